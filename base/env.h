@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * env.h - everything a store may ask of the world: time, randomness, memory, threads, files and
+ * asynchronous transfers, each behind a small vtable.
+ *
+ * Production (env_host.c) has the real ones; tests/support/sim_world.h has a virtual clock, a
+ * seeded scheduler and faulty files. Code above base/ reaches the world only through this header.
+ * A store keeps a copy of the struct; the contexts must outlive it.
+ *
+ * Every function that returns a status has recorded a sentence (failure.h) when it fails.
+ */
+#ifndef KVT_BASE_ENV_H
+#define KVT_BASE_ENV_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "kvtier/status.h"
+
+/* --- 1. Time and randomness ------------------------------------------------------------------- */
+
+struct clock_ops {
+    uint64_t (*now_ns)(void *context);  /* Monotonic. */
+    uint64_t (*wall_ns)(void *context); /* Since 1970, for people only: it may jump. */
+};
+
+struct random_ops {
+    void (*fill)(void *context, void *target, size_t size); /* Unpredictable in production. */
+};
+
+/* --- 2. Memory -------------------------------------------------------------------------------- */
+
+struct memory_ops {
+    /* Zeroed; NULL when there is none (the caller reports KVT_E_NOMEM). size > 0. */
+    void *(*take)(void *context, size_t size);
+    /* `memory` may be NULL. `size` is what was taken. */
+    void (*put)(void *context, void *memory, size_t size);
+    /*
+     * Whole 2 MiB pages, zeroed, aligned to 2 MiB, huge where the system allows, not inherited by
+     * a forked child. For arenas and large tables.
+     */
+    void *(*map)(void *context, size_t size);
+    void (*unmap)(void *context, void *memory, size_t size);
+    /* One page that reads as zero in a forked child (MADV_WIPEONFORK); put back with unmap and
+     * PAGE_BYTES. NULL when there is no memory. */
+    void *(*fork_page)(void *context);
+};
+
+/* --- 3. Actors: what production runs on threads and the simulation steps one by one ------------ */
+
+/*
+ * A gate is a word on which a thread may wait until its value changes. gate_post() raises it.
+ * The pattern: read the value, test the condition, and if it does not hold wait with that value.
+ */
+struct gate {
+    _Atomic uint32_t value;
+    _Atomic uint32_t waiters;
+};
+
+/*
+ * An actor never blocks in `step`. It returns true when it did something (and wants to be called
+ * again at once) and writes the time at which it must be called at the latest (UINT64_MAX: only
+ * after a wake). `park` and `wake` are NULL unless the actor waits for something besides its own
+ * gate (the io actor waits for the kernel): then `park` blocks until that, a wake, or the time.
+ */
+struct actor {
+    const char *name; /* At most 15 characters: the thread's name. */
+    bool (*step)(void *context, uint64_t now_ns, uint64_t *next_ns_out);
+    void (*park)(void *context, uint64_t now_ns, uint64_t until_ns);
+    void (*wake)(void *context);
+    void *context;
+};
+
+struct task; /* A started actor. */
+
+struct sched_ops {
+    enum kvt_status (*start)(void *context, const struct actor *actor, struct task **task_out);
+    void (*wake)(void *context, struct task *task); /* Any thread; never blocks; never lost. */
+    void (*stop)(void *context, struct task *task); /* No step runs after it returns. Frees. */
+    /* Wait until gate->value != seen or the time has come. May return early. */
+    void (*gate_wait)(void *context, struct gate *gate, uint32_t seen, uint64_t until_ns);
+    void (*gate_post)(void *context, struct gate *gate); /* Any thread. */
+    /* Signals: what a program can put into its own poll loop (eventfd). A simulated one is a
+     * negative number that does nothing. open: *signal_out < 0 only in a simulation. */
+    enum kvt_status (*signal_open)(void *context, int *signal_out);
+    void (*signal_post)(void *context, int signal);
+    void (*signal_clear)(void *context, int signal);
+    void (*signal_close)(void *context, int signal);
+};
+
+/* --- 4. Files: synchronous, small, on any thread ------------------------------------------------ */
+
+struct fs_dir; /* An open directory; names below it contain no '/' and no "..". */
+
+/* An open file: the first member of what each implementation keeps for it. */
+struct fs_file {
+    int descriptor; /* For the io engines and LMDB; -1 in a simulated world. */
+};
+
+enum fs_open_flags {
+    FS_READ_ONLY = 1,
+    FS_CREATE = 2,    /* Create when missing, mode 0600. */
+    FS_EXCLUSIVE = 4, /* With FS_CREATE: KVT_EXISTS when it is there. */
+    FS_DIRECT = 8,    /* Bypass the page cache where the file system can; see fs_file_direct(). */
+};
+
+struct fs_ops {
+    /* Open a directory by path, creating the last element (mode 0700) with FS_CREATE. A path
+     * that is missing gives KVT_MISS, one that is no directory KVT_E_INVAL. */
+    enum kvt_status (*dir_open)(
+        void *context, const char *path, unsigned flags, struct fs_dir **dir_out);
+    enum kvt_status (*dir_open_at)(
+        struct fs_dir *parent, const char *name, unsigned flags, struct fs_dir **dir_out);
+    void (*dir_close)(struct fs_dir *dir); /* NULL is fine. */
+    enum kvt_status (*dir_sync)(struct fs_dir *dir);
+    const char *(*dir_path)(const struct fs_dir *dir);
+    /* Calls `visit` for each name but "." and "..", until it returns false. */
+    enum kvt_status (*dir_list)(
+        struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), void *visitor);
+    /* Bytes that the file system still gives an ordinary user. */
+    enum kvt_status (*dir_space)(struct fs_dir *dir, uint64_t *free_bytes_out);
+    enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);
+    enum kvt_status (*unlink)(struct fs_dir *dir, const char *name); /* Missing: KVT_MISS. */
+
+    /* Links are not followed. Missing: KVT_MISS. */
+    enum kvt_status (*open)(
+        struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out);
+    void (*close)(struct fs_file *file); /* NULL is fine. */
+    /* Reads until `size` or the end of the file; *read_out says how much. */
+    enum kvt_status (*read_at)(
+        struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out);
+    /* All of it or an error. */
+    enum kvt_status (*write_at)(
+        struct fs_file *file, const void *source, size_t size, uint64_t offset);
+    enum kvt_status (*sync)(struct fs_file *file);
+    enum kvt_status (*size)(struct fs_file *file, uint64_t *size_out);
+    enum kvt_status (*allocate)(struct fs_file *file, uint64_t offset, uint64_t size);
+    enum kvt_status (*truncate)(struct fs_file *file, uint64_t size);
+    /* Exclusive owner's lock (open file description lock); held elsewhere: KVT_E_LOCKED. In a
+     * forked child the descriptor is closed, so that the lock dies with its owner. */
+    enum kvt_status (*lock)(struct fs_file *file);
+    bool (*is_direct)(const struct fs_file *file); /* FS_DIRECT was asked and took effect. */
+    /* Alignment of memory and of offsets for direct transfers (STATX_DIOALIGN); 1 if none. */
+    uint32_t (*align)(const struct fs_file *file);
+};
+
+/* --- 5. Asynchronous transfers ------------------------------------------------------------------ */
+
+enum io_kind {
+    IO_READ,
+    IO_WRITE,
+    IO_SYNC, /* fdatasync; covers the writes that completed before it was submitted. */
+};
+
+enum {
+    IO_PIECES_MAX = 64, /* iovec elements in one operation. */
+};
+
+/*
+ * One operation of one kernel request. The operation and its iovec belong to the queue until its
+ * completion was reaped. Each carries an id of the caller's, unique among those in flight.
+ */
+struct io_op {
+    uint64_t id;
+    enum io_kind kind;
+    struct fs_file *file;
+    uint64_t offset;
+    const struct iovec *pieces; /* IO_SYNC: NULL. */
+    uint32_t piece_count;
+};
+
+struct io_done {
+    uint64_t id;
+    int64_t result; /* Bytes moved (may be short), or minus an errno value. */
+};
+
+struct io_queue;
+
+struct io_ops {
+    const char *name; /* "uring", "threads", "sim". */
+    /* At most `depth` operations will be in flight. KVT_E_UNSUPPORTED: the kernel denies it.
+     * The queue belongs to the thread that makes the first submit or reap. */
+    enum kvt_status (*open)(void *context, uint32_t depth, struct io_queue **queue_out);
+    void (*close)(struct io_queue *queue); /* Nothing may be in flight. NULL is fine. */
+    /* Memory that many operations will use (the pinned arena): a queue may register it with the
+     * kernel; when it cannot it goes on without. Before the first submit. */
+    void (*adopt)(struct io_queue *queue, void *memory, size_t size);
+    /* Start operations; returns how many were taken (fewer when the queue is full). */
+    size_t (*submit)(struct io_queue *queue, const struct io_op *const *ops, size_t count);
+    /* Collect completions without blocking. */
+    size_t (*reap)(struct io_queue *queue, struct io_done *done, size_t count_max);
+    /* Block until something can be reaped, wake() was called since the last return, or the time. */
+    void (*wait)(struct io_queue *queue, uint64_t now_ns, uint64_t until_ns);
+    void (*wake)(struct io_queue *queue); /* Any thread. */
+};
+
+/* --- 6. The world ------------------------------------------------------------------------------- */
+
+struct kvt_env {
+    const struct clock_ops *clock;
+    void *clock_context;
+    const struct random_ops *random;
+    void *random_context;
+    const struct memory_ops *memory;
+    void *memory_context;
+    const struct sched_ops *sched;
+    void *sched_context;
+    const struct fs_ops *fs;
+    void *fs_context;
+    const struct io_ops *io;
+    void *io_context;
+};
+
+/* env_host - the real world, except `io`, which is set by whoever picks an io engine (tiers/io). */
+void env_host(struct kvt_env *env_out);
+
+static inline uint64_t
+env_now(const struct kvt_env *env)
+{
+    return env->clock->now_ns(env->clock_context);
+}
+
+static inline void *
+env_take(const struct kvt_env *env, size_t size)
+{
+    return env->memory->take(env->memory_context, size);
+}
+
+static inline void
+env_put(const struct kvt_env *env, void *memory, size_t size)
+{
+    env->memory->put(env->memory_context, memory, size);
+}
+
+static inline void *
+env_map(const struct kvt_env *env, size_t size)
+{
+    return env->memory->map(env->memory_context, size);
+}
+
+static inline void
+env_unmap(const struct kvt_env *env, void *memory, size_t size)
+{
+    env->memory->unmap(env->memory_context, memory, size);
+}
+
+static inline void
+env_wake(const struct kvt_env *env, struct task *task)
+{
+    env->sched->wake(env->sched_context, task);
+}
+
+static inline void
+gate_post(const struct kvt_env *env, struct gate *gate)
+{
+    env->sched->gate_post(env->sched_context, gate);
+}
+
+static inline void
+gate_wait(const struct kvt_env *env, struct gate *gate, uint32_t seen, uint64_t until_ns)
+{
+    env->sched->gate_wait(env->sched_context, gate, seen, until_ns);
+}
+
+#endif /* KVT_BASE_ENV_H */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.h - opening a store in a world that is not the real one: for the simulation and for tests.
+ */
+#ifndef KVT_ENGINE_STORE_H
+#define KVT_ENGINE_STORE_H
+
+#include "env.h"
+#include "index.h"
+#include "kvtier/kvtier.h"
+
+/* The world and the index a store is opened with; borrowed for the life of the store. */
+struct store_world {
+    const struct kvt_env *env; /* env->io NULL: chosen by the options. */
+    const struct index_ops *index_ops;
+    void *index_context;
+};
+
+/* store_open_in - kvt_open() in `world`. */
+enum kvt_status store_open_in(const struct store_world *world, const char *path,
+    const struct kvt_options *options, kvt_store **store_out);
+
+#endif /* KVT_ENGINE_STORE_H */

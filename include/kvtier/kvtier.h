@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtier.h - the public interface of kvtier, a tiered store for transformer KV blocks.
+ *
+ * A block is an immutable run of bytes named by its namespace, key and component. A tier is a place
+ * where copies of blocks live: pinned host memory (HOST) or files (NVME). A lease is the right to
+ * read blocks at one address until it is released. Nothing else is promised: a block without a
+ * lease may be demoted, dropped or found damaged at any time, and then the answer is KVT_MISS, never
+ * wrong bytes. What a SYNC put acknowledged survives a crash until it is evicted or deleted.
+ *
+ * Rules that hold for every function here, unless its own comment says otherwise:
+ *
+ *   Errors     Functions return enum kvt_status. On an error no out-parameter is written, apart
+ *              from handles, which are set to NULL. kvt_last_error() has a sentence.
+ *   Threads    "any" may be called from every thread at once. "serial" may move between threads,
+ *              one caller at a time.
+ *   Ownership  "borrows": we read it during the call only. "keeps": it must outlive what is named.
+ *              "gives": the caller must hand it back with the named function, exactly once.
+ *              "takes": it is ours from the moment of the call.
+ *   Units      Sizes and offsets are bytes. Times are nanoseconds of CLOCK_MONOTONIC.
+ *   Limits     Every queue, table and wait has an upper bound that an option sets.
+ *   Fork       A store belongs to the process that opened it. In a forked child every call with its
+ *              handles returns KVT_E_STATE and kvt_close() only forgets them.
+ *   State      After a broken invariant every call returns KVT_E_POISONED; kvt_close() still works.
+ */
+#ifndef KVTIER_H
+#define KVTIER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kvtier/stats.h"
+#include "kvtier/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define KVT_VERSION_MAJOR 0
+#define KVT_VERSION_MINOR 1
+#define KVT_VERSION_PATCH 0
+
+/* --- 1. Handles and limits -------------------------------------------------------------------- */
+
+typedef struct kvt_store kvt_store;
+typedef struct kvt_queue kvt_queue;
+typedef struct kvt_ticket kvt_ticket;
+
+/* A namespace of one store; id 0 is none. */
+typedef struct kvt_namespace {
+    uint32_t id;
+} kvt_namespace;
+
+/* A slot number and a generation in one integer; id 0 is no lease. Copying the value does not copy
+ * the right: there is one release per lease. */
+typedef struct kvt_lease {
+    uint64_t id;
+} kvt_lease;
+
+#define KVT_BLOCK_BYTES_MAX (UINT64_C(64) << 20) /* Larger things are split by the caller. */
+#define KVT_KEY_BYTES_MAX 1048576u               /* Above 64 bytes a key is kept as its hash. */
+#define KVT_BATCH_MAX 65536u                     /* Blocks in one call. */
+#define KVT_CAPACITY_NONE UINT64_MAX             /* Switches a tier off. */
+#define KVT_FOREVER UINT64_MAX                   /* A time that never comes. */
+
+/* --- 2. Options ------------------------------------------------------------------------------- */
+
+enum kvt_open_flags {
+    KVT_OPEN_EXISTING = 1,  /* Do not create: KVT_MISS when there is no store. */
+    KVT_OPEN_READ_ONLY = 2, /* Nothing on disk is changed. Implies KVT_OPEN_EXISTING. */
+    KVT_OPEN_REBUILD = 4,   /* Rebuild the index from the segments even if it looks whole. */
+};
+
+enum kvt_io_engine {
+    KVT_IO_AUTO = 0, /* io_uring where the kernel allows it, else threads. */
+    KVT_IO_URING = 1,
+    KVT_IO_THREADS = 2,
+};
+
+enum kvt_log_level { KVT_LOG_ERROR = 0, KVT_LOG_WARN = 1, KVT_LOG_INFO = 2, KVT_LOG_DEBUG = 3 };
+
+/*
+ * How to open a store. Start from KVT_OPTIONS_INIT and set what you need; zero always means "the
+ * default". Fields are only ever appended: a library newer than the caller takes the missing ones
+ * as zero; an older one accepts a longer struct when the rest is zero, else KVT_E_UNSUPPORTED.
+ */
+struct kvt_options {
+    uint32_t struct_size; /* sizeof(struct kvt_options) in the caller's build. */
+    uint32_t flags;       /* enum kvt_open_flags */
+
+    uint64_t host_capacity_bytes; /* HOST tier: 2 MiB.. Default 1 GiB. Taken once, at open. It also
+                                   * stages reads and writes, so it cannot be NONE. */
+    uint64_t nvme_capacity_bytes; /* NVME tier, all roots together: at least 8 segments a root.
+                                   * Default: as the store was made; 8 GiB for a new one.
+                                   * KVT_CAPACITY_NONE: nothing is kept on disk (no NVMe tier). */
+    uint64_t segment_bytes;       /* New stores only: a power of two, 1 MiB..1 GiB, at least 4 x
+                                   * block_bytes_max. Default: 256 MiB, less for small stores. */
+    uint64_t block_bytes_max;     /* New stores only: 4 KiB..64 MiB. Default: a quarter of the
+                                   * segment, at most 64 MiB. */
+    uint64_t index_map_bytes;     /* Initial size of the LMDB file. Default: from the capacity. */
+    uint64_t entry_count_max;     /* Blocks in the map. Default 2^27 (memory is taken as needed). */
+
+    const char *const *roots; /* New stores only: directories, one per device, for the data files.
+                               * Default: the store's own directory. Borrowed. */
+    uint32_t root_count;      /* 0..8 */
+    uint32_t io_engine;       /* enum kvt_io_engine */
+
+    uint32_t worker_count;      /* 1..64. Default: processors - 1, at most 8, at least 1. */
+    uint32_t request_count_max; /* Submitted and not yet freed tickets: 16..65536. Default 4096. */
+    uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
+    uint32_t host_high_percent; /* Eviction from HOST starts above. Default 95. */
+    uint32_t host_low_percent;  /* ... and ends below. Default 90. */
+    uint32_t nvme_high_percent; /* Reclaim starts when so much of NVME is in segments in use.
+                                 * Default 90. */
+    uint64_t dirty_bytes_max;   /* HOST bytes that wait for NVMe at most. Default: half of HOST. */
+    uint64_t relaxed_interval_ns; /* RELAXED puts are durable after so long. Default 1 s. */
+    uint64_t batch_delay_ns;      /* Longest wait for a fuller batch. Default 2 ms. */
+
+    /* Called from any thread, one line a call; must not call back into the store. NULL: silent. */
+    void (*log)(void *context, int level, const char *module, const char *line);
+    void *log_context;
+    uint32_t log_level; /* enum kvt_log_level; lines above it are not made. Default: errors only. */
+    uint32_t reserved0; /* Must be zero. */
+};
+
+#define KVT_OPTIONS_INIT                          \
+    {                                             \
+        .struct_size = sizeof(struct kvt_options) \
+    }
+
+/* --- 3. Life ---------------------------------------------------------------------------------- */
+
+/*
+ * kvt_open - open or create the store in directory `path` (whose parent must exist).
+ *
+ * Takes the HOST tier's memory, recovers after a crash, and rebuilds the index from the segments when
+ * it is damaged; blocks that cannot be proved whole are dropped and counted. `options` NULL means
+ * all defaults.
+ *
+ * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
+ * KVT_E_INVAL        an argument or option breaks its bound, or `path` is a directory with other
+ *                    things in it but no store.
+ * KVT_E_LOCKED       another process, or another handle of this one, has the store open.
+ * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
+ * KVT_E_CORRUPT      both copies of STORE are damaged.
+ * KVT_E_NOSPC        the disk has no room for the capacity that was asked for.
+ * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; unknown options.
+ * KVT_E_NOMEM, KVT_E_IO, KVT_E_META, KVT_E_PERMISSION, KVT_E_READONLY  see kvt_last_error().
+ *
+ * Threads: any. Ownership: borrows `path` and `options`; gives *store_out, see kvt_close().
+ * Blocks: yes, for recovery, in proportion to the number of blocks.
+ */
+KVT_CHECKED enum kvt_status kvt_open(
+    const char *path, const struct kvt_options *options, kvt_store **store_out);
+
+/*
+ * kvt_close - finish what was submitted, write what shall be durable, mark the store clean, free all.
+ *
+ * NULL does nothing. With leases out, unfreed tickets or live queues it returns KVT_E_STATE and
+ * changes nothing; release, free and destroy them first, or call kvt_abort(). Other errors (the last
+ * writes failed) are reported, and the store is closed all the same.
+ *
+ * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
+ * Blocks: yes.
+ */
+KVT_CHECKED enum kvt_status kvt_close(kvt_store *store);
+
+/*
+ * kvt_abort - free everything now. What was not durable is lost; the next open recovers as after a
+ * crash. Leases, tickets and queues of the store are void. NULL does nothing.
+ *
+ * Threads: serial; no other call may be running. Ownership: takes `store`. Blocks: until the
+ * transfers in flight have ended.
+ */
+KVT_API void kvt_abort(kvt_store *store);
+
+/*
+ * kvt_flush - make every RELAXED and SYNC put and every delete that was submitted before durable.
+ *
+ * KVT_E_IO, KVT_E_META, KVT_E_READONLY when some of them could not be.
+ * Threads: any. Ownership: nothing changes hands. Blocks: yes.
+ */
+KVT_CHECKED enum kvt_status kvt_flush(kvt_store *store);
+
+/*
+ * kvt_options_get - the options in force, every default resolved. `options_out->struct_size` says how
+ * much to fill. Pointers in it (roots, log) belong to the store.
+ * Threads: any. Ownership: borrows `options_out`. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_options_get(kvt_store *store, struct kvt_options *options_out);
+
+/*
+ * kvt_stats_get - all counters, gauges and latencies; stats_out->struct_size says how much to fill.
+ * Threads: any. Ownership: borrows `stats_out`. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out);
+
+enum kvt_health_flags {
+    KVT_HEALTH_META_READONLY = 1,  /* A commit failed: nothing becomes durable any more. */
+    KVT_HEALTH_ROOT_READONLY = 2,  /* A root takes no writes after repeated failures. */
+    KVT_HEALTH_DISK_FULL = 4,      /* The file system had no room; tried again now and then. */
+    KVT_HEALTH_READ_ONLY = 8,      /* Opened so. */
+    KVT_HEALTH_POISONED = 16,
+    KVT_HEALTH_IO_THREADS = 32,    /* The thread pool serves io (io_uring denied or not asked). */
+};
+
+/*
+ * kvt_health - *flags_out: enum kvt_health_flags; 0 is well.
+ * Threads: any. Ownership: borrows. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_health(kvt_store *store, uint32_t *flags_out);
+
+/* What went wrong last on the calling thread. The strings last until its next call into kvtier. */
+struct kvt_error {
+    enum kvt_status status;
+    int foreign_code; /* errno or the code of the library below; 0: none. */
+    const char *text; /* One sentence; "" when nothing went wrong yet. */
+};
+
+/*
+ * kvt_last_error - the calling thread's last failure. Never fails.
+ * Threads: any. Ownership: borrows `error_out`. Blocks: never.
+ */
+KVT_API void kvt_last_error(struct kvt_error *error_out);
+
+/*
+ * kvt_version - "0.1.0". Static.
+ * Threads: any. Ownership: nothing changes hands. Blocks: never.
+ */
+KVT_API const char *kvt_version(void);
+
+/* --- 4. Namespaces ---------------------------------------------------------------------------- */
+
+/*
+ * kvt_namespace_open - the namespace called `name`, made when missing.
+ *
+ * `description` (0..4096 bytes) is the fingerprint of everything that must agree for a block to be
+ * usable: model, weights, dtype, layout, parallel rank, hash scheme, tenant salt. The same name and
+ * description give the same namespace on every restart.
+ *
+ * KVT_E_INVAL    name is empty or longer than 255 bytes; a namespace of this name has another
+ *                description.
+ * KVT_MISS       the store is read-only and has no such namespace.
+ * KVT_E_NOSPC    4096 namespaces exist.
+ * KVT_E_IO, KVT_E_READONLY, KVT_E_NOMEM  it could not be written.
+ *
+ * Threads: any. Ownership: borrows. Blocks: for two syncs when it is new.
+ */
+KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *name,
+    const void *description, size_t description_bytes, kvt_namespace *namespace_out);
+
+/*
+ * kvt_namespace_clear - every block of the namespace is gone, at once and for good; puts in flight
+ * leave nothing. When it returns KVT_OK the clear has survived any crash.
+ *
+ * KVT_E_INVAL: no such namespace. KVT_E_IO, KVT_E_READONLY: nothing was cleared.
+ * Threads: any. Ownership: nothing changes hands. Blocks: for a sync and in proportion to the map.
+ */
+KVT_CHECKED enum kvt_status kvt_namespace_clear(kvt_store *store, kvt_namespace ns);
+
+struct kvt_namespace_info {
+    kvt_namespace ns;
+    const char *name; /* Lives until the store is closed. */
+    uint64_t block_count;
+    uint64_t block_bytes; /* Payload bytes, each block once. */
+};
+
+/*
+ * kvt_namespace_next - walk the namespaces: *cursor starts at 0. KVT_MISS at the end.
+ * Threads: any. Ownership: borrows. Blocks: briefly.
+ */
+KVT_CHECKED enum kvt_status kvt_namespace_next(
+    kvt_store *store, uint32_t *cursor, struct kvt_namespace_info *info_out);
+
+/* --- 5. Look ---------------------------------------------------------------------------------- */
+
+struct kvt_key {
+    const void *bytes;
+    uint32_t length;    /* 1..KVT_KEY_BYTES_MAX */
+    uint16_t component; /* Which part of a cached unit (attention KV, indexer keys ...). */
+    uint16_t reserved0; /* Must be zero. */
+};
+
+enum kvt_tiers {
+    KVT_TIER_HBM = 1,
+    KVT_TIER_HOST = 2,
+    KVT_TIER_NVME = 4,
+};
+
+/*
+ * kvt_lookup - which of `count` keys (a chain, first block first) are there, and where.
+ *
+ * tiers_out[i] (may be NULL) gets the tiers that hold a copy, 0 for a miss. *leading_out (may be
+ * NULL) gets the number of hits before the first miss. With `lease_out` every block that was found
+ * is pinned by one lease: no copy of them is moved, reused or evicted until kvt_lease_release(); when
+ * nothing was found the lease is {0}. A lookup with a lease is what the policy counts as a request.
+ * Memory only; blocks whose put is not yet visible are misses.
+ *
+ * KVT_E_INVAL: a NULL, a key's bound, count above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max.
+ * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, uint8_t *tiers_out, uint32_t *leading_out,
+    kvt_lease *lease_out);
+
+/*
+ * kvt_lease_address - where the i-th key of the lookup lies in HOST, and its length.
+ *
+ * KVT_MISS: it was not found, or has no copy in HOST. KVT_E_INVAL: a stale lease, index too large.
+ * Threads: any. Ownership: the address is good until the lease is released. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_lease_address(kvt_store *store, kvt_lease lease, uint32_t index,
+    const void **address_out, uint64_t *length_out);
+
+/*
+ * kvt_lease_release - give a lease back. Nothing may be using its addresses any more.
+ *
+ * Id 0 does nothing. A stale id changes nothing and is counted (lease_stale_count).
+ * Threads: any. Ownership: takes `lease`. Blocks: never.
+ */
+KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
+
+/* One block of kvt_scan(). */
+struct kvt_scan_entry {
+    kvt_namespace ns;
+    uint16_t component;
+    uint8_t tiers;        /* enum kvt_tiers; with TIER_NVME set the block is durable. */
+    uint8_t is_hashed;    /* key holds the hash of a longer key. */
+    uint32_t key_length;  /* 1..64 */
+    uint8_t key[64];
+    uint64_t length;      /* Payload bytes. */
+    uint64_t sequence;    /* Of the durable record; 0: none. */
+    uint32_t segment;     /* Where the durable copy lies (KVT_TIER_NVME). */
+    uint32_t page;
+};
+
+/*
+ * kvt_scan - walk all blocks: *cursor starts at 0; fills up to `count_max` entries and says how many.
+ * KVT_MISS and 0 at the end. Blocks that come or go meanwhile may or may not be seen; no other is
+ * missed or seen twice.
+ *
+ * Threads: any. Ownership: borrows. Blocks: briefly.
+ */
+KVT_CHECKED enum kvt_status kvt_scan(kvt_store *store, uint64_t *cursor,
+    struct kvt_scan_entry *entries_out, uint32_t count_max, uint32_t *count_out);
+
+/* --- 6. Queues and tickets -------------------------------------------------------------------- */
+
+/*
+ * kvt_queue_create - where completions are delivered. kvt_queue_destroy() needs every completion
+ * of it to be collected: else KVT_E_STATE. NULL does nothing.
+ *
+ * KVT_E_NOMEM. Threads: any (one queue: poll and drain serial). Ownership: gives *queue_out.
+ * Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_queue_create(kvt_store *store, kvt_queue **queue_out);
+KVT_CHECKED enum kvt_status kvt_queue_destroy(kvt_queue *queue);
+
+/*
+ * kvt_queue_fd - an eventfd that is readable while completions may be waiting; kvt_queue_poll()
+ * resets it. The caller polls it, and neither reads nor closes it. -1 in a simulation.
+ * Threads: any. Ownership: the queue's. Blocks: never.
+ */
+KVT_API int kvt_queue_fd(kvt_queue *queue);
+
+enum kvt_stage {
+    KVT_STAGE_DONE = 1,    /* Put: visible, or refused; the source may be reused. Get, delete: all. */
+    KVT_STAGE_DURABLE = 2, /* Put RELAXED and SYNC, delete: committed, or known not to be. */
+};
+
+struct kvt_completion {
+    kvt_ticket *ticket;
+    void *user;     /* As submitted. */
+    uint32_t stage; /* enum kvt_stage */
+    enum kvt_status status; /* KVT_OK, or the first status of the batch that is below zero. */
+};
+
+/*
+ * kvt_queue_poll - collect up to `count_max` completions, waiting for the first one until
+ * `timeout_ns` from now (0: do not wait). *count_out 0 with KVT_LATE: none came.
+ * Threads: serial for one queue. Ownership: borrows. Blocks: as asked.
+ */
+KVT_CHECKED enum kvt_status kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done,
+    uint32_t count_max, uint64_t timeout_ns, uint32_t *count_out);
+
+/* One block's outcome. */
+struct kvt_result {
+    enum kvt_status status;
+    uint32_t tier;   /* Get: enum kvt_tiers, where it came from. */
+    uint64_t length; /* Get: payload bytes. */
+};
+
+/*
+ * kvt_ticket_wait - wait until the ticket has reached `stage` (enum kvt_stage), at most `timeout_ns`.
+ *
+ * KVT_OK: reached (look at kvt_ticket_results() for each block). KVT_LATE: not yet. KVT_E_INVAL: a
+ * stage that this ticket does not have. KVT_E_STATE: the submission named a queue (poll that).
+ * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
+ */
+KVT_CHECKED enum kvt_status kvt_ticket_wait(
+    kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns);
+
+/*
+ * kvt_ticket_results - outcomes in the order of submission. `stage` must have been reached:
+ * else KVT_NOT_READY. `count` must be the submission's.
+ *
+ *   put, stage 1     KVT_OK visible, KVT_EXISTS nothing changed, KVT_E_NOSPC no room,
+ *                    KVT_E_NOMEM, KVT_E_INVAL, KVT_MISS its namespace was cleared meanwhile
+ *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted or
+ *                    cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC, KVT_E_READONLY
+ *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity)
+ *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
+ *
+ * Threads: any. Ownership: borrows. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_ticket_results(
+    kvt_ticket *ticket, uint32_t stage, struct kvt_result *results_out, uint32_t count);
+
+/*
+ * kvt_ticket_free - forget a ticket. One that has not reached its last stage is freed when it has;
+ * its completions are still delivered to its queue, with `ticket` NULL. NULL does nothing.
+ * The memory that the submission named must stay valid until stage 1 all the same.
+ * Threads: any. Ownership: takes `ticket`. Blocks: never.
+ */
+KVT_API void kvt_ticket_free(kvt_ticket *ticket);
+
+/* Where a submission reports. All zero: only through its ticket. */
+struct kvt_submit {
+    kvt_queue *queue; /* Kept until the last completion. NULL: wait on the ticket. */
+    void *user;
+};
+
+/* --- 7. Move ---------------------------------------------------------------------------------- */
+
+enum kvt_durability {
+    KVT_MEMORY = 0,  /* Visible in HOST; goes to NVMe only when HOST needs the room. No stage 2. */
+    KVT_RELAXED = 1, /* Durable within relaxed_interval_ns. */
+    KVT_SYNC = 2,    /* Durable as soon as possible: wait for stage 2. */
+};
+
+enum kvt_put_flags {
+    KVT_PUT_REPLACE = 1, /* A block that exists is replaced; else it stays and the put succeeds. */
+};
+
+struct kvt_put {
+    struct kvt_key key;
+    const struct kvt_key *parent; /* The block before it in its chain; NULL: it is the first. */
+    const void *source;
+    uint64_t length;       /* 1..block_bytes_max */
+    uint32_t flags;        /* enum kvt_put_flags */
+    uint32_t depth;        /* Blocks above it in its chain. */
+    uint32_t token_start;  /* First token it covers. */
+    uint32_t token_count;
+    uint32_t recompute_us; /* Cost to compute it anew, microseconds; 0: unknown. */
+    uint32_t importance;   /* The caller's weight; 0: none. */
+    uint16_t class_id;     /* Opaque to kvtier; blocks of a class are expected to behave alike. */
+    uint8_t hint;          /* 0..3, opaque: the policy learns what it is worth. */
+    uint8_t reserved0;     /* Must be zero. */
+    uint32_t reserved1;    /* Must be zero. */
+};
+
+/*
+ * kvt_put_submit - keep `count` blocks.
+ *
+ * Stage 1: each block is visible to lookups (or has its error), and `source` may be reused. Stage 2
+ * (RELAXED, SYNC): each is committed, or has its error. A key that is there or in flight is a success
+ * that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Two puts of one key in
+ * one call: the first wins.
+ *
+ * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
+ * KVT_E_BUSY      request_count_max tickets are out.
+ * KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY (RELAXED and SYNC on a store that takes no commits).
+ *
+ * Threads: any. Ownership: borrows `puts` and keys; keeps the sources until stage 1; gives
+ * *ticket_out. Blocks: never.
+ * Completion: KVT_OK -> each stage is reached exactly once (and delivered to submit->queue exactly
+ * once). Otherwise never.
+ */
+KVT_CHECKED enum kvt_status kvt_put_submit(kvt_store *store, kvt_namespace ns,
+    const struct kvt_put *puts, uint32_t count, enum kvt_durability durability,
+    const struct kvt_submit *submit, kvt_ticket **ticket_out);
+
+enum kvt_get_flags {
+    KVT_GET_TRANSIENT = 1, /* Do not keep a copy in HOST for it. With a destination aligned to 4 KiB
+                            * whose capacity holds whole 4 KiB pages the bytes go straight there. */
+};
+
+struct kvt_get {
+    struct kvt_key key;
+    void *destination;
+    uint64_t capacity; /* At least the block's length: else KVT_E_INVAL and the true length. */
+    uint32_t flags;    /* enum kvt_get_flags */
+    uint32_t reserved0; /* Must be zero. */
+};
+
+/*
+ * kvt_get_submit - read `count` blocks.
+ *
+ * A destination whose result is KVT_OK holds the block's bytes, verified. With any other result it
+ * counts as not written: a miss leaves it untouched, except that a TRANSIENT read straight into it
+ * that turned out damaged has scribbled there. Bytes behind the block's length up to a multiple
+ * of 4096 may be overwritten by a TRANSIENT read when the capacity covers them. Damaged or
+ * unreadable blocks are misses (and counted).
+ *
+ * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit().
+ * Threads: any. Ownership: borrows `gets` and keys; keeps the destinations until stage 1; gives
+ * *ticket_out. Blocks: never. Completion: as kvt_put_submit(), stage 1 only.
+ */
+KVT_CHECKED enum kvt_status kvt_get_submit(kvt_store *store, kvt_namespace ns,
+    const struct kvt_get *gets, uint32_t count, const struct kvt_submit *submit,
+    kvt_ticket **ticket_out);
+
+/*
+ * kvt_delete_submit - forget `count` blocks. Stage 1: no lookup finds them any more (leases stay
+ * good). Stage 2: no crash brings them back.
+ *
+ * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY as kvt_put_submit().
+ * Threads: any. Ownership: borrows `keys`; gives *ticket_out. Blocks: never.
+ * Completion: as kvt_put_submit().
+ */
+KVT_CHECKED enum kvt_status kvt_delete_submit(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, const struct kvt_submit *submit,
+    kvt_ticket **ticket_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVTIER_H */

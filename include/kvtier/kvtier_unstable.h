@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtier_unstable.h - inspection for tools and tests. May change in any release.
+ */
+#ifndef KVTIER_UNSTABLE_H
+#define KVTIER_UNSTABLE_H
+
+#include "kvtier/kvtier.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One thing that kvt_check() found. */
+struct kvt_finding {
+    const char *kind; /* "store", "names", "index", "record", "segment", "header", "payload". */
+    const char *text; /* What is wrong, where, and what to do. */
+    uint32_t segment; /* UINT32_MAX when it has no place. */
+    uint32_t page;
+};
+
+struct kvt_check_report {
+    uint32_t struct_size;
+    uint32_t reserved0;
+    uint64_t block_count;   /* Durable blocks that were checked. */
+    uint64_t block_bytes;   /* Payload bytes that were read. */
+    uint64_t damaged_count; /* Blocks that cannot be served. */
+    uint64_t finding_count; /* Everything that was reported. */
+};
+
+/*
+ * kvt_check - examine a closed store without changing it: STORE, NAMES, LMDB pages, records,
+ * segment facts, batch headers, and every payload's checksum.
+ *
+ * `found` (may be NULL) gets each finding; `progress` (may be NULL) bytes done and bytes in all.
+ * KVT_OK: the report is written, whatever it says. Errors as kvt_open() (a store whose STORE files
+ * are both damaged is a finding and KVT_E_CORRUPT).
+ * Threads: any. Ownership: borrows. Blocks: for reading every block.
+ */
+KVT_CHECKED enum kvt_status kvt_check(const char *path,
+    void (*found)(void *context, const struct kvt_finding *finding),
+    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
+    struct kvt_check_report *report_out);
+
+enum kvt_dump_kind { KVT_DUMP_SEGMENTS, KVT_DUMP_RECORDS, KVT_DUMP_BATCHES };
+
+/*
+ * kvt_dump - print a closed store's inside, one JSON object a line, to `line`, until it returns
+ * non-zero. Errors as kvt_open().
+ * Threads: any. Ownership: borrows. Blocks: yes.
+ */
+KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind,
+    int (*line)(void *context, const char *json), void *context);
+
+/* Facts of the machine as the store found them, as one JSON object. Threads: any. Blocks: never. */
+KVT_CHECKED enum kvt_status kvt_caps_json(kvt_store *store, char *target, size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVTIER_UNSTABLE_H */

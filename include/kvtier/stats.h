@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stats.h - the counters and latencies. One line here is the name in code, in kvtool and in the
+ * documents. Part of the public interface: lines are only ever appended.
+ *
+ * Counters only grow while a store is open. A gauge ends in _now. The unit is the name's last word
+ * (before _now).
+ */
+#ifndef KVTIER_STATS_H
+#define KVTIER_STATS_H
+
+#include <stdint.h>
+
+#define KVT_COUNTERS(X)                                                                      \
+    X(lookup_count, "keys that were looked up")                                              \
+    X(lookup_hit_host_count, "keys found with a copy in pinned memory")                      \
+    X(lookup_hit_nvme_count, "keys found with a copy on NVMe only")                          \
+    X(lookup_miss_count, "keys that no tier holds")                                          \
+    X(get_host_count, "blocks read from pinned memory")                                      \
+    X(get_host_bytes, "payload bytes of these")                                              \
+    X(get_nvme_count, "blocks read from NVMe, verified")                                     \
+    X(get_nvme_bytes, "payload bytes of these")                                              \
+    X(get_miss_count, "blocks asked for that no tier holds")                                 \
+    X(put_count, "blocks that a put made visible")                                           \
+    X(put_bytes, "payload bytes of these")                                                   \
+    X(put_exists_count, "blocks put that were there already, or in flight")                  \
+    X(put_refused_count, "blocks put that found no room")                                    \
+    X(durable_count, "blocks whose commit succeeded")                                        \
+    X(durable_bytes, "payload bytes of these")                                               \
+    X(delete_count, "blocks deleted by the caller")                                          \
+    X(host_evict_count, "copies dropped from pinned memory that NVMe holds")                 \
+    X(host_demote_count, "blocks written to NVMe because pinned memory was full")            \
+    X(host_drop_count, "blocks dropped from pinned memory that no other tier held")          \
+    X(nvme_evict_count, "blocks that left NVMe when their segment was reclaimed")            \
+    X(nvme_relocate_count, "blocks rewritten when their segment was reclaimed")              \
+    X(nvme_relocate_bytes, "bytes of these")                                                 \
+    X(segment_recycle_count, "segments reclaimed")                                           \
+    X(batch_count, "write batches made durable")                                             \
+    X(batch_failed_count, "write batches lost to a failed write or sync")                    \
+    X(commit_count, "commits of the index")                                                  \
+    X(commit_failed_count, "commits of the index that failed")                               \
+    X(corrupt_count, "reads whose checksum, key or generation differed: answered as misses") \
+    X(read_failed_count, "reads that the device failed: answered as misses")                 \
+    X(recover_block_count, "blocks found when the store was opened")                         \
+    X(recover_dropped_count, "records refused when the store was opened")                    \
+    X(recover_rebuilt_count, "1 when the index was rebuilt from the segments at open")       \
+    X(lease_count, "leases granted")                                                         \
+    X(lease_stale_count, "releases of a lease that was gone already")                        \
+    X(entry_count_now, "blocks in the map")                                                  \
+    X(lease_count_now, "leases out")                                                         \
+    X(host_capacity_bytes_now, "size of the HOST tier")                                      \
+    X(host_used_bytes_now, "slots taken in it")                                              \
+    X(host_dirty_bytes_now, "slots whose block is not yet durable and shall be")             \
+    X(nvme_capacity_bytes_now, "size of the NVME tier")                                      \
+    X(nvme_used_bytes_now, "bytes of it in segments that are not free")                      \
+    X(nvme_live_bytes_now, "whole pages of live blocks")                                     \
+    X(index_map_bytes_now, "size of the LMDB file")                                          \
+    X(index_used_bytes_now, "pages in use in it")                                            \
+    X(namespace_count_now, "namespaces")
+
+#define KVT_LATENCIES(X)                                          \
+    X(lookup_ns, "one kvt_lookup call")                           \
+    X(get_host_ns, "a block from pinned memory, submit to answer") \
+    X(get_nvme_ns, "a block from NVMe, submit to answer")         \
+    X(put_visible_ns, "a put, submit to visible")                 \
+    X(put_durable_ns, "a put, submit to durable")                 \
+    X(commit_ns, "one commit of the index")                       \
+    X(open_ns, "opening the store, recovery included")
+
+/* p50, p99, p999: upper edges of buckets at most 6.25 % wide. */
+struct kvt_latency {
+    uint64_t count;
+    uint64_t sum_ns;
+    uint64_t p50_ns;
+    uint64_t p99_ns;
+    uint64_t p999_ns;
+    uint64_t max_ns;
+};
+
+/* Set struct_size to sizeof(struct kvt_stats) before kvt_stats_get(). */
+struct kvt_stats {
+    uint32_t struct_size;
+    uint32_t reserved0;
+#define KVT_FIELD(name, text) uint64_t name;
+    KVT_COUNTERS(KVT_FIELD)
+#undef KVT_FIELD
+#define KVT_FIELD(name, text) struct kvt_latency name;
+    KVT_LATENCIES(KVT_FIELD)
+#undef KVT_FIELD
+};
+
+#endif /* KVTIER_STATS_H */

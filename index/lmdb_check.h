@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lmdb_check.h - a bounds-checked reader of LMDB 0.9 data files: is this file safe to map?
+ *
+ * LMDB trusts its pages; a damaged file ends in SIGBUS or in wrong answers. This reader uses only
+ * pread through the file vtable, believes nothing, and never loops: each page is counted once.
+ *
+ * What it proves: the file is at least as long as its last used page; both meta pages parse and
+ * the newer valid one describes the trees; every page reachable from it lies inside the file, has
+ * the right number, flags and bounds, sorted keys; overflow runs are inside; the main, block,
+ * segment and system trees and the free list share no page; counts agree; each block record's CRC
+ * holds (with its location) and each segment's record count and XOR agree with its records.
+ */
+#ifndef KVT_INDEX_LMDB_CHECK_H
+#define KVT_INDEX_LMDB_CHECK_H
+
+#include "env.h"
+
+struct lmdb_report {
+    uint64_t page_count;     /* Pages visited. */
+    uint64_t block_count;    /* Records in `block`. */
+    uint64_t damaged_count;  /* Records whose CRC failed. */
+    bool is_clean;           /* The clean flag in `system`. */
+};
+
+/*
+ * lmdb_check - KVT_OK: safe to open. KVT_E_CORRUPT: not; the failure record says where and why.
+ * `thorough` false: sizes, meta pages and the clean flag only (enough after a clean close; when the
+ * flag says otherwise the caller asks again with true). Memory: one bit a page.
+ */
+enum kvt_status lmdb_check(const struct kvt_env *env, struct fs_file *file, bool thorough,
+    struct lmdb_report *report_out);
+
+#endif /* KVT_INDEX_LMDB_CHECK_H */

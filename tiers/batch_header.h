@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * batch_header.h - the header of a write batch in a segment: its bytes (FORMAT.md section 3.3).
+ *
+ * Owns the encoding and the proof (MAC). Pure functions.
+ */
+#ifndef KVT_TIERS_BATCH_HEADER_H
+#define KVT_TIERS_BATCH_HEADER_H
+
+#include "block_record.h"
+#include "tier.h"
+
+enum {
+    BATCH_BLOCKS_MAX = 1024,
+    BATCH_KILLS_MAX = 4096,
+};
+
+struct batch_header {
+    uint8_t store_uuid[16];
+    struct extent extent;  /* Where it stands: segment, generation, its own first page. */
+    uint32_t header_pages; /* Pages of the header itself. */
+    uint32_t total_pages;  /* Header and payloads: the next header stands behind them. */
+    uint64_t sequence;     /* Of the batch; rises within the life of a store. */
+    uint32_t block_count;
+    uint32_t kill_count;
+};
+
+/* batch_header_pages - pages that a header with these counts needs (worst-case records). */
+uint32_t batch_header_pages(uint32_t block_count, uint32_t kill_count);
+
+/* batch_header_encode - `target` has header_pages * 4096 bytes. Records are taken from blocks. */
+void batch_header_encode(const struct batch_header *header, const struct tier_block *blocks,
+    const struct tier_kill *kills, const uint8_t secret[HASH_SECRET_BYTES], uint8_t *target);
+
+/*
+ * batch_header_peek - read the fixed part of the first page, without proof: enough to know how
+ * many pages to read. KVT_MISS: no magic there. KVT_E_CORRUPT: magic, but impossible numbers.
+ */
+enum kvt_status batch_header_peek(const uint8_t *page, struct batch_header *header_out);
+
+/*
+ * batch_header_decode - all of it: the MAC, the store, its own place (`extent.segment` and
+ * `extent.page` must be where it was read), bounds of every block inside the run. Fills
+ * block_count records and kill_count kills. KVT_E_CORRUPT with the reason.
+ */
+enum kvt_status batch_header_decode(const uint8_t *bytes, size_t size,
+    const uint8_t store_uuid[16], const uint8_t secret[HASH_SECRET_BYTES], uint32_t segment,
+    uint32_t page, uint32_t segment_pages, struct batch_header *header_out,
+    struct block_record *records, struct tier_kill *kills);
+
+#endif /* KVT_TIERS_BATCH_HEADER_H */

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * io_lane.h - one device's lane: an actor that turns transfers of any length into operations of an
+ * io queue, keeps a bounded number of bytes in flight, and answers each transfer once.
+ *
+ * Owns      the io queue of one root, its table of operations in flight.
+ * Not here  files (the tier opens them), checksums, what the bytes mean.
+ *
+ * What it does with a transfer
+ *   - cuts it into operations of at most LANE_OP_BYTES and IO_PIECES_MAX pieces;
+ *   - urgent transfers pass bulk ones that have not started; a bulk transfer never waits for
+ *     more than LANE_URGENT_RUN urgent operations in a row;
+ *   - matches every completion by its unique operation id and checks its length: a short one has
+ *     its rest submitted again; -EINTR and -EAGAIN are submitted again (at most LANE_RETRY_MAX
+ *     times); a read that ends at the end of the file, or makes no progress, is KVT_E_IO;
+ *   - IO_SYNC starts when every write of the same file that was pushed before it has completed,
+ *     and is never retried;
+ *   - a transfer's status is the first error of its parts; it completes when all parts have.
+ *
+ * Bytes in flight: a budget that starts at 4 MiB; tuned at run time by doubling (up to 16 MiB)
+ * until throughput gains less than 3 %. `depth` bounds the operations.
+ *
+ * Threads: lane_push() any; the rest belongs to the actor. A finished transfer lies in the inbox
+ * that it named; that inbox's task is woken once a round of completions.
+ */
+#ifndef KVT_TIERS_IO_LANE_H
+#define KVT_TIERS_IO_LANE_H
+
+#include "env.h"
+#include "inbox.h"
+
+enum {
+    LANE_OP_BYTES = 1 << 20,
+    LANE_URGENT_RUN = 32,
+    LANE_RETRY_MAX = 16,
+    LANE_DEPTH = 256,
+};
+
+enum lane_class {
+    LANE_URGENT, /* Somebody waits for these bytes now. */
+    LANE_BULK,   /* Writes, prefetch, scrubbing. */
+};
+
+/* The caller's from creation to the answer it takes out of the inbox; the lane's in between. */
+struct transfer {
+    struct inbox_node node;
+    enum io_kind kind;
+    enum lane_class class;
+    struct fs_file *file;
+    uint64_t offset;
+    const struct iovec *pieces; /* Lives until the answer; not changed. IO_SYNC: NULL. */
+    uint32_t piece_count;
+    struct inbox *done;
+    struct task *const *done_task; /* May point to NULL. */
+    /* The answer. */
+    enum kvt_status status;
+    int error; /* errno value behind KVT_E_IO, 0 when there is none. */
+    uint64_t submit_ns;
+    uint64_t done_ns;
+    void *user;
+    /* The lane's own. */
+    struct {
+        uint64_t size;
+        uint64_t started; /* Bytes handed to operations so far. */
+        uint64_t left;    /* Bytes not yet completed. */
+        uint32_t op_count;
+        uint32_t piece_index;
+        uint64_t piece_offset;
+        uint64_t barrier; /* IO_SYNC: writes pushed before this number must be done. */
+        struct transfer *next;
+    } lane;
+};
+
+struct lane;
+
+struct lane_stats {
+    uint64_t read_bytes, write_bytes;
+    uint64_t read_count, write_count, sync_count; /* Operations. */
+    uint64_t short_count, retry_count, error_count;
+    uint64_t bytes_in_flight_now, operations_in_flight_now, budget_bytes_now;
+};
+
+/*
+ * lane_open - start the actor `name` over env->io. `arena` (may be NULL) is adopted by the queue.
+ * KVT_E_NOMEM, KVT_E_UNSUPPORTED (the kernel denies the io engine).
+ */
+enum kvt_status lane_open(const struct kvt_env *env, const char *name, void *arena,
+    size_t arena_size, struct lane **lane_out);
+
+/* lane_close - every transfer must have been answered. NULL is fine. */
+void lane_close(struct lane *lane);
+
+/* lane_push - hand over a transfer; never fails, never blocks. */
+void lane_push(struct lane *lane, struct transfer *transfer);
+
+void lane_stats_get(struct lane *lane, struct lane_stats *stats_out);
+
+#endif /* KVT_TIERS_IO_LANE_H */

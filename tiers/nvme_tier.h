@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nvme_tier.h - the NVME tier: batches of blocks in segments of data files, one lane per root.
+ *
+ * Owns      the data files, the lanes, the segment table, encoding of batches.
+ * Not here  the index commit (a put is durable only after it), eviction, verification.
+ * Format    FORMAT.md sections 2, 3.3, 4, 7.
+ * Threads   the loop thread; lanes run on their own.
+ *
+ * A put: run reserved -> header and payloads written as one run (O_DIRECT) -> every write answered
+ * -> one data sync of the file, shared by the batches that wait for it -> done. Rules on failure
+ * (durability.md): a failed write kills that batch (its run is never used again; three in a
+ * segment seal it); a failed sync is never retried: every batch of that file that was written but
+ * not synced fails, its active segment is sealed, and a second failed sync of a root within 60 s
+ * makes the root read-only.
+ *
+ * Several batches may be in flight; they are answered in the order in which they were put.
+ */
+#ifndef KVT_TIERS_NVME_TIER_H
+#define KVT_TIERS_NVME_TIER_H
+
+#include "env.h"
+#include "log.h"
+#include "segment.h"
+#include "tier.h"
+
+enum {
+    NVME_ROOTS_MAX = 8,
+};
+
+struct nvme_options {
+    struct fs_dir *roots[NVME_ROOTS_MAX]; /* Kept: they outlive the tier. */
+    uint64_t root_bytes[NVME_ROOTS_MAX];  /* Capacity; rounded down to whole segments. */
+    uint32_t root_count;
+    uint32_t segment_pages;
+    uint32_t reserve_count; /* Free segments a root keeps for reclaiming (2). */
+    uint8_t store_uuid[16];
+    uint8_t secret[HASH_SECRET_BYTES];
+    void *arena; /* Adopted by the io queues; may be NULL. */
+    size_t arena_size;
+    bool read_only; /* Open the data files for reading only; puts give KVT_E_READONLY. */
+    struct logger *logger;
+};
+
+struct nvme_tier;
+struct batch_header;
+
+/*
+ * nvme_open - open, create or grow ROOT/data.00 (temporary name, fallocate, fsync, rename, fsync
+ * of the directory), probe the files, start the lanes. A data file that is missing is created
+ * anew: its blocks are then misses. KVT_E_NOSPC names root, size wanted and size there.
+ */
+enum kvt_status nvme_open(const struct kvt_env *env, const struct nvme_options *options,
+    struct nvme_tier **nvme_out);
+
+struct tier *nvme_as_tier(struct nvme_tier *nvme);
+struct segment_table *nvme_segments(struct nvme_tier *nvme);
+
+/* nvme_put_reserved - as the vtable's put, but may use the reserve (reclaiming). */
+enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch);
+
+/*
+ * nvme_recycle - write a header of generation + 1 with the batch's kills and no blocks at page 0
+ * of a RECYCLING segment and sync it; when it is answered KVT_OK the caller calls segment_free()
+ * and the fill mark stands behind that header. Until then nothing else is written there.
+ */
+enum kvt_status nvme_recycle(
+    struct nvme_tier *nvme, struct segment *segment, struct tier_batch *batch);
+
+/*
+ * nvme_scan - rebuild: read every batch header of one segment (a broken chain is searched page by
+ * page; the MAC decides), synchronously, before any put. Only headers of the highest generation
+ * found count: *generation_out (0: none found). `visit` gets each proven batch; false stops.
+ */
+typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
+    const struct block_record *records, const struct tier_kill *kills);
+enum kvt_status nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit,
+    void *visitor, uint32_t *generation_out, uint64_t *damaged_pages_out);
+
+struct nvme_caps {
+    const char *io_engine;
+    uint32_t align_bytes[NVME_ROOTS_MAX];
+    bool is_direct[NVME_ROOTS_MAX];
+    bool is_read_only[NVME_ROOTS_MAX]; /* After failures, or asked for. */
+};
+void nvme_caps_get(struct nvme_tier *nvme, struct nvme_caps *caps_out);
+
+struct lane_stats;
+void nvme_lane_stats(struct nvme_tier *nvme, uint32_t root, struct lane_stats *stats_out);
+
+#endif /* KVT_TIERS_NVME_TIER_H */

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * slab.h - exact-size slots in superblocks cut from one arena.
+ *
+ * Owns      which bytes of the arena belong to which slot, and each slot's generation.
+ * Not here  the arena's memory (host_tier.c maps it), what is in a slot.
+ * Threads   the loop thread only; slab_address() of a taken slot any thread.
+ *
+ * A size class is a slot size: 4 KiB multiples, at most SLAB_CLASS_MAX, in steps of at most
+ * 12.5 %, made as sizes are first asked for (exact when that is possible: a store sees few sizes).
+ * A superblock serves one class until it is empty; then it returns to the free list and may serve
+ * another. No slot crosses a superblock or a chunk of 1 GiB (the limit of an io_uring buffer and
+ * of cudaHostRegister).
+ *
+ * Invariants (slab_check)
+ *   (1) a superblock is free, or has one class and a bitmap of its taken slots;
+ *   (2) used_bytes is the sum of taken slots' sizes; (3) a slot's generation rises when it is put.
+ */
+#ifndef KVT_TIERS_SLAB_H
+#define KVT_TIERS_SLAB_H
+
+#include "env.h"
+
+enum {
+    SLAB_CLASS_MAX = 32,
+};
+
+struct slab;
+
+/* A taken slot; number packs superblock and index. generation is never 0 for a taken slot. */
+struct slot {
+    uint32_t number;
+    uint32_t generation;
+};
+
+/*
+ * slab_open - over `arena` (2 MiB aligned, `size` a multiple of 4 KiB). superblock_bytes 0: chosen
+ * from the size (1/64 of it, a power of two in 2..64 MiB, at least `slot_bytes_max`).
+ */
+enum kvt_status slab_open(const struct kvt_env *env, void *arena, size_t size,
+    size_t superblock_bytes, size_t slot_bytes_max, struct slab **slab_out);
+void slab_close(struct slab *slab);
+
+/* slab_take - KVT_E_NOSPC: no slot of that size and no free superblock (evict, then try again).
+ * KVT_E_INVAL: size 0 or above slot_bytes_max. */
+enum kvt_status slab_take(struct slab *slab, size_t size, struct slot *slot_out);
+
+/* slab_put - false (and counted as a proof that failed) when the slot is not taken or stale. */
+bool slab_put(struct slab *slab, struct slot slot);
+
+bool slab_is_current(const struct slab *slab, struct slot slot);
+void *slab_address(const struct slab *slab, struct slot slot);
+size_t slab_slot_bytes(const struct slab *slab, struct slot slot);
+
+/*
+ * slab_superblock_of, slab_poorest - to let memory change class: the superblock (number) in use
+ * with the fewest taken bytes whose class is not that of `size`; UINT32_MAX when there is none.
+ * The engine evicts what is in it, so that it becomes free.
+ */
+uint32_t slab_superblock_of(const struct slab *slab, struct slot slot);
+uint32_t slab_poorest(const struct slab *slab, size_t size);
+
+uint64_t slab_capacity(const struct slab *slab);
+uint64_t slab_used(const struct slab *slab);      /* Sum of taken slots. */
+uint64_t slab_committed(const struct slab *slab); /* Sum of superblocks in use. */
+void slab_check(const struct slab *slab);
+
+#endif /* KVT_TIERS_SLAB_H */

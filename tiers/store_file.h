@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_file.h - STORE.a and STORE.b: what a store is. LOCK: who owns it.
+ *
+ * Owns      the encoding (FORMAT.md section 3.1) and the rule of the two copies: each write goes to
+ *           the copy with the lower sequence (or the damaged one), is synced, and then counts; a
+ *           reader takes the valid copy with the higher sequence.
+ * Threads   the thread that opens or closes the store.
+ */
+#ifndef KVT_TIERS_STORE_FILE_H
+#define KVT_TIERS_STORE_FILE_H
+
+#include "env.h"
+#include "hash.h"
+
+enum {
+    STORE_ROOTS_MAX = 8,
+    STORE_PATH_BYTES = 400, /* Of a root's path, its zero included. */
+    STORE_VERSION_MAJOR = 1,
+    STORE_VERSION_MINOR = 0,
+};
+
+struct store_file {
+    uint64_t sequence; /* Of this copy. */
+    uint8_t uuid[16];
+    uint8_t secret[HASH_SECRET_BYTES];
+    uint16_t version_major, version_minor;
+    uint64_t features_needed;  /* Unknown bits: KVT_E_FORMAT. */
+    uint64_t features_to_write; /* Unknown bits: may be read, not written. */
+    uint64_t created_ns;       /* Wall clock. */
+    uint32_t open_epoch;       /* 1.. 2^24-1; rises at each open that may write. */
+    uint32_t segment_pages;
+    uint64_t block_bytes_max;
+    uint64_t map_bytes; /* Of the index, when it was made. */
+    uint32_t root_count;
+    uint64_t root_bytes[STORE_ROOTS_MAX];
+    char root_paths[STORE_ROOTS_MAX][STORE_PATH_BYTES]; /* Empty: "data" in the store. */
+};
+
+/*
+ * store_file_read - KVT_MISS: neither file is there (no store). KVT_E_CORRUPT: both are damaged;
+ * the sentence names them. KVT_E_FORMAT: another major version or an unknown needed feature.
+ * *unwritable_out: an unknown features_to_write bit is set.
+ */
+enum kvt_status store_file_read(const struct kvt_env *env, struct fs_dir *dir,
+    struct store_file *file_out, bool *unwritable_out);
+
+/* store_file_write - raise file->sequence, write the other copy, sync file and directory. */
+enum kvt_status store_file_write(
+    const struct kvt_env *env, struct fs_dir *dir, struct store_file *file);
+
+/* store_lock - create LOCK when missing and lock it. KVT_E_LOCKED: another owner. The lock lasts
+ * until the file is closed. */
+enum kvt_status store_lock(
+    const struct kvt_env *env, struct fs_dir *dir, struct fs_file **lock_out);
+
+#endif /* KVT_TIERS_STORE_FILE_H */
