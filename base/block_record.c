@@ -85,8 +85,7 @@ size_t
 block_record_encode(const struct block_record *record, uint8_t *target)
 {
     /* Within the target's bounds even when the proof below is false. */
-    size_t key_length =
-        record->key.length <= KEY_BYTES_MAX ? record->key.length : KEY_BYTES_MAX;
+    size_t key_length = record->key.length <= KEY_BYTES_MAX ? record->key.length : KEY_BYTES_MAX;
 
     KVT_ASSERT(record->key.length >= 1 && record->key.length == key_length);
     KVT_ASSERT(record->codec == CODEC_NONE && record->part_count == PART_COUNT_ONE);

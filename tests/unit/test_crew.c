@@ -305,6 +305,80 @@ failed_open_leaves_no_thread_and_no_memory(void **state)
     }
 }
 
+/* --- A world without threads, whose stop stands for the last step of a worker ------------------- */
+
+struct still {
+    struct kvt_env real;
+    struct crew *crew;
+    struct receiver receiver;
+    struct job late; /* Submitted while the workers are being stopped. */
+    struct actor actor;
+    uint32_t wake_count;
+};
+
+static enum kvt_status
+still_start(void *context, const struct actor *actor, struct task **task_out)
+{
+    struct still *still = context;
+
+    still->actor = *actor;
+    *task_out = (struct task *)(void *)still;
+    return KVT_OK;
+}
+
+static void
+still_wake(void *context, struct task *task)
+{
+    struct still *still = context;
+
+    (void)task;
+    still->wake_count++;
+}
+
+static void
+still_stop(void *context, struct task *task)
+{
+    struct still *still = context;
+
+    (void)task;
+    crew_submit(still->crew, &still->late.job);
+}
+
+static void
+idle_worker_is_woken_once_and_a_job_from_the_last_step_still_runs(void **state)
+{
+    static struct still still;
+    const struct sched_ops sched = {.start = still_start, .wake = still_wake, .stop = still_stop};
+    static struct job jobs[3];
+    struct kvt_env env;
+    uint64_t next_ns = 0;
+
+    (void)state;
+    env_host(&still.real);
+    env = still.real;
+    env.sched = &sched;
+    env.sched_context = &still;
+    assert_int_equal(crew_open(&env, 1, &still.crew), KVT_OK);
+    for (size_t i = 0; i < 3; i++)
+        job_init(&jobs[i], &still.receiver, job_count);
+    job_init(&still.late, &still.receiver, job_count);
+    /* Nobody is idle before its first step, which comes anyway. */
+    crew_submit(still.crew, &jobs[0].job);
+    assert_int_equal(still.wake_count, 0);
+    assert_true(still.actor.step(still.actor.context, 0, &next_ns));
+    assert_false(still.actor.step(still.actor.context, 0, &next_ns));
+    assert_true(next_ns == UINT64_MAX);
+    crew_submit(still.crew, &jobs[1].job);
+    assert_int_equal(still.wake_count, 1);
+    crew_submit(still.crew, &jobs[2].job);
+    assert_int_equal(still.wake_count, 1);
+    assert_true(still.actor.step(still.actor.context, 0, &next_ns));
+    crew_close(still.crew);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(jobs[i].run_count, 1);
+    assert_int_equal(still.late.run_count, 1);
+}
+
 int
 main(void)
 {
@@ -313,6 +387,7 @@ main(void)
         cmocka_unit_test(close_runs_what_was_submitted_first),
         cmocka_unit_test(two_workers_run_two_jobs_at_once),
         cmocka_unit_test(number_of_workers_has_bounds),
+        cmocka_unit_test(idle_worker_is_woken_once_and_a_job_from_the_last_step_still_runs),
         cmocka_unit_test(failed_open_leaves_no_thread_and_no_memory),
     };
 

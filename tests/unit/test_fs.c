@@ -16,8 +16,10 @@
 #include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -454,6 +456,33 @@ offsets_beyond_every_file_are_refused(void **state)
 }
 
 static void
+write_that_the_system_cuts_short_is_an_error(void **state)
+{
+    static uint8_t source[100000];
+    struct world *world = *state;
+    struct fs_file *file = file_open(world, "file", FS_CREATE);
+    struct rlimit before;
+    struct rlimit limit;
+    enum kvt_status status;
+    uint64_t size;
+
+    /* The kernel writes up to the limit, says how much, and refuses the rest. */
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = before;
+    limit.rlim_cur = 50000;
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    status = world->fs->write_at(file, source, sizeof(source), 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(status, KVT_E_IO);
+    assert_sentence_names(path_in(world, "file"));
+    assert_int_equal(world->fs->size(file, &size), KVT_OK);
+    assert_int_equal(size, 50000);
+    world->fs->close(file);
+}
+
+static void
 read_only_file_takes_no_bytes_and_says_its_path(void **state)
 {
     struct world *world = *state;
@@ -581,6 +610,7 @@ main(void)
         FS_TEST(direct_file_tells_its_alignment_and_reads_to_an_end_off_the_grid),
         FS_TEST(size_is_set_and_space_is_allocated),
         FS_TEST(offsets_beyond_every_file_are_refused),
+        FS_TEST(write_that_the_system_cuts_short_is_an_error),
         FS_TEST(read_only_file_takes_no_bytes_and_says_its_path),
         FS_TEST(rename_replaces_the_target),
         FS_TEST(listing_shows_each_name_once_and_stops_on_request),

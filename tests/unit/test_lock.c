@@ -274,6 +274,54 @@ child_has_the_owners_handle_closed_and_may_close_it_again(void **state)
     world->fs->close(inherited.file);
 }
 
+struct three {
+    const struct world *world;
+    struct fs_file *files[3];
+    int descriptors[3];
+};
+
+/* How many of the three descriptors are open. */
+static int
+three_main(void *context)
+{
+    struct three *three = context;
+    int count = 0;
+
+    for (size_t i = 0; i < 3; i++) {
+        if (fcntl(three->descriptors[i], F_GETFD) != -1)
+            count++;
+    }
+    return count;
+}
+
+static void
+child_has_every_owned_handle_closed_whatever_was_closed_before(void **state)
+{
+    static const char *const names[] = {"LOCK", "OTHER", "THIRD"};
+    struct world *world = *state;
+
+    for (size_t gone = 0; gone < 3; gone++) {
+        struct three three = {.world = world};
+
+        for (size_t i = 0; i < 3; i++) {
+            three.files[i] = file_open(world, names[i]);
+            three.descriptors[i] = three.files[i]->descriptor;
+            assert_int_equal(world->fs->lock(three.files[i]), KVT_OK);
+        }
+        world->fs->close(three.files[gone]);
+        assert_int_equal(child_result(child_start(three_main, &three)), 0);
+        /* The freed number in other hands: not the fork's business any more. */
+        assert_int_equal(dup2(STDERR_FILENO, three.descriptors[gone]), three.descriptors[gone]);
+        assert_int_equal(child_result(child_start(three_main, &three)), 1);
+        (void)close(three.descriptors[gone]);
+        for (size_t i = 0; i < 3; i++) {
+            if (i != gone)
+                world->fs->close(three.files[i]);
+        }
+    }
+    assert_int_equal(world->fs->unlink(world->dir, "THIRD"), KVT_OK);
+}
+
 static int
 nothing_main(void *context)
 {
@@ -350,6 +398,7 @@ main(void)
         LOCK_TEST(other_process_is_refused_while_the_owner_lives),
         LOCK_TEST(child_that_outlives_a_killed_owner_does_not_keep_the_lock),
         LOCK_TEST(child_has_the_owners_handle_closed_and_may_close_it_again),
+        LOCK_TEST(child_has_every_owned_handle_closed_whatever_was_closed_before),
         LOCK_TEST(file_that_a_child_shares_already_is_refused),
         LOCK_TEST(threads_lock_and_close_while_the_process_forks),
     };

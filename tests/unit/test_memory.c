@@ -12,6 +12,8 @@
 #include <cmocka.h>
 
 #include <errno.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -179,6 +181,35 @@ random_bytes_fill_all_of_the_target_and_differ(void **state)
     env.random->fill(env.random_context, bytes[0], 0);
 }
 
+static void
+signal_ignore(int signal)
+{
+    (void)signal;
+}
+
+static void
+random_bytes_fill_all_although_signals_cut_the_call_short(void **state)
+{
+    const struct sigaction action = {.sa_handler = signal_ignore};
+    const struct itimerval often = {{.tv_usec = 500}, {.tv_usec = 500}};
+    const struct itimerval never = {{0}, {0}};
+    const size_t size = (size_t)32 << 20;
+    struct kvt_env env;
+    uint8_t *memory;
+
+    (void)state;
+    env_host(&env);
+    memory = env_map(&env, size);
+    assert_non_null(memory);
+    assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+    assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+    env.random->fill(env.random_context, memory, size);
+    assert_int_equal(setitimer(ITIMER_REAL, &never, NULL), 0);
+    for (size_t at = 0; at < size; at += 64)
+        assert_false(bytes_are_zero(memory + at, 64));
+    env_unmap(&env, memory, size);
+}
+
 int
 main(void)
 {
@@ -189,6 +220,7 @@ main(void)
         cmocka_unit_test(child_has_no_map_and_reads_zero_in_the_fork_page),
         cmocka_unit_test(clock_is_that_of_the_system_and_does_not_go_back),
         cmocka_unit_test(random_bytes_fill_all_of_the_target_and_differ),
+        cmocka_unit_test(random_bytes_fill_all_although_signals_cut_the_call_short),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
