@@ -21,8 +21,8 @@ struct host_tier;
  * host_open - map, touch (in parallel) and mlock-if-allowed `capacity_bytes` (rounded up to 2 MiB).
  * KVT_E_NOMEM names the size that could not be had. Locking that is denied is not an error.
  */
-enum kvt_status host_open(const struct kvt_env *env, uint64_t capacity_bytes,
-    size_t slot_bytes_max, struct host_tier **host_out);
+enum kvt_status host_open(const struct kvt_env *env, uint64_t capacity_bytes, size_t slot_bytes_max,
+    struct host_tier **host_out);
 
 struct tier *host_as_tier(struct host_tier *host);
 struct slab *host_slab(struct host_tier *host);

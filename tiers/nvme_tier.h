@@ -50,8 +50,8 @@ struct batch_header;
  * of the directory), probe the files, start the lanes. A data file that is missing is created
  * anew: its blocks are then misses. KVT_E_NOSPC names root, size wanted and size there.
  */
-enum kvt_status nvme_open(const struct kvt_env *env, const struct nvme_options *options,
-    struct nvme_tier **nvme_out);
+enum kvt_status nvme_open(
+    const struct kvt_env *env, const struct nvme_options *options, struct nvme_tier **nvme_out);
 
 struct tier *nvme_as_tier(struct nvme_tier *nvme);
 struct segment_table *nvme_segments(struct nvme_tier *nvme);

@@ -31,9 +31,10 @@ struct tier_place {
 
 /* One block of a batch. Memory is 4 KiB aligned and padded: whole pages may be read or written. */
 struct tier_block {
-    struct block_record record; /* put: in, with extent filled out; get: extent and stored_length. */
-    void *memory;               /* put: source; get: target. */
-    enum kvt_status status;     /* out */
+    struct block_record
+        record;             /* put: in, with extent filled out; get: extent and stored_length. */
+    void *memory;           /* put: source; get: target. */
+    enum kvt_status status; /* out */
     void *user;
 };
 
@@ -51,8 +52,8 @@ struct tier_batch {
     uint32_t block_count;
     const struct tier_kill *kills;
     uint32_t kill_count;
-    uint32_t urgent;       /* get: ahead of bulk transfers. */
-    uint64_t sequence;     /* put: the batch's number, rising. */
+    uint32_t urgent;   /* get: ahead of bulk transfers. */
+    uint64_t sequence; /* put: the batch's number, rising. */
     struct inbox *done;
     struct task *const *done_task;
     enum kvt_status status; /* put with kills and no blocks: whether the header is durable. */
@@ -62,8 +63,8 @@ struct tier_batch {
 
 struct tier_usage {
     uint64_t capacity_bytes;
-    uint64_t used_bytes;      /* Taken places, padding included. */
-    uint64_t free_bytes;      /* What puts can still take without a reclaim. */
+    uint64_t used_bytes; /* Taken places, padding included. */
+    uint64_t free_bytes; /* What puts can still take without a reclaim. */
 };
 
 struct tier;
