@@ -24,15 +24,17 @@
 #include "inbox.h"
 #include "kvtier/status.h"
 
-/* The place of one copy. HOST: segment = superblock, page = slot. Zero generation: nowhere. */
+/* The place of one copy. HOST: segment 0, page = slot number. Zero generation: nowhere. */
 struct tier_place {
     struct extent extent;
 };
 
-/* One block of a batch. Memory is 4 KiB aligned and padded: whole pages may be read or written. */
+/*
+ * One block of a batch. Memory is 4 KiB aligned and padded: whole pages may be read or written.
+ * Of the record a put reads everything and fills the extent; a get reads extent and stored_length.
+ */
 struct tier_block {
-    struct block_record
-        record;             /* put: in, with extent filled out; get: extent and stored_length. */
+    struct block_record record;
     void *memory;           /* put: source; get: target. */
     enum kvt_status status; /* out */
     void *user;
@@ -87,6 +89,9 @@ struct tier {
 };
 
 struct kvt_env;
+
+/* tier_answer - for implementations: hand a batch back. It must not be touched afterwards. */
+void tier_answer(const struct kvt_env *env, struct tier_batch *batch);
 
 /* tier_null_open - accepts every put, keeps nothing, misses every get. */
 enum kvt_status tier_null_open(const struct kvt_env *env, struct tier **tier_out);
