@@ -21,7 +21,8 @@
  *       that of another attempt.
  *
  * Who must be woken by a push (`attention`): a parked lane by any push, unless transfers already
- * wait for room; then only by an urgent one, because whatever makes room wakes the lane as well.
+ * wait for room, because whatever makes room wakes the lane as well; when only bulk ones wait, an
+ * urgent one may still find room, so its push wakes.
  * (L1) Both sides use read-modify-writes on `attention`: the lane sets it, then looks into the
  * inbox; a pusher fills the inbox, then reads `attention`. Whoever comes second in the order of
  * that word sees what the first did before, so either the lane finds the transfer or the pusher
@@ -53,7 +54,8 @@ static_assert((LANE_DEPTH & (LANE_DEPTH - 1)) == 0, "an id's low bits are the sl
 enum attention {
     ATTENTION_AWAKE,  /* The lane runs and looks into the inbox before it parks. */
     ATTENTION_ANY,    /* Parked: every push must wake it. */
-    ATTENTION_URGENT, /* Parked with transfers waiting for room. */
+    ATTENTION_URGENT, /* Parked with bulk transfers waiting for room. */
+    ATTENTION_NONE,   /* Parked with urgent transfers waiting for room. */
 };
 
 /* Written by the actor only, read by any thread; a stale value is an old statistic. */
@@ -524,11 +526,18 @@ lane_publish(struct lane *lane)
     atomic_store_explicit(&counters->budget_bytes, lane->budget.bytes, memory_order_relaxed);
 }
 
+static enum attention
+attention_when_parked(const struct lane *lane)
+{
+    if (!lane->is_full || lane->flying_count == 0)
+        return ATTENTION_ANY;
+    return lane->queues[LANE_URGENT].first == NULL ? ATTENTION_URGENT : ATTENTION_NONE;
+}
+
 static bool
 lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
     struct lane *lane = context;
-    enum attention attention;
 
     /* (L1) acquire: what was pushed before a pusher read AWAKE is seen below. */
     (void)atomic_exchange_explicit(&lane->attention, ATTENTION_AWAKE, memory_order_acq_rel);
@@ -543,12 +552,17 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     lane_submit(lane);
     budget_note(&lane->budget, now_ns, lane->round_bytes, lane->is_full);
     lane_publish(lane);
-    wakes_flush(lane);
+    if (lane->wake_count > 0) {
+        /* A reap of nothing hands the kernel what was submitted, so that the device works while
+         * others are woken; without a wake the wait hands it over. */
+        (void)lane->env.io->reap(lane->queue, lane->done, 0);
+        wakes_flush(lane);
+    }
     /* An operation that the io queue did not take, although nothing flies, must be tried again. */
     *next_ns_out = lane->queued_first != NULL ? now_ns + RESUBMIT_NS : UINT64_MAX;
-    attention = lane->is_full && lane->flying_count > 0 ? ATTENTION_URGENT : ATTENTION_ANY;
-    /* (L1) release and acquire: pairs with lane_push(). */
-    (void)atomic_exchange_explicit(&lane->attention, attention, memory_order_acq_rel);
+    /* (L1) release and acquire: pairs with lane_push_many(). */
+    (void)atomic_exchange_explicit(
+        &lane->attention, attention_when_parked(lane), memory_order_acq_rel);
     return !inbox_is_empty(&lane->inbox);
 }
 
@@ -623,14 +637,19 @@ lane_close(struct lane *lane)
 }
 
 void
-lane_push(struct lane *lane, struct transfer *transfer)
+lane_push_many(struct lane *lane, struct transfer *const *transfers, uint32_t count)
 {
-    bool is_urgent = transfer->class == LANE_URGENT;
-    bool was_empty;
+    bool was_empty = false;
+    bool is_urgent = false;
+    uint64_t now_ns = env_now(&lane->env);
     int attention;
 
-    transfer->submit_ns = env_now(&lane->env);
-    was_empty = inbox_push(&lane->inbox, &transfer->node);
+    for (uint32_t i = 0; i < count; i++) {
+        is_urgent = transfers[i]->class == LANE_URGENT;
+        transfers[i]->submit_ns = now_ns;
+        if (inbox_push(&lane->inbox, &transfers[i]->node))
+            was_empty = true;
+    }
     /* A bulk transfer behind another one leaves the wake to whoever found the inbox empty. */
     if (!was_empty && !is_urgent)
         return;
@@ -638,6 +657,12 @@ lane_push(struct lane *lane, struct transfer *transfer)
     attention = atomic_fetch_add_explicit(&lane->attention, 0, memory_order_acq_rel);
     if (attention == ATTENTION_ANY || (attention == ATTENTION_URGENT && is_urgent))
         env_wake(&lane->env, lane->task);
+}
+
+void
+lane_push(struct lane *lane, struct transfer *transfer)
+{
+    lane_push_many(lane, &transfer, 1);
 }
 
 void

@@ -97,7 +97,11 @@ enum kvt_status lane_open(const struct kvt_env *env, const char *name, void *are
 /* lane_close - every transfer must have been answered. NULL is fine. */
 void lane_close(struct lane *lane);
 
-/* lane_push - hand over a transfer; never fails, never blocks. */
+/*
+ * lane_push - hand over transfers of one class, in this order, with at most one wake for all of
+ * them; never fails, never blocks.
+ */
+void lane_push_many(struct lane *lane, struct transfer *const *transfers, uint32_t count);
 void lane_push(struct lane *lane, struct transfer *transfer);
 
 void lane_stats_get(struct lane *lane, struct lane_stats *stats_out);

@@ -285,7 +285,9 @@ queue_start(struct io_queue *queue)
         return;
     queue->is_started = true;
     if (queue->is_disabled) {
-        int result = io_uring_enable_rings(&queue->ring);
+        /* liburing 2.3 declares io_uring_enable_rings() but its shared library lacks it. */
+        int result =
+            io_uring_register((unsigned)queue->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
 
         KVT_ASSERT(result == 0);
     }
