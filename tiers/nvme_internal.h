@@ -102,7 +102,8 @@ struct nvme_tier {
     struct segment_table *table;
     uint32_t root_count;
     struct nvme_root roots[NVME_ROOTS_MAX];
-    struct inbox inbox; /* Finished transfers; the lanes push, nvme_step() takes. */
+    struct task *nobody; /* NULL: woken when the options name no task. */
+    struct inbox inbox;  /* Finished transfers; the lanes push, nvme_step() takes. */
     struct nvme_put *put_first, *put_last; /* In flight, in order of put. */
     struct nvme_put *put_pool;
     struct nvme_read *read_pool;

@@ -34,7 +34,8 @@ nvme_op_init(
     op->transfer.class = LANE_BULK;
     op->transfer.file = root->file;
     op->transfer.done = &nvme->inbox;
-    op->transfer.done_task = nvme->options.loop_task;
+    op->transfer.done_task =
+        nvme->options.loop_task == NULL ? &nvme->nobody : nvme->options.loop_task;
     switch (kind) {
     case NVME_OP_WRITE:
         op->transfer.kind = IO_WRITE;
@@ -185,7 +186,7 @@ static enum kvt_status
 root_open(struct nvme_tier *nvme, uint32_t number)
 {
     struct nvme_root *root = &nvme->roots[number];
-    char name[16];
+    char name[24];
 
     root->dir = nvme->options.roots[number];
     root->is_read_only = nvme->options.read_only;
@@ -193,7 +194,7 @@ root_open(struct nvme_tier *nvme, uint32_t number)
     KVT_TRY(nvme_file_open(nvme->env, &nvme->options, number, root));
     if (root->file == NULL)
         return KVT_OK;
-    snprintf(name, sizeof(name), "kvt-io-%u", number);
+    (void)snprintf(name, sizeof(name), "kvt-io-%u", number);
     return lane_open(nvme->env, name, nvme->options.arena, nvme->options.arena_size, &root->lane);
 }
 

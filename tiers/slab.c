@@ -23,7 +23,7 @@
 enum {
     SLOT_BITS = 14, /* 64 MiB / 4 KiB slots in a superblock at most. */
     SUPERBLOCK_BYTES_MAX = 64 << 20,
-    SUPERBLOCK_BYTES_CHOSEN_MIN = 2 << 20,
+    SUPERBLOCK_BYTES_CHOSEN_MIN = 64 << 10,
     SUPERBLOCK_SHARE = 64, /* A chosen superblock is 1/64 of the arena. */
     WORD_BITS = 64,
 };

@@ -38,7 +38,7 @@ struct slot {
 
 /*
  * slab_open - over `arena` (2 MiB aligned, `size` a multiple of 4 KiB). superblock_bytes 0: chosen
- * from the size (1/64 of it, a power of two in 2..64 MiB, at least `slot_bytes_max`); otherwise a
+ * from the size (1/64 of it, a power of two in 64 KiB..64 MiB, at least `slot_bytes_max`); otherwise a
  * power of two in 4 KiB..64 MiB that is at least `slot_bytes_max`. slot_bytes_max: 1 B..64 MiB.
  * KVT_E_INVAL: a bound, or not even one superblock fits. KVT_E_NOMEM.
  */

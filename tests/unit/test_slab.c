@@ -355,10 +355,10 @@ the_superblock_is_chosen_from_the_size(void **state)
     struct slot slot;
 
     (void)state;
-    /* 1/64 of 16 MiB is below the least of 2 MiB; a slot of 3 MiB needs 4 MiB. */
+    /* 1/64 of 16 MiB is 256 KiB; a slot of 3 MiB needs 4 MiB. */
     fixture_open(&fixture, 16 * MIB, 0, 64 * KIB);
     slot = take(&fixture, 4 * KIB);
-    assert_int_equal(slab_committed(fixture.slab), 2 * MIB);
+    assert_int_equal(slab_committed(fixture.slab), 256 * KIB);
     assert_true(slab_put(fixture.slab, slot));
     fixture_close(&fixture);
     fixture_open(&fixture, 18 * MIB, 0, 3 * MIB);
