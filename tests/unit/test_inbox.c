@@ -25,7 +25,7 @@ struct letter {
 static void
 letters_come_out_oldest_first(void **state)
 {
-    struct inbox inbox = {0};
+    struct inbox inbox = {NULL};
     struct letter letters[5];
     struct inbox_node *node;
 
@@ -82,7 +82,7 @@ nothing_is_lost_and_each_producer_keeps_its_order(void **state)
     struct producer producers[PRODUCER_COUNT];
     pthread_t threads[PRODUCER_COUNT];
     uint32_t expected[PRODUCER_COUNT] = {0};
-    struct inbox inbox = {0};
+    struct inbox inbox = {NULL};
     uint32_t taken = 0;
 
     (void)state;

@@ -36,7 +36,6 @@ taken_memory_is_zeroed_and_put_takes_null(void **state)
     assert_true(bytes_are_zero(memory, 12345));
     env_put(&env, memory, 12345);
     env_put(&env, NULL, 12345);
-    assert_null(env_take(&env, SIZE_MAX / 2));
 }
 
 static void
@@ -63,21 +62,23 @@ map_is_aligned_zeroed_and_as_long_as_asked(void **state)
     assert_null(env_map(&env, SIZE_MAX / 4));
 }
 
-/* Whether the kernel can read a byte there: a fault is an answer and not a signal. */
-static bool
-is_readable(const void *memory)
+/* The byte there as the kernel reads it; -1: nothing is there. A fault is an answer, no signal. */
+static int
+byte_at(const void *memory)
 {
     int ends[2];
-    ssize_t count;
-    int error;
+    uint8_t byte = 0;
+    int result = -1;
 
     if (pipe(ends) != 0)
-        return false;
-    count = write(ends[1], memory, 1);
-    error = errno;
+        return -2;
+    if (write(ends[1], memory, 1) == 1 && read(ends[0], &byte, 1) == 1)
+        result = byte;
+    else if (errno != EFAULT)
+        result = -2;
     (void)close(ends[0]);
     (void)close(ends[1]);
-    return count == 1 || error != EFAULT;
+    return result;
 }
 
 static void
@@ -91,14 +92,14 @@ unmap_gives_back_exactly_what_was_mapped(void **state)
     env_host(&env);
     memory = env_map(&env, HUGE + 1);
     assert_non_null(memory);
-    assert_true(is_readable(memory + 2 * HUGE - 1));
+    assert_int_equal(byte_at(memory + 2 * HUGE - 1), 0);
     env_unmap(&env, memory, HUGE + 1);
-    assert_false(is_readable(memory));
-    assert_false(is_readable(memory + 2 * HUGE - 1));
+    assert_int_equal(byte_at(memory), -1);
+    assert_int_equal(byte_at(memory + 2 * HUGE - 1), -1);
     page = env.memory->fork_page(env.memory_context);
     assert_non_null(page);
     env_unmap(&env, page, PAGE_BYTES);
-    assert_false(is_readable(page));
+    assert_int_equal(byte_at(page), -1);
 }
 
 static void
@@ -116,16 +117,18 @@ child_has_no_map_and_reads_zero_in_the_fork_page(void **state)
     page = env.memory->fork_page(env.memory_context);
     assert_non_null(memory);
     assert_non_null(page);
-    memory[0] = 1;
+    memory[0] = 0xA5;
     memset(page, 0xFF, PAGE_BYTES);
     child = fork();
     assert_true(child >= 0);
-    if (child == 0)
-        _exit((is_readable(memory) ? 1 : 0) | (bytes_are_zero(page, PAGE_BYTES) ? 0 : 2));
+    if (child == 0) {
+        /* Not "nothing is there": a sanitizer may have put something of its own into the gap. */
+        _exit((byte_at(memory) == 0xA5 ? 1 : 0) | (bytes_are_zero(page, PAGE_BYTES) ? 0 : 2));
+    }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    assert_int_equal(memory[0], 1);
+    assert_int_equal(memory[0], 0xA5);
     assert_int_equal(page[PAGE_BYTES - 1], 0xFF);
     env_unmap(&env, memory, HUGE);
     env_unmap(&env, page, PAGE_BYTES);
