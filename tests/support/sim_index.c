@@ -95,6 +95,12 @@ sim_index_damage(struct sim_world *world)
     world->guest.is_damaged = true;
 }
 
+bool
+sim_index_is_damaged(const struct sim_world *world)
+{
+    return world->guest.is_damaged;
+}
+
 /* --- 3. The vtable ---------------------------------------------------------------------------- */
 
 static enum kvt_status

@@ -188,5 +188,6 @@ extern const struct index_ops sim_index_ops;
 
 /* sim_index_damage - from the next inspection on the index is damaged, until it is replaced. */
 void sim_index_damage(struct sim_world *world);
+bool sim_index_is_damaged(const struct sim_world *world);
 
 #endif /* KVT_TESTS_SIM_WORLD_H */

@@ -234,8 +234,7 @@ flight_launched(struct workload *work, struct flight *flight)
 /* --- 2. Puts ---------------------------------------------------------------------------------- */
 
 static void
-put_fill(
-    struct workload *work, struct flight *flight, uint32_t i, uint32_t flags, struct kvt_put *put)
+put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_put *put)
 {
     struct model_name name = flight->names[i];
     bool is_lasting = flight->durability != KVT_MEMORY;
