@@ -409,15 +409,18 @@ model_reopened(struct model *model, bool is_rebuilt)
 }
 
 void
-model_settled(struct model *model)
+model_settled(struct model *model, bool is_firm)
 {
     for (uint32_t space = 0; space < MODEL_SPACES; space++) {
         for (uint32_t i = 0; i < model->key_count; i++) {
             struct model_key *key = &model->keys[space][i];
 
-            for (uint32_t op = 0; op < key->op_count; op++)
+            for (uint32_t op = 0; op < key->op_count; op++) {
                 key->rebuilt |= key->ops[op].pending;
-            key->kept = key->live;
+                key->kept |= key->ops[op].pending;
+            }
+            if (is_firm)
+                key->kept = key->live;
             key->op_first += key->op_count;
             key->op_count = 0;
         }

@@ -118,7 +118,8 @@ bool model_is_certain(const struct model *model, struct model_name name); /* It 
 
 /* A new life begins; `is_rebuilt`: without the old index. */
 void model_reopened(struct model *model, bool is_rebuilt);
-/* Every name was read since: what was found is what there is. */
-void model_settled(struct model *model);
+/* Every name was read since: what was found is what there is. Not `is_firm`: what was read may have
+ * been a page cache's, and the next life may find something else again. */
+void model_settled(struct model *model, bool is_firm);
 
 #endif /* KVT_TESTS_MODEL_H */

@@ -465,13 +465,15 @@ disk_sync(struct sim_node *node, uint64_t up_to)
 }
 
 void
-disk_sync_lossy(struct sim_node *node, uint64_t up_to, struct rng *rng)
+disk_sync_lossy(struct sim_disk *disk, struct sim_node *node, uint64_t up_to, struct rng *rng)
 {
     while (node->changes != NULL && node->changes->number <= up_to) {
         struct sim_change *change = change_take(node);
 
         if (rng_below(rng, 2) == 0)
             change_apply(node, change);
+        else
+            disk->has_lies = true;
         change_free(change);
     }
 }
@@ -508,6 +510,7 @@ disk_cut(struct sim_disk *disk, struct rng *rng,
         entries_copy(&node->entries, &node->durable_entries);
         node->lock_owner = NULL;
     }
+    disk->has_lies = false;
     mark_all(disk);
     for (struct sim_node *node = disk->nodes; node != NULL; node = node->next) {
         if (!node->is_reachable) {

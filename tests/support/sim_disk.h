@@ -87,6 +87,7 @@ struct sim_disk {
     struct sim_node *root;
     uint64_t change_count;
     uint64_t node_count;
+    bool has_lies; /* Something is in `current` alone, for good. */
 };
 
 void image_read(const struct sim_image *image, uint64_t offset, void *target, size_t size);
@@ -113,7 +114,7 @@ void disk_resize(
 /* disk_sync - changes of the node up to number `up_to` are durable. */
 void disk_sync(struct sim_node *node, uint64_t up_to);
 /* disk_sync_lossy - the same, but each of them may be lost instead, for good. */
-void disk_sync_lossy(struct sim_node *node, uint64_t up_to, struct rng *rng);
+void disk_sync_lossy(struct sim_disk *disk, struct sim_node *node, uint64_t up_to, struct rng *rng);
 
 /* What a cut does with one change. */
 enum sim_fate {

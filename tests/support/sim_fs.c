@@ -458,7 +458,7 @@ fs_sync(struct fs_file *file)
     if (verdict.crashes)
         return power_failure("sync", handle->name);
     if (verdict.effect == SIM_EIO || verdict.effect == SIM_TORN || verdict.effect == SIM_ENOSPC)
-        disk_sync_lossy(handle->node, UINT64_MAX, &handle->world->fault_rng);
+        disk_sync_lossy(&handle->world->disk, handle->node, UINT64_MAX, &handle->world->fault_rng);
     if (status != KVT_OK)
         return status;
     disk_sync(handle->node, UINT64_MAX);

@@ -147,7 +147,7 @@ transfer_sync(struct sim_world *world, const struct sim_transfer *transfer)
 
     if (transfer->effect == SIM_EIO || transfer->effect == SIM_TORN ||
         transfer->effect == SIM_ENOSPC) {
-        disk_sync_lossy(node, transfer->sync_up_to, &world->fault_rng);
+        disk_sync_lossy(&world->disk, node, transfer->sync_up_to, &world->fault_rng);
         return transfer->effect == SIM_ENOSPC ? -ENOSPC : -EIO;
     }
     disk_sync(node, transfer->sync_up_to);

@@ -185,6 +185,12 @@ sim_space_set(struct sim_world *world, uint64_t space_bytes)
 }
 
 bool
+sim_lies(const struct sim_world *world)
+{
+    return world->disk.has_lies;
+}
+
+bool
 sim_crashed(const struct sim_world *world)
 {
     return world->is_crashed;

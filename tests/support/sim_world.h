@@ -145,6 +145,8 @@ enum {
 
 void sim_rule_add(struct sim_world *world, const struct sim_rule *rule);
 void sim_rules_clear(struct sim_world *world);
+/* A failed sync has lost something that reads still show, as a page cache does; until a cut. */
+bool sim_lies(const struct sim_world *world);
 uint64_t sim_fault_count(const struct sim_world *world); /* How often a rule has fired. */
 /* Operations that a rule or a crash could have hit, ever: synchronous, asynchronous, commits. */
 uint64_t sim_io_count(const struct sim_world *world);

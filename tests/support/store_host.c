@@ -70,6 +70,14 @@ sim_host_crashed(void *context)
     return sim_crashed(host->world);
 }
 
+static bool
+sim_host_lies(void *context)
+{
+    const struct sim_host *host = context;
+
+    return sim_lies(host->world);
+}
+
 static void
 sim_host_trace(void *context, uint64_t kind, uint64_t fact)
 {
@@ -104,6 +112,7 @@ sim_host_of(struct sim_host *host)
         .open = sim_host_open,
         .pass = sim_host_pass,
         .crashed = sim_host_crashed,
+        .lies = sim_host_lies,
         .trace = sim_host_trace,
     };
 }

@@ -136,7 +136,8 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
     workload_verify(work);
     /* With faults about, a miss proves nothing. */
     if (!workload_tolerates(work))
-        model_settled(&work->model);
+        model_settled(
+            &work->model, work->host.lies == NULL || !work->host.lies(work->host.context));
     return KVT_OK;
 }
 

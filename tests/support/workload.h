@@ -34,6 +34,7 @@ struct workload_host {
     enum kvt_status (*open)(void *context, uint32_t flags, kvt_store **store_out);
     void (*pass)(void *context, struct rng *rng); /* Let others run, let time pass. */
     bool (*crashed)(void *context);
+    bool (*lies)(void *context); /* Reads may show what a failed sync has lost. */
     void (*trace)(void *context, uint64_t kind, uint64_t fact);
 };
 
