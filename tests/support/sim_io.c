@@ -255,9 +255,11 @@ chance_effect(struct sim_world *world, const struct io_op *op)
 {
     const struct sim_options *options = &world->options;
 
+    if (op->kind == IO_SYNC)
+        return SIM_NOTHING; /* Nobody may repeat a sync. */
     if (rng_below(&world->io_rng, 1000) < options->retry_per_mille)
         return rng_below(&world->io_rng, 2) == 0 ? SIM_EINTR : SIM_EAGAIN;
-    if (op->kind != IO_SYNC && rng_below(&world->io_rng, 1000) < options->short_per_mille)
+    if (rng_below(&world->io_rng, 1000) < options->short_per_mille)
         return SIM_SHORT;
     return SIM_NOTHING;
 }
