@@ -203,11 +203,14 @@ same_seed_gives_the_same_trace(void **state)
 
     for (uint64_t seed = seeds->first; seed < seeds->first + seeds->count; seed += REPEAT_EVERY) {
         uint64_t hash = run(seed, seeds->operation_count, failure);
+        struct sim_options options = {.seed = seed};
+        struct sim_world *other = sim_world_create(&options); /* Other addresses this time. */
 
         if (hash != run(seed, seeds->operation_count, failure)) {
             seeds_report(seeds, "lives", seed, "two runs took two courses");
             fail();
         }
+        sim_world_destroy(other);
     }
 }
 
