@@ -3,8 +3,8 @@
  * fault_io.c - the n-th io operation of a small life fails, for every n and in every way, once and
  * for good; and the power goes at every n, with everything that a cut may leave.
  *
- * Nothing crashes or hangs, bytes are right or there is a status, and what was acknowledged is there in
- * the next life without faults.
+ * Nothing crashes or hangs, bytes are right or there is a status, and what was acknowledged is
+ * there in the next life without faults.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_lives.c - whole lives of a store in one simulated world: random operations, faults, power cuts
- * at random moments (also while it opens), kills, lost indexes; after each of them everything that was
- * acknowledged is there, nothing that was deleted comes back, and every byte is right.
+ * sim_lives.c - whole lives of a store in one simulated world: random operations, faults, power
+ * cuts at random moments (also while it opens), kills, lost indexes; after each of them everything
+ * that was acknowledged is there, nothing that was deleted comes back, and every byte is right.
  *
  * --seed N --seeds N --ops N (operations in one life, at most).
  */

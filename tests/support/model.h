@@ -5,16 +5,16 @@
  * Every payload is a function of the model's salt, its name and its version, so that any bytes a
  * store gives can be verified, and a wrong answer can be called by its name.
  *
- * A state of a name is 0 (nothing there) or the version that is there. The model keeps three sets of
- * states a name, as bit masks:
+ * A state of a name is 0 (nothing there) or the version that is there. The model keeps three sets
+ * of states a name, as bit masks:
  *
  *   live      what an answer may show now
  *   kept      what the next open may find when the index is there
  *   rebuilt   what the next open may find when the index was lost
  *
  * and for each name the operations since the last one that was acknowledged as durable. What the
- * next open may find is the state that the last acknowledged operation left, or any state that a later
- * one might have left. A rebuild may also find what an earlier life had not acknowledged.
+ * next open may find is the state that the last acknowledged operation left, or any state that a
+ * later one might have left. A rebuild may also find what an earlier life had not acknowledged.
  *
  * The model is pure: it knows no store. Answers that it does not allow end up in `failure`.
  */

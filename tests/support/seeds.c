@@ -8,14 +8,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool
+number_parse(const char *text, uint64_t *value_out)
+{
+    char *end = NULL;
+
+    if (text == NULL || *text == '\0')
+        return false;
+    *value_out = strtoull(text, &end, 0);
+    return *end == '\0';
+}
+
 bool
 seeds_parse(struct seeds *seeds, int argc, char **argv)
 {
+    uint64_t value;
+
     seeds->program = argv[0];
+    if (number_parse(getenv("KVT_TEST_SEEDS"), &value))
+        seeds->count = value;
+    if (number_parse(getenv("KVT_TEST_SEED"), &value)) {
+        seeds->first = value;
+        seeds->count = 1;
+    }
     for (int i = 1; i < argc; i += 2) {
-        char *end = NULL;
-        uint64_t value = i + 1 < argc ? strtoull(argv[i + 1], &end, 0) : 0;
-        bool is_number = end != NULL && *end == '\0' && end != argv[i + 1];
+        bool is_number = i + 1 < argc && number_parse(argv[i + 1], &value);
 
         if (is_number && strcmp(argv[i], "--seed") == 0)
             seeds->first = value;

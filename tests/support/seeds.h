@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * seeds.h - the arguments of tests that run by seed: --seed N --seeds N --ops N.
+ *
+ * Without them the environment counts: KVT_TEST_SEED=N (that one only), KVT_TEST_SEEDS=N (so many).
  */
 #ifndef KVT_TESTS_SEEDS_H
 #define KVT_TESTS_SEEDS_H

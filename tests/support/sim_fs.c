@@ -5,8 +5,8 @@
  * Owns      open files and directories of the present life, and locks.
  * Not here  bytes and names (sim_disk.c), asynchronous transfers (sim_io.c).
  *
- * Every call that a device could fail counts as one io operation, may be hit by a rule, and may be the
- * one at which the power goes. After the power has gone each of them fails with KVT_E_IO.
+ * Every call that a device could fail counts as one io operation, may be hit by a rule, and may be
+ * the one at which the power goes. After the power has gone each of them fails with KVT_E_IO.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ struct fs_dir {
     char path[PATH_BYTES];
 };
 
-/* --- 1. What every call begins with ------------------------------------------------------------ */
+/* --- 1. What every call begins with ----------------------------------------------------------- */
 
 static enum kvt_status
 power_failure(const char *what, const char *name)

@@ -384,7 +384,7 @@ const struct io_ops sim_io_ops = {
     .wake = queue_wake,
 };
 
-/* --- 3. Time and the end of it ----------------------------------------------------------------- */
+/* --- 3. Time and the end of it ---------------------------------------------------------------- */
 
 static struct sim_transfer *
 earliest_in_flight(const struct sim_world *world)

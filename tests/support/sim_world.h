@@ -21,8 +21,8 @@
  *           sim_power_cut() at any moment by itself, outside of a step.
  *
  * Broken rules of env.h (a wrong size handed to put(), a file closed twice, a queue closed with
- * transfers in flight, gate_wait() inside a step) print the seed and abort: they are bugs of the code
- * under test.
+ * transfers in flight, gate_wait() inside a step) print the seed and abort: they are bugs of the
+ * code under test.
  */
 #ifndef KVT_TESTS_SIM_WORLD_H
 #define KVT_TESTS_SIM_WORLD_H
@@ -173,7 +173,7 @@ void sim_power_cut(struct sim_world *world, enum sim_cut cut);
  * transfers in flight may or may not arrive. */
 void sim_vanish(struct sim_world *world);
 
-/* --- 6. The disk, as a test sees it ------------------------------------------------------------ */
+/* --- 6. The disk, as a test sees it ----------------------------------------------------------- */
 
 /* sim_file_corrupt - flip bits of the durable and visible bytes [offset, offset + size) of
  * "dir/name". False when there is no such file. */

@@ -140,10 +140,11 @@ real_host_pass(void *context, struct rng *rng)
 bool
 real_host_init(struct real_host *host, const struct kvt_options *options)
 {
-    const char *root = getenv("TMPDIR");
+    const char *root = getenv("KVT_TEST_TMP");
     char directory[HOST_PATH_BYTES - 8];
 
-    snprintf(directory, sizeof(directory), "%s/kvtier-test-XXXXXX", root == NULL ? "/tmp" : root);
+    snprintf(
+        directory, sizeof(directory), "%s/kvtier-test-XXXXXX", root == NULL ? "/dev/shm" : root);
     host->options = *options;
     if (mkdtemp(directory) == NULL)
         return false;

@@ -34,7 +34,8 @@ void sim_host_deinit(struct sim_host *host);
 struct workload_host sim_host_of(struct sim_host *host);
 
 struct real_host {
-    char path[HOST_PATH_BYTES]; /* Of the store, in a temporary directory of its own. */
+    char path[HOST_PATH_BYTES]; /* Of the store, in a directory of its own below /dev/shm, or
+                                 * below KVT_TEST_TMP. */
     struct kvt_options options;
 };
 

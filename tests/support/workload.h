@@ -102,7 +102,7 @@ enum kvt_status workload_close(struct workload *work);
 /* workload_abandon - the store is gone with its world: forget handles, free the test's memory. */
 void workload_abandon(struct workload *work);
 
-/* --- single operations, for tests that need a fixed order --------------------------------------- */
+/* --- single operations, for tests that need a fixed order ------------------------------------- */
 
 void workload_put(struct workload *work, const struct model_name *names, uint32_t count,
     enum kvt_durability durability, uint32_t flags);
