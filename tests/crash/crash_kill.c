@@ -76,7 +76,7 @@ open_store(const char *dir, kvt_namespace *namespaces_out)
     return store;
 }
 
-/* --- The process that is killed ----------------------------------------------------------------- */
+/* --- The process that is killed --------------------------------------------------------------- */
 
 static void
 tell(const struct writer *writer, uint32_t verb, uint32_t key, uint64_t version)
@@ -202,7 +202,7 @@ hold(const char *dir, int pipe)
         pause();
 }
 
-/* --- The parent --------------------------------------------------------------------------------- */
+/* --- The parent ------------------------------------------------------------------------------- */
 
 static pid_t
 start(const char *mode, const char *dir, uint64_t seed, int *pipe_out)

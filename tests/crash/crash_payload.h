@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crash_payload.h - blocks whose every byte follows from their key's number and version, so that any
- * read can be judged without a memory of what was written.
+ * crash_payload.h - blocks whose every byte follows from their key's number and version, so that
+ * any read can be judged without a memory of what was written.
  */
 #ifndef KVT_TESTS_CRASH_PAYLOAD_H
 #define KVT_TESTS_CRASH_PAYLOAD_H

@@ -73,8 +73,8 @@ void run_open(struct run *run, uint32_t flags);
 void run_close(struct run *run);
 void run_abort(struct run *run);
 
-/* run_put - `count` blocks with new versions, keys first, first + 1, ... in one call. SYNC waits for
- * the acknowledgement; RELAXED is acknowledged by run_flush(). */
+/* run_put - `count` blocks with new versions, keys first, first + 1, ... in one call. SYNC waits
+ * for the acknowledgement; RELAXED is acknowledged by run_flush(). */
 void run_put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability);
 void run_replace(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability);
 void run_delete(struct run *run, uint32_t first, uint32_t count);

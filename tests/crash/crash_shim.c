@@ -210,7 +210,7 @@ crash_mark(const char *line)
     pthread_mutex_unlock(&shim_lock);
 }
 
-/* --- Writes ------------------------------------------------------------------------------------ */
+/* --- Writes ----------------------------------------------------------------------------------- */
 
 SHIM_API ssize_t
 pwrite(int fd, const void *source, size_t size, off_t offset)
@@ -275,7 +275,7 @@ writev(int fd, const struct iovec *data, int count)
     return result;
 }
 
-/* --- Sizes and syncs --------------------------------------------------------------------------- */
+/* --- Sizes and syncs -------------------------------------------------------------------------- */
 
 static void
 emit_size(int fd, enum crash_kind kind, off_t offset, off_t length)
@@ -358,7 +358,7 @@ fdatasync(int fd)
     return sync_as("fdatasync", fd);
 }
 
-/* --- Names ------------------------------------------------------------------------------------- */
+/* --- Names ------------------------------------------------------------------------------------ */
 
 /* What an open did to the tree: `was_there` was observed before the call. */
 static void

@@ -76,7 +76,7 @@ struct walk {
     bool is_counting;
 };
 
-/* --- A set of numbers -------------------------------------------------------------------------- */
+/* --- A set of numbers ------------------------------------------------------------------------- */
 
 static bool set_add(struct set *set, uint64_t value);
 
@@ -114,7 +114,7 @@ set_add(struct set *set, uint64_t value)
     return true;
 }
 
-/* --- The log ----------------------------------------------------------------------------------- */
+/* --- The log ---------------------------------------------------------------------------------- */
 
 static bool
 log_map(const char *path, uint8_t **log_out, size_t *size_out)
@@ -217,7 +217,7 @@ states_log_dir(const char *log_path, char *dir_out, size_t size)
     return is_found;
 }
 
-/* --- One state --------------------------------------------------------------------------------- */
+/* --- One state -------------------------------------------------------------------------------- */
 
 static void
 keep_fill(struct walk *walk, const struct state *state)
@@ -325,7 +325,7 @@ try_state(struct walk *walk, const struct state *state)
     disk_restore(walk->disk);
 }
 
-/* --- All states -------------------------------------------------------------------------------- */
+/* --- All states ------------------------------------------------------------------------------- */
 
 static bool
 is_done(const struct walk *walk)

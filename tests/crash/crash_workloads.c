@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crash_workloads.c - the lives that are recorded and cut off everywhere: one function each, and the
- * table of them.
+ * crash_workloads.c - the lives that are recorded and cut off everywhere: one function each, and
+ * the table of them.
  */
 #include "crash_lmdb.h"
 #include "crash_run.h"

@@ -177,7 +177,7 @@ disk_reset(struct disk *disk, uint64_t root_inode)
     node_add(disk, root_inode, true);
 }
 
-/* --- Names ------------------------------------------------------------------------------------- */
+/* --- Names ------------------------------------------------------------------------------------ */
 
 static uint32_t
 tree_find(const struct tree *tree, uint32_t parent, const char *name)
@@ -261,7 +261,7 @@ node_of(const struct disk *disk, uint64_t inode, const char *path)
     return NOTHING;
 }
 
-/* --- Bytes ------------------------------------------------------------------------------------- */
+/* --- Bytes ------------------------------------------------------------------------------------ */
 
 static uint64_t
 mix(uint64_t a, uint64_t b)
@@ -373,7 +373,7 @@ change_apply(struct disk *disk, const struct change *change, enum disk_keep keep
     }
 }
 
-/* --- The log ----------------------------------------------------------------------------------- */
+/* --- The log ---------------------------------------------------------------------------------- */
 
 /* Sure changes that no unsure one of the same node precedes go into the base. */
 static void
@@ -506,7 +506,7 @@ disk_pending_is_name(const struct disk *disk, size_t index)
     return disk->nodes[disk->pending[index].node].is_dir;
 }
 
-/* --- Choosing ---------------------------------------------------------------------------------- */
+/* --- Choosing --------------------------------------------------------------------------------- */
 
 static uint64_t
 content_hash(const struct disk *disk, uint32_t parent, uint64_t above)
@@ -564,7 +564,7 @@ disk_restore(struct disk *disk)
     disk->is_chosen = false;
 }
 
-/* --- Writing out ------------------------------------------------------------------------------- */
+/* --- Writing out ------------------------------------------------------------------------------ */
 
 static bool
 remove_tree(int dir, const char *name)

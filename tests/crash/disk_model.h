@@ -57,14 +57,14 @@ bool disk_pending_is_name(const struct disk *disk, size_t index);
 
 /*
  * disk_choose - make the disk that has these pending changes: keep[i] for each of them, `seed` for
- * the sectors of torn ones. Returns a hash of its content (names, sizes, bytes). Must be followed by
- * disk_restore() before anything else but disk_write_out().
+ * the sectors of torn ones. Returns a hash of its content (names, sizes, bytes). Must be followed
+ * by disk_restore() before anything else but disk_write_out().
  */
 uint64_t disk_choose(struct disk *disk, const uint8_t *keep, uint64_t seed);
 void disk_restore(struct disk *disk);
 
-/* disk_write_out - make the directory `path` hold exactly the chosen disk; what is there already and
- * equal is not written again. False with errno when the file system refuses. */
+/* disk_write_out - make the directory `path` hold exactly the chosen disk; what is there already
+ * and equal is not written again. False with errno when the file system refuses. */
 bool disk_write_out(struct disk *disk, const char *path);
 
 #endif /* KVT_TESTS_DISK_MODEL_H */
