@@ -3,8 +3,8 @@
 """junit_summary.py - the counts of one ctest run, and the output of what failed, in full.
 
 Usage: junit_summary.py FILE.xml. The first line is `passed failed skipped`; then, for each test
-that failed, its name and output, and for each that was skipped its name and reason. A missing or broken
-file counts as one failure: a run that left no result did not succeed.
+that failed, its name and output, and for each that was skipped its name and reason. A missing or
+broken file counts as one failure: a run that left no result did not succeed.
 """
 import sys
 import xml.etree.ElementTree as xml

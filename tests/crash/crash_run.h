@@ -11,7 +11,7 @@
 
 #include "crash_log.h"
 #include "crash_oracle.h"
-#include "crash_payload.h"
+#include "payload.h"
 #include "kvtier/kvtier.h"
 
 enum {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crash_payload.h - blocks whose every byte follows from their key's number and version, so that
+ * payload.h - blocks whose every byte follows from their key's number and version, so that
  * any read can be judged without a memory of what was written.
  */
-#ifndef KVT_TESTS_CRASH_PAYLOAD_H
-#define KVT_TESTS_CRASH_PAYLOAD_H
+#ifndef KVT_TESTS_PAYLOAD_H
+#define KVT_TESTS_PAYLOAD_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -89,4 +89,4 @@ payload_length(uint64_t key, uint64_t version, uint32_t low, uint32_t high)
     return rng_next(&rng) % 4 == 0 ? high : low + rng_below(&rng, high - low + 1);
 }
 
-#endif /* KVT_TESTS_CRASH_PAYLOAD_H */
+#endif /* KVT_TESTS_PAYLOAD_H */
