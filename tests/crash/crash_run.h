@@ -11,8 +11,8 @@
 
 #include "crash_log.h"
 #include "crash_oracle.h"
-#include "payload.h"
 #include "kvtier/kvtier.h"
+#include "payload.h"
 
 enum {
     RUN_TICKETS_MAX = 256,

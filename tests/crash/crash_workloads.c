@@ -4,6 +4,7 @@
  * the table of them.
  */
 #include "crash_lmdb.h"
+#include "crash_rename.h"
 #include "crash_run.h"
 
 #define SECOND ORACLE_NAMESPACE_KEYS /* The first key of the second namespace. */
@@ -321,5 +322,10 @@ const struct workload workload_table[] = {
     /* The harness itself: LMDB keeps its promise, and must be seen to break it without syncs. */
     {.name = "lmdb", .steps = lmdb_steps, .verify = lmdb_verify},
     {.name = "lmdb_nosync", .steps = lmdb_steps_unsynced, .verify = lmdb_verify},
+    {.name = "rename", .steps = rename_steps, .verify = rename_verify},
+    {.name = "rename_no_file_sync",
+        .steps = rename_steps_without_file_sync,
+        .verify = rename_verify},
+    {.name = "rename_no_dir_sync", .steps = rename_steps_without_dir_sync, .verify = rename_verify},
     {.name = NULL},
 };
