@@ -88,17 +88,28 @@ format() {
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:color=never
 export UBSAN_OPTIONS=print_stacktrace=1:color=never
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:color=never
-export KVT_TEST_LONG=$long
 
 # How many simulated or modelled lives a sanitizer build runs: they are several times slower.
 smoke_seeds=20
-[ $long = 1 ] && smoke_seeds=2000
+if [ $long = 1 ]; then
+    smoke_seeds=2000
+    export KVT_TEST_SEEDS=20000 KVT_CRASH_STATES=100000 KVT_KILL_ROUNDS=5000
+fi
 
 format
 stage release build
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
 KVT_TEST_SEEDS=$smoke_seeds stage tsan build/tsan -L '^(unit|conform|stress|model)$'
 stage clang build/clang -L '^unit$'
+
+# A long run adds a line: the counts add up over several runs.
+if [ $long = 1 ]; then
+    states=$(grep -ohE '[0-9]+ distinct states' build/Testing/Temporary/LastTest.log |
+        awk '{ sum += $1 } END { print sum + 0 }')
+    [ -e tests/long.csv ] || echo "time_utc,commit,passed,failed,crash_states,kill_rounds" >tests/long.csv
+    echo "$(date -u +%FT%TZ),$(git rev-parse --short HEAD),$passed,$failed,$states,$KVT_KILL_ROUNDS" \
+        >>tests/long.csv
+fi
 
 status=0
 [ "$failed" -eq 0 ] || status=1
