@@ -49,7 +49,7 @@ GOOD = {
     "tests/unit/test_map.c": c_file("test_map.c", '#include "map.h"\n#include <lmdb.h>\n'),
     "tests/tidy/function_length.txt": "# listed\nengine/loop.c loop_long 80\n",
     "tests/run.sh": "#!/bin/sh\n# Runs.\n",
-    "README.md": "See index/map.c, map.h and `kvtier/kvtier.h`; any *.c file.\n",
+    "README.md": "See index/map.c, map.h and `kvtier/kvtier.h`; any *.c file.\n```\ncc mine.c\n```\n",
     "Makefile": "all:\n\ttrue\n",
 }
 
