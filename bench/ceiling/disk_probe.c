@@ -158,6 +158,8 @@ offset_next(struct disk_probe *probe, const struct disk_read_plan *plan)
     uint64_t pieces = (plan->end_bytes - plan->start_bytes) / plan->piece_bytes;
     uint64_t piece = plan->is_random ? pattern_mix(probe->random++) : probe->position++;
 
+    if (plan->offsets != NULL)
+        return plan->offsets[piece % plan->offset_count];
     return plan->start_bytes + piece % pieces * plan->piece_bytes;
 }
 
@@ -191,7 +193,8 @@ read_plan_is_valid(struct disk_probe *probe, const struct disk_read_plan *plan)
     if (plan->depth == 0 || plan->depth > DISK_DEPTH_MAX || plan->piece_bytes == 0 ||
         plan->piece_bytes % PAGE_BYTES != 0 ||
         plan->piece_bytes > DISK_BUFFER_BYTES / plan->depth ||
-        plan->end_bytes < plan->start_bytes + plan->piece_bytes)
+        plan->end_bytes < plan->start_bytes + plan->piece_bytes ||
+        (plan->offsets != NULL && plan->offset_count == 0))
         return fail(probe, "the pieces to read do not fit the buffer or the file", EINVAL);
     return true;
 }

@@ -40,6 +40,8 @@ struct disk_read_plan {
     uint32_t depth;       /* 1..DISK_DEPTH_MAX */
     bool is_random;
     double seconds;
+    const uint64_t *offsets; /* Not NULL: read at these, chosen at random, instead of the range. */
+    uint32_t offset_count;
 };
 
 /*
