@@ -16,7 +16,8 @@
 #include "complain.h"
 
 enum {
-    PAGE_BYTES = 4096
+    PAGE_BYTES = 4096,
+    SCAN_COUNT = 256,
 };
 
 static int
