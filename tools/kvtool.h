@@ -37,19 +37,19 @@ enum {
     NAMESPACE_NAME_MAX = 255
 };
 
-/* A key from the command line. `key.bytes` points into `bytes`: give it back with spelled_key_free(). */
+/* A key from the command line. `key.bytes` points into `bytes`; spelled_key_free() frees them. */
 struct spelled_key {
     char namespace_name[NAMESPACE_NAME_MAX + 1];
     uint8_t *bytes;
     struct kvt_key key;
 };
 
-/* spelled_key_read - false, with a sentence on stderr and nothing to free, when `text` is no key. */
+/* spelled_key_read - false, with a sentence and nothing to free, when `text` is no key. */
 bool spelled_key_read(struct spelled_key *key_out, const char *text);
 void spelled_key_free(struct spelled_key *key);
 
-/* spelled_key_text - the spelling of a stored key, as a new string; NULL without memory. The hash of
- * a key above 64 bytes is shown as `hash:hex`, which spelled_key_read() refuses. */
+/* spelled_key_text - the spelling of a stored key, as a new string; NULL without memory. The hash
+ * of a key above 64 bytes is shown as `hash:hex`, which spelled_key_read() refuses. */
 char *spelled_key_text(const char *namespace_name, const struct kvt_scan_entry *entry);
 
 /* bytes_hex - lower case, as a new string; NULL without memory. */
@@ -60,7 +60,7 @@ enum {
     KVTOOL_HOST_BYTES = 64 << 20
 };
 
-/* store_open_to_read - NULL, with a sentence on stderr, when it cannot be. Changes nothing on disk. */
+/* store_open_to_read - NULL, with a sentence, when it cannot be. Changes nothing on disk. */
 kvt_store *store_open_to_read(const char *path);
 
 /* store_open_to_write - as above. `flags`: enum kvt_open_flags; `nvme_bytes` 0 is the default. */

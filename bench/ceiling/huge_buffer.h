@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * huge_buffer.h - memory on huge pages where the system gives them, touched: what reads into it costs
- * no page faults and few TLB misses.
+ * huge_buffer.h - memory on huge pages where the system gives them, touched: what reads into it
+ * costs no page faults and few TLB misses.
  */
 #ifndef BENCH_HUGE_BUFFER_H
 #define BENCH_HUGE_BUFFER_H

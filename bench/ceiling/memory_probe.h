@@ -9,8 +9,8 @@
 
 #include "huge_buffer.h"
 
-/* Pieces of `piece_bytes` from random places of one half of the buffer to the other; bytes per second
- * that arrive. */
+/* Pieces of `piece_bytes` from random places of one half of the buffer to the other; bytes per
+ * second that arrive. */
 double memory_probe_copy(struct huge_buffer *buffer, uint64_t piece_bytes, double seconds);
 
 /* XXH3-128 of pieces at random places; bytes per second. */

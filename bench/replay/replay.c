@@ -86,7 +86,7 @@ replay_open(struct replay *replay)
     return status == KVT_OK;
 }
 
-/* Drains, takes the last figures and closes. A store in trouble is left as a crash would leave it. */
+/* Takes the last figures and closes. A store in trouble is left as a crash would leave it. */
 static bool
 replay_close(struct replay *replay, bool is_fine)
 {

@@ -2,8 +2,8 @@
 /*
  * replay.h - what the files of `tierbench replay` share: settings, one run's state, its totals.
  *
- * A run replays requests one behind the other, as a serving process with one prefill would: look the
- * chain up with a lease, read the leading hits, keep the blocks that were missing, release.
+ * A run replays requests one behind the other, as a serving process with one prefill would: look
+ * the chain up with a lease, read the leading hits, keep the blocks that were missing, release.
  * Writes become durable behind it: their tickets report to one queue, which is the only place
  * where the run waits.
  */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay_acks.c - the list of blocks that a store called durable: written before a kill, read after.
+ * replay_acks.c - the blocks that a store called durable: written before a kill, read after.
  *
- * One line a block: its key in hex and a newline. A process that is killed while it writes leaves at
- * most one line without its newline.
+ * One line a block: its key in hex and a newline. A process that is killed while it writes leaves
+ * at most one line without its newline.
  */
 #include <errno.h>
 #include <stdio.h>

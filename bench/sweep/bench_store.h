@@ -55,7 +55,7 @@ struct bench_store {
     struct kvt_get gets[BENCH_BATCH_BLOCKS_MAX];
 };
 
-/* bench_store_new - removes what is at `path`, opens a new store. Path and sizes are set in `bench`. */
+/* bench_store_new - removes what is at `path`, opens a new store. Path and sizes are set. */
 bool bench_store_new(struct bench_store *bench);
 
 /* bench_store_open - the store as it is. bench_store_new() was called before. */
@@ -68,8 +68,8 @@ bool bench_store_close(struct bench_store *bench);
 void bench_store_end(struct bench_store *bench);
 
 /*
- * bench_store_put - durable puts of new blocks in tickets of BENCH_BATCH_BYTES, BENCH_TICKET_MAX at a
- * time, until `bytes` are durable or `seconds` have passed. Bytes per second; below 0: complained.
+ * bench_store_put - durable puts of new blocks in tickets of BENCH_BATCH_BYTES, BENCH_TICKET_MAX at
+ * a time, until `bytes` are durable or `seconds` have passed. Bytes per second; below 0: complained.
  */
 double bench_store_put(struct bench_store *bench, uint64_t bytes, double seconds);
 

@@ -250,7 +250,7 @@ scale_print(const struct scale *scale)
         printf("the page cache was not dropped (that needs root): the reopens read from memory\n");
 }
 
-/* Half as much again as the blocks: batch headers, and the mark above which segments are reclaimed. */
+/* Half as much again: batch headers, and the mark above which segments are reclaimed. */
 static uint64_t
 capacity_for(uint64_t entries)
 {

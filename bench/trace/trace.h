@@ -42,14 +42,14 @@ struct trace {
 };
 
 /*
- * trace_load - reads the file; `*.zst` or not is seen in its first bytes. False: nothing to free, and
- * a sentence with the line's number in `message`.
+ * trace_load - reads the file; `*.zst` or not is seen in its first bytes. False: nothing to free,
+ * and a sentence with the line's number in `message`.
  */
 bool trace_load(struct trace *trace_out, const char *path, char message[TRACE_MESSAGE_BYTES]);
 void trace_free(struct trace *trace);
 
 /*
- * trace_line_parse - appends the request on one line (without its newline, ended by 0 all the same).
+ * trace_line_parse - appends the request on one line (without its newline, ended by 0).
  * NULL: done. Otherwise what is wrong with it, a static text, and *trace is as before.
  */
 const char *trace_line_parse(struct trace *trace, const char *line, size_t length);

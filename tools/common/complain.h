@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * complain.h - one line on stderr, `program: sentence`, for whoever typed the command. The program's
- * name is the one that it was started by.
+ * complain.h - one line on stderr, `program: sentence`, for whoever typed the command. The
+ * program's name is the one that it was started by.
  */
 #ifndef TOOLS_COMPLAIN_H
 #define TOOLS_COMPLAIN_H
