@@ -57,9 +57,9 @@ void disk_probe_close(struct disk_probe *probe);
 double disk_probe_read(struct disk_probe *probe, const struct disk_read_plan *plan);
 
 /*
- * disk_probe_write - durable batches (DISK_BATCH_BYTES in pieces of 1 MiB, then fdatasync) one
- * behind the other from *position up to end_bytes (then stop), for about `seconds`. *position moves on.
- * Bytes per second; below 0: it failed.
+ * disk_probe_write - durable batches (DISK_BATCH_BYTES in pieces of 1 MiB, then fdatasync), one
+ * behind the other from *position up to end_bytes (then stop), for about `seconds`. *position moves
+ * on. Bytes per second; below 0: it failed.
  */
 double disk_probe_write(
     struct disk_probe *probe, uint64_t *position, uint64_t end_bytes, double seconds);

@@ -68,8 +68,9 @@ bool bench_store_close(struct bench_store *bench);
 void bench_store_end(struct bench_store *bench);
 
 /*
- * bench_store_put - durable puts of new blocks in tickets of BENCH_BATCH_BYTES, BENCH_TICKET_MAX at
- * a time, until `bytes` are durable or `seconds` have passed. Bytes per second; below 0: complained.
+ * bench_store_put - durable puts of new blocks in tickets of BENCH_BATCH_BYTES, BENCH_TICKET_MAX
+ * at a time, until `bytes` are durable or `seconds` have passed. Bytes per second; below 0: it
+ * complained.
  */
 double bench_store_put(struct bench_store *bench, uint64_t bytes, double seconds);
 
