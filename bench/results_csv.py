@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """results_csv.py - turns the JSON of one run of run-bench.sh into CSV files, and prints the bars.
 
-Usage: results_csv.py RUN-FOLDER RESULTS-FOLDER ROUNDS FACTS. One line a figure: the facts of the run
-(commit, build, machine, kernel), the figure's name, block size, value, ceiling, share.
+Usage: results_csv.py RUN-FOLDER RESULTS-FOLDER ROUNDS FACTS. One line a figure: the facts
+of the run (commit, build, machine, kernel), the figure's name, block size, value, ceiling, share.
 """
 import csv
 import json

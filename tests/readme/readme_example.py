@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""readme_example.py - compiles and runs the C block of README.md with the command that stands below it.
+"""readme_example.py - compiles and runs the C block of README.md with the command below it.
 
 Usage: readme_example.py SOURCE-FOLDER BUILD-FOLDER CC [FLAGS ...]
 """

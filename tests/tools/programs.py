@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """programs.py - what the tests of the programs share: running them in a scratch folder.
 
-The scratch folder lies in the build folder (a real disk, unlike /tmp on some machines) and looks like
-the project: build/bin has the programs, bench/traces the traces, so that commands from the documents
-run as they are written.
+The scratch folder lies in the build folder (a real disk, unlike /tmp on some machines) and looks
+like the project: build/bin has the programs, bench/traces the traces, so that commands from the
+documents run as they are written.
 """
 import fcntl
 import json

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_kvtool.py - kvtool's commands on real stores. Usage: test_kvtool.py SOURCE-FOLDER BIN-FOLDER"""
+"""test_kvtool.py - kvtool's commands on real stores.
+
+Usage: test_kvtool.py SOURCE-FOLDER BIN-FOLDER
+"""
 import json
 import os
 import shutil
@@ -43,13 +46,15 @@ class Kvtool(Programs):
 
     def test_a_block_of_64_mib_fits_a_store_made_for_it(self):
         content = os.urandom(1 << 20) * 64
-        self.run_program("kvtool", "put", "--create", "--nvme", "2G", "s3", 'a/"large"', input=content)
+        self.run_program("kvtool", "put", "--create", "--nvme", "2G", "s3", 'a/"large"',
+                         input=content)
         self.assertEqual(self.get("s3", 'a/"large"'), content)
         shutil.rmtree(self.path("s3"))
 
     def test_a_block_that_exists_stays_unless_replaced(self):
         self.put("s4", "a/01", input=b"old")
-        self.assertEqual(self.json_of("kvtool", "put", "s4", "a/01", input=b"new")["outcome"], "exists")
+        kept = self.json_of("kvtool", "put", "s4", "a/01", input=b"new")
+        self.assertEqual(kept["outcome"], "exists")
         self.assertEqual(self.get("s4", "a/01"), b"old")
         changed = self.json_of("kvtool", "put", "--replace", "s4", "a/01", input=b"new")
         self.assertEqual(changed["outcome"], "stored")

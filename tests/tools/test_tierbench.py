@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_tierbench.py - tierbench's commands, small. Usage: test_tierbench.py SOURCE-FOLDER BIN-FOLDER"""
+"""test_tierbench.py - tierbench's commands, small.
+
+Usage: test_tierbench.py SOURCE-FOLDER BIN-FOLDER
+"""
 import json
 import os
 import signal
@@ -54,8 +57,8 @@ class Tierbench(Programs):
         plain = self.write("plain.jsonl", "\n".join(self.trace_lines(10)))
         reports = []
         for trace, folder in ((TRACE, "r2a"), (plain, "r2b")):
-            done = self.run_program("tierbench", "replay", "--trace", trace, "--dir", folder, "--host",
-                                    "16M", "--nvme", "64M", "--requests", "10", "--json")
+            done = self.run_program("tierbench", "replay", "--trace", trace, "--dir", folder,
+                                    "--host", "16M", "--nvme", "64M", "--requests", "10", "--json")
             report = json.loads(done.stdout)
             reports.append([report[key] for key in ("blocks", "saved_tokens", "put_blocks")])
         self.assertEqual(reports[0], reports[1])
@@ -63,8 +66,8 @@ class Tierbench(Programs):
     def test_each_durability_and_engine_replays(self):
         for durability in ("memory", "relaxed", "sync"):
             for engine in ("auto", "threads"):
-                report = json.loads(self.replay(f"r3-{durability}-{engine}", "--durability", durability,
-                                                "--io", engine).stdout)
+                report = json.loads(self.replay(f"r3-{durability}-{engine}", "--durability",
+                                                durability, "--io", engine).stdout)
                 self.assertEqual(report["wrong_bytes"], 0)
                 acknowledged = 0 if durability == "memory" else report["put_blocks"]
                 self.assertEqual(report["acknowledged_blocks"], acknowledged)
@@ -78,8 +81,8 @@ class Tierbench(Programs):
 
     def test_what_was_acknowledged_survives_sigkill(self):
         read_end, write_end = os.pipe()
-        command = ["build/bin/tierbench", "replay", "--trace", TRACE, "--dir", "r5", "--host", "16M",
-                   "--nvme", "1G", "--requests", "200", "--kill-at", "120", "--durability", "sync",
+        command = ["build/bin/tierbench", "replay", "--trace", TRACE, "--dir", "r5", "--host",
+                   "16M", "--nvme", "1G", "--requests", "200", "--kill-at", "120", "--durability", "sync",
                    "--ack-fd", str(write_end), "--ceiling-seconds", "none", "--json"]
         with subprocess.Popen(command, cwd=self.scratch, pass_fds=[write_end],
                               stdout=subprocess.PIPE) as child:
@@ -134,8 +137,8 @@ class Tierbench(Programs):
         self.assertAlmostEqual(report["nvme_capacity_bytes"], unique_bytes * 0.05, delta=2 << 20)
 
     def test_a_replay_measures_its_ceilings(self):
-        done = self.run_program("tierbench", "replay", "--trace", TRACE, "--dir", "r9", "--requests",
-                                "20", "--host", "16M", "--nvme", "64M", "--ceiling-seconds", "0.1",
+        done = self.run_program("tierbench", "replay", "--trace", TRACE, "--dir", "r9",
+                                "--requests", "20", "--host", "16M", "--nvme", "64M", "--ceiling-seconds", "0.1",
                                 "--json")
         path = json.loads(done.stdout)["paths"]["host_to_nvme"]
         self.assertGreater(path["ceiling_bytes_per_s"], 0)
@@ -144,7 +147,8 @@ class Tierbench(Programs):
 
     def test_hostile_traces_are_refused_by_line(self):
         good = '{"input_length": 1024, "hash_ids": [1, 2]}'
-        for number, line in enumerate(('{', '[]', 'x', '{"input_length": 1024}', '{"hash_ids": [1]}',
+        for number, line in enumerate(('{', '[]', 'x', '{"input_length": 1024}',
+                                       '{"hash_ids": [1]}',
                                        '{"input_length": 512, "hash_ids": [1, 2]}',
                                        '{"input_length": 1024, "hash_ids": [-1]}',
                                        '{"input_length": 1024, "hash_ids": [1.5]}',
@@ -155,8 +159,8 @@ class Tierbench(Programs):
                                        '{"input_length": 1024, "hash_ids": [1], "hash_ids": [2]}')):
             name = self.write(f"bad{number}.jsonl", f"{good}\n{good}\n{line}\n{good}\n")
             with self.subTest(line=line):
-                self.refused("tierbench", "replay", "--trace", name, "--dir", "bad", "--host", "16M",
-                             "--nvme", "64M", expect=1, saying="line 3:")
+                self.refused("tierbench", "replay", "--trace", name, "--dir", "bad", "--host",
+                             "16M", "--nvme", "64M", expect=1, saying="line 3:")
         for content in (b"", b"\n\n", b"\0" * 5000000, b"\x28\xb5\x2f\xfd" + b"\xff" * 1000):
             with open(self.path("bad.jsonl"), "wb") as file:
                 file.write(content)
@@ -170,7 +174,8 @@ class Tierbench(Programs):
         for words in ([], ["nothing"], ["replay"], replay, ["replay", "--dir", "no", *sizes],
                       [*replay, *sizes, "more"], [*replay, *sizes, "--policy", "magic"],
                       [*replay, *sizes, "--durability", "maybe"], [*replay, *sizes, "--io", "none"],
-                      [*replay, *sizes, "--block-bytes", "0"], [*replay, *sizes, "--block-bytes", "65M"],
+                      [*replay, *sizes, "--block-bytes", "0"],
+                      [*replay, *sizes, "--block-bytes", "65M"],
                       [*replay, *sizes, "--block-bytes", "9223372036854775808"],
                       [*replay, *sizes, "--requests", "-1"], [*replay, *sizes, "--requests", "1e3"],
                       [*replay, *sizes, "--resume-at", "7000"], [*replay, *sizes, "--kill-at", "0"],
@@ -181,10 +186,11 @@ class Tierbench(Programs):
                       [*replay, "--host", "5%%", "--nvme", "64M"],
                       [*replay, "--host", "-5%", "--nvme", "64M"],
                       [*replay, "--host", "16M", "--nvme", "99999999999999999999"],
-                      ["replay", "--verify-acks", "a", "--dir", "no", "--host", "5%", "--nvme", "1G"],
-                      ["ceiling"], ["ceiling", "--dir"], ["ceiling", "--dir", "c", "--file-bytes", "1"],
+                      ["replay", "--verify-acks", "a", "--dir", "no", "--host", "5%", "--nvme",
+                       "1G"], ["ceiling"], ["ceiling", "--dir"], ["ceiling", "--dir", "c", "--file-bytes", "1"],
                       ["ceiling", "--dir", "c", "--seconds", "never"], ["sweep"],
-                      ["sweep", "--dir", "s", "--depth", "0"], ["sweep", "--dir", "s", "--depth", "1,"],
+                      ["sweep", "--dir", "s", "--depth", "0"],
+                      ["sweep", "--dir", "s", "--depth", "1,"],
                       ["sweep", "--dir", "s", "--block-bytes", "128M"],
                       ["sweep", "--dir", "s", "--store-bytes", "1M"], ["scale"],
                       ["scale", "--dir", "s", "--entries", "5"]):
@@ -192,8 +198,8 @@ class Tierbench(Programs):
                 self.refused("tierbench", *words)
 
     def test_what_this_version_lacks_is_unsupported(self):
-        self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "no", "--host", "16M", "--nvme",
-                     "64M", "--hbm", "1G", expect=1, saying="KVT_E_UNSUPPORTED")
+        self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "no", "--host", "16M",
+                     "--nvme", "64M", "--hbm", "1G", expect=1, saying="KVT_E_UNSUPPORTED")
         self.replay("r10", "--hbm", "0", "--policy", "lru", requests=2)
 
     def test_impossible_work_fails_with_a_sentence(self):
@@ -201,8 +207,8 @@ class Tierbench(Programs):
                      "--nvme", "64M", expect=1, saying="nowhere")
         self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "no/where", "--host", "16M",
                      "--nvme", "64M", "--ceiling-seconds", "none", expect=1, saying="no/where")
-        self.refused("tierbench", "replay", "--verify-acks", "LICENSE", "--dir", "no", "--host", "16M",
-                     "--nvme", "64M", expect=1, saying="line 1")
+        self.refused("tierbench", "replay", "--verify-acks", "LICENSE", "--dir", "no", "--host",
+                     "16M", "--nvme", "64M", expect=1, saying="line 1")
         self.refused("tierbench", "ceiling", "--dir", "no/where", expect=1, saying="no/where")
 
     def test_ceiling_measures(self):
