@@ -82,8 +82,8 @@ class Tierbench(Programs):
     def test_what_was_acknowledged_survives_sigkill(self):
         read_end, write_end = os.pipe()
         command = ["build/bin/tierbench", "replay", "--trace", TRACE, "--dir", "r5", "--host",
-                   "16M", "--nvme", "1G", "--requests", "200", "--kill-at", "120", "--durability", "sync",
-                   "--ack-fd", str(write_end), "--ceiling-seconds", "none", "--json"]
+                   "16M", "--nvme", "1G", "--requests", "200", "--kill-at", "120", "--durability",
+                   "sync", "--ack-fd", str(write_end), "--ceiling-seconds", "none", "--json"]
         with subprocess.Popen(command, cwd=self.scratch, pass_fds=[write_end],
                               stdout=subprocess.PIPE) as child:
             os.close(write_end)
@@ -138,8 +138,8 @@ class Tierbench(Programs):
 
     def test_a_replay_measures_its_ceilings(self):
         done = self.run_program("tierbench", "replay", "--trace", TRACE, "--dir", "r9",
-                                "--requests", "20", "--host", "16M", "--nvme", "64M", "--ceiling-seconds", "0.1",
-                                "--json")
+                                "--requests", "20", "--host", "16M", "--nvme", "64M",
+                                "--ceiling-seconds", "0.1", "--json")
         path = json.loads(done.stdout)["paths"]["host_to_nvme"]
         self.assertGreater(path["ceiling_bytes_per_s"], 0)
         self.assertAlmostEqual(path["ceiling_share"],
@@ -187,7 +187,8 @@ class Tierbench(Programs):
                       [*replay, "--host", "-5%", "--nvme", "64M"],
                       [*replay, "--host", "16M", "--nvme", "99999999999999999999"],
                       ["replay", "--verify-acks", "a", "--dir", "no", "--host", "5%", "--nvme",
-                       "1G"], ["ceiling"], ["ceiling", "--dir"], ["ceiling", "--dir", "c", "--file-bytes", "1"],
+                       "1G"], ["ceiling"], ["ceiling", "--dir"],
+                      ["ceiling", "--dir", "c", "--file-bytes", "1"],
                       ["ceiling", "--dir", "c", "--seconds", "never"], ["sweep"],
                       ["sweep", "--dir", "s", "--depth", "0"],
                       ["sweep", "--dir", "s", "--depth", "1,"],
