@@ -35,9 +35,12 @@ echo "6,015 requests, 147,000 accesses to 94,174 different blocks of 512 tokens,
 echo
 echo "1. The first half goes through a new store; then SIGKILL."
 status=0
-"$tierbench" replay --trace "$trace" --dir "$store" "${sizes[@]}" --requests "$requests" --kill-at "$half" \
-    --ceiling-seconds none --ack-fd 3 --json 3>&1 >"$folder/before-kill.json" | cat >"$folder/acknowledged" ||
-    status=${PIPESTATUS[0]}
+# The shell would report the kill on its own stderr; the progress goes to the real one.
+exec 4>&2
+{ "$tierbench" replay --trace "$trace" --dir "$store" "${sizes[@]}" --requests "$requests" --kill-at "$half" \
+    --ceiling-seconds none --ack-fd 3 --json 3>&1 >"$folder/before-kill.json" 2>&4 | cat >"$folder/acknowledged" ||
+    status=${PIPESTATUS[0]}; } 2>/dev/null
+exec 4>&-
 if [ "$status" -ne 137 ]; then
     echo "demo: the replay ended with $status instead of SIGKILL" >&2
     exit 1

@@ -77,7 +77,8 @@ struct replay_totals {
     struct replay_path caller_to_host;
     struct replay_path host_to_caller;
     struct replay_path nvme_to_caller;
-    double verify_seconds; /* Making and comparing patterns: not the store's. */
+    double durable_wait_seconds; /* While puts waited for earlier ones to be durable. */
+    double verify_seconds;       /* Making and comparing patterns: not the store's. */
     double elapsed_seconds;
 };
 

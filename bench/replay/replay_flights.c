@@ -380,10 +380,13 @@ bool
 flights_write(struct flights *flights, const struct flight_chain *chain)
 {
     for (uint32_t position = chain->start; position < chain->end;) {
+        double start = clock_seconds();
+
         while (flights->undurable_bytes > flights->undurable_limit_bytes) {
             if (!flights_pump(flights, patience_ns))
                 return false;
         }
+        flights->totals->durable_wait_seconds += clock_seconds() - start;
         if (!flight_put(flights, chain, &position))
             return false;
     }

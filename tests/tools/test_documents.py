@@ -3,7 +3,8 @@
 """test_documents.py - README, man pages and --help say what the programs do.
 
 Usage: test_documents.py SOURCE-FOLDER BIN-FOLDER. Every command of a document runs as it is
-written; only the long ones get smaller sizes behind it. Every option and every JSON key is in the man page.
+written; only the long ones get smaller sizes behind it. Every option and every JSON key is in the
+man page.
 """
 import json
 import os
