@@ -186,6 +186,7 @@ report_print_json(const struct replay *replay)
     json_number(&json, "dropped_blocks", totals->dropped_count);
     json_number(&json, "durable_failed_blocks", totals->durable_failed_count);
     json_number(&json, "elapsed_ns", (uint64_t)(totals->elapsed_seconds * 1e9));
+    json_number(&json, "durable_wait_ns", (uint64_t)(totals->durable_wait_seconds * 1e9));
     json_number(&json, "pattern_ns", (uint64_t)(totals->verify_seconds * 1e9));
     paths_print_json(replay, &json);
     if (replay->verified.key_count > 0)
@@ -219,8 +220,8 @@ hits_print(const struct replay_totals *totals)
     printf("%-22s %12s\n", "wrong bytes", quantity_count_text(count, totals->wrong_bytes));
     printf("%-22s %12s\n", "blocks made durable",
         quantity_count_text(count, totals->acknowledged_count));
-    printf("%-22s %10.1f s  (%.1f s of it makes and compares bytes)\n", "time",
-        totals->elapsed_seconds, totals->verify_seconds);
+    printf("%-22s %10.1f s  (%.1f s make and compare bytes, %.1f s wait for the disk to follow)\n",
+        "time", totals->elapsed_seconds, totals->verify_seconds, totals->durable_wait_seconds);
 }
 
 static void

@@ -82,6 +82,7 @@ blocks_move(struct replay *replay, const struct trace_request *request, const st
     const struct flight_chain missing = {numbers, chain->tiers, leading, request->id_count};
     double start = clock_seconds();
     double ours = totals->verify_seconds;
+    double waited = totals->durable_wait_seconds;
 
     if (!flights_read(&replay->flights, numbers, leading))
         return false;
@@ -90,8 +91,9 @@ blocks_move(struct replay *replay, const struct trace_request *request, const st
     ours = totals->verify_seconds;
     if (!flights_write(&replay->flights, &missing))
         return false;
-    totals->caller_to_host.busy_seconds +=
-        clock_seconds() - start - (totals->verify_seconds - ours);
+    totals->caller_to_host.busy_seconds += clock_seconds() - start -
+                                           (totals->verify_seconds - ours) -
+                                           (totals->durable_wait_seconds - waited);
     return true;
 }
 
