@@ -33,11 +33,10 @@ const struct command_line kvtool_check_line = {
     .command = "check",
     .operands = "DIR",
     .summary = "Read and verify everything in the store in DIR; change nothing.",
-    .text = "JSON: {\"damaged\" (blocks that cannot be served), \"blocks\", \"read_bytes\", "
-            "\"finding_count\",\n"
-            "\"findings\" [{\"kind\", \"text\", \"segment\", \"page\"} ...] (the first 1000), "
-            "\"elapsed_ns\",\n"
-            "\"status\"}. The exit code is 1 when anything was found.",
+    .text =
+        "JSON: {\"damaged\" (blocks that cannot be served), \"blocks\", \"read_bytes\",\n"
+        "\"finding_count\", \"findings\" [{\"kind\", \"text\", \"segment\", \"page\"} ...] (the\n"
+        "first 1000), \"elapsed_ns\", \"status\"}. The exit code is 1 when anything was found.",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,

@@ -23,7 +23,7 @@ const struct command_line kvtool_dump_line = {
     .command = "dump",
     .operands = "DIR segments|records|batches",
     .summary = "Print segments, index records or batch headers of the store in DIR.",
-    .text = "One JSON object a line, with the fields of tiers/FORMAT.md and index/SCHEMA.md. Not "
+    .text = "One JSON object a line, with the fields of tiers/FORMAT.md and index/SCHEMA.md. Not\n"
             "stable.",
     .operand_min = 2,
     .operand_max = 2,

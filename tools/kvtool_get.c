@@ -33,9 +33,8 @@ const struct command_line kvtool_get_line = {
     .command = "get",
     .operands = "DIR KEY",
     .summary = "Read one block, verify it and write its bytes.",
-    .text = "JSON: {\"key\", \"length_bytes\", \"tier\", \"file\"}. A block that is not there, or "
-            "whose bytes\n"
-            "are damaged, gives exit code 1 and no output.",
+    .text = "JSON: {\"key\", \"length_bytes\", \"tier\", \"file\"}. A block that is not there, or\n"
+            "whose bytes are damaged, gives exit code 1 and no output.",
     .operand_min = 2,
     .operand_max = 2,
     .options = options,

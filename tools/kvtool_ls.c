@@ -33,11 +33,11 @@ const struct command_line kvtool_ls_line = {
     .command = "ls",
     .operands = "DIR",
     .summary = "List the durable blocks of the store in DIR.",
-    .text = "JSON: {\"blocks\": [{\"key\" (as the other commands take it), \"namespace\", "
-            "\"key_hex\",\n"
-            "\"key_is_hashed\", \"component\", \"length_bytes\", \"tiers\", \"sequence\", "
-            "\"segment\",\n"
-            "\"page\"} ...], \"block_count\", \"length_bytes\" (both of what was listed)}",
+    .text =
+        "JSON: {\"blocks\": [{\"key\" (as the other commands take it), \"namespace\",\n"
+        "\"key_hex\", \"key_is_hashed\", \"component\", \"length_bytes\", \"tiers\",\n"
+        "\"sequence\", \"segment\", \"page\"} ...], \"block_count\", \"length_bytes\" (both of\n"
+        "what was listed)}",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,

@@ -36,9 +36,9 @@ const struct command_line kvtool_put_line = {
     .command = "put",
     .operands = "DIR KEY [FILE|-]",
     .summary = "Keep the bytes of FILE (default: standard input) as one block, durably.",
-    .text = "JSON: {\"key\", \"length_bytes\", \"outcome\": \"stored\" or \"exists\"}. A block "
-            "that is there stays\n"
-            "as it is, and the exit code is 0.",
+    .text =
+        "JSON: {\"key\", \"length_bytes\", \"outcome\": \"stored\" or \"exists\"}. A block that\n"
+        "is there stays as it is, and the exit code is 0.",
     .operand_min = 2,
     .operand_max = 3,
     .options = options,

@@ -20,9 +20,8 @@ const struct command_line kvtool_rm_line = {
     .command = "rm",
     .operands = "DIR KEY",
     .summary = "Delete one block, durably.",
-    .text = "JSON: {\"key\", \"outcome\": \"deleted\" or \"missing\"}. A block that is not there "
-            "gives exit\n"
-            "code 1.",
+    .text = "JSON: {\"key\", \"outcome\": \"deleted\" or \"missing\"}. A block that is not there\n"
+            "gives exit code 1.",
     .operand_min = 2,
     .operand_max = 2,
     .options = options,

@@ -29,16 +29,12 @@ const struct command_line kvtool_stat_line = {
     .command = "stat",
     .operands = "DIR",
     .summary = "Tell what is in the store in DIR, how full it is and whether it is well.",
-    .text =
-        "JSON: \"path\", \"version\", \"blocks\", \"block_bytes\" (payload), "
-        "\"nvme_capacity_bytes\",\n"
-        "\"nvme_used_bytes\" (segments in use), \"nvme_live_bytes\" (pages of live blocks),\n"
-        "\"segment_bytes\", \"block_bytes_max\", \"index_map_bytes\", \"index_used_bytes\", "
-        "\"open_ns\",\n"
-        "\"health\" (names of what is not well), \"namespaces\" [{\"id\", \"name\", \"blocks\",\n"
-        "\"block_bytes\"} ...], \"counters\" (each of kvtier/stats.h by its name), \"caps\" (what "
-        "the\n"
-        "machine offers; not stable)",
+    .text = "JSON: \"path\", \"version\", \"blocks\", \"block_bytes\" (payload),\n"
+            "\"nvme_capacity_bytes\", \"nvme_used_bytes\" (segments in use), \"nvme_live_bytes\"\n"
+            "(pages of live blocks), \"segment_bytes\", \"block_bytes_max\", \"index_map_bytes\",\n"
+            "\"index_used_bytes\", \"open_ns\", \"health\" (names of what is not well),\n"
+            "\"namespaces\" [{\"id\", \"name\", \"blocks\", \"block_bytes\"} ...], \"counters\"\n"
+            "(each of kvtier/stats.h by its name), \"caps\" (what the machine offers; not stable)",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,

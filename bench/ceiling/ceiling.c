@@ -36,17 +36,15 @@ const struct command_line tierbench_ceiling_line = {
     .operands = "",
     .summary = "Measure what the disk and the memory give without kvtier.",
     .text =
-        "Reads and writes a nameless file in DIR with O_DIRECT, io_uring and registered huge-page\n"
-        "buffers. A write is a batch of 8 MiB and fdatasync. Three rounds, medians.\n"
+        "Reads and writes a nameless file in DIR with O_DIRECT, io_uring and registered\n"
+        "huge-page buffers. A write is a batch of 8 MiB and fdatasync. Three rounds, medians.\n"
         "\n"
-        "JSON: \"dir\", \"file_bytes\", \"o_direct\", \"registered_buffers\", "
-        "read_{1m,64k}_{random,\n"
-        "sequential}_bytes_per_s with the best _depth of each, \"write_first_bytes_per_s\" (into\n"
-        "allocated space), \"write_again_bytes_per_s\" (over written space), "
-        "\"memcpy_bytes_per_s\",\n"
-        "\"xxh3_128_bytes_per_s\" (both one core, 1 MiB pieces in no cache), \"points\" "
-        "[{\"piece_bytes\",\n"
-        "\"depth\", \"is_random\", \"bytes_per_s\"} ...], \"read_bytes_hash\"",
+        "JSON: \"dir\", \"file_bytes\", \"o_direct\", \"registered_buffers\",\n"
+        "read_{1m,64k}_{random, sequential}_bytes_per_s with the best _depth of each,\n"
+        "\"write_first_bytes_per_s\" (into allocated space), \"write_again_bytes_per_s\" (over\n"
+        "written space), \"memcpy_bytes_per_s\", \"xxh3_128_bytes_per_s\" (both one core, 1 MiB\n"
+        "pieces in no cache), \"points\" [{\"piece_bytes\", \"depth\", \"is_random\",\n"
+        "\"bytes_per_s\"} ...], \"read_bytes_hash\"",
     .operand_min = 0,
     .operand_max = 0,
     .options = options,

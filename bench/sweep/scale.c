@@ -48,13 +48,11 @@ const struct command_line tierbench_scale_line = {
     .command = "scale",
     .operands = "",
     .summary = "Measure memory, lookups and reopening with many small blocks.",
-    .text = "JSON: \"entries\", \"entry_memory_bytes\" (growth of the process's anonymous memory "
-            "for each\n"
-            "entry, key included), \"lookup_1000_p50_ns\", \"lookup_1000_p99_ns\" (with lease and "
-            "release),\n"
-            "\"lookup_found\" (of the last 1,000), \"reopen_clean_ns\", \"reopen_killed_ns\" "
-            "(until 1,000 keys\n"
-            "were answered), \"page_cache_dropped\" (needs root), \"put_per_s\"",
+    .text = "JSON: \"entries\", \"entry_memory_bytes\" (growth of the process's anonymous memory\n"
+            "for each entry, key included), \"lookup_1000_p50_ns\", \"lookup_1000_p99_ns\" (with\n"
+            "lease and release), \"lookup_found\" (of the last 1,000), \"reopen_clean_ns\",\n"
+            "\"reopen_killed_ns\" (until 1,000 keys were answered), \"page_cache_dropped\" (needs\n"
+            "root), \"put_per_s\"",
     .operand_min = 0,
     .operand_max = 0,
     .options = options,

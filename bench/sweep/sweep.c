@@ -42,23 +42,20 @@ const struct command_line tierbench_sweep_line = {
     .operands = "",
     .summary = "Measure puts, gets and lookups for block sizes and depths, beside the ceilings.",
     .text =
-        "Each figure of the store is measured in turns with its ceiling, five rounds, medians: "
-        "durable\n"
-        "puts in batches of 8 MiB against writes and fdatasync of such batches into a file in the "
-        "same\n"
-        "state; gets from NVMe against reads of the store's own data file; gets from HOST against\n"
-        "memcpy. Gets go into huge-page buffers, checksums on.\n"
+        "Each figure of the store is measured in turns with its ceiling, five rounds, medians:\n"
+        "durable puts in batches of 8 MiB against writes and fdatasync of such batches into a\n"
+        "file in the same state; gets from NVMe against reads of the store's own data file;\n"
+        "gets from HOST against memcpy. Gets go into huge-page buffers, checksums on.\n"
         "\n"
-        "JSON: \"dir\", \"store_bytes\", \"wrong_bytes\", \"results\" [for each block size: "
+        "JSON: \"dir\", \"store_bytes\", \"wrong_bytes\", \"results\" [for each block size:\n"
         "\"block_bytes\",\n"
-        "{put_first,put_again}_{bytes_per_s,ceiling_bytes_per_s,ceiling_share}, \"nvme_get\" "
-        "[{\"depth\",\n"
-        "\"bytes_per_s\", \"ceiling_bytes_per_s\", \"ceiling_share\"} ...] (both at that depth),\n"
-        "nvme_get_best_{bytes_per_s,depth,ceiling_bytes_per_s,ceiling_depth,ceiling_share} (each "
-        "at its\n"
-        "own best depth), host_get_{bytes_per_s,ceiling_bytes_per_s,ceiling_share}, "
-        "lookup_1000_{p50,\n"
-        "p99}_ns (lease and release), nvme_get_{p50,p99}_ns, \"wrong_bytes\", \"miss_blocks\"]",
+        "{put_first,put_again}_{bytes_per_s,ceiling_bytes_per_s,ceiling_share}, \"nvme_get\"\n"
+        "[{\"depth\", \"bytes_per_s\", \"ceiling_bytes_per_s\", \"ceiling_share\"} ...] (both\n"
+        "at that depth),\n"
+        "nvme_get_best_{bytes_per_s,depth,ceiling_bytes_per_s,ceiling_depth,ceiling_share}\n"
+        "(each at its own best depth),\n"
+        "host_get_{bytes_per_s,ceiling_bytes_per_s,ceiling_share}, lookup_1000_{p50, p99}_ns\n"
+        "(lease and release), nvme_get_{p50,p99}_ns, \"wrong_bytes\", \"miss_blocks\"]",
     .operand_min = 0,
     .operand_max = 0,
     .options = options,
