@@ -18,8 +18,7 @@ static const struct program kvtool = {
     .name = "kvtool",
     .about = "Looks into a kvtier store that no process has open, and changes single blocks of it.",
     .ending = "\n"
-              "A KEY is namespace/hex or namespace/\"text\", with @component behind it when that "
-              "is not 0.\n"
+              "A KEY is namespace/hex or namespace/\"text\", with @component behind it.\n"
               "Exit codes: 0 done, 1 a problem was found or the work failed, 2 wrong command line.",
     .commands = commands,
     .command_count = sizeof(commands) / sizeof(commands[0]),
