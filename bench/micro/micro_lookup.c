@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * micro_lookup.c - a lookup of 1,000 random 32-byte keys among many entries, as kvt_lookup() does it:
+ * micro_lookup.c - a lookup of 1,000 random 32-byte keys among many entries, as kvt_lookup() does:
  * keys are taken in and fingerprinted, found, pinned under a lease, and unpinned.
  *
- * It fills the residency map itself, because 20 million blocks would be 80 GB of the smallest slots.
+ * It fills the residency map itself: 20 million blocks would be 80 GB of the smallest slots.
  *
  * Usage: micro_lookup [ENTRIES]   default 20000000. One JSON object on stdout.
  */
