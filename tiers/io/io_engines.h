@@ -6,13 +6,14 @@
  *               times the depth, no SQPOLL, no IOPOLL. A sparse table of fixed buffers takes what
  *               adopt() gives, in chunks of at most 1 GiB; registration that fails (RLIMIT_MEMLOCK)
  *               is not an error. One-piece transfers inside adopted memory use READ/WRITE_FIXED,
- *               others READV/WRITEV. wake() goes through an eventfd that the ring polls. SINGLE_ISSUER
- *               means that the ring must be made (or enabled) by the thread that submits: it is
- *               created on the first submit, reap or wait.
+ *               others READV/WRITEV. wake() goes through an eventfd that the ring reads. SINGLE_ISSUER
+ *               means that the ring must be made or enabled by the thread that submits: it is made
+ *               disabled at open, and enabled on the first submit, reap or wait.
  *   io_threads  a pool of threads (8 by default) that call preadv, pwritev and fdatasync: for
  *               containers that forbid io_uring, and for tests that watch system calls.
  *
  * Both deliver what the kernel said: short transfers, -EINTR, -EAGAIN are the caller's business.
+ * The context of both is the const struct kvt_env * whose memory they use; it outlives the queues.
  */
 #ifndef KVT_TIERS_IO_ENGINES_H
 #define KVT_TIERS_IO_ENGINES_H
@@ -20,7 +21,7 @@
 #include "env.h"
 
 extern const struct io_ops io_uring_ops;
-extern const struct io_ops io_threads_ops; /* Its context: const struct kvt_env *, for memory. */
+extern const struct io_ops io_threads_ops;
 
 /* io_uring_probe - KVT_OK when a ring can be made here; otherwise KVT_E_UNSUPPORTED and why. */
 enum kvt_status io_uring_probe(void);

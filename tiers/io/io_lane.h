@@ -7,7 +7,10 @@
  * Not here  files (the tier opens them), checksums, what the bytes mean.
  *
  * What it does with a transfer
- *   - cuts it into operations of at most LANE_OP_BYTES and IO_PIECES_MAX pieces;
+ *   - cuts it into operations of at most LANE_OP_BYTES and IO_PIECES_MAX pieces; joins it with its
+ *     neighbours in the queue when they have the same kind, class and file and touch in the file;
+ *     each transfer still gets its own answer, and when a joined read fails its parts are read
+ *     again one by one, so that a bad extent does not fail its neighbours;
  *   - urgent transfers pass bulk ones that have not started; a bulk transfer never waits for
  *     more than LANE_URGENT_RUN urgent operations in a row;
  *   - matches every completion by its unique operation id and checks its length: a short one has
@@ -15,10 +18,13 @@
  *     times); a read that ends at the end of the file, or makes no progress, is KVT_E_IO;
  *   - IO_SYNC starts when every write of the same file that was pushed before it has completed,
  *     and is never retried;
- *   - a transfer's status is the first error of its parts; it completes when all parts have.
+ *   - a transfer's status is the first error of its parts; it completes when all parts have, and
+ *     once one has failed the parts that have not started never do. A transfer whose pieces or
+ *     offset make no sense is KVT_E_INVAL; one of no bytes is KVT_OK at once.
  *
  * Bytes in flight: a budget that starts at 4 MiB; tuned at run time by doubling (up to 16 MiB)
- * until throughput gains less than 3 %. `depth` bounds the operations.
+ * until throughput gains less than 3 %. Urgent transfers may exceed it by a quarter, so that they
+ * do not wait for room that bulk ones took. LANE_DEPTH bounds the operations.
  *
  * Threads: lane_push() any; the rest belongs to the actor. A finished transfer lies in the inbox
  * that it named; that inbox's task is woken once a round of completions.
@@ -54,20 +60,21 @@ struct transfer {
     struct task *const *done_task; /* May point to NULL. */
     /* The answer. */
     enum kvt_status status;
-    int error; /* errno value behind KVT_E_IO, 0 when there is none. */
-    uint64_t submit_ns;
+    int error;          /* errno value behind KVT_E_IO, 0 when there is none. */
+    uint64_t submit_ns; /* When it was pushed. */
     uint64_t done_ns;
     void *user;
     /* The lane's own. */
     struct {
         uint64_t size;
-        uint64_t started; /* Bytes handed to operations so far. */
-        uint64_t left;    /* Bytes not yet completed. */
-        uint32_t op_count;
-        uint32_t piece_index;
-        uint64_t piece_offset;
-        uint64_t barrier; /* IO_SYNC: writes pushed before this number must be done. */
-        struct transfer *next;
+        uint64_t started;       /* Bytes handed to operations so far; the cursor below is there. */
+        uint64_t left;          /* Bytes not yet completed. */
+        uint64_t piece_offset;  /* Cursor: the next byte to hand out is this one ... */
+        uint32_t piece_index;   /* ... of this piece. */
+        uint32_t blocker_count; /* IO_SYNC: earlier writes of the file that are not done yet. */
+        uint64_t order;         /* IO_WRITE, IO_SYNC: its number in the order of pushes. */
+        struct transfer *next;  /* In a queue of the lane. */
+        struct transfer *older, *newer; /* IO_WRITE: among the writes that are not done. */
     } lane;
 };
 
@@ -90,7 +97,11 @@ enum kvt_status lane_open(const struct kvt_env *env, const char *name, void *are
 /* lane_close - every transfer must have been answered. NULL is fine. */
 void lane_close(struct lane *lane);
 
-/* lane_push - hand over a transfer; never fails, never blocks. */
+/*
+ * lane_push - hand over transfers of one class, in this order, with at most one wake for all of
+ * them; never fails, never blocks.
+ */
+void lane_push_many(struct lane *lane, struct transfer *const *transfers, uint32_t count);
 void lane_push(struct lane *lane, struct transfer *transfer);
 
 void lane_stats_get(struct lane *lane, struct lane_stats *stats_out);
