@@ -2,9 +2,9 @@
 /*
  * io_lane.c - the actor that drives one io queue for the transfers of one device.
  *
- * Owns      the io queue, the table of operations, the queues of transfers that have not started.
- * Not here  how operations are built (lane_operation.c), which syncs may start (lane_order.c), how
- *           many bytes fly (lane_budget.c).
+ * Owns      the io queue, the queues of transfers that have not started.
+ * Not here  operations and their numbers (lane_operation.c, lane_table.c), which syncs may start
+ *           (lane_order.c), how many bytes fly (lane_budget.c).
  * Threads   lane_push(), lane_stats_get() any; the rest by the actor's.
  *
  * A round (lane_step): reap completions and answer transfers; take what was pushed; start what the
@@ -15,10 +15,7 @@
  *   (1) A transfer is in exactly one of: the inbox, a queue (urgent, bulk, waiting or ready sync),
  *       parts of operations that are not FREE, the inbox it named; or in one queue and in parts at
  *       once while it has started and not all of it has.
- *   (2) bytes_in_flight is the sum of `charged` over operations that are not FREE. It exceeds the
- *       limit of a class by at most one operation, and only when that one is alone.
- *   (3) Each attempt flies under an id that is used once, so a completion cannot be taken for
- *       that of another attempt.
+ *   (2) Bytes in flight exceed the limit of a class only by one operation that is alone.
  *
  * Who must be woken by a push (`attention`): a parked lane by any push, unless transfers already
  * wait for room, because whatever makes room wakes the lane as well; when only bulk ones wait, an
@@ -30,26 +27,23 @@
  */
 #include "io_lane.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "failure.h"
 #include "lane_budget.h"
-#include "lane_operation.h"
 #include "lane_order.h"
+#include "lane_table.h"
 #include "try.h"
 
 enum {
     NAME_BYTES = 16,
     REAP_COUNT = LANE_DEPTH,
-    SUBMIT_COUNT = 64,
     WAKE_COUNT = 16,
     BULK_SLOTS_KEPT = 32, /* Operations that bulk transfers leave for urgent ones. */
     RESUBMIT_NS = 1000 * 1000,
 };
-
-static_assert((LANE_DEPTH & (LANE_DEPTH - 1)) == 0, "an id's low bits are the slot");
 
 enum attention {
     ATTENTION_AWAKE,  /* The lane runs and looks into the inbox before it parks. */
@@ -80,18 +74,12 @@ struct lane {
     uint32_t urgent_run;             /* Urgent operations since bulk ones had a turn. */
     struct lane_order order;
     struct lane_budget budget;
-    uint64_t bytes_in_flight;
     uint64_t round_bytes; /* Moved in this round. */
-    uint32_t free_count;
-    uint32_t flying_count;
-    uint64_t serial; /* Of the newest attempt. */
-    bool is_full;    /* Something waits for room in the budget or in the table. */
-    struct lane_operation *free_first;
-    struct lane_operation *queued_first, *queued_last;
+    bool is_full;         /* Something waits for room in the budget or in the table. */
     struct task *const *wakes[WAKE_COUNT];
     uint32_t wake_count;
     struct io_done done[REAP_COUNT];
-    struct lane_operation operations[LANE_DEPTH];
+    struct lane_table table;
 };
 
 /* One writer, so no read-modify-write is needed. */
@@ -227,86 +215,21 @@ lane_take_inbox(struct lane *lane)
     }
 }
 
-/* --- Operations ------------------------------------------------------------------------------- */
-
-static struct lane_operation *
-slot_take(struct lane *lane)
-{
-    struct lane_operation *operation = lane->free_first;
-
-    KVT_ASSERT(operation != NULL);
-    lane->free_first = operation->next;
-    lane->free_count--;
-    return operation;
-}
-
-static void
-slot_put(struct lane *lane, struct lane_operation *operation)
-{
-    lane->bytes_in_flight -= operation->charged;
-    operation->part_count = 0;
-    operation->state = OPERATION_FREE;
-    operation->next = lane->free_first;
-    lane->free_first = operation;
-    lane->free_count++;
-    operation_check(operation);
-}
-
-/* Put an attempt, under a new id, where lane_submit() finds it. */
-static void
-operation_queue(struct lane *lane, struct lane_operation *operation)
-{
-    uint64_t slot = (uint64_t)(operation - lane->operations);
-
-    operation->op.id = ++lane->serial * LANE_DEPTH + slot;
-    operation->state = OPERATION_QUEUED;
-    operation->next = NULL;
-    if (lane->queued_first == NULL)
-        lane->queued_first = operation;
-    else
-        lane->queued_last->next = operation;
-    lane->queued_last = operation;
-    KVT_ASSERT_SLOW((operation_check(operation), true));
-}
-
-static void
-lane_submit(struct lane *lane)
-{
-    while (lane->queued_first != NULL) {
-        const struct io_op *ops[SUBMIT_COUNT];
-        struct lane_operation *operation = lane->queued_first;
-        size_t count = 0;
-        size_t taken;
-
-        for (; operation != NULL && count < SUBMIT_COUNT; operation = operation->next)
-            ops[count++] = &operation->op;
-        taken = lane->env.io->submit(lane->queue, ops, count);
-        KVT_ASSERT(taken <= count);
-        for (size_t i = 0; i < taken; i++) {
-            lane->queued_first->state = OPERATION_FLYING;
-            lane->queued_first = lane->queued_first->next;
-            lane->flying_count++;
-        }
-        if (taken < count)
-            return;
-    }
-}
-
 /* --- Starting --------------------------------------------------------------------------------- */
 
 static void
 lane_start_syncs(struct lane *lane)
 {
-    while (lane->free_count > 0) {
+    while (lane->table.free_count > 0) {
         struct transfer *sync = order_sync_take(&lane->order);
         struct lane_operation *operation;
 
         if (sync == NULL)
             return;
-        operation = slot_take(lane);
+        operation = table_take(&lane->table);
         operation_begin(operation, sync);
         operation_append_sync(operation, sync);
-        operation_queue(lane, operation);
+        table_queue(&lane->table, operation);
     }
 }
 
@@ -327,33 +250,36 @@ queue_head(struct lane *lane, struct transfer_queue *queue)
     return head;
 }
 
-/* Bytes that the class may start now; 0 when there is no room for its next operation. */
+/*
+ * Bytes that the class may start now; 0 when there is no room for its next operation. Whole pages
+ * when it ends inside of a transfer, so that direct transfers stay aligned.
+ */
 static uint64_t
 lane_room(const struct lane *lane, enum lane_class class, const struct transfer *head)
 {
     uint64_t limit = lane->budget.bytes;
-    uint64_t wanted = head->lane.size - head->lane.started;
+    uint64_t wanted = smaller(head->lane.size - head->lane.started, LANE_OP_BYTES);
     uint32_t slots_kept = class == LANE_BULK ? BULK_SLOTS_KEPT : 0;
+    uint64_t room;
 
-    if (lane->free_count <= slots_kept)
+    if (lane->table.free_count <= slots_kept)
         return 0;
-    if (lane->bytes_in_flight == 0)
+    if (lane->table.bytes_in_flight == 0)
         return LANE_OP_BYTES;
     if (class == LANE_URGENT)
         limit += limit / 4;
-    if (wanted > LANE_OP_BYTES)
-        wanted = LANE_OP_BYTES;
-    if (lane->bytes_in_flight + wanted > limit)
+    if (lane->table.bytes_in_flight + wanted > limit)
         return 0;
-    return limit - lane->bytes_in_flight < LANE_OP_BYTES ? limit - lane->bytes_in_flight
-                                                         : LANE_OP_BYTES;
+    room =
+        smaller(limit - lane->table.bytes_in_flight, LANE_OP_BYTES) & ~(uint64_t)(PAGE_BYTES - 1);
+    return room > wanted ? room : wanted;
 }
 
 /* Build one operation from the head of a queue and the neighbours that continue it. */
 static void
 lane_start(struct lane *lane, struct transfer_queue *queue, uint64_t room)
 {
-    struct lane_operation *operation = slot_take(lane);
+    struct lane_operation *operation = table_take(&lane->table);
 
     operation_begin(operation, queue->first);
     do {
@@ -366,8 +292,8 @@ lane_start(struct lane *lane, struct transfer_queue *queue, uint64_t room)
         (void)transfer_queue_pop(queue);
     } while (operation->charged < room && queue_head(lane, queue) != NULL &&
              operation_continues(operation, queue->first));
-    lane->bytes_in_flight += operation->charged;
-    operation_queue(lane, operation);
+    table_charge(&lane->table, operation);
+    table_queue(&lane->table, operation);
 }
 
 static void
@@ -414,11 +340,11 @@ static void
 operation_go_on(struct lane *lane, struct lane_operation *operation)
 {
     if (operation->part_first == operation->part_count) {
-        slot_put(lane, operation);
+        table_put(&lane->table, operation);
         return;
     }
     operation_alone(operation);
-    operation_queue(lane, operation);
+    table_queue(&lane->table, operation);
 }
 
 /* The attempt ends with an error; 0 is a read at the end of the file, or no progress. */
@@ -451,7 +377,7 @@ sync_complete(struct lane *lane, struct lane_operation *operation, int64_t resul
         counter_add(&lane->counters.error_count, 1);
         transfer_fail(sync, KVT_E_IO, (int)-result);
     }
-    slot_put(lane, operation);
+    table_put(&lane->table, operation);
     transfer_answer(lane, sync);
 }
 
@@ -463,7 +389,7 @@ transfer_complete(struct lane *lane, struct lane_operation *operation, int64_t r
     if (is_interrupted && operation->retry_count < LANE_RETRY_MAX) {
         operation->retry_count++;
         counter_add(&lane->counters.retry_count, 1);
-        operation_queue(lane, operation);
+        table_queue(&lane->table, operation);
         return;
     }
     if (result <= 0 || (uint64_t)result > operation->attempt_left) {
@@ -476,7 +402,7 @@ transfer_complete(struct lane *lane, struct lane_operation *operation, int64_t r
     operation_advance(operation, (uint64_t)result);
     if (operation->attempt_left > 0) {
         counter_add(&lane->counters.short_count, 1);
-        operation_queue(lane, operation);
+        table_queue(&lane->table, operation);
         return;
     }
     operation_settle_moved(lane, operation);
@@ -486,15 +412,11 @@ transfer_complete(struct lane *lane, struct lane_operation *operation, int64_t r
 static void
 lane_complete(struct lane *lane, const struct io_done *done)
 {
-    struct lane_operation *operation = &lane->operations[done->id % LANE_DEPTH];
-    bool is_known = operation->state == OPERATION_FLYING && operation->op.id == done->id;
+    struct lane_operation *operation = table_land(&lane->table, done->id);
 
-    KVT_ASSERT(is_known);
-    if (!is_known)
+    if (operation == NULL)
         return;
-    lane->flying_count--;
     counter_add(&lane->counters.count[operation->op.kind], 1);
-    operation->state = OPERATION_QUEUED;
     if (operation->op.kind == IO_SYNC)
         sync_complete(lane, operation, done->result);
     else
@@ -520,16 +442,17 @@ lane_publish(struct lane *lane)
 {
     struct lane_counters *counters = &lane->counters;
 
-    atomic_store_explicit(&counters->bytes_in_flight, lane->bytes_in_flight, memory_order_relaxed);
     atomic_store_explicit(
-        &counters->operations_in_flight, LANE_DEPTH - lane->free_count, memory_order_relaxed);
+        &counters->bytes_in_flight, lane->table.bytes_in_flight, memory_order_relaxed);
+    atomic_store_explicit(
+        &counters->operations_in_flight, LANE_DEPTH - lane->table.free_count, memory_order_relaxed);
     atomic_store_explicit(&counters->budget_bytes, lane->budget.bytes, memory_order_relaxed);
 }
 
 static enum attention
 attention_when_parked(const struct lane *lane)
 {
-    if (!lane->is_full || lane->flying_count == 0)
+    if (!lane->is_full || lane->table.flying_count == 0)
         return ATTENTION_ANY;
     return lane->queues[LANE_URGENT].first == NULL ? ATTENTION_URGENT : ATTENTION_NONE;
 }
@@ -549,7 +472,8 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     lane_start_transfers(lane);
     /* A queue's head that failed may have been the last write a sync waited for. */
     lane_start_syncs(lane);
-    lane_submit(lane);
+    table_submit(&lane->table, lane->env.io, lane->queue);
+    KVT_ASSERT_SLOW((table_check(&lane->table), true));
     budget_note(&lane->budget, now_ns, lane->round_bytes, lane->is_full);
     lane_publish(lane);
     if (lane->wake_count > 0) {
@@ -559,7 +483,7 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         wakes_flush(lane);
     }
     /* An operation that the io queue did not take, although nothing flies, must be tried again. */
-    *next_ns_out = lane->queued_first != NULL ? now_ns + RESUBMIT_NS : UINT64_MAX;
+    *next_ns_out = lane->table.queued_first != NULL ? now_ns + RESUBMIT_NS : UINT64_MAX;
     /* (L1) release and acquire: pairs with lane_push_many(). */
     (void)atomic_exchange_explicit(
         &lane->attention, attention_when_parked(lane), memory_order_acq_rel);
@@ -600,8 +524,7 @@ lane_open(const struct kvt_env *env, const char *name, void *arena, size_t arena
     lane->env = *env;
     strncpy(lane->name, name, sizeof(lane->name) - 1);
     budget_init(&lane->budget);
-    for (size_t i = LANE_DEPTH; i > 0; i--)
-        slot_put(lane, &lane->operations[i - 1]);
+    table_init(&lane->table);
     atomic_init(&lane->attention, ATTENTION_AWAKE);
     KVT_TRY_GOTO(env->io->open(env->io_context, LANE_DEPTH, &lane->queue), put_lane);
     if (arena != NULL)
@@ -629,7 +552,7 @@ lane_close(struct lane *lane)
     env = lane->env;
     env.sched->stop(env.sched_context, lane->task);
     KVT_ASSERT(inbox_is_empty(&lane->inbox));
-    KVT_ASSERT(lane->free_count == LANE_DEPTH && lane->bytes_in_flight == 0);
+    KVT_ASSERT(lane->table.free_count == LANE_DEPTH && lane->table.bytes_in_flight == 0);
     KVT_ASSERT(lane->queues[LANE_URGENT].first == NULL && lane->queues[LANE_BULK].first == NULL);
     KVT_ASSERT(order_is_empty(&lane->order));
     env.io->close(lane->queue);

@@ -12,12 +12,6 @@ struct cursor {
     uint64_t offset;
 };
 
-static uint64_t
-smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 void
 operation_begin(struct lane_operation *operation, const struct transfer *transfer)
 {

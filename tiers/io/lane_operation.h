@@ -60,6 +60,12 @@ struct lane_operation {
     struct lane_part parts[OPERATION_PARTS_MAX];
 };
 
+static inline uint64_t
+smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 /* operation_begin - FREE -> QUEUED, for the unstarted bytes of `transfer` (or its sync); empty. */
 void operation_begin(struct lane_operation *operation, const struct transfer *transfer);
 
