@@ -37,13 +37,13 @@ struct block_record {
     struct block_key key;
     uint32_t namespace_epoch;
     struct extent extent;
-    uint64_t sequence;      /* Open epoch << 40 | counter; rises with every record written. */
-    uint32_t length;        /* Payload bytes as the caller gave them, 1..64 MiB. */
-    uint32_t stored_length; /* Bytes in the extent. Equal to length when codec is 0. */
-    uint8_t codec;          /* 0: as they are. Others are refused by this version. */
-    uint8_t part_count;     /* 1. Others are refused by this version. */
-    uint8_t hint;           /* 0..3, the caller's. */
-    uint16_t class_id;      /* The caller's. */
+    uint64_t sequence;       /* Open epoch << 40 | counter; rises with every record written. */
+    uint32_t length;         /* Payload bytes as the caller gave them, 1..64 MiB. */
+    uint32_t stored_length;  /* Bytes in the extent. Equal to length when codec is 0. */
+    uint8_t codec;           /* 0: as they are. Others are refused by this version. */
+    uint8_t part_count;      /* 1. Others are refused by this version. */
+    uint8_t hint;            /* 0..3, the caller's. */
+    uint16_t class_id;       /* The caller's. */
     struct hash128 checksum; /* hash_payload() of the stored bytes. */
     struct hash128 parent;   /* key_fingerprint() of the parent; zero: a root. */
     uint32_t depth;          /* Blocks above it in its chain. */

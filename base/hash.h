@@ -16,7 +16,8 @@
 enum {
     HASH_SECRET_BYTES = 32, /* The store's secret. */
     HASH_MAC_BYTES = 32,
-    KEY_BYTES_MAX = 64, /* Longer keys are kept as their keyed hash. */
+    KEY_BYTES_MAX = 64,             /* Longer keys are kept as their keyed hash. */
+    KEY_CALLER_BYTES_MAX = 1 << 20, /* The longest that a caller may give. */
     KEY_HASHED_BYTES = 32,
 };
 
@@ -80,5 +81,8 @@ void hash_mac(uint8_t mac_out[HASH_MAC_BYTES], const uint8_t secret[HASH_SECRET_
 
 /* crc32c - of `bytes`, continuing from `crc` (start with 0). */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t size);
+
+/* crc32c_portable - the same without the instruction; what tests compare crc32c() with. */
+uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t size);
 
 #endif /* KVT_BASE_HASH_H */

@@ -26,7 +26,7 @@ struct inbox {
 };
 
 #define CONTAINER_OF(pointer, type, member) \
-    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
 static inline bool
 inbox_push(struct inbox *inbox, struct inbox_node *node)

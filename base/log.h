@@ -31,10 +31,9 @@ enum {
 struct logger {
     void (*callback)(void *context, int level, const char *module, const char *line);
     void *context;
-    enum log_level level_max;      /* Lines above it are not made. */
-    const struct kvt_env *env;     /* For the clock. */
-    _Atomic uint64_t second[LOG_LEVEL_COUNT];
-    _Atomic uint32_t line_count[LOG_LEVEL_COUNT];
+    enum log_level level_max;                 /* Lines above it are not made. */
+    const struct kvt_env *env;                /* For the clock. */
+    _Atomic uint64_t window[LOG_LEVEL_COUNT]; /* Second << 16 | lines that passed in it. */
     _Atomic uint32_t held_count[LOG_LEVEL_COUNT];
 };
 

@@ -2,7 +2,8 @@
 /*
  * batch_header.h - the header of a write batch in a segment: its bytes (FORMAT.md section 3.3).
  *
- * Owns the encoding and the proof (MAC). Pure functions.
+ * Owns the encoding and the proof (MAC). Pure functions. Bytes come from devices: nothing in them is
+ * believed before it was checked, and what the MAC proves is checked all the same.
  */
 #ifndef KVT_TIERS_BATCH_HEADER_H
 #define KVT_TIERS_BATCH_HEADER_H
@@ -13,6 +14,7 @@
 enum {
     BATCH_BLOCKS_MAX = 1024,
     BATCH_KILLS_MAX = 4096,
+    BATCH_HEADER_PAGES_MAX = 84, /* batch_header_pages() of both. */
 };
 
 struct batch_header {
@@ -23,12 +25,16 @@ struct batch_header {
     uint64_t sequence;     /* Of the batch; rises within the life of a store. */
     uint32_t block_count;
     uint32_t kill_count;
+    bool is_recycle; /* Voids every older generation of its segment (FORMAT.md section 4). */
 };
 
 /* batch_header_pages - pages that a header with these counts needs (worst-case records). */
 uint32_t batch_header_pages(uint32_t block_count, uint32_t kill_count);
 
-/* batch_header_encode - `target` has header_pages * 4096 bytes. Records are taken from blocks. */
+/*
+ * batch_header_encode - `target` has header_pages * 4096 bytes and header_pages is at least
+ * batch_header_pages(). Records are taken from blocks, whose extents are inside the run, in order.
+ */
 void batch_header_encode(const struct batch_header *header, const struct tier_block *blocks,
     const struct tier_kill *kills, const uint8_t secret[HASH_SECRET_BYTES], uint8_t *target);
 
@@ -41,11 +47,12 @@ enum kvt_status batch_header_peek(const uint8_t *page, struct batch_header *head
 /*
  * batch_header_decode - all of it: the MAC, the store, its own place (`extent.segment` and
  * `extent.page` must be where it was read), bounds of every block inside the run. Fills
- * block_count records and kill_count kills. KVT_E_CORRUPT with the reason.
+ * block_count records and kill_count kills (room for BATCH_BLOCKS_MAX and BATCH_KILLS_MAX).
+ * KVT_MISS as peek's; KVT_E_CORRUPT with the reason: nothing in what was filled may be used.
  */
-enum kvt_status batch_header_decode(const uint8_t *bytes, size_t size,
-    const uint8_t store_uuid[16], const uint8_t secret[HASH_SECRET_BYTES], uint32_t segment,
-    uint32_t page, uint32_t segment_pages, struct batch_header *header_out,
-    struct block_record *records, struct tier_kill *kills);
+enum kvt_status batch_header_decode(const uint8_t *bytes, size_t size, const uint8_t store_uuid[16],
+    const uint8_t secret[HASH_SECRET_BYTES], uint32_t segment, uint32_t page,
+    uint32_t segment_pages, struct batch_header *header_out, struct block_record *records,
+    struct tier_kill *kills);
 
 #endif /* KVT_TIERS_BATCH_HEADER_H */

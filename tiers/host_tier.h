@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * host_tier.h - the HOST tier: one arena of pinned memory on huge pages, cut into slots.
+ * host_tier.h - the HOST tier: one arena of memory on huge pages, cut into slots.
  *
  * Owns      the arena and its slab. The arena is also what io queues adopt.
- * Threads   the loop thread; host_address() of a taken slot any thread.
+ * Threads   the loop thread; slab_address() of a taken slot any thread.
  *
  * The engine mostly works with slots directly (a put reserves one, a read lands in one); the tier
  * vtable (put and get copy between a slot and other memory) serves conformance and later tiers.
@@ -18,11 +18,13 @@
 struct host_tier;
 
 /*
- * host_open - map, touch (in parallel) and mlock-if-allowed `capacity_bytes` (rounded up to 2 MiB).
- * KVT_E_NOMEM names the size that could not be had. Locking that is denied is not an error.
+ * host_open - map and touch `capacity_bytes` (rounded up to 2 MiB), so that later uses never wait for
+ * the kernel to find a page; with several actors when it is large. Nothing locks the arena: what
+ * registers it with a device or with io_uring does. The slab uses the whole superblocks of it.
+ * KVT_E_NOMEM names the size that could not be had. KVT_E_INVAL as slab_open().
  */
-enum kvt_status host_open(const struct kvt_env *env, uint64_t capacity_bytes,
-    size_t slot_bytes_max, struct host_tier **host_out);
+enum kvt_status host_open(const struct kvt_env *env, uint64_t capacity_bytes, size_t slot_bytes_max,
+    struct host_tier **host_out);
 
 struct tier *host_as_tier(struct host_tier *host);
 struct slab *host_slab(struct host_tier *host);

@@ -36,19 +36,26 @@ struct names_file {
     struct name_entry *entries; /* Owned. */
 };
 
-/* names_init - empty, for store `uuid`. */
+/* names_init - empty, for store `uuid`. names_deinit - gives the memory back; may be repeated. */
 void names_init(struct names_file *names, const struct kvt_env *env, const uint8_t uuid[16]);
 void names_deinit(struct names_file *names);
 
-/* names_read - into an initialised struct. KVT_MISS: neither copy is there. KVT_E_CORRUPT: both
- * are damaged, or belong to another store. */
+/* names_read - into an initialised, empty struct. KVT_MISS: neither copy is there. KVT_E_CORRUPT:
+ * both are damaged, or belong to another store. On failure the struct stays empty. */
 enum kvt_status names_read(struct names_file *names, struct fs_dir *dir);
 
-/* names_write - the next sequence to the other copy, synced (file and directory). On failure the
- * copy that was valid still is. */
+/*
+ * names_write - the next sequence to the other copy, synced (file and directory), and then, as far
+ * as that works, the one after it to this copy, so that damage to one copy loses nothing. On
+ * failure the copy that was valid still is.
+ */
 enum kvt_status names_write(struct names_file *names, struct fs_dir *dir);
 
-/* names_find - NULL when there is none. names_add - KVT_E_NOMEM, KVT_E_NOSPC (NAMES_COUNT_MAX). */
+/*
+ * names_find - NULL when there is none. names_add - with the next id and epoch 1; KVT_E_NOMEM,
+ * KVT_E_NOSPC (NAMES_COUNT_MAX, or no id is left), KVT_E_INVAL (a length, or the name is there);
+ * entries found before may have moved.
+ */
 struct name_entry *names_find(struct names_file *names, const char *name);
 struct name_entry *names_find_id(struct names_file *names, uint32_t id);
 enum kvt_status names_add(struct names_file *names, const char *name, const void *description,

@@ -5,7 +5,8 @@
  * Owns      the data files, the lanes, the segment table, encoding of batches.
  * Not here  the index commit (a put is durable only after it), eviction, verification.
  * Format    FORMAT.md sections 2, 3.3, 4, 7.
- * Threads   the loop thread; lanes run on their own.
+ * Threads   the loop thread; lanes run on their own and leave finished transfers in an inbox that
+ *           nvme_step() empties.
  *
  * A put: run reserved -> header and payloads written as one run (O_DIRECT) -> every write answered
  * -> one data sync of the file, shared by the batches that wait for it -> done. Rules on failure
@@ -14,7 +15,14 @@
  * not synced fails, its active segment is sealed, and a second failed sync of a root within 60 s
  * makes the root read-only.
  *
- * Several batches may be in flight; they are answered in the order in which they were put.
+ * Several batches may be in flight; they are answered in the order in which they were put, recycle
+ * headers among them. A batch fails as a whole: every block of it then has the status of the first
+ * failure and no extent. A write that was in flight while a sync of its file failed fails too: part
+ * of it may be what that sync lost.
+ *
+ * A data file may be longer than the capacity asks for: what lies behind is left as it is, and comes
+ * back (or is void) when the capacity grows again. A file that cannot grow for lack of room is used
+ * as it is.
  */
 #ifndef KVT_TIERS_NVME_TIER_H
 #define KVT_TIERS_NVME_TIER_H
@@ -38,8 +46,9 @@ struct nvme_options {
     uint8_t secret[HASH_SECRET_BYTES];
     void *arena; /* Adopted by the io queues; may be NULL. */
     size_t arena_size;
-    bool read_only; /* Open the data files for reading only; puts give KVT_E_READONLY. */
-    struct logger *logger;
+    bool read_only;        /* Open the data files for reading only; puts give KVT_E_READONLY. */
+    struct logger *logger; /* NULL: silent. */
+    struct task *const *loop_task; /* Woken when nvme_step() has work. NULL: nobody. */
 };
 
 struct nvme_tier;
@@ -48,10 +57,20 @@ struct batch_header;
 /*
  * nvme_open - open, create or grow ROOT/data.00 (temporary name, fallocate, fsync, rename, fsync
  * of the directory), probe the files, start the lanes. A data file that is missing is created
- * anew: its blocks are then misses. KVT_E_NOSPC names root, size wanted and size there.
+ * anew: its blocks are then misses (read_only: the root has no segments). File systems without
+ * fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there. KVT_E_INVAL: an
+ * option, or a capacity below one segment. KVT_E_UNSUPPORTED: the file system wants transfers aligned
+ * to more than a page, or the io engine is denied.
  */
-enum kvt_status nvme_open(const struct kvt_env *env, const struct nvme_options *options,
-    struct nvme_tier **nvme_out);
+enum kvt_status nvme_open(
+    const struct kvt_env *env, const struct nvme_options *options, struct nvme_tier **nvme_out);
+
+/*
+ * nvme_step - take what the lanes have finished, move batches on, answer those that are done (into
+ * their own inboxes). Returns whether there was something to do. Answers come only from here and,
+ * when nothing needs a transfer, from inside get.
+ */
+bool nvme_step(struct nvme_tier *nvme);
 
 struct tier *nvme_as_tier(struct nvme_tier *nvme);
 struct segment_table *nvme_segments(struct nvme_tier *nvme);
@@ -63,6 +82,10 @@ enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *bat
  * nvme_recycle - write a header of generation + 1 with the batch's kills and no blocks at page 0
  * of a RECYCLING segment and sync it; when it is answered KVT_OK the caller calls segment_free()
  * and the fill mark stands behind that header. Until then nothing else is written there.
+ *
+ * KVT_OK: as the vtable's put. KVT_E_BUSY: reads of the segment are in flight, try again when they
+ * have ended. KVT_E_STATE: it is not RECYCLING, or its last generation is reached (it stays as it is
+ * for ever). KVT_E_READONLY, KVT_E_NOMEM, KVT_E_INVAL (blocks, or too many kills).
  */
 enum kvt_status nvme_recycle(
     struct nvme_tier *nvme, struct segment *segment, struct tier_batch *batch);
@@ -70,7 +93,9 @@ enum kvt_status nvme_recycle(
 /*
  * nvme_scan - rebuild: read every batch header of one segment (a broken chain is searched page by
  * page; the MAC decides), synchronously, before any put. Only headers of the highest generation
- * found count: *generation_out (0: none found). `visit` gets each proven batch; false stops.
+ * found count: *generation_out (0: none found). `visit` gets each proven batch in order of sequence;
+ * false stops. *damaged_pages_out: pages that could not be read, or begin like a header and are
+ * none. Damage is no failure: KVT_E_NOMEM, KVT_E_INVAL (no such segment).
  */
 typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
     const struct block_record *records, const struct tier_kill *kills);

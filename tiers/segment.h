@@ -17,11 +17,12 @@
  *
  *   FREE       No live record names it. Its generation is the one the next fill will use, and (once
  *              used before) a header of that generation stands durably at page 0, so that whatever
- *              older headers remain in it are void (FORMAT.md section 4).
+ *              older headers remain in it are void (FORMAT.md section 4). The fill mark is 0 in a
+ *              segment that was never used, and behind that header in others.
  *   ACTIVE     Takes runs at `fill_page`; at most one a root. Never survives a crash as ACTIVE.
  *   SEALED     Full, or closed early after failures or a crash. Only read.
  *   RECYCLING  The index no longer has records in it (the range delete is durable); readers may
- *              still be in flight.
+ *              still be in flight. No writers.
  */
 #ifndef KVT_TIERS_SEGMENT_H
 #define KVT_TIERS_SEGMENT_H
@@ -39,12 +40,20 @@ struct segment {
     uint32_t number;     /* root << 24 | index */
     uint32_t generation; /* 1.. */
     enum segment_state state;
-    uint32_t fill_page;   /* First page not yet given out. */
-    uint32_t record_count; /* Live records, as the index has them. */
-    uint32_t crc_xor;      /* XOR of the CRCs of those records. */
-    uint64_t live_bytes;   /* Whole pages of the live extents. */
+    uint32_t fill_page;     /* First page not yet given out. */
+    uint32_t record_count;  /* Live records, as the index has them. */
+    uint32_t crc_xor;       /* XOR of the CRCs of those records. */
+    uint64_t live_bytes;    /* Whole pages of the live extents. */
     uint32_t failure_count; /* Batches that failed in it. */
     uint32_t reader_count;  /* Reads in flight. */
+    uint32_t writer_count;  /* Puts in flight: taken and not yet answered. */
+};
+
+enum {
+    /* Pages that a recycle header needs at most. The fill of a segment that was free before the
+     * store was opened starts behind so many, since nobody remembers how long its header is. */
+    SEGMENT_HEAD_PAGES_MAX = 41,
+    SEGMENT_FAILURES_MAX = 3, /* So many failed batches seal a segment. */
 };
 
 struct segment_table;
@@ -60,25 +69,40 @@ uint32_t segment_pages(const struct segment_table *table); /* Pages in a segment
 /* Walk all: start with *cursor = 0; NULL at the end. */
 struct segment *segment_next(struct segment_table *table, uint32_t *cursor);
 
-/* segment_restore - set one as the index has it (recovery only). */
-void segment_restore(struct segment_table *table, const struct segment *segment);
+/*
+ * segment_restore - set one as the index has it (recovery only): number, generation, state,
+ * record_count, crc_xor, live_bytes. ACTIVE becomes SEALED, and a fill mark that the index does not
+ * have becomes what is safe. False, and nothing changes: no such segment, or impossible values.
+ */
+bool segment_restore(struct segment_table *table, const struct segment *segment);
 
 /*
  * segment_run_take - `pages` pages in the active segment of a root, sealing it and activating a
  * free one when they do not fit; *sealed_out is the segment that was sealed or NULL. Leaves
  * `reserve_count` free segments untouched (those are for reclaiming, which passes 0).
- * KVT_E_NOSPC: no free segment. KVT_E_INVAL: pages is 0 or above segment_pages.
+ * KVT_E_NOSPC: no free segment that holds the run. KVT_E_INVAL: pages is 0 or above segment_pages.
+ * A run of up to segment_pages - SEGMENT_HEAD_PAGES_MAX fits into every free segment.
  */
 enum kvt_status segment_run_take(struct segment_table *table, uint32_t root, uint32_t pages,
     uint32_t reserve_count, struct segment **segment_out, uint32_t *page_out,
     struct segment **sealed_out);
 
+/* segment_fits - whether segment_run_take() with the same arguments would find room. */
+bool segment_fits(
+    const struct segment_table *table, uint32_t root, uint32_t pages, uint32_t reserve_count);
+
+/* segment_active - the segment of a root that takes runs; NULL when there is none. */
+struct segment *segment_active(struct segment_table *table, uint32_t root);
+
 void segment_seal(struct segment_table *table, struct segment *segment);
+/* SEALED, without writers. Its counts of live records become zero. */
 void segment_recycle_begin(struct segment_table *table, struct segment *segment);
+/* RECYCLING, without readers; its recycle header is durable. A fill mark of 0 (nobody set it behind
+ * that header) becomes SEGMENT_HEAD_PAGES_MAX. A generation of 2^32-1 cannot be freed. */
 void segment_free(struct segment_table *table, struct segment *segment);
 
-uint32_t segment_count_in(const struct segment_table *table, uint32_t root,
-    enum segment_state state);
+uint32_t segment_count_in(
+    const struct segment_table *table, uint32_t root, enum segment_state state);
 void segment_check(const struct segment *segment, uint32_t segment_pages);
 const char *segment_state_name(enum segment_state state);
 

@@ -6,11 +6,14 @@
  * Not here  the arena's memory (host_tier.c maps it), what is in a slot.
  * Threads   the loop thread only; slab_address() of a taken slot any thread.
  *
- * A size class is a slot size: 4 KiB multiples, at most SLAB_CLASS_MAX, in steps of at most
- * 12.5 %, made as sizes are first asked for (exact when that is possible: a store sees few sizes).
+ * A size class is a slot size: a multiple of 4 KiB, at most SLAB_CLASS_MAX of them, made as sizes
+ * are first asked for. A size gets a class of its own while there is room for one (a store sees
+ * few sizes); a class that has no superblock left is given to the next new size; with all classes in
+ * use a size takes the smallest class that holds it (the last class is always slot_bytes_max).
  * A superblock serves one class until it is empty; then it returns to the free list and may serve
- * another. No slot crosses a superblock or a chunk of 1 GiB (the limit of an io_uring buffer and
- * of cudaHostRegister).
+ * another. Superblocks are powers of two, so no slot crosses a superblock or a chunk of 1 GiB (the
+ * limit of an io_uring buffer and of cudaHostRegister). The arena's rest behind the last whole
+ * superblock is not used.
  *
  * Invariants (slab_check)
  *   (1) a superblock is free, or has one class and a bitmap of its taken slots;
@@ -35,7 +38,9 @@ struct slot {
 
 /*
  * slab_open - over `arena` (2 MiB aligned, `size` a multiple of 4 KiB). superblock_bytes 0: chosen
- * from the size (1/64 of it, a power of two in 2..64 MiB, at least `slot_bytes_max`).
+ * from the size (1/64 of it, a power of two in 64 KiB..64 MiB, at least `slot_bytes_max`); otherwise a
+ * power of two in 4 KiB..64 MiB that is at least `slot_bytes_max`. slot_bytes_max: 1 B..64 MiB.
+ * KVT_E_INVAL: a bound, or not even one superblock fits. KVT_E_NOMEM.
  */
 enum kvt_status slab_open(const struct kvt_env *env, void *arena, size_t size,
     size_t superblock_bytes, size_t slot_bytes_max, struct slab **slab_out);
@@ -45,10 +50,13 @@ void slab_close(struct slab *slab);
  * KVT_E_INVAL: size 0 or above slot_bytes_max. */
 enum kvt_status slab_take(struct slab *slab, size_t size, struct slot *slot_out);
 
-/* slab_put - false (and counted as a proof that failed) when the slot is not taken or stale. */
+/* slab_put - false, and nothing changes, when the slot is not taken or stale: a mistake of the
+ * caller, who decides what it means. */
 bool slab_put(struct slab *slab, struct slot slot);
 
 bool slab_is_current(const struct slab *slab, struct slot slot);
+
+/* Of a taken slot (its generation is not looked at). NULL and 0 for a number that cannot be. */
 void *slab_address(const struct slab *slab, struct slot slot);
 size_t slab_slot_bytes(const struct slab *slab, struct slot slot);
 
@@ -60,7 +68,7 @@ size_t slab_slot_bytes(const struct slab *slab, struct slot slot);
 uint32_t slab_superblock_of(const struct slab *slab, struct slot slot);
 uint32_t slab_poorest(const struct slab *slab, size_t size);
 
-uint64_t slab_capacity(const struct slab *slab);
+uint64_t slab_capacity(const struct slab *slab);  /* All whole superblocks. */
 uint64_t slab_used(const struct slab *slab);      /* Sum of taken slots. */
 uint64_t slab_committed(const struct slab *slab); /* Sum of superblocks in use. */
 void slab_check(const struct slab *slab);

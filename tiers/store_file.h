@@ -25,10 +25,10 @@ struct store_file {
     uint8_t uuid[16];
     uint8_t secret[HASH_SECRET_BYTES];
     uint16_t version_major, version_minor;
-    uint64_t features_needed;  /* Unknown bits: KVT_E_FORMAT. */
+    uint64_t features_needed;   /* Unknown bits: KVT_E_FORMAT. */
     uint64_t features_to_write; /* Unknown bits: may be read, not written. */
-    uint64_t created_ns;       /* Wall clock. */
-    uint32_t open_epoch;       /* 1.. 2^24-1; rises at each open that may write. */
+    uint64_t created_ns;        /* Wall clock. */
+    uint32_t open_epoch;        /* 1.. 2^24-1; rises at each open that may write. */
     uint32_t segment_pages;
     uint64_t block_bytes_max;
     uint64_t map_bytes; /* Of the index, when it was made. */
@@ -41,11 +41,18 @@ struct store_file {
  * store_file_read - KVT_MISS: neither file is there (no store). KVT_E_CORRUPT: both are damaged;
  * the sentence names them. KVT_E_FORMAT: another major version or an unknown needed feature.
  * *unwritable_out: an unknown features_to_write bit is set.
+ *
+ * When the other copy is there but damaged, it may have been the newer one: open_epoch is then
+ * reported one higher than the whole copy says, so that the next epoch was surely never used.
  */
 enum kvt_status store_file_read(const struct kvt_env *env, struct fs_dir *dir,
     struct store_file *file_out, bool *unwritable_out);
 
-/* store_file_write - raise file->sequence, write the other copy, sync file and directory. */
+/*
+ * store_file_write - raise file->sequence, write the other copy, sync file and directory; sequence 0
+ * makes the first copy. KVT_E_INVAL: a field breaks its bound (FORMAT.md section 3.1). On failure
+ * file->sequence stays, and so does the copy that had it.
+ */
 enum kvt_status store_file_write(
     const struct kvt_env *env, struct fs_dir *dir, struct store_file *file);
 

@@ -24,16 +24,19 @@
 #include "inbox.h"
 #include "kvtier/status.h"
 
-/* The place of one copy. HOST: segment = superblock, page = slot. Zero generation: nowhere. */
+/* The place of one copy. HOST: segment 0, page = slot number. Zero generation: nowhere. */
 struct tier_place {
     struct extent extent;
 };
 
-/* One block of a batch. Memory is 4 KiB aligned and padded: whole pages may be read or written. */
+/*
+ * One block of a batch. Memory is 4 KiB aligned and padded: whole pages may be read or written.
+ * Of the record a put reads everything and fills the extent; a get reads extent and stored_length.
+ */
 struct tier_block {
-    struct block_record record; /* put: in, with extent filled out; get: extent and stored_length. */
-    void *memory;               /* put: source; get: target. */
-    enum kvt_status status;     /* out */
+    struct block_record record;
+    void *memory;           /* put: source; get: target. */
+    enum kvt_status status; /* out */
     void *user;
 };
 
@@ -51,8 +54,8 @@ struct tier_batch {
     uint32_t block_count;
     const struct tier_kill *kills;
     uint32_t kill_count;
-    uint32_t urgent;       /* get: ahead of bulk transfers. */
-    uint64_t sequence;     /* put: the batch's number, rising. */
+    uint32_t urgent;   /* get: ahead of bulk transfers. */
+    uint64_t sequence; /* put: the batch's number, rising. */
     struct inbox *done;
     struct task *const *done_task;
     enum kvt_status status; /* put with kills and no blocks: whether the header is durable. */
@@ -62,8 +65,8 @@ struct tier_batch {
 
 struct tier_usage {
     uint64_t capacity_bytes;
-    uint64_t used_bytes;      /* Taken places, padding included. */
-    uint64_t free_bytes;      /* What puts can still take without a reclaim. */
+    uint64_t used_bytes; /* Taken places, padding included. */
+    uint64_t free_bytes; /* What puts can still take without a reclaim. */
 };
 
 struct tier;
@@ -86,6 +89,9 @@ struct tier {
 };
 
 struct kvt_env;
+
+/* tier_answer - for implementations: hand a batch back. It must not be touched afterwards. */
+void tier_answer(const struct kvt_env *env, struct tier_batch *batch);
 
 /* tier_null_open - accepts every put, keeps nothing, misses every get. */
 enum kvt_status tier_null_open(const struct kvt_env *env, struct tier **tier_out);

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * block_record.c - the bytes of a block record.
+ *
+ * Format    tiers/FORMAT.md section 3.4, version 1.
+ * Threads   any.
+ *
+ * The CRC covers the fixed fields, the key, and the place (segment and page) that is not part of
+ * the bytes: a record that was copied to another place is refused there.
+ */
+#include "block_record.h"
+
+#include <string.h>
+
+#include "bytes.h"
+#include "failure.h"
+
+/* Offsets of the fields. */
+enum {
+    AT_VERSION = 0,
+    AT_KEY_FORM = 1,
+    AT_KEY_LENGTH = 2,
+    AT_CODEC = 3,
+    AT_COMPONENT = 4,
+    AT_PART_COUNT = 6,
+    AT_HINT = 7,
+    AT_NAMESPACE_ID = 8,
+    AT_NAMESPACE_EPOCH = 12,
+    AT_SEQUENCE = 16,
+    AT_GENERATION = 24,
+    AT_CLASS_ID = 28,
+    AT_RESERVED_30 = 30,
+    AT_LENGTH = 32,
+    AT_STORED_LENGTH = 36,
+    AT_CHECKSUM = 40,
+    AT_PARENT = 56,
+    AT_DEPTH = 72,
+    AT_TOKEN_START = 76,
+    AT_TOKEN_COUNT = 80,
+    AT_RECOMPUTE_US = 84,
+    AT_IMPORTANCE = 88,
+    AT_RESERVED_92 = 92,
+    AT_CRC = 96,
+    AT_KEY = 100,
+};
+
+enum {
+    RECORD_VERSION = 1,
+    CODEC_NONE = 0,
+    PART_COUNT_ONE = 1,
+    HINT_MAX = 3,
+    BLOCK_BYTES_MAX = 64 * 1024 * 1024,
+};
+
+_Static_assert(AT_KEY + 1 == BLOCK_RECORD_BYTES_MIN, "a key has at least one byte");
+_Static_assert(AT_KEY + KEY_BYTES_MAX == BLOCK_RECORD_BYTES_MAX, "and at most these");
+
+static void
+put_hash128(uint8_t *target, struct hash128 hash)
+{
+    put_u64(target, hash.high);
+    put_u64(target + 8, hash.low);
+}
+
+static struct hash128
+get_hash128(const uint8_t *source)
+{
+    return (struct hash128){.high = get_u64(source), .low = get_u64(source + 8)};
+}
+
+static uint32_t
+record_crc(const uint8_t *bytes, size_t key_length, uint32_t segment, uint32_t page)
+{
+    uint8_t place[8];
+    uint32_t crc;
+
+    put_u32_big(place, segment);
+    put_u32_big(place + 4, page);
+    crc = crc32c(0, bytes, AT_CRC);
+    crc = crc32c(crc, bytes + AT_KEY, key_length);
+    return crc32c(crc, place, sizeof(place));
+}
+
+size_t
+block_record_encode(const struct block_record *record, uint8_t *target)
+{
+    size_t key_length = record->key.length;
+
+    KVT_ASSERT(key_length >= 1 && key_length <= KEY_BYTES_MAX);
+    KVT_ASSERT(record->codec == CODEC_NONE && record->part_count == PART_COUNT_ONE);
+    memset(target, 0, AT_KEY);
+    target[AT_VERSION] = RECORD_VERSION;
+    target[AT_KEY_FORM] = record->key.form;
+    target[AT_KEY_LENGTH] = record->key.length;
+    target[AT_CODEC] = record->codec;
+    put_u16(target + AT_COMPONENT, record->key.component);
+    target[AT_PART_COUNT] = record->part_count;
+    target[AT_HINT] = record->hint;
+    put_u32(target + AT_NAMESPACE_ID, record->key.namespace_id);
+    put_u32(target + AT_NAMESPACE_EPOCH, record->namespace_epoch);
+    put_u64(target + AT_SEQUENCE, record->sequence);
+    put_u32(target + AT_GENERATION, record->extent.generation);
+    put_u16(target + AT_CLASS_ID, record->class_id);
+    put_u32(target + AT_LENGTH, record->length);
+    put_u32(target + AT_STORED_LENGTH, record->stored_length);
+    put_hash128(target + AT_CHECKSUM, record->checksum);
+    put_hash128(target + AT_PARENT, record->parent);
+    put_u32(target + AT_DEPTH, record->depth);
+    put_u32(target + AT_TOKEN_START, record->token_start);
+    put_u32(target + AT_TOKEN_COUNT, record->token_count);
+    put_u32(target + AT_RECOMPUTE_US, record->recompute_us);
+    put_u32(target + AT_IMPORTANCE, record->importance);
+    memcpy(target + AT_KEY, record->key.bytes, key_length);
+    put_u32(target + AT_CRC,
+        record_crc(target, key_length, record->extent.segment, record->extent.page));
+    return AT_KEY + key_length;
+}
+
+/* What is wrong with bytes whose size is in bounds; NULL: nothing. */
+static const char *
+record_fault(const uint8_t *bytes, size_t size, uint32_t segment, uint32_t page)
+{
+    uint32_t length = get_u32(bytes + AT_LENGTH);
+    uint8_t key_length = bytes[AT_KEY_LENGTH];
+
+    if (size != AT_KEY + (size_t)key_length)
+        return "its size does not match the length of its key";
+    if (get_u32(bytes + AT_CRC) != record_crc(bytes, key_length, segment, page))
+        return "its CRC differs";
+    if (bytes[AT_VERSION] != RECORD_VERSION)
+        return "it has another version";
+    if (bytes[AT_KEY_FORM] != KEY_RAW && bytes[AT_KEY_FORM] != KEY_HASHED)
+        return "the form of its key is unknown";
+    if (bytes[AT_KEY_FORM] == KEY_HASHED && key_length != KEY_HASHED_BYTES)
+        return "its hashed key has not the length of a hash";
+    if (bytes[AT_CODEC] != CODEC_NONE)
+        return "its codec is unknown";
+    if (bytes[AT_PART_COUNT] != PART_COUNT_ONE)
+        return "it has other than one part";
+    if (bytes[AT_HINT] > HINT_MAX)
+        return "its hint is above 3";
+    if (!bytes_are_zero(bytes + AT_RESERVED_30, 2) || !bytes_are_zero(bytes + AT_RESERVED_92, 4))
+        return "reserved bytes are not zero";
+    if (length == 0 || length > BLOCK_BYTES_MAX)
+        return "its length is not 1 to 64 MiB";
+    if (get_u32(bytes + AT_STORED_LENGTH) != length)
+        return "its stored length differs though it has no codec";
+    return NULL;
+}
+
+enum kvt_status
+block_record_decode(struct block_record *record_out, uint32_t segment, uint32_t page,
+    const uint8_t *bytes, size_t size)
+{
+    const char *fault = "its size is out of bounds";
+    struct block_record record = {0};
+
+    if (size >= BLOCK_RECORD_BYTES_MIN && size <= BLOCK_RECORD_BYTES_MAX)
+        fault = record_fault(bytes, size, segment, page);
+    if (fault != NULL) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The block record of segment %u page %u (%zu bytes) is damaged: %s.", (unsigned)segment,
+            (unsigned)page, size, fault);
+    }
+    record.key.namespace_id = get_u32(bytes + AT_NAMESPACE_ID);
+    record.key.component = get_u16(bytes + AT_COMPONENT);
+    record.key.form = bytes[AT_KEY_FORM];
+    record.key.length = bytes[AT_KEY_LENGTH];
+    memcpy(record.key.bytes, bytes + AT_KEY, record.key.length);
+    record.namespace_epoch = get_u32(bytes + AT_NAMESPACE_EPOCH);
+    record.extent.segment = segment;
+    record.extent.generation = get_u32(bytes + AT_GENERATION);
+    record.extent.page = page;
+    record.sequence = get_u64(bytes + AT_SEQUENCE);
+    record.length = get_u32(bytes + AT_LENGTH);
+    record.stored_length = get_u32(bytes + AT_STORED_LENGTH);
+    record.codec = bytes[AT_CODEC];
+    record.part_count = bytes[AT_PART_COUNT];
+    record.hint = bytes[AT_HINT];
+    record.class_id = get_u16(bytes + AT_CLASS_ID);
+    record.checksum = get_hash128(bytes + AT_CHECKSUM);
+    record.parent = get_hash128(bytes + AT_PARENT);
+    record.depth = get_u32(bytes + AT_DEPTH);
+    record.token_start = get_u32(bytes + AT_TOKEN_START);
+    record.token_count = get_u32(bytes + AT_TOKEN_COUNT);
+    record.recompute_us = get_u32(bytes + AT_RECOMPUTE_US);
+    record.importance = get_u32(bytes + AT_IMPORTANCE);
+    *record_out = record;
+    return KVT_OK;
+}
+
+uint32_t
+block_record_crc(const uint8_t *bytes)
+{
+    return get_u32(bytes + AT_CRC);
+}

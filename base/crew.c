@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crew.c - a small pool of worker actors that run jobs.
+ *
+ * Owns      the queue of jobs that no worker has begun.
+ * Threads   one mutex guards the queue and the set of idle workers; it is held for a few
+ *           instructions, never while a job runs.
+ *
+ * The job belongs to the receiver from the moment it lies in `done`, so nothing of it is read
+ * after that. The inbox, the task and the variable that `done_task` points to must live until
+ * crew_close() has returned.
+ *
+ * No job is forgotten: a worker declares itself idle in the same hold of the mutex in which it saw
+ * the queue empty, and whoever submits next takes it out of the idle set and wakes it.
+ */
+#include "crew.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+
+#include "failure.h"
+
+enum {
+    WORKER_COUNT_MAX = 64, /* Bits in `idle`. */
+};
+
+struct worker {
+    struct crew *crew;
+    struct task *task;
+    uint32_t index;
+};
+
+struct crew {
+    const struct kvt_env *env;
+    pthread_mutex_t mutex;
+    struct inbox_node *first; /* Oldest job; guarded by: mutex */
+    struct inbox_node *last;  /* Newest job, when there is one; guarded by: mutex */
+    uint64_t idle;            /* Workers that wait for a wake; guarded by: mutex */
+    uint32_t worker_count;    /* Set at open, then constant. */
+    struct worker workers[WORKER_COUNT_MAX];
+};
+
+static struct crew_job *
+queue_take(struct crew *crew)
+{
+    struct inbox_node *node = crew->first;
+
+    if (node == NULL)
+        return NULL;
+    crew->first = node->next;
+    return CONTAINER_OF(node, struct crew_job, node);
+}
+
+static void
+job_run(struct crew *crew, struct crew_job *job)
+{
+    struct inbox *done = job->done;
+    struct task *const *done_task = job->done_task;
+
+    job->run(job);
+    if (inbox_push(done, &job->node) && *done_task != NULL)
+        env_wake(crew->env, *done_task);
+}
+
+static bool
+worker_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
+{
+    struct worker *worker = context;
+    struct crew *crew = worker->crew;
+    struct crew_job *job;
+
+    (void)now_ns;
+    *next_ns_out = UINT64_MAX;
+    (void)pthread_mutex_lock(&crew->mutex);
+    job = queue_take(crew);
+    if (job == NULL)
+        crew->idle |= UINT64_C(1) << worker->index;
+    else
+        crew->idle &= ~(UINT64_C(1) << worker->index);
+    (void)pthread_mutex_unlock(&crew->mutex);
+    if (job == NULL)
+        return false;
+    job_run(crew, job);
+    return true;
+}
+
+void
+crew_submit(struct crew *crew, struct crew_job *job)
+{
+    struct task *task = NULL;
+
+    job->node.next = NULL;
+    (void)pthread_mutex_lock(&crew->mutex);
+    if (crew->first == NULL)
+        crew->first = &job->node;
+    else
+        crew->last->next = &job->node;
+    crew->last = &job->node;
+    if (crew->idle != 0) {
+        /* The lowest: the few workers that suffice stay warm. */
+        uint32_t index = (uint32_t)__builtin_ctzll(crew->idle);
+
+        crew->idle &= crew->idle - 1;
+        task = crew->workers[index].task;
+    }
+    (void)pthread_mutex_unlock(&crew->mutex);
+    if (task != NULL)
+        env_wake(crew->env, task);
+}
+
+/* Run what waits on the calling thread. */
+static void
+crew_drain(struct crew *crew)
+{
+    struct crew_job *job;
+
+    do {
+        (void)pthread_mutex_lock(&crew->mutex);
+        job = queue_take(crew);
+        (void)pthread_mutex_unlock(&crew->mutex);
+        if (job != NULL)
+            job_run(crew, job);
+    } while (job != NULL);
+}
+
+void
+crew_close(struct crew *crew)
+{
+    const struct kvt_env *env;
+
+    if (crew == NULL)
+        return;
+    env = crew->env;
+    /* Lend a hand first, while the workers still run. */
+    crew_drain(crew);
+    for (uint32_t i = 0; i < crew->worker_count; i++)
+        env->sched->stop(env->sched_context, crew->workers[i].task);
+    crew->idle = 0;
+    /* What the last jobs submitted. */
+    crew_drain(crew);
+    (void)pthread_mutex_destroy(&crew->mutex);
+    env_put(env, crew, sizeof(*crew));
+}
+
+enum kvt_status
+crew_open(const struct kvt_env *env, uint32_t worker_count, struct crew **crew_out)
+{
+    struct crew *crew;
+
+    *crew_out = NULL;
+    if (worker_count == 0 || worker_count > WORKER_COUNT_MAX) {
+        return failure_set(KVT_E_INVAL, 0, "A crew has 1 to %d workers, not %" PRIu32 ".",
+            WORKER_COUNT_MAX, worker_count);
+    }
+    crew = env_take(env, sizeof(*crew));
+    if (crew == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory for a crew of %" PRIu32 ".", worker_count);
+    crew->env = env;
+    (void)pthread_mutex_init(&crew->mutex, NULL);
+    for (uint32_t i = 0; i < worker_count; i++) {
+        struct worker *worker = &crew->workers[i];
+        const struct actor actor = {
+            .name = "kvt-worker",
+            .step = worker_step,
+            .context = worker,
+        };
+        enum kvt_status status;
+
+        worker->crew = crew;
+        worker->index = i;
+        status = env->sched->start(env->sched_context, &actor, &worker->task);
+        if (status != KVT_OK) {
+            crew_close(crew);
+            return status;
+        }
+        crew->worker_count++;
+    }
+    *crew_out = crew;
+    return KVT_OK;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * env_host_internal.h - what the files of the real world (env_host.c, sched_host.c, fs_host.c,
+ * lock_host.c) show each other.
+ */
+#ifndef KVT_BASE_ENV_HOST_INTERNAL_H
+#define KVT_BASE_ENV_HOST_INTERNAL_H
+
+#include <time.h>
+
+#include "env.h"
+
+extern const struct sched_ops sched_host_ops;
+extern const struct fs_ops fs_host_ops;
+
+enum {
+    NS_PER_S = 1000000000,
+};
+
+/* A file of the real world. */
+struct fs_host_file {
+    struct fs_file file; /* First: the vtable's functions get a pointer to it. */
+    bool is_direct;
+    uint32_t align;
+    uint64_t fork_count;               /* lock_fork_count() before it was opened. */
+    struct fs_host_file *locked_next;  /* lock_host.c: the list of locked files. */
+    struct fs_host_file *locked_prior; /* lock_host.c; undefined unless is_locked. */
+    bool is_locked;                    /* On that list. */
+    char path[];                       /* For sentences. */
+};
+
+/* lock_fork_count - forks of this process so far; read it before opening what may be locked. */
+uint64_t lock_fork_count(void);
+
+/*
+ * lock_take - make this process the owner of an open file, until lock_close().
+ *
+ * KVT_E_LOCKED: somebody else is. KVT_E_BUSY: the process forked between opening the file and now,
+ * so the child shares the description and would keep the lock; close, open and try again.
+ */
+enum kvt_status lock_take(struct fs_host_file *file);
+
+/* lock_close - close the descriptor, and give up the lock if there is one. */
+void lock_close(struct fs_host_file *file);
+
+static inline uint64_t
+clock_read_ns(clockid_t clock)
+{
+    struct timespec time = {0};
+
+    (void)clock_gettime(clock, &time); /* Cannot fail for the clocks that Linux always has. */
+    return (uint64_t)time.tv_sec * NS_PER_S + (uint64_t)time.tv_nsec;
+}
+
+#endif /* KVT_BASE_ENV_HOST_INTERNAL_H */

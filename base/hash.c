@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hash.c - fingerprints, checksums and MACs by xxhash and libsodium.
+ *
+ * Threads   any.
+ */
+#include "hash.h"
+
+#include <sodium.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "bytes.h"
+#include "failure.h"
+
+static const char fingerprint_message[] = "fingerprint";
+
+_Static_assert(sizeof(fingerprint_message) == 12, "FORMAT.md: 11 bytes, the zero is not hashed");
+_Static_assert(HASH_MAC_BYTES >= crypto_generichash_BYTES_MIN &&
+                   HASH_MAC_BYTES <= crypto_generichash_BYTES_MAX &&
+                   HASH_SECRET_BYTES >= crypto_generichash_KEYBYTES_MIN &&
+                   HASH_SECRET_BYTES <= crypto_generichash_KEYBYTES_MAX,
+    "BLAKE2b takes these sizes");
+_Static_assert(KEY_HASHED_BYTES == HASH_MAC_BYTES, "a long key is kept as its MAC");
+
+struct hash128
+hash_payload(const void *bytes, size_t size)
+{
+    XXH128_hash_t hash = XXH3_128bits(bytes, size);
+
+    return (struct hash128){.high = hash.high64, .low = hash.low64};
+}
+
+void
+hash_mac(uint8_t mac_out[HASH_MAC_BYTES], const uint8_t secret[HASH_SECRET_BYTES],
+    const void *bytes, size_t size)
+{
+    /* Chooses the fastest code of this processor, once; later calls only look. If it fails the
+     * portable code does the same work. The hash refuses sizes only, and they are constants. */
+    bool is_chosen = sodium_init() >= 0;
+    bool is_hashed =
+        crypto_generichash(mac_out, HASH_MAC_BYTES, bytes, size, secret, HASH_SECRET_BYTES) == 0;
+
+    (void)is_chosen;
+    KVT_ASSERT(is_hashed);
+}
+
+bool
+key_init(struct block_key *key_out, const uint8_t secret[HASH_SECRET_BYTES], uint32_t namespace_id,
+    uint16_t component, const void *bytes, size_t length)
+{
+    if (length == 0 || length > KEY_CALLER_BYTES_MAX)
+        return false;
+    /* The bytes behind the key stay zero, so that equal keys are equal memory. */
+    *key_out = (struct block_key){.namespace_id = namespace_id, .component = component};
+    if (length <= KEY_BYTES_MAX) {
+        key_out->form = KEY_RAW;
+        key_out->length = (uint8_t)length;
+        memcpy(key_out->bytes, bytes, length);
+    } else {
+        key_out->form = KEY_HASHED;
+        key_out->length = KEY_HASHED_BYTES;
+        hash_mac(key_out->bytes, secret, bytes, length);
+    }
+    return true;
+}
+
+bool
+key_equal(const struct block_key *a, const struct block_key *b)
+{
+    return a->namespace_id == b->namespace_id && a->component == b->component &&
+           a->form == b->form && a->length == b->length &&
+           memcmp(a->bytes, b->bytes, a->length) == 0;
+}
+
+struct hash128
+key_fingerprint(uint64_t seed, const struct block_key *key)
+{
+    uint8_t message[8 + KEY_BYTES_MAX];
+    struct hash128 fingerprint;
+    XXH128_hash_t hash;
+
+    KVT_ASSERT(key->length <= KEY_BYTES_MAX);
+    put_u32(message, key->namespace_id);
+    put_u16(message + 4, key->component);
+    message[6] = key->form;
+    message[7] = key->length;
+    memcpy(message + 8, key->bytes, KEY_BYTES_MAX);
+    hash = XXH3_128bits_withSeed(message, 8 + (size_t)key->length % (KEY_BYTES_MAX + 1), seed);
+    fingerprint = (struct hash128){.high = hash.high64, .low = hash.low64};
+    if (hash128_is_zero(fingerprint))
+        fingerprint.low = 1;
+    return fingerprint;
+}
+
+uint64_t
+fingerprint_seed(const uint8_t secret[HASH_SECRET_BYTES])
+{
+    uint8_t mac[HASH_MAC_BYTES];
+
+    hash_mac(mac, secret, fingerprint_message, sizeof(fingerprint_message) - 1);
+    return get_u64(mac);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lock_host.c - the owner's lock of a file, and its end in a forked child.
+ *
+ * Owns      the list of locked files of this process.
+ * Threads   any; one mutex guards everything.
+ *
+ * An open file description lock belongs to the description, and a forked child shares that: a
+ * child that outlives a killed owner would keep the store locked. So the child closes the
+ * descriptors of all locked files before fork() returns in it. That must reach files of which the
+ * child has no handle, hence the only variables with static storage in the library: the list and
+ * its mutex. The mutex is held around every fork (pthread_atfork), so a fork sees a file either
+ * locked and listed, or neither.
+ *
+ * A file that was opened, then inherited by a child, then locked, is on no list when the fork
+ * happens. The count of forks shows it, and lock_take() refuses.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "env_host_internal.h"
+#include "failure.h"
+
+static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t list_once = PTHREAD_ONCE_INIT;
+static struct fs_host_file *list_first; /* guarded by: list_mutex */
+static uint64_t fork_count;             /* guarded by: list_mutex */
+static int list_error;                  /* Of pthread_atfork(); set once by list_once. */
+
+static void
+fork_prepare(void)
+{
+    (void)pthread_mutex_lock(&list_mutex);
+    fork_count++;
+}
+
+static void
+fork_parent(void)
+{
+    (void)pthread_mutex_unlock(&list_mutex);
+}
+
+static void
+fork_child(void)
+{
+    for (struct fs_host_file *file = list_first; file != NULL; file = file->locked_next) {
+        (void)close(file->file.descriptor);
+        file->file.descriptor = -1;
+        file->is_locked = false;
+    }
+    list_first = NULL;
+    (void)pthread_mutex_unlock(&list_mutex);
+}
+
+static void
+list_prepare(void)
+{
+    list_error = pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+uint64_t
+lock_fork_count(void)
+{
+    uint64_t count;
+
+    (void)pthread_once(&list_once, list_prepare);
+    (void)pthread_mutex_lock(&list_mutex);
+    count = fork_count;
+    (void)pthread_mutex_unlock(&list_mutex);
+    return count;
+}
+
+static enum kvt_status
+lock_take_guarded(struct fs_host_file *file)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    if (list_error != 0)
+        return failure_errno(list_error, "No memory for the fork handlers of", file->path);
+    if (file->fork_count != fork_count) {
+        return failure_set(KVT_E_BUSY, 0,
+            "The process forked while %s was being opened, so a child holds it too: try again.",
+            file->path);
+    }
+    if (fcntl(file->file.descriptor, F_OFD_SETLK, &lock) != 0) {
+        if (errno == EAGAIN || errno == EACCES) {
+            return failure_set(KVT_E_LOCKED, errno,
+                "%s is locked: another handle, of this or another process, is its owner.",
+                file->path);
+        }
+        return failure_errno(errno, "Cannot lock", file->path);
+    }
+    if (file->is_locked)
+        return KVT_OK;
+    file->is_locked = true;
+    file->locked_prior = NULL;
+    file->locked_next = list_first;
+    if (list_first != NULL)
+        list_first->locked_prior = file;
+    list_first = file;
+    return KVT_OK;
+}
+
+enum kvt_status
+lock_take(struct fs_host_file *file)
+{
+    enum kvt_status status;
+
+    (void)pthread_mutex_lock(&list_mutex);
+    status = lock_take_guarded(file);
+    (void)pthread_mutex_unlock(&list_mutex);
+    return status;
+}
+
+void
+lock_close(struct fs_host_file *file)
+{
+    (void)pthread_mutex_lock(&list_mutex);
+    if (file->is_locked) {
+        if (file->locked_next != NULL)
+            file->locked_next->locked_prior = file->locked_prior;
+        if (file->locked_prior != NULL)
+            file->locked_prior->locked_next = file->locked_next;
+        else
+            list_first = file->locked_next;
+        file->is_locked = false;
+    }
+    /* Inside the mutex: no fork may inherit a locked descriptor that is on the list no more. */
+    if (file->file.descriptor >= 0)
+        (void)close(file->file.descriptor);
+    file->file.descriptor = -1;
+    (void)pthread_mutex_unlock(&list_mutex);
+}

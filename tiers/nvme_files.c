@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nvme_files.c - the data file of a root: made, grown, opened and probed.
+ *
+ * A new file is made under a temporary name and renamed when all its space is there and durable, so
+ * that data.00 is never a file that is too short because of a crash (FORMAT.md section 7).
+ */
+#include "bytes.h"
+#include "failure.h"
+#include "nvme_internal.h"
+#include "try.h"
+
+#define FILE_NAME "data.00"
+#define FILE_NAME_NEW "data.00.new"
+
+/* What all steps need to know of one root. */
+struct file_plan {
+    const struct kvt_env *env;
+    const struct nvme_options *options;
+    struct fs_dir *dir;
+    uint64_t segment_bytes;
+    uint64_t wanted_bytes; /* Whole segments. */
+};
+
+static void
+plan_warn(const struct file_plan *plan, const char *what, uint64_t bytes)
+{
+    if (plan->options->logger != NULL)
+        log_line(plan->options->logger, LOG_WARN, "nvme",
+            "event=%s path=%s/" FILE_NAME " wanted_bytes=%llu file_bytes=%llu", what,
+            plan->env->fs->dir_path(plan->dir), (unsigned long long)plan->wanted_bytes,
+            (unsigned long long)bytes);
+}
+
+/* Space for the file from `from` to its wanted size; sparse where the file system cannot reserve. */
+static enum kvt_status
+space_allocate(const struct file_plan *plan, struct fs_file *file, uint64_t from)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    uint64_t free_bytes = 0;
+    enum kvt_status status = fs->allocate(file, from, plan->wanted_bytes - from);
+
+    if (status == KVT_E_UNSUPPORTED) {
+        plan_warn(plan, "sparse_file", from);
+        status = fs->truncate(file, plan->wanted_bytes);
+    }
+    if (status == KVT_OK)
+        return fs->sync(file);
+    if (status != KVT_E_NOSPC)
+        return status;
+    if (fs->dir_space(plan->dir, &free_bytes) != KVT_OK)
+        free_bytes = 0;
+    return failure_set(KVT_E_NOSPC, 0, "%s: %llu bytes are wanted for %s, %llu more are free",
+        fs->dir_path(plan->dir), (unsigned long long)plan->wanted_bytes, FILE_NAME,
+        (unsigned long long)free_bytes);
+}
+
+static enum kvt_status
+file_create(const struct file_plan *plan)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *file = NULL;
+    enum kvt_status status;
+
+    status = fs->unlink(plan->dir, FILE_NAME_NEW); /* Of a creation that a crash interrupted. */
+    if (status != KVT_OK && status != KVT_MISS)
+        return status;
+    KVT_TRY(fs->open(plan->dir, FILE_NAME_NEW, FS_CREATE | FS_EXCLUSIVE, &file));
+    status = space_allocate(plan, file, 0);
+    fs->close(file);
+    if (status == KVT_OK)
+        status = fs->rename(plan->dir, FILE_NAME_NEW, FILE_NAME);
+    if (status != KVT_OK) {
+        struct failure first = *failure_last();
+
+        (void)fs->unlink(plan->dir, FILE_NAME_NEW);
+        failure_copy(&first);
+        return status;
+    }
+    return fs->dir_sync(plan->dir);
+}
+
+/* Read the first page as transfers will: a file system may promise direct access and refuse it. */
+static enum kvt_status
+file_probe(const struct file_plan *plan, struct fs_file *file)
+{
+    size_t size = 2 * PAGE_BYTES;
+    uint8_t *memory = env_take(plan->env, size);
+    size_t read_size = 0;
+    uintptr_t start = (uintptr_t)memory;
+    enum kvt_status status;
+
+    if (memory == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %zu bytes", size);
+    status = plan->env->fs->read_at(
+        file, memory + (round_up(start, PAGE_BYTES) - start), PAGE_BYTES, 0, &read_size);
+    env_put(plan->env, memory, size);
+    return status;
+}
+
+/* Open data.00 for transfers: direct where that works. */
+static enum kvt_status
+file_open(const struct file_plan *plan, struct fs_file **file_out)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    unsigned flags = plan->options->read_only ? FS_READ_ONLY : 0;
+    struct fs_file *file = NULL;
+    enum kvt_status status;
+
+    KVT_TRY(fs->open(plan->dir, FILE_NAME, flags | FS_DIRECT, &file));
+    if (fs->is_direct(file) && fs->align(file) > PAGE_BYTES) {
+        status = failure_set(KVT_E_UNSUPPORTED, 0,
+            "%s: the file system wants transfers aligned to %u bytes, kvtier aligns to %d",
+            fs->dir_path(plan->dir), fs->align(file), PAGE_BYTES);
+        fs->close(file);
+        return status;
+    }
+    status = file_probe(plan, file);
+    if (status == KVT_E_INVAL && fs->is_direct(file)) {
+        fs->close(file);
+        KVT_TRY(fs->open(plan->dir, FILE_NAME, flags, &file));
+        status = file_probe(plan, file);
+    }
+    if (status != KVT_OK) {
+        fs->close(file);
+        return status;
+    }
+    *file_out = file;
+    return KVT_OK;
+}
+
+/* Grow a file that is shorter than wanted. *size_out: what can be used. */
+static enum kvt_status
+file_grow(const struct file_plan *plan, struct fs_file *file, uint64_t *size_out)
+{
+    uint64_t size = 0;
+    enum kvt_status status;
+
+    KVT_TRY(plan->env->fs->size(file, &size));
+    if (size < plan->wanted_bytes && !plan->options->read_only) {
+        status = space_allocate(plan, file, size);
+        if (status == KVT_OK)
+            size = plan->wanted_bytes;
+        else if (status == KVT_E_NOSPC && size >= plan->segment_bytes)
+            plan_warn(plan, "cannot_grow", size);
+        else
+            return status;
+    }
+    *size_out = size < plan->wanted_bytes ? size : plan->wanted_bytes;
+    return KVT_OK;
+}
+
+static enum kvt_status
+plan_make(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
+    struct file_plan *plan)
+{
+    uint64_t count;
+
+    plan->env = env;
+    plan->options = options;
+    plan->dir = options->roots[number];
+    plan->segment_bytes = (uint64_t)options->segment_pages * PAGE_BYTES;
+    count = options->root_bytes[number] / plan->segment_bytes;
+    if (count == 0 || count > 1u << 24)
+        return failure_set(KVT_E_INVAL, 0,
+            "%s: a capacity of %llu bytes is %llu segments of %llu bytes, allowed are 1..%u",
+            env->fs->dir_path(plan->dir), (unsigned long long)options->root_bytes[number],
+            (unsigned long long)count, (unsigned long long)plan->segment_bytes, 1u << 24);
+    plan->wanted_bytes = count * plan->segment_bytes;
+    return KVT_OK;
+}
+
+enum kvt_status
+nvme_file_open(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
+    struct nvme_root *root)
+{
+    struct fs_file *file = NULL;
+    struct file_plan plan;
+    uint64_t size = 0;
+    enum kvt_status status;
+
+    KVT_TRY(plan_make(env, options, number, &plan));
+    status = file_open(&plan, &file);
+    if (status == KVT_MISS && options->read_only)
+        return KVT_OK; /* Nothing to read: the root has no segments. */
+    if (status == KVT_MISS) {
+        KVT_TRY(file_create(&plan));
+        status = file_open(&plan, &file);
+    }
+    KVT_TRY(status);
+    status = file_grow(&plan, file, &size);
+    if (status != KVT_OK) {
+        env->fs->close(file);
+        return status;
+    }
+    root->file = file;
+    root->is_direct = env->fs->is_direct(file);
+    root->align_bytes = env->fs->align(file);
+    root->segment_count = (uint32_t)(size / plan.segment_bytes);
+    return KVT_OK;
+}

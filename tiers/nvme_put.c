@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nvme_put.c - batches on their way into a segment: run, header, write, shared sync, answer.
+ *
+ * States of a put: nvme_internal.h. Rules on failure: nvme_tier.h.
+ *
+ * One sync of a root is out at a time. It covers every put of the root that was handed to the lane
+ * before it, because the lane starts it only when those writes have ended; a put that was not
+ * covered is by the next one, started when this one is answered. So syncs are shared by all that wait.
+ */
+#include "bytes.h"
+#include "failure.h"
+#include "nvme_internal.h"
+#include "try.h"
+
+#define SYNC_FAILURE_WINDOW_NS (60ull * 1000 * 1000 * 1000)
+
+/* --- The pool --------------------------------------------------------------------------------- */
+
+#define HEADER_MEMORY_BYTES ((size_t)(BATCH_HEADER_PAGES_MAX + 1) * PAGE_BYTES)
+
+static struct nvme_put *
+put_create(struct nvme_tier *nvme)
+{
+    struct nvme_put *put = env_take(nvme->env, sizeof(*put));
+    uintptr_t start;
+
+    if (put == NULL)
+        return NULL;
+    put->header_memory = env_take(nvme->env, HEADER_MEMORY_BYTES);
+    if (put->header_memory == NULL) {
+        env_put(nvme->env, put, sizeof(*put));
+        return NULL;
+    }
+    start = (uintptr_t)put->header_memory;
+    put->header = put->header_memory + (round_up(start, PAGE_BYTES) - start);
+    return put;
+}
+
+/* A put from the pool, which grows: before anything is taken for it, so that nothing fails halfway. */
+static enum kvt_status
+put_take(struct nvme_tier *nvme, struct nvme_put **put_out)
+{
+    struct nvme_put *put = nvme->put_pool;
+
+    if (put == NULL)
+        put = put_create(nvme);
+    else
+        nvme->put_pool = put->next;
+    if (put == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for one more batch in flight");
+    put->next = NULL;
+    *put_out = put;
+    return KVT_OK;
+}
+
+static void
+put_return(struct nvme_tier *nvme, struct nvme_put *put)
+{
+    put->state = PUT_FREE;
+    put->batch = NULL;
+    put->segment = NULL;
+    put->next = nvme->put_pool;
+    nvme->put_pool = put;
+}
+
+enum kvt_status
+nvme_puts_init(struct nvme_tier *nvme)
+{
+    for (uint32_t i = 0; i < NVME_PUTS_KEPT && !nvme->options.read_only; i++) {
+        struct nvme_put *put = put_create(nvme);
+
+        if (put == NULL)
+            return failure_set(
+                KVT_E_NOMEM, 0, "nvme tier: no memory for %d headers of batches", NVME_PUTS_KEPT);
+        put_return(nvme, put);
+    }
+    return KVT_OK;
+}
+
+void
+nvme_puts_deinit(struct nvme_tier *nvme)
+{
+    while (nvme->put_pool != NULL) {
+        struct nvme_put *next = nvme->put_pool->next;
+
+        env_put(nvme->env, nvme->put_pool->header_memory, HEADER_MEMORY_BYTES);
+        env_put(nvme->env, nvme->put_pool, sizeof(*nvme->put_pool));
+        nvme->put_pool = next;
+    }
+}
+
+/* --- Proofs ----------------------------------------------------------------------------------- */
+
+static void
+put_check(const struct nvme_put *put)
+{
+    switch (put->state) {
+    case PUT_FREE:
+        KVT_ASSERT(put->batch == NULL);
+        break;
+    case PUT_WRITING:
+    case PUT_SYNCED:
+    case PUT_WRITTEN:
+        KVT_ASSERT(put->batch != NULL && put->segment != NULL);
+        KVT_ASSERT(put->status == KVT_OK);
+        KVT_ASSERT(put->state == PUT_WRITING || !put->is_doomed);
+        break;
+    case PUT_FAILED:
+        KVT_ASSERT(put->batch != NULL && put->segment != NULL);
+        KVT_ASSERT(put->status < 0);
+        break;
+    }
+}
+
+/* --- Starting --------------------------------------------------------------------------------- */
+
+/* Bounds of a batch; *pages_out: header and payloads. */
+static enum kvt_status
+batch_check(const struct nvme_tier *nvme, const struct tier_batch *batch, uint32_t *pages_out)
+{
+    uint32_t pages;
+
+    if (batch->block_count > BATCH_BLOCKS_MAX || batch->kill_count > BATCH_KILLS_MAX ||
+        (batch->block_count == 0 && batch->kill_count == 0))
+        return failure_set(KVT_E_INVAL, 0,
+            "nvme tier: a batch of %u blocks and %u kills, allowed are %d and %d",
+            batch->block_count, batch->kill_count, BATCH_BLOCKS_MAX, BATCH_KILLS_MAX);
+    pages = batch_header_pages(batch->block_count, batch->kill_count);
+    for (uint32_t i = 0; i < batch->block_count; i++) {
+        const struct tier_block *block = &batch->blocks[i];
+
+        if (block->memory == NULL || (uintptr_t)block->memory % PAGE_BYTES != 0)
+            return failure_set(
+                KVT_E_INVAL, 0, "nvme tier: the memory of block %u is not aligned to 4096", i);
+        if (block->record.stored_length == 0 ||
+            pages_of(block->record.stored_length) > nvme->options.segment_pages)
+            return failure_set(
+                KVT_E_INVAL, 0, "nvme tier: block %u has %u bytes", i, block->record.stored_length);
+        pages += pages_of(block->record.stored_length);
+    }
+    if (pages > nvme->options.segment_pages)
+        return failure_set(KVT_E_INVAL, 0, "nvme tier: a batch of %u pages, a segment has %u",
+            pages, nvme->options.segment_pages);
+    *pages_out = pages;
+    return KVT_OK;
+}
+
+/* Pages that a root can still take: what decides which root is next. */
+static uint64_t
+root_room(const struct nvme_tier *nvme, uint32_t number)
+{
+    const struct segment *active = segment_active(nvme->table, number);
+    uint64_t pages = nvme->options.segment_pages;
+    uint64_t room = segment_count_in(nvme->table, number, SEGMENT_FREE) * pages;
+
+    return active == NULL ? room : room + pages - active->fill_page;
+}
+
+/* The writable root with the most room among those that fit the run. */
+static enum kvt_status
+root_choose(
+    const struct nvme_tier *nvme, uint32_t pages, uint32_t reserve_count, uint32_t *number_out)
+{
+    bool is_writable = false;
+    bool is_found = false;
+
+    for (uint32_t i = 0; i < nvme->root_count; i++) {
+        if (nvme->roots[i].is_read_only)
+            continue;
+        is_writable = true;
+        if (!segment_fits(nvme->table, i, pages, reserve_count))
+            continue;
+        if (!is_found || root_room(nvme, i) > root_room(nvme, *number_out))
+            *number_out = i;
+        is_found = true;
+    }
+    if (!is_writable)
+        return failure_set(KVT_E_READONLY, 0, "nvme tier: no root takes writes");
+    if (!is_found)
+        return failure_set(
+            KVT_E_NOSPC, 0, "nvme tier: no root has a free segment for %u pages", pages);
+    return KVT_OK;
+}
+
+/* One more piece of a run; memory that goes on where the last piece ended makes that one longer. */
+static void
+piece_add(struct nvme_put *put, void *memory, size_t size)
+{
+    struct transfer *transfer = &put->op.transfer;
+    struct iovec *last =
+        transfer->piece_count == 0 ? NULL : &put->pieces[transfer->piece_count - 1];
+
+    if (last != NULL && (uint8_t *)last->iov_base + last->iov_len == memory) {
+        last->iov_len += size;
+        return;
+    }
+    put->pieces[transfer->piece_count] = (struct iovec){.iov_base = memory, .iov_len = size};
+    transfer->piece_count++;
+}
+
+/* Encode the header and hand the run to the lane. `place` is where it stands. */
+static void
+put_push(struct nvme_tier *nvme, struct nvme_put *put, struct extent place, uint32_t total_pages)
+{
+    struct tier_batch *batch = put->batch;
+    struct nvme_root *root = &nvme->roots[segment_root(place.segment)];
+    struct batch_header header = {
+        .extent = place,
+        .header_pages = put->header_pages,
+        .total_pages = total_pages,
+        .sequence = batch->sequence,
+        .block_count = batch->block_count,
+        .kill_count = batch->kill_count,
+        .is_recycle = put->is_recycle,
+    };
+    uint32_t page = place.page + put->header_pages;
+
+    nvme_op_init(nvme, &put->op, NVME_OP_WRITE, root);
+    piece_add(put, put->header, (size_t)put->header_pages * PAGE_BYTES);
+    for (uint32_t i = 0; i < batch->block_count; i++) {
+        struct tier_block *block = &batch->blocks[i];
+        uint32_t pages = pages_of(block->record.stored_length);
+
+        block->record.extent = place;
+        block->record.extent.page = page;
+        piece_add(put, block->memory, (size_t)pages * PAGE_BYTES);
+        page += pages;
+    }
+    KVT_ASSERT(page == place.page + total_pages);
+    memcpy(header.store_uuid, nvme->options.store_uuid, sizeof(header.store_uuid));
+    batch_header_encode(&header, batch->blocks, batch->kills, nvme->options.secret, put->header);
+    put->op.transfer.offset = nvme_offset(nvme, place.segment, place.page);
+    put->op.transfer.pieces = put->pieces;
+
+    if (nvme->put_last == NULL)
+        nvme->put_first = put;
+    else
+        nvme->put_last->next = put;
+    nvme->put_last = put;
+    put->state = PUT_WRITING;
+    put_check(put);
+    lane_push(root->lane, &put->op.transfer);
+}
+
+static void
+put_init(struct nvme_put *put, struct tier_batch *batch, struct segment *segment)
+{
+    put->batch = batch;
+    put->segment = segment;
+    put->status = KVT_OK;
+    put->is_doomed = false;
+    put->is_recycle = false;
+    put->sync_number = 0;
+    put->header_pages = batch_header_pages(batch->block_count, batch->kill_count);
+}
+
+enum kvt_status
+nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserve_count)
+{
+    uint32_t pages = 0, number = 0;
+    struct segment *segment, *sealed;
+    struct extent place;
+    struct nvme_put *put = NULL;
+    enum kvt_status status;
+
+    if (nvme->options.read_only)
+        return failure_set(KVT_E_READONLY, 0, "nvme tier: it was opened for reading only");
+    KVT_TRY(batch_check(nvme, batch, &pages));
+    KVT_TRY(root_choose(nvme, pages, reserve_count, &number));
+    KVT_TRY(put_take(nvme, &put));
+    status =
+        segment_run_take(nvme->table, number, pages, reserve_count, &segment, &place.page, &sealed);
+    if (status != KVT_OK) {
+        put_return(nvme, put);
+        return status;
+    }
+    place.segment = segment->number;
+    place.generation = segment->generation;
+    put_init(put, batch, segment);
+    segment->writer_count++;
+    put_push(nvme, put, place, pages);
+    return KVT_OK;
+}
+
+enum kvt_status
+nvme_recycle(struct nvme_tier *nvme, struct segment *segment, struct tier_batch *batch)
+{
+    struct nvme_root *root = &nvme->roots[segment_root(segment->number)];
+    struct extent place = {.segment = segment->number, .generation = segment->generation + 1};
+    struct nvme_put *put = NULL;
+
+    if (batch->block_count != 0 || batch->kill_count > BATCH_KILLS_MAX)
+        return failure_set(KVT_E_INVAL, 0, "nvme tier: a recycle header with %u blocks, %u kills",
+            batch->block_count, batch->kill_count);
+    if (segment->state != SEGMENT_RECYCLING || segment->generation == UINT32_MAX)
+        return failure_set(KVT_E_STATE, 0,
+            "nvme tier: segment 0x%x is %s in generation %u and cannot be recycled",
+            segment->number, segment_state_name(segment->state), segment->generation);
+    if (root->is_read_only)
+        return failure_set(
+            KVT_E_READONLY, 0, "nvme tier: root %u takes no writes", segment_root(segment->number));
+    if (segment->reader_count != 0 || segment->writer_count != 0)
+        return failure_set(
+            KVT_E_BUSY, 0, "nvme tier: segment 0x%x has transfers in flight", segment->number);
+    KVT_TRY(put_take(nvme, &put));
+    put_init(put, batch, segment);
+    put->is_recycle = true;
+    put_push(nvme, put, place, put->header_pages);
+    return KVT_OK;
+}
+
+/* --- Written ---------------------------------------------------------------------------------- */
+
+static void
+sync_start(struct nvme_tier *nvme, struct nvme_root *root)
+{
+    KVT_ASSERT(!root->sync_is_pending);
+    nvme_op_init(nvme, &root->sync, NVME_OP_SYNC, root);
+    root->sync_is_pending = true;
+    root->sync_number++;
+    for (struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
+        if (put->op.transfer.file != root->file || put->sync_number != 0)
+            continue;
+        if (put->state == PUT_WRITING || put->state == PUT_WRITTEN)
+            put->sync_number = root->sync_number;
+    }
+    lane_push(root->lane, &root->sync.transfer);
+}
+
+static void
+put_fail(struct nvme_put *put, enum kvt_status status)
+{
+    KVT_ASSERT(put->state == PUT_WRITING || put->state == PUT_WRITTEN);
+    put->state = PUT_FAILED;
+    put->status = status;
+    put_check(put);
+}
+
+void
+nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
+{
+    struct segment *segment = put->segment;
+    struct nvme_root *root = &nvme->roots[segment_root(segment->number)];
+
+    KVT_ASSERT(put->state == PUT_WRITING);
+    if (put->op.transfer.status != KVT_OK) {
+        segment->failure_count++;
+        if (nvme->options.logger != NULL)
+            log_line(nvme->options.logger, LOG_WARN, "nvme",
+                "event=write_failed root=%u segment=%u page=%llu status=%s errno=%d "
+                "failures=%u",
+                segment_root(segment->number), segment_index(segment->number),
+                (unsigned long long)put->op.transfer.offset / PAGE_BYTES,
+                kvt_status_name(put->op.transfer.status), put->op.transfer.error,
+                segment->failure_count);
+        if (segment->failure_count >= SEGMENT_FAILURES_MAX && segment->state == SEGMENT_ACTIVE)
+            segment_seal(nvme->table, segment);
+        put_fail(put, put->op.transfer.status);
+        return;
+    }
+    if (put->is_doomed) {
+        put_fail(put, KVT_E_IO);
+        return;
+    }
+    put->state = PUT_WRITTEN;
+    put_check(put);
+    if (!root->sync_is_pending)
+        sync_start(nvme, root);
+}
+
+/* --- Synced ----------------------------------------------------------------------------------- */
+
+/* What a failed sync costs: all that the file got since its last good sync. */
+static void
+sync_failed(struct nvme_tier *nvme, struct nvme_root *root)
+{
+    uint32_t number = (uint32_t)(root - nvme->roots);
+    uint64_t now_ns = env_now(nvme->env);
+    struct segment *active = segment_active(nvme->table, number);
+    uint32_t lost_count = 0;
+
+    for (struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
+        if (put->op.transfer.file != root->file)
+            continue;
+        if (put->state == PUT_WRITTEN) {
+            put->segment->failure_count++;
+            put_fail(put, KVT_E_IO);
+            lost_count++;
+        } else if (put->state == PUT_WRITING) {
+            put->is_doomed = true;
+            lost_count++;
+        }
+    }
+    if (active != NULL)
+        segment_seal(nvme->table, active);
+    if (root->sync_failure_count > 0 && now_ns - root->sync_failed_ns < SYNC_FAILURE_WINDOW_NS)
+        root->is_read_only = true;
+    root->sync_failure_count++;
+    root->sync_failed_ns = now_ns;
+    if (nvme->options.logger != NULL)
+        log_line(nvme->options.logger, LOG_ERROR, "nvme",
+            "event=sync_failed root=%u errno=%d lost_batches=%u failures=%u read_only=%d", number,
+            root->sync.transfer.error, lost_count, root->sync_failure_count, root->is_read_only);
+}
+
+void
+nvme_put_synced(struct nvme_tier *nvme, struct nvme_root *root)
+{
+    bool is_waiting = false;
+
+    KVT_ASSERT(root->sync_is_pending);
+    root->sync_is_pending = false;
+    if (root->sync.transfer.status != KVT_OK) {
+        sync_failed(nvme, root);
+        return;
+    }
+    for (struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
+        if (put->op.transfer.file != root->file)
+            continue;
+        if (put->state == PUT_WRITTEN && put->sync_number == root->sync_number) {
+            put->state = PUT_SYNCED;
+            put_check(put);
+        } else if (put->state == PUT_WRITTEN) {
+            is_waiting = true;
+        } else if (put->state == PUT_WRITING) {
+            /* Its answer was not yet seen: only a sync that starts after that may count. */
+            put->sync_number = 0;
+        }
+    }
+    if (is_waiting)
+        sync_start(nvme, root);
+}
+
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+static void
+put_answer(struct nvme_tier *nvme, struct nvme_put *put)
+{
+    struct tier_batch *batch = put->batch;
+    struct segment *segment = put->segment;
+
+    put_check(put);
+    for (uint32_t i = 0; i < batch->block_count; i++) {
+        batch->blocks[i].status = put->status;
+        if (put->status != KVT_OK)
+            batch->blocks[i].record.extent = (struct extent){0};
+    }
+    batch->status = put->status;
+    if (!put->is_recycle) {
+        KVT_ASSERT(segment->writer_count > 0);
+        segment->writer_count--;
+    } else if (put->status == KVT_OK) {
+        segment->fill_page = put->header_pages;
+    }
+    put_return(nvme, put);
+    tier_answer(nvme->env, batch);
+}
+
+/* Answer what is finished, in the order of put: one that is not holds back those behind it. */
+void
+nvme_puts_answer(struct nvme_tier *nvme)
+{
+    while (nvme->put_first != NULL) {
+        struct nvme_put *put = nvme->put_first;
+
+        if (put->state != PUT_SYNCED && put->state != PUT_FAILED)
+            return;
+        nvme->put_first = put->next;
+        if (nvme->put_first == NULL)
+            nvme->put_last = NULL;
+        put_answer(nvme, put);
+    }
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * nvme_scan.c - rebuild: find the batch headers of one segment (FORMAT.md section 4).
+ *
+ * Headers form a chain: the next one stands behind the run of this one. Where no proven header
+ * stands, the search goes on page by page. Two passes: the first notes the place of every proven
+ * header and learns the highest generation; the second reads those of that generation in order of
+ * their sequence and hands them to the visitor.
+ *
+ * The chain is only followed over headers of the highest generation seen so far (`floor`): the run of
+ * an older header may have been overwritten by newer batches whose headers would be jumped over. So
+ * when a higher generation turns up, the pass starts again with it as the floor; after RESTARTS_MAX of
+ * them every page is looked at. That bounds the work whatever the bytes are.
+ */
+#include <stdlib.h>
+
+#include "bytes.h"
+#include "failure.h"
+#include "nvme_internal.h"
+#include "try.h"
+
+/* No generation: a header of 2^32 - 1 is the last of its segment, and jumping over it saves little. */
+#define FLOOR_NONE UINT32_MAX
+
+enum {
+    WINDOW_PAGES = 256,      /* 1 MiB: read at once while searching page by page. */
+    WINDOW_PAGES_CHAIN = 16, /* Read at once while the chain holds. */
+    RESTARTS_MAX = 3,
+    FOUND_MIN = 64,
+};
+
+struct found {
+    uint64_t sequence;
+    uint32_t page;
+    uint32_t generation;
+};
+
+struct scan {
+    struct nvme_tier *nvme;
+    struct fs_file *file;
+    uint32_t segment;
+    uint32_t pages; /* Of a segment. */
+    /* The pages that are in memory. */
+    uint8_t *window;
+    uint32_t window_page;
+    uint32_t window_count;
+    /* What the headers said. */
+    struct block_record *records; /* BATCH_BLOCKS_MAX */
+    struct tier_kill *kills;      /* BATCH_KILLS_MAX */
+    struct found *found;
+    uint32_t found_count;
+    uint32_t found_capacity;
+    uint64_t damaged_pages;
+};
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+#define WINDOW_BYTES ((size_t)WINDOW_PAGES * PAGE_BYTES)
+#define RECORDS_BYTES (BATCH_BLOCKS_MAX * sizeof(struct block_record))
+#define KILLS_BYTES (BATCH_KILLS_MAX * sizeof(struct tier_kill))
+
+static void
+scan_deinit(struct scan *scan)
+{
+    const struct kvt_env *env = scan->nvme->env;
+
+    if (scan->window != NULL)
+        env_unmap(env, scan->window, round_up(WINDOW_BYTES, (uint64_t)2 << 20));
+    env_put(env, scan->records, RECORDS_BYTES);
+    env_put(env, scan->kills, KILLS_BYTES);
+    env_put(env, scan->found, scan->found_capacity * sizeof(*scan->found));
+}
+
+static enum kvt_status
+scan_init(struct scan *scan, struct nvme_tier *nvme, uint32_t segment)
+{
+    const struct kvt_env *env = nvme->env;
+
+    memset(scan, 0, sizeof(*scan));
+    scan->nvme = nvme;
+    scan->segment = segment;
+    scan->pages = nvme->options.segment_pages;
+    if (segment_at(nvme->table, segment) == NULL)
+        return failure_set(KVT_E_INVAL, 0, "nvme tier: there is no segment 0x%x", segment);
+    scan->file = nvme->roots[segment_root(segment)].file;
+    scan->window = env_map(env, round_up(WINDOW_BYTES, (uint64_t)2 << 20));
+    scan->records = env_take(env, RECORDS_BYTES);
+    scan->kills = env_take(env, KILLS_BYTES);
+    if (scan->window == NULL || scan->records == NULL || scan->kills == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory to search segment 0x%x", segment);
+    return KVT_OK;
+}
+
+static enum kvt_status
+found_add(struct scan *scan, const struct batch_header *header)
+{
+    if (scan->found_count == scan->found_capacity) {
+        const struct kvt_env *env = scan->nvme->env;
+        uint32_t capacity = scan->found_capacity == 0 ? FOUND_MIN : 2 * scan->found_capacity;
+        struct found *found = env_take(env, capacity * sizeof(*found));
+
+        if (found == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %u headers", capacity);
+        if (scan->found != NULL)
+            memcpy(found, scan->found, scan->found_count * sizeof(*found));
+        env_put(env, scan->found, scan->found_capacity * sizeof(*found));
+        scan->found = found;
+        scan->found_capacity = capacity;
+    }
+    scan->found[scan->found_count++] = (struct found){
+        .sequence = header->sequence,
+        .page = header->extent.page,
+        .generation = header->extent.generation,
+    };
+    return KVT_OK;
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+/* Bring `count` pages from `page` on; what the device does not give becomes zeros. False: error. */
+static bool
+window_read(struct scan *scan, uint32_t page, uint32_t count)
+{
+    size_t size = (size_t)count * PAGE_BYTES;
+    size_t read_size = 0;
+    enum kvt_status status = scan->nvme->env->fs->read_at(
+        scan->file, scan->window, size, nvme_offset(scan->nvme, scan->segment, page), &read_size);
+
+    if (status != KVT_OK)
+        read_size = 0;
+    memset(scan->window + read_size, 0, size - read_size);
+    scan->window_page = page;
+    scan->window_count = count;
+    return status == KVT_OK;
+}
+
+/*
+ * `count` pages from `page` on, all inside the segment, at least; `ahead` is how many to read when
+ * something must be read. A range that cannot be read is tried again as short as possible, and
+ * then counts as zeros.
+ */
+static const uint8_t *
+pages_get(struct scan *scan, uint32_t page, uint32_t count, uint32_t ahead)
+{
+    uint32_t wanted = count > ahead ? count : ahead;
+
+    KVT_ASSERT(page < scan->pages && count <= scan->pages - page && count <= WINDOW_PAGES);
+    if (page >= scan->window_page &&
+        (uint64_t)page + count <= (uint64_t)scan->window_page + scan->window_count)
+        return scan->window + (size_t)(page - scan->window_page) * PAGE_BYTES;
+    if (wanted > scan->pages - page)
+        wanted = scan->pages - page;
+    if (!window_read(scan, page, wanted) && !window_read(scan, page, count))
+        scan->damaged_pages += count;
+    return scan->window;
+}
+
+/* The header at `page`, proven. KVT_MISS: there is none; KVT_E_CORRUPT: something that looks so. */
+static enum kvt_status
+header_get(struct scan *scan, uint32_t page, uint32_t ahead, struct batch_header *header)
+{
+    const struct nvme_options *options = &scan->nvme->options;
+    const uint8_t *bytes = pages_get(scan, page, 1, ahead);
+
+    KVT_TRY(batch_header_peek(bytes, header));
+    if (header->header_pages > scan->pages - page)
+        return KVT_E_CORRUPT;
+    bytes = pages_get(scan, page, header->header_pages, ahead);
+    return batch_header_decode(bytes, (size_t)header->header_pages * PAGE_BYTES,
+        options->store_uuid, options->secret, scan->segment, page, scan->pages, header,
+        scan->records, scan->kills);
+}
+
+/* --- Passes ----------------------------------------------------------------------------------- */
+
+/*
+ * Note every proven header, following the chain over those of generation *floor (0: that of the
+ * first one that is found; FLOOR_NONE: never). KVT_NOT_READY: a higher generation than *floor turned
+ * up, which is the new *floor, and the pass must start again.
+ */
+static enum kvt_status
+headers_find(struct scan *scan, uint32_t *floor)
+{
+    uint32_t ahead = WINDOW_PAGES_CHAIN;
+    uint32_t page = 0;
+
+    scan->found_count = 0;
+    scan->damaged_pages = 0;
+    while (page < scan->pages) {
+        struct batch_header header;
+        enum kvt_status status = header_get(scan, page, ahead, &header);
+
+        if (status != KVT_OK) {
+            scan->damaged_pages += status != KVT_MISS;
+            ahead = WINDOW_PAGES;
+            page++;
+            continue;
+        }
+        KVT_TRY(found_add(scan, &header));
+        if (*floor == 0)
+            *floor = header.extent.generation;
+        if (header.extent.generation > *floor) {
+            *floor = header.extent.generation;
+            return KVT_NOT_READY;
+        }
+        if (header.extent.generation == *floor) {
+            ahead = WINDOW_PAGES_CHAIN;
+            page += header.total_pages;
+        } else {
+            ahead = WINDOW_PAGES;
+            page++;
+        }
+    }
+    return KVT_OK;
+}
+
+static uint32_t
+found_highest(const struct scan *scan)
+{
+    uint32_t highest = 0;
+
+    for (uint32_t i = 0; i < scan->found_count; i++) {
+        if (scan->found[i].generation > highest)
+            highest = scan->found[i].generation;
+    }
+    return highest;
+}
+
+static int
+found_compare(const void *a, const void *b)
+{
+    const struct found *first = a;
+    const struct found *second = b;
+
+    if (first->sequence != second->sequence)
+        return first->sequence < second->sequence ? -1 : 1;
+    if (first->page != second->page)
+        return first->page < second->page ? -1 : 1;
+    return 0;
+}
+
+static void
+headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *visitor)
+{
+    if (scan->found_count > 1)
+        qsort(scan->found, scan->found_count, sizeof(*scan->found), found_compare);
+    for (uint32_t i = 0; i < scan->found_count; i++) {
+        const struct found *found = &scan->found[i];
+        struct batch_header header;
+
+        if (found->generation != generation)
+            continue;
+        /* Read again, so proven again: a device may answer differently now. */
+        if (header_get(scan, found->page, WINDOW_PAGES_CHAIN, &header) != KVT_OK ||
+            header.extent.generation != generation) {
+            scan->damaged_pages++;
+            continue;
+        }
+        if (!visit(visitor, &header, scan->records, scan->kills))
+            return;
+    }
+}
+
+enum kvt_status
+nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *visitor,
+    uint32_t *generation_out, uint64_t *damaged_pages_out)
+{
+    struct scan scan;
+    uint32_t floor = 0;
+    enum kvt_status status;
+
+    KVT_TRY_GOTO(scan_init(&scan, nvme, segment), deinit);
+    status = headers_find(&scan, &floor);
+    for (uint32_t i = 1; status == KVT_NOT_READY; i++) {
+        if (i > RESTARTS_MAX)
+            floor = FLOOR_NONE;
+        status = headers_find(&scan, &floor);
+    }
+    if (status != KVT_OK)
+        goto deinit;
+    headers_visit(&scan, found_highest(&scan), visit, visitor);
+    *generation_out = found_highest(&scan);
+    *damaged_pages_out = scan.damaged_pages;
+deinit:
+    scan_deinit(&scan);
+    return status;
+}
