@@ -3,7 +3,7 @@
 """decode.py - what the files of a closed store say, decoded from tiers/FORMAT.md alone.
 
 Usage: decode.py DIR [--json]. Prints STORE, NAMES and every valid batch header of every segment,
-one line each (with --json: one JSON object a line); the last line is a summary. Exit code 1 when the
+one line each (with --json: a JSON object each); the last line is a summary. Exit code 1 when the
 store cannot be read at all, 2 for wrong arguments.
 
 Checked: magics, CRCs (CRC32C), bounds, places and MACs (BLAKE2b). Not checked: the payloads'

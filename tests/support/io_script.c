@@ -1,217 +1,200 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_script.c - the scripted io engine.
+ * io_script.c - the scripted io queue and the scheduler that is stepped by hand.
  */
 #include "io_script.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "bytes.h"
 #include "failure.h"
-
-enum {
-    KINDS = 3,
-    DONE_MAX = 4096,
-};
-
-struct script_rule {
-    uint32_t fail_skip, fail_count;
-    int fail_error;
-    uint32_t shorten_count;
-    bool is_held;
-    const struct fs_file *held_file;
-    uint32_t submit_count;
-    uint32_t held_count;
-};
-
-struct io_script {
-    pthread_mutex_t lock; /* Guards everything here and in the queues. */
-    pthread_cond_t changed;
-    struct script_rule rules[KINDS];
-};
 
 struct io_queue {
     struct io_script *script;
-    struct io_done done[DONE_MAX];
-    uint32_t done_count;
-    const struct io_op *held[DONE_MAX];
-    uint32_t held_count;
-    bool is_woken;
 };
 
-/* --- Operations ------------------------------------------------------------------------------- */
+/* Tasks are only names here. */
+struct task {
+    struct io_script *script;
+    bool is_lane;
+};
 
-static int64_t
-op_run(struct script_rule *rule, const struct io_op *op)
+/* A broken promise of the code under test. */
+static void
+script_require(bool is_true)
 {
-    struct iovec page;
-    const struct iovec *pieces = op->pieces;
-    int count = (int)op->piece_count;
-    ssize_t result;
+    if (!is_true)
+        abort();
+}
 
-    if (rule->fail_skip > 0) {
-        rule->fail_skip--;
-    } else if (rule->fail_count > 0) {
-        rule->fail_count--;
-        return -rule->fail_error;
-    }
-    if (op->kind == IO_SYNC)
-        return fdatasync(op->file->descriptor) == 0 ? 0 : -errno;
-    if (rule->shorten_count > 0) {
-        rule->shorten_count--;
-        page = op->pieces[0];
-        page.iov_len = page.iov_len < PAGE_BYTES ? page.iov_len : PAGE_BYTES;
-        pieces = &page;
-        count = 1;
-    }
-    if (op->kind == IO_READ)
-        result = preadv(op->file->descriptor, pieces, count, (off_t)op->offset);
+static uint64_t
+script_now(void *context)
+{
+    const struct io_script *script = context;
+
+    return script->now_ns;
+}
+
+static const struct clock_ops script_clock = {.now_ns = script_now, .wall_ns = script_now};
+
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+static void *
+script_take(void *context, size_t size)
+{
+    struct io_script *script = context;
+
+    if (script->memory_left == 0)
+        return NULL;
+    if (script->memory_left != UINT32_MAX)
+        script->memory_left--;
+    return env_take(&script->host, size);
+}
+
+static void
+script_put(void *context, void *memory, size_t size)
+{
+    struct io_script *script = context;
+
+    env_put(&script->host, memory, size);
+}
+
+static const struct memory_ops script_memory = {.take = script_take, .put = script_put};
+
+/* --- Tasks ------------------------------------------------------------------------------------ */
+
+static enum kvt_status
+script_start(void *context, const struct actor *actor, struct task **task_out)
+{
+    struct io_script *script = context;
+    struct task *task;
+
+    *task_out = NULL;
+    if (script->refuses_task)
+        return failure_set(KVT_E_NOMEM, 0, "The script refuses the task.");
+    task = calloc(1, sizeof(*task));
+    script_require(task != NULL);
+    task->script = script;
+    task->is_lane = true;
+    script->actor = *actor;
+    script->is_started = true;
+    *task_out = task;
+    return KVT_OK;
+}
+
+static void
+script_wake(void *context, struct task *task)
+{
+    struct io_script *script = context;
+
+    if (task->is_lane)
+        script->actor.wake(script->actor.context);
     else
-        result = pwritev(op->file->descriptor, pieces, count, (off_t)op->offset);
-    return result < 0 ? -errno : result;
+        script->user_wakes++;
 }
 
 static void
-op_finish(struct io_queue *queue, const struct io_op *op)
+script_stop(void *context, struct task *task)
 {
-    struct io_done *done = &queue->done[queue->done_count++];
+    struct io_script *script = context;
 
-    done->id = op->id;
-    done->result = op_run(&queue->script->rules[op->kind], op);
+    script->is_started = false;
+    free(task);
 }
 
-static bool
-op_is_held(const struct io_script *script, const struct io_op *op)
-{
-    const struct script_rule *rule = &script->rules[op->kind];
+static const struct sched_ops script_sched = {
+    .start = script_start,
+    .wake = script_wake,
+    .stop = script_stop,
+};
 
-    return rule->is_held && (rule->held_file == NULL || rule->held_file == op->file);
+struct task *
+io_script_task(struct io_script *script)
+{
+    struct task *task = calloc(1, sizeof(*task));
+
+    script_require(task != NULL);
+    task->script = script;
+    return task;
 }
 
-/* Finish what is not to be held any more. */
-static void
-held_review(struct io_queue *queue)
-{
-    uint32_t kept = 0;
-
-    for (uint32_t i = 0; i < queue->held_count; i++) {
-        const struct io_op *op = queue->held[i];
-
-        if (op_is_held(queue->script, op)) {
-            queue->held[kept++] = op;
-            continue;
-        }
-        queue->script->rules[op->kind].held_count--;
-        op_finish(queue, op);
-    }
-    queue->held_count = kept;
-}
-
-/* --- The vtable ------------------------------------------------------------------------------- */
+/* --- The queue -------------------------------------------------------------------------------- */
 
 static enum kvt_status
 script_open(void *context, uint32_t depth, struct io_queue **queue_out)
 {
-    struct io_queue *queue = calloc(1, sizeof(*queue));
+    struct io_script *script = context;
 
     *queue_out = NULL;
-    if (queue == NULL || depth > DONE_MAX) {
-        free(queue);
-        return failure_set(KVT_E_NOMEM, 0, "io_script: no memory");
-    }
-    queue->script = context;
-    *queue_out = queue;
+    if (script->refuses_queue)
+        return failure_set(KVT_E_UNSUPPORTED, 0, "The script refuses the queue.");
+    script_require(depth <= SCRIPT_OPS_MAX);
+    *queue_out = calloc(1, sizeof(**queue_out));
+    script_require(*queue_out != NULL);
+    (*queue_out)->script = script;
+    script->is_queue_open = true;
     return KVT_OK;
 }
 
 static void
 script_close(struct io_queue *queue)
 {
+    script_require(queue->script->flying_count == 0 && queue->script->done_count == 0);
+    queue->script->is_queue_open = false;
     free(queue);
 }
 
 static void
 script_adopt(struct io_queue *queue, void *memory, size_t size)
 {
-    (void)queue;
-    (void)memory;
-    (void)size;
+    queue->script->adopted = memory;
+    queue->script->adopted_size = size;
 }
 
 static size_t
 script_submit(struct io_queue *queue, const struct io_op *const *ops, size_t count)
 {
     struct io_script *script = queue->script;
+    uint32_t limit = script->take_limit == 0 ? SCRIPT_OPS_MAX : script->take_limit;
+    size_t taken = 0;
 
-    (void)pthread_mutex_lock(&script->lock);
-    for (size_t i = 0; i < count; i++) {
-        script->rules[ops[i]->kind].submit_count++;
-        if (op_is_held(script, ops[i])) {
-            script->rules[ops[i]->kind].held_count++;
-            queue->held[queue->held_count++] = ops[i];
-        } else {
-            op_finish(queue, ops[i]);
-        }
+    while (taken < count && script->flying_count < limit) {
+        for (uint32_t i = 0; i < script->flying_count; i++)
+            script_require(script->flying[i]->id != ops[taken]->id);
+        script_require(ops[taken]->piece_count <= IO_PIECES_MAX);
+        script->flying[script->flying_count++] = ops[taken++];
+        script->submit_count++;
     }
-    (void)pthread_mutex_unlock(&script->lock);
-    return count;
+    return taken;
 }
 
 static size_t
 script_reap(struct io_queue *queue, struct io_done *done, size_t count_max)
 {
-    size_t count;
+    struct io_script *script = queue->script;
+    size_t count = script->done_count < count_max ? script->done_count : count_max;
 
-    (void)pthread_mutex_lock(&queue->script->lock);
-    held_review(queue);
-    count = queue->done_count < count_max ? queue->done_count : count_max;
-    memcpy(done, queue->done, count * sizeof(*done));
-    queue->done_count -= (uint32_t)count;
-    memmove(queue->done, queue->done + count, queue->done_count * sizeof(*done));
-    (void)pthread_mutex_unlock(&queue->script->lock);
+    memcpy(done, script->done, count * sizeof(*done));
+    script->done_count -= (uint32_t)count;
+    memmove(script->done, script->done + count, script->done_count * sizeof(*done));
     return count;
 }
 
 static void
 script_wait(struct io_queue *queue, uint64_t now_ns, uint64_t until_ns)
 {
-    struct io_script *script = queue->script;
-    struct timespec time;
-
+    (void)queue;
     (void)now_ns;
     (void)until_ns;
-    (void)pthread_mutex_lock(&script->lock);
-    held_review(queue);
-    if (queue->done_count == 0 && !queue->is_woken) {
-        /* Not longer than 10 ms, which covers every time that was asked for well enough. */
-        (void)clock_gettime(CLOCK_REALTIME, &time);
-        time.tv_nsec += 10 * 1000 * 1000;
-        if (time.tv_nsec >= 1000000000) {
-            time.tv_nsec -= 1000000000;
-            time.tv_sec++;
-        }
-        (void)pthread_cond_timedwait(&script->changed, &script->lock, &time);
-    }
-    queue->is_woken = false;
-    (void)pthread_mutex_unlock(&script->lock);
 }
 
 static void
-script_wake(struct io_queue *queue)
+script_wake_queue(struct io_queue *queue)
 {
-    (void)pthread_mutex_lock(&queue->script->lock);
-    queue->is_woken = true;
-    (void)pthread_cond_broadcast(&queue->script->changed);
-    (void)pthread_mutex_unlock(&queue->script->lock);
+    queue->script->wake_count++;
 }
 
-const struct io_ops io_script_ops = {
+static const struct io_ops script_ops = {
     .name = "script",
     .open = script_open,
     .close = script_close,
@@ -219,86 +202,59 @@ const struct io_ops io_script_ops = {
     .submit = script_submit,
     .reap = script_reap,
     .wait = script_wait,
-    .wake = script_wake,
+    .wake = script_wake_queue,
 };
 
-/* --- The script ------------------------------------------------------------------------------- */
+/* --- For the test ----------------------------------------------------------------------------- */
 
-struct io_script *
-io_script_create(void)
+void
+io_script_init(struct io_script *script)
 {
-    struct io_script *script = calloc(1, sizeof(*script));
-
-    if (script == NULL)
-        abort();
-    (void)pthread_mutex_init(&script->lock, NULL);
-    (void)pthread_cond_init(&script->changed, NULL);
-    return script;
+    memset(script, 0, sizeof(*script));
+    env_host(&script->host);
+    script->env = script->host;
+    script->env.clock = &script_clock;
+    script->env.clock_context = script;
+    script->env.memory = &script_memory;
+    script->env.memory_context = script;
+    script->env.sched = &script_sched;
+    script->env.sched_context = script;
+    script->env.io = &script_ops;
+    script->env.io_context = script;
+    script->now_ns = 1000;
+    script->memory_left = UINT32_MAX;
 }
 
 void
-io_script_destroy(struct io_script *script)
+io_script_step(struct io_script *script)
 {
-    (void)pthread_cond_destroy(&script->changed);
-    (void)pthread_mutex_destroy(&script->lock);
-    free(script);
+    bool has_more = true;
+
+    script->wake_count = 0;
+    while (has_more) {
+        script->next_ns = UINT64_MAX;
+        has_more = script->actor.step(script->actor.context, script->now_ns, &script->next_ns);
+    }
+    script->actor.park(script->actor.context, script->now_ns, script->next_ns);
+}
+
+uint64_t
+io_script_size(const struct io_script *script, uint32_t index)
+{
+    const struct io_op *op = script->flying[index];
+    uint64_t size = 0;
+
+    for (uint32_t i = 0; i < op->piece_count; i++)
+        size += op->pieces[i].iov_len;
+    return size;
 }
 
 void
-io_script_fail(
-    struct io_script *script, enum io_kind kind, uint32_t skip, uint32_t count, int error)
+io_script_answer(struct io_script *script, uint32_t index, int64_t result)
 {
-    (void)pthread_mutex_lock(&script->lock);
-    script->rules[kind].fail_skip = skip;
-    script->rules[kind].fail_count = count;
-    script->rules[kind].fail_error = error;
-    (void)pthread_mutex_unlock(&script->lock);
-}
-
-void
-io_script_shorten(struct io_script *script, enum io_kind kind, uint32_t count)
-{
-    (void)pthread_mutex_lock(&script->lock);
-    script->rules[kind].shorten_count = count;
-    (void)pthread_mutex_unlock(&script->lock);
-}
-
-void
-io_script_hold(struct io_script *script, enum io_kind kind, const struct fs_file *file)
-{
-    (void)pthread_mutex_lock(&script->lock);
-    script->rules[kind].is_held = true;
-    script->rules[kind].held_file = file;
-    (void)pthread_mutex_unlock(&script->lock);
-}
-
-void
-io_script_release(struct io_script *script, enum io_kind kind)
-{
-    (void)pthread_mutex_lock(&script->lock);
-    script->rules[kind].is_held = false;
-    (void)pthread_cond_broadcast(&script->changed);
-    (void)pthread_mutex_unlock(&script->lock);
-}
-
-uint32_t
-io_script_count(struct io_script *script, enum io_kind kind)
-{
-    uint32_t count;
-
-    (void)pthread_mutex_lock(&script->lock);
-    count = script->rules[kind].submit_count;
-    (void)pthread_mutex_unlock(&script->lock);
-    return count;
-}
-
-uint32_t
-io_script_held(struct io_script *script, enum io_kind kind)
-{
-    uint32_t count;
-
-    (void)pthread_mutex_lock(&script->lock);
-    count = script->rules[kind].held_count;
-    (void)pthread_mutex_unlock(&script->lock);
-    return count;
+    script_require(index < script->flying_count);
+    script->done[script->done_count++] = (struct io_done){script->flying[index]->id, result};
+    script->flying_count--;
+    memmove(&script->flying[index], &script->flying[index + 1],
+        (script->flying_count - index) * sizeof(script->flying[0]));
 }

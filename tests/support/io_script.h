@@ -1,36 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_script.h - an io engine for tests that does what a script says: fails, shortens or holds back
- * operations. Otherwise it makes the system calls at once, in the thread that submits.
+ * io_script.h - an io queue that does what a test says, and a scheduler that steps one actor by
+ * hand: together they run a lane without threads, files or time.
  *
- * Threads   the script's functions any (one lock for everything); the io_ops as env.h says.
+ * Operations that were submitted lie in flight, in order of submission, until the test answers
+ * them, in any order, with any result. Nothing is read or written.
+ *
+ * Threads: one.
  */
 #ifndef KVT_TESTS_IO_SCRIPT_H
 #define KVT_TESTS_IO_SCRIPT_H
 
 #include "env.h"
 
-struct io_script;
+enum {
+    SCRIPT_OPS_MAX = 1024,
+};
 
-/* io_script_create - set env.io to &io_script_ops and env.io_context to what it gives. */
-struct io_script *io_script_create(void);
-void io_script_destroy(struct io_script *script);
-extern const struct io_ops io_script_ops;
+struct io_script {
+    struct kvt_env env; /* Filled by io_script_init(): real memory, the rest from here. */
+    /* What the lane did. */
+    const struct io_op *flying[SCRIPT_OPS_MAX];
+    uint32_t flying_count;
+    uint64_t submit_count; /* Operations ever taken. */
+    uint32_t wake_count;   /* Of the queue, since the last io_script_step(). */
+    uint32_t user_wakes;   /* Of tasks other than the lane's, ever. */
+    uint64_t next_ns;      /* What the last step asked for. */
+    bool is_queue_open;
+    bool is_started;
+    void *adopted;
+    size_t adopted_size;
+    /* What the test says. */
+    uint64_t now_ns;
+    uint32_t take_limit; /* Operations in flight at most; 0: SCRIPT_OPS_MAX. */
+    bool refuses_queue;
+    bool refuses_task;
+    uint32_t memory_left; /* Allocations that succeed; UINT32_MAX: all. */
+    /* Its own. */
+    struct actor actor;
+    struct io_done done[SCRIPT_OPS_MAX];
+    uint32_t done_count;
+    struct kvt_env host;
+};
 
-/* io_script_fail - after `skip` more operations of that kind, the next `count` are answered with
- * -error and move nothing. Replaces what was scripted for that kind before. */
-void io_script_fail(
-    struct io_script *script, enum io_kind kind, uint32_t skip, uint32_t count, int error);
-/* io_script_shorten - the next `count` operations of that kind move one page only. */
-void io_script_shorten(struct io_script *script, enum io_kind kind, uint32_t count);
+void io_script_init(struct io_script *script);
 
-/* io_script_hold - operations of that kind (on `file`; NULL: any) are kept back from now on, not even
- * started. io_script_release lets those of that kind go, and later ones. */
-void io_script_hold(struct io_script *script, enum io_kind kind, const struct fs_file *file);
-void io_script_release(struct io_script *script, enum io_kind kind);
+/* io_script_step - step the actor until it has nothing more to do. */
+void io_script_step(struct io_script *script);
 
-/* Operations of that kind that were submitted, and those kept back now. */
-uint32_t io_script_count(struct io_script *script, enum io_kind kind);
-uint32_t io_script_held(struct io_script *script, enum io_kind kind);
+/* io_script_answer - complete the operation at `index` of flying; seen by the next step. */
+void io_script_answer(struct io_script *script, uint32_t index, int64_t result);
+
+/* io_script_size - bytes of the operation at `index` of flying. */
+uint64_t io_script_size(const struct io_script *script, uint32_t index);
+
+/* io_script_task - what stands for a task of the test's: waking it is counted in user_wakes. */
+struct task *io_script_task(struct io_script *script);
 
 #endif /* KVT_TESTS_IO_SCRIPT_H */

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "io_lane.h"
-#include "io_script.h"
+#include "io_puppet.h"
 #include "stop_on_proof.h"
 #include "tier_rig.h"
 
@@ -25,7 +25,7 @@ enum {
 #define SECOND_NS (1000ull * 1000 * 1000)
 
 static struct tier_rig rig;
-static struct io_script *script;
+static struct io_puppet *script;
 static struct clock_ops clock_ops;
 static const struct clock_ops *host_clock;
 static _Atomic uint64_t clock_offset_ns;
@@ -40,9 +40,9 @@ clock_now(void *context)
 static void
 fixture_open(uint32_t root_count)
 {
-    script = io_script_create();
+    script = io_puppet_create();
     rig_init(&rig, TIER_KIND_NVME_OTHER, root_count, SEGMENTS);
-    rig.env.io = &io_script_ops;
+    rig.env.io = &io_puppet_ops;
     rig.env.io_context = script;
     host_clock = rig.env.clock;
     clock_ops = *host_clock;
@@ -56,7 +56,7 @@ static void
 fixture_close(void)
 {
     rig_deinit(&rig);
-    io_script_destroy(script);
+    io_puppet_destroy(script);
 }
 
 static void
@@ -103,7 +103,7 @@ static void
 held_wait(enum io_kind kind, uint32_t count)
 {
     for (uint32_t i = 0; i < 1000000; i++) {
-        if (io_script_held(script, kind) == count)
+        if (io_puppet_held(script, kind) == count)
             return;
         rig_turn(&rig);
     }
@@ -124,7 +124,7 @@ a_failed_write_fails_the_whole_batch_and_its_run_is_never_used(void **state)
     put_expect(&first, KVT_OK);
     end = first.blocks[2].record.extent.page + 3;
 
-    io_script_fail(script, IO_WRITE, 0, 1, EIO);
+    io_puppet_fail(script, IO_WRITE, 0, 1, EIO);
     batch_make(&second, 3, 20);
     put_expect(&second, KVT_E_IO);
     assert_int_equal(segment_of(&first)->failure_count, 1);
@@ -147,7 +147,7 @@ a_write_without_room_reports_it(void **state)
 
     (void)state;
     fixture_open(1);
-    io_script_fail(script, IO_WRITE, 0, 1, ENOSPC);
+    io_puppet_fail(script, IO_WRITE, 0, 1, ENOSPC);
     batch_make(&batch, 1, 10);
     assert_int_equal(rig_put(&rig, &batch), KVT_OK);
     assert_true(batch.batch.status < 0);
@@ -163,10 +163,10 @@ a_short_write_is_finished(void **state)
 
     (void)state;
     fixture_open(1);
-    io_script_shorten(script, IO_WRITE, 5);
+    io_puppet_shorten(script, IO_WRITE, 5);
     batch_make(&batch, 6, 10);
     put_expect(&batch, KVT_OK);
-    io_script_shorten(script, IO_READ, 3);
+    io_puppet_shorten(script, IO_READ, 3);
     get_expect(&batch);
     nvme_lane_stats(rig.nvme, 0, &stats);
     assert_true(stats.short_count >= 6);
@@ -186,7 +186,7 @@ three_failed_batches_seal_the_segment(void **state)
     segment = segment_of(&batch);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(segment->state, SEGMENT_ACTIVE);
-        io_script_fail(script, IO_WRITE, 0, 1, EIO);
+        io_puppet_fail(script, IO_WRITE, 0, 1, EIO);
         batch_make(&batch, 1, 20);
         put_expect(&batch, KVT_E_IO);
     }
@@ -208,7 +208,7 @@ a_failed_sync_fails_the_batch_and_is_never_retried(void **state)
 
     (void)state;
     fixture_open(1);
-    io_script_fail(script, IO_SYNC, 0, 1, EIO);
+    io_puppet_fail(script, IO_SYNC, 0, 1, EIO);
     batch_make(&first, 2, 10);
     assert_int_equal(rig.tier->ops->put(rig.tier, &first.batch), KVT_OK);
     segment = segment_of(&first);
@@ -217,7 +217,7 @@ a_failed_sync_fails_the_batch_and_is_never_retried(void **state)
     assert_int_equal(first.batch.status, KVT_E_IO);
     assert_int_equal(first.blocks[1].status, KVT_E_IO);
     assert_int_equal(first.blocks[1].record.extent.generation, 0);
-    assert_int_equal(io_script_count(script, IO_SYNC), 1);
+    assert_int_equal(io_puppet_count(script, IO_SYNC), 1);
     assert_int_equal(segment->state, SEGMENT_SEALED);
 
     /* One failure does not close the root: the next batch goes to another segment. */
@@ -236,18 +236,18 @@ a_failed_sync_fails_every_write_that_was_in_flight(void **state)
 
     (void)state;
     fixture_open(1);
-    io_script_hold(script, IO_SYNC, NULL);
+    io_puppet_hold(script, IO_SYNC, NULL);
     batch_make(&covered, 1, 10);
     assert_int_equal(rig.tier->ops->put(rig.tier, &covered.batch), KVT_OK);
     segment = segment_of(&covered);
     held_wait(IO_SYNC, 1);
-    io_script_hold(script, IO_WRITE, NULL);
+    io_puppet_hold(script, IO_WRITE, NULL);
     batch_make(&in_flight, 1, 20);
     assert_int_equal(rig.tier->ops->put(rig.tier, &in_flight.batch), KVT_OK);
     held_wait(IO_WRITE, 1);
 
-    io_script_fail(script, IO_SYNC, 0, 1, EIO);
-    io_script_release(script, IO_SYNC);
+    io_puppet_fail(script, IO_SYNC, 0, 1, EIO);
+    io_puppet_release(script, IO_SYNC);
     rig_wait(&rig, 1);
     assert_ptr_equal(rig.answers[0], &covered.batch);
     assert_int_equal(covered.batch.status, KVT_E_IO);
@@ -255,12 +255,12 @@ a_failed_sync_fails_every_write_that_was_in_flight(void **state)
     assert_int_equal(segment->writer_count, 1);
 
     /* Its write succeeds, and no sync could tell what became of its first half. */
-    io_script_release(script, IO_WRITE);
+    io_puppet_release(script, IO_WRITE);
     rig_wait(&rig, 2);
     assert_ptr_equal(rig.answers[1], &in_flight.batch);
     assert_int_equal(in_flight.batch.status, KVT_E_IO);
     assert_int_equal(segment->writer_count, 0);
-    assert_int_equal(io_script_count(script, IO_SYNC), 1);
+    assert_int_equal(io_puppet_count(script, IO_SYNC), 1);
 
     rig_answers_clear(&rig);
     batch_make(&after, 1, 30);
@@ -279,7 +279,7 @@ a_second_failed_sync_within_a_minute_closes_the_root(void **state)
     fixture_open(1);
     batch_make(&kept, 2, 5);
     put_expect(&kept, KVT_OK);
-    io_script_fail(script, IO_SYNC, 0, 2, EIO);
+    io_puppet_fail(script, IO_SYNC, 0, 2, EIO);
     batch_make(&batch, 1, 10);
     put_expect(&batch, KVT_E_IO);
     nvme_caps_get(rig.nvme, &caps);
@@ -307,7 +307,7 @@ a_second_failed_sync_later_does_not(void **state)
     (void)state;
     fixture_open(1);
     for (uint32_t i = 0; i < 3; i++) {
-        io_script_fail(script, IO_SYNC, 0, 1, EIO);
+        io_puppet_fail(script, IO_SYNC, 0, 1, EIO);
         batch_make(&batch, 1, 10);
         put_expect(&batch, KVT_E_IO);
         clock_offset_ns += 61 * SECOND_NS;
@@ -331,7 +331,7 @@ a_closed_root_leaves_the_work_to_the_others(void **state)
     /* The first to go down is whichever had most room: both until one is closed. */
     nvme_caps_get(rig.nvme, &caps);
     while (!caps.is_read_only[0] && !caps.is_read_only[1]) {
-        io_script_fail(script, IO_SYNC, 0, 1, EIO);
+        io_puppet_fail(script, IO_SYNC, 0, 1, EIO);
         batch_make(&batch, 1, 10);
         put_expect(&batch, KVT_E_IO);
         nvme_caps_get(rig.nvme, &caps);
@@ -357,7 +357,7 @@ one_sync_serves_all_that_wait(void **state)
 
     (void)state;
     fixture_open(1);
-    io_script_hold(script, IO_SYNC, NULL);
+    io_puppet_hold(script, IO_SYNC, NULL);
     for (uint32_t i = 0; i < COUNT; i++) {
         batch_make(&batches[i], 1, i);
         assert_int_equal(rig.tier->ops->put(rig.tier, &batches[i].batch), KVT_OK);
@@ -368,14 +368,14 @@ one_sync_serves_all_that_wait(void **state)
     for (uint32_t i = 0; i < 200; i++)
         rig_turn(&rig);
     assert_int_equal(rig.answer_count, 0);
-    io_script_release(script, IO_SYNC);
+    io_puppet_release(script, IO_SYNC);
     rig_wait(&rig, COUNT);
     for (uint32_t i = 0; i < COUNT; i++) {
         assert_ptr_equal(rig.answers[i], &batches[i].batch);
         assert_int_equal(batches[i].batch.status, KVT_OK);
     }
     /* One for the first, one for the rest; at most one more when they were not all written then. */
-    assert_in_range(io_script_count(script, IO_SYNC), 2, 3);
+    assert_in_range(io_puppet_count(script, IO_SYNC), 2, 3);
     fixture_close();
 }
 
@@ -386,7 +386,7 @@ no_batch_is_answered_before_its_sync(void **state)
 
     (void)state;
     fixture_open(1);
-    io_script_hold(script, IO_SYNC, NULL);
+    io_puppet_hold(script, IO_SYNC, NULL);
     batch_make(&batch, 4, 1);
     assert_int_equal(rig.tier->ops->put(rig.tier, &batch.batch), KVT_OK);
     held_wait(IO_SYNC, 1);
@@ -394,7 +394,7 @@ no_batch_is_answered_before_its_sync(void **state)
         rig_turn(&rig);
     assert_int_equal(rig.answer_count, 0);
     assert_int_equal(segment_of(&batch)->writer_count, 1);
-    io_script_release(script, IO_SYNC);
+    io_puppet_release(script, IO_SYNC);
     rig_wait(&rig, 1);
     assert_int_equal(batch.batch.status, KVT_OK);
     fixture_close();
@@ -407,7 +407,7 @@ answers_keep_the_order_of_puts_across_roots(void **state)
 
     (void)state;
     fixture_open(2);
-    io_script_hold(script, IO_WRITE, NULL);
+    io_puppet_hold(script, IO_WRITE, NULL);
     batch_make(&first, 2, 10);
     assert_int_equal(rig.tier->ops->put(rig.tier, &first.batch), KVT_OK);
     batch_make(&second, 1, 20);
@@ -416,7 +416,7 @@ answers_keep_the_order_of_puts_across_roots(void **state)
     assert_int_not_equal(segment_root(first.blocks[0].record.extent.segment),
         segment_root(second.blocks[0].record.extent.segment));
     held_wait(IO_WRITE, 2);
-    io_script_release(script, IO_WRITE);
+    io_puppet_release(script, IO_WRITE);
     rig_wait(&rig, 2);
     assert_ptr_equal(rig.answers[0], &first.batch);
     assert_ptr_equal(rig.answers[1], &second.batch);
@@ -424,16 +424,16 @@ answers_keep_the_order_of_puts_across_roots(void **state)
 
     /* Now with the first root slower, so that the second batch is done first: the order stays. */
     batch_make(&first, 2, 30);
-    io_script_hold(script, IO_SYNC, NULL);
+    io_puppet_hold(script, IO_SYNC, NULL);
     assert_int_equal(rig.tier->ops->put(rig.tier, &first.batch), KVT_OK);
     held_wait(IO_SYNC, 1);
-    io_script_fail(script, IO_WRITE, 0, 1, EIO);
+    io_puppet_fail(script, IO_WRITE, 0, 1, EIO);
     batch_make(&second, 1, 40);
     assert_int_equal(rig.tier->ops->put(rig.tier, &second.batch), KVT_OK);
     for (uint32_t i = 0; i < 300; i++)
         rig_turn(&rig);
     assert_int_equal(rig.answer_count, 0); /* The second has failed and waits for its turn. */
-    io_script_release(script, IO_SYNC);
+    io_puppet_release(script, IO_SYNC);
     rig_wait(&rig, 2);
     assert_ptr_equal(rig.answers[0], &first.batch);
     assert_int_equal(first.batch.status, KVT_OK);
@@ -461,7 +461,7 @@ a_failed_read_fails_its_block_only(void **state)
         get.seeds[i] = get.seeds[2 * i];
     }
     get.batch.block_count = 4;
-    io_script_fail(script, IO_READ, 1, 1, EIO);
+    io_puppet_fail(script, IO_READ, 1, 1, EIO);
     assert_int_equal(rig_get(&rig, &get), KVT_OK);
     for (uint32_t i = 0; i < 4; i++) {
         if (get.blocks[i].status == KVT_OK)
@@ -494,14 +494,14 @@ a_segment_with_transfers_in_flight_is_not_recycled(void **state)
     rig_batch_init(&rig, &recycle);
     assert_int_equal(nvme_recycle(rig.nvme, segment, &recycle.batch), KVT_E_STATE);
 
-    io_script_hold(script, IO_READ, NULL);
+    io_puppet_hold(script, IO_READ, NULL);
     rig_get_init(&rig, &get, &put);
     assert_int_equal(rig.tier->ops->get(rig.tier, &get.batch), KVT_OK);
     held_wait(IO_READ, 1);
     segment_seal(table, segment);
     segment_recycle_begin(table, segment);
     assert_int_equal(nvme_recycle(rig.nvme, segment, &recycle.batch), KVT_E_BUSY);
-    io_script_release(script, IO_READ);
+    io_puppet_release(script, IO_READ);
     rig_wait(&rig, 1);
     assert_int_equal(get.blocks[0].status, KVT_OK);
     rig_answers_clear(&rig);
@@ -535,7 +535,7 @@ a_recycle_header_that_failed_may_be_written_again(void **state)
     segment_seal(table, segment);
     segment_recycle_begin(table, segment);
     for (uint32_t i = 0; i < 2; i++) {
-        io_script_fail(script, i == 0 ? IO_WRITE : IO_SYNC, 0, 1, EIO);
+        io_puppet_fail(script, i == 0 ? IO_WRITE : IO_SYNC, 0, 1, EIO);
         rig_batch_init(&rig, &recycle);
         assert_int_equal(nvme_recycle(rig.nvme, segment, &recycle.batch), KVT_OK);
         rig_wait(&rig, 1);
