@@ -9,8 +9,9 @@
  *
  * The chain is followed only over headers of the generation that page 0 proves: a recycle header
  * goes there, durably, before anything else of its generation is written, so nothing in the segment
- * is newer. The run of an older header may have been overwritten by newer batches that would be jumped
- * over; so those are not followed, and without a proven header at page 0 every page is looked at.
+ * is newer. The run of an older header may have been overwritten by newer batches that would be
+ * jumped over; so those are not followed, and without a proven header at page 0 every page is
+ * looked at.
  */
 #include <stdlib.h>
 
@@ -173,8 +174,8 @@ header_get(struct scan *scan, uint32_t page, uint32_t ahead, struct batch_header
 /* --- Passes ----------------------------------------------------------------------------------- */
 
 /*
- * Note every proven header, following the chain over those of generation `follow` (FOLLOW_NONE: look
- * at every page).
+ * Note every proven header, following the chain over those of generation `follow` (FOLLOW_NONE:
+ * look at every page).
  */
 static enum kvt_status
 headers_find(struct scan *scan, uint32_t follow)
@@ -262,7 +263,8 @@ nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *vi
     if (header_get(&scan, 0, WINDOW_PAGES_CHAIN, &first) == KVT_OK)
         follow = first.extent.generation;
     KVT_TRY_GOTO(headers_find(&scan, follow), deinit);
-    /* Page 0 was not the newest: something that cannot be is there, so nothing is taken for granted. */
+    /* Page 0 was not the newest: something that cannot be is there, so nothing is taken for
+     * granted. */
     if (follow != FOLLOW_NONE && found_highest(&scan) > follow)
         KVT_TRY_GOTO(headers_find(&scan, FOLLOW_NONE), deinit);
     headers_visit(&scan, found_highest(&scan), visit, visitor);

@@ -24,8 +24,8 @@ void io_puppet_fail(
 /* io_puppet_shorten - the next `count` operations of that kind move one page only. */
 void io_puppet_shorten(struct io_puppet *script, enum io_kind kind, uint32_t count);
 
-/* io_puppet_hold - operations of that kind (on `file`; NULL: any) are kept back from now on, not even
- * started. io_puppet_release lets those of that kind go, and later ones. */
+/* io_puppet_hold - operations of that kind (on `file`; NULL: any) are kept back from now on, not
+ * even started. io_puppet_release lets those of that kind go, and later ones. */
 void io_puppet_hold(struct io_puppet *script, enum io_kind kind, const struct fs_file *file);
 void io_puppet_release(struct io_puppet *script, enum io_kind kind);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nvme_failures.c - the NVME tier's rules on failure, over an io engine that fails as scripted:
- * failed writes, short writes, failed syncs, failed reads, and what is answered in which order.
+ * test_nvme_failures.c - the NVME tier's rules on failure, over an io engine that fails as
+ * scripted: failed writes, short writes, failed syncs, failed reads, and what is answered in which
+ * order.
  */
 #include <errno.h>
 #include <setjmp.h>

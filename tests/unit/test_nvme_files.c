@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nvme_files.c - the data files of the NVME tier: made, grown, opened for reading, refused; what
- * a put may be, and what the tier says of its room.
+ * test_nvme_files.c - the data files of the NVME tier: made, grown, opened for reading, refused;
+ * what a put may be, and what the tier says of its room.
  */
 #include <errno.h>
 #include <setjmp.h>

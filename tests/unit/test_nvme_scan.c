@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_nvme_scan.c - what a rebuild finds in a segment: whole chains, broken ones, older generations
- * behind newer ones, recycle headers, hostile bytes.
+ * test_nvme_scan.c - what a rebuild finds in a segment: whole chains, broken ones, older
+ * generations behind newer ones, recycle headers, hostile bytes.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -307,6 +307,7 @@ only_the_highest_generation_counts(void **state)
     scan(&found, 0);
     assert_int_equal(found.generation, 3);
     assert_int_equal(found.count, 3);
+    assert_int_equal(found.damaged_pages, 0); /* What is void is not damaged. */
     assert_true(found.headers[0].is_recycle);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(found.headers[i].extent.generation, 3);
@@ -359,7 +360,8 @@ many_generations_in_one_segment_end_the_search_all_the_same(void **state)
 
     (void)state;
     fixture_open(1);
-    /* Each turn leaves one batch further behind than the one before: 1, 2, ... from front to back. */
+    /* Each turn leaves one batch further behind than the one before: 1, 2, ... from front to
+     * back. */
     put_one(1, &segment);
     for (uint32_t i = 0; i < 20; i++) {
         turn(segment, 0);
