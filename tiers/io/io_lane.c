@@ -15,7 +15,7 @@
  *   (1) A transfer is in exactly one of: the inbox, a queue (urgent, bulk, waiting or ready sync),
  *       parts of operations that are not FREE, the inbox it named; or in one queue and in parts at
  *       once while it has started and not all of it has.
- *   (2) Bytes in flight exceed the limit of a class only by one operation that is alone.
+ *   (2) No operation starts that brings the bytes in flight over the limit of its class.
  *
  * Who must be woken by a push (`attention`): a parked lane by any push, unless transfers already
  * wait for room, because whatever makes room wakes the lane as well; when only bulk ones wait, an
@@ -264,8 +264,6 @@ lane_room(const struct lane *lane, enum lane_class class, const struct transfer 
 
     if (lane->table.free_count <= slots_kept)
         return 0;
-    if (lane->table.bytes_in_flight == 0)
-        return LANE_OP_BYTES;
     if (class == LANE_URGENT)
         limit += limit / 4;
     if (lane->table.bytes_in_flight + wanted > limit)

@@ -27,7 +27,8 @@
  * do not wait for room that bulk ones took. LANE_DEPTH bounds the operations.
  *
  * Threads: lane_push() any; the rest belongs to the actor. A finished transfer lies in the inbox
- * that it named; that inbox's task is woken once a round of completions.
+ * that it named; that inbox's task is woken once a round of completions. The wake may come after
+ * the answer was taken: the task and the pointer to it must outlive the lane.
  */
 #ifndef KVT_TIERS_IO_LANE_H
 #define KVT_TIERS_IO_LANE_H

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_io_uring.c - the io_uring engine where the system denies it something: the ring itself, or
+ * locked memory. Each case runs in a child that takes the right away from itself.
+ */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "failure.h"
+#include "io_engines.h"
+
+enum {
+    ARENA_BYTES = 8 << 20,
+    NOBODY = 65534,
+};
+
+/* Run `check` in a child; it returns 0 when all is well. */
+static void
+in_child(int (*check)(int argument), int argument)
+{
+    pid_t child = fork();
+    int state = 0;
+
+    assert_true(child >= 0);
+    if (child == 0)
+        _exit(check(argument));
+    assert_int_equal(waitpid(child, &state, 0), child);
+    assert_true(WIFEXITED(state));
+    assert_int_equal(WEXITSTATUS(state), 0);
+}
+
+static bool
+uring_deny(int error)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+static int
+denied(int error)
+{
+    struct kvt_env env;
+    struct io_queue *queue;
+
+    env_host(&env);
+    if (!uring_deny(error))
+        return 1;
+    if (io_uring_probe() != KVT_E_UNSUPPORTED || failure_last()->foreign_code != error)
+        return 2;
+    if (io_uring_ops.open(&env, 8, &queue) != KVT_E_UNSUPPORTED || queue != NULL)
+        return 3;
+    return 0;
+}
+
+static void
+denied_ring_is_reported_as_unsupported(void **state)
+{
+    (void)state;
+    in_child(denied, EPERM);
+    in_child(denied, ENOSYS);
+}
+
+/* Write and read bytes of `arena` through a queue that has adopted it. */
+static int
+use_arena(char *arena)
+{
+    struct fs_file file = {memfd_create("data", MFD_CLOEXEC)};
+    struct kvt_env env;
+    struct io_queue *queue;
+    struct iovec piece = {arena + 4096, 65536};
+    struct io_op op = {1, IO_WRITE, &file, 0, &piece, 1};
+    const struct io_op *ops = &op;
+    struct io_done done = {0};
+
+    env_host(&env);
+    if (file.descriptor < 0 || io_uring_ops.open(&env, 8, &queue) != KVT_OK)
+        return 10;
+    io_uring_ops.adopt(queue, arena, ARENA_BYTES);
+    memset(arena, 0x42, 1 << 20);
+    for (op.id = 1; op.id <= 2; op.id++) {
+        if (io_uring_ops.submit(queue, &ops, 1) != 1)
+            return 11;
+        while (io_uring_ops.reap(queue, &done, 1) == 0)
+            io_uring_ops.wait(queue, 0, UINT64_MAX);
+        if (done.result != 65536)
+            return 12;
+        op.kind = IO_READ;
+        piece.iov_base = arena + (1 << 20);
+    }
+    io_uring_ops.close(queue);
+    return memcmp(arena + (1 << 20), arena + 4096, 65536) == 0 ? 0 : 13;
+}
+
+static int
+without_locked_memory(int limit_bytes)
+{
+    struct rlimit limit = {(rlim_t)limit_bytes, (rlim_t)limit_bytes};
+    char *arena =
+        mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (arena == MAP_FAILED)
+        return 1;
+    if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0)
+        return 2;
+    /* Root may lock what it likes. */
+    if (geteuid() == 0 && setuid(NOBODY) != 0)
+        return 3;
+    return use_arena(arena);
+}
+
+static void
+arena_that_may_not_be_locked_is_used_unregistered(void **state)
+{
+    (void)state;
+    if (io_uring_probe() != KVT_OK) {
+        printf("SKIPPED: %s\n", failure_last()->text);
+        skip();
+    }
+    in_child(without_locked_memory, 1 << 20);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(denied_ring_is_reported_as_unsupported),
+        cmocka_unit_test(arena_that_may_not_be_locked_is_used_unregistered),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

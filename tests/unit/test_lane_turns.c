@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_lane_turns.c - whose turn it is in a lane: classes, the budget, who is woken, opening.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "lane_bench.h"
+
+/* --- Classes and the budget ------------------------------------------------------------------- */
+
+static uint64_t
+bytes_flying(const struct bench *bench)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < bench->script.flying_count; i++)
+        bytes += io_script_size(&bench->script, i);
+    return bytes;
+}
+
+static void
+bytes_in_flight_stay_within_the_budget(void **state)
+{
+    struct bench *bench = *state;
+    struct lane_stats stats;
+
+    for (uint32_t i = 0; i < 100; i++)
+        (void)push(bench, IO_READ, LANE_BULK, i * 2ull * MIB, 300 * KIB + i * 4096);
+    (void)step(bench);
+    while (bench->script.flying_count > 0) {
+        assert_true(bytes_flying(bench) <= BUDGET);
+        lane_stats_get(bench->lane, &stats);
+        assert_int_equal(stats.bytes_in_flight_now, bytes_flying(bench));
+        assert_int_equal(stats.operations_in_flight_now, bench->script.flying_count);
+        io_script_answer(&bench->script, bench->script.flying_count / 2,
+            (int64_t)io_script_size(&bench->script, bench->script.flying_count / 2));
+        (void)step(bench);
+    }
+    finish(bench);
+    lane_stats_get(bench->lane, &stats);
+    assert_int_equal(stats.read_count, 100);
+    assert_int_equal(stats.bytes_in_flight_now, 0);
+}
+
+static void
+bulk_operations_leave_slots_for_urgent_ones(void **state)
+{
+    struct bench *bench = *state;
+    uint32_t before;
+
+    for (uint32_t i = 0; i < 400; i++)
+        (void)push(bench, IO_READ, LANE_BULK, i * 8192ull, 4096);
+    (void)step(bench);
+    before = bench->script.flying_count;
+    assert_true(before < LANE_DEPTH);
+    (void)push(bench, IO_READ, LANE_URGENT, 0, 4096);
+    (void)step(bench);
+    assert_int_equal(bench->script.flying_count, before + 1);
+    finish(bench);
+}
+
+static void
+urgent_transfer_passes_bulk_ones_that_have_not_started(void **state)
+{
+    struct bench *bench = *state;
+    struct transfer *urgent;
+
+    for (uint32_t i = 0; i < 20; i++)
+        (void)push(bench, IO_READ, LANE_BULK, i * 10ull * MIB, MIB);
+    (void)step(bench);
+    assert_int_equal(bench->script.flying_count, 4);
+    urgent = push(bench, IO_READ, LANE_URGENT, 5000 * (uint64_t)MIB, 4096);
+    /* Bulk transfers fill the budget, and yet the urgent one has room, and wakes the lane. */
+    assert_int_equal(bench->script.wake_count, 1);
+    (void)step(bench);
+    expect_operation(bench, 4, IO_READ, urgent->offset, 4096);
+    finish(bench);
+}
+
+static void
+bulk_transfer_waits_for_a_bounded_run_of_urgent_ones(void **state)
+{
+    struct bench *bench = *state;
+    uint32_t bulk_at = UINT32_MAX;
+
+    (void)push(bench, IO_WRITE, LANE_BULK, 0, 4096);
+    for (uint32_t i = 0; i < 100; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 8192ull, 4096);
+    (void)step(bench);
+    for (uint32_t i = 0; i < bench->script.flying_count && bulk_at == UINT32_MAX; i++) {
+        if (bench->script.flying[i]->kind == IO_WRITE)
+            bulk_at = i;
+    }
+    assert_int_equal(bulk_at, LANE_URGENT_RUN);
+    finish(bench);
+}
+
+static void
+bulk_transfer_gets_its_turn_when_urgent_ones_never_end(void **state)
+{
+    struct bench *bench = *state;
+    struct transfer *bulk;
+    uint32_t urgent_count = 0;
+
+    for (uint32_t i = 0; i < 8; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 4ull * MIB, MIB);
+    (void)step(bench);
+    bulk = push(bench, IO_WRITE, LANE_BULK, 0, MIB);
+    while (!is_answered(bench, bulk)) {
+        (void)push(bench, IO_READ, LANE_URGENT, urgent_count++ * 4ull * MIB, MIB);
+        io_script_answer(&bench->script, 0, MIB);
+        (void)step(bench);
+        assert_true(urgent_count < 2 * LANE_URGENT_RUN);
+    }
+    finish(bench);
+}
+
+/* --- Wakes and the queue's limits ------------------------------------------------------------- */
+
+static void
+one_round_wakes_the_user_once(void **state)
+{
+    struct bench *bench = *state;
+
+    for (uint32_t i = 0; i < 10; i++)
+        (void)push(bench, IO_READ, LANE_BULK, i * 8192ull, 4096);
+    (void)step(bench);
+    assert_int_equal(bench->script.user_wakes, 0);
+    for (uint32_t i = 0; i < 10; i++)
+        io_script_answer(&bench->script, 0, 4096);
+    assert_int_equal(step(bench), 10);
+    assert_int_equal(bench->script.user_wakes, 1);
+}
+
+static void
+many_transfers_are_pushed_with_one_wake(void **state)
+{
+    struct bench *bench = *state;
+    struct transfer *reads[10];
+
+    (void)step(bench);
+    for (uint32_t i = 0; i < 10; i++)
+        reads[i] = make(bench, IO_READ, LANE_URGENT, i * 8192ull, 4096);
+    lane_push_many(bench->lane, reads, 10);
+    assert_int_equal(bench->script.wake_count, 1);
+    finish(bench);
+}
+
+static void
+push_wakes_a_parked_lane_and_spares_one_that_waits_for_room(void **state)
+{
+    struct bench *bench = *state;
+
+    (void)step(bench);
+    (void)push(bench, IO_READ, LANE_BULK, 0, 4096);
+    assert_int_equal(bench->script.wake_count, 1);
+    (void)step(bench);
+    /* Parked with something in flight and room for more. */
+    (void)push(bench, IO_READ, LANE_BULK, 8 * MIB, 4096);
+    assert_int_equal(bench->script.wake_count, 1);
+    for (uint32_t i = 0; i < 10; i++)
+        (void)push(bench, IO_READ, LANE_BULK, (100 + i) * 8ull * MIB, MIB);
+    (void)step(bench);
+    /* The budget is full: only an urgent one wakes. */
+    (void)push(bench, IO_READ, LANE_BULK, 16 * MIB, 4096);
+    assert_int_equal(bench->script.wake_count, 0);
+    for (uint32_t i = 0; i < 10; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, (200 + i) * 8ull * MIB, MIB);
+    assert_true(bench->script.wake_count > 0);
+    (void)step(bench);
+    /* Urgent ones wait for room as well: nobody wakes. */
+    (void)push(bench, IO_READ, LANE_URGENT, 24 * MIB, 4096);
+    assert_int_equal(bench->script.wake_count, 0);
+    finish(bench);
+}
+
+static void
+operations_that_the_queue_does_not_take_are_submitted_later(void **state)
+{
+    struct bench *bench = *state;
+
+    bench->script.take_limit = 3;
+    for (uint32_t i = 0; i < 100; i++)
+        (void)push(bench, IO_READ, LANE_BULK, i * 8192ull, 4096);
+    (void)step(bench);
+    assert_int_equal(bench->script.flying_count, 3);
+    assert_true(bench->script.next_ns != UINT64_MAX);
+    finish(bench);
+    assert_int_equal(bench->script.submit_count, 100);
+}
+
+/* --- Opening ---------------------------------------------------------------------------------- */
+
+static void
+lane_that_cannot_open_leaves_nothing_behind(void **state)
+{
+    struct io_script *script = calloc(1, sizeof(*script));
+    struct lane *lane = (struct lane *)(void *)script;
+
+    (void)state;
+    assert_non_null(script);
+    io_script_init(script);
+    script->memory_left = 0;
+    assert_int_equal(lane_open(&script->env, "lane", NULL, 0, &lane), KVT_E_NOMEM);
+    assert_null(lane);
+    script->memory_left = UINT32_MAX;
+    script->refuses_queue = true;
+    assert_int_equal(lane_open(&script->env, "lane", NULL, 0, &lane), KVT_E_UNSUPPORTED);
+    assert_null(lane);
+    script->refuses_queue = false;
+    script->refuses_task = true;
+    assert_int_equal(lane_open(&script->env, "lane", NULL, 0, &lane), KVT_E_NOMEM);
+    assert_null(lane);
+    assert_false(script->is_queue_open);
+    lane_close(NULL);
+    free(script);
+}
+
+static void
+arena_is_adopted_by_the_queue(void **state)
+{
+    struct io_script *script = calloc(1, sizeof(*script));
+    struct lane *lane;
+
+    (void)state;
+    assert_non_null(script);
+    io_script_init(script);
+    assert_int_equal(lane_open(&script->env, "lane", script, 4096, &lane), KVT_OK);
+    assert_ptr_equal(script->adopted, script);
+    assert_int_equal(script->adopted_size, 4096);
+    lane_close(lane);
+    free(script);
+}
+
+#define CHECK(function) cmocka_unit_test_setup_teardown(function, bench_open, bench_close)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CHECK(bytes_in_flight_stay_within_the_budget),
+        CHECK(bulk_operations_leave_slots_for_urgent_ones),
+        CHECK(urgent_transfer_passes_bulk_ones_that_have_not_started),
+        CHECK(bulk_transfer_waits_for_a_bounded_run_of_urgent_ones),
+        CHECK(bulk_transfer_gets_its_turn_when_urgent_ones_never_end),
+        CHECK(one_round_wakes_the_user_once),
+        CHECK(many_transfers_are_pushed_with_one_wake),
+        CHECK(push_wakes_a_parked_lane_and_spares_one_that_waits_for_room),
+        CHECK(operations_that_the_queue_does_not_take_are_submitted_later),
+        cmocka_unit_test(lane_that_cannot_open_leaves_nothing_behind),
+        cmocka_unit_test(arena_is_adopted_by_the_queue),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
