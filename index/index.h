@@ -123,8 +123,6 @@ void index_disk_destroy(struct index_disk *disk);
 void index_disk_power_cut(struct index_disk *disk, bool applied);
 /* Make the n-th commit from now (1: the next) fail with `status`; 0: none. */
 void index_disk_fail(struct index_disk *disk, uint32_t n, enum kvt_status status);
-/* Make index_mem_ops.inspect() say INDEX_DAMAGED, until a new index is installed. */
-void index_disk_damage(struct index_disk *disk);
 extern const struct index_ops index_mem_ops; /* Context: struct index_disk *. */
 
 #endif /* KVT_INDEX_INDEX_H */

@@ -390,10 +390,3 @@ index_disk_fail(struct index_disk *disk, uint32_t n, enum kvt_status status)
     disk->fail_countdown = n;
     disk->fail_status = status;
 }
-
-void
-index_disk_damage(struct index_disk *disk)
-{
-    if (disk->current != NULL)
-        disk->current->is_damaged = true;
-}

@@ -35,7 +35,6 @@ struct disk_image {
     uint32_t segment_count;
     uint32_t segment_capacity;
     bool is_clean;
-    bool is_damaged;
 };
 
 enum disk_mark {

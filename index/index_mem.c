@@ -47,14 +47,10 @@ mem_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir, bool t
     (void)env;
     (void)dir;
     (void)thorough;
-    if (disk->current == NULL) {
+    if (disk->current == NULL)
         *condition_out = INDEX_ABSENT;
-    } else if (disk->current->is_damaged) {
-        (void)failure_set(KVT_E_CORRUPT, 0, "The in-memory index was declared damaged.");
-        *condition_out = INDEX_DAMAGED;
-    } else {
+    else
         *condition_out = disk->current->is_clean ? INDEX_CLEAN : INDEX_UNCLEAN;
-    }
     return KVT_OK;
 }
 
@@ -123,8 +119,6 @@ mem_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool read
     *index_out = NULL;
     if (disk->current == NULL)
         return failure_set(KVT_MISS, 0, "There is no in-memory index on this disk.");
-    if (disk->current->is_damaged)
-        return failure_set(KVT_E_CORRUPT, 0, "The in-memory index was declared damaged.");
     disk_drop(disk);
     KVT_TRY(handle_create(env, disk, disk->current, &mem));
     mem->is_read_only = read_only;
