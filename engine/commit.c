@@ -233,8 +233,9 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     struct kill_item item = {.kill = *kill, .order = commit->order + 1};
     uint64_t due_ns = store->now_ns;
 
-    /* Everything written for the key so far is dead, also what never was acknowledged. */
-    item.sequence = store->sequence;
+    /* Everything written for the key so far is dead, also what never was acknowledged. Of a copy
+     * that lost its block while it was written only itself: a newer block may be on its way. */
+    item.sequence = kill->sequence != 0 ? kill->sequence : store->sequence;
     KVT_TRY(commit_kill_reserve(store));
     commit->kills[commit->kill_count++] = item;
     commit->order++;
@@ -461,6 +462,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
     for (uint32_t i = 0; i < count; i++) {
         struct flight *flight = flights[i];
         struct commit_kill kill = {.extent = batch->tier_batch.header,
+            .sequence = batch->blocks[i].record.sequence,
             .fingerprint = residency_at(store->map, flight->entry)->fingerprint};
 
         if (flight->is_killed) {
@@ -565,6 +567,7 @@ batch_committed(struct kvt_store *store, struct commit_job *job)
         struct flight *flight = batch->flights[i];
         const struct block_record *record = &batch->blocks[i].record;
         struct commit_kill kill = {.extent = record->extent,
+            .sequence = record->sequence,
             .fingerprint = residency_at(store->map, flight->entry)->fingerprint,
             .is_indexed = batch->is_added[i],
             .record_crc = batch->crcs[i]};

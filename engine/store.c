@@ -75,14 +75,43 @@ kvt_last_error(struct kvt_error *error_out)
 
 /* --- Freeing ---------------------------------------------------------------------------------- */
 
+/* The loop lets go of the tier, so that it can be closed while the loop still runs. */
+static bool
+nvme_detach_run(struct kvt_store *store, void *context)
+{
+    struct nvme_tier **nvme_out = context;
+
+    *nvme_out = store->nvme;
+    store->nvme = NULL;
+    return true;
+}
+
+/*
+ * Whoever answers the loop wakes it after its answer can be seen, so that the loop's task goes last:
+ * committer, lanes and workers, which have nothing left to do, are stopped while it runs.
+ */
 static void
 store_threads_stop(struct kvt_store *store)
 {
+    struct nvme_tier *nvme = store->nvme;
+    bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
+
+    committer_close(store, store->committer);
+    store->committer = NULL;
+    if (store->loop_task != NULL && !is_poisoned) {
+        loop_call(store, nvme_detach_run, &nvme);
+    } else if (store->loop_task != NULL) {
+        store->env.sched->stop(store->env.sched_context, store->loop_task);
+        store->loop_task = NULL;
+    }
+    store->nvme = NULL;
+    if (nvme != NULL)
+        nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
+    crew_close(store->crew);
+    store->crew = NULL;
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
     store->loop_task = NULL;
-    committer_close(store, store->committer);
-    store->committer = NULL;
 }
 
 static void
@@ -107,9 +136,6 @@ store_free(struct kvt_store *store)
     reclaim_close(store);
     if (store->index != NULL)
         store->index->ops->close(store->index);
-    if (store->nvme != NULL)
-        nvme_as_tier(store->nvme)->ops->close(nvme_as_tier(store->nvme));
-    crew_close(store->crew);
     leases_close(store);
     policy_close(store->policy);
     residency_close(store->map);
