@@ -121,19 +121,34 @@ bulk_transfer_gets_its_turn_when_urgent_ones_never_end(void **state)
 
 /* --- Wakes and the queue's limits ------------------------------------------------------------- */
 
+/* A user that is quick: its inbox is empty again before the next answer. */
+static void
+inbox_drain(void *context)
+{
+    struct bench *bench = context;
+    struct inbox_node *node;
+
+    for (node = inbox_take(&bench->inbox); node != NULL; node = node->next)
+        bench->answer_count[CONTAINER_OF(node, struct transfer, node) - bench->transfers]++;
+}
+
 static void
 one_round_wakes_the_user_once(void **state)
 {
     struct bench *bench = *state;
 
+    bench->script.user_woken = inbox_drain;
+    bench->script.user_context = bench;
     for (uint32_t i = 0; i < 10; i++)
         (void)push(bench, IO_READ, LANE_BULK, i * 8192ull, 4096);
     (void)step(bench);
     assert_int_equal(bench->script.user_wakes, 0);
     for (uint32_t i = 0; i < 10; i++)
         io_script_answer(&bench->script, 0, 4096);
-    assert_int_equal(step(bench), 10);
+    (void)step(bench);
     assert_int_equal(bench->script.user_wakes, 1);
+    for (uint32_t i = 0; i < 10; i++)
+        assert_true(is_answered(bench, &bench->transfers[i]));
 }
 
 static void
