@@ -41,15 +41,15 @@ enough_with_8(uint64_t budget_bytes)
 }
 
 static uint64_t
-two_percent_better(uint64_t budget_bytes)
+one_percent_better(uint64_t budget_bytes)
 {
-    return budget_bytes < 8 * MIB ? 1000000 : 1020000;
+    return budget_bytes < 8 * MIB ? 1000000 : 1010000;
 }
 
 static uint64_t
-four_percent_better(uint64_t budget_bytes)
+three_percent_better(uint64_t budget_bytes)
 {
-    return budget_bytes < 8 * MIB ? 1000000 : 1040000;
+    return budget_bytes < 8 * MIB ? 1000000 : 1030000;
 }
 
 static void
@@ -84,10 +84,10 @@ gain_below_the_mark_does_not_count(void **state)
 
     (void)state;
     budget_init(&budget);
-    (void)run(&budget, 1, 2000, two_percent_better);
+    (void)run(&budget, 1, 2000, one_percent_better);
     assert_int_equal(budget.bytes, BUDGET_FIRST_BYTES);
     budget_init(&budget);
-    (void)run(&budget, 1, 2000, four_percent_better);
+    (void)run(&budget, 1, 2000, three_percent_better);
     assert_int_equal(budget.bytes, 2 * BUDGET_FIRST_BYTES);
 }
 

@@ -23,7 +23,7 @@
  *     offset make no sense is KVT_E_INVAL; one of no bytes is KVT_OK at once.
  *
  * Bytes in flight: a budget that starts at 4 MiB; tuned at run time by doubling (up to 16 MiB)
- * until throughput gains less than 3 %. Urgent transfers may exceed it by a quarter, so that they
+ * until throughput gains less than 2 %. Urgent transfers may exceed it by a quarter, so that they
  * do not wait for room that bulk ones took; and for a moment after each urgent transfer bulk ones
  * keep at most 2 MiB in flight, because a device works in order. LANE_DEPTH bounds the operations.
  *

@@ -26,8 +26,8 @@
 enum {
     BUDGET_FIRST_BYTES = 4 << 20,
     BUDGET_LAST_BYTES = 16 << 20,
-    BUDGET_GAIN_PERCENT = 3,
-    BUDGET_WINDOW_NS = 50 * 1000 * 1000,
+    BUDGET_GAIN_PERCENT = 2,
+    BUDGET_WINDOW_NS = 100 * 1000 * 1000,
     BUDGET_SKIP_NS = 10 * 1000 * 1000, /* After a change: what is in flight adapts first. */
 };
 
