@@ -42,6 +42,7 @@ enum {
     REAP_COUNT = LANE_DEPTH,
     WAKE_COUNT = 16,
     BULK_SLOTS_KEPT = 32, /* Operations that bulk transfers leave for urgent ones. */
+    KICK_BYTES = 256 << 10,
     RESUBMIT_NS = 1000 * 1000,
     SHARED_NS = 10 * 1000 * 1000,
     BULK_SHARED_BYTES = 2 << 20, /* Of bulk operations, within SHARED_NS of an urgent transfer. */
@@ -308,6 +309,18 @@ lane_start(struct lane *lane, struct transfer_queue *queue, uint64_t room)
     table_queue(&lane->table, operation);
 }
 
+/* Hand the kernel what was started; a reap of nothing makes the io queue do so. */
+static void
+lane_flush(struct lane *lane)
+{
+    table_submit(&lane->table, lane->env.io, lane->queue);
+    (void)lane->env.io->reap(lane->queue, lane->done, 0);
+}
+
+/*
+ * Start what the budget and the turns allow. A device that has nothing to do gets the first
+ * operations at once, and works while the others are made.
+ */
 static void
 lane_start_transfers(struct lane *lane)
 {
@@ -327,6 +340,8 @@ lane_start_transfers(struct lane *lane)
         if (room == 0)
             return;
         lane_start(lane, &lane->queues[class], room);
+        if (lane->table.flying_count == 0 && table_bytes(&lane->table) >= KICK_BYTES)
+            lane_flush(lane);
         lane->urgent_run = is_bulk || bulk == NULL ? 0 : lane->urgent_run + 1;
     }
 }
@@ -490,9 +505,8 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     budget_note(&lane->budget, now_ns, lane->round_bytes, lane->is_full && !lane_is_shared(lane));
     lane_publish(lane);
     if (lane->wake_count > 0) {
-        /* A reap of nothing hands the kernel what was submitted, so that the device works while
-         * others are woken; without a wake the wait hands it over. */
-        (void)lane->env.io->reap(lane->queue, lane->done, 0);
+        /* The device works while others are woken; without a wake the wait hands it over. */
+        lane_flush(lane);
         wakes_flush(lane);
     }
     /* An operation that the io queue did not take, although nothing flies, must be tried again. */
