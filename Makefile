@@ -1,5 +1,5 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long bench tidy install clean
+.PHONY: all deps demo test test-long mutants bench tidy install clean
 
 PREFIX ?= /usr/local
 
@@ -18,6 +18,9 @@ test: deps
 
 test-long: deps
 	@tests/run-tests.sh --long
+
+mutants: deps
+	@tests/mutants/run-mutants.sh
 
 bench: all
 	@bench/run-bench.sh

@@ -84,9 +84,10 @@ record_crc(const uint8_t *bytes, size_t key_length, uint32_t segment, uint32_t p
 size_t
 block_record_encode(const struct block_record *record, uint8_t *target)
 {
-    size_t key_length = record->key.length;
+    /* Within the target's bounds even when the proof below is false. */
+    size_t key_length = record->key.length <= KEY_BYTES_MAX ? record->key.length : KEY_BYTES_MAX;
 
-    KVT_ASSERT(key_length >= 1 && key_length <= KEY_BYTES_MAX);
+    KVT_ASSERT(record->key.length >= 1 && record->key.length == key_length);
     KVT_ASSERT(record->codec == CODEC_NONE && record->part_count == PART_COUNT_ONE);
     memset(target, 0, AT_KEY);
     target[AT_VERSION] = RECORD_VERSION;

@@ -165,6 +165,16 @@ dir_finish(struct fs_dir *dir)
     return status;
 }
 
+/*
+ * Before a new directory is opened: a umask that takes the owner's own rights (0777) would keep us
+ * out. Its success is not needed (glibc goes through /proc) and not trusted: fchmod() follows.
+ */
+static void
+dir_admit_owner(int parent, const char *name)
+{
+    (void)fchmodat(parent, name, MODE_DIR, AT_SYMLINK_NOFOLLOW);
+}
+
 /* The path is the user's own and may lead through links; only what is below it may not. */
 static enum kvt_status
 host_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **dir_out)
@@ -178,14 +188,14 @@ host_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **d
     if ((flags & FS_CREATE) != 0) {
         if (mkdir(path, MODE_DIR) == 0)
             is_new = true;
-        else if (errno != EEXIST)
-            return failure_errno(errno, "Cannot create the directory", path);
-        else if ((flags & FS_EXCLUSIVE) != 0)
+        else if (errno != EEXIST || (flags & FS_EXCLUSIVE) != 0)
             return failure_errno(errno, "Cannot create the directory", path);
     }
     dir = dir_create(NULL, path);
     if (dir == NULL)
         return KVT_E_NOMEM;
+    if (is_new)
+        dir_admit_owner(AT_FDCWD, path);
     dir->descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->descriptor < 0)
         status = failure_errno(errno, "Cannot open the directory", path);
@@ -217,6 +227,8 @@ host_dir_open_at(struct fs_dir *parent, const char *name, unsigned flags, struct
         else if (errno != EEXIST || (flags & FS_EXCLUSIVE) != 0)
             status = failure_errno(errno, "Cannot create the directory", dir->path);
     }
+    if (is_new)
+        dir_admit_owner(parent->descriptor, name);
     if (status == KVT_OK) {
         dir->descriptor = open_beneath(parent->descriptor, name, O_RDONLY | O_DIRECTORY, 0);
         if (dir->descriptor < 0)

@@ -17,10 +17,10 @@
 #include "env.h"
 
 struct lmdb_report {
-    uint64_t page_count;     /* Pages visited. */
-    uint64_t block_count;    /* Records in `block`. */
-    uint64_t damaged_count;  /* Records whose CRC failed. */
-    bool is_clean;           /* The clean flag in `system`. */
+    uint64_t page_count;    /* Pages visited. */
+    uint64_t block_count;   /* Records in `block`. */
+    uint64_t damaged_count; /* Records whose CRC failed. */
+    bool is_clean;          /* The clean flag in `system`. */
 };
 
 /*
@@ -28,7 +28,7 @@ struct lmdb_report {
  * `thorough` false: sizes, meta pages and the clean flag only (enough after a clean close; when the
  * flag says otherwise the caller asks again with true). Memory: one bit a page.
  */
-enum kvt_status lmdb_check(const struct kvt_env *env, struct fs_file *file, bool thorough,
-    struct lmdb_report *report_out);
+enum kvt_status lmdb_check(
+    const struct kvt_env *env, struct fs_file *file, bool thorough, struct lmdb_report *report_out);
 
 #endif /* KVT_INDEX_LMDB_CHECK_H */

@@ -81,7 +81,7 @@ enum kvt_status residency_open(
 void residency_close(struct residency *map);
 
 struct entry *residency_at(const struct residency *map, uint32_t number); /* Never NULL. */
-uint64_t residency_count(const struct residency *map); /* Entries that are not FREE. */
+uint64_t residency_count(const struct residency *map);        /* Entries that are not FREE. */
 uint32_t residency_number_limit(const struct residency *map); /* Every number is below it. */
 void residency_key(const struct residency *map, uint32_t number, struct block_key *key_out);
 

@@ -2,8 +2,8 @@
 /*
  * batch_header.h - the header of a write batch in a segment: its bytes (FORMAT.md section 3.3).
  *
- * Owns the encoding and the proof (MAC). Pure functions. Bytes come from devices: nothing in them is
- * believed before it was checked, and what the MAC proves is checked all the same.
+ * Owns the encoding and the proof (MAC). Pure functions. Bytes come from devices: nothing in them
+ * is believed before it was checked, and what the MAC proves is checked all the same.
  */
 #ifndef KVT_TIERS_BATCH_HEADER_H
 #define KVT_TIERS_BATCH_HEADER_H

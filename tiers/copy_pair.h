@@ -2,8 +2,8 @@
 /*
  * copy_pair.h - two copies of a small file, one of which is whole at any moment.
  *
- * Owns      the rule of the two copies that STORE and NAMES share: each write goes to the copy that is
- *           not the current one, is synced, and then counts; a reader takes the intact copy with
+ * Owns      the rule of the two copies that STORE and NAMES share: each write goes to the copy that
+ *           is not the current one, is synced, and then counts; a reader takes the intact copy with
  *           the highest sequence. A torn or failed write can only hurt the copy that did not count.
  * Not here  what the bytes mean, beyond the head that both files have: magic u32 at 0, crc u32 at 4
  *           (of everything behind it), sequence u64 at 8 (FORMAT.md sections 3.1 and 3.2).
@@ -43,7 +43,8 @@ struct copy_pair {
 };
 
 /* copy_pair_read - look at both copies. Fails only when it cannot tell: KVT_E_NOMEM, and denied
- * access (KVT_E_PERMISSION and the like). Give back with copy_pair_deinit(), which may be repeated. */
+ * access (KVT_E_PERMISSION and the like). Give back with copy_pair_deinit(), which may be
+ * repeated. */
 enum kvt_status copy_pair_read(const struct kvt_env *env, struct fs_dir *dir,
     const struct copy_format *format, struct copy_pair *pair_out);
 void copy_pair_deinit(struct copy_pair *pair);
@@ -54,8 +55,8 @@ struct copy *copy_pair_best(struct copy_pair *pair);
 /* copy_pair_reject - the meaning of an intact copy is wrong: it counts as damaged. */
 void copy_pair_reject(struct copy *copy, const char *reason);
 
-/* copy_pair_failure - KVT_MISS when both are absent; otherwise record which copy has which damage and
- * return KVT_E_CORRUPT. For when copy_pair_best() finds nothing. */
+/* copy_pair_failure - KVT_MISS when both are absent; otherwise record which copy has which damage
+ * and return KVT_E_CORRUPT. For when copy_pair_best() finds nothing. */
 enum kvt_status copy_pair_failure(const struct copy_pair *pair, struct fs_dir *dir);
 
 /*

@@ -14,7 +14,7 @@
 #include "try.h"
 
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
-#define TOUCH_ALONE_BYTES ((size_t)1 << 30)
+#define TOUCH_ALONE_BYTES ((size_t)256 << 20)
 #define TOUCH_STEP_BYTES ((size_t)64 << 20)
 
 enum {

@@ -18,9 +18,9 @@
 struct host_tier;
 
 /*
- * host_open - map and touch `capacity_bytes` (rounded up to 2 MiB), so that later uses never wait for
- * the kernel to find a page; with several actors when it is large. Nothing locks the arena: what
- * registers it with a device or with io_uring does. The slab uses the whole superblocks of it.
+ * host_open - map and touch `capacity_bytes` (rounded up to 2 MiB), so that later uses never wait
+ * for the kernel to find a page; with several actors when it is large. Nothing locks the arena:
+ * what registers it with a device or with io_uring does. The slab uses the whole superblocks of it.
  * KVT_E_NOMEM names the size that could not be had. KVT_E_INVAL as slab_open().
  */
 enum kvt_status host_open(const struct kvt_env *env, uint64_t capacity_bytes, size_t slot_bytes_max,

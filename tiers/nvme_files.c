@@ -32,7 +32,8 @@ plan_warn(const struct file_plan *plan, const char *what, uint64_t bytes)
             (unsigned long long)bytes);
 }
 
-/* Space for the file from `from` to its wanted size; sparse where the file system cannot reserve. */
+/* Space for the file from `from` to its wanted size; sparse where the file system cannot
+ * reserve. */
 static enum kvt_status
 space_allocate(const struct file_plan *plan, struct fs_file *file, uint64_t from)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvme_internal.h - the NVME tier's own structures, shared by nvme_tier.c (life and vtable), nvme_put.c,
- * nvme_get.c, nvme_files.c and nvme_scan.c.
+ * nvme_internal.h - the NVME tier's own structures, shared by nvme_tier.c (life and vtable),
+ * nvme_put.c, nvme_get.c, nvme_files.c and nvme_scan.c.
  *
  * States of a put, and the function that makes each move (all in nvme_put.c):
  *

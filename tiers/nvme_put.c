@@ -6,7 +6,8 @@
  *
  * One sync of a root is out at a time. It covers every put of the root that was handed to the lane
  * before it, because the lane starts it only when those writes have ended; a put that was not
- * covered is by the next one, started when this one is answered. So syncs are shared by all that wait.
+ * covered is by the next one, started when this one is answered. So syncs are shared by all that
+ * wait.
  */
 #include "bytes.h"
 #include "failure.h"
@@ -37,7 +38,8 @@ put_create(struct nvme_tier *nvme)
     return put;
 }
 
-/* A put from the pool, which grows: before anything is taken for it, so that nothing fails halfway. */
+/* A put from the pool, which grows: before anything is taken for it, so that nothing fails
+ * halfway. */
 static enum kvt_status
 put_take(struct nvme_tier *nvme, struct nvme_put **put_out)
 {
@@ -279,6 +281,7 @@ nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserv
     place.generation = segment->generation;
     put_init(put, batch, segment);
     segment->writer_count++;
+    batch->header = place;
     put_push(nvme, put, place, pages);
     return KVT_OK;
 }

@@ -7,10 +7,11 @@
  * header and learns the highest generation; the second reads those of that generation in order of
  * their sequence and hands them to the visitor.
  *
- * The chain is only followed over headers of the highest generation seen so far (`floor`): the run of
- * an older header may have been overwritten by newer batches whose headers would be jumped over. So
- * when a higher generation turns up, the pass starts again with it as the floor; after RESTARTS_MAX of
- * them every page is looked at. That bounds the work whatever the bytes are.
+ * The chain is followed only over headers of the generation that page 0 proves: a recycle header
+ * goes there, durably, before anything else of its generation is written, so nothing in the segment
+ * is newer. The run of an older header may have been overwritten by newer batches that would be
+ * jumped over; so those are not followed, and without a proven header at page 0 every page is
+ * looked at.
  */
 #include <stdlib.h>
 
@@ -19,13 +20,12 @@
 #include "nvme_internal.h"
 #include "try.h"
 
-/* No generation: a header of 2^32 - 1 is the last of its segment, and jumping over it saves little. */
-#define FLOOR_NONE UINT32_MAX
+/* No header has generation 0. */
+#define FOLLOW_NONE 0
 
 enum {
     WINDOW_PAGES = 256,      /* 1 MiB: read at once while searching page by page. */
     WINDOW_PAGES_CHAIN = 16, /* Read at once while the chain holds. */
-    RESTARTS_MAX = 3,
     FOUND_MIN = 64,
 };
 
@@ -174,12 +174,11 @@ header_get(struct scan *scan, uint32_t page, uint32_t ahead, struct batch_header
 /* --- Passes ----------------------------------------------------------------------------------- */
 
 /*
- * Note every proven header, following the chain over those of generation *floor (0: that of the
- * first one that is found; FLOOR_NONE: never). KVT_NOT_READY: a higher generation than *floor turned
- * up, which is the new *floor, and the pass must start again.
+ * Note every proven header, following the chain over those of generation `follow` (FOLLOW_NONE:
+ * look at every page).
  */
 static enum kvt_status
-headers_find(struct scan *scan, uint32_t *floor)
+headers_find(struct scan *scan, uint32_t follow)
 {
     uint32_t ahead = WINDOW_PAGES_CHAIN;
     uint32_t page = 0;
@@ -190,26 +189,16 @@ headers_find(struct scan *scan, uint32_t *floor)
         struct batch_header header;
         enum kvt_status status = header_get(scan, page, ahead, &header);
 
-        if (status != KVT_OK) {
-            scan->damaged_pages += status != KVT_MISS;
-            ahead = WINDOW_PAGES;
-            page++;
-            continue;
-        }
-        KVT_TRY(found_add(scan, &header));
-        if (*floor == 0)
-            *floor = header.extent.generation;
-        if (header.extent.generation > *floor) {
-            *floor = header.extent.generation;
-            return KVT_NOT_READY;
-        }
-        if (header.extent.generation == *floor) {
+        if (status == KVT_OK)
+            KVT_TRY(found_add(scan, &header));
+        if (status == KVT_OK && header.extent.generation == follow) {
             ahead = WINDOW_PAGES_CHAIN;
             page += header.total_pages;
-        } else {
-            ahead = WINDOW_PAGES;
-            page++;
+            continue;
         }
+        scan->damaged_pages += status == KVT_E_CORRUPT;
+        ahead = WINDOW_PAGES;
+        page++;
     }
     return KVT_OK;
 }
@@ -265,19 +254,19 @@ enum kvt_status
 nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *visitor,
     uint32_t *generation_out, uint64_t *damaged_pages_out)
 {
+    struct batch_header first;
+    uint32_t follow = FOLLOW_NONE;
     struct scan scan;
-    uint32_t floor = 0;
     enum kvt_status status;
 
     KVT_TRY_GOTO(scan_init(&scan, nvme, segment), deinit);
-    status = headers_find(&scan, &floor);
-    for (uint32_t i = 1; status == KVT_NOT_READY; i++) {
-        if (i > RESTARTS_MAX)
-            floor = FLOOR_NONE;
-        status = headers_find(&scan, &floor);
-    }
-    if (status != KVT_OK)
-        goto deinit;
+    if (header_get(&scan, 0, WINDOW_PAGES_CHAIN, &first) == KVT_OK)
+        follow = first.extent.generation;
+    KVT_TRY_GOTO(headers_find(&scan, follow), deinit);
+    /* Page 0 was not the newest: something that cannot be is there, so nothing is taken for
+     * granted. */
+    if (follow != FOLLOW_NONE && found_highest(&scan) > follow)
+        KVT_TRY_GOTO(headers_find(&scan, FOLLOW_NONE), deinit);
     headers_visit(&scan, found_highest(&scan), visit, visitor);
     *generation_out = found_highest(&scan);
     *damaged_pages_out = scan.damaged_pages;

@@ -20,9 +20,9 @@
  * failure and no extent. A write that was in flight while a sync of its file failed fails too: part
  * of it may be what that sync lost.
  *
- * A data file may be longer than the capacity asks for: what lies behind is left as it is, and comes
- * back (or is void) when the capacity grows again. A file that cannot grow for lack of room is used
- * as it is.
+ * A data file may be longer than the capacity asks for: what lies behind is left as it is, and
+ * comes back (or is void) when the capacity grows again. A file that cannot grow for lack of room
+ * is used as it is.
  */
 #ifndef KVT_TIERS_NVME_TIER_H
 #define KVT_TIERS_NVME_TIER_H
@@ -59,8 +59,8 @@ struct batch_header;
  * of the directory), probe the files, start the lanes. A data file that is missing is created
  * anew: its blocks are then misses (read_only: the root has no segments). File systems without
  * fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there. KVT_E_INVAL: an
- * option, or a capacity below one segment. KVT_E_UNSUPPORTED: the file system wants transfers aligned
- * to more than a page, or the io engine is denied.
+ * option, or a capacity below one segment. KVT_E_UNSUPPORTED: the file system wants transfers
+ * aligned to more than a page, or the io engine is denied.
  */
 enum kvt_status nvme_open(
     const struct kvt_env *env, const struct nvme_options *options, struct nvme_tier **nvme_out);
@@ -84,8 +84,8 @@ enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *bat
  * and the fill mark stands behind that header. Until then nothing else is written there.
  *
  * KVT_OK: as the vtable's put. KVT_E_BUSY: reads of the segment are in flight, try again when they
- * have ended. KVT_E_STATE: it is not RECYCLING, or its last generation is reached (it stays as it is
- * for ever). KVT_E_READONLY, KVT_E_NOMEM, KVT_E_INVAL (blocks, or too many kills).
+ * have ended. KVT_E_STATE: it is not RECYCLING, or its last generation is reached (it stays as it
+ * is for ever). KVT_E_READONLY, KVT_E_NOMEM, KVT_E_INVAL (blocks, or too many kills).
  */
 enum kvt_status nvme_recycle(
     struct nvme_tier *nvme, struct segment *segment, struct tier_batch *batch);
@@ -93,9 +93,9 @@ enum kvt_status nvme_recycle(
 /*
  * nvme_scan - rebuild: read every batch header of one segment (a broken chain is searched page by
  * page; the MAC decides), synchronously, before any put. Only headers of the highest generation
- * found count: *generation_out (0: none found). `visit` gets each proven batch in order of sequence;
- * false stops. *damaged_pages_out: pages that could not be read, or begin like a header and are
- * none. Damage is no failure: KVT_E_NOMEM, KVT_E_INVAL (no such segment).
+ * found count: *generation_out (0: none found). `visit` gets each proven batch in order of
+ * sequence; false stops. *damaged_pages_out: pages that could not be read, or begin like a header
+ * and are none. Damage is no failure: KVT_E_NOMEM, KVT_E_INVAL (no such segment).
  */
 typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
     const struct block_record *records, const struct tier_kill *kills);

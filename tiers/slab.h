@@ -8,8 +8,8 @@
  *
  * A size class is a slot size: a multiple of 4 KiB, at most SLAB_CLASS_MAX of them, made as sizes
  * are first asked for. A size gets a class of its own while there is room for one (a store sees
- * few sizes); a class that has no superblock left is given to the next new size; with all classes in
- * use a size takes the smallest class that holds it (the last class is always slot_bytes_max).
+ * few sizes); a class that has no superblock left is given to the next new size; with all classes
+ * in use a size takes the smallest class that holds it (the last class is always slot_bytes_max).
  * A superblock serves one class until it is empty; then it returns to the free list and may serve
  * another. Superblocks are powers of two, so no slot crosses a superblock or a chunk of 1 GiB (the
  * limit of an io_uring buffer and of cudaHostRegister). The arena's rest behind the last whole
@@ -38,9 +38,9 @@ struct slot {
 
 /*
  * slab_open - over `arena` (2 MiB aligned, `size` a multiple of 4 KiB). superblock_bytes 0: chosen
- * from the size (1/64 of it, a power of two in 64 KiB..64 MiB, at least `slot_bytes_max`); otherwise a
- * power of two in 4 KiB..64 MiB that is at least `slot_bytes_max`. slot_bytes_max: 1 B..64 MiB.
- * KVT_E_INVAL: a bound, or not even one superblock fits. KVT_E_NOMEM.
+ * from the size (1/64 of it, a power of two in 64 KiB..64 MiB, at least `slot_bytes_max`);
+ * otherwise a power of two in 4 KiB..64 MiB that is at least `slot_bytes_max`. slot_bytes_max: 1
+ * B..64 MiB. KVT_E_INVAL: a bound, or not even one superblock fits. KVT_E_NOMEM.
  */
 enum kvt_status slab_open(const struct kvt_env *env, void *arena, size_t size,
     size_t superblock_bytes, size_t slot_bytes_max, struct slab **slab_out);

@@ -52,7 +52,8 @@ static const struct copy_format store_format = {
 
 /* --- Bytes ------------------------------------------------------------------------------------ */
 
-/* NULL, or which field breaks its bound. Holds for files that are read and for ones to be written. */
+/* NULL, or which field breaks its bound. Holds for files that are read and for ones to be
+ * written. */
 static const char *
 bounds_verify(const struct store_file *file)
 {

@@ -49,8 +49,8 @@ enum kvt_status store_file_read(const struct kvt_env *env, struct fs_dir *dir,
     struct store_file *file_out, bool *unwritable_out);
 
 /*
- * store_file_write - raise file->sequence, write the other copy, sync file and directory; sequence 0
- * makes the first copy. KVT_E_INVAL: a field breaks its bound (FORMAT.md section 3.1). On failure
+ * store_file_write - raise file->sequence, write the other copy, sync file and directory; sequence
+ * 0 makes the first copy. KVT_E_INVAL: a field breaks its bound (FORMAT.md section 3.1). On failure
  * file->sequence stays, and so does the copy that had it.
  */
 enum kvt_status store_file_write(

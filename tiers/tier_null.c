@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tier_null.c - a tier that accepts everything and keeps nothing: what remains is the engine's cost.
+ * tier_null.c - a tier that accepts everything and keeps nothing: what remains is the engine's
+ * cost.
  */
 #include "env.h"
 #include "failure.h"

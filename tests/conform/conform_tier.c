@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conform_tier.c - one list of checks that every tier passes: HOST, NVME over both io engines, null, fake.
+ * conform_tier.c - one list of checks that every tier passes: HOST, NVME over both io engines,
+ * null, fake.
  *
  * Each kind declares what it can; a check that asks for more is not run for it.
  */

@@ -2,8 +2,8 @@
 /*
  * tier_fake.h - a tier in ordinary memory that answers when it is told to and fails as scripted.
  *
- * Bytes are copied at once; the answer comes with the next tier_fake_step(), so the time between them
- * is the test's to use. Places: segment 0, page = slot, generation rises.
+ * Bytes are copied at once; the answer comes with the next tier_fake_step(), so the time between
+ * them is the test's to use. Places: segment 0, page = slot, generation rises.
  * Threads: one.
  */
 #ifndef KVT_TESTS_TIER_FAKE_H

@@ -68,16 +68,16 @@ void rig_memory_reset(struct tier_rig *rig);
 void payload_fill(uint8_t *target, size_t length, uint64_t seed);
 bool payload_matches(const uint8_t *bytes, size_t length, uint64_t seed);
 
-/* rig_batch_init - an empty batch with the next sequence. rig_batch_add - one block of PRF bytes with
- * a record that agrees. */
+/* rig_batch_init - an empty batch with the next sequence. rig_batch_add - one block of PRF bytes
+ * with a record that agrees. */
 void rig_batch_init(struct tier_rig *rig, struct rig_batch *batch);
 void rig_batch_add(struct tier_rig *rig, struct rig_batch *batch, uint32_t length, uint64_t seed);
 
 /* rig_get_init - a get of what `put` holds, into poisoned memory. */
 void rig_get_init(struct tier_rig *rig, struct rig_batch *get, const struct rig_batch *put);
 
-/* rig_wait - turn the loop until `count` answers lie in `answers`; stops the test when none comes for
- * 30 s. rig_turn - one round of the loop. */
+/* rig_wait - turn the loop until `count` answers lie in `answers`; stops the test when none comes
+ * for 30 s. rig_turn - one round of the loop. */
 void rig_wait(struct tier_rig *rig, uint32_t count);
 void rig_turn(struct tier_rig *rig);
 void rig_answers_clear(struct tier_rig *rig);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_names_file.c - NAMES.a and NAMES.b: the list, round trip, the rule of two copies, hostile bytes.
+ * test_names_file.c - NAMES.a and NAMES.b: the list, round trip, the rule of two copies, hostile
+ * bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replay_report.c - what a replay found, as JSON or as a table.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "json_writer.h"
+#include "quantity.h"
+#include "replay.h"
+
+/* One row of the table of paths. */
+struct path_row {
+    const char *key;
+    const char *text;
+    struct replay_path path;
+    double ceiling;
+};
+
+enum {
+    PATH_COUNT = 4
+};
+
+static void
+paths_list(const struct replay *replay, struct path_row rows[PATH_COUNT])
+{
+    const struct replay_totals *totals = &replay->totals;
+    const struct ceiling_point *read =
+        replay->has_ceiling && replay->ceiling.point_count > 0
+            ? ceiling_best_read(&replay->ceiling, replay->ceiling.points[0].piece_bytes, true)
+            : NULL;
+    const struct replay_path durable = {
+        .bytes = replay->stats.durable_bytes,
+        .busy_seconds = totals->elapsed_seconds,
+    };
+
+    rows[0] = (struct path_row){"caller_to_host", "caller -> HOST", totals->caller_to_host,
+        replay->ceiling.copy_bytes_per_s};
+    rows[1] = (struct path_row){
+        "host_to_nvme", "HOST -> NVMe", durable, replay->ceiling.write_first_bytes_per_s};
+    rows[2] = (struct path_row){"nvme_to_caller", "NVMe -> caller", totals->nvme_to_caller,
+        read != NULL ? read->bytes_per_s : 0};
+    rows[3] = (struct path_row){"host_to_caller", "HOST -> caller", totals->host_to_caller,
+        replay->ceiling.copy_bytes_per_s};
+}
+
+static double
+path_rate(const struct replay_path *path)
+{
+    return path->busy_seconds > 0 ? (double)path->bytes / path->busy_seconds : 0;
+}
+
+static double
+percent_of(uint64_t part, uint64_t whole)
+{
+    return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+}
+
+static const struct {
+    const char *name;
+    const char *text;
+} latency_texts[] = {
+#define LATENCY_TEXT(name, text) {#name, text},
+    KVT_LATENCIES(LATENCY_TEXT)
+#undef LATENCY_TEXT
+};
+
+enum {
+    LATENCY_COUNT = sizeof(latency_texts) / sizeof(latency_texts[0])
+};
+
+static void
+latencies_of(const struct kvt_stats *stats, struct kvt_latency values_out[LATENCY_COUNT])
+{
+    size_t i = 0;
+
+#define LATENCY_VALUE(name, text) values_out[i++] = stats->name;
+    KVT_LATENCIES(LATENCY_VALUE)
+#undef LATENCY_VALUE
+}
+
+static void
+paths_print_json(const struct replay *replay, struct json *json)
+{
+    struct path_row rows[PATH_COUNT];
+
+    paths_list(replay, rows);
+    json_object_begin(json, "paths");
+    for (size_t i = 0; i < PATH_COUNT; i++) {
+        double rate = path_rate(&rows[i].path);
+
+        json_object_begin(json, rows[i].key);
+        json_number(json, "bytes", rows[i].path.bytes);
+        json_number(json, "busy_ns", (uint64_t)(rows[i].path.busy_seconds * 1e9));
+        json_real(json, "bytes_per_s", rate);
+        if (rows[i].ceiling > 0) {
+            json_real(json, "ceiling_bytes_per_s", rows[i].ceiling);
+            json_real(json, "ceiling_share", rate / rows[i].ceiling);
+        }
+        json_object_end(json);
+    }
+    json_object_end(json);
+}
+
+static void
+stats_print_json(const struct kvt_stats *stats, struct json *json)
+{
+    struct kvt_latency latencies[LATENCY_COUNT];
+
+    latencies_of(stats, latencies);
+    json_object_begin(json, "latencies");
+    for (size_t i = 0; i < LATENCY_COUNT; i++) {
+        json_object_begin(json, latency_texts[i].name);
+        json_number(json, "count", latencies[i].count);
+        json_number(json, "p50_ns", latencies[i].p50_ns);
+        json_number(json, "p99_ns", latencies[i].p99_ns);
+        json_number(json, "p999_ns", latencies[i].p999_ns);
+        json_number(json, "max_ns", latencies[i].max_ns);
+        json_object_end(json);
+    }
+    json_object_end(json);
+    json_object_begin(json, "counters");
+#define COUNTER_PRINT(name, text) json_number(json, #name, stats->name);
+    KVT_COUNTERS(COUNTER_PRINT)
+#undef COUNTER_PRINT
+    json_object_end(json);
+}
+
+static void
+verified_print_json(const struct replay_verified *verified, struct json *json)
+{
+    json_object_begin(json, "verify");
+    json_number(json, "keys", verified->key_count);
+    json_number(json, "lost_blocks", verified->lost_count);
+    json_number(json, "wrong_blocks", verified->wrong_block_count);
+    json_number(json, "wrong_bytes", verified->wrong_bytes);
+    json_number(json, "read_bytes", verified->read_bytes);
+    json_number(json, "read_ns", (uint64_t)(verified->read_seconds * 1e9));
+    json_number(json, "open_ns", (uint64_t)(verified->open_seconds * 1e9));
+    json_number(json, "reopen_ns", (uint64_t)(verified->reopen_seconds * 1e9));
+    json_object_end(json);
+}
+
+static void
+settings_print_json(const struct replay_settings *settings, struct json *json)
+{
+    static const char *const durabilities[] = {"memory", "relaxed", "sync"};
+
+    if (settings->trace_path != NULL)
+        json_string(json, "trace", settings->trace_path);
+    json_string(json, "dir", settings->directory);
+    json_number(json, "block_bytes", settings->block_bytes);
+    json_number(json, "host_capacity_bytes", settings->host_bytes);
+    json_number(json, "nvme_capacity_bytes", settings->nvme_bytes);
+    json_string(json, "policy", "lru");
+    json_string(json, "durability", durabilities[settings->durability]);
+    json_number(json, "first_request", settings->resume_at);
+}
+
+static void
+report_print_json(const struct replay *replay)
+{
+    const struct replay_totals *totals = &replay->totals;
+    uint64_t hits = totals->hit_host_count + totals->hit_nvme_count;
+    struct json json = JSON_INIT(stdout);
+
+    json_object_begin(&json, NULL);
+    settings_print_json(replay->settings, &json);
+    json_number(&json, "requests", totals->request_count);
+    json_number(&json, "blocks", totals->block_count);
+    json_number(&json, "hit_host_blocks", totals->hit_host_count);
+    json_number(&json, "hit_nvme_blocks", totals->hit_nvme_count);
+    json_number(&json, "miss_blocks", totals->block_count - hits);
+    json_real(&json, "hit_percent", percent_of(hits, totals->block_count));
+    json_number(&json, "input_tokens", totals->input_tokens);
+    json_number(&json, "saved_tokens", totals->saved_tokens);
+    json_real(&json, "prefix_hit_percent", percent_of(totals->saved_tokens, totals->input_tokens));
+    json_number(&json, "read_blocks", totals->read_count);
+    json_number(&json, "wrong_bytes", totals->wrong_bytes);
+    json_number(&json, "wrong_blocks", totals->wrong_block_count);
+    json_number(&json, "leased_miss_blocks", totals->leased_miss_count);
+    json_number(&json, "read_refused_blocks", totals->read_refused_count);
+    json_number(&json, "put_blocks", totals->put_count);
+    json_number(&json, "put_refused_blocks", totals->put_refused_count);
+    json_number(&json, "acknowledged_blocks", totals->acknowledged_count);
+    json_number(&json, "dropped_blocks", totals->dropped_count);
+    json_number(&json, "durable_failed_blocks", totals->durable_failed_count);
+    json_number(&json, "elapsed_ns", (uint64_t)(totals->elapsed_seconds * 1e9));
+    json_number(&json, "durable_wait_ns", (uint64_t)(totals->durable_wait_seconds * 1e9));
+    json_number(&json, "pattern_ns", (uint64_t)(totals->verify_seconds * 1e9));
+    paths_print_json(replay, &json);
+    if (replay->verified.key_count > 0)
+        verified_print_json(&replay->verified, &json);
+    stats_print_json(&replay->stats, &json);
+    json_object_end(&json);
+    json_end(&json);
+}
+
+static void
+hits_print(const struct replay_totals *totals)
+{
+    uint64_t hits = totals->hit_host_count + totals->hit_nvme_count;
+    char count[QUANTITY_TEXT_BYTES];
+
+    printf("%-22s %12s\n", "requests", quantity_count_text(count, totals->request_count));
+    printf("%-22s %12s\n", "blocks asked for", quantity_count_text(count, totals->block_count));
+    printf("%-22s %12s  %5.1f %%\n", "hits in HOST",
+        quantity_count_text(count, totals->hit_host_count),
+        percent_of(totals->hit_host_count, totals->block_count));
+    printf("%-22s %12s  %5.1f %%\n", "hits on NVMe",
+        quantity_count_text(count, totals->hit_nvme_count),
+        percent_of(totals->hit_nvme_count, totals->block_count));
+    printf("%-22s %12s  %5.1f %%\n", "misses",
+        quantity_count_text(count, totals->block_count - hits),
+        percent_of(totals->block_count - hits, totals->block_count));
+    printf("%-22s %12s  %5.1f %% of the input\n", "prefill tokens saved",
+        quantity_count_text(count, totals->saved_tokens),
+        percent_of(totals->saved_tokens, totals->input_tokens));
+    printf("%-22s %12s\n", "blocks read, compared", quantity_count_text(count, totals->read_count));
+    printf("%-22s %12s\n", "wrong bytes", quantity_count_text(count, totals->wrong_bytes));
+    printf("%-22s %12s\n", "blocks made durable",
+        quantity_count_text(count, totals->acknowledged_count));
+    printf("%-22s %10.1f s  (%.1f s make and compare bytes, %.1f s wait for the disk to follow)\n",
+        "time", totals->elapsed_seconds, totals->verify_seconds, totals->durable_wait_seconds);
+}
+
+static void
+paths_print(const struct replay *replay)
+{
+    struct path_row rows[PATH_COUNT];
+
+    paths_list(replay, rows);
+    printf("\n%-16s %10s %12s %12s %8s\n", "path", "bytes", "rate", "ceiling", "share");
+    for (size_t i = 0; i < PATH_COUNT; i++) {
+        char bytes[QUANTITY_TEXT_BYTES];
+        char rate[QUANTITY_TEXT_BYTES];
+        char ceiling[QUANTITY_TEXT_BYTES] = "-";
+
+        quantity_bytes_text(bytes, (double)rows[i].path.bytes);
+        quantity_rate_text(rate, path_rate(&rows[i].path));
+        printf("%-16s %10s %12s", rows[i].text, bytes, rate);
+        if (rows[i].ceiling > 0)
+            printf(" %12s %6.0f %%\n", quantity_rate_text(ceiling, rows[i].ceiling),
+                100 * path_rate(&rows[i].path) / rows[i].ceiling);
+        else
+            printf(" %12s\n", ceiling);
+    }
+}
+
+static void
+latencies_print(const struct kvt_stats *stats)
+{
+    struct kvt_latency values[LATENCY_COUNT];
+
+    latencies_of(stats, values);
+    printf("\n%-16s %10s %10s %10s %10s  %s\n", "latency", "p50", "p99", "p99.9", "max", "of");
+    for (size_t i = 0; i < LATENCY_COUNT; i++) {
+        char p50[QUANTITY_TEXT_BYTES];
+        char p99[QUANTITY_TEXT_BYTES];
+        char p999[QUANTITY_TEXT_BYTES];
+        char max[QUANTITY_TEXT_BYTES];
+
+        if (values[i].count == 0)
+            continue;
+        printf("%-16s %10s %10s %10s %10s  %s\n", latency_texts[i].name,
+            quantity_time_text(p50, (double)values[i].p50_ns),
+            quantity_time_text(p99, (double)values[i].p99_ns),
+            quantity_time_text(p999, (double)values[i].p999_ns),
+            quantity_time_text(max, (double)values[i].max_ns), latency_texts[i].text);
+    }
+}
+
+static void
+verified_print(const struct replay_verified *verified)
+{
+    char count[QUANTITY_TEXT_BYTES];
+    char bytes[QUANTITY_TEXT_BYTES];
+    char open[QUANTITY_TEXT_BYTES];
+
+    printf("acknowledged blocks: %s read (%s in %.1f s)",
+        quantity_count_text(count, verified->key_count),
+        quantity_bytes_text(bytes, (double)verified->read_bytes), verified->read_seconds);
+    printf(", %s lost", quantity_count_text(count, verified->lost_count));
+    printf(", %s wrong\n", quantity_count_text(count, verified->wrong_block_count));
+    printf("reopened: 1,000 keys answered after %s\n\n",
+        quantity_time_text(open, verified->reopen_seconds * 1e9));
+}
+
+void
+replay_report(const struct replay *replay)
+{
+    if (replay->settings->as_json) {
+        report_print_json(replay);
+        return;
+    }
+    if (replay->verified.key_count > 0)
+        verified_print(&replay->verified);
+    if (replay->totals.request_count == 0)
+        return;
+    hits_print(&replay->totals);
+    paths_print(replay);
+    latencies_print(&replay->stats);
+}

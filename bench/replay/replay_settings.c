@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replay_settings.c - the command line of `tierbench replay`, and what it comes to.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "complain.h"
+#include "quantity.h"
+#include "replay.h"
+#include "tierbench.h"
+
+enum {
+    OPTION_TRACE,
+    OPTION_DIR,
+    OPTION_REQUESTS,
+    OPTION_BLOCK_BYTES,
+    OPTION_HBM,
+    OPTION_HOST,
+    OPTION_NVME,
+    OPTION_POLICY,
+    OPTION_DURABILITY,
+    OPTION_IO,
+    OPTION_RESUME_AT,
+    OPTION_KILL_AT,
+    OPTION_ACK_FD,
+    OPTION_ACKS,
+    OPTION_VERIFY_ACKS,
+    OPTION_CEILING_SECONDS,
+    OPTION_JSON,
+};
+
+static const struct argument_option options[] = {
+    [OPTION_TRACE] = {"--trace", "FILE[.zst]", "requests, one JSON object a line"},
+    [OPTION_DIR] = {"--dir", "DIR", "the store; made when missing (its parent must be there)"},
+    [OPTION_REQUESTS] = {"--requests", "N", "stop behind the first N requests of the trace"},
+    [OPTION_BLOCK_BYTES] = {"--block-bytes", "SIZE", "of every block (default 64K)"},
+    [OPTION_HBM] = {"--hbm", "SIZE", "HBM capacity: only 0 in this version"},
+    [OPTION_HOST] = {"--host", "SIZE",
+        "HOST capacity; 5% is that share of the trace's unique\n"
+        "blocks, here and for --nvme"},
+    [OPTION_NVME] = {"--nvme", "SIZE", "NVMe capacity"},
+    [OPTION_POLICY] = {"--policy", "P", "what stays in which tier: only lru in this version"},
+    [OPTION_DURABILITY] = {"--durability", "D", "memory, relaxed (default) or sync"},
+    [OPTION_IO] = {"--io", "ENGINE", "auto (default), uring or threads"},
+    [OPTION_RESUME_AT] = {"--resume-at", "N", "leave the first N requests out"},
+    [OPTION_KILL_AT] = {"--kill-at", "N", "report and raise SIGKILL behind the first N requests"},
+    [OPTION_ACK_FD] = {"--ack-fd", "FD",
+        "write the key of each block that is durable to this\ndescriptor, one a line in hex"},
+    [OPTION_ACKS] = {"--acks", "FILE", "the same, appended to a file"},
+    [OPTION_VERIFY_ACKS] = {"--verify-acks", "FILE",
+        "first time the open, and read and verify every block\n"
+        "that such a file lists; without --trace that is all"},
+    [OPTION_CEILING_SECONDS] = {"--ceiling-seconds", "S",
+        "for measuring each limit of the machine before the\n"
+        "replay (default 0.3); none: do not measure"},
+    [OPTION_JSON] = {"--json", NULL, "print JSON"},
+    {NULL, NULL, NULL},
+};
+
+const struct command_line tierbench_replay_line = {
+    .program = "tierbench",
+    .command = "replay",
+    .operands = "",
+    .summary = "Replay a recorded request trace through a store, verifying every byte.",
+    .text =
+        "For each request: look its chain up under a lease, read the leading hits into poisoned\n"
+        "memory and compare them, keep the blocks that were missing, release. Exit code 1 when\n"
+        "a byte was wrong, a leased block was missing, or an acknowledged block was lost.\n"
+        "\n"
+        "JSON: \"requests\", \"blocks\" (accesses), \"hit_host_blocks\", \"hit_nvme_blocks\"\n"
+        "(on NVMe only), \"miss_blocks\", \"hit_percent\" (of blocks), \"input_tokens\",\n"
+        "\"saved_tokens\" (prefill that hits make needless), \"prefix_hit_percent\" (of\n"
+        "tokens), \"wrong_bytes\", \"wrong_blocks\", \"leased_miss_blocks\", \"put_blocks\",\n"
+        "\"put_refused_blocks\", \"acknowledged_blocks\" (durable), \"dropped_blocks\" (evicted\n"
+        "before they were durable), \"elapsed_ns\", \"durable_wait_ns\" (of it, puts that\n"
+        "waited for earlier ones to be durable), \"pattern_ns\" (making and comparing bytes),\n"
+        "\"paths\" {\"caller_to_host\", \"host_to_nvme\", \"nvme_to_caller\",\n"
+        "\"host_to_caller\": each with \"bytes\", \"busy_ns\", \"bytes_per_s\",\n"
+        "\"ceiling_bytes_per_s\", \"ceiling_share\"}, \"latencies\" {name: {\"count\",\n"
+        "\"p50_ns\", \"p99_ns\", \"p999_ns\", \"max_ns\"}}, \"counters\" (kvtier/stats.h), and\n"
+        "after --verify-acks \"verify\" {\"keys\", \"lost_blocks\", \"wrong_blocks\",\n"
+        "\"wrong_bytes\", \"read_bytes\", \"read_ns\", \"open_ns\", \"reopen_ns\" (until 1,000\n"
+        "keys were answered)}. A path's rate is over the time in which a block was awaited from\n"
+        "it.",
+    .operand_min = 0,
+    .operand_max = 0,
+    .options = options,
+};
+
+/* A word of a list, or -1. */
+static int
+word_find(const char *word, const char *const words[], int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(word, words[i]) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static bool
+count_read(const struct arguments *arguments, int option, uint64_t *count_out)
+{
+    const char *text = arguments->values[option];
+
+    if (text == NULL || quantity_count(text, count_out))
+        return true;
+    complain("%s %s is no count", options[option].name, text);
+    return false;
+}
+
+static bool
+words_read(const struct arguments *arguments, struct replay_settings *settings)
+{
+    static const char *const durabilities[] = {"memory", "relaxed", "sync"};
+    static const char *const engines[] = {"auto", "uring", "threads"};
+    const char *policy = arguments->values[OPTION_POLICY];
+    const char *durability = arguments->values[OPTION_DURABILITY];
+    const char *engine = arguments->values[OPTION_IO];
+    int durability_index =
+        durability == NULL ? KVT_RELAXED : word_find(durability, durabilities, 3);
+    int engine_index = engine == NULL ? KVT_IO_AUTO : word_find(engine, engines, 3);
+
+    if (policy != NULL && strcmp(policy, "lru") != 0) {
+        complain("--policy %s is none that this version has: lru", policy);
+        return false;
+    }
+    if (durability_index < 0) {
+        complain("--durability %s is none of memory, relaxed, sync", durability);
+        return false;
+    }
+    if (engine_index < 0) {
+        complain("--io %s is none of auto, uring, threads", engine);
+        return false;
+    }
+    settings->durability = (enum kvt_durability)durability_index;
+    settings->io_engine = (uint32_t)engine_index;
+    return true;
+}
+
+/* Where acknowledgements go. A wrong descriptor is found now, not after minutes. */
+static bool
+acks_open(const struct arguments *arguments, struct replay_settings *settings)
+{
+    const char *fd_text = arguments->values[OPTION_ACK_FD];
+    const char *path = arguments->values[OPTION_ACKS];
+    uint64_t fd = 0;
+
+    settings->acks_fd = -1;
+    if (fd_text != NULL && path != NULL) {
+        complain("--ack-fd and --acks exclude each other");
+        return false;
+    }
+    if (path != NULL) {
+        settings->acks_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        if (settings->acks_fd < 0)
+            complain("cannot write %s: %s", path, strerror(errno));
+        return settings->acks_fd >= 0;
+    }
+    if (fd_text == NULL)
+        return true;
+    if (!quantity_count(fd_text, &fd) || fd > INT32_MAX || fcntl((int)fd, F_GETFD) < 0) {
+        complain("--ack-fd %s is no open descriptor", fd_text);
+        return false;
+    }
+    settings->acks_fd = (int)fd;
+    return true;
+}
+
+static bool
+sizes_read(const struct arguments *arguments, struct replay_settings *settings)
+{
+    const char *block_bytes = arguments->values[OPTION_BLOCK_BYTES];
+    const char *seconds = arguments->values[OPTION_CEILING_SECONDS];
+
+    if (block_bytes != NULL &&
+        (!quantity_size(block_bytes, &settings->block_bytes) || settings->block_bytes == 0 ||
+            settings->block_bytes > KVT_BLOCK_BYTES_MAX)) {
+        complain("--block-bytes %s is no size of 1 to 64M", block_bytes);
+        return false;
+    }
+    if (seconds != NULL && strcmp(seconds, "none") == 0) {
+        settings->ceiling_seconds = 0;
+    } else if (seconds != NULL && !quantity_seconds(seconds, &settings->ceiling_seconds)) {
+        complain("--ceiling-seconds %s is no time: seconds above 0, or none", seconds);
+        return false;
+    }
+    return count_read(arguments, OPTION_REQUESTS, &settings->request_end) &&
+           count_read(arguments, OPTION_RESUME_AT, &settings->resume_at) &&
+           count_read(arguments, OPTION_KILL_AT, &settings->kill_at);
+}
+
+static bool
+needed_are_there(const struct replay_settings *settings)
+{
+    const char *missing = settings->directory == NULL   ? "--dir"
+                          : settings->host_text == NULL ? "--host"
+                          : settings->nvme_text == NULL ? "--nvme"
+                                                        : NULL;
+
+    if (missing == NULL && settings->trace_path == NULL && settings->verify_path == NULL)
+        missing = "--trace";
+    if (missing != NULL)
+        complain("replay needs %s (try tierbench replay --help)", missing);
+    return missing == NULL;
+}
+
+/* HBM is a tier of a later version; 0 asks for none. False: *exit_out says why. */
+static bool
+hbm_is_none(const char *text, int *exit_out)
+{
+    uint64_t bytes = 0;
+
+    if (text == NULL || (quantity_size(text, &bytes) && bytes == 0))
+        return true;
+    if (bytes == 0) {
+        complain("--hbm %s is no size", text);
+        return false;
+    }
+    complain(
+        "this build has no HBM tier: --hbm takes only 0 (%s)", kvt_status_name(KVT_E_UNSUPPORTED));
+    *exit_out = EXIT_PROBLEM;
+    return false;
+}
+
+bool
+replay_settings_read(struct replay_settings *settings, int argc, char **argv, int *exit_out)
+{
+    struct arguments arguments;
+
+    *settings = (struct replay_settings){
+        .block_bytes = 64 << 10,
+        .request_end = UINT64_MAX,
+        .kill_at = REPLAY_NO_REQUEST,
+        .ceiling_seconds = 0.3,
+        .acks_fd = -1,
+    };
+    if (!arguments_read(&tierbench_replay_line, argc, argv, &arguments, exit_out))
+        return false;
+    *exit_out = EXIT_USAGE;
+    settings->trace_path = arguments.values[OPTION_TRACE];
+    settings->directory = arguments.values[OPTION_DIR];
+    settings->verify_path = arguments.values[OPTION_VERIFY_ACKS];
+    settings->host_text = arguments.values[OPTION_HOST];
+    settings->nvme_text = arguments.values[OPTION_NVME];
+    settings->as_json = arguments.values[OPTION_JSON] != NULL;
+    return needed_are_there(settings) && hbm_is_none(arguments.values[OPTION_HBM], exit_out) &&
+           words_read(&arguments, settings) && sizes_read(&arguments, settings) &&
+           acks_open(&arguments, settings);
+}
+
+/* One tier's size in bytes, a share rounded up to whole units of 2 MiB. */
+static bool
+capacity_read(const char *option, const char *text, uint64_t unique_bytes, uint64_t *bytes_out)
+{
+    const uint64_t unit = 2 << 20;
+    double percent = 0;
+
+    if (quantity_size(text, bytes_out) && *bytes_out > 0)
+        return true;
+    if (!quantity_share(text, &percent)) {
+        complain("%s %s is no size: 512M, 4G, or 5%% of the trace", option, text);
+        return false;
+    }
+    if (unique_bytes == 0) {
+        complain("%s %s needs --trace to be a share of", option, text);
+        return false;
+    }
+    *bytes_out = (uint64_t)((double)unique_bytes * percent / 100);
+    *bytes_out = (*bytes_out + unit - 1) / unit * unit;
+    return true;
+}
+
+bool
+replay_capacities(struct replay_settings *settings, const struct trace *trace)
+{
+    uint64_t unique_bytes = 0;
+
+    if (__builtin_mul_overflow(trace->unique_count, settings->block_bytes, &unique_bytes)) {
+        complain("the trace's blocks have more than 2^64 bytes");
+        return false;
+    }
+    if (!capacity_read("--host", settings->host_text, unique_bytes, &settings->host_bytes) ||
+        !capacity_read("--nvme", settings->nvme_text, unique_bytes, &settings->nvme_bytes))
+        return false;
+    if (settings->request_end > trace->request_count)
+        settings->request_end = trace->request_count;
+    if (settings->trace_path != NULL && settings->resume_at >= settings->request_end) {
+        complain("--resume-at %" PRIu64 " leaves none of %" PRIu64 " requests", settings->resume_at,
+            settings->request_end);
+        return false;
+    }
+    if (settings->kill_at != REPLAY_NO_REQUEST &&
+        (settings->kill_at <= settings->resume_at || settings->kill_at > settings->request_end)) {
+        complain("--kill-at %" PRIu64 " is never reached: requests %" PRIu64 " to %" PRIu64
+                 " are replayed",
+            settings->kill_at, settings->resume_at + 1, settings->request_end);
+        return false;
+    }
+    return true;
+}

@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# make bench: ceiling, sweep, fio and scale in turns, into bench/results/<machine>/*.csv.
+#
+# Usage: bench/run-bench.sh [DIR]   DIR (default build/bench) lies on the disk to measure; 12 GiB are needed there.
+# fio reads the data file of a store that a replay filled: the same file system, the same kind of file, O_DIRECT, io_uring,
+# huge-page buffers; in each of three rounds fio and the sweep follow each other.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=${1:-build/bench}
+machine=${MACHINE:-$(uname -n)-$(nproc)-cores}
+results=bench/results/$machine
+tierbench=build/bin/tierbench
+rounds=${ROUNDS:-3}
+mkdir -p "$folder" "$results"
+
+if ! command -v fio >/dev/null; then
+    echo "installing: fio"
+    as_root=()
+    [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends fio >/dev/null
+fi
+
+# fio_rate FILE PIECE DEPTH - bytes per second of random reads. The file's first 3 GiB: what was never written would be read
+# without the disk, and the replay goes around the whole file.
+fio_rate() {
+    fio --name=read --filename="$1" --readonly --rw=randread --bs="$2" --iodepth="$3" --size=3g --direct=1 --ioengine=io_uring \
+        --fixedbufs --registerfiles --iomem=mmap --mem_align=2m --time_based --runtime=2 --norandommap \
+        --output-format=json 2>/dev/null |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["jobs"][0]["read"]["bw_bytes"])'
+}
+
+# fio_best FILE PIECE - the fastest of the usual depths, "rate depth".
+fio_best() {
+    local depth rate best=0 best_depth=0
+    for depth in 4 8 16 32 64; do
+        rate=$(fio_rate "$1" "$2" "$depth")
+        if [ "$rate" -gt "$best" ]; then
+            best=$rate
+            best_depth=$depth
+        fi
+    done
+    echo "$best $best_depth"
+}
+
+facts="$(git rev-parse --short=12 HEAD 2>/dev/null || echo none),release,$machine,$(uname -r)"
+
+echo "filling a store for fio to read"
+store=$folder/fio-store
+rm -rf "$store"
+$tierbench replay --trace bench/traces/conversation_h1.jsonl.zst --dir "$store" --host 256M --nvme 4G \
+    --ceiling-seconds none --json >"$folder/fill.json"
+
+for round in $(seq "$rounds"); do
+    echo "round $round of $rounds: fio"
+    for piece in 1m 64k; do
+        read -r rate depth <<<"$(fio_best "$store/data/data.00" "$piece")"
+        echo "$piece $rate $depth" >>"$folder/fio.$round"
+    done
+    echo "round $round of $rounds: sweep"
+    $tierbench sweep --dir "$folder" --json >"$folder/sweep.$round.json"
+done
+echo "ceiling"
+$tierbench ceiling --dir "$folder" --json >"$folder/ceiling.json"
+echo "scale"
+$tierbench scale --dir "$folder" --json >"$folder/scale.json"
+rm -rf "$store"
+if [ -x build/bin/micro_lookup ]; then
+    echo "micro_lookup"
+    build/bin/micro_lookup >"$folder/micro_lookup.txt"
+    cp "$folder/micro_lookup.txt" "$results/"
+fi
+
+python3 -B bench/results_csv.py "$folder" "$results" "$rounds" "$facts"
+rm -f "$folder"/fio.[0-9]*

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sweep.c - `tierbench sweep`: block size x depth through a store, beside the machine's ceilings.
+ */
+#include "sweep.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "complain.h"
+#include "json_writer.h"
+#include "kvtier/kvtier.h"
+#include "quantity.h"
+#include "tierbench.h"
+
+enum {
+    OPTION_DIR,
+    OPTION_BLOCK_BYTES,
+    OPTION_DEPTH,
+    OPTION_STORE_BYTES,
+    OPTION_SECONDS,
+    OPTION_JSON,
+};
+
+static const struct argument_option options[] = {
+    [OPTION_DIR] = {"--dir", "DIR", "where to measure; made when missing"},
+    [OPTION_BLOCK_BYTES] = {"--block-bytes", "SIZES", "separated by commas (default 64K,1M)"},
+    [OPTION_DEPTH] = {"--depth", "COUNTS", "blocks being read at once (default 1,4,8,16,32,64)"},
+    [OPTION_STORE_BYTES] = {"--store-bytes", "SIZE",
+        "NVMe capacity (default 4G); a raw file of the same\nsize lies beside it"},
+    [OPTION_SECONDS] = {"--seconds", "S", "for each figure (default 1.5)"},
+    [OPTION_JSON] = {"--json", NULL, "print JSON"},
+    {NULL, NULL, NULL},
+};
+
+const struct command_line tierbench_sweep_line = {
+    .program = "tierbench",
+    .command = "sweep",
+    .operands = "",
+    .summary = "Measure puts, gets and lookups for block sizes and depths, beside the ceilings.",
+    .text =
+        "Each figure of the store is measured in turns with its ceiling, five rounds, medians:\n"
+        "durable puts in batches of 8 MiB against writes and fdatasync of such batches into a\n"
+        "file in the same state; gets from NVMe against reads of the store's own data file;\n"
+        "gets from HOST against memcpy. Gets go into huge-page buffers, checksums on.\n"
+        "\n"
+        "JSON: \"dir\", \"store_bytes\", \"wrong_bytes\", \"results\" [for each block size:\n"
+        "\"block_bytes\",\n"
+        "{put_first,put_again}_{bytes_per_s,ceiling_bytes_per_s,ceiling_share}, \"nvme_get\"\n"
+        "[{\"depth\", \"bytes_per_s\", \"ceiling_bytes_per_s\", \"ceiling_share\"} ...] (both\n"
+        "at that depth),\n"
+        "nvme_get_best_{bytes_per_s,depth,ceiling_bytes_per_s,ceiling_depth,ceiling_share}\n"
+        "(each at its own best depth),\n"
+        "host_get_{bytes_per_s,ceiling_bytes_per_s,ceiling_share}, lookup_1000_{p50, p99}_ns\n"
+        "(lease and release), nvme_get_{p50,p99}_ns, \"wrong_bytes\", \"miss_blocks\"]",
+    .operand_min = 0,
+    .operand_max = 0,
+    .options = options,
+};
+
+/* Numbers separated by commas. False: one of them is none, or is out of bounds. */
+static bool
+list_read(const char *text, uint64_t limit, uint64_t *numbers_out, uint32_t count_max,
+    uint32_t *count_out)
+{
+    char word[QUANTITY_TEXT_BYTES];
+
+    *count_out = 0;
+    for (;;) {
+        size_t length = strcspn(text, ",");
+
+        if (length >= sizeof(word) || *count_out == count_max)
+            return false;
+        memcpy(word, text, length);
+        word[length] = '\0';
+        if (!quantity_size(word, &numbers_out[*count_out]) || numbers_out[*count_out] == 0 ||
+            numbers_out[*count_out] > limit)
+            return false;
+        ++*count_out;
+        if (text[length] == '\0')
+            return true;
+        text += length + 1;
+    }
+}
+
+static bool
+plan_read(const struct arguments *arguments, struct sweep_plan *plan)
+{
+    const char *sizes = arguments->values[OPTION_BLOCK_BYTES];
+    const char *depths = arguments->values[OPTION_DEPTH];
+    const char *bytes = arguments->values[OPTION_STORE_BYTES];
+    const char *seconds = arguments->values[OPTION_SECONDS];
+
+    plan->directory = arguments->values[OPTION_DIR];
+    if (plan->directory == NULL) {
+        complain("sweep needs --dir DIR");
+        return false;
+    }
+    if (!list_read(sizes != NULL ? sizes : "64K,1M", KVT_BLOCK_BYTES_MAX, plan->block_bytes,
+            SWEEP_SIZE_MAX, &plan->size_count)) {
+        complain("--block-bytes %s is no list of up to 16 sizes of 1 to 64M", sizes);
+        return false;
+    }
+    if (!list_read(depths != NULL ? depths : "1,4,8,16,32,64", 256, plan->depths, SWEEP_DEPTH_MAX,
+            &plan->depth_count)) {
+        complain("--depth %s is no list of up to 16 counts of 1 to 256", depths);
+        return false;
+    }
+    if (bytes != NULL &&
+        (!quantity_size(bytes, &plan->store_bytes) || plan->store_bytes < UINT64_C(1) << 30 ||
+            plan->store_bytes > UINT64_C(1) << 42)) {
+        complain("--store-bytes %s is no size of 1G to 4T", bytes);
+        return false;
+    }
+    if (seconds != NULL && !quantity_seconds(seconds, &plan->seconds)) {
+        complain("--seconds %s is no time: seconds above 0", seconds);
+        return false;
+    }
+    return true;
+}
+
+static double
+share_of(const struct sweep_pair *pair)
+{
+    return pair->raw_bytes_per_s > 0 ? pair->ours_bytes_per_s / pair->raw_bytes_per_s : 0;
+}
+
+static void
+pair_print_json(struct json *json, const char *name, const struct sweep_pair *pair)
+{
+    char key[64];
+
+    snprintf(key, sizeof(key), "%sbytes_per_s", name);
+    json_real(json, key, pair->ours_bytes_per_s);
+    snprintf(key, sizeof(key), "%sceiling_bytes_per_s", name);
+    json_real(json, key, pair->raw_bytes_per_s);
+    snprintf(key, sizeof(key), "%sceiling_share", name);
+    json_real(json, key, share_of(pair));
+}
+
+static void
+row_print_json(struct json *json, const struct sweep_plan *plan, const struct sweep_row *row)
+{
+    json_object_begin(json, NULL);
+    json_number(json, "block_bytes", row->block_bytes);
+    pair_print_json(json, "put_first_", &row->put_first);
+    pair_print_json(json, "put_again_", &row->put_again);
+    json_array_begin(json, "nvme_get");
+    for (uint32_t i = 0; i < plan->depth_count; i++) {
+        json_object_begin(json, NULL);
+        json_number(json, "depth", plan->depths[i]);
+        pair_print_json(json, "", &row->reads[i]);
+        json_object_end(json);
+    }
+    json_array_end(json);
+    pair_print_json(json, "nvme_get_best_", &row->read_best);
+    json_number(json, "nvme_get_best_depth", row->ours_best_depth);
+    json_number(json, "nvme_get_best_ceiling_depth", row->raw_best_depth);
+    pair_print_json(json, "host_get_", &row->host_get);
+    json_number(json, "lookup_1000_p50_ns", row->lookup_p50_ns);
+    json_number(json, "lookup_1000_p99_ns", row->lookup_p99_ns);
+    json_number(json, "nvme_get_p50_ns", row->get_p50_ns);
+    json_number(json, "nvme_get_p99_ns", row->get_p99_ns);
+    json_number(json, "wrong_bytes", row->wrong_bytes);
+    json_number(json, "miss_blocks", row->miss_count);
+    json_object_end(json);
+}
+
+static void
+pair_print(const char *name, const struct sweep_pair *pair)
+{
+    char ours[QUANTITY_TEXT_BYTES];
+    char raw[QUANTITY_TEXT_BYTES];
+
+    printf("  %-28s %12s of %12s  %6.3f\n", name, quantity_rate_text(ours, pair->ours_bytes_per_s),
+        quantity_rate_text(raw, pair->raw_bytes_per_s), share_of(pair));
+}
+
+static void
+row_print(const struct sweep_plan *plan, const struct sweep_row *row)
+{
+    char text[QUANTITY_TEXT_BYTES];
+    char name[64];
+
+    printf("blocks of %s\n", quantity_bytes_text(text, (double)row->block_bytes));
+    pair_print("durable put, first fill", &row->put_first);
+    pair_print("durable put, recycled", &row->put_again);
+    for (uint32_t i = 0; i < plan->depth_count; i++) {
+        snprintf(name, sizeof(name), "get from NVMe, depth %" PRIu64, plan->depths[i]);
+        pair_print(name, &row->reads[i]);
+    }
+    snprintf(name, sizeof(name), "get from NVMe, best %u / %u", row->ours_best_depth,
+        row->raw_best_depth);
+    pair_print(name, &row->read_best);
+    pair_print("get from HOST", &row->host_get);
+    printf("  %-28s %12s p50", "lookup of 1,000 keys",
+        quantity_time_text(text, (double)row->lookup_p50_ns));
+    printf(" %12s p99\n", quantity_time_text(text, (double)row->lookup_p99_ns));
+    printf("  %-28s %12" PRIu64 " wrong bytes, %" PRIu64 " misses\n", "compared", row->wrong_bytes,
+        row->miss_count);
+}
+
+static bool
+rows_measure(const struct sweep_plan *plan, struct sweep_row *rows, uint64_t *bad_out)
+{
+    *bad_out = 0;
+    for (uint32_t i = 0; i < plan->size_count; i++) {
+        if (!sweep_measure(plan, plan->block_bytes[i], &rows[i]))
+            return false;
+        *bad_out += rows[i].wrong_bytes + rows[i].miss_count;
+    }
+    return true;
+}
+
+static void
+rows_print(const struct sweep_plan *plan, const struct sweep_row *rows, bool as_json)
+{
+    struct json json = JSON_INIT(stdout);
+    uint64_t wrong_bytes = 0;
+
+    if (!as_json) {
+        printf("ours of ceiling, share; five rounds in turns, medians\n");
+        for (uint32_t i = 0; i < plan->size_count; i++)
+            row_print(plan, &rows[i]);
+        return;
+    }
+    json_object_begin(&json, NULL);
+    json_string(&json, "dir", plan->directory);
+    json_number(&json, "store_bytes", plan->store_bytes);
+    json_array_begin(&json, "results");
+    for (uint32_t i = 0; i < plan->size_count; i++) {
+        row_print_json(&json, plan, &rows[i]);
+        wrong_bytes += rows[i].wrong_bytes;
+    }
+    json_array_end(&json);
+    json_number(&json, "wrong_bytes", wrong_bytes);
+    json_object_end(&json);
+    json_end(&json);
+}
+
+int
+tierbench_sweep(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct sweep_plan plan = {.store_bytes = UINT64_C(4) << 30, .seconds = 1.5};
+    struct sweep_row rows[SWEEP_SIZE_MAX];
+    uint64_t bad = 0;
+    int exit_code = EXIT_FINE;
+
+    if (!arguments_read(&tierbench_sweep_line, argc, argv, &arguments, &exit_code))
+        return exit_code;
+    if (!plan_read(&arguments, &plan))
+        return EXIT_USAGE;
+    if (mkdir(plan.directory, 0700) != 0 && errno != EEXIST) {
+        complain("cannot make %s: %s", plan.directory, strerror(errno));
+        return EXIT_PROBLEM;
+    }
+    if (!rows_measure(&plan, rows, &bad))
+        return EXIT_PROBLEM;
+    rows_print(&plan, rows, arguments.values[OPTION_JSON] != NULL);
+    return bad == 0 ? EXIT_FINE : EXIT_PROBLEM;
+}

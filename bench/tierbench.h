@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tierbench.h - the commands of tierbench.
+ */
+#ifndef TIERBENCH_H
+#define TIERBENCH_H
+
+#include "arguments.h"
+
+extern const struct command_line tierbench_replay_line;
+extern const struct command_line tierbench_ceiling_line;
+extern const struct command_line tierbench_sweep_line;
+extern const struct command_line tierbench_scale_line;
+
+int tierbench_replay(int argc, char **argv);
+int tierbench_ceiling(int argc, char **argv);
+int tierbench_sweep(int argc, char **argv);
+int tierbench_scale(int argc, char **argv);
+
+#endif /* TIERBENCH_H */

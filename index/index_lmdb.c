@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * index_lmdb.c - the index in an LMDB file: its life from inspection to close.
+ *
+ * Owns      the LMDB environment. Nothing else opens the file while the index is open.
+ * Not here  transactions (lmdb_transaction.c), the file's size (lmdb_file.c), proofs that the file
+ *           may be mapped at all (lmdb_check.c).
+ * Format    SCHEMA.md, version 1.
+ * Threads   one at a time. The directory must outlive the index.
+ *
+ * Invariants
+ *   (1) The file is at least as long as the map, and what lies behind LMDB's last page was written
+ *       as zeros and synced: no commit extends the file.
+ *   (2) Every transaction is synced in full. After one failed, none is begun.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "failure.h"
+#include "index_lmdb_internal.h"
+#include "lmdb_check.h"
+#include "try.h"
+
+enum {
+    PATH_BYTES_MAX = 4096,
+    FILE_MODE = 0600,
+    MAP_BYTES_MIN = 64 * PAGE_BYTES,
+    DATABASE_COUNT = 3,
+};
+
+static const unsigned ENVIRONMENT_FLAGS = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NORDAHEAD | MDB_NOTLS;
+
+/* --- 1. Inspection ---------------------------------------------------------------------------- */
+
+static enum kvt_status
+file_condition(const struct kvt_env *env, struct fs_file *file, bool thorough,
+    enum index_condition *condition_out)
+{
+    struct lmdb_report report = {0};
+    enum kvt_status status = lmdb_check(env, file, false, &report);
+
+    if (status == KVT_OK && (thorough || !report.is_clean))
+        status = lmdb_check(env, file, true, &report);
+    if (status == KVT_E_CORRUPT)
+        *condition_out = INDEX_DAMAGED;
+    else if (status != KVT_OK)
+        return status;
+    else
+        *condition_out = report.is_clean ? INDEX_CLEAN : INDEX_UNCLEAN;
+    return KVT_OK;
+}
+
+static enum kvt_status
+lmdb_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir, bool thorough,
+    enum index_condition *condition_out)
+{
+    struct fs_file *file;
+    enum kvt_status status = env->fs->open(dir, LMDB_FILE_NAME, FS_READ_ONLY, &file);
+
+    (void)context;
+    if (status == KVT_MISS) {
+        *condition_out = INDEX_ABSENT;
+        return KVT_OK;
+    }
+    if (status != KVT_OK)
+        return status;
+    status = file_condition(env, file, thorough, condition_out);
+    env->fs->close(file);
+    return status;
+}
+
+/* --- 2. The environment ----------------------------------------------------------------------- */
+
+static enum kvt_status
+path_make(const struct index_lmdb *lmdb, char *path_out)
+{
+    const char *dir_path = lmdb->env.fs->dir_path(lmdb->dir);
+    int length = snprintf(path_out, PATH_BYTES_MAX, "%s/%s", dir_path, lmdb->file_name);
+
+    if (length < 0 || length >= PATH_BYTES_MAX) {
+        return failure_set(
+            KVT_E_INVAL, 0, "The path of the index below %.200s is too long.", dir_path);
+    }
+    return KVT_OK;
+}
+
+static void
+environment_close(struct index_lmdb *lmdb)
+{
+    if (lmdb->lmdb != NULL)
+        mdb_env_close(lmdb->lmdb);
+    lmdb->lmdb = NULL;
+}
+
+/* Open LMDB on `file_name` with a map of `map_bytes`. */
+static enum kvt_status
+environment_open(struct index_lmdb *lmdb)
+{
+    unsigned flags = ENVIRONMENT_FLAGS | (lmdb->is_read_only ? MDB_RDONLY : 0u);
+    char path[PATH_BYTES_MAX];
+    int code;
+
+    KVT_TRY(path_make(lmdb, path));
+    code = mdb_env_create(&lmdb->lmdb);
+    if (code != 0) {
+        lmdb->lmdb = NULL;
+        return status_from_mdb(code, "LMDB cannot make an environment");
+    }
+    code = mdb_env_set_maxdbs(lmdb->lmdb, DATABASE_COUNT);
+    if (code == 0)
+        code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)lmdb->map_bytes);
+    if (code == 0)
+        code = mdb_env_open(lmdb->lmdb, path, flags, FILE_MODE);
+    if (code != 0) {
+        environment_close(lmdb);
+        return status_from_mdb(code, "LMDB cannot open the index");
+    }
+    return KVT_OK;
+}
+
+/* Open the file that is there: the map is what the file has room for. */
+static enum kvt_status
+existing_open(struct index_lmdb *lmdb)
+{
+    enum kvt_status status;
+    uint64_t size;
+
+    KVT_TRY(lmdb_file_size(&lmdb->env, lmdb->dir, lmdb->file_name, &size));
+    lmdb->map_bytes = size - size % PAGE_BYTES;
+    if (lmdb->map_bytes < LMDB_META_PAGES * PAGE_BYTES || lmdb->map_bytes > INT64_MAX) {
+        return failure_set(KVT_E_CORRUPT, 0, "The index's file has %llu bytes, which cannot be.",
+            (unsigned long long)size);
+    }
+    KVT_TRY(environment_open(lmdb));
+    status = lmdb_transaction_open(lmdb);
+    if (status != KVT_OK)
+        environment_close(lmdb);
+    return status;
+}
+
+static enum kvt_status
+handle_create(const struct kvt_env *env, struct fs_dir *dir, const char *file_name,
+    struct index_lmdb **lmdb_out)
+{
+    struct index_lmdb *lmdb = env_take(env, sizeof(*lmdb));
+
+    *lmdb_out = lmdb;
+    if (lmdb == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory for the index.");
+    lmdb->index.ops = &index_lmdb_ops;
+    lmdb->env = *env;
+    lmdb->dir = dir;
+    lmdb->file_name = file_name;
+    return KVT_OK;
+}
+
+static void
+lmdb_close(struct index *index)
+{
+    struct index_lmdb *lmdb;
+    struct kvt_env env;
+
+    if (index == NULL)
+        return;
+    lmdb = lmdb_of(index);
+    env = lmdb->env;
+    environment_close(lmdb);
+    env_put(&env, lmdb, sizeof(*lmdb));
+}
+
+/* --- 3. Create, install, open, grow ----------------------------------------------------------- */
+
+/* LMDB takes an empty file for a new one and writes its meta pages; the zeros follow behind them. */
+static enum kvt_status
+new_file_make(struct index_lmdb *lmdb)
+{
+    const struct kvt_env *env = &lmdb->env;
+
+    KVT_TRY(lmdb_file_create(env, lmdb->dir));
+    KVT_TRY(environment_open(lmdb));
+    KVT_TRY(lmdb_file_fill(env, lmdb->dir, LMDB_FILE_NAME_NEW, lmdb->map_bytes));
+    KVT_TRY(env->fs->dir_sync(lmdb->dir));
+    KVT_TRY(lmdb_transaction_create(lmdb));
+    return lmdb_transaction_open(lmdb);
+}
+
+static enum kvt_status
+lmdb_create(void *context, const struct kvt_env *env, struct fs_dir *dir, uint64_t map_bytes,
+    struct index **index_out)
+{
+    struct index_lmdb *lmdb;
+    struct failure first;
+    enum kvt_status status;
+
+    (void)context;
+    *index_out = NULL;
+    if (map_bytes < MAP_BYTES_MIN || map_bytes > INT64_MAX - PAGE_BYTES) {
+        return failure_set(KVT_E_INVAL, 0, "A map of %llu bytes; at least %llu are needed.",
+            (unsigned long long)map_bytes, (unsigned long long)MAP_BYTES_MIN);
+    }
+    KVT_TRY(handle_create(env, dir, LMDB_FILE_NAME_NEW, &lmdb));
+    lmdb->map_bytes = round_up(map_bytes, PAGE_BYTES);
+    status = new_file_make(lmdb);
+    if (status != KVT_OK) {
+        first = *failure_last();
+        lmdb_close(&lmdb->index);
+        (void)env->fs->unlink(dir, LMDB_FILE_NAME_NEW);
+        failure_copy(&first);
+        return status;
+    }
+    *index_out = &lmdb->index;
+    return KVT_OK;
+}
+
+static enum kvt_status
+lmdb_install(struct index *index)
+{
+    struct index_lmdb *lmdb = lmdb_of(index);
+    const struct fs_ops *fs = lmdb->env.fs;
+
+    if (lmdb->lmdb == NULL || strcmp(lmdb->file_name, LMDB_FILE_NAME_NEW) != 0)
+        return failure_set(KVT_E_STATE, 0, "Only an index that was just made can be installed.");
+    KVT_TRY(lmdb_transaction_check(lmdb));
+    environment_close(lmdb);
+    KVT_TRY(lmdb_file_sync(&lmdb->env, lmdb->dir, LMDB_FILE_NAME_NEW));
+    KVT_TRY(fs->rename(lmdb->dir, LMDB_FILE_NAME_NEW, LMDB_FILE_NAME));
+    lmdb->file_name = LMDB_FILE_NAME;
+    KVT_TRY(fs->dir_sync(lmdb->dir));
+    return existing_open(lmdb);
+}
+
+static enum kvt_status
+lmdb_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool read_only,
+    struct index **index_out)
+{
+    struct index_lmdb *lmdb;
+    enum kvt_status status;
+
+    (void)context;
+    *index_out = NULL;
+    KVT_TRY(handle_create(env, dir, LMDB_FILE_NAME, &lmdb));
+    lmdb->is_read_only = read_only;
+    status = existing_open(lmdb);
+    if (status != KVT_OK) {
+        lmdb_close(&lmdb->index);
+        return status;
+    }
+    *index_out = &lmdb->index;
+    return KVT_OK;
+}
+
+static enum kvt_status
+lmdb_grow(struct index *index, uint64_t map_bytes)
+{
+    struct index_lmdb *lmdb = lmdb_of(index);
+    uint64_t larger = lmdb->map_bytes * 2; /* At most 2^63: see existing_open(). */
+    int code;
+
+    KVT_TRY(lmdb_transaction_check(lmdb));
+    if (map_bytes > INT64_MAX - PAGE_BYTES || larger > INT64_MAX - PAGE_BYTES)
+        return failure_set(KVT_E_INVAL, 0, "The index's map cannot grow beyond 2^63 bytes.");
+    if (larger < map_bytes)
+        larger = round_up(map_bytes, PAGE_BYTES);
+    KVT_TRY(lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, larger));
+    code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)larger);
+    if (code != 0) {
+        /* LMDB has given up the old map already. */
+        environment_close(lmdb);
+        lmdb->is_failed = true;
+        (void)status_from_mdb(code, "LMDB cannot enlarge the index's map");
+        return failure_last()->status == KVT_E_NOMEM ? KVT_E_NOMEM : KVT_E_META;
+    }
+    lmdb->map_bytes = larger;
+    return KVT_OK;
+}
+
+static void
+lmdb_stats(struct index *index, struct index_stats *stats_out)
+{
+    const struct index_lmdb *lmdb = lmdb_of(index);
+
+    stats_out->map_bytes = lmdb->map_bytes;
+    stats_out->used_bytes =
+        (LMDB_META_PAGES + lmdb->tree_pages + lmdb->lost_pages) * lmdb->page_bytes;
+    stats_out->block_count = lmdb->block_count;
+    stats_out->commit_count = lmdb->commit_count;
+}
+
+const struct index_ops index_lmdb_ops = {
+    .name = "lmdb",
+    .inspect = lmdb_inspect,
+    .create = lmdb_create,
+    .install = lmdb_install,
+    .open = lmdb_open,
+    .commit = lmdb_commit,
+    .delete_range = lmdb_delete_range,
+    .grow = lmdb_grow,
+    .mark = lmdb_mark,
+    .each_block = lmdb_each_block,
+    .each_segment = lmdb_each_segment,
+    .stats = lmdb_stats,
+    .close = lmdb_close,
+};

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * index_lmdb_internal.h - what the files of the LMDB index (index_lmdb.c: its life,
+ * lmdb_transaction.c: its reads and writes, lmdb_file.c: its file) show each other.
+ */
+#ifndef KVT_INDEX_INDEX_LMDB_INTERNAL_H
+#define KVT_INDEX_INDEX_LMDB_INTERNAL_H
+
+#include <lmdb.h>
+
+#include "index.h"
+
+#define LMDB_FILE_NAME "data.mdb"
+#define LMDB_FILE_NAME_NEW "data.mdb.new"
+#define LMDB_KEY_CLEAN "clean"
+#define LMDB_KEY_SCHEMA "schema"
+
+enum {
+    LMDB_SCHEMA = 1,
+    LMDB_RESERVE_DIVISOR = 4, /* A quarter of the map is kept for deletions. */
+    LMDB_META_PAGES = 2,
+};
+
+struct index_lmdb {
+    struct index index; /* First: the vtable's functions get a pointer to it. */
+    struct kvt_env env;
+    struct fs_dir *dir;
+    MDB_env *lmdb;         /* NULL: closed by an install that failed. */
+    const char *file_name; /* LMDB_FILE_NAME or LMDB_FILE_NAME_NEW. */
+    MDB_dbi block;
+    MDB_dbi segment;
+    MDB_dbi system;
+    uint64_t map_bytes;
+    uint32_t page_bytes;
+    bool is_read_only;
+    bool is_failed; /* A commit failed: no other is tried. */
+
+    uint64_t tree_pages; /* In all trees, after the last commit. */
+    uint64_t lost_pages; /* In no tree and not free, when the file was opened. */
+    uint64_t block_count;
+    uint64_t commit_count;
+};
+
+static inline struct index_lmdb *
+lmdb_of(struct index *index)
+{
+    return (struct index_lmdb *)(void *)index;
+}
+
+/* --- lmdb_file.c ------------------------------------------------------------------------------ */
+
+/* Make the empty file "data.mdb.new" in the place of any old one. */
+enum kvt_status lmdb_file_create(const struct kvt_env *env, struct fs_dir *dir);
+
+/* Write zeros up to `size` and sync. When it fails the file has its old length again. */
+enum kvt_status lmdb_file_fill(
+    const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
+enum kvt_status lmdb_file_sync(const struct kvt_env *env, struct fs_dir *dir, const char *name);
+enum kvt_status lmdb_file_size(
+    const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t *size_out);
+
+/* --- lmdb_transaction.c ----------------------------------------------------------------------- */
+
+/* status_from_mdb - LMDB's code (or errno value) as a status, with "<what>: <LMDB's words>". */
+enum kvt_status status_from_mdb(int code, const char *what);
+
+/* Make the databases and their first values in an empty environment. */
+enum kvt_status lmdb_transaction_create(struct index_lmdb *lmdb);
+/* Take up the databases of an environment, check the schema, count pages and records. */
+enum kvt_status lmdb_transaction_open(struct index_lmdb *lmdb);
+/* KVT_OK when the index may be written. */
+enum kvt_status lmdb_transaction_check(const struct index_lmdb *lmdb);
+
+enum kvt_status lmdb_commit(struct index *index, const struct index_batch *batch);
+enum kvt_status lmdb_delete_range(struct index *index, const struct index_segment *segment,
+    uint32_t page, uint32_t limit, uint32_t *deleted_out);
+enum kvt_status lmdb_mark(struct index *index, bool clean);
+enum kvt_status lmdb_each_block(struct index *index,
+    bool (*visit)(void *visitor, const struct index_block *block), void *visitor);
+enum kvt_status lmdb_each_segment(struct index *index,
+    bool (*visit)(void *visitor, const struct index_segment *segment), void *visitor);
+
+#endif /* KVT_INDEX_INDEX_LMDB_INTERNAL_H */

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lmdb_check.c - prove that an index file is safe to map, and that it says what was committed.
+ *
+ * Not here  pages (lmdb_page.c), reading (lmdb_reader.c), trees (lmdb_tree.c).
+ * Format    SCHEMA.md, version 1, in LMDB 0.9's data format 1.
+ *
+ * Order: meta pages, the main tree (which names the others), `system`; if thorough, `block`,
+ * `segment` and the free list. Pages claimed by one are refused to the next.
+ */
+#include "lmdb_check.h"
+
+#include <string.h>
+
+#include "block_record.h"
+#include "bytes.h"
+#include "failure.h"
+#include "lmdb_tree.h"
+#include "segment_facts.h"
+#include "try.h"
+
+enum {
+    META_COUNT = 2,
+    SCHEMA = 1,
+    RUN_CAPACITY_MIN = 64,
+};
+
+/* What the records of one segment add up to. */
+struct segment_run {
+    uint32_t segment;
+    uint32_t count;
+    uint32_t crc_xor;
+};
+
+struct check {
+    struct lmdb_reader reader;
+    struct lmdb_meta meta;
+    struct lmdb_tree block;
+    struct lmdb_tree segment;
+    struct lmdb_tree system;
+    bool has_block;
+    bool has_segment;
+    bool has_system;
+    bool has_clean;
+    bool has_schema;
+    struct segment_run *runs; /* In order of segment. */
+    size_t run_count;
+    size_t run_capacity;
+    size_t run_next;       /* The first that `segment` has not confirmed. */
+    struct failure damage; /* The first damaged record. */
+    struct lmdb_report report;
+};
+
+/* --- 1. Meta pages ---------------------------------------------------------------------------- */
+
+static enum kvt_status
+meta_read(const struct kvt_env *env, struct fs_file *file, uint64_t number, uint32_t page_bytes,
+    struct lmdb_meta *meta_out)
+{
+    uint8_t bytes[LMDB_META_BYTES];
+    size_t size;
+
+    KVT_TRY(env->fs->read_at(file, bytes, sizeof(bytes), number * page_bytes, &size));
+    if (size != sizeof(bytes)) {
+        return failure_set(KVT_E_CORRUPT, 0, "The index's file ends inside meta page %llu.",
+            (unsigned long long)number);
+    }
+    return lmdb_meta_parse(meta_out, bytes, number);
+}
+
+/*
+ * LMDB writes transaction n to meta page n % 2, so the two are those of the last transactions; a
+ * file that never had one has 0 in both. Anything else was not written by LMDB.
+ */
+static enum kvt_status
+meta_choose(const struct lmdb_meta metas[META_COUNT], struct lmdb_meta *meta_out)
+{
+    uint64_t first = metas[0].transaction;
+    uint64_t second = metas[1].transaction;
+    bool is_new = first == 0 && second == 0;
+    bool is_pair =
+        first % 2 == 0 && second % 2 == 1 && (first + 1 == second || second + 1 == first);
+
+    if (!is_new && !is_pair) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The index's meta pages are of transactions %llu and %llu, which cannot be.",
+            (unsigned long long)first, (unsigned long long)second);
+    }
+    if (metas[0].page_bytes != metas[1].page_bytes) {
+        return failure_set(KVT_E_CORRUPT, 0, "The index's meta pages differ in the page size.");
+    }
+    *meta_out = metas[first < second ? 1 : 0];
+    return KVT_OK;
+}
+
+/* Read and choose; then the file must hold all pages that the newer one counts. */
+static enum kvt_status
+meta_find(const struct kvt_env *env, struct fs_file *file, struct lmdb_meta *meta_out)
+{
+    struct lmdb_meta metas[META_COUNT];
+    uint64_t size;
+
+    KVT_TRY(env->fs->size(file, &size));
+    KVT_TRY(meta_read(env, file, 0, 0, &metas[0]));
+    KVT_TRY(meta_read(env, file, 1, metas[0].page_bytes, &metas[1]));
+    KVT_TRY(meta_choose(metas, meta_out));
+    for (size_t i = 0; i < META_COUNT; i++) {
+        if (metas[i].page_last < META_COUNT - 1 ||
+            metas[i].page_last >= size / metas[i].page_bytes) {
+            return failure_set(KVT_E_CORRUPT, 0,
+                "The index's file has %llu bytes, but meta page %zu says that page %llu is used.",
+                (unsigned long long)size, i, (unsigned long long)metas[i].page_last);
+        }
+    }
+    return KVT_OK;
+}
+
+/* --- 2. The main tree and `system` ------------------------------------------------------------ */
+
+static bool
+key_is(const struct lmdb_node *node, const char *name)
+{
+    return node->key_size == strlen(name) && memcmp(node->key, name, node->key_size) == 0;
+}
+
+static enum kvt_status
+main_visit(void *visitor, const struct lmdb_node *node)
+{
+    struct check *check = visitor;
+    struct lmdb_tree *tree;
+
+    if (node->flags != LMDB_NODE_TREE || node->data_size != LMDB_TREE_BYTES)
+        return failure_set(KVT_E_CORRUPT, 0, "The index's main tree has an entry that is no tree.");
+    if (key_is(node, "block")) {
+        tree = &check->block;
+        check->has_block = true;
+    } else if (key_is(node, "segment")) {
+        tree = &check->segment;
+        check->has_segment = true;
+    } else if (key_is(node, "system")) {
+        tree = &check->system;
+        check->has_system = true;
+    } else {
+        return failure_set(KVT_E_CORRUPT, 0, "The index has a database with an unknown name.");
+    }
+    KVT_TRY(lmdb_tree_parse(tree, node->data));
+    if (tree->flags != 0)
+        return failure_set(KVT_E_CORRUPT, 0, "A database of the index has unknown flags.");
+    return KVT_OK;
+}
+
+static enum kvt_status
+system_visit(void *visitor, const struct lmdb_node *node)
+{
+    struct check *check = visitor;
+
+    if (node->flags == 0 && key_is(node, "clean") && node->data_size == 1 && node->data[0] <= 1) {
+        check->report.is_clean = node->data[0] == 1;
+        check->has_clean = true;
+    } else if (node->flags == 0 && key_is(node, "schema") && node->data_size == 4 &&
+               get_u32(node->data) == SCHEMA) {
+        check->has_schema = true;
+    } else {
+        return failure_set(KVT_E_CORRUPT, 0, "The index's database `system` has a wrong entry.");
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+names_check(struct check *check)
+{
+    const struct lmdb_walk main_walk = {.visit = main_visit, .visitor = check};
+    const struct lmdb_walk system_walk = {.visit = system_visit, .visitor = check};
+
+    KVT_TRY(lmdb_tree_walk(&check->reader, &check->meta.main, &main_walk));
+    if (!check->has_block || !check->has_segment || !check->has_system)
+        return failure_set(KVT_E_CORRUPT, 0, "A database of the index is missing.");
+    KVT_TRY(lmdb_tree_walk(&check->reader, &check->system, &system_walk));
+    if (!check->has_clean || !check->has_schema)
+        return failure_set(KVT_E_CORRUPT, 0, "The index's clean flag or schema is missing.");
+    return KVT_OK;
+}
+
+/* --- 3. Blocks and segments ------------------------------------------------------------------- */
+
+/* The run of `segment`, which is the last one or a new one: keys rise. */
+static struct segment_run *
+run_of(struct check *check, uint32_t segment)
+{
+    const struct kvt_env *env = check->reader.env;
+    size_t capacity = check->run_capacity;
+    struct segment_run *larger;
+
+    if (check->run_count > 0 && check->runs[check->run_count - 1].segment == segment)
+        return &check->runs[check->run_count - 1];
+    if (check->run_count == capacity) {
+        size_t target = capacity == 0 ? RUN_CAPACITY_MIN : capacity * 2;
+
+        larger = env_take(env, target * sizeof(*larger));
+        if (larger == NULL)
+            return NULL;
+        if (capacity > 0) {
+            memcpy(larger, check->runs, capacity * sizeof(*larger));
+            env_put(env, check->runs, capacity * sizeof(*larger));
+        }
+        check->runs = larger;
+        check->run_capacity = target;
+    }
+    check->runs[check->run_count] = (struct segment_run){.segment = segment};
+    return &check->runs[check->run_count++];
+}
+
+static enum kvt_status
+block_visit(void *visitor, const struct lmdb_node *node)
+{
+    struct check *check = visitor;
+    struct block_record record;
+    struct segment_run *run;
+    uint32_t segment;
+
+    if (node->flags != 0 || node->key_size != BLOCK_KEY_BYTES) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The index's database `block` has a key of %u bytes, flags %u.",
+            (unsigned)node->key_size, (unsigned)node->flags);
+    }
+    segment = get_u32_big(node->key);
+    check->report.block_count++;
+    if (block_record_decode(
+            &record, segment, get_u32_big(node->key + 4), node->data, node->data_size) != KVT_OK) {
+        if (check->report.damaged_count == 0)
+            check->damage = *failure_last();
+        check->report.damaged_count++;
+        return KVT_OK;
+    }
+    run = run_of(check, segment);
+    if (run == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory to check the index's segments.");
+    run->count++;
+    run->crc_xor ^= block_record_crc(node->data);
+    return KVT_OK;
+}
+
+static enum kvt_status
+segment_visit(void *visitor, const struct lmdb_node *node)
+{
+    struct check *check = visitor;
+    struct index_segment segment;
+    struct segment_run run = {0};
+    uint32_t number;
+
+    if (node->flags != 0 || node->key_size != SEGMENT_KEY_BYTES) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The index's database `segment` has a key of %u bytes, flags %u.",
+            (unsigned)node->key_size, (unsigned)node->flags);
+    }
+    number = get_u32_big(node->key);
+    KVT_TRY(segment_facts_decode(&segment, number, node->data, node->data_size));
+    if (check->run_next < check->run_count && check->runs[check->run_next].segment == number)
+        run = check->runs[check->run_next++];
+    if (run.count != segment.record_count || run.crc_xor != segment.crc_xor) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "Segment %u has %u records with XOR %08x in the index, but its facts say %u and %08x.",
+            (unsigned)number, (unsigned)run.count, (unsigned)run.crc_xor,
+            (unsigned)segment.record_count, (unsigned)segment.crc_xor);
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+blocks_check(struct check *check)
+{
+    const struct lmdb_walk block_walk = {.visit = block_visit, .visitor = check};
+    const struct lmdb_walk segment_walk = {.visit = segment_visit, .visitor = check};
+
+    KVT_TRY(lmdb_tree_walk(&check->reader, &check->block, &block_walk));
+    if (check->report.damaged_count > 0) {
+        return failure_set(KVT_E_CORRUPT, 0, "%llu records of the index are damaged. The first: %s",
+            (unsigned long long)check->report.damaged_count, check->damage.text);
+    }
+    KVT_TRY(lmdb_tree_walk(&check->reader, &check->segment, &segment_walk));
+    /* Both rise: a run that was passed over, or is left, has no facts. */
+    if (check->run_next != check->run_count) {
+        return failure_set(KVT_E_CORRUPT, 0, "Segment %u has records in the index, but no facts.",
+            (unsigned)check->runs[check->run_next].segment);
+    }
+    return KVT_OK;
+}
+
+/* --- 4. The free list ------------------------------------------------------------------------- */
+
+/* A value: a count, then that many page numbers, falling. */
+static enum kvt_status
+free_visit(void *visitor, const struct lmdb_node *node)
+{
+    struct check *check = visitor;
+    uint64_t prior = UINT64_MAX;
+    uint64_t words = node->data_size / sizeof(uint64_t);
+    uint64_t count = 0;
+
+    if ((node->flags & ~LMDB_NODE_BIG) != 0 || words == 0 ||
+        node->data_size % sizeof(uint64_t) != 0)
+        return failure_set(KVT_E_CORRUPT, 0, "An entry of the index's free list cannot be.");
+    if (get_u64(node->key) > check->meta.transaction) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The index's free list has transaction %llu, which is in the future.",
+            (unsigned long long)get_u64(node->key));
+    }
+    KVT_TRY(lmdb_node_word(&check->reader, node, 0, &count));
+    if (count >= words) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "An entry of the index's free list names %llu pages in %u bytes.",
+            (unsigned long long)count, (unsigned)node->data_size);
+    }
+    for (uint64_t i = 1; i <= count; i++) {
+        uint64_t number = 0;
+
+        KVT_TRY(lmdb_node_word(&check->reader, node, i, &number));
+        if (number >= prior)
+            return failure_set(KVT_E_CORRUPT, 0, "The index's free list is out of order.");
+        KVT_TRY(lmdb_reader_claim(&check->reader, number));
+        prior = number;
+    }
+    return KVT_OK;
+}
+
+/* Last, so that a page which is both free and in a tree is found. */
+static enum kvt_status
+free_list_check(struct check *check)
+{
+    const struct lmdb_walk walk = {
+        .keys_are_numbers = true,
+        .runs_are_allowed = true,
+        .visit = free_visit,
+        .visitor = check,
+    };
+
+    return lmdb_tree_walk(&check->reader, &check->meta.free_list, &walk);
+}
+
+/* --- 5. The whole file ------------------------------------------------------------------------ */
+
+static enum kvt_status
+check_run(struct check *check, bool thorough)
+{
+    KVT_TRY(names_check(check));
+    if (!thorough)
+        return KVT_OK;
+    KVT_TRY(blocks_check(check));
+    return free_list_check(check);
+}
+
+enum kvt_status
+lmdb_check(
+    const struct kvt_env *env, struct fs_file *file, bool thorough, struct lmdb_report *report_out)
+{
+    struct check check = {0};
+    enum kvt_status status;
+
+    *report_out = (struct lmdb_report){0};
+    KVT_TRY(meta_find(env, file, &check.meta));
+    KVT_TRY(lmdb_reader_open(
+        &check.reader, env, file, check.meta.page_bytes, check.meta.page_last + 1));
+    status = check_run(&check, thorough);
+    check.report.page_count = META_COUNT + check.reader.claimed_count;
+    *report_out = check.report;
+    if (check.runs != NULL)
+        env_put(env, check.runs, check.run_capacity * sizeof(*check.runs));
+    lmdb_reader_close(&check.reader);
+    return status;
+}

@@ -1,0 +1,582 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lmdb_transaction.c - the LMDB index's reads and writes.
+ *
+ * Owns      the translation of LMDB's codes, the keys, and the reserve of the map.
+ * Format    SCHEMA.md, version 1.
+ *
+ * The reserve: LMDB copies what it changes, so a full map cannot even delete. Additions are refused
+ * when less than a quarter of the map's pages would stay free. Free pages are not counted one by
+ * one: what is in no tree is free, but for pages that were lost before the file was opened (a
+ * crash inside LMDB's own bookkeeping), which lmdb_transaction_open() counts once.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "block_record.h"
+#include "bytes.h"
+#include "failure.h"
+#include "index_lmdb_internal.h"
+#include "segment_facts.h"
+#include "try.h"
+
+enum {
+    DBI_FREE = 0, /* LMDB's own databases. */
+    DBI_MAIN = 1,
+    NODE_OVERHEAD = 10, /* LMDB's bytes beside key and value. */
+    ESTIMATE_EXTRA = 8, /* Branch pages and the free list. */
+    ESTIMATE_HALF = 2,  /* Pages are at least half full after a split. */
+    PAGE_HEADER_SIZE = 16,
+};
+
+/* --- 1. Codes, keys --------------------------------------------------------------------------- */
+
+static enum kvt_status
+mdb_class(int code)
+{
+    switch (code) {
+    case 0:
+        return KVT_OK;
+    case MDB_MAP_FULL:
+        return KVT_E_NOSPC;
+    case MDB_INVALID:
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_NOTFOUND:
+    case MDB_INCOMPATIBLE:
+        return KVT_E_CORRUPT;
+    case MDB_VERSION_MISMATCH:
+        return KVT_E_FORMAT;
+    case ENOMEM:
+        return KVT_E_NOMEM;
+    case EACCES:
+    case EPERM:
+        return KVT_E_PERMISSION;
+    case EROFS:
+        return KVT_E_READONLY;
+    case EIO:
+        return KVT_E_IO;
+    default:
+        return KVT_E_META;
+    }
+}
+
+enum kvt_status
+status_from_mdb(int code, const char *what)
+{
+    enum kvt_status status = mdb_class(code);
+
+    if (status == KVT_OK)
+        return KVT_OK;
+    return failure_set(status, code, "%s: %s (code %d).", what, mdb_strerror(code), code);
+}
+
+static MDB_val
+value_of(const void *bytes, size_t size)
+{
+    return (MDB_val){.mv_size = size, .mv_data = (void *)(uintptr_t)bytes};
+}
+
+static MDB_val
+block_key(uint8_t target[BLOCK_KEY_BYTES], uint32_t segment, uint32_t page)
+{
+    put_u32_big(target, segment);
+    put_u32_big(target + 4, page);
+    return value_of(target, BLOCK_KEY_BYTES);
+}
+
+static MDB_val
+system_key(const char *name)
+{
+    return value_of(name, strlen(name));
+}
+
+/* --- 2. Writing transactions ------------------------------------------------------------------ */
+
+enum kvt_status
+lmdb_transaction_check(const struct index_lmdb *lmdb)
+{
+    if (lmdb->is_read_only)
+        return failure_set(KVT_E_READONLY, 0, "The index was opened for reading.");
+    if (lmdb->lmdb == NULL || lmdb->is_failed)
+        return failure_set(KVT_E_META, 0, "The index failed before; it takes no further commit.");
+    return KVT_OK;
+}
+
+/* Pages in all trees as the transaction sees them, and the number of block records. */
+static int
+pages_count(MDB_txn *txn, struct index_lmdb *lmdb)
+{
+    const MDB_dbi databases[] = {DBI_FREE, DBI_MAIN, lmdb->segment, lmdb->system, lmdb->block};
+    MDB_stat stat = {0};
+
+    lmdb->tree_pages = 0;
+    for (size_t i = 0; i < sizeof(databases) / sizeof(databases[0]); i++) {
+        int code = mdb_stat(txn, databases[i], &stat);
+
+        if (code != 0)
+            return code;
+        lmdb->tree_pages += stat.ms_branch_pages + stat.ms_leaf_pages + stat.ms_overflow_pages;
+    }
+    lmdb->block_count = stat.ms_entries;
+    lmdb->page_bytes = stat.ms_psize;
+    return 0;
+}
+
+/* The end of a failed transaction: what the caller is told, and whether there may be another. */
+static enum kvt_status
+write_failed(struct index_lmdb *lmdb, int code, const char *what)
+{
+    if (code == MDB_MAP_FULL) {
+        return failure_set(KVT_E_NOSPC, code,
+            "%s: the map of %llu bytes has no room (%llu pages used; a quarter is kept free).",
+            what, (unsigned long long)lmdb->map_bytes, (unsigned long long)lmdb->tree_pages);
+    }
+    lmdb->is_failed = true;
+    return failure_set(KVT_E_META, code, "%s: LMDB says: %s (code %d). No further commit is tried.",
+        what, mdb_strerror(code), code);
+}
+
+/* One transaction: `change` returns an LMDB code. Durable when KVT_OK is returned. */
+static enum kvt_status
+write_run(struct index_lmdb *lmdb,
+    int (*change)(struct index_lmdb *lmdb, MDB_txn *txn, void *context), void *context,
+    const char *what)
+{
+    uint64_t tree_pages = lmdb->tree_pages;
+    uint64_t block_count = lmdb->block_count;
+    MDB_txn *txn = NULL;
+    int code;
+
+    KVT_TRY(lmdb_transaction_check(lmdb));
+    code = mdb_txn_begin(lmdb->lmdb, NULL, 0, &txn);
+    if (code != 0)
+        return write_failed(lmdb, code, what);
+    code = change(lmdb, txn, context);
+    if (code == 0)
+        code = pages_count(txn, lmdb);
+    if (code == 0)
+        code = mdb_txn_commit(txn); /* Frees the transaction in any case. */
+    else
+        mdb_txn_abort(txn);
+    if (code != 0) {
+        lmdb->tree_pages = tree_pages;
+        lmdb->block_count = block_count;
+        return write_failed(lmdb, code, what);
+    }
+    lmdb->commit_count++;
+    return KVT_OK;
+}
+
+static int
+segment_put(struct index_lmdb *lmdb, MDB_txn *txn, const struct index_segment *segment)
+{
+    uint8_t key_bytes[SEGMENT_KEY_BYTES];
+    uint8_t bytes[SEGMENT_FACTS_BYTES];
+    MDB_val key = value_of(key_bytes, sizeof(key_bytes));
+    MDB_val value = value_of(bytes, sizeof(bytes));
+
+    put_u32_big(key_bytes, segment->number);
+    segment_facts_encode(segment, bytes);
+    return mdb_put(txn, lmdb->segment, &key, &value, 0);
+}
+
+/* Whether the batch's additions leave the reserve free; asked after its deletions. */
+static int
+room_check(struct index_lmdb *lmdb, MDB_txn *txn, const struct index_batch *batch)
+{
+    uint64_t map_pages;
+    uint64_t bytes = 0;
+    uint64_t pages;
+    int code = pages_count(txn, lmdb);
+
+    if (code != 0)
+        return code;
+    for (uint32_t i = 0; i < batch->added_count; i++)
+        bytes += (uint64_t)batch->added[i].size + BLOCK_KEY_BYTES + NODE_OVERHEAD;
+    pages = bytes * ESTIMATE_HALF / (lmdb->page_bytes - PAGE_HEADER_SIZE) + ESTIMATE_EXTRA;
+    pages += LMDB_META_PAGES + lmdb->tree_pages + lmdb->lost_pages;
+    map_pages = lmdb->map_bytes / lmdb->page_bytes;
+    return pages <= map_pages - map_pages / LMDB_RESERVE_DIVISOR ? 0 : MDB_MAP_FULL;
+}
+
+static int
+blocks_delete(struct index_lmdb *lmdb, MDB_txn *txn, const struct index_batch *batch)
+{
+    for (uint32_t i = 0; i < batch->deleted_count; i++) {
+        uint8_t bytes[BLOCK_KEY_BYTES];
+        MDB_val key = block_key(bytes, batch->deleted[i].segment, batch->deleted[i].page);
+        int code = mdb_del(txn, lmdb->block, &key, NULL);
+
+        if (code != 0 && code != MDB_NOTFOUND)
+            return code;
+    }
+    return 0;
+}
+
+/* Whether `key` lies behind every key: then LMDB can append, and fills its pages to the brim. */
+static int
+key_is_last(MDB_cursor *cursor, const MDB_val *key, bool *is_last_out)
+{
+    MDB_val last;
+    MDB_val value;
+    int code = mdb_cursor_get(cursor, &last, &value, MDB_LAST);
+
+    *is_last_out =
+        code == MDB_NOTFOUND || (code == 0 && last.mv_size == key->mv_size &&
+                                    memcmp(last.mv_data, key->mv_data, key->mv_size) < 0);
+    return code == MDB_NOTFOUND ? 0 : code;
+}
+
+static int
+blocks_put(const struct index_batch *batch, MDB_cursor *cursor)
+{
+    bool is_last = false;
+
+    for (uint32_t i = 0; i < batch->added_count; i++) {
+        const struct index_block *block = &batch->added[i];
+        uint8_t bytes[BLOCK_KEY_BYTES];
+        MDB_val key = block_key(bytes, block->segment, block->page);
+        MDB_val value = value_of(block->bytes, block->size);
+        int code = 0;
+
+        KVT_ASSERT(block->size > 0 && block->size <= BLOCK_RECORD_BYTES_MAX);
+        if (i == 0)
+            code = key_is_last(cursor, &key, &is_last);
+        if (code != 0)
+            return code;
+        code = mdb_cursor_put(cursor, &key, &value, is_last ? MDB_APPEND : 0);
+        if (code == MDB_KEYEXIST) {
+            is_last = false;
+            code = mdb_cursor_put(cursor, &key, &value, 0);
+        }
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+static int
+batch_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
+{
+    const struct index_batch *batch = context;
+    MDB_cursor *cursor;
+    int code = blocks_delete(lmdb, txn, batch);
+
+    if (code == 0 && batch->added_count > 0) {
+        code = room_check(lmdb, txn, batch);
+        if (code == 0)
+            code = mdb_cursor_open(txn, lmdb->block, &cursor);
+        if (code == 0) {
+            code = blocks_put(batch, cursor);
+            mdb_cursor_close(cursor);
+        }
+    }
+    for (uint32_t i = 0; code == 0 && i < batch->segment_count; i++)
+        code = segment_put(lmdb, txn, &batch->segments[i]);
+    return code;
+}
+
+enum kvt_status
+lmdb_commit(struct index *index, const struct index_batch *batch)
+{
+    return write_run(
+        lmdb_of(index), batch_change, (void *)(uintptr_t)batch, "The commit of a batch failed");
+}
+
+struct range_delete {
+    const struct index_segment *segment;
+    uint32_t page;
+    uint32_t limit;
+    uint32_t deleted;
+};
+
+/* Always the first record that is left: no cursor has to survive the merging of pages. */
+static int
+range_delete_first(struct range_delete *range, MDB_cursor *cursor, bool *is_done_out)
+{
+    uint8_t bytes[BLOCK_KEY_BYTES];
+    MDB_val key = block_key(bytes, range->segment->number, range->page);
+    MDB_val value;
+    int code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+
+    *is_done_out = code == MDB_NOTFOUND ||
+                   (code == 0 && (key.mv_size != BLOCK_KEY_BYTES ||
+                                     get_u32_big(key.mv_data) != range->segment->number));
+    if (*is_done_out)
+        return 0;
+    return code == 0 ? mdb_cursor_del(cursor, 0) : code;
+}
+
+static int
+range_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
+{
+    struct range_delete *range = context;
+    MDB_cursor *cursor;
+    int code = mdb_cursor_open(txn, lmdb->block, &cursor);
+
+    if (code != 0)
+        return code;
+    while (code == 0 && range->deleted < range->limit) {
+        bool is_done;
+
+        code = range_delete_first(range, cursor, &is_done);
+        if (code != 0 || is_done)
+            break;
+        range->deleted++;
+    }
+    mdb_cursor_close(cursor);
+    return code == 0 ? segment_put(lmdb, txn, range->segment) : code;
+}
+
+enum kvt_status
+lmdb_delete_range(struct index *index, const struct index_segment *segment, uint32_t page,
+    uint32_t limit, uint32_t *deleted_out)
+{
+    struct range_delete range = {.segment = segment, .page = page, .limit = limit};
+
+    *deleted_out = 0;
+    KVT_TRY(write_run(lmdb_of(index), range_change, &range, "Deleting a segment's records failed"));
+    *deleted_out = range.deleted;
+    return KVT_OK;
+}
+
+static int
+clean_put(MDB_txn *txn, MDB_dbi system, bool clean)
+{
+    const uint8_t byte = clean ? 1 : 0;
+    MDB_val key = system_key(LMDB_KEY_CLEAN);
+    MDB_val value = value_of(&byte, sizeof(byte));
+
+    return mdb_put(txn, system, &key, &value, 0);
+}
+
+static int
+mark_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
+{
+    const bool *clean = context;
+
+    return clean_put(txn, lmdb->system, *clean);
+}
+
+enum kvt_status
+lmdb_mark(struct index *index, bool clean)
+{
+    return write_run(lmdb_of(index), mark_change, &clean, "Setting the clean flag failed");
+}
+
+/* --- 3. The first transactions of an environment ---------------------------------------------- */
+
+static int
+databases_open(struct index_lmdb *lmdb, MDB_txn *txn, unsigned flags)
+{
+    int code = mdb_dbi_open(txn, "block", flags, &lmdb->block);
+
+    if (code == 0)
+        code = mdb_dbi_open(txn, "segment", flags, &lmdb->segment);
+    if (code == 0)
+        code = mdb_dbi_open(txn, "system", flags, &lmdb->system);
+    return code;
+}
+
+static int
+create_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
+{
+    uint8_t schema[4];
+    MDB_val key = system_key(LMDB_KEY_SCHEMA);
+    MDB_val value = value_of(schema, sizeof(schema));
+    int code = databases_open(lmdb, txn, MDB_CREATE);
+
+    (void)context;
+    put_u32(schema, LMDB_SCHEMA);
+    if (code == 0)
+        code = mdb_put(txn, lmdb->system, &key, &value, 0);
+    if (code == 0)
+        code = clean_put(txn, lmdb->system, false);
+    return code;
+}
+
+enum kvt_status
+lmdb_transaction_create(struct index_lmdb *lmdb)
+{
+    KVT_TRY(write_run(lmdb, create_change, NULL, "The first commit of a new index failed"));
+    lmdb->commit_count = 0;
+    return KVT_OK;
+}
+
+static enum kvt_status
+schema_check(struct index_lmdb *lmdb, MDB_txn *txn)
+{
+    MDB_val key = system_key(LMDB_KEY_SCHEMA);
+    MDB_val value;
+    int code = mdb_get(txn, lmdb->system, &key, &value);
+
+    if (code != 0)
+        return status_from_mdb(code, "The index's schema cannot be read");
+    if (value.mv_size != 4)
+        return failure_set(KVT_E_CORRUPT, 0, "The index's schema has not 4 bytes.");
+    if (get_u32(value.mv_data) != LMDB_SCHEMA) {
+        return failure_set(KVT_E_FORMAT, 0, "The index has schema %u; this build reads %u.",
+            (unsigned)get_u32(value.mv_data), (unsigned)LMDB_SCHEMA);
+    }
+    return KVT_OK;
+}
+
+/* Pages on LMDB's free list: each of its values begins with how many it names. */
+static int
+free_pages_count(MDB_txn *txn, uint64_t *count_out)
+{
+    MDB_cursor *cursor;
+    MDB_val key;
+    MDB_val value;
+    int code = mdb_cursor_open(txn, DBI_FREE, &cursor);
+
+    *count_out = 0;
+    if (code != 0)
+        return code;
+    while ((code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
+        if (value.mv_size >= sizeof(uint64_t))
+            *count_out += get_u64(value.mv_data);
+    }
+    mdb_cursor_close(cursor);
+    return code == MDB_NOTFOUND ? 0 : code;
+}
+
+static int
+environment_count(struct index_lmdb *lmdb, MDB_txn *txn)
+{
+    MDB_envinfo info;
+    uint64_t known;
+    uint64_t free_pages;
+    int code = pages_count(txn, lmdb);
+
+    if (code == 0)
+        code = mdb_env_info(lmdb->lmdb, &info);
+    if (code == 0)
+        code = free_pages_count(txn, &free_pages);
+    if (code != 0)
+        return code;
+    known = LMDB_META_PAGES + lmdb->tree_pages + free_pages;
+    lmdb->lost_pages = info.me_last_pgno + 1 > known ? info.me_last_pgno + 1 - known : 0;
+    return 0;
+}
+
+enum kvt_status
+lmdb_transaction_open(struct index_lmdb *lmdb)
+{
+    enum kvt_status status = KVT_OK;
+    MDB_txn *txn;
+    int code = mdb_txn_begin(lmdb->lmdb, NULL, MDB_RDONLY, &txn);
+
+    if (code != 0)
+        return status_from_mdb(code, "LMDB cannot read the index");
+    code = databases_open(lmdb, txn, 0);
+    if (code == 0) {
+        status = schema_check(lmdb, txn);
+        code = environment_count(lmdb, txn);
+    }
+    if (code != 0 || status != KVT_OK) {
+        mdb_txn_abort(txn);
+        return status != KVT_OK ? status
+                                : status_from_mdb(code, "The index's databases cannot be opened");
+    }
+    /* Committed, not aborted: that keeps the handles of the databases. */
+    return status_from_mdb(mdb_txn_commit(txn), "LMDB cannot read the index");
+}
+
+/* --- 4. Reading ------------------------------------------------------------------------------- */
+
+struct read_walk {
+    bool (*visit_block)(void *visitor, const struct index_block *block);
+    bool (*visit_segment)(void *visitor, const struct index_segment *segment);
+    void *visitor;
+};
+
+/* KVT_MISS: the visitor wants no more. */
+static enum kvt_status
+block_show(const struct read_walk *walk, const MDB_val *key, const MDB_val *value)
+{
+    struct index_block block = {.bytes = value->mv_data};
+
+    if (key->mv_size != BLOCK_KEY_BYTES || value->mv_size > BLOCK_RECORD_BYTES_MAX) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The index has a block with a key of %zu and a record of %zu bytes.", key->mv_size,
+            value->mv_size);
+    }
+    block.segment = get_u32_big(key->mv_data);
+    block.page = get_u32_big((const uint8_t *)key->mv_data + 4);
+    block.size = (uint32_t)value->mv_size;
+    return walk->visit_block(walk->visitor, &block) ? KVT_OK : KVT_MISS;
+}
+
+static enum kvt_status
+segment_show(const struct read_walk *walk, const MDB_val *key, const MDB_val *value)
+{
+    struct index_segment segment;
+
+    if (key->mv_size != SEGMENT_KEY_BYTES) {
+        return failure_set(
+            KVT_E_CORRUPT, 0, "The index has a segment with a key of %zu bytes.", key->mv_size);
+    }
+    KVT_TRY(
+        segment_facts_decode(&segment, get_u32_big(key->mv_data), value->mv_data, value->mv_size));
+    return walk->visit_segment(walk->visitor, &segment) ? KVT_OK : KVT_MISS;
+}
+
+static enum kvt_status
+database_walk(MDB_txn *txn, MDB_dbi database, const struct read_walk *walk)
+{
+    enum kvt_status status = KVT_OK;
+    MDB_cursor *cursor;
+    MDB_val key;
+    MDB_val value;
+    int code = mdb_cursor_open(txn, database, &cursor);
+
+    if (code != 0)
+        return status_from_mdb(code, "LMDB cannot walk the index");
+    while (status == KVT_OK && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
+        status = walk->visit_block != NULL ? block_show(walk, &key, &value)
+                                           : segment_show(walk, &key, &value);
+    }
+    mdb_cursor_close(cursor);
+    if (status == KVT_MISS)
+        return KVT_OK;
+    if (status == KVT_OK && code != MDB_NOTFOUND)
+        return status_from_mdb(code, "LMDB cannot walk the index");
+    return status;
+}
+
+static enum kvt_status
+read_run(struct index_lmdb *lmdb, MDB_dbi database, const struct read_walk *walk)
+{
+    enum kvt_status status;
+    MDB_txn *txn;
+    int code;
+
+    if (lmdb->lmdb == NULL)
+        return failure_set(KVT_E_META, 0, "The index failed before and is closed.");
+    code = mdb_txn_begin(lmdb->lmdb, NULL, MDB_RDONLY, &txn);
+    if (code != 0)
+        return status_from_mdb(code, "LMDB cannot read the index");
+    status = database_walk(txn, database, walk);
+    mdb_txn_abort(txn);
+    return status;
+}
+
+enum kvt_status
+lmdb_each_block(struct index *index, bool (*visit)(void *visitor, const struct index_block *block),
+    void *visitor)
+{
+    const struct read_walk walk = {.visit_block = visit, .visitor = visitor};
+
+    return read_run(lmdb_of(index), lmdb_of(index)->block, &walk);
+}
+
+enum kvt_status
+lmdb_each_segment(struct index *index,
+    bool (*visit)(void *visitor, const struct index_segment *segment), void *visitor)
+{
+    const struct read_walk walk = {.visit_segment = visit, .visitor = visitor};
+
+    return read_run(lmdb_of(index), lmdb_of(index)->segment, &walk);
+}

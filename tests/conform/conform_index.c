@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * conform_index.c - one list of checks over the LMDB index and the in-memory index.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "failure.h"
+#include "index_model.h"
+#include "scratch_dir.h"
+#include "stop_on_proof.h"
+
+enum {
+    MAP_BYTES = 4 << 20,
+    MAP_BYTES_SMALL = 512 << 10,
+};
+
+struct rig {
+    const struct index_ops *ops;
+    void *context; /* The disk of the in-memory index. */
+    struct kvt_env env;
+    struct scratch_dir scratch;
+    struct fs_dir *dir;
+};
+
+static const struct index_ops *tested_ops;
+static struct index_model model;
+static struct index_model model_before;
+static struct model_batch batch;
+
+static int
+rig_open(void **state)
+{
+    static struct rig rig;
+
+    rig = (struct rig){.ops = tested_ops};
+    memset(&model, 0, sizeof(model));
+    env_host(&rig.env);
+    scratch_dir_make(&rig.scratch);
+    assert_int_equal(rig.env.fs->dir_open(rig.env.fs_context, rig.scratch.path, 0, &rig.dir), 0);
+    if (rig.ops == &index_mem_ops) {
+        struct index_disk *disk;
+
+        assert_int_equal(index_disk_create(&rig.env, &disk), KVT_OK);
+        rig.context = disk;
+    }
+    *state = &rig;
+    return 0;
+}
+
+static int
+rig_close(void **state)
+{
+    struct rig *rig = *state;
+
+    index_disk_destroy(rig->context);
+    rig->env.fs->dir_close(rig->dir);
+    scratch_dir_remove(&rig->scratch);
+    return 0;
+}
+
+static enum index_condition
+condition_of(struct rig *rig, bool thorough)
+{
+    enum index_condition condition = INDEX_DAMAGED;
+
+    assert_int_equal(
+        rig->ops->inspect(rig->context, &rig->env, rig->dir, thorough, &condition), KVT_OK);
+    return condition;
+}
+
+/* A new, empty index in its place. */
+static struct index *
+index_make(struct rig *rig, uint64_t map_bytes)
+{
+    struct index *index;
+
+    assert_int_equal(
+        rig->ops->create(rig->context, &rig->env, rig->dir, map_bytes, &index), KVT_OK);
+    assert_int_equal(rig->ops->install(index), KVT_OK);
+    return index;
+}
+
+static struct index *
+index_open(struct rig *rig, bool read_only)
+{
+    struct index *index;
+
+    assert_int_equal(rig->ops->open(rig->context, &rig->env, rig->dir, read_only, &index), KVT_OK);
+    return index;
+}
+
+static struct index *
+index_reopen(struct rig *rig, struct index *index)
+{
+    rig->ops->close(index);
+    return index_open(rig, false);
+}
+
+/* --- The list --------------------------------------------------------------------------------- */
+
+static void
+an_index_that_was_never_made_is_absent(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = (struct index *)state;
+
+    assert_int_equal(condition_of(rig, false), INDEX_ABSENT);
+    assert_int_equal(condition_of(rig, true), INDEX_ABSENT);
+    assert_int_equal(rig->ops->open(rig->context, &rig->env, rig->dir, false, &index), KVT_MISS);
+    assert_null(index);
+    rig->ops->close(NULL);
+}
+
+static void
+a_new_index_is_empty_and_unclean(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES);
+    struct index_stats stats;
+
+    model_check(&model, index);
+    rig->ops->stats(index, &stats);
+    assert_int_equal(stats.map_bytes, MAP_BYTES);
+    assert_int_equal(stats.block_count, 0);
+    assert_int_equal(stats.commit_count, 0);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, false), INDEX_UNCLEAN);
+}
+
+static void
+an_index_that_was_made_but_not_installed_is_absent(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index;
+
+    assert_int_equal(
+        rig->ops->create(rig->context, &rig->env, rig->dir, MAP_BYTES, &index), KVT_OK);
+    assert_int_equal(condition_of(rig, true), INDEX_ABSENT);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, true), INDEX_ABSENT);
+}
+
+static void
+random_batches_leave_what_the_model_holds(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 7};
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    for (uint32_t i = 0; i < 60; i++) {
+        model_batch_random(&model, &batch, &rng, rng_below(&rng, 120), rng_below(&rng, 100));
+        assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+        if (i % 10 == 0)
+            model_check(&model, index);
+        if (i % 20 == 0)
+            index = index_reopen(rig, index);
+    }
+    model_check(&model, index);
+    index = index_reopen(rig, index);
+    model_check(&model, index);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+}
+
+static void
+deletions_come_before_additions(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    batch.batch = (struct index_batch){0};
+    model_add(&model, &batch, 1, 5);
+    model_seal(&model, &batch);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+
+    batch.batch = (struct index_batch){0};
+    model_delete(&model, &batch, 1, 5);
+    model_delete(&model, &batch, 1, 6); /* Never was there. */
+    model_add(&model, &batch, 1, 5);
+    model_seal(&model, &batch);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
+static void
+an_addition_to_a_place_in_use_takes_its_place(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    for (uint32_t i = 0; i < 3; i++) {
+        batch.batch = (struct index_batch){0};
+        model_add(&model, &batch, 2, 9);
+        model_add(&model, &batch, 2, 7);
+        model_seal(&model, &batch);
+        assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+        model_check(&model, index);
+    }
+    rig->ops->close(index);
+}
+
+static void
+a_range_is_deleted_from_its_page_up_to_the_limit(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 11};
+    struct index *index = index_make(rig, MAP_BYTES);
+    uint32_t deleted = 0;
+
+    for (uint32_t i = 0; i < 12; i++) {
+        model_batch_random(&model, &batch, &rng, 200, 0);
+        assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    }
+    for (uint32_t row = 0; row < MODEL_SEGMENTS; row++) {
+        uint32_t from = rng_below(&rng, MODEL_PAGES);
+        uint32_t limit = row == 0 ? 262144 : rng_below(&rng, 100);
+        uint32_t wanted = 0;
+
+        for (uint32_t page = from; page < MODEL_PAGES && wanted < limit; page++) {
+            wanted += model.versions[row][page] != 0;
+            model.versions[row][page] = 0;
+        }
+        model.segments[row] = model_facts(&model, row);
+        assert_int_equal(
+            rig->ops->delete_range(index, &model.segments[row], from, limit, &deleted), KVT_OK);
+        assert_int_equal(deleted, wanted);
+        model_check(&model, index);
+    }
+    index = index_reopen(rig, index);
+    model_check(&model, index);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+}
+
+static void
+a_range_of_an_empty_segment_deletes_nothing_but_writes_the_facts(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES);
+    uint32_t deleted = 1;
+
+    model.segments[3] = model_facts(&model, 3);
+    assert_int_equal(rig->ops->delete_range(index, &model.segments[3], 0, 4096, &deleted), KVT_OK);
+    assert_int_equal(deleted, 0);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
+static void
+the_clean_flag_is_what_was_marked_last(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    assert_int_equal(rig->ops->mark(index, true), KVT_OK);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, false), INDEX_CLEAN);
+    assert_int_equal(condition_of(rig, true), INDEX_CLEAN);
+    index = index_open(rig, false);
+    assert_int_equal(rig->ops->mark(index, false), KVT_OK);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, false), INDEX_UNCLEAN);
+}
+
+static void
+an_installed_index_replaces_the_old_one(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 5};
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    model_batch_random(&model, &batch, &rng, 200, 0);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    rig->ops->close(index);
+
+    /* Blocks may be committed before it is installed; until then the old one is in its place. */
+    assert_int_equal(
+        rig->ops->create(rig->context, &rig->env, rig->dir, MAP_BYTES, &index), KVT_OK);
+    memset(&model, 0, sizeof(model));
+    model_batch_random(&model, &batch, &rng, 100, 0);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    assert_int_equal(rig->ops->install(index), KVT_OK);
+    model_check(&model, index);
+    assert_int_equal(rig->ops->install(index), KVT_E_STATE);
+    index = index_reopen(rig, index);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
+static void
+a_second_create_starts_over(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 5};
+    struct index *index;
+
+    assert_int_equal(
+        rig->ops->create(rig->context, &rig->env, rig->dir, MAP_BYTES, &index), KVT_OK);
+    model_batch_random(&model, &batch, &rng, 100, 0);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    rig->ops->close(index);
+    memset(&model, 0, sizeof(model));
+    index = index_make(rig, MAP_BYTES);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
+/* Add until the index says that it is full; the model is what it held before that. */
+static void
+fill(struct rig *rig, struct index *index)
+{
+    for (uint32_t row = 0; row < MODEL_SEGMENTS; row++) {
+        for (uint32_t page = 0; page + 20 <= MODEL_PAGES; page += 20) {
+            enum kvt_status status;
+
+            model_before = model;
+            batch.batch = (struct index_batch){0};
+            for (uint32_t i = 0; i < 20; i++)
+                model_add(&model, &batch, row, page + i);
+            model_seal(&model, &batch);
+            status = rig->ops->commit(index, &batch.batch);
+            if (status == KVT_E_NOSPC) {
+                model = model_before;
+                return;
+            }
+            assert_int_equal(status, KVT_OK);
+        }
+    }
+    fail_msg("the map never got full");
+}
+
+static void
+a_full_map_refuses_additions_and_changes_nothing(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES_SMALL);
+    struct index_stats stats;
+
+    fill(rig, index);
+    model_check(&model, index);
+    rig->ops->stats(index, &stats);
+    /* Most of what may be used is used, and the reserve is not. */
+    assert_true(stats.used_bytes > MAP_BYTES_SMALL / 2);
+    assert_true(stats.used_bytes <= MAP_BYTES_SMALL - MAP_BYTES_SMALL / 4);
+    index = index_reopen(rig, index);
+    model_check(&model, index);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+}
+
+static void
+a_full_map_still_deletes_and_then_adds_again(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES_SMALL);
+
+    for (uint32_t round = 0; round < 4; round++) {
+        fill(rig, index);
+        for (uint32_t page = round; page + 4 < MODEL_PAGES; page += 5) {
+            batch.batch = (struct index_batch){0};
+            for (uint32_t i = 0; i < 4; i++) {
+                for (uint32_t row = 0; row < MODEL_SEGMENTS; row++)
+                    model_delete(&model, &batch, row, page + i);
+            }
+            model_seal(&model, &batch);
+            assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+        }
+        model_check(&model, index);
+    }
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+}
+
+static void
+a_grown_map_keeps_everything_and_takes_more(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES_SMALL);
+    struct index_stats stats;
+    struct rng rng = {.state = 3};
+
+    fill(rig, index);
+    assert_int_equal(rig->ops->grow(index, 0), KVT_OK);
+    rig->ops->stats(index, &stats);
+    assert_int_equal(stats.map_bytes, 2 * MAP_BYTES_SMALL);
+    model_check(&model, index);
+    model_batch_random(&model, &batch, &rng, 200, 0);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    assert_int_equal(rig->ops->grow(index, 8 * MAP_BYTES_SMALL), KVT_OK);
+    index = index_reopen(rig, index);
+    rig->ops->stats(index, &stats);
+    assert_int_equal(stats.map_bytes, 8 * MAP_BYTES_SMALL);
+    model_check(&model, index);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+}
+
+static void
+an_index_opened_for_reading_takes_no_writes(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 3};
+    struct index *index = index_make(rig, MAP_BYTES);
+    uint32_t deleted;
+
+    model_batch_random(&model, &batch, &rng, 200, 0);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    assert_int_equal(rig->ops->mark(index, true), KVT_OK);
+    rig->ops->close(index);
+    index = index_open(rig, true);
+    model_check(&model, index);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_E_READONLY);
+    assert_int_equal(rig->ops->mark(index, false), KVT_E_READONLY);
+    assert_int_equal(rig->ops->grow(index, 0), KVT_E_READONLY);
+    assert_int_equal(
+        rig->ops->delete_range(index, &model.segments[0], 0, 10, &deleted), KVT_E_READONLY);
+    model_check(&model, index);
+    rig->ops->close(index);
+    assert_int_equal(condition_of(rig, true), INDEX_CLEAN);
+}
+
+static bool
+visit_three(void *visitor, const struct index_block *block)
+{
+    uint32_t *count = visitor;
+
+    (void)block;
+    return ++*count < 3;
+}
+
+static bool
+visit_two_segments(void *visitor, const struct index_segment *segment)
+{
+    uint32_t *count = visitor;
+
+    (void)segment;
+    return ++*count < 2;
+}
+
+static void
+a_visitor_can_stop_the_walk(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 3};
+    struct index *index = index_make(rig, MAP_BYTES);
+    uint32_t count = 0;
+
+    model_batch_random(&model, &batch, &rng, 50, 0);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    assert_int_equal(rig->ops->each_block(index, visit_three, &count), KVT_OK);
+    assert_int_equal(count, 3);
+    count = 0;
+    assert_int_equal(rig->ops->each_segment(index, visit_two_segments, &count), KVT_OK);
+    assert_int_equal(count, 2);
+    rig->ops->close(index);
+}
+
+static void
+commits_are_counted(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 3};
+    struct index *index = index_make(rig, MAP_BYTES);
+    struct index_stats stats;
+
+    for (uint32_t i = 0; i < 5; i++) {
+        model_batch_random(&model, &batch, &rng, 5, 5);
+        assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    }
+    assert_int_equal(rig->ops->mark(index, true), KVT_OK);
+    rig->ops->stats(index, &stats);
+    assert_int_equal(stats.commit_count, 6);
+    rig->ops->close(index);
+}
+
+static int
+list_run(const struct index_ops *ops)
+{
+#define CHECK(name) cmocka_unit_test_setup_teardown(name, rig_open, rig_close)
+    const struct CMUnitTest tests[] = {
+        CHECK(an_index_that_was_never_made_is_absent),
+        CHECK(a_new_index_is_empty_and_unclean),
+        CHECK(an_index_that_was_made_but_not_installed_is_absent),
+        CHECK(random_batches_leave_what_the_model_holds),
+        CHECK(deletions_come_before_additions),
+        CHECK(an_addition_to_a_place_in_use_takes_its_place),
+        CHECK(a_range_is_deleted_from_its_page_up_to_the_limit),
+        CHECK(a_range_of_an_empty_segment_deletes_nothing_but_writes_the_facts),
+        CHECK(the_clean_flag_is_what_was_marked_last),
+        CHECK(an_installed_index_replaces_the_old_one),
+        CHECK(a_second_create_starts_over),
+        CHECK(a_full_map_refuses_additions_and_changes_nothing),
+        CHECK(a_full_map_still_deletes_and_then_adds_again),
+        CHECK(a_grown_map_keeps_everything_and_takes_more),
+        CHECK(an_index_opened_for_reading_takes_no_writes),
+        CHECK(a_visitor_can_stop_the_walk),
+        CHECK(commits_are_counted),
+    };
+#undef CHECK
+
+    tested_ops = ops;
+    return cmocka_run_group_tests_name(ops->name, tests, NULL, NULL);
+}
+
+int
+main(void)
+{
+    int failed;
+
+    stop_on_proof();
+    failed = list_run(&index_mem_ops);
+    return failed + list_run(&index_lmdb_ops);
+}

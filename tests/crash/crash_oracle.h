@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crash_oracle.h - what may be found after a crash, from the marks that a workload left in the log.
+ *
+ * Owns      for each key the outcomes that are possible now: a version, or absent. A request adds
+ *           its outcome; its acknowledgement removes every outcome that is older than it.
+ *
+ * Marks (key = namespace * ORACLE_NAMESPACE_KEYS + number):
+ *   put KEY VERSION      put_ok KEY VERSION     a put was submitted; it is acknowledged as durable
+ *   del KEY              del_ok KEY
+ *   clear NAMESPACE      clear_ok NAMESPACE     all keys of the namespace
+ *   open                 the store was opened: from now on every open must succeed
+ *   evicted N            the store says that so many blocks left NVME for want of room so far
+ */
+#ifndef KVT_TESTS_CRASH_ORACLE_H
+#define KVT_TESTS_CRASH_ORACLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    ORACLE_NAMESPACE_KEYS = 4096,
+    ORACLE_NAMESPACES = 2,
+    ORACLE_KEYS = ORACLE_NAMESPACE_KEYS * ORACLE_NAMESPACES,
+    ORACLE_OUTCOMES_MAX = 64,
+};
+
+struct oracle_outcome {
+    uint64_t version; /* 0: absent */
+    uint64_t order;   /* Of the request. */
+};
+
+struct oracle_key {
+    bool is_used; /* A put named it. */
+    uint32_t outcome_count;
+    struct oracle_outcome outcomes[ORACLE_OUTCOMES_MAX];
+};
+
+struct oracle {
+    uint64_t order;
+    uint64_t acknowledged_count; /* Rises with everything that makes the oracle stricter. */
+    bool is_open;
+    uint64_t evicted_count;
+    struct oracle_key keys[ORACLE_KEYS];
+};
+
+void oracle_init(struct oracle *oracle);
+
+/* oracle_mark - take in one line. False when it is none of the above. */
+bool oracle_mark(struct oracle *oracle, const char *line, size_t length);
+
+/* oracle_allows - whether a lookup of `key` may give this version (0: a miss). */
+bool oracle_allows(const struct oracle *oracle, uint32_t key, uint64_t version);
+
+/* oracle_is_certain - whether there is only one outcome. */
+bool oracle_is_certain(const struct oracle *oracle, uint32_t key);
+
+/* oracle_describe - the possible outcomes of a key, for people. */
+void oracle_describe(const struct oracle *oracle, uint32_t key, char *target, size_t size);
+
+#endif /* KVT_TESTS_CRASH_ORACLE_H */

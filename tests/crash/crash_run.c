@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crash_run.c - the steps of a workload (crash_run.h).
+ */
+#include "crash_run.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define WAIT_NS (UINT64_C(60) * 1000000000)
+
+void
+run_fail(const char *format, ...)
+{
+    struct kvt_error error;
+    va_list rest;
+
+    kvt_last_error(&error);
+    va_start(rest, format);
+    vfprintf(stderr, format, rest);
+    va_end(rest);
+    fprintf(stderr, " (last failure: %s)\n", error.text);
+    _exit(1);
+}
+
+static void
+mark(struct run *run, const char *verb, uint64_t a, uint64_t b)
+{
+    char line[96];
+
+    snprintf(line, sizeof(line), "%s %" PRIu64 " %" PRIu64, verb, a, b);
+    run->mark(line);
+}
+
+void
+run_options(const struct workload *workload, const char *dir, struct run_paths *paths,
+    struct kvt_options *options_out)
+{
+    struct kvt_options options = KVT_OPTIONS_INIT;
+
+    snprintf(paths->store, sizeof(paths->store), "%s/store", dir);
+    for (uint32_t i = 0; i < workload->root_count; i++) {
+        snprintf(paths->roots[i], sizeof(paths->roots[i]), "%s/root%u", dir, i);
+        paths->list[i] = paths->roots[i];
+    }
+    options.host_capacity_bytes = workload->host_bytes != 0 ? workload->host_bytes : 4 << 20;
+    options.nvme_capacity_bytes = workload->nvme_bytes != 0 ? workload->nvme_bytes : 16 << 20;
+    options.segment_bytes = 1 << 20;
+    options.block_bytes_max = 65536;
+    options.index_map_bytes = workload->map_bytes != 0 ? workload->map_bytes : 1 << 20;
+    options.entry_count_max = 1 << 16;
+    options.io_engine = workload->io_engine != 0 ? workload->io_engine : KVT_IO_THREADS;
+    options.worker_count = 1;
+    options.relaxed_interval_ns = 20 * UINT64_C(1000000);
+    if (workload->root_count > 0) {
+        options.roots = paths->list;
+        options.root_count = workload->root_count;
+    }
+    *options_out = options;
+}
+
+enum kvt_status
+run_open_namespaces(kvt_store *store, kvt_namespace namespaces_out[])
+{
+    static const char *const names[ORACLE_NAMESPACES] = {"first", "second"};
+
+    for (uint32_t i = 0; i < ORACLE_NAMESPACES; i++) {
+        enum kvt_status status =
+            kvt_namespace_open(store, names[i], "a model", 7, &namespaces_out[i]);
+        if (status != KVT_OK)
+            return status;
+    }
+    return KVT_OK;
+}
+
+static void
+mark_evictions(struct run *run)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (kvt_stats_get(run->store, &stats) != KVT_OK)
+        run_fail("kvt_stats_get");
+    if (stats.corrupt_count != 0 || stats.read_failed_count != 0)
+        run_fail("the store met %" PRIu64 " damaged and %" PRIu64 " unreadable blocks",
+            stats.corrupt_count, stats.read_failed_count);
+    mark(run, "evicted", stats.nvme_evict_count, 0);
+}
+
+void
+run_open(struct run *run, uint32_t flags)
+{
+    struct kvt_options options;
+    struct run_paths paths;
+
+    run_options(run->workload, run->dir, &paths, &options);
+    options.flags = flags;
+    enum kvt_status status = kvt_open(paths.store, &options, &run->store);
+    if (status != KVT_OK)
+        run_fail("kvt_open gave %s", kvt_status_name(status));
+    mark(run, "open", 0, 0);
+    status = run_open_namespaces(run->store, run->namespaces);
+    if (status != KVT_OK)
+        run_fail("kvt_namespace_open gave %s", kvt_status_name(status));
+}
+
+void
+run_close(struct run *run)
+{
+    run_flush(run);
+    enum kvt_status status = kvt_close(run->store);
+    if (status != KVT_OK)
+        run_fail("kvt_close gave %s", kvt_status_name(status));
+    run->store = NULL;
+}
+
+void
+run_abort(struct run *run)
+{
+    mark_evictions(run);
+    kvt_abort(run->store);
+    run->store = NULL;
+    run->relaxed_count = 0;
+}
+
+static kvt_namespace
+namespace_of(const struct run *run, uint32_t key)
+{
+    return run->namespaces[key / ORACLE_NAMESPACE_KEYS];
+}
+
+/* Which of the puts are acknowledged. */
+static void
+confirm_put(struct run *run, struct run_pending *pending)
+{
+    struct kvt_result results[RUN_BATCH_MAX];
+
+    enum kvt_status status = kvt_ticket_wait(pending->ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(pending->ticket, KVT_STAGE_DURABLE, results, pending->count);
+    if (status != KVT_OK)
+        run_fail("a put's stage 2 gave %s", kvt_status_name(status));
+    for (uint32_t i = 0; i < pending->count; i++) {
+        enum kvt_status result = results[i].status;
+        if (result == KVT_OK)
+            mark(run, "put_ok", pending->key[i], pending->version[i]);
+        else if (result != KVT_EXISTS && result != KVT_MISS &&
+                 !(result == KVT_E_NOSPC && run->workload->is_crowded))
+            run_fail("a put of key %u gave %s", pending->key[i], kvt_status_name(result));
+    }
+    kvt_ticket_free(pending->ticket);
+}
+
+static void
+put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
+{
+    static uint8_t source[RUN_BATCH_MAX][65536];
+    const struct workload *workload = run->workload;
+    uint32_t low = workload->block_low != 0 ? workload->block_low : 4096;
+    uint32_t high = workload->block_high != 0 ? workload->block_high : 24576;
+    struct payload_key keys[RUN_BATCH_MAX];
+    struct kvt_put puts[RUN_BATCH_MAX] = {0};
+    struct run_pending pending = {.count = count};
+    struct kvt_submit submit = {0};
+
+    for (uint32_t i = 0; i < count; i++) {
+        pending.key[i] = first + i;
+        pending.version[i] = ++run->version;
+        payload_key_make(&keys[i], first + i);
+        puts[i].key = keys[i].key;
+        puts[i].length = payload_length(first + i, run->version, low, high);
+        puts[i].source = source[i];
+        puts[i].flags = flags;
+        payload_fill(source[i], puts[i].length, first + i, run->version);
+        mark(run, "put", first + i, run->version);
+    }
+    enum kvt_status status = kvt_put_submit(
+        run->store, namespace_of(run, first), puts, count, durability, &submit, &pending.ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(pending.ticket, KVT_STAGE_DONE, WAIT_NS);
+    if (status != KVT_OK)
+        run_fail("a put gave %s", kvt_status_name(status));
+    if (durability == KVT_SYNC)
+        confirm_put(run, &pending);
+    else if (durability == KVT_MEMORY)
+        kvt_ticket_free(pending.ticket);
+    else if (run->relaxed_count < RUN_TICKETS_MAX)
+        run->relaxed[run->relaxed_count++] = pending;
+    else
+        run_fail("too many relaxed puts");
+    mark_evictions(run);
+}
+
+void
+run_put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability)
+{
+    put(run, first, count, durability, 0);
+}
+
+void
+run_replace(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability)
+{
+    put(run, first, count, durability, KVT_PUT_REPLACE);
+}
+
+void
+run_flush(struct run *run)
+{
+    enum kvt_status status = kvt_flush(run->store);
+
+    if (status != KVT_OK)
+        run_fail("kvt_flush gave %s", kvt_status_name(status));
+    for (uint32_t i = 0; i < run->relaxed_count; i++)
+        confirm_put(run, &run->relaxed[i]);
+    run->relaxed_count = 0;
+    mark_evictions(run);
+}
+
+void
+run_delete(struct run *run, uint32_t first, uint32_t count)
+{
+    struct payload_key keys[RUN_BATCH_MAX];
+    struct kvt_key list[RUN_BATCH_MAX];
+    struct kvt_result results[RUN_BATCH_MAX];
+    struct kvt_submit submit = {0};
+    kvt_ticket *ticket = NULL;
+
+    for (uint32_t i = 0; i < count; i++) {
+        payload_key_make(&keys[i], first + i);
+        list[i] = keys[i].key;
+        mark(run, "del", first + i, 0);
+    }
+    enum kvt_status status =
+        kvt_delete_submit(run->store, namespace_of(run, first), list, count, &submit, &ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count);
+    if (status != KVT_OK)
+        run_fail("a delete gave %s", kvt_status_name(status));
+    for (uint32_t i = 0; i < count; i++) {
+        if (results[i].status == KVT_OK || results[i].status == KVT_MISS)
+            mark(run, "del_ok", first + i, 0);
+        else
+            run_fail("a delete of key %u gave %s", first + i, kvt_status_name(results[i].status));
+    }
+    kvt_ticket_free(ticket);
+    mark_evictions(run);
+}
+
+void
+run_clear(struct run *run, uint32_t number)
+{
+    mark(run, "clear", number, 0);
+    enum kvt_status status = kvt_namespace_clear(run->store, run->namespaces[number]);
+    if (status != KVT_OK)
+        run_fail("kvt_namespace_clear gave %s", kvt_status_name(status));
+    mark(run, "clear_ok", number, 0);
+    mark_evictions(run);
+}
+
+void
+run_get(struct run *run, uint32_t first, uint32_t count)
+{
+    static uint8_t target[65536];
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct payload_key key;
+        payload_key_make(&key, first + i);
+        struct kvt_get get = {.key = key.key, .destination = target, .capacity = sizeof(target)};
+        struct kvt_submit submit = {0};
+        struct kvt_result result;
+        kvt_ticket *ticket = NULL;
+        uint64_t version;
+        memset(target, 0xA5, sizeof(target));
+        enum kvt_status status =
+            kvt_get_submit(run->store, namespace_of(run, first), &get, 1, &submit, &ticket);
+        if (status == KVT_OK)
+            status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS);
+        if (status == KVT_OK)
+            status = kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1);
+        if (status != KVT_OK || (result.status != KVT_OK && result.status != KVT_MISS))
+            run_fail("a get of key %u failed", first + i);
+        if (result.status == KVT_OK &&
+            !payload_is_right(target, result.length, first + i, &version))
+            run_fail("wrong bytes in key %u", first + i);
+        kvt_ticket_free(ticket);
+    }
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crash_run.h - the steps of a workload: each does something to a small store and marks in the log
+ * what was asked and what was acknowledged.
+ *
+ * A step that the store answers in a way it must not (an error, wrong bytes) ends the program with
+ * a sentence on stderr and exit code 1: a recording that went wrong is a failed test.
+ */
+#ifndef KVT_TESTS_CRASH_RUN_H
+#define KVT_TESTS_CRASH_RUN_H
+
+#include "crash_log.h"
+#include "crash_oracle.h"
+#include "kvtier/kvtier.h"
+#include "payload.h"
+
+enum {
+    RUN_TICKETS_MAX = 256,
+    RUN_BATCH_MAX = 128,
+};
+
+/* A workload: its store, and its steps. */
+struct run;
+struct workload {
+    const char *name;
+    void (*steps)(struct run *run);
+    /* Another subject than a store (crash_lmdb.h); NULL: a store. */
+    bool (*verify)(
+        const char *path, const struct oracle *oracle, char *problem, size_t problem_size);
+    uint64_t host_bytes; /* 0: 4 MiB */
+    uint64_t nvme_bytes; /* 0: 16 MiB */
+    uint64_t map_bytes;  /* Of the index; 0: 1 MiB. */
+    uint32_t block_low;  /* Lengths of blocks; 0: 4 KiB .. 24 KiB. */
+    uint32_t block_high;
+    uint32_t root_count; /* 0: the store's own directory. */
+    uint32_t io_engine;  /* enum kvt_io_engine; 0: the threads, whose calls the shim can see. */
+    bool is_crowded;     /* The tier may be too full for a put. */
+};
+
+struct run_pending {
+    kvt_ticket *ticket;
+    uint32_t key[RUN_BATCH_MAX];
+    uint64_t version[RUN_BATCH_MAX];
+    uint32_t count;
+};
+
+struct run {
+    const struct workload *workload;
+    const char *dir; /* The recorded directory: the store is dir/store, the roots dir/root0 ... */
+    crash_mark_fn mark;
+    kvt_store *store;
+    kvt_namespace namespaces[ORACLE_NAMESPACES];
+    uint64_t version; /* The last one given out. */
+    struct rng rng;
+    struct run_pending relaxed[RUN_TICKETS_MAX]; /* RELAXED puts that nobody waited for. */
+    uint32_t relaxed_count;
+};
+
+/* run_options - the options of a workload's store; `roots` (8 strings) and `paths` hold what they
+ * point to. */
+struct run_paths {
+    char store[512];
+    char roots[8][512];
+    const char *list[8];
+};
+void run_options(const struct workload *workload, const char *dir, struct run_paths *paths,
+    struct kvt_options *options_out);
+
+/* run_open_namespaces - both namespaces of an open store. */
+enum kvt_status run_open_namespaces(kvt_store *store, kvt_namespace namespaces_out[]);
+
+void run_open(struct run *run, uint32_t flags);
+void run_close(struct run *run);
+void run_abort(struct run *run);
+
+/* run_put - `count` blocks with new versions, keys first, first + 1, ... in one call. SYNC waits
+ * for the acknowledgement; RELAXED is acknowledged by run_flush(). */
+void run_put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability);
+void run_replace(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability);
+void run_delete(struct run *run, uint32_t first, uint32_t count);
+void run_clear(struct run *run, uint32_t number);
+void run_flush(struct run *run);
+
+/* run_get - read the keys; what comes must be whole (any version: the checker knows which). */
+void run_get(struct run *run, uint32_t first, uint32_t count);
+
+/* run_fail - print and end the program. */
+void run_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+
+/* The table of workloads (crash_workloads.c); ends with a NULL name. */
+extern const struct workload workload_table[];
+
+#endif /* KVT_TESTS_CRASH_RUN_H */

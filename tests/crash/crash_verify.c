@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crash_verify.c - what must hold of a store after a crash (crash_verify.h).
+ */
+#include "crash_verify.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+enum {
+    GROUP = 16,
+    BLOCK_BYTES = 65536,
+    POISON = 0xA5,
+    NEW_KEY = ORACLE_KEYS + 1, /* No workload has it. */
+};
+
+#define WAIT_NS (UINT64_C(60) * 1000000000)
+
+struct verify {
+    const struct verify_request *request;
+    kvt_store *store;
+    kvt_namespace namespaces[ORACLE_NAMESPACES];
+    char *problem;
+    size_t problem_size;
+};
+
+static bool problem(struct verify *verify, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* Always false. */
+static bool
+problem(struct verify *verify, const char *format, ...)
+{
+    struct kvt_error error;
+    va_list rest;
+
+    kvt_last_error(&error);
+    va_start(rest, format);
+    int used = vsnprintf(verify->problem, verify->problem_size, format, rest);
+    va_end(rest);
+    if (used > 0 && (size_t)used < verify->problem_size && error.text[0] != 0)
+        snprintf(verify->problem + used, verify->problem_size - (size_t)used, " (%s)", error.text);
+    return false;
+}
+
+static bool
+open_store(struct verify *verify)
+{
+    const struct verify_request *request = verify->request;
+    struct kvt_options options;
+    struct run_paths paths;
+
+    run_options(request->workload, request->dir, &paths, &options);
+    enum kvt_status status = kvt_open(paths.store, &options, &verify->store);
+    if (status != KVT_OK)
+        return problem(verify, "kvt_open gave %s", kvt_status_name(status));
+    status = run_open_namespaces(verify->store, verify->namespaces);
+    if (status != KVT_OK)
+        return problem(verify, "kvt_namespace_open gave %s", kvt_status_name(status));
+    return true;
+}
+
+/* What the store itself says about what it found. */
+static bool
+verify_counters(struct verify *verify)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    uint32_t health = 0;
+
+    if (kvt_stats_get(verify->store, &stats) != KVT_OK ||
+        kvt_health(verify->store, &health) != KVT_OK)
+        return problem(verify, "no statistics");
+    if ((health & ~(uint32_t)KVT_HEALTH_IO_THREADS) != 0)
+        return problem(verify, "health is %u", health);
+    if (verify->request->is_rebuild || !verify->request->oracle->is_open)
+        return true;
+    /* A record in the index means that its payload was synced before, and LMDB's commits are
+     * atomic: a power cut damages nothing that is reachable. */
+    if (stats.corrupt_count != 0 || stats.read_failed_count != 0)
+        return problem(verify, "%" PRIu64 " damaged, %" PRIu64 " unreadable blocks",
+            stats.corrupt_count, stats.read_failed_count);
+    if (stats.recover_dropped_count != 0)
+        return problem(verify, "%" PRIu64 " records were refused", stats.recover_dropped_count);
+    if (stats.recover_rebuilt_count != 0)
+        return problem(verify, "the index was rebuilt although it was there");
+    return true;
+}
+
+static bool
+verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *result,
+    const uint8_t *bytes, bool is_transient)
+{
+    const struct verify_request *request = verify->request;
+    const struct oracle *oracle = request->oracle;
+    uint64_t version = 0;
+    char allowed[256] = "";
+
+    if (result->status == KVT_OK) {
+        if (result->length > BLOCK_BYTES ||
+            !payload_is_right(bytes, result->length, number, &version))
+            return problem(verify, "WRONG BYTES in key %u", number);
+    } else if (result->status != KVT_MISS) {
+        return problem(verify, "a get of key %u gave %s", number, kvt_status_name(result->status));
+    } else if (!is_transient) {
+        for (size_t i = 0; i < BLOCK_BYTES; i += 509) {
+            if (bytes[i] != POISON)
+                return problem(verify, "a miss of key %u wrote to the destination", number);
+        }
+    }
+    if (oracle_allows(oracle, number, version))
+        return true;
+    if (version == 0 && request->is_loose)
+        return true;
+    /* A header that was not yet synced may void the acknowledged version in a rebuild. */
+    if (version == 0 && request->is_rebuild && !oracle_is_certain(oracle, number))
+        return true;
+    oracle_describe(oracle, number, allowed, sizeof(allowed));
+    return problem(verify, "key %u has version %" PRIu64 ", allowed: %s", number, version, allowed);
+}
+
+static bool
+verify_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
+{
+    static uint8_t targets[GROUP][BLOCK_BYTES] __attribute__((aligned(4096)));
+    struct payload_key keys[GROUP];
+    struct kvt_get gets[GROUP] = {0};
+    struct kvt_result results[GROUP];
+    struct kvt_submit submit = {0};
+    kvt_ticket *ticket = NULL;
+    bool is_transient = verify->request->seed % 3 == 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        payload_key_make(&keys[i], numbers[i]);
+        gets[i] = (struct kvt_get){.key = keys[i].key,
+            .destination = targets[i],
+            .capacity = BLOCK_BYTES,
+            .flags = is_transient ? KVT_GET_TRANSIENT : 0};
+    }
+    memset(targets, POISON, sizeof(targets));
+    kvt_namespace ns = verify->namespaces[numbers[0] / ORACLE_NAMESPACE_KEYS];
+    enum kvt_status status = kvt_get_submit(verify->store, ns, gets, count, &submit, &ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, results, count);
+    kvt_ticket_free(ticket);
+    if (status != KVT_OK)
+        return problem(verify, "a get gave %s", kvt_status_name(status));
+    for (uint32_t i = 0; i < count; i++) {
+        if (!verify_answer(verify, numbers[i], &results[i], targets[i], is_transient))
+            return false;
+    }
+    return true;
+}
+
+static bool
+verify_keys(struct verify *verify)
+{
+    uint32_t numbers[GROUP];
+    uint32_t count = 0;
+
+    for (uint32_t number = 0; number < ORACLE_KEYS; number++) {
+        bool is_used = verify->request->oracle->keys[number].is_used;
+        bool is_boundary = number % ORACLE_NAMESPACE_KEYS == 0;
+        if (count > 0 && (count == GROUP || is_boundary)) {
+            if (!verify_group(verify, numbers, count))
+                return false;
+            count = 0;
+        }
+        if (is_used)
+            numbers[count++] = number;
+    }
+    return count == 0 || verify_group(verify, numbers, count);
+}
+
+/* A new block can be put, becomes durable and can be read. */
+static bool
+verify_use(struct verify *verify)
+{
+    static uint8_t bytes[BLOCK_BYTES];
+    struct payload_key key;
+    uint64_t version;
+    struct kvt_submit submit = {0};
+    struct kvt_result result = {0};
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&key, NEW_KEY);
+    payload_fill(bytes, 10000, NEW_KEY, 1);
+    struct kvt_put put = {.key = key.key, .source = bytes, .length = 10000};
+    put.flags = KVT_PUT_REPLACE;
+    enum kvt_status status =
+        kvt_put_submit(verify->store, verify->namespaces[0], &put, 1, KVT_SYNC, &submit, &ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1);
+    kvt_ticket_free(ticket);
+    if (status != KVT_OK)
+        return problem(verify, "a put gave %s", kvt_status_name(status));
+    if (result.status == KVT_E_NOSPC && verify->request->workload->is_crowded)
+        return true;
+    if (result.status != KVT_OK)
+        return problem(verify, "a new block gave %s", kvt_status_name(result.status));
+    struct kvt_get get = {.key = key.key, .destination = bytes, .capacity = sizeof(bytes)};
+    memset(bytes, POISON, sizeof(bytes));
+    status = kvt_get_submit(verify->store, verify->namespaces[0], &get, 1, &submit, &ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1);
+    kvt_ticket_free(ticket);
+    if (status != KVT_OK || result.status != KVT_OK)
+        return problem(verify, "the new block cannot be read");
+    if (!payload_is_right(bytes, result.length, NEW_KEY, &version))
+        return problem(verify, "WRONG BYTES in the new block");
+    return true;
+}
+
+/* A second opening, after an orderly end or another sudden one, finds the same. */
+static bool
+verify_again(struct verify *verify, bool is_orderly)
+{
+    if (is_orderly) {
+        enum kvt_status status = kvt_close(verify->store);
+        if (status != KVT_OK)
+            return problem(verify, "kvt_close gave %s", kvt_status_name(status));
+    } else {
+        kvt_abort(verify->store);
+    }
+    verify->store = NULL;
+    if (!open_store(verify) || !verify_keys(verify)) {
+        size_t used = strlen(verify->problem);
+        snprintf(verify->problem + used, verify->problem_size - used, " [at the second opening]");
+        return false;
+    }
+    return true;
+}
+
+bool
+crash_verify(const struct verify_request *request, char *problem_out, size_t problem_size)
+{
+    struct verify verify = {
+        .request = request, .problem = problem_out, .problem_size = problem_size};
+
+    problem_out[0] = 0;
+    bool is_right = open_store(&verify) && verify_keys(&verify) && verify_counters(&verify) &&
+                    verify_use(&verify);
+    if (is_right && request->seed % 4 == 0)
+        is_right = verify_again(&verify, request->seed % 8 == 0);
+    if (verify.store == NULL)
+        return is_right;
+    if (is_right && request->seed % 5 != 0) {
+        enum kvt_status status = kvt_close(verify.store);
+        if (status != KVT_OK)
+            is_right = problem(&verify, "kvt_close gave %s", kvt_status_name(status));
+        if (status == KVT_E_STATE)
+            kvt_abort(verify.store);
+    } else {
+        kvt_abort(verify.store);
+    }
+    return is_right;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crash_verify.h - judge a store that a crash left: it opens, keeps what it acknowledged, brings
+ * nothing back that was deleted, never gives wrong bytes, and can be used.
+ */
+#ifndef KVT_TESTS_CRASH_VERIFY_H
+#define KVT_TESTS_CRASH_VERIFY_H
+
+#include "crash_oracle.h"
+#include "crash_run.h"
+
+struct verify_request {
+    const struct workload *workload;
+    const struct oracle *oracle;
+    const char *dir; /* The recorded directory, as the crash left it. */
+    bool is_rebuild; /* The index was taken away. */
+    bool is_loose;   /* The tier dropped blocks for want of room: any block may be missing. */
+    uint64_t seed;   /* Chooses what is tried besides. */
+};
+
+/* crash_verify - true when all is well; otherwise a sentence in `problem`. */
+bool crash_verify(const struct verify_request *request, char *problem, size_t problem_size);
+
+#endif /* KVT_TESTS_CRASH_VERIFY_H */

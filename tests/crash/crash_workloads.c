@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * crash_workloads.c - the lives that are recorded and cut off everywhere: one function each, and
+ * the table of them.
+ */
+#include "crash_lmdb.h"
+#include "crash_rename.h"
+#include "crash_run.h"
+
+#define SECOND ORACLE_NAMESPACE_KEYS /* The first key of the second namespace. */
+
+static void
+create(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 0, 1, KVT_SYNC);
+    run_close(run);
+}
+
+static void
+put_sync(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t i = 0; i < 12; i++)
+        run_put(run, i, 1, KVT_SYNC);
+    run_put(run, 12, 16, KVT_SYNC);
+    run_put(run, SECOND, 8, KVT_SYNC);
+    run_get(run, 0, 28);
+    run_close(run);
+}
+
+static void
+put_relaxed(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t i = 0; i < 60; i += 3) {
+        run_put(run, i, 3, KVT_RELAXED);
+        if (i % 15 == 0)
+            run_flush(run);
+    }
+    run_put(run, 100, 2, KVT_SYNC);
+    for (uint32_t i = 0; i < 12; i++)
+        run_replace(run, i, 1, KVT_RELAXED);
+    run_close(run);
+}
+
+static void
+replace(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 0, 12, KVT_SYNC);
+    for (uint32_t round = 0; round < 3; round++) {
+        run_replace(run, round, 6, KVT_SYNC);
+        run_replace(run, round + 3, 1, KVT_SYNC);
+    }
+    run_replace(run, 0, 4, KVT_MEMORY);
+    run_flush(run);
+    run_replace(run, 0, 2, KVT_SYNC);
+    run_abort(run);
+    run_open(run, 0);
+    run_get(run, 0, 12);
+    run_close(run);
+}
+
+static void
+delete_some(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 0, 20, KVT_SYNC);
+    run_delete(run, 0, 8);
+    run_put(run, 4, 4, KVT_SYNC);
+    for (uint32_t i = 10; i < 16; i++)
+        run_delete(run, i, 1);
+    run_delete(run, 5, 1);
+    run_put(run, 5, 1, KVT_SYNC);
+    run_delete(run, 40, 2); /* Never there. */
+    run_abort(run);
+    run_open(run, 0);
+    run_delete(run, 16, 3);
+    run_close(run);
+}
+
+/* HOST is smaller than what is put: blocks move to NVMe and are read back. */
+static void
+evict(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t i = 0; i < 160; i += 8) {
+        run_put(run, i, 8, i % 32 == 0 ? KVT_SYNC : KVT_MEMORY);
+        if (i >= 40)
+            run_get(run, i - 40, 4);
+    }
+    run_flush(run);
+    run_get(run, 0, 160);
+    run_close(run);
+}
+
+/* Several times the tier's size is written and most of it dies: segments are reclaimed, and the
+ * blocks that stay are moved. */
+static void
+recycle(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 200, 4, KVT_SYNC);
+    for (uint32_t round = 0; round < 26; round++) {
+        run_put(run, round, 1, KVT_SYNC); /* Stays. */
+        run_replace(run, 100, 16, KVT_SYNC);
+        if (round % 4 == 3)
+            run_delete(run, 100 + round % 16, 3);
+        if (round == 13)
+            run_delete(run, 200, 2);
+    }
+    run_get(run, 0, 26);
+    run_close(run);
+}
+
+/* More is put than the tier holds. */
+static void
+small_tier(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t i = 0; i < 480; i += 16)
+        run_put(run, i, 16, KVT_SYNC);
+    run_get(run, 0, 480);
+    run_delete(run, 460, 8);
+    run_close(run);
+}
+
+static void
+reopen(struct run *run)
+{
+    for (uint32_t life = 0; life < 4; life++) {
+        run_open(run, 0);
+        run_put(run, life * 8, 8, KVT_SYNC);
+        if (life > 0)
+            run_delete(run, life * 8 - 4, 2);
+        run_close(run);
+    }
+}
+
+/* Every life ends without a close, so that the log has recoveries that are cut off themselves. */
+static void
+recover(struct run *run)
+{
+    for (uint32_t life = 0; life < 5; life++) {
+        run_open(run, 0);
+        run_get(run, 0, life * 6);
+        run_put(run, life * 6, 6, KVT_SYNC);
+        run_replace(run, life * 3, 2, KVT_SYNC);
+        run_put(run, 100 + life * 4, 4, KVT_RELAXED);
+        run_abort(run);
+    }
+    run_open(run, 0);
+    run_get(run, 0, 30);
+    run_close(run);
+}
+
+static void
+rebuild_delete(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 0, 16, KVT_SYNC);
+    run_delete(run, 0, 6);
+    run_abort(run);
+    run_open(run, KVT_OPEN_REBUILD);
+    run_get(run, 0, 16);
+    run_put(run, 4, 4, KVT_SYNC);
+    run_delete(run, 4, 1);
+    run_close(run);
+    run_open(run, KVT_OPEN_REBUILD);
+    run_delete(run, 10, 2);
+    run_close(run);
+}
+
+static void
+rebuild_replace(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 0, 12, KVT_SYNC);
+    run_replace(run, 2, 6, KVT_SYNC);
+    run_close(run);
+    run_open(run, KVT_OPEN_REBUILD);
+    run_get(run, 0, 12);
+    run_replace(run, 4, 6, KVT_SYNC);
+    run_abort(run);
+    run_open(run, KVT_OPEN_REBUILD);
+    run_get(run, 0, 12);
+    run_close(run);
+}
+
+static void
+rebuild_clear(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 0, 10, KVT_SYNC);
+    run_put(run, SECOND, 10, KVT_SYNC);
+    run_clear(run, 0);
+    run_put(run, 0, 4, KVT_SYNC);
+    run_abort(run);
+    run_open(run, KVT_OPEN_REBUILD);
+    run_get(run, 0, 10);
+    run_get(run, SECOND, 10);
+    run_clear(run, 1);
+    run_put(run, SECOND + 5, 4, KVT_SYNC);
+    run_close(run);
+    run_open(run, KVT_OPEN_REBUILD);
+    run_get(run, SECOND, 10);
+    run_close(run);
+}
+
+static void
+clear(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t round = 0; round < 4; round++) {
+        run_put(run, 0, 8, KVT_SYNC);
+        run_put(run, SECOND + round * 4, 4, KVT_SYNC);
+        run_put(run, 20, 4, KVT_RELAXED);
+        run_clear(run, 0);
+    }
+    run_put(run, 0, 3, KVT_SYNC);
+    run_clear(run, 1);
+    run_close(run);
+    run_open(run, 0);
+    run_put(run, 3, 3, KVT_SYNC);
+    run_close(run);
+}
+
+/* Many small blocks outgrow the index's first size. */
+static void
+map_growth(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t i = 0; i < 2400; i += 120)
+        run_put(run, i, 120, KVT_SYNC);
+    run_delete(run, 100, 100);
+    run_get(run, 0, 50);
+    run_close(run);
+}
+
+static void
+two_roots(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t i = 0; i < 96; i += 8)
+        run_put(run, i, 8, KVT_SYNC);
+    run_replace(run, 10, 20, KVT_SYNC);
+    run_delete(run, 40, 10);
+    run_abort(run);
+    run_open(run, 0);
+    run_get(run, 0, 96);
+    run_put(run, 40, 10, KVT_SYNC);
+    run_close(run);
+}
+
+/* A seeded random life over a few keys, with everything that a caller can do. */
+static void
+mixed(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t step = 0; step < 150; step++) {
+        uint32_t space = rng_below(&run->rng, 3) == 0 ? SECOND : 0;
+        uint32_t first = space + rng_below(&run->rng, 50);
+        uint32_t count = 1 + rng_below(&run->rng, 6);
+        enum kvt_durability durability = rng_below(&run->rng, 2) == 0 ? KVT_SYNC : KVT_RELAXED;
+        uint32_t action = rng_below(&run->rng, 100);
+
+        if (action < 35)
+            run_put(run, first, count, durability);
+        else if (action < 60)
+            run_replace(run, first, count, durability);
+        else if (action < 75)
+            run_delete(run, first, count);
+        else if (action < 84)
+            run_get(run, first, count);
+        else if (action < 92 || step % 10 != 0)
+            run_flush(run);
+        else if (action < 95)
+            run_clear(run, space / ORACLE_NAMESPACE_KEYS);
+        else
+            run_abort(run);
+        if (run->store == NULL)
+            run_open(run, action == 99 ? KVT_OPEN_REBUILD : 0);
+    }
+    run_close(run);
+}
+
+#define MIB (UINT64_C(1) << 20)
+
+const struct workload workload_table[] = {
+    {.name = "create", .steps = create},
+    {.name = "put_sync", .steps = put_sync},
+    {.name = "put_relaxed", .steps = put_relaxed},
+    {.name = "replace", .steps = replace},
+    {.name = "delete", .steps = delete_some},
+    {.name = "evict", .steps = evict, .host_bytes = 2 * MIB},
+    {.name = "recycle",
+        .steps = recycle,
+        .nvme_bytes = 8 * MIB,
+        .block_low = 20000,
+        .block_high = 60000},
+    {.name = "small_tier",
+        .steps = small_tier,
+        .nvme_bytes = 8 * MIB,
+        .block_low = 16384,
+        .block_high = 65536,
+        .is_crowded = true},
+    {.name = "reopen", .steps = reopen},
+    {.name = "recover", .steps = recover},
+    {.name = "rebuild_delete", .steps = rebuild_delete},
+    {.name = "rebuild_replace", .steps = rebuild_replace},
+    {.name = "rebuild_clear", .steps = rebuild_clear},
+    {.name = "clear", .steps = clear},
+    {.name = "map_growth",
+        .steps = map_growth,
+        .nvme_bytes = 24 * MIB,
+        .map_bytes = 256 << 10,
+        .block_low = 500,
+        .block_high = 4096},
+    {.name = "two_roots", .steps = two_roots, .root_count = 2},
+    {.name = "mixed", .steps = mixed, .nvme_bytes = 12 * MIB},
+    /* The harness itself: LMDB keeps its promise, and must be seen to break it without syncs. */
+    {.name = "lmdb", .steps = lmdb_steps, .verify = lmdb_verify},
+    {.name = "lmdb_nosync", .steps = lmdb_steps_unsynced, .verify = lmdb_verify},
+    {.name = "rename", .steps = rename_steps, .verify = rename_verify},
+    {.name = "rename_no_file_sync",
+        .steps = rename_steps_without_file_sync,
+        .verify = rename_verify},
+    {.name = "rename_no_dir_sync", .steps = rename_steps_without_dir_sync, .verify = rename_verify},
+    {.name = NULL},
+};

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fault_io.c - the n-th io operation of a small life fails, for every n and in every way, once and
+ * for good; and the power goes at every n, with everything that a cut may leave.
+ *
+ * Nothing crashes or hangs, bytes are right or there is a status, and what was acknowledged is
+ * there in the next life without faults.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "small_life.h"
+
+enum {
+    SEED = 42,
+    N_LIMIT = 20000, /* A life has far fewer operations. */
+};
+
+struct fault {
+    const char *name;
+    unsigned ops;
+    enum sim_effect effect;
+    const char *file;
+};
+
+static void
+report(const char *what, bool sticky, uint64_t n, const char *failure)
+{
+    print_error("%s, %s, at operation %llu: %s\n", what, sticky ? "for good" : "once",
+        (unsigned long long)n, failure);
+    fail();
+}
+
+/* One life with the fault at n, one in peace. False: n is beyond the life's last operation. */
+static bool
+life_with_fault(const struct fault *fault, uint64_t n, bool sticky)
+{
+    struct sim_rule rule = {.ops = fault->ops,
+        .effect = fault->effect,
+        .file = fault->file,
+        .nth = n,
+        .sticky = sticky,
+        .stall_ns = UINT64_C(3) * 1000 * 1000 * 1000};
+    bool spoils =
+        fault->effect == SIM_FLIP || fault->effect == SIM_MISDIRECT || fault->effect == SIM_STALE;
+    char failure[MODEL_FAILURE_BYTES];
+    struct small_life life;
+    char leaks[200];
+    bool fired;
+
+    small_life_init(&life, SEED);
+    sim_rule_add(life.host.world, &rule);
+    life.work->is_faulty = true;
+    (void)small_life_run(&life);
+    fired = sim_fault_count(life.host.world) > 0;
+    if (sim_leaks(life.host.world, leaks, sizeof(leaks)) != 0)
+        model_fail(&life.work->model, "left behind after close: %s", leaks);
+    if (spoils)
+        model_doubt_all(&life.work->model);
+    sim_rules_clear(life.host.world);
+    sim_vanish(life.host.world);
+    if (life.work->model.failure[0] == '\0')
+        small_life_prove(&life, false);
+    snprintf(failure, sizeof(failure), "%s", life.work->model.failure);
+    small_life_deinit(&life);
+    if (failure[0] != '\0')
+        report(fault->name, sticky, n, failure);
+    return fired;
+}
+
+static void
+every_operation_fails(const struct fault *fault)
+{
+    for (int sticky = 0; sticky < 2; sticky++) {
+        uint64_t n = 1;
+
+        while (n < N_LIMIT && life_with_fault(fault, n, sticky != 0))
+            n++;
+        assert_in_range(n, 2, N_LIMIT - 1);
+    }
+}
+
+static void
+io_error_at_every_operation(void **state)
+{
+    static const struct fault fault = {"EIO", SIM_ALL, SIM_EIO, NULL};
+
+    (void)state;
+    every_operation_fails(&fault);
+}
+
+static void
+full_disk_at_every_operation(void **state)
+{
+    static const struct fault fault = {
+        "ENOSPC", SIM_WRITE | SIM_ALLOCATE | SIM_OPEN | SIM_COMMIT, SIM_ENOSPC, NULL};
+
+    (void)state;
+    every_operation_fails(&fault);
+}
+
+static void
+short_transfer_at_every_operation(void **state)
+{
+    static const struct fault fault = {"short", SIM_READ | SIM_WRITE, SIM_SHORT, NULL};
+
+    (void)state;
+    every_operation_fails(&fault);
+}
+
+static void
+torn_write_at_every_write(void **state)
+{
+    static const struct fault fault = {"torn", SIM_WRITE, SIM_TORN, NULL};
+
+    (void)state;
+    every_operation_fails(&fault);
+}
+
+static void
+failed_sync_at_every_sync(void **state)
+{
+    static const struct fault fault = {"sync EIO", SIM_SYNC | SIM_DIR_SYNC, SIM_EIO, NULL};
+
+    (void)state;
+    every_operation_fails(&fault);
+}
+
+/* For good they would never end: once only. */
+static void
+interruption_at_every_transfer(void **state)
+{
+    static const struct fault faults[2] = {
+        {"EINTR", SIM_READ | SIM_WRITE | SIM_SYNC, SIM_EINTR, NULL},
+        {"EAGAIN", SIM_READ | SIM_WRITE | SIM_SYNC, SIM_EAGAIN, NULL}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t n = 1;
+
+        while (n < N_LIMIT && life_with_fault(&faults[i], n, false))
+            n++;
+        assert_in_range(n, 2, N_LIMIT - 1);
+    }
+}
+
+static void
+wrong_bytes_at_every_read_of_data(void **state)
+{
+    static const struct fault faults[3] = {{"flip", SIM_READ, SIM_FLIP, "data."},
+        {"misdirect", SIM_READ, SIM_MISDIRECT, "data."}, {"stale", SIM_READ, SIM_STALE, "data."}};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++)
+        every_operation_fails(&faults[i]);
+}
+
+static void
+stall_at_every_operation(void **state)
+{
+    static const struct fault fault = {"stall", SIM_ALL, SIM_STALL, NULL};
+    uint64_t n = 1;
+
+    (void)state;
+    while (n < N_LIMIT && life_with_fault(&fault, n, false))
+        n++;
+    assert_in_range(n, 2, N_LIMIT - 1);
+}
+
+/* False: the life ended before its n-th operation. */
+static bool
+life_with_crash(uint64_t n, enum sim_cut cut, bool loses_index)
+{
+    char failure[MODEL_FAILURE_BYTES];
+    struct small_life life;
+    bool crashed;
+
+    small_life_init(&life, SEED);
+    sim_crash_after(life.host.world, n);
+    (void)small_life_run(&life);
+    crashed = sim_crashed(life.host.world);
+    sim_power_cut(life.host.world, cut);
+    workload_abandon(life.work);
+    if (loses_index)
+        sim_index_damage(life.host.world);
+    if (life.work->model.failure[0] == '\0')
+        small_life_prove(&life, loses_index);
+    snprintf(failure, sizeof(failure), "%s", life.work->model.failure);
+    small_life_deinit(&life);
+    if (failure[0] != '\0') {
+        print_error("power cut (kind %d%s) at operation %llu: %s\n", (int)cut,
+            loses_index ? ", index lost" : "", (unsigned long long)n, failure);
+        fail();
+    }
+    return crashed;
+}
+
+static void
+power_cut_at_every_operation(void **state)
+{
+    (void)state;
+    for (int cut = SIM_CUT_NOTHING_KEPT; cut <= SIM_CUT_TORN; cut++) {
+        uint64_t n = 1;
+
+        while (n < N_LIMIT && life_with_crash(n, (enum sim_cut)cut, false))
+            n++;
+        assert_in_range(n, 2, N_LIMIT - 1);
+    }
+}
+
+static void
+power_cut_at_every_operation_and_the_index_is_lost(void **state)
+{
+    (void)state;
+    for (int cut = SIM_CUT_NOTHING_KEPT; cut <= SIM_CUT_TORN; cut++) {
+        uint64_t n = 1;
+
+        while (n < N_LIMIT && life_with_crash(n, (enum sim_cut)cut, true))
+            n++;
+        assert_in_range(n, 2, N_LIMIT - 1);
+    }
+}
+
+/* The second crash falls into the recovery of the first. */
+static void
+power_cut_at_every_operation_of_a_recovery(void **state)
+{
+    (void)state;
+    for (int loses_index = 0; loses_index < 2; loses_index++) {
+        bool crashed = true;
+
+        for (uint64_t n = 1; n < N_LIMIT && crashed; n++) {
+            char failure[MODEL_FAILURE_BYTES];
+            struct small_life life;
+
+            small_life_init(&life, SEED);
+            sim_crash_after(life.host.world, 90);
+            (void)small_life_run(&life);
+            sim_power_cut(life.host.world, SIM_CUT_TORN);
+            workload_abandon(life.work);
+            if (loses_index != 0)
+                sim_index_damage(life.host.world);
+            sim_crash_after(life.host.world, n);
+            (void)workload_open(life.work, 0, loses_index != 0);
+            crashed = sim_crashed(life.host.world);
+            sim_power_cut(life.host.world, SIM_CUT_SEEDED);
+            workload_abandon(life.work);
+            if (life.work->model.failure[0] == '\0')
+                small_life_prove(&life, loses_index != 0);
+            snprintf(failure, sizeof(failure), "%s", life.work->model.failure);
+            small_life_deinit(&life);
+            if (failure[0] != '\0')
+                report(
+                    loses_index ? "crash in a rebuild" : "crash in a recovery", false, n, failure);
+        }
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(io_error_at_every_operation),
+        cmocka_unit_test(full_disk_at_every_operation),
+        cmocka_unit_test(short_transfer_at_every_operation),
+        cmocka_unit_test(torn_write_at_every_write),
+        cmocka_unit_test(failed_sync_at_every_sync),
+        cmocka_unit_test(interruption_at_every_transfer),
+        cmocka_unit_test(wrong_bytes_at_every_read_of_data),
+        cmocka_unit_test(stall_at_every_operation),
+        cmocka_unit_test(power_cut_at_every_operation),
+        cmocka_unit_test(power_cut_at_every_operation_and_the_index_is_lost),
+        cmocka_unit_test(power_cut_at_every_operation_of_a_recovery),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

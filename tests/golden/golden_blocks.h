@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * golden_blocks.h - what the stores in tests/golden hold: the same list makes and judges them.
+ */
+#ifndef KVT_TESTS_GOLDEN_BLOCKS_H
+#define KVT_TESTS_GOLDEN_BLOCKS_H
+
+#include "store_kit.h"
+
+enum {
+    GOLDEN_BLOCKS = 16,
+    GOLDEN_REPLACED = 4, /* Keys below this one have version 2. */
+    GOLDEN_DELETED = 12, /* Keys from this one on are gone. */
+};
+
+#define GOLDEN_SPACE "golden"
+#define GOLDEN_CLEARED "cleared"
+#define GOLDEN_MODEL "a model, fp8"
+
+static inline uint64_t
+golden_length(uint64_t key, uint64_t version)
+{
+    return 100 + key * 331 + version;
+}
+
+static inline uint64_t
+golden_version(uint64_t key)
+{
+    return key < GOLDEN_REPLACED ? 2 : 1;
+}
+
+#endif /* KVT_TESTS_GOLDEN_BLOCKS_H */

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim_lives.c - whole lives of a store in one simulated world: random operations, faults, power
+ * cuts at random moments (also while it opens), kills, lost indexes; after each of them everything
+ * that was acknowledged is there, nothing that was deleted comes back, and every byte is right.
+ *
+ * --seed N --seeds N --ops N (operations in one life, at most).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "seeds.h"
+#include "store_host.h"
+#include "workload.h"
+
+enum {
+    LIVES = 4,         /* With trouble; one in peace follows. */
+    REPEAT_EVERY = 10, /* One seed in so many runs twice. */
+};
+
+/* How a life ends. */
+enum ending {
+    END_CLOSE,
+    END_CUT,        /* The power goes between two calls. */
+    END_KILL,       /* The process goes, the machine stays. */
+    END_CRASH,      /* The power goes at some io operation. */
+    END_CRASH_OPEN, /* The same, early: mostly while it opens. */
+    ENDINGS,
+};
+
+struct lives {
+    struct workload *work;
+    struct sim_host host;
+    struct rng rng;
+    bool is_rebuilt; /* The index was lost since everything was last read in peace. */
+};
+
+/* Faults of a life. Wrong bytes make the store drop what it reads: then anything may be gone. */
+static void
+faults_choose(struct lives *lives)
+{
+    static const struct sim_rule rules[] = {
+        {.ops = SIM_WRITE, .effect = SIM_EIO, .per_mille = 30},
+        {.ops = SIM_WRITE, .effect = SIM_TORN, .per_mille = 30},
+        {.ops = SIM_WRITE, .effect = SIM_ENOSPC, .per_mille = 30},
+        {.ops = SIM_SYNC, .effect = SIM_EIO, .per_mille = 50},
+        {.ops = SIM_COMMIT, .effect = SIM_EIO, .per_mille = 30},
+        {.ops = SIM_COMMIT, .effect = SIM_ENOSPC, .per_mille = 30},
+        {.ops = SIM_READ, .effect = SIM_EIO, .per_mille = 30},
+        {.ops = SIM_ALL, .effect = SIM_STALL, .per_mille = 20, .stall_ns = 50 * 1000 * 1000},
+        {.ops = SIM_READ, .effect = SIM_FLIP, .per_mille = 30, .file = "data."},
+        {.ops = SIM_READ, .effect = SIM_MISDIRECT, .per_mille = 30, .file = "data."},
+        {.ops = SIM_READ, .effect = SIM_STALE, .per_mille = 30, .file = "data."},
+    };
+    uint32_t choice = rng_below(&lives->rng, 11);
+
+    lives->work->is_faulty = true;
+    sim_rule_add(lives->host.world, &rules[choice]);
+    if (rng_below(&lives->rng, 3) == 0)
+        sim_rule_add(lives->host.world, &rules[rng_below(&lives->rng, 8)]);
+    if (choice >= 8)
+        model_doubt_all(&lives->work->model);
+}
+
+static bool
+life_open(struct lives *lives)
+{
+    uint32_t flags = 0;
+    enum kvt_status status;
+
+    if (rng_below(&lives->rng, 6) == 0)
+        sim_index_damage(lives->host.world);
+    else if (rng_below(&lives->rng, 12) == 0)
+        flags = KVT_OPEN_REBUILD;
+    lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
+    status = workload_open(lives->work, flags, lives->is_rebuilt);
+    if (status != KVT_OK)
+        return false;
+    /* Read in peace: from here on only the index counts again. */
+    if (!lives->work->is_faulty && !sim_crashed(lives->host.world))
+        lives->is_rebuilt = false;
+    return true;
+}
+
+static void
+life_end(struct lives *lives, enum ending ending)
+{
+    struct workload *work = lives->work;
+    char leaks[200];
+
+    if (ending == END_CLOSE && !sim_crashed(lives->host.world)) {
+        (void)workload_close(work);
+        if (work->model.failure[0] == '\0' &&
+            sim_leaks(lives->host.world, leaks, sizeof(leaks)) != 0)
+            model_fail(&work->model, "left behind after close: %s", leaks);
+    }
+    if (ending == END_KILL && !sim_crashed(lives->host.world))
+        sim_vanish(lives->host.world);
+    else if (ending != END_CLOSE || sim_crashed(lives->host.world))
+        sim_power_cut(lives->host.world, SIM_CUT_SEEDED);
+    workload_abandon(work);
+    sim_rules_clear(lives->host.world);
+    sim_crash_after(lives->host.world, 0);
+    work->is_faulty = false;
+}
+
+static void
+life(struct lives *lives, uint32_t operation_count)
+{
+    enum ending ending = (enum ending)rng_below(&lives->rng, ENDINGS);
+    uint32_t count = 1 + rng_below(&lives->rng, operation_count);
+    bool is_open;
+
+    if (rng_below(&lives->rng, 3) == 0)
+        faults_choose(lives);
+    if (ending == END_CRASH_OPEN)
+        sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 60));
+    if (ending == END_CRASH)
+        sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 800));
+    is_open = life_open(lives);
+    for (uint32_t i = 0; i < count && is_open && !sim_crashed(lives->host.world); i++) {
+        if (!workload_step(lives->work))
+            return;
+    }
+    life_end(lives, ending);
+}
+
+static void
+last_life(struct lives *lives)
+{
+    if (!life_open(lives))
+        return;
+    for (uint32_t i = 0; i < 20; i++) {
+        if (!workload_step(lives->work))
+            return;
+    }
+    life_end(lives, END_CLOSE);
+    if (lives->work->model.failure[0] != '\0' || !life_open(lives))
+        return;
+    life_end(lives, END_CLOSE);
+    if (sim_stuck(lives->host.world))
+        model_fail(&lives->work->model, "a caller waited while nothing could happen");
+}
+
+static uint64_t
+run(uint64_t seed, uint32_t operation_count, char *failure)
+{
+    struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u};
+    struct kvt_options options = host_options_large();
+    struct sim_options world = {
+        .seed = seed,
+        .align_bytes = seed % 2 == 0 ? 512 : 4096,
+        .short_per_mille = seed % 3 == 0 ? 20 : 0,
+        .retry_per_mille = seed % 5 == 0 ? 20 : 0,
+        .latency_ns_max = seed % 4 == 0 ? 20 * 1000 * 1000 : 0,
+    };
+    struct workload_host reach;
+    uint64_t hash;
+
+    lives.work = calloc(1, sizeof(*lives.work));
+    assert_non_null(lives.work);
+    sim_host_init(&lives.host, &world, &options);
+    reach = sim_host_of(&lives.host);
+    workload_init(lives.work, &reach, seed, LARGE_KEYS, LARGE_SHIFT);
+    for (uint32_t i = 0; i < LIVES && lives.work->model.failure[0] == '\0'; i++)
+        life(&lives, operation_count);
+    if (lives.work->model.failure[0] == '\0')
+        last_life(&lives);
+    hash = sim_trace_hash(lives.host.world);
+    snprintf(failure, MODEL_FAILURE_BYTES, "%s", lives.work->model.failure);
+    sim_host_deinit(&lives.host);
+    workload_abandon(lives.work);
+    free(lives.work);
+    return hash;
+}
+
+static void
+acknowledged_blocks_survive_and_deleted_ones_stay_away(void **state)
+{
+    const struct seeds *seeds = *state;
+    char failure[MODEL_FAILURE_BYTES];
+
+    for (uint64_t seed = seeds->first; seed < seeds->first + seeds->count; seed++) {
+        (void)run(seed, seeds->operation_count, failure);
+        if (failure[0] != '\0') {
+            seeds_report(seeds, "lives", seed, failure);
+            fail();
+        }
+    }
+}
+
+static void
+same_seed_gives_the_same_trace(void **state)
+{
+    const struct seeds *seeds = *state;
+    char failure[MODEL_FAILURE_BYTES];
+
+    for (uint64_t seed = seeds->first; seed < seeds->first + seeds->count; seed += REPEAT_EVERY) {
+        uint64_t hash = run(seed, seeds->operation_count, failure);
+        struct sim_options options = {.seed = seed};
+        struct sim_world *other = sim_world_create(&options); /* Other addresses this time. */
+
+        if (hash != run(seed, seeds->operation_count, failure)) {
+            seeds_report(seeds, "lives", seed, "two runs took two courses");
+            fail();
+        }
+        sim_world_destroy(other);
+    }
+}
+
+int
+main(int argc, char **argv)
+{
+    struct seeds seeds = {.first = 1, .count = 200, .operation_count = 120};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(acknowledged_blocks_survive_and_deleted_ones_stay_away, &seeds),
+        cmocka_unit_test_prestate(same_seed_gives_the_same_trace, &seeds),
+    };
+
+    if (!seeds_parse(&seeds, argc, argv))
+        return 2;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * model.c - the states that a store may show, and the payloads by which it shows them.
+ */
+#include "model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "rng.h"
+
+enum {
+    PAGE = 4096,
+    TINY_BYTES = 16,
+};
+
+#define NOTHING UINT64_C(1) /* The mask of state 0. */
+
+static uint64_t
+mask_of(uint32_t state)
+{
+    return UINT64_C(1) << state;
+}
+
+static struct model_key *
+key_of(struct model *model, struct model_name name)
+{
+    return &model->keys[name.space][name.key];
+}
+
+void
+model_init(struct model *model, uint64_t salt, uint32_t key_count, uint32_t length_shift)
+{
+    memset(model, 0, sizeof(*model));
+    model->salt = salt;
+    model->key_count = key_count;
+    model->length_shift = length_shift;
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t key = 0; key < MODEL_KEYS_MAX; key++) {
+            model->keys[space][key].live = NOTHING;
+            model->keys[space][key].kept = NOTHING;
+            model->keys[space][key].rebuilt = NOTHING;
+        }
+    }
+}
+
+void
+model_fail(struct model *model, const char *format, ...)
+{
+    va_list arguments;
+
+    if (model->failure[0] != '\0')
+        return;
+    va_start(arguments, format);
+    vsnprintf(model->failure, sizeof(model->failure), format, arguments);
+    va_end(arguments);
+}
+
+/* --- 1. Payloads ------------------------------------------------------------------------------ */
+
+static struct rng
+payload_rng(const struct model *model, struct model_name name, uint32_t version)
+{
+    struct rng rng = {.state = model->salt};
+
+    rng.state ^= rng_next(&rng) + name.space;
+    rng.state ^= rng_next(&rng) + name.key;
+    rng.state ^= rng_next(&rng) + version;
+    return rng;
+}
+
+uint64_t
+model_length_max(const struct model *model)
+{
+    return (uint64_t)(8 * PAGE) << model->length_shift;
+}
+
+/* A few sizes in pages, any length within them; now and then a handful of bytes. */
+uint64_t
+model_length(const struct model *model, struct model_name name, uint32_t version)
+{
+    struct rng rng = payload_rng(model, name, version + 1000);
+    uint32_t size = (uint32_t)(PAGE << rng_below(&rng, 4)) << model->length_shift;
+
+    if (rng_below(&rng, 16) == 0)
+        return 1 + rng_below(&rng, TINY_BYTES);
+    if (rng_below(&rng, 4) == 0)
+        return size;
+    return size - rng_below(&rng, PAGE);
+}
+
+void
+model_fill(const struct model *model, struct model_name name, uint32_t version, uint8_t *target)
+{
+    struct rng rng = payload_rng(model, name, version);
+    uint64_t length = model_length(model, name, version);
+
+    for (uint64_t at = 0; at < length; at += 8) {
+        uint64_t word = rng_next(&rng);
+
+        memcpy(target + at, &word, (size_t)(length - at < 8 ? length - at : 8));
+    }
+}
+
+bool
+model_is(const struct model *model, struct model_name name, uint32_t version, const void *bytes,
+    uint64_t length)
+{
+    const uint8_t *from = bytes;
+    struct rng rng = payload_rng(model, name, version);
+
+    if (length != model_length(model, name, version))
+        return false;
+    for (uint64_t at = 0; at < length; at += 8) {
+        uint64_t word = rng_next(&rng);
+
+        if (memcmp(from + at, &word, (size_t)(length - at < 8 ? length - at : 8)) != 0)
+            return false;
+    }
+    return true;
+}
+
+uint32_t
+model_identify(
+    const struct model *model, struct model_name name, const void *bytes, uint64_t length)
+{
+    const struct model_key *key = &model->keys[name.space][name.key];
+
+    /* What may be there comes first: payloads of a byte or two are alike now and then. */
+    for (uint32_t version = key->version_last; version > 0; version--) {
+        if ((key->live & mask_of(version)) != 0 && model_is(model, name, version, bytes, length))
+            return version;
+    }
+    for (uint32_t version = key->version_last; version > 0; version--) {
+        if (model_is(model, name, version, bytes, length))
+            return version;
+    }
+    return 0;
+}
+
+/* --- 2. Operations ---------------------------------------------------------------------------- */
+
+bool
+model_has_room(const struct model *model, struct model_name name)
+{
+    const struct model_key *key = &model->keys[name.space][name.key];
+
+    return key->version_last < MODEL_VERSIONS && key->op_count + 1 < MODEL_OPS;
+}
+
+static struct model_op *
+op_of(struct model_key *key, uint64_t number)
+{
+    if (number < key->op_first || number - key->op_first >= key->op_count)
+        return NULL;
+    return &key->ops[number - key->op_first];
+}
+
+/* Unacknowledged operations beyond the table are merged: all their states stay possible. */
+static uint64_t
+op_add(struct model_key *key, struct model_op op)
+{
+    if (key->op_count == MODEL_OPS) {
+        key->kept |= key->ops[0].pending;
+        key->rebuilt |= key->ops[0].pending;
+        memmove(&key->ops[0], &key->ops[1], (MODEL_OPS - 1) * sizeof(key->ops[0]));
+        key->op_count--;
+        key->op_first++;
+    }
+    key->ops[key->op_count] = op;
+    return key->op_first + key->op_count++;
+}
+
+uint64_t
+model_put(struct model *model, struct model_name name, bool replaces, bool is_lasting)
+{
+    struct model_key *key = key_of(model, name);
+    uint64_t version = mask_of(++key->version_last);
+
+    return op_add(key, (struct model_op){.pending = version | (replaces ? NOTHING : 0),
+                           .settled = version,
+                           .is_lasting = is_lasting});
+}
+
+void
+model_put_visible(struct model *model, struct model_name name, uint64_t op)
+{
+    struct model_key *key = key_of(model, name);
+    const struct model_op *entry = op_of(key, op);
+
+    if (entry == NULL)
+        return;
+    if ((entry->pending & NOTHING) == 0 && (key->live & NOTHING) == 0 && !model->may_miss)
+        model_fail(model, "space %u key %u: a put without REPLACE replaced states %#llx",
+            name.space, name.key, (unsigned long long)key->live);
+    key->live = entry->settled;
+}
+
+static void
+op_void(struct model_key *key, uint64_t op)
+{
+    struct model_op *entry = op_of(key, op);
+
+    if (entry == NULL)
+        return;
+    entry->pending = 0;
+    entry->is_lasting = false;
+}
+
+void
+model_put_exists(struct model *model, struct model_name name, uint64_t op)
+{
+    struct model_key *key = key_of(model, name);
+
+    op_void(key, op);
+    if (key->live == NOTHING)
+        model_fail(model, "space %u key %u: a put says EXISTS, but nothing is there", name.space,
+            name.key);
+    else
+        key->live &= ~NOTHING;
+}
+
+void
+model_put_refused(struct model *model, struct model_name name, uint64_t op)
+{
+    struct model_key *key = key_of(model, name);
+    const struct model_op *entry = op_of(key, op);
+
+    if (entry != NULL && (entry->pending & NOTHING) != 0)
+        key->live |= NOTHING; /* What it should have replaced may be gone. */
+    else
+        op_void(key, op);
+}
+
+uint64_t
+model_delete(struct model *model, struct model_name name)
+{
+    return op_add(key_of(model, name),
+        (struct model_op){.pending = NOTHING, .settled = NOTHING, .is_lasting = true});
+}
+
+void
+model_deleted(struct model *model, struct model_name name, uint64_t op, bool was_there)
+{
+    struct model_key *key = key_of(model, name);
+
+    if (was_there && key->live == NOTHING)
+        model_fail(model, "space %u key %u: deleted, but nothing was there", name.space, name.key);
+    if (!was_there && (key->live & NOTHING) == 0 && !model->may_miss)
+        model_fail(model, "space %u key %u: a delete missed what was there (states %#llx)",
+            name.space, name.key, (unsigned long long)key->live);
+    if (!was_there)
+        op_void(key, op);
+    key->live = NOTHING;
+}
+
+void
+model_clear_begin(struct model *model, uint32_t space)
+{
+    for (uint32_t key = 0; key < model->key_count; key++)
+        op_add(&model->keys[space][key],
+            (struct model_op){.pending = NOTHING, .settled = NOTHING, .is_lasting = false});
+}
+
+void
+model_clear_end(struct model *model, uint32_t space, bool is_cleared)
+{
+    for (uint32_t i = 0; i < model->key_count; i++) {
+        struct model_key *key = &model->keys[space][i];
+        struct model_name name = {.space = space, .key = i};
+
+        if (!is_cleared)
+            continue;
+        key->live = NOTHING;
+        model_ack(model, name, key->op_first + key->op_count - 1);
+    }
+}
+
+void
+model_ack(struct model *model, struct model_name name, uint64_t op)
+{
+    struct model_key *key = key_of(model, name);
+    const struct model_op *entry = op_of(key, op);
+    uint32_t done;
+
+    if (entry == NULL || entry->pending == 0)
+        return; /* A later one was acknowledged already, or it did nothing. */
+    key->kept = entry->settled;
+    key->rebuilt = entry->settled;
+    done = (uint32_t)(op - key->op_first) + 1;
+    memmove(&key->ops[0], &key->ops[done], (key->op_count - done) * sizeof(key->ops[0]));
+    key->op_count -= done;
+    key->op_first += done;
+}
+
+void
+model_doubt(struct model *model, struct model_name name, uint64_t op)
+{
+    struct model_op *entry = op_of(key_of(model, name), op);
+
+    if (entry != NULL)
+        entry->is_lasting = false;
+}
+
+void
+model_doubt_all(struct model *model)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t i = 0; i < model->key_count; i++) {
+            model->keys[space][i].live |= NOTHING;
+            model->keys[space][i].kept |= NOTHING;
+            model->keys[space][i].rebuilt |= NOTHING;
+        }
+    }
+}
+
+void
+model_ack_present(struct model *model, struct model_name name, uint64_t op)
+{
+    struct model_key *key = key_of(model, name);
+
+    if (op + 1 != key->op_first + key->op_count)
+        return; /* Something came in between. */
+    if ((key->live & (key->live - 1)) != 0)
+        return; /* Not known which version it was. */
+    key->kept = key->live;
+    key->rebuilt = key->live;
+    key->op_first += key->op_count;
+    key->op_count = 0;
+}
+
+void
+model_ack_all(struct model *model)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t i = 0; i < model->key_count; i++) {
+            struct model_key *key = &model->keys[space][i];
+            struct model_name name = {.space = space, .key = i};
+
+            for (uint32_t op = key->op_count; op > 0; op--) {
+                if (!key->ops[op - 1].is_lasting)
+                    continue;
+                model_ack(model, name, key->op_first + op - 1);
+                break;
+            }
+        }
+    }
+}
+
+/* --- 3. Answers ------------------------------------------------------------------------------- */
+
+void
+model_found(struct model *model, struct model_name name, bool hit)
+{
+    struct model_key *key = key_of(model, name);
+
+    if (hit && key->live == NOTHING)
+        model_fail(model, "space %u key %u: found, but it was deleted, cleared or never put",
+            name.space, name.key);
+    if (!hit && (key->live & NOTHING) == 0 && !model->may_miss)
+        model_fail(model, "space %u key %u: not found; it may have states %#llx", name.space,
+            name.key, (unsigned long long)key->live);
+    if (model->failure[0] != '\0' || (model->may_miss && !hit))
+        return;
+    key->live &= hit ? ~NOTHING : NOTHING;
+}
+
+void
+model_read(struct model *model, struct model_name name, const void *bytes, uint64_t length)
+{
+    struct model_key *key = key_of(model, name);
+    uint32_t version;
+
+    model_found(model, name, bytes != NULL);
+    if (bytes == NULL || model->failure[0] != '\0')
+        return;
+    version = model_identify(model, name, bytes, length);
+    if (version == 0)
+        model_fail(model, "space %u key %u: WRONG BYTES, %llu of them", name.space, name.key,
+            (unsigned long long)length);
+    else if ((key->live & mask_of(version)) == 0)
+        model_fail(model, "space %u key %u: version %u came back; it may have states %#llx",
+            name.space, name.key, version, (unsigned long long)key->live);
+    else
+        key->live = mask_of(version);
+}
+
+bool
+model_is_certain(const struct model *model, struct model_name name)
+{
+    return (model->keys[name.space][name.key].live & NOTHING) == 0 && !model->may_miss;
+}
+
+/* --- 4. Lives --------------------------------------------------------------------------------- */
+
+void
+model_reopened(struct model *model, bool is_rebuilt)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t i = 0; i < model->key_count; i++) {
+            struct model_key *key = &model->keys[space][i];
+
+            key->live = is_rebuilt ? key->rebuilt : key->kept;
+            for (uint32_t op = 0; op < key->op_count; op++)
+                key->live |= key->ops[op].pending;
+        }
+    }
+}
+
+void
+model_settled(struct model *model, bool is_firm)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t i = 0; i < model->key_count; i++) {
+            struct model_key *key = &model->keys[space][i];
+
+            for (uint32_t op = 0; op < key->op_count; op++) {
+                key->rebuilt |= key->ops[op].pending;
+                key->kept |= key->ops[op].pending;
+            }
+            if (is_firm)
+                key->kept = key->live;
+            key->op_first += key->op_count;
+            key->op_count = 0;
+        }
+    }
+}

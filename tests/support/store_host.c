@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_host.c - opening the workload's stores in a simulated world or in a real directory.
+ */
+#include "store_host.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const uint64_t MIB = UINT64_C(1) << 20;
+
+struct kvt_options
+host_options_large(void)
+{
+    struct kvt_options options = KVT_OPTIONS_INIT;
+
+    options.host_capacity_bytes = 24 * MIB;
+    options.nvme_capacity_bytes = 96 * MIB;
+    options.segment_bytes = MIB;
+    options.worker_count = 2;
+    options.request_count_max = 64;
+    options.lease_count_max = 64;
+    return options;
+}
+
+struct kvt_options
+host_options_small(void)
+{
+    struct kvt_options options = host_options_large();
+
+    options.host_capacity_bytes = 4 * MIB;
+    options.nvme_capacity_bytes = 8 * MIB;
+    return options;
+}
+
+/* --- 1. The simulated world ------------------------------------------------------------------- */
+
+static enum kvt_status
+sim_host_open(void *context, uint32_t flags, kvt_store **store_out)
+{
+    struct sim_host *host = context;
+
+    host->options.flags = flags;
+    return store_open_in(&host->store_world, "/store", &host->options, store_out);
+}
+
+static void
+sim_host_pass(void *context, struct rng *rng)
+{
+    struct sim_host *host = context;
+    uint32_t choice = rng_below(rng, 8);
+
+    if (choice < 4)
+        sim_run_steps(host->world, 1 + rng_below(rng, 64));
+    else if (choice < 7)
+        (void)sim_run_for(host->world, 1 + rng_below(rng, 5 * 1000 * 1000));
+    else
+        (void)sim_run_for(host->world, UINT64_C(1500) * 1000 * 1000);
+}
+
+static bool
+sim_host_crashed(void *context)
+{
+    const struct sim_host *host = context;
+
+    return sim_crashed(host->world);
+}
+
+static bool
+sim_host_lies(void *context)
+{
+    const struct sim_host *host = context;
+
+    return sim_lies(host->world);
+}
+
+static void
+sim_host_trace(void *context, uint64_t kind, uint64_t fact)
+{
+    struct sim_host *host = context;
+
+    sim_trace(host->world, kind, fact);
+}
+
+void
+sim_host_init(
+    struct sim_host *host, const struct sim_options *world, const struct kvt_options *options)
+{
+    host->world = sim_world_create(world);
+    host->options = *options;
+    host->store_world.env = sim_env(host->world);
+    host->store_world.index_ops = &sim_index_ops;
+    host->store_world.index_context = host->world;
+}
+
+void
+sim_host_deinit(struct sim_host *host)
+{
+    sim_world_destroy(host->world);
+    host->world = NULL;
+}
+
+struct workload_host
+sim_host_of(struct sim_host *host)
+{
+    return (struct workload_host){
+        .context = host,
+        .open = sim_host_open,
+        .pass = sim_host_pass,
+        .crashed = sim_host_crashed,
+        .lies = sim_host_lies,
+        .trace = sim_host_trace,
+    };
+}
+
+/* --- 2. This machine -------------------------------------------------------------------------- */
+
+static enum kvt_status
+real_host_open(void *context, uint32_t flags, kvt_store **store_out)
+{
+    struct real_host *host = context;
+
+    host->options.flags = flags;
+    return kvt_open(host->path, &host->options, store_out);
+}
+
+static void
+real_host_pass(void *context, struct rng *rng)
+{
+    struct timespec pause = {.tv_nsec = 1000 + rng_below(rng, 1000 * 1000)};
+
+    (void)context;
+    (void)nanosleep(&pause, NULL);
+}
+
+bool
+real_host_init(struct real_host *host, const struct kvt_options *options)
+{
+    const char *root = getenv("KVT_TEST_TMP");
+    char directory[HOST_PATH_BYTES - 8];
+
+    snprintf(
+        directory, sizeof(directory), "%s/kvtier-test-XXXXXX", root == NULL ? "/dev/shm" : root);
+    host->options = *options;
+    if (mkdtemp(directory) == NULL)
+        return false;
+    snprintf(host->path, sizeof(host->path), "%s/store", directory);
+    return true;
+}
+
+static int
+remove_one(const char *path, const struct stat *facts, int type, struct FTW *where)
+{
+    (void)facts;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+void
+real_host_deinit(struct real_host *host)
+{
+    *strrchr(host->path, '/') = '\0';
+    (void)nftw(host->path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+struct workload_host
+real_host_of(struct real_host *host)
+{
+    return (struct workload_host){.context = host, .open = real_host_open, .pass = real_host_pass};
+}

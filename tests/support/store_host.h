@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_host.h - where the workload's stores live: in a simulated world, or in a directory of this
+ * machine.
+ */
+#ifndef KVT_TESTS_STORE_HOST_H
+#define KVT_TESTS_STORE_HOST_H
+
+#include "sim_world.h"
+#include "store.h"
+#include "workload.h"
+
+enum {
+    HOST_PATH_BYTES = 256,
+    LARGE_KEYS = 32, /* In each namespace, for tiers in which everything stays. */
+    SMALL_KEYS = 60, /* For tiers that cannot hold all. */
+    LARGE_SHIFT = 0,
+    SMALL_SHIFT = 2,
+};
+
+/* Options of a store in which nothing is ever evicted, and of one that is always short of room. */
+struct kvt_options host_options_large(void);
+struct kvt_options host_options_small(void);
+
+struct sim_host {
+    struct sim_world *world;
+    struct store_world store_world;
+    struct kvt_options options;
+};
+
+void sim_host_init(
+    struct sim_host *host, const struct sim_options *world, const struct kvt_options *options);
+void sim_host_deinit(struct sim_host *host);
+struct workload_host sim_host_of(struct sim_host *host);
+
+struct real_host {
+    char path[HOST_PATH_BYTES]; /* Of the store, in a directory of its own below /dev/shm, or
+                                 * below KVT_TEST_TMP. */
+    struct kvt_options options;
+};
+
+/* False when no temporary directory could be made. */
+bool real_host_init(struct real_host *host, const struct kvt_options *options);
+void real_host_deinit(struct real_host *host);
+struct workload_host real_host_of(struct real_host *host);
+
+#endif /* KVT_TESTS_STORE_HOST_H */

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_kit.c - small stores in temporary directories (store_kit.h).
+ */
+#include "store_kit.h"
+
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define WAIT_NS (UINT64_C(60) * 1000000000)
+
+static void
+run_program(const char *const words[])
+{
+    int result = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        execvp(words[0], (char *const *)(uintptr_t)words);
+        _exit(127);
+    }
+    if (child < 0 || waitpid(child, &result, 0) != child || result != 0) {
+        fprintf(stderr, "%s %s failed\n", words[0], words[2]);
+        abort();
+    }
+}
+
+void
+kit_dir_make(char path_out[KIT_PATH_BYTES])
+{
+    const char *place = getenv("KVT_TEST_TMP");
+
+    snprintf(path_out, KIT_PATH_BYTES, "%s/kvt-test-XXXXXX",
+        place != NULL                   ? place
+        : access("/dev/shm", W_OK) == 0 ? "/dev/shm"
+                                        : "/tmp");
+    if (mkdtemp(path_out) == NULL) {
+        fprintf(stderr, "cannot make %s\n", path_out);
+        abort();
+    }
+}
+
+void
+kit_dir_remove(const char *path)
+{
+    run_program((const char *const[]){"rm", "-rf", path, NULL});
+}
+
+void
+kit_dir_copy(const char *source, const char *target)
+{
+    run_program((const char *const[]){"cp", "-a", source, target, NULL});
+}
+
+struct kvt_options
+kit_options(void)
+{
+    struct kvt_options options = KVT_OPTIONS_INIT;
+
+    options.host_capacity_bytes = 4 << 20;
+    options.nvme_capacity_bytes = 8 << 20;
+    options.segment_bytes = 1 << 20;
+    options.block_bytes_max = KIT_BLOCK_BYTES_MAX;
+    options.index_map_bytes = 1 << 20;
+    options.entry_count_max = 1 << 16;
+    options.worker_count = 1;
+    return options;
+}
+
+/* Waits for `stage` of a submission of one block and frees its ticket. */
+static enum kvt_status
+outcome(enum kvt_status status, kvt_ticket *ticket, uint32_t stage, struct kvt_result *result_out)
+{
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, stage, WAIT_NS);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, stage, result_out, 1);
+    kvt_ticket_free(ticket);
+    return status == KVT_OK ? result_out->status : status;
+}
+
+enum kvt_status
+kit_put(kvt_store *store, kvt_namespace ns, uint64_t key, uint64_t version, uint64_t length,
+    enum kvt_durability durability)
+{
+    struct payload_key name;
+    struct kvt_submit submit = {0};
+    struct kvt_result result = {0};
+    kvt_ticket *ticket = NULL;
+    uint8_t *bytes = malloc(length);
+
+    if (bytes == NULL)
+        return KVT_E_NOMEM;
+    payload_key_make(&name, key);
+    payload_fill(bytes, length, key, version);
+    struct kvt_put put = {
+        .key = name.key, .source = bytes, .length = length, .flags = KVT_PUT_REPLACE};
+    enum kvt_status status = kvt_put_submit(store, ns, &put, 1, durability, &submit, &ticket);
+    status = outcome(
+        status, ticket, durability == KVT_MEMORY ? KVT_STAGE_DONE : KVT_STAGE_DURABLE, &result);
+    free(bytes);
+    return status;
+}
+
+enum kvt_status
+kit_get(kvt_store *store, kvt_namespace ns, uint64_t key, uint64_t *version_out)
+{
+    struct payload_key name;
+    struct kvt_submit submit = {0};
+    struct kvt_result result = {0};
+    kvt_ticket *ticket = NULL;
+    uint8_t *bytes = malloc(KIT_BLOCK_BYTES_MAX);
+
+    if (bytes == NULL)
+        return KVT_E_NOMEM;
+    memset(bytes, 0xA5, KIT_BLOCK_BYTES_MAX);
+    payload_key_make(&name, key);
+    struct kvt_get get = {.key = name.key, .destination = bytes, .capacity = KIT_BLOCK_BYTES_MAX};
+    enum kvt_status status = kvt_get_submit(store, ns, &get, 1, &submit, &ticket);
+    status = outcome(status, ticket, KVT_STAGE_DONE, &result);
+    if (status == KVT_OK && !payload_is_right(bytes, result.length, key, version_out))
+        status = KVT_E_CORRUPT;
+    free(bytes);
+    return status;
+}
+
+enum kvt_status
+kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key)
+{
+    struct payload_key name;
+    struct kvt_submit submit = {0};
+    struct kvt_result result = {0};
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, key);
+    enum kvt_status status = kvt_delete_submit(store, ns, &name.key, 1, &submit, &ticket);
+    return outcome(status, ticket, KVT_STAGE_DURABLE, &result);
+}

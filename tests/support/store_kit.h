@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_kit.h - small stores in temporary directories, for tests that use the public interface: one
+ * block at a time, waited for, with payloads that follow from key and version (payload.h).
+ */
+#ifndef KVT_TESTS_STORE_KIT_H
+#define KVT_TESTS_STORE_KIT_H
+
+#include "kvtier/kvtier.h"
+#include "payload.h"
+
+enum {
+    KIT_BLOCK_BYTES_MAX = 65536,
+    KIT_PATH_BYTES = 256,
+};
+
+/* kit_dir_make - a fresh directory in /dev/shm (or KVT_TEST_TMP). kit_dir_remove - all of it. */
+void kit_dir_make(char path_out[KIT_PATH_BYTES]);
+void kit_dir_remove(const char *path);
+
+/* kit_dir_copy - `target`, which must not be there, as a copy of `source`. */
+void kit_dir_copy(const char *source, const char *target);
+
+/* kit_options - 4 MiB HOST, 8 segments of 1 MiB, blocks up to 64 KiB, one worker. */
+struct kvt_options kit_options(void);
+
+/* kit_put - a block of `key` with this version; the outcome of stage 2 (SYNC, RELAXED) or 1. */
+enum kvt_status kit_put(kvt_store *store, kvt_namespace ns, uint64_t key, uint64_t version,
+    uint64_t length, enum kvt_durability durability);
+
+/* kit_get - KVT_OK and the version that was found, KVT_MISS, an error, or KVT_E_CORRUPT when the
+ * store gave bytes that are not a whole payload of this key. */
+enum kvt_status kit_get(kvt_store *store, kvt_namespace ns, uint64_t key, uint64_t *version_out);
+
+/* kit_delete - the outcome of stage 2. */
+enum kvt_status kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key);
+
+#endif /* KVT_TESTS_STORE_KIT_H */

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * workload.c - the course of a store's life: open, random operations, verify, close or perish.
+ */
+#include "workload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "workload_internal.h"
+
+void
+workload_init(struct workload *work, const struct workload_host *host, uint64_t seed,
+    uint32_t key_count, uint32_t length_shift)
+{
+    memset(work, 0, sizeof(*work));
+    work->host = *host;
+    work->rng.state = seed;
+    model_init(&work->model, seed ^ 0x5851F42D4C957F2Du, key_count, length_shift);
+}
+
+/* --- 1. Common ground ------------------------------------------------------------------------- */
+
+bool
+workload_tolerates(const struct workload *work)
+{
+    return work->is_faulty ||
+           (work->host.crashed != NULL && work->host.crashed(work->host.context));
+}
+
+void
+workload_mood(struct workload *work)
+{
+    work->model.may_miss = work->evicts || workload_tolerates(work);
+}
+
+bool
+workload_expect(struct workload *work, const char *what, enum kvt_status status)
+{
+    struct kvt_error error;
+
+    if (status == KVT_OK)
+        return true;
+    if (workload_tolerates(work) && status != KVT_E_POISONED && status != KVT_E_INVAL)
+        return false;
+    kvt_last_error(&error);
+    model_fail(&work->model, "%s: %s (last error: %s, %s)", what, kvt_status_name(status),
+        kvt_status_name(error.status), error.text);
+    return false;
+}
+
+void
+workload_note(struct workload *work, uint64_t kind, uint64_t fact)
+{
+    if (work->host.trace != NULL)
+        work->host.trace(work->host.context, kind, fact);
+}
+
+/* Every seventh key is longer than the store keeps; the others are 12 bytes. */
+struct kvt_key
+workload_key(struct model_name name, uint8_t bytes[WORKLOAD_KEY_BYTES])
+{
+    struct kvt_key key = {.bytes = bytes, .component = (uint16_t)(name.key % 3)};
+
+    memset(bytes, (int)name.key, WORKLOAD_KEY_BYTES);
+    put_u32(bytes, name.space);
+    put_u32(bytes + 4, name.key);
+    put_u32(bytes + 8, ~name.key);
+    key.length = name.key % 7 == 6 ? WORKLOAD_KEY_BYTES : 12;
+    return key;
+}
+
+bool
+workload_key_parse(
+    const uint8_t *bytes, uint32_t length, uint16_t component, struct model_name *name_out)
+{
+    if (length != 12 || get_u32(bytes + 4) != ~get_u32(bytes + 8))
+        return false;
+    name_out->space = get_u32(bytes);
+    name_out->key = get_u32(bytes + 4);
+    return name_out->space < MODEL_SPACES && component == name_out->key % 3;
+}
+
+/* --- 2. Opening and verifying ----------------------------------------------------------------- */
+
+static enum kvt_status
+spaces_open(struct workload *work)
+{
+    static const char *const names[MODEL_SPACES] = {"llama", "mixtral", "deepseek"};
+
+    for (uint32_t i = 0; i < MODEL_SPACES; i++) {
+        enum kvt_status status =
+            kvt_namespace_open(work->store, names[i], names[i], strlen(names[i]), &work->spaces[i]);
+
+        if (!workload_expect(work, "kvt_namespace_open", status))
+            return status;
+    }
+    return KVT_OK;
+}
+
+void
+workload_verify(struct workload *work)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        struct model_name names[BATCH_MAX];
+        uint32_t count = 0;
+
+        for (uint32_t key = 0; key < work->model.key_count; key++) {
+            struct model_name name = {.space = space, .key = key};
+
+            if (!name_is_busy(work, name))
+                names[count++] = name;
+            if (count == BATCH_MAX || (count > 0 && key + 1 == work->model.key_count)) {
+                workload_get(work, names, count, KVT_GET_TRANSIENT * rng_below(&work->rng, 2));
+                count = 0;
+            }
+        }
+    }
+}
+
+enum kvt_status
+workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
+{
+    enum kvt_status status = work->host.open(work->host.context, flags, &work->store);
+
+    workload_note(work, 1, (uint64_t)status);
+    if (!workload_expect(work, "kvt_open", status)) {
+        work->store = NULL;
+        return status;
+    }
+    model_reopened(&work->model, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
+    status = spaces_open(work);
+    if (status != KVT_OK)
+        return status;
+    workload_verify(work);
+    /* With faults about, a miss proves nothing. */
+    if (!workload_tolerates(work))
+        model_settled(
+            &work->model, work->host.lies == NULL || !work->host.lies(work->host.context));
+    return KVT_OK;
+}
+
+/* --- 3. Closing ------------------------------------------------------------------------------- */
+
+void
+workload_settle(struct workload *work)
+{
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (work->flights[i].kind != FLIGHT_FREE)
+            flight_finish(work, &work->flights[i]);
+    }
+}
+
+enum kvt_status
+workload_close(struct workload *work)
+{
+    enum kvt_status status;
+
+    if (work->store == NULL)
+        return KVT_OK;
+    workload_settle(work);
+    for (uint32_t i = 0; i < LEASES_MAX; i++)
+        lease_give_back(work, &work->leases[i]);
+    status = kvt_close(work->store);
+    workload_note(work, 2, (uint64_t)status);
+    if (status == KVT_E_STATE)
+        model_fail(&work->model, "kvt_close refuses although everything was given back");
+    work->store = NULL;
+    if (workload_expect(work, "kvt_close", status) && !workload_tolerates(work))
+        model_ack_all(&work->model);
+    return status;
+}
+
+static void
+flight_forget(struct flight *flight)
+{
+    for (uint32_t i = 0; i < flight->count; i++)
+        free(flight->memory[i]);
+    memset(flight, 0, sizeof(*flight));
+}
+
+void
+workload_abandon(struct workload *work)
+{
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++)
+        flight_forget(&work->flights[i]);
+    memset(work->leases, 0, sizeof(work->leases));
+    work->store = NULL;
+}
+
+/* --- 4. Random steps -------------------------------------------------------------------------- */
+
+/* Names that no request in flight is concerned with, all of one namespace, no two alike. */
+static uint32_t
+names_pick(struct workload *work, struct model_name *names, bool for_change)
+{
+    uint32_t wanted = 1 + rng_below(&work->rng, BATCH_MAX);
+    uint32_t space = rng_below(&work->rng, MODEL_SPACES);
+    uint32_t start = rng_below(&work->rng, work->model.key_count);
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < work->model.key_count && count < wanted; i++) {
+        struct model_name name = {.space = space, .key = (start + i) % work->model.key_count};
+
+        if (rng_below(&work->rng, 3) == 0 || name_is_busy(work, name))
+            continue;
+        if (for_change && !model_has_room(&work->model, name))
+            continue;
+        names[count++] = name;
+    }
+    return count;
+}
+
+static void
+step_put(struct workload *work)
+{
+    static const enum kvt_durability durabilities[4] = {
+        KVT_MEMORY, KVT_RELAXED, KVT_SYNC, KVT_SYNC};
+    struct model_name names[BATCH_MAX];
+    uint32_t count = names_pick(work, names, true);
+    enum kvt_durability durability = durabilities[rng_below(&work->rng, 4)];
+    uint32_t flags = rng_below(&work->rng, 3) == 0 ? KVT_PUT_REPLACE : 0;
+
+    if (count > 0)
+        workload_put(work, names, count, durability, flags);
+}
+
+static void
+step_change(struct workload *work, uint32_t choice)
+{
+    struct model_name names[BATCH_MAX];
+    uint32_t count = names_pick(work, names, true);
+
+    if (choice < 40)
+        step_put(work);
+    else if (choice < 47 && count > 0)
+        workload_delete(work, names, count < 3 ? count : 3);
+    else if (choice == 47)
+        workload_clear(work, rng_below(&work->rng, MODEL_SPACES));
+    else if (choice < 50)
+        workload_flush(work);
+}
+
+static void
+step_look(struct workload *work, uint32_t choice)
+{
+    struct model_name names[BATCH_MAX];
+    uint32_t count = names_pick(work, names, false);
+
+    if (choice < 70 && count > 0)
+        workload_get(work, names, count, KVT_GET_TRANSIENT * rng_below(&work->rng, 2));
+    else if (choice < 82 && count > 0)
+        workload_lookup(work, names, count);
+    else if (choice < 86)
+        lease_give_back(work, &work->leases[rng_below(&work->rng, LEASES_MAX)]);
+    else if (choice == 86)
+        workload_scan(work);
+    else if (choice < 89)
+        workload_stats(work);
+    else if (choice < 94 && work->host.pass != NULL)
+        work->host.pass(work->host.context, &work->rng);
+    else if (choice < 100) {
+        struct flight *flight = &work->flights[rng_below(&work->rng, FLIGHTS_MAX)];
+
+        if (flight->kind != FLIGHT_FREE)
+            flight_finish(work, flight);
+    }
+}
+
+bool
+workload_step(struct workload *work)
+{
+    uint32_t choice = rng_below(&work->rng, 100);
+
+    work->operation_count++;
+    workload_note(work, 3, choice);
+    if (choice < 50)
+        step_change(work, choice);
+    else
+        step_look(work, choice);
+    return work->model.failure[0] == '\0';
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * workload.h - random operations on a store, each answer held against the model.
+ *
+ * Owns      the store while it is open, requests in flight, leases, the model.
+ * Not here  the world: the host says how to open a store in it and how time passes.
+ *
+ * A name with a request in flight whose first stage was not yet collected is left alone by all
+ * others, so that the model knows one state. Everything else is interleaved.
+ *
+ * After a crash of a simulated world the operations go on against the ghost (sim_world.h) and
+ * whatever they answer is tolerated, but for wrong bytes and a poisoned store.
+ */
+#ifndef KVT_TESTS_WORKLOAD_H
+#define KVT_TESTS_WORKLOAD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kvtier/kvtier.h"
+#include "model.h"
+#include "rng.h"
+
+enum {
+    FLIGHTS_MAX = 6,
+    LEASES_MAX = 4,
+    BATCH_MAX = 8,
+    WORKLOAD_KEY_BYTES = 100,
+};
+
+/* How a store is reached. Functions may be NULL but for `open`. */
+struct workload_host {
+    void *context;
+    enum kvt_status (*open)(void *context, uint32_t flags, kvt_store **store_out);
+    void (*pass)(void *context, struct rng *rng); /* Let others run, let time pass. */
+    bool (*crashed)(void *context);
+    bool (*lies)(void *context); /* Reads may show what a failed sync has lost. */
+    void (*trace)(void *context, uint64_t kind, uint64_t fact);
+};
+
+enum flight_kind {
+    FLIGHT_FREE,
+    FLIGHT_PUT,
+    FLIGHT_GET,
+    FLIGHT_DELETE
+};
+
+/* A submitted request. */
+struct flight {
+    enum flight_kind kind;
+    kvt_ticket *ticket;
+    struct model_name names[BATCH_MAX];
+    uint64_t ops[BATCH_MAX];
+    uint8_t *memory[BATCH_MAX]; /* Sources or destinations. */
+    uint64_t sizes[BATCH_MAX];
+    enum kvt_status first[BATCH_MAX]; /* Put: outcome of stage 1. */
+    uint32_t count;
+    enum kvt_durability durability;
+    uint32_t flags;  /* Of every block in it. */
+    bool is_visible; /* Stage 1 was collected. */
+};
+
+struct held_lease {
+    kvt_lease lease;
+    struct model_name names[BATCH_MAX];
+    uint32_t versions[BATCH_MAX]; /* What was seen at the address; 0: no address. */
+    uint32_t count;
+};
+
+struct workload {
+    struct model model;
+    struct workload_host host;
+    struct rng rng;
+    kvt_store *store;
+    kvt_namespace spaces[MODEL_SPACES];
+    struct flight flights[FLIGHTS_MAX];
+    struct held_lease leases[LEASES_MAX];
+    bool evicts;    /* The tiers are small: misses are no failures. */
+    bool is_faulty; /* Errors are possible: statuses below zero are no failures. */
+    uint64_t operation_count;
+    uint64_t hit_count; /* Reads that gave bytes. */
+};
+
+void workload_init(struct workload *work, const struct workload_host *host, uint64_t seed,
+    uint32_t key_count, uint32_t length_shift);
+
+/*
+ * workload_open - open the store and its namespaces, read everything, and settle the model. `flags`
+ * are kvt_open()'s; KVT_OPEN_REBUILD, or `is_rebuilt`, says that the index is lost.
+ * The status of what failed; the model's failure is set when it must not have.
+ */
+enum kvt_status workload_open(struct workload *work, uint32_t flags, bool is_rebuilt);
+
+/* workload_step - one random operation. False once the model has failed. */
+bool workload_step(struct workload *work);
+/* workload_verify - read every name that is not in flight. */
+void workload_verify(struct workload *work);
+/* workload_settle - collect every request. */
+void workload_settle(struct workload *work);
+/* workload_close - collect everything, give everything back, close. */
+enum kvt_status workload_close(struct workload *work);
+/* workload_abandon - the store is gone with its world: forget handles, free the test's memory. */
+void workload_abandon(struct workload *work);
+
+/* --- single operations, for tests that need a fixed order ------------------------------------- */
+
+void workload_put(struct workload *work, const struct model_name *names, uint32_t count,
+    enum kvt_durability durability, uint32_t flags);
+void workload_get(
+    struct workload *work, const struct model_name *names, uint32_t count, uint32_t flags);
+void workload_delete(struct workload *work, const struct model_name *names, uint32_t count);
+void workload_lookup(struct workload *work, const struct model_name *names, uint32_t count);
+void workload_clear(struct workload *work, uint32_t space);
+void workload_flush(struct workload *work);
+void workload_scan(struct workload *work);
+void workload_stats(struct workload *work);
+
+#endif /* KVT_TESTS_WORKLOAD_H */

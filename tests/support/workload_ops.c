@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * workload_ops.c - each operation of the workload, and what its answers mean to the model.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "workload_internal.h"
+
+enum {
+    POISON = 0xA5,
+    SCRIBBLE = 0x5A,
+    SCAN_BATCH = 16,
+};
+
+/* --- 1. Requests in flight -------------------------------------------------------------------- */
+
+struct flight *
+flight_take(struct workload *work)
+{
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (work->flights[i].kind == FLIGHT_FREE)
+            return &work->flights[i];
+    }
+    return NULL;
+}
+
+/* One that is free; a request in flight is collected first if it must be. */
+static struct flight *
+flight_get(struct workload *work)
+{
+    struct flight *flight = flight_take(work);
+
+    if (flight == NULL) {
+        flight = &work->flights[rng_below(&work->rng, FLIGHTS_MAX)];
+        flight_finish(work, flight);
+    }
+    return flight;
+}
+
+bool
+name_is_busy(const struct workload *work, struct model_name name)
+{
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        const struct flight *flight = &work->flights[i];
+
+        if (flight->kind == FLIGHT_FREE || flight->is_visible)
+            continue;
+        for (uint32_t j = 0; j < flight->count; j++) {
+            if (flight->names[j].space == name.space && flight->names[j].key == name.key)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void
+flight_clear(struct flight *flight)
+{
+    for (uint32_t i = 0; i < flight->count; i++)
+        free(flight->memory[i]);
+    memset(flight, 0, sizeof(*flight));
+}
+
+static uint8_t *
+memory_take(struct model *model, size_t alignment, size_t size)
+{
+    uint8_t *memory = aligned_alloc(alignment, (size_t)round_up(size, alignment));
+
+    if (memory == NULL) {
+        model_fail(model, "the test has no memory left");
+        abort();
+    }
+    return memory;
+}
+
+static void
+block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
+{
+    struct model_name name = flight->names[i];
+
+    flight->first[i] = status;
+    /* The source is ours again: whoever reads it now reads this. */
+    memset(flight->memory[i], SCRIBBLE, (size_t)flight->sizes[i]);
+    if (status == KVT_OK)
+        model_put_visible(&work->model, name, flight->ops[i]);
+    else if (status == KVT_EXISTS && (flight->flags & KVT_PUT_REPLACE) != 0)
+        model_fail(&work->model, "space %u key %u: REPLACE says EXISTS", name.space, name.key);
+    else if (status == KVT_EXISTS)
+        model_put_exists(&work->model, name, flight->ops[i]);
+    else {
+        model_put_refused(&work->model, name, flight->ops[i]);
+        if (!work->model.may_miss || status != KVT_E_NOSPC)
+            workload_expect(work, "a put, stage 1", status);
+    }
+}
+
+static bool
+is_poisoned_all(const uint8_t *bytes, uint64_t size)
+{
+    for (uint64_t i = 0; i < size; i++) {
+        if (bytes[i] != POISON)
+            return false;
+    }
+    return true;
+}
+
+static void
+block_get_landed(
+    struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result)
+{
+    struct model_name name = flight->names[i];
+    bool is_direct = (flight->flags & KVT_GET_TRANSIENT) != 0;
+
+    if (result->status == KVT_OK) {
+        if (result->length > flight->sizes[i])
+            model_fail(&work->model, "space %u key %u: %llu bytes in a buffer of %llu", name.space,
+                name.key, (unsigned long long)result->length, (unsigned long long)flight->sizes[i]);
+        else
+            model_read(&work->model, name, flight->memory[i], result->length);
+        work->hit_count++;
+        return;
+    }
+    if (result->status == KVT_MISS)
+        model_read(&work->model, name, NULL, 0);
+    else if (!work->model.may_miss || result->status != KVT_E_NOSPC)
+        workload_expect(work, "a get", result->status);
+    if (!is_direct && !is_poisoned_all(flight->memory[i], flight->sizes[i]))
+        model_fail(&work->model, "space %u key %u: a get that gave %s wrote to its destination",
+            name.space, name.key, kvt_status_name(result->status));
+}
+
+static void
+block_delete_landed(
+    struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
+{
+    flight->first[i] = status;
+    if (status == KVT_OK || status == KVT_MISS)
+        model_deleted(&work->model, flight->names[i], flight->ops[i], status == KVT_OK);
+    else {
+        model_doubt(&work->model, flight->names[i], flight->ops[i]);
+        workload_expect(work, "a delete, stage 1", status);
+    }
+}
+
+void
+flight_land(struct workload *work, struct flight *flight)
+{
+    struct kvt_result results[BATCH_MAX];
+    enum kvt_status status;
+
+    if (flight->is_visible)
+        return;
+    status = kvt_ticket_wait(flight->ticket, KVT_STAGE_DONE, KVT_FOREVER);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(flight->ticket, KVT_STAGE_DONE, results, flight->count);
+    flight->is_visible = true;
+    if (status != KVT_OK) {
+        model_fail(&work->model, "waiting for stage 1: %s", kvt_status_name(status));
+        return;
+    }
+    workload_mood(work);
+    for (uint32_t i = 0; i < flight->count; i++) {
+        workload_note(work, 4, (uint64_t)results[i].status);
+        if (flight->kind == FLIGHT_PUT)
+            block_put_landed(work, flight, i, results[i].status);
+        else if (flight->kind == FLIGHT_GET)
+            block_get_landed(work, flight, i, &results[i]);
+        else
+            block_delete_landed(work, flight, i, results[i].status);
+    }
+}
+
+/* Stage 2 of one block of a put or a delete. */
+static void
+block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
+{
+    struct model_name name = flight->names[i];
+
+    if (flight->first[i] == KVT_EXISTS) {
+        /* It shares the first put's outcome. */
+        if (status == KVT_OK || status == KVT_EXISTS)
+            model_ack_present(&work->model, name, flight->ops[i]);
+        return;
+    }
+    if (flight->first[i] != KVT_OK)
+        return;
+    if (status == KVT_OK || status == KVT_EXISTS) {
+        model_ack(&work->model, name, flight->ops[i]);
+        return;
+    }
+    model_doubt(&work->model, name, flight->ops[i]);
+    if (status != KVT_MISS)
+        workload_expect(work, "stage 2", status);
+}
+
+void
+flight_finish(struct workload *work, struct flight *flight)
+{
+    struct kvt_result results[BATCH_MAX];
+    bool has_second = flight->kind == FLIGHT_DELETE ||
+                      (flight->kind == FLIGHT_PUT && flight->durability != KVT_MEMORY);
+    enum kvt_status status;
+
+    flight_land(work, flight);
+    if (has_second) {
+        status = kvt_ticket_wait(flight->ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
+        if (status == KVT_OK)
+            status = kvt_ticket_results(flight->ticket, KVT_STAGE_DURABLE, results, flight->count);
+        if (status != KVT_OK)
+            model_fail(&work->model, "waiting for stage 2: %s", kvt_status_name(status));
+        for (uint32_t i = 0; i < flight->count && status == KVT_OK; i++) {
+            workload_note(work, 5, (uint64_t)results[i].status);
+            block_finished(work, flight, i, results[i].status);
+        }
+    }
+    kvt_ticket_free(flight->ticket);
+    flight_clear(flight);
+}
+
+/* Submitted: collect stage 1 now, everything now, or nothing yet. */
+static void
+flight_launched(struct workload *work, struct flight *flight)
+{
+    uint32_t choice = rng_below(&work->rng, 8);
+
+    if (choice < 3 || flight->kind == FLIGHT_GET)
+        flight_finish(work, flight);
+    else if (choice < 6)
+        flight_land(work, flight);
+}
+
+/* --- 2. Puts ---------------------------------------------------------------------------------- */
+
+static void
+put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_put *put)
+{
+    struct model_name name = flight->names[i];
+    bool is_lasting = flight->durability != KVT_MEMORY;
+    uint32_t version;
+
+    flight->ops[i] =
+        model_put(&work->model, name, (flight->flags & KVT_PUT_REPLACE) != 0, is_lasting);
+    version = work->model.keys[name.space][name.key].version_last;
+    flight->sizes[i] = model_length(&work->model, name, version);
+    flight->memory[i] = memory_take(&work->model, 64, (size_t)flight->sizes[i]);
+    model_fill(&work->model, name, version, flight->memory[i]);
+    *put = (struct kvt_put){
+        .source = flight->memory[i],
+        .length = flight->sizes[i],
+        .flags = flight->flags,
+        .depth = i,
+        .token_start = i * 16,
+        .token_count = 16,
+        .recompute_us = rng_below(&work->rng, 5000),
+        .importance = rng_below(&work->rng, 3),
+        .class_id = (uint16_t)name.space,
+        .hint = (uint8_t)rng_below(&work->rng, 4),
+    };
+}
+
+static void
+puts_undo(struct workload *work, struct flight *flight)
+{
+    for (uint32_t i = 0; i < flight->count; i++)
+        model_put_refused(&work->model, flight->names[i], flight->ops[i]);
+    flight_clear(flight);
+}
+
+void
+workload_put(struct workload *work, const struct model_name *names, uint32_t count,
+    enum kvt_durability durability, uint32_t flags)
+{
+    uint8_t keys[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_put puts[BATCH_MAX];
+    struct flight *flight = flight_get(work);
+    enum kvt_status status;
+
+    flight->kind = FLIGHT_PUT;
+    flight->durability = durability;
+    flight->flags = flags;
+    flight->count = count;
+    memcpy(flight->names, names, count * sizeof(names[0]));
+    for (uint32_t i = 0; i < count; i++) {
+        put_fill(work, flight, i, &puts[i]);
+        puts[i].key = workload_key(names[i], keys[i]);
+        puts[i].parent = i == 0 ? NULL : &puts[i - 1].key;
+    }
+    status = kvt_put_submit(
+        work->store, work->spaces[names[0].space], puts, count, durability, NULL, &flight->ticket);
+    workload_note(work, 6, (uint64_t)status);
+    if (!workload_expect(work, "kvt_put_submit", status)) {
+        puts_undo(work, flight);
+        return;
+    }
+    flight_launched(work, flight);
+}
+
+/* --- 3. Gets ---------------------------------------------------------------------------------- */
+
+void
+workload_get(struct workload *work, const struct model_name *names, uint32_t count, uint32_t flags)
+{
+    uint8_t keys[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_get gets[BATCH_MAX];
+    struct flight *flight = flight_get(work);
+    enum kvt_status status;
+
+    flight->kind = FLIGHT_GET;
+    flight->flags = flags;
+    flight->count = count;
+    memcpy(flight->names, names, count * sizeof(names[0]));
+    for (uint32_t i = 0; i < count; i++) {
+        flight->sizes[i] = model_length_max(&work->model);
+        flight->memory[i] = memory_take(&work->model, PAGE_BYTES, (size_t)flight->sizes[i]);
+        memset(flight->memory[i], POISON, (size_t)flight->sizes[i]);
+        gets[i] = (struct kvt_get){.key = workload_key(names[i], keys[i]),
+            .destination = flight->memory[i],
+            .capacity = flight->sizes[i],
+            .flags = flags};
+    }
+    status = kvt_get_submit(
+        work->store, work->spaces[names[0].space], gets, count, NULL, &flight->ticket);
+    workload_note(work, 7, (uint64_t)status);
+    if (!workload_expect(work, "kvt_get_submit", status)) {
+        flight_clear(flight);
+        return;
+    }
+    flight_launched(work, flight);
+}
+
+/* --- 4. Deletes and clears -------------------------------------------------------------------- */
+
+void
+workload_delete(struct workload *work, const struct model_name *names, uint32_t count)
+{
+    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_key keys[BATCH_MAX];
+    struct flight *flight = flight_get(work);
+    enum kvt_status status;
+
+    flight->kind = FLIGHT_DELETE;
+    flight->count = count;
+    memcpy(flight->names, names, count * sizeof(names[0]));
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = workload_key(names[i], bytes[i]);
+        flight->ops[i] = model_delete(&work->model, names[i]);
+    }
+    status = kvt_delete_submit(
+        work->store, work->spaces[names[0].space], keys, count, NULL, &flight->ticket);
+    workload_note(work, 8, (uint64_t)status);
+    if (!workload_expect(work, "kvt_delete_submit", status)) {
+        for (uint32_t i = 0; i < count; i++)
+            model_doubt(&work->model, names[i], flight->ops[i]);
+        flight_clear(flight);
+        return;
+    }
+    flight_launched(work, flight);
+}
+
+void
+workload_clear(struct workload *work, uint32_t space)
+{
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (work->flights[i].kind != FLIGHT_FREE)
+            flight_land(work, &work->flights[i]);
+    }
+    model_clear_begin(&work->model, space);
+    status = kvt_namespace_clear(work->store, work->spaces[space]);
+    workload_note(work, 9, (uint64_t)status);
+    workload_expect(work, "kvt_namespace_clear", status);
+    model_clear_end(&work->model, space, status == KVT_OK);
+}
+
+void
+workload_flush(struct workload *work)
+{
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (work->flights[i].kind != FLIGHT_FREE)
+            flight_land(work, &work->flights[i]);
+    }
+    status = kvt_flush(work->store);
+    workload_note(work, 10, (uint64_t)status);
+    if (!workload_expect(work, "kvt_flush", status))
+        return;
+    workload_settle(work); /* Outcomes of stage 2 come before what the flush says. */
+    if (!workload_tolerates(work))
+        model_ack_all(&work->model);
+}
+
+/* --- 5. Lookups and leases -------------------------------------------------------------------- */
+
+void
+lease_give_back(struct workload *work, struct held_lease *held)
+{
+    for (uint32_t i = 0; i < held->count; i++) {
+        const void *address;
+        uint64_t length;
+        enum kvt_status status;
+
+        if (held->versions[i] == 0)
+            continue;
+        status = kvt_lease_address(work->store, held->lease, i, &address, &length);
+        if (status != KVT_OK)
+            model_fail(&work->model, "space %u key %u: a lease lost its address: %s",
+                held->names[i].space, held->names[i].key, kvt_status_name(status));
+        else if (model_identify(&work->model, held->names[i], address, length) != held->versions[i])
+            model_fail(&work->model, "space %u key %u: leased bytes changed", held->names[i].space,
+                held->names[i].key);
+    }
+    if (work->store != NULL)
+        kvt_lease_release(work->store, held->lease);
+    memset(held, 0, sizeof(*held));
+}
+
+/* Look at what was leased and remember which version it was. */
+static void
+lease_look(struct workload *work, struct held_lease *held, const uint8_t *tiers)
+{
+    for (uint32_t i = 0; i < held->count; i++) {
+        const void *address;
+        uint64_t length;
+        enum kvt_status status = kvt_lease_address(work->store, held->lease, i, &address, &length);
+
+        workload_note(work, 11, (uint64_t)status);
+        if (status == KVT_OK) {
+            model_read(&work->model, held->names[i], address, length);
+            held->versions[i] = model_identify(&work->model, held->names[i], address, length);
+            work->hit_count++;
+        } else if (status != KVT_MISS || (tiers[i] & KVT_TIER_HOST) != 0)
+            model_fail(&work->model, "space %u key %u in tiers %u: kvt_lease_address gives %s",
+                held->names[i].space, held->names[i].key, tiers[i], kvt_status_name(status));
+    }
+}
+
+static void
+lookup_check(struct workload *work, const struct model_name *names, const uint8_t *tiers,
+    uint32_t count, uint32_t leading)
+{
+    uint32_t run = 0;
+
+    workload_mood(work);
+    while (run < count && tiers[run] != 0)
+        run++;
+    if (run != leading)
+        model_fail(&work->model, "kvt_lookup counts %u leading hits, there are %u", leading, run);
+    for (uint32_t i = 0; i < count; i++) {
+        workload_note(work, 12, tiers[i]);
+        model_found(&work->model, names[i], tiers[i] != 0);
+    }
+}
+
+void
+workload_lookup(struct workload *work, const struct model_name *names, uint32_t count)
+{
+    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_key keys[BATCH_MAX];
+    uint8_t tiers[BATCH_MAX];
+    uint32_t leading;
+    struct held_lease *held = &work->leases[rng_below(&work->rng, LEASES_MAX)];
+    bool leases = rng_below(&work->rng, 2) == 0;
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = workload_key(names[i], bytes[i]);
+    if (leases)
+        lease_give_back(work, held);
+    status = kvt_lookup(work->store, work->spaces[names[0].space], keys, count, tiers, &leading,
+        leases ? &held->lease : NULL);
+    workload_note(work, 13, (uint64_t)status);
+    if (!workload_expect(work, "kvt_lookup", status)) {
+        if (leases)
+            memset(held, 0, sizeof(*held));
+        return;
+    }
+    lookup_check(work, names, tiers, count, leading);
+    if (!leases || held->lease.id == 0)
+        return;
+    held->count = count;
+    memcpy(held->names, names, count * sizeof(names[0]));
+    lease_look(work, held, tiers);
+}
+
+/* --- 6. Scans and counters -------------------------------------------------------------------- */
+
+static void
+scan_entry_check(struct workload *work, const struct kvt_scan_entry *entry,
+    bool seen[MODEL_SPACES][MODEL_KEYS_MAX])
+{
+    struct model_name name;
+
+    if (entry->is_hashed)
+        return;
+    if (!workload_key_parse(entry->key, entry->key_length, entry->component, &name) ||
+        entry->ns.id != work->spaces[name.space].id) {
+        model_fail(&work->model, "kvt_scan gives a key that nobody put");
+        return;
+    }
+    if (seen[name.space][name.key])
+        model_fail(&work->model, "space %u key %u: scanned twice", name.space, name.key);
+    seen[name.space][name.key] = true;
+    if (entry->tiers == 0)
+        model_fail(&work->model, "space %u key %u: scanned in no tier", name.space, name.key);
+    model_found(&work->model, name, true);
+}
+
+void
+workload_scan(struct workload *work)
+{
+    bool seen[MODEL_SPACES][MODEL_KEYS_MAX] = {{false}};
+    struct kvt_scan_entry entries[SCAN_BATCH];
+    uint64_t cursor = 0;
+    uint32_t count;
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (work->flights[i].kind != FLIGHT_FREE)
+            flight_land(work, &work->flights[i]);
+    }
+    workload_mood(work);
+    do {
+        status = kvt_scan(work->store, &cursor, entries, SCAN_BATCH, &count);
+        for (uint32_t i = 0; status == KVT_OK && i < count; i++)
+            scan_entry_check(work, &entries[i], seen);
+    } while (status == KVT_OK);
+    if (status != KVT_MISS) {
+        workload_expect(work, "kvt_scan", status);
+        return;
+    }
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t key = 0; key < work->model.key_count; key++) {
+            struct model_name name = {.space = space, .key = key};
+
+            if (key % 7 != 6 && !seen[space][key] && model_is_certain(&work->model, name) &&
+                !workload_tolerates(work))
+                model_fail(&work->model, "space %u key %u: the scan missed it", space, key);
+        }
+    }
+}
+
+void
+workload_stats(struct workload *work)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    uint64_t leases = 0;
+
+    if (!workload_expect(work, "kvt_stats_get", kvt_stats_get(work->store, &stats)))
+        return;
+    for (uint32_t i = 0; i < LEASES_MAX; i++)
+        leases += work->leases[i].lease.id != 0;
+    if (stats.lease_count_now != leases)
+        model_fail(&work->model, "%llu leases are out, the store counts %llu",
+            (unsigned long long)leases, (unsigned long long)stats.lease_count_now);
+    if (stats.lease_stale_count != 0)
+        model_fail(&work->model, "the store counts stale releases");
+    if (workload_tolerates(work))
+        return;
+    if (stats.corrupt_count + stats.read_failed_count + stats.batch_failed_count +
+            stats.commit_failed_count >
+        0)
+        model_fail(&work->model,
+            "without faults: corrupt %llu, read failed %llu, batch failed %llu, commit failed %llu",
+            (unsigned long long)stats.corrupt_count, (unsigned long long)stats.read_failed_count,
+            (unsigned long long)stats.batch_failed_count,
+            (unsigned long long)stats.commit_failed_count);
+}

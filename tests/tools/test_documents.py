@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_documents.py - README, man pages and --help say what the programs do.
+
+Usage: test_documents.py SOURCE-FOLDER BIN-FOLDER. Every command of a document runs as it is
+written; only the long ones get smaller sizes behind it. Every option and every JSON key is in the
+man page.
+"""
+import json
+import os
+import re
+import subprocess
+
+import programs
+from programs import TRACE, Programs
+
+PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
+COMMANDS = {"kvtool": "ls stat get put rm check dump".split(),
+            "tierbench": "replay ceiling sweep scale".split()}
+# What makes a command of the documents short enough for a test, by its first two words.
+SMALLER = {
+    "tierbench ceiling": "--file-bytes 64M --seconds 0.03",
+    "tierbench sweep": "--store-bytes 1G --seconds 0.2 --block-bytes 1M --depth 4",
+    "tierbench replay": "--requests 30 --ceiling-seconds 0.1",
+    "tierbench scale": "--entries 20000",
+}
+
+
+def keys_of(value):
+    """Every key of a JSON value, with the kinds of objects that have free keys left out."""
+    if isinstance(value, list):
+        for element in value:
+            yield from keys_of(element)
+    elif isinstance(value, dict):
+        for key, element in value.items():
+            yield key
+            if key == "latencies":
+                yield from keys_of(list(element.values()))
+            elif key not in ("counters", "caps"):
+                yield from keys_of(element)
+
+
+class Documents(Programs):
+    def text(self, path):
+        with open(os.path.join(self.source, path), encoding="utf-8") as file:
+            return file.read()
+
+    def page(self, program):
+        """The man page without its markup."""
+        text = self.text(PAGES[program])
+        for mark, plain in (("\\(dq", '"'), ("\\(aq", "'"), ("\\-", "-"), ("\\e", "\\")):
+            text = text.replace(mark, plain)
+        return text
+
+    def shell_lines(self):
+        """The commands of the documents, in order."""
+        blocks = re.findall(r"^```sh\n(.*?)^```", self.text("README.md"), re.M | re.S)
+        yield "README.md", [line for line in "".join(blocks).splitlines()
+                            if line.startswith("build/bin/")]
+        for program in PAGES:
+            examples = self.page(program).split(".SH EXAMPLES", 1)[1]
+            yield PAGES[program], [line for line in examples.splitlines()
+                                   if line.startswith("build/bin/")]
+
+    def test_every_command_of_the_documents_runs(self):
+        os.makedirs(self.path("build", "demo"))
+        self.replay("build/demo/store")
+        for document, lines in self.shell_lines():
+            self.assertGreater(len(lines), 3, document)
+            for line in lines:
+                words = line.split("/")[2].split()
+                option = SMALLER.get(" ".join(words[:2]), "").split()
+                kept = [word for at, word in enumerate(option) if
+                        (option[at] if word.startswith("--") else option[at - 1]) not in line]
+                if words[1] == "scale":
+                    line = line.replace("1000000", "20000")
+                with self.subTest(line=line):
+                    done = subprocess.run(["bash", "-c", " ".join([line, *kept])], cwd=self.scratch,
+                                          capture_output=True, timeout=240)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    if "--json" in line:
+                        json.loads(done.stdout)
+            subprocess.run(["rm", "-rf", self.path("build", "tour")], check=True)
+
+    def test_help_and_man_page_have_the_same_options(self):
+        for program, commands in COMMANDS.items():
+            page = self.page(program)
+            for command in commands:
+                text = self.run_program(program, command, "--help").stdout.decode()
+                options = re.findall(r"^  (--?[a-z-]+)", text, re.M)
+                self.assertIn("--help", options)
+                for option in options:
+                    self.assertRegex(page, re.escape(option) + r"\b", f"{program} {command}")
+                self.assertLess(max(map(len, text.splitlines())), 110)
+            listed = self.run_program(program, "--help").stdout.decode()
+            for command in commands:
+                self.assertRegex(listed, rf"(?m)^  {command} ")
+            self.assertRegex(self.run_program(program, "--version").stdout.decode(),
+                             rf"\A{program} \d+\.\d+\.\d+\n\Z")
+
+    def check_keys(self, program, report):
+        page = self.page(program)
+        for key in set(keys_of(report)):
+            self.assertRegex(page, rf"\b{re.escape(key)}\b", f"{program} prints {key}")
+
+    def test_every_json_key_is_in_the_man_page(self):
+        self.check_keys("tierbench", json.loads(self.replay("k1", "--acks", "k1.acks").stdout))
+        done = self.run_program("tierbench", "replay", "--trace", TRACE, "--verify-acks", "k1.acks",
+                                "--dir", "k1", "--host", "16M", "--nvme", "64M", "--requests", "5",
+                                "--ceiling-seconds", "0.05", "--json")
+        self.check_keys("tierbench", json.loads(done.stdout))
+        for words in (["ls", "k1"], ["stat", "k1"], ["check", "k1"],
+                      ["put", "k1", 'a/"x"', "LICENSE"], ["get", "k1", 'a/"x"', "-o", "x"],
+                      ["rm", "k1", 'a/"x"']):
+            self.check_keys("kvtool", self.json_of("kvtool", *words))
+        self.check_keys("tierbench", self.json_of(
+            "tierbench", "ceiling", "--dir", "k2", "--file-bytes", "64M", "--seconds", "0.03"))
+
+    def test_keys_with_a_quantity_carry_their_unit(self):
+        report = json.loads(self.replay("k3").stdout)
+        for name, value in report.items():
+            if isinstance(value, float):
+                self.assertRegex(name, r"_(percent|share|per_s)$")
+
+
+if __name__ == "__main__":
+    programs.main()

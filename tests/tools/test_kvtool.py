@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_kvtool.py - kvtool's commands on real stores.
+
+Usage: test_kvtool.py SOURCE-FOLDER BIN-FOLDER
+"""
+import json
+import os
+import shutil
+import subprocess
+
+import programs
+from programs import Programs
+
+
+class Kvtool(Programs):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        with open(os.path.join(cls.scratch, "content"), "wb") as file:
+            file.write(bytes(range(256)) * 40 + b"end")
+
+    def put(self, directory, key, *more, expect=0, **keep):
+        return self.run_program("kvtool", "put", "--create", "--nvme", "64M", directory, key, *more,
+                                expect=expect, **keep)
+
+    def get(self, directory, key, expect=0):
+        return self.run_program("kvtool", "get", directory, key, expect=expect).stdout
+
+    def test_a_block_comes_back_as_it_was_put(self):
+        self.put("s1", "a/00ff", "content")
+        with open(self.path("content"), "rb") as file:
+            content = file.read()
+        self.assertEqual(self.get("s1", "a/00ff"), content)
+        self.assertEqual(self.get("s1", "a/00FF"), content)
+        facts = self.json_of("kvtool", "get", "s1", "a/00ff", "-o", "copy")
+        self.assertEqual(facts["length_bytes"], len(content))
+        with open(self.path("copy"), "rb") as file:
+            self.assertEqual(file.read(), content)
+
+    def test_standard_input_is_a_source(self):
+        self.put("s2", 'a/"text"', input=b"one")
+        self.put("s2", 'a/"dash"', "-", input=b"two")
+        self.assertEqual(self.get("s2", "a/74657874"), b"one")
+        self.assertEqual(self.get("s2", 'a/"dash"'), b"two")
+
+    def test_a_block_of_64_mib_fits_a_store_made_for_it(self):
+        content = os.urandom(1 << 20) * 64
+        self.run_program("kvtool", "put", "--create", "--nvme", "2G", "s3", 'a/"large"',
+                         input=content)
+        self.assertEqual(self.get("s3", 'a/"large"'), content)
+        shutil.rmtree(self.path("s3"))
+
+    def test_a_block_that_exists_stays_unless_replaced(self):
+        self.put("s4", "a/01", input=b"old")
+        kept = self.json_of("kvtool", "put", "s4", "a/01", input=b"new")
+        self.assertEqual(kept["outcome"], "exists")
+        self.assertEqual(self.get("s4", "a/01"), b"old")
+        changed = self.json_of("kvtool", "put", "--replace", "s4", "a/01", input=b"new")
+        self.assertEqual(changed["outcome"], "stored")
+        self.assertEqual(self.get("s4", "a/01"), b"new")
+
+    def test_components_and_namespaces_are_kept_apart(self):
+        self.put("s5", "a/01", input=b"zero")
+        self.put("s5", "a/01@7", input=b"seven")
+        self.put("s5", "b/01", input=b"other")
+        self.assertEqual(self.get("s5", "a/01"), b"zero")
+        self.assertEqual(self.get("s5", "a/01@7"), b"seven")
+        self.assertEqual(self.get("s5", "b/01@0"), b"other")
+        listed = self.json_of("kvtool", "ls", "s5", "--namespace", "a")
+        self.assertEqual({block["key"] for block in listed["blocks"]}, {"a/01", "a/01@7"})
+        self.assertEqual(self.json_of("kvtool", "ls", "s5")["block_count"], 3)
+
+    def test_every_listed_key_can_be_read(self):
+        for key in ('a/b/"quote \\" and \\\\"', "a/b/00112233", 'a/b/"plain"', 'n "x"/01', "ö/01"):
+            self.put("s6", key, input=key.encode())
+        listed = self.json_of("kvtool", "ls", "s6")
+        self.assertEqual(listed["block_count"], 5)
+        for block in listed["blocks"]:
+            self.assertEqual(len(self.get("s6", block["key"])), block["length_bytes"])
+
+    def test_a_long_key_is_listed_by_its_hash_and_read_by_its_text(self):
+        key = "a/" + "ab" * 2000
+        self.put("s7", key, input=b"long")
+        self.assertEqual(self.get("s7", key), b"long")
+        block = self.json_of("kvtool", "ls", "s7")["blocks"][0]
+        self.assertTrue(block["key_is_hashed"])
+        self.assertIn("hash:", block["key"])
+        self.refused("kvtool", "get", "s7", block["key"])
+
+    def test_a_removed_block_is_missing_and_stays_so(self):
+        self.put("s8", "a/01", input=b"one")
+        self.put("s8", "a/02", input=b"two")
+        self.assertEqual(self.json_of("kvtool", "rm", "s8", "a/01")["outcome"], "deleted")
+        self.refused("kvtool", "get", "s8", "a/01", expect=1, saying="no block")
+        self.assertEqual(self.json_of("kvtool", "rm", "s8", "a/01", expect=1)["outcome"], "missing")
+        self.assertEqual(self.get("s8", "a/02"), b"two")
+        self.assertEqual(self.json_of("kvtool", "stat", "s8")["blocks"], 1)
+
+    def test_a_namespace_keeps_its_description(self):
+        self.put("s9", "a/01", "--namespace-description", "v1", input=b"one")
+        self.put("s9", "a/02", "--namespace-description", "v1", input=b"two")
+        self.put("s9", "a/03", input=b"three")
+        self.refused("kvtool", "put", "s9", "a/04", "--namespace-description", "v2", expect=1,
+                     input=b"four")
+        self.assertEqual(self.json_of("kvtool", "stat", "s9")["blocks"], 3)
+
+    def test_stat_counts_what_is_there(self):
+        self.replay("s10")
+        facts = self.json_of("kvtool", "stat", "s10")
+        self.assertGreater(facts["blocks"], 50)
+        self.assertEqual(facts["block_bytes"], facts["blocks"] * 65536)
+        self.assertEqual(facts["namespaces"][0]["name"], "replay")
+        self.assertEqual(facts["counters"]["entry_count_now"], facts["blocks"])
+        self.assertLessEqual(facts["nvme_live_bytes"], facts["nvme_capacity_bytes"])
+        self.assertIn(b"namespaces", self.run_program("kvtool", "stat", "s10").stdout)
+
+    def test_check_finds_nothing_in_a_whole_store(self):
+        self.replay("s11")
+        report = self.json_of("kvtool", "check", "s11")
+        self.assertEqual((report["damaged"], report["finding_count"]), (0, 0))
+        self.assertEqual(report["blocks"], self.json_of("kvtool", "stat", "s11")["blocks"])
+        self.assertEqual(report["read_bytes"], report["blocks"] * 65536)
+
+    def test_check_finds_a_flipped_bit(self):
+        self.replay("s12")
+        block = self.json_of("kvtool", "ls", "s12", "--limit", "1")["blocks"][0]
+        segment_bytes = self.json_of("kvtool", "stat", "s12")["segment_bytes"]
+        place = (block["segment"] & 0xFFFFFF) * segment_bytes + block["page"] * 4096 + 1000
+        with open(self.path("s12", "data", "data.00"), "r+b") as file:
+            file.seek(place)
+            byte = file.read(1)[0]
+            file.seek(place)
+            file.write(bytes([byte ^ 1]))
+        report = self.json_of("kvtool", "check", "s12", expect=1)
+        self.assertEqual(report["damaged"], 1)
+        self.assertEqual(len(report["findings"]), report["finding_count"])
+        self.refused("kvtool", "get", "s12", block["key"], expect=1, saying="damaged")
+
+    def test_looking_changes_nothing(self):
+        self.replay("s13")
+
+        def contents():
+            found = {}
+            for folder, _, names in os.walk(self.path("s13")):
+                for name in names:
+                    with open(os.path.join(folder, name), "rb") as file:
+                        found[os.path.join(folder, name)] = hash(file.read())
+            return found
+
+        before = contents()
+        for words in (["stat", "s13"], ["ls", "s13"], ["check", "s13"], ["dump", "s13", "records"]):
+            self.run_program("kvtool", *words)
+        self.assertEqual(contents(), before)
+
+    def test_dump_prints_one_object_a_line(self):
+        self.replay("s14")
+        blocks = self.json_of("kvtool", "stat", "s14")["blocks"]
+        for kind in ("segments", "records", "batches"):
+            lines = self.run_program("kvtool", "dump", "s14", kind).stdout.splitlines()
+            self.assertGreater(len(lines), 0)
+            for line in lines:
+                self.assertIsInstance(json.loads(line), dict)
+            if kind == "records":
+                self.assertEqual(len(lines), blocks)
+
+    def test_an_open_store_is_refused(self):
+        self.put("s15", "a/01", input=b"one")
+        with open(self.path("s15", "LOCK"), "r+b") as lock:
+            programs.lock_like_a_store(lock)
+            for words in (["put", "s15", "a/03", "LICENSE"], ["rm", "s15", "a/01"]):
+                self.refused("kvtool", *words, expect=1, saying="KVT_E_LOCKED")
+
+    def test_bad_stores_are_named(self):
+        os.makedirs(self.path("stranger"), exist_ok=True)
+        shutil.copy(self.path("LICENSE"), self.path("stranger"))
+        for command in (["ls"], ["stat"], ["check"], ["get", "a/01"], ["rm", "a/01"],
+                        ["put", "a/01", "LICENSE"], ["dump", "records"]):
+            for directory in ("nowhere", "stranger", "LICENSE", "", "nowhere/deeper"):
+                with self.subTest(command=command, directory=directory):
+                    done = self.run_program("kvtool", command[0], directory, *command[1:], expect=1)
+                    self.assertRegex(done.stderr.decode(), r"\Akvtool: [^\n]+\n\Z")
+
+    def test_truncated_stores_do_no_harm(self):
+        self.replay("s16", requests=5)
+        for name in ("STORE.a", "NAMES.a", "meta/data.mdb", "data/data.00"):
+            shutil.rmtree(self.path("broken"), ignore_errors=True)
+            shutil.copytree(self.path("s16"), self.path("broken"))
+            os.truncate(self.path("broken", name), os.path.getsize(self.path("broken", name)) // 3)
+            for words in (["stat", "broken"], ["ls", "broken"], ["check", "broken"]):
+                command = ["build/bin/kvtool", *words]
+                done = subprocess.run(command, cwd=self.scratch, capture_output=True, timeout=120)
+                self.assertIn(done.returncode, (0, 1), (name, words, done.stderr))
+
+    def test_bad_keys_are_named(self):
+        self.put("s17", "a/01", input=b"one")
+        for key in ("", "a", "/", "a/", "/01", "a/0", "a/0g", 'a/"', 'a/"x', 'a/"\\q"', 'a/""',
+                    'a/"\\x0"', "a/01@", "a/01@65536", "a/01@-1", 'a/"x"y', "n" * 256 + "/01"):
+            with self.subTest(key=key):
+                self.refused("kvtool", "get", "s17", key)
+        self.refused("kvtool", "get", "s17", "b/01", expect=1, saying="no namespace")
+
+    def test_bad_command_lines_are_named(self):
+        for words in ([], ["nothing"], ["ls"], ["ls", "s", "t"], ["ls", "--nothing", "s"],
+                      ["ls", "--limit", "x", "s"], ["ls", "--limit", "-1", "s"], ["ls", "--limit"],
+                      ["ls", "--json=1", "s"], ["ls", "--json", "--json", "s"], ["stat"],
+                      ["get", "s"], ["get", "s", "a/01", "--json"], ["put", "s"],
+                      ["put", "s", "a/01", "f", "g"], ["put", "--nvme", "1X", "s", "a/01"],
+                      ["put", "--nvme", "99999999999999999999", "s", "a/01"],
+                      ["put", "--nvme", "18446744073709551615K", "s", "a/01"],
+                      ["rm", "s"], ["check"], ["dump", "s"], ["dump", "s", "everything"]):
+            with self.subTest(words=words):
+                self.refused("kvtool", *words)
+
+    def test_bad_contents_are_named(self):
+        self.refused("kvtool", "put", "s18", "a/01", "nowhere", expect=1, saying="nowhere")
+        self.refused("kvtool", "put", "--create", "--nvme", "64M", "s18", "a/01", expect=1,
+                     saying="1 to 67108864", input=b"")
+        self.refused("kvtool", "put", "--create", "--nvme", "64M", "s18", "a/01", expect=1,
+                     saying="1 to 67108864", input=bytes((64 << 20) + 1))
+        self.refused("kvtool", "put", "--create", "--nvme", "9E", "s18", "a/01", expect=2)
+        self.refused("kvtool", "put", "--create", "--nvme", "8000000T", "s18", "a/01", expect=1,
+                     input=b"x")
+
+    def test_a_full_pipe_end_is_a_failure(self):
+        self.replay("s19")
+        with open("/dev/full", "wb") as full:
+            command = ["build/bin/kvtool", "ls", "s19"]
+            done = subprocess.run(command, cwd=self.scratch, stdout=full, stderr=subprocess.PIPE,
+                                  timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(b"could not be written", done.stderr)
+
+
+if __name__ == "__main__":
+    programs.main()

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_tierbench.py - tierbench's commands, small.
+
+Usage: test_tierbench.py SOURCE-FOLDER BIN-FOLDER
+"""
+import json
+import os
+import signal
+import subprocess
+
+import programs
+from programs import TRACE, Programs
+
+
+def expected_hits(lines):
+    """What a cache without limit hits: (leading blocks, tokens saved, blocks)."""
+    seen, hits, saved, blocks = set(), 0, 0, 0
+    for line in lines:
+        request = json.loads(line)
+        leading = 0
+        for block in request["hash_ids"]:
+            if block not in seen:
+                break
+            leading += 1
+        seen.update(request["hash_ids"])
+        hits += leading
+        saved += min(leading * 512, request["input_length"])
+        blocks += len(request["hash_ids"])
+    return hits, saved, blocks
+
+
+class Tierbench(Programs):
+    def trace_lines(self, count):
+        packed = subprocess.run(["zstd", "-dc", TRACE], cwd=self.scratch, capture_output=True,
+                                check=True).stdout
+        return packed.decode().splitlines()[:count]
+
+    def write(self, name, text):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return name
+
+    def test_every_resident_block_hits(self):
+        hits, saved, blocks = expected_hits(self.trace_lines(150))
+        report = json.loads(self.replay("r1", requests=150, nvme="512M", host="16M").stdout)
+        self.assertEqual(report["blocks"], blocks)
+        self.assertEqual(report["hit_host_blocks"] + report["hit_nvme_blocks"], hits)
+        self.assertEqual(report["saved_tokens"], saved)
+        self.assertEqual(report["read_blocks"], hits)
+        self.assertEqual((report["wrong_bytes"], report["leased_miss_blocks"]), (0, 0))
+        self.assertGreater(report["hit_nvme_blocks"], 0)
+        self.assertEqual(report["acknowledged_blocks"], report["put_blocks"])
+        self.assertEqual(report["counters"]["get_miss_count"], 0)
+
+    def test_a_plain_trace_is_the_same_trace(self):
+        plain = self.write("plain.jsonl", "\n".join(self.trace_lines(10)))
+        reports = []
+        for trace, folder in ((TRACE, "r2a"), (plain, "r2b")):
+            done = self.run_program("tierbench", "replay", "--trace", trace, "--dir", folder,
+                                    "--host", "16M", "--nvme", "64M", "--requests", "10", "--json")
+            report = json.loads(done.stdout)
+            reports.append([report[key] for key in ("blocks", "saved_tokens", "put_blocks")])
+        self.assertEqual(reports[0], reports[1])
+
+    def test_each_durability_and_engine_replays(self):
+        for durability in ("memory", "relaxed", "sync"):
+            for engine in ("auto", "threads"):
+                report = json.loads(self.replay(f"r3-{durability}-{engine}", "--durability",
+                                                durability, "--io", engine).stdout)
+                self.assertEqual(report["wrong_bytes"], 0)
+                acknowledged = 0 if durability == "memory" else report["put_blocks"]
+                self.assertEqual(report["acknowledged_blocks"], acknowledged)
+
+    def test_odd_block_sizes_come_back(self):
+        for size in ("1", "4095", "100001", "1M"):
+            report = json.loads(self.replay(f"r4-{size}", "--block-bytes", size, requests=8,
+                                            nvme="256M", host="64M").stdout)
+            self.assertEqual(report["wrong_bytes"], 0)
+            self.assertGreater(report["read_blocks"], 0)
+
+    def test_what_was_acknowledged_survives_sigkill(self):
+        read_end, write_end = os.pipe()
+        command = ["build/bin/tierbench", "replay", "--trace", TRACE, "--dir", "r5", "--host",
+                   "16M", "--nvme", "1G", "--requests", "200", "--kill-at", "120", "--durability",
+                   "sync", "--ack-fd", str(write_end), "--ceiling-seconds", "none", "--json"]
+        with subprocess.Popen(command, cwd=self.scratch, pass_fds=[write_end],
+                              stdout=subprocess.PIPE) as child:
+            os.close(write_end)
+            with open(read_end, "rb") as pipe:
+                acknowledged = pipe.read()
+            report = json.loads(child.communicate(timeout=60)[0])
+        self.assertEqual(child.returncode, -signal.SIGKILL)
+        self.assertEqual(report["requests"], 120)
+        with open(self.path("acks"), "wb") as file:
+            file.write(acknowledged)
+        count = len(set(acknowledged.split()))
+        self.assertGreater(count, 500)
+        report = json.loads(self.replay("r5", "--resume-at", "120", "--verify-acks", "acks",
+                                        requests=200, nvme="1G").stdout)
+        self.assertEqual(report["verify"]["keys"], count)
+        self.assertEqual(report["verify"]["lost_blocks"], 0)
+        self.assertEqual(report["verify"]["wrong_bytes"], 0)
+        self.assertEqual(report["verify"]["read_bytes"], count * 65536)
+        self.assertEqual(report["first_request"], 120)
+        self.assertEqual(report["requests"], 80)
+        self.assertEqual(self.json_of("kvtool", "check", "r5")["damaged"], 0)
+
+    def test_a_lost_block_is_reported(self):
+        self.replay("r6", "--acks", "acks6", requests=5)
+        with open(self.path("acks6"), encoding="ascii") as file:
+            key = file.readline().strip()
+        self.run_program("kvtool", "rm", "r6", f"replay/{key}")
+        done = self.run_program("tierbench", "replay", "--verify-acks", "acks6", "--dir", "r6",
+                                "--host", "16M", "--nvme", "64M", "--json", expect=1)
+        self.assertEqual(json.loads(done.stdout)["verify"]["lost_blocks"], 1)
+
+    def test_wrong_bytes_are_reported(self):
+        self.replay("r7", "--acks", "acks7", requests=5)
+        with open(self.path("acks7"), encoding="ascii") as file:
+            key = file.readline().strip()
+        self.run_program("kvtool", "get", "r7", f"replay/{key}", "-o", "block7")
+        with open(self.path("block7"), "r+b") as file:
+            file.seek(60000)
+            file.write(b"wrong")
+        self.run_program("kvtool", "put", "--replace", "r7", f"replay/{key}", "block7")
+        done = self.run_program("tierbench", "replay", "--verify-acks", "acks7", "--dir", "r7",
+                                "--host", "16M", "--nvme", "64M", "--json", expect=1)
+        report = json.loads(done.stdout)["verify"]
+        self.assertEqual(report["wrong_blocks"], 1)
+        self.assertTrue(1 <= report["wrong_bytes"] <= 5)
+
+    def test_tiers_can_be_shares_of_the_trace(self):
+        report = json.loads(self.replay("r8", host="0.5%", nvme="5%", requests=3).stdout)
+        unique_bytes = 94174 * 65536
+        self.assertAlmostEqual(report["host_capacity_bytes"], unique_bytes * 0.005, delta=2 << 20)
+        self.assertAlmostEqual(report["nvme_capacity_bytes"], unique_bytes * 0.05, delta=2 << 20)
+
+    def test_a_replay_measures_its_ceilings(self):
+        done = self.run_program("tierbench", "replay", "--trace", TRACE, "--dir", "r9",
+                                "--requests", "20", "--host", "16M", "--nvme", "64M",
+                                "--ceiling-seconds", "0.1", "--json")
+        path = json.loads(done.stdout)["paths"]["host_to_nvme"]
+        self.assertGreater(path["ceiling_bytes_per_s"], 0)
+        self.assertAlmostEqual(path["ceiling_share"],
+                               path["bytes_per_s"] / path["ceiling_bytes_per_s"], places=3)
+
+    def test_hostile_traces_are_refused_by_line(self):
+        good = '{"input_length": 1024, "hash_ids": [1, 2]}'
+        for number, line in enumerate(('{', '[]', 'x', '{"input_length": 1024}',
+                                       '{"hash_ids": [1]}',
+                                       '{"input_length": 512, "hash_ids": [1, 2]}',
+                                       '{"input_length": 1024, "hash_ids": [-1]}',
+                                       '{"input_length": 1024, "hash_ids": [1.5]}',
+                                       '{"input_length": 1024, "hash_ids": [18446744073709551616]}',
+                                       '{"input_length": 1024, "hash_ids": [1,]}',
+                                       '{"input_length": 1024, "hash_ids": [1]} x',
+                                       '{"input_length": 1024, "hash_ids": [1], "a": ' + "[" * 99,
+                                       '{"input_length": 1024, "hash_ids": [1], "hash_ids": [2]}')):
+            name = self.write(f"bad{number}.jsonl", f"{good}\n{good}\n{line}\n{good}\n")
+            with self.subTest(line=line):
+                self.refused("tierbench", "replay", "--trace", name, "--dir", "bad", "--host",
+                             "16M", "--nvme", "64M", expect=1, saying="line 3:")
+        for content in (b"", b"\n\n", b"\0" * 5000000, b"\x28\xb5\x2f\xfd" + b"\xff" * 1000):
+            with open(self.path("bad.jsonl"), "wb") as file:
+                file.write(content)
+            self.refused("tierbench", "replay", "--trace", "bad.jsonl", "--dir", "bad", "--host",
+                         "16M", "--nvme", "64M", expect=1, saying="bad.jsonl")
+        self.assertFalse(os.path.exists(self.path("bad")))
+
+    def test_bad_command_lines_are_named(self):
+        replay = ["replay", "--trace", TRACE, "--dir", "no"]
+        sizes = ["--host", "16M", "--nvme", "64M"]
+        for words in ([], ["nothing"], ["replay"], replay, ["replay", "--dir", "no", *sizes],
+                      [*replay, *sizes, "more"], [*replay, *sizes, "--policy", "magic"],
+                      [*replay, *sizes, "--durability", "maybe"], [*replay, *sizes, "--io", "none"],
+                      [*replay, *sizes, "--block-bytes", "0"],
+                      [*replay, *sizes, "--block-bytes", "65M"],
+                      [*replay, *sizes, "--block-bytes", "9223372036854775808"],
+                      [*replay, *sizes, "--requests", "-1"], [*replay, *sizes, "--requests", "1e3"],
+                      [*replay, *sizes, "--resume-at", "7000"], [*replay, *sizes, "--kill-at", "0"],
+                      [*replay, *sizes, "--kill-at", "9", "--requests", "5"],
+                      [*replay, *sizes, "--ack-fd", "99"], [*replay, *sizes, "--ack-fd", "x"],
+                      [*replay, *sizes, "--ceiling-seconds", "0"], [*replay, *sizes, "--hbm", "x"],
+                      [*replay, "--host", "0", "--nvme", "64M"],
+                      [*replay, "--host", "5%%", "--nvme", "64M"],
+                      [*replay, "--host", "-5%", "--nvme", "64M"],
+                      [*replay, "--host", "16M", "--nvme", "99999999999999999999"],
+                      ["replay", "--verify-acks", "a", "--dir", "no", "--host", "5%", "--nvme",
+                       "1G"], ["ceiling"], ["ceiling", "--dir"],
+                      ["ceiling", "--dir", "c", "--file-bytes", "1"],
+                      ["ceiling", "--dir", "c", "--seconds", "never"], ["sweep"],
+                      ["sweep", "--dir", "s", "--depth", "0"],
+                      ["sweep", "--dir", "s", "--depth", "1,"],
+                      ["sweep", "--dir", "s", "--block-bytes", "128M"],
+                      ["sweep", "--dir", "s", "--store-bytes", "1M"], ["scale"],
+                      ["scale", "--dir", "s", "--entries", "5"]):
+            with self.subTest(words=words):
+                self.refused("tierbench", *words)
+
+    def test_what_this_version_lacks_is_unsupported(self):
+        self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "no", "--host", "16M",
+                     "--nvme", "64M", "--hbm", "1G", expect=1, saying="KVT_E_UNSUPPORTED")
+        self.replay("r10", "--hbm", "0", "--policy", "lru", requests=2)
+
+    def test_impossible_work_fails_with_a_sentence(self):
+        self.refused("tierbench", "replay", "--trace", "nowhere", "--dir", "no", "--host", "16M",
+                     "--nvme", "64M", expect=1, saying="nowhere")
+        self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "no/where", "--host", "16M",
+                     "--nvme", "64M", "--ceiling-seconds", "none", expect=1, saying="no/where")
+        self.refused("tierbench", "replay", "--verify-acks", "LICENSE", "--dir", "no", "--host",
+                     "16M", "--nvme", "64M", expect=1, saying="line 1")
+        self.refused("tierbench", "ceiling", "--dir", "no/where", expect=1, saying="no/where")
+
+    def test_ceiling_measures(self):
+        report = self.json_of("tierbench", "ceiling", "--dir", "c1", "--file-bytes", "64M",
+                              "--seconds", "0.03")
+        for key, value in report.items():
+            if key.endswith("_per_s"):
+                self.assertGreater(value, 1e6, key)
+        self.assertIn(report["read_1m_random_depth"], (1, 2, 4, 8, 16, 32, 64))
+        self.assertEqual(os.listdir(self.path("c1")), [])
+
+    def test_sweep_measures_beside_its_ceilings(self):
+        report = self.json_of("tierbench", "sweep", "--dir", "w1", "--block-bytes", "1M", "--depth",
+                              "1,8", "--store-bytes", "1G", "--seconds", "0.2")
+        self.assertEqual(report["wrong_bytes"], 0)
+        row = report["results"][0]
+        self.assertEqual([read["depth"] for read in row["nvme_get"]], [1, 8])
+        for name in ("put_first", "put_again", "nvme_get_best", "host_get"):
+            self.assertGreater(row[f"{name}_bytes_per_s"], 1e6)
+            self.assertGreater(row[f"{name}_ceiling_share"], 0)
+        self.assertEqual((row["miss_blocks"], row["wrong_bytes"]), (0, 0))
+        self.assertEqual(os.listdir(self.path("w1")), [])
+
+    def test_scale_measures(self):
+        report = self.json_of("tierbench", "scale", "--dir", "e1", "--entries", "20000")
+        self.assertGreaterEqual(report["entries"], 20000)
+        self.assertGreater(report["lookup_found"], 990)
+        self.assertGreater(report["reopen_clean_ns"], 0)
+        self.assertGreater(report["reopen_killed_ns"], 0)
+        self.assertEqual(os.listdir(self.path("e1")), [])
+
+
+if __name__ == "__main__":
+    programs.main()

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_model.c - the model calls every wrong answer wrong, and no right one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model.h"
+
+static const struct model_name name = {.space = 1, .key = 3};
+
+static int
+setup(void **state)
+{
+    struct model *model = calloc(1, sizeof(*model));
+
+    *state = model;
+    if (model == NULL)
+        return -1;
+    model_init(model, 99, 8, 0);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+/* What a read of that version says. */
+static void
+read_version(struct model *model, uint32_t version)
+{
+    static uint8_t bytes[8 * 4096];
+
+    if (version == 0) {
+        model_read(model, name, NULL, 0);
+        return;
+    }
+    model_fill(model, name, version, bytes);
+    model_read(model, name, bytes, model_length(model, name, version));
+}
+
+static uint64_t
+put(struct model *model, bool replaces, bool is_lasting)
+{
+    uint64_t op = model_put(model, name, replaces, is_lasting);
+
+    model_put_visible(model, name, op);
+    return op;
+}
+
+static void
+right(struct model *model)
+{
+    assert_string_equal(model->failure, "");
+}
+
+static void
+wrong(struct model *model)
+{
+    assert_string_not_equal(model->failure, "");
+}
+
+static void
+version_that_was_put_is_right_and_a_miss_is_wrong(void **state)
+{
+    struct model *model = *state;
+
+    read_version(model, 0);
+    put(model, false, true);
+    read_version(model, 1);
+    right(model);
+    read_version(model, 0);
+    wrong(model);
+}
+
+static void
+one_wrong_bit_is_wrong(void **state)
+{
+    struct model *model = *state;
+    static uint8_t bytes[8 * 4096];
+    uint64_t length = model_length(model, name, 1);
+
+    put(model, false, true);
+    model_fill(model, name, 1, bytes);
+    model_read(model, name, bytes, length);
+    right(model);
+    bytes[length - 1] ^= 0x80;
+    model_read(model, name, bytes, length);
+    wrong(model);
+}
+
+static void
+replaced_version_that_comes_back_is_wrong(void **state)
+{
+    struct model *model = *state;
+
+    put(model, false, true);
+    put(model, true, true);
+    read_version(model, 2);
+    right(model);
+    read_version(model, 1);
+    wrong(model);
+}
+
+static void
+deleted_block_that_is_found_is_wrong(void **state)
+{
+    struct model *model = *state;
+
+    put(model, false, true);
+    model_deleted(model, name, model_delete(model, name), true);
+    model_found(model, name, false);
+    right(model);
+    model_found(model, name, true);
+    wrong(model);
+}
+
+static void
+acknowledged_block_must_survive(void **state)
+{
+    struct model *model = *state;
+
+    model_ack(model, name, put(model, false, true));
+    model_reopened(model, false);
+    read_version(model, 1);
+    right(model);
+    model_reopened(model, false);
+    read_version(model, 0);
+    wrong(model);
+}
+
+static void
+block_nobody_acknowledged_may_survive_or_not(void **state)
+{
+    struct model *model = *state;
+
+    put(model, false, true);
+    model_reopened(model, false);
+    read_version(model, 1);
+    model_reopened(model, false);
+    read_version(model, 0);
+    right(model);
+}
+
+static void
+acknowledged_delete_lasts_and_another_may_be_undone(void **state)
+{
+    struct model *model = *state;
+    uint64_t op;
+
+    model_ack(model, name, put(model, false, true));
+    op = model_delete(model, name);
+    model_deleted(model, name, op, true);
+    model_reopened(model, false);
+    read_version(model, 1);
+    right(model);
+    model_reopened(model, false);
+    op = model_delete(model, name);
+    model_deleted(model, name, op, true);
+    model_ack(model, name, op);
+    model_reopened(model, true);
+    read_version(model, 1);
+    wrong(model);
+}
+
+static void
+flush_covers_lasting_puts_only(void **state)
+{
+    struct model *model = *state;
+
+    put(model, false, true);
+    put(model, true, false); /* In memory only: it, the old one, or nothing. */
+    model_ack_all(model);
+    for (uint32_t version = 0; version <= 2; version++) {
+        model_reopened(model, false);
+        read_version(model, version);
+    }
+    right(model);
+    put(model, true, true);
+    model_ack_all(model);
+    model_reopened(model, false);
+    read_version(model, 2);
+    wrong(model);
+}
+
+static void
+what_an_open_found_stays_but_a_rebuild_may_know_more(void **state)
+{
+    struct model *model = *state;
+
+    put(model, false, true);
+    model_reopened(model, false);
+    read_version(model, 0);
+    model_settled(model, true);
+    model_reopened(model, true);
+    read_version(model, 1);
+    right(model);
+    model_reopened(model, false);
+    read_version(model, 1);
+    wrong(model);
+}
+
+static void
+cleared_namespace_is_empty_for_good(void **state)
+{
+    struct model *model = *state;
+
+    put(model, false, true);
+    model_clear_begin(model, name.space);
+    model_clear_end(model, name.space, true);
+    read_version(model, 0);
+    model_reopened(model, true);
+    read_version(model, 0);
+    right(model);
+    model_reopened(model, true);
+    read_version(model, 1);
+    wrong(model);
+}
+
+static void
+put_that_found_its_key_proves_that_it_is_there(void **state)
+{
+    struct model *model = *state;
+    uint64_t op;
+
+    put(model, false, false);
+    op = model_put(model, name, false, true);
+    model_put_exists(model, name, op);
+    model_ack_present(model, name, op);
+    model_reopened(model, false);
+    read_version(model, 1);
+    right(model);
+    model_reopened(model, false);
+    read_version(model, 0);
+    wrong(model);
+}
+
+static void
+evicted_blocks_may_be_missed_but_not_replaced(void **state)
+{
+    struct model *model = *state;
+
+    model->may_miss = true;
+    put(model, false, true);
+    put(model, true, true);
+    read_version(model, 0);
+    read_version(model, 2);
+    right(model);
+    read_version(model, 1);
+    wrong(model);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            version_that_was_put_is_right_and_a_miss_is_wrong, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_wrong_bit_is_wrong, setup, teardown),
+        cmocka_unit_test_setup_teardown(replaced_version_that_comes_back_is_wrong, setup, teardown),
+        cmocka_unit_test_setup_teardown(deleted_block_that_is_found_is_wrong, setup, teardown),
+        cmocka_unit_test_setup_teardown(acknowledged_block_must_survive, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            block_nobody_acknowledged_may_survive_or_not, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            acknowledged_delete_lasts_and_another_may_be_undone, setup, teardown),
+        cmocka_unit_test_setup_teardown(flush_covers_lasting_puts_only, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_an_open_found_stays_but_a_rebuild_may_know_more, setup, teardown),
+        cmocka_unit_test_setup_teardown(cleared_namespace_is_empty_for_good, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            put_that_found_its_key_proves_that_it_is_there, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            evicted_blocks_may_be_missed_but_not_replaced, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtool.c - looks into a closed store, and changes single blocks of it: picks the command.
+ */
+#include "kvtool.h"
+
+static const struct command commands[] = {
+    {&kvtool_ls_line, kvtool_ls},
+    {&kvtool_stat_line, kvtool_stat},
+    {&kvtool_get_line, kvtool_get},
+    {&kvtool_put_line, kvtool_put},
+    {&kvtool_rm_line, kvtool_rm},
+    {&kvtool_check_line, kvtool_check},
+    {&kvtool_dump_line, kvtool_dump},
+};
+
+static const struct program kvtool = {
+    .name = "kvtool",
+    .about = "Looks into a kvtier store that no process has open, and changes single blocks of it.",
+    .ending = "\n"
+              "A KEY is namespace/hex or namespace/\"text\", with @component behind it.\n"
+              "Exit codes: 0 done, 1 a problem was found or the work failed, 2 wrong command line.",
+    .commands = commands,
+    .command_count = sizeof(commands) / sizeof(commands[0]),
+};
+
+int
+main(int argc, char **argv)
+{
+    return program_run(&kvtool, argc, argv);
+}

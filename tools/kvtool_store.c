@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtool_store.c - opening a closed store for one command, finding namespaces in it, closing it.
+ */
+#include <string.h>
+
+#include "complain.h"
+#include "kvtool.h"
+
+static kvt_store *
+open_with(const char *path, const struct kvt_options *options)
+{
+    kvt_store *store = NULL;
+    enum kvt_status status = kvt_open(path, options, &store);
+
+    if (status == KVT_MISS) {
+        complain("there is no store in %s", path);
+        return NULL;
+    }
+    if (status != KVT_OK) {
+        complain_status(status, "cannot open %s", path);
+        return NULL;
+    }
+    return store;
+}
+
+kvt_store *
+store_open_to_read(const char *path)
+{
+    struct kvt_options options = KVT_OPTIONS_INIT;
+
+    options.flags = KVT_OPEN_READ_ONLY;
+    options.host_capacity_bytes = KVTOOL_HOST_BYTES;
+    return open_with(path, &options);
+}
+
+kvt_store *
+store_open_to_write(const char *path, uint32_t flags, uint64_t host_bytes, uint64_t nvme_bytes)
+{
+    struct kvt_options options = KVT_OPTIONS_INIT;
+
+    options.flags = flags;
+    options.host_capacity_bytes = host_bytes;
+    options.nvme_capacity_bytes = nvme_bytes;
+    return open_with(path, &options);
+}
+
+bool
+store_close(kvt_store *store, const char *path)
+{
+    enum kvt_status status = kvt_close(store);
+
+    if (status == KVT_OK)
+        return true;
+    complain_status(status, "%s was closed, but not everything could be written", path);
+    return false;
+}
+
+enum kvt_status
+namespace_find(kvt_store *store, const char *name, struct kvt_namespace_info *out)
+{
+    uint32_t cursor = 0;
+
+    for (;;) {
+        struct kvt_namespace_info info;
+        enum kvt_status status = kvt_namespace_next(store, &cursor, &info);
+
+        if (status != KVT_OK)
+            return status;
+        if (strcmp(info.name, name) == 0) {
+            *out = info;
+            return KVT_OK;
+        }
+    }
+}
+
+void
+namespace_complain(const char *name, const char *path)
+{
+    complain("there is no namespace %s in %s", name, path);
+}
+
+void
+text_print(FILE *out, const char *text, int width)
+{
+    int printed = 0;
+
+    for (; *text != '\0'; text++, printed++)
+        fputc((unsigned char)*text < 0x20 || *text == 0x7F ? '?' : *text, out);
+    fprintf(out, "%*s", printed < width ? width - printed : 0, "");
+}
+
+const char *
+tiers_text(uint8_t tiers)
+{
+    static const char *const texts[] = {
+        "-", "hbm", "host", "hbm,host", "nvme", "hbm,nvme", "host,nvme", "hbm,host,nvme"};
+
+    return texts[tiers & (KVT_TIER_HBM | KVT_TIER_HOST | KVT_TIER_NVME)];
+}
