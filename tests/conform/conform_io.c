@@ -2,8 +2,8 @@
 /*
  * conform_io.c - one list of checks that every implementation of struct io_ops must pass.
  *
- * A row is an engine: how its world is made, and what lets time pass in it. A simulated world is
- * one more row: its `pass` runs the simulation.
+ * A row is an engine: how its world is made, and what lets time pass in it. Checks that need
+ * threads, or descriptors of the kernel, are for the real engines.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -18,6 +18,7 @@
 
 #include "failure.h"
 #include "io_engines.h"
+#include "sim_world.h"
 
 enum {
     DEPTH = 32,
@@ -29,14 +30,13 @@ enum {
 static const uint64_t second_ns = 1000000000u;
 
 struct world {
-    const char *name;
     const struct io_ops *io;
     struct kvt_env env;
     char path[64];
     struct fs_dir *dir;
     struct fs_file *file;
     struct io_queue *queue;
-    bool has_descriptors; /* Operations name descriptors of the kernel. */
+    struct sim_world *sim; /* NULL: the kernel's. */
     void (*pass)(struct world *world);
 };
 
@@ -52,16 +52,32 @@ pass_real(struct world *world)
 }
 
 static void
-world_init(struct world *world, const struct io_ops *io)
+pass_sim(struct world *world)
+{
+    (void)sim_run_for(world->sim, 100000);
+}
+
+static void
+world_init_real(struct world *world, const struct io_ops *io)
 {
     memset(world, 0, sizeof(*world));
-    world->name = io->name;
-    world->io = io;
     env_host(&world->env);
     world->env.io = io;
     world->env.io_context = &world->env;
-    world->has_descriptors = true;
+    world->io = io;
     world->pass = pass_real;
+}
+
+static void
+world_init_sim(struct world *world)
+{
+    struct sim_options options = {.seed = 11};
+
+    memset(world, 0, sizeof(*world));
+    world->sim = sim_world_create(&options);
+    world->env = *sim_env(world->sim);
+    world->io = world->env.io;
+    world->pass = pass_sim;
 }
 
 /* The byte at `offset` of the file every check starts with. */
@@ -100,9 +116,12 @@ world_open(void **state)
 
     assert_non_null(content);
     bytes_fill(content, 0, FILE_BYTES);
-    (void)snprintf(world->path, sizeof(world->path), "/tmp/conform-io-XXXXXX");
-    assert_non_null(mkdtemp(world->path));
-    assert_int_equal(fs->dir_open(world->env.fs_context, world->path, 0, &world->dir), KVT_OK);
+    (void)snprintf(world->path, sizeof(world->path), "%s",
+        world->sim == NULL ? "/tmp/conform-io-XXXXXX" : "/conform");
+    if (world->sim == NULL)
+        assert_non_null(mkdtemp(world->path));
+    assert_int_equal(
+        fs->dir_open(world->env.fs_context, world->path, FS_CREATE, &world->dir), KVT_OK);
     assert_int_equal(fs->open(world->dir, "data", FS_CREATE | FS_EXCLUSIVE, &world->file), KVT_OK);
     assert_int_equal(fs->write_at(world->file, content, FILE_BYTES, 0), KVT_OK);
     free(content);
@@ -120,7 +139,8 @@ world_close(void **state)
     fs->close(world->file);
     assert_int_equal(fs->unlink(world->dir, "data"), KVT_OK);
     fs->dir_close(world->dir);
-    assert_int_equal(rmdir(world->path), 0);
+    if (world->sim == NULL)
+        assert_int_equal(rmdir(world->path), 0);
     return 0;
 }
 
@@ -259,8 +279,6 @@ bad_descriptor_is_an_error_of_the_operation(void **state)
     static const enum io_kind kinds[] = {IO_READ, IO_WRITE, IO_SYNC};
     uint8_t bytes[512];
 
-    if (!world->has_descriptors)
-        return; /* A simulated file has no descriptor that could be bad. */
     for (uint64_t i = 0; i < 3; i++) {
         struct iovec piece = {bytes, sizeof(bytes)};
         struct io_op op = {.id = i, .kind = kinds[i], .file = &bad};
@@ -552,29 +570,45 @@ depth_out_of_range_is_refused(void **state)
     }
 
 static int
+run_checks(struct world *world, const char *kind, struct CMUnitTest *checks, size_t count)
+{
+    char name[64];
+
+    for (size_t i = 0; i < count; i++)
+        checks[i].initial_state = world;
+    (void)snprintf(name, sizeof(name), "%s: %s", world->io->name, kind);
+    return _cmocka_run_group_tests(name, checks, count, NULL, NULL);
+}
+
+static int
 run_row(struct world *world)
 {
-    struct CMUnitTest tests[] = {
+    struct CMUnitTest everywhere[] = {
         CHECK(read_brings_what_is_there),
         CHECK(write_lands_where_it_should_and_nowhere_else),
         CHECK(many_pieces_are_read_and_written_in_order),
         CHECK(read_across_the_end_is_short_and_beyond_it_empty),
         CHECK(sync_succeeds_on_a_good_file),
-        CHECK(bad_descriptor_is_an_error_of_the_operation),
         CHECK(each_operation_is_answered_exactly_once),
         CHECK(full_queue_takes_no_more),
         CHECK(adopted_memory_moves_the_same_bytes),
         CHECK(wait_ends_at_its_time),
+    };
+    struct CMUnitTest in_the_kernel[] = {
+        CHECK(bad_descriptor_is_an_error_of_the_operation),
         CHECK(wake_before_the_wait_is_not_lost),
         CHECK(wake_from_another_thread_is_not_lost),
         CHECK(queue_belongs_to_the_thread_that_uses_it_first),
         CHECK(open_without_memory_fails_and_leaves_nothing),
         CHECK(depth_out_of_range_is_refused),
     };
+    int failed =
+        run_checks(world, "everywhere", everywhere, sizeof(everywhere) / sizeof(everywhere[0]));
 
-    for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-        tests[i].initial_state = world;
-    return cmocka_run_group_tests_name(world->name, tests, NULL, NULL);
+    if (world->sim == NULL)
+        failed += run_checks(world, "in the kernel", in_the_kernel,
+            sizeof(in_the_kernel) / sizeof(in_the_kernel[0]));
+    return failed;
 }
 
 int
@@ -583,12 +617,15 @@ main(void)
     struct world world;
     int failed;
 
-    world_init(&world, &io_threads_ops);
+    world_init_sim(&world);
     failed = run_row(&world);
+    sim_world_destroy(world.sim);
+    world_init_real(&world, &io_threads_ops);
+    failed += run_row(&world);
     if (io_uring_probe() != KVT_OK) {
         printf("SKIPPED: the io_uring rows: %s\n", failure_last()->text);
         return failed == 0 ? 77 : failed;
     }
-    world_init(&world, &io_uring_ops);
+    world_init_real(&world, &io_uring_ops);
     return failed + run_row(&world);
 }

@@ -87,10 +87,13 @@ script_wake(void *context, struct task *task)
 {
     struct io_script *script = context;
 
-    if (task->is_lane)
+    if (task->is_lane) {
         script->actor.wake(script->actor.context);
-    else
-        script->user_wakes++;
+        return;
+    }
+    script->user_wakes++;
+    if (script->user_woken != NULL)
+        script->user_woken(script->user_context);
 }
 
 static void

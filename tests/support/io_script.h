@@ -35,7 +35,9 @@ struct io_script {
     uint32_t take_limit; /* Operations in flight at most; 0: SCRIPT_OPS_MAX. */
     bool refuses_queue;
     bool refuses_task;
-    uint32_t memory_left; /* Allocations that succeed; UINT32_MAX: all. */
+    uint32_t memory_left;              /* Allocations that succeed; UINT32_MAX: all. */
+    void (*user_woken)(void *context); /* Called when such a task is woken; may be NULL. */
+    void *user_context;
     /* Its own. */
     struct actor actor;
     struct io_done done[SCRIPT_OPS_MAX];

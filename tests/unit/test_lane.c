@@ -298,6 +298,29 @@ joined_read_that_was_short_before_it_failed_keeps_what_it_read(void **state)
     expect_answer(bench, reads[2], KVT_E_IO, 0);
 }
 
+/* The end of a transfer that was cut, joined with the transfer behind it. */
+static void
+part_that_is_tried_alone_keeps_its_place_in_its_transfer(void **state)
+{
+    struct bench *bench = *state;
+    struct transfer *large = push(bench, IO_READ, LANE_URGENT, 4096, LANE_OP_BYTES + 8192);
+    struct transfer *small = push(bench, IO_READ, LANE_URGENT, 4096 + LANE_OP_BYTES + 8192, 4096);
+
+    (void)step(bench);
+    expect_operation(bench, 1, IO_READ, 4096 + LANE_OP_BYTES, 8192 + 4096);
+    io_script_answer(&bench->script, 1, -EIO);
+    (void)step(bench);
+    expect_operation(bench, 1, IO_READ, 4096 + LANE_OP_BYTES, 8192);
+    assert_ptr_equal(bench->script.flying[1]->pieces[0].iov_base,
+        (char *)large->pieces[0].iov_base + LANE_OP_BYTES);
+    io_script_answer(&bench->script, 1, 8192);
+    (void)step(bench);
+    expect_operation(bench, 1, IO_READ, 4096 + LANE_OP_BYTES + 8192, 4096);
+    finish(bench);
+    expect_answer(bench, large, KVT_OK, 0);
+    expect_answer(bench, small, KVT_OK, 0);
+}
+
 static void
 failed_joined_write_fails_its_transfers(void **state)
 {
@@ -425,6 +448,7 @@ main(void)
         CHECK(only_transfers_that_touch_are_joined),
         CHECK(failed_joined_read_is_tried_again_part_by_part),
         CHECK(joined_read_that_was_short_before_it_failed_keeps_what_it_read),
+        CHECK(part_that_is_tried_alone_keeps_its_place_in_its_transfer),
         CHECK(failed_joined_write_fails_its_transfers),
         CHECK(sync_waits_for_the_earlier_writes_of_its_file_only),
         CHECK(sync_waits_for_the_rest_of_a_short_write),

@@ -42,7 +42,10 @@ enum {
     REAP_COUNT = LANE_DEPTH,
     WAKE_COUNT = 16,
     BULK_SLOTS_KEPT = 32, /* Operations that bulk transfers leave for urgent ones. */
+    KICK_BYTES = 256 << 10,
     RESUBMIT_NS = 1000 * 1000,
+    SHARED_NS = 10 * 1000 * 1000,
+    BULK_SHARED_BYTES = 2 << 20, /* Of bulk operations, within SHARED_NS of an urgent transfer. */
 };
 
 enum attention {
@@ -72,10 +75,12 @@ struct lane {
     uint64_t now_ns;                 /* Of this round. */
     struct transfer_queue queues[2]; /* By lane_class: transfers with bytes that did not start. */
     uint32_t urgent_run;             /* Urgent operations since bulk ones had a turn. */
+    uint64_t urgent_ns;              /* When the last urgent transfer came; 0: never. */
     struct lane_order order;
     struct lane_budget budget;
     uint64_t round_bytes; /* Moved in this round. */
     bool is_full;         /* Something waits for room in the budget or in the table. */
+    bool is_measured;     /* Full, and the budget is the reason. */
     struct task *const *wakes[WAKE_COUNT];
     uint32_t wake_count;
     struct io_done done[REAP_COUNT];
@@ -198,6 +203,8 @@ transfer_accept(struct lane *lane, struct transfer *transfer)
     transfer->lane.left = size;
     if (transfer->kind == IO_WRITE)
         order_write(&lane->order, transfer);
+    if (transfer->class == LANE_URGENT)
+        lane->urgent_ns = lane->now_ns;
     transfer_queue_push(
         &lane->queues[transfer->class == LANE_URGENT ? LANE_URGENT : LANE_BULK], transfer);
 }
@@ -250,6 +257,13 @@ queue_head(struct lane *lane, struct transfer_queue *queue)
     return head;
 }
 
+/* Whether somebody waited for bytes a moment ago, and may soon wait again. */
+static bool
+lane_is_shared(const struct lane *lane)
+{
+    return lane->urgent_ns != 0 && lane->now_ns - lane->urgent_ns < SHARED_NS;
+}
+
 /*
  * Bytes that the class may start now; 0 when there is no room for its next operation. Whole pages
  * when it ends inside of a transfer, so that direct transfers stay aligned.
@@ -257,19 +271,20 @@ queue_head(struct lane *lane, struct transfer_queue *queue)
 static uint64_t
 lane_room(const struct lane *lane, enum lane_class class, const struct transfer *head)
 {
-    uint64_t limit = lane->budget.bytes;
     uint64_t wanted = smaller(head->lane.size - head->lane.started, LANE_OP_BYTES);
-    uint32_t slots_kept = class == LANE_BULK ? BULK_SLOTS_KEPT : 0;
-    uint64_t room;
+    uint64_t limit = lane->budget.bytes + (class == LANE_URGENT ? lane->budget.bytes / 4 : 0);
+    uint64_t flying = table_bytes(&lane->table);
+    uint64_t bulk = lane->table.bytes_in_flight[LANE_BULK];
+    uint64_t room = flying < limit ? limit - flying : 0;
 
-    if (lane->table.free_count <= slots_kept)
+    if (lane->table.free_count <= (class == LANE_BULK ? BULK_SLOTS_KEPT : 0))
         return 0;
-    if (class == LANE_URGENT)
-        limit += limit / 4;
-    if (lane->table.bytes_in_flight + wanted > limit)
+    /* The device works in order: an urgent read waits for all that was given to it before. */
+    if (class == LANE_BULK && lane_is_shared(lane))
+        room = smaller(room, bulk < BULK_SHARED_BYTES ? BULK_SHARED_BYTES - bulk : 0);
+    if (room < wanted)
         return 0;
-    room =
-        smaller(limit - lane->table.bytes_in_flight, LANE_OP_BYTES) & ~(uint64_t)(PAGE_BYTES - 1);
+    room = smaller(room, LANE_OP_BYTES) & ~(uint64_t)(PAGE_BYTES - 1);
     return room > wanted ? room : wanted;
 }
 
@@ -294,6 +309,18 @@ lane_start(struct lane *lane, struct transfer_queue *queue, uint64_t room)
     table_queue(&lane->table, operation);
 }
 
+/* Hand the kernel what was started; a reap of nothing makes the io queue do so. */
+static void
+lane_flush(struct lane *lane)
+{
+    table_submit(&lane->table, lane->env.io, lane->queue);
+    (void)lane->env.io->reap(lane->queue, lane->done, 0);
+}
+
+/*
+ * Start what the budget and the turns allow. A device that has nothing to do gets the first
+ * operations at once, and works while the others are made.
+ */
 static void
 lane_start_transfers(struct lane *lane)
 {
@@ -306,12 +333,15 @@ lane_start_transfers(struct lane *lane)
         uint64_t room;
 
         lane->is_full = head != NULL;
+        lane->is_measured = head != NULL && !(is_bulk && lane_is_shared(lane));
         if (head == NULL)
             return;
         room = lane_room(lane, class, head);
         if (room == 0)
             return;
         lane_start(lane, &lane->queues[class], room);
+        if (lane->table.flying_count == 0 && table_bytes(&lane->table) >= KICK_BYTES)
+            lane_flush(lane);
         lane->urgent_run = is_bulk || bulk == NULL ? 0 : lane->urgent_run + 1;
     }
 }
@@ -441,7 +471,7 @@ lane_publish(struct lane *lane)
     struct lane_counters *counters = &lane->counters;
 
     atomic_store_explicit(
-        &counters->bytes_in_flight, lane->table.bytes_in_flight, memory_order_relaxed);
+        &counters->bytes_in_flight, table_bytes(&lane->table), memory_order_relaxed);
     atomic_store_explicit(
         &counters->operations_in_flight, LANE_DEPTH - lane->table.free_count, memory_order_relaxed);
     atomic_store_explicit(&counters->budget_bytes, lane->budget.bytes, memory_order_relaxed);
@@ -472,12 +502,11 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     lane_start_syncs(lane);
     table_submit(&lane->table, lane->env.io, lane->queue);
     KVT_ASSERT_SLOW((table_check(&lane->table), true));
-    budget_note(&lane->budget, now_ns, lane->round_bytes, lane->is_full);
+    budget_note(&lane->budget, now_ns, lane->round_bytes, lane->is_full && !lane_is_shared(lane));
     lane_publish(lane);
     if (lane->wake_count > 0) {
-        /* A reap of nothing hands the kernel what was submitted, so that the device works while
-         * others are woken; without a wake the wait hands it over. */
-        (void)lane->env.io->reap(lane->queue, lane->done, 0);
+        /* The device works while others are woken; without a wake the wait hands it over. */
+        lane_flush(lane);
         wakes_flush(lane);
     }
     /* An operation that the io queue did not take, although nothing flies, must be tried again. */
@@ -550,7 +579,7 @@ lane_close(struct lane *lane)
     env = lane->env;
     env.sched->stop(env.sched_context, lane->task);
     KVT_ASSERT(inbox_is_empty(&lane->inbox));
-    KVT_ASSERT(lane->table.free_count == LANE_DEPTH && lane->table.bytes_in_flight == 0);
+    KVT_ASSERT(lane->table.free_count == LANE_DEPTH && table_bytes(&lane->table) == 0);
     KVT_ASSERT(lane->queues[LANE_URGENT].first == NULL && lane->queues[LANE_BULK].first == NULL);
     KVT_ASSERT(order_is_empty(&lane->order));
     env.io->close(lane->queue);

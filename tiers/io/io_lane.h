@@ -23,8 +23,9 @@
  *     offset make no sense is KVT_E_INVAL; one of no bytes is KVT_OK at once.
  *
  * Bytes in flight: a budget that starts at 4 MiB; tuned at run time by doubling (up to 16 MiB)
- * until throughput gains less than 3 %. Urgent transfers may exceed it by a quarter, so that they
- * do not wait for room that bulk ones took. LANE_DEPTH bounds the operations.
+ * until throughput gains less than 2 %. Urgent transfers may exceed it by a quarter, so that they
+ * do not wait for room that bulk ones took; and for a moment after each urgent transfer bulk ones
+ * keep at most 2 MiB in flight, because a device works in order. LANE_DEPTH bounds the operations.
  *
  * Threads: lane_push() any; the rest belongs to the actor. A finished transfer lies in the inbox
  * that it named; that inbox's task is woken once a round of completions. The wake may come after

@@ -17,6 +17,7 @@ budget_init(struct lane_budget *budget)
     budget->state = BUDGET_TRYING;
     budget->proven = BUDGET_FIRST_BYTES;
     budget->bytes = BUDGET_FIRST_BYTES;
+    budget->skip_ns = BUDGET_SKIP_NS;
 }
 
 /* Bytes a millisecond; the windows are long, so nothing is lost by the division. */
@@ -43,13 +44,15 @@ budget_judge(struct lane_budget *budget)
 }
 
 static void
-budget_window_end(struct lane_budget *budget, uint64_t now_ns)
+budget_window_end(struct lane_budget *budget)
 {
     unsigned which = budget->window % 2;
 
     budget->moved_bytes[which] += budget->window_bytes;
-    budget->spent_ns[which] += now_ns - budget->open_ns;
-    budget->is_open = false;
+    budget->spent_ns[which] += budget->window_ns;
+    budget->window_bytes = 0;
+    budget->window_ns = 0;
+    budget->skip_ns = BUDGET_SKIP_NS;
     if (++budget->window == TRIAL_WINDOWS)
         budget_judge(budget);
     budget->bytes = budget->proven << (budget->window % 2);
@@ -58,21 +61,19 @@ budget_window_end(struct lane_budget *budget, uint64_t now_ns)
 void
 budget_note(struct lane_budget *budget, uint64_t now_ns, uint64_t moved_bytes, bool is_full)
 {
-    if (budget->state == BUDGET_SETTLED)
+    uint64_t spent_ns = now_ns - budget->noted_ns;
+    bool counts = budget->was_full && budget->state == BUDGET_TRYING;
+
+    budget->noted_ns = now_ns;
+    budget->was_full = is_full;
+    if (!counts)
         return;
-    if (!is_full) {
-        budget->is_open = false;
+    if (budget->skip_ns > 0) {
+        budget->skip_ns -= budget->skip_ns < spent_ns ? budget->skip_ns : spent_ns;
         return;
     }
-    if (!budget->is_open) {
-        budget->is_open = true;
-        budget->open_ns = now_ns + BUDGET_SKIP_NS;
-        budget->window_bytes = 0;
-        return;
-    }
-    if (now_ns < budget->open_ns)
-        return;
     budget->window_bytes += moved_bytes;
-    if (now_ns - budget->open_ns >= BUDGET_WINDOW_NS)
-        budget_window_end(budget, now_ns);
+    budget->window_ns += spent_ns;
+    if (budget->window_ns >= BUDGET_WINDOW_NS)
+        budget_window_end(budget);
 }

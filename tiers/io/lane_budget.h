@@ -6,7 +6,7 @@
  * doubled while that pays: throughput is measured in windows of BUDGET_WINDOW_NS that alternate
  * between the present budget and twice of it (two of each, so that drift does not decide), and
  * the double is kept when it moves more than BUDGET_GAIN_PERCENT more bytes. Only time in which
- * the budget was what held transfers back counts.
+ * the budget was what held transfers back counts; a trial may be made of many short bursts.
  *
  *            budget_note(): the double pays and is below the limit
  *                   +----+
@@ -26,8 +26,8 @@
 enum {
     BUDGET_FIRST_BYTES = 4 << 20,
     BUDGET_LAST_BYTES = 16 << 20,
-    BUDGET_GAIN_PERCENT = 3,
-    BUDGET_WINDOW_NS = 50 * 1000 * 1000,
+    BUDGET_GAIN_PERCENT = 2,
+    BUDGET_WINDOW_NS = 100 * 1000 * 1000,
     BUDGET_SKIP_NS = 10 * 1000 * 1000, /* After a change: what is in flight adapts first. */
 };
 
@@ -38,12 +38,14 @@ enum budget_state {
 
 struct lane_budget {
     enum budget_state state;
-    uint64_t bytes;  /* In force now. */
-    uint64_t proven; /* The last budget that paid. */
-    uint32_t window; /* 0..3 in a trial; odd ones run with twice `proven`. */
-    bool is_open;
-    uint64_t open_ns; /* The window counts from here. */
+    uint64_t bytes;   /* In force now. */
+    uint64_t proven;  /* The last budget that paid. */
+    uint32_t window;  /* 0..3 in a trial; odd ones run with twice `proven`. */
+    uint64_t skip_ns; /* Time that is still to be left out. */
+    uint64_t window_ns;
     uint64_t window_bytes;
+    uint64_t noted_ns;       /* The last note ... */
+    bool was_full;           /* ... said that the budget held back more. */
     uint64_t moved_bytes[2]; /* Of the even and of the odd windows. */
     uint64_t spent_ns[2];
 };

@@ -17,7 +17,7 @@ operation_begin(struct lane_operation *operation, const struct transfer *transfe
 {
     KVT_ASSERT(operation->state == OPERATION_FREE);
     operation->state = OPERATION_QUEUED;
-    operation->class = transfer->class;
+    operation->class = transfer->class == LANE_URGENT ? LANE_URGENT : LANE_BULK;
     operation->part_count = 0;
     operation->part_first = 0;
     operation->part_end = 0;

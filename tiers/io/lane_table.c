@@ -39,8 +39,8 @@ void
 table_put(struct lane_table *table, struct lane_operation *operation)
 {
     KVT_ASSERT(operation->state == OPERATION_QUEUED);
-    KVT_ASSERT(table->bytes_in_flight >= operation->charged);
-    table->bytes_in_flight -= operation->charged;
+    KVT_ASSERT(table->bytes_in_flight[operation->class] >= operation->charged);
+    table->bytes_in_flight[operation->class] -= operation->charged;
     operation->part_count = 0;
     operation->state = OPERATION_FREE;
     operation->next = table->free_first;
@@ -51,7 +51,7 @@ table_put(struct lane_table *table, struct lane_operation *operation)
 void
 table_charge(struct lane_table *table, const struct lane_operation *operation)
 {
-    table->bytes_in_flight += operation->charged;
+    table->bytes_in_flight[operation->class] += operation->charged;
 }
 
 void
@@ -110,7 +110,7 @@ table_land(struct lane_table *table, uint64_t id)
 void
 table_check(const struct lane_table *table)
 {
-    uint64_t bytes = 0;
+    uint64_t bytes[2] = {0, 0};
     uint32_t free_count = 0;
     uint32_t flying_count = 0;
 
@@ -122,9 +122,10 @@ table_check(const struct lane_table *table)
             free_count++;
             continue;
         }
-        bytes += operation->charged;
+        bytes[operation->class] += operation->charged;
         flying_count += operation->state == OPERATION_FLYING;
     }
     KVT_ASSERT(free_count == table->free_count && flying_count == table->flying_count);
-    KVT_ASSERT(bytes == table->bytes_in_flight);
+    KVT_ASSERT(bytes[LANE_URGENT] == table->bytes_in_flight[LANE_URGENT]);
+    KVT_ASSERT(bytes[LANE_BULK] == table->bytes_in_flight[LANE_BULK]);
 }

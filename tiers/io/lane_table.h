@@ -8,7 +8,7 @@
  * Invariants (table_check)
  *   (1) Each operation is FREE and in the free list, QUEUED and in the submission queue (or in the
  *       hands of the lane within a round), or FLYING.
- *   (2) bytes_in_flight is the sum of `charged` over operations that are not FREE.
+ *   (2) bytes_in_flight is the sum of `charged` over operations that are not FREE, for each class.
  *   (3) Each attempt has an id of its own, so a completion cannot be taken for another attempt's.
  *
  * Threads: the lane's.
@@ -19,8 +19,8 @@
 #include "lane_operation.h"
 
 struct lane_table {
-    uint64_t bytes_in_flight;
-    uint64_t serial; /* Of the newest attempt. */
+    uint64_t bytes_in_flight[2]; /* By lane_class. */
+    uint64_t serial;             /* Of the newest attempt. */
     uint32_t free_count;
     uint32_t flying_count;
     struct lane_operation *free_first;
@@ -39,6 +39,12 @@ void table_put(struct lane_table *table, struct lane_operation *operation);
 
 /* table_charge - count an operation that was just built as bytes in flight. */
 void table_charge(struct lane_table *table, const struct lane_operation *operation);
+
+static inline uint64_t
+table_bytes(const struct lane_table *table)
+{
+    return table->bytes_in_flight[LANE_URGENT] + table->bytes_in_flight[LANE_BULK];
+}
 
 /* table_queue - an attempt is ready: give it an id and let table_submit() find it. */
 void table_queue(struct lane_table *table, struct lane_operation *operation);
