@@ -16,7 +16,7 @@
 #include "hash.h"
 
 enum {
-    LONG_RECORDS = 12000,
+    LONG_RECORDS = 24000,
     LONG_BATCH = 240,
     LONG_DELETED = LONG_RECORDS - LMDB_FILES_LONG_LEFT,
 };
@@ -155,7 +155,7 @@ random_file_make(
 static void
 empty_file_make(struct lmdb_files *files, struct good_file *good)
 {
-    struct index *index = index_make(files, LMDB_FILES_BYTES_MAX / 8);
+    struct index *index = index_make(files, LMDB_FILES_BYTES_MAX / 16);
 
     good->content[1] = index_content(index);
     assert_int_equal(index->ops->mark(index, true), KVT_OK);
@@ -218,8 +218,8 @@ lmdb_files_make(struct lmdb_files *files)
     assert_int_equal(
         files->env.fs->dir_open(files->env.fs_context, files->scratch.path, 0, &files->dir),
         KVT_OK);
-    random_file_make(files, &good[LMDB_FILE_SMALL], LMDB_FILES_BYTES_MAX / 4, 3);
-    random_file_make(files, &good[LMDB_FILE_WORN], LMDB_FILES_BYTES_MAX / 2, 200);
+    random_file_make(files, &good[LMDB_FILE_SMALL], LMDB_FILES_BYTES_MAX / 8, 3);
+    random_file_make(files, &good[LMDB_FILE_WORN], LMDB_FILES_BYTES_MAX / 4, 200);
     long_file_make(files, &good[LMDB_FILE_LONG]);
     empty_file_make(files, &good[LMDB_FILE_EMPTY]);
 }

@@ -19,7 +19,7 @@ enum lmdb_file_kind {
 };
 
 enum {
-    LMDB_FILES_BYTES_MAX = 4 << 20,
+    LMDB_FILES_BYTES_MAX = 8 << 20,
     LMDB_FILES_LONG_SEGMENT = 9,
     LMDB_FILES_LONG_LEFT = 5500, /* Records in the long file: version 1, pages from 0. */
 };
