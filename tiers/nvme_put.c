@@ -281,6 +281,7 @@ nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserv
     place.generation = segment->generation;
     put_init(put, batch, segment);
     segment->writer_count++;
+    batch->header = place;
     put_push(nvme, put, place, pages);
     return KVT_OK;
 }

@@ -46,6 +46,8 @@ struct segment {
     uint64_t live_bytes;    /* Whole pages of the live extents. */
     uint32_t failure_count; /* Batches that failed in it. */
     uint32_t reader_count;  /* Reads in flight. */
+    uint64_t use_sum;       /* The engine's, while it chooses what to reclaim: last uses, ... */
+    uint32_t use_count;     /* ... and how many were added up. */
     uint32_t writer_count;  /* Puts in flight: taken and not yet answered. */
 };
 

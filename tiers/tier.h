@@ -58,6 +58,7 @@ struct tier_batch {
     uint64_t sequence; /* put: the batch's number, rising. */
     struct inbox *done;
     struct task *const *done_task;
+    struct extent header;   /* out: where the batch's header stands (NVME). */
     enum kvt_status status; /* put with kills and no blocks: whether the header is durable. */
     void *user;
     void *tier_private;

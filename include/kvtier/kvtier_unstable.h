@@ -52,7 +52,8 @@ enum kvt_dump_kind { KVT_DUMP_SEGMENTS, KVT_DUMP_RECORDS, KVT_DUMP_BATCHES };
 KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind,
     int (*line)(void *context, const char *json), void *context);
 
-/* Facts of the machine as the store found them, as one JSON object. Threads: any. Blocks: never. */
+/* kvt_caps_json - facts of the machine as the store found them, as one JSON object.
+ * Threads: any. Ownership: borrows `target`. Blocks: never. */
 KVT_CHECKED enum kvt_status kvt_caps_json(kvt_store *store, char *target, size_t size);
 
 #ifdef __cplusplus

@@ -46,6 +46,7 @@
     X(recover_rebuilt_count, "1 when the index was rebuilt from the segments at open")       \
     X(lease_count, "leases granted")                                                         \
     X(lease_stale_count, "releases of a lease that was gone already")                        \
+    X(entry_leak_count, "entries lost for want of memory to remember them")                  \
     X(entry_count_now, "blocks in the map")                                                  \
     X(lease_count_now, "leases out")                                                         \
     X(host_capacity_bytes_now, "size of the HOST tier")                                      \

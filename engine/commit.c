@@ -1,0 +1,725 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit.c - the queue of what shall be durable, and the batches under way.
+ *
+ * See commit.h for the states. Threads: the loop.
+ */
+#include "commit.h"
+
+#include "batch_header.h"
+#include "commit_batch.h"
+#include "store_internal.h"
+
+enum {
+    BATCH_COUNT = 4,
+    WRITING_MAX = 2,           /* While one is synced the next is written. */
+    BATCH_BYTES = 8 << 20,     /* A fuller batch gains nothing (measured). */
+    ATTEMPTS_MAX = 2,
+    KILLS_START = 2 * BATCH_COUNT * COMMIT_KILLS_MAX,
+};
+
+enum batch_state {
+    BATCH_IDLE,
+    BATCH_WRITING,
+    BATCH_COMMITTING,
+};
+
+/* A kill that waits, or travels in a batch. */
+struct kill_item {
+    struct commit_kill kill;
+    uint64_t sequence;
+    uint64_t order;
+};
+
+struct batch {
+    struct batch_owner owner;
+    struct commit_job job;
+    enum batch_state state;
+    struct tier_batch tier_batch;
+    struct tier_block blocks[COMMIT_BLOCKS_MAX];
+    struct flight *flights[COMMIT_BLOCKS_MAX];
+    bool is_added[COMMIT_BLOCKS_MAX]; /* In the transaction. */
+    uint32_t crcs[COMMIT_BLOCKS_MAX];
+    struct tier_kill tier_kills[COMMIT_KILLS_MAX];
+    struct kill_item kills[COMMIT_KILLS_MAX];
+    uint32_t count, kill_count;
+    struct index_work work;
+    struct index_batch index_batch;
+};
+
+struct commit {
+    struct batch *batches; /* BATCH_COUNT */
+    struct flight *oldest, *newest; /* QUEUED and WRITING, in order. */
+    uint32_t queued_count;
+    uint64_t queued_bytes;
+    uint64_t due_ns; /* The earliest of what waits. */
+    uint64_t order;
+    uint64_t error_count;
+    uint64_t batch_sequence;
+    uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
+    struct kill_item *kills; /* Waiting, in order. */
+    uint32_t kill_count, kill_capacity;
+    uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
+    bool is_stalled; /* No room on NVMe; reclaiming. */
+};
+
+enum kvt_status
+commit_open(struct kvt_store *store)
+{
+    struct commit *commit = env_take(&store->env, sizeof(*commit));
+
+    store->commit = commit;
+    if (commit == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for group commit");
+    commit->batches = env_take(&store->env, BATCH_COUNT * sizeof(*commit->batches));
+    commit->kills = env_take(&store->env, KILLS_START * sizeof(*commit->kills));
+    if (commit->batches == NULL || commit->kills == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for write batches");
+    commit->kill_capacity = KILLS_START;
+    commit->due_ns = UINT64_MAX;
+    commit->batch_bytes_max =
+        (uint64_t)(store->file.segment_pages - SEGMENT_HEAD_PAGES_MAX - BATCH_HEADER_PAGES_MAX) *
+        PAGE_BYTES;
+    if (commit->batch_bytes_max > BATCH_BYTES)
+        commit->batch_bytes_max = BATCH_BYTES;
+    /* Batches of a life never have the numbers of an earlier one. */
+    commit->batch_sequence = (uint64_t)store->file.open_epoch << 40;
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
+        commit->segment_last[i] = UINT32_MAX;
+    return KVT_OK;
+}
+
+void
+commit_close(struct kvt_store *store)
+{
+    struct commit *commit = store->commit;
+
+    if (commit == NULL)
+        return;
+    env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*commit->kills));
+    env_put(&store->env, commit->batches, BATCH_COUNT * sizeof(*commit->batches));
+    env_put(&store->env, commit, sizeof(*commit));
+    store->commit = NULL;
+}
+
+/* --- The queue -------------------------------------------------------------------------------- */
+
+static uint64_t
+flight_bytes(const struct kvt_store *store, const struct flight *flight)
+{
+    return (uint64_t)pages_of(residency_at(store->map, flight->entry)->stored_length) * PAGE_BYTES;
+}
+
+static void
+queue_count(struct kvt_store *store, struct flight *flight)
+{
+    struct commit *commit = store->commit;
+
+    flight->state = FLIGHT_QUEUED;
+    commit->queued_count++;
+    commit->queued_bytes += flight_bytes(store, flight);
+    if (flight->due_ns < commit->due_ns)
+        commit->due_ns = flight->due_ns;
+}
+
+static void
+queue_uncount(struct kvt_store *store, struct flight *flight)
+{
+    struct commit *commit = store->commit;
+
+    commit->queued_count--;
+    commit->queued_bytes -= flight_bytes(store, flight);
+}
+
+void
+commit_queue(struct kvt_store *store, struct flight *flight, uint64_t due_ns)
+{
+    struct commit *commit = store->commit;
+
+    flight->due_ns = due_ns;
+    flight->order = ++commit->order;
+    flight->older = commit->newest;
+    flight->newer = NULL;
+    if (commit->newest == NULL)
+        commit->oldest = flight;
+    else
+        commit->newest->newer = flight;
+    commit->newest = flight;
+    residency_pin(store->map, flight->entry);
+    store->dirty_bytes += flight_bytes(store, flight);
+    queue_count(store, flight);
+}
+
+/* The flight's work for durability is over, one way or the other: its waiters learn how. */
+static void
+flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status status)
+{
+    struct commit *commit = store->commit;
+    uint32_t entry = flight->entry;
+    struct op *op;
+
+    if (flight->older == NULL)
+        commit->oldest = flight->newer;
+    else
+        flight->older->newer = flight->newer;
+    if (flight->newer == NULL)
+        commit->newest = flight->older;
+    else
+        flight->newer->older = flight->older;
+    store->dirty_bytes -= flight_bytes(store, flight);
+    if (status < 0 && !flight->is_demotion)
+        commit->error_count++;
+    while ((op = op_list_take(&flight->durable_waiters)) != NULL)
+        op_reach(store, op, 2, status);
+    flight_destroy(store, flight);
+    entry_unpin(store, entry);
+}
+
+void
+commit_hurry(struct kvt_store *store, struct flight *flight, uint64_t due_ns)
+{
+    if (flight->due_ns > due_ns)
+        flight->due_ns = due_ns;
+    if (flight->state == FLIGHT_QUEUED && store->commit->due_ns > due_ns)
+        store->commit->due_ns = due_ns;
+}
+
+void
+commit_hurry_all(struct kvt_store *store)
+{
+    store->commit->due_ns = store->now_ns;
+}
+
+bool
+commit_cancel(
+    struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter)
+{
+    if (flight->state == FLIGHT_WRITING) {
+        flight->is_killed = true;
+        if (waiter != NULL)
+            op_list_add(&flight->kill_waiters, waiter);
+        return true;
+    }
+    KVT_ASSERT(flight->state == FLIGHT_QUEUED);
+    queue_uncount(store, flight);
+    flight_settle(store, flight, status);
+    return false;
+}
+
+enum kvt_status
+commit_kill_reserve(struct kvt_store *store)
+{
+    struct commit *commit = store->commit;
+
+    /* What travels may come back: there must be room for that, too. */
+    if (commit->kill_count + BATCH_COUNT * COMMIT_KILLS_MAX >= commit->kill_capacity) {
+        uint32_t capacity = commit->kill_capacity * 2;
+        struct kill_item *kills = env_take(&store->env, capacity * sizeof(*kills));
+
+        if (kills == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to remember a delete");
+        memcpy(kills, commit->kills, commit->kill_count * sizeof(*kills));
+        env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*kills));
+        commit->kills = kills;
+        commit->kill_capacity = capacity;
+    }
+    return KVT_OK;
+}
+
+enum kvt_status
+commit_kill(struct kvt_store *store, const struct commit_kill *kill)
+{
+    struct commit *commit = store->commit;
+    struct kill_item item = {.kill = *kill, .order = commit->order + 1};
+    uint64_t due_ns = store->now_ns;
+
+    /* Everything written for the key so far is dead, also what never was acknowledged. */
+    item.sequence = store->sequence;
+    KVT_TRY(commit_kill_reserve(store));
+    commit->kills[commit->kill_count++] = item;
+    commit->order++;
+    if (kill->waiter == NULL)
+        due_ns += store->options.relaxed_interval_ns;
+    if (commit->due_ns > due_ns)
+        commit->due_ns = due_ns;
+    return KVT_OK;
+}
+
+/* --- Closing a batch -------------------------------------------------------------------------- */
+
+static uint32_t
+batches_in(const struct commit *commit, enum batch_state state)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < BATCH_COUNT; i++)
+        count += commit->batches[i].state == state;
+    return count;
+}
+
+static bool
+batch_is_due(const struct kvt_store *store)
+{
+    const struct commit *commit = store->commit;
+    uint32_t writing_count = batches_in(commit, BATCH_WRITING);
+
+    if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled ||
+        writing_count >= WRITING_MAX)
+        return false;
+    if (commit->queued_count >= COMMIT_BLOCKS_MAX || commit->queued_bytes >= commit->batch_bytes_max ||
+        commit->kill_count >= COMMIT_KILLS_MAX)
+        return true;
+    if (commit->due_ns > store->now_ns)
+        return false;
+    return writing_count == 0 || store->now_ns - commit->due_ns >= store->options.batch_delay_ns;
+}
+
+/* Move the oldest QUEUED flights into the batch. */
+static void
+batch_take_flights(struct kvt_store *store, struct batch *batch)
+{
+    struct commit *commit = store->commit;
+    uint64_t bytes = 0;
+
+    commit->due_ns = UINT64_MAX;
+    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+        uint64_t size = flight_bytes(store, flight);
+        bool is_room = batch->count < COMMIT_BLOCKS_MAX &&
+                       (batch->count == 0 || bytes + size <= commit->batch_bytes_max);
+
+        if (flight->state != FLIGHT_QUEUED)
+            continue;
+        if (!is_room) {
+            if (flight->due_ns < commit->due_ns)
+                commit->due_ns = flight->due_ns;
+            /* The rest is not looked at one by one: what is behind is due soon after. */
+            break;
+        }
+        queue_uncount(store, flight);
+        flight->state = FLIGHT_WRITING;
+        batch->flights[batch->count++] = flight;
+        bytes += size;
+    }
+}
+
+static void
+batch_fill(struct kvt_store *store, struct batch *batch)
+{
+    struct commit *commit = store->commit;
+
+    for (uint32_t i = 0; i < batch->count; i++) {
+        uint32_t entry = batch->flights[i]->entry;
+        struct tier_block *block = &batch->blocks[i];
+
+        memset(block, 0, sizeof(*block));
+        entry_record(store, entry, &block->record);
+        block->record.sequence = sequence_next(store);
+        block->memory =
+            slab_address(store->slab, entry_slot(residency_at(store->map, entry)));
+        batch->is_added[i] = false;
+    }
+    batch->kill_count =
+        commit->kill_count < COMMIT_KILLS_MAX ? commit->kill_count : COMMIT_KILLS_MAX;
+    for (uint32_t i = 0; i < batch->kill_count; i++) {
+        const struct kill_item *item = &commit->kills[i];
+
+        batch->kills[i] = *item;
+        batch->tier_kills[i] = (struct tier_kill){.extent = item->kill.extent,
+            .fingerprint = item->kill.fingerprint,
+            .sequence = item->sequence};
+    }
+    commit->kill_count -= batch->kill_count;
+    memmove(commit->kills, commit->kills + batch->kill_count,
+        commit->kill_count * sizeof(*commit->kills));
+}
+
+/* Put the batch's flights and kills back where they came from. */
+static void
+batch_return(struct kvt_store *store, struct batch *batch)
+{
+    struct commit *commit = store->commit;
+
+    for (uint32_t i = 0; i < batch->count; i++)
+        queue_count(store, batch->flights[i]);
+    /* There is room: the kills were in this array a moment ago. */
+    memmove(commit->kills + batch->kill_count, commit->kills,
+        commit->kill_count * sizeof(*commit->kills));
+    memcpy(commit->kills, batch->kills, batch->kill_count * sizeof(*commit->kills));
+    commit->kill_count += batch->kill_count;
+    if (commit->kill_count > 0 && commit->due_ns > store->now_ns)
+        commit->due_ns = store->now_ns;
+    batch->count = batch->kill_count = 0;
+}
+
+static void
+kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
+{
+    if (status < 0)
+        store->commit->error_count++;
+    if (item->kill.waiter != NULL)
+        op_reach(store, item->kill.waiter, 2, status);
+}
+
+/* Everything of the batch has failed for good. */
+static void
+batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
+{
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct flight *flight = batch->flights[i];
+        struct op *waiter;
+
+        while ((waiter = op_list_take(&flight->kill_waiters)) != NULL)
+            op_reach(store, waiter, 2, status);
+        flight_settle(store, flight, status);
+    }
+    for (uint32_t i = 0; i < batch->kill_count; i++)
+        kill_answer(store, &batch->kills[i], status);
+    batch->count = batch->kill_count = 0;
+    batch->state = BATCH_IDLE;
+}
+
+static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch);
+static enum kvt_status batch_run(struct kvt_store *store, struct commit_job *job);
+static void batch_committed(struct kvt_store *store, struct commit_job *job);
+
+static bool
+batch_close(struct kvt_store *store)
+{
+    struct commit *commit = store->commit;
+    struct batch *batch = NULL;
+    struct tier *tier = nvme_as_tier(store->nvme);
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < BATCH_COUNT && batch == NULL; i++) {
+        if (commit->batches[i].state == BATCH_IDLE)
+            batch = &commit->batches[i];
+    }
+    if (batch == NULL)
+        return false;
+    batch->count = 0;
+    batch_take_flights(store, batch);
+    batch_fill(store, batch);
+    batch->owner.finish = batch_written;
+    batch->tier_batch = (struct tier_batch){.blocks = batch->blocks,
+        .block_count = batch->count,
+        .kills = batch->tier_kills,
+        .kill_count = batch->kill_count,
+        .sequence = commit_batch_number(store),
+        .done = &store->batches_done,
+        .done_task = &store->loop_task,
+        .user = &batch->owner};
+    status = tier->ops->put(tier, &batch->tier_batch);
+    if (status == KVT_E_NOSPC && reclaim_want(store)) {
+        commit->is_stalled = true;
+        batch_return(store, batch);
+        return false;
+    }
+    if (status != KVT_OK) {
+        if (status == KVT_E_READONLY)
+            store_health_set(store, KVT_HEALTH_ROOT_READONLY);
+        batch_fail(store, batch, status);
+        return true;
+    }
+    batch->state = BATCH_WRITING;
+    return true;
+}
+
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+/* A copy that was written, and perhaps committed, but whose block was deleted meanwhile. */
+static void
+flight_bury(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
+{
+    struct commit_kill each = *kill;
+    bool is_first = true;
+    struct op *waiter;
+
+    do {
+        waiter = op_list_take(&flight->kill_waiters);
+        each.waiter = waiter;
+        if (waiter == NULL && !is_first)
+            break;
+        if (commit_kill(store, &each) != KVT_OK && waiter != NULL)
+            op_reach(store, waiter, 2, KVT_E_NOMEM);
+        each.is_indexed = false;
+        is_first = false;
+    } while (waiter != NULL);
+    flight_settle(store, flight, KVT_MISS);
+}
+
+/* The write or the sync failed: what can be tried again is, and what was written is killed. */
+static void
+batch_retry(struct kvt_store *store, struct batch *batch)
+{
+    uint32_t count = batch->count;
+    struct flight *flights[COMMIT_BLOCKS_MAX];
+
+    COUNT(store, batch_failed_count, 1);
+    memcpy(flights, batch->flights, count * sizeof(struct flight *));
+    batch->count = 0;
+    batch_return(store, batch);
+    batch->state = BATCH_IDLE;
+    for (uint32_t i = 0; i < count; i++) {
+        struct flight *flight = flights[i];
+        struct commit_kill kill = {.extent = batch->tier_batch.header,
+            .fingerprint = residency_at(store->map, flight->entry)->fingerprint};
+
+        if (flight->is_killed) {
+            flight_bury(store, flight, &kill);
+            continue;
+        }
+        (void)commit_kill(store, &kill);
+        flight->attempt_count++;
+        if (flight->attempt_count < ATTEMPTS_MAX)
+            queue_count(store, flight);
+        else
+            flight_settle(store, flight, KVT_E_IO);
+    }
+}
+
+/* Tell the index about the segment that was closed when the batch's was begun. */
+static void
+batch_touch(struct kvt_store *store, struct batch *batch)
+{
+    struct commit *commit = store->commit;
+    uint32_t segment = batch->tier_batch.header.segment;
+    uint32_t *last = &commit->segment_last[segment_root(segment)];
+
+    index_work_touch(&batch->work, segment);
+    if (*last != segment && *last != UINT32_MAX)
+        index_work_touch(&batch->work, *last);
+    *last = segment;
+}
+
+static void
+batch_written(struct kvt_store *store, struct tier_batch *tier_batch)
+{
+    struct batch *batch = CONTAINER_OF(tier_batch->user, struct batch, owner);
+
+    KVT_ASSERT(batch->state == BATCH_WRITING);
+    if (tier_batch->status != KVT_OK) {
+        batch_retry(store, batch);
+        return;
+    }
+    COUNT(store, batch_count, 1);
+    index_work_reset(&batch->work);
+    batch_touch(store, batch);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        if (batch->flights[i]->is_killed)
+            continue;
+        batch->crcs[i] = index_work_add(store, &batch->work, &batch->blocks[i].record);
+        batch->is_added[i] = true;
+    }
+    for (uint32_t i = 0; i < batch->kill_count; i++) {
+        const struct commit_kill *kill = &batch->kills[i].kill;
+
+        if (kill->is_indexed)
+            index_work_delete(store, &batch->work, &kill->extent, kill->record_crc);
+    }
+    index_work_seal(store, &batch->work, &batch->index_batch);
+    batch->job.run = batch_run;
+    batch->job.finish = batch_committed;
+    batch->state = BATCH_COMMITTING;
+    committer_submit(store->committer, &batch->job);
+}
+
+static enum kvt_status
+batch_run(struct kvt_store *store, struct commit_job *job)
+{
+    struct batch *batch = CONTAINER_OF(job, struct batch, job);
+
+    return index_commit_growing(store->index, &batch->index_batch);
+}
+
+static void
+block_durable(struct kvt_store *store, struct batch *batch, uint32_t i)
+{
+    struct flight *flight = batch->flights[i];
+    const struct block_record *record = &batch->blocks[i].record;
+    struct entry *entry = residency_at(store->map, flight->entry);
+
+    entry->segment = record->extent.segment;
+    entry->extent_generation = record->extent.generation;
+    entry->page = record->extent.page;
+    entry->sequence = record->sequence;
+    policy_at(store->policy, flight->entry)->record_crc = batch->crcs[i];
+    residency_tier_set(store->map, flight->entry, TIER_NVME);
+    COUNT(store, durable_count, 1);
+    COUNT(store, durable_bytes, record->length);
+    flight_settle(store, flight, KVT_OK);
+}
+
+static void
+batch_committed(struct kvt_store *store, struct commit_job *job)
+{
+    struct batch *batch = CONTAINER_OF(job, struct batch, job);
+
+    KVT_ASSERT(batch->state == BATCH_COMMITTING);
+    histogram_add(&store->latencies.commit_ns, job->duration_ns);
+    COUNT(store, commit_count, 1);
+    if (job->status != KVT_OK) {
+        batch_fail(store, batch, KVT_E_META);
+        commit_failed(store);
+        return;
+    }
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct flight *flight = batch->flights[i];
+        const struct block_record *record = &batch->blocks[i].record;
+        struct commit_kill kill = {.extent = record->extent,
+            .fingerprint = residency_at(store->map, flight->entry)->fingerprint,
+            .is_indexed = batch->is_added[i],
+            .record_crc = batch->crcs[i]};
+
+        if (!flight->is_killed) {
+            block_durable(store, batch, i);
+            continue;
+        }
+        if (batch->is_added[i])
+            extent_forget(store, &record->extent, record->stored_length);
+        flight_bury(store, flight, &kill);
+    }
+    for (uint32_t i = 0; i < batch->kill_count; i++)
+        kill_answer(store, &batch->kills[i], KVT_OK);
+    batch->count = batch->kill_count = 0;
+    batch->state = BATCH_IDLE;
+    store->room_changed = true;
+}
+
+/* --- The rest --------------------------------------------------------------------------------- */
+
+/* Nothing can become durable: whoever waits is told. */
+static void
+queue_fail(struct kvt_store *store, enum kvt_status status)
+{
+    struct commit *commit = store->commit;
+    struct flight *flight = commit->oldest;
+
+    while (flight != NULL) {
+        struct flight *newer = flight->newer;
+
+        if (flight->state == FLIGHT_QUEUED) {
+            queue_uncount(store, flight);
+            flight_settle(store, flight, status);
+        }
+        flight = newer;
+    }
+    for (uint32_t i = 0; i < commit->kill_count; i++)
+        kill_answer(store, &commit->kills[i], status);
+    commit->kill_count = 0;
+    commit->is_stalled = false;
+    commit->due_ns = UINT64_MAX;
+    store->room_changed = true;
+}
+
+void
+commit_failed(struct kvt_store *store)
+{
+    COUNT(store, commit_failed_count, 1);
+    store_health_set(store, KVT_HEALTH_META_READONLY);
+    queue_fail(store, KVT_E_META);
+}
+
+uint64_t
+commit_batch_number(struct kvt_store *store)
+{
+    return ++store->commit->batch_sequence;
+}
+
+bool
+commit_uses(struct kvt_store *store, uint32_t segment)
+{
+    const struct commit *commit = store->commit;
+
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        if (commit->batches[i].state != BATCH_IDLE &&
+            commit->batches[i].tier_batch.header.segment == segment)
+            return true;
+    }
+    return false;
+}
+
+void
+commit_abandon(struct kvt_store *store)
+{
+    queue_fail(store, KVT_MISS);
+}
+
+bool
+commit_step(struct kvt_store *store)
+{
+    struct commit *commit = store->commit;
+    uint32_t health = atomic_load_explicit(&store->health, memory_order_relaxed);
+
+    if (commit->queued_count + commit->kill_count == 0)
+        return false;
+    if (store->nvme == NULL || (health & KVT_HEALTH_READ_ONLY) != 0) {
+        queue_fail(store, KVT_E_READONLY);
+        return true;
+    }
+    if ((health & KVT_HEALTH_META_READONLY) != 0) {
+        queue_fail(store, KVT_E_META);
+        return true;
+    }
+    if (commit->is_stalled && reclaim_is_idle(store)) {
+        /* Reclaiming has ended: try again; when there is still no room, it says whether it can go on. */
+        commit->is_stalled = false;
+        if (!batch_close(store) && !commit->is_stalled)
+            queue_fail(store, KVT_E_NOSPC);
+        return true;
+    }
+    if (!batch_is_due(store))
+        return false;
+    return batch_close(store);
+}
+
+uint64_t
+commit_next_ns(struct kvt_store *store)
+{
+    const struct commit *commit = store->commit;
+
+    if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled)
+        return UINT64_MAX;
+    if (batches_in(commit, BATCH_WRITING) == 0)
+        return commit->due_ns;
+    return commit->due_ns == UINT64_MAX ? UINT64_MAX
+                                        : commit->due_ns + store->options.batch_delay_ns;
+}
+
+bool
+commit_is_idle(struct kvt_store *store)
+{
+    const struct commit *commit = store->commit;
+
+    return commit->oldest == NULL && commit->kill_count == 0 &&
+           batches_in(commit, BATCH_IDLE) == BATCH_COUNT;
+}
+
+uint64_t
+commit_mark(struct kvt_store *store)
+{
+    return store->commit->order;
+}
+
+bool
+commit_has_passed(struct kvt_store *store, uint64_t mark)
+{
+    const struct commit *commit = store->commit;
+
+    if (commit->oldest != NULL && commit->oldest->order <= mark)
+        return false;
+    if (commit->kill_count > 0 && commit->kills[0].order <= mark)
+        return false;
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        const struct batch *batch = &commit->batches[i];
+
+        if (batch->state != BATCH_IDLE && batch->kill_count > 0 && batch->kills[0].order <= mark)
+            return false;
+    }
+    return true;
+}
+
+uint64_t
+commit_error_count(struct kvt_store *store)
+{
+    return store->commit->error_count;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit.h - group commit: from blocks that shall be durable to a commit of the index.
+ *
+ * Owns      the queue of blocks that wait, the kills that wait, the batches under way.
+ * Not here  the index's thread (committer.h), reclaiming (reclaim.h).
+ * Threads   the loop.
+ *
+ * States of a batch, and the function that makes each move:
+ *
+ *   IDLE --batch_close()--> WRITING --batch_written()--> COMMITTING --batch_committed()--> IDLE
+ *                              |
+ *                              +--batch_written(): write or sync failed--> IDLE
+ *
+ *   IDLE        Empty.
+ *   WRITING     The tier has it: header and payloads are written and synced.
+ *   COMMITTING  Durable as bytes; which of its blocks still count was decided; the committer has
+ *               the transaction. Batches are committed in the order in which they were closed.
+ *
+ * A batch is closed at once when none is WRITING, else when it is full (256 blocks or 8 MiB) or its
+ * oldest block has waited batch_delay_ns.
+ */
+#ifndef KVT_ENGINE_COMMIT_H
+#define KVT_ENGINE_COMMIT_H
+
+#include "flight.h"
+#include "tier.h"
+
+struct commit;
+
+enum kvt_status commit_open(struct kvt_store *store);
+void commit_close(struct kvt_store *store); /* Nothing may be under way. */
+
+/*
+ * commit_queue - -> QUEUED: make the flight's entry, RESIDENT in HOST, durable by `due_ns`. The flight
+ * takes a pin of it.
+ */
+void commit_queue(struct kvt_store *store, struct flight *flight, uint64_t due_ns);
+
+/* commit_hurry - due no later than `due_ns`; commit_hurry_all: everything is due now. */
+void commit_hurry(struct kvt_store *store, struct flight *flight, uint64_t due_ns);
+void commit_hurry_all(struct kvt_store *store);
+
+/*
+ * commit_cancel - the block was deleted, cleared or dropped. QUEUED: the flight ends, its waiters get
+ * `status`, and false is returned: nothing of it is on disk. WRITING: true; the copy that is being
+ * written will be killed when its batch is answered, and `waiter` (a delete, may be NULL) is then told.
+ */
+bool commit_cancel(
+    struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter);
+
+/* One copy that shall never come back. */
+struct commit_kill {
+    struct extent extent;
+    struct hash128 fingerprint;
+    bool is_indexed;     /* The index has its record (with this CRC): delete it. */
+    uint32_t record_crc;
+    struct op *waiter; /* Its stage 2 is reached when the kill is durable; or NULL. */
+};
+
+/* commit_kill - remember a kill of everything that was written for its key so far. KVT_E_NOMEM. */
+enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *kill);
+
+/* commit_kill_reserve - the next commit_kill() will not fail. KVT_E_NOMEM. */
+enum kvt_status commit_kill_reserve(struct kvt_store *store);
+
+bool commit_step(struct kvt_store *store);
+uint64_t commit_next_ns(struct kvt_store *store); /* When it must be called again. */
+bool commit_is_idle(struct kvt_store *store);     /* Nothing queued, nothing under way. */
+
+/* commit_mark - a point in the order of work; commit_has_passed: all work before it is answered. */
+uint64_t commit_mark(struct kvt_store *store);
+bool commit_has_passed(struct kvt_store *store, uint64_t mark);
+
+/* commit_error_count - blocks and kills that could not be made durable. */
+uint64_t commit_error_count(struct kvt_store *store);
+
+/* commit_uses - a batch in that segment was written and is not yet committed. */
+bool commit_uses(struct kvt_store *store, uint32_t segment);
+
+/* commit_batch_number - the next number of a write batch. */
+uint64_t commit_batch_number(struct kvt_store *store);
+
+/* commit_abandon - what is QUEUED is given up (abort): whoever waits is told KVT_MISS. */
+void commit_abandon(struct kvt_store *store);
+
+/* commit_failed - the index refused a commit for good: META_READONLY. */
+void commit_failed(struct kvt_store *store);
+
+#endif /* KVT_ENGINE_COMMIT_H */

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit_batch.h - the index transaction of one write batch: what is added, deleted, which segments'
+ * facts change. Used by commit.c and reclaim.c.
+ *
+ * The segment table is changed while the transaction is put together, in the order in which the
+ * committer will run them, so that facts in the index always agree with its records.
+ */
+#ifndef KVT_ENGINE_COMMIT_BATCH_H
+#define KVT_ENGINE_COMMIT_BATCH_H
+
+#include "block_record.h"
+#include "index.h"
+#include "request.h"
+
+enum {
+    COMMIT_BLOCKS_MAX = 256,
+    COMMIT_KILLS_MAX = 1024,
+    COMMIT_SEGMENTS_MAX = COMMIT_BLOCKS_MAX + COMMIT_KILLS_MAX + 32,
+};
+
+struct index_work {
+    struct index_block added[COMMIT_BLOCKS_MAX];
+    uint8_t records[COMMIT_BLOCKS_MAX][BLOCK_RECORD_BYTES_MAX];
+    struct index_block deleted[COMMIT_BLOCKS_MAX + COMMIT_KILLS_MAX];
+    uint32_t touched[COMMIT_SEGMENTS_MAX];
+    struct index_segment segments[COMMIT_SEGMENTS_MAX];
+    uint32_t added_count, deleted_count, touched_count;
+};
+
+void index_work_reset(struct index_work *work);
+
+/* index_work_add - a record; returns its CRC. */
+uint32_t index_work_add(
+    struct kvt_store *store, struct index_work *work, const struct block_record *record);
+
+/* index_work_delete - the record at `extent` with that CRC. */
+void index_work_delete(struct kvt_store *store, struct index_work *work,
+    const struct extent *extent, uint32_t record_crc);
+
+/* index_work_touch - the facts of a segment have changed. */
+void index_work_touch(struct index_work *work, uint32_t segment);
+
+/* index_work_seal - collect the facts of what was touched; the batch is then ready. */
+void index_work_seal(
+    struct kvt_store *store, struct index_work *work, struct index_batch *batch_out);
+
+#endif /* KVT_ENGINE_COMMIT_BATCH_H */

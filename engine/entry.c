@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * entry.c - what happens to entries: leaving the map, giving up copies, being described.
+ *
+ * Owns      the list of doomed entries that wait for their last pin.
+ * Threads   the loop.
+ */
+#include "store_internal.h"
+
+uint64_t
+sequence_next(struct kvt_store *store)
+{
+    return ++store->sequence;
+}
+
+struct slot
+entry_slot(const struct entry *entry)
+{
+    return (struct slot){.number = entry->host_slot, .generation = entry->host_generation};
+}
+
+struct namespace_state *
+entry_namespace(struct kvt_store *store, uint32_t number)
+{
+    struct block_key key;
+
+    residency_key(store->map, number, &key);
+    return namespace_at(store, key.namespace_id);
+}
+
+void
+entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    const struct entry_state *state = policy_at(store->policy, number);
+    struct namespace_state *space;
+
+    memset(record_out, 0, sizeof(*record_out));
+    residency_key(store->map, number, &record_out->key);
+    space = namespace_at((struct kvt_store *)store, record_out->key.namespace_id);
+    record_out->namespace_epoch = atomic_load_explicit(&space->epoch, memory_order_relaxed);
+    record_out->length = entry->length;
+    record_out->stored_length = entry->stored_length;
+    record_out->part_count = 1;
+    record_out->checksum = entry->checksum;
+    record_out->hint = state->hint;
+    record_out->class_id = state->class_id;
+    if (policy_parent(store->policy, number) != ENTRY_NONE)
+        record_out->parent = residency_at(store->map, state->parent)->fingerprint;
+    record_out->depth = state->depth;
+    record_out->token_start = state->token_start;
+    record_out->token_count = state->token_count;
+    record_out->recompute_us = state->recompute_us;
+    record_out->importance = state->importance;
+}
+
+void
+extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length)
+{
+    struct segment *segment = segment_at(store->segments, extent->segment);
+    uint64_t bytes = (uint64_t)pages_of(stored_length) * PAGE_BYTES;
+
+    if (segment == NULL || segment->generation != extent->generation)
+        return;
+    segment->live_bytes -= segment->live_bytes < bytes ? segment->live_bytes : bytes;
+}
+
+/* The last pin is gone: the slot and the entry may be used again. */
+static bool
+entry_free(struct kvt_store *store, uint32_t number)
+{
+    struct entry *entry = residency_at(store->map, number);
+    unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+    struct slot slot = entry_slot(entry);
+
+    if (!residency_release(store->map, number))
+        return false;
+    if ((tiers & TIER_HOST) != 0)
+        room_put(store, slot);
+    return true;
+}
+
+static void
+entry_doomed_add(struct kvt_store *store, uint32_t number)
+{
+    if (store->doomed_count == store->doomed_capacity) {
+        uint32_t capacity = store->doomed_capacity == 0 ? 256 : store->doomed_capacity * 2;
+        uint32_t *doomed = env_take(&store->env, capacity * sizeof(*doomed));
+
+        if (doomed == NULL) {
+            /* The entry stays doomed for ever: its memory is lost to the store, nothing else. */
+            COUNT(store, entry_leak_count, 1);
+            return;
+        }
+        if (store->doomed_count > 0)
+            memcpy(doomed, store->doomed, store->doomed_count * sizeof(*doomed));
+        env_put(&store->env, store->doomed, store->doomed_capacity * sizeof(*doomed));
+        store->doomed = doomed;
+        store->doomed_capacity = capacity;
+    }
+    store->doomed[store->doomed_count++] = number;
+}
+
+void
+entry_doomed_sweep(struct kvt_store *store)
+{
+    uint32_t kept_count = 0;
+
+    for (uint32_t i = 0; i < store->doomed_count; i++) {
+        if (!entry_free(store, store->doomed[i]))
+            store->doomed[kept_count++] = store->doomed[i];
+    }
+    store->doomed_count = kept_count;
+}
+
+bool
+entry_drop(struct kvt_store *store, uint32_t number, bool is_forced)
+{
+    struct entry *entry = residency_at(store->map, number);
+    struct namespace_state *space = entry_namespace(store, number);
+
+    if (is_forced)
+        residency_doom(store->map, number);
+    else if (!residency_doom_unpinned(store->map, number))
+        return false;
+    if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0)
+        extent_forget(store,
+            &(struct extent){entry->segment, entry->extent_generation, entry->page},
+            entry->stored_length);
+    space->block_count--;
+    space->block_bytes -= entry->length;
+    policy_host_remove(store->policy, number);
+    policy_unlink(store->policy, number);
+    if (!entry_free(store, number))
+        entry_doomed_add(store, number);
+    return true;
+}
+
+void
+entry_unpin(struct kvt_store *store, uint32_t number)
+{
+    if (residency_unpin(store->map, number))
+        atomic_store_explicit(&store->doomed_released, 1, memory_order_release);
+    store->room_changed = true;
+}
+
+bool
+entry_host_release(struct kvt_store *store, uint32_t number)
+{
+    struct slot slot = entry_slot(residency_at(store->map, number));
+
+    if (!residency_tier_clear(store->map, number, TIER_HOST))
+        return false;
+    policy_host_remove(store->policy, number);
+    room_put(store, slot);
+    return true;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flight.h - what is under way for one entry: at most one flight an entry.
+ *
+ * Owns      the list of operations that wait for it, and one pin of the entry from QUEUED or READING
+ *           on, so that neither the entry nor the copy it works on goes away.
+ * Threads   the loop.
+ *
+ * States, and the function that makes each move:
+ *
+ *              put_filled()              commit_take()            commit_finish(): committed
+ *   FILLING ----------------> QUEUED -------------------> WRITING -----------------> (none)
+ *      |                       |  ^                          |
+ *      | put_filled():         |  |  commit_finish(): failed, first time
+ *      | MEMORY, or failed     |  +--------------------------+
+ *      v                       v commit_cancel(): deleted, cleared or dropped meanwhile
+ *    (none)                 (none)
+ *
+ *   READING ----------------> (none)          get_verified(), or the read failed
+ *
+ *   FILLING   The entry is FILLING; a worker copies into its slot. Nobody can see it.
+ *   QUEUED    The entry is RESIDENT with a HOST copy and without an NVMe copy; waits for a batch.
+ *   WRITING   In a batch that is being written or committed. The entry may have been doomed since: then
+ *             its record is killed when the batch is answered.
+ *   READING   The entry has an NVMe copy and no HOST copy; its bytes are read into `slot`.
+ */
+#ifndef KVT_ENGINE_FLIGHT_H
+#define KVT_ENGINE_FLIGHT_H
+
+#include "request.h"
+
+enum flight_state {
+    FLIGHT_FILLING,
+    FLIGHT_QUEUED,
+    FLIGHT_WRITING,
+    FLIGHT_READING,
+};
+
+struct flight {
+    enum flight_state state;
+    uint32_t entry;
+    struct op_list waiters;         /* FILLING, READING: for its end. */
+    struct op_list durable_waiters; /* For stage 2. */
+    struct flight *newer, *older;   /* QUEUED and WRITING: in order of `order`. */
+    uint64_t order;
+    uint64_t due_ns;
+    uint32_t attempt_count;
+    struct op_list kill_waiters; /* WRITING: deletes that came meanwhile. */
+    bool is_killed;   /* WRITING: deleted or cleared meanwhile. */
+    bool is_demotion; /* A MEMORY block that leaves HOST: nobody waits, it may be dropped. */
+};
+
+struct kvt_store;
+
+/* flight_create - and set the entry's flight; NULL when there is no memory. */
+struct flight *flight_create(struct kvt_store *store, uint32_t entry, enum flight_state state);
+
+/* flight_destroy - the entry has no flight afterwards; the lists must be empty. */
+void flight_destroy(struct kvt_store *store, struct flight *flight);
+
+#endif /* KVT_ENGINE_FLIGHT_H */

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loop.c - the one thread that owns the store's state: what it looks at, in which order.
+ *
+ * Nothing called from here blocks. See engine/ARCHITECTURE.md for the threads around it.
+ */
+#include "store_internal.h"
+
+void
+loop_send(struct kvt_store *store, struct message *message)
+{
+    if (inbox_push(&store->messages, &message->node))
+        env_wake(&store->env, store->loop_task);
+}
+
+static bool
+messages_take(struct kvt_store *store)
+{
+    struct inbox_node *node = inbox_take(&store->messages);
+    bool was_busy = node != NULL;
+
+    while (node != NULL) {
+        struct message *message = CONTAINER_OF(node, struct message, node);
+
+        node = node->next;
+        message->deliver(store, message);
+    }
+    return was_busy;
+}
+
+void
+loop_job(struct kvt_store *store, struct job *job)
+{
+    job->crew.done = &store->jobs_done;
+    job->crew.done_task = &store->loop_task;
+    crew_submit(store->crew, &job->crew);
+}
+
+static bool
+jobs_take(struct kvt_store *store)
+{
+    struct inbox_node *node = inbox_take(&store->jobs_done);
+    bool was_busy = node != NULL;
+
+    while (node != NULL) {
+        struct job *job = CONTAINER_OF(node, struct job, crew.node);
+
+        node = node->next;
+        job->finish(store, job);
+    }
+    return was_busy;
+}
+
+static bool
+batches_take(struct kvt_store *store)
+{
+    struct inbox_node *node;
+    bool was_busy;
+
+    was_busy = store->nvme != NULL && nvme_step(store->nvme);
+    node = inbox_take(&store->batches_done);
+    was_busy = was_busy || node != NULL;
+    while (node != NULL) {
+        struct tier_batch *batch = CONTAINER_OF(node, struct tier_batch, node);
+        struct batch_owner *owner = batch->user;
+
+        node = node->next;
+        owner->finish(store, batch);
+    }
+    return was_busy;
+}
+
+/* --- Calls ------------------------------------------------------------------------------------ */
+
+static void
+call_deliver(struct kvt_store *store, struct message *message)
+{
+    struct loop_call *call = CONTAINER_OF(message, struct loop_call, message);
+
+    call->next = store->calls;
+    store->calls = call;
+}
+
+/* Run what callers wait for, again and again until it says that it is done. */
+static void
+calls_run(struct kvt_store *store)
+{
+    struct loop_call **link = &store->calls;
+
+    while (*link != NULL) {
+        struct loop_call *call = *link;
+
+        if (!call->run(store, call->context)) {
+            link = &call->next;
+            continue;
+        }
+        *link = call->next;
+        /* (P1) release: pairs with the acquire in loop_call(). The call is gone afterwards. */
+        atomic_store_explicit(&call->is_done, 1, memory_order_release);
+        gate_post(&store->env, &store->call_gate);
+    }
+}
+
+void
+loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context)
+{
+    struct loop_call call = {.message = {.deliver = call_deliver}, .run = run, .context = context};
+
+    loop_send(store, &call.message);
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&store->call_gate.value, memory_order_acquire);
+
+        if (atomic_load_explicit(&call.is_done, memory_order_acquire) != 0)
+            return;
+        gate_wait(&store->env, &store->call_gate, seen, UINT64_MAX);
+    }
+}
+
+/* --- Operations ------------------------------------------------------------------------------- */
+
+void
+op_begin(struct kvt_store *store, struct op *op)
+{
+    switch (op->ticket->kind) {
+    case TICKET_PUT:
+        put_begin(store, op);
+        break;
+    case TICKET_GET:
+        get_begin(store, op);
+        break;
+    case TICKET_DELETE:
+        delete_begin(store, op);
+        break;
+    }
+}
+
+bool
+loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
+{
+    struct kvt_store *store = context;
+    bool was_busy;
+
+    store->now_ns = now_ns;
+    was_busy = messages_take(store);
+    was_busy = jobs_take(store) || was_busy;
+    was_busy = batches_take(store) || was_busy;
+    /* A reader that pinned a doomed entry by mistake tells nobody when it lets go: so whenever there
+     * is work, those that wait are looked at. */
+    if (atomic_exchange_explicit(&store->doomed_released, 0, memory_order_acquire) != 0 ||
+        (was_busy && store->doomed_count > 0)) {
+        entry_doomed_sweep(store);
+        was_busy = true;
+    }
+    was_busy = room_step(store) || was_busy;
+    was_busy = commit_step(store) || was_busy;
+    was_busy = reclaim_step(store) || was_busy;
+    calls_run(store);
+    if (was_busy)
+        residency_collect(store->map);
+    *next_ns_out = commit_next_ns(store);
+    return was_busy;
+}

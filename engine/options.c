@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * options.c - from the caller's options to the ones in force.
+ */
+#include "store_internal.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+enum {
+    OPTIONS_SIZE_V1 = sizeof(struct kvt_options), /* The first published size; never changes. */
+    OPTIONS_SIZE_MAX = 4096,
+    SEGMENTS_MIN = 8,
+    SEGMENTS_WANTED = 64,
+};
+
+enum kvt_status
+options_import(struct kvt_options *target, const struct kvt_options *source)
+{
+    size_t size = source->struct_size;
+
+    if (size < OPTIONS_SIZE_V1 || size > OPTIONS_SIZE_MAX)
+        return failure_set(KVT_E_INVAL, 0, "struct_size %zu is not in %d..%d", size,
+            (int)OPTIONS_SIZE_V1, OPTIONS_SIZE_MAX);
+    if (!bytes_are_zero((const char *)source + sizeof(*target), size - sizeof(*target)))
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "struct_size %zu: an option that this version does not know is set", size);
+    memcpy(target, source, sizeof(*target));
+    target->struct_size = sizeof(*target);
+    if (target->reserved0 != 0)
+        return failure_set(KVT_E_INVAL, 0, "reserved0 is not zero");
+    if ((target->flags & ~(uint32_t)(KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD)) !=
+        0)
+        return failure_set(KVT_E_UNSUPPORTED, 0, "flags 0x%x", target->flags);
+    return KVT_OK;
+}
+
+/* A bound: zero becomes the default. */
+static enum kvt_status
+bound64(const char *name, uint64_t *value, uint64_t fallback, uint64_t min, uint64_t max)
+{
+    if (*value == 0)
+        *value = fallback;
+    if (*value >= min && *value <= max)
+        return KVT_OK;
+    return failure_set(KVT_E_INVAL, 0, "%s %llu is not in %llu..%llu", name,
+        (unsigned long long)*value, (unsigned long long)min, (unsigned long long)max);
+}
+
+static enum kvt_status
+bound32(const char *name, uint32_t *value, uint32_t fallback, uint32_t min, uint32_t max)
+{
+    uint64_t wide = *value;
+
+    KVT_TRY(bound64(name, &wide, fallback, min, max));
+    *value = (uint32_t)wide;
+    return KVT_OK;
+}
+
+/* The largest power of two that is not above `value` (at least 1). */
+static uint64_t
+power_below(uint64_t value)
+{
+    uint64_t power = 1;
+
+    while (power <= value / 2)
+        power *= 2;
+    return power;
+}
+
+static enum kvt_status
+geometry_resolve(struct kvt_options *options)
+{
+    uint64_t capacity = options->nvme_capacity_bytes;
+    uint64_t segment = MIB;
+    uint32_t roots = options->root_count == 0 ? 1 : options->root_count;
+
+    if (capacity == 0)
+        capacity = options->nvme_capacity_bytes = 8 * GIB;
+    if (capacity != KVT_CAPACITY_NONE) {
+        segment = power_below(capacity / roots / SEGMENTS_WANTED);
+        segment = segment < MIB ? MIB : segment > 256 * MIB ? 256 * MIB : segment;
+        if (options->block_bytes_max != 0 && options->block_bytes_max <= KVT_BLOCK_BYTES_MAX) {
+            while (segment < 4 * options->block_bytes_max)
+                segment *= 2;
+        }
+    }
+    KVT_TRY(bound64("segment_bytes", &options->segment_bytes, segment, MIB, GIB));
+    if ((options->segment_bytes & (options->segment_bytes - 1)) != 0)
+        return failure_set(KVT_E_INVAL, 0, "segment_bytes %llu is not a power of two",
+            (unsigned long long)options->segment_bytes);
+    segment = options->segment_bytes / 4;
+    KVT_TRY(bound64("block_bytes_max", &options->block_bytes_max,
+        segment > KVT_BLOCK_BYTES_MAX ? KVT_BLOCK_BYTES_MAX : segment, PAGE_BYTES,
+        KVT_BLOCK_BYTES_MAX));
+    if (options->block_bytes_max > options->segment_bytes / 4)
+        return failure_set(KVT_E_INVAL, 0, "block_bytes_max %llu is above a quarter of segment_bytes",
+            (unsigned long long)options->block_bytes_max);
+    if (capacity != KVT_CAPACITY_NONE &&
+        (capacity / roots / options->segment_bytes < SEGMENTS_MIN ||
+            capacity / roots / options->segment_bytes > (1u << 24)))
+        return failure_set(KVT_E_INVAL, 0,
+            "nvme_capacity_bytes %llu is not %d..2^24 segments of %llu bytes in each root",
+            (unsigned long long)capacity, SEGMENTS_MIN,
+            (unsigned long long)options->segment_bytes);
+    return KVT_OK;
+}
+
+/* What the store was made with wins over silence, and refuses contradiction. */
+static enum kvt_status
+geometry_adopt(struct kvt_options *options, const struct store_file *file)
+{
+    uint64_t segment_bytes = (uint64_t)file->segment_pages * PAGE_BYTES;
+    uint64_t capacity = 0;
+
+    for (uint32_t i = 0; i < file->root_count; i++)
+        capacity += file->root_bytes[i];
+    if (options->segment_bytes != 0 && options->segment_bytes != segment_bytes)
+        return failure_set(KVT_E_INVAL, 0, "segment_bytes %llu: the store was made with %llu",
+            (unsigned long long)options->segment_bytes, (unsigned long long)segment_bytes);
+    if (options->block_bytes_max != 0 && options->block_bytes_max != file->block_bytes_max)
+        return failure_set(KVT_E_INVAL, 0, "block_bytes_max %llu: the store was made with %llu",
+            (unsigned long long)options->block_bytes_max,
+            (unsigned long long)file->block_bytes_max);
+    if (options->root_count != 0 && options->root_count != file->root_count)
+        return failure_set(KVT_E_INVAL, 0, "root_count %u: the store was made with %u",
+            options->root_count, file->root_count);
+    options->segment_bytes = segment_bytes;
+    options->block_bytes_max = file->block_bytes_max;
+    if (options->nvme_capacity_bytes == 0)
+        options->nvme_capacity_bytes = capacity;
+    options->root_count = file->root_count;
+    return KVT_OK;
+}
+
+static uint64_t
+map_bytes_default(const struct kvt_options *options)
+{
+    uint64_t capacity = options->nvme_capacity_bytes;
+
+    /* About 300 bytes of LMDB for each block of 64 KiB, its reserve included; it grows by itself. */
+    if (capacity == KVT_CAPACITY_NONE)
+        return MIB;
+    return round_up(16 * MIB + capacity / 65536 * 300, MIB);
+}
+
+enum kvt_status
+options_resolve(struct kvt_options *options, const struct store_file *file)
+{
+    if (file != NULL)
+        KVT_TRY(geometry_adopt(options, file));
+    if (options->root_count > STORE_ROOTS_MAX)
+        return failure_set(
+            KVT_E_INVAL, 0, "root_count %u is not in 0..%d", options->root_count, STORE_ROOTS_MAX);
+    if (file == NULL && options->root_count > 0 && options->roots == NULL)
+        return failure_set(KVT_E_INVAL, 0, "roots is NULL with root_count %u", options->root_count);
+    KVT_TRY(geometry_resolve(options));
+    KVT_TRY(bound64("host_capacity_bytes", &options->host_capacity_bytes, GIB, 2 * MIB,
+        UINT64_C(1) << 46));
+    if (options->host_capacity_bytes < options->block_bytes_max)
+        return failure_set(KVT_E_INVAL, 0,
+            "host_capacity_bytes %llu does not hold one block of block_bytes_max %llu",
+            (unsigned long long)options->host_capacity_bytes,
+            (unsigned long long)options->block_bytes_max);
+    KVT_TRY(bound64("index_map_bytes", &options->index_map_bytes, map_bytes_default(options),
+        MIB, UINT64_C(1) << 44));
+    KVT_TRY(bound64(
+        "entry_count_max", &options->entry_count_max, UINT64_C(1) << 27, 1, UINT64_C(1) << 31));
+    KVT_TRY(bound32("io_engine", &options->io_engine, KVT_IO_AUTO, 0, KVT_IO_THREADS));
+    KVT_TRY(bound32("worker_count", &options->worker_count, 2, 1, 64));
+    KVT_TRY(bound32("request_count_max", &options->request_count_max, 4096, 16, 65536));
+    KVT_TRY(bound32("lease_count_max", &options->lease_count_max, 4096, 1, 1u << 20));
+    KVT_TRY(bound32("host_high_percent", &options->host_high_percent, 95, 1, 100));
+    KVT_TRY(bound32("host_low_percent", &options->host_low_percent,
+        options->host_high_percent > 5 ? options->host_high_percent - 5 : 1, 1,
+        options->host_high_percent));
+    KVT_TRY(bound32("nvme_high_percent", &options->nvme_high_percent, 90, 10, 100));
+    KVT_TRY(bound64("dirty_bytes_max", &options->dirty_bytes_max, options->host_capacity_bytes / 2,
+        1, options->host_capacity_bytes));
+    KVT_TRY(bound64("relaxed_interval_ns", &options->relaxed_interval_ns, UINT64_C(1000000000), 1,
+        UINT64_C(3600000000000)));
+    KVT_TRY(bound64("batch_delay_ns", &options->batch_delay_ns, UINT64_C(2000000), 1,
+        UINT64_C(1000000000)));
+    return bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG);
+}

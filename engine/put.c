@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * put.c - one block from the caller's memory into HOST, and on to durability.
+ *
+ * Threads   the loop; the copy and the checksum run on a worker.
+ */
+#include "store_internal.h"
+
+/* A worker's copy of the source into the slot. */
+struct fill {
+    struct job job;
+    struct op *op;
+    struct flight *flight;
+    struct slot slot;
+    void *target;
+    struct hash128 checksum;
+};
+
+static void
+fill_run(struct crew_job *crew_job)
+{
+    struct fill *fill = CONTAINER_OF(crew_job, struct fill, job.crew);
+    uint64_t length = fill->op->length;
+    uint64_t padded = round_up(length, PAGE_BYTES);
+
+    memcpy(fill->target, fill->op->source, length);
+    memset((char *)fill->target + length, 0, padded - length);
+    fill->checksum = hash_payload(fill->target, length);
+}
+
+/* The block is there already: what the put still has to wait for. */
+static void
+put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    struct entry *entry = residency_at(store->map, number);
+    struct entry_state *state = policy_at(store->policy, number);
+    struct flight *flight = state->flight;
+    uint64_t due_ns = store->now_ns;
+
+    if (op->ticket->last_stage < 2)
+        return;
+    if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0) {
+        op_reach(store, op, 2, KVT_EXISTS);
+        return;
+    }
+    if (op->ticket->durability == KVT_RELAXED)
+        due_ns += store->options.relaxed_interval_ns;
+    if (flight == NULL) {
+        flight = flight_create(store, number, FLIGHT_QUEUED);
+        if (flight == NULL) {
+            op_reach(store, op, 2, KVT_E_NOMEM);
+            return;
+        }
+        op_list_add(&flight->durable_waiters, op);
+        commit_queue(store, flight, due_ns);
+        return;
+    }
+    flight->is_demotion = false;
+    op_list_add(&flight->durable_waiters, op);
+    commit_hurry(store, flight, due_ns);
+}
+
+static void
+put_exists(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    COUNT(store, put_exists_count, 1);
+    /* Found without children of its own being used: a put counts as a use. */
+    policy_touch(store->policy, number, store->now_ns);
+    op_reach(store, op, 1, KVT_EXISTS);
+    put_join_durable(store, op, number);
+}
+
+/* Everything the entry and its policy state take from the put. */
+static void
+entry_describe(struct kvt_store *store, uint32_t number, const struct op *op, struct slot slot)
+{
+    struct entry *entry = residency_at(store->map, number);
+    struct entry_state *state = policy_at(store->policy, number);
+
+    entry->length = (uint32_t)op->length;
+    entry->stored_length = (uint32_t)op->length;
+    entry->host_slot = slot.number;
+    entry->host_generation = slot.generation;
+    entry->sequence = 0;
+    state->depth = op->depth;
+    state->token_start = op->token_start;
+    state->token_count = op->token_count;
+    state->recompute_us = op->recompute_us;
+    state->importance = op->importance;
+    state->class_id = op->class_id;
+    state->hint = op->hint;
+    if (!hash128_is_zero(op->parent))
+        policy_link(
+            store->policy, number, residency_find_fingerprint(store->map, op->parent));
+}
+
+/* Operations that waited for a fill or a read start again. */
+static void
+waiters_restart(struct kvt_store *store, struct op_list *waiters)
+{
+    struct op *op;
+
+    while ((op = op_list_take(waiters)) != NULL)
+        op_begin(store, op);
+}
+
+static void
+put_visible(struct kvt_store *store, struct fill *fill)
+{
+    struct op *op = fill->op;
+    struct flight *flight = fill->flight;
+    uint32_t number = flight->entry;
+    struct namespace_state *space = namespace_at(store, op->key.namespace_id);
+
+    residency_at(store->map, number)->checksum = fill->checksum;
+    residency_publish(store->map, number, TIER_HOST);
+    policy_host_add(store->policy, number, store->now_ns);
+    space->block_count++;
+    space->block_bytes += op->length;
+    COUNT(store, put_count, 1);
+    COUNT(store, put_bytes, op->length);
+    histogram_add(&store->latencies.put_visible_ns, store->now_ns - op->ticket->submit_ns);
+    if (op->ticket->last_stage == 2) {
+        uint64_t due_ns = store->now_ns;
+
+        if (op->ticket->durability == KVT_RELAXED)
+            due_ns += store->options.relaxed_interval_ns;
+        op_list_add(&flight->durable_waiters, op);
+        commit_queue(store, flight, due_ns);
+    } else {
+        flight_destroy(store, flight);
+    }
+    op_reach(store, op, 1, KVT_OK);
+}
+
+static void
+put_filled(struct kvt_store *store, struct job *job)
+{
+    struct fill *fill = CONTAINER_OF(job, struct fill, job);
+    struct op *op = fill->op;
+    struct flight *flight = fill->flight;
+    struct op_list waiters = flight->waiters;
+    struct namespace_state *space = namespace_at(store, op->key.namespace_id);
+
+    store->fills_in_flight--;
+    flight->waiters = (struct op_list){NULL, NULL};
+    if (atomic_load_explicit(&space->epoch, memory_order_relaxed) != op->namespace_epoch) {
+        /* The namespace was cleared meanwhile: the put leaves nothing. */
+        uint32_t number = flight->entry;
+
+        flight_destroy(store, flight);
+        policy_unlink(store->policy, number);
+        residency_discard(store->map, number);
+        room_put(store, fill->slot);
+        op_finish(store, op, KVT_MISS);
+    } else {
+        put_visible(store, fill);
+    }
+    env_put(&store->env, fill, sizeof(*fill));
+    waiters_restart(store, &waiters);
+    store->room_changed = true;
+}
+
+/* Start the copy into a slot that was taken. */
+static enum kvt_status
+put_fill(struct kvt_store *store, struct op *op, struct slot slot)
+{
+    struct fill *fill = env_take(&store->env, sizeof(*fill));
+    uint32_t number;
+    enum kvt_status status = KVT_E_NOMEM;
+
+    if (fill == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a put");
+    KVT_TRY_GOTO(residency_insert(store->map, op->fingerprint, &op->key, &number), put_back_fill);
+    KVT_TRY_GOTO(policy_reserve(store->policy, number), discard);
+    fill->flight = flight_create(store, number, FLIGHT_FILLING);
+    if (fill->flight == NULL) {
+        status = KVT_E_NOMEM;
+        goto discard;
+    }
+    entry_describe(store, number, op, slot);
+    fill->op = op;
+    fill->slot = slot;
+    fill->target = slab_address(store->slab, slot);
+    fill->job.crew.run = fill_run;
+    fill->job.finish = put_filled;
+    store->fills_in_flight++;
+    loop_job(store, &fill->job);
+    return KVT_OK;
+
+discard:
+    residency_discard(store->map, number);
+put_back_fill:
+    env_put(&store->env, fill, sizeof(*fill));
+    return status;
+}
+
+void
+put_begin(struct kvt_store *store, struct op *op)
+{
+    struct namespace_state *space = namespace_at(store, op->key.namespace_id);
+    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    struct slot slot;
+    enum kvt_status status;
+
+    if (atomic_load_explicit(&space->epoch, memory_order_relaxed) != op->namespace_epoch) {
+        op_finish(store, op, KVT_MISS);
+        return;
+    }
+    if (number != ENTRY_NONE) {
+        struct flight *flight = policy_at(store->policy, number)->flight;
+
+        if (flight != NULL && flight->state == FLIGHT_FILLING) {
+            op_list_add(&flight->waiters, op);
+            return;
+        }
+        if ((op->flags & KVT_PUT_REPLACE) == 0) {
+            put_exists(store, op, number);
+            return;
+        }
+    }
+    status = room_take(store, round_up(op->length, PAGE_BYTES), &slot);
+    if (status == KVT_NOT_READY) {
+        room_wait(store, op);
+        return;
+    }
+    /* Making room may have dropped the block that is to be replaced. */
+    number = residency_find(store->map, op->fingerprint, &op->key);
+    if (status == KVT_OK) {
+        if (number != ENTRY_NONE)
+            status = entry_erase(store, number, NULL);
+        if (status == KVT_OK)
+            status = put_fill(store, op, slot);
+        if (status != KVT_OK)
+            room_put(store, slot);
+    }
+    if (status != KVT_OK) {
+        COUNT(store, put_refused_count, 1);
+        op_finish(store, op, status);
+    }
+}

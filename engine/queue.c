@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * queue.c - completion queues with an eventfd.
+ *
+ * Owns      the inbox into which the loop puts completions, and what was taken out of it but not yet
+ *           given to the caller.
+ * Threads   the loop delivers; one caller at a time polls.
+ */
+#include "queue_internal.h"
+#include "store_internal.h"
+
+struct kvt_queue {
+    struct kvt_store *store;
+    struct inbox inbox;
+    struct inbox_node *taken; /* poller only */
+    struct gate gate;
+    int signal;
+    _Atomic uint64_t expected_count; /* Completions that will still be given to the caller. */
+    _Atomic uint32_t delivery_count; /* 1 while the loop is inside queue_deliver(). */
+};
+
+enum kvt_status
+kvt_queue_create(kvt_store *store, kvt_queue **queue_out)
+{
+    struct kvt_queue *queue;
+    enum kvt_status status;
+
+    if (queue_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "queue_out is NULL");
+    *queue_out = NULL;
+    KVT_TRY(store_enter(store));
+    queue = env_take(&store->env, sizeof(*queue));
+    if (queue == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a queue");
+    queue->store = store;
+    status = store->env.sched->signal_open(store->env.sched_context, &queue->signal);
+    if (status != KVT_OK) {
+        env_put(&store->env, queue, sizeof(*queue));
+        return status;
+    }
+    atomic_fetch_add_explicit(&store->queue_count, 1, memory_order_relaxed);
+    *queue_out = queue;
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_queue_destroy(kvt_queue *queue)
+{
+    struct kvt_store *store;
+    uint64_t expected_count;
+
+    if (queue == NULL)
+        return KVT_OK;
+    store = queue->store;
+    if (store_enter(store) == KVT_E_STATE)
+        return KVT_E_STATE;
+    expected_count = atomic_load_explicit(&queue->expected_count, memory_order_acquire);
+    if (expected_count != 0)
+        return failure_set(KVT_E_STATE, 0, "%llu completions of the queue were not collected",
+            (unsigned long long)expected_count);
+    /* (Q3) acquire: pairs with the end of queue_deliver(), which still touches the queue after its
+     * completion can be collected; a few instructions. */
+    while (atomic_load_explicit(&queue->delivery_count, memory_order_acquire) != 0)
+        ;
+    store->env.sched->signal_close(store->env.sched_context, queue->signal);
+    env_put(&store->env, queue, sizeof(*queue));
+    atomic_fetch_sub_explicit(&store->queue_count, 1, memory_order_relaxed);
+    return KVT_OK;
+}
+
+int
+kvt_queue_fd(kvt_queue *queue)
+{
+    return queue == NULL ? -1 : queue->signal;
+}
+
+void
+queue_expect(struct kvt_queue *queue, uint32_t count)
+{
+    atomic_fetch_add_explicit(&queue->expected_count, count, memory_order_relaxed);
+}
+
+void
+queue_deliver(struct kvt_queue *queue, struct completion *completion)
+{
+    struct kvt_store *store = queue->store;
+
+    atomic_store_explicit(&queue->delivery_count, 1, memory_order_relaxed);
+    if (inbox_push(&queue->inbox, &completion->node))
+        store->env.sched->signal_post(store->env.sched_context, queue->signal);
+    gate_post(&store->env, &queue->gate);
+    atomic_store_explicit(&queue->delivery_count, 0, memory_order_release);
+}
+
+/* Give what lies ready to the caller. */
+static uint32_t
+queue_collect(struct kvt_queue *queue, struct kvt_completion *done, uint32_t count_max)
+{
+    struct kvt_store *store = queue->store;
+    uint32_t count = 0;
+
+    while (count < count_max) {
+        struct completion *completion;
+        struct kvt_ticket *ticket;
+        bool is_freed;
+
+        if (queue->taken == NULL) {
+            /* Cleared first: a completion that comes now posts the signal again. */
+            store->env.sched->signal_clear(store->env.sched_context, queue->signal);
+            queue->taken = inbox_take(&queue->inbox);
+        }
+        if (queue->taken == NULL)
+            break;
+        completion = CONTAINER_OF(queue->taken, struct completion, node);
+        queue->taken = queue->taken->next;
+        ticket = completion->ticket;
+        is_freed = atomic_load_explicit(&ticket->is_freed, memory_order_acquire) != 0;
+        done[count].ticket = is_freed ? NULL : ticket;
+        done[count].user = ticket->user;
+        done[count].stage = completion->stage;
+        done[count].status = ticket->first_error[completion->stage - 1];
+        count++;
+        ticket_release(ticket);
+    }
+    /* What is left in `taken` must still be seen by a caller that waits for the descriptor. */
+    if (queue->taken != NULL)
+        store->env.sched->signal_post(store->env.sched_context, queue->signal);
+    atomic_fetch_sub_explicit(&queue->expected_count, count, memory_order_release);
+    return count;
+}
+
+enum kvt_status
+kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done, uint32_t count_max,
+    uint64_t timeout_ns, uint32_t *count_out)
+{
+    struct kvt_store *store;
+    uint64_t now_ns;
+    uint64_t until_ns;
+
+    if (queue == NULL || done == NULL || count_max == 0 || count_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "queue, done or count_out is NULL, or count_max is 0");
+    store = queue->store;
+    KVT_TRY(store_enter(store));
+    now_ns = env_now(&store->env);
+    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&queue->gate.value, memory_order_acquire);
+        uint32_t count = queue_collect(queue, done, count_max);
+
+        if (count > 0) {
+            *count_out = count;
+            return KVT_OK;
+        }
+        KVT_TRY(store_enter(store));
+        if (env_now(&store->env) >= until_ns) {
+            *count_out = 0;
+            return KVT_LATE;
+        }
+        gate_wait(&store->env, &queue->gate, seen, until_ns);
+    }
+}

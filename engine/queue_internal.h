@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * queue_internal.h - what request.c needs of queues.
+ */
+#ifndef KVT_ENGINE_QUEUE_INTERNAL_H
+#define KVT_ENGINE_QUEUE_INTERNAL_H
+
+#include "request.h"
+
+/* queue_expect - `count` completions will come (any). */
+void queue_expect(struct kvt_queue *queue, uint32_t count);
+
+/* queue_deliver - here is one; the queue holds its reference of the ticket (loop). */
+void queue_deliver(struct kvt_queue *queue, struct completion *completion);
+
+#endif /* KVT_ENGINE_QUEUE_INTERNAL_H */

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rebuild.c - a new index from the batch headers of all segments (tiers/FORMAT.md section 4).
+ *
+ * A record is live when its namespace has its epoch, no kill of its key has a sequence at or above
+ * its own, and no other record of the key has a higher one.
+ *
+ * Threads   the thread that opens.
+ */
+#include <stdlib.h>
+
+#include "batch_header.h"
+#include "store_internal.h"
+
+enum {
+    REBUILD_BATCH = 1024, /* Records in a transaction. */
+};
+
+/* A record or a kill that was found. */
+struct trace {
+    struct hash128 fingerprint;
+    uint64_t sequence;
+    uint32_t record; /* Index among the records; UINT32_MAX: a kill. */
+};
+
+struct rebuild {
+    struct kvt_store *store;
+    enum kvt_status status;
+    struct trace *traces;
+    size_t trace_count, trace_capacity;
+    struct block_record *records;
+    size_t record_count, record_capacity;
+    uint32_t generation_max; /* Seen anywhere. */
+};
+
+/* Room for one more element of `size`; the array is doubled. */
+static enum kvt_status
+array_grow(const struct kvt_env *env, void **array, size_t *capacity, size_t count, size_t size)
+{
+    size_t wanted = *capacity == 0 ? 1024 : *capacity * 2;
+    void *grown;
+
+    if (count < *capacity)
+        return KVT_OK;
+    grown = env_take(env, wanted * size);
+    if (grown == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory to rebuild from %zu headers' blocks", count);
+    if (count > 0)
+        memcpy(grown, *array, count * size);
+    env_put(env, *array, *capacity * size);
+    *array = grown;
+    *capacity = wanted;
+    return KVT_OK;
+}
+
+static enum kvt_status
+trace_add(struct rebuild *rebuild, struct hash128 fingerprint, uint64_t sequence, uint32_t record)
+{
+    KVT_TRY(array_grow(&rebuild->store->env, (void **)&rebuild->traces, &rebuild->trace_capacity,
+        rebuild->trace_count, sizeof(*rebuild->traces)));
+    rebuild->traces[rebuild->trace_count++] = (struct trace){fingerprint, sequence, record};
+    return KVT_OK;
+}
+
+static enum kvt_status
+record_add(struct rebuild *rebuild, const struct block_record *record)
+{
+    struct kvt_store *store = rebuild->store;
+    struct namespace_state *space = namespace_at(store, record->key.namespace_id);
+
+    if (space == NULL || atomic_load_explicit(&space->epoch, memory_order_relaxed) !=
+                             record->namespace_epoch)
+        return KVT_OK;
+    KVT_TRY(array_grow(&store->env, (void **)&rebuild->records, &rebuild->record_capacity,
+        rebuild->record_count, sizeof(*rebuild->records)));
+    rebuild->records[rebuild->record_count] = *record;
+    KVT_TRY(trace_add(rebuild, key_fingerprint(store->fingerprint_seed, &record->key),
+        record->sequence, (uint32_t)rebuild->record_count));
+    rebuild->record_count++;
+    return KVT_OK;
+}
+
+static bool
+batch_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
+    const struct tier_kill *kills)
+{
+    struct rebuild *rebuild = visitor;
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
+        status = record_add(rebuild, &records[i]);
+    for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
+        status = trace_add(rebuild, kills[i].fingerprint, kills[i].sequence, UINT32_MAX);
+    rebuild->status = status;
+    return status == KVT_OK;
+}
+
+/* By key, then newest first, then kills before records. */
+static int
+trace_compare(const void *a, const void *b)
+{
+    const struct trace *left = a;
+    const struct trace *right = b;
+
+    if (left->fingerprint.high != right->fingerprint.high)
+        return left->fingerprint.high < right->fingerprint.high ? -1 : 1;
+    if (left->fingerprint.low != right->fingerprint.low)
+        return left->fingerprint.low < right->fingerprint.low ? -1 : 1;
+    if (left->sequence != right->sequence)
+        return left->sequence > right->sequence ? -1 : 1;
+    return (left->record != UINT32_MAX) - (right->record != UINT32_MAX);
+}
+
+static int
+record_compare(const void *a, const void *b)
+{
+    const struct block_record *left = a;
+    const struct block_record *right = b;
+
+    if (left->extent.segment != right->extent.segment)
+        return left->extent.segment < right->extent.segment ? -1 : 1;
+    return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
+}
+
+/* Keep only the records that live, in order of place. */
+static void
+records_choose(struct rebuild *rebuild)
+{
+    size_t live_count = 0;
+    struct block_record *records = rebuild->records;
+
+    if (rebuild->trace_count == 0)
+        return;
+    qsort(rebuild->traces, rebuild->trace_count, sizeof(*rebuild->traces), trace_compare);
+    for (size_t i = 0; i < rebuild->trace_count; i++) {
+        const struct trace *trace = &rebuild->traces[i];
+
+        /* The first of each key decides: a kill, or the newest record. */
+        if (i > 0 && hash128_equal(trace->fingerprint, rebuild->traces[i - 1].fingerprint))
+            continue;
+        if (trace->record != UINT32_MAX)
+            records[trace->record].part_count = 0; /* The mark of those that live. */
+    }
+    for (size_t i = 0; i < rebuild->record_count; i++) {
+        if (records[i].part_count != 0)
+            continue;
+        records[i].part_count = 1;
+        records[live_count++] = records[i];
+    }
+    rebuild->record_count = live_count;
+    if (live_count > 0)
+        qsort(records, live_count, sizeof(*records), record_compare);
+}
+
+static enum kvt_status
+segments_scan(struct rebuild *rebuild)
+{
+    struct kvt_store *store = rebuild->store;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
+        uint32_t generation = 0;
+        uint64_t damaged_pages = 0;
+
+        KVT_TRY(nvme_scan(store->nvme, segment->number, batch_visit, rebuild, &generation,
+            &damaged_pages));
+        KVT_TRY(rebuild->status);
+        if (generation > rebuild->generation_max)
+            rebuild->generation_max = generation;
+        if (generation == 0)
+            continue;
+        segment_restore(store->segments, &(struct segment){.number = segment->number,
+                                             .generation = generation,
+                                             .state = SEGMENT_SEALED});
+    }
+    /* Whatever unreadable headers stand in the others: their next fill is newer. */
+    cursor = 0;
+    while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->state != SEGMENT_FREE || rebuild->generation_max == 0)
+            continue;
+        segment->generation = rebuild->generation_max + 1;
+        segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
+    }
+    return KVT_OK;
+}
+
+/* Write `count` records from `first` on, and the facts of every segment with the last of them. */
+static enum kvt_status
+records_commit(struct rebuild *rebuild, struct index *index, struct index_block *blocks,
+    uint8_t (*bytes)[BLOCK_RECORD_BYTES_MAX])
+{
+    struct kvt_store *store = rebuild->store;
+
+    for (size_t first = 0; first < rebuild->record_count; first += REBUILD_BATCH) {
+        struct index_batch batch = {.added = blocks};
+
+        for (size_t i = first; i < rebuild->record_count && i < first + REBUILD_BATCH; i++) {
+            const struct block_record *record = &rebuild->records[i];
+            struct segment *segment = segment_at(store->segments, record->extent.segment);
+            uint32_t n = batch.added_count++;
+
+            blocks[n] = (struct index_block){.segment = record->extent.segment,
+                .page = record->extent.page,
+                .bytes = bytes[n],
+                .size = (uint32_t)block_record_encode(record, bytes[n])};
+            segment->record_count++;
+            segment->crc_xor ^= block_record_crc(bytes[n]);
+        }
+        KVT_TRY(index_commit_growing(index, &batch));
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+segments_commit(struct rebuild *rebuild, struct index *index)
+{
+    struct kvt_store *store = rebuild->store;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
+        struct index_segment facts;
+        struct index_batch batch = {.segments = &facts, .segment_count = 1};
+
+        if (segment->state == SEGMENT_FREE && segment->generation == 1)
+            continue;
+        segment_facts(segment, &facts);
+        KVT_TRY(index_commit_growing(index, &batch));
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+index_write(struct rebuild *rebuild)
+{
+    struct kvt_store *store = rebuild->store;
+    const struct kvt_env *env = &store->env;
+    size_t blocks_size = REBUILD_BATCH * sizeof(struct index_block);
+    size_t bytes_size = REBUILD_BATCH * BLOCK_RECORD_BYTES_MAX;
+    struct index_block *blocks = env_take(env, blocks_size);
+    uint8_t(*bytes)[BLOCK_RECORD_BYTES_MAX] = env_take(env, bytes_size);
+    struct index *index = NULL;
+    enum kvt_status status = KVT_E_NOMEM;
+
+    if (blocks == NULL || bytes == NULL) {
+        (void)failure_set(KVT_E_NOMEM, 0, "no memory to write a new index");
+        goto done;
+    }
+    KVT_TRY_GOTO(store->world.index_ops->create(store->world.index_context, env, store->meta_dir,
+                     store->options.index_map_bytes, &index),
+        done);
+    KVT_TRY_GOTO(records_commit(rebuild, index, blocks, bytes), done);
+    KVT_TRY_GOTO(segments_commit(rebuild, index), done);
+    KVT_TRY_GOTO(index->ops->install(index), done);
+    store->index = index;
+    index = NULL;
+
+done:
+    if (index != NULL)
+        index->ops->close(index);
+    env_put(env, bytes, bytes_size);
+    env_put(env, blocks, blocks_size);
+    return status;
+}
+
+enum kvt_status
+rebuild_index(struct kvt_store *store)
+{
+    struct rebuild rebuild = {.store = store};
+    enum kvt_status status;
+
+    status = segments_scan(&rebuild);
+    if (status == KVT_OK) {
+        records_choose(&rebuild);
+        status = index_write(&rebuild);
+    }
+    env_put(&store->env, rebuild.records, rebuild.record_capacity * sizeof(*rebuild.records));
+    env_put(&store->env, rebuild.traces, rebuild.trace_capacity * sizeof(*rebuild.traces));
+    return status;
+}

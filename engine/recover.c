@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * recover.c - from the files of a store to the map in memory.
+ *
+ * Owns      the order of recovery (durability.md's R2..R6): look at the index, decide (recover_table.c),
+ *           rebuild if need be, load segments and records, link children to parents.
+ * Threads   the thread that opens, before the loop is started.
+ */
+#include "recover_table.h"
+#include "store_internal.h"
+
+struct child {
+    uint32_t entry;
+    struct hash128 parent;
+};
+
+struct load {
+    struct kvt_store *store;
+    enum kvt_status status;
+    uint32_t segment; /* Of the record before this one. */
+    uint32_t page_end; /* Where it ended: no two may overlap. */
+    struct child *children;
+    size_t child_count, child_capacity;
+};
+
+static bool
+segment_visit(void *visitor, const struct index_segment *facts)
+{
+    struct load *load = visitor;
+    struct segment segment = {
+        .number = facts->number,
+        .generation = facts->generation,
+        .state = (enum segment_state)facts->state,
+        .record_count = facts->record_count,
+        .crc_xor = facts->crc_xor,
+    };
+
+    /* A segment beyond the present capacity does not exist; its records are dropped below. */
+    (void)segment_restore(load->store->segments, &segment);
+    return true;
+}
+
+/* Whether the record may be served: what it says agrees with everything else that is known. */
+static const char *
+record_refusal(const struct load *load, const struct block_record *record)
+{
+    struct segment *segment = segment_at(load->store->segments, record->extent.segment);
+    uint64_t end = (uint64_t)record->extent.page + pages_of(record->stored_length);
+
+    if (segment == NULL)
+        return "its segment does not exist";
+    if (segment->generation != record->extent.generation)
+        return "its generation has passed";
+    if (segment->state != SEGMENT_SEALED && segment->state != SEGMENT_ACTIVE)
+        return "its segment holds no blocks";
+    if (end > segment_pages(load->store->segments))
+        return "it reaches beyond its segment";
+    if (record->extent.segment == load->segment && record->extent.page < load->page_end)
+        return "it overlaps the one before it";
+    if (record->length > KVT_BLOCK_BYTES_MAX || record->length > load->store->file.block_bytes_max)
+        return "it is longer than a block may be";
+    return NULL;
+}
+
+static enum kvt_status
+child_add(struct load *load, uint32_t entry, struct hash128 parent)
+{
+    const struct kvt_env *env = &load->store->env;
+
+    if (load->child_count == load->child_capacity) {
+        size_t capacity = load->child_capacity == 0 ? 4096 : load->child_capacity * 2;
+        struct child *children = env_take(env, capacity * sizeof(*children));
+
+        if (children == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to link %zu blocks", capacity);
+        if (load->child_count > 0)
+            memcpy(children, load->children, load->child_count * sizeof(*children));
+        env_put(env, load->children, load->child_capacity * sizeof(*children));
+        load->children = children;
+        load->child_capacity = capacity;
+    }
+    load->children[load->child_count++] = (struct child){entry, parent};
+    return KVT_OK;
+}
+
+static void
+entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *record,
+    uint32_t record_crc)
+{
+    struct entry *entry = residency_at(store->map, number);
+    struct entry_state *state = policy_at(store->policy, number);
+
+    entry->checksum = record->checksum;
+    entry->sequence = record->sequence;
+    entry->length = record->length;
+    entry->stored_length = record->stored_length;
+    entry->segment = record->extent.segment;
+    entry->extent_generation = record->extent.generation;
+    entry->page = record->extent.page;
+    state->depth = record->depth;
+    state->token_start = record->token_start;
+    state->token_count = record->token_count;
+    state->recompute_us = record->recompute_us;
+    state->importance = record->importance;
+    state->class_id = record->class_id;
+    state->hint = record->hint;
+    state->record_crc = record_crc;
+}
+
+static enum kvt_status
+record_load(struct load *load, const struct block_record *record, uint32_t record_crc)
+{
+    struct kvt_store *store = load->store;
+    struct namespace_state *space = namespace_at(store, record->key.namespace_id);
+    struct hash128 fingerprint = key_fingerprint(store->fingerprint_seed, &record->key);
+    uint32_t number = residency_find(store->map, fingerprint, &record->key);
+
+    if (number != ENTRY_NONE) {
+        if (residency_at(store->map, number)->sequence >= record->sequence)
+            return KVT_OK;
+        (void)entry_drop(store, number, true);
+    }
+    KVT_TRY(residency_insert(store->map, fingerprint, &record->key, &number));
+    KVT_TRY(policy_reserve(store->policy, number));
+    entry_fill(store, number, record, record_crc);
+    residency_publish(store->map, number, TIER_NVME);
+    space->block_count++;
+    space->block_bytes += record->length;
+    segment_at(store->segments, record->extent.segment)->live_bytes +=
+        (uint64_t)pages_of(record->stored_length) * PAGE_BYTES;
+    COUNT(store, recover_block_count, 1);
+    return hash128_is_zero(record->parent) ? KVT_OK : child_add(load, number, record->parent);
+}
+
+static bool
+block_visit(void *visitor, const struct index_block *block)
+{
+    struct load *load = visitor;
+    struct kvt_store *store = load->store;
+    struct namespace_state *space;
+    struct block_record record;
+    const char *refusal;
+
+    if (block_record_decode(&record, block->segment, block->page, block->bytes, block->size) !=
+        KVT_OK) {
+        COUNT(store, recover_dropped_count, 1);
+        return true;
+    }
+    space = namespace_at(store, record.key.namespace_id);
+    if (space == NULL || atomic_load_explicit(&space->epoch, memory_order_relaxed) !=
+                             record.namespace_epoch)
+        return true; /* Cleared: its record goes with its segment. */
+    refusal = record_refusal(load, &record);
+    if (refusal != NULL) {
+        log_line(&store->logger, LOG_WARN, "recover",
+            "event=record_dropped segment=%u page=%u reason=\"%s\"", block->segment, block->page,
+            refusal);
+        COUNT(store, recover_dropped_count, 1);
+        return true;
+    }
+    load->segment = block->segment;
+    load->page_end = block->page + pages_of(record.stored_length);
+    load->status = record_load(load, &record, block_record_crc(block->bytes));
+    return load->status == KVT_OK;
+}
+
+/* Parents may come after their children in the index, so that links are made at the end. */
+static void
+children_link(struct load *load)
+{
+    struct kvt_store *store = load->store;
+
+    for (size_t i = 0; i < load->child_count; i++) {
+        const struct child *child = &load->children[i];
+
+        if (word_state(atomic_load_explicit(&residency_at(store->map, child->entry)->word,
+                memory_order_relaxed)) == ENTRY_RESIDENT)
+            policy_link(store->policy, child->entry,
+                residency_find_fingerprint(store->map, child->parent));
+    }
+}
+
+static enum kvt_status
+index_load(struct kvt_store *store)
+{
+    struct load load = {.store = store, .segment = UINT32_MAX};
+    enum kvt_status status;
+
+    KVT_TRY(store->index->ops->each_segment(store->index, segment_visit, &load));
+    status = store->index->ops->each_block(store->index, block_visit, &load);
+    if (status == KVT_OK)
+        status = load.status;
+    if (status == KVT_OK)
+        children_link(&load);
+    env_put(&store->env, load.children, load.child_capacity * sizeof(*load.children));
+    return status;
+}
+
+/*
+ * Headers that were written and never committed may stand in segments that count as FREE, under the
+ * generation of their next fill. That generation is passed over, so that none of them can be taken
+ * for what is written from now on.
+ */
+static void
+generations_skip(struct kvt_store *store)
+{
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->state != SEGMENT_FREE || segment->generation >= UINT32_MAX - 1)
+            continue;
+        segment->generation++;
+        /* Page 0 may hold the header of the generation that was passed over. */
+        if (segment->fill_page == 0)
+            segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
+    }
+}
+
+static enum kvt_status
+names_recover(struct kvt_store *store, bool is_new, enum recover_names *names_out)
+{
+    enum kvt_status status;
+
+    *names_out = RECOVER_NAMES_VALID;
+    if (is_new)
+        return KVT_OK; /* Written by whoever made the store. */
+    status = names_read(&store->names, store->dir);
+    if (status == KVT_MISS)
+        *names_out = RECOVER_NAMES_ABSENT;
+    else if (status == KVT_E_CORRUPT)
+        *names_out = RECOVER_NAMES_DAMAGED;
+    else
+        return status;
+    return KVT_OK;
+}
+
+enum kvt_status
+recover_store(struct kvt_store *store, bool is_new)
+{
+    const struct index_ops *ops = store->world.index_ops;
+    struct recover_facts facts = {
+        .is_rebuild_wanted = (store->options.flags & KVT_OPEN_REBUILD) != 0,
+        .is_read_only = store->is_read_only,
+    };
+    const struct recover_row *row;
+
+    KVT_TRY(names_recover(store, is_new, &facts.names));
+    KVT_TRY(ops->inspect(
+        store->world.index_context, &store->env, store->meta_dir, false, &facts.index));
+    row = recover_decide(&facts);
+    if (row->action == RECOVER_REFUSE)
+        return failure_set(KVT_E_CORRUPT, 0, "%s: %s", store->path, row->reason);
+    KVT_TRY(namespaces_open(store));
+    if (row->action == RECOVER_REBUILD)
+        KVT_TRY(rebuild_index(store));
+    else
+        KVT_TRY(ops->open(store->world.index_context, &store->env, store->meta_dir,
+            store->is_read_only, &store->index));
+    if (row->action == RECOVER_REBUILD && !is_new)
+        COUNT(store, recover_rebuilt_count, 1);
+    KVT_TRY(index_load(store));
+    if (store->is_read_only)
+        return KVT_OK;
+    if (facts.index == INDEX_UNCLEAN)
+        generations_skip(store);
+    return store->index->ops->mark(store->index, false);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * request.c - tickets and their stages.
+ *
+ * Owns      a ticket's memory and references; when a stage counts as reached.
+ * Not here  what an operation does (put.c, get.c, delete.c), queues (queue.c).
+ * Threads   op_*() the loop; ticket_*() and kvt_ticket_*() any.
+ */
+#include "queue_internal.h"
+#include "store_internal.h"
+
+enum kvt_status
+ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
+    const struct kvt_submit *submit, struct kvt_ticket **ticket_out)
+{
+    size_t size = sizeof(struct kvt_ticket) + count * sizeof(struct op);
+    struct kvt_ticket *ticket;
+
+    if (atomic_fetch_add_explicit(&store->ticket_count, 1, memory_order_relaxed) >=
+        store->options.request_count_max) {
+        atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
+        return failure_set(KVT_E_BUSY, 0, "%u tickets are out already (request_count_max)",
+            store->options.request_count_max);
+    }
+    ticket = env_take(&store->env, size);
+    if (ticket == NULL) {
+        atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a ticket of %u blocks", count);
+    }
+    ticket->store = store;
+    ticket->kind = kind;
+    ticket->count = count;
+    ticket->last_stage = 1;
+    ticket->left[0] = count;
+    ticket->left[1] = count;
+    ticket->size = size;
+    if (submit != NULL) {
+        ticket->queue = submit->queue;
+        ticket->user = submit->user;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        ticket->ops[i].ticket = ticket;
+    atomic_store_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->ticket_held_count, 1, memory_order_relaxed);
+    *ticket_out = ticket;
+    return KVT_OK;
+}
+
+void
+ticket_release(struct kvt_ticket *ticket)
+{
+    struct kvt_store *store = ticket->store;
+
+    /* (Q1) acq_rel: whoever frees the ticket sees what the others wrote into it. */
+    if (atomic_fetch_sub_explicit(&ticket->reference_count, 1, memory_order_acq_rel) != 1)
+        return;
+    env_put(&store->env, ticket, ticket->size);
+    atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_release);
+}
+
+static void
+ticket_deliver(struct kvt_store *store, struct message *message)
+{
+    struct kvt_ticket *ticket = CONTAINER_OF(message, struct kvt_ticket, message);
+    uint32_t count = ticket->count;
+
+    /* The loop's own reference keeps the ticket while its operations are started: the last of them
+     * may finish at once. */
+    atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++)
+        op_begin(store, &ticket->ops[i]);
+    ticket_release(ticket);
+}
+
+void
+ticket_send(struct kvt_ticket *ticket)
+{
+    struct kvt_store *store = ticket->store;
+
+    atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+    if (ticket->queue != NULL)
+        queue_expect(ticket->queue, ticket->last_stage);
+    ticket->submit_ns = env_now(&store->env);
+    ticket->message.deliver = ticket_deliver;
+    loop_send(store, &ticket->message);
+}
+
+/* Everybody who waits for the ticket learns that `stage` was reached. */
+static void
+ticket_publish(struct kvt_store *store, struct kvt_ticket *ticket, uint32_t stage)
+{
+    struct kvt_queue *queue = ticket->queue;
+
+    /* (Q2) release: pairs with the acquire in kvt_ticket_results() and kvt_ticket_wait(). */
+    atomic_store_explicit(&ticket->stage, stage, memory_order_release);
+    if (queue != NULL) {
+        struct completion *completion = &ticket->completions[stage - 1];
+
+        completion->ticket = ticket;
+        completion->stage = stage;
+        atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+        queue_deliver(queue, completion);
+    } else {
+        gate_post(&store->env, &ticket->gate);
+    }
+    if (stage == ticket->last_stage)
+        ticket_release(ticket);
+}
+
+void
+op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status status)
+{
+    struct kvt_ticket *ticket = op->ticket;
+    uint32_t i = stage - 1;
+
+    KVT_ASSERT(stage >= 1 && stage <= ticket->last_stage && !op->is_reached[i]);
+    KVT_ASSERT(stage == 1 || op->is_reached[0]);
+    op->is_reached[i] = true;
+    op->status[i] = status;
+    if (status < 0 && ticket->first_error[i] == KVT_OK)
+        ticket->first_error[i] = status;
+    if (--ticket->left[i] > 0)
+        return;
+    ticket_publish(store, ticket, stage);
+}
+
+void
+op_finish(struct kvt_store *store, struct op *op, enum kvt_status status)
+{
+    uint32_t last_stage = op->ticket->last_stage;
+    bool is_first_open = !op->is_reached[0];
+
+    /* With two stages the ticket outlives the first. */
+    if (is_first_open)
+        op_reach(store, op, 1, status);
+    if (last_stage == 2 && !op->is_reached[1])
+        op_reach(store, op, 2, status);
+}
+
+void
+op_list_add(struct op_list *list, struct op *op)
+{
+    op->next = NULL;
+    if (list->last == NULL)
+        list->first = op;
+    else
+        list->last->next = op;
+    list->last = op;
+}
+
+struct op *
+op_list_take(struct op_list *list)
+{
+    struct op *op = list->first;
+
+    if (op == NULL)
+        return NULL;
+    list->first = op->next;
+    if (list->first == NULL)
+        list->last = NULL;
+    op->next = NULL;
+    return op;
+}
+
+enum kvt_status
+kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
+{
+    struct kvt_store *store;
+    uint64_t now_ns;
+    uint64_t until_ns;
+
+    if (ticket == NULL)
+        return failure_set(KVT_E_INVAL, 0, "ticket is NULL");
+    store = ticket->store;
+    KVT_TRY(store_enter(store));
+    if (stage < 1 || stage > ticket->last_stage)
+        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
+    if (ticket->queue != NULL)
+        return failure_set(KVT_E_STATE, 0, "the ticket reports to a queue: poll that");
+    now_ns = env_now(&store->env);
+    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&ticket->gate.value, memory_order_acquire);
+
+        if (atomic_load_explicit(&ticket->stage, memory_order_acquire) >= stage)
+            return KVT_OK;
+        KVT_TRY(store_enter(store));
+        if (env_now(&store->env) >= until_ns)
+            return KVT_LATE;
+        gate_wait(&store->env, &ticket->gate, seen, until_ns);
+    }
+}
+
+enum kvt_status
+kvt_ticket_results(
+    kvt_ticket *ticket, uint32_t stage, struct kvt_result *results_out, uint32_t count)
+{
+    if (ticket == NULL || results_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "ticket or results_out is NULL");
+    KVT_TRY(store_enter(ticket->store));
+    if (stage < 1 || stage > ticket->last_stage)
+        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
+    if (count != ticket->count)
+        return failure_set(KVT_E_INVAL, 0, "count %u: %u were submitted", count, ticket->count);
+    if (atomic_load_explicit(&ticket->stage, memory_order_acquire) < stage)
+        return KVT_NOT_READY;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct op *op = &ticket->ops[i];
+
+        results_out[i].status = op->status[stage - 1];
+        results_out[i].tier = op->tier;
+        results_out[i].length = op->length;
+    }
+    return KVT_OK;
+}
+
+void
+kvt_ticket_free(kvt_ticket *ticket)
+{
+    if (ticket == NULL || store_enter(ticket->store) == KVT_E_STATE)
+        return;
+    atomic_store_explicit(&ticket->is_freed, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&ticket->store->ticket_held_count, 1, memory_order_relaxed);
+    ticket_release(ticket);
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scan.c - walking all blocks by entry number.
+ */
+#include "store_internal.h"
+
+struct scan {
+    uint64_t cursor;
+    struct kvt_scan_entry *entries;
+    uint32_t count_max;
+    uint32_t count;
+};
+
+static void
+entry_show(struct kvt_store *store, uint32_t number, struct kvt_scan_entry *show)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    struct block_key key;
+
+    memset(show, 0, sizeof(*show));
+    residency_key(store->map, number, &key);
+    show->ns.id = key.namespace_id;
+    show->component = key.component;
+    show->tiers =
+        (uint8_t)word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+    show->is_hashed = key.form == KEY_HASHED;
+    show->key_length = key.length;
+    memcpy(show->key, key.bytes, key.length);
+    show->length = entry->length;
+    show->sequence = entry->sequence;
+    if ((show->tiers & TIER_NVME) != 0) {
+        show->segment = entry->segment;
+        show->page = entry->page;
+    }
+}
+
+static bool
+scan_run(struct kvt_store *store, void *context)
+{
+    struct scan *scan = context;
+    uint32_t limit = residency_number_limit(store->map);
+
+    while (scan->cursor < limit && scan->count < scan->count_max) {
+        uint32_t number = (uint32_t)scan->cursor++;
+        uint64_t word =
+            atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+
+        if (word_state(word) == ENTRY_RESIDENT)
+            entry_show(store, number, &scan->entries[scan->count++]);
+    }
+    return true;
+}
+
+enum kvt_status
+kvt_scan(kvt_store *store, uint64_t *cursor, struct kvt_scan_entry *entries_out, uint32_t count_max,
+    uint32_t *count_out)
+{
+    struct scan scan;
+
+    if (cursor == NULL || entries_out == NULL || count_max == 0 || count_out == NULL)
+        return failure_set(
+            KVT_E_INVAL, 0, "cursor, entries_out or count_out is NULL, or count_max is 0");
+    KVT_TRY(store_enter(store));
+    scan = (struct scan){.cursor = *cursor, .entries = entries_out, .count_max = count_max};
+    loop_call(store, scan_run, &scan);
+    *cursor = scan.cursor;
+    *count_out = scan.count;
+    return scan.count == 0 ? KVT_MISS : KVT_OK;
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stats.c - reading counters, gauges, latencies and the options in force.
+ */
+#include "store_internal.h"
+
+static void
+latency_read(const struct histogram *histogram, struct kvt_latency *latency_out)
+{
+    latency_out->count = atomic_load_explicit(&histogram->count, memory_order_relaxed);
+    latency_out->sum_ns = atomic_load_explicit(&histogram->sum, memory_order_relaxed);
+    latency_out->max_ns = atomic_load_explicit(&histogram->max, memory_order_relaxed);
+    latency_out->p50_ns = histogram_at(histogram, 0.5);
+    latency_out->p99_ns = histogram_at(histogram, 0.99);
+    latency_out->p999_ns = histogram_at(histogram, 0.999);
+}
+
+/* The loop: what only it may look at. */
+static bool
+gauges_run(struct kvt_store *store, void *context)
+{
+    struct kvt_stats *stats = context;
+    struct segment *segment;
+    struct tier_usage usage = {0};
+    uint32_t cursor = 0;
+
+    stats->entry_count_now = residency_count(store->map);
+    stats->lease_count_now =
+        atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
+    stats->host_capacity_bytes_now = slab_capacity(store->slab);
+    stats->host_used_bytes_now = slab_used(store->slab);
+    stats->host_dirty_bytes_now = store->dirty_bytes;
+    stats->namespace_count_now =
+        atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
+    if (store->nvme == NULL)
+        return true;
+    nvme_as_tier(store->nvme)->ops->usage(nvme_as_tier(store->nvme), &usage);
+    stats->nvme_capacity_bytes_now = usage.capacity_bytes;
+    stats->nvme_used_bytes_now = usage.used_bytes;
+    while ((segment = segment_next(store->segments, &cursor)) != NULL)
+        stats->nvme_live_bytes_now += segment->live_bytes;
+    return true;
+}
+
+struct index_question {
+    struct commit_job job;
+    struct index_stats stats;
+    bool is_sent;
+    bool is_answered;
+};
+
+static enum kvt_status
+index_stats_run(struct kvt_store *store, struct commit_job *job)
+{
+    struct index_question *question = CONTAINER_OF(job, struct index_question, job);
+
+    store->index->ops->stats(store->index, &question->stats);
+    return KVT_OK;
+}
+
+static void
+index_stats_finish(struct kvt_store *store, struct commit_job *job)
+{
+    (void)store;
+    CONTAINER_OF(job, struct index_question, job)->is_answered = true;
+}
+
+/* The loop: the committer alone may ask the index. */
+static bool
+index_ask(struct kvt_store *store, void *context)
+{
+    struct index_question *question = context;
+
+    if (!question->is_sent) {
+        question->is_sent = true;
+        question->job.run = index_stats_run;
+        question->job.finish = index_stats_finish;
+        committer_submit(store->committer, &question->job);
+    }
+    return question->is_answered;
+}
+
+enum kvt_status
+kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    struct index_question question = {0};
+    uint32_t size;
+
+    if (stats_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "stats_out is NULL");
+    size = stats_out->struct_size;
+    if (size < 8 || size > 65536)
+        return failure_set(KVT_E_INVAL, 0, "struct_size %u is not in 8..65536", size);
+    KVT_TRY(store_enter(store));
+#define READ_COUNTER(name, text) \
+    stats.name = atomic_load_explicit(&store->counters.name, memory_order_relaxed);
+    KVT_COUNTERS(READ_COUNTER)
+#undef READ_COUNTER
+#define READ_LATENCY(name, text) latency_read(&store->latencies.name, &stats.name);
+    KVT_LATENCIES(READ_LATENCY)
+#undef READ_LATENCY
+    loop_call(store, gauges_run, &stats);
+    loop_call(store, index_ask, &question);
+    stats.index_map_bytes_now = question.stats.map_bytes;
+    stats.index_used_bytes_now = question.stats.used_bytes;
+    if (size > sizeof(stats))
+        memset((char *)stats_out + sizeof(stats), 0, size - sizeof(stats));
+    memcpy(stats_out, &stats, size < sizeof(stats) ? size : sizeof(stats));
+    stats_out->struct_size = size;
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_options_get(kvt_store *store, struct kvt_options *options_out)
+{
+    uint32_t size;
+
+    if (options_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "options_out is NULL");
+    size = options_out->struct_size;
+    if (size < 8 || size > 4096)
+        return failure_set(KVT_E_INVAL, 0, "struct_size %u is not in 8..4096", size);
+    KVT_TRY(store_enter(store));
+    if (size > sizeof(store->options))
+        memset((char *)options_out + sizeof(store->options), 0, size - sizeof(store->options));
+    memcpy(options_out, &store->options,
+        size < sizeof(store->options) ? size : sizeof(store->options));
+    options_out->struct_size = size;
+    return KVT_OK;
+}

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store.c - the life of a store: open, close, abort; and the checks at every call's border.
+ *
+ * Order of opening: directory, lock, STORE (read, or made), HOST, map, workers, NVMe, index, committer,
+ * loop. store_free() takes down whatever is there in the reverse order, so that each failure on the
+ * way is undone by the same code that closes a store.
+ */
+#include "store_internal.h"
+
+#include "io_engines.h"
+
+#define STRINGIFY(x) #x
+#define VERSION_TEXT(a, b, c) STRINGIFY(a) "." STRINGIFY(b) "." STRINGIFY(c)
+
+const char *
+kvt_version(void)
+{
+    return VERSION_TEXT(KVT_VERSION_MAJOR, KVT_VERSION_MINOR, KVT_VERSION_PATCH);
+}
+
+/* --- The border ------------------------------------------------------------------------------- */
+
+enum kvt_status
+store_enter(const struct kvt_store *store)
+{
+    if (store == NULL)
+        return failure_set(KVT_E_INVAL, 0, "store is NULL");
+    if (atomic_load_explicit(store->fork_page, memory_order_relaxed) != STORE_ALIVE)
+        return failure_set(KVT_E_STATE, 0, "the store belongs to the process that opened it");
+    if (atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0)
+        return failure_set(KVT_E_POISONED, 0, "an invariant broke: close the store");
+    return KVT_OK;
+}
+
+static void
+store_proof_failed(void *context, const char *expression, const char *file, int line)
+{
+    struct kvt_store *store = context;
+
+    log_line(&store->logger, LOG_ERROR, "store", "event=poisoned proof=\"%s\" file=%s line=%d",
+        expression, file, line);
+    atomic_store_explicit(&store->poisoned, 1, memory_order_release);
+    store_health_set(store, KVT_HEALTH_POISONED);
+}
+
+void
+store_health_set(struct kvt_store *store, uint32_t flag)
+{
+    atomic_fetch_or_explicit(&store->health, flag, memory_order_relaxed);
+}
+
+enum kvt_status
+kvt_health(kvt_store *store, uint32_t *flags_out)
+{
+    if (store == NULL || flags_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "store or flags_out is NULL");
+    if (store_enter(store) == KVT_E_STATE)
+        return KVT_E_STATE;
+    *flags_out = atomic_load_explicit(&store->health, memory_order_relaxed);
+    return KVT_OK;
+}
+
+void
+kvt_last_error(struct kvt_error *error_out)
+{
+    const struct failure *failure = failure_last();
+
+    if (error_out == NULL)
+        return;
+    error_out->status = failure->status;
+    error_out->foreign_code = failure->foreign_code;
+    error_out->text = failure->text;
+}
+
+/* --- Freeing ---------------------------------------------------------------------------------- */
+
+static void
+store_threads_stop(struct kvt_store *store)
+{
+    if (store->loop_task != NULL)
+        store->env.sched->stop(store->env.sched_context, store->loop_task);
+    store->loop_task = NULL;
+    committer_close(store, store->committer);
+    store->committer = NULL;
+}
+
+static void
+store_dirs_close(struct kvt_store *store)
+{
+    const struct fs_ops *fs = store->env.fs;
+
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
+        fs->dir_close(store->root_dirs[i]);
+    fs->dir_close(store->meta_dir);
+    fs->close(store->lock);
+    fs->dir_close(store->dir);
+}
+
+static void
+store_free(struct kvt_store *store)
+{
+    struct kvt_env env = store->env;
+
+    store_threads_stop(store);
+    commit_close(store);
+    reclaim_close(store);
+    if (store->index != NULL)
+        store->index->ops->close(store->index);
+    if (store->nvme != NULL)
+        nvme_as_tier(store->nvme)->ops->close(nvme_as_tier(store->nvme));
+    crew_close(store->crew);
+    leases_close(store);
+    policy_close(store->policy);
+    residency_close(store->map);
+    if (store->host != NULL)
+        host_as_tier(store->host)->ops->close(host_as_tier(store->host));
+    namespaces_close(store);
+    env_put(&env, store->doomed, store->doomed_capacity * sizeof(*store->doomed));
+    store_dirs_close(store);
+    if (store->fork_page != NULL)
+        env_unmap(&env, store->fork_page, PAGE_BYTES);
+    pthread_mutex_destroy(&store->names_lock);
+    if (store->path != NULL)
+        env_put(&env, store->path, strlen(store->path) + 1);
+    env_put(&env, store, sizeof(*store));
+}
+
+/* --- Opening ---------------------------------------------------------------------------------- */
+
+static enum kvt_status
+store_create(const struct store_world *world, const char *path, struct kvt_store **store_out)
+{
+    const struct kvt_env *env = world->env;
+    struct kvt_store *store = env_take(env, sizeof(*store));
+    size_t size = strlen(path) + 1;
+
+    *store_out = store;
+    if (store == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
+    store->env = *env;
+    store->world = *world;
+    pthread_mutex_init(&store->names_lock, NULL);
+    store->path = env_take(env, size);
+    store->fork_page = env->memory->fork_page(env->memory_context);
+    if (store->path == NULL || store->fork_page == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
+    memcpy(store->path, path, size);
+    atomic_store_explicit(store->fork_page, STORE_ALIVE, memory_order_relaxed);
+    return KVT_OK;
+}
+
+static enum kvt_status
+io_engine_choose(struct kvt_store *store)
+{
+    enum kvt_status status;
+
+    store->env.io_context = &store->env;
+    if (store->options.io_engine == KVT_IO_THREADS) {
+        store->env.io = &io_threads_ops;
+    } else {
+        status = io_uring_probe();
+        if (status != KVT_OK && store->options.io_engine == KVT_IO_URING)
+            return status;
+        store->env.io = status == KVT_OK ? &io_uring_ops : &io_threads_ops;
+    }
+    store->is_threads = store->env.io == &io_threads_ops;
+    if (store->is_threads)
+        store_health_set(store, KVT_HEALTH_IO_THREADS);
+    return KVT_OK;
+}
+
+/* What may lie in a directory whose creation as a store was cut short. */
+static bool
+name_is_foreign(void *visitor, const char *name)
+{
+    static const char *const known[] = {
+        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data"};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(name, known[i]) == 0)
+            return true;
+    }
+    *(bool *)visitor = true;
+    return false;
+}
+
+static bool
+name_is_meta(void *visitor, const char *name)
+{
+    if (strcmp(name, "meta") == 0)
+        *(bool *)visitor = true;
+    return true;
+}
+
+static enum kvt_status
+dir_prepare(struct kvt_store *store, bool may_create)
+{
+    const struct fs_ops *fs = store->env.fs;
+    bool is_foreign = false;
+    enum kvt_status status = fs->dir_open(
+        store->env.fs_context, store->path, may_create ? FS_CREATE : 0, &store->dir);
+
+    if (status != KVT_OK)
+        return status;
+    KVT_TRY(fs->dir_list(store->dir, name_is_foreign, &is_foreign));
+    if (is_foreign) {
+        struct fs_file *file;
+
+        /* More than a store's files: it must at least have a STORE. */
+        status = fs->open(store->dir, "STORE.a", FS_READ_ONLY, &file);
+        if (status == KVT_MISS)
+            status = fs->open(store->dir, "STORE.b", FS_READ_ONLY, &file);
+        if (status == KVT_MISS)
+            return failure_set(KVT_E_INVAL, 0,
+                "%s: a directory with other things in it, and no store", store->path);
+        KVT_TRY(status);
+        fs->close(file);
+    }
+    return KVT_OK;
+}
+
+/* A new store: NAMES before STORE, so that whoever finds STORE finds NAMES. */
+static enum kvt_status
+files_create(struct kvt_store *store)
+{
+    struct store_file *file = &store->file;
+    const struct kvt_options *options = &store->options;
+    uint64_t capacity = options->nvme_capacity_bytes;
+
+    memset(file, 0, sizeof(*file));
+    store->env.random->fill(store->env.random_context, file->uuid, sizeof(file->uuid));
+    store->env.random->fill(store->env.random_context, file->secret, sizeof(file->secret));
+    file->version_major = STORE_VERSION_MAJOR;
+    file->version_minor = STORE_VERSION_MINOR;
+    file->created_ns = store->env.clock->wall_ns(store->env.clock_context);
+    file->open_epoch = 1;
+    file->segment_pages = (uint32_t)(options->segment_bytes / PAGE_BYTES);
+    file->block_bytes_max = options->block_bytes_max;
+    file->map_bytes = options->index_map_bytes;
+    file->root_count = options->root_count == 0 ? 1 : options->root_count;
+    for (uint32_t i = 0; i < file->root_count; i++) {
+        file->root_bytes[i] = capacity == KVT_CAPACITY_NONE
+                                  ? 0
+                                  : capacity / file->root_count / options->segment_bytes *
+                                        options->segment_bytes;
+        if (options->root_count == 0)
+            continue;
+        if (options->roots[i] == NULL || strlen(options->roots[i]) >= STORE_PATH_BYTES ||
+            options->roots[i][0] == '\0')
+            return failure_set(KVT_E_INVAL, 0, "roots[%u] is NULL, empty, or longer than %d bytes",
+                i, STORE_PATH_BYTES - 1);
+        memcpy(file->root_paths[i], options->roots[i], strlen(options->roots[i]) + 1);
+    }
+    names_init(&store->names, &store->env, file->uuid);
+    KVT_TRY(names_write(&store->names, store->dir));
+    return store_file_write(&store->env, store->dir, file);
+}
+
+/* STORE as it is, or made; the options in force; a new open epoch. */
+static enum kvt_status
+identity_open(struct kvt_store *store, bool *is_new_out)
+{
+    bool is_unwritable = false;
+    bool has_meta = false;
+    enum kvt_status status =
+        store_file_read(&store->env, store->dir, &store->file, &is_unwritable);
+
+    /* A creation that was cut short before the first sync of STORE has nothing else yet. */
+    if (status == KVT_E_CORRUPT) {
+        KVT_TRY(store->env.fs->dir_list(store->dir, name_is_meta, &has_meta));
+        if (!has_meta && (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0)
+            status = KVT_MISS;
+    }
+    *is_new_out = status == KVT_MISS;
+    if (status == KVT_MISS) {
+        if ((store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) != 0)
+            return failure_set(KVT_MISS, 0, "%s: there is no store", store->path);
+        KVT_TRY(options_resolve(&store->options, NULL));
+        KVT_TRY(files_create(store));
+    } else {
+        KVT_TRY(status);
+        if (is_unwritable && !store->is_read_only)
+            return failure_set(KVT_E_FORMAT, 0,
+                "%s: a newer version wrote it: this one may only read it", store->path);
+        KVT_TRY(options_resolve(&store->options, &store->file));
+        names_init(&store->names, &store->env, store->file.uuid);
+        if (!store->is_read_only) {
+            store->file.open_epoch++;
+            KVT_TRY(store_file_write(&store->env, store->dir, &store->file));
+        }
+    }
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
+        store->roots[i] = store->file.root_paths[i];
+    store->options.roots = store->file.root_paths[0][0] == '\0' ? NULL : store->roots;
+    store->sequence = (uint64_t)store->file.open_epoch << 40;
+    store->fingerprint_seed = fingerprint_seed(store->file.secret);
+    return KVT_OK;
+}
+
+static enum kvt_status
+memory_open(struct kvt_store *store)
+{
+    KVT_TRY(host_open(&store->env, store->options.host_capacity_bytes,
+        (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES), &store->host));
+    store->slab = host_slab(store->host);
+    KVT_TRY(residency_open(&store->env, store->options.entry_count_max, &store->map));
+    KVT_TRY(policy_open(&store->env, store->map, &store->policy));
+    KVT_TRY(leases_open(store));
+    return crew_open(&store->env, store->options.worker_count, &store->crew);
+}
+
+static enum kvt_status
+root_open(struct kvt_store *store, uint32_t i)
+{
+    const char *path = store->file.root_paths[i];
+    unsigned flags = store->is_read_only ? 0 : FS_CREATE;
+
+    if (path[0] == '\0')
+        return store->env.fs->dir_open_at(store->dir, "data", flags, &store->root_dirs[i]);
+    return store->env.fs->dir_open(store->env.fs_context, path, flags, &store->root_dirs[i]);
+}
+
+static enum kvt_status
+nvme_prepare(struct kvt_store *store)
+{
+    struct nvme_options options = {
+        .root_count = store->file.root_count,
+        .segment_pages = store->file.segment_pages,
+        .reserve_count = 2,
+        .read_only = store->is_read_only,
+        .logger = &store->logger,
+        .loop_task = &store->loop_task,
+    };
+
+    if (store->options.nvme_capacity_bytes == KVT_CAPACITY_NONE ||
+        store->options.nvme_capacity_bytes == 0)
+        return KVT_OK;
+    memcpy(options.store_uuid, store->file.uuid, sizeof(options.store_uuid));
+    memcpy(options.secret, store->file.secret, sizeof(options.secret));
+    options.arena = host_arena(store->host, &options.arena_size);
+    for (uint32_t i = 0; i < options.root_count; i++) {
+        KVT_TRY(root_open(store, i));
+        options.roots[i] = store->root_dirs[i];
+        options.root_bytes[i] = store->options.nvme_capacity_bytes / options.root_count;
+    }
+    KVT_TRY(nvme_open(&store->env, &options, &store->nvme));
+    store->segments = nvme_segments(store->nvme);
+    return KVT_OK;
+}
+
+static bool
+first_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
+{
+    struct kvt_store *store = context;
+
+    proof_handler_set(store_proof_failed, store);
+    return loop_step(store, now_ns, next_ns_out);
+}
+
+static enum kvt_status
+threads_start(struct kvt_store *store)
+{
+    struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
+
+    KVT_TRY(commit_open(store));
+    KVT_TRY(reclaim_open(store));
+    KVT_TRY(committer_open(store, &store->committer));
+    return store->env.sched->start(store->env.sched_context, &loop, &store->loop_task);
+}
+
+static enum kvt_status
+store_open_parts(struct kvt_store *store, const struct kvt_options *options)
+{
+    bool is_new = false;
+    const struct kvt_options defaults = KVT_OPTIONS_INIT;
+    const struct fs_ops *fs = store->env.fs;
+
+    KVT_TRY(options_import(&store->options, options == NULL ? &defaults : options));
+    if ((store->options.flags & KVT_OPEN_READ_ONLY) != 0) {
+        store->is_read_only = true;
+        store_health_set(store, KVT_HEALTH_READ_ONLY);
+    }
+    if (store->options.log_level > KVT_LOG_DEBUG)
+        return failure_set(KVT_E_INVAL, 0, "log_level %u", store->options.log_level);
+    store->logger.callback = store->options.log;
+    store->logger.context = store->options.log_context;
+    store->logger.level_max = (enum log_level)store->options.log_level;
+    store->logger.env = &store->env;
+    if (store->env.io == NULL)
+        KVT_TRY(io_engine_choose(store));
+    KVT_TRY(dir_prepare(
+        store, (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0));
+    KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
+    KVT_TRY(identity_open(store, &is_new));
+    KVT_TRY(memory_open(store));
+    KVT_TRY(fs->dir_open_at(
+        store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
+    KVT_TRY(nvme_prepare(store));
+    KVT_TRY(recover_store(store, is_new));
+    return threads_start(store);
+}
+
+enum kvt_status
+store_open_in(const struct store_world *world, const char *path, const struct kvt_options *options,
+    kvt_store **store_out)
+{
+    struct kvt_store *store = NULL;
+    uint64_t begin_ns;
+    enum kvt_status status;
+
+    if (store_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "store_out is NULL");
+    *store_out = NULL;
+    if (path == NULL || path[0] == '\0')
+        return failure_set(KVT_E_INVAL, 0, "path is NULL or empty");
+    begin_ns = env_now(world->env);
+    status = store_create(world, path, &store);
+    if (status == KVT_OK)
+        status = store_open_parts(store, options);
+    if (status != KVT_OK) {
+        struct failure failure = *failure_last();
+
+        if (store != NULL)
+            store_free(store);
+        failure_copy(&failure);
+        return status;
+    }
+    histogram_add(&store->latencies.open_ns, env_now(world->env) - begin_ns);
+    log_line(&store->logger, LOG_INFO, "store", "event=open path=%s blocks=%llu io=%s", path,
+        (unsigned long long)residency_count(store->map), store->env.io->name);
+    *store_out = store;
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_open(const char *path, const struct kvt_options *options, kvt_store **store_out)
+{
+    struct kvt_env env;
+    const struct store_world world = {.env = &env, .index_ops = &index_lmdb_ops};
+
+    env_host(&env);
+    return store_open_in(&world, path, options, store_out);
+}
+
+/* --- Closing ---------------------------------------------------------------------------------- */
+
+/* The loop: everything that was submitted is finished and durable as far as it shall be. */
+static bool
+drain_run(struct kvt_store *store, void *context)
+{
+    (void)context;
+    commit_hurry_all(store);
+    return commit_is_idle(store) && reclaim_is_idle(store) &&
+           store->fills_in_flight + store->reads_in_flight + store->copies_in_flight == 0 &&
+           store->room_waiters.first == NULL &&
+           atomic_load_explicit(&store->ticket_count, memory_order_acquire) == 0;
+}
+
+static enum kvt_status
+close_refuse(struct kvt_store *store)
+{
+    uint32_t leases = atomic_load_explicit(&store->lease_out_count, memory_order_acquire);
+    uint32_t tickets = atomic_load_explicit(&store->ticket_held_count, memory_order_acquire);
+    uint32_t queues = atomic_load_explicit(&store->queue_count, memory_order_acquire);
+
+    if (leases + tickets + queues == 0)
+        return KVT_OK;
+    return failure_set(KVT_E_STATE, 0, "%u leases, %u tickets and %u queues are out", leases,
+        tickets, queues);
+}
+
+enum kvt_status
+kvt_close(kvt_store *store)
+{
+    enum kvt_status status = KVT_OK;
+    bool is_poisoned;
+
+    if (store == NULL)
+        return KVT_OK;
+    /* In a forked child the threads are not there: nothing can be taken down. */
+    if (store_enter(store) == KVT_E_STATE)
+        return KVT_OK;
+    is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
+    if (!is_poisoned) {
+        KVT_TRY(close_refuse(store));
+        loop_call(store, drain_run, NULL);
+        if (commit_error_count(store) > 0)
+            status = failure_set(KVT_E_IO, 0, "%llu blocks or deletes could not be made durable",
+                (unsigned long long)commit_error_count(store));
+    }
+    store_threads_stop(store);
+    if (!is_poisoned && !store->is_read_only &&
+        (atomic_load_explicit(&store->health, memory_order_relaxed) &
+            KVT_HEALTH_META_READONLY) == 0)
+        status = status_keep(status, store->index->ops->mark(store->index, true));
+    store_free(store);
+    return status;
+}
+
+/* The loop: nothing new is started; what is under way has ended. */
+static bool
+abandon_run(struct kvt_store *store, void *context)
+{
+    (void)context;
+    if (!store->is_draining) {
+        store->is_draining = true;
+        commit_abandon(store);
+    }
+    return commit_is_idle(store) && reclaim_is_idle(store) &&
+           store->fills_in_flight + store->reads_in_flight + store->copies_in_flight == 0;
+}
+
+void
+kvt_abort(kvt_store *store)
+{
+    if (store == NULL || store_enter(store) == KVT_E_STATE)
+        return;
+    /* What is on its way to a device must end before its memory goes. */
+    if (atomic_load_explicit(&store->poisoned, memory_order_acquire) == 0)
+        loop_call(store, abandon_run, NULL);
+    store_free(store);
+}
+
+/* --- Flush ------------------------------------------------------------------------------------ */
+
+struct flush {
+    uint64_t mark;
+    uint64_t error_count;
+    bool is_begun;
+};
+
+static bool
+flush_run(struct kvt_store *store, void *context)
+{
+    struct flush *flush = context;
+
+    if (!flush->is_begun) {
+        flush->is_begun = true;
+        flush->error_count = commit_error_count(store);
+    }
+    /* What is still being copied gets its place in the order when it is visible. */
+    if (store->fills_in_flight > 0 || store->room_waiters.first != NULL)
+        return false;
+    if (flush->mark == 0)
+        flush->mark = commit_mark(store) + 1;
+    commit_hurry_all(store);
+    if (!commit_has_passed(store, flush->mark - 1))
+        return false;
+    flush->error_count = commit_error_count(store) - flush->error_count;
+    return true;
+}
+
+enum kvt_status
+kvt_flush(kvt_store *store)
+{
+    struct flush flush = {0};
+    uint32_t health;
+
+    KVT_TRY(store_enter(store));
+    loop_call(store, flush_run, &flush);
+    health = atomic_load_explicit(&store->health, memory_order_relaxed);
+    if (flush.error_count == 0)
+        return KVT_OK;
+    if ((health & KVT_HEALTH_META_READONLY) != 0)
+        return failure_set(KVT_E_META, 0, "a commit of the index failed: no more are tried");
+    return failure_set(KVT_E_IO, 0, "%llu blocks or deletes could not be made durable",
+        (unsigned long long)flush.error_count);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_internal.h - what a store is made of, and the functions by which the engine's files use each
+ * other. Private to engine/.
+ *
+ * Threads: "loop" functions run on the loop thread only (or before it is started, while a store is
+ * opened). "any" functions run on callers' threads. A field without another note belongs to the loop.
+ */
+#ifndef KVT_ENGINE_STORE_INTERNAL_H
+#define KVT_ENGINE_STORE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "bytes.h"
+#include "commit.h"
+#include "committer.h"
+#include "crew.h"
+#include "failure.h"
+#include "flight.h"
+#include "histogram.h"
+#include "host_tier.h"
+#include "inbox.h"
+#include "kvtier/kvtier.h"
+#include "log.h"
+#include "names_file.h"
+#include "nvme_tier.h"
+#include "policy.h"
+#include "reclaim.h"
+#include "request.h"
+#include "residency.h"
+#include "store.h"
+#include "store_file.h"
+#include "try.h"
+
+enum {
+    STORE_ALIVE = 0x4B565431, /* The word on the fork page; a forked child reads zero. */
+};
+
+/* --- 1. Small parts --------------------------------------------------------------------------- */
+
+/* A job of a worker that comes back to the loop. */
+struct job {
+    struct crew_job crew;
+    struct kvt_store *store;
+    void (*finish)(struct kvt_store *store, struct job *job);
+};
+
+/* Who gets a tier's answer; tier_batch.user points to it. */
+struct batch_owner {
+    void (*finish)(struct kvt_store *store, struct tier_batch *batch);
+};
+
+/* A function that a caller wants run on the loop, and waits for. */
+struct loop_call {
+    struct message message;
+    /* Returns false when it is not finished yet: it is then called again after each step. */
+    bool (*run)(struct kvt_store *store, void *context);
+    void *context;
+    struct loop_call *next;
+    _Atomic uint32_t is_done; /* The loop's last touch of it. */
+};
+
+struct namespace_state {
+    uint32_t id;
+    _Atomic uint32_t epoch; /* Written by the loop; a put carries the one it saw. */
+    char *name;
+    uint64_t block_count;
+    uint64_t block_bytes;
+};
+
+#define COUNTER_FIELD(name, text) _Atomic uint64_t name;
+struct counters {
+    KVT_COUNTERS(COUNTER_FIELD)
+};
+#undef COUNTER_FIELD
+
+#define LATENCY_FIELD(name, text) struct histogram name;
+struct latencies {
+    KVT_LATENCIES(LATENCY_FIELD)
+};
+#undef LATENCY_FIELD
+
+#define COUNT(store, name, n) \
+    atomic_fetch_add_explicit(&(store)->counters.name, (uint64_t)(n), memory_order_relaxed)
+
+/* --- 2. The store ----------------------------------------------------------------------------- */
+
+struct lease_table;
+
+struct kvt_store {
+    /* Set at open, then constant. */
+    struct kvt_env env;
+    struct store_world world;
+    struct kvt_options options; /* Resolved. */
+    const char *roots[STORE_ROOTS_MAX];
+    char *path;
+    struct logger logger;
+    _Atomic uint32_t *fork_page;
+    struct fs_dir *dir, *meta_dir;
+    struct fs_dir *root_dirs[STORE_ROOTS_MAX];
+    struct fs_file *lock;
+    struct store_file file;
+    uint64_t fingerprint_seed;
+    bool is_read_only;
+    bool is_threads; /* The io engine is the thread pool. */
+
+    /* The parts below. */
+    struct crew *crew;
+    struct host_tier *host;
+    struct slab *slab;
+    struct nvme_tier *nvme; /* NULL: no NVMe tier. */
+    struct segment_table *segments;
+    struct index *index; /* The committer's while it runs. */
+    struct residency *map;
+    struct policy *policy;
+    struct commit *commit;
+    struct committer *committer;
+    struct reclaim *reclaim;
+    struct lease_table *leases; /* any */
+
+    /* The loop. */
+    struct task *loop_task;
+    struct gate call_gate; /* any waits: a loop call was finished. */
+    struct loop_call *calls; /* Not finished yet. */
+    struct inbox messages;     /* any pushes */
+    struct inbox jobs_done;    /* workers push */
+    struct inbox batches_done; /* tiers push */
+    uint64_t now_ns;
+    uint64_t sequence; /* Of the record written last. */
+    struct op_list room_waiters; /* Operations that wait for a HOST slot. */
+    bool room_changed;                 /* A slot or a pin came free since the last look. */
+    uint32_t *doomed;                  /* Entries that wait for their last pin. */
+    uint32_t doomed_count, doomed_capacity;
+    _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
+    uint32_t fills_in_flight, reads_in_flight, copies_in_flight;
+    uint64_t dirty_bytes; /* HOST slots of blocks that shall become durable. */
+    bool is_draining;     /* Abort: nothing new is started. */
+
+    /* Shared. */
+    _Atomic uint32_t health;      /* enum kvt_health_flags */
+    _Atomic uint32_t poisoned;    /* Set once, by a proof that failed. */
+    _Atomic uint32_t ticket_count;      /* Tickets in memory. */
+    _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
+    _Atomic uint32_t queue_count;
+    _Atomic uint32_t lease_out_count;
+    struct counters counters;
+    struct latencies latencies;
+
+    /* Namespaces: guarded by names_lock, but for each state's epoch and the loop's counts. The table
+     * has a fixed size, so that readers need no lock for states that exist (count is released). */
+    pthread_mutex_t names_lock;
+    struct names_file names;
+    struct namespace_state *namespaces;
+    _Atomic uint32_t namespace_count;
+};
+
+/* --- 3. store.c: checks at the border (any) --------------------------------------------------- */
+
+/* store_enter - may this call go on? KVT_E_INVAL (NULL), KVT_E_STATE (forked), KVT_E_POISONED. */
+enum kvt_status store_enter(const struct kvt_store *store);
+void store_health_set(struct kvt_store *store, uint32_t flag);
+
+/* --- 4. loop.c -------------------------------------------------------------------------------- */
+
+bool loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out);
+void loop_send(struct kvt_store *store, struct message *message); /* any */
+void loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context);
+void loop_job(struct kvt_store *store, struct job *job); /* Hand a job to the workers. */
+
+/* --- 5. entry.c: what happens to entries (loop) ------------------------------------------------ */
+
+/* entry_drop - take a block out of the map, with all its copies; readers that have it pinned keep it
+ * until they let go. `is_forced` false: only when nobody has it pinned (false if so). */
+bool entry_drop(struct kvt_store *store, uint32_t number, bool is_forced);
+void entry_doomed_sweep(struct kvt_store *store);
+void entry_unpin(struct kvt_store *store, uint32_t number);
+/* extent_forget - an extent's bytes count as live no longer. */
+void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length);
+/* entry_host_release - give up the HOST copy of a block that NVMe holds too; false when pinned. */
+bool entry_host_release(struct kvt_store *store, uint32_t number);
+/* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
+void entry_record(
+    const struct kvt_store *store, uint32_t number, struct block_record *record_out);
+struct slot entry_slot(const struct entry *entry);
+struct namespace_state *entry_namespace(struct kvt_store *store, uint32_t number);
+uint64_t sequence_next(struct kvt_store *store);
+
+/* --- 6. room.c: HOST slots and who waits for them (loop) --------------------------------------- */
+
+/* room_take - a slot of at least `size` bytes, evicting what is clean. KVT_NOT_READY: wait with
+ * room_wait(), work that will make room is under way. KVT_E_NOSPC: nothing will. */
+enum kvt_status room_take(struct kvt_store *store, uint64_t size, struct slot *slot_out);
+void room_put(struct kvt_store *store, struct slot slot);
+void room_wait(struct kvt_store *store, struct op *op);
+bool room_step(struct kvt_store *store);
+
+/* --- 7. put.c, get.c, delete.c: one operation each (loop) --------------------------------------- */
+
+void put_begin(struct kvt_store *store, struct op *op);
+void get_begin(struct kvt_store *store, struct op *op);
+void delete_begin(struct kvt_store *store, struct op *op);
+/*
+ * entry_erase - the block is gone at once, and no crash brings it back once its kill is durable
+ * (`waiter`, may be NULL, is then told: stage 2). The entry is not FILLING. KVT_E_NOMEM: nothing
+ * was changed.
+ */
+enum kvt_status entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter);
+/* op_begin - start, or start again, by the kind of its ticket. */
+void op_begin(struct kvt_store *store, struct op *op);
+
+/* --- 8. namespace.c (any, but where noted) ------------------------------------------------------ */
+
+enum kvt_status namespaces_open(struct kvt_store *store); /* From NAMES; before the loop. */
+void namespaces_close(struct kvt_store *store);
+struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* NULL: none. */
+
+/* --- 9. lease.c --------------------------------------------------------------------------------- */
+
+enum kvt_status leases_open(struct kvt_store *store);
+void leases_close(struct kvt_store *store);
+
+/* --- 10. recover.c, rebuild.c (before the loop) -------------------------------------------------- */
+
+enum kvt_status recover_store(struct kvt_store *store, bool is_new);
+enum kvt_status rebuild_index(struct kvt_store *store);
+
+/* --- 11. options.c -------------------------------------------------------------------------------- */
+
+enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
+/* options_resolve - bounds and defaults; `file` is NULL for a new store. */
+enum kvt_status options_resolve(struct kvt_options *options, const struct store_file *file);
+
+#endif /* KVT_ENGINE_STORE_INTERNAL_H */

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * residency.c - entries, their words and their numbers. See residency.h for states and orders.
+ */
+#include "residency.h"
+
+#include <string.h>
+
+#include "failure.h"
+#include "residency_internal.h"
+#include "try.h"
+
+enum {
+    FIRST_ENTRIES = 4096, /* In ordinary memory, so that a small map is small. */
+    CHUNK_SHIFT = 18,
+    CHUNK_ENTRIES = 1 << CHUNK_SHIFT, /* 20 MiB: whole huge pages. */
+    FIND_AHEAD = 64,
+};
+
+_Static_assert(sizeof(struct entry) == 80, "the memory promise of the map");
+
+struct residency {
+    struct kvt_env env;
+    struct table table;
+    struct key_heap keys;
+    struct entry *first;
+    struct entry **chunks;
+    uint64_t entry_count_max;
+    uint32_t chunk_count_max;
+    uint32_t used_count; /* Numbers ever given out. */
+    uint32_t free_first; /* Number + 1, linked through key_reference. */
+    uint64_t count;
+};
+
+static uint64_t
+word_make(uint32_t generation, enum residency_state state, unsigned tiers, uint32_t pins)
+{
+    return (uint64_t)generation << 40 | (uint64_t)state << 37 | (uint64_t)tiers << 32 | pins;
+}
+
+enum kvt_status
+residency_open(const struct kvt_env *env, uint64_t entry_count_max, struct residency **map_out)
+{
+    struct residency *map = env_take(env, sizeof(*map));
+    enum kvt_status status = KVT_E_NOMEM;
+
+    *map_out = NULL;
+    if (map == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for the map");
+    map->env = *env;
+    map->entry_count_max = entry_count_max;
+    map->chunk_count_max = (uint32_t)(entry_count_max >> CHUNK_SHIFT) + 1;
+    map->first = env_take(env, FIRST_ENTRIES * sizeof(*map->first));
+    map->chunks = env_take(env, map->chunk_count_max * sizeof(*map->chunks));
+    if (map->first == NULL || map->chunks == NULL) {
+        (void)failure_set(KVT_E_NOMEM, 0, "no memory for the map's entries");
+        goto fail;
+    }
+    KVT_TRY_GOTO(key_heap_open(&map->keys, &map->env, entry_count_max), fail);
+    KVT_TRY_GOTO(table_open(&map->table, &map->env), fail);
+    *map_out = map;
+    return KVT_OK;
+
+fail:
+    residency_close(map);
+    return status;
+}
+
+void
+residency_close(struct residency *map)
+{
+    struct kvt_env env;
+
+    if (map == NULL)
+        return;
+    env = map->env;
+    table_close(&map->table);
+    if (map->keys.env != NULL)
+        key_heap_close(&map->keys);
+    for (uint32_t i = 0; map->chunks != NULL && i < map->chunk_count_max; i++) {
+        if (map->chunks[i] != NULL)
+            env_unmap(&env, map->chunks[i], CHUNK_ENTRIES * sizeof(struct entry));
+    }
+    env_put(&env, map->chunks, map->chunk_count_max * sizeof(*map->chunks));
+    env_put(&env, map->first, FIRST_ENTRIES * sizeof(*map->first));
+    env_put(&env, map, sizeof(*map));
+}
+
+struct entry *
+residency_at(const struct residency *map, uint32_t number)
+{
+    if (number < FIRST_ENTRIES)
+        return &map->first[number];
+    number -= FIRST_ENTRIES;
+    return &map->chunks[number >> CHUNK_SHIFT][number & (CHUNK_ENTRIES - 1)];
+}
+
+uint64_t
+residency_count(const struct residency *map)
+{
+    return map->count;
+}
+
+uint32_t
+residency_number_limit(const struct residency *map)
+{
+    return map->used_count;
+}
+
+void
+residency_key(const struct residency *map, uint32_t number, struct block_key *key_out)
+{
+    key_heap_read(&map->keys, residency_at(map, number)->key_reference, key_out);
+}
+
+static struct hash128
+fingerprint_of(const void *context, uint32_t number)
+{
+    return residency_at(context, number)->fingerprint;
+}
+
+/* --- The writer ------------------------------------------------------------------------------- */
+
+uint32_t
+residency_find(
+    const struct residency *map, struct hash128 fingerprint, const struct block_key *key)
+{
+    uint64_t cursor = 0;
+    uint32_t number;
+
+    while ((number = table_candidates(&map->table, fingerprint, &cursor)) != ENTRY_NONE) {
+        const struct entry *entry = residency_at(map, number);
+
+        if (hash128_equal(entry->fingerprint, fingerprint) &&
+            key_heap_equal(&map->keys, entry->key_reference, key))
+            return number;
+    }
+    return ENTRY_NONE;
+}
+
+uint32_t
+residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint)
+{
+    uint64_t cursor = 0;
+    uint32_t number;
+
+    while ((number = table_candidates(&map->table, fingerprint, &cursor)) != ENTRY_NONE) {
+        if (hash128_equal(residency_at(map, number)->fingerprint, fingerprint))
+            return number;
+    }
+    return ENTRY_NONE;
+}
+
+static enum kvt_status
+number_take(struct residency *map, uint32_t *number_out)
+{
+    uint32_t number = map->used_count;
+    struct entry **chunk;
+
+    if (map->free_first != 0) {
+        number = map->free_first - 1;
+        map->free_first = residency_at(map, number)->key_reference;
+        *number_out = number;
+        return KVT_OK;
+    }
+    if (number >= map->entry_count_max)
+        return failure_set(KVT_E_NOSPC, 0, "the map holds %u blocks already (entry_count_max)",
+            number);
+    chunk = number < FIRST_ENTRIES ? NULL : &map->chunks[(number - FIRST_ENTRIES) >> CHUNK_SHIFT];
+    if (chunk != NULL && *chunk == NULL)
+        *chunk = env_map(&map->env, CHUNK_ENTRIES * sizeof(struct entry));
+    if (chunk != NULL && *chunk == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for entry %u of the map", number);
+    map->used_count++;
+    *number_out = number;
+    return KVT_OK;
+}
+
+static void
+number_put(struct residency *map, uint32_t number)
+{
+    residency_at(map, number)->key_reference = map->free_first;
+    map->free_first = number + 1;
+}
+
+enum kvt_status
+residency_insert(struct residency *map, struct hash128 fingerprint, const struct block_key *key,
+    uint32_t *number_out)
+{
+    uint32_t number = 0;
+    uint32_t reference = 0;
+    uint64_t word;
+    struct entry *entry;
+    enum kvt_status status;
+
+    KVT_TRY(number_take(map, &number));
+    KVT_TRY_GOTO(key_heap_add(&map->keys, key, &reference), put_number);
+    entry = residency_at(map, number);
+    entry->fingerprint = fingerprint;
+    entry->key_reference = reference;
+    entry->sequence = 0;
+    KVT_TRY_GOTO(
+        table_insert(&map->table, fingerprint, number, fingerprint_of, map), remove_key);
+    word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+    KVT_ASSERT(word_state(word) == ENTRY_FREE);
+    atomic_store_explicit(&entry->word, word_make(word_generation(word), ENTRY_FILLING, 0, 0),
+        memory_order_relaxed);
+    map->count++;
+    *number_out = number;
+    return KVT_OK;
+
+remove_key:
+    key_heap_remove(&map->keys, reference);
+put_number:
+    number_put(map, number);
+    return status;
+}
+
+void
+residency_publish(struct residency *map, uint32_t number, unsigned tiers)
+{
+    struct entry *entry = residency_at(map, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    KVT_ASSERT(word_state(word) == ENTRY_FILLING && tiers != 0);
+    /* (R1) */
+    atomic_store_explicit(&entry->word,
+        word_make(word_generation(word), ENTRY_RESIDENT, tiers, 0), memory_order_release);
+}
+
+void
+residency_tier_set(struct residency *map, uint32_t number, unsigned tier)
+{
+    uint64_t word = atomic_fetch_or_explicit(
+        &residency_at(map, number)->word, (uint64_t)tier << 32, memory_order_release); /* (R1) */
+
+    KVT_ASSERT(word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & tier) == 0);
+    (void)word;
+}
+
+bool
+residency_tier_clear(struct residency *map, uint32_t number, unsigned tier)
+{
+    struct entry *entry = residency_at(map, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    KVT_ASSERT((word_tiers(word) & tier) != 0 && (word_tiers(word) & ~tier) != 0);
+    do {
+        if (word_pins(word) != 0)
+            return false;
+        /* (R2) */
+    } while (!atomic_compare_exchange_weak_explicit(&entry->word, &word,
+        word & ~((uint64_t)tier << 32), memory_order_acquire, memory_order_relaxed));
+    return true;
+}
+
+/* Change the state, keep the rest; with `is_unpinned` only at zero pins. */
+static bool
+word_doom(struct entry *entry, bool is_unpinned)
+{
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+    uint64_t doomed;
+
+    do {
+        KVT_ASSERT(word_state(word) == ENTRY_RESIDENT || word_state(word) == ENTRY_FILLING);
+        if (is_unpinned && word_pins(word) != 0)
+            return false;
+        doomed = (word & ~((uint64_t)7 << 37)) | (uint64_t)ENTRY_DOOMED << 37;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &entry->word, &word, doomed, memory_order_acq_rel, memory_order_relaxed));
+    return true;
+}
+
+void
+residency_doom(struct residency *map, uint32_t number)
+{
+    struct entry *entry = residency_at(map, number);
+
+    (void)word_doom(entry, false);
+    table_remove(&map->table, entry->fingerprint, number);
+}
+
+bool
+residency_doom_unpinned(struct residency *map, uint32_t number)
+{
+    struct entry *entry = residency_at(map, number);
+
+    if (!word_doom(entry, true))
+        return false;
+    table_remove(&map->table, entry->fingerprint, number);
+    return true;
+}
+
+/* The entry's number and key may be used again, under the next generation. */
+static void
+entry_recycle(struct residency *map, uint32_t number, uint32_t generation)
+{
+    struct entry *entry = residency_at(map, number);
+
+    key_heap_remove(&map->keys, entry->key_reference);
+    number_put(map, number);
+    map->count--;
+    atomic_store_explicit(&entry->word, word_make((generation + 1) & 0xFFFFFF, ENTRY_FREE, 0, 0),
+        memory_order_release);
+}
+
+bool
+residency_release(struct residency *map, uint32_t number)
+{
+    struct entry *entry = residency_at(map, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_acquire); /* (R2) */
+
+    KVT_ASSERT(word_state(word) == ENTRY_DOOMED);
+    if (word_pins(word) != 0)
+        return false;
+    entry_recycle(map, number, word_generation(word));
+    return true;
+}
+
+void
+residency_discard(struct residency *map, uint32_t number)
+{
+    struct entry *entry = residency_at(map, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    KVT_ASSERT(word_state(word) == ENTRY_FILLING);
+    table_remove(&map->table, entry->fingerprint, number);
+    entry_recycle(map, number, word_generation(word));
+}
+
+void
+residency_pin(struct residency *map, uint32_t number)
+{
+    uint64_t word =
+        atomic_fetch_add_explicit(&residency_at(map, number)->word, 1, memory_order_relaxed);
+
+    KVT_ASSERT(word_state(word) == ENTRY_RESIDENT || word_state(word) == ENTRY_DOOMED);
+    (void)word;
+}
+
+void
+residency_collect(struct residency *map)
+{
+    table_collect(&map->table);
+}
+
+void
+residency_check(const struct residency *map)
+{
+    uint64_t count = 0;
+
+    for (uint32_t number = 0; number < map->used_count; number++) {
+        const struct entry *entry = residency_at(map, number);
+        uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+        struct block_key key;
+
+        if (word_state(word) == ENTRY_FREE)
+            continue;
+        count++;
+        residency_key(map, number, &key);
+        if (word_state(word) == ENTRY_DOOMED)
+            continue;
+        KVT_ASSERT(word_state(word) != ENTRY_RESIDENT || word_tiers(word) != 0);
+        KVT_ASSERT(residency_find(map, entry->fingerprint, &key) == number);
+    }
+    KVT_ASSERT(count == map->count);
+}
+
+/* --- Any thread ------------------------------------------------------------------------------- */
+
+bool
+residency_unpin(struct residency *map, uint32_t number)
+{
+    uint64_t word = atomic_fetch_sub_explicit(
+        &residency_at(map, number)->word, 1, memory_order_release); /* (R2) */
+
+    KVT_ASSERT(word_pins(word) > 0);
+    return word_pins(word) == 1 && word_state(word) == ENTRY_DOOMED;
+}
+
+/* Pin the entry if it is RESIDENT; 0 when it is not, else the word as it was pinned. */
+static uint64_t
+word_pin(struct entry *entry)
+{
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    do {
+        if (word_state(word) != ENTRY_RESIDENT)
+            return 0;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &entry->word, &word, word + 1, memory_order_acquire, memory_order_relaxed)); /* (R1) */
+    return word;
+}
+
+/*
+ * Look at the candidates of one key. A candidate is pinned before its key is compared: only then do
+ * its bytes hold still. Taking back the pin of a wrong one may be the last of a doomed entry; the
+ * writer asks for those again and again (residency_release), so that nobody must be told.
+ */
+static uint32_t
+key_pin(struct residency *map, struct hash128 fingerprint, const struct block_key *key,
+    uint32_t candidate, uint64_t *cursor, uint8_t *tiers_out)
+{
+    while (candidate != ENTRY_NONE) {
+        struct entry *entry = residency_at(map, candidate);
+        uint64_t word = word_pin(entry);
+
+        if (word != 0) {
+            if (hash128_equal(entry->fingerprint, fingerprint) &&
+                key_heap_equal(&map->keys, entry->key_reference, key)) {
+                *tiers_out = (uint8_t)word_tiers(word);
+                return candidate;
+            }
+            (void)residency_unpin(map, candidate);
+        }
+        candidate = table_candidates(&map->table, fingerprint, cursor);
+    }
+    return ENTRY_NONE;
+}
+
+/* Up to FIND_AHEAD keys: three passes, so that the cache misses of a pass overlap. */
+static void
+chunk_pin(struct residency *map, const struct hash128 *fingerprints, const struct block_key *keys,
+    size_t count, uint32_t *numbers_out, uint8_t *tiers_out)
+{
+    uint64_t cursors[FIND_AHEAD] = {0};
+
+    for (size_t i = 0; i < count; i++)
+        table_prefetch(&map->table, fingerprints[i]);
+    for (size_t i = 0; i < count; i++) {
+        numbers_out[i] = table_candidates(&map->table, fingerprints[i], &cursors[i]);
+        if (numbers_out[i] != ENTRY_NONE)
+            __builtin_prefetch(residency_at(map, numbers_out[i]), 1);
+    }
+    for (size_t i = 0; i < count; i++) {
+        tiers_out[i] = 0;
+        numbers_out[i] = key_pin(
+            map, fingerprints[i], &keys[i], numbers_out[i], &cursors[i], &tiers_out[i]);
+    }
+}
+
+size_t
+residency_find_pin(struct residency *map, const struct hash128 *fingerprints,
+    const struct block_key *keys, size_t count, bool stop_at_miss, uint32_t *numbers_out,
+    uint8_t *tiers_out)
+{
+    uint32_t ticket = table_enter(&map->table);
+    size_t leading = 0;
+    bool is_leading = true;
+
+    for (size_t first = 0; first < count; first += FIND_AHEAD) {
+        size_t chunk = count - first < FIND_AHEAD ? count - first : FIND_AHEAD;
+
+        chunk_pin(map, fingerprints + first, keys + first, chunk, numbers_out + first,
+            tiers_out + first);
+        for (size_t i = first; i < first + chunk; i++) {
+            is_leading = is_leading && numbers_out[i] != ENTRY_NONE;
+            leading += is_leading;
+            if (is_leading || !stop_at_miss)
+                continue;
+            if (numbers_out[i] != ENTRY_NONE)
+                (void)residency_unpin(map, numbers_out[i]);
+            numbers_out[i] = ENTRY_NONE;
+            tiers_out[i] = 0;
+        }
+    }
+    table_leave(&map->table, ticket);
+    return leading;
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * residency_internal.h - the parts of the map: the hash table and the keys' bytes.
+ */
+#ifndef KVT_INDEX_RESIDENCY_INTERNAL_H
+#define KVT_INDEX_RESIDENCY_INTERNAL_H
+
+#include "residency.h"
+
+/* --- The table: fingerprint -> candidate numbers ------------------------------------------------ */
+
+enum {
+    BUCKET_SLOTS = 10,
+    SUBTABLE_BITS = 8,
+    SUBTABLE_COUNT = 1 << SUBTABLE_BITS,
+};
+
+/*
+ * One cache line. tag 0: free. A number's slot is written before its tag (release), so that a reader
+ * that sees the tag (acquire) sees a number that was once under it; what it finds there is proved by
+ * the key. overflow_count: elements whose probe passed this bucket.
+ */
+struct bucket {
+    _Atomic uint16_t tags[BUCKET_SLOTS];
+    _Atomic uint32_t overflow_count;
+    _Atomic uint32_t numbers[BUCKET_SLOTS];
+};
+
+/* One array of buckets of a sub-table; replaced by one of twice the size. */
+struct bucket_array {
+    struct bucket_array *older; /* RETIRED: the next in the list. */
+    uint64_t mask;              /* Buckets - 1. */
+    size_t size;                /* Of this allocation. */
+    uint64_t retired_at;        /* The guard's flip that readers of it may still be under. */
+    struct bucket *buckets;     /* Aligned to a cache line, behind this struct. */
+};
+
+struct subtable {
+    _Atomic(struct bucket_array *) array;
+    uint32_t count;
+};
+
+enum {
+    GUARD_STRIPES = 16,
+};
+
+/* Who may be looking into arrays: see residency_table.c. */
+struct table_guard {
+    _Atomic uint32_t parity;
+    struct {
+        _Alignas(64) _Atomic uint32_t counts[2];
+    } stripes[GUARD_STRIPES];
+    uint64_t flip_count;  /* Writer. */
+};
+
+struct table {
+    const struct kvt_env *env;
+    struct table_guard *guard;
+    struct bucket_array *retired;
+    struct subtable subtables[SUBTABLE_COUNT];
+};
+
+enum kvt_status table_open(struct table *table, const struct kvt_env *env);
+void table_close(struct table *table);
+/* table_insert - KVT_E_NOMEM when an array could not grow. */
+enum kvt_status table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
+    struct hash128 (*fingerprint_of)(const void *context, uint32_t number), const void *context);
+void table_remove(struct table *table, struct hash128 fingerprint, uint32_t number);
+void table_collect(struct table *table);
+
+/* table_enter, table_leave - around any reader's use of table_candidates(). */
+uint32_t table_enter(struct table *table);
+void table_leave(struct table *table, uint32_t ticket);
+void table_prefetch(const struct table *table, struct hash128 fingerprint);
+
+/* table_candidates - numbers that may be under the fingerprint, one after the other: start with
+ * *cursor 0; ENTRY_NONE at the end. */
+uint32_t table_candidates(
+    const struct table *table, struct hash128 fingerprint, uint64_t *cursor);
+
+/* --- The keys' bytes ---------------------------------------------------------------------------- */
+
+enum {
+    KEY_CLASS_COUNT = 4, /* 16, 32, 48, 64 bytes. */
+    KEY_HEAD_BYTES = 8,  /* namespace id, component, form, length. */
+    KEYS_PER_CHUNK = 4096,
+};
+
+/* Chunks never move, and their directory has its full size from the start: pinned readers look
+ * without a lock. A reference: class in the top two bits, slot below. */
+struct key_heap {
+    const struct kvt_env *env;
+    uint32_t chunk_count_max;
+    struct {
+        uint8_t **chunks;
+        uint32_t used_count; /* Slots ever given out. */
+        uint32_t free_first; /* Slot + 1; linked through the slots' bytes. */
+    } classes[KEY_CLASS_COUNT];
+};
+
+enum kvt_status key_heap_open(
+    struct key_heap *heap, const struct kvt_env *env, uint64_t key_count_max);
+void key_heap_close(struct key_heap *heap);
+enum kvt_status key_heap_add(
+    struct key_heap *heap, const struct block_key *key, uint32_t *reference_out);
+void key_heap_remove(struct key_heap *heap, uint32_t reference);
+const uint8_t *key_heap_at(const struct key_heap *heap, uint32_t reference);
+bool key_heap_equal(
+    const struct key_heap *heap, uint32_t reference, const struct block_key *key);
+void key_heap_read(
+    const struct key_heap *heap, uint32_t reference, struct block_key *key_out);
+
+#endif /* KVT_INDEX_RESIDENCY_INTERNAL_H */

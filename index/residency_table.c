@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * residency_table.c - the hash table: fingerprint -> candidate entries.
+ *
+ * Owns      the sub-tables (by the top bits of the fingerprint's high half), each an array of buckets of
+ *           one cache line that doubles when four fifths full, and arrays that readers may still see.
+ * Threads   one writer; any number of readers between table_enter() and table_leave().
+ *
+ * Arrays that were replaced are freed when no reader can hold them. (T1) A reader raises a count of
+ * the present parity (seq_cst) before it loads an array's address. The writer stores the new
+ * address, then flips the parity, then waits (without blocking, in table_collect) until the counts
+ * of the old parity are zero. A reader whose raise the writer did not see loads the address later in
+ * the one order of all seq_cst operations, and so finds the new array.
+ */
+#include <string.h>
+
+#include "failure.h"
+#include "residency_internal.h"
+#include "try.h"
+
+enum {
+    CACHE_LINE = 64,
+    HUGE_BYTES = 2 << 20,
+};
+
+_Static_assert(sizeof(struct bucket) == CACHE_LINE, "a bucket is one cache line");
+
+/* --- Arrays ----------------------------------------------------------------------------------- */
+
+static struct bucket_array *
+array_create(const struct kvt_env *env, uint64_t bucket_count)
+{
+    size_t size = sizeof(struct bucket_array) + CACHE_LINE + bucket_count * sizeof(struct bucket);
+    struct bucket_array *array;
+
+    if (size >= HUGE_BYTES) {
+        size = (size + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
+        array = env_map(env, size);
+    } else {
+        array = env_take(env, size);
+    }
+    if (array == NULL)
+        return NULL;
+    array->mask = bucket_count - 1;
+    array->size = size;
+    array->buckets = (struct bucket *)(((uintptr_t)(array + 1) + CACHE_LINE - 1) &
+                                       ~(uintptr_t)(CACHE_LINE - 1));
+    return array;
+}
+
+static void
+array_destroy(const struct kvt_env *env, struct bucket_array *array)
+{
+    if (array == NULL)
+        return;
+    if (array->size >= HUGE_BYTES)
+        env_unmap(env, array, array->size);
+    else
+        env_put(env, array, array->size);
+}
+
+static uint16_t
+tag_of(struct hash128 fingerprint)
+{
+    uint16_t tag = (uint16_t)fingerprint.high;
+
+    return tag == 0 ? 1 : tag;
+}
+
+static uint32_t
+subtable_of(struct hash128 fingerprint)
+{
+    return (uint32_t)(fingerprint.high >> (64 - SUBTABLE_BITS));
+}
+
+/* Put the number into the first bucket of its probe that has a free slot; there is one. */
+static void
+array_insert(struct bucket_array *array, struct hash128 fingerprint, uint32_t number)
+{
+    uint64_t i = fingerprint.low & array->mask;
+
+    for (;; i = (i + 1) & array->mask) {
+        struct bucket *bucket = &array->buckets[i];
+
+        for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+            if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
+                continue;
+            atomic_store_explicit(&bucket->numbers[slot], number, memory_order_relaxed);
+            atomic_store_explicit(
+                &bucket->tags[slot], tag_of(fingerprint), memory_order_release);
+            return;
+        }
+        atomic_fetch_add_explicit(&bucket->overflow_count, 1, memory_order_release);
+    }
+}
+
+/* --- Life ------------------------------------------------------------------------------------- */
+
+enum kvt_status
+table_open(struct table *table, const struct kvt_env *env)
+{
+    memset(table, 0, sizeof(*table));
+    table->env = env;
+    table->guard = env_map(env, HUGE_BYTES);
+    if (table->guard == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for the map's guard");
+    for (uint32_t i = 0; i < SUBTABLE_COUNT; i++) {
+        struct bucket_array *array = array_create(env, 1);
+
+        if (array == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory for the map's table");
+        atomic_store_explicit(&table->subtables[i].array, array, memory_order_relaxed);
+    }
+    return KVT_OK;
+}
+
+void
+table_close(struct table *table)
+{
+    if (table->env == NULL)
+        return;
+    while (table->retired != NULL) {
+        struct bucket_array *older = table->retired->older;
+
+        array_destroy(table->env, table->retired);
+        table->retired = older;
+    }
+    for (uint32_t i = 0; i < SUBTABLE_COUNT; i++)
+        array_destroy(table->env,
+            atomic_load_explicit(&table->subtables[i].array, memory_order_relaxed));
+    if (table->guard != NULL)
+        env_unmap(table->env, table->guard, HUGE_BYTES);
+}
+
+/* --- Readers ---------------------------------------------------------------------------------- */
+
+uint32_t
+table_enter(struct table *table)
+{
+    static _Thread_local char here;
+    uint32_t stripe = (uint32_t)(((uintptr_t)&here >> 12) * 0x9E3779B1u >> 28) % GUARD_STRIPES;
+    uint32_t parity = atomic_load(&table->guard->parity);
+
+    atomic_fetch_add(&table->guard->stripes[stripe].counts[parity], 1); /* (T1) */
+    return stripe * 2 + parity;
+}
+
+void
+table_leave(struct table *table, uint32_t ticket)
+{
+    atomic_fetch_sub_explicit(
+        &table->guard->stripes[ticket / 2].counts[ticket % 2], 1, memory_order_release);
+}
+
+void
+table_prefetch(const struct table *table, struct hash128 fingerprint)
+{
+    const struct bucket_array *array =
+        atomic_load(&table->subtables[subtable_of(fingerprint)].array);
+
+    __builtin_prefetch(&array->buckets[fingerprint.low & array->mask]);
+}
+
+uint32_t
+table_candidates(const struct table *table, struct hash128 fingerprint, uint64_t *cursor)
+{
+    const struct bucket_array *array =
+        atomic_load(&table->subtables[subtable_of(fingerprint)].array);
+    uint16_t tag = tag_of(fingerprint);
+
+    for (uint64_t step = *cursor / BUCKET_SLOTS; step <= array->mask; step++) {
+        const struct bucket *bucket =
+            &array->buckets[(fingerprint.low + step) & array->mask];
+
+        for (uint64_t slot = *cursor % BUCKET_SLOTS; slot < BUCKET_SLOTS; slot++) {
+            if (atomic_load_explicit(&bucket->tags[slot], memory_order_acquire) != tag)
+                continue;
+            *cursor = step * BUCKET_SLOTS + slot + 1;
+            return atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed);
+        }
+        *cursor = (step + 1) * BUCKET_SLOTS;
+        if (atomic_load_explicit(&bucket->overflow_count, memory_order_acquire) == 0)
+            break;
+    }
+    return ENTRY_NONE;
+}
+
+/* --- The writer ------------------------------------------------------------------------------- */
+
+static enum kvt_status
+subtable_grow(struct table *table, struct subtable *subtable,
+    struct hash128 (*fingerprint_of)(const void *, uint32_t), const void *context)
+{
+    struct bucket_array *old = atomic_load_explicit(&subtable->array, memory_order_relaxed);
+    struct bucket_array *array = array_create(table->env, (old->mask + 1) * 2);
+
+    if (array == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for %llu buckets of the map",
+            (unsigned long long)(old->mask + 1) * 2);
+    for (uint64_t i = 0; i <= old->mask; i++) {
+        for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+            uint32_t number;
+
+            if (atomic_load_explicit(&old->buckets[i].tags[slot], memory_order_relaxed) == 0)
+                continue;
+            number =
+                atomic_load_explicit(&old->buckets[i].numbers[slot], memory_order_relaxed);
+            array_insert(array, fingerprint_of(context, number), number);
+        }
+    }
+    atomic_store(&subtable->array, array); /* (T1) */
+    old->retired_at = table->guard->flip_count;
+    old->older = table->retired;
+    table->retired = old;
+    return KVT_OK;
+}
+
+enum kvt_status
+table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
+    struct hash128 (*fingerprint_of)(const void *context, uint32_t number), const void *context)
+{
+    struct subtable *subtable = &table->subtables[subtable_of(fingerprint)];
+    struct bucket_array *array = atomic_load_explicit(&subtable->array, memory_order_relaxed);
+
+    if (subtable->count >= (array->mask + 1) * (BUCKET_SLOTS * 4 / 5))
+        KVT_TRY(subtable_grow(table, subtable, fingerprint_of, context));
+    array_insert(
+        atomic_load_explicit(&subtable->array, memory_order_relaxed), fingerprint, number);
+    subtable->count++;
+    return KVT_OK;
+}
+
+void
+table_remove(struct table *table, struct hash128 fingerprint, uint32_t number)
+{
+    struct subtable *subtable = &table->subtables[subtable_of(fingerprint)];
+    struct bucket_array *array = atomic_load_explicit(&subtable->array, memory_order_relaxed);
+    uint64_t home = fingerprint.low & array->mask;
+
+    for (uint64_t step = 0; step <= array->mask; step++) {
+        struct bucket *bucket = &array->buckets[(home + step) & array->mask];
+
+        for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+            if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) !=
+                    tag_of(fingerprint) ||
+                atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed) != number)
+                continue;
+            atomic_store_explicit(&bucket->tags[slot], 0, memory_order_release);
+            for (uint64_t passed = 0; passed < step; passed++)
+                atomic_fetch_sub_explicit(
+                    &array->buckets[(home + passed) & array->mask].overflow_count, 1,
+                    memory_order_release);
+            subtable->count--;
+            return;
+        }
+    }
+    KVT_ASSERT(!"the number is in the table");
+}
+
+void
+table_collect(struct table *table)
+{
+    struct table_guard *guard = table->guard;
+    uint32_t parity = atomic_load_explicit(&guard->parity, memory_order_relaxed);
+    struct bucket_array **link = &table->retired;
+
+    if (table->retired == NULL)
+        return;
+    for (uint32_t i = 0; i < GUARD_STRIPES; i++) {
+        if (atomic_load(&guard->stripes[i].counts[1 - parity]) != 0)
+            return;
+    }
+    /* No reader is left under the other parity: what was retired before the last flip is free. */
+    while (*link != NULL) {
+        struct bucket_array *array = *link;
+
+        if (array->retired_at >= guard->flip_count) {
+            link = &array->older;
+            continue;
+        }
+        *link = array->older;
+        array_destroy(table->env, array);
+    }
+    if (table->retired == NULL)
+        return;
+    guard->flip_count++;
+    atomic_store(&guard->parity, 1 - parity);
+}
