@@ -16,7 +16,7 @@
 static size_t
 slot_bytes(uint32_t class)
 {
-    return KEY_HEAD_BYTES + 16 * ((size_t)class + 1);
+    return KEY_HEAD_BYTES + 16 * ((size_t) class + 1);
 }
 
 static size_t

@@ -122,8 +122,7 @@ fingerprint_of(const void *context, uint32_t number)
 /* --- The writer ------------------------------------------------------------------------------- */
 
 uint32_t
-residency_find(
-    const struct residency *map, struct hash128 fingerprint, const struct block_key *key)
+residency_find(const struct residency *map, struct hash128 fingerprint, const struct block_key *key)
 {
     uint64_t cursor = 0;
     uint32_t number;
@@ -164,8 +163,8 @@ number_take(struct residency *map, uint32_t *number_out)
         return KVT_OK;
     }
     if (number >= map->entry_count_max)
-        return failure_set(KVT_E_NOSPC, 0, "the map holds %u blocks already (entry_count_max)",
-            number);
+        return failure_set(
+            KVT_E_NOSPC, 0, "the map holds %u blocks already (entry_count_max)", number);
     chunk = number < FIRST_ENTRIES ? NULL : &map->chunks[(number - FIRST_ENTRIES) >> CHUNK_SHIFT];
     if (chunk != NULL && *chunk == NULL)
         *chunk = env_map(&map->env, CHUNK_ENTRIES * sizeof(struct entry));
@@ -199,12 +198,11 @@ residency_insert(struct residency *map, struct hash128 fingerprint, const struct
     entry->fingerprint = fingerprint;
     entry->key_reference = reference;
     entry->sequence = 0;
-    KVT_TRY_GOTO(
-        table_insert(&map->table, fingerprint, number, fingerprint_of, map), remove_key);
+    KVT_TRY_GOTO(table_insert(&map->table, fingerprint, number, fingerprint_of, map), remove_key);
     word = atomic_load_explicit(&entry->word, memory_order_relaxed);
     KVT_ASSERT(word_state(word) == ENTRY_FREE);
-    atomic_store_explicit(&entry->word, word_make(word_generation(word), ENTRY_FILLING, 0, 0),
-        memory_order_relaxed);
+    atomic_store_explicit(
+        &entry->word, word_make(word_generation(word), ENTRY_FILLING, 0, 0), memory_order_relaxed);
     map->count++;
     *number_out = number;
     return KVT_OK;
@@ -224,8 +222,8 @@ residency_publish(struct residency *map, uint32_t number, unsigned tiers)
 
     KVT_ASSERT(word_state(word) == ENTRY_FILLING && tiers != 0);
     /* (R1) */
-    atomic_store_explicit(&entry->word,
-        word_make(word_generation(word), ENTRY_RESIDENT, tiers, 0), memory_order_release);
+    atomic_store_explicit(&entry->word, word_make(word_generation(word), ENTRY_RESIDENT, tiers, 0),
+        memory_order_release);
 }
 
 void
@@ -434,8 +432,8 @@ chunk_pin(struct residency *map, const struct hash128 *fingerprints, const struc
     }
     for (size_t i = 0; i < count; i++) {
         tiers_out[i] = 0;
-        numbers_out[i] = key_pin(
-            map, fingerprints[i], &keys[i], numbers_out[i], &cursors[i], &tiers_out[i]);
+        numbers_out[i] =
+            key_pin(map, fingerprints[i], &keys[i], numbers_out[i], &cursors[i], &tiers_out[i]);
     }
 }
 
@@ -451,8 +449,8 @@ residency_find_pin(struct residency *map, const struct hash128 *fingerprints,
     for (size_t first = 0; first < count; first += FIND_AHEAD) {
         size_t chunk = count - first < FIND_AHEAD ? count - first : FIND_AHEAD;
 
-        chunk_pin(map, fingerprints + first, keys + first, chunk, numbers_out + first,
-            tiers_out + first);
+        chunk_pin(
+            map, fingerprints + first, keys + first, chunk, numbers_out + first, tiers_out + first);
         for (size_t i = first; i < first + chunk; i++) {
             is_leading = is_leading && numbers_out[i] != ENTRY_NONE;
             leading += is_leading;

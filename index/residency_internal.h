@@ -50,7 +50,7 @@ struct table_guard {
     struct {
         _Alignas(64) _Atomic uint32_t counts[2];
     } stripes[GUARD_STRIPES];
-    uint64_t flip_count;  /* Writer. */
+    uint64_t flip_count; /* Writer. */
 };
 
 struct table {
@@ -75,8 +75,7 @@ void table_prefetch(const struct table *table, struct hash128 fingerprint);
 
 /* table_candidates - numbers that may be under the fingerprint, one after the other: start with
  * *cursor 0; ENTRY_NONE at the end. */
-uint32_t table_candidates(
-    const struct table *table, struct hash128 fingerprint, uint64_t *cursor);
+uint32_t table_candidates(const struct table *table, struct hash128 fingerprint, uint64_t *cursor);
 
 /* --- The keys' bytes ---------------------------------------------------------------------------- */
 
@@ -105,9 +104,7 @@ enum kvt_status key_heap_add(
     struct key_heap *heap, const struct block_key *key, uint32_t *reference_out);
 void key_heap_remove(struct key_heap *heap, uint32_t reference);
 const uint8_t *key_heap_at(const struct key_heap *heap, uint32_t reference);
-bool key_heap_equal(
-    const struct key_heap *heap, uint32_t reference, const struct block_key *key);
-void key_heap_read(
-    const struct key_heap *heap, uint32_t reference, struct block_key *key_out);
+bool key_heap_equal(const struct key_heap *heap, uint32_t reference, const struct block_key *key);
+void key_heap_read(const struct key_heap *heap, uint32_t reference, struct block_key *key_out);
 
 #endif /* KVT_INDEX_RESIDENCY_INTERNAL_H */

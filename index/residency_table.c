@@ -43,8 +43,8 @@ array_create(const struct kvt_env *env, uint64_t bucket_count)
         return NULL;
     array->mask = bucket_count - 1;
     array->size = size;
-    array->buckets = (struct bucket *)(((uintptr_t)(array + 1) + CACHE_LINE - 1) &
-                                       ~(uintptr_t)(CACHE_LINE - 1));
+    array->buckets =
+        (struct bucket *)(((uintptr_t)(array + 1) + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
     return array;
 }
 
@@ -86,8 +86,7 @@ array_insert(struct bucket_array *array, struct hash128 fingerprint, uint32_t nu
             if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
                 continue;
             atomic_store_explicit(&bucket->numbers[slot], number, memory_order_relaxed);
-            atomic_store_explicit(
-                &bucket->tags[slot], tag_of(fingerprint), memory_order_release);
+            atomic_store_explicit(&bucket->tags[slot], tag_of(fingerprint), memory_order_release);
             return;
         }
         atomic_fetch_add_explicit(&bucket->overflow_count, 1, memory_order_release);
@@ -126,8 +125,8 @@ table_close(struct table *table)
         table->retired = older;
     }
     for (uint32_t i = 0; i < SUBTABLE_COUNT; i++)
-        array_destroy(table->env,
-            atomic_load_explicit(&table->subtables[i].array, memory_order_relaxed));
+        array_destroy(
+            table->env, atomic_load_explicit(&table->subtables[i].array, memory_order_relaxed));
     if (table->guard != NULL)
         env_unmap(table->env, table->guard, HUGE_BYTES);
 }
@@ -169,8 +168,7 @@ table_candidates(const struct table *table, struct hash128 fingerprint, uint64_t
     uint16_t tag = tag_of(fingerprint);
 
     for (uint64_t step = *cursor / BUCKET_SLOTS; step <= array->mask; step++) {
-        const struct bucket *bucket =
-            &array->buckets[(fingerprint.low + step) & array->mask];
+        const struct bucket *bucket = &array->buckets[(fingerprint.low + step) & array->mask];
 
         for (uint64_t slot = *cursor % BUCKET_SLOTS; slot < BUCKET_SLOTS; slot++) {
             if (atomic_load_explicit(&bucket->tags[slot], memory_order_acquire) != tag)
@@ -203,8 +201,7 @@ subtable_grow(struct table *table, struct subtable *subtable,
 
             if (atomic_load_explicit(&old->buckets[i].tags[slot], memory_order_relaxed) == 0)
                 continue;
-            number =
-                atomic_load_explicit(&old->buckets[i].numbers[slot], memory_order_relaxed);
+            number = atomic_load_explicit(&old->buckets[i].numbers[slot], memory_order_relaxed);
             array_insert(array, fingerprint_of(context, number), number);
         }
     }
@@ -224,8 +221,7 @@ table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
 
     if (subtable->count >= (array->mask + 1) * (BUCKET_SLOTS * 4 / 5))
         KVT_TRY(subtable_grow(table, subtable, fingerprint_of, context));
-    array_insert(
-        atomic_load_explicit(&subtable->array, memory_order_relaxed), fingerprint, number);
+    array_insert(atomic_load_explicit(&subtable->array, memory_order_relaxed), fingerprint, number);
     subtable->count++;
     return KVT_OK;
 }
