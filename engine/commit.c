@@ -12,8 +12,8 @@
 
 enum {
     BATCH_COUNT = 4,
-    WRITING_MAX = 2,           /* While one is synced the next is written. */
-    BATCH_BYTES = 8 << 20,     /* A fuller batch gains nothing (measured). */
+    WRITING_MAX = 2,       /* While one is synced the next is written. */
+    BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
     ATTEMPTS_MAX = 2,
     KILLS_START = 2 * BATCH_COUNT * COMMIT_KILLS_MAX,
 };
@@ -48,7 +48,7 @@ struct batch {
 };
 
 struct commit {
-    struct batch *batches; /* BATCH_COUNT */
+    struct batch *batches;          /* BATCH_COUNT */
     struct flight *oldest, *newest; /* QUEUED and WRITING, in order. */
     uint32_t queued_count;
     uint64_t queued_bytes;
@@ -57,10 +57,10 @@ struct commit {
     uint64_t error_count;
     uint64_t batch_sequence;
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
-    struct kill_item *kills; /* Waiting, in order. */
+    struct kill_item *kills;  /* Waiting, in order. */
     uint32_t kill_count, kill_capacity;
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
-    bool is_stalled; /* No room on NVMe; reclaiming. */
+    bool is_stalled;                        /* No room on NVMe; reclaiming. */
 };
 
 enum kvt_status
@@ -266,8 +266,8 @@ batch_is_due(const struct kvt_store *store)
     if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled ||
         writing_count >= WRITING_MAX)
         return false;
-    if (commit->queued_count >= COMMIT_BLOCKS_MAX || commit->queued_bytes >= commit->batch_bytes_max ||
-        commit->kill_count >= COMMIT_KILLS_MAX)
+    if (commit->queued_count >= COMMIT_BLOCKS_MAX ||
+        commit->queued_bytes >= commit->batch_bytes_max || commit->kill_count >= COMMIT_KILLS_MAX)
         return true;
     if (commit->due_ns > store->now_ns)
         return false;
@@ -314,8 +314,7 @@ batch_fill(struct kvt_store *store, struct batch *batch)
         memset(block, 0, sizeof(*block));
         entry_record(store, entry, &block->record);
         block->record.sequence = sequence_next(store);
-        block->memory =
-            slab_address(store->slab, entry_slot(residency_at(store->map, entry)));
+        block->memory = slab_address(store->slab, entry_slot(residency_at(store->map, entry)));
         batch->is_added[i] = false;
     }
     batch->kill_count =

@@ -53,7 +53,7 @@ bool commit_cancel(
 struct commit_kill {
     struct extent extent;
     struct hash128 fingerprint;
-    bool is_indexed;     /* The index has its record (with this CRC): delete it. */
+    bool is_indexed; /* The index has its record (with this CRC): delete it. */
     uint32_t record_crc;
     struct op *waiter; /* Its stage 2 is reached when the kill is durable; or NULL. */
 };

@@ -31,7 +31,9 @@ index_work_add(struct kvt_store *store, struct index_work *work, const struct bl
     uint32_t crc = block_record_crc(bytes);
 
     work->added[work->added_count++] = (struct index_block){.segment = record->extent.segment,
-        .page = record->extent.page, .bytes = bytes, .size = size};
+        .page = record->extent.page,
+        .bytes = bytes,
+        .size = size};
     segment->record_count++;
     segment->crc_xor ^= crc;
     segment->live_bytes += (uint64_t)pages_of(record->stored_length) * PAGE_BYTES;

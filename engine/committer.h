@@ -15,8 +15,9 @@ struct committer;
 
 struct commit_job {
     struct message message;
-    enum kvt_status (*run)(struct kvt_store *store, struct commit_job *job); /* Committer's thread. */
-    void (*finish)(struct kvt_store *store, struct commit_job *job);         /* The loop. */
+    enum kvt_status (*run)(
+        struct kvt_store *store, struct commit_job *job);            /* Committer's thread. */
+    void (*finish)(struct kvt_store *store, struct commit_job *job); /* The loop. */
     enum kvt_status status;
     uint64_t duration_ns;
 };

@@ -46,7 +46,7 @@ struct flight {
     uint64_t due_ns;
     uint32_t attempt_count;
     struct op_list kill_waiters; /* WRITING: deletes that came meanwhile. */
-    bool is_killed;   /* WRITING: deleted or cleared meanwhile. */
+    bool is_killed;              /* WRITING: deleted or cleared meanwhile. */
     bool is_demotion; /* A MEMORY block that leaves HOST: nobody waits, it may be dropped. */
 };
 

@@ -122,8 +122,7 @@ verify_run(struct crew_job *crew_job)
 {
     struct fetch *fetch = CONTAINER_OF(crew_job, struct fetch, job.crew);
 
-    fetch->is_right =
-        hash128_equal(hash_payload(fetch->memory, fetch->length), fetch->checksum);
+    fetch->is_right = hash128_equal(hash_payload(fetch->memory, fetch->length), fetch->checksum);
     if (fetch->is_right && fetch->memory != fetch->op->destination)
         memcpy(fetch->op->destination, fetch->memory, fetch->length);
 }
@@ -140,7 +139,12 @@ entry_quarantine(struct kvt_store *store, uint32_t number)
         "event=corrupt segment=%u page=%u generation=%u bytes=%u expected=%016llx%016llx",
         entry->segment, entry->page, entry->extent_generation, entry->stored_length,
         (unsigned long long)entry->checksum.high, (unsigned long long)entry->checksum.low);
-    if (word_state(word) == ENTRY_RESIDENT)
+    if (word_state(word) != ENTRY_RESIDENT)
+        return;
+    /* A store that is only looked at forgets the block, and writes nothing. */
+    if (store->is_read_only)
+        (void)entry_drop(store, number, true);
+    else
         (void)entry_erase(store, number, NULL);
 }
 
@@ -152,9 +156,9 @@ slot_settle(struct kvt_store *store, struct fetch *fetch)
     struct flight *flight = fetch->flight;
     struct op_list waiters;
     struct op *op;
-    bool is_kept = fetch->is_right && !fetch->is_transient &&
-                   word_state(atomic_load_explicit(&entry->word, memory_order_relaxed)) ==
-                       ENTRY_RESIDENT;
+    bool is_kept =
+        fetch->is_right && !fetch->is_transient &&
+        word_state(atomic_load_explicit(&entry->word, memory_order_relaxed)) == ENTRY_RESIDENT;
 
     waiters = flight->waiters;
     flight->waiters = (struct op_list){NULL, NULL};

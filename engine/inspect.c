@@ -38,8 +38,8 @@ struct check {
 };
 
 static void
-finding_report(struct check *check, const char *kind, const char *text, uint32_t segment,
-    uint32_t page)
+finding_report(
+    struct check *check, const char *kind, const char *text, uint32_t segment, uint32_t page)
 {
     const struct kvt_finding finding = {
         .kind = kind, .text = text, .segment = segment, .page = page};
@@ -78,8 +78,8 @@ block_read(kvt_store *store, const struct kvt_scan_entry *entry, void *memory, u
 }
 
 static enum kvt_status
-block_check(struct check *check, kvt_store *store, const struct kvt_scan_entry *entry,
-    void *memory, uint64_t capacity)
+block_check(struct check *check, kvt_store *store, const struct kvt_scan_entry *entry, void *memory,
+    uint64_t capacity)
 {
     enum kvt_status status = block_read(store, entry, memory, capacity);
     char text[LINE_BYTES];
@@ -113,8 +113,7 @@ blocks_check(struct check *check, kvt_store *store, void *memory, uint64_t capac
 
     if (entries == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory to check blocks");
-    while (status == KVT_OK &&
-           kvt_scan(store, &cursor, entries, CHECK_ENTRIES, &count) == KVT_OK) {
+    while (status == KVT_OK && kvt_scan(store, &cursor, entries, CHECK_ENTRIES, &count) == KVT_OK) {
         for (uint32_t i = 0; i < count && status == KVT_OK; i++)
             status = block_check(check, store, &entries[i], memory, capacity);
     }
@@ -266,8 +265,8 @@ batches_dump(struct dump *dump, kvt_store *store)
         uint32_t generation;
         uint64_t damaged_pages;
 
-        KVT_TRY(nvme_scan(
-            store->nvme, segment->number, batch_dump, dump, &generation, &damaged_pages));
+        KVT_TRY(
+            nvme_scan(store->nvme, segment->number, batch_dump, dump, &generation, &damaged_pages));
     }
     return KVT_OK;
 }
@@ -280,8 +279,8 @@ kvt_dump(const char *path, enum kvt_dump_kind kind, int (*line)(void *context, c
     kvt_store *store;
     enum kvt_status status;
 
-    if (line == NULL)
-        return failure_set(KVT_E_INVAL, 0, "line is NULL");
+    if (path == NULL || line == NULL)
+        return failure_set(KVT_E_INVAL, 0, "path or line is NULL");
     if (kind != KVT_DUMP_SEGMENTS && kind != KVT_DUMP_RECORDS && kind != KVT_DUMP_BATCHES)
         return failure_set(KVT_E_INVAL, 0, "kind %d is none", (int)kind);
     KVT_TRY(inspect_open(path, &store));

@@ -13,8 +13,8 @@
 #include "store_internal.h"
 
 enum {
-    LOOKUP_KEYS = 64,    /* Looked up at once: enough to hide cache misses. */
-    LEASE_INLINE = 64,   /* Entries a lease holds without an array of its own. */
+    LOOKUP_KEYS = 64,  /* Looked up at once: enough to hide cache misses. */
+    LEASE_INLINE = 64, /* Entries a lease holds without an array of its own. */
 };
 
 struct lease {
@@ -91,8 +91,7 @@ lease_take(struct lease_table *table)
         if ((uint32_t)head == 0)
             return NULL;
         lease = &table->leases[(uint32_t)head - 1];
-        next = ((head >> 32) + 1) << 32 |
-               atomic_load_explicit(&lease->next, memory_order_relaxed);
+        next = ((head >> 32) + 1) << 32 | atomic_load_explicit(&lease->next, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(
         &table->free, &head, next, memory_order_acquire, memory_order_acquire));
     return lease;
@@ -142,9 +141,9 @@ lease_deliver(struct kvt_store *store, struct message *message)
     for (uint32_t i = lease->count; i-- > 0;) {
         uint32_t number = lease->numbers[i];
 
-        if (number != ENTRY_NONE && word_state(atomic_load_explicit(
-                                        &residency_at(store->map, number)->word,
-                                        memory_order_relaxed)) == ENTRY_RESIDENT)
+        if (number != ENTRY_NONE &&
+            word_state(atomic_load_explicit(
+                &residency_at(store->map, number)->word, memory_order_relaxed)) == ENTRY_RESIDENT)
             policy_touch(store->policy, number, store->now_ns);
     }
     store->room_changed = true;
@@ -174,8 +173,7 @@ chunk_find(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys
             keys[i].length);
         fingerprints[i] = key_fingerprint(store->fingerprint_seed, &block_keys[i]);
     }
-    return residency_find_pin(
-        store->map, fingerprints, block_keys, count, false, numbers, tiers);
+    return residency_find_pin(store->map, fingerprints, block_keys, count, false, numbers, tiers);
 }
 
 static void
@@ -300,8 +298,8 @@ lease_at(struct kvt_store *store, kvt_lease id)
 }
 
 enum kvt_status
-kvt_lease_address(kvt_store *store, kvt_lease id, uint32_t index, const void **address_out,
-    uint64_t *length_out)
+kvt_lease_address(
+    kvt_store *store, kvt_lease id, uint32_t index, const void **address_out, uint64_t *length_out)
 {
     struct lease *lease;
     const struct entry *entry;
@@ -310,8 +308,8 @@ kvt_lease_address(kvt_store *store, kvt_lease id, uint32_t index, const void **a
         return failure_set(KVT_E_INVAL, 0, "address_out or length_out is NULL");
     KVT_TRY(store_enter(store));
     lease = lease_at(store, id);
-    if (lease == NULL || atomic_load_explicit(&lease->generation, memory_order_acquire) !=
-                             (uint32_t)(id.id >> 32))
+    if (lease == NULL ||
+        atomic_load_explicit(&lease->generation, memory_order_acquire) != (uint32_t)(id.id >> 32))
         return failure_set(KVT_E_INVAL, 0, "the lease is stale, or none");
     if (index >= lease->count)
         return failure_set(

@@ -79,8 +79,8 @@ name_open(struct kvt_store *store, const char *name, const void *description, si
         return KVT_OK;
     }
     if (store->is_read_only)
-        return failure_set(KVT_MISS, 0, "namespace \"%s\" is not there, and the store is read-only",
-            name);
+        return failure_set(
+            KVT_MISS, 0, "namespace \"%s\" is not there, and the store is read-only", name);
     KVT_TRY(names_add(&store->names, name, description, size, &entry));
     *id_out = entry->id;
     {
@@ -110,8 +110,8 @@ kvt_namespace_open(kvt_store *store, const char *name, const void *description,
         return failure_set(
             KVT_E_INVAL, 0, "the name of a namespace has 1..%d bytes", NAME_BYTES_MAX);
     if (description_bytes > DESCRIPTION_BYTES_MAX || (description_bytes > 0 && description == NULL))
-        return failure_set(KVT_E_INVAL, 0, "description is NULL, or longer than %d bytes",
-            DESCRIPTION_BYTES_MAX);
+        return failure_set(
+            KVT_E_INVAL, 0, "description is NULL, or longer than %d bytes", DESCRIPTION_BYTES_MAX);
     pthread_mutex_lock(&store->names_lock);
     status = name_open(store, name, description, description_bytes, &namespace_out->id);
     pthread_mutex_unlock(&store->names_lock);
@@ -141,8 +141,7 @@ clear_run(struct kvt_store *store, void *context)
             atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
         struct flight *flight;
 
-        if (word_state(word) != ENTRY_RESIDENT ||
-            entry_namespace(store, number) != clear->space)
+        if (word_state(word) != ENTRY_RESIDENT || entry_namespace(store, number) != clear->space)
             continue;
         flight = policy_at(store->policy, number)->flight;
         if (flight != NULL && flight->state != FLIGHT_READING)

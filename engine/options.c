@@ -94,15 +94,15 @@ geometry_resolve(struct kvt_options *options)
         segment > KVT_BLOCK_BYTES_MAX ? KVT_BLOCK_BYTES_MAX : segment, PAGE_BYTES,
         KVT_BLOCK_BYTES_MAX));
     if (options->block_bytes_max > options->segment_bytes / 4)
-        return failure_set(KVT_E_INVAL, 0, "block_bytes_max %llu is above a quarter of segment_bytes",
+        return failure_set(KVT_E_INVAL, 0,
+            "block_bytes_max %llu is above a quarter of segment_bytes",
             (unsigned long long)options->block_bytes_max);
     if (capacity != KVT_CAPACITY_NONE &&
         (capacity / roots / options->segment_bytes < SEGMENTS_MIN ||
             capacity / roots / options->segment_bytes > (1u << 24)))
         return failure_set(KVT_E_INVAL, 0,
             "nvme_capacity_bytes %llu is not %d..2^24 segments of %llu bytes in each root",
-            (unsigned long long)capacity, SEGMENTS_MIN,
-            (unsigned long long)options->segment_bytes);
+            (unsigned long long)capacity, SEGMENTS_MIN, (unsigned long long)options->segment_bytes);
     return KVT_OK;
 }
 
@@ -155,15 +155,15 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     if (file == NULL && options->root_count > 0 && options->roots == NULL)
         return failure_set(KVT_E_INVAL, 0, "roots is NULL with root_count %u", options->root_count);
     KVT_TRY(geometry_resolve(options));
-    KVT_TRY(bound64("host_capacity_bytes", &options->host_capacity_bytes, GIB, 2 * MIB,
-        UINT64_C(1) << 46));
+    KVT_TRY(bound64(
+        "host_capacity_bytes", &options->host_capacity_bytes, GIB, 2 * MIB, UINT64_C(1) << 46));
     if (options->host_capacity_bytes < options->block_bytes_max)
         return failure_set(KVT_E_INVAL, 0,
             "host_capacity_bytes %llu does not hold one block of block_bytes_max %llu",
             (unsigned long long)options->host_capacity_bytes,
             (unsigned long long)options->block_bytes_max);
-    KVT_TRY(bound64("index_map_bytes", &options->index_map_bytes, map_bytes_default(options),
-        MIB, UINT64_C(1) << 44));
+    KVT_TRY(bound64("index_map_bytes", &options->index_map_bytes, map_bytes_default(options), MIB,
+        UINT64_C(1) << 44));
     KVT_TRY(bound64(
         "entry_count_max", &options->entry_count_max, UINT64_C(1) << 27, 1, UINT64_C(1) << 31));
     KVT_TRY(bound32("io_engine", &options->io_engine, KVT_IO_AUTO, 0, KVT_IO_THREADS));
@@ -179,7 +179,7 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
         1, options->host_capacity_bytes));
     KVT_TRY(bound64("relaxed_interval_ns", &options->relaxed_interval_ns, UINT64_C(1000000000), 1,
         UINT64_C(3600000000000)));
-    KVT_TRY(bound64("batch_delay_ns", &options->batch_delay_ns, UINT64_C(2000000), 1,
-        UINT64_C(1000000000)));
+    KVT_TRY(bound64(
+        "batch_delay_ns", &options->batch_delay_ns, UINT64_C(2000000), 1, UINT64_C(1000000000)));
     return bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG);
 }

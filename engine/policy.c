@@ -72,14 +72,12 @@ policy_reserve(struct policy *policy, uint32_t number)
             break;
         if (policy->chunks[i] != NULL)
             continue;
-        policy->chunks[i] =
-            env_take(&policy->env, STATES_PER_CHUNK * sizeof(struct entry_state));
+        policy->chunks[i] = env_take(&policy->env, STATES_PER_CHUNK * sizeof(struct entry_state));
         if (policy->chunks[i] == NULL)
             return failure_set(KVT_E_NOMEM, 0, "no memory for the state of block %u", number);
     }
     state = policy_at(policy, number);
-    *state = (struct entry_state){
-        .parent = ENTRY_NONE, .newer = ENTRY_NONE, .older = ENTRY_NONE};
+    *state = (struct entry_state){.parent = ENTRY_NONE, .newer = ENTRY_NONE, .older = ENTRY_NONE};
     return KVT_OK;
 }
 
@@ -100,8 +98,8 @@ policy_parent(struct policy *policy, uint32_t number)
 
     if (state->parent == ENTRY_NONE)
         return ENTRY_NONE;
-    word = atomic_load_explicit(
-        &residency_at(policy->map, state->parent)->word, memory_order_relaxed);
+    word =
+        atomic_load_explicit(&residency_at(policy->map, state->parent)->word, memory_order_relaxed);
     if (word_generation(word) != state->parent_generation ||
         (word_state(word) != ENTRY_RESIDENT && word_state(word) != ENTRY_FILLING)) {
         state->parent = ENTRY_NONE;
@@ -118,8 +116,8 @@ policy_link(struct policy *policy, uint32_t number, uint32_t parent)
     if (parent == ENTRY_NONE || parent == number)
         return;
     state->parent = parent;
-    state->parent_generation = word_generation(atomic_load_explicit(
-        &residency_at(policy->map, parent)->word, memory_order_relaxed));
+    state->parent_generation = word_generation(
+        atomic_load_explicit(&residency_at(policy->map, parent)->word, memory_order_relaxed));
     at(policy, parent)->child_count++;
     if ((state->flags & ENTRY_IN_HOST_LIST) != 0)
         at(policy, parent)->host_child_count++;

@@ -23,19 +23,19 @@ struct flight;
 
 /* 64 bytes; the memory promise of the policy. */
 struct entry_state {
-    struct flight *flight; /* What is under way for this entry; NULL: nothing. */
-    uint32_t parent;       /* Entry, or ENTRY_NONE; good only while its generation is ... */
+    struct flight *flight;      /* What is under way for this entry; NULL: nothing. */
+    uint32_t parent;            /* Entry, or ENTRY_NONE; good only while its generation is ... */
     uint32_t parent_generation; /* ... this: policy_parent() looks. */
-    uint32_t newer, older; /* HOST list; ENTRY_NONE at the ends. */
+    uint32_t newer, older;      /* HOST list; ENTRY_NONE at the ends. */
     uint32_t host_child_count;
-    uint32_t child_count;  /* Children in the map, wherever their copies are. */
-    uint32_t last_use_s;   /* Seconds of the monotonic clock. */
+    uint32_t child_count; /* Children in the map, wherever their copies are. */
+    uint32_t last_use_s;  /* Seconds of the monotonic clock. */
     uint32_t depth;
     uint32_t token_start;
     uint32_t token_count;
     uint32_t recompute_us;
     uint32_t importance;
-    uint32_t record_crc;   /* Of the durable record. */
+    uint32_t record_crc; /* Of the durable record. */
     uint16_t class_id;
     uint8_t hint;
     uint8_t flags; /* enum entry_flags */

@@ -90,8 +90,7 @@ entry_describe(struct kvt_store *store, uint32_t number, const struct op *op, st
     state->class_id = op->class_id;
     state->hint = op->hint;
     if (!hash128_is_zero(op->parent))
-        policy_link(
-            store->policy, number, residency_find_fingerprint(store->map, op->parent));
+        policy_link(store->policy, number, residency_find_fingerprint(store->map, op->parent));
 }
 
 /* Operations that waited for a fill or a read start again. */

@@ -68,8 +68,8 @@ record_add(struct rebuild *rebuild, const struct block_record *record)
     struct kvt_store *store = rebuild->store;
     struct namespace_state *space = namespace_at(store, record->key.namespace_id);
 
-    if (space == NULL || atomic_load_explicit(&space->epoch, memory_order_relaxed) !=
-                             record->namespace_epoch)
+    if (space == NULL ||
+        atomic_load_explicit(&space->epoch, memory_order_relaxed) != record->namespace_epoch)
         return KVT_OK;
     KVT_TRY(array_grow(&store->env, (void **)&rebuild->records, &rebuild->record_capacity,
         rebuild->record_count, sizeof(*rebuild->records)));
@@ -163,16 +163,16 @@ segments_scan(struct rebuild *rebuild)
         uint32_t generation = 0;
         uint64_t damaged_pages = 0;
 
-        KVT_TRY(nvme_scan(store->nvme, segment->number, batch_visit, rebuild, &generation,
-            &damaged_pages));
+        KVT_TRY(nvme_scan(
+            store->nvme, segment->number, batch_visit, rebuild, &generation, &damaged_pages));
         KVT_TRY(rebuild->status);
         if (generation > rebuild->generation_max)
             rebuild->generation_max = generation;
         if (generation == 0)
             continue;
-        segment_restore(store->segments, &(struct segment){.number = segment->number,
-                                             .generation = generation,
-                                             .state = SEGMENT_SEALED});
+        segment_restore(store->segments,
+            &(struct segment){
+                .number = segment->number, .generation = generation, .state = SEGMENT_SEALED});
     }
     /* Whatever unreadable headers stand in the others: their next fill is newer. */
     cursor = 0;

@@ -124,8 +124,7 @@ victim_choose(struct kvt_store *store)
 
     uses_add_up(store);
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        uint64_t mean =
-            segment->use_count == 0 ? 0 : 1 + segment->use_sum / segment->use_count;
+        uint64_t mean = segment->use_count == 0 ? 0 : 1 + segment->use_sum / segment->use_count;
 
         if (!segment_is_eligible(store, segment))
             continue;
@@ -247,8 +246,7 @@ block_drop(struct kvt_store *store, const struct block_record *record)
     entry = residency_at(store->map, number);
     word = atomic_load_explicit(&entry->word, memory_order_relaxed);
     if ((word_tiers(word) & TIER_NVME) == 0 || entry->segment != record->extent.segment ||
-        entry->page != record->extent.page ||
-        entry->extent_generation != record->extent.generation)
+        entry->page != record->extent.page || entry->extent_generation != record->extent.generation)
         return true;
     if ((word_tiers(word) & TIER_HOST) != 0) {
         if (!residency_tier_clear(store->map, number, TIER_NVME))

@@ -17,7 +17,7 @@ struct child {
 struct load {
     struct kvt_store *store;
     enum kvt_status status;
-    uint32_t segment; /* Of the record before this one. */
+    uint32_t segment;  /* Of the record before this one. */
     uint32_t page_end; /* Where it ended: no two may overlap. */
     struct child *children;
     size_t child_count, child_capacity;
@@ -147,8 +147,8 @@ block_visit(void *visitor, const struct index_block *block)
         return true;
     }
     space = namespace_at(store, record.key.namespace_id);
-    if (space == NULL || atomic_load_explicit(&space->epoch, memory_order_relaxed) !=
-                             record.namespace_epoch)
+    if (space == NULL ||
+        atomic_load_explicit(&space->epoch, memory_order_relaxed) != record.namespace_epoch)
         return true; /* Cleared: its record goes with its segment. */
     refusal = record_refusal(load, &record);
     if (refusal != NULL) {
@@ -175,8 +175,8 @@ children_link(struct load *load)
 
         if (word_state(atomic_load_explicit(&residency_at(store->map, child->entry)->word,
                 memory_order_relaxed)) == ENTRY_RESIDENT)
-            policy_link(store->policy, child->entry,
-                residency_find_fingerprint(store->map, child->parent));
+            policy_link(
+                store->policy, child->entry, residency_find_fingerprint(store->map, child->parent));
     }
 }
 

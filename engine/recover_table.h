@@ -17,9 +17,9 @@ enum recover_names {
 };
 
 enum recover_action {
-    RECOVER_LOAD,       /* The index says what is live. */
-    RECOVER_REBUILD,    /* The segments' headers do. */
-    RECOVER_REFUSE,     /* Nothing may be decided here: the open fails, by name. */
+    RECOVER_LOAD,    /* The index says what is live. */
+    RECOVER_REBUILD, /* The segments' headers do. */
+    RECOVER_REFUSE,  /* Nothing may be decided here: the open fails, by name. */
 };
 
 struct recover_facts {
@@ -30,8 +30,8 @@ struct recover_facts {
 };
 
 struct recover_row {
-    int index; /* enum index_condition, or -1: any. */
-    int names; /* enum recover_names, or -1. */
+    int index;             /* enum index_condition, or -1: any. */
+    int names;             /* enum recover_names, or -1. */
     int is_rebuild_wanted; /* 0, 1, or -1. */
     int is_read_only;      /* 0, 1, or -1. */
     enum recover_action action;

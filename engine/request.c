@@ -174,7 +174,8 @@ kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
     store = ticket->store;
     KVT_TRY(store_enter(store));
     if (stage < 1 || stage > ticket->last_stage)
-        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
+        return failure_set(
+            KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
     if (ticket->queue != NULL)
         return failure_set(KVT_E_STATE, 0, "the ticket reports to a queue: poll that");
     now_ns = env_now(&store->env);
@@ -199,7 +200,8 @@ kvt_ticket_results(
         return failure_set(KVT_E_INVAL, 0, "ticket or results_out is NULL");
     KVT_TRY(store_enter(ticket->store));
     if (stage < 1 || stage > ticket->last_stage)
-        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
+        return failure_set(
+            KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
     if (count != ticket->count)
         return failure_set(KVT_E_INVAL, 0, "count %u: %u were submitted", count, ticket->count);
     if (atomic_load_explicit(&ticket->stage, memory_order_acquire) < stage)

@@ -65,7 +65,7 @@ struct kvt_ticket {
     enum kvt_durability durability;
     uint32_t count;
     uint32_t last_stage;
-    uint32_t left[2];                /* Operations that have not reached the stage. */
+    uint32_t left[2]; /* Operations that have not reached the stage. */
     enum kvt_status first_error[2];
     uint64_t submit_ns;
     struct kvt_queue *queue;

@@ -26,8 +26,7 @@ nvme_takes_writes(const struct kvt_store *store)
 {
     uint32_t health = atomic_load_explicit(&store->health, memory_order_relaxed);
 
-    return store->nvme != NULL &&
-           (health & (KVT_HEALTH_META_READONLY | KVT_HEALTH_READ_ONLY)) == 0;
+    return store->nvme != NULL && (health & (KVT_HEALTH_META_READONLY | KVT_HEALTH_READ_ONLY)) == 0;
 }
 
 static enum victim_action

@@ -21,8 +21,7 @@ entry_show(struct kvt_store *store, uint32_t number, struct kvt_scan_entry *show
     residency_key(store->map, number, &key);
     show->ns.id = key.namespace_id;
     show->component = key.component;
-    show->tiers =
-        (uint8_t)word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+    show->tiers = (uint8_t)word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
     show->is_hashed = key.form == KEY_HASHED;
     show->key_length = key.length;
     memcpy(show->key, key.bytes, key.length);

@@ -25,8 +25,7 @@ gauges_run(struct kvt_store *store, void *context)
     uint32_t cursor = 0;
 
     stats->entry_count_now = residency_count(store->map);
-    stats->lease_count_now =
-        atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
+    stats->lease_count_now = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
     stats->host_capacity_bytes_now = slab_capacity(store->slab);
     stats->host_used_bytes_now = slab_used(store->slab);
     stats->host_dirty_bytes_now = store->dirty_bytes;
@@ -87,12 +86,12 @@ kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out)
     struct index_question question = {0};
     uint32_t size;
 
+    KVT_TRY(store_enter(store));
     if (stats_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "stats_out is NULL");
     size = stats_out->struct_size;
     if (size < 8 || size > 65536)
         return failure_set(KVT_E_INVAL, 0, "struct_size %u is not in 8..65536", size);
-    KVT_TRY(store_enter(store));
 #define READ_COUNTER(name, text) \
     stats.name = atomic_load_explicit(&store->counters.name, memory_order_relaxed);
     KVT_COUNTERS(READ_COUNTER)
@@ -116,12 +115,12 @@ kvt_options_get(kvt_store *store, struct kvt_options *options_out)
 {
     uint32_t size;
 
+    KVT_TRY(store_enter(store));
     if (options_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "options_out is NULL");
     size = options_out->struct_size;
     if (size < 8 || size > 4096)
         return failure_set(KVT_E_INVAL, 0, "struct_size %u is not in 8..4096", size);
-    KVT_TRY(store_enter(store));
     if (size > sizeof(store->options))
         memset((char *)options_out + sizeof(store->options), 0, size - sizeof(store->options));
     memcpy(options_out, &store->options,

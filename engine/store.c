@@ -198,8 +198,8 @@ dir_prepare(struct kvt_store *store, bool may_create)
 {
     const struct fs_ops *fs = store->env.fs;
     bool is_foreign = false;
-    enum kvt_status status = fs->dir_open(
-        store->env.fs_context, store->path, may_create ? FS_CREATE : 0, &store->dir);
+    enum kvt_status status =
+        fs->dir_open(store->env.fs_context, store->path, may_create ? FS_CREATE : 0, &store->dir);
 
     if (status != KVT_OK)
         return status;
@@ -240,10 +240,10 @@ files_create(struct kvt_store *store)
     file->map_bytes = options->index_map_bytes;
     file->root_count = options->root_count == 0 ? 1 : options->root_count;
     for (uint32_t i = 0; i < file->root_count; i++) {
-        file->root_bytes[i] = capacity == KVT_CAPACITY_NONE
-                                  ? 0
-                                  : capacity / file->root_count / options->segment_bytes *
-                                        options->segment_bytes;
+        file->root_bytes[i] =
+            capacity == KVT_CAPACITY_NONE
+                ? 0
+                : capacity / file->root_count / options->segment_bytes * options->segment_bytes;
         if (options->root_count == 0)
             continue;
         if (options->roots[i] == NULL || strlen(options->roots[i]) >= STORE_PATH_BYTES ||
@@ -254,7 +254,8 @@ files_create(struct kvt_store *store)
     }
     names_init(&store->names, &store->env, file->uuid);
     KVT_TRY(names_write(&store->names, store->dir));
-    return store_file_write(&store->env, store->dir, file);
+    KVT_TRY(store_file_write(&store->env, store->dir, file));
+    return store_file_write(&store->env, store->dir, file); /* The other copy. */
 }
 
 /* STORE as it is, or made; the options in force; a new open epoch. */
@@ -263,8 +264,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
 {
     bool is_unwritable = false;
     bool has_meta = false;
-    enum kvt_status status =
-        store_file_read(&store->env, store->dir, &store->file, &is_unwritable);
+    enum kvt_status status = store_file_read(&store->env, store->dir, &store->file, &is_unwritable);
 
     /* A creation that was cut short before the first sync of STORE has nothing else yet. */
     if (status == KVT_E_CORRUPT) {
@@ -389,13 +389,13 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     store->logger.env = &store->env;
     if (store->env.io == NULL)
         KVT_TRY(io_engine_choose(store));
-    KVT_TRY(dir_prepare(
-        store, (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0));
+    KVT_TRY(
+        dir_prepare(store, (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0));
     KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
     KVT_TRY(identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
-    KVT_TRY(fs->dir_open_at(
-        store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
+    KVT_TRY(
+        fs->dir_open_at(store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
     KVT_TRY(nvme_prepare(store));
     KVT_TRY(recover_store(store, is_new));
     return threads_start(store);
@@ -466,8 +466,8 @@ close_refuse(struct kvt_store *store)
 
     if (leases + tickets + queues == 0)
         return KVT_OK;
-    return failure_set(KVT_E_STATE, 0, "%u leases, %u tickets and %u queues are out", leases,
-        tickets, queues);
+    return failure_set(
+        KVT_E_STATE, 0, "%u leases, %u tickets and %u queues are out", leases, tickets, queues);
 }
 
 enum kvt_status
@@ -491,8 +491,8 @@ kvt_close(kvt_store *store)
     }
     store_threads_stop(store);
     if (!is_poisoned && !store->is_read_only &&
-        (atomic_load_explicit(&store->health, memory_order_relaxed) &
-            KVT_HEALTH_META_READONLY) == 0)
+        (atomic_load_explicit(&store->health, memory_order_relaxed) & KVT_HEALTH_META_READONLY) ==
+            0)
         status = status_keep(status, store->index->ops->mark(store->index, true));
     store_free(store);
     return status;

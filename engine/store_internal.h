@@ -120,16 +120,16 @@ struct kvt_store {
 
     /* The loop. */
     struct task *loop_task;
-    struct gate call_gate; /* any waits: a loop call was finished. */
-    struct loop_call *calls; /* Not finished yet. */
+    struct gate call_gate;     /* any waits: a loop call was finished. */
+    struct loop_call *calls;   /* Not finished yet. */
     struct inbox messages;     /* any pushes */
     struct inbox jobs_done;    /* workers push */
     struct inbox batches_done; /* tiers push */
     uint64_t now_ns;
-    uint64_t sequence; /* Of the record written last. */
+    uint64_t sequence;           /* Of the record written last. */
     struct op_list room_waiters; /* Operations that wait for a HOST slot. */
-    bool room_changed;                 /* A slot or a pin came free since the last look. */
-    uint32_t *doomed;                  /* Entries that wait for their last pin. */
+    bool room_changed;           /* A slot or a pin came free since the last look. */
+    uint32_t *doomed;            /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight;
@@ -137,8 +137,8 @@ struct kvt_store {
     bool is_draining;     /* Abort: nothing new is started. */
 
     /* Shared. */
-    _Atomic uint32_t health;      /* enum kvt_health_flags */
-    _Atomic uint32_t poisoned;    /* Set once, by a proof that failed. */
+    _Atomic uint32_t health;            /* enum kvt_health_flags */
+    _Atomic uint32_t poisoned;          /* Set once, by a proof that failed. */
     _Atomic uint32_t ticket_count;      /* Tickets in memory. */
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
     _Atomic uint32_t queue_count;
@@ -179,8 +179,7 @@ void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_
 /* entry_host_release - give up the HOST copy of a block that NVMe holds too; false when pinned. */
 bool entry_host_release(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
-void entry_record(
-    const struct kvt_store *store, uint32_t number, struct block_record *record_out);
+void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);
 struct slot entry_slot(const struct entry *entry);
 struct namespace_state *entry_namespace(struct kvt_store *store, uint32_t number);
 uint64_t sequence_next(struct kvt_store *store);

@@ -17,9 +17,8 @@ key_import(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *sour
         return failure_set(KVT_E_INVAL, 0, "block %u: key.bytes is NULL", index);
     if (source->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0, "block %u: key.reserved0 is not zero", index);
-    if (source->length > KVT_KEY_BYTES_MAX ||
-        !key_init(key_out, store->file.secret, ns.id, source->component, source->bytes,
-            source->length))
+    if (source->length > KVT_KEY_BYTES_MAX || !key_init(key_out, store->file.secret, ns.id,
+                                                  source->component, source->bytes, source->length))
         return failure_set(KVT_E_INVAL, 0, "block %u: key.length %u is not in 1..%u", index,
             source->length, KVT_KEY_BYTES_MAX);
     return KVT_OK;
@@ -35,7 +34,7 @@ submission_check(struct kvt_store *store, kvt_namespace ns, const void *blocks, 
     *ticket_out = NULL;
     KVT_TRY(store_enter(store));
     if (blocks == NULL)
-        return failure_set(KVT_E_INVAL, 0, "the array of blocks is NULL");
+        return failure_set(KVT_E_INVAL, 0, "puts, gets or keys is NULL");
     if (count == 0 || count > KVT_BATCH_MAX)
         return failure_set(KVT_E_INVAL, 0, "count %u is not in 1..%u", count, KVT_BATCH_MAX);
     if (namespace_at(store, ns.id) == NULL)
@@ -82,12 +81,18 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
         return failure_set(KVT_E_INVAL, 0, "block %u: length %llu is not in 1..%llu", index,
             (unsigned long long)put->length, (unsigned long long)store->options.block_bytes_max);
     if ((put->flags & ~(uint32_t)KVT_PUT_REPLACE) != 0)
-        return failure_set(KVT_E_UNSUPPORTED, 0, "block %u: flags 0x%x", index, put->flags);
+        return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x", index, put->flags);
     if (put->hint > 3)
         return failure_set(KVT_E_INVAL, 0, "block %u: hint %u is not in 0..3", index, put->hint);
     if (put->reserved0 != 0 || put->reserved1 != 0)
         return failure_set(KVT_E_INVAL, 0, "block %u: a reserved field is not zero", index);
     if (put->parent != NULL) {
+        if (put->parent->bytes == NULL || put->parent->length == 0 ||
+            put->parent->length > KVT_KEY_BYTES_MAX || put->parent->reserved0 != 0)
+            return failure_set(KVT_E_INVAL, 0,
+                "block %u: parent.bytes is NULL, parent.length %u is not in 1..%u, or reserved0 is "
+                "not 0",
+                index, put->parent->length, KVT_KEY_BYTES_MAX);
         KVT_TRY(key_import(store, ns, put->parent, index, &parent));
         op->parent = key_fingerprint(store->fingerprint_seed, &parent);
     }
@@ -144,11 +149,12 @@ op_import_get(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
     KVT_TRY(op_import_key(store, op, ns, &get->key, index));
     if (get->destination == NULL)
         return failure_set(KVT_E_INVAL, 0, "block %u: destination is NULL", index);
-    if (get->capacity == 0 || get->capacity > UINTPTR_MAX - (uintptr_t)get->destination)
-        return failure_set(KVT_E_INVAL, 0, "block %u: capacity %llu", index,
-            (unsigned long long)get->capacity);
+    if (get->capacity == 0 || get->capacity > INT64_MAX ||
+        get->capacity > UINTPTR_MAX - (uintptr_t)get->destination)
+        return failure_set(
+            KVT_E_INVAL, 0, "block %u: capacity %llu", index, (unsigned long long)get->capacity);
     if ((get->flags & ~(uint32_t)KVT_GET_TRANSIENT) != 0)
-        return failure_set(KVT_E_UNSUPPORTED, 0, "block %u: flags 0x%x", index, get->flags);
+        return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x", index, get->flags);
     if (get->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0, "block %u: reserved0 is not zero", index);
     op->destination = get->destination;
@@ -182,8 +188,8 @@ destinations_check(struct kvt_store *store, const struct kvt_get *gets, uint32_t
         spans[i] = (struct iovec){gets[i].destination, (size_t)gets[i].capacity};
     qsort(spans, count, sizeof(*spans), span_compare);
     for (uint32_t i = 1; i < count && !is_overlapping; i++)
-        is_overlapping = (uintptr_t)spans[i - 1].iov_base + spans[i - 1].iov_len >
-                         (uintptr_t)spans[i].iov_base;
+        is_overlapping =
+            (uintptr_t)spans[i - 1].iov_base + spans[i - 1].iov_len > (uintptr_t)spans[i].iov_base;
     env_put(&store->env, spans, count * sizeof(*spans));
     if (is_overlapping)
         return failure_set(KVT_E_INVAL, 0, "two destinations of the batch overlap");

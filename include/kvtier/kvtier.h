@@ -77,7 +77,12 @@ enum kvt_io_engine {
     KVT_IO_THREADS = 2,
 };
 
-enum kvt_log_level { KVT_LOG_ERROR = 0, KVT_LOG_WARN = 1, KVT_LOG_INFO = 2, KVT_LOG_DEBUG = 3 };
+enum kvt_log_level {
+    KVT_LOG_ERROR = 0,
+    KVT_LOG_WARN = 1,
+    KVT_LOG_INFO = 2,
+    KVT_LOG_DEBUG = 3
+};
 
 /*
  * How to open a store. Start from KVT_OPTIONS_INIT and set what you need; zero always means "the
@@ -196,12 +201,12 @@ KVT_CHECKED enum kvt_status kvt_options_get(kvt_store *store, struct kvt_options
 KVT_CHECKED enum kvt_status kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out);
 
 enum kvt_health_flags {
-    KVT_HEALTH_META_READONLY = 1,  /* A commit failed: nothing becomes durable any more. */
-    KVT_HEALTH_ROOT_READONLY = 2,  /* A root takes no writes after repeated failures. */
-    KVT_HEALTH_DISK_FULL = 4,      /* The file system had no room; tried again now and then. */
-    KVT_HEALTH_READ_ONLY = 8,      /* Opened so. */
+    KVT_HEALTH_META_READONLY = 1, /* A commit failed: nothing becomes durable any more. */
+    KVT_HEALTH_ROOT_READONLY = 2, /* A root takes no writes after repeated failures. */
+    KVT_HEALTH_DISK_FULL = 4,     /* The file system had no room; tried again now and then. */
+    KVT_HEALTH_READ_ONLY = 8,     /* Opened so. */
     KVT_HEALTH_POISONED = 16,
-    KVT_HEALTH_IO_THREADS = 32,    /* The thread pool serves io (io_uring denied or not asked). */
+    KVT_HEALTH_IO_THREADS = 32, /* The thread pool serves io (io_uring denied or not asked). */
 };
 
 /*
@@ -324,13 +329,13 @@ KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
 struct kvt_scan_entry {
     kvt_namespace ns;
     uint16_t component;
-    uint8_t tiers;        /* enum kvt_tiers; with TIER_NVME set the block is durable. */
-    uint8_t is_hashed;    /* key holds the hash of a longer key. */
-    uint32_t key_length;  /* 1..64 */
+    uint8_t tiers;       /* enum kvt_tiers; with TIER_NVME set the block is durable. */
+    uint8_t is_hashed;   /* key holds the hash of a longer key. */
+    uint32_t key_length; /* 1..64 */
     uint8_t key[64];
-    uint64_t length;      /* Payload bytes. */
-    uint64_t sequence;    /* Of the durable record; 0: none. */
-    uint32_t segment;     /* Where the durable copy lies (KVT_TIER_NVME). */
+    uint64_t length;   /* Payload bytes. */
+    uint64_t sequence; /* Of the durable record; 0: none. */
+    uint32_t segment;  /* Where the durable copy lies (KVT_TIER_NVME). */
     uint32_t page;
 };
 
@@ -364,14 +369,14 @@ KVT_CHECKED enum kvt_status kvt_queue_destroy(kvt_queue *queue);
 KVT_API int kvt_queue_fd(kvt_queue *queue);
 
 enum kvt_stage {
-    KVT_STAGE_DONE = 1,    /* Put: visible, or refused; the source may be reused. Get, delete: all. */
+    KVT_STAGE_DONE = 1, /* Put: visible, or refused; the source may be reused. Get, delete: all. */
     KVT_STAGE_DURABLE = 2, /* Put RELAXED and SYNC, delete: committed, or known not to be. */
 };
 
 struct kvt_completion {
     kvt_ticket *ticket;
-    void *user;     /* As submitted. */
-    uint32_t stage; /* enum kvt_stage */
+    void *user;             /* As submitted. */
+    uint32_t stage;         /* enum kvt_stage */
     enum kvt_status status; /* KVT_OK, or the first status of the batch that is below zero. */
 };
 
@@ -446,10 +451,10 @@ struct kvt_put {
     struct kvt_key key;
     const struct kvt_key *parent; /* The block before it in its chain; NULL: it is the first. */
     const void *source;
-    uint64_t length;       /* 1..block_bytes_max */
-    uint32_t flags;        /* enum kvt_put_flags */
-    uint32_t depth;        /* Blocks above it in its chain. */
-    uint32_t token_start;  /* First token it covers. */
+    uint64_t length;      /* 1..block_bytes_max */
+    uint32_t flags;       /* enum kvt_put_flags */
+    uint32_t depth;       /* Blocks above it in its chain. */
+    uint32_t token_start; /* First token it covers. */
     uint32_t token_count;
     uint32_t recompute_us; /* Cost to compute it anew, microseconds; 0: unknown. */
     uint32_t importance;   /* The caller's weight; 0: none. */
@@ -488,8 +493,8 @@ enum kvt_get_flags {
 struct kvt_get {
     struct kvt_key key;
     void *destination;
-    uint64_t capacity; /* At least the block's length: else KVT_E_INVAL and the true length. */
-    uint32_t flags;    /* enum kvt_get_flags */
+    uint64_t capacity;  /* At least the block's length: else KVT_E_INVAL and the true length. */
+    uint32_t flags;     /* enum kvt_get_flags */
     uint32_t reserved0; /* Must be zero. */
 };
 

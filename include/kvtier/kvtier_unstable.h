@@ -42,7 +42,11 @@ KVT_CHECKED enum kvt_status kvt_check(const char *path,
     void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
     struct kvt_check_report *report_out);
 
-enum kvt_dump_kind { KVT_DUMP_SEGMENTS, KVT_DUMP_RECORDS, KVT_DUMP_BATCHES };
+enum kvt_dump_kind {
+    KVT_DUMP_SEGMENTS,
+    KVT_DUMP_RECORDS,
+    KVT_DUMP_BATCHES
+};
 
 /*
  * kvt_dump - print a closed store's inside, one JSON object a line, to `line`, until it returns

@@ -59,13 +59,13 @@
     X(index_used_bytes_now, "pages in use in it")                                            \
     X(namespace_count_now, "namespaces")
 
-#define KVT_LATENCIES(X)                                          \
-    X(lookup_ns, "one kvt_lookup call")                           \
+#define KVT_LATENCIES(X)                                           \
+    X(lookup_ns, "one kvt_lookup call")                            \
     X(get_host_ns, "a block from pinned memory, submit to answer") \
-    X(get_nvme_ns, "a block from NVMe, submit to answer")         \
-    X(put_visible_ns, "a put, submit to visible")                 \
-    X(put_durable_ns, "a put, submit to durable")                 \
-    X(commit_ns, "one commit of the index")                       \
+    X(get_nvme_ns, "a block from NVMe, submit to answer")          \
+    X(put_visible_ns, "a put, submit to visible")                  \
+    X(put_durable_ns, "a put, submit to durable")                  \
+    X(commit_ns, "one commit of the index")                        \
     X(open_ns, "opening the store, recovery included")
 
 /* p50, p99, p999: upper edges of buckets at most 6.25 % wide. */

@@ -180,8 +180,8 @@ deletions_come_before_additions(void **state)
     assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
 
     batch.batch = (struct index_batch){0};
-    model_delete(&model, &batch, 1, 5);
-    model_delete(&model, &batch, 1, 6); /* Never was there. */
+    index_model_delete(&model, &batch, 1, 5);
+    index_model_delete(&model, &batch, 1, 6); /* Never was there. */
     model_add(&model, &batch, 1, 5);
     model_seal(&model, &batch);
     assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
@@ -383,7 +383,7 @@ a_full_map_still_deletes_and_then_adds_again(void **state)
             batch.batch = (struct index_batch){0};
             for (uint32_t i = 0; i < 4; i++) {
                 for (uint32_t row = 0; row < MODEL_SEGMENTS; row++)
-                    model_delete(&model, &batch, row, page + i);
+                    index_model_delete(&model, &batch, row, page + i);
             }
             model_seal(&model, &batch);
             assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);

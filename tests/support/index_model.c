@@ -52,7 +52,8 @@ model_add(struct index_model *model, struct model_batch *batch, uint32_t row, ui
 }
 
 void
-model_delete(struct index_model *model, struct model_batch *batch, uint32_t row, uint32_t page)
+index_model_delete(
+    struct index_model *model, struct model_batch *batch, uint32_t row, uint32_t page)
 {
     uint32_t i = batch->batch.deleted_count++;
 
@@ -115,7 +116,8 @@ model_batch_random(struct index_model *model, struct model_batch *batch, struct 
 {
     batch->batch = (struct index_batch){0};
     for (uint32_t i = 0; i < deleted; i++)
-        model_delete(model, batch, rng_below(rng, MODEL_SEGMENTS), rng_below(rng, MODEL_PAGES));
+        index_model_delete(
+            model, batch, rng_below(rng, MODEL_SEGMENTS), rng_below(rng, MODEL_PAGES));
     for (uint32_t i = 0; i < added; i++) {
         uint32_t row = rng_below(rng, MODEL_SEGMENTS);
         uint32_t page = rng_below(rng, MODEL_PAGES);

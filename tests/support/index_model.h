@@ -39,9 +39,9 @@ uint32_t model_segment(uint32_t i);
 /* model_record - encode the record of a place; returns its size. */
 uint32_t model_record(uint32_t segment, uint32_t page, uint32_t version, uint8_t *target);
 
-/* model_add, model_delete - change the model and put the change into the batch. */
+/* model_add, index_model_delete - change the model and put the change into the batch. */
 void model_add(struct index_model *model, struct model_batch *batch, uint32_t row, uint32_t page);
-void model_delete(
+void index_model_delete(
     struct index_model *model, struct model_batch *batch, uint32_t row, uint32_t page);
 
 /* model_seal - sort the additions and put the facts of all segments into the batch. */

@@ -22,6 +22,7 @@ host_options_large(void)
     options.nvme_capacity_bytes = 96 * MIB;
     options.segment_bytes = MIB;
     options.worker_count = 2;
+    options.relaxed_interval_ns = 2000000;
     options.request_count_max = 64;
     options.lease_count_max = 64;
     return options;
