@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_lmdb_internal.h - what the files of the LMDB index (index_lmdb.c: its life,
- * lmdb_transaction.c: its reads and writes, lmdb_file.c: its file) show each other.
+ * lmdb_transaction.c: its writes, lmdb_walk.c: its walks, lmdb_file.c: its file) show each other.
  */
 #ifndef KVT_INDEX_INDEX_LMDB_INTERNAL_H
 #define KVT_INDEX_INDEX_LMDB_INTERNAL_H
@@ -75,6 +75,9 @@ enum kvt_status lmdb_commit(struct index *index, const struct index_batch *batch
 enum kvt_status lmdb_delete_range(struct index *index, const struct index_segment *segment,
     uint32_t page, uint32_t limit, uint32_t *deleted_out);
 enum kvt_status lmdb_mark(struct index *index, bool clean);
+
+/* --- lmdb_walk.c ------------------------------------------------------------------------------ */
+
 enum kvt_status lmdb_each_block(struct index *index,
     bool (*visit)(void *visitor, const struct index_block *block), void *visitor);
 enum kvt_status lmdb_each_segment(struct index *index,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lmdb_transaction.c - the LMDB index's reads and writes.
+ * lmdb_transaction.c - the LMDB index's transactions but for walks (lmdb_walk.c).
  *
  * Owns      the translation of LMDB's codes, the keys, and the reserve of the map.
  * Format    SCHEMA.md, version 1.
@@ -27,6 +27,7 @@ enum {
     ESTIMATE_EXTRA = 8, /* Branch pages and the free list. */
     ESTIMATE_HALF = 2,  /* Pages are at least half full after a split. */
     PAGE_HEADER_SIZE = 16,
+    CODE_RESERVE = -1, /* Not LMDB's: the additions would use the reserve. */
 };
 
 /* --- 1. Codes, keys --------------------------------------------------------------------------- */
@@ -127,7 +128,7 @@ pages_count(MDB_txn *txn, struct index_lmdb *lmdb)
 static enum kvt_status
 write_failed(struct index_lmdb *lmdb, int code, const char *what)
 {
-    if (code == MDB_MAP_FULL) {
+    if (code == MDB_MAP_FULL || code == CODE_RESERVE) {
         return failure_set(KVT_E_NOSPC, code,
             "%s: the map of %llu bytes has no room (%llu pages used; a quarter is kept free).",
             what, (unsigned long long)lmdb->map_bytes, (unsigned long long)lmdb->tree_pages);
@@ -137,21 +138,19 @@ write_failed(struct index_lmdb *lmdb, int code, const char *what)
         what, mdb_strerror(code), code);
 }
 
-/* One transaction: `change` returns an LMDB code. Durable when KVT_OK is returned. */
-static enum kvt_status
-write_run(struct index_lmdb *lmdb,
-    int (*change)(struct index_lmdb *lmdb, MDB_txn *txn, void *context), void *context,
-    const char *what)
+/* What a transaction does; returns LMDB's code. May be run again after MDB_MAP_FULL. */
+typedef int (*change_fn)(struct index_lmdb *lmdb, MDB_txn *txn, void *context);
+
+static int
+write_try(struct index_lmdb *lmdb, change_fn change, void *context)
 {
     uint64_t tree_pages = lmdb->tree_pages;
     uint64_t block_count = lmdb->block_count;
-    MDB_txn *txn = NULL;
-    int code;
+    MDB_txn *txn;
+    int code = mdb_txn_begin(lmdb->lmdb, NULL, 0, &txn);
 
-    KVT_TRY(lmdb_transaction_check(lmdb));
-    code = mdb_txn_begin(lmdb->lmdb, NULL, 0, &txn);
     if (code != 0)
-        return write_failed(lmdb, code, what);
+        return code;
     code = change(lmdb, txn, context);
     if (code == 0)
         code = pages_count(txn, lmdb);
@@ -162,8 +161,42 @@ write_run(struct index_lmdb *lmdb,
     if (code != 0) {
         lmdb->tree_pages = tree_pages;
         lmdb->block_count = block_count;
-        return write_failed(lmdb, code, what);
     }
+    return code;
+}
+
+static int
+schema_put(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
+{
+    uint8_t schema[4];
+    MDB_val key = system_key(LMDB_KEY_SCHEMA);
+    MDB_val value = value_of(schema, sizeof(schema));
+
+    (void)context;
+    put_u32(schema, LMDB_SCHEMA);
+    return mdb_put(txn, lmdb->system, &key, &value, 0);
+}
+
+/*
+ * One transaction. Durable when KVT_OK is returned.
+ *
+ * Pages that the last transaction freed are not free to the next one, but to the one after it: so
+ * when the map is full, a transaction that changes nothing may give back enough for a second try.
+ */
+static enum kvt_status
+write_run(struct index_lmdb *lmdb, change_fn change, void *context, const char *what)
+{
+    int code;
+
+    KVT_TRY(lmdb_transaction_check(lmdb));
+    code = write_try(lmdb, change, context);
+    if (code == MDB_MAP_FULL) {
+        code = write_try(lmdb, schema_put, NULL);
+        if (code == 0)
+            code = write_try(lmdb, change, context);
+    }
+    if (code != 0)
+        return write_failed(lmdb, code, what);
     lmdb->commit_count++;
     return KVT_OK;
 }
@@ -197,7 +230,7 @@ room_check(struct index_lmdb *lmdb, MDB_txn *txn, const struct index_batch *batc
     pages = bytes * ESTIMATE_HALF / (lmdb->page_bytes - PAGE_HEADER_SIZE) + ESTIMATE_EXTRA;
     pages += LMDB_META_PAGES + lmdb->tree_pages + lmdb->lost_pages;
     map_pages = lmdb->map_bytes / lmdb->page_bytes;
-    return pages <= map_pages - map_pages / LMDB_RESERVE_DIVISOR ? 0 : MDB_MAP_FULL;
+    return pages <= map_pages - map_pages / LMDB_RESERVE_DIVISOR ? 0 : CODE_RESERVE;
 }
 
 static int
@@ -317,6 +350,7 @@ range_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 
     if (code != 0)
         return code;
+    range->deleted = 0;
     while (code == 0 && range->deleted < range->limit) {
         bool is_done;
 
@@ -382,15 +416,10 @@ databases_open(struct index_lmdb *lmdb, MDB_txn *txn, unsigned flags)
 static int
 create_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 {
-    uint8_t schema[4];
-    MDB_val key = system_key(LMDB_KEY_SCHEMA);
-    MDB_val value = value_of(schema, sizeof(schema));
     int code = databases_open(lmdb, txn, MDB_CREATE);
 
-    (void)context;
-    put_u32(schema, LMDB_SCHEMA);
     if (code == 0)
-        code = mdb_put(txn, lmdb->system, &key, &value, 0);
+        code = schema_put(lmdb, txn, context);
     if (code == 0)
         code = clean_put(txn, lmdb->system, false);
     return code;
@@ -482,101 +511,4 @@ lmdb_transaction_open(struct index_lmdb *lmdb)
     }
     /* Committed, not aborted: that keeps the handles of the databases. */
     return status_from_mdb(mdb_txn_commit(txn), "LMDB cannot read the index");
-}
-
-/* --- 4. Reading ------------------------------------------------------------------------------- */
-
-struct read_walk {
-    bool (*visit_block)(void *visitor, const struct index_block *block);
-    bool (*visit_segment)(void *visitor, const struct index_segment *segment);
-    void *visitor;
-};
-
-/* KVT_MISS: the visitor wants no more. */
-static enum kvt_status
-block_show(const struct read_walk *walk, const MDB_val *key, const MDB_val *value)
-{
-    struct index_block block = {.bytes = value->mv_data};
-
-    if (key->mv_size != BLOCK_KEY_BYTES || value->mv_size > BLOCK_RECORD_BYTES_MAX) {
-        return failure_set(KVT_E_CORRUPT, 0,
-            "The index has a block with a key of %zu and a record of %zu bytes.", key->mv_size,
-            value->mv_size);
-    }
-    block.segment = get_u32_big(key->mv_data);
-    block.page = get_u32_big((const uint8_t *)key->mv_data + 4);
-    block.size = (uint32_t)value->mv_size;
-    return walk->visit_block(walk->visitor, &block) ? KVT_OK : KVT_MISS;
-}
-
-static enum kvt_status
-segment_show(const struct read_walk *walk, const MDB_val *key, const MDB_val *value)
-{
-    struct index_segment segment;
-
-    if (key->mv_size != SEGMENT_KEY_BYTES) {
-        return failure_set(
-            KVT_E_CORRUPT, 0, "The index has a segment with a key of %zu bytes.", key->mv_size);
-    }
-    KVT_TRY(
-        segment_facts_decode(&segment, get_u32_big(key->mv_data), value->mv_data, value->mv_size));
-    return walk->visit_segment(walk->visitor, &segment) ? KVT_OK : KVT_MISS;
-}
-
-static enum kvt_status
-database_walk(MDB_txn *txn, MDB_dbi database, const struct read_walk *walk)
-{
-    enum kvt_status status = KVT_OK;
-    MDB_cursor *cursor;
-    MDB_val key;
-    MDB_val value;
-    int code = mdb_cursor_open(txn, database, &cursor);
-
-    if (code != 0)
-        return status_from_mdb(code, "LMDB cannot walk the index");
-    while (status == KVT_OK && (code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) == 0) {
-        status = walk->visit_block != NULL ? block_show(walk, &key, &value)
-                                           : segment_show(walk, &key, &value);
-    }
-    mdb_cursor_close(cursor);
-    if (status == KVT_MISS)
-        return KVT_OK;
-    if (status == KVT_OK && code != MDB_NOTFOUND)
-        return status_from_mdb(code, "LMDB cannot walk the index");
-    return status;
-}
-
-static enum kvt_status
-read_run(struct index_lmdb *lmdb, MDB_dbi database, const struct read_walk *walk)
-{
-    enum kvt_status status;
-    MDB_txn *txn;
-    int code;
-
-    if (lmdb->lmdb == NULL)
-        return failure_set(KVT_E_META, 0, "The index failed before and is closed.");
-    code = mdb_txn_begin(lmdb->lmdb, NULL, MDB_RDONLY, &txn);
-    if (code != 0)
-        return status_from_mdb(code, "LMDB cannot read the index");
-    status = database_walk(txn, database, walk);
-    mdb_txn_abort(txn);
-    return status;
-}
-
-enum kvt_status
-lmdb_each_block(struct index *index, bool (*visit)(void *visitor, const struct index_block *block),
-    void *visitor)
-{
-    const struct read_walk walk = {.visit_block = visit, .visitor = visitor};
-
-    return read_run(lmdb_of(index), lmdb_of(index)->block, &walk);
-}
-
-enum kvt_status
-lmdb_each_segment(struct index *index,
-    bool (*visit)(void *visitor, const struct index_segment *segment), void *visitor)
-{
-    const struct read_walk walk = {.visit_segment = visit, .visitor = visitor};
-
-    return read_run(lmdb_of(index), lmdb_of(index)->segment, &walk);
 }

@@ -207,6 +207,22 @@ an_addition_to_a_place_in_use_takes_its_place(void **state)
 }
 
 static void
+a_place_that_is_added_twice_keeps_the_last(void **state)
+{
+    struct rig *rig = *state;
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    batch.batch = (struct index_batch){0};
+    model_add(&model, &batch, 2, 9);
+    model_add(&model, &batch, 2, 9);
+    model_add(&model, &batch, 2, 10);
+    model_seal(&model, &batch);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
+static void
 a_range_is_deleted_from_its_page_up_to_the_limit(void **state)
 {
     struct rig *rig = *state;
@@ -491,6 +507,7 @@ list_run(const struct index_ops *ops)
         CHECK(random_batches_leave_what_the_model_holds),
         CHECK(deletions_come_before_additions),
         CHECK(an_addition_to_a_place_in_use_takes_its_place),
+        CHECK(a_place_that_is_added_twice_keeps_the_last),
         CHECK(a_range_is_deleted_from_its_page_up_to_the_limit),
         CHECK(a_range_of_an_empty_segment_deletes_nothing_but_writes_the_facts),
         CHECK(the_clean_flag_is_what_was_marked_last),

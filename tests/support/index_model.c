@@ -70,7 +70,9 @@ block_order(const void *a, const void *b)
 
     if (left->segment != right->segment)
         return left->segment < right->segment ? -1 : 1;
-    return left->page < right->page ? -1 : left->page > right->page;
+    if (left->page != right->page)
+        return left->page < right->page ? -1 : 1;
+    return left->bytes < right->bytes ? -1 : 1; /* In the order in which they were added. */
 }
 
 struct index_segment

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_index_failures.c - commits that fail, power cuts, and files that are none.
+ *
+ * LMDB's writes are made to fail with RLIMIT_FSIZE: beyond it pwrite gives EFBIG.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+#include "bytes.h"
+#include "failure.h"
+#include "index_model.h"
+#include "scratch_dir.h"
+#include "stop_on_proof.h"
+
+enum {
+    MAP_BYTES = 1 << 20,
+};
+
+static struct kvt_env env;
+static struct scratch_dir scratch;
+static struct fs_dir *dir;
+static struct index_model model;
+static struct index_model model_before;
+static struct model_batch batch;
+
+static int
+dir_make(void **state)
+{
+    (void)state;
+    env_host(&env);
+    scratch_dir_make(&scratch);
+    memset(&model, 0, sizeof(model));
+    return env.fs->dir_open(env.fs_context, scratch.path, 0, &dir) == KVT_OK ? 0 : -1;
+}
+
+static int
+dir_remove(void **state)
+{
+    (void)state;
+    env.fs->dir_close(dir);
+    scratch_dir_remove(&scratch);
+    return 0;
+}
+
+/* Writes beyond `size` bytes fail from now on; 0: none does. */
+static void
+writes_limit(uint64_t size)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = size == 0 ? limit.rlim_max : (rlim_t)size;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static struct index *
+lmdb_make(void)
+{
+    struct index *index;
+
+    assert_int_equal(index_lmdb_ops.create(NULL, &env, dir, MAP_BYTES, &index), KVT_OK);
+    assert_int_equal(index_lmdb_ops.install(index), KVT_OK);
+    return index;
+}
+
+static struct index *
+lmdb_open(void)
+{
+    struct index *index;
+
+    assert_int_equal(index_lmdb_ops.open(NULL, &env, dir, false, &index), KVT_OK);
+    return index;
+}
+
+static enum index_condition
+lmdb_condition(void)
+{
+    enum index_condition condition = INDEX_ABSENT;
+
+    assert_int_equal(index_lmdb_ops.inspect(NULL, &env, dir, false, &condition), KVT_OK);
+    return condition;
+}
+
+static void
+batch_make(uint64_t seed)
+{
+    struct rng rng = {.state = seed};
+
+    model_before = model;
+    model_batch_random(&model, &batch, &rng, 100, 50);
+}
+
+/* --- 1. LMDB ---------------------------------------------------------------------------------- */
+
+static void
+no_commit_is_tried_after_one_failed(void **state)
+{
+    struct index *index = lmdb_make();
+    uint32_t deleted;
+
+    (void)state;
+    batch_make(1);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    batch_make(2);
+    writes_limit(4 * PAGE_BYTES);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_E_META);
+    writes_limit(0);
+    assert_non_null(strstr(failure_last()->text, "No further commit"));
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_E_META);
+    assert_int_equal(index->ops->mark(index, true), KVT_E_META);
+    assert_int_equal(index->ops->grow(index, 0), KVT_E_META);
+    assert_int_equal(
+        index->ops->delete_range(index, &model.segments[0], 0, 10, &deleted), KVT_E_META);
+    /* Reads go on, and see what was committed. */
+    model = model_before;
+    model_check(&model, index);
+    index->ops->close(index);
+    assert_int_equal(lmdb_condition(), INDEX_UNCLEAN);
+    index = lmdb_open();
+    model_check(&model, index);
+    batch_make(3);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    model_check(&model, index);
+    index->ops->close(index);
+}
+
+static void
+a_map_that_cannot_grow_stays_as_it_is(void **state)
+{
+    struct index *index = lmdb_make();
+    struct index_stats stats;
+    struct fs_file *file;
+    uint64_t size = 0;
+
+    (void)state;
+    batch_make(1);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    writes_limit(MAP_BYTES + MAP_BYTES / 2);
+    assert_int_equal(index->ops->grow(index, 0), KVT_E_IO);
+    writes_limit(0);
+    index->ops->stats(index, &stats);
+    assert_int_equal(stats.map_bytes, MAP_BYTES);
+    assert_int_equal(env.fs->open(dir, "data.mdb", FS_READ_ONLY, &file), KVT_OK);
+    assert_int_equal(env.fs->size(file, &size), KVT_OK);
+    env.fs->close(file);
+    assert_int_equal(size, MAP_BYTES);
+    batch_make(2);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    model_check(&model, index);
+    assert_int_equal(index->ops->grow(index, UINT64_MAX), KVT_E_INVAL);
+    assert_int_equal(index->ops->grow(index, 0), KVT_OK);
+    model_check(&model, index);
+    index->ops->close(index);
+}
+
+static void
+an_index_that_cannot_be_made_leaves_no_file(void **state)
+{
+    struct index *index;
+
+    (void)state;
+    writes_limit(MAP_BYTES / 2);
+    assert_int_equal(index_lmdb_ops.create(NULL, &env, dir, MAP_BYTES, &index), KVT_E_IO);
+    writes_limit(0);
+    assert_null(index);
+    assert_false(scratch_exists(&scratch, "data.mdb.new"));
+    assert_int_equal(index_lmdb_ops.create(NULL, &env, dir, 4096, &index), KVT_E_INVAL);
+    assert_int_equal(index_lmdb_ops.create(NULL, &env, dir, UINT64_MAX, &index), KVT_E_INVAL);
+    assert_false(scratch_exists(&scratch, "data.mdb.new"));
+}
+
+static void
+a_file_that_is_no_index_is_damaged(void **state)
+{
+    static uint8_t bytes[3 * PAGE_BYTES];
+    const size_t sizes[] = {0, 1, 100, PAGE_BYTES, 2 * PAGE_BYTES, sizeof(bytes)};
+
+    (void)state;
+    for (uint32_t fill = 0; fill < 2; fill++) {
+        memset(bytes, fill == 0 ? 0 : 0xA5, sizeof(bytes));
+        for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+            struct index *index;
+
+            scratch_write(&scratch, "data.mdb", bytes, sizes[i]);
+            failure_clear();
+            assert_int_equal(lmdb_condition(), INDEX_DAMAGED);
+            assert_int_equal(failure_last()->status, KVT_E_CORRUPT);
+            assert_int_equal(index_lmdb_ops.open(NULL, &env, dir, false, &index), KVT_E_CORRUPT);
+            assert_null(index);
+        }
+    }
+}
+
+static void
+a_damaged_index_is_replaced_by_a_new_one(void **state)
+{
+    struct index *index;
+
+    (void)state;
+    scratch_write(&scratch, "data.mdb", "garbage", 7);
+    assert_int_equal(lmdb_condition(), INDEX_DAMAGED);
+    index = lmdb_make();
+    batch_make(1);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    index->ops->close(index);
+    assert_int_equal(lmdb_condition(), INDEX_UNCLEAN);
+    assert_false(scratch_exists(&scratch, "data.mdb.new"));
+}
+
+/* --- 2. The in-memory index ------------------------------------------------------------------- */
+
+static struct index *
+mem_make(struct index_disk **disk_out)
+{
+    struct index *index;
+
+    assert_int_equal(index_disk_create(&env, disk_out), KVT_OK);
+    assert_int_equal(index_mem_ops.create(*disk_out, &env, dir, MAP_BYTES, &index), KVT_OK);
+    assert_int_equal(index_mem_ops.install(index), KVT_OK);
+    return index;
+}
+
+static struct index *
+mem_reopen(struct index_disk *disk, struct index *index)
+{
+    struct index *opened;
+
+    index_mem_ops.close(index);
+    assert_int_equal(index_mem_ops.open(disk, &env, dir, false, &opened), KVT_OK);
+    return opened;
+}
+
+static void
+a_power_cut_keeps_all_or_nothing_of_a_commit(void **state)
+{
+    (void)state;
+    for (int applied = 0; applied < 2; applied++) {
+        struct index_disk *disk;
+        struct index *index = mem_make(&disk);
+
+        memset(&model, 0, sizeof(model));
+        batch_make(1);
+        assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+        index_disk_power_cut(disk, false); /* Nothing is running: nothing is lost. */
+        model_check(&model, index);
+        batch_make(2);
+        index_disk_fail(disk, 1, KVT_E_META);
+        assert_int_equal(index->ops->commit(index, &batch.batch), KVT_E_META);
+        assert_int_equal(index->ops->mark(index, true), KVT_E_META);
+        index_disk_power_cut(disk, applied == 1);
+        if (applied == 0)
+            model = model_before;
+        index = mem_reopen(disk, index);
+        model_check(&model, index);
+        index->ops->close(index);
+        index_disk_destroy(disk);
+    }
+}
+
+static void
+the_nth_commit_fails_as_it_was_asked(void **state)
+{
+    struct index_disk *disk;
+    struct index *index = mem_make(&disk);
+
+    (void)state;
+    index_disk_fail(disk, 3, KVT_E_NOSPC);
+    for (uint64_t i = 1; i <= 4; i++) {
+        batch_make(i);
+        assert_int_equal(index->ops->commit(index, &batch.batch), i == 3 ? KVT_E_NOSPC : KVT_OK);
+        if (i == 3)
+            model = model_before;
+        model_check(&model, index);
+    }
+    /* Without a power cut a failed commit is gone at the next open. */
+    batch_make(5);
+    index_disk_fail(disk, 1, KVT_E_META);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_E_META);
+    model = model_before;
+    index = mem_reopen(disk, index);
+    index_disk_power_cut(disk, true);
+    model_check(&model, index);
+    index->ops->close(index);
+    index_disk_destroy(disk);
+}
+
+int
+main(void)
+{
+#define CHECK(name) cmocka_unit_test_setup_teardown(name, dir_make, dir_remove)
+    const struct CMUnitTest tests[] = {
+        CHECK(no_commit_is_tried_after_one_failed),
+        CHECK(a_map_that_cannot_grow_stays_as_it_is),
+        CHECK(an_index_that_cannot_be_made_leaves_no_file),
+        CHECK(a_file_that_is_no_index_is_damaged),
+        CHECK(a_damaged_index_is_replaced_by_a_new_one),
+        CHECK(a_power_cut_keeps_all_or_nothing_of_a_commit),
+        CHECK(the_nth_commit_fails_as_it_was_asked),
+    };
+#undef CHECK
+
+    (void)signal(SIGXFSZ, SIG_IGN);
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
