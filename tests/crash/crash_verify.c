@@ -5,6 +5,7 @@
 #include "crash_verify.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -17,13 +18,32 @@ enum {
 
 #define WAIT_NS (UINT64_C(60) * 1000000000)
 
+/* The store's first warning since it was opened: mostly the cause of what is then found wrong. */
+struct warning {
+    pthread_mutex_t lock; /* Lines come from any thread. */
+    char text[256];
+};
+
 struct verify {
     const struct verify_request *request;
     kvt_store *store;
     kvt_namespace namespaces[ORACLE_NAMESPACES];
+    struct warning warning;
     char *problem;
     size_t problem_size;
 };
+
+static void
+warning_keep(void *context, int level, const char *module, const char *line)
+{
+    struct warning *warning = context;
+
+    (void)level;
+    pthread_mutex_lock(&warning->lock);
+    if (warning->text[0] == 0)
+        snprintf(warning->text, sizeof(warning->text), "%s: %s", module, line);
+    pthread_mutex_unlock(&warning->lock);
+}
 
 static bool problem(struct verify *verify, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -32,16 +52,27 @@ static bool problem(struct verify *verify, const char *format, ...)
 static bool
 problem(struct verify *verify, const char *format, ...)
 {
-    struct kvt_error error;
     va_list rest;
 
-    kvt_last_error(&error);
     va_start(rest, format);
     int used = vsnprintf(verify->problem, verify->problem_size, format, rest);
     va_end(rest);
-    if (used > 0 && (size_t)used < verify->problem_size && error.text[0] != 0)
-        snprintf(verify->problem + used, verify->problem_size - (size_t)used, " (%s)", error.text);
+    pthread_mutex_lock(&verify->warning.lock);
+    if (used > 0 && (size_t)used < verify->problem_size && verify->warning.text[0] != 0)
+        snprintf(verify->problem + used, verify->problem_size - (size_t)used, " (%s)",
+            verify->warning.text);
+    pthread_mutex_unlock(&verify->warning.lock);
     return false;
+}
+
+/* Always false: a call gave a status that it must not. */
+static bool
+refused(struct verify *verify, const char *call, enum kvt_status status)
+{
+    struct kvt_error error;
+
+    kvt_last_error(&error);
+    return problem(verify, "%s gave %s: %s", call, kvt_status_name(status), error.text);
 }
 
 static bool
@@ -52,12 +83,16 @@ open_store(struct verify *verify)
     struct run_paths paths;
 
     run_options(request->workload, request->dir, &paths, &options);
+    options.log = warning_keep;
+    options.log_context = &verify->warning;
+    options.log_level = KVT_LOG_WARN;
+    verify->warning.text[0] = 0;
     enum kvt_status status = kvt_open(paths.store, &options, &verify->store);
     if (status != KVT_OK)
-        return problem(verify, "kvt_open gave %s", kvt_status_name(status));
+        return refused(verify, "kvt_open", status);
     status = run_open_namespaces(verify->store, verify->namespaces);
     if (status != KVT_OK)
-        return problem(verify, "kvt_namespace_open gave %s", kvt_status_name(status));
+        return refused(verify, "kvt_namespace_open", status);
     return true;
 }
 
@@ -146,7 +181,7 @@ verify_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
         status = kvt_ticket_results(ticket, KVT_STAGE_DONE, results, count);
     kvt_ticket_free(ticket);
     if (status != KVT_OK)
-        return problem(verify, "a get gave %s", kvt_status_name(status));
+        return refused(verify, "a get", status);
     for (uint32_t i = 0; i < count; i++) {
         if (!verify_answer(verify, numbers[i], &results[i], targets[i], is_transient))
             return false;
@@ -197,7 +232,7 @@ verify_use(struct verify *verify)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1);
     kvt_ticket_free(ticket);
     if (status != KVT_OK)
-        return problem(verify, "a put gave %s", kvt_status_name(status));
+        return refused(verify, "a put", status);
     if (result.status == KVT_E_NOSPC && verify->request->workload->is_crowded)
         return true;
     if (result.status != KVT_OK)
@@ -224,7 +259,7 @@ verify_again(struct verify *verify, bool is_orderly)
     if (is_orderly) {
         enum kvt_status status = kvt_close(verify->store);
         if (status != KVT_OK)
-            return problem(verify, "kvt_close gave %s", kvt_status_name(status));
+            return refused(verify, "kvt_close", status);
     } else {
         kvt_abort(verify->store);
     }
@@ -243,6 +278,7 @@ crash_verify(const struct verify_request *request, char *problem_out, size_t pro
     struct verify verify = {
         .request = request, .problem = problem_out, .problem_size = problem_size};
 
+    pthread_mutex_init(&verify.warning.lock, NULL);
     problem_out[0] = 0;
     bool is_right = open_store(&verify) && verify_keys(&verify) && verify_counters(&verify) &&
                     verify_use(&verify);
@@ -253,7 +289,7 @@ crash_verify(const struct verify_request *request, char *problem_out, size_t pro
     if (is_right && request->seed % 5 != 0) {
         enum kvt_status status = kvt_close(verify.store);
         if (status != KVT_OK)
-            is_right = problem(&verify, "kvt_close gave %s", kvt_status_name(status));
+            is_right = refused(&verify, "kvt_close", status);
         if (status == KVT_E_STATE)
             kvt_abort(verify.store);
     } else {
