@@ -43,6 +43,7 @@ struct batch {
     struct tier_kill tier_kills[COMMIT_KILLS_MAX];
     struct kill_item kills[COMMIT_KILLS_MAX];
     uint32_t count, kill_count;
+    uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
     struct index_work work;
     struct index_batch index_batch;
 };
@@ -59,6 +60,7 @@ struct commit {
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
     struct kill_item *kills;  /* Waiting, in order. */
     uint32_t kill_count, kill_capacity;
+    uint32_t held_count;                    /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
 };
@@ -156,8 +158,11 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
 {
     struct commit *commit = store->commit;
     uint32_t entry = flight->entry;
+    struct op_list waiters = flight->waiters;
     struct op *op;
 
+    commit_replace_end(store, flight);
+    flight->waiters = (struct op_list){NULL, NULL};
     if (flight->older == NULL)
         commit->oldest = flight->newer;
     else
@@ -173,6 +178,8 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
         op_reach(store, op, 2, status);
     flight_destroy(store, flight);
     entry_unpin(store, entry);
+    while ((op = op_list_take(&waiters)) != NULL)
+        op_begin(store, op);
 }
 
 void
@@ -194,6 +201,8 @@ bool
 commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter)
 {
+    bool is_kept;
+
     if (flight->state == FLIGHT_WRITING) {
         flight->is_killed = true;
         if (waiter != NULL)
@@ -201,9 +210,11 @@ commit_cancel(
         return true;
     }
     KVT_ASSERT(flight->state == FLIGHT_QUEUED);
+    is_kept = flight->has_replaced;
+    flight->replaced.waiter = waiter;
     queue_uncount(store, flight);
     flight_settle(store, flight, status);
-    return false;
+    return is_kept;
 }
 
 enum kvt_status
@@ -212,7 +223,8 @@ commit_kill_reserve(struct kvt_store *store)
     struct commit *commit = store->commit;
 
     /* What travels may come back: there must be room for that, too. */
-    if (commit->kill_count + BATCH_COUNT * COMMIT_KILLS_MAX >= commit->kill_capacity) {
+    if (commit->kill_count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX >=
+        commit->kill_capacity) {
         uint32_t capacity = commit->kill_capacity * 2;
         struct kill_item *kills = env_take(&store->env, capacity * sizeof(*kills));
 
@@ -244,6 +256,49 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     if (commit->due_ns > due_ns)
         commit->due_ns = due_ns;
     return KVT_OK;
+}
+
+void
+commit_replace(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
+{
+    struct segment *segment = segment_at(store->segments, kill->extent.segment);
+
+    KVT_ASSERT(!flight->has_replaced);
+    flight->replaced = *kill;
+    flight->has_replaced = true;
+    /* Below the sequence that the flight's own block will get. */
+    if (kill->sequence == 0)
+        flight->replaced.sequence = store->sequence;
+    store->commit->held_count++;
+    /* Until then a crash would bring it back: it lives. */
+    segment->held_count++;
+    segment->live_bytes += (uint64_t)pages_of(kill->stored_length) * PAGE_BYTES;
+}
+
+bool
+commit_replace_take(struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out)
+{
+    if (!flight->has_replaced)
+        return false;
+    flight->has_replaced = false;
+    store->commit->held_count--;
+    *kill_out = flight->replaced;
+    segment_at(store->segments, kill_out->extent.segment)->held_count--;
+    extent_forget(store, &kill_out->extent, kill_out->stored_length);
+    return true;
+}
+
+void
+commit_replace_end(struct kvt_store *store, struct flight *flight)
+{
+    struct commit_kill kill;
+
+    if (commit_replace_take(store, flight, &kill)) {
+        enum kvt_status status = commit_kill(store, &kill);
+
+        KVT_ASSERT(status == KVT_OK); /* Its room was kept. */
+        (void)status;
+    }
 }
 
 /* --- Closing a batch -------------------------------------------------------------------------- */
@@ -303,11 +358,41 @@ batch_take_flights(struct kvt_store *store, struct batch *batch)
     }
 }
 
+/* The kills of what its blocks replace, then those that wait. */
+static void
+batch_fill_kills(struct kvt_store *store, struct batch *batch)
+{
+    struct commit *commit = store->commit;
+    uint32_t room = COMMIT_KILLS_MAX;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct commit_kill *kill = &batch->flights[i]->replaced;
+
+        if (batch->flights[i]->has_replaced)
+            batch->tier_kills[count++] = (struct tier_kill){.extent = kill->extent,
+                .fingerprint = kill->fingerprint,
+                .sequence = kill->sequence};
+    }
+    batch->replaced_count = count;
+    room -= count;
+    batch->kill_count = commit->kill_count < room ? commit->kill_count : room;
+    for (uint32_t i = 0; i < batch->kill_count; i++) {
+        const struct kill_item *item = &commit->kills[i];
+
+        batch->kills[i] = *item;
+        batch->tier_kills[count++] = (struct tier_kill){.extent = item->kill.extent,
+            .fingerprint = item->kill.fingerprint,
+            .sequence = item->sequence};
+    }
+    commit->kill_count -= batch->kill_count;
+    memmove(commit->kills, commit->kills + batch->kill_count,
+        commit->kill_count * sizeof(*commit->kills));
+}
+
 static void
 batch_fill(struct kvt_store *store, struct batch *batch)
 {
-    struct commit *commit = store->commit;
-
     for (uint32_t i = 0; i < batch->count; i++) {
         uint32_t entry = batch->flights[i]->entry;
         struct tier_block *block = &batch->blocks[i];
@@ -318,19 +403,7 @@ batch_fill(struct kvt_store *store, struct batch *batch)
         block->memory = slab_address(store->slab, entry_slot(residency_at(store->map, entry)));
         batch->is_added[i] = false;
     }
-    batch->kill_count =
-        commit->kill_count < COMMIT_KILLS_MAX ? commit->kill_count : COMMIT_KILLS_MAX;
-    for (uint32_t i = 0; i < batch->kill_count; i++) {
-        const struct kill_item *item = &commit->kills[i];
-
-        batch->kills[i] = *item;
-        batch->tier_kills[i] = (struct tier_kill){.extent = item->kill.extent,
-            .fingerprint = item->kill.fingerprint,
-            .sequence = item->sequence};
-    }
-    commit->kill_count -= batch->kill_count;
-    memmove(commit->kills, commit->kills + batch->kill_count,
-        commit->kill_count * sizeof(*commit->kills));
+    batch_fill_kills(store, batch);
 }
 
 /* Put the batch's flights and kills back where they came from. */
@@ -403,7 +476,7 @@ batch_close(struct kvt_store *store)
     batch->tier_batch = (struct tier_batch){.blocks = batch->blocks,
         .block_count = batch->count,
         .kills = batch->tier_kills,
-        .kill_count = batch->kill_count,
+        .kill_count = batch->replaced_count + batch->kill_count,
         .sequence = commit_batch_number(store),
         .done = &store->batches_done,
         .done_task = &store->loop_task,
@@ -434,6 +507,7 @@ flight_bury(struct kvt_store *store, struct flight *flight, const struct commit_
     bool is_first = true;
     struct op *waiter;
 
+    commit_replace_end(store, flight); /* Before the waiters' own. */
     do {
         waiter = op_list_take(&flight->kill_waiters);
         each.waiter = waiter;
@@ -506,6 +580,10 @@ batch_written(struct kvt_store *store, struct tier_batch *tier_batch)
     index_work_reset(&batch->work);
     batch_touch(store, batch);
     for (uint32_t i = 0; i < batch->count; i++) {
+        const struct commit_kill *kill = &batch->flights[i]->replaced;
+
+        if (batch->flights[i]->has_replaced)
+            index_work_delete(store, &batch->work, &kill->extent, kill->record_crc);
         if (batch->flights[i]->is_killed)
             continue;
         batch->crcs[i] = index_work_add(store, &batch->work, &batch->blocks[i].record);
@@ -571,7 +649,9 @@ batch_committed(struct kvt_store *store, struct commit_job *job)
             .fingerprint = residency_at(store->map, flight->entry)->fingerprint,
             .is_indexed = batch->is_added[i],
             .record_crc = batch->crcs[i]};
+        struct commit_kill replaced;
 
+        (void)commit_replace_take(store, flight, &replaced);
         if (!flight->is_killed) {
             block_durable(store, batch, i);
             continue;
@@ -637,7 +717,7 @@ commit_uses(struct kvt_store *store, uint32_t segment)
             commit->batches[i].tier_batch.header.segment == segment)
             return true;
     }
-    return false;
+    return segment_at(store->segments, segment)->held_count > 0;
 }
 
 void

@@ -204,6 +204,12 @@ void delete_begin(struct kvt_store *store, struct op *op);
  * was changed.
  */
 enum kvt_status entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter);
+/*
+ * entry_replace - as entry_erase(), for a block whose place another takes: the kill of its copy on
+ * NVMe (*has_kill_out: there is one) is left to the other's flight. The entry is not WRITING either.
+ */
+enum kvt_status entry_replace(
+    struct kvt_store *store, uint32_t number, struct commit_kill *kill_out, bool *has_kill_out);
 /* op_begin - start, or start again, by the kind of its ticket. */
 void op_begin(struct kvt_store *store, struct op *op);
 

@@ -49,6 +49,7 @@ struct segment {
     uint64_t use_sum;       /* The engine's, while it chooses what to reclaim: last uses, ... */
     uint32_t use_count;     /* ... and how many were added up. */
     uint32_t writer_count;  /* Puts in flight: taken and not yet answered. */
+    uint32_t held_count;    /* The engine's: copies that others replace, but not durably yet. */
 };
 
 enum {
