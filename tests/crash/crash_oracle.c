@@ -26,6 +26,8 @@ outcome_add(struct oracle *oracle, uint64_t key, uint64_t version)
         return false; /* A workload without acknowledgements proves nothing. */
     entry->outcomes[entry->outcome_count++] = (struct oracle_outcome){version, oracle->order};
     entry->is_used = entry->is_used || version != 0;
+    if (version > entry->version_last)
+        entry->version_last = version;
     return true;
 }
 
@@ -39,8 +41,9 @@ outcome_confirm(struct oracle *oracle, uint64_t key, uint64_t version)
     uint32_t at = entry->outcome_count;
     while (at > 0 && entry->outcomes[at - 1].version != version)
         at--;
+    /* Late news of a version that a later request, acknowledged before, has replaced. */
     if (at == 0)
-        return false;
+        return version != 0 && version <= entry->version_last;
     entry->outcome_count -= at - 1;
     memmove(entry->outcomes, &entry->outcomes[at - 1],
         entry->outcome_count * sizeof(entry->outcomes[0]));

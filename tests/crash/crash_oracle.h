@@ -32,7 +32,8 @@ struct oracle_outcome {
 };
 
 struct oracle_key {
-    bool is_used; /* A put named it. */
+    bool is_used;          /* A put named it. */
+    uint64_t version_last; /* The highest that a put named. */
     uint32_t outcome_count;
     struct oracle_outcome outcomes[ORACLE_OUTCOMES_MAX];
 };

@@ -134,15 +134,20 @@ namespace_of(const struct run *run, uint32_t key)
 static void
 confirm_put(struct run *run, struct run_pending *pending)
 {
-    struct kvt_result results[RUN_BATCH_MAX];
+    struct kvt_result results[RUN_BATCH_MAX], visible[RUN_BATCH_MAX];
 
     enum kvt_status status = kvt_ticket_wait(pending->ticket, KVT_STAGE_DURABLE, WAIT_NS);
     if (status == KVT_OK)
         status = kvt_ticket_results(pending->ticket, KVT_STAGE_DURABLE, results, pending->count);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(pending->ticket, KVT_STAGE_DONE, visible, pending->count);
     if (status != KVT_OK)
         run_fail("a put's stage 2 gave %s", kvt_status_name(status));
     for (uint32_t i = 0; i < pending->count; i++) {
         enum kvt_status result = results[i].status;
+        /* A put that met a block shares that block's outcome: the version is not its own. */
+        if (result == KVT_OK && visible[i].status == KVT_EXISTS)
+            continue;
         if (result == KVT_OK)
             mark(run, "put_ok", pending->key[i], pending->version[i]);
         else if (result != KVT_EXISTS && result != KVT_MISS &&
@@ -173,6 +178,10 @@ put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durabil
         puts[i].source = source[i];
         puts[i].flags = flags;
         payload_fill(source[i], puts[i].length, first + i, run->version);
+        /* A block that is only in memory takes the place of one that a crash would have left:
+         * the kill of that one may be durable, and nothing promises that the new one is. */
+        if ((flags & KVT_PUT_REPLACE) != 0 && durability == KVT_MEMORY)
+            mark(run, "del", first + i, 0);
         mark(run, "put", first + i, run->version);
     }
     enum kvt_status status = kvt_put_submit(
