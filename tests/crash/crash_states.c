@@ -397,6 +397,20 @@ candidates(struct walk *walk, size_t record)
         candidate(walk, record, MODE_TEAR, i);
 }
 
+static bool
+is_acknowledgement(const struct record *record)
+{
+    return is_mark(record, "put_ok ") || is_mark(record, "del_ok ") || is_mark(record, "clear_ok ");
+}
+
+/* Of acknowledgements in a row the last asks for all that those before it ask, of the same disks. */
+static bool
+is_followed(const struct walk *walk, size_t i)
+{
+    return i + 1 < walk->record_count && is_acknowledgement(&walk->records[i]) &&
+           is_acknowledgement(&walk->records[i + 1]);
+}
+
 /* One way through the log; `only` NULL: its candidates. */
 static bool
 pass(struct walk *walk, const struct state *only)
@@ -410,7 +424,7 @@ pass(struct walk *walk, const struct state *only)
         if (record->head.kind == CRASH_MARK && !is_mark(record, "root ")) {
             if (!oracle_mark(walk->oracle, (const char *)record->data, record->head.data_length))
                 run_fail("record %zu is a mark that nobody understands", i);
-            is_point = walk->oracle->acknowledged_count != acknowledged;
+            is_point = walk->oracle->acknowledged_count != acknowledged && !is_followed(walk, i);
         }
         if (only != NULL && only->record == i) {
             try_state(walk, only);

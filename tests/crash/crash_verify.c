@@ -124,6 +124,17 @@ verify_counters(struct verify *verify)
     return true;
 }
 
+/* Of a destination: whole pages for the workload's longest block, and one that must stay as it is. */
+static uint64_t
+verify_capacity(const struct verify *verify)
+{
+    uint64_t longest = verify->request->workload->block_high;
+
+    if (longest == 0 || longest > BLOCK_BYTES - 4096)
+        return BLOCK_BYTES;
+    return (longest + 4095) / 4096 * 4096 + 4096;
+}
+
 static bool
 verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *result,
     const uint8_t *bytes, bool is_transient)
@@ -140,7 +151,7 @@ verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *r
     } else if (result->status != KVT_MISS) {
         return problem(verify, "a get of key %u gave %s", number, kvt_status_name(result->status));
     } else if (!is_transient) {
-        for (size_t i = 0; i < BLOCK_BYTES; i += 509) {
+        for (size_t i = 0; i < verify_capacity(verify); i += 509) {
             if (bytes[i] != POISON)
                 return problem(verify, "a miss of key %u wrote to the destination", number);
         }
@@ -165,16 +176,18 @@ verify_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
     struct kvt_result results[GROUP];
     struct kvt_submit submit = {0};
     kvt_ticket *ticket = NULL;
+    uint64_t capacity = verify_capacity(verify);
     bool is_transient = verify->request->seed % 3 == 0;
 
     for (uint32_t i = 0; i < count; i++) {
         payload_key_make(&keys[i], numbers[i]);
         gets[i] = (struct kvt_get){.key = keys[i].key,
             .destination = targets[i],
-            .capacity = BLOCK_BYTES,
+            .capacity = capacity,
             .flags = is_transient ? KVT_GET_TRANSIENT : 0};
     }
-    memset(targets, POISON, sizeof(targets));
+    for (uint32_t i = 0; i < count; i++)
+        memset(targets[i], POISON, capacity);
     kvt_namespace ns = verify->namespaces[numbers[0] / ORACLE_NAMESPACE_KEYS];
     enum kvt_status status = kvt_get_submit(verify->store, ns, gets, count, &submit, &ticket);
     if (status == KVT_OK)

@@ -231,8 +231,10 @@ static void
 map_growth(struct run *run)
 {
     run_open(run, 0);
-    for (uint32_t i = 0; i < 2400; i += 120)
-        run_put(run, i, 120, KVT_SYNC);
+    for (uint32_t i = 0; i < 2560; i += 128) {
+        run_put(run, i, 128, KVT_SYNC);
+        run_put(run, SECOND + i, 128, KVT_SYNC);
+    }
     run_delete(run, 100, 100);
     run_get(run, 0, 50);
     run_close(run);
@@ -313,8 +315,7 @@ const struct workload workload_table[] = {
     {.name = "clear", .steps = clear},
     {.name = "map_growth",
         .steps = map_growth,
-        .nvme_bytes = 24 * MIB,
-        .map_bytes = 256 << 10,
+        .nvme_bytes = 32 * MIB,
         .block_low = 500,
         .block_high = 4096},
     {.name = "two_roots", .steps = two_roots, .root_count = 2},
