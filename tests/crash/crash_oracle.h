@@ -10,7 +10,8 @@
  *   del KEY              del_ok KEY
  *   clear NAMESPACE      clear_ok NAMESPACE     all keys of the namespace
  *   open                 the store was opened: from now on every open must succeed
- *   evicted N            the store says that so many blocks left NVME for want of room so far
+ *   count                the store is about to be asked ...
+ *   evicted N            ... and says that so many blocks left NVME for want of room so far
  */
 #ifndef KVT_TESTS_CRASH_ORACLE_H
 #define KVT_TESTS_CRASH_ORACLE_H
@@ -42,7 +43,6 @@ struct oracle {
     uint64_t order;
     uint64_t acknowledged_count; /* Rises with everything that makes the oracle stricter. */
     bool is_open;
-    uint64_t evicted_count;
     struct oracle_key keys[ORACLE_KEYS];
 };
 

@@ -80,6 +80,7 @@ mark_evictions(struct run *run)
 {
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
 
+    mark(run, "count", 0, 0);
     if (kvt_stats_get(run->store, &stats) != KVT_OK)
         run_fail("kvt_stats_get");
     if (stats.corrupt_count != 0 || stats.read_failed_count != 0)

@@ -168,23 +168,26 @@ copy_path(const uint8_t *source, size_t length)
     return copy;
 }
 
-/* A block that the next count shows as evicted may be gone already. A store counts from zero when it
- * is opened; what is behind the last mark has no count of its own. */
+/* A block that the next count shows as evicted may be gone already: of what was logged before the
+ * store was asked, that is. A store counts from zero when it is opened; what is behind the last count
+ * has none of its own. */
 static void
 evictions_spread(struct walk *walk)
 {
     uint64_t before = 0, count = 0;
-    size_t first = 0;
+    size_t first = 0, asked = 0;
 
     for (size_t i = 0; i < walk->record_count; i++) {
         if (is_mark(&walk->records[i], "open")) {
             before += count;
             count = 0;
         }
+        if (is_mark(&walk->records[i], "count"))
+            asked = i;
         if (!is_mark(&walk->records[i], "evicted "))
             continue;
         count = mark_number(&walk->records[i], strlen("evicted "));
-        for (; first <= i; first++)
+        for (; first <= asked; first++)
             walk->records[first].evicted_count = before + count;
     }
     for (; first < walk->record_count; first++)

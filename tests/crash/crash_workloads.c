@@ -315,7 +315,7 @@ const struct workload workload_table[] = {
     {.name = "clear", .steps = clear},
     {.name = "map_growth",
         .steps = map_growth,
-        .nvme_bytes = 32 * MIB,
+        .nvme_bytes = 48 * MIB,
         .block_low = 500,
         .block_high = 4096},
     {.name = "two_roots", .steps = two_roots, .root_count = 2},
