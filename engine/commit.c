@@ -60,6 +60,7 @@ struct commit {
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
     struct kill_item *kills;  /* Waiting, in order. */
     uint32_t kill_count, kill_capacity;
+    uint32_t killed_count;                  /* Flights whose block is gone while it is written. */
     uint32_t held_count;                    /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
@@ -163,6 +164,7 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
 
     commit_replace_end(store, flight);
     flight->waiters = (struct op_list){NULL, NULL};
+    commit->killed_count -= flight->is_killed ? 1 : 0;
     if (flight->older == NULL)
         commit->oldest = flight->newer;
     else
@@ -201,9 +203,11 @@ bool
 commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter)
 {
+    struct commit *commit = store->commit;
     bool is_kept;
 
     if (flight->state == FLIGHT_WRITING) {
+        commit->killed_count += flight->is_killed ? 0 : 1;
         flight->is_killed = true;
         if (waiter != NULL)
             op_list_add(&flight->kill_waiters, waiter);
@@ -256,6 +260,54 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     if (commit->due_ns > due_ns)
         commit->due_ns = due_ns;
     return KVT_OK;
+}
+
+/* A kill of that key that waits or travels; NULL. */
+static const struct kill_item *
+kill_find(const struct commit *commit, struct hash128 fingerprint)
+{
+    for (uint32_t i = 0; i < commit->kill_count; i++) {
+        if (hash128_equal(commit->kills[i].kill.fingerprint, fingerprint))
+            return &commit->kills[i];
+    }
+    for (uint32_t n = 0; n < BATCH_COUNT; n++) {
+        const struct batch *batch = &commit->batches[n];
+
+        for (uint32_t i = 0; i < batch->kill_count; i++) {
+            if (hash128_equal(batch->kills[i].kill.fingerprint, fingerprint))
+                return &batch->kills[i];
+        }
+    }
+    return NULL;
+}
+
+bool
+commit_kill_follow(struct kvt_store *store, struct hash128 fingerprint, struct op *waiter)
+{
+    struct commit *commit = store->commit;
+    const struct kill_item *item = kill_find(commit, fingerprint);
+    struct commit_kill kill;
+    enum kvt_status status;
+
+    if (item != NULL) {
+        /* Batches are committed in order: this one's is not before that one's. */
+        kill = item->kill;
+        kill.sequence = item->sequence;
+        kill.is_indexed = false;
+        kill.waiter = waiter;
+        status = commit_kill(store, &kill);
+        KVT_ASSERT(status == KVT_OK);
+        return status == KVT_OK;
+    }
+    for (struct flight *flight = commit->killed_count > 0 ? commit->oldest : NULL; flight != NULL;
+         flight = flight->newer) {
+        if (flight->is_killed && flight->state == FLIGHT_WRITING &&
+            hash128_equal(residency_at(store->map, flight->entry)->fingerprint, fingerprint)) {
+            op_list_add(&flight->kill_waiters, waiter);
+            return true;
+        }
+    }
+    return false;
 }
 
 void

@@ -57,6 +57,12 @@ enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *k
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
 
 /*
+ * commit_kill_follow - a block of this key is gone already, but not durably: `waiter` is told when it is.
+ * False: no kill of the key is under way. After commit_kill_reserve().
+ */
+bool commit_kill_follow(struct kvt_store *store, struct hash128 fingerprint, struct op *waiter);
+
+/*
  * commit_replace - the flight's block takes the place of a copy: its kill travels with the block, so
  * that a crash leaves one of the two. After commit_kill_reserve(). commit_replace_end: the block does
  * not become durable (now), and the kill, if there is one, goes on alone.

@@ -39,7 +39,8 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
         return KVT_OK;
     }
     (void)entry_drop(store, number, true);
-    if (waiter != NULL && (tiers & TIER_NVME) == 0)
+    if (waiter != NULL && (tiers & TIER_NVME) == 0 &&
+        !commit_kill_follow(store, kill.fingerprint, waiter))
         op_reach(store, waiter, 2, KVT_OK);
     return KVT_OK;
 }
@@ -66,6 +67,19 @@ entry_replace(
     return KVT_OK;
 }
 
+/* Nobody can see a block of this key; one that was killed before may still come back in a crash. */
+static void
+delete_absent(struct kvt_store *store, struct op *op)
+{
+    enum kvt_status status = commit_kill_reserve(store);
+
+    if (status == KVT_OK)
+        status = KVT_MISS;
+    op_reach(store, op, 1, status);
+    if (status != KVT_MISS || !commit_kill_follow(store, op->fingerprint, op))
+        op_reach(store, op, 2, status);
+}
+
 void
 delete_begin(struct kvt_store *store, struct op *op)
 {
@@ -74,7 +88,7 @@ delete_begin(struct kvt_store *store, struct op *op)
     enum kvt_status status;
 
     if (number == ENTRY_NONE) {
-        op_finish(store, op, KVT_MISS);
+        delete_absent(store, op);
         return;
     }
     flight = policy_at(store->policy, number)->flight;

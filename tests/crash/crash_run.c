@@ -158,8 +158,10 @@ confirm_put(struct run *run, struct run_pending *pending)
     kvt_ticket_free(pending->ticket);
 }
 
-static void
-put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
+/* Submit blocks with new versions, and wait until they are visible. */
+static struct run_pending
+put_begin(
+    struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
 {
     static uint8_t source[RUN_BATCH_MAX][65536];
     const struct workload *workload = run->workload;
@@ -191,6 +193,14 @@ put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durabil
         status = kvt_ticket_wait(pending.ticket, KVT_STAGE_DONE, WAIT_NS);
     if (status != KVT_OK)
         run_fail("a put gave %s", kvt_status_name(status));
+    return pending;
+}
+
+static void
+put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
+{
+    struct run_pending pending = put_begin(run, first, count, durability, flags);
+
     if (durability == KVT_SYNC)
         confirm_put(run, &pending);
     else if (durability == KVT_MEMORY)
@@ -227,12 +237,11 @@ run_flush(struct run *run)
     mark_evictions(run);
 }
 
-void
-run_delete(struct run *run, uint32_t first, uint32_t count)
+static kvt_ticket *
+delete_begin(struct run *run, uint32_t first, uint32_t count)
 {
     struct payload_key keys[RUN_BATCH_MAX];
     struct kvt_key list[RUN_BATCH_MAX];
-    struct kvt_result results[RUN_BATCH_MAX];
     struct kvt_submit submit = {0};
     kvt_ticket *ticket = NULL;
 
@@ -243,8 +252,17 @@ run_delete(struct run *run, uint32_t first, uint32_t count)
     }
     enum kvt_status status =
         kvt_delete_submit(run->store, namespace_of(run, first), list, count, &submit, &ticket);
-    if (status == KVT_OK)
-        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    if (status != KVT_OK)
+        run_fail("a delete gave %s", kvt_status_name(status));
+    return ticket;
+}
+
+static void
+confirm_delete(struct run *run, kvt_ticket *ticket, uint32_t first, uint32_t count)
+{
+    struct kvt_result results[RUN_BATCH_MAX];
+
+    enum kvt_status status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count);
     if (status != KVT_OK)
@@ -256,6 +274,27 @@ run_delete(struct run *run, uint32_t first, uint32_t count)
             run_fail("a delete of key %u gave %s", first + i, kvt_status_name(results[i].status));
     }
     kvt_ticket_free(ticket);
+    mark_evictions(run);
+}
+
+void
+run_delete(struct run *run, uint32_t first, uint32_t count)
+{
+    confirm_delete(run, delete_begin(run, first, count), first, count);
+}
+
+void
+run_overlap(struct run *run, uint32_t first, uint32_t count)
+{
+    struct run_pending one = put_begin(run, first, count, KVT_SYNC, 0);
+    kvt_ticket *ticket = delete_begin(run, first, count);
+    struct run_pending two = put_begin(run, first, count, KVT_SYNC, 0);
+    struct run_pending three = put_begin(run, first, 1, KVT_SYNC, KVT_PUT_REPLACE);
+
+    confirm_put(run, &one);
+    confirm_delete(run, ticket, first, count);
+    confirm_put(run, &two);
+    confirm_put(run, &three);
     mark_evictions(run);
 }
 

@@ -30,6 +30,8 @@ struct verify {
     kvt_namespace namespaces[ORACLE_NAMESPACES];
     struct warning warning;
     uint64_t missing_count; /* Blocks that only an eviction explains, since the store was opened. */
+    uint32_t deleted_first; /* These keys were deleted: deleted_count of them from the first on. */
+    uint32_t deleted_count;
     uint64_t evicted_count; /* By the openings of this judgement before the present one. */
     char *problem;
     size_t problem_size;
@@ -156,6 +158,8 @@ verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *r
                 return problem(verify, "a miss of key %u wrote to the destination", number);
         }
     }
+    if (number - verify->deleted_first < verify->deleted_count)
+        return version == 0 || problem(verify, "key %u came back after its delete", number);
     if (oracle_allows(oracle, number, version))
         return true;
     if (version == 0 && ++verify->missing_count <= request->evicted_count + verify->evicted_count)
@@ -267,12 +271,40 @@ verify_use(struct verify *verify)
     return true;
 }
 
+/* Delete some of the keys, so that the next opening shows whether anything of them was left. */
+static bool
+verify_delete(struct verify *verify)
+{
+    struct payload_key keys[GROUP];
+    struct kvt_key list[GROUP];
+    struct kvt_submit submit = {0};
+    kvt_ticket *ticket = NULL;
+    uint32_t first = (uint32_t)(verify->request->seed / 8 % 8) * 4;
+
+    for (uint32_t i = 0; i < GROUP; i++) {
+        payload_key_make(&keys[i], first + i);
+        list[i] = keys[i].key;
+    }
+    enum kvt_status status =
+        kvt_delete_submit(verify->store, verify->namespaces[0], list, GROUP, &submit, &ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    kvt_ticket_free(ticket);
+    if (status != KVT_OK)
+        return refused(verify, "a delete", status);
+    verify->deleted_first = first;
+    verify->deleted_count = GROUP;
+    return true;
+}
+
 /* A second opening, after an orderly end or another sudden one, finds the same. */
 static bool
 verify_again(struct verify *verify, bool is_orderly)
 {
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
 
+    if (!verify_delete(verify))
+        return false;
     /* The new block may have been one too many for the tier. */
     if (kvt_stats_get(verify->store, &stats) != KVT_OK)
         return problem(verify, "no statistics");
