@@ -93,14 +93,14 @@ reclaim_is_allowed(const struct kvt_store *store)
 /* --- Ends ------------------------------------------------------------------------------------- */
 
 static void
-reclaim_end(struct kvt_store *store, enum kvt_status settled)
+reclaim_end(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
     struct op *op;
 
     reclaim->state = RECLAIM_IDLE;
     while ((op = op_list_take(&reclaim->settlers)) != NULL)
-        op_reach(store, op, 2, settled);
+        delete_settle(store, op);
     commit_unstall(store);
 }
 
@@ -114,24 +114,24 @@ reclaim_let_go(struct kvt_store *store, const char *reason)
         "event=passed_over segment=%u live_bytes=%llu reason=\"%s\"", victim->number,
         (unsigned long long)victim->live_bytes, reason);
     victim->is_passed_over = true;
-    reclaim_end(store, KVT_MISS);
+    reclaim_end(store);
 }
 
 /* The index or the disk refused: the segment stays as it is until the next open. */
 static void
-reclaim_give_up(struct kvt_store *store, enum kvt_status settled)
+reclaim_give_up(struct kvt_store *store)
 {
     store->reclaim->has_failed = true;
-    reclaim_end(store, settled);
+    reclaim_end(store);
 }
 
-void
+bool
 reclaim_settle(struct kvt_store *store, struct op *op)
 {
     if (reclaim_is_idle(store))
-        op_reach(store, op, 2, KVT_MISS);
-    else
-        op_list_add(&store->reclaim->settlers, op);
+        return false;
+    op_list_add(&store->reclaim->settlers, op);
+    return true;
 }
 
 /* --- Scanning (a worker) ---------------------------------------------------------------------- */
@@ -365,7 +365,7 @@ delete_finish(struct kvt_store *store, struct commit_job *job)
 {
     KVT_ASSERT(store->reclaim->state == RECLAIM_DELETING);
     if (job->status != KVT_OK) {
-        reclaim_give_up(store, KVT_E_META);
+        reclaim_give_up(store);
         commit_failed(store);
         return;
     }
@@ -410,6 +410,8 @@ relocate_next(struct kvt_store *store)
 
         reclaim->kill_count -= count;
         relocate_kills(store, reclaim->kills + reclaim->kill_count, count);
+    } else if (reclaim->victim->held_count > 0) {
+        reclaim_let_go(store, "copies in it are being replaced");
     } else if (victim_empty(store)) {
         victim_emptied(store);
     }
@@ -433,14 +435,14 @@ free_finish(struct kvt_store *store, struct commit_job *job)
 
     KVT_ASSERT(reclaim->state == RECLAIM_FREEING);
     if (job->status != KVT_OK) {
-        reclaim_give_up(store, KVT_E_META);
+        reclaim_give_up(store);
         commit_failed(store);
         return;
     }
     segment_free(store->segments, reclaim->victim);
     COUNT(store, segment_recycle_count, 1);
     victim_spare_none(store);
-    reclaim_end(store, KVT_MISS);
+    reclaim_end(store);
 }
 
 static void
@@ -451,7 +453,7 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
     KVT_ASSERT(reclaim->state == RECLAIM_WRITING);
     if (batch->status != KVT_OK) {
         /* The segment stays RECYCLING, the next open tries again. */
-        reclaim_give_up(store, batch->status);
+        reclaim_give_up(store);
         return;
     }
     segment_facts(reclaim->victim, &reclaim->facts);
@@ -483,7 +485,7 @@ head_start(struct kvt_store *store)
     if (status == KVT_OK)
         reclaim->state = RECLAIM_WRITING;
     else
-        reclaim_give_up(store, status);
+        reclaim_give_up(store);
     return true;
 }
 

@@ -50,9 +50,10 @@ bool reclaim_is_idle(const struct kvt_store *store);
 bool reclaim_want(struct kvt_store *store);
 
 /*
- * reclaim_settle - the key of a delete is not in the map: reach stage 2 as soon as no crash can bring
- * back a block that just left NVMe and still has a record in the index or a header on disk.
+ * reclaim_settle - the key of a delete is not in the map; but a block of it may just have left NVMe, and
+ * its record still be in the index or its header on disk. True: delete_settle() is called when no crash
+ * can bring it back any more, or reclaiming has failed. False: nothing is under way.
  */
-void reclaim_settle(struct kvt_store *store, struct op *op);
+bool reclaim_settle(struct kvt_store *store, struct op *op);
 
 #endif /* KVT_ENGINE_RECLAIM_H */

@@ -244,6 +244,9 @@ recover_store(struct kvt_store *store, bool is_new)
     KVT_TRY(names_recover(store, is_new, &facts.names));
     KVT_TRY(ops->inspect(
         store->world.index_context, &store->env, store->meta_dir, false, &facts.index));
+    if (facts.index == INDEX_DAMAGED)
+        log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"%s\"",
+            failure_last()->text);
     row = recover_decide(&facts);
     if (row->action == RECOVER_REFUSE)
         return failure_set(KVT_E_CORRUPT, 0, "%s: %s", store->path, row->reason);

@@ -376,6 +376,25 @@ nvme_prepare(struct kvt_store *store)
     return KVT_OK;
 }
 
+/*
+ * Names are sure from here on: those that were just made, and those that an earlier life made and did
+ * not live to sync.
+ */
+static enum kvt_status
+names_sync(struct kvt_store *store)
+{
+    const struct fs_ops *fs = store->env.fs;
+
+    if (store->is_read_only)
+        return KVT_OK;
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++) {
+        if (store->root_dirs[i] != NULL)
+            KVT_TRY(fs->dir_sync(store->root_dirs[i]));
+    }
+    KVT_TRY(fs->dir_sync(store->meta_dir));
+    return fs->dir_sync(store->dir);
+}
+
 static bool
 first_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
@@ -425,6 +444,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(
         fs->dir_open_at(store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
     KVT_TRY(nvme_prepare(store));
+    KVT_TRY(names_sync(store));
     KVT_TRY(recover_store(store, is_new));
     return threads_start(store);
 }

@@ -213,12 +213,20 @@ bool room_step(struct kvt_store *store);
 void put_begin(struct kvt_store *store, struct op *op);
 void get_begin(struct kvt_store *store, struct op *op);
 void delete_begin(struct kvt_store *store, struct op *op);
+/* delete_settle - stage 2 of a delete that found nothing. */
+void delete_settle(struct kvt_store *store, struct op *op);
 /*
  * entry_erase - the block is gone at once, and no crash brings it back once its kill is durable
  * (`waiter`, may be NULL, is then told: stage 2). The entry is not FILLING. KVT_E_NOMEM: nothing
  * was changed.
  */
 enum kvt_status entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter);
+/*
+ * entry_replace - as entry_erase(), for a block whose place another takes: the kill of its copy on
+ * NVMe (*has_kill_out: there is one) is left to the other's flight. The entry is not WRITING either.
+ */
+enum kvt_status entry_replace(
+    struct kvt_store *store, uint32_t number, struct commit_kill *kill_out, bool *has_kill_out);
 /* op_begin - start, or start again, by the kind of its ticket. */
 void op_begin(struct kvt_store *store, struct op *op);
 
