@@ -433,7 +433,7 @@ KVT_API void kvt_ticket_free(kvt_ticket *ticket);
 
 /* Where a submission reports. All zero: only through its ticket. */
 struct kvt_submit {
-    kvt_queue *queue; /* Kept until the last completion. NULL: wait on the ticket. */
+    kvt_queue *queue; /* Of the same store; kept until the last completion. NULL: wait. */
     void *user;
 };
 
