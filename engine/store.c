@@ -308,7 +308,10 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         KVT_TRY(status);
         if (is_unwritable && !store->is_read_only)
             return failure_set(KVT_E_FORMAT, 0,
-                "%s: a newer version wrote it: this one may only read it", store->path);
+                "%s: STORE names a feature that a writer must know, and this version does not: it "
+                "may "
+                "only be read",
+                store->path);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
         if (!store->is_read_only) {
