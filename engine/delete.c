@@ -43,7 +43,8 @@ delete_begin(struct kvt_store *store, struct op *op)
     enum kvt_status status;
 
     if (number == ENTRY_NONE) {
-        op_finish(store, op, KVT_MISS);
+        op_reach(store, op, 1, KVT_MISS);
+        reclaim_settle(store, op);
         return;
     }
     flight = policy_at(store->policy, number)->flight;

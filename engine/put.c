@@ -65,7 +65,7 @@ put_exists(struct kvt_store *store, struct op *op, uint32_t number)
 
     COUNT(store, put_exists_count, 1);
     /* Found without children of its own being used: a put counts as a use. */
-    policy_touch(store->policy, number, store->now_ns);
+    entry_touch(store, number);
     /* The answer of the last stage gives the ticket back to the caller, who may free it. */
     op_reach(store, op, 1, KVT_EXISTS);
     if (has_stage_2)
@@ -115,7 +115,7 @@ put_visible(struct kvt_store *store, struct fill *fill)
 
     residency_at(store->map, number)->checksum = fill->checksum;
     residency_publish(store->map, number, TIER_HOST);
-    policy_host_add(store->policy, number, store->now_ns);
+    entry_host_add(store, number);
     space->block_count++;
     space->block_bytes += op->length;
     COUNT(store, put_count, 1);

@@ -135,6 +135,7 @@ store_free(struct kvt_store *store)
     store_threads_stop(store);
     commit_close(store);
     reclaim_close(store);
+    relocate_close(store);
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
@@ -394,6 +395,7 @@ threads_start(struct kvt_store *store)
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
     KVT_TRY(commit_open(store));
+    KVT_TRY(relocate_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
     return store->env.sched->start(store->env.sched_context, &loop, &store->loop_task);
