@@ -100,11 +100,12 @@ store_threads_stop(struct kvt_store *store)
     store->committer = NULL;
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
-    } else if (store->loop_task != NULL) {
-        store->env.sched->stop(store->env.sched_context, store->loop_task);
+    } else {
+        if (store->loop_task != NULL)
+            store->env.sched->stop(store->env.sched_context, store->loop_task);
         store->loop_task = NULL;
+        store->nvme = NULL;
     }
-    store->nvme = NULL;
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     crew_close(store->crew);
@@ -309,7 +310,10 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         KVT_TRY(status);
         if (is_unwritable && !store->is_read_only)
             return failure_set(KVT_E_FORMAT, 0,
-                "%s: a newer version wrote it: this one may only read it", store->path);
+                "%s: STORE names a feature that a writer must know, and this version does not: it "
+                "may "
+                "only be read",
+                store->path);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
         if (!store->is_read_only) {
