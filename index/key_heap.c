@@ -9,6 +9,7 @@
 #include "bytes.h"
 #include "failure.h"
 #include "residency_internal.h"
+#include "try.h"
 
 #define CLASS_SHIFT 30
 #define SLOT_MASK ((UINT32_C(1) << CLASS_SHIFT) - 1)
@@ -95,13 +96,14 @@ slot_take(struct key_heap *heap, uint32_t class, uint32_t *slot_out)
 enum kvt_status
 key_heap_add(struct key_heap *heap, const struct block_key *key, uint32_t *reference_out)
 {
-    uint32_t class = (uint32_t)(key->length - 1) / 16;
+    uint32_t class = ((uint32_t)key->length + 15) / 16 - 1;
     uint32_t slot = 0;
-    enum kvt_status status = slot_take(heap, class, &slot);
     uint8_t *bytes;
 
-    if (status != KVT_OK)
-        return status;
+    if (key->length == 0 || key->length > KEY_BYTES_MAX)
+        return failure_set(
+            KVT_E_INVAL, 0, "a key of %u bytes: 1..%d are kept", key->length, KEY_BYTES_MAX);
+    KVT_TRY(slot_take(heap, class, &slot));
     bytes = slot_at(heap, class, slot);
     put_u32(bytes, key->namespace_id);
     put_u16(bytes + 4, key->component);

@@ -17,6 +17,8 @@ enum {
     FIND_AHEAD = 64,
 };
 
+#define PINS_MAX UINT32_MAX
+
 _Static_assert(sizeof(struct entry) == 80, "the memory promise of the map");
 
 struct residency {
@@ -124,10 +126,10 @@ fingerprint_of(const void *context, uint32_t number)
 uint32_t
 residency_find(const struct residency *map, struct hash128 fingerprint, const struct block_key *key)
 {
-    uint64_t cursor = 0;
+    struct table_cursor cursor = table_look(&map->table, fingerprint);
     uint32_t number;
 
-    while ((number = table_candidates(&map->table, fingerprint, &cursor)) != ENTRY_NONE) {
+    while ((number = table_next(&cursor)) != ENTRY_NONE) {
         const struct entry *entry = residency_at(map, number);
 
         if (hash128_equal(entry->fingerprint, fingerprint) &&
@@ -140,10 +142,10 @@ residency_find(const struct residency *map, struct hash128 fingerprint, const st
 uint32_t
 residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint)
 {
-    uint64_t cursor = 0;
+    struct table_cursor cursor = table_look(&map->table, fingerprint);
     uint32_t number;
 
-    while ((number = table_candidates(&map->table, fingerprint, &cursor)) != ENTRY_NONE) {
+    while ((number = table_next(&cursor)) != ENTRY_NONE) {
         if (hash128_equal(residency_at(map, number)->fingerprint, fingerprint))
             return number;
     }
@@ -376,14 +378,15 @@ residency_unpin(struct residency *map, uint32_t number)
     return word_pins(word) == 1 && word_state(word) == ENTRY_DOOMED;
 }
 
-/* Pin the entry if it is RESIDENT; 0 when it is not, else the word as it was pinned. */
+/* Pin the entry if it is RESIDENT; 0 when it is not, else the word as it was pinned. An entry with
+ * as many pins as the word can count is a miss to whoever wants one more. */
 static uint64_t
 word_pin(struct entry *entry)
 {
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
 
     do {
-        if (word_state(word) != ENTRY_RESIDENT)
+        if (word_state(word) != ENTRY_RESIDENT || word_pins(word) == PINS_MAX)
             return 0;
     } while (!atomic_compare_exchange_weak_explicit(
         &entry->word, &word, word + 1, memory_order_acquire, memory_order_relaxed)); /* (R1) */
@@ -396,22 +399,22 @@ word_pin(struct entry *entry)
  * writer asks for those again and again (residency_release), so that nobody must be told.
  */
 static uint32_t
-key_pin(struct residency *map, struct hash128 fingerprint, const struct block_key *key,
-    uint32_t candidate, uint64_t *cursor, uint8_t *tiers_out)
+key_pin(struct residency *map, const struct block_key *key, uint32_t candidate,
+    struct table_cursor *cursor, uint8_t *tiers_out)
 {
     while (candidate != ENTRY_NONE) {
         struct entry *entry = residency_at(map, candidate);
         uint64_t word = word_pin(entry);
 
         if (word != 0) {
-            if (hash128_equal(entry->fingerprint, fingerprint) &&
+            if (hash128_equal(entry->fingerprint, cursor->fingerprint) &&
                 key_heap_equal(&map->keys, entry->key_reference, key)) {
                 *tiers_out = (uint8_t)word_tiers(word);
                 return candidate;
             }
             (void)residency_unpin(map, candidate);
         }
-        candidate = table_candidates(&map->table, fingerprint, cursor);
+        candidate = table_next(cursor);
     }
     return ENTRY_NONE;
 }
@@ -421,47 +424,36 @@ static void
 chunk_pin(struct residency *map, const struct hash128 *fingerprints, const struct block_key *keys,
     size_t count, uint32_t *numbers_out, uint8_t *tiers_out)
 {
-    uint64_t cursors[FIND_AHEAD] = {0};
+    struct table_cursor cursors[FIND_AHEAD];
 
     for (size_t i = 0; i < count; i++)
-        table_prefetch(&map->table, fingerprints[i]);
+        cursors[i] = table_look(&map->table, fingerprints[i]);
     for (size_t i = 0; i < count; i++) {
-        numbers_out[i] = table_candidates(&map->table, fingerprints[i], &cursors[i]);
+        numbers_out[i] = table_next(&cursors[i]);
         if (numbers_out[i] != ENTRY_NONE)
             __builtin_prefetch(residency_at(map, numbers_out[i]), 1);
     }
     for (size_t i = 0; i < count; i++) {
         tiers_out[i] = 0;
-        numbers_out[i] =
-            key_pin(map, fingerprints[i], &keys[i], numbers_out[i], &cursors[i], &tiers_out[i]);
+        numbers_out[i] = key_pin(map, &keys[i], numbers_out[i], &cursors[i], &tiers_out[i]);
     }
 }
 
 size_t
 residency_find_pin(struct residency *map, const struct hash128 *fingerprints,
-    const struct block_key *keys, size_t count, bool stop_at_miss, uint32_t *numbers_out,
-    uint8_t *tiers_out)
+    const struct block_key *keys, size_t count, uint32_t *numbers_out, uint8_t *tiers_out)
 {
     uint32_t ticket = table_enter(&map->table);
     size_t leading = 0;
-    bool is_leading = true;
 
     for (size_t first = 0; first < count; first += FIND_AHEAD) {
         size_t chunk = count - first < FIND_AHEAD ? count - first : FIND_AHEAD;
 
         chunk_pin(
             map, fingerprints + first, keys + first, chunk, numbers_out + first, tiers_out + first);
-        for (size_t i = first; i < first + chunk; i++) {
-            is_leading = is_leading && numbers_out[i] != ENTRY_NONE;
-            leading += is_leading;
-            if (is_leading || !stop_at_miss)
-                continue;
-            if (numbers_out[i] != ENTRY_NONE)
-                (void)residency_unpin(map, numbers_out[i]);
-            numbers_out[i] = ENTRY_NONE;
-            tiers_out[i] = 0;
-        }
     }
     table_leave(&map->table, ticket);
+    while (leading < count && numbers_out[leading] != ENTRY_NONE)
+        leading++;
     return leading;
 }

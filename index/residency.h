@@ -139,13 +139,11 @@ void residency_check(const struct residency *map);
  *
  * numbers_out[i] is ENTRY_NONE or the pinned entry; tiers_out[i] its tier bits at the moment of the
  * pin (0 for a miss); they stay true until the pin is released, except that bits may be added.
- * The pinned entry's key was compared. With `stop_at_miss` looking ends behind the first miss
- * (the rest is ENTRY_NONE). Costs a few cache misses in parallel for the whole batch.
+ * The pinned entry's key was compared. Costs a few cache misses in parallel for the whole batch.
  * Returns the number of leading hits.
  */
 size_t residency_find_pin(struct residency *map, const struct hash128 *fingerprints,
-    const struct block_key *keys, size_t count, bool stop_at_miss, uint32_t *numbers_out,
-    uint8_t *tiers_out);
+    const struct block_key *keys, size_t count, uint32_t *numbers_out, uint8_t *tiers_out);
 
 /* residency_unpin - true when this was the last pin of a DOOMED entry: tell the loop. */
 bool residency_unpin(struct residency *map, uint32_t number);

@@ -16,9 +16,12 @@ enum {
 };
 
 /*
- * One cache line. tag 0: free. A number's slot is written before its tag (release), so that a reader
- * that sees the tag (acquire) sees a number that was once under it; what it finds there is proved by
- * the key. overflow_count: elements whose probe passed this bucket.
+ * One cache line. tag 0: free. overflow_count: elements whose probe passed this bucket.
+ *
+ * (B1) A number is stored before its tag (both release) and read behind it (both acquire): a reader
+ *      that sees the tag finds a number that was under it or, when the slot was given away since,
+ *      a newer one. Either way it sees what the writer made before it stored that number: the chunk
+ *      of the entry is there. That it is the right entry, the key proves.
  */
 struct bucket {
     _Atomic uint16_t tags[BUCKET_SLOTS];
@@ -68,14 +71,23 @@ enum kvt_status table_insert(struct table *table, struct hash128 fingerprint, ui
 void table_remove(struct table *table, struct hash128 fingerprint, uint32_t number);
 void table_collect(struct table *table);
 
-/* table_enter, table_leave - around any reader's use of table_candidates(). */
+/* table_enter, table_leave - around any reader's use of a cursor. */
 uint32_t table_enter(struct table *table);
 void table_leave(struct table *table, uint32_t ticket);
-void table_prefetch(const struct table *table, struct hash128 fingerprint);
 
-/* table_candidates - numbers that may be under the fingerprint, one after the other: start with
- * *cursor 0; ENTRY_NONE at the end. */
-uint32_t table_candidates(const struct table *table, struct hash128 fingerprint, uint64_t *cursor);
+/* One look at one fingerprint. It stays in the array that it began in: places mean nothing in the
+ * array that replaces it. */
+struct table_cursor {
+    const struct bucket_array *array;
+    struct hash128 fingerprint;
+    uint64_t place; /* Slots passed since the home bucket's first. */
+};
+
+/* table_look - begin; the home bucket is on its way into the cache. */
+struct table_cursor table_look(const struct table *table, struct hash128 fingerprint);
+
+/* table_next - the next number that may be under the fingerprint; ENTRY_NONE at the end. */
+uint32_t table_next(struct table_cursor *cursor);
 
 /* --- The keys' bytes ---------------------------------------------------------------------------- */
 

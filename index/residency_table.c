@@ -85,7 +85,8 @@ array_insert(struct bucket_array *array, struct hash128 fingerprint, uint32_t nu
         for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
             if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
                 continue;
-            atomic_store_explicit(&bucket->numbers[slot], number, memory_order_relaxed);
+            /* (B1) */
+            atomic_store_explicit(&bucket->numbers[slot], number, memory_order_release);
             atomic_store_explicit(&bucket->tags[slot], tag_of(fingerprint), memory_order_release);
             return;
         }
@@ -151,32 +152,33 @@ table_leave(struct table *table, uint32_t ticket)
         &table->guard->stripes[ticket / 2].counts[ticket % 2], 1, memory_order_release);
 }
 
-void
-table_prefetch(const struct table *table, struct hash128 fingerprint)
+struct table_cursor
+table_look(const struct table *table, struct hash128 fingerprint)
 {
     const struct bucket_array *array =
-        atomic_load(&table->subtables[subtable_of(fingerprint)].array);
+        atomic_load(&table->subtables[subtable_of(fingerprint)].array); /* (T1) */
 
     __builtin_prefetch(&array->buckets[fingerprint.low & array->mask]);
+    return (struct table_cursor){.array = array, .fingerprint = fingerprint};
 }
 
 uint32_t
-table_candidates(const struct table *table, struct hash128 fingerprint, uint64_t *cursor)
+table_next(struct table_cursor *cursor)
 {
-    const struct bucket_array *array =
-        atomic_load(&table->subtables[subtable_of(fingerprint)].array);
-    uint16_t tag = tag_of(fingerprint);
+    const struct bucket_array *array = cursor->array;
+    uint16_t tag = tag_of(cursor->fingerprint);
 
-    for (uint64_t step = *cursor / BUCKET_SLOTS; step <= array->mask; step++) {
-        const struct bucket *bucket = &array->buckets[(fingerprint.low + step) & array->mask];
+    for (uint64_t step = cursor->place / BUCKET_SLOTS; step <= array->mask; step++) {
+        const struct bucket *bucket =
+            &array->buckets[(cursor->fingerprint.low + step) & array->mask];
 
-        for (uint64_t slot = *cursor % BUCKET_SLOTS; slot < BUCKET_SLOTS; slot++) {
+        for (uint64_t slot = cursor->place % BUCKET_SLOTS; slot < BUCKET_SLOTS; slot++) {
             if (atomic_load_explicit(&bucket->tags[slot], memory_order_acquire) != tag)
                 continue;
-            *cursor = step * BUCKET_SLOTS + slot + 1;
-            return atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed);
+            cursor->place = step * BUCKET_SLOTS + slot + 1;
+            return atomic_load_explicit(&bucket->numbers[slot], memory_order_acquire); /* (B1) */
         }
-        *cursor = (step + 1) * BUCKET_SLOTS;
+        cursor->place = (step + 1) * BUCKET_SLOTS;
         if (atomic_load_explicit(&bucket->overflow_count, memory_order_acquire) == 0)
             break;
     }

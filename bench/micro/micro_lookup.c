@@ -89,8 +89,8 @@ lookup_once(struct residency *map, struct lookup *lookup, uint64_t *hits_out)
             return 0;
         lookup->fingerprints[i] = key_fingerprint(seed, &lookup->keys[i]);
     }
-    *hits_out += residency_find_pin(map, lookup->fingerprints, lookup->keys, LOOKUP_KEYS, false,
-        lookup->numbers, lookup->tiers);
+    *hits_out += residency_find_pin(
+        map, lookup->fingerprints, lookup->keys, LOOKUP_KEYS, lookup->numbers, lookup->tiers);
     for (size_t i = 0; i < LOOKUP_KEYS; i++) {
         if (lookup->numbers[i] != ENTRY_NONE)
             residency_unpin(map, lookup->numbers[i]);
