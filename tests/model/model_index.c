@@ -43,11 +43,12 @@ static struct model_batch batch;
 static void
 batch_commit(struct life *life, uint32_t deleted_max)
 {
+    uint32_t deleted = rng_below(&life->rng, deleted_max);
+    uint32_t added = rng_below(&life->rng, MODEL_BATCH_MAX);
     enum kvt_status status;
 
     model_before = model;
-    model_batch_random(&model, &batch, &life->rng, rng_below(&life->rng, MODEL_BATCH_MAX),
-        rng_below(&life->rng, deleted_max));
+    model_batch_random(&model, &batch, &life->rng, added, deleted);
     status = life->index->ops->commit(life->index, &batch.batch);
     if (status == KVT_E_NOSPC) {
         life->refused_count++;
