@@ -114,7 +114,7 @@ bool residency_tier_clear(struct residency *map, uint32_t number, unsigned tier)
 /* residency_doom - RESIDENT (or FILLING) -> DOOMED, out of the table at once. */
 void residency_doom(struct residency *map, uint32_t number);
 
-/* residency_doom_unpinned - as residency_doom, but only at zero pins (eviction); false if pinned. */
+/* residency_doom_unpinned - as residency_doom, but only at zero pins (eviction); else false. */
 bool residency_doom_unpinned(struct residency *map, uint32_t number);
 
 /* residency_release - DOOMED -> FREE at zero pins; false while pins are left. */

@@ -7,7 +7,7 @@
 
 #include "residency.h"
 
-/* --- The table: fingerprint -> candidate numbers ------------------------------------------------ */
+/* --- The table: fingerprint -> candidate numbers --------------------------------------------- */
 
 enum {
     BUCKET_SLOTS = 10,
@@ -89,7 +89,7 @@ struct table_cursor table_look(const struct table *table, struct hash128 fingerp
 /* table_next - the next number that may be under the fingerprint; ENTRY_NONE at the end. */
 uint32_t table_next(struct table_cursor *cursor);
 
-/* --- The keys' bytes ---------------------------------------------------------------------------- */
+/* --- The keys' bytes ------------------------------------------------------------------------- */
 
 enum {
     KEY_CLASS_COUNT = 4, /* 16, 32, 48, 64 bytes. */

@@ -2,15 +2,16 @@
 /*
  * residency_table.c - the hash table: fingerprint -> candidate entries.
  *
- * Owns      the sub-tables (by the top bits of the fingerprint's high half), each an array of buckets of
- *           one cache line that doubles when four fifths full, and arrays that readers may still see.
+ * Owns      the sub-tables (by the top bits of the fingerprint's high half), each an array of
+ *           buckets of one cache line that doubles when four fifths full, and arrays that readers
+ *           may still see.
  * Threads   one writer; any number of readers between table_enter() and table_leave().
  *
  * Arrays that were replaced are freed when no reader can hold them. (T1) A reader raises a count of
  * the present parity (seq_cst) before it loads an array's address. The writer stores the new
  * address, then flips the parity, then waits (without blocking, in table_collect) until the counts
- * of the old parity are zero. A reader whose raise the writer did not see loads the address later in
- * the one order of all seq_cst operations, and so finds the new array.
+ * of the old parity are zero. A reader whose raise the writer did not see loads the address later
+ * in the one order of all seq_cst operations, and so finds the new array.
  */
 #include <string.h>
 

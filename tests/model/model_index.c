@@ -27,8 +27,8 @@ enum {
     MAP_STEPS = 8,
 };
 
-/* ThreadSanitizer makes the checker some thirty times slower and has nothing to find in one thread: there
- * the lives are the same, but the file is looked at less often. */
+/* ThreadSanitizer makes the checker some thirty times slower and has nothing to find in one thread:
+ * there the lives are the same, but the file is looked at less often. */
 #if defined(__SANITIZE_THREAD__)
 #    define OPERATIONS_A_CHECK 25
 #elif defined(__has_feature)

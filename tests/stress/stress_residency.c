@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * stress_residency.c - one writer puts, moves and erases entries and lets the table grow, while readers
- * look up batches of keys and check what they have pinned.
+ * stress_residency.c - one writer puts, moves and erases entries and lets the table grow, while
+ * readers look up batches of keys and check what they have pinned.
  *
  * Each entry has a cell of ordinary memory, as a block has a slot: the writer fills it before it
- * publishes the entry and wipes it when the entry is free. A reader that has an entry pinned reads the
- * cell; ThreadSanitizer sees it if that is not ordered. Fingerprints collide, and stable keys are
- * there all the time: a lookup that misses one of them is wrong.
+ * publishes the entry and wipes it when the entry is free. A reader that has an entry pinned reads
+ * the cell; ThreadSanitizer sees it if that is not ordered. Fingerprints collide, and stable keys
+ * are there all the time: a lookup that misses one of them is wrong.
  */
 #include <pthread.h>
 #include <setjmp.h>

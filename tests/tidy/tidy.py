@@ -17,7 +17,8 @@ COLUMNS_MAX = 100
 RATCHET = "tests/tidy/function_length.txt"
 
 # What a folder may include besides its own headers and include/. The tiers' sub-folders are one
-# layer with tiers/. tests/ are programs that may look into every module.
+# layer with tiers/. tests/ are programs that may look into every module, bench/micro/ those that
+# measure one structure inside the library.
 LAYERS = {
     "base": {"base"},
     "index": {"index", "base"},
@@ -26,6 +27,7 @@ LAYERS = {
     "include": {"include"},
     "tools": {"tools"},
     "bench": {"bench", "tools"},
+    "bench/micro": {"bench", "bench/micro", "index", "base"},
     "examples": {"examples"},
 }
 LIBRARY = ("base", "index", "tiers", "engine")
@@ -98,6 +100,8 @@ class Tree:
 
 
 def layer_of(path):
+    if path.startswith("bench/micro/"):
+        return "bench/micro"
     return path.split("/")[0] if "/" in path else ""
 
 

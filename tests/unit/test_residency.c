@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_residency.c - the map against a plain table of what was put in, with fingerprints that collide;
- * states, pins, growth, a full map, memory that runs out. Threads: tests/stress/stress_residency.c.
+ * test_residency.c - the map against a plain table of what was put in, with fingerprints that
+ * collide; states, pins, growth, a full map, memory that runs out. Threads: stress_residency.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
