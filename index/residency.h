@@ -58,18 +58,19 @@ enum residency_tier {
 #define ENTRY_NONE UINT32_MAX /* The number of no entry. */
 
 struct entry {
+    /* A lookup needs the first 16 bytes only: they lie in one cache line. */
     _Atomic uint64_t word;
+    uint32_t key_reference; /* The map's own: where the key's bytes are. */
+    uint32_t length;        /* Payload bytes. */
     struct hash128 fingerprint;
     struct hash128 checksum;  /* Of the stored bytes. */
     uint64_t sequence;        /* Of the durable record; 0 before one was written. */
-    uint32_t length;          /* Payload bytes. */
     uint32_t stored_length;   /* In the extent. */
     uint32_t host_slot;       /* Slot number, valid with TIER_HOST. */
     uint32_t host_generation; /* Of the slot. */
     uint32_t segment;         /* Extent, valid with TIER_NVME. */
     uint32_t extent_generation;
     uint32_t page;
-    uint32_t key_reference; /* The map's own: where the key's bytes are. */
     /* 80 bytes; nothing else fits the memory promise. */
 };
 

@@ -11,7 +11,7 @@
 
 enum {
     BUCKET_SLOTS = 10,
-    SUBTABLE_BITS = 8,
+    SUBTABLE_BITS = 6,
     SUBTABLE_COUNT = 1 << SUBTABLE_BITS,
 };
 
@@ -31,11 +31,12 @@ struct bucket {
 
 /* One array of buckets of a sub-table; replaced by one of twice the size. */
 struct bucket_array {
-    struct bucket_array *older; /* RETIRED: the next in the list. */
     uint64_t mask;              /* Buckets - 1. */
-    size_t size;                /* Of this allocation. */
+    struct bucket *buckets;     /* Aligned to a cache line; whole huge pages when there are many. */
+    void *memory;               /* What they were cut from, ... */
+    size_t size;                /* ... and its size. */
+    struct bucket_array *older; /* RETIRED: the next in the list. */
     uint64_t retired_at;        /* The guard's flip that readers of it may still be under. */
-    struct bucket *buckets;     /* Aligned to a cache line, behind this struct. */
 };
 
 struct subtable {
@@ -65,9 +66,11 @@ struct table {
 
 enum kvt_status table_open(struct table *table, const struct kvt_env *env);
 void table_close(struct table *table);
-/* table_insert - KVT_E_NOMEM when an array could not grow. */
+/* table_insert - KVT_E_NOMEM when an array could not grow: that takes the fingerprints of numbers
+ * that are in the table already. */
+typedef const struct hash128 *(*table_fingerprint_fn)(const void *context, uint32_t number);
 enum kvt_status table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
-    struct hash128 (*fingerprint_of)(const void *context, uint32_t number), const void *context);
+    table_fingerprint_fn fingerprint_at, const void *context);
 void table_remove(struct table *table, struct hash128 fingerprint, uint32_t number);
 void table_collect(struct table *table);
 
@@ -92,9 +95,10 @@ uint32_t table_next(struct table_cursor *cursor);
 /* --- The keys' bytes ------------------------------------------------------------------------- */
 
 enum {
-    KEY_CLASS_COUNT = 4, /* 16, 32, 48, 64 bytes. */
-    KEY_HEAD_BYTES = 8,  /* namespace id, component, form, length. */
-    KEYS_PER_CHUNK = 4096,
+    KEY_CLASS_COUNT = 4,      /* 16, 32, 48, 64 bytes. */
+    KEY_HEAD_BYTES = 8,       /* namespace id, component, form, length. */
+    KEYS_FIRST = 4096,        /* In ordinary memory, so that a small map is small. */
+    KEYS_PER_CHUNK = 1 << 18, /* Of every class this is a number of whole huge pages. */
 };
 
 /* Chunks never move, and their directory has its full size from the start: pinned readers look
@@ -103,6 +107,7 @@ struct key_heap {
     const struct kvt_env *env;
     uint32_t chunk_count_max;
     struct {
+        uint8_t *first;
         uint8_t **chunks;
         uint32_t used_count; /* Slots ever given out. */
         uint32_t free_first; /* Slot + 1; linked through the slots' bytes. */
@@ -115,7 +120,8 @@ void key_heap_close(struct key_heap *heap);
 enum kvt_status key_heap_add(
     struct key_heap *heap, const struct block_key *key, uint32_t *reference_out);
 void key_heap_remove(struct key_heap *heap, uint32_t reference);
-const uint8_t *key_heap_at(const struct key_heap *heap, uint32_t reference);
+/* key_heap_prefetch - the key's bytes are on their way into the cache. */
+void key_heap_prefetch(const struct key_heap *heap, uint32_t reference);
 bool key_heap_equal(const struct key_heap *heap, uint32_t reference, const struct block_key *key);
 void key_heap_read(const struct key_heap *heap, uint32_t reference, struct block_key *key_out);
 

@@ -22,6 +22,7 @@
 enum {
     CACHE_LINE = 64,
     HUGE_BYTES = 2 << 20,
+    COPY_AHEAD = 4, /* Buckets; about 30 fingerprints. */
 };
 
 _Static_assert(sizeof(struct bucket) == CACHE_LINE, "a bucket is one cache line");
@@ -31,21 +32,20 @@ _Static_assert(sizeof(struct bucket) == CACHE_LINE, "a bucket is one cache line"
 static struct bucket_array *
 array_create(const struct kvt_env *env, uint64_t bucket_count)
 {
-    size_t size = sizeof(struct bucket_array) + CACHE_LINE + bucket_count * sizeof(struct bucket);
-    struct bucket_array *array;
+    struct bucket_array *array = env_take(env, sizeof(*array));
+    size_t size = bucket_count * sizeof(struct bucket);
 
-    if (size >= HUGE_BYTES) {
-        size = (size + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-        array = env_map(env, size);
-    } else {
-        array = env_take(env, size);
-    }
     if (array == NULL)
         return NULL;
     array->mask = bucket_count - 1;
-    array->size = size;
-    array->buckets =
-        (struct bucket *)(((uintptr_t)(array + 1) + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+    array->size = size >= HUGE_BYTES ? size : size + CACHE_LINE;
+    array->memory = size >= HUGE_BYTES ? env_map(env, size) : env_take(env, array->size);
+    if (array->memory == NULL) {
+        env_put(env, array, sizeof(*array));
+        return NULL;
+    }
+    array->buckets = (struct bucket *)(((uintptr_t)array->memory + CACHE_LINE - 1) &
+                                       ~(uintptr_t)(CACHE_LINE - 1));
     return array;
 }
 
@@ -55,9 +55,10 @@ array_destroy(const struct kvt_env *env, struct bucket_array *array)
     if (array == NULL)
         return;
     if (array->size >= HUGE_BYTES)
-        env_unmap(env, array, array->size);
+        env_unmap(env, array->memory, array->size);
     else
-        env_put(env, array, array->size);
+        env_put(env, array->memory, array->size);
+    env_put(env, array, sizeof(*array));
 }
 
 static uint16_t
@@ -188,9 +189,35 @@ table_next(struct table_cursor *cursor)
 
 /* --- The writer ------------------------------------------------------------------------------- */
 
+/* Insert what is in a bucket of another array. */
+static void
+bucket_copy(struct bucket_array *array, const struct bucket *bucket,
+    table_fingerprint_fn fingerprint_at, const void *context)
+{
+    for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+        uint32_t number = atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed);
+
+        if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
+            array_insert(array, *fingerprint_at(context, number), number);
+    }
+}
+
+/* The fingerprints lie all over the map: they are asked for some buckets ahead. */
+static void
+bucket_prefetch(
+    const struct bucket *bucket, table_fingerprint_fn fingerprint_at, const void *context)
+{
+    for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+        uint32_t number = atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed);
+
+        if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
+            __builtin_prefetch(fingerprint_at(context, number));
+    }
+}
+
 static enum kvt_status
-subtable_grow(struct table *table, struct subtable *subtable,
-    struct hash128 (*fingerprint_of)(const void *, uint32_t), const void *context)
+subtable_grow(struct table *table, struct subtable *subtable, table_fingerprint_fn fingerprint_at,
+    const void *context)
 {
     struct bucket_array *old = atomic_load_explicit(&subtable->array, memory_order_relaxed);
     struct bucket_array *array = array_create(table->env, (old->mask + 1) * 2);
@@ -199,14 +226,9 @@ subtable_grow(struct table *table, struct subtable *subtable,
         return failure_set(KVT_E_NOMEM, 0, "no memory for %llu buckets of the map",
             (unsigned long long)(old->mask + 1) * 2);
     for (uint64_t i = 0; i <= old->mask; i++) {
-        for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
-            uint32_t number;
-
-            if (atomic_load_explicit(&old->buckets[i].tags[slot], memory_order_relaxed) == 0)
-                continue;
-            number = atomic_load_explicit(&old->buckets[i].numbers[slot], memory_order_relaxed);
-            array_insert(array, fingerprint_of(context, number), number);
-        }
+        if (i + COPY_AHEAD <= old->mask)
+            bucket_prefetch(&old->buckets[i + COPY_AHEAD], fingerprint_at, context);
+        bucket_copy(array, &old->buckets[i], fingerprint_at, context);
     }
     atomic_store(&subtable->array, array); /* (T1) */
     old->retired_at = table->guard->flip_count;
@@ -217,13 +239,13 @@ subtable_grow(struct table *table, struct subtable *subtable,
 
 enum kvt_status
 table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
-    struct hash128 (*fingerprint_of)(const void *context, uint32_t number), const void *context)
+    table_fingerprint_fn fingerprint_at, const void *context)
 {
     struct subtable *subtable = &table->subtables[subtable_of(fingerprint)];
     struct bucket_array *array = atomic_load_explicit(&subtable->array, memory_order_relaxed);
 
     if (subtable->count >= (array->mask + 1) * (BUCKET_SLOTS * 4 / 5))
-        KVT_TRY(subtable_grow(table, subtable, fingerprint_of, context));
+        KVT_TRY(subtable_grow(table, subtable, fingerprint_at, context));
     array_insert(atomic_load_explicit(&subtable->array, memory_order_relaxed), fingerprint, number);
     subtable->count++;
     return KVT_OK;

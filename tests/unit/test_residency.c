@@ -420,11 +420,23 @@ batch_counts_its_leading_hits(void **state)
 
 /* --- Growth ----------------------------------------------------------------------------------- */
 
-static struct hash128
-number_as_fingerprint(const void *context, uint32_t number)
+/* The number: one sub-table, one tag. */
+static struct hash128 table_fingerprints[16];
+
+static const struct hash128 *
+table_fingerprint_at(const void *context, uint32_t number)
 {
     (void)context;
-    return (struct hash128){.low = number}; /* One sub-table, one tag. */
+    table_fingerprints[number].low = number;
+    return &table_fingerprints[number];
+}
+
+static void
+table_put(struct table *table, uint32_t number)
+{
+    assert_int_equal(table_insert(table, *table_fingerprint_at(NULL, number), number,
+                         table_fingerprint_at, NULL),
+        KVT_OK);
 }
 
 static void
@@ -440,16 +452,12 @@ look_that_began_before_a_growth_stays_in_its_array(void **state)
     env_count(&memory, &env);
     assert_int_equal(table_open(&table, &env), KVT_OK);
     for (uint32_t n = 0; n < 8; n++) /* As many as one bucket takes. */
-        assert_int_equal(
-            table_insert(&table, number_as_fingerprint(NULL, n), n, number_as_fingerprint, NULL),
-            KVT_OK);
+        table_put(&table, n);
     ticket = table_enter(&table);
-    cursor = table_look(&table, number_as_fingerprint(NULL, 6));
+    cursor = table_look(&table, *table_fingerprint_at(NULL, 6));
     for (uint32_t n = 0; n < 5; n++)
         assert_int_equal(table_next(&cursor), n);
-    assert_int_equal(
-        table_insert(&table, number_as_fingerprint(NULL, 8), 8, number_as_fingerprint, NULL),
-        KVT_OK);
+    table_put(&table, 8);
     for (uint32_t n = 5; n < 8; n++)
         assert_int_equal(table_next(&cursor), n);
     assert_int_equal(table_next(&cursor), ENTRY_NONE);
@@ -473,9 +481,7 @@ old_arrays_wait_for_the_readers_that_may_see_them(void **state)
     assert_int_equal(table_open(&table, &env), KVT_OK);
     early = table_enter(&table);
     for (uint32_t n = 0; n < 9; n++)
-        assert_int_equal(
-            table_insert(&table, number_as_fingerprint(NULL, n), n, number_as_fingerprint, NULL),
-            KVT_OK);
+        table_put(&table, n);
     before = memory.out_bytes;
     late = table_enter(&table); /* Under the same parity; it cannot see the old array. */
     for (uint32_t i = 0; i < 5; i++)
