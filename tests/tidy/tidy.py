@@ -27,7 +27,7 @@ LAYERS = {
     "include": {"include"},
     "tools": {"tools"},
     "bench": {"bench", "tools"},
-    "bench/micro": {"bench", "bench/micro", "index", "base"},
+    "bench/micro": {"bench", "bench/micro", "engine", "index", "tiers", "base"},
     "examples": {"examples"},
 }
 LIBRARY = ("base", "index", "tiers", "engine")

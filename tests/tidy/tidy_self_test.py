@@ -68,7 +68,7 @@ CASES = [
     ("layering", "engine/loop.c", "#include <cuda_runtime.h>\n"),
     ("layering", "tools/main.c", '#include "loop.h"\n'),
     ("layering", "bench/sweep/sweep.c", '#include "map.h"\n'),
-    ("layering", "bench/micro/micro_map.c", '#include "loop.h"\n'),
+    ("layering", "bench/micro/micro_map.c", '#include <lmdb.h>\n'),
     ("layering", "include/kvtier/kvtier.h", '#include "clock.h"\n'),
     ("parent-include", "engine/loop.c", '#include "../base/clock.h"\n'),
     ("parent-include", "tests/unit/test_map.c", '#include "../../index/map.h"\n'),
