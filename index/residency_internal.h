@@ -29,9 +29,9 @@ struct bucket {
     _Atomic uint32_t numbers[BUCKET_SLOTS];
 };
 
-/* One array of buckets of a sub-table; replaced by one of twice the size. */
+/* One array of buckets of a sub-table; replaced by one half as large again. */
 struct bucket_array {
-    uint64_t mask;              /* Buckets - 1. */
+    uint64_t bucket_count;
     struct bucket *buckets;     /* Aligned to a cache line; whole huge pages when there are many. */
     void *memory;               /* What they were cut from, ... */
     size_t size;                /* ... and its size. */
@@ -59,7 +59,8 @@ struct table_guard {
 
 struct table {
     const struct kvt_env *env;
-    struct table_guard *guard;
+    struct table_guard *guard; /* In guard_memory, on a cache line. */
+    void *guard_memory;
     struct bucket_array *retired;
     struct subtable subtables[SUBTABLE_COUNT];
 };
@@ -82,8 +83,10 @@ void table_leave(struct table *table, uint32_t ticket);
  * array that replaces it. */
 struct table_cursor {
     const struct bucket_array *array;
-    struct hash128 fingerprint;
-    uint64_t place; /* Slots passed since the home bucket's first. */
+    uint64_t bucket;
+    uint64_t left; /* Buckets that may still be looked at. */
+    uint32_t slot;
+    uint16_t tag;
 };
 
 /* table_look - begin; the home bucket is on its way into the cache. */

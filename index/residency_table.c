@@ -3,8 +3,8 @@
  * residency_table.c - the hash table: fingerprint -> candidate entries.
  *
  * Owns      the sub-tables (by the top bits of the fingerprint's high half), each an array of
- *           buckets of one cache line that doubles when four fifths full, and arrays that readers
- *           may still see.
+ *           buckets of one cache line that grows by half when four fifths full, and arrays that
+ *           readers may still see.
  * Threads   one writer; any number of readers between table_enter() and table_leave().
  *
  * Arrays that were replaced are freed when no reader can hold them. (T1) A reader raises a count of
@@ -22,10 +22,19 @@
 enum {
     CACHE_LINE = 64,
     HUGE_BYTES = 2 << 20,
+    HUGE_BUCKETS = HUGE_BYTES / CACHE_LINE,
     COPY_AHEAD = 4, /* Buckets; about 30 fingerprints. */
+    GUARD_BYTES = sizeof(struct table_guard) + CACHE_LINE,
 };
 
 _Static_assert(sizeof(struct bucket) == CACHE_LINE, "a bucket is one cache line");
+
+/* The first byte of a cache line at or behind `memory`. */
+static void *
+line_align(void *memory)
+{
+    return (void *)(((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+}
 
 /* --- Arrays ----------------------------------------------------------------------------------- */
 
@@ -37,15 +46,14 @@ array_create(const struct kvt_env *env, uint64_t bucket_count)
 
     if (array == NULL)
         return NULL;
-    array->mask = bucket_count - 1;
+    array->bucket_count = bucket_count;
     array->size = size >= HUGE_BYTES ? size : size + CACHE_LINE;
     array->memory = size >= HUGE_BYTES ? env_map(env, size) : env_take(env, array->size);
     if (array->memory == NULL) {
         env_put(env, array, sizeof(*array));
         return NULL;
     }
-    array->buckets = (struct bucket *)(((uintptr_t)array->memory + CACHE_LINE - 1) &
-                                       ~(uintptr_t)(CACHE_LINE - 1));
+    array->buckets = line_align(array->memory);
     return array;
 }
 
@@ -75,13 +83,26 @@ subtable_of(struct hash128 fingerprint)
     return (uint32_t)(fingerprint.high >> (64 - SUBTABLE_BITS));
 }
 
+/* The bucket where looking begins: the fingerprint's place among 2^32, scaled to the array. */
+static uint64_t
+home_of(const struct bucket_array *array, struct hash128 fingerprint)
+{
+    return ((fingerprint.low >> 32) * array->bucket_count) >> 32;
+}
+
+static uint64_t
+bucket_after(const struct bucket_array *array, uint64_t i)
+{
+    return i + 1 == array->bucket_count ? 0 : i + 1;
+}
+
 /* Put the number into the first bucket of its probe that has a free slot; there is one. */
 static void
 array_insert(struct bucket_array *array, struct hash128 fingerprint, uint32_t number)
 {
-    uint64_t i = fingerprint.low & array->mask;
+    uint64_t i = home_of(array, fingerprint);
 
-    for (;; i = (i + 1) & array->mask) {
+    for (;; i = bucket_after(array, i)) {
         struct bucket *bucket = &array->buckets[i];
 
         for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
@@ -103,9 +124,10 @@ table_open(struct table *table, const struct kvt_env *env)
 {
     memset(table, 0, sizeof(*table));
     table->env = env;
-    table->guard = env_map(env, HUGE_BYTES);
-    if (table->guard == NULL)
+    table->guard_memory = env_take(env, GUARD_BYTES);
+    if (table->guard_memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for the map's guard");
+    table->guard = line_align(table->guard_memory);
     for (uint32_t i = 0; i < SUBTABLE_COUNT; i++) {
         struct bucket_array *array = array_create(env, 1);
 
@@ -130,8 +152,7 @@ table_close(struct table *table)
     for (uint32_t i = 0; i < SUBTABLE_COUNT; i++)
         array_destroy(
             table->env, atomic_load_explicit(&table->subtables[i].array, memory_order_relaxed));
-    if (table->guard != NULL)
-        env_unmap(table->env, table->guard, HUGE_BYTES);
+    env_put(table->env, table->guard_memory, GUARD_BYTES);
 }
 
 /* --- Readers ---------------------------------------------------------------------------------- */
@@ -160,29 +181,31 @@ table_look(const struct table *table, struct hash128 fingerprint)
     const struct bucket_array *array =
         atomic_load(&table->subtables[subtable_of(fingerprint)].array); /* (T1) */
 
-    __builtin_prefetch(&array->buckets[fingerprint.low & array->mask]);
-    return (struct table_cursor){.array = array, .fingerprint = fingerprint};
+    uint64_t home = home_of(array, fingerprint);
+
+    __builtin_prefetch(&array->buckets[home]);
+    return (struct table_cursor){
+        .array = array, .tag = tag_of(fingerprint), .bucket = home, .left = array->bucket_count};
 }
 
 uint32_t
 table_next(struct table_cursor *cursor)
 {
-    const struct bucket_array *array = cursor->array;
-    uint16_t tag = tag_of(cursor->fingerprint);
+    while (cursor->left > 0) {
+        const struct bucket *bucket = &cursor->array->buckets[cursor->bucket];
 
-    for (uint64_t step = cursor->place / BUCKET_SLOTS; step <= array->mask; step++) {
-        const struct bucket *bucket =
-            &array->buckets[(cursor->fingerprint.low + step) & array->mask];
+        while (cursor->slot < BUCKET_SLOTS) {
+            uint32_t slot = cursor->slot++;
 
-        for (uint64_t slot = cursor->place % BUCKET_SLOTS; slot < BUCKET_SLOTS; slot++) {
-            if (atomic_load_explicit(&bucket->tags[slot], memory_order_acquire) != tag)
+            if (atomic_load_explicit(&bucket->tags[slot], memory_order_acquire) != cursor->tag)
                 continue;
-            cursor->place = step * BUCKET_SLOTS + slot + 1;
             return atomic_load_explicit(&bucket->numbers[slot], memory_order_acquire); /* (B1) */
         }
-        cursor->place = (step + 1) * BUCKET_SLOTS;
         if (atomic_load_explicit(&bucket->overflow_count, memory_order_acquire) == 0)
             break;
+        cursor->slot = 0;
+        cursor->bucket = bucket_after(cursor->array, cursor->bucket);
+        cursor->left--;
     }
     return ENTRY_NONE;
 }
@@ -215,18 +238,31 @@ bucket_prefetch(
     }
 }
 
+/* Half as many again, and whole huge pages when they are large: what a table that has just grown
+ * leaves empty counts for the memory of an entry. */
+static uint64_t
+count_above(uint64_t bucket_count)
+{
+    uint64_t larger = bucket_count + (bucket_count + 1) / 2;
+
+    if (larger < HUGE_BUCKETS)
+        return larger;
+    return (larger + HUGE_BUCKETS - 1) / HUGE_BUCKETS * HUGE_BUCKETS;
+}
+
 static enum kvt_status
 subtable_grow(struct table *table, struct subtable *subtable, table_fingerprint_fn fingerprint_at,
     const void *context)
 {
     struct bucket_array *old = atomic_load_explicit(&subtable->array, memory_order_relaxed);
-    struct bucket_array *array = array_create(table->env, (old->mask + 1) * 2);
+    uint64_t bucket_count = count_above(old->bucket_count);
+    struct bucket_array *array = array_create(table->env, bucket_count);
 
     if (array == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for %llu buckets of the map",
-            (unsigned long long)(old->mask + 1) * 2);
-    for (uint64_t i = 0; i <= old->mask; i++) {
-        if (i + COPY_AHEAD <= old->mask)
+            (unsigned long long)bucket_count);
+    for (uint64_t i = 0; i < old->bucket_count; i++) {
+        if (i + COPY_AHEAD < old->bucket_count)
             bucket_prefetch(&old->buckets[i + COPY_AHEAD], fingerprint_at, context);
         bucket_copy(array, &old->buckets[i], fingerprint_at, context);
     }
@@ -244,7 +280,7 @@ table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
     struct subtable *subtable = &table->subtables[subtable_of(fingerprint)];
     struct bucket_array *array = atomic_load_explicit(&subtable->array, memory_order_relaxed);
 
-    if (subtable->count >= (array->mask + 1) * (BUCKET_SLOTS * 4 / 5))
+    if (subtable->count >= array->bucket_count * (BUCKET_SLOTS * 4 / 5))
         KVT_TRY(subtable_grow(table, subtable, fingerprint_at, context));
     array_insert(atomic_load_explicit(&subtable->array, memory_order_relaxed), fingerprint, number);
     subtable->count++;
@@ -256,10 +292,11 @@ table_remove(struct table *table, struct hash128 fingerprint, uint32_t number)
 {
     struct subtable *subtable = &table->subtables[subtable_of(fingerprint)];
     struct bucket_array *array = atomic_load_explicit(&subtable->array, memory_order_relaxed);
-    uint64_t home = fingerprint.low & array->mask;
+    uint64_t home = home_of(array, fingerprint);
+    uint64_t i = home;
 
-    for (uint64_t step = 0; step <= array->mask; step++) {
-        struct bucket *bucket = &array->buckets[(home + step) & array->mask];
+    for (uint64_t step = 0; step < array->bucket_count; step++, i = bucket_after(array, i)) {
+        struct bucket *bucket = &array->buckets[i];
 
         for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
             if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) !=
@@ -267,10 +304,9 @@ table_remove(struct table *table, struct hash128 fingerprint, uint32_t number)
                 atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed) != number)
                 continue;
             atomic_store_explicit(&bucket->tags[slot], 0, memory_order_release);
-            for (uint64_t passed = 0; passed < step; passed++)
+            for (uint64_t passed = home; passed != i; passed = bucket_after(array, passed))
                 atomic_fetch_sub_explicit(
-                    &array->buckets[(home + passed) & array->mask].overflow_count, 1,
-                    memory_order_release);
+                    &array->buckets[passed].overflow_count, 1, memory_order_release);
             subtable->count--;
             return;
         }

@@ -74,7 +74,8 @@ key_of(uint32_t n)
 static struct hash128
 fingerprint_of(uint32_t n)
 {
-    return (struct hash128){.high = (uint64_t)(n & 3) << 62 | (n >> 2 & 1), .low = n >> 3};
+    return (struct hash128){.high = (uint64_t)(n & 3) << 62 | (n >> 2 & 1),
+        .low = (n >> 3) * UINT64_C(0x9E3779B97F4A7C15)};
 }
 
 /* --- The writer ------------------------------------------------------------------------------- */

@@ -122,7 +122,8 @@ key_of(uint32_t n)
 static struct hash128
 colliding(uint32_t n)
 {
-    return (struct hash128){.high = (uint64_t)(n & 1) << 63 | (n >> 1 & 1), .low = n >> 2 & 7};
+    return (struct hash128){
+        .high = (uint64_t)(n & 1) << 63 | (n >> 1 & 1), .low = (uint64_t)(n >> 2 & 7) << 61};
 }
 
 static struct hash128
@@ -427,7 +428,7 @@ static const struct hash128 *
 table_fingerprint_at(const void *context, uint32_t number)
 {
     (void)context;
-    table_fingerprints[number].low = number;
+    table_fingerprints[number].low = (uint64_t)number << 60;
     return &table_fingerprints[number];
 }
 
