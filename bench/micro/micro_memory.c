@@ -22,7 +22,7 @@ enum {
     KEY_SLOT_BYTES = 40,
     WARM_ENTRIES = 1 << 16, /* Put before the first look: what a small map costs is known then. */
     LOOK_ENTRIES = 1 << 13, /* Entries between two looks. */
-    ENTRIES_DEFAULT = 1000000,
+    ENTRIES_DEFAULT = 1 << 20, /* Whole chunks: half of one would count for a byte an entry. */
 };
 
 static const uint8_t secret[HASH_SECRET_BYTES] = {1};
