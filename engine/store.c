@@ -97,7 +97,6 @@ store_threads_stop(struct kvt_store *store)
     bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
 
     committer_close(store, store->committer);
-    store->committer = NULL;
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
     } else {
@@ -109,10 +108,13 @@ store_threads_stop(struct kvt_store *store)
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     crew_close(store->crew);
-    store->crew = NULL;
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
     store->loop_task = NULL;
+    /* The loop's, for as long as it runs. */
+    store->committer = NULL;
+    store->nvme = NULL;
+    store->crew = NULL;
 }
 
 static void
