@@ -172,10 +172,12 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
     store->path = env_take(env, size);
-    store->fork_page = env->memory->fork_page(env->memory_context);
-    if (store->path == NULL || store->fork_page == NULL)
+    if (store->path == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
     memcpy(store->path, path, size);
+    store->fork_page = env->memory->fork_page(env->memory_context);
+    if (store->fork_page == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
     atomic_store_explicit(store->fork_page, STORE_ALIVE, memory_order_relaxed);
     return KVT_OK;
 }
