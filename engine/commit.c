@@ -32,7 +32,7 @@ commit_open(struct kvt_store *store)
     /* Batches of a life never have the numbers of an earlier one. */
     commit->batch_sequence = (uint64_t)store->file.open_epoch << 40;
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
-        commit->segment_last[i] = UINT32_MAX;
+        commit->segment_last[i] = SEGMENT_NONE;
     return KVT_OK;
 }
 
@@ -429,7 +429,7 @@ commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment)
     uint32_t *last = &store->commit->segment_last[segment_root(segment)];
 
     index_work_touch(work, segment);
-    if (*last != segment && *last != UINT32_MAX)
+    if (*last != segment && *last != SEGMENT_NONE)
         index_work_touch(work, *last);
     *last = segment;
 }

@@ -9,6 +9,7 @@
 #include "store_internal.h"
 
 #include "io_engines.h"
+#include "strays.h"
 
 #define STRINGIFY(x) #x
 #define VERSION_TEXT(a, b, c) STRINGIFY(a) "." STRINGIFY(b) "." STRINGIFY(c)
@@ -418,6 +419,7 @@ threads_start(struct kvt_store *store)
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
     KVT_TRY(commit_open(store));
+    KVT_TRY(strays_kill(store));
     KVT_TRY(relocate_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
