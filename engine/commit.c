@@ -9,6 +9,7 @@
 #include "batch_header.h"
 #include "commit_batch.h"
 #include "store_internal.h"
+#include "victim.h"
 
 enum {
     BATCH_COUNT = 4,
@@ -43,6 +44,7 @@ struct batch {
     struct tier_kill tier_kills[COMMIT_KILLS_MAX];
     struct kill_item kills[COMMIT_KILLS_MAX];
     uint32_t count, kill_count;
+    uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
     struct index_work work;
     struct index_batch index_batch;
 };
@@ -59,6 +61,8 @@ struct commit {
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
     struct kill_item *kills;  /* Waiting, in order. */
     uint32_t kill_count, kill_capacity;
+    uint32_t killed_count;                  /* Flights whose block is gone while it is written. */
+    uint32_t held_count;                    /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
 };
@@ -156,8 +160,13 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
 {
     struct commit *commit = store->commit;
     uint32_t entry = flight->entry;
+    bool is_given_up = status < 0 && flight->is_demotion;
+    struct op_list waiters = flight->waiters;
     struct op *op;
 
+    commit_replace_end(store, flight);
+    flight->waiters = (struct op_list){NULL, NULL};
+    commit->killed_count -= flight->is_killed ? 1 : 0;
     if (flight->older == NULL)
         commit->oldest = flight->newer;
     else
@@ -173,6 +182,11 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
         op_reach(store, op, 2, status);
     flight_destroy(store, flight);
     entry_unpin(store, entry);
+    /* Room was wanted, and NVMe did not take it. */
+    if (is_given_up && entry_drop(store, entry, false))
+        COUNT(store, host_drop_count, 1);
+    while ((op = op_list_take(&waiters)) != NULL)
+        op_begin(store, op);
 }
 
 void
@@ -194,16 +208,22 @@ bool
 commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter)
 {
+    struct commit *commit = store->commit;
+    bool is_kept;
+
     if (flight->state == FLIGHT_WRITING) {
+        commit->killed_count += flight->is_killed ? 0 : 1;
         flight->is_killed = true;
         if (waiter != NULL)
             op_list_add(&flight->kill_waiters, waiter);
         return true;
     }
     KVT_ASSERT(flight->state == FLIGHT_QUEUED);
+    is_kept = flight->has_replaced;
+    flight->replaced.waiter = waiter;
     queue_uncount(store, flight);
     flight_settle(store, flight, status);
-    return false;
+    return is_kept;
 }
 
 enum kvt_status
@@ -212,7 +232,8 @@ commit_kill_reserve(struct kvt_store *store)
     struct commit *commit = store->commit;
 
     /* What travels may come back: there must be room for that, too. */
-    if (commit->kill_count + BATCH_COUNT * COMMIT_KILLS_MAX >= commit->kill_capacity) {
+    if (commit->kill_count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX >=
+        commit->kill_capacity) {
         uint32_t capacity = commit->kill_capacity * 2;
         struct kill_item *kills = env_take(&store->env, capacity * sizeof(*kills));
 
@@ -244,6 +265,104 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     if (commit->due_ns > due_ns)
         commit->due_ns = due_ns;
     return KVT_OK;
+}
+
+void
+commit_bury(struct kvt_store *store, const struct commit_kill *kill)
+{
+    if (commit_kill(store, kill) != KVT_OK)
+        COUNT(store, kill_lost_count, 1);
+}
+
+/* A kill of that key that waits or travels; NULL. */
+static const struct kill_item *
+kill_find(const struct commit *commit, struct hash128 fingerprint)
+{
+    for (uint32_t i = 0; i < commit->kill_count; i++) {
+        if (hash128_equal(commit->kills[i].kill.fingerprint, fingerprint))
+            return &commit->kills[i];
+    }
+    for (uint32_t n = 0; n < BATCH_COUNT; n++) {
+        const struct batch *batch = &commit->batches[n];
+
+        for (uint32_t i = 0; i < batch->kill_count; i++) {
+            if (hash128_equal(batch->kills[i].kill.fingerprint, fingerprint))
+                return &batch->kills[i];
+        }
+    }
+    return NULL;
+}
+
+bool
+commit_kill_follow(struct kvt_store *store, struct hash128 fingerprint, struct op *waiter)
+{
+    struct commit *commit = store->commit;
+    const struct kill_item *item = kill_find(commit, fingerprint);
+    struct commit_kill kill;
+    enum kvt_status status;
+
+    if (item != NULL) {
+        /* Batches are committed in order: this one's is not before that one's. */
+        kill = item->kill;
+        kill.sequence = item->sequence;
+        kill.is_indexed = false;
+        kill.waiter = waiter;
+        status = commit_kill(store, &kill);
+        KVT_ASSERT(status == KVT_OK);
+        return status == KVT_OK;
+    }
+    for (struct flight *flight = commit->killed_count > 0 ? commit->oldest : NULL; flight != NULL;
+         flight = flight->newer) {
+        if (flight->is_killed && flight->state == FLIGHT_WRITING &&
+            hash128_equal(residency_at(store->map, flight->entry)->fingerprint, fingerprint)) {
+            op_list_add(&flight->kill_waiters, waiter);
+            return true;
+        }
+    }
+    return false;
+}
+
+void
+commit_replace(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
+{
+    struct segment *segment = segment_at(store->segments, kill->extent.segment);
+
+    KVT_ASSERT(!flight->has_replaced);
+    flight->replaced = *kill;
+    flight->has_replaced = true;
+    /* Below the sequence that the flight's own block will get. */
+    if (kill->sequence == 0)
+        flight->replaced.sequence = store->sequence;
+    store->commit->held_count++;
+    /* Until then a crash would bring it back: it lives. */
+    segment->held_count++;
+    segment->live_bytes += (uint64_t)pages_of(kill->stored_length) * PAGE_BYTES;
+}
+
+bool
+commit_replace_take(struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out)
+{
+    if (!flight->has_replaced)
+        return false;
+    flight->has_replaced = false;
+    store->commit->held_count--;
+    *kill_out = flight->replaced;
+    segment_at(store->segments, kill_out->extent.segment)->held_count--;
+    extent_forget(store, &kill_out->extent, kill_out->stored_length);
+    return true;
+}
+
+void
+commit_replace_end(struct kvt_store *store, struct flight *flight)
+{
+    struct commit_kill kill;
+
+    if (commit_replace_take(store, flight, &kill)) {
+        enum kvt_status status = commit_kill(store, &kill);
+
+        KVT_ASSERT(status == KVT_OK); /* Its room was kept. */
+        (void)status;
+    }
 }
 
 /* --- Closing a batch -------------------------------------------------------------------------- */
@@ -303,11 +422,41 @@ batch_take_flights(struct kvt_store *store, struct batch *batch)
     }
 }
 
+/* The kills of what its blocks replace, then those that wait. */
+static void
+batch_fill_kills(struct kvt_store *store, struct batch *batch)
+{
+    struct commit *commit = store->commit;
+    uint32_t room = COMMIT_KILLS_MAX;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct commit_kill *kill = &batch->flights[i]->replaced;
+
+        if (batch->flights[i]->has_replaced)
+            batch->tier_kills[count++] = (struct tier_kill){.extent = kill->extent,
+                .fingerprint = kill->fingerprint,
+                .sequence = kill->sequence};
+    }
+    batch->replaced_count = count;
+    room -= count;
+    batch->kill_count = commit->kill_count < room ? commit->kill_count : room;
+    for (uint32_t i = 0; i < batch->kill_count; i++) {
+        const struct kill_item *item = &commit->kills[i];
+
+        batch->kills[i] = *item;
+        batch->tier_kills[count++] = (struct tier_kill){.extent = item->kill.extent,
+            .fingerprint = item->kill.fingerprint,
+            .sequence = item->sequence};
+    }
+    commit->kill_count -= batch->kill_count;
+    memmove(commit->kills, commit->kills + batch->kill_count,
+        commit->kill_count * sizeof(*commit->kills));
+}
+
 static void
 batch_fill(struct kvt_store *store, struct batch *batch)
 {
-    struct commit *commit = store->commit;
-
     for (uint32_t i = 0; i < batch->count; i++) {
         uint32_t entry = batch->flights[i]->entry;
         struct tier_block *block = &batch->blocks[i];
@@ -318,19 +467,7 @@ batch_fill(struct kvt_store *store, struct batch *batch)
         block->memory = slab_address(store->slab, entry_slot(residency_at(store->map, entry)));
         batch->is_added[i] = false;
     }
-    batch->kill_count =
-        commit->kill_count < COMMIT_KILLS_MAX ? commit->kill_count : COMMIT_KILLS_MAX;
-    for (uint32_t i = 0; i < batch->kill_count; i++) {
-        const struct kill_item *item = &commit->kills[i];
-
-        batch->kills[i] = *item;
-        batch->tier_kills[i] = (struct tier_kill){.extent = item->kill.extent,
-            .fingerprint = item->kill.fingerprint,
-            .sequence = item->sequence};
-    }
-    commit->kill_count -= batch->kill_count;
-    memmove(commit->kills, commit->kills + batch->kill_count,
-        commit->kill_count * sizeof(*commit->kills));
+    batch_fill_kills(store, batch);
 }
 
 /* Put the batch's flights and kills back where they came from. */
@@ -360,6 +497,15 @@ kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_stat
         op_reach(store, item->kill.waiter, 2, status);
 }
 
+static void
+batch_end(struct kvt_store *store, struct batch *batch)
+{
+    batch->count = batch->kill_count = 0;
+    batch->state = BATCH_IDLE;
+    store->room_changed = true;
+    commit_unstall(store);
+}
+
 /* Everything of the batch has failed for good. */
 static void
 batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
@@ -374,8 +520,7 @@ batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)
         kill_answer(store, &batch->kills[i], status);
-    batch->count = batch->kill_count = 0;
-    batch->state = BATCH_IDLE;
+    batch_end(store, batch);
 }
 
 static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch);
@@ -403,17 +548,21 @@ batch_close(struct kvt_store *store)
     batch->tier_batch = (struct tier_batch){.blocks = batch->blocks,
         .block_count = batch->count,
         .kills = batch->tier_kills,
-        .kill_count = batch->kill_count,
+        .kill_count = batch->replaced_count + batch->kill_count,
         .sequence = commit_batch_number(store),
         .done = &store->batches_done,
         .done_task = &store->loop_task,
         .user = &batch->owner};
     status = tier->ops->put(tier, &batch->tier_batch);
-    if (status == KVT_E_NOSPC && reclaim_want(store)) {
+    if (status == KVT_E_NOSPC &&
+        (reclaim_want(store) || batches_in(commit, BATCH_IDLE) < BATCH_COUNT)) {
+        /* Both end in commit_unstall(). */
         commit->is_stalled = true;
         batch_return(store, batch);
         return false;
     }
+    if (status == KVT_E_NOSPC)
+        victim_spare_none(store);
     if (status != KVT_OK) {
         if (status == KVT_E_READONLY)
             store_health_set(store, KVT_HEALTH_ROOT_READONLY);
@@ -434,6 +583,7 @@ flight_bury(struct kvt_store *store, struct flight *flight, const struct commit_
     bool is_first = true;
     struct op *waiter;
 
+    commit_replace_end(store, flight); /* Before the waiters' own. */
     do {
         waiter = op_list_take(&flight->kill_waiters);
         each.waiter = waiter;
@@ -458,7 +608,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
     memcpy(flights, batch->flights, count * sizeof(struct flight *));
     batch->count = 0;
     batch_return(store, batch);
-    batch->state = BATCH_IDLE;
+    batch_end(store, batch);
     for (uint32_t i = 0; i < count; i++) {
         struct flight *flight = flights[i];
         struct commit_kill kill = {.extent = batch->tier_batch.header,
@@ -469,7 +619,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
             flight_bury(store, flight, &kill);
             continue;
         }
-        (void)commit_kill(store, &kill);
+        commit_bury(store, &kill);
         flight->attempt_count++;
         if (flight->attempt_count < ATTEMPTS_MAX)
             queue_count(store, flight);
@@ -478,17 +628,14 @@ batch_retry(struct kvt_store *store, struct batch *batch)
     }
 }
 
-/* Tell the index about the segment that was closed when the batch's was begun. */
-static void
-batch_touch(struct kvt_store *store, struct batch *batch)
+void
+commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment)
 {
-    struct commit *commit = store->commit;
-    uint32_t segment = batch->tier_batch.header.segment;
-    uint32_t *last = &commit->segment_last[segment_root(segment)];
+    uint32_t *last = &store->commit->segment_last[segment_root(segment)];
 
-    index_work_touch(&batch->work, segment);
+    index_work_touch(work, segment);
     if (*last != segment && *last != UINT32_MAX)
-        index_work_touch(&batch->work, *last);
+        index_work_touch(work, *last);
     *last = segment;
 }
 
@@ -504,8 +651,12 @@ batch_written(struct kvt_store *store, struct tier_batch *tier_batch)
     }
     COUNT(store, batch_count, 1);
     index_work_reset(&batch->work);
-    batch_touch(store, batch);
+    commit_touch(store, &batch->work, tier_batch->header.segment);
     for (uint32_t i = 0; i < batch->count; i++) {
+        const struct commit_kill *kill = &batch->flights[i]->replaced;
+
+        if (batch->flights[i]->has_replaced)
+            index_work_delete(store, &batch->work, &kill->extent, kill->record_crc);
         if (batch->flights[i]->is_killed)
             continue;
         batch->crcs[i] = index_work_add(store, &batch->work, &batch->blocks[i].record);
@@ -537,13 +688,8 @@ block_durable(struct kvt_store *store, struct batch *batch, uint32_t i)
 {
     struct flight *flight = batch->flights[i];
     const struct block_record *record = &batch->blocks[i].record;
-    struct entry *entry = residency_at(store->map, flight->entry);
 
-    entry->segment = record->extent.segment;
-    entry->extent_generation = record->extent.generation;
-    entry->page = record->extent.page;
-    entry->sequence = record->sequence;
-    policy_at(store->policy, flight->entry)->record_crc = batch->crcs[i];
+    entry_place(store, flight->entry, record, batch->crcs[i]);
     residency_tier_set(store->map, flight->entry, TIER_NVME);
     COUNT(store, durable_count, 1);
     COUNT(store, durable_bytes, record->length);
@@ -571,7 +717,9 @@ batch_committed(struct kvt_store *store, struct commit_job *job)
             .fingerprint = residency_at(store->map, flight->entry)->fingerprint,
             .is_indexed = batch->is_added[i],
             .record_crc = batch->crcs[i]};
+        struct commit_kill replaced;
 
+        (void)commit_replace_take(store, flight, &replaced);
         if (!flight->is_killed) {
             block_durable(store, batch, i);
             continue;
@@ -582,9 +730,7 @@ batch_committed(struct kvt_store *store, struct commit_job *job)
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)
         kill_answer(store, &batch->kills[i], KVT_OK);
-    batch->count = batch->kill_count = 0;
-    batch->state = BATCH_IDLE;
-    store->room_changed = true;
+    batch_end(store, batch);
 }
 
 /* --- The rest --------------------------------------------------------------------------------- */
@@ -621,6 +767,18 @@ commit_failed(struct kvt_store *store)
     queue_fail(store, KVT_E_META);
 }
 
+void
+commit_unstall(struct kvt_store *store)
+{
+    store->commit->is_stalled = false;
+}
+
+uint64_t
+commit_batch_bytes_max(const struct kvt_store *store)
+{
+    return store->commit->batch_bytes_max;
+}
+
 uint64_t
 commit_batch_number(struct kvt_store *store)
 {
@@ -637,7 +795,7 @@ commit_uses(struct kvt_store *store, uint32_t segment)
             commit->batches[i].tier_batch.header.segment == segment)
             return true;
     }
-    return false;
+    return segment_at(store->segments, segment)->held_count > 0;
 }
 
 void
@@ -660,13 +818,6 @@ commit_step(struct kvt_store *store)
     }
     if ((health & KVT_HEALTH_META_READONLY) != 0) {
         queue_fail(store, KVT_E_META);
-        return true;
-    }
-    if (commit->is_stalled && reclaim_is_idle(store)) {
-        /* Reclaiming has ended: try again; when there is still no room, it says whether it can go on. */
-        commit->is_stalled = false;
-        if (!batch_close(store) && !commit->is_stalled)
-            queue_fail(store, KVT_E_NOSPC);
         return true;
     }
     if (!batch_is_due(store))

@@ -27,6 +27,7 @@
 #include "tier.h"
 
 struct commit;
+struct index_work;
 
 enum kvt_status commit_open(struct kvt_store *store);
 void commit_close(struct kvt_store *store); /* Nothing may be under way. */
@@ -45,25 +46,38 @@ void commit_hurry_all(struct kvt_store *store);
  * commit_cancel - the block was deleted, cleared or dropped. QUEUED: the flight ends, its waiters get
  * `status`, and false is returned: nothing of it is on disk. WRITING: true; the copy that is being
  * written will be killed when its batch is answered, and `waiter` (a delete, may be NULL) is then told.
+ * So it is, when the kill is durable, if the block was to take the place of another copy.
  */
 bool commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter);
-
-/* One copy that shall never come back. */
-struct commit_kill {
-    struct extent extent;
-    struct hash128 fingerprint;
-    uint64_t sequence; /* Records of the key up to this one are dead; 0: all written so far. */
-    bool is_indexed;   /* The index has its record (with this CRC): delete it. */
-    uint32_t record_crc;
-    struct op *waiter; /* Its stage 2 is reached when the kill is durable; or NULL. */
-};
 
 /* commit_kill - remember a kill of everything that was written for its key so far. KVT_E_NOMEM. */
 enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *kill);
 
 /* commit_kill_reserve - the next commit_kill() will not fail. KVT_E_NOMEM. */
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
+
+/* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no memory)
+ * an index that is rebuilt may find that copy: kill_lost_count. */
+void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
+
+/*
+ * commit_kill_follow - a block of this key is gone already, but not durably: `waiter` is told when it is.
+ * False: no kill of the key is under way. After commit_kill_reserve().
+ */
+bool commit_kill_follow(struct kvt_store *store, struct hash128 fingerprint, struct op *waiter);
+
+/*
+ * commit_replace - the flight's block takes the place of a copy: its kill travels with the block, so
+ * that a crash leaves one of the two. After commit_kill_reserve(). commit_replace_end: the block does
+ * not become durable (now), and the kill, if there is one, goes on alone.
+ */
+void commit_replace(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
+void commit_replace_end(struct kvt_store *store, struct flight *flight);
+
+/* commit_replace_take - the block leaves what it was to replace to another. False: there is nothing. */
+bool commit_replace_take(
+    struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out);
 
 bool commit_step(struct kvt_store *store);
 uint64_t commit_next_ns(struct kvt_store *store); /* When it must be called again. */
@@ -76,11 +90,21 @@ bool commit_has_passed(struct kvt_store *store, uint64_t mark);
 /* commit_error_count - blocks and kills that could not be made durable. */
 uint64_t commit_error_count(struct kvt_store *store);
 
-/* commit_uses - a batch in that segment was written and is not yet committed. */
+/* commit_uses - a batch in that segment was written and is not yet committed, or a copy in it is there
+ * until what replaces it is committed. */
 bool commit_uses(struct kvt_store *store, uint32_t segment);
 
-/* commit_batch_number - the next number of a write batch. */
+/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload that
+ * one takes, unless it is a single block. */
 uint64_t commit_batch_number(struct kvt_store *store);
+uint64_t commit_batch_bytes_max(const struct kvt_store *store);
+
+/* commit_touch - a batch was written to `segment`: its facts are to be committed, and those of the
+ * segment that was closed for it. */
+void commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment);
+
+/* commit_unstall - there may be room on NVMe again. */
+void commit_unstall(struct kvt_store *store);
 
 /* commit_abandon - what is QUEUED is given up (abort): whoever waits is told KVT_MISS. */
 void commit_abandon(struct kvt_store *store);

@@ -6,20 +6,29 @@
  */
 #include "store_internal.h"
 
+/* The kill of an entry's copy on NVMe. */
+static struct commit_kill
+kill_of(struct kvt_store *store, uint32_t number, struct op *waiter)
+{
+    const struct entry *entry = residency_at(store->map, number);
+
+    return (struct commit_kill){
+        .extent = {entry->segment, entry->extent_generation, entry->page},
+        .fingerprint = entry->fingerprint,
+        .is_indexed = true,
+        .record_crc = policy_at(store->policy, number)->record_crc,
+        .stored_length = entry->stored_length,
+        .waiter = waiter,
+    };
+}
+
 enum kvt_status
 entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
 {
     struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = policy_at(store->policy, number);
-    struct flight *flight = state->flight;
+    struct flight *flight = policy_at(store->policy, number)->flight;
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
-    struct commit_kill kill = {
-        .extent = {entry->segment, entry->extent_generation, entry->page},
-        .fingerprint = entry->fingerprint,
-        .is_indexed = true,
-        .record_crc = state->record_crc,
-        .waiter = waiter,
-    };
+    struct commit_kill kill = kill_of(store, number, waiter);
 
     /* First what can fail, so that a refusal changes nothing. */
     if ((tiers & TIER_NVME) != 0)
@@ -30,9 +39,52 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
         return KVT_OK;
     }
     (void)entry_drop(store, number, true);
-    if (waiter != NULL && (tiers & TIER_NVME) == 0)
+    if (waiter != NULL && (tiers & TIER_NVME) == 0 &&
+        !commit_kill_follow(store, kill.fingerprint, waiter))
         op_reach(store, waiter, 2, KVT_OK);
     return KVT_OK;
+}
+
+enum kvt_status
+entry_replace(
+    struct kvt_store *store, uint32_t number, struct commit_kill *kill_out, bool *has_kill_out)
+{
+    struct entry *entry = residency_at(store->map, number);
+    struct flight *flight = policy_at(store->policy, number)->flight;
+    unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+
+    KVT_ASSERT(flight == NULL || flight->state == FLIGHT_QUEUED || flight->state == FLIGHT_READING);
+    KVT_TRY(commit_kill_reserve(store));
+    *has_kill_out = (tiers & TIER_NVME) != 0;
+    if (*has_kill_out)
+        *kill_out = kill_of(store, number, NULL);
+    if (flight != NULL && flight->state == FLIGHT_QUEUED) {
+        /* What this block was to replace, the next one does. */
+        *has_kill_out = commit_replace_take(store, flight, kill_out);
+        (void)commit_cancel(store, flight, KVT_MISS, NULL);
+    }
+    (void)entry_drop(store, number, true);
+    return KVT_OK;
+}
+
+void
+delete_settle(struct kvt_store *store, struct op *op)
+{
+    enum kvt_status status = commit_kill_reserve(store);
+
+    if (status != KVT_OK)
+        op_reach(store, op, 2, status);
+    else if (!commit_kill_follow(store, op->fingerprint, op))
+        op_reach(store, op, 2, KVT_MISS);
+}
+
+/* Nobody can see a block of this key; one that was killed or evicted may still come back in a crash. */
+static void
+delete_absent(struct kvt_store *store, struct op *op)
+{
+    op_reach(store, op, 1, KVT_MISS);
+    if (!reclaim_settle(store, op))
+        delete_settle(store, op);
 }
 
 void
@@ -43,7 +95,7 @@ delete_begin(struct kvt_store *store, struct op *op)
     enum kvt_status status;
 
     if (number == ENTRY_NONE) {
-        op_finish(store, op, KVT_MISS);
+        delete_absent(store, op);
         return;
     }
     flight = policy_at(store->policy, number)->flight;

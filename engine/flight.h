@@ -36,15 +36,29 @@ enum flight_state {
     FLIGHT_READING,
 };
 
+/* One copy that shall never come back. */
+struct commit_kill {
+    struct extent extent;
+    struct hash128 fingerprint;
+    uint64_t sequence; /* Records of the key up to this one are dead; 0: all written so far. */
+    bool is_indexed;   /* The index has its record (with this CRC): delete it. */
+    uint32_t record_crc;
+    uint32_t stored_length; /* Of the copy, if the index has it. */
+    struct op *waiter;      /* Its stage 2 is reached when the kill is durable; or NULL. */
+};
+
 struct flight {
     enum flight_state state;
     uint32_t entry;
-    struct op_list waiters;         /* FILLING, READING: for its end. */
+    struct op_list waiters;         /* FILLING, WRITING, READING: for its end. */
     struct op_list durable_waiters; /* For stage 2. */
     struct flight *newer, *older;   /* QUEUED and WRITING: in order of `order`. */
     uint64_t order;
     uint64_t due_ns;
     uint32_t attempt_count;
+    struct commit_kill replaced; /* has_replaced: the copy on NVMe that its block takes the place
+                                     * of. It dies in the commit that makes the block durable. */
+    bool has_replaced;           /* FILLING, QUEUED, WRITING */
     struct op_list kill_waiters; /* WRITING: deletes that came meanwhile. */
     bool is_killed;              /* WRITING: deleted or cleared meanwhile. */
     bool is_demotion; /* A MEMORY block that leaves HOST: nobody waits, it may be dropped. */

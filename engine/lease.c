@@ -144,7 +144,7 @@ lease_deliver(struct kvt_store *store, struct message *message)
         if (number != ENTRY_NONE &&
             word_state(atomic_load_explicit(
                 &residency_at(store->map, number)->word, memory_order_relaxed)) == ENTRY_RESIDENT)
-            policy_touch(store->policy, number, store->now_ns);
+            entry_touch(store, number);
     }
     store->room_changed = true;
     lease_put(store->leases, lease);

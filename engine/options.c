@@ -32,7 +32,8 @@ options_import(struct kvt_options *target, const struct kvt_options *source)
         return failure_set(KVT_E_INVAL, 0, "reserved0 is not zero");
     if ((target->flags & ~(uint32_t)(KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD)) !=
         0)
-        return failure_set(KVT_E_UNSUPPORTED, 0, "flags 0x%x", target->flags);
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "flags 0x%x: not all of them are known to this version", target->flags);
     return KVT_OK;
 }
 

@@ -9,7 +9,6 @@
 enum {
     STATES_PER_CHUNK = 32768, /* One huge page of states. */
     CHUNK_COUNT_MAX = 1 << 16,
-    NS_PER_S = 1000000000,
 };
 
 struct policy {
@@ -171,7 +170,7 @@ list_remove(struct policy *policy, uint32_t number)
 }
 
 void
-policy_host_add(struct policy *policy, uint32_t number, uint64_t now_ns)
+policy_host_add(struct policy *policy, uint32_t number)
 {
     struct entry_state *state = at(policy, number);
     uint32_t parent = policy_parent(policy, number);
@@ -185,7 +184,6 @@ policy_host_add(struct policy *policy, uint32_t number, uint64_t now_ns)
     }
     list_insert(policy, number, newer);
     state->flags |= ENTRY_IN_HOST_LIST;
-    state->last_use_s = (uint32_t)(now_ns / NS_PER_S);
 }
 
 void
@@ -206,11 +204,10 @@ policy_host_remove(struct policy *policy, uint32_t number)
 }
 
 void
-policy_touch(struct policy *policy, uint32_t number, uint64_t now_ns)
+policy_touch(struct policy *policy, uint32_t number)
 {
     struct entry_state *state = at(policy, number);
 
-    state->last_use_s = (uint32_t)(now_ns / NS_PER_S);
     if ((state->flags & ENTRY_IN_HOST_LIST) == 0 || policy->newest == number)
         return;
     list_remove(policy, number);

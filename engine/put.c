@@ -37,8 +37,6 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     struct flight *flight = state->flight;
     uint64_t due_ns = store->now_ns;
 
-    if (op->ticket->last_stage < 2)
-        return;
     if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0) {
         op_reach(store, op, 2, KVT_EXISTS);
         return;
@@ -63,11 +61,15 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
 static void
 put_exists(struct kvt_store *store, struct op *op, uint32_t number)
 {
+    bool has_stage_2 = op->ticket->last_stage == 2;
+
     COUNT(store, put_exists_count, 1);
     /* Found without children of its own being used: a put counts as a use. */
-    policy_touch(store->policy, number, store->now_ns);
+    entry_touch(store, number);
+    /* The answer of the last stage gives the ticket back to the caller, who may free it. */
     op_reach(store, op, 1, KVT_EXISTS);
-    put_join_durable(store, op, number);
+    if (has_stage_2)
+        put_join_durable(store, op, number);
 }
 
 /* Everything the entry and its policy state take from the put. */
@@ -113,7 +115,7 @@ put_visible(struct kvt_store *store, struct fill *fill)
 
     residency_at(store->map, number)->checksum = fill->checksum;
     residency_publish(store->map, number, TIER_HOST);
-    policy_host_add(store->policy, number, store->now_ns);
+    entry_host_add(store, number);
     space->block_count++;
     space->block_bytes += op->length;
     COUNT(store, put_count, 1);
@@ -127,6 +129,8 @@ put_visible(struct kvt_store *store, struct fill *fill)
         op_list_add(&flight->durable_waiters, op);
         commit_queue(store, flight, due_ns);
     } else {
+        /* Nothing promises that it will be durable: until it is, a crash may leave neither. */
+        commit_replace_end(store, flight);
         flight_destroy(store, flight);
     }
     op_reach(store, op, 1, KVT_OK);
@@ -147,6 +151,7 @@ put_filled(struct kvt_store *store, struct job *job)
         /* The namespace was cleared meanwhile: the put leaves nothing. */
         uint32_t number = flight->entry;
 
+        commit_replace_end(store, flight);
         flight_destroy(store, flight);
         policy_unlink(store->policy, number);
         residency_discard(store->map, number);
@@ -160,9 +165,11 @@ put_filled(struct kvt_store *store, struct job *job)
     store->room_changed = true;
 }
 
-/* Start the copy into a slot that was taken. */
+/* Start the copy into a slot that was taken. `replaced` (may be NULL) is the kill of the block whose
+ * place it takes. */
 static enum kvt_status
-put_fill(struct kvt_store *store, struct op *op, struct slot slot)
+put_fill(
+    struct kvt_store *store, struct op *op, struct slot slot, const struct commit_kill *replaced)
 {
     struct fill *fill = env_take(&store->env, sizeof(*fill));
     uint32_t number;
@@ -178,6 +185,8 @@ put_fill(struct kvt_store *store, struct op *op, struct slot slot)
         goto discard;
     }
     entry_describe(store, number, op, slot);
+    if (replaced != NULL)
+        commit_replace(store, fill->flight, replaced);
     fill->op = op;
     fill->slot = slot;
     fill->target = slab_address(store->slab, slot);
@@ -191,6 +200,22 @@ discard:
     residency_discard(store->map, number);
 put_back_fill:
     env_put(&store->env, fill, sizeof(*fill));
+    return status;
+}
+
+/* Into the place of the block that is there (ENTRY_NONE: none). */
+static enum kvt_status
+put_place(struct kvt_store *store, struct op *op, uint32_t number, struct slot slot)
+{
+    struct commit_kill kill;
+    bool has_kill = false;
+    enum kvt_status status;
+
+    if (number != ENTRY_NONE)
+        KVT_TRY(entry_replace(store, number, &kill, &has_kill));
+    status = put_fill(store, op, slot, has_kill ? &kill : NULL);
+    if (status != KVT_OK && has_kill)
+        (void)commit_kill(store, &kill); /* Room was reserved. */
     return status;
 }
 
@@ -209,11 +234,15 @@ put_begin(struct kvt_store *store, struct op *op)
     if (number != ENTRY_NONE) {
         struct flight *flight = policy_at(store->policy, number)->flight;
 
-        if (flight != NULL && flight->state == FLIGHT_FILLING) {
+        bool is_replace = (op->flags & KVT_PUT_REPLACE) != 0;
+
+        /* A copy that is being written can be replaced when it is known where it stands. */
+        if (flight != NULL &&
+            (flight->state == FLIGHT_FILLING || (flight->state == FLIGHT_WRITING && is_replace))) {
             op_list_add(&flight->waiters, op);
             return;
         }
-        if ((op->flags & KVT_PUT_REPLACE) == 0) {
+        if (!is_replace) {
             put_exists(store, op, number);
             return;
         }
@@ -226,10 +255,7 @@ put_begin(struct kvt_store *store, struct op *op)
     /* Making room may have dropped the block that is to be replaced. */
     number = residency_find(store->map, op->fingerprint, &op->key);
     if (status == KVT_OK) {
-        if (number != ENTRY_NONE)
-            status = entry_erase(store, number, NULL);
-        if (status == KVT_OK)
-            status = put_fill(store, op, slot);
+        status = put_place(store, op, number, slot);
         if (status != KVT_OK)
             room_put(store, slot);
     }

@@ -91,12 +91,8 @@ entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *
     struct entry_state *state = policy_at(store->policy, number);
 
     entry->checksum = record->checksum;
-    entry->sequence = record->sequence;
     entry->length = record->length;
     entry->stored_length = record->stored_length;
-    entry->segment = record->extent.segment;
-    entry->extent_generation = record->extent.generation;
-    entry->page = record->extent.page;
     state->depth = record->depth;
     state->token_start = record->token_start;
     state->token_count = record->token_count;
@@ -104,7 +100,7 @@ entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *
     state->importance = record->importance;
     state->class_id = record->class_id;
     state->hint = record->hint;
-    state->record_crc = record_crc;
+    entry_place(store, number, record, record_crc);
 }
 
 static enum kvt_status
@@ -248,6 +244,9 @@ recover_store(struct kvt_store *store, bool is_new)
     KVT_TRY(names_recover(store, is_new, &facts.names));
     KVT_TRY(ops->inspect(
         store->world.index_context, &store->env, store->meta_dir, false, &facts.index));
+    if (facts.index == INDEX_DAMAGED)
+        log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"%s\"",
+            failure_last()->text);
     row = recover_decide(&facts);
     if (row->action == RECOVER_REFUSE)
         return failure_set(KVT_E_CORRUPT, 0, "%s: %s", store->path, row->reason);

@@ -99,9 +99,11 @@ store_threads_stop(struct kvt_store *store)
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
-    } else if (store->loop_task != NULL) {
-        store->env.sched->stop(store->env.sched_context, store->loop_task);
+    } else {
+        if (store->loop_task != NULL)
+            store->env.sched->stop(store->env.sched_context, store->loop_task);
         store->loop_task = NULL;
+        store->nvme = NULL;
     }
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
@@ -135,6 +137,7 @@ store_free(struct kvt_store *store)
     store_threads_stop(store);
     commit_close(store);
     reclaim_close(store);
+    relocate_close(store);
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
@@ -309,7 +312,10 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         KVT_TRY(status);
         if (is_unwritable && !store->is_read_only)
             return failure_set(KVT_E_FORMAT, 0,
-                "%s: a newer version wrote it: this one may only read it", store->path);
+                "%s: STORE names a feature that a writer must know, and this version does not: it "
+                "may "
+                "only be read",
+                store->path);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
         if (!store->is_read_only) {
@@ -376,6 +382,25 @@ nvme_prepare(struct kvt_store *store)
     return KVT_OK;
 }
 
+/*
+ * Names are sure from here on: those that were just made, and those that an earlier life made and did
+ * not live to sync.
+ */
+static enum kvt_status
+names_sync(struct kvt_store *store)
+{
+    const struct fs_ops *fs = store->env.fs;
+
+    if (store->is_read_only)
+        return KVT_OK;
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++) {
+        if (store->root_dirs[i] != NULL)
+            KVT_TRY(fs->dir_sync(store->root_dirs[i]));
+    }
+    KVT_TRY(fs->dir_sync(store->meta_dir));
+    return fs->dir_sync(store->dir);
+}
+
 static bool
 first_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
@@ -391,6 +416,7 @@ threads_start(struct kvt_store *store)
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
     KVT_TRY(commit_open(store));
+    KVT_TRY(relocate_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
     return store->env.sched->start(store->env.sched_context, &loop, &store->loop_task);
@@ -424,6 +450,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(
         fs->dir_open_at(store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
     KVT_TRY(nvme_prepare(store));
+    KVT_TRY(names_sync(store));
     KVT_TRY(recover_store(store, is_new));
     return threads_start(store);
 }

@@ -29,6 +29,7 @@ enum {
     BATCH_MAX = 4,
     ROUNDS_DEFAULT = 200,
     RUN_MS_MAX = 120,
+    STARTS_MAX = 3, /* Of writers in a round. */
     BLOCK_BYTES_LOW = 1000,
     BLOCK_BYTES_HIGH = 40000,
 };
@@ -288,13 +289,14 @@ kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t rou
     struct verify_request request = {
         .workload = &kill_workload, .oracle = oracle, .dir = dir, .seed = rng_next(rng)};
 
-    pid_t child = start("--write", dir, round + 1, &pipe);
+    uint64_t seed = (round + 1) * STARTS_MAX; /* No version is used twice. */
+    pid_t child = start("--write", dir, seed++, &pipe);
     uint64_t count = listen(pipe, oracle, now_ms() + 1 + rng_below(rng, RUN_MS_MAX));
     kill_now(child);
     count += listen(pipe, oracle, UINT64_MAX);
     close(pipe);
-    for (uint32_t i = rng_below(rng, 3); i > 0; i--) {
-        child = start("--write", dir, UINT32_MAX, &pipe);
+    for (uint32_t i = rng_below(rng, STARTS_MAX); i > 0; i--) {
+        child = start("--write", dir, seed++, &pipe);
         sleep_ms(rng_below(rng, 12));
         kill_now(child);
         listen(pipe, oracle, UINT64_MAX);
@@ -361,6 +363,7 @@ run_rounds(void)
         printf("the store is left in %s\n", dir);
         return 1;
     }
+    fflush(stdout); /* The next program does not know what is still in it. */
     execlp("rm", "rm", "-rf", dir, (char *)NULL);
     return 1;
 }

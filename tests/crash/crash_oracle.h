@@ -10,7 +10,8 @@
  *   del KEY              del_ok KEY
  *   clear NAMESPACE      clear_ok NAMESPACE     all keys of the namespace
  *   open                 the store was opened: from now on every open must succeed
- *   evicted N            the store says that so many blocks left NVME for want of room so far
+ *   count                the store is about to be asked ...
+ *   evicted N            ... and says that so many blocks left NVME for want of room so far
  */
 #ifndef KVT_TESTS_CRASH_ORACLE_H
 #define KVT_TESTS_CRASH_ORACLE_H
@@ -32,7 +33,8 @@ struct oracle_outcome {
 };
 
 struct oracle_key {
-    bool is_used; /* A put named it. */
+    bool is_used;          /* A put named it. */
+    uint64_t version_last; /* The highest that a put named. */
     uint32_t outcome_count;
     struct oracle_outcome outcomes[ORACLE_OUTCOMES_MAX];
 };
@@ -41,7 +43,6 @@ struct oracle {
     uint64_t order;
     uint64_t acknowledged_count; /* Rises with everything that makes the oracle stricter. */
     bool is_open;
-    uint64_t evicted_count;
     struct oracle_key keys[ORACLE_KEYS];
 };
 

@@ -80,6 +80,7 @@ mark_evictions(struct run *run)
 {
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
 
+    mark(run, "count", 0, 0);
     if (kvt_stats_get(run->store, &stats) != KVT_OK)
         run_fail("kvt_stats_get");
     if (stats.corrupt_count != 0 || stats.read_failed_count != 0)
@@ -134,15 +135,20 @@ namespace_of(const struct run *run, uint32_t key)
 static void
 confirm_put(struct run *run, struct run_pending *pending)
 {
-    struct kvt_result results[RUN_BATCH_MAX];
+    struct kvt_result results[RUN_BATCH_MAX], visible[RUN_BATCH_MAX];
 
     enum kvt_status status = kvt_ticket_wait(pending->ticket, KVT_STAGE_DURABLE, WAIT_NS);
     if (status == KVT_OK)
         status = kvt_ticket_results(pending->ticket, KVT_STAGE_DURABLE, results, pending->count);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(pending->ticket, KVT_STAGE_DONE, visible, pending->count);
     if (status != KVT_OK)
         run_fail("a put's stage 2 gave %s", kvt_status_name(status));
     for (uint32_t i = 0; i < pending->count; i++) {
         enum kvt_status result = results[i].status;
+        /* A put that met a block shares that block's outcome: the version is not its own. */
+        if (result == KVT_OK && visible[i].status == KVT_EXISTS)
+            continue;
         if (result == KVT_OK)
             mark(run, "put_ok", pending->key[i], pending->version[i]);
         else if (result != KVT_EXISTS && result != KVT_MISS &&
@@ -152,8 +158,10 @@ confirm_put(struct run *run, struct run_pending *pending)
     kvt_ticket_free(pending->ticket);
 }
 
-static void
-put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
+/* Submit blocks with new versions, and wait until they are visible. */
+static struct run_pending
+put_begin(
+    struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
 {
     static uint8_t source[RUN_BATCH_MAX][65536];
     const struct workload *workload = run->workload;
@@ -173,6 +181,10 @@ put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durabil
         puts[i].source = source[i];
         puts[i].flags = flags;
         payload_fill(source[i], puts[i].length, first + i, run->version);
+        /* A block that is only in memory takes the place of one that a crash would have left:
+         * the kill of that one may be durable, and nothing promises that the new one is. */
+        if ((flags & KVT_PUT_REPLACE) != 0 && durability == KVT_MEMORY)
+            mark(run, "del", first + i, 0);
         mark(run, "put", first + i, run->version);
     }
     enum kvt_status status = kvt_put_submit(
@@ -181,6 +193,14 @@ put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durabil
         status = kvt_ticket_wait(pending.ticket, KVT_STAGE_DONE, WAIT_NS);
     if (status != KVT_OK)
         run_fail("a put gave %s", kvt_status_name(status));
+    return pending;
+}
+
+static void
+put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
+{
+    struct run_pending pending = put_begin(run, first, count, durability, flags);
+
     if (durability == KVT_SYNC)
         confirm_put(run, &pending);
     else if (durability == KVT_MEMORY)
@@ -217,12 +237,11 @@ run_flush(struct run *run)
     mark_evictions(run);
 }
 
-void
-run_delete(struct run *run, uint32_t first, uint32_t count)
+static kvt_ticket *
+delete_begin(struct run *run, uint32_t first, uint32_t count)
 {
     struct payload_key keys[RUN_BATCH_MAX];
     struct kvt_key list[RUN_BATCH_MAX];
-    struct kvt_result results[RUN_BATCH_MAX];
     struct kvt_submit submit = {0};
     kvt_ticket *ticket = NULL;
 
@@ -233,8 +252,17 @@ run_delete(struct run *run, uint32_t first, uint32_t count)
     }
     enum kvt_status status =
         kvt_delete_submit(run->store, namespace_of(run, first), list, count, &submit, &ticket);
-    if (status == KVT_OK)
-        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    if (status != KVT_OK)
+        run_fail("a delete gave %s", kvt_status_name(status));
+    return ticket;
+}
+
+static void
+confirm_delete(struct run *run, kvt_ticket *ticket, uint32_t first, uint32_t count)
+{
+    struct kvt_result results[RUN_BATCH_MAX];
+
+    enum kvt_status status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count);
     if (status != KVT_OK)
@@ -246,6 +274,27 @@ run_delete(struct run *run, uint32_t first, uint32_t count)
             run_fail("a delete of key %u gave %s", first + i, kvt_status_name(results[i].status));
     }
     kvt_ticket_free(ticket);
+    mark_evictions(run);
+}
+
+void
+run_delete(struct run *run, uint32_t first, uint32_t count)
+{
+    confirm_delete(run, delete_begin(run, first, count), first, count);
+}
+
+void
+run_overlap(struct run *run, uint32_t first, uint32_t count)
+{
+    struct run_pending one = put_begin(run, first, count, KVT_SYNC, 0);
+    kvt_ticket *ticket = delete_begin(run, first, count);
+    struct run_pending two = put_begin(run, first, count, KVT_SYNC, 0);
+    struct run_pending three = put_begin(run, first, 1, KVT_SYNC, KVT_PUT_REPLACE);
+
+    confirm_put(run, &one);
+    confirm_delete(run, ticket, first, count);
+    confirm_put(run, &two);
+    confirm_put(run, &three);
     mark_evictions(run);
 }
 

@@ -78,6 +78,8 @@ void run_abort(struct run *run);
 void run_put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability);
 void run_replace(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability);
 void run_delete(struct run *run, uint32_t first, uint32_t count);
+/* run_overlap - put, delete, put again and replace the keys, and only then wait for all of it. */
+void run_overlap(struct run *run, uint32_t first, uint32_t count);
 void run_clear(struct run *run, uint32_t number);
 void run_flush(struct run *run);
 

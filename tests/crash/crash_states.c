@@ -41,7 +41,7 @@ struct record {
     struct crash_record head;
     const char *path;
     const uint8_t *data;
-    bool is_loose; /* Blocks were evicted before the next mark that says how many. */
+    uint64_t evicted_count; /* Blocks that may have left for want of room by then. */
 };
 
 struct set {
@@ -144,6 +144,18 @@ is_mark(const struct record *record, const char *verb)
            memcmp(record->data, verb, length) == 0;
 }
 
+/* The number at `at` of a mark; the log has no zero behind it. */
+static uint64_t
+mark_number(const struct record *record, size_t at)
+{
+    uint64_t number = 0;
+
+    for (; at < record->head.data_length && record->data[at] >= '0' && record->data[at] <= '9';
+         at++)
+        number = number * 10 + (uint64_t)(record->data[at] - '0');
+    return number;
+}
+
 /* The path needs a zero behind it, which the log does not have. */
 static char *
 copy_path(const uint8_t *source, size_t length)
@@ -154,6 +166,32 @@ copy_path(const uint8_t *source, size_t length)
         run_fail("no memory");
     memcpy(copy, source, length);
     return copy;
+}
+
+/* A block that the next count shows as evicted may be gone already: of what was logged before the
+ * store was asked, that is. A store counts from zero when it is opened; what is behind the last count
+ * has none of its own. */
+static void
+evictions_spread(struct walk *walk)
+{
+    uint64_t before = 0, count = 0;
+    size_t first = 0, asked = 0;
+
+    for (size_t i = 0; i < walk->record_count; i++) {
+        if (is_mark(&walk->records[i], "open")) {
+            before += count;
+            count = 0;
+        }
+        if (is_mark(&walk->records[i], "count"))
+            asked = i;
+        if (!is_mark(&walk->records[i], "evicted "))
+            continue;
+        count = mark_number(&walk->records[i], strlen("evicted "));
+        for (; first <= asked; first++)
+            walk->records[first].evicted_count = before + count;
+    }
+    for (; first < walk->record_count; first++)
+        walk->records[first].evicted_count = before + count;
 }
 
 static bool
@@ -182,16 +220,7 @@ log_parse(struct walk *walk)
             walk->root_inode = strtoull((const char *)record.data + 5, NULL, 10);
         walk->records[walk->record_count++] = record;
     }
-    /* A block that the next count shows as evicted may be gone from here on; counts start anew
-     * when a store is opened. */
-    bool is_loose = false;
-    for (size_t i = 0, first = 0; i < walk->record_count; i++) {
-        if (!is_mark(&walk->records[i], "evicted "))
-            continue;
-        is_loose = is_loose || walk->records[i].data[8] != '0';
-        for (; first <= i; first++)
-            walk->records[first].is_loose = is_loose;
-    }
+    evictions_spread(walk);
     return at == walk->log_size && walk->root_inode != 0;
 }
 
@@ -290,7 +319,7 @@ judge(struct walk *walk, const struct state *state)
             .oracle = walk->oracle,
             .dir = request->dir,
             .is_rebuild = state->rebuild != 0,
-            .is_loose = walk->records[state->record].is_loose,
+            .evicted_count = walk->records[state->record].evicted_count,
             .seed = state->seed >> 8};
         is_right = crash_verify(&verify, problem, sizeof(problem));
     }
@@ -371,6 +400,20 @@ candidates(struct walk *walk, size_t record)
         candidate(walk, record, MODE_TEAR, i);
 }
 
+static bool
+is_acknowledgement(const struct record *record)
+{
+    return is_mark(record, "put_ok ") || is_mark(record, "del_ok ") || is_mark(record, "clear_ok ");
+}
+
+/* Of acknowledgements in a row the last asks for all that those before it ask, of the same disks. */
+static bool
+is_followed(const struct walk *walk, size_t i)
+{
+    return i + 1 < walk->record_count && is_acknowledgement(&walk->records[i]) &&
+           is_acknowledgement(&walk->records[i + 1]);
+}
+
 /* One way through the log; `only` NULL: its candidates. */
 static bool
 pass(struct walk *walk, const struct state *only)
@@ -384,7 +427,7 @@ pass(struct walk *walk, const struct state *only)
         if (record->head.kind == CRASH_MARK && !is_mark(record, "root ")) {
             if (!oracle_mark(walk->oracle, (const char *)record->data, record->head.data_length))
                 run_fail("record %zu is a mark that nobody understands", i);
-            is_point = walk->oracle->acknowledged_count != acknowledged;
+            is_point = walk->oracle->acknowledged_count != acknowledged && !is_followed(walk, i);
         }
         if (only != NULL && only->record == i) {
             try_state(walk, only);

@@ -5,6 +5,7 @@
 #include "crash_verify.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -17,13 +18,36 @@ enum {
 
 #define WAIT_NS (UINT64_C(60) * 1000000000)
 
+/* The store's first warning since it was opened: mostly the cause of what is then found wrong. */
+struct warning {
+    pthread_mutex_t lock; /* Lines come from any thread. */
+    char text[256];
+};
+
 struct verify {
     const struct verify_request *request;
     kvt_store *store;
     kvt_namespace namespaces[ORACLE_NAMESPACES];
+    struct warning warning;
+    uint64_t missing_count; /* Blocks that only an eviction explains, since the store was opened. */
+    uint32_t deleted_first; /* These keys were deleted: deleted_count of them from the first on. */
+    uint32_t deleted_count;
+    uint64_t evicted_count; /* By the openings of this judgement before the present one. */
     char *problem;
     size_t problem_size;
 };
+
+static void
+warning_keep(void *context, int level, const char *module, const char *line)
+{
+    struct warning *warning = context;
+
+    (void)level;
+    pthread_mutex_lock(&warning->lock);
+    if (warning->text[0] == 0)
+        snprintf(warning->text, sizeof(warning->text), "%s: %s", module, line);
+    pthread_mutex_unlock(&warning->lock);
+}
 
 static bool problem(struct verify *verify, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -32,16 +56,27 @@ static bool problem(struct verify *verify, const char *format, ...)
 static bool
 problem(struct verify *verify, const char *format, ...)
 {
-    struct kvt_error error;
     va_list rest;
 
-    kvt_last_error(&error);
     va_start(rest, format);
     int used = vsnprintf(verify->problem, verify->problem_size, format, rest);
     va_end(rest);
-    if (used > 0 && (size_t)used < verify->problem_size && error.text[0] != 0)
-        snprintf(verify->problem + used, verify->problem_size - (size_t)used, " (%s)", error.text);
+    pthread_mutex_lock(&verify->warning.lock);
+    if (used > 0 && (size_t)used < verify->problem_size && verify->warning.text[0] != 0)
+        snprintf(verify->problem + used, verify->problem_size - (size_t)used, " (%s)",
+            verify->warning.text);
+    pthread_mutex_unlock(&verify->warning.lock);
     return false;
+}
+
+/* Always false: a call gave a status that it must not. */
+static bool
+refused(struct verify *verify, const char *call, enum kvt_status status)
+{
+    struct kvt_error error;
+
+    kvt_last_error(&error);
+    return problem(verify, "%s gave %s: %s", call, kvt_status_name(status), error.text);
 }
 
 static bool
@@ -52,12 +87,16 @@ open_store(struct verify *verify)
     struct run_paths paths;
 
     run_options(request->workload, request->dir, &paths, &options);
+    options.log = warning_keep;
+    options.log_context = &verify->warning;
+    options.log_level = KVT_LOG_WARN;
+    verify->warning.text[0] = 0;
     enum kvt_status status = kvt_open(paths.store, &options, &verify->store);
     if (status != KVT_OK)
-        return problem(verify, "kvt_open gave %s", kvt_status_name(status));
+        return refused(verify, "kvt_open", status);
     status = run_open_namespaces(verify->store, verify->namespaces);
     if (status != KVT_OK)
-        return problem(verify, "kvt_namespace_open gave %s", kvt_status_name(status));
+        return refused(verify, "kvt_namespace_open", status);
     return true;
 }
 
@@ -87,6 +126,17 @@ verify_counters(struct verify *verify)
     return true;
 }
 
+/* Of a destination: whole pages for the workload's longest block, and one that must stay as it is. */
+static uint64_t
+verify_capacity(const struct verify *verify)
+{
+    uint64_t longest = verify->request->workload->block_high;
+
+    if (longest == 0 || longest > BLOCK_BYTES - 4096)
+        return BLOCK_BYTES;
+    return (longest + 4095) / 4096 * 4096 + 4096;
+}
+
 static bool
 verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *result,
     const uint8_t *bytes, bool is_transient)
@@ -103,14 +153,16 @@ verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *r
     } else if (result->status != KVT_MISS) {
         return problem(verify, "a get of key %u gave %s", number, kvt_status_name(result->status));
     } else if (!is_transient) {
-        for (size_t i = 0; i < BLOCK_BYTES; i += 509) {
+        for (size_t i = 0; i < verify_capacity(verify); i += 509) {
             if (bytes[i] != POISON)
                 return problem(verify, "a miss of key %u wrote to the destination", number);
         }
     }
+    if (number - verify->deleted_first < verify->deleted_count)
+        return version == 0 || problem(verify, "key %u came back after its delete", number);
     if (oracle_allows(oracle, number, version))
         return true;
-    if (version == 0 && request->is_loose)
+    if (version == 0 && ++verify->missing_count <= request->evicted_count + verify->evicted_count)
         return true;
     /* A header that was not yet synced may void the acknowledged version in a rebuild. */
     if (version == 0 && request->is_rebuild && !oracle_is_certain(oracle, number))
@@ -128,16 +180,18 @@ verify_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
     struct kvt_result results[GROUP];
     struct kvt_submit submit = {0};
     kvt_ticket *ticket = NULL;
+    uint64_t capacity = verify_capacity(verify);
     bool is_transient = verify->request->seed % 3 == 0;
 
     for (uint32_t i = 0; i < count; i++) {
         payload_key_make(&keys[i], numbers[i]);
         gets[i] = (struct kvt_get){.key = keys[i].key,
             .destination = targets[i],
-            .capacity = BLOCK_BYTES,
+            .capacity = capacity,
             .flags = is_transient ? KVT_GET_TRANSIENT : 0};
     }
-    memset(targets, POISON, sizeof(targets));
+    for (uint32_t i = 0; i < count; i++)
+        memset(targets[i], POISON, capacity);
     kvt_namespace ns = verify->namespaces[numbers[0] / ORACLE_NAMESPACE_KEYS];
     enum kvt_status status = kvt_get_submit(verify->store, ns, gets, count, &submit, &ticket);
     if (status == KVT_OK)
@@ -146,7 +200,7 @@ verify_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
         status = kvt_ticket_results(ticket, KVT_STAGE_DONE, results, count);
     kvt_ticket_free(ticket);
     if (status != KVT_OK)
-        return problem(verify, "a get gave %s", kvt_status_name(status));
+        return refused(verify, "a get", status);
     for (uint32_t i = 0; i < count; i++) {
         if (!verify_answer(verify, numbers[i], &results[i], targets[i], is_transient))
             return false;
@@ -197,7 +251,7 @@ verify_use(struct verify *verify)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1);
     kvt_ticket_free(ticket);
     if (status != KVT_OK)
-        return problem(verify, "a put gave %s", kvt_status_name(status));
+        return refused(verify, "a put", status);
     if (result.status == KVT_E_NOSPC && verify->request->workload->is_crowded)
         return true;
     if (result.status != KVT_OK)
@@ -217,14 +271,49 @@ verify_use(struct verify *verify)
     return true;
 }
 
+/* Delete some of the keys, so that the next opening shows whether anything of them was left. */
+static bool
+verify_delete(struct verify *verify)
+{
+    struct payload_key keys[GROUP];
+    struct kvt_key list[GROUP];
+    struct kvt_submit submit = {0};
+    kvt_ticket *ticket = NULL;
+    uint32_t first = (uint32_t)(verify->request->seed / 8 % 8) * 4;
+
+    for (uint32_t i = 0; i < GROUP; i++) {
+        payload_key_make(&keys[i], first + i);
+        list[i] = keys[i].key;
+    }
+    enum kvt_status status =
+        kvt_delete_submit(verify->store, verify->namespaces[0], list, GROUP, &submit, &ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    kvt_ticket_free(ticket);
+    if (status != KVT_OK)
+        return refused(verify, "a delete", status);
+    verify->deleted_first = first;
+    verify->deleted_count = GROUP;
+    return true;
+}
+
 /* A second opening, after an orderly end or another sudden one, finds the same. */
 static bool
 verify_again(struct verify *verify, bool is_orderly)
 {
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (!verify_delete(verify))
+        return false;
+    /* The new block may have been one too many for the tier. */
+    if (kvt_stats_get(verify->store, &stats) != KVT_OK)
+        return problem(verify, "no statistics");
+    verify->evicted_count += stats.nvme_evict_count;
+    verify->missing_count = 0;
     if (is_orderly) {
         enum kvt_status status = kvt_close(verify->store);
         if (status != KVT_OK)
-            return problem(verify, "kvt_close gave %s", kvt_status_name(status));
+            return refused(verify, "kvt_close", status);
     } else {
         kvt_abort(verify->store);
     }
@@ -243,6 +332,7 @@ crash_verify(const struct verify_request *request, char *problem_out, size_t pro
     struct verify verify = {
         .request = request, .problem = problem_out, .problem_size = problem_size};
 
+    pthread_mutex_init(&verify.warning.lock, NULL);
     problem_out[0] = 0;
     bool is_right = open_store(&verify) && verify_keys(&verify) && verify_counters(&verify) &&
                     verify_use(&verify);
@@ -253,7 +343,7 @@ crash_verify(const struct verify_request *request, char *problem_out, size_t pro
     if (is_right && request->seed % 5 != 0) {
         enum kvt_status status = kvt_close(verify.store);
         if (status != KVT_OK)
-            is_right = problem(&verify, "kvt_close gave %s", kvt_status_name(status));
+            is_right = refused(&verify, "kvt_close", status);
         if (status == KVT_E_STATE)
             kvt_abort(verify.store);
     } else {

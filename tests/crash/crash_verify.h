@@ -14,8 +14,9 @@ struct verify_request {
     const struct oracle *oracle;
     const char *dir; /* The recorded directory, as the crash left it. */
     bool is_rebuild; /* The index was taken away. */
-    bool is_loose;   /* The tier dropped blocks for want of room: any block may be missing. */
-    uint64_t seed;   /* Chooses what is tried besides. */
+    uint64_t
+        evicted_count; /* Left the tier for want of room: as many may be missing, any of them. */
+    uint64_t seed;     /* Chooses what is tried besides. */
 };
 
 /* crash_verify - true when all is well; otherwise a sentence in `problem`. */

@@ -74,9 +74,32 @@ delete_some(struct run *run)
     run_delete(run, 5, 1);
     run_put(run, 5, 1, KVT_SYNC);
     run_delete(run, 40, 2); /* Never there. */
+    /* The copy that a MEMORY block replaced must go with it, whoever is asked to delete. */
+    for (uint32_t round = 0; round < 3; round++) {
+        run_put(run, 30, 4, KVT_SYNC);
+        run_replace(run, 30, 4, KVT_MEMORY);
+        run_delete(run, 30, 4);
+        run_delete(run, 30, 2);
+    }
     run_abort(run);
     run_open(run, 0);
     run_delete(run, 16, 3);
+    run_close(run);
+}
+
+/* Puts, deletes and puts of the same keys that do not wait for one another. */
+static void
+overlap(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t round = 0; round < 24; round++) {
+        if (round == 12) {
+            run_abort(run);
+            run_open(run, 0);
+        }
+        run_overlap(run, round % 6 * 3, 3);
+        run_delete(run, round % 6 * 3, 1);
+    }
     run_close(run);
 }
 
@@ -231,8 +254,10 @@ static void
 map_growth(struct run *run)
 {
     run_open(run, 0);
-    for (uint32_t i = 0; i < 2400; i += 120)
-        run_put(run, i, 120, KVT_SYNC);
+    for (uint32_t i = 0; i < 2560; i += 128) {
+        run_put(run, i, 128, KVT_SYNC);
+        run_put(run, SECOND + i, 128, KVT_SYNC);
+    }
     run_delete(run, 100, 100);
     run_get(run, 0, 50);
     run_close(run);
@@ -293,6 +318,7 @@ const struct workload workload_table[] = {
     {.name = "put_relaxed", .steps = put_relaxed},
     {.name = "replace", .steps = replace},
     {.name = "delete", .steps = delete_some},
+    {.name = "overlap", .steps = overlap},
     {.name = "evict", .steps = evict, .host_bytes = 2 * MIB},
     {.name = "recycle",
         .steps = recycle,
@@ -313,8 +339,7 @@ const struct workload workload_table[] = {
     {.name = "clear", .steps = clear},
     {.name = "map_growth",
         .steps = map_growth,
-        .nvme_bytes = 24 * MIB,
-        .map_bytes = 256 << 10,
+        .nvme_bytes = 48 * MIB,
         .block_low = 500,
         .block_high = 4096},
     {.name = "two_roots", .steps = two_roots, .root_count = 2},

@@ -37,13 +37,10 @@ struct world {
     struct scratch_dir scratch;
 };
 
-static char *
+static const char *
 path_in(const struct world *world, const char *name)
 {
-    static char path[160];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", world->scratch.path, name);
-    return path;
+    return scratch_path(&world->scratch, name);
 }
 
 static int
@@ -97,7 +94,7 @@ assert_sentence_names(const char *word)
         fail_msg("'%s' does not name '%s'", failure_last()->text, word);
 }
 
-/* --- 1. Modes and names ---------------------------------------------------------------------- */
+/* --- 1. Modes and names ----------------------------------------------------------------------- */
 
 static void
 what_is_created_is_private_under_any_umask(void **state)
@@ -338,7 +335,7 @@ no_descriptor_survives_exec(void **state)
     world->fs->close(file);
 }
 
-/* --- 2. Bytes -------------------------------------------------------------------------------- */
+/* --- 2. Bytes --------------------------------------------------------------------------------- */
 
 static void
 bytes_come_back_from_where_they_were_written(void **state)
@@ -491,7 +488,7 @@ read_only_file_takes_no_bytes_and_says_its_path(void **state)
     world->fs->close(file);
 }
 
-/* --- 3. Directories -------------------------------------------------------------------------- */
+/* --- 3. Directories --------------------------------------------------------------------------- */
 
 static void
 rename_replaces_the_target(void **state)

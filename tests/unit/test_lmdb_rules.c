@@ -163,7 +163,7 @@ free_run(const struct patient *patient)
     return page_at(patient, get_u64(node_data(free_node(patient))));
 }
 
-/* --- Damage, one rule each ------------------------------------------------------------------- */
+/* --- Damage, one rule each -------------------------------------------------------------------- */
 
 static void
 meta_type(struct patient *patient)
