@@ -69,7 +69,8 @@ enum kvt_status segment_table_open(const struct kvt_env *env, uint32_t root_coun
     const uint32_t *segment_counts, uint32_t segment_pages, struct segment_table **table_out);
 void segment_table_close(struct segment_table *table);
 
-/* segment_at - NULL when there is no such segment. */
+/* segment_at - NULL when there is no such segment. A NULL table (a store without NVMe) has none; the
+ * same holds for segment_next(). */
 struct segment *segment_at(struct segment_table *table, uint32_t number);
 uint32_t segment_pages(const struct segment_table *table); /* Pages in a segment. */
 
