@@ -188,7 +188,7 @@ batch_is_due(const struct kvt_store *store)
     uint32_t writing_count = batches_in(commit, BATCH_WRITING);
 
     if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled ||
-        writing_count >= WRITING_MAX)
+        writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)
         return false;
     if (commit->queued_count >= COMMIT_BLOCKS_MAX ||
         commit->queued_bytes >= commit->batch_bytes_max || commit->kill_count >= COMMIT_KILLS_MAX)
@@ -625,9 +625,14 @@ commit_next_ns(struct kvt_store *store)
 {
     const struct commit *commit = store->commit;
 
+    uint32_t writing_count = batches_in(commit, BATCH_WRITING);
+
     if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled)
         return UINT64_MAX;
-    if (batches_in(commit, BATCH_WRITING) == 0)
+    /* Until a batch ends nothing can be closed, however late it is: its end wakes the loop. */
+    if (writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)
+        return UINT64_MAX;
+    if (writing_count == 0)
         return commit->due_ns;
     return commit->due_ns == UINT64_MAX ? UINT64_MAX
                                         : commit->due_ns + store->options.batch_delay_ns;
