@@ -8,14 +8,20 @@
  *
  * States of a batch, and the function that makes each move:
  *
- *   IDLE --batch_close()--> WRITING --batch_written()--> COMMITTING --batch_committed()--> IDLE
- *                              |
- *                              +--batch_written(): write or sync failed--> IDLE
+ *   IDLE --batch_close()--> WRITING --commit_group_add()--> WRITTEN --group_submit()--> COMMITTING
+ *     ^                        |                                                          |
+ *     +--batch_written():------+                             group_committed()            |
+ *     |  write or sync failed                                                             |
+ *     +-----------------------------------------------------------------------------------+
  *
  *   IDLE        Empty.
  *   WRITING     The tier has it: header and payloads are written and synced.
- *   COMMITTING  Durable as bytes; which of its blocks still count was decided; the committer has
- *               the transaction. Batches are committed in the order in which they were closed.
+ *   WRITTEN     Durable as bytes. A transaction of earlier batches is out.
+ *   COMMITTING  Which of its blocks still count was decided; the committer has the transaction.
+ *
+ * One transaction of batches is out at a time, and the next one takes all that were WRITTEN
+ * meanwhile, in the order in which they were closed: a sync of the index costs the device as much as
+ * the write of a batch, so it is shared when batches are written faster than they are committed.
  *
  * A batch is closed at once when none is WRITING, else when it is full (256 blocks or 8 MiB) or its
  * oldest block has waited batch_delay_ns.
