@@ -251,8 +251,8 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
 }
 
 /*
- * The generation whose chain can be followed: that of a segment in use, as the table has it; in a rebuild,
- * when the table knows nothing, the one at page 0.
+ * The generation whose chain can be followed: that of a segment in use, as the table has it; in a
+ * rebuild, when the table knows nothing, the one at page 0.
  */
 static uint32_t
 generation_expected(struct scan *scan)
