@@ -173,7 +173,7 @@ chunk_find(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys
             keys[i].length);
         fingerprints[i] = key_fingerprint(store->fingerprint_seed, &block_keys[i]);
     }
-    return residency_find_pin(store->map, fingerprints, block_keys, count, false, numbers, tiers);
+    return residency_find_pin(store->map, fingerprints, block_keys, count, numbers, tiers);
 }
 
 static void

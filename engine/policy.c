@@ -7,8 +7,8 @@
 #include "failure.h"
 
 enum {
-    STATES_PER_CHUNK = 16384, /* 1 MiB of states. */
-    CHUNK_COUNT_MAX = 1 << 17,
+    STATES_PER_CHUNK = 32768, /* One huge page of states. */
+    CHUNK_COUNT_MAX = 1 << 16,
 };
 
 struct policy {
@@ -47,7 +47,7 @@ policy_close(struct policy *policy)
         return;
     env = policy->env;
     for (uint32_t i = 0; i < CHUNK_COUNT_MAX && policy->chunks[i] != NULL; i++)
-        env_put(&env, policy->chunks[i], STATES_PER_CHUNK * sizeof(struct entry_state));
+        env_unmap(&env, policy->chunks[i], STATES_PER_CHUNK * sizeof(struct entry_state));
     env_put(&env, policy->chunks, CHUNK_COUNT_MAX * sizeof(*policy->chunks));
     env_put(&env, policy, sizeof(*policy));
 }
@@ -71,7 +71,7 @@ policy_reserve(struct policy *policy, uint32_t number)
             break;
         if (policy->chunks[i] != NULL)
             continue;
-        policy->chunks[i] = env_take(&policy->env, STATES_PER_CHUNK * sizeof(struct entry_state));
+        policy->chunks[i] = env_map(&policy->env, STATES_PER_CHUNK * sizeof(struct entry_state));
         if (policy->chunks[i] == NULL)
             return failure_set(KVT_E_NOMEM, 0, "no memory for the state of block %u", number);
     }

@@ -97,7 +97,6 @@ store_threads_stop(struct kvt_store *store)
     bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
 
     committer_close(store, store->committer);
-    store->committer = NULL;
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
     } else {
@@ -109,10 +108,13 @@ store_threads_stop(struct kvt_store *store)
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     crew_close(store->crew);
-    store->crew = NULL;
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
     store->loop_task = NULL;
+    /* The loop's, for as long as it runs. */
+    store->committer = NULL;
+    store->nvme = NULL;
+    store->crew = NULL;
 }
 
 static void
@@ -170,10 +172,12 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
     store->path = env_take(env, size);
-    store->fork_page = env->memory->fork_page(env->memory_context);
-    if (store->path == NULL || store->fork_page == NULL)
+    if (store->path == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
     memcpy(store->path, path, size);
+    store->fork_page = env->memory->fork_page(env->memory_context);
+    if (store->fork_page == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
     atomic_store_explicit(store->fork_page, STORE_ALIVE, memory_order_relaxed);
     return KVT_OK;
 }

@@ -27,7 +27,7 @@ LAYERS = {
     "include": {"include"},
     "tools": {"tools"},
     "bench": {"bench", "tools"},
-    "bench/micro": {"bench", "index", "tiers", "base"},
+    "bench/micro": {"bench", "bench/micro", "engine", "index", "tiers", "base"},
     "examples": {"examples"},
 }
 LIBRARY = ("base", "index", "tiers", "engine")
@@ -100,6 +100,8 @@ class Tree:
 
 
 def layer_of(path):
+    if path.startswith("bench/micro/"):
+        return "bench/micro"
     return path.split("/")[0] if "/" in path else ""
 
 
