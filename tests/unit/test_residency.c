@@ -189,6 +189,35 @@ erase(struct residency *map, uint32_t number)
 
 /* --- States and pins -------------------------------------------------------------------------- */
 
+static struct hash128
+all_the_same(uint32_t n)
+{
+    (void)n;
+    return (struct hash128){.high = 5, .low = 5};
+}
+
+static void
+filling_entry_is_a_miss_among_equal_fingerprints(void **state)
+{
+    struct fixture fixture;
+    uint32_t numbers[8];
+
+    (void)state;
+    fixture_open(&fixture, 100);
+    for (uint32_t n = 0; n < 8; n++)
+        numbers[n] =
+            n % 2 == 0 ? put(fixture.map, n, all_the_same) : insert(fixture.map, n, all_the_same);
+    for (uint32_t n = 0; n < 8; n++)
+        assert_int_equal(is_hit(fixture.map, n, all_the_same), n % 2 == 0);
+    for (uint32_t n = 1; n < 8; n += 2)
+        residency_publish(fixture.map, numbers[n], TIER_HOST);
+    for (uint32_t n = 0; n < 8; n++)
+        assert_true(is_hit(fixture.map, n, all_the_same));
+    for (uint32_t n = 0; n < 8; n++)
+        erase(fixture.map, numbers[n]);
+    fixture_close(&fixture);
+}
+
 static void
 entry_is_hit_from_its_publication_to_its_doom(void **state)
 {
@@ -333,13 +362,6 @@ keys_of_every_length_are_kept_and_others_refused(void **state)
         residency_insert(fixture.map, (struct hash128){0}, &key, &number), KVT_E_INVAL);
     assert_int_equal(residency_count(fixture.map), KEY_BYTES_MAX);
     fixture_close(&fixture);
-}
-
-static struct hash128
-all_the_same(uint32_t n)
-{
-    (void)n;
-    return (struct hash128){.high = 5, .low = 5};
 }
 
 static void
@@ -675,6 +697,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(filling_entry_is_a_miss_among_equal_fingerprints),
         cmocka_unit_test(entry_is_hit_from_its_publication_to_its_doom),
         cmocka_unit_test(pinned_entry_is_neither_evicted_nor_freed),
         cmocka_unit_test(copy_is_given_up_when_nobody_has_it_pinned),
