@@ -100,11 +100,9 @@ store_threads_stop(struct kvt_store *store)
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
-    } else {
-        if (store->loop_task != NULL)
-            store->env.sched->stop(store->env.sched_context, store->loop_task);
+    } else if (store->loop_task != NULL) {
+        store->env.sched->stop(store->env.sched_context, store->loop_task);
         store->loop_task = NULL;
-        store->nvme = NULL;
     }
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));

@@ -269,8 +269,8 @@ nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, vo
 }
 
 /*
- * The generation whose chain can be followed: that of a segment in use, as the table has it; in a rebuild,
- * when the table knows nothing, the one at page 0.
+ * The generation whose chain can be followed: that of a segment in use, as the table has it; in a
+ * rebuild, when the table knows nothing, the one at page 0.
  */
 static uint32_t
 generation_expected(struct scan *scan)

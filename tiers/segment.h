@@ -87,8 +87,8 @@ bool segment_restore(struct segment_table *table, const struct segment *segment)
 /*
  * segment_run_take - `pages` pages in the active segment of a root, sealing it and activating a
  * free one when they do not fit; *sealed_out is the segment that was sealed or NULL. Leaves
- * `reserve_count` free segments untouched (those are for reclaiming, which passes 0); when fewer are
- * free, the active segment is one of them, and is left to reclaiming as well.
+ * `reserve_count` free segments untouched (those are for reclaiming, which passes 0); when fewer
+ * are free, the active segment is one of them, and is left to reclaiming as well.
  * KVT_E_NOSPC: no free segment that holds the run. KVT_E_INVAL: pages is 0 or above segment_pages.
  * A run of up to segment_pages - SEGMENT_HEAD_PAGES_MAX fits into every free segment.
  */
