@@ -8,6 +8,7 @@
  */
 #include "recover_table.h"
 #include "store_internal.h"
+#include "strays.h"
 
 struct child {
     uint32_t entry;
@@ -34,6 +35,7 @@ segment_visit(void *visitor, const struct index_segment *facts)
         .state = (enum segment_state)facts->state,
         .record_count = facts->record_count,
         .crc_xor = facts->crc_xor,
+        .batch_number = facts->batch_number,
     };
 
     /* A segment beyond the present capacity does not exist; its records are dropped below. */
@@ -195,27 +197,6 @@ index_load(struct kvt_store *store, bool is_unclean)
     return status;
 }
 
-/*
- * Headers that were written and never committed may stand in segments that count as FREE, under the
- * generation of their next fill. That generation is passed over, so that none of them can be taken
- * for what is written from now on.
- */
-static void
-generations_skip(struct kvt_store *store)
-{
-    struct segment *segment;
-    uint32_t cursor = 0;
-
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state != SEGMENT_FREE || segment->generation >= UINT32_MAX - 1)
-            continue;
-        segment->generation++;
-        /* Page 0 may hold the header of the generation that was passed over. */
-        if (segment->fill_page == 0)
-            segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
-    }
-}
-
 static enum kvt_status
 names_recover(struct kvt_store *store, bool is_new, enum recover_names *names_out)
 {
@@ -267,7 +248,7 @@ recover_store(struct kvt_store *store, bool is_new)
         facts.index == INDEX_UNCLEAN && row->action == RECOVER_LOAD && !store->is_read_only));
     if (store->is_read_only)
         return KVT_OK;
-    if (facts.index == INDEX_UNCLEAN)
-        generations_skip(store);
+    if (facts.index == INDEX_UNCLEAN && row->action == RECOVER_LOAD)
+        KVT_TRY(strays_recycle(store));
     return store->index->ops->mark(store->index, false);
 }
