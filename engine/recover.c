@@ -14,6 +14,12 @@ struct child {
     struct hash128 parent;
 };
 
+/* A record of a key that has a newer one: its delete was to follow when the last life was cut. */
+struct stale {
+    struct extent extent;
+    uint32_t record_crc;
+};
+
 struct load {
     struct kvt_store *store;
     enum kvt_status status;
@@ -21,6 +27,8 @@ struct load {
     uint32_t page_end; /* Where it ended: no two may overlap. */
     struct child *children;
     size_t child_count, child_capacity;
+    struct stale *stales;
+    size_t stale_count, stale_capacity;
 };
 
 static bool
@@ -65,21 +73,18 @@ record_refusal(const struct load *load, const struct block_record *record)
 static enum kvt_status
 child_add(struct load *load, uint32_t entry, struct hash128 parent)
 {
-    const struct kvt_env *env = &load->store->env;
-
-    if (load->child_count == load->child_capacity) {
-        size_t capacity = load->child_capacity == 0 ? 4096 : load->child_capacity * 2;
-        struct child *children = env_take(env, capacity * sizeof(*children));
-
-        if (children == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory to link %zu blocks", capacity);
-        if (load->child_count > 0)
-            memcpy(children, load->children, load->child_count * sizeof(*children));
-        env_put(env, load->children, load->child_capacity * sizeof(*children));
-        load->children = children;
-        load->child_capacity = capacity;
-    }
+    KVT_TRY(array_grow(&load->store->env, (void **)&load->children, &load->child_capacity,
+        load->child_count, sizeof(*load->children)));
     load->children[load->child_count++] = (struct child){entry, parent};
+    return KVT_OK;
+}
+
+static enum kvt_status
+stale_add(struct load *load, const struct extent *extent, uint32_t record_crc)
+{
+    KVT_TRY(array_grow(&load->store->env, (void **)&load->stales, &load->stale_capacity,
+        load->stale_count, sizeof(*load->stales)));
+    load->stales[load->stale_count++] = (struct stale){*extent, record_crc};
     return KVT_OK;
 }
 
@@ -116,8 +121,12 @@ record_load(struct load *load, const struct block_record *record, uint32_t recor
     uint32_t number = residency_find(store->map, fingerprint, &record->key);
 
     if (number != ENTRY_NONE) {
-        if (residency_at(store->map, number)->sequence >= record->sequence)
-            return KVT_OK;
+        const struct entry *entry = residency_at(store->map, number);
+        const struct extent extent = {entry->segment, entry->extent_generation, entry->page};
+
+        if (entry->sequence >= record->sequence)
+            return stale_add(load, &record->extent, record_crc);
+        KVT_TRY(stale_add(load, &extent, policy_at(store->policy, number)->record_crc));
         (void)entry_drop(store, number, true);
     }
     KVT_TRY(residency_insert(store->map, fingerprint, &record->key, &number));
@@ -180,6 +189,31 @@ children_link(struct load *load)
     }
 }
 
+/* Take the stale records out of the index: a delete of the key would not find them later. */
+static enum kvt_status
+stales_delete(struct load *load)
+{
+    struct kvt_store *store = load->store;
+
+    if (load->stale_count == 0 || store->is_read_only)
+        return KVT_OK;
+    KVT_TRY(store->index->ops->mark(store->index, false));
+    for (size_t i = 0; i < load->stale_count; i++) {
+        const struct stale *stale = &load->stales[i];
+        struct segment *segment = segment_at(store->segments, stale->extent.segment);
+        struct index_block block = {.segment = stale->extent.segment, .page = stale->extent.page};
+        struct index_segment facts;
+        struct index_batch batch = {
+            .deleted = &block, .deleted_count = 1, .segments = &facts, .segment_count = 1};
+
+        segment->record_count -= segment->record_count > 0 ? 1 : 0;
+        segment->crc_xor ^= stale->record_crc;
+        segment_facts(segment, &facts);
+        KVT_TRY(index_commit_growing(store->index, &batch));
+    }
+    return KVT_OK;
+}
+
 static enum kvt_status
 index_load(struct kvt_store *store)
 {
@@ -192,6 +226,9 @@ index_load(struct kvt_store *store)
         status = load.status;
     if (status == KVT_OK)
         children_link(&load);
+    if (status == KVT_OK)
+        status = stales_delete(&load);
+    env_put(&store->env, load.stales, load.stale_capacity * sizeof(*load.stales));
     env_put(&store->env, load.children, load.child_capacity * sizeof(*load.children));
     return status;
 }
