@@ -287,6 +287,7 @@ void
 run_overlap(struct run *run, uint32_t first, uint32_t count)
 {
     struct run_pending one = put_begin(run, first, count, KVT_SYNC, 0);
+    usleep(rng_below(&run->rng, 300)); /* Now this, now that of the put's steps is under way. */
     kvt_ticket *ticket = delete_begin(run, first, count);
     struct run_pending two = put_begin(run, first, count, KVT_SYNC, 0);
     struct run_pending three = put_begin(run, first, 1, KVT_SYNC, KVT_PUT_REPLACE);

@@ -92,8 +92,8 @@ static void
 overlap(struct run *run)
 {
     run_open(run, 0);
-    for (uint32_t round = 0; round < 24; round++) {
-        if (round == 12) {
+    for (uint32_t round = 0; round < 48; round++) {
+        if (round == 24) {
             run_abort(run);
             run_open(run, 0);
         }
