@@ -20,7 +20,7 @@ test-long: deps
 	@tests/run-tests.sh --long
 
 mutants: deps
-	@tests/mutants/run-mutants.sh
+	@python3 -B tests/mutants/run_mutants.py
 
 bench: all
 	@bench/run-bench.sh

@@ -49,7 +49,7 @@ struct memory_ops {
     void *(*fork_page)(void *context);
 };
 
-/* --- 3. Actors: what production runs on threads and the simulation steps one by one ------------ */
+/* --- 3. Actors: what production runs on threads and the simulation steps one by one ----------- */
 
 /*
  * A gate is a word on which a thread may wait until its value changes. gate_post() raises it.
@@ -91,7 +91,7 @@ struct sched_ops {
     void (*signal_close)(void *context, int signal);
 };
 
-/* --- 4. Files: synchronous, small, on any thread ------------------------------------------------ */
+/* --- 4. Files: synchronous, small, on any thread ---------------------------------------------- */
 
 struct fs_dir; /* An open directory; names below it contain no '/' and no "..". */
 
@@ -147,7 +147,7 @@ struct fs_ops {
     uint32_t (*align)(const struct fs_file *file);
 };
 
-/* --- 5. Asynchronous transfers ------------------------------------------------------------------ */
+/* --- 5. Asynchronous transfers ---------------------------------------------------------------- */
 
 enum io_kind {
     IO_READ,
@@ -197,7 +197,7 @@ struct io_ops {
     void (*wake)(struct io_queue *queue); /* Any thread. */
 };
 
-/* --- 6. The world ------------------------------------------------------------------------------- */
+/* --- 6. The world ----------------------------------------------------------------------------- */
 
 struct kvt_env {
     const struct clock_ops *clock;

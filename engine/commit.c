@@ -9,6 +9,7 @@
 #include "batch_header.h"
 #include "commit_batch.h"
 #include "store_internal.h"
+#include "victim.h"
 
 enum {
     BATCH_COUNT = 4,
@@ -159,6 +160,7 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
 {
     struct commit *commit = store->commit;
     uint32_t entry = flight->entry;
+    bool is_given_up = status < 0 && flight->is_demotion;
     struct op_list waiters = flight->waiters;
     struct op *op;
 
@@ -180,6 +182,9 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
         op_reach(store, op, 2, status);
     flight_destroy(store, flight);
     entry_unpin(store, entry);
+    /* Room was wanted, and NVMe did not take it. */
+    if (is_given_up && entry_drop(store, entry, false))
+        COUNT(store, host_drop_count, 1);
     while ((op = op_list_take(&waiters)) != NULL)
         op_begin(store, op);
 }
@@ -260,6 +265,13 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     if (commit->due_ns > due_ns)
         commit->due_ns = due_ns;
     return KVT_OK;
+}
+
+void
+commit_bury(struct kvt_store *store, const struct commit_kill *kill)
+{
+    if (commit_kill(store, kill) != KVT_OK)
+        COUNT(store, kill_lost_count, 1);
 }
 
 /* A kill of that key that waits or travels; NULL. */
@@ -485,6 +497,15 @@ kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_stat
         op_reach(store, item->kill.waiter, 2, status);
 }
 
+static void
+batch_end(struct kvt_store *store, struct batch *batch)
+{
+    batch->count = batch->kill_count = 0;
+    batch->state = BATCH_IDLE;
+    store->room_changed = true;
+    commit_unstall(store);
+}
+
 /* Everything of the batch has failed for good. */
 static void
 batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
@@ -499,8 +520,7 @@ batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)
         kill_answer(store, &batch->kills[i], status);
-    batch->count = batch->kill_count = 0;
-    batch->state = BATCH_IDLE;
+    batch_end(store, batch);
 }
 
 static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch);
@@ -534,11 +554,15 @@ batch_close(struct kvt_store *store)
         .done_task = &store->loop_task,
         .user = &batch->owner};
     status = tier->ops->put(tier, &batch->tier_batch);
-    if (status == KVT_E_NOSPC && reclaim_want(store)) {
+    if (status == KVT_E_NOSPC &&
+        (reclaim_want(store) || batches_in(commit, BATCH_IDLE) < BATCH_COUNT)) {
+        /* Both end in commit_unstall(). */
         commit->is_stalled = true;
         batch_return(store, batch);
         return false;
     }
+    if (status == KVT_E_NOSPC)
+        victim_spare_none(store);
     if (status != KVT_OK) {
         if (status == KVT_E_READONLY)
             store_health_set(store, KVT_HEALTH_ROOT_READONLY);
@@ -584,7 +608,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
     memcpy(flights, batch->flights, count * sizeof(struct flight *));
     batch->count = 0;
     batch_return(store, batch);
-    batch->state = BATCH_IDLE;
+    batch_end(store, batch);
     for (uint32_t i = 0; i < count; i++) {
         struct flight *flight = flights[i];
         struct commit_kill kill = {.extent = batch->tier_batch.header,
@@ -595,7 +619,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
             flight_bury(store, flight, &kill);
             continue;
         }
-        (void)commit_kill(store, &kill);
+        commit_bury(store, &kill);
         flight->attempt_count++;
         if (flight->attempt_count < ATTEMPTS_MAX)
             queue_count(store, flight);
@@ -604,17 +628,14 @@ batch_retry(struct kvt_store *store, struct batch *batch)
     }
 }
 
-/* Tell the index about the segment that was closed when the batch's was begun. */
-static void
-batch_touch(struct kvt_store *store, struct batch *batch)
+void
+commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment)
 {
-    struct commit *commit = store->commit;
-    uint32_t segment = batch->tier_batch.header.segment;
-    uint32_t *last = &commit->segment_last[segment_root(segment)];
+    uint32_t *last = &store->commit->segment_last[segment_root(segment)];
 
-    index_work_touch(&batch->work, segment);
+    index_work_touch(work, segment);
     if (*last != segment && *last != UINT32_MAX)
-        index_work_touch(&batch->work, *last);
+        index_work_touch(work, *last);
     *last = segment;
 }
 
@@ -630,7 +651,7 @@ batch_written(struct kvt_store *store, struct tier_batch *tier_batch)
     }
     COUNT(store, batch_count, 1);
     index_work_reset(&batch->work);
-    batch_touch(store, batch);
+    commit_touch(store, &batch->work, tier_batch->header.segment);
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct commit_kill *kill = &batch->flights[i]->replaced;
 
@@ -667,13 +688,8 @@ block_durable(struct kvt_store *store, struct batch *batch, uint32_t i)
 {
     struct flight *flight = batch->flights[i];
     const struct block_record *record = &batch->blocks[i].record;
-    struct entry *entry = residency_at(store->map, flight->entry);
 
-    entry->segment = record->extent.segment;
-    entry->extent_generation = record->extent.generation;
-    entry->page = record->extent.page;
-    entry->sequence = record->sequence;
-    policy_at(store->policy, flight->entry)->record_crc = batch->crcs[i];
+    entry_place(store, flight->entry, record, batch->crcs[i]);
     residency_tier_set(store->map, flight->entry, TIER_NVME);
     COUNT(store, durable_count, 1);
     COUNT(store, durable_bytes, record->length);
@@ -714,9 +730,7 @@ batch_committed(struct kvt_store *store, struct commit_job *job)
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)
         kill_answer(store, &batch->kills[i], KVT_OK);
-    batch->count = batch->kill_count = 0;
-    batch->state = BATCH_IDLE;
-    store->room_changed = true;
+    batch_end(store, batch);
 }
 
 /* --- The rest --------------------------------------------------------------------------------- */
@@ -751,6 +765,18 @@ commit_failed(struct kvt_store *store)
     COUNT(store, commit_failed_count, 1);
     store_health_set(store, KVT_HEALTH_META_READONLY);
     queue_fail(store, KVT_E_META);
+}
+
+void
+commit_unstall(struct kvt_store *store)
+{
+    store->commit->is_stalled = false;
+}
+
+uint64_t
+commit_batch_bytes_max(const struct kvt_store *store)
+{
+    return store->commit->batch_bytes_max;
 }
 
 uint64_t
@@ -792,13 +818,6 @@ commit_step(struct kvt_store *store)
     }
     if ((health & KVT_HEALTH_META_READONLY) != 0) {
         queue_fail(store, KVT_E_META);
-        return true;
-    }
-    if (commit->is_stalled && reclaim_is_idle(store)) {
-        /* Reclaiming has ended: try again; when there is still no room, it says whether it can go on. */
-        commit->is_stalled = false;
-        if (!batch_close(store) && !commit->is_stalled)
-            queue_fail(store, KVT_E_NOSPC);
         return true;
     }
     if (!batch_is_due(store))

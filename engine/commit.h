@@ -27,6 +27,7 @@
 #include "tier.h"
 
 struct commit;
+struct index_work;
 
 enum kvt_status commit_open(struct kvt_store *store);
 void commit_close(struct kvt_store *store); /* Nothing may be under way. */
@@ -55,6 +56,10 @@ enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *k
 
 /* commit_kill_reserve - the next commit_kill() will not fail. KVT_E_NOMEM. */
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
+
+/* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no memory)
+ * an index that is rebuilt may find that copy: kill_lost_count. */
+void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
 
 /*
  * commit_kill_follow - a block of this key is gone already, but not durably: `waiter` is told when it is.
@@ -89,8 +94,17 @@ uint64_t commit_error_count(struct kvt_store *store);
  * until what replaces it is committed. */
 bool commit_uses(struct kvt_store *store, uint32_t segment);
 
-/* commit_batch_number - the next number of a write batch. */
+/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload that
+ * one takes, unless it is a single block. */
 uint64_t commit_batch_number(struct kvt_store *store);
+uint64_t commit_batch_bytes_max(const struct kvt_store *store);
+
+/* commit_touch - a batch was written to `segment`: its facts are to be committed, and those of the
+ * segment that was closed for it. */
+void commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment);
+
+/* commit_unstall - there may be room on NVMe again. */
+void commit_unstall(struct kvt_store *store);
 
 /* commit_abandon - what is QUEUED is given up (abort): whoever waits is told KVT_MISS. */
 void commit_abandon(struct kvt_store *store);

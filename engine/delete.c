@@ -67,17 +67,24 @@ entry_replace(
     return KVT_OK;
 }
 
-/* Nobody can see a block of this key; one that was killed before may still come back in a crash. */
-static void
-delete_absent(struct kvt_store *store, struct op *op)
+void
+delete_settle(struct kvt_store *store, struct op *op)
 {
     enum kvt_status status = commit_kill_reserve(store);
 
-    if (status == KVT_OK)
-        status = KVT_MISS;
-    op_reach(store, op, 1, status);
-    if (status != KVT_MISS || !commit_kill_follow(store, op->fingerprint, op))
+    if (status != KVT_OK)
         op_reach(store, op, 2, status);
+    else if (!commit_kill_follow(store, op->fingerprint, op))
+        op_reach(store, op, 2, KVT_MISS);
+}
+
+/* Nobody can see a block of this key; one that was killed or evicted may still come back in a crash. */
+static void
+delete_absent(struct kvt_store *store, struct op *op)
+{
+    op_reach(store, op, 1, KVT_MISS);
+    if (!reclaim_settle(store, op))
+        delete_settle(store, op);
 }
 
 void

@@ -5,6 +5,7 @@
  * Owns      the list of doomed entries that wait for their last pin.
  * Threads   the loop.
  */
+#include "array.h"
 #include "store_internal.h"
 
 uint64_t
@@ -65,6 +66,87 @@ extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t sto
     segment->live_bytes -= segment->live_bytes < bytes ? segment->live_bytes : bytes;
 }
 
+/* --- Copies on NVMe --------------------------------------------------------------------------- */
+
+static struct extent
+entry_extent(const struct entry *entry)
+{
+    return (struct extent){entry->segment, entry->extent_generation, entry->page};
+}
+
+void
+entry_place(struct kvt_store *store, uint32_t number, const struct block_record *record,
+    uint32_t record_crc)
+{
+    struct entry *entry = residency_at(store->map, number);
+    struct entry_state *state = policy_at(store->policy, number);
+    struct segment *segment = segment_at(store->segments, record->extent.segment);
+
+    entry->segment = record->extent.segment;
+    entry->extent_generation = record->extent.generation;
+    entry->page = record->extent.page;
+    entry->sequence = record->sequence;
+    state->record_crc = record_crc;
+    segment->use_sum += state->last_use;
+    segment->use_count++;
+    if (segment->newest_sequence < record->sequence)
+        segment->newest_sequence = record->sequence;
+}
+
+void
+entry_place_forget(struct kvt_store *store, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    const struct extent extent = entry_extent(entry);
+    struct segment *segment = segment_at(store->segments, extent.segment);
+
+    KVT_ASSERT(segment->generation == extent.generation && segment->use_count > 0);
+    segment->use_sum -= policy_at(store->policy, number)->last_use;
+    segment->use_count--;
+    extent_forget(store, &extent, entry->stored_length);
+}
+
+bool
+entry_nvme_release(struct kvt_store *store, uint32_t number)
+{
+    if (!residency_tier_clear(store->map, number, TIER_NVME))
+        return false;
+    entry_place_forget(store, number);
+    return true;
+}
+
+/* --- Uses ------------------------------------------------------------------------------------- */
+
+/* Note when the block was used, also in the sum of its segment. */
+static void
+entry_use(struct kvt_store *store, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    struct entry_state *state = policy_at(store->policy, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+    uint32_t now = (uint32_t)(store->now_ns >> USE_TICK_SHIFT);
+
+    if (word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0)
+        segment_at(store->segments, entry->segment)->use_sum += (uint64_t)now - state->last_use;
+    state->last_use = now;
+}
+
+void
+entry_host_add(struct kvt_store *store, uint32_t number)
+{
+    policy_host_add(store->policy, number);
+    entry_use(store, number);
+}
+
+void
+entry_touch(struct kvt_store *store, uint32_t number)
+{
+    policy_touch(store->policy, number);
+    entry_use(store, number);
+}
+
+/* --- Leaving the map -------------------------------------------------------------------------- */
+
 /* The last pin is gone: the slot and the entry may be used again. */
 static bool
 entry_free(struct kvt_store *store, uint32_t number)
@@ -84,19 +166,15 @@ static void
 entry_doomed_add(struct kvt_store *store, uint32_t number)
 {
     if (store->doomed_count == store->doomed_capacity) {
-        uint32_t capacity = store->doomed_capacity == 0 ? 256 : store->doomed_capacity * 2;
-        uint32_t *doomed = env_take(&store->env, capacity * sizeof(*doomed));
+        uint32_t *doomed =
+            array_grow(&store->env, store->doomed, &store->doomed_capacity, sizeof(*doomed));
 
         if (doomed == NULL) {
             /* The entry stays doomed for ever: its memory is lost to the store, nothing else. */
             COUNT(store, entry_leak_count, 1);
             return;
         }
-        if (store->doomed_count > 0)
-            memcpy(doomed, store->doomed, store->doomed_count * sizeof(*doomed));
-        env_put(&store->env, store->doomed, store->doomed_capacity * sizeof(*doomed));
         store->doomed = doomed;
-        store->doomed_capacity = capacity;
     }
     store->doomed[store->doomed_count++] = number;
 }
@@ -124,9 +202,7 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced)
     else if (!residency_doom_unpinned(store->map, number))
         return false;
     if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0)
-        extent_forget(store,
-            &(struct extent){entry->segment, entry->extent_generation, entry->page},
-            entry->stored_length);
+        entry_place_forget(store, number);
     space->block_count--;
     space->block_bytes -= entry->length;
     policy_host_remove(store->policy, number);
@@ -142,6 +218,26 @@ entry_unpin(struct kvt_store *store, uint32_t number)
     if (residency_unpin(store->map, number))
         atomic_store_explicit(&store->doomed_released, 1, memory_order_release);
     store->room_changed = true;
+}
+
+void
+entry_quarantine(struct kvt_store *store, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    COUNT(store, corrupt_count, 1);
+    log_line(&store->logger, LOG_ERROR, "entry",
+        "event=corrupt segment=%u page=%u generation=%u bytes=%u expected=%016llx%016llx",
+        entry->segment, entry->page, entry->extent_generation, entry->stored_length,
+        (unsigned long long)entry->checksum.high, (unsigned long long)entry->checksum.low);
+    if (word_state(word) != ENTRY_RESIDENT)
+        return;
+    /* A store that is only looked at forgets the block, and writes nothing. */
+    if (store->is_read_only)
+        (void)entry_drop(store, number, true);
+    else
+        (void)entry_erase(store, number, NULL);
 }
 
 bool

@@ -107,7 +107,7 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
 
     if (fetch == NULL)
         return;
-    policy_touch(store->policy, number, store->now_ns);
+    entry_touch(store, number);
     fetch->memory = slab_address(store->slab, entry_slot(residency_at(store->map, number)));
     fetch->job.crew.run = copy_run;
     fetch->job.finish = copy_finish;
@@ -125,27 +125,6 @@ verify_run(struct crew_job *crew_job)
     fetch->is_right = hash128_equal(hash_payload(fetch->memory, fetch->length), fetch->checksum);
     if (fetch->is_right && fetch->memory != fetch->op->destination)
         memcpy(fetch->op->destination, fetch->memory, fetch->length);
-}
-
-/* The block cannot be served: it is quarantined, so that no one reads it again. */
-static void
-entry_quarantine(struct kvt_store *store, uint32_t number)
-{
-    struct entry *entry = residency_at(store->map, number);
-    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-
-    COUNT(store, corrupt_count, 1);
-    log_line(&store->logger, LOG_ERROR, "get",
-        "event=corrupt segment=%u page=%u generation=%u bytes=%u expected=%016llx%016llx",
-        entry->segment, entry->page, entry->extent_generation, entry->stored_length,
-        (unsigned long long)entry->checksum.high, (unsigned long long)entry->checksum.low);
-    if (word_state(word) != ENTRY_RESIDENT)
-        return;
-    /* A store that is only looked at forgets the block, and writes nothing. */
-    if (store->is_read_only)
-        (void)entry_drop(store, number, true);
-    else
-        (void)entry_erase(store, number, NULL);
 }
 
 /* The read into the slot is over: the slot becomes the HOST copy or is given back. */
@@ -167,7 +146,7 @@ slot_settle(struct kvt_store *store, struct fetch *fetch)
         entry->host_slot = fetch->slot.number;
         entry->host_generation = fetch->slot.generation;
         residency_tier_set(store->map, fetch->entry, TIER_HOST);
-        policy_host_add(store->policy, fetch->entry, store->now_ns);
+        entry_host_add(store, fetch->entry);
     } else {
         room_put(store, fetch->slot);
     }

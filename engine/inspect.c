@@ -282,7 +282,7 @@ kvt_dump(const char *path, enum kvt_dump_kind kind, int (*line)(void *context, c
     if (path == NULL || line == NULL)
         return failure_set(KVT_E_INVAL, 0, "path or line is NULL");
     if (kind != KVT_DUMP_SEGMENTS && kind != KVT_DUMP_RECORDS && kind != KVT_DUMP_BATCHES)
-        return failure_set(KVT_E_INVAL, 0, "kind %d is none", (int)kind);
+        return failure_set(KVT_E_INVAL, 0, "kind %d is not one of enum kvt_dump_kind", (int)kind);
     KVT_TRY(inspect_open(path, &store));
     status = KVT_OK;
     /* The store is read-only: its loop changes nothing that is looked at here. */

@@ -144,7 +144,7 @@ lease_deliver(struct kvt_store *store, struct message *message)
         if (number != ENTRY_NONE &&
             word_state(atomic_load_explicit(
                 &residency_at(store->map, number)->word, memory_order_relaxed)) == ENTRY_RESIDENT)
-            policy_touch(store->policy, number, store->now_ns);
+            entry_touch(store, number);
     }
     store->room_changed = true;
     lease_put(store->leases, lease);
@@ -173,7 +173,7 @@ chunk_find(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys
             keys[i].length);
         fingerprints[i] = key_fingerprint(store->fingerprint_seed, &block_keys[i]);
     }
-    return residency_find_pin(store->map, fingerprints, block_keys, count, false, numbers, tiers);
+    return residency_find_pin(store->map, fingerprints, block_keys, count, numbers, tiers);
 }
 
 static void

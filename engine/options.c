@@ -6,6 +6,7 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
+#define MAP_BYTES_MAX (UINT64_C(1) << 44)
 
 enum {
     OPTIONS_SIZE_V1 = sizeof(struct kvt_options), /* The first published size; never changes. */
@@ -31,7 +32,8 @@ options_import(struct kvt_options *target, const struct kvt_options *source)
         return failure_set(KVT_E_INVAL, 0, "reserved0 is not zero");
     if ((target->flags & ~(uint32_t)(KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD)) !=
         0)
-        return failure_set(KVT_E_UNSUPPORTED, 0, "flags 0x%x", target->flags);
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "flags 0x%x: not all of them are known to this version", target->flags);
     return KVT_OK;
 }
 
@@ -141,7 +143,8 @@ map_bytes_default(const struct kvt_options *options)
     /* About 300 bytes of LMDB for each block of 64 KiB, its reserve included; it grows by itself. */
     if (capacity == KVT_CAPACITY_NONE)
         return MIB;
-    return round_up(16 * MIB + capacity / 65536 * 300, MIB);
+    capacity = round_up(16 * MIB + capacity / 65536 * 300, MIB);
+    return capacity < MAP_BYTES_MAX ? capacity : MAP_BYTES_MAX;
 }
 
 enum kvt_status
@@ -163,7 +166,7 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
             (unsigned long long)options->host_capacity_bytes,
             (unsigned long long)options->block_bytes_max);
     KVT_TRY(bound64("index_map_bytes", &options->index_map_bytes, map_bytes_default(options), MIB,
-        UINT64_C(1) << 44));
+        MAP_BYTES_MAX));
     KVT_TRY(bound64(
         "entry_count_max", &options->entry_count_max, UINT64_C(1) << 27, 1, UINT64_C(1) << 31));
     KVT_TRY(bound32("io_engine", &options->io_engine, KVT_IO_AUTO, 0, KVT_IO_THREADS));

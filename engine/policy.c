@@ -7,9 +7,8 @@
 #include "failure.h"
 
 enum {
-    STATES_PER_CHUNK = 16384, /* 1 MiB of states. */
-    CHUNK_COUNT_MAX = 1 << 17,
-    NS_PER_S = 1000000000,
+    STATES_PER_CHUNK = 32768, /* One huge page of states. */
+    CHUNK_COUNT_MAX = 1 << 16,
 };
 
 struct policy {
@@ -48,7 +47,7 @@ policy_close(struct policy *policy)
         return;
     env = policy->env;
     for (uint32_t i = 0; i < CHUNK_COUNT_MAX && policy->chunks[i] != NULL; i++)
-        env_put(&env, policy->chunks[i], STATES_PER_CHUNK * sizeof(struct entry_state));
+        env_unmap(&env, policy->chunks[i], STATES_PER_CHUNK * sizeof(struct entry_state));
     env_put(&env, policy->chunks, CHUNK_COUNT_MAX * sizeof(*policy->chunks));
     env_put(&env, policy, sizeof(*policy));
 }
@@ -72,7 +71,7 @@ policy_reserve(struct policy *policy, uint32_t number)
             break;
         if (policy->chunks[i] != NULL)
             continue;
-        policy->chunks[i] = env_take(&policy->env, STATES_PER_CHUNK * sizeof(struct entry_state));
+        policy->chunks[i] = env_map(&policy->env, STATES_PER_CHUNK * sizeof(struct entry_state));
         if (policy->chunks[i] == NULL)
             return failure_set(KVT_E_NOMEM, 0, "no memory for the state of block %u", number);
     }
@@ -171,7 +170,7 @@ list_remove(struct policy *policy, uint32_t number)
 }
 
 void
-policy_host_add(struct policy *policy, uint32_t number, uint64_t now_ns)
+policy_host_add(struct policy *policy, uint32_t number)
 {
     struct entry_state *state = at(policy, number);
     uint32_t parent = policy_parent(policy, number);
@@ -185,7 +184,6 @@ policy_host_add(struct policy *policy, uint32_t number, uint64_t now_ns)
     }
     list_insert(policy, number, newer);
     state->flags |= ENTRY_IN_HOST_LIST;
-    state->last_use_s = (uint32_t)(now_ns / NS_PER_S);
 }
 
 void
@@ -206,11 +204,10 @@ policy_host_remove(struct policy *policy, uint32_t number)
 }
 
 void
-policy_touch(struct policy *policy, uint32_t number, uint64_t now_ns)
+policy_touch(struct policy *policy, uint32_t number)
 {
     struct entry_state *state = at(policy, number);
 
-    state->last_use_s = (uint32_t)(now_ns / NS_PER_S);
     if ((state->flags & ENTRY_IN_HOST_LIST) == 0 || policy->newest == number)
         return;
     list_remove(policy, number);

@@ -29,7 +29,7 @@ struct entry_state {
     uint32_t newer, older;      /* HOST list; ENTRY_NONE at the ends. */
     uint32_t host_child_count;
     uint32_t child_count; /* Children in the map, wherever their copies are. */
-    uint32_t last_use_s;  /* Seconds of the monotonic clock. */
+    uint32_t last_use;    /* In ticks of the monotonic clock; 0: not since the store was opened. */
     uint32_t depth;
     uint32_t token_start;
     uint32_t token_count;
@@ -43,6 +43,10 @@ struct entry_state {
 
 enum entry_flags {
     ENTRY_IN_HOST_LIST = 1,
+};
+
+enum {
+    USE_TICK_SHIFT = 26, /* A tick is 2^26 ns: 67 ms, and 9 years of uptime. */
 };
 
 struct policy;
@@ -64,9 +68,9 @@ void policy_unlink(struct policy *policy, uint32_t number);
 /* policy_parent - the entry's parent if it is still in the map, else ENTRY_NONE. */
 uint32_t policy_parent(struct policy *policy, uint32_t number);
 
-void policy_host_add(struct policy *policy, uint32_t number, uint64_t now_ns);
+void policy_host_add(struct policy *policy, uint32_t number);
 void policy_host_remove(struct policy *policy, uint32_t number);
-void policy_touch(struct policy *policy, uint32_t number, uint64_t now_ns);
+void policy_touch(struct policy *policy, uint32_t number); /* To the newest end. */
 
 /*
  * policy_victim - the next copy to give up, starting behind `cursor` (ENTRY_NONE: at the end of the

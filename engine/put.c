@@ -37,8 +37,6 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     struct flight *flight = state->flight;
     uint64_t due_ns = store->now_ns;
 
-    if (op->ticket->last_stage < 2)
-        return;
     if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0) {
         op_reach(store, op, 2, KVT_EXISTS);
         return;
@@ -63,11 +61,15 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
 static void
 put_exists(struct kvt_store *store, struct op *op, uint32_t number)
 {
+    bool has_stage_2 = op->ticket->last_stage == 2;
+
     COUNT(store, put_exists_count, 1);
     /* Found without children of its own being used: a put counts as a use. */
-    policy_touch(store->policy, number, store->now_ns);
+    entry_touch(store, number);
+    /* The answer of the last stage gives the ticket back to the caller, who may free it. */
     op_reach(store, op, 1, KVT_EXISTS);
-    put_join_durable(store, op, number);
+    if (has_stage_2)
+        put_join_durable(store, op, number);
 }
 
 /* Everything the entry and its policy state take from the put. */
@@ -113,7 +115,7 @@ put_visible(struct kvt_store *store, struct fill *fill)
 
     residency_at(store->map, number)->checksum = fill->checksum;
     residency_publish(store->map, number, TIER_HOST);
-    policy_host_add(store->policy, number, store->now_ns);
+    entry_host_add(store, number);
     space->block_count++;
     space->block_bytes += op->length;
     COUNT(store, put_count, 1);

@@ -74,6 +74,12 @@ kvt_queue_fd(kvt_queue *queue)
     return queue == NULL ? -1 : queue->signal;
 }
 
+bool
+queue_is_of(const struct kvt_queue *queue, const struct kvt_store *store)
+{
+    return queue->store == store;
+}
+
 void
 queue_expect(struct kvt_queue *queue, uint32_t count)
 {

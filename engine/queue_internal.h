@@ -7,6 +7,9 @@
 
 #include "request.h"
 
+/* queue_is_of - whether it was made for this store (any). */
+bool queue_is_of(const struct kvt_queue *queue, const struct kvt_store *store);
+
 /* queue_expect - `count` completions will come (any). */
 void queue_expect(struct kvt_queue *queue, uint32_t count);
 

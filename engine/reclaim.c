@@ -4,21 +4,29 @@
  */
 #include "reclaim.h"
 
+#include "array.h"
 #include "batch_header.h"
 #include "store_internal.h"
+#include "victim.h"
 
 enum {
-    RECORDS_START = 1024,
     FREE_WANTED = 3, /* Segments of a root: the reserve, and one to write into. */
 };
 
 enum reclaim_state {
     RECLAIM_IDLE,
     RECLAIM_SCANNING,
+    RECLAIM_RELOCATING,
     RECLAIM_DELETING,
     RECLAIM_HEADING,
     RECLAIM_WRITING,
     RECLAIM_FREEING,
+};
+
+/* A record in a header of the victim; its block may be long gone. */
+struct trace {
+    struct hash128 fingerprint;
+    uint32_t page;
 };
 
 struct reclaim {
@@ -27,30 +35,29 @@ struct reclaim {
     struct segment *victim;
     struct job scan;
     enum kvt_status scan_status;
-    struct block_record *records;
-    uint32_t record_count, record_capacity;
-    struct tier_kill kills[BATCH_KILLS_MAX];
-    uint32_t kill_count;
+    struct trace *traces;
+    uint32_t trace_count, trace_capacity;
+    struct tier_kill *kills;
+    uint32_t kill_count, kill_capacity;
+    struct resident *residents; /* Those to be written again first. */
+    uint32_t resident_count, resident_capacity;
+    uint32_t survivor_count;
+    uint32_t moved_count; /* Survivors that relocate.c has dealt with. */
     struct commit_job job;
     struct index_segment facts;
     struct batch_owner owner;
     struct tier_batch batch;
-    bool has_failed; /* The index or the disk refused: nothing more is reclaimed. */
+    struct op_list settlers; /* Deletes that wait for the end. */
+    bool has_failed;         /* The index or the disk refused: nothing more is reclaimed. */
 };
 
 enum kvt_status
 reclaim_open(struct kvt_store *store)
 {
-    struct reclaim *reclaim = env_take(&store->env, sizeof(*reclaim));
-
-    store->reclaim = reclaim;
-    if (reclaim == NULL)
+    store->reclaim = env_take(&store->env, sizeof(*store->reclaim));
+    if (store->reclaim == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for reclaiming");
-    reclaim->store = store;
-    reclaim->records = env_take(&store->env, RECORDS_START * sizeof(*reclaim->records));
-    if (reclaim->records == NULL)
-        return failure_set(KVT_E_NOMEM, 0, "no memory for reclaiming");
-    reclaim->record_capacity = RECORDS_START;
+    store->reclaim->store = store;
     return KVT_OK;
 }
 
@@ -58,135 +65,107 @@ void
 reclaim_close(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
+    const struct kvt_env *env = &store->env;
 
     if (reclaim == NULL)
         return;
-    env_put(&store->env, reclaim->records, reclaim->record_capacity * sizeof(*reclaim->records));
-    env_put(&store->env, reclaim, sizeof(*reclaim));
+    env_put(env, reclaim->traces, reclaim->trace_capacity * sizeof(*reclaim->traces));
+    env_put(env, reclaim->kills, reclaim->kill_capacity * sizeof(*reclaim->kills));
+    env_put(env, reclaim->residents, reclaim->resident_capacity * sizeof(*reclaim->residents));
+    env_put(env, reclaim, sizeof(*reclaim));
     store->reclaim = NULL;
 }
 
 bool
-reclaim_is_idle(struct kvt_store *store)
+reclaim_is_idle(const struct kvt_store *store)
 {
     return store->reclaim == NULL || store->reclaim->state == RECLAIM_IDLE;
 }
 
 static bool
-store_takes_commits(const struct kvt_store *store)
+reclaim_is_allowed(const struct kvt_store *store)
 {
-    return store->nvme != NULL && (atomic_load_explicit(&store->health, memory_order_relaxed) &
-                                      (KVT_HEALTH_META_READONLY | KVT_HEALTH_READ_ONLY)) == 0;
+    return store->nvme != NULL && !store->reclaim->has_failed && !store->is_draining &&
+           (atomic_load_explicit(&store->health, memory_order_relaxed) &
+               (KVT_HEALTH_META_READONLY | KVT_HEALTH_READ_ONLY)) == 0;
 }
 
-/* --- Which ------------------------------------------------------------------------------------ */
+/* --- Ends ------------------------------------------------------------------------------------- */
 
-/* Add up when the blocks of each segment were used last. */
 static void
-uses_add_up(struct kvt_store *store)
+reclaim_end(struct kvt_store *store)
 {
-    uint32_t limit = residency_number_limit(store->map);
-    struct segment *segment;
-    uint32_t cursor = 0;
+    struct reclaim *reclaim = store->reclaim;
+    struct op *op;
 
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        segment->use_sum = 0;
-        segment->use_count = 0;
-    }
-    for (uint32_t number = 0; number < limit; number++) {
-        const struct entry *entry = residency_at(store->map, number);
-        uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-
-        if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_NVME) == 0)
-            continue;
-        segment = segment_at(store->segments, entry->segment);
-        segment->use_sum += policy_at(store->policy, number)->last_use_s;
-        segment->use_count++;
-    }
+    reclaim->state = RECLAIM_IDLE;
+    while ((op = op_list_take(&reclaim->settlers)) != NULL)
+        delete_settle(store, op);
+    commit_unstall(store);
 }
 
-static bool
-segment_is_eligible(struct kvt_store *store, const struct segment *segment)
+/* The victim stays as it is, and others have their turn. */
+static void
+reclaim_let_go(struct kvt_store *store, const char *reason)
 {
-    return segment->state == SEGMENT_SEALED && segment->writer_count == 0 &&
-           segment->generation < UINT32_MAX - 1 && !commit_uses(store, segment->number);
+    struct segment *victim = store->reclaim->victim;
+
+    log_line(&store->logger, LOG_INFO, "reclaim",
+        "event=passed_over segment=%u live_bytes=%llu reason=\"%s\"", victim->number,
+        (unsigned long long)victim->live_bytes, reason);
+    victim->is_passed_over = true;
+    reclaim_end(store);
 }
 
-/* The SEALED segment whose blocks were, on average, used longest ago; an empty one first of all, and
- * of equals the one that is filled least. */
-static struct segment *
-victim_choose(struct kvt_store *store)
+/* The index or the disk refused: the segment stays as it is until the next open. */
+static void
+reclaim_give_up(struct kvt_store *store)
 {
-    struct segment *segment;
-    struct segment *victim = NULL;
-    uint64_t lowest = UINT64_MAX;
-    uint32_t cursor = 0;
-
-    uses_add_up(store);
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        uint64_t mean = segment->use_count == 0 ? 0 : 1 + segment->use_sum / segment->use_count;
-
-        if (!segment_is_eligible(store, segment))
-            continue;
-        if (victim == NULL || mean < lowest ||
-            (mean == lowest && segment->live_bytes < victim->live_bytes)) {
-            victim = segment;
-            lowest = mean;
-        }
-    }
-    return victim;
+    store->reclaim->has_failed = true;
+    reclaim_end(store);
 }
 
-/* A segment that a crash left RECYCLING. */
-static struct segment *
-unfinished_find(struct kvt_store *store)
+bool
+reclaim_settle(struct kvt_store *store, struct op *op)
 {
-    struct segment *segment;
-    uint32_t cursor = 0;
-
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state == SEGMENT_RECYCLING && segment->generation < UINT32_MAX - 1)
-            return segment;
-    }
-    return NULL;
+    if (reclaim_is_idle(store))
+        return false;
+    op_list_add(&store->reclaim->settlers, op);
+    return true;
 }
 
-static bool
-room_is_short(const struct kvt_store *store)
-{
-    uint64_t share = 100 - store->options.nvme_high_percent;
-
-    for (uint32_t root = 0; root < store->file.root_count; root++) {
-        uint64_t total = store->file.root_bytes[root] / PAGE_BYTES / store->file.segment_pages;
-        uint64_t wanted = total * share / 100;
-
-        if (wanted < FREE_WANTED)
-            wanted = FREE_WANTED;
-        if (segment_count_in(store->segments, root, SEGMENT_FREE) < wanted)
-            return true;
-    }
-    return false;
-}
-
-/* --- Scanning --------------------------------------------------------------------------------- */
+/* --- Scanning (a worker) ---------------------------------------------------------------------- */
 
 static enum kvt_status
-record_keep(struct reclaim *reclaim, const struct block_record *record)
+trace_add(struct reclaim *reclaim, const struct block_record *record)
 {
-    const struct kvt_env *env = &reclaim->store->env;
+    const struct kvt_store *store = reclaim->store;
 
-    if (reclaim->record_count == reclaim->record_capacity) {
-        uint32_t capacity = reclaim->record_capacity * 2;
-        struct block_record *records = env_take(env, capacity * sizeof(*records));
+    if (reclaim->trace_count == reclaim->trace_capacity) {
+        struct trace *grown =
+            array_grow(&store->env, reclaim->traces, &reclaim->trace_capacity, sizeof(*grown));
 
-        if (records == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory to reclaim a segment");
-        memcpy(records, reclaim->records, reclaim->record_count * sizeof(*records));
-        env_put(env, reclaim->records, reclaim->record_capacity * sizeof(*records));
-        reclaim->records = records;
-        reclaim->record_capacity = capacity;
+        if (grown == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory for the records of a segment");
+        reclaim->traces = grown;
     }
-    reclaim->records[reclaim->record_count++] = *record;
+    reclaim->traces[reclaim->trace_count++] =
+        (struct trace){key_fingerprint(store->fingerprint_seed, &record->key), record->extent.page};
+    return KVT_OK;
+}
+
+static enum kvt_status
+kill_add(struct reclaim *reclaim, const struct tier_kill *kill)
+{
+    if (reclaim->kill_count == reclaim->kill_capacity) {
+        struct tier_kill *grown = array_grow(
+            &reclaim->store->env, reclaim->kills, &reclaim->kill_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory for the kills of a segment");
+        reclaim->kills = grown;
+    }
+    reclaim->kills[reclaim->kill_count++] = *kill;
     return KVT_OK;
 }
 
@@ -198,21 +177,9 @@ scan_visit(void *visitor, const struct batch_header *header, const struct block_
     enum kvt_status status = KVT_OK;
 
     for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
-        status = record_keep(reclaim, &records[i]);
-    for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++) {
-        const struct segment *segment =
-            segment_at(reclaim->store->segments, kills[i].extent.segment);
-
-        /* A kill is needed until the copy that it names is void: its segment's generation passed.
-         * Generations only rise, so that a stale look keeps one too many. */
-        if (segment == NULL || segment == reclaim->victim ||
-            segment->generation != kills[i].extent.generation)
-            continue;
-        if (reclaim->kill_count == BATCH_KILLS_MAX)
-            status = failure_set(KVT_E_NOSPC, 0, "more kills than a recycle header holds");
-        else
-            reclaim->kills[reclaim->kill_count++] = kills[i];
-    }
+        status = trace_add(reclaim, &records[i]);
+    for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
+        status = kill_add(reclaim, &kills[i]);
     reclaim->scan_status = status;
     return status == KVT_OK;
 }
@@ -230,33 +197,157 @@ scan_run(struct crew_job *crew_job)
     reclaim->scan_status = status_keep(reclaim->scan_status, status);
 }
 
-/* --- Dropping and deleting -------------------------------------------------------------------- */
+/* --- What is in the victim -------------------------------------------------------------------- */
+
+/* A kill is needed until the copy that it names is void: its segment's generation has passed. */
+static void
+kills_filter(struct reclaim *reclaim)
+{
+    uint32_t kept_count = 0;
+
+    for (uint32_t i = 0; i < reclaim->kill_count; i++) {
+        const struct tier_kill kill = reclaim->kills[i];
+        const struct segment *segment = segment_at(reclaim->store->segments, kill.extent.segment);
+
+        if (segment != NULL && segment != reclaim->victim &&
+            segment->generation == kill.extent.generation)
+            reclaim->kills[kept_count++] = kill;
+    }
+    reclaim->kill_count = kept_count;
+}
+
+/* Take the entry in when it is in the victim. False: no memory. */
+static bool
+resident_add(struct kvt_store *store, uint32_t number, uint32_t page)
+{
+    struct reclaim *reclaim = store->reclaim;
+    const struct resident resident = {
+        .number = number, .extent = {reclaim->victim->number, reclaim->victim->generation, page}};
+
+    if (!resident_is_there(store, &resident))
+        return true;
+    if (reclaim->resident_count == reclaim->resident_capacity) {
+        struct resident *grown = array_grow(
+            &store->env, reclaim->residents, &reclaim->resident_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return false;
+        reclaim->residents = grown;
+    }
+    reclaim->residents[reclaim->resident_count++] = resident;
+    return true;
+}
+
+/* A header that cannot be read hides its records: then every entry is asked where it is. */
+static bool
+residents_search(struct kvt_store *store)
+{
+    uint32_t limit = residency_number_limit(store->map);
+
+    store->reclaim->resident_count = 0;
+    for (uint32_t number = 0; number < limit; number++) {
+        if (!resident_add(store, number, residency_at(store->map, number)->page))
+            return false;
+    }
+    return true;
+}
+
+/* False: no memory. */
+static bool
+residents_find(struct kvt_store *store)
+{
+    struct reclaim *reclaim = store->reclaim;
+    uint64_t bytes = 0;
+
+    reclaim->resident_count = 0;
+    for (uint32_t i = 0; i < reclaim->trace_count; i++) {
+        const struct trace *trace = &reclaim->traces[i];
+        uint32_t number = residency_find_fingerprint(store->map, trace->fingerprint);
+
+        if (number != ENTRY_NONE && !resident_add(store, number, trace->page))
+            return false;
+    }
+    for (uint32_t i = 0; i < reclaim->resident_count; i++)
+        bytes += (uint64_t)pages_of(
+                     residency_at(store->map, reclaim->residents[i].number)->stored_length) *
+                 PAGE_BYTES;
+    return bytes == reclaim->victim->live_bytes || residents_search(store);
+}
+
+static void
+scan_finish(struct kvt_store *store, struct job *job)
+{
+    struct reclaim *reclaim = store->reclaim;
+
+    (void)job;
+    KVT_ASSERT(reclaim->state == RECLAIM_SCANNING);
+    if (reclaim->scan_status != KVT_OK) {
+        reclaim_let_go(store, "its headers could not be scanned");
+        return;
+    }
+    kills_filter(reclaim);
+    if (!residents_find(store)) {
+        reclaim_let_go(store, "no memory for its blocks");
+        return;
+    }
+    reclaim->survivor_count = victim_survivors(store, reclaim->residents, reclaim->resident_count);
+    if (reclaim->survivor_count == VICTIM_UNMOVABLE) {
+        reclaim_let_go(store, "too many of its blocks are pinned");
+        return;
+    }
+    reclaim->moved_count = 0;
+    reclaim->state = RECLAIM_RELOCATING;
+}
+
+static void
+reclaim_start(struct kvt_store *store, struct segment *victim)
+{
+    struct reclaim *reclaim = store->reclaim;
+
+    KVT_ASSERT(reclaim->state == RECLAIM_IDLE);
+    reclaim->victim = victim;
+    reclaim->trace_count = 0;
+    reclaim->kill_count = 0;
+    reclaim->scan_status = KVT_OK;
+    reclaim->scan.crew.run = scan_run;
+    reclaim->scan.finish = scan_finish;
+    reclaim->state = RECLAIM_SCANNING;
+    loop_job(store, &reclaim->scan);
+}
+
+/* --- Emptying --------------------------------------------------------------------------------- */
 
 /* Take the block's NVMe copy away, and with it the block when that was its last. False: pinned. */
 static bool
-block_drop(struct kvt_store *store, const struct block_record *record)
+resident_drop(struct kvt_store *store, const struct resident *resident)
 {
-    struct hash128 fingerprint = key_fingerprint(store->fingerprint_seed, &record->key);
-    uint32_t number = residency_find(store->map, fingerprint, &record->key);
-    struct entry *entry;
-    uint64_t word;
+    uint64_t word = atomic_load_explicit(
+        &residency_at(store->map, resident->number)->word, memory_order_relaxed);
+    bool is_dropped = (word_tiers(word) & TIER_HOST) != 0
+                          ? entry_nvme_release(store, resident->number)
+                          : entry_drop(store, resident->number, false);
 
-    if (number == ENTRY_NONE)
-        return true;
-    entry = residency_at(store->map, number);
-    word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-    if ((word_tiers(word) & TIER_NVME) == 0 || entry->segment != record->extent.segment ||
-        entry->page != record->extent.page || entry->extent_generation != record->extent.generation)
-        return true;
-    if ((word_tiers(word) & TIER_HOST) != 0) {
-        if (!residency_tier_clear(store->map, number, TIER_NVME))
-            return false;
-        extent_forget(store, &record->extent, record->stored_length);
-    } else if (!entry_drop(store, number, false)) {
-        return false;
+    if (is_dropped)
+        COUNT(store, nvme_evict_count, 1);
+    return is_dropped;
+}
+
+/* What is still in the victim goes; what is pinned will be moved. False: there is such. */
+static bool
+victim_empty(struct kvt_store *store)
+{
+    struct reclaim *reclaim = store->reclaim;
+    uint32_t kept_count = 0;
+
+    for (uint32_t i = 0; i < reclaim->resident_count; i++) {
+        const struct resident resident = reclaim->residents[i];
+
+        if (resident_is_there(store, &resident) && !resident_drop(store, &resident))
+            reclaim->residents[kept_count++] = resident;
     }
-    COUNT(store, nvme_evict_count, 1);
-    return true;
+    reclaim->resident_count = reclaim->survivor_count = kept_count;
+    reclaim->moved_count = 0;
+    return kept_count == 0;
 }
 
 static enum kvt_status
@@ -269,44 +360,29 @@ delete_run(struct kvt_store *store, struct commit_job *job)
         store->index, &reclaim->facts, 0, UINT32_MAX, &deleted_count);
 }
 
-/* The index refused: the segment stays as it is until the next open. */
-static void
-reclaim_give_up(struct kvt_store *store)
-{
-    store->reclaim->state = RECLAIM_IDLE;
-    store->reclaim->has_failed = true;
-    commit_failed(store);
-}
-
 static void
 delete_finish(struct kvt_store *store, struct commit_job *job)
 {
+    KVT_ASSERT(store->reclaim->state == RECLAIM_DELETING);
     if (job->status != KVT_OK) {
         reclaim_give_up(store);
+        commit_failed(store);
         return;
     }
     store->reclaim->state = RECLAIM_HEADING;
 }
 
 static void
-scan_finish(struct kvt_store *store, struct job *job)
+victim_emptied(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
-    bool is_whole = reclaim->scan_status == KVT_OK;
 
-    (void)job;
     if (reclaim->victim->state == SEGMENT_RECYCLING) {
         /* Left over from a crash: its records are gone from the index. */
         reclaim->state = RECLAIM_HEADING;
         return;
     }
-    for (uint32_t i = 0; i < reclaim->record_count && is_whole; i++)
-        is_whole = block_drop(store, &reclaim->records[i]);
-    if (!is_whole || reclaim->victim->live_bytes != 0) {
-        /* Somebody reads a block of it: its turn comes again. */
-        reclaim->state = RECLAIM_IDLE;
-        return;
-    }
+    KVT_ASSERT(reclaim->victim->live_bytes == 0 && reclaim->victim->use_count == 0);
     segment_recycle_begin(store->segments, reclaim->victim);
     segment_facts(reclaim->victim, &reclaim->facts);
     reclaim->job.run = delete_run;
@@ -315,19 +391,30 @@ scan_finish(struct kvt_store *store, struct job *job)
     committer_submit(store->committer, &reclaim->job);
 }
 
+/* The next group, or what comes after the last one. */
 static void
-reclaim_start(struct kvt_store *store, struct segment *victim)
+relocate_next(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
 
-    reclaim->victim = victim;
-    reclaim->record_count = 0;
-    reclaim->kill_count = 0;
-    reclaim->scan_status = KVT_OK;
-    reclaim->scan.crew.run = scan_run;
-    reclaim->scan.finish = scan_finish;
-    reclaim->state = RECLAIM_SCANNING;
-    loop_job(store, &reclaim->scan);
+    if (!reclaim_is_allowed(store)) {
+        reclaim_let_go(store, "the store is closed, or takes no commits");
+    } else if (relocate_status_take(store) != KVT_OK) {
+        reclaim_let_go(store, "a block could not be written elsewhere");
+    } else if (reclaim->moved_count < reclaim->survivor_count) {
+        reclaim->moved_count += relocate_start(store, reclaim->residents + reclaim->moved_count,
+            reclaim->survivor_count - reclaim->moved_count);
+    } else if (reclaim->kill_count > BATCH_KILLS_MAX) {
+        uint32_t surplus = reclaim->kill_count - BATCH_KILLS_MAX;
+        uint32_t count = surplus < COMMIT_KILLS_MAX ? surplus : COMMIT_KILLS_MAX;
+
+        reclaim->kill_count -= count;
+        relocate_kills(store, reclaim->kills + reclaim->kill_count, count);
+    } else if (reclaim->victim->held_count > 0) {
+        reclaim_let_go(store, "copies in it are being replaced");
+    } else if (victim_empty(store)) {
+        victim_emptied(store);
+    }
 }
 
 /* --- The recycle header ----------------------------------------------------------------------- */
@@ -346,13 +433,16 @@ free_finish(struct kvt_store *store, struct commit_job *job)
 {
     struct reclaim *reclaim = store->reclaim;
 
+    KVT_ASSERT(reclaim->state == RECLAIM_FREEING);
     if (job->status != KVT_OK) {
         reclaim_give_up(store);
+        commit_failed(store);
         return;
     }
     segment_free(store->segments, reclaim->victim);
     COUNT(store, segment_recycle_count, 1);
-    reclaim->state = RECLAIM_IDLE;
+    victim_spare_none(store);
+    reclaim_end(store);
 }
 
 static void
@@ -360,10 +450,10 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
 {
     struct reclaim *reclaim = store->reclaim;
 
+    KVT_ASSERT(reclaim->state == RECLAIM_WRITING);
     if (batch->status != KVT_OK) {
-        /* The disk refused; the segment stays RECYCLING, the next open tries again. */
-        reclaim->has_failed = true;
-        reclaim->state = RECLAIM_IDLE;
+        /* The segment stays RECYCLING, the next open tries again. */
+        reclaim_give_up(store);
         return;
     }
     segment_facts(reclaim->victim, &reclaim->facts);
@@ -392,28 +482,42 @@ head_start(struct kvt_store *store)
     status = nvme_recycle(store->nvme, reclaim->victim, &reclaim->batch);
     if (status == KVT_E_BUSY)
         return false;
-    if (status == KVT_OK) {
+    if (status == KVT_OK)
         reclaim->state = RECLAIM_WRITING;
-    } else {
-        reclaim->has_failed = true;
-        reclaim->state = RECLAIM_IDLE;
-    }
+    else
+        reclaim_give_up(store);
     return true;
 }
 
 /* --- The loop's calls ------------------------------------------------------------------------- */
 
+static bool
+room_is_short(const struct kvt_store *store)
+{
+    uint64_t share = 100 - store->options.nvme_high_percent;
+
+    for (uint32_t root = 0; root < store->file.root_count; root++) {
+        uint64_t total = store->file.root_bytes[root] / PAGE_BYTES / store->file.segment_pages;
+        uint64_t wanted = total * share / 100;
+
+        if (wanted < FREE_WANTED)
+            wanted = FREE_WANTED;
+        if (segment_count_in(store->segments, root, SEGMENT_FREE) < wanted)
+            return true;
+    }
+    return false;
+}
+
 bool
 reclaim_want(struct kvt_store *store)
 {
-    struct reclaim *reclaim = store->reclaim;
     struct segment *victim;
 
-    if (reclaim->state != RECLAIM_IDLE)
+    if (!reclaim_is_idle(store))
         return true;
-    if (reclaim->has_failed || store->is_draining || !store_takes_commits(store))
+    if (!reclaim_is_allowed(store))
         return false;
-    victim = unfinished_find(store);
+    victim = victim_unfinished(store);
     if (victim == NULL)
         victim = victim_choose(store);
     if (victim == NULL)
@@ -425,13 +529,23 @@ reclaim_want(struct kvt_store *store)
 bool
 reclaim_step(struct kvt_store *store)
 {
-    struct reclaim *reclaim = store->reclaim;
-
-    if (reclaim->state == RECLAIM_HEADING)
+    switch (store->reclaim->state) {
+    case RECLAIM_RELOCATING:
+        if (!relocate_is_idle(store))
+            return false;
+        relocate_next(store);
+        return true;
+    case RECLAIM_HEADING:
         return head_start(store);
-    if (reclaim->state != RECLAIM_IDLE || reclaim->has_failed || store->is_draining ||
-        !store_takes_commits(store) || commit_is_idle(store))
+    case RECLAIM_IDLE:
+        /* Only while something is written: a store at rest is left as it is. */
+        return reclaim_is_allowed(store) && !commit_is_idle(store) &&
+               (room_is_short(store) || victim_unfinished(store) != NULL) && reclaim_want(store);
+    case RECLAIM_SCANNING:
+    case RECLAIM_DELETING:
+    case RECLAIM_WRITING:
+    case RECLAIM_FREEING:
         return false;
-    /* Only while something is written: a store at rest is left as it is. */
-    return (room_is_short(store) || unfinished_find(store) != NULL) && reclaim_want(store);
+    }
+    return false;
 }

@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reclaim.h - making segments free: the blocks of the segment that was used least lately leave NVMe, and
- * the segment is recycled under a higher generation.
+ * reclaim.h - making segments free: the blocks of one segment leave it, and it is recycled under a
+ * higher generation.
  *
  * Owns      the one reclaim that may be under way.
+ * Not here  which segment, and which of its blocks are written again (victim.h); writing them (relocate.h).
  * Threads   the loop; the scan of the victim's headers runs on a worker.
- * Limit     survivors are not rewritten: what is dropped with its segment and has no copy in HOST is
- *           gone, also when other blocks of the segment were used lately or have children elsewhere.
  *
- *   IDLE --reclaim_start()--> SCANNING --scan_finish()--> DELETING --delete_finish()--> HEADING
- *    ^                            | some block is pinned                                   |
- *    |<---------------------------+                    head_start(): no reader is left     |
- *    |                                                                                     v
- *    +----------- free_finish() ------- FREEING <---------- head_finish() ------------- WRITING
+ *   IDLE --reclaim_start()--> SCANNING --scan_finish()--> RELOCATING --victim_emptied()--> DELETING
+ *    ^                           |                         |      |                           |
+ *    +---- reclaim_let_go() -----+-------------------------+      | it was RECYCLING already  |
+ *    |                                                            v                           |
+ *    +-- free_finish() -- FREEING <-- head_finish() -- WRITING <-- HEADING <-- delete_finish()-+
+ *                                                          head_start()
  *
- *   SCANNING  A worker reads the victim's batch headers: records and kills.
- *   DELETING  Its blocks have left the map; the index forgets their records and has it as RECYCLING.
- *   HEADING   Reads of it may be in flight.
- *   WRITING   The recycle header of the next generation is written, with the kills of the victim whose
- *             own copies still stand somewhere.
- *   FREEING   The index has it as FREE.
+ *   SCANNING    A worker reads the victim's batch headers: records and kills.
+ *   RELOCATING  Blocks that stay are written elsewhere, group by group; the others can still be read.
+ *               Then kills that do not fit into one recycle header. At its end all other blocks leave
+ *               NVMe at once; one that somebody has pinned is moved after all.
+ *   DELETING    No entry names the victim; the index forgets its records and has it as RECYCLING.
+ *   HEADING     Reads of it may be in flight.
+ *   WRITING     The recycle header of the next generation is written, with the kills of the victim whose
+ *               own copies still stand somewhere.
+ *   FREEING     The index has it as FREE.
+ *
+ * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let go
+ * and passed over until another was reclaimed. When the index or a recycle header fails, nothing more
+ * is reclaimed in this life of the store.
  */
 #ifndef KVT_ENGINE_RECLAIM_H
 #define KVT_ENGINE_RECLAIM_H
@@ -29,15 +36,24 @@
 #include "kvtier/status.h"
 
 struct kvt_store;
+struct op;
 struct reclaim;
 
-/* reclaim_open - also finds the segments that a crash left RECYCLING: they are finished first. */
+/* reclaim_open - segments that a crash left RECYCLING are finished before others are begun. */
 enum kvt_status reclaim_open(struct kvt_store *store);
 void reclaim_close(struct kvt_store *store);
 bool reclaim_step(struct kvt_store *store);
-bool reclaim_is_idle(struct kvt_store *store);
+bool reclaim_is_idle(const struct kvt_store *store);
 
-/* reclaim_want - a batch found no room. False: nothing can be reclaimed now. */
+/* reclaim_want - a batch found no room. False: nothing can be reclaimed now; else commit_unstall() is
+ * called when there is news. */
 bool reclaim_want(struct kvt_store *store);
+
+/*
+ * reclaim_settle - the key of a delete is not in the map; but a block of it may just have left NVMe, and
+ * its record still be in the index or its header on disk. True: delete_settle() is called when no crash
+ * can bring it back any more, or reclaiming has failed. False: nothing is under way.
+ */
+bool reclaim_settle(struct kvt_store *store, struct op *op);
 
 #endif /* KVT_ENGINE_RECLAIM_H */

@@ -96,12 +96,8 @@ entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *
     struct entry_state *state = policy_at(store->policy, number);
 
     entry->checksum = record->checksum;
-    entry->sequence = record->sequence;
     entry->length = record->length;
     entry->stored_length = record->stored_length;
-    entry->segment = record->extent.segment;
-    entry->extent_generation = record->extent.generation;
-    entry->page = record->extent.page;
     state->depth = record->depth;
     state->token_start = record->token_start;
     state->token_count = record->token_count;
@@ -109,7 +105,7 @@ entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *
     state->importance = record->importance;
     state->class_id = record->class_id;
     state->hint = record->hint;
-    state->record_crc = record_crc;
+    entry_place(store, number, record, record_crc);
 }
 
 static enum kvt_status

@@ -16,6 +16,8 @@ ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
     size_t size = sizeof(struct kvt_ticket) + count * sizeof(struct op);
     struct kvt_ticket *ticket;
 
+    if (submit != NULL && submit->queue != NULL && !queue_is_of(submit->queue, store))
+        return failure_set(KVT_E_INVAL, 0, "submit.queue was made for another store");
     if (atomic_fetch_add_explicit(&store->ticket_count, 1, memory_order_relaxed) >=
         store->options.request_count_max) {
         atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
@@ -174,8 +176,8 @@ kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
     store = ticket->store;
     KVT_TRY(store_enter(store));
     if (stage < 1 || stage > ticket->last_stage)
-        return failure_set(
-            KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
+        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has the stages 1..%u", stage,
+            ticket->last_stage);
     if (ticket->queue != NULL)
         return failure_set(KVT_E_STATE, 0, "the ticket reports to a queue: poll that");
     now_ns = env_now(&store->env);
@@ -200,8 +202,8 @@ kvt_ticket_results(
         return failure_set(KVT_E_INVAL, 0, "ticket or results_out is NULL");
     KVT_TRY(store_enter(ticket->store));
     if (stage < 1 || stage > ticket->last_stage)
-        return failure_set(
-            KVT_E_INVAL, 0, "stage %u: this ticket has %u", stage, ticket->last_stage);
+        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has the stages 1..%u", stage,
+            ticket->last_stage);
     if (count != ticket->count)
         return failure_set(KVT_E_INVAL, 0, "count %u: %u were submitted", count, ticket->count);
     if (atomic_load_explicit(&ticket->stage, memory_order_acquire) < stage)

@@ -97,21 +97,24 @@ store_threads_stop(struct kvt_store *store)
     bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
 
     committer_close(store, store->committer);
-    store->committer = NULL;
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
-    } else if (store->loop_task != NULL) {
-        store->env.sched->stop(store->env.sched_context, store->loop_task);
+    } else {
+        if (store->loop_task != NULL)
+            store->env.sched->stop(store->env.sched_context, store->loop_task);
         store->loop_task = NULL;
+        store->nvme = NULL;
     }
-    store->nvme = NULL;
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     crew_close(store->crew);
-    store->crew = NULL;
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
     store->loop_task = NULL;
+    /* The loop's, for as long as it runs. */
+    store->committer = NULL;
+    store->nvme = NULL;
+    store->crew = NULL;
 }
 
 static void
@@ -134,6 +137,7 @@ store_free(struct kvt_store *store)
     store_threads_stop(store);
     commit_close(store);
     reclaim_close(store);
+    relocate_close(store);
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
@@ -308,7 +312,10 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         KVT_TRY(status);
         if (is_unwritable && !store->is_read_only)
             return failure_set(KVT_E_FORMAT, 0,
-                "%s: a newer version wrote it: this one may only read it", store->path);
+                "%s: STORE names a feature that a writer must know, and this version does not: it "
+                "may "
+                "only be read",
+                store->path);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
         if (!store->is_read_only) {
@@ -409,6 +416,7 @@ threads_start(struct kvt_store *store)
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
     KVT_TRY(commit_open(store));
+    KVT_TRY(relocate_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
     return store->env.sched->start(store->env.sched_context, &loop, &store->loop_task);

@@ -26,6 +26,7 @@
 #include "nvme_tier.h"
 #include "policy.h"
 #include "reclaim.h"
+#include "relocate.h"
 #include "request.h"
 #include "residency.h"
 #include "store.h"
@@ -116,6 +117,7 @@ struct kvt_store {
     struct commit *commit;
     struct committer *committer;
     struct reclaim *reclaim;
+    struct relocate *relocate;
     struct lease_table *leases; /* any */
 
     /* The loop. */
@@ -176,8 +178,21 @@ void entry_doomed_sweep(struct kvt_store *store);
 void entry_unpin(struct kvt_store *store, uint32_t number);
 /* extent_forget - an extent's bytes count as live no longer. */
 void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length);
+/* entry_place - the entry's NVMe copy is the one that `record` describes (its bytes count already). */
+void entry_place(struct kvt_store *store, uint32_t number, const struct block_record *record,
+    uint32_t record_crc);
+/* entry_place_forget - the copy at the entry's place counts no longer, nor its uses. */
+void entry_place_forget(struct kvt_store *store, uint32_t number);
+/* entry_nvme_release - give up the NVMe copy of a block that HOST holds too; false when pinned. */
+bool entry_nvme_release(struct kvt_store *store, uint32_t number);
 /* entry_host_release - give up the HOST copy of a block that NVMe holds too; false when pinned. */
 bool entry_host_release(struct kvt_store *store, uint32_t number);
+/* entry_host_add - the block has a copy in HOST from now on; that is a use. */
+void entry_host_add(struct kvt_store *store, uint32_t number);
+/* entry_touch - the block was used. */
+void entry_touch(struct kvt_store *store, uint32_t number);
+/* entry_quarantine - its bytes are wrong: the block leaves the store, so that nobody reads it again. */
+void entry_quarantine(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
 void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);
 struct slot entry_slot(const struct entry *entry);
@@ -198,6 +213,8 @@ bool room_step(struct kvt_store *store);
 void put_begin(struct kvt_store *store, struct op *op);
 void get_begin(struct kvt_store *store, struct op *op);
 void delete_begin(struct kvt_store *store, struct op *op);
+/* delete_settle - stage 2 of a delete that found nothing. */
+void delete_settle(struct kvt_store *store, struct op *op);
 /*
  * entry_erase - the block is gone at once, and no crash brings it back once its kill is durable
  * (`waiter`, may be NULL, is then told: stage 2). The entry is not FILLING. KVT_E_NOMEM: nothing

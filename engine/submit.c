@@ -81,7 +81,8 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
         return failure_set(KVT_E_INVAL, 0, "block %u: length %llu is not in 1..%llu", index,
             (unsigned long long)put->length, (unsigned long long)store->options.block_bytes_max);
     if ((put->flags & ~(uint32_t)KVT_PUT_REPLACE) != 0)
-        return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x", index, put->flags);
+        return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x: only KVT_PUT_REPLACE is known",
+            index, put->flags);
     if (put->hint > 3)
         return failure_set(KVT_E_INVAL, 0, "block %u: hint %u is not in 0..3", index, put->hint);
     if (put->reserved0 != 0 || put->reserved1 != 0)
@@ -126,7 +127,8 @@ kvt_put_submit(kvt_store *store, kvt_namespace ns, const struct kvt_put *puts, u
 
     KVT_TRY(submission_check(store, ns, puts, count, ticket_out));
     if (durability != KVT_MEMORY && durability != KVT_RELAXED && durability != KVT_SYNC)
-        return failure_set(KVT_E_INVAL, 0, "durability %d is none", (int)durability);
+        return failure_set(
+            KVT_E_INVAL, 0, "durability %d is not one of enum kvt_durability", (int)durability);
     if (durability != KVT_MEMORY)
         KVT_TRY(commits_check(store));
     KVT_TRY(ticket_create(store, TICKET_PUT, count, submit, &ticket));
@@ -151,10 +153,12 @@ op_import_get(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
         return failure_set(KVT_E_INVAL, 0, "block %u: destination is NULL", index);
     if (get->capacity == 0 || get->capacity > INT64_MAX ||
         get->capacity > UINTPTR_MAX - (uintptr_t)get->destination)
-        return failure_set(
-            KVT_E_INVAL, 0, "block %u: capacity %llu", index, (unsigned long long)get->capacity);
+        return failure_set(KVT_E_INVAL, 0,
+            "block %u: capacity %llu is 0, or more than can lie behind the destination", index,
+            (unsigned long long)get->capacity);
     if ((get->flags & ~(uint32_t)KVT_GET_TRANSIENT) != 0)
-        return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x", index, get->flags);
+        return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x: only KVT_GET_TRANSIENT is known",
+            index, get->flags);
     if (get->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0, "block %u: reserved0 is not zero", index);
     op->destination = get->destination;

@@ -171,7 +171,7 @@ lmdb_close(struct index *index)
 
 /* --- 3. Create, install, open, grow ----------------------------------------------------------- */
 
-/* LMDB takes an empty file for a new one and writes its meta pages; the zeros follow behind them. */
+/* LMDB takes an empty file for a new one and writes its meta pages; zeros follow behind them. */
 static enum kvt_status
 new_file_make(struct index_lmdb *lmdb)
 {

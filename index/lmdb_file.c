@@ -13,6 +13,7 @@
 
 enum {
     FILL_BYTES = 1 << 20, /* Zeros in one write. */
+    WARM_BYTES = 1 << 20, /* In one read. */
 };
 
 enum kvt_status
@@ -95,6 +96,28 @@ lmdb_file_size(const struct kvt_env *env, struct fs_dir *dir, const char *name, 
 
     KVT_TRY(env->fs->open(dir, name, FS_READ_ONLY, &file));
     status = env->fs->size(file, size_out);
+    env->fs->close(file);
+    return status;
+}
+
+enum kvt_status
+lmdb_file_warm(const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size)
+{
+    struct fs_file *file = NULL;
+    size_t count = WARM_BYTES;
+    void *bytes;
+    enum kvt_status status;
+
+    KVT_TRY(env->fs->open(dir, name, FS_READ_ONLY, &file));
+    bytes = env_take(env, WARM_BYTES);
+    status = bytes == NULL ? failure_set(KVT_E_NOMEM, 0, "No memory to read the index.") : KVT_OK;
+    for (uint64_t offset = 0; status == KVT_OK && offset < size && count > 0; offset += count) {
+        uint64_t left = size - offset;
+
+        status = env->fs->read_at(
+            file, bytes, left < WARM_BYTES ? (size_t)left : WARM_BYTES, offset, &count);
+    }
+    env_put(env, bytes, WARM_BYTES);
     env->fs->close(file);
     return status;
 }

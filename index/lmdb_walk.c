@@ -93,8 +93,18 @@ lmdb_each_block(struct index *index, bool (*visit)(void *visitor, const struct i
     void *visitor)
 {
     const struct read_walk walk = {.visit_block = visit, .visitor = visitor};
+    struct index_lmdb *lmdb = lmdb_of(index);
+    MDB_envinfo info;
+    int code;
 
-    return read_run(lmdb_of(index), lmdb_of(index)->block, &walk);
+    if (lmdb->lmdb == NULL)
+        return failure_set(KVT_E_META, 0, "The index failed before and is closed.");
+    code = mdb_env_info(lmdb->lmdb, &info);
+    if (code != 0)
+        return status_from_mdb(code, "LMDB cannot describe the index");
+    KVT_TRY(lmdb_file_warm(&lmdb->env, lmdb->dir, lmdb->file_name,
+        ((uint64_t)info.me_last_pgno + 1) * lmdb->page_bytes));
+    return read_run(lmdb, lmdb->block, &walk);
 }
 
 enum kvt_status

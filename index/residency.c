@@ -17,6 +17,8 @@ enum {
     FIND_AHEAD = 64,
 };
 
+#define PINS_MAX UINT32_MAX
+
 _Static_assert(sizeof(struct entry) == 80, "the memory promise of the map");
 
 struct residency {
@@ -113,10 +115,10 @@ residency_key(const struct residency *map, uint32_t number, struct block_key *ke
     key_heap_read(&map->keys, residency_at(map, number)->key_reference, key_out);
 }
 
-static struct hash128
-fingerprint_of(const void *context, uint32_t number)
+static const struct hash128 *
+fingerprint_at(const void *context, uint32_t number)
 {
-    return residency_at(context, number)->fingerprint;
+    return &residency_at(context, number)->fingerprint;
 }
 
 /* --- The writer ------------------------------------------------------------------------------- */
@@ -124,10 +126,10 @@ fingerprint_of(const void *context, uint32_t number)
 uint32_t
 residency_find(const struct residency *map, struct hash128 fingerprint, const struct block_key *key)
 {
-    uint64_t cursor = 0;
+    struct table_cursor cursor = table_look(&map->table, fingerprint);
     uint32_t number;
 
-    while ((number = table_candidates(&map->table, fingerprint, &cursor)) != ENTRY_NONE) {
+    while ((number = table_next(&cursor)) != ENTRY_NONE) {
         const struct entry *entry = residency_at(map, number);
 
         if (hash128_equal(entry->fingerprint, fingerprint) &&
@@ -140,10 +142,10 @@ residency_find(const struct residency *map, struct hash128 fingerprint, const st
 uint32_t
 residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint)
 {
-    uint64_t cursor = 0;
+    struct table_cursor cursor = table_look(&map->table, fingerprint);
     uint32_t number;
 
-    while ((number = table_candidates(&map->table, fingerprint, &cursor)) != ENTRY_NONE) {
+    while ((number = table_next(&cursor)) != ENTRY_NONE) {
         if (hash128_equal(residency_at(map, number)->fingerprint, fingerprint))
             return number;
     }
@@ -198,7 +200,7 @@ residency_insert(struct residency *map, struct hash128 fingerprint, const struct
     entry->fingerprint = fingerprint;
     entry->key_reference = reference;
     entry->sequence = 0;
-    KVT_TRY_GOTO(table_insert(&map->table, fingerprint, number, fingerprint_of, map), remove_key);
+    KVT_TRY_GOTO(table_insert(&map->table, fingerprint, number, fingerprint_at, map), remove_key);
     word = atomic_load_explicit(&entry->word, memory_order_relaxed);
     KVT_ASSERT(word_state(word) == ENTRY_FREE);
     atomic_store_explicit(
@@ -376,14 +378,15 @@ residency_unpin(struct residency *map, uint32_t number)
     return word_pins(word) == 1 && word_state(word) == ENTRY_DOOMED;
 }
 
-/* Pin the entry if it is RESIDENT; 0 when it is not, else the word as it was pinned. */
+/* Pin the entry if it is RESIDENT; 0 when it is not, else the word as it was pinned. An entry with
+ * as many pins as the word can count is a miss to whoever wants one more. */
 static uint64_t
 word_pin(struct entry *entry)
 {
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
 
     do {
-        if (word_state(word) != ENTRY_RESIDENT)
+        if (word_state(word) != ENTRY_RESIDENT || word_pins(word) == PINS_MAX)
             return 0;
     } while (!atomic_compare_exchange_weak_explicit(
         &entry->word, &word, word + 1, memory_order_acquire, memory_order_relaxed)); /* (R1) */
@@ -391,77 +394,93 @@ word_pin(struct entry *entry)
 }
 
 /*
- * Look at the candidates of one key. A candidate is pinned before its key is compared: only then do
- * its bytes hold still. Taking back the pin of a wrong one may be the last of a doomed entry; the
- * writer asks for those again and again (residency_release), so that nobody must be told.
+ * Whether the entry, which is pinned, is the key's: only a pinned entry's bytes hold still. If not,
+ * it is let go. That may be the last pin of a doomed entry; the writer asks for those again and
+ * again (residency_release), so that nobody must be told.
  */
-static uint32_t
-key_pin(struct residency *map, struct hash128 fingerprint, const struct block_key *key,
-    uint32_t candidate, uint64_t *cursor, uint8_t *tiers_out)
+static bool
+pinned_is_of(struct residency *map, uint32_t number, const struct block_key *key)
 {
-    while (candidate != ENTRY_NONE) {
-        struct entry *entry = residency_at(map, candidate);
-        uint64_t word = word_pin(entry);
+    if (key_heap_equal(&map->keys, residency_at(map, number)->key_reference, key))
+        return true;
+    (void)residency_unpin(map, number);
+    return false;
+}
 
-        if (word != 0) {
-            if (hash128_equal(entry->fingerprint, fingerprint) &&
-                key_heap_equal(&map->keys, entry->key_reference, key)) {
-                *tiers_out = (uint8_t)word_tiers(word);
-                return candidate;
-            }
-            (void)residency_unpin(map, candidate);
-        }
-        candidate = table_candidates(&map->table, fingerprint, cursor);
+/* The candidates behind the first: one key in ten thousand gets here. */
+static uint32_t
+key_pin(struct residency *map, const struct block_key *key, struct table_cursor *cursor,
+    uint8_t *tiers_out)
+{
+    uint32_t candidate;
+
+    while ((candidate = table_next(cursor)) != ENTRY_NONE) {
+        uint64_t word = word_pin(residency_at(map, candidate));
+
+        if (word == 0 || !pinned_is_of(map, candidate, key))
+            continue;
+        *tiers_out = (uint8_t)word_tiers(word);
+        return candidate;
     }
+    *tiers_out = 0;
     return ENTRY_NONE;
 }
 
-/* Up to FIND_AHEAD keys: three passes, so that the cache misses of a pass overlap. */
+/*
+ * Up to FIND_AHEAD keys. Each pass asks for what the next one reads, so that the cache misses of a
+ * pass overlap: buckets; the entries they name; the keys of these, which are pinned from here on;
+ * and then the proof.
+ */
 static void
 chunk_pin(struct residency *map, const struct hash128 *fingerprints, const struct block_key *keys,
     size_t count, uint32_t *numbers_out, uint8_t *tiers_out)
 {
-    uint64_t cursors[FIND_AHEAD] = {0};
+    struct table_cursor cursors[FIND_AHEAD];
 
     for (size_t i = 0; i < count; i++)
-        table_prefetch(&map->table, fingerprints[i]);
+        cursors[i] = table_look(&map->table, fingerprints[i]);
     for (size_t i = 0; i < count; i++) {
-        numbers_out[i] = table_candidates(&map->table, fingerprints[i], &cursors[i]);
+        numbers_out[i] = table_next(&cursors[i]);
         if (numbers_out[i] != ENTRY_NONE)
             __builtin_prefetch(residency_at(map, numbers_out[i]), 1);
     }
     for (size_t i = 0; i < count; i++) {
+        struct entry *entry;
+        uint64_t word;
+
         tiers_out[i] = 0;
-        numbers_out[i] =
-            key_pin(map, fingerprints[i], &keys[i], numbers_out[i], &cursors[i], &tiers_out[i]);
+        if (numbers_out[i] == ENTRY_NONE)
+            continue;
+        entry = residency_at(map, numbers_out[i]);
+        word = word_pin(entry);
+        tiers_out[i] = (uint8_t)word_tiers(word);
+        if (word != 0)
+            key_heap_prefetch(&map->keys, entry->key_reference);
+    }
+    for (size_t i = 0; i < count; i++) {
+        bool is_pinned = tiers_out[i] != 0;
+
+        if (numbers_out[i] != ENTRY_NONE &&
+            (!is_pinned || !pinned_is_of(map, numbers_out[i], &keys[i])))
+            numbers_out[i] = key_pin(map, &keys[i], &cursors[i], &tiers_out[i]);
     }
 }
 
 size_t
 residency_find_pin(struct residency *map, const struct hash128 *fingerprints,
-    const struct block_key *keys, size_t count, bool stop_at_miss, uint32_t *numbers_out,
-    uint8_t *tiers_out)
+    const struct block_key *keys, size_t count, uint32_t *numbers_out, uint8_t *tiers_out)
 {
     uint32_t ticket = table_enter(&map->table);
     size_t leading = 0;
-    bool is_leading = true;
 
     for (size_t first = 0; first < count; first += FIND_AHEAD) {
         size_t chunk = count - first < FIND_AHEAD ? count - first : FIND_AHEAD;
 
         chunk_pin(
             map, fingerprints + first, keys + first, chunk, numbers_out + first, tiers_out + first);
-        for (size_t i = first; i < first + chunk; i++) {
-            is_leading = is_leading && numbers_out[i] != ENTRY_NONE;
-            leading += is_leading;
-            if (is_leading || !stop_at_miss)
-                continue;
-            if (numbers_out[i] != ENTRY_NONE)
-                (void)residency_unpin(map, numbers_out[i]);
-            numbers_out[i] = ENTRY_NONE;
-            tiers_out[i] = 0;
-        }
     }
     table_leave(&map->table, ticket);
+    while (leading < count && numbers_out[leading] != ENTRY_NONE)
+        leading++;
     return leading;
 }

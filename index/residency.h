@@ -58,18 +58,19 @@ enum residency_tier {
 #define ENTRY_NONE UINT32_MAX /* The number of no entry. */
 
 struct entry {
+    /* A lookup needs the first 16 bytes only: they lie in one cache line. */
     _Atomic uint64_t word;
+    uint32_t key_reference; /* The map's own: where the key's bytes are. */
+    uint32_t length;        /* Payload bytes. */
     struct hash128 fingerprint;
     struct hash128 checksum;  /* Of the stored bytes. */
     uint64_t sequence;        /* Of the durable record; 0 before one was written. */
-    uint32_t length;          /* Payload bytes. */
     uint32_t stored_length;   /* In the extent. */
     uint32_t host_slot;       /* Slot number, valid with TIER_HOST. */
     uint32_t host_generation; /* Of the slot. */
     uint32_t segment;         /* Extent, valid with TIER_NVME. */
     uint32_t extent_generation;
     uint32_t page;
-    uint32_t key_reference; /* The map's own: where the key's bytes are. */
     /* 80 bytes; nothing else fits the memory promise. */
 };
 
@@ -114,7 +115,7 @@ bool residency_tier_clear(struct residency *map, uint32_t number, unsigned tier)
 /* residency_doom - RESIDENT (or FILLING) -> DOOMED, out of the table at once. */
 void residency_doom(struct residency *map, uint32_t number);
 
-/* residency_doom_unpinned - as residency_doom, but only at zero pins (eviction); false if pinned. */
+/* residency_doom_unpinned - as residency_doom, but only at zero pins (eviction); else false. */
 bool residency_doom_unpinned(struct residency *map, uint32_t number);
 
 /* residency_release - DOOMED -> FREE at zero pins; false while pins are left. */
@@ -139,13 +140,11 @@ void residency_check(const struct residency *map);
  *
  * numbers_out[i] is ENTRY_NONE or the pinned entry; tiers_out[i] its tier bits at the moment of the
  * pin (0 for a miss); they stay true until the pin is released, except that bits may be added.
- * The pinned entry's key was compared. With `stop_at_miss` looking ends behind the first miss
- * (the rest is ENTRY_NONE). Costs a few cache misses in parallel for the whole batch.
+ * The pinned entry's key was compared. Costs a few cache misses in parallel for the whole batch.
  * Returns the number of leading hits.
  */
 size_t residency_find_pin(struct residency *map, const struct hash128 *fingerprints,
-    const struct block_key *keys, size_t count, bool stop_at_miss, uint32_t *numbers_out,
-    uint8_t *tiers_out);
+    const struct block_key *keys, size_t count, uint32_t *numbers_out, uint8_t *tiers_out);
 
 /* residency_unpin - true when this was the last pin of a DOOMED entry: tell the loop. */
 bool residency_unpin(struct residency *map, uint32_t number);

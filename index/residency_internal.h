@@ -7,18 +7,21 @@
 
 #include "residency.h"
 
-/* --- The table: fingerprint -> candidate numbers ------------------------------------------------ */
+/* --- The table: fingerprint -> candidate numbers --------------------------------------------- */
 
 enum {
     BUCKET_SLOTS = 10,
-    SUBTABLE_BITS = 8,
+    SUBTABLE_BITS = 6,
     SUBTABLE_COUNT = 1 << SUBTABLE_BITS,
 };
 
 /*
- * One cache line. tag 0: free. A number's slot is written before its tag (release), so that a reader
- * that sees the tag (acquire) sees a number that was once under it; what it finds there is proved by
- * the key. overflow_count: elements whose probe passed this bucket.
+ * One cache line. tag 0: free. overflow_count: elements whose probe passed this bucket.
+ *
+ * (B1) A number is stored before its tag (both release) and read behind it (both acquire): a reader
+ *      that sees the tag finds a number that was under it or, when the slot was given away since,
+ *      a newer one. Either way it sees what the writer made before it stored that number: the chunk
+ *      of the entry is there. That it is the right entry, the key proves.
  */
 struct bucket {
     _Atomic uint16_t tags[BUCKET_SLOTS];
@@ -26,13 +29,14 @@ struct bucket {
     _Atomic uint32_t numbers[BUCKET_SLOTS];
 };
 
-/* One array of buckets of a sub-table; replaced by one of twice the size. */
+/* One array of buckets of a sub-table; replaced by one half as large again. */
 struct bucket_array {
+    uint64_t bucket_count;
+    struct bucket *buckets;     /* Aligned to a cache line; whole huge pages when there are many. */
+    void *memory;               /* What they were cut from, ... */
+    size_t size;                /* ... and its size. */
     struct bucket_array *older; /* RETIRED: the next in the list. */
-    uint64_t mask;              /* Buckets - 1. */
-    size_t size;                /* Of this allocation. */
     uint64_t retired_at;        /* The guard's flip that readers of it may still be under. */
-    struct bucket *buckets;     /* Aligned to a cache line, behind this struct. */
 };
 
 struct subtable {
@@ -55,34 +59,49 @@ struct table_guard {
 
 struct table {
     const struct kvt_env *env;
-    struct table_guard *guard;
+    struct table_guard *guard; /* In guard_memory, on a cache line. */
+    void *guard_memory;
     struct bucket_array *retired;
     struct subtable subtables[SUBTABLE_COUNT];
 };
 
 enum kvt_status table_open(struct table *table, const struct kvt_env *env);
 void table_close(struct table *table);
-/* table_insert - KVT_E_NOMEM when an array could not grow. */
+/* table_insert - KVT_E_NOMEM when an array could not grow: that takes the fingerprints of numbers
+ * that are in the table already. */
+typedef const struct hash128 *(*table_fingerprint_fn)(const void *context, uint32_t number);
 enum kvt_status table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
-    struct hash128 (*fingerprint_of)(const void *context, uint32_t number), const void *context);
+    table_fingerprint_fn fingerprint_at, const void *context);
 void table_remove(struct table *table, struct hash128 fingerprint, uint32_t number);
 void table_collect(struct table *table);
 
-/* table_enter, table_leave - around any reader's use of table_candidates(). */
+/* table_enter, table_leave - around any reader's use of a cursor. */
 uint32_t table_enter(struct table *table);
 void table_leave(struct table *table, uint32_t ticket);
-void table_prefetch(const struct table *table, struct hash128 fingerprint);
 
-/* table_candidates - numbers that may be under the fingerprint, one after the other: start with
- * *cursor 0; ENTRY_NONE at the end. */
-uint32_t table_candidates(const struct table *table, struct hash128 fingerprint, uint64_t *cursor);
+/* One look at one fingerprint. It stays in the array that it began in: places mean nothing in the
+ * array that replaces it. */
+struct table_cursor {
+    const struct bucket_array *array;
+    uint64_t bucket;
+    uint64_t left; /* Buckets that may still be looked at. */
+    uint32_t slot;
+    uint16_t tag;
+};
 
-/* --- The keys' bytes ---------------------------------------------------------------------------- */
+/* table_look - begin; the home bucket is on its way into the cache. */
+struct table_cursor table_look(const struct table *table, struct hash128 fingerprint);
+
+/* table_next - the next number that may be under the fingerprint; ENTRY_NONE at the end. */
+uint32_t table_next(struct table_cursor *cursor);
+
+/* --- The keys' bytes ------------------------------------------------------------------------- */
 
 enum {
-    KEY_CLASS_COUNT = 4, /* 16, 32, 48, 64 bytes. */
-    KEY_HEAD_BYTES = 8,  /* namespace id, component, form, length. */
-    KEYS_PER_CHUNK = 4096,
+    KEY_CLASS_COUNT = 4,      /* 16, 32, 48, 64 bytes. */
+    KEY_HEAD_BYTES = 8,       /* namespace id, component, form, length. */
+    KEYS_FIRST = 4096,        /* In ordinary memory, so that a small map is small. */
+    KEYS_PER_CHUNK = 1 << 18, /* Of every class this is a number of whole huge pages. */
 };
 
 /* Chunks never move, and their directory has its full size from the start: pinned readers look
@@ -91,6 +110,7 @@ struct key_heap {
     const struct kvt_env *env;
     uint32_t chunk_count_max;
     struct {
+        uint8_t *first;
         uint8_t **chunks;
         uint32_t used_count; /* Slots ever given out. */
         uint32_t free_first; /* Slot + 1; linked through the slots' bytes. */
@@ -103,7 +123,8 @@ void key_heap_close(struct key_heap *heap);
 enum kvt_status key_heap_add(
     struct key_heap *heap, const struct block_key *key, uint32_t *reference_out);
 void key_heap_remove(struct key_heap *heap, uint32_t reference);
-const uint8_t *key_heap_at(const struct key_heap *heap, uint32_t reference);
+/* key_heap_prefetch - the key's bytes are on their way into the cache. */
+void key_heap_prefetch(const struct key_heap *heap, uint32_t reference);
 bool key_heap_equal(const struct key_heap *heap, uint32_t reference, const struct block_key *key);
 void key_heap_read(const struct key_heap *heap, uint32_t reference, struct block_key *key_out);
 

@@ -2,15 +2,16 @@
 /*
  * residency_table.c - the hash table: fingerprint -> candidate entries.
  *
- * Owns      the sub-tables (by the top bits of the fingerprint's high half), each an array of buckets of
- *           one cache line that doubles when four fifths full, and arrays that readers may still see.
+ * Owns      the sub-tables (by the top bits of the fingerprint's high half), each an array of
+ *           buckets of one cache line that grows by half when four fifths full, and arrays that
+ *           readers may still see.
  * Threads   one writer; any number of readers between table_enter() and table_leave().
  *
  * Arrays that were replaced are freed when no reader can hold them. (T1) A reader raises a count of
  * the present parity (seq_cst) before it loads an array's address. The writer stores the new
  * address, then flips the parity, then waits (without blocking, in table_collect) until the counts
- * of the old parity are zero. A reader whose raise the writer did not see loads the address later in
- * the one order of all seq_cst operations, and so finds the new array.
+ * of the old parity are zero. A reader whose raise the writer did not see loads the address later
+ * in the one order of all seq_cst operations, and so finds the new array.
  */
 #include <string.h>
 
@@ -21,30 +22,38 @@
 enum {
     CACHE_LINE = 64,
     HUGE_BYTES = 2 << 20,
+    HUGE_BUCKETS = HUGE_BYTES / CACHE_LINE,
+    COPY_AHEAD = 4, /* Buckets; about 30 fingerprints. */
+    GUARD_BYTES = sizeof(struct table_guard) + CACHE_LINE,
 };
 
 _Static_assert(sizeof(struct bucket) == CACHE_LINE, "a bucket is one cache line");
+
+/* The first byte of a cache line at or behind `memory`. */
+static void *
+line_align(void *memory)
+{
+    return (void *)(((uintptr_t)memory + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+}
 
 /* --- Arrays ----------------------------------------------------------------------------------- */
 
 static struct bucket_array *
 array_create(const struct kvt_env *env, uint64_t bucket_count)
 {
-    size_t size = sizeof(struct bucket_array) + CACHE_LINE + bucket_count * sizeof(struct bucket);
-    struct bucket_array *array;
+    struct bucket_array *array = env_take(env, sizeof(*array));
+    size_t size = bucket_count * sizeof(struct bucket);
 
-    if (size >= HUGE_BYTES) {
-        size = (size + HUGE_BYTES - 1) / HUGE_BYTES * HUGE_BYTES;
-        array = env_map(env, size);
-    } else {
-        array = env_take(env, size);
-    }
     if (array == NULL)
         return NULL;
-    array->mask = bucket_count - 1;
-    array->size = size;
-    array->buckets =
-        (struct bucket *)(((uintptr_t)(array + 1) + CACHE_LINE - 1) & ~(uintptr_t)(CACHE_LINE - 1));
+    array->bucket_count = bucket_count;
+    array->size = size >= HUGE_BYTES ? size : size + CACHE_LINE;
+    array->memory = size >= HUGE_BYTES ? env_map(env, size) : env_take(env, array->size);
+    if (array->memory == NULL) {
+        env_put(env, array, sizeof(*array));
+        return NULL;
+    }
+    array->buckets = line_align(array->memory);
     return array;
 }
 
@@ -54,9 +63,10 @@ array_destroy(const struct kvt_env *env, struct bucket_array *array)
     if (array == NULL)
         return;
     if (array->size >= HUGE_BYTES)
-        env_unmap(env, array, array->size);
+        env_unmap(env, array->memory, array->size);
     else
-        env_put(env, array, array->size);
+        env_put(env, array->memory, array->size);
+    env_put(env, array, sizeof(*array));
 }
 
 static uint16_t
@@ -73,19 +83,33 @@ subtable_of(struct hash128 fingerprint)
     return (uint32_t)(fingerprint.high >> (64 - SUBTABLE_BITS));
 }
 
+/* The bucket where looking begins: the fingerprint's place among 2^32, scaled to the array. */
+static uint64_t
+home_of(const struct bucket_array *array, struct hash128 fingerprint)
+{
+    return ((fingerprint.low >> 32) * array->bucket_count) >> 32;
+}
+
+static uint64_t
+bucket_after(const struct bucket_array *array, uint64_t i)
+{
+    return i + 1 == array->bucket_count ? 0 : i + 1;
+}
+
 /* Put the number into the first bucket of its probe that has a free slot; there is one. */
 static void
 array_insert(struct bucket_array *array, struct hash128 fingerprint, uint32_t number)
 {
-    uint64_t i = fingerprint.low & array->mask;
+    uint64_t i = home_of(array, fingerprint);
 
-    for (;; i = (i + 1) & array->mask) {
+    for (;; i = bucket_after(array, i)) {
         struct bucket *bucket = &array->buckets[i];
 
         for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
             if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
                 continue;
-            atomic_store_explicit(&bucket->numbers[slot], number, memory_order_relaxed);
+            /* (B1) */
+            atomic_store_explicit(&bucket->numbers[slot], number, memory_order_release);
             atomic_store_explicit(&bucket->tags[slot], tag_of(fingerprint), memory_order_release);
             return;
         }
@@ -100,9 +124,10 @@ table_open(struct table *table, const struct kvt_env *env)
 {
     memset(table, 0, sizeof(*table));
     table->env = env;
-    table->guard = env_map(env, HUGE_BYTES);
-    if (table->guard == NULL)
+    table->guard_memory = env_take(env, GUARD_BYTES);
+    if (table->guard_memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for the map's guard");
+    table->guard = line_align(table->guard_memory);
     for (uint32_t i = 0; i < SUBTABLE_COUNT; i++) {
         struct bucket_array *array = array_create(env, 1);
 
@@ -127,8 +152,7 @@ table_close(struct table *table)
     for (uint32_t i = 0; i < SUBTABLE_COUNT; i++)
         array_destroy(
             table->env, atomic_load_explicit(&table->subtables[i].array, memory_order_relaxed));
-    if (table->guard != NULL)
-        env_unmap(table->env, table->guard, HUGE_BYTES);
+    env_put(table->env, table->guard_memory, GUARD_BYTES);
 }
 
 /* --- Readers ---------------------------------------------------------------------------------- */
@@ -151,59 +175,96 @@ table_leave(struct table *table, uint32_t ticket)
         &table->guard->stripes[ticket / 2].counts[ticket % 2], 1, memory_order_release);
 }
 
-void
-table_prefetch(const struct table *table, struct hash128 fingerprint)
+struct table_cursor
+table_look(const struct table *table, struct hash128 fingerprint)
 {
     const struct bucket_array *array =
-        atomic_load(&table->subtables[subtable_of(fingerprint)].array);
+        atomic_load(&table->subtables[subtable_of(fingerprint)].array); /* (T1) */
 
-    __builtin_prefetch(&array->buckets[fingerprint.low & array->mask]);
+    uint64_t home = home_of(array, fingerprint);
+
+    __builtin_prefetch(&array->buckets[home]);
+    return (struct table_cursor){
+        .array = array, .tag = tag_of(fingerprint), .bucket = home, .left = array->bucket_count};
 }
 
 uint32_t
-table_candidates(const struct table *table, struct hash128 fingerprint, uint64_t *cursor)
+table_next(struct table_cursor *cursor)
 {
-    const struct bucket_array *array =
-        atomic_load(&table->subtables[subtable_of(fingerprint)].array);
-    uint16_t tag = tag_of(fingerprint);
+    while (cursor->left > 0) {
+        const struct bucket *bucket = &cursor->array->buckets[cursor->bucket];
 
-    for (uint64_t step = *cursor / BUCKET_SLOTS; step <= array->mask; step++) {
-        const struct bucket *bucket = &array->buckets[(fingerprint.low + step) & array->mask];
+        while (cursor->slot < BUCKET_SLOTS) {
+            uint32_t slot = cursor->slot++;
 
-        for (uint64_t slot = *cursor % BUCKET_SLOTS; slot < BUCKET_SLOTS; slot++) {
-            if (atomic_load_explicit(&bucket->tags[slot], memory_order_acquire) != tag)
+            if (atomic_load_explicit(&bucket->tags[slot], memory_order_acquire) != cursor->tag)
                 continue;
-            *cursor = step * BUCKET_SLOTS + slot + 1;
-            return atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed);
+            return atomic_load_explicit(&bucket->numbers[slot], memory_order_acquire); /* (B1) */
         }
-        *cursor = (step + 1) * BUCKET_SLOTS;
         if (atomic_load_explicit(&bucket->overflow_count, memory_order_acquire) == 0)
             break;
+        cursor->slot = 0;
+        cursor->bucket = bucket_after(cursor->array, cursor->bucket);
+        cursor->left--;
     }
     return ENTRY_NONE;
 }
 
 /* --- The writer ------------------------------------------------------------------------------- */
 
+/* Insert what is in a bucket of another array. */
+static void
+bucket_copy(struct bucket_array *array, const struct bucket *bucket,
+    table_fingerprint_fn fingerprint_at, const void *context)
+{
+    for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+        uint32_t number = atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed);
+
+        if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
+            array_insert(array, *fingerprint_at(context, number), number);
+    }
+}
+
+/* The fingerprints lie all over the map: they are asked for some buckets ahead. */
+static void
+bucket_prefetch(
+    const struct bucket *bucket, table_fingerprint_fn fingerprint_at, const void *context)
+{
+    for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
+        uint32_t number = atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed);
+
+        if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) != 0)
+            __builtin_prefetch(fingerprint_at(context, number));
+    }
+}
+
+/* Half as many again, and whole huge pages when they are large: what a table that has just grown
+ * leaves empty counts for the memory of an entry. */
+static uint64_t
+count_above(uint64_t bucket_count)
+{
+    uint64_t larger = bucket_count + (bucket_count + 1) / 2;
+
+    if (larger < HUGE_BUCKETS)
+        return larger;
+    return (larger + HUGE_BUCKETS - 1) / HUGE_BUCKETS * HUGE_BUCKETS;
+}
+
 static enum kvt_status
-subtable_grow(struct table *table, struct subtable *subtable,
-    struct hash128 (*fingerprint_of)(const void *, uint32_t), const void *context)
+subtable_grow(struct table *table, struct subtable *subtable, table_fingerprint_fn fingerprint_at,
+    const void *context)
 {
     struct bucket_array *old = atomic_load_explicit(&subtable->array, memory_order_relaxed);
-    struct bucket_array *array = array_create(table->env, (old->mask + 1) * 2);
+    uint64_t bucket_count = count_above(old->bucket_count);
+    struct bucket_array *array = array_create(table->env, bucket_count);
 
     if (array == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for %llu buckets of the map",
-            (unsigned long long)(old->mask + 1) * 2);
-    for (uint64_t i = 0; i <= old->mask; i++) {
-        for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
-            uint32_t number;
-
-            if (atomic_load_explicit(&old->buckets[i].tags[slot], memory_order_relaxed) == 0)
-                continue;
-            number = atomic_load_explicit(&old->buckets[i].numbers[slot], memory_order_relaxed);
-            array_insert(array, fingerprint_of(context, number), number);
-        }
+            (unsigned long long)bucket_count);
+    for (uint64_t i = 0; i < old->bucket_count; i++) {
+        if (i + COPY_AHEAD < old->bucket_count)
+            bucket_prefetch(&old->buckets[i + COPY_AHEAD], fingerprint_at, context);
+        bucket_copy(array, &old->buckets[i], fingerprint_at, context);
     }
     atomic_store(&subtable->array, array); /* (T1) */
     old->retired_at = table->guard->flip_count;
@@ -214,13 +275,13 @@ subtable_grow(struct table *table, struct subtable *subtable,
 
 enum kvt_status
 table_insert(struct table *table, struct hash128 fingerprint, uint32_t number,
-    struct hash128 (*fingerprint_of)(const void *context, uint32_t number), const void *context)
+    table_fingerprint_fn fingerprint_at, const void *context)
 {
     struct subtable *subtable = &table->subtables[subtable_of(fingerprint)];
     struct bucket_array *array = atomic_load_explicit(&subtable->array, memory_order_relaxed);
 
-    if (subtable->count >= (array->mask + 1) * (BUCKET_SLOTS * 4 / 5))
-        KVT_TRY(subtable_grow(table, subtable, fingerprint_of, context));
+    if (subtable->count >= array->bucket_count * (BUCKET_SLOTS * 4 / 5))
+        KVT_TRY(subtable_grow(table, subtable, fingerprint_at, context));
     array_insert(atomic_load_explicit(&subtable->array, memory_order_relaxed), fingerprint, number);
     subtable->count++;
     return KVT_OK;
@@ -231,10 +292,11 @@ table_remove(struct table *table, struct hash128 fingerprint, uint32_t number)
 {
     struct subtable *subtable = &table->subtables[subtable_of(fingerprint)];
     struct bucket_array *array = atomic_load_explicit(&subtable->array, memory_order_relaxed);
-    uint64_t home = fingerprint.low & array->mask;
+    uint64_t home = home_of(array, fingerprint);
+    uint64_t i = home;
 
-    for (uint64_t step = 0; step <= array->mask; step++) {
-        struct bucket *bucket = &array->buckets[(home + step) & array->mask];
+    for (uint64_t step = 0; step < array->bucket_count; step++, i = bucket_after(array, i)) {
+        struct bucket *bucket = &array->buckets[i];
 
         for (uint32_t slot = 0; slot < BUCKET_SLOTS; slot++) {
             if (atomic_load_explicit(&bucket->tags[slot], memory_order_relaxed) !=
@@ -242,10 +304,9 @@ table_remove(struct table *table, struct hash128 fingerprint, uint32_t number)
                 atomic_load_explicit(&bucket->numbers[slot], memory_order_relaxed) != number)
                 continue;
             atomic_store_explicit(&bucket->tags[slot], 0, memory_order_release);
-            for (uint64_t passed = 0; passed < step; passed++)
+            for (uint64_t passed = home; passed != i; passed = bucket_after(array, passed))
                 atomic_fetch_sub_explicit(
-                    &array->buckets[(home + passed) & array->mask].overflow_count, 1,
-                    memory_order_release);
+                    &array->buckets[passed].overflow_count, 1, memory_order_release);
             subtable->count--;
             return;
         }

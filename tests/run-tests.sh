@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that must hold before a change lands: `make test`. With --long, the long seeds too.
+# Everything that must hold before a change lands: `make test`. With --long, the long seeds and the
+# mutants too.
 #
 # Builds and runs, stage by stage, and goes on after a failure so that one run shows all of them:
 #   release     gcc: every test
@@ -8,6 +9,7 @@
 #   asan        address and undefined-behaviour sanitizers: unit, conform, model, fault, golden
 #   tsan        thread sanitizer: unit, conform, stress, model
 #   format      clang-format over every tracked .c and .h
+#   mutants     with --long: every deliberate break is noticed (each counts as a test)
 # The last line is `N passed, N failed, N skipped`, summed over all stages. Exit code 1 on any failure, and,
 # as root on a machine with io_uring, on any skip: there everything can run.
 set -uo pipefail
@@ -84,6 +86,19 @@ format() {
     fi
 }
 
+mutants() {
+    local from=$SECONDS log="$logs/mutants.log"
+    python3 -B tests/mutants/run_mutants.py >"$log" 2>&1
+    local c o
+    c=$(grep -c '^caught ' "$log")
+    o=$(grep -cE '^(SURVIVED|BROKEN|NOT JUDGED) ' "$log")
+    [ $((c + o)) -gt 0 ] || o=1
+    passed=$((passed + c))
+    failed=$((failed + o))
+    note mutants $((SECONDS - from)) "$c passed, $o failed, 0 skipped"
+    [ "$o" -eq 0 ] || grep -v '^caught ' "$log"
+}
+
 # Sanitizers see races and leaks better when they stop at the first one, and print no colours.
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:color=never
 export UBSAN_OPTIONS=print_stacktrace=1:color=never
@@ -106,6 +121,8 @@ stage release build
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
 KVT_TEST_SEEDS=$smoke_seeds stage tsan build/tsan -L '^(unit|conform|stress|model)$'
 stage clang build/clang -L '^unit$'
+
+[ $long = 0 ] || mutants
 
 # A long run adds a line: the counts add up over several runs.
 if [ $long = 1 ]; then

@@ -250,20 +250,35 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
     }
 }
 
+/*
+ * The generation whose chain can be followed: that of a segment in use, as the table has it; in a rebuild,
+ * when the table knows nothing, the one at page 0.
+ */
+static uint32_t
+generation_expected(struct scan *scan)
+{
+    const struct segment *segment = segment_at(scan->nvme->table, scan->segment);
+    struct batch_header first;
+
+    if (segment->state != SEGMENT_FREE)
+        return segment->generation;
+    if (header_get(scan, 0, WINDOW_PAGES_CHAIN, &first) == KVT_OK)
+        return first.extent.generation;
+    return FOLLOW_NONE;
+}
+
 enum kvt_status
 nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *visitor,
     uint32_t *generation_out, uint64_t *damaged_pages_out)
 {
-    struct batch_header first;
-    uint32_t follow = FOLLOW_NONE;
+    uint32_t follow;
     struct scan scan;
     enum kvt_status status;
 
     KVT_TRY_GOTO(scan_init(&scan, nvme, segment), deinit);
-    if (header_get(&scan, 0, WINDOW_PAGES_CHAIN, &first) == KVT_OK)
-        follow = first.extent.generation;
+    follow = generation_expected(&scan);
     KVT_TRY_GOTO(headers_find(&scan, follow), deinit);
-    /* Page 0 was not the newest: something that cannot be is there, so nothing is taken for
+    /* There is a newer one (a recycle header, or something that cannot be): nothing is taken for
      * granted. */
     if (follow != FOLLOW_NONE && found_highest(&scan) > follow)
         KVT_TRY_GOTO(headers_find(&scan, FOLLOW_NONE), deinit);

@@ -132,7 +132,7 @@ nvme_usage(struct tier *tier, struct tier_usage *usage_out)
             continue;
         if (free_count > reserve_count)
             usage_out->free_bytes += (free_count - reserve_count) * segment_bytes;
-        if (active != NULL)
+        if (active != NULL && free_count >= reserve_count)
             usage_out->free_bytes +=
                 (uint64_t)(nvme->options.segment_pages - active->fill_page) * PAGE_BYTES;
     }

@@ -228,9 +228,10 @@ free_find(const struct segment_table *table, uint32_t root_number, uint32_t page
 }
 
 static bool
-fits_active(const struct segment_table *table, const struct root_table *root, uint32_t pages)
+fits_active(const struct segment_table *table, const struct root_table *root, uint32_t pages,
+    uint32_t reserve_count)
 {
-    return root->active != INDEX_NONE &&
+    return root->active != INDEX_NONE && root->state_counts[SEGMENT_FREE] >= reserve_count &&
            table->pages - root->segments[root->active].fill_page >= pages;
 }
 
@@ -238,7 +239,7 @@ bool
 segment_fits(
     const struct segment_table *table, uint32_t root, uint32_t pages, uint32_t reserve_count)
 {
-    if (fits_active(table, &table->roots[root], pages))
+    if (fits_active(table, &table->roots[root], pages, reserve_count))
         return true;
     return table->roots[root].state_counts[SEGMENT_FREE] > reserve_count &&
            free_find(table, root, pages) != INDEX_NONE;
@@ -270,7 +271,7 @@ segment_run_take(struct segment_table *table, uint32_t root_number, uint32_t pag
     if (pages == 0 || pages > table->pages)
         return failure_set(
             KVT_E_INVAL, 0, "segments: a run of %u pages, a segment has %u", pages, table->pages);
-    if (!fits_active(table, root, pages)) {
+    if (!fits_active(table, root, pages, reserve_count)) {
         uint32_t index = INDEX_NONE;
 
         if (root->state_counts[SEGMENT_FREE] > reserve_count)
@@ -310,6 +311,8 @@ segment_recycle_begin(struct segment_table *table, struct segment *segment)
     segment->record_count = 0;
     segment->crc_xor = 0;
     segment->live_bytes = 0;
+    segment->newest_sequence = 0;
+    segment->is_passed_over = false;
     segment->fill_page = 0;
     state_set(table, segment, SEGMENT_RECYCLING);
     segment_check(segment, table->pages);

@@ -46,10 +46,14 @@ struct segment {
     uint64_t live_bytes;    /* Whole pages of the live extents. */
     uint32_t failure_count; /* Batches that failed in it. */
     uint32_t reader_count;  /* Reads in flight. */
-    uint64_t use_sum;       /* The engine's, while it chooses what to reclaim: last uses, ... */
-    uint32_t use_count;     /* ... and how many were added up. */
     uint32_t writer_count;  /* Puts in flight: taken and not yet answered. */
-    uint32_t held_count;    /* The engine's: copies that others replace, but not durably yet. */
+
+    /* The engine's, for choosing what to reclaim. */
+    uint64_t use_sum;         /* Last uses of its live blocks, in ticks (policy.h), added up. */
+    uint32_t use_count;       /* How many these are. */
+    uint64_t newest_sequence; /* Of the records in it. */
+    uint32_t held_count;      /* Copies that others replace, but not durably yet: they stay. */
+    bool is_passed_over;      /* Could not be emptied: others have their turn first. */
 };
 
 enum {
@@ -82,7 +86,8 @@ bool segment_restore(struct segment_table *table, const struct segment *segment)
 /*
  * segment_run_take - `pages` pages in the active segment of a root, sealing it and activating a
  * free one when they do not fit; *sealed_out is the segment that was sealed or NULL. Leaves
- * `reserve_count` free segments untouched (those are for reclaiming, which passes 0).
+ * `reserve_count` free segments untouched (those are for reclaiming, which passes 0); when fewer are
+ * free, the active segment is one of them, and is left to reclaiming as well.
  * KVT_E_NOSPC: no free segment that holds the run. KVT_E_INVAL: pages is 0 or above segment_pages.
  * A run of up to segment_pages - SEGMENT_HEAD_PAGES_MAX fits into every free segment.
  */

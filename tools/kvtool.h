@@ -63,9 +63,10 @@ enum {
 /* store_open_to_read - NULL, with a sentence, when it cannot be. Changes nothing on disk. */
 kvt_store *store_open_to_read(const char *path);
 
-/* store_open_to_write - as above. `flags`: enum kvt_open_flags; `nvme_bytes` 0 is the default. */
+/* store_open_to_write - as above, but a store that is there is opened with `options`, and one that
+ * is not is made with `options_new`; NULL: it is refused. */
 kvt_store *store_open_to_write(
-    const char *path, uint32_t flags, uint64_t host_bytes, uint64_t nvme_bytes);
+    const char *path, const struct kvt_options *options, const struct kvt_options *options_new);
 
 /* store_close - closes, or complains. False: the last writes failed. NULL does nothing. */
 bool store_close(kvt_store *store, const char *path);

@@ -11,6 +11,15 @@
 #include "kvtool.h"
 #include "quantity.h"
 
+/* A store made without geometry has 64 segments, or 256 MiB ones where there is more room, and
+ * takes blocks of a quarter of a segment; without a capacity it has 8 GiB (kvtier.h). */
+enum {
+    BLOCKS_PER_CAPACITY = 256,
+    BLOCK_BYTES_LEAST = 256 << 10, /* A quarter of the smallest segment. */
+};
+
+static const uint64_t nvme_bytes_default = UINT64_C(8) << 30;
+
 enum {
     OPTION_DESCRIPTION,
     OPTION_REPLACE,
@@ -181,21 +190,58 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
     return EXIT_FINE;
 }
 
+/* The largest block of a new store: what its capacity suggests, or what this block needs. */
+static uint64_t
+new_block_bytes_max(uint64_t nvme_bytes, uint64_t length)
+{
+    uint64_t capacity = nvme_bytes == 0 ? nvme_bytes_default : nvme_bytes;
+    uint64_t block_bytes = BLOCK_BYTES_LEAST;
+
+    while (block_bytes < KVT_BLOCK_BYTES_MAX &&
+           (block_bytes < length || block_bytes <= capacity / BLOCKS_PER_CAPACITY / 2))
+        block_bytes *= 2;
+    return block_bytes;
+}
+
+/* Larger blocks than a store was made for are refused before a namespace is made for them. */
+static bool
+block_fits(kvt_store *store, const char *path, uint64_t length)
+{
+    struct kvt_options made = KVT_OPTIONS_INIT;
+    enum kvt_status status = kvt_options_get(store, &made);
+
+    if (status != KVT_OK) {
+        complain_status(status, "cannot ask %s for its options", path);
+        return false;
+    }
+    if (length <= made.block_bytes_max)
+        return true;
+    complain("a block of %llu bytes does not fit %s, which was made for blocks of 1 to %llu bytes",
+        (unsigned long long)length, path, (unsigned long long)made.block_bytes_max);
+    return false;
+}
+
 static int
 put_content(const struct arguments *arguments, const struct spelled_key *key, uint64_t nvme_bytes,
     const struct content *content)
 {
     const char *path = arguments->operands[0];
-    uint64_t host_bytes = KVTOOL_HOST_BYTES + content->length * 2;
-    uint32_t flags = arguments->values[OPTION_CREATE] != NULL ? 0 : KVT_OPEN_EXISTING;
+    struct kvt_options existing = KVT_OPTIONS_INIT;
+    struct kvt_options created;
     kvt_store *store = NULL;
     int exit_code = EXIT_PROBLEM;
 
-    host_bytes -= host_bytes % KVTOOL_HOST_BYTES;
-    store = store_open_to_write(path, flags, host_bytes, nvme_bytes);
+    existing.host_capacity_bytes = KVTOOL_HOST_BYTES + content->length * 2;
+    existing.host_capacity_bytes -= existing.host_capacity_bytes % KVTOOL_HOST_BYTES;
+    existing.nvme_capacity_bytes = nvme_bytes;
+    created = existing;
+    created.block_bytes_max = new_block_bytes_max(nvme_bytes, content->length);
+    store = store_open_to_write(
+        path, &existing, arguments->values[OPTION_CREATE] != NULL ? &created : NULL);
     if (store == NULL)
         return EXIT_PROBLEM;
-    exit_code = put_into(store, arguments, key, content);
+    if (block_fits(store, path, content->length))
+        exit_code = put_into(store, arguments, key, content);
     return store_close(store, path) ? exit_code : EXIT_PROBLEM;
 }
 

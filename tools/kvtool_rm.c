@@ -75,6 +75,7 @@ kvtool_rm(int argc, char **argv)
 {
     struct arguments arguments;
     struct spelled_key key;
+    struct kvt_options existing = KVT_OPTIONS_INIT;
     kvt_store *store = NULL;
     enum kvt_status status = KVT_OK;
     int exit_code = EXIT_PROBLEM;
@@ -84,7 +85,8 @@ kvtool_rm(int argc, char **argv)
     if (!spelled_key_read(&key, arguments.operands[1]))
         return EXIT_USAGE;
     exit_code = EXIT_PROBLEM;
-    store = store_open_to_write(arguments.operands[0], KVT_OPEN_EXISTING, KVTOOL_HOST_BYTES, 0);
+    existing.host_capacity_bytes = KVTOOL_HOST_BYTES;
+    store = store_open_to_write(arguments.operands[0], &existing, NULL);
     if (store != NULL) {
         status = block_delete(store, &key);
         if (status != KVT_OK && status != KVT_MISS)

@@ -7,42 +7,45 @@
 #include "complain.h"
 #include "kvtool.h"
 
+/* The store, or NULL with a sentence. */
 static kvt_store *
-open_with(const char *path, const struct kvt_options *options)
+open_end(const char *path, kvt_store *store, enum kvt_status status)
 {
-    kvt_store *store = NULL;
-    enum kvt_status status = kvt_open(path, options, &store);
-
-    if (status == KVT_MISS) {
+    if (status == KVT_OK)
+        return store;
+    if (status == KVT_MISS)
         complain("there is no store in %s", path);
-        return NULL;
-    }
-    if (status != KVT_OK) {
+    else
         complain_status(status, "cannot open %s", path);
-        return NULL;
-    }
-    return store;
+    return NULL;
 }
 
 kvt_store *
 store_open_to_read(const char *path)
 {
     struct kvt_options options = KVT_OPTIONS_INIT;
+    kvt_store *store = NULL;
+    enum kvt_status status = KVT_OK;
 
     options.flags = KVT_OPEN_READ_ONLY;
     options.host_capacity_bytes = KVTOOL_HOST_BYTES;
-    return open_with(path, &options);
+    status = kvt_open(path, &options, &store);
+    return open_end(path, store, status);
 }
 
 kvt_store *
-store_open_to_write(const char *path, uint32_t flags, uint64_t host_bytes, uint64_t nvme_bytes)
+store_open_to_write(
+    const char *path, const struct kvt_options *options, const struct kvt_options *options_new)
 {
-    struct kvt_options options = KVT_OPTIONS_INIT;
+    struct kvt_options existing = *options;
+    kvt_store *store = NULL;
+    enum kvt_status status = KVT_OK;
 
-    options.flags = flags;
-    options.host_capacity_bytes = host_bytes;
-    options.nvme_capacity_bytes = nvme_bytes;
-    return open_with(path, &options);
+    existing.flags |= KVT_OPEN_EXISTING;
+    status = kvt_open(path, &existing, &store);
+    if (status == KVT_MISS && options_new != NULL)
+        status = kvt_open(path, options_new, &store);
+    return open_end(path, store, status);
 }
 
 bool

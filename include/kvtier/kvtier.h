@@ -5,8 +5,8 @@
  * A block is an immutable run of bytes named by its namespace, key and component. A tier is a place
  * where copies of blocks live: pinned host memory (HOST) or files (NVME). A lease is the right to
  * read blocks at one address until it is released. Nothing else is promised: a block without a
- * lease may be demoted, dropped or found damaged at any time, and then the answer is KVT_MISS, never
- * wrong bytes. What a SYNC put acknowledged survives a crash until it is evicted or deleted.
+ * lease may be demoted, dropped or found damaged at any time, and then the answer is KVT_MISS,
+ * never wrong bytes. What a SYNC put acknowledged survives a crash until it is evicted or deleted.
  *
  * Rules that hold for every function here, unless its own comment says otherwise:
  *
@@ -138,9 +138,9 @@ struct kvt_options {
 /*
  * kvt_open - open or create the store in directory `path` (whose parent must exist).
  *
- * Takes the HOST tier's memory, recovers after a crash, and rebuilds the index from the segments when
- * it is damaged; blocks that cannot be proved whole are dropped and counted. `options` NULL means
- * all defaults.
+ * Takes the HOST tier's memory, recovers after a crash, and rebuilds the index from the segments
+ * when it is damaged; blocks that cannot be proved whole are dropped and counted. `options` NULL
+ * means all defaults.
  *
  * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
  * KVT_E_INVAL        an argument or option breaks its bound, or `path` is a directory with other
@@ -159,11 +159,11 @@ KVT_CHECKED enum kvt_status kvt_open(
     const char *path, const struct kvt_options *options, kvt_store **store_out);
 
 /*
- * kvt_close - finish what was submitted, write what shall be durable, mark the store clean, free all.
+ * kvt_close - finish what was submitted, make durable what shall be, mark the store clean, free it.
  *
  * NULL does nothing. With leases out, unfreed tickets or live queues it returns KVT_E_STATE and
- * changes nothing; release, free and destroy them first, or call kvt_abort(). Other errors (the last
- * writes failed) are reported, and the store is closed all the same.
+ * changes nothing; release, free and destroy them first, or call kvt_abort(). Other errors (the
+ * last writes failed) are reported, and the store is closed all the same.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
  * Blocks: yes.
@@ -188,8 +188,8 @@ KVT_API void kvt_abort(kvt_store *store);
 KVT_CHECKED enum kvt_status kvt_flush(kvt_store *store);
 
 /*
- * kvt_options_get - the options in force, every default resolved. `options_out->struct_size` says how
- * much to fill. Pointers in it (roots, log) belong to the store.
+ * kvt_options_get - the options in force, every default resolved. `options_out->struct_size` says
+ * how much to fill. Pointers in it (roots, log) belong to the store.
  * Threads: any. Ownership: borrows `options_out`. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_options_get(kvt_store *store, struct kvt_options *options_out);
@@ -297,9 +297,9 @@ enum kvt_tiers {
  *
  * tiers_out[i] (may be NULL) gets the tiers that hold a copy, 0 for a miss. *leading_out (may be
  * NULL) gets the number of hits before the first miss. With `lease_out` every block that was found
- * is pinned by one lease: no copy of them is moved, reused or evicted until kvt_lease_release(); when
- * nothing was found the lease is {0}. A lookup with a lease is what the policy counts as a request.
- * Memory only; blocks whose put is not yet visible are misses.
+ * is pinned by one lease: no copy of them is moved, reused or evicted until kvt_lease_release();
+ * when nothing was found the lease is {0}. A lookup with a lease is what the policy counts as a
+ * request. Memory only; blocks whose put is not yet visible are misses.
  *
  * KVT_E_INVAL: a NULL, a key's bound, count above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max.
  * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
@@ -340,9 +340,9 @@ struct kvt_scan_entry {
 };
 
 /*
- * kvt_scan - walk all blocks: *cursor starts at 0; fills up to `count_max` entries and says how many.
- * KVT_MISS and 0 at the end. Blocks that come or go meanwhile may or may not be seen; no other is
- * missed or seen twice.
+ * kvt_scan - walk all blocks: *cursor starts at 0; fills up to `count_max` entries and says how
+ * many. KVT_MISS and 0 at the end. Blocks that come or go meanwhile may or may not be seen; no
+ * other is missed or seen twice.
  *
  * Threads: any. Ownership: borrows. Blocks: briefly.
  */
@@ -396,8 +396,9 @@ struct kvt_result {
 };
 
 /*
- * kvt_ticket_wait - wait until the ticket has reached `stage` (enum kvt_stage), at most `timeout_ns`.
+ * kvt_ticket_wait - wait, at most `timeout_ns`, until the ticket has reached `stage`.
  *
+ * `stage` is one of enum kvt_stage.
  * KVT_OK: reached (look at kvt_ticket_results() for each block). KVT_LATE: not yet. KVT_E_INVAL: a
  * stage that this ticket does not have. KVT_E_STATE: the submission named a queue (poll that).
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
@@ -411,8 +412,9 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *
  *   put, stage 1     KVT_OK visible, KVT_EXISTS nothing changed, KVT_E_NOSPC no room,
  *                    KVT_E_NOMEM, KVT_E_INVAL, KVT_MISS its namespace was cleared meanwhile
- *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted or
- *                    cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC, KVT_E_READONLY
+ *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted
+ *                    or cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC,
+ *                    KVT_E_READONLY
  *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity)
  *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
  *
@@ -431,7 +433,7 @@ KVT_API void kvt_ticket_free(kvt_ticket *ticket);
 
 /* Where a submission reports. All zero: only through its ticket. */
 struct kvt_submit {
-    kvt_queue *queue; /* Kept until the last completion. NULL: wait on the ticket. */
+    kvt_queue *queue; /* Of the same store; kept until the last completion. NULL: wait. */
     void *user;
 };
 
@@ -468,9 +470,9 @@ struct kvt_put {
  * kvt_put_submit - keep `count` blocks.
  *
  * Stage 1: each block is visible to lookups (or has its error), and `source` may be reused. Stage 2
- * (RELAXED, SYNC): each is committed, or has its error. A key that is there or in flight is a success
- * that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Two puts of one key in
- * one call: the first wins.
+ * (RELAXED, SYNC): each is committed, or has its error. A key that is there or in flight is a
+ * success that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Two puts of one key
+ * in one call: the first wins.
  *
  * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
  * KVT_E_BUSY      request_count_max tickets are out.

@@ -57,7 +57,8 @@
     X(nvme_live_bytes_now, "whole pages of live blocks")                                     \
     X(index_map_bytes_now, "size of the LMDB file")                                          \
     X(index_used_bytes_now, "pages in use in it")                                            \
-    X(namespace_count_now, "namespaces")
+    X(namespace_count_now, "namespaces")                                                     \
+    X(kill_lost_count, "dead copies not marked for want of memory: a rebuild may find them")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \

@@ -154,7 +154,10 @@ random_batches_leave_what_the_model_holds(void **state)
     struct index *index = index_make(rig, MAP_BYTES);
 
     for (uint32_t i = 0; i < 60; i++) {
-        model_batch_random(&model, &batch, &rng, rng_below(&rng, 120), rng_below(&rng, 100));
+        uint32_t deleted = rng_below(&rng, 100);
+        uint32_t added = rng_below(&rng, 120);
+
+        model_batch_random(&model, &batch, &rng, added, deleted);
         assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
         if (i % 10 == 0)
             model_check(&model, index);

@@ -91,7 +91,8 @@ judge_blocks(kvt_store *store)
     kvt_namespace ns, cleared;
     uint64_t version;
 
-    assert_int_equal(kvt_namespace_open(store, GOLDEN_SPACE, GOLDEN_MODEL, 12, &ns), KVT_OK);
+    assert_int_equal(
+        kvt_namespace_open(store, GOLDEN_SPACE, GOLDEN_MODEL, GOLDEN_MODEL_BYTES, &ns), KVT_OK);
     assert_int_equal(kvt_namespace_open(store, GOLDEN_CLEARED, "", 0, &cleared), KVT_OK);
     for (uint64_t key = 0; key < GOLDEN_BLOCKS; key++) {
         version = 0;
@@ -221,7 +222,8 @@ an_unknown_feature_for_writers_is_read_but_not_written(void **state)
     patch(*state, "STORE", AT_FEATURES_TO_WRITE, UINT64_C(1) << 40, 8, true);
     assert_int_equal(open_golden(*state, KVT_OPEN_READ_ONLY, &store), KVT_OK);
     judge_blocks(store);
-    assert_int_equal(kvt_namespace_open(store, GOLDEN_SPACE, GOLDEN_MODEL, 12, &ns), KVT_OK);
+    assert_int_equal(
+        kvt_namespace_open(store, GOLDEN_SPACE, GOLDEN_MODEL, GOLDEN_MODEL_BYTES, &ns), KVT_OK);
     assert_int_equal(kit_put(store, ns, 99, 1, 100, KVT_SYNC), KVT_E_READONLY);
     assert_int_equal(kvt_close(store), KVT_OK);
     refused(*state, KVT_E_FORMAT, "feature");

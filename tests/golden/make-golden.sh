@@ -9,6 +9,5 @@ out=$(realpath -m "$2")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$program" "$work/store"
-rm -f "$work/store/live"
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf - store | gzip -9n >"$out"
 ls -l "$out"

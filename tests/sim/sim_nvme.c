@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_nvme.c - the NVME tier in the simulated world: what it answered as durable survives power cuts
- * and is found by the rebuild scan, byte for byte; what it never answered may be there, whole.
+ * sim_nvme.c - the NVME tier in the simulated world: what it answered as durable survives power
+ * cuts and is found by the rebuild scan, byte for byte; what it never answered may be there, whole.
  */
 #include <setjmp.h>
 #include <stdarg.h>

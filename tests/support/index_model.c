@@ -115,9 +115,12 @@ model_batch_random(struct index_model *model, struct model_batch *batch, struct 
     uint32_t added, uint32_t deleted)
 {
     batch->batch = (struct index_batch){0};
-    for (uint32_t i = 0; i < deleted; i++)
-        index_model_delete(
-            model, batch, rng_below(rng, MODEL_SEGMENTS), rng_below(rng, MODEL_PAGES));
+    for (uint32_t i = 0; i < deleted; i++) {
+        uint32_t page = rng_below(rng, MODEL_PAGES);
+        uint32_t row = rng_below(rng, MODEL_SEGMENTS);
+
+        index_model_delete(model, batch, row, page);
+    }
     for (uint32_t i = 0; i < added; i++) {
         uint32_t row = rng_below(rng, MODEL_SEGMENTS);
         uint32_t page = rng_below(rng, MODEL_PAGES);

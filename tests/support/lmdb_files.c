@@ -144,8 +144,12 @@ random_file_make(
     struct rng rng = {.state = 1};
     struct index *index = index_make(files, map_bytes);
 
-    for (uint32_t i = 0; i < batches; i++)
-        random_commit(index, &rng, rng_below(&rng, 200), rng_below(&rng, 200));
+    for (uint32_t i = 0; i < batches; i++) {
+        uint32_t deleted = rng_below(&rng, 200);
+        uint32_t added = rng_below(&rng, 200);
+
+        random_commit(index, &rng, added, deleted);
+    }
     good->content[1] = index_content(index);
     random_commit(index, &rng, 20, 20);
     good->content[0] = index_content(index);

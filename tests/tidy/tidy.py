@@ -16,8 +16,9 @@ FUNCTION_LINES_MAX = 70
 COLUMNS_MAX = 100
 RATCHET = "tests/tidy/function_length.txt"
 
-# What a folder may include besides its own headers and include/. The tiers' sub-folders are one
-# layer with tiers/. tests/ are programs that may look into every module.
+# What a folder may include besides its own headers and include/; the longest name that fits counts.
+# The tiers' sub-folders are one layer with tiers/. tests/ are programs that may look into every
+# module, and so may bench/micro/, which times one module alone.
 LAYERS = {
     "base": {"base"},
     "index": {"index", "base"},
@@ -26,6 +27,7 @@ LAYERS = {
     "include": {"include"},
     "tools": {"tools"},
     "bench": {"bench", "tools"},
+    "bench/micro": {"bench", "bench/micro", "engine", "index", "tiers", "base"},
     "examples": {"examples"},
 }
 LIBRARY = ("base", "index", "tiers", "engine")
@@ -98,7 +100,15 @@ class Tree:
 
 
 def layer_of(path):
+    if path.startswith("bench/micro/"):
+        return "bench/micro"
     return path.split("/")[0] if "/" in path else ""
+
+
+def allowed_layers(path):
+    """The layers whose headers a file may include; None: all of them."""
+    fitting = [folder for folder in LAYERS if path.startswith(folder + "/")]
+    return LAYERS[max(fitting, key=len)] if fitting else None
 
 
 def without_comments(lines):
@@ -115,16 +125,16 @@ def without_comments(lines):
 def rule_layering(tree):
     owner = {os.path.basename(p): layer_of(p) for p in tree.ending_in(".h")}
     for path in tree.code():
-        layer = layer_of(path)
+        layer, allowed = layer_of(path), allowed_layers(path)
         for number, line in enumerate(tree.lines(path), 1):
             match = re.match(r'\s*#\s*include\s+(["<])([^">]+)[">]', line)
-            if not match or layer not in LAYERS:
+            if not match or allowed is None:
                 continue
             name = match.group(2)
             if name.startswith("kvtier/"):
                 continue
             target = owner.get(os.path.basename(name))
-            if match.group(1) == '"' and target and target not in LAYERS[layer]:
+            if match.group(1) == '"' and target and target not in allowed:
                 yield path, number, f"{layer}/ must not include {name} of {target}/"
             for pattern, layers in FOREIGN:
                 if pattern.match(name) and layer not in layers:

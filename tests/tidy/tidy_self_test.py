@@ -46,10 +46,15 @@ GOOD = {
                             + function("loop_run", 70) + function("loop_long", 80)),
     "include/kvtier/kvtier.h": c_file("kvtier.h", CONTRACT),
     "tools/main.c": c_file("main.c", '#include "kvtier/kvtier.h"\nint z = printf("x");\n'),
+    "bench/bench.c": c_file("bench.c", '#include "kvtier/kvtier.h"\n'),
+    "bench/micro/micro_map.c": c_file("micro_map.c", '#include "map.h"\n#include "clock.h"\n'),
     "tests/unit/test_map.c": c_file("test_map.c", '#include "map.h"\n#include <lmdb.h>\n'),
     "tests/tidy/function_length.txt": "# listed\nengine/loop.c loop_long 80\n",
     "tests/run.sh": "#!/bin/sh\n# Runs.\n",
-    "README.md": "See index/map.c, map.h and `kvtier/kvtier.h`; any *.c file.\n```\ncc mine.c\n```\n",
+    "bench/sweep/sweep.c": c_file("sweep.c", '#include "kvtier/kvtier.h"\n'),
+    "bench/micro/micro_map.c": c_file("micro_map.c", '#include "map.h"\n#include "clock.h"\n'),
+    "README.md": "See index/map.c, map.h and `kvtier/kvtier.h`; any *.c file.\n"
+                 "```\ncc mine.c\n```\n",
     "Makefile": "all:\n\ttrue\n",
 }
 
@@ -64,6 +69,8 @@ CASES = [
     ("layering", "engine/loop.c", "#include <zstd.h>\n"),
     ("layering", "engine/loop.c", "#include <cuda_runtime.h>\n"),
     ("layering", "tools/main.c", '#include "loop.h"\n'),
+    ("layering", "bench/sweep/sweep.c", '#include "map.h"\n'),
+    ("layering", "bench/micro/micro_map.c", "#include <lmdb.h>\n"),
     ("layering", "include/kvtier/kvtier.h", '#include "clock.h"\n'),
     ("parent-include", "engine/loop.c", '#include "../base/clock.h"\n'),
     ("parent-include", "tests/unit/test_map.c", '#include "../../index/map.h"\n'),

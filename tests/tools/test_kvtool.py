@@ -51,6 +51,26 @@ class Kvtool(Programs):
         self.assertEqual(self.get("s3", 'a/"large"'), content)
         shutil.rmtree(self.path("s3"))
 
+    def test_a_block_that_the_store_was_not_made_for_is_refused(self):
+        self.put("s20", "a/01", input=b"small")
+        limit = self.json_of("kvtool", "stat", "s20")["block_bytes_max"]
+        self.put("s20", "a/02", input=bytes(limit))
+        self.refused("kvtool", "put", "--create", "s20", "b/03", input=bytes(limit + 1), expect=1,
+                     saying=f"of {limit + 1} bytes does not fit s20, which was made for blocks of "
+                            f"1 to {limit} bytes")
+        self.assertEqual(len(self.json_of("kvtool", "stat", "s20")["namespaces"]), 1)
+
+    def test_a_new_store_takes_blocks_by_its_capacity_and_by_its_first_block(self):
+        for nvme, length, largest in (("64M", 1, 256 << 10), ("64M", 300 << 10, 512 << 10),
+                                      ("1G", 1, 4 << 20), ("1G", 5 << 20, 8 << 20)):
+            with self.subTest(nvme=nvme, length=length):
+                self.run_program("kvtool", "put", "--create", "--nvme", nvme, "s21", "a/01",
+                                 input=bytes(length))
+                facts = self.json_of("kvtool", "stat", "s21")
+                self.assertEqual(facts["block_bytes_max"], largest)
+                self.assertEqual(facts["segment_bytes"], largest * 4)
+                shutil.rmtree(self.path("s21"))
+
     def test_a_block_that_exists_stays_unless_replaced(self):
         self.put("s4", "a/01", input=b"old")
         kept = self.json_of("kvtool", "put", "s4", "a/01", input=b"new")

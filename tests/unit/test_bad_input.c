@@ -118,9 +118,14 @@ options_outside_their_bounds_are_refused_by_name(void **state)
     refused_option(request_count_max, 15, KVT_E_INVAL);
     refused_option(request_count_max, 65537, KVT_E_INVAL);
     refused_option(lease_count_max, (1u << 20) + 1, KVT_E_INVAL);
+    refused_option(index_map_bytes, (1 << 20) - 1, KVT_E_INVAL);
+    refused_option(entry_count_max, (UINT64_C(1) << 31) + 1, KVT_E_INVAL);
+    refused_option(relaxed_interval_ns, UINT64_C(3600000000001), KVT_E_INVAL);
+    refused_option(batch_delay_ns, UINT64_C(1000000001), KVT_E_INVAL);
     refused_option(host_high_percent, 101, KVT_E_INVAL);
     refused_option(host_low_percent, 99, KVT_E_INVAL);
     refused_option(nvme_high_percent, 101, KVT_E_INVAL);
+    refused_option(nvme_high_percent, 9, KVT_E_INVAL);
     refused_option(log_level, 4, KVT_E_INVAL);
     refused_option(reserved0, 1, KVT_E_INVAL);
 }
@@ -242,6 +247,10 @@ a_put_with_a_bad_field_is_refused_by_name(void **state)
     refused_put(reserved0, 1, KVT_E_INVAL, "reserved");
     refused_put(reserved1, 1, KVT_E_INVAL, "reserved");
     struct kvt_key parent = {.bytes = NULL, .length = 8};
+    refused_put(parent, &parent, KVT_E_INVAL, "parent");
+    parent = (struct kvt_key){.bytes = bytes, .length = 0};
+    refused_put(parent, &parent, KVT_E_INVAL, "parent");
+    parent = (struct kvt_key){.bytes = bytes, .length = 8, .reserved0 = 1};
     refused_put(parent, &parent, KVT_E_INVAL, "parent");
 }
 
@@ -370,6 +379,8 @@ a_get_with_a_bad_field_is_refused_by_name(void **state)
     refused(
         kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "destination");
     bad = good;
+    bad.capacity = 0;
+    refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "capacity");
     bad.capacity = HUGE_SIZE + HUGE_SIZE / 2; /* Ends behind the address space. */
     refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "capacity");
     bad = good;
@@ -466,6 +477,35 @@ tickets_and_queues_refuse_what_they_do_not_have(void **state)
     assert_int_equal(kvt_queue_destroy(NULL), KVT_OK);
 }
 
+static void
+a_queue_of_another_store_is_refused(void **state)
+{
+    static uint8_t bytes[5000];
+    struct fixture *fixture = *state;
+    struct kvt_options options = kit_options();
+    char path[KIT_PATH_BYTES + 16];
+    struct payload_key key;
+    kvt_ticket *ticket = NULL;
+    kvt_queue *queue = NULL;
+    kvt_store *other = NULL;
+
+    snprintf(path, sizeof(path), "%s/neighbour", fixture->dir);
+    assert_int_equal(kvt_open(path, &options, &other), KVT_OK);
+    assert_int_equal(kvt_queue_create(other, &queue), KVT_OK);
+    const struct kvt_submit submit = {.queue = queue};
+    payload_key_make(&key, 1);
+    const struct kvt_put put = good_put(&key, bytes);
+    const struct kvt_get get = {.key = key.key, .destination = bytes, .capacity = 5000};
+    refused(kvt_put_submit(fixture->store, fixture->ns, &put, 1, KVT_SYNC, &submit, &ticket),
+        KVT_E_INVAL, "queue");
+    refused(kvt_get_submit(fixture->store, fixture->ns, &get, 1, &submit, &ticket), KVT_E_INVAL,
+        "queue");
+    refused(kvt_delete_submit(fixture->store, fixture->ns, &key.key, 1, &submit, &ticket),
+        KVT_E_INVAL, "queue");
+    assert_int_equal(kvt_queue_destroy(queue), KVT_OK);
+    assert_int_equal(kvt_close(other), KVT_OK);
+}
+
 /* --- Lookups, leases, names ------------------------------------------------------------------- */
 
 static void
@@ -540,6 +580,14 @@ namespaces_refuse_bad_names(void **state)
     assert_int_equal(ns.id, 0);
 }
 
+static int
+line_print(void *context, const char *line)
+{
+    (void)context;
+    (void)line;
+    return 0;
+}
+
 static void
 inspection_refuses_bad_arguments(void **state)
 {
@@ -574,6 +622,9 @@ inspection_refuses_bad_arguments(void **state)
     refused(kvt_check(fixture->path, NULL, NULL, NULL, &report), KVT_E_LOCKED, fixture->path);
     refused(kvt_dump(NULL, KVT_DUMP_SEGMENTS, NULL, NULL), KVT_E_INVAL, "path");
     refused(kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, NULL, NULL), KVT_E_INVAL, "line");
+    refused(kvt_dump(fixture->path, (enum kvt_dump_kind)3, line_print, NULL), KVT_E_INVAL, "kind");
+    refused(
+        kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, line_print, NULL), KVT_E_LOCKED, fixture->path);
 }
 
 static void
@@ -604,6 +655,7 @@ main(void)
         cmocka_unit_test(a_get_with_a_bad_field_is_refused_by_name),
         cmocka_unit_test(a_delete_with_bad_arguments_is_refused),
         cmocka_unit_test(tickets_and_queues_refuse_what_they_do_not_have),
+        cmocka_unit_test(a_queue_of_another_store_is_refused),
         cmocka_unit_test(lookups_and_leases_refuse_bad_arguments),
         cmocka_unit_test(namespaces_refuse_bad_names),
         cmocka_unit_test(inspection_refuses_bad_arguments),

@@ -218,7 +218,7 @@ number_of_workers_has_bounds(void **state)
     crew_close(crew);
 }
 
-/* --- A world in which the n-th start fails, or memory is out ------------------------------------ */
+/* --- A world in which the n-th start fails, or memory is out ---------------------------------- */
 
 struct poor {
     struct kvt_env real;
@@ -305,7 +305,7 @@ failed_open_leaves_no_thread_and_no_memory(void **state)
     }
 }
 
-/* --- A world without threads, whose stop stands for the last step of a worker ------------------- */
+/* --- A world without threads, whose stop stands for the last step of a worker ----------------- */
 
 struct still {
     struct kvt_env real;

@@ -28,21 +28,19 @@
 #include "bytes.h"
 #include "env.h"
 #include "failure.h"
+#include "scratch_dir.h"
 
 struct world {
     struct kvt_env env;
     const struct fs_ops *fs;
     struct fs_dir *dir;
-    char path[64];
+    struct scratch_dir scratch;
 };
 
-static char *
+static const char *
 path_in(const struct world *world, const char *name)
 {
-    static char path[160];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", world->path, name);
-    return path;
+    return scratch_path(&world->scratch, name);
 }
 
 static int
@@ -54,23 +52,18 @@ world_open(void **state)
         return -1;
     env_host(&world->env);
     world->fs = world->env.fs;
-    (void)snprintf(world->path, sizeof(world->path), "%s", "/tmp/kvt_test_fs_XXXXXX");
-    if (mkdtemp(world->path) == NULL)
-        return -1;
+    scratch_dir_make(&world->scratch);
     *state = world;
-    return world->fs->dir_open(NULL, world->path, 0, &world->dir) == KVT_OK ? 0 : -1;
+    return world->fs->dir_open(NULL, world->scratch.path, 0, &world->dir) == KVT_OK ? 0 : -1;
 }
 
 static int
 world_close(void **state)
 {
     struct world *world = *state;
-    char command[128];
 
     world->fs->dir_close(world->dir);
-    (void)snprintf(command, sizeof(command), "rm -rf '%s'", world->path);
-    if (system(command) != 0)
-        return -1;
+    scratch_dir_remove(&world->scratch);
     free(world);
     return 0;
 }
@@ -101,7 +94,7 @@ assert_sentence_names(const char *word)
         fail_msg("'%s' does not name '%s'", failure_last()->text, word);
 }
 
-/* --- 1. Modes and names ------------------------------------------------------------------------ */
+/* --- 1. Modes and names ----------------------------------------------------------------------- */
 
 static void
 what_is_created_is_private_under_any_umask(void **state)
@@ -166,7 +159,7 @@ names_that_lead_elsewhere_are_refused(void **state)
         file = (struct fs_file *)(uintptr_t)1;
         assert_int_equal(world->fs->open(world->dir, names[i], FS_CREATE, &file), KVT_E_INVAL);
         assert_null(file);
-        assert_sentence_names(world->path);
+        assert_sentence_names(world->scratch.path);
         assert_int_equal(
             world->fs->dir_open_at(world->dir, names[i], FS_CREATE, &below), KVT_E_INVAL);
         assert_int_equal(world->fs->unlink(world->dir, names[i]), KVT_E_INVAL);
@@ -342,7 +335,7 @@ no_descriptor_survives_exec(void **state)
     world->fs->close(file);
 }
 
-/* --- 2. Bytes ----------------------------------------------------------------------------------- */
+/* --- 2. Bytes --------------------------------------------------------------------------------- */
 
 static void
 bytes_come_back_from_where_they_were_written(void **state)
@@ -495,7 +488,7 @@ read_only_file_takes_no_bytes_and_says_its_path(void **state)
     world->fs->close(file);
 }
 
-/* --- 3. Directories ------------------------------------------------------------------------------ */
+/* --- 3. Directories --------------------------------------------------------------------------- */
 
 static void
 rename_replaces_the_target(void **state)

@@ -35,7 +35,7 @@ assert_hex(const uint8_t *bytes, size_t size, const char *hex)
     assert_string_equal(text, hex);
 }
 
-/* --- CRC32C: RFC 3720 appendix B.4, and the check value of the CRC catalogue ------------------- */
+/* --- CRC32C: RFC 3720 appendix B.4, and the check value of the CRC catalogue ------------------ */
 
 static void
 crc_has_the_published_values(void **state)
@@ -80,7 +80,7 @@ crc_by_instruction_equals_the_portable_one_and_continues(void **state)
     }
 }
 
-/* --- XXH3-128: values of the python package `xxhash` (its own, later copy of the code) ----------- */
+/* --- XXH3-128: values of the python package `xxhash` (its own, later copy of the code) -------- */
 
 static void
 payload_hash_has_the_known_values(void **state)
@@ -133,7 +133,7 @@ zero_and_equality_look_at_both_halves(void **state)
     assert_true(hash128_equal(low, low));
 }
 
-/* --- BLAKE2b: values of python's hashlib ------------------------------------------------------- */
+/* --- BLAKE2b: values of python's hashlib ------------------------------------------------------ */
 
 static void
 mac_is_keyed_blake2b_256(void **state)
@@ -152,7 +152,7 @@ mac_is_keyed_blake2b_256(void **state)
     assert_memory_not_equal(mac, other, sizeof(mac));
 }
 
-/* --- Keys -------------------------------------------------------------------------------------- */
+/* --- Keys ------------------------------------------------------------------------------------- */
 
 static void
 short_key_is_kept_as_it_is(void **state)

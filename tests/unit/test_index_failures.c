@@ -132,6 +132,44 @@ no_commit_is_tried_after_one_failed(void **state)
     index->ops->close(index);
 }
 
+static enum kvt_status
+unreadable(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    (void)file;
+    (void)target;
+    (void)size;
+    (void)offset;
+    (void)read_out;
+    return failure_set(KVT_E_IO, 5, "the disk cannot read that");
+}
+
+static bool
+no_block(void *visitor, const struct index_block *block)
+{
+    (void)visitor;
+    (void)block;
+    fail_msg("a block was shown that the disk could not read");
+    return false;
+}
+
+static void
+a_file_that_cannot_be_read_is_not_walked_through_its_map(void **state)
+{
+    struct index *index = lmdb_make();
+    struct kvt_env broken = env;
+    struct fs_ops ops = *env.fs;
+
+    (void)state;
+    batch_make(1);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    index->ops->close(index);
+    ops.read_at = unreadable;
+    broken.fs = &ops;
+    assert_int_equal(index_lmdb_ops.open(NULL, &broken, dir, true, &index), KVT_OK);
+    assert_int_equal(index->ops->each_block(index, no_block, NULL), KVT_E_IO);
+    index->ops->close(index);
+}
+
 static void
 a_map_that_cannot_grow_stays_as_it_is(void **state)
 {
@@ -298,6 +336,7 @@ main(void)
 #define CHECK(name) cmocka_unit_test_setup_teardown(name, dir_make, dir_remove)
     const struct CMUnitTest tests[] = {
         CHECK(no_commit_is_tried_after_one_failed),
+        CHECK(a_file_that_cannot_be_read_is_not_walked_through_its_map),
         CHECK(a_map_that_cannot_grow_stays_as_it_is),
         CHECK(an_index_that_cannot_be_made_leaves_no_file),
         CHECK(a_file_that_is_no_index_is_damaged),

@@ -163,7 +163,7 @@ free_run(const struct patient *patient)
     return page_at(patient, get_u64(node_data(free_node(patient))));
 }
 
-/* --- Damage, one rule each --------------------------------------------------------------------- */
+/* --- Damage, one rule each -------------------------------------------------------------------- */
 
 static void
 meta_type(struct patient *patient)
@@ -374,12 +374,18 @@ block_with_flags(struct patient *patient)
 static void
 record_of_another_place(struct patient *patient)
 {
-    uint8_t *leaf = leaf_of(patient, 1);
-    uint8_t *key = node_at(leaf, node_count(leaf) - 1) + NODE_AT_KEY;
+    /* The last key of a leaf that stays below the next leaf's first key when it grows by one: then
+     * only the record's CRC can tell. */
+    for (uint32_t i = 0; i + 1 < node_count(patient->block); i++) {
+        uint8_t *leaf = leaf_of(patient, i);
+        uint8_t *key = node_at(leaf, node_count(leaf) - 1) + NODE_AT_KEY;
 
-    /* Still below the next leaf's first key? Then only the record's CRC can tell. */
-    put_u32_big(key + 4, get_u32_big(key + 4) + 1);
-    assert_true(memcmp(key, node_at(patient->block, 2) + NODE_AT_KEY, 8) < 0);
+        put_u32_big(key + 4, get_u32_big(key + 4) + 1);
+        if (memcmp(key, node_at(patient->block, i + 1) + NODE_AT_KEY, 8) < 0)
+            return;
+        put_u32_big(key + 4, get_u32_big(key + 4) - 1);
+    }
+    fail_msg("no leaf ends with a gap behind it");
 }
 
 static void

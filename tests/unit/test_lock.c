@@ -162,7 +162,7 @@ other_process_is_refused_while_the_owner_lives(void **state)
     assert_int_equal(child_result(child_start(try_in_child, world)), 1);
 }
 
-/* --- A child that outlives its owner ------------------------------------------------------------- */
+/* --- A child that outlives its owner ---------------------------------------------------------- */
 
 struct family {
     const struct world *world;
@@ -344,7 +344,7 @@ file_that_a_child_shares_already_is_refused(void **state)
     world->fs->close(file);
 }
 
-/* --- Threads ------------------------------------------------------------------------------------- */
+/* --- Threads ---------------------------------------------------------------------------------- */
 
 static void *
 lock_often(void *argument)

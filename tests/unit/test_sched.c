@@ -292,7 +292,7 @@ thread_has_the_actors_name_and_leaves_signals_to_the_host(void **state)
     assert_int_equal(sigismember(&facts.mask, SIGBUS), 0);
 }
 
-/* --- 2. The pattern that the store is built on: inbox and wake ---------------------------------- */
+/* --- 2. The pattern that the store is built on: inbox and wake -------------------------------- */
 
 enum {
     PRODUCER_COUNT = 4,
@@ -363,7 +363,7 @@ wake_only_on_the_first_push_loses_nothing(void **state)
     post.env.sched->stop(post.env.sched_context, post.task);
 }
 
-/* --- 3. Gates ---------------------------------------------------------------------------------- */
+/* --- 3. Gates --------------------------------------------------------------------------------- */
 
 static void
 wait_returns_when_the_value_has_changed_or_the_time_is_over(void **state)
@@ -468,7 +468,7 @@ one_post_wakes_everybody_who_waits(void **state)
     }
 }
 
-/* --- 4. Signals --------------------------------------------------------------------------------- */
+/* --- 4. Signals ------------------------------------------------------------------------------- */
 
 static bool
 signal_is_up(int signal)

@@ -157,9 +157,11 @@ the_reserve_is_left_to_those_who_pass_zero(void **state)
     assert_int_equal(segment_count_in(table, 0, SEGMENT_FREE), 2);
     assert_true(segment_fits(table, 0, PAGES, 0));
     assert_int_equal(run_try(table, 0, 10, 0), KVT_OK);
-    /* The segment that is active now takes runs of everybody. */
-    assert_true(segment_fits(table, 0, PAGES - 10, 2));
-    assert_int_equal(run_try(table, 0, PAGES - 10, 2), KVT_OK);
+    /* What is left of the segment that was taken from the reserve is still the reserve's. */
+    assert_false(segment_fits(table, 0, 1, 2));
+    assert_int_equal(run_try(table, 0, 1, 2), KVT_E_NOSPC);
+    assert_true(segment_fits(table, 0, 1, 1));
+    assert_int_equal(run_try(table, 0, PAGES - 10, 0), KVT_OK);
     assert_int_equal(run_try(table, 0, PAGES, 0), KVT_OK);
     assert_int_equal(run_try(table, 0, 1, 0), KVT_E_NOSPC);
     segment_table_close(table);

@@ -6,9 +6,10 @@
  *               times the depth, no SQPOLL, no IOPOLL. A sparse table of fixed buffers takes what
  *               adopt() gives, in chunks of at most 1 GiB; registration that fails (RLIMIT_MEMLOCK)
  *               is not an error. One-piece transfers inside adopted memory use READ/WRITE_FIXED,
- *               others READV/WRITEV. wake() goes through an eventfd that the ring reads. SINGLE_ISSUER
- *               means that the ring must be made or enabled by the thread that submits: it is made
- *               disabled at open, and enabled on the first submit, reap or wait.
+ *               others READV/WRITEV. wake() goes through an eventfd that the ring reads.
+ *               SINGLE_ISSUER means that the ring must be made or enabled by the thread that
+ *               submits: it is made disabled at open, and enabled on the first submit, reap or
+ *               wait.
  *   io_threads  a pool of threads (8 by default) that call preadv, pwritev and fdatasync: for
  *               containers that forbid io_uring, and for tests that watch system calls.
  *

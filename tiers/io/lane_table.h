@@ -31,7 +31,7 @@ struct lane_table {
 /* table_init - all FREE. The memory is zero. */
 void table_init(struct lane_table *table);
 
-/* table_take - a FREE operation; free_count is above 0. The caller begins it, appends and queues. */
+/* table_take - a FREE operation; free_count is above 0. The caller begins it, appends, queues. */
 struct lane_operation *table_take(struct lane_table *table);
 
 /* table_put - QUEUED -> FREE. */

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * relocate.c - one group of blocks on its way from a victim to where puts go. See relocate.h.
+ */
+#include "relocate.h"
+
+#include "store_internal.h"
+
+enum relocate_state {
+    RELOCATE_IDLE,
+    RELOCATE_LOADING,
+    RELOCATE_PROVING,
+    RELOCATE_PUTTING,
+    RELOCATE_COMMITTING,
+};
+
+/* A block of the group; the group has a pin of its entry. */
+struct move {
+    struct resident resident;
+    void *memory;
+    bool is_loaded; /* Into our own memory: the checksum is to be proved. */
+    bool is_right;
+    enum kvt_status status; /* Of the read. */
+};
+
+struct relocate {
+    enum relocate_state state;
+    enum kvt_status status;
+    uint8_t *memory;
+    size_t memory_size;
+    struct move moves[COMMIT_BLOCKS_MAX];
+    uint32_t count;
+    struct batch_owner load_owner, put_owner;
+    struct tier_batch load, put;
+    struct tier_block load_blocks[COMMIT_BLOCKS_MAX], put_blocks[COMMIT_BLOCKS_MAX];
+    struct tier_kill kills[COMMIT_KILLS_MAX];
+    struct job proof;
+    struct commit_job job;
+    struct index_work work;
+    struct index_batch index_batch;
+};
+
+enum kvt_status
+relocate_open(struct kvt_store *store)
+{
+    struct relocate *relocate = env_take(&store->env, sizeof(*relocate));
+
+    store->relocate = relocate;
+    if (relocate == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for relocating");
+    if (store->nvme == NULL)
+        return KVT_OK;
+    relocate->memory_size = commit_batch_bytes_max(store);
+    if (relocate->memory_size < round_up(store->file.block_bytes_max, PAGE_BYTES))
+        relocate->memory_size = round_up(store->file.block_bytes_max, PAGE_BYTES);
+    relocate->memory = env_map(&store->env, relocate->memory_size);
+    if (relocate->memory == NULL)
+        return failure_set(
+            KVT_E_NOMEM, 0, "no memory of %zu bytes for relocating", relocate->memory_size);
+    return KVT_OK;
+}
+
+void
+relocate_close(struct kvt_store *store)
+{
+    struct relocate *relocate = store->relocate;
+
+    if (relocate == NULL)
+        return;
+    if (relocate->memory != NULL)
+        env_unmap(&store->env, relocate->memory, relocate->memory_size);
+    env_put(&store->env, relocate, sizeof(*relocate));
+    store->relocate = NULL;
+}
+
+bool
+relocate_is_idle(const struct kvt_store *store)
+{
+    return store->relocate == NULL || store->relocate->state == RELOCATE_IDLE;
+}
+
+enum kvt_status
+relocate_status_take(struct kvt_store *store)
+{
+    enum kvt_status status = store->relocate->status;
+
+    store->relocate->status = KVT_OK;
+    return status;
+}
+
+bool
+resident_is_there(struct kvt_store *store, const struct resident *resident)
+{
+    const struct entry *entry = residency_at(store->map, resident->number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    return word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0 &&
+           entry->segment == resident->extent.segment && entry->page == resident->extent.page &&
+           entry->extent_generation == resident->extent.generation;
+}
+
+/* --- The end of a group ------------------------------------------------------------------------ */
+
+static void
+group_end(struct kvt_store *store, enum kvt_status status)
+{
+    struct relocate *relocate = store->relocate;
+
+    for (uint32_t i = 0; i < relocate->count; i++)
+        entry_unpin(store, relocate->moves[i].resident.number);
+    relocate->count = 0;
+    relocate->status = status;
+    relocate->state = RELOCATE_IDLE;
+}
+
+static void
+group_committed(struct kvt_store *store, struct commit_job *job)
+{
+    KVT_ASSERT(store->relocate->state == RELOCATE_COMMITTING);
+    group_end(store, job->status);
+    if (job->status != KVT_OK)
+        commit_failed(store);
+}
+
+static enum kvt_status
+group_run(struct kvt_store *store, struct commit_job *job)
+{
+    struct relocate *relocate = CONTAINER_OF(job, struct relocate, job);
+
+    return index_commit_growing(store->index, &relocate->index_batch);
+}
+
+/* --- Written ------------------------------------------------------------------------------------ */
+
+/* The copy that was written counts: the entry has it from now on. */
+static void
+block_move(struct kvt_store *store, const struct move *move, const struct block_record *record)
+{
+    struct relocate *relocate = store->relocate;
+    uint32_t number = move->resident.number;
+
+    index_work_delete(store, &relocate->work, &move->resident.extent,
+        policy_at(store->policy, number)->record_crc);
+    entry_place_forget(store, number);
+    entry_place(store, number, record, index_work_add(store, &relocate->work, record));
+    COUNT(store, nvme_relocate_count, 1);
+    COUNT(store, nvme_relocate_bytes, record->stored_length);
+}
+
+/* A copy that nobody shall ever find: its block has gone meanwhile, or its write failed. */
+static void
+copy_bury(struct kvt_store *store, const struct block_record *record, const struct move *move,
+    const struct extent *place)
+{
+    struct commit_kill kill = {.extent = *place,
+        .fingerprint = residency_at(store->map, move->resident.number)->fingerprint,
+        .sequence = record->sequence};
+
+    commit_bury(store, &kill);
+}
+
+static void
+group_failed(struct kvt_store *store, enum kvt_status status)
+{
+    struct relocate *relocate = store->relocate;
+
+    COUNT(store, batch_failed_count, 1);
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        const struct move *move = &relocate->moves[i];
+
+        copy_bury(store, &relocate->put_blocks[i].record, move, &relocate->put.header);
+        if (resident_is_there(store, &move->resident))
+            (void)entry_erase(store, move->resident.number, NULL);
+    }
+    group_end(store, status);
+}
+
+static void
+group_written(struct kvt_store *store, struct tier_batch *put)
+{
+    struct relocate *relocate = store->relocate;
+
+    KVT_ASSERT(relocate->state == RELOCATE_PUTTING);
+    if (put->status != KVT_OK) {
+        group_failed(store, put->status);
+        return;
+    }
+    index_work_reset(&relocate->work);
+    commit_touch(store, &relocate->work, put->header.segment);
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        const struct move *move = &relocate->moves[i];
+        const struct block_record *record = &relocate->put_blocks[i].record;
+
+        if (resident_is_there(store, &move->resident))
+            block_move(store, move, record);
+        else
+            copy_bury(store, record, move, &record->extent);
+    }
+    index_work_seal(store, &relocate->work, &relocate->index_batch);
+    relocate->job.run = group_run;
+    relocate->job.finish = group_committed;
+    relocate->state = RELOCATE_COMMITTING;
+    committer_submit(store->committer, &relocate->job);
+}
+
+/* --- Writing ------------------------------------------------------------------------------------ */
+
+/* The batch of what is left of the group, with `kill_count` kills in place. */
+static void
+group_put(struct kvt_store *store, uint32_t kill_count)
+{
+    struct relocate *relocate = store->relocate;
+    enum kvt_status status;
+
+    relocate->put_owner.finish = group_written;
+    relocate->put = (struct tier_batch){.blocks = relocate->put_blocks,
+        .block_count = relocate->count,
+        .kills = relocate->kills,
+        .kill_count = kill_count,
+        .sequence = commit_batch_number(store),
+        .done = &store->batches_done,
+        .done_task = &store->loop_task,
+        .user = &relocate->put_owner};
+    status = nvme_put_reserved(store->nvme, &relocate->put);
+    if (status != KVT_OK)
+        group_end(store, status);
+    else
+        relocate->state = RELOCATE_PUTTING;
+}
+
+static void
+blocks_put(struct kvt_store *store)
+{
+    struct relocate *relocate = store->relocate;
+
+    if (relocate->count == 0) {
+        group_end(store, KVT_OK);
+        return;
+    }
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        const struct move *move = &relocate->moves[i];
+        const struct entry *entry = residency_at(store->map, move->resident.number);
+        struct tier_block *block = &relocate->put_blocks[i];
+
+        memset(block, 0, sizeof(*block));
+        entry_record(store, move->resident.number, &block->record);
+        block->record.sequence = sequence_next(store);
+        block->memory = move->memory;
+        relocate->kills[i] = (struct tier_kill){.extent = move->resident.extent,
+            .fingerprint = entry->fingerprint,
+            .sequence = entry->sequence};
+    }
+    group_put(store, relocate->count);
+}
+
+/* --- Proving ------------------------------------------------------------------------------------ */
+
+static void
+proof_run(struct crew_job *crew_job)
+{
+    struct job *job = CONTAINER_OF(crew_job, struct job, crew);
+    struct relocate *relocate = CONTAINER_OF(job, struct relocate, proof);
+
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        struct move *move = &relocate->moves[i];
+        const struct entry *entry = residency_at(job->store->map, move->resident.number);
+
+        if (move->is_loaded && move->status == KVT_OK)
+            move->is_right =
+                hash128_equal(hash_payload(move->memory, entry->length), entry->checksum);
+    }
+}
+
+/* Keep what may be written again: a block whose bytes are wrong or cannot be read leaves the store. */
+static void
+blocks_proved(struct kvt_store *store, struct job *job)
+{
+    struct relocate *relocate = store->relocate;
+    uint32_t kept_count = 0;
+
+    (void)job;
+    KVT_ASSERT(relocate->state == RELOCATE_PROVING);
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        const struct move *move = &relocate->moves[i];
+        bool is_there = resident_is_there(store, &move->resident);
+
+        if (is_there && move->is_right) {
+            relocate->moves[kept_count++] = *move;
+            continue;
+        }
+        if (is_there && move->status == KVT_OK) {
+            entry_quarantine(store, move->resident.number);
+        } else if (is_there) {
+            COUNT(store, read_failed_count, 1);
+            (void)entry_erase(store, move->resident.number, NULL);
+        }
+        entry_unpin(store, move->resident.number);
+    }
+    relocate->count = kept_count;
+    blocks_put(store);
+}
+
+static void
+blocks_loaded(struct kvt_store *store, struct tier_batch *batch)
+{
+    struct relocate *relocate = store->relocate;
+    uint32_t next = 0;
+
+    KVT_ASSERT(relocate->state == RELOCATE_LOADING);
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        if (relocate->moves[i].is_loaded)
+            relocate->moves[i].status = batch->blocks[next++].status;
+    }
+    relocate->proof.crew.run = proof_run;
+    relocate->proof.finish = blocks_proved;
+    relocate->proof.store = store;
+    relocate->state = RELOCATE_PROVING;
+    loop_job(store, &relocate->proof);
+}
+
+/* --- Starting ----------------------------------------------------------------------------------- */
+
+/* Take the block into the group. `offset`: where in our memory it is read to. */
+static void
+move_add(struct kvt_store *store, const struct resident *resident, uint64_t offset)
+{
+    struct relocate *relocate = store->relocate;
+    const struct entry *entry = residency_at(store->map, resident->number);
+    unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+    struct move *move = &relocate->moves[relocate->count++];
+
+    *move = (struct move){.resident = *resident, .status = KVT_OK};
+    residency_pin(store->map, resident->number);
+    if ((tiers & TIER_HOST) != 0) {
+        move->memory = slab_address(store->slab, entry_slot(entry));
+        move->is_right = true;
+        return;
+    }
+    move->memory = relocate->memory + offset;
+    move->is_loaded = true;
+}
+
+static void
+blocks_load(struct kvt_store *store)
+{
+    struct relocate *relocate = store->relocate;
+    struct tier *tier = nvme_as_tier(store->nvme);
+    uint32_t load_count = 0;
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        const struct move *move = &relocate->moves[i];
+        struct tier_block *block = &relocate->load_blocks[load_count];
+
+        if (!move->is_loaded)
+            continue;
+        memset(block, 0, sizeof(*block));
+        block->record.extent = move->resident.extent;
+        block->record.stored_length =
+            residency_at(store->map, move->resident.number)->stored_length;
+        block->memory = move->memory;
+        load_count++;
+    }
+    if (load_count == 0) {
+        blocks_put(store);
+        return;
+    }
+    relocate->load_owner.finish = blocks_loaded;
+    relocate->load = (struct tier_batch){.blocks = relocate->load_blocks,
+        .block_count = load_count,
+        .done = &store->batches_done,
+        .done_task = &store->loop_task,
+        .user = &relocate->load_owner};
+    relocate->state = RELOCATE_LOADING;
+    status = tier->ops->get(tier, &relocate->load);
+    if (status != KVT_OK)
+        group_end(store, status);
+}
+
+uint32_t
+relocate_start(struct kvt_store *store, const struct resident *residents, uint32_t count)
+{
+    struct relocate *relocate = store->relocate;
+    uint64_t bytes_max = commit_batch_bytes_max(store);
+    uint64_t bytes = 0;
+    uint32_t i;
+
+    KVT_ASSERT(relocate->state == RELOCATE_IDLE);
+    for (i = 0; i < count && relocate->count < COMMIT_BLOCKS_MAX; i++) {
+        uint64_t size;
+
+        if (!resident_is_there(store, &residents[i]))
+            continue;
+        size = (uint64_t)pages_of(residency_at(store->map, residents[i].number)->stored_length) *
+               PAGE_BYTES;
+        if (relocate->count > 0 && bytes + size > bytes_max)
+            break;
+        move_add(store, &residents[i], bytes);
+        bytes += size;
+    }
+    if (relocate->count > 0)
+        blocks_load(store);
+    return i;
+}
+
+void
+relocate_kills(struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count)
+{
+    struct relocate *relocate = store->relocate;
+
+    KVT_ASSERT(relocate->state == RELOCATE_IDLE && kill_count <= COMMIT_KILLS_MAX);
+    memcpy(relocate->kills, kills, kill_count * sizeof(*kills));
+    group_put(store, kill_count);
+}

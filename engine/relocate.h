@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * relocate.h - rewriting blocks and kills of a segment that is being reclaimed to where puts go.
+ *
+ * Owns      the one group of blocks that may be on its way, and the memory that it is read into.
+ * Not here  which blocks deserve it (reclaim.c).
+ * Threads   the loop; checksums are computed on a worker.
+ *
+ *   IDLE --relocate_start()--> LOADING --blocks_loaded()--> PROVING --blocks_proved()--> PUTTING
+ *    ^ ^                                                                                  |   |
+ *    | +-------------------- group_written(): the write or the sync failed ---------------+   |
+ *    |                                                                    group_written()     |
+ *    +---- group_committed() ---- COMMITTING <------------------------------------------------+
+ *
+ *   LOADING     Blocks without a copy in HOST are read; each has a pin.
+ *   PROVING     A worker compares the checksums of what was read. What is wrong is quarantined.
+ *   PUTTING     A batch: the blocks under new sequence numbers, and for each a kill of its old copy, so
+ *               that a rebuild never takes the old one for the newest after a delete.
+ *   COMMITTING  A block that is still where it was read from has moved, in the map at once; one that
+ *               was deleted, replaced or cleared meanwhile is killed in its new place. The index
+ *               learns of both in one transaction.
+ *
+ * A write that fails costs its blocks: they are erased, as if they had been evicted, because the copy
+ * that may have reached the disk could not be told from the newest otherwise.
+ */
+#ifndef KVT_ENGINE_RELOCATE_H
+#define KVT_ENGINE_RELOCATE_H
+
+#include "block_record.h"
+#include "commit_batch.h"
+
+struct kvt_store;
+struct relocate;
+struct tier_kill;
+
+/* A block of a segment: good while the entry still has this place. */
+struct resident {
+    uint32_t number;
+    struct extent extent;
+    uint32_t last_use, depth; /* victim.c's, for its order. */
+    bool is_pinned;
+};
+
+enum kvt_status relocate_open(struct kvt_store *store);
+void relocate_close(struct kvt_store *store);
+bool relocate_is_idle(const struct kvt_store *store);
+
+/* resident_is_there - the entry is still RESIDENT, and its NVMe copy where it was. */
+bool resident_is_there(struct kvt_store *store, const struct resident *resident);
+
+/*
+ * relocate_start - move as many of the blocks, from the front on, as one batch takes. Blocks that are
+ * no longer there are passed over. Returns how many were dealt with: at least one when count > 0. The
+ * group is over when relocate_is_idle(); relocate_status_take() then tells how it went.
+ */
+uint32_t relocate_start(struct kvt_store *store, const struct resident *residents, uint32_t count);
+
+/* relocate_kills - the same with a batch of up to COMMIT_KILLS_MAX kills, without blocks. */
+void relocate_kills(struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count);
+
+/* relocate_status_take - of the last group, told once: KVT_OK, or the failure of its read, write or
+ * commit. */
+enum kvt_status relocate_status_take(struct kvt_store *store);
+
+#endif /* KVT_ENGINE_RELOCATE_H */

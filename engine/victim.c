@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * victim.c - the order in which segments, and blocks in them, lose their place on NVMe.
+ */
+#include "victim.h"
+
+#include <stdlib.h>
+
+#include "store_internal.h"
+
+/* --- Segments --------------------------------------------------------------------------------- */
+
+static bool
+segment_is_eligible(struct kvt_store *store, const struct segment *segment)
+{
+    return segment->state == SEGMENT_SEALED && segment->writer_count == 0 &&
+           segment->generation < UINT32_MAX - 1 && !segment->is_passed_over &&
+           !commit_uses(store, segment->number);
+}
+
+static bool
+segment_goes_before(const struct segment *a, const struct segment *b)
+{
+    uint64_t a_mean = a->use_count == 0 ? 0 : 1 + a->use_sum / a->use_count;
+    uint64_t b_mean = b->use_count == 0 ? 0 : 1 + b->use_sum / b->use_count;
+
+    if (a_mean != b_mean)
+        return a_mean < b_mean;
+    return a->newest_sequence < b->newest_sequence;
+}
+
+struct segment *
+victim_choose(struct kvt_store *store)
+{
+    struct segment *victim = NULL;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment_is_eligible(store, segment) &&
+            (victim == NULL || segment_goes_before(segment, victim)))
+            victim = segment;
+    }
+    return victim;
+}
+
+struct segment *
+victim_unfinished(struct kvt_store *store)
+{
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->state == SEGMENT_RECYCLING && segment->generation < UINT32_MAX - 1)
+            return segment;
+    }
+    return NULL;
+}
+
+void
+victim_spare_none(struct kvt_store *store)
+{
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL)
+        segment->is_passed_over = false;
+}
+
+/* --- Blocks ----------------------------------------------------------------------------------- */
+
+/* Last use of the average block on NVMe. */
+static uint64_t
+use_mean(struct kvt_store *store)
+{
+    const struct segment *segment;
+    uint64_t sum = 0;
+    uint64_t count = 0;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        sum += segment->use_sum;
+        count += segment->use_count;
+    }
+    return count == 0 ? 0 : sum / count;
+}
+
+static uint32_t
+resident_pages(struct kvt_store *store, const struct resident *resident)
+{
+    return pages_of(residency_at(store->map, resident->number)->stored_length);
+}
+
+static bool
+resident_is_pinned(struct kvt_store *store, const struct resident *resident)
+{
+    return word_pins(atomic_load_explicit(
+               &residency_at(store->map, resident->number)->word, memory_order_acquire)) != 0;
+}
+
+/* Pinned ones, then what was used latest, then what lies higher in its tree. */
+static int
+resident_compare(const void *a, const void *b)
+{
+    const struct resident *left = a;
+    const struct resident *right = b;
+
+    if (left->is_pinned != right->is_pinned)
+        return left->is_pinned ? -1 : 1;
+    if (left->last_use != right->last_use)
+        return left->last_use > right->last_use ? -1 : 1;
+    if (left->depth != right->depth)
+        return left->depth < right->depth ? -1 : 1;
+    return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
+}
+
+/* Pages that pinned blocks may fill: half a segment, or what one root can take less a share for headers. */
+static uint32_t
+room_to_move(const struct kvt_store *store)
+{
+    uint64_t most = 0;
+
+    for (uint32_t root = 0; root < store->file.root_count; root++) {
+        const struct segment *active = segment_active(store->segments, root);
+        uint64_t pages = (uint64_t)segment_count_in(store->segments, root, SEGMENT_FREE) *
+                         (store->file.segment_pages - SEGMENT_HEAD_PAGES_MAX);
+
+        if (active != NULL)
+            pages += store->file.segment_pages - active->fill_page;
+        if (pages > most)
+            most = pages;
+    }
+    most -= most / 8;
+    return most < store->file.segment_pages / 2 ? (uint32_t)most : store->file.segment_pages / 2;
+}
+
+uint32_t
+victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t count)
+{
+    uint64_t mean = use_mean(store);
+    uint32_t room = room_to_move(store);
+    uint32_t moved_pages = 0;
+    uint32_t kept_count = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct entry_state *state = policy_at(store->policy, residents[i].number);
+
+        residents[i].last_use = state->last_use;
+        residents[i].depth = state->depth;
+        residents[i].is_pinned = resident_is_pinned(store, &residents[i]);
+    }
+    if (count > 0)
+        qsort(residents, count, sizeof(*residents), resident_compare);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct resident resident = residents[i];
+        uint32_t pages = resident_pages(store, &resident);
+        bool is_wanted = resident.is_pinned || resident.last_use > mean ||
+                         policy_at(store->policy, resident.number)->child_count > 0;
+
+        if (!is_wanted)
+            continue;
+        if (moved_pages + pages > (resident.is_pinned ? room : room / 2)) {
+            if (resident.is_pinned)
+                return VICTIM_UNMOVABLE;
+            break;
+        }
+        moved_pages += pages;
+        residents[i] = residents[kept_count];
+        residents[kept_count++] = resident;
+    }
+    return kept_count;
+}

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_recover.c - what an open makes of an index: whether it believes it, and what it does with
+ * records that are whole but contradict what else is known.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "block_record.h"
+#include "env.h"
+#include "index.h"
+#include "store_kit.h"
+
+enum {
+    BLOCKS = 12,
+    CHOSEN = 5, /* The key whose record is changed. */
+    SEGMENTS = 8,
+    SEGMENT_PAGES = 256,
+};
+
+struct fixture {
+    char dir[KIT_PATH_BYTES];
+    char path[KIT_PATH_BYTES + 16];
+};
+
+static kvt_store *
+store_open(const struct fixture *fixture, kvt_namespace *ns_out)
+{
+    struct kvt_options options = kit_options();
+    kvt_store *store = NULL;
+
+    assert_int_equal(kvt_open(fixture->path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(store, "space", "model", 5, ns_out), KVT_OK);
+    return store;
+}
+
+static int
+setup(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    kvt_namespace ns;
+    kvt_store *store;
+
+    if (fixture == NULL)
+        return -1;
+    kit_dir_make(fixture->dir);
+    snprintf(fixture->path, sizeof(fixture->path), "%s/store", fixture->dir);
+    store = store_open(fixture, &ns);
+    for (uint64_t key = 0; key < BLOCKS; key++)
+        assert_int_equal(kit_put(store, ns, key, 1, 9000 + key, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    *state = fixture;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *fixture = *state;
+
+    kit_dir_remove(fixture->dir);
+    free(fixture);
+    return 0;
+}
+
+/* --- Whether the index is believed ------------------------------------------------------------ */
+
+static enum index_condition
+condition_of(const struct fixture *fixture)
+{
+    enum index_condition condition = INDEX_ABSENT;
+    char path[KIT_PATH_BYTES + 64];
+    struct kvt_env env;
+    struct fs_dir *dir;
+
+    snprintf(path, sizeof(path), "%s/meta", fixture->path);
+    env_host(&env);
+    assert_int_equal(env.fs->dir_open(env.fs_context, path, 0, &dir), KVT_OK);
+    assert_int_equal(index_lmdb_ops.inspect(NULL, &env, dir, false, &condition), KVT_OK);
+    env.fs->dir_close(dir);
+    return condition;
+}
+
+static void
+only_a_close_leaves_a_clean_index(void **state)
+{
+    kvt_namespace ns;
+    kvt_store *store;
+
+    assert_int_equal(condition_of(*state), INDEX_CLEAN);
+    store = store_open(*state, &ns);
+    assert_int_equal(condition_of(*state), INDEX_UNCLEAN);
+    kvt_abort(store);
+    assert_int_equal(condition_of(*state), INDEX_UNCLEAN);
+    store = store_open(*state, &ns);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    assert_int_equal(condition_of(*state), INDEX_CLEAN);
+}
+
+/*
+ * Two batches were written and synced when the process died, and their records were not committed.
+ * Their segment is filled again, by less than was there: what is behind must not count as its own.
+ */
+static void
+what_a_crash_left_uncommitted_never_comes_to_life(void **state)
+{
+    struct fixture *fixture = *state;
+    struct fixture crashed;
+    char from[KIT_PATH_BYTES + 64], to[KIT_PATH_BYTES + 64];
+    kvt_namespace ns;
+    uint64_t version = 0;
+    struct kvt_options options = kit_options();
+    kvt_store *store = store_open(fixture, &ns);
+
+    snprintf(crashed.path, sizeof(crashed.path), "%s/crashed", fixture->dir);
+    kit_dir_copy(fixture->path, crashed.path); /* The index before the two. */
+    assert_int_equal(kit_put(store, ns, 100, 1, 100, KVT_SYNC), KVT_OK);
+    assert_int_equal(kit_put(store, ns, CHOSEN, 2, 100, KVT_SYNC), KVT_OK);
+    kvt_abort(store);
+    snprintf(from, sizeof(from), "%s/data", fixture->path);
+    snprintf(to, sizeof(to), "%s/data", crashed.path);
+    kit_dir_remove(to);
+    kit_dir_copy(from, to);
+
+    store = store_open(&crashed, &ns);
+    assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
+    assert_int_equal(version, 1);
+    assert_int_equal(kit_put(store, ns, 101, 1, 100, KVT_SYNC), KVT_OK);
+    kvt_abort(store);
+    options.flags = KVT_OPEN_REBUILD;
+    assert_int_equal(kvt_open(crashed.path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(store, "space", "model", 5, &ns), KVT_OK);
+    assert_int_equal(kit_get(store, ns, 101, &version), KVT_OK);
+    assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
+    assert_int_equal(version, 1);
+    assert_int_equal(kit_get(store, ns, 100, &version), KVT_MISS);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+/* --- Changing one record ---------------------------------------------------------------------- */
+
+static bool
+chosen_find(void *visitor, const struct index_block *block)
+{
+    struct block_record *record = visitor;
+    struct payload_key key;
+
+    payload_key_make(&key, CHOSEN);
+    assert_int_equal(
+        block_record_decode(record, block->segment, block->page, block->bytes, block->size),
+        KVT_OK);
+    return record->key.length != key.key.length ||
+           memcmp(record->key.bytes, key.bytes, record->key.length) != 0;
+}
+
+static void
+record_change(const struct fixture *fixture, void (*change)(struct block_record *))
+{
+    struct kvt_env env;
+    struct fs_dir *dir;
+    struct index *index;
+    struct block_record record;
+    char path[KIT_PATH_BYTES + 64];
+    uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
+
+    snprintf(path, sizeof(path), "%s/meta", fixture->path);
+    env_host(&env);
+    assert_int_equal(env.fs->dir_open(env.fs_context, path, 0, &dir), KVT_OK);
+    assert_int_equal(index_lmdb_ops.open(NULL, &env, dir, false, &index), KVT_OK);
+    assert_int_equal(index->ops->each_block(index, chosen_find, &record), KVT_OK);
+    const struct index_block old = {.segment = record.extent.segment, .page = record.extent.page};
+    change(&record);
+    const struct index_block new = {.segment = record.extent.segment,
+        .page = record.extent.page,
+        .bytes = bytes,
+        .size = (uint32_t)block_record_encode(&record, bytes)};
+    const struct index_batch batch = {
+        .deleted = &old, .deleted_count = 1, .added = &new, .added_count = 1};
+    assert_int_equal(index->ops->commit(index, &batch), KVT_OK);
+    index->ops->close(index);
+    env.fs->dir_close(dir);
+}
+
+/* --- What is left ----------------------------------------------------------------------------- */
+
+static void
+judge(const struct fixture *fixture, uint64_t dropped_count)
+{
+    kvt_namespace ns;
+    kvt_store *store = store_open(fixture, &ns);
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    struct payload_key key;
+    uint64_t version = 0;
+    uint8_t tiers = 0;
+
+    assert_int_equal(kvt_stats_get(store, &stats), KVT_OK);
+    assert_int_equal(stats.recover_dropped_count, dropped_count);
+    for (uint64_t i = 0; i < BLOCKS; i++) {
+        payload_key_make(&key, i);
+        assert_int_equal(kvt_lookup(store, ns, &key.key, 1, &tiers, NULL, NULL), KVT_OK);
+        assert_int_equal(tiers, i == CHOSEN ? 0 : KVT_TIER_NVME);
+        assert_int_equal(kit_get(store, ns, i, &version), i == CHOSEN ? KVT_MISS : KVT_OK);
+    }
+    assert_int_equal(kit_put(store, ns, CHOSEN, 2, 9000, KVT_SYNC), KVT_OK);
+    kvt_abort(store);
+    store = store_open(fixture, &ns);
+    assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
+    assert_int_equal(version, 2);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+static void
+of_another_generation(struct block_record *record)
+{
+    record->extent.generation++;
+}
+
+static void
+of_no_segment(struct block_record *record)
+{
+    record->extent.segment = SEGMENTS;
+}
+
+static void
+of_a_free_segment(struct block_record *record)
+{
+    record->extent.segment = SEGMENTS - 1;
+}
+
+static void
+beyond_its_segment(struct block_record *record)
+{
+    record->extent.page = SEGMENT_PAGES - 1;
+}
+
+static void
+longer_than_a_block(struct block_record *record)
+{
+    record->length = record->stored_length = KIT_BLOCK_BYTES_MAX + 1;
+    record->extent.page = SEGMENT_PAGES / 2;
+}
+
+static void
+of_no_namespace(struct block_record *record)
+{
+    record->key.namespace_id = 77;
+}
+
+static void
+of_a_cleared_namespace(struct block_record *record)
+{
+    record->namespace_epoch++;
+}
+
+static void
+a_record_of_another_generation_is_dropped(void **state)
+{
+    record_change(*state, of_another_generation);
+    judge(*state, 1);
+}
+
+static void
+a_record_of_no_segment_is_dropped(void **state)
+{
+    record_change(*state, of_no_segment);
+    judge(*state, 1);
+}
+
+static void
+a_record_of_a_free_segment_is_dropped(void **state)
+{
+    record_change(*state, of_a_free_segment);
+    judge(*state, 1);
+}
+
+static void
+a_record_beyond_its_segment_is_dropped(void **state)
+{
+    record_change(*state, beyond_its_segment);
+    judge(*state, 1);
+}
+
+static void
+a_record_longer_than_a_block_is_dropped(void **state)
+{
+    record_change(*state, longer_than_a_block);
+    judge(*state, 1);
+}
+
+/* That is how a clear works: nothing is wrong with such a record. */
+static void
+a_record_of_a_cleared_namespace_is_passed_over(void **state)
+{
+    record_change(*state, of_a_cleared_namespace);
+    judge(*state, 0);
+}
+
+static void
+a_record_of_no_namespace_is_passed_over(void **state)
+{
+    record_change(*state, of_no_namespace);
+    judge(*state, 0);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(only_a_close_leaves_a_clean_index, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_a_crash_left_uncommitted_never_comes_to_life, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_of_another_generation_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_of_no_segment_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_of_a_free_segment_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_beyond_its_segment_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_longer_than_a_block_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_record_of_a_cleared_namespace_is_passed_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_record_of_no_namespace_is_passed_over, setup, teardown),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
