@@ -33,7 +33,8 @@ struct rebuild {
     uint32_t generation_max; /* Seen anywhere. */
 };
 
-enum kvt_status
+/* Room for one more element of `size`; the array is doubled. */
+static enum kvt_status
 array_grow(const struct kvt_env *env, void **array, size_t *capacity, size_t count, size_t size)
 {
     size_t wanted = *capacity == 0 ? 1024 : *capacity * 2;
@@ -43,7 +44,7 @@ array_grow(const struct kvt_env *env, void **array, size_t *capacity, size_t cou
         return KVT_OK;
     grown = env_take(env, wanted * size);
     if (grown == NULL)
-        return failure_set(KVT_E_NOMEM, 0, "no memory to open a store of %zu blocks", count);
+        return failure_set(KVT_E_NOMEM, 0, "no memory to rebuild from %zu headers' blocks", count);
     if (count > 0)
         memcpy(grown, *array, count * size);
     env_put(env, *array, *capacity * size);

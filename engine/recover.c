@@ -6,6 +6,7 @@
  *           rebuild if need be, load segments and records, link children to parents.
  * Threads   the thread that opens, before the loop is started.
  */
+#include "array.h"
 #include "recover_table.h"
 #include "store_internal.h"
 
@@ -28,7 +29,7 @@ struct load {
     struct child *children;
     size_t child_count, child_capacity;
     struct stale *stales;
-    size_t stale_count, stale_capacity;
+    uint32_t stale_count, stale_capacity;
 };
 
 static bool
@@ -73,8 +74,20 @@ record_refusal(const struct load *load, const struct block_record *record)
 static enum kvt_status
 child_add(struct load *load, uint32_t entry, struct hash128 parent)
 {
-    KVT_TRY(array_grow(&load->store->env, (void **)&load->children, &load->child_capacity,
-        load->child_count, sizeof(*load->children)));
+    const struct kvt_env *env = &load->store->env;
+
+    if (load->child_count == load->child_capacity) {
+        size_t capacity = load->child_capacity == 0 ? 4096 : load->child_capacity * 2;
+        struct child *children = env_take(env, capacity * sizeof(*children));
+
+        if (children == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to link %zu blocks", capacity);
+        if (load->child_count > 0)
+            memcpy(children, load->children, load->child_count * sizeof(*children));
+        env_put(env, load->children, load->child_capacity * sizeof(*children));
+        load->children = children;
+        load->child_capacity = capacity;
+    }
     load->children[load->child_count++] = (struct child){entry, parent};
     return KVT_OK;
 }
@@ -82,8 +95,14 @@ child_add(struct load *load, uint32_t entry, struct hash128 parent)
 static enum kvt_status
 stale_add(struct load *load, const struct extent *extent, uint32_t record_crc)
 {
-    KVT_TRY(array_grow(&load->store->env, (void **)&load->stales, &load->stale_capacity,
-        load->stale_count, sizeof(*load->stales)));
+    if (load->stale_count == load->stale_capacity) {
+        struct stale *grown =
+            array_grow(&load->store->env, load->stales, &load->stale_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to note %u records", load->stale_count);
+        load->stales = grown;
+    }
     load->stales[load->stale_count++] = (struct stale){*extent, record_crc};
     return KVT_OK;
 }
@@ -194,7 +213,7 @@ stales_delete(struct load *load)
     if (load->stale_count == 0 || store->is_read_only)
         return KVT_OK;
     KVT_TRY(store->index->ops->mark(store->index, false));
-    for (size_t i = 0; i < load->stale_count; i++) {
+    for (uint32_t i = 0; i < load->stale_count; i++) {
         const struct stale *stale = &load->stales[i];
         struct segment *segment = segment_at(store->segments, stale->extent.segment);
         struct index_block block = {.segment = stale->extent.segment, .page = stale->extent.page};

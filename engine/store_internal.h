@@ -245,9 +245,6 @@ void leases_close(struct kvt_store *store);
 
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
-/* array_grow - room for one more element of `size`; the array is doubled. */
-enum kvt_status array_grow(
-    const struct kvt_env *env, void **array, size_t *capacity, size_t count, size_t size);
 
 /* --- 11. options.c -------------------------------------------------------------------------------- */
 
