@@ -69,8 +69,13 @@ $tierbench scale --dir "$folder" --json >"$folder/scale.json"
 rm -rf "$store"
 if [ -x build/bin/micro_lookup ]; then
     echo "micro_lookup"
-    build/bin/micro_lookup >"$folder/micro_lookup.txt"
-    cp "$folder/micro_lookup.txt" "$results/"
+    for round in $(seq "$rounds"); do
+        rm -rf "$folder/micro-store"
+        build/bin/micro_lookup "$folder/micro-store"
+    done >"$folder/micro_lookup.txt"
+    rm -rf "$folder/micro-store"
+    build/bin/micro_memory >"$folder/micro_memory.txt"
+    cp "$folder/micro_lookup.txt" "$folder/micro_memory.txt" "$results/"
 fi
 
 python3 -B bench/results_csv.py "$folder" "$results" "$rounds" "$facts"

@@ -7,65 +7,8 @@
 #include "commit.h"
 
 #include "batch_header.h"
-#include "commit_batch.h"
-#include "store_internal.h"
+#include "commit_internal.h"
 #include "victim.h"
-
-enum {
-    BATCH_COUNT = 4,
-    WRITING_MAX = 2,       /* While one is synced the next is written. */
-    BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
-    ATTEMPTS_MAX = 2,
-    KILLS_START = 2 * BATCH_COUNT * COMMIT_KILLS_MAX,
-};
-
-enum batch_state {
-    BATCH_IDLE,
-    BATCH_WRITING,
-    BATCH_COMMITTING,
-};
-
-/* A kill that waits, or travels in a batch. */
-struct kill_item {
-    struct commit_kill kill;
-    uint64_t sequence;
-    uint64_t order;
-};
-
-struct batch {
-    struct batch_owner owner;
-    struct commit_job job;
-    enum batch_state state;
-    struct tier_batch tier_batch;
-    struct tier_block blocks[COMMIT_BLOCKS_MAX];
-    struct flight *flights[COMMIT_BLOCKS_MAX];
-    bool is_added[COMMIT_BLOCKS_MAX]; /* In the transaction. */
-    uint32_t crcs[COMMIT_BLOCKS_MAX];
-    struct tier_kill tier_kills[COMMIT_KILLS_MAX];
-    struct kill_item kills[COMMIT_KILLS_MAX];
-    uint32_t count, kill_count;
-    uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
-    struct index_work work;
-    struct index_batch index_batch;
-};
-
-struct commit {
-    struct batch *batches;          /* BATCH_COUNT */
-    struct flight *oldest, *newest; /* QUEUED and WRITING, in order. */
-    uint32_t queued_count;
-    uint64_t queued_bytes;
-    uint64_t due_ns; /* The earliest of what waits. */
-    uint64_t order;
-    uint64_t error_count;
-    uint64_t batch_sequence;
-    uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
-    struct kill_item *kills;  /* Waiting, in order. */
-    uint32_t kill_count, kill_capacity;
-    uint32_t killed_count;                  /* Flights whose block is gone while it is written. */
-    uint32_t held_count;                    /* Kills that travel with flights. */
-    uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
-    bool is_stalled;                        /* No room on NVMe; reclaiming. */
-};
 
 enum kvt_status
 commit_open(struct kvt_store *store)
@@ -76,10 +19,10 @@ commit_open(struct kvt_store *store)
     if (commit == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for group commit");
     commit->batches = env_take(&store->env, BATCH_COUNT * sizeof(*commit->batches));
-    commit->kills = env_take(&store->env, KILLS_START * sizeof(*commit->kills));
+    commit->kills = env_take(&store->env, COMMIT_KILLS_START * sizeof(*commit->kills));
+    commit->kill_capacity = commit->kills == NULL ? 0 : COMMIT_KILLS_START;
     if (commit->batches == NULL || commit->kills == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for write batches");
-    commit->kill_capacity = KILLS_START;
     commit->due_ns = UINT64_MAX;
     commit->batch_bytes_max =
         (uint64_t)(store->file.segment_pages - SEGMENT_HEAD_PAGES_MAX - BATCH_HEADER_PAGES_MAX) *
@@ -89,7 +32,7 @@ commit_open(struct kvt_store *store)
     /* Batches of a life never have the numbers of an earlier one. */
     commit->batch_sequence = (uint64_t)store->file.open_epoch << 40;
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
-        commit->segment_last[i] = UINT32_MAX;
+        commit->segment_last[i] = SEGMENT_NONE;
     return KVT_OK;
 }
 
@@ -226,145 +169,6 @@ commit_cancel(
     return is_kept;
 }
 
-enum kvt_status
-commit_kill_reserve(struct kvt_store *store)
-{
-    struct commit *commit = store->commit;
-
-    /* What travels may come back: there must be room for that, too. */
-    if (commit->kill_count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX >=
-        commit->kill_capacity) {
-        uint32_t capacity = commit->kill_capacity * 2;
-        struct kill_item *kills = env_take(&store->env, capacity * sizeof(*kills));
-
-        if (kills == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory to remember a delete");
-        memcpy(kills, commit->kills, commit->kill_count * sizeof(*kills));
-        env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*kills));
-        commit->kills = kills;
-        commit->kill_capacity = capacity;
-    }
-    return KVT_OK;
-}
-
-enum kvt_status
-commit_kill(struct kvt_store *store, const struct commit_kill *kill)
-{
-    struct commit *commit = store->commit;
-    struct kill_item item = {.kill = *kill, .order = commit->order + 1};
-    uint64_t due_ns = store->now_ns;
-
-    /* Everything written for the key so far is dead, also what never was acknowledged. Of a copy
-     * that lost its block while it was written only itself: a newer block may be on its way. */
-    item.sequence = kill->sequence != 0 ? kill->sequence : store->sequence;
-    KVT_TRY(commit_kill_reserve(store));
-    commit->kills[commit->kill_count++] = item;
-    commit->order++;
-    if (kill->waiter == NULL)
-        due_ns += store->options.relaxed_interval_ns;
-    if (commit->due_ns > due_ns)
-        commit->due_ns = due_ns;
-    return KVT_OK;
-}
-
-void
-commit_bury(struct kvt_store *store, const struct commit_kill *kill)
-{
-    if (commit_kill(store, kill) != KVT_OK)
-        COUNT(store, kill_lost_count, 1);
-}
-
-/* A kill of that key that waits or travels; NULL. */
-static const struct kill_item *
-kill_find(const struct commit *commit, struct hash128 fingerprint)
-{
-    for (uint32_t i = 0; i < commit->kill_count; i++) {
-        if (hash128_equal(commit->kills[i].kill.fingerprint, fingerprint))
-            return &commit->kills[i];
-    }
-    for (uint32_t n = 0; n < BATCH_COUNT; n++) {
-        const struct batch *batch = &commit->batches[n];
-
-        for (uint32_t i = 0; i < batch->kill_count; i++) {
-            if (hash128_equal(batch->kills[i].kill.fingerprint, fingerprint))
-                return &batch->kills[i];
-        }
-    }
-    return NULL;
-}
-
-bool
-commit_kill_follow(struct kvt_store *store, struct hash128 fingerprint, struct op *waiter)
-{
-    struct commit *commit = store->commit;
-    const struct kill_item *item = kill_find(commit, fingerprint);
-    struct commit_kill kill;
-    enum kvt_status status;
-
-    if (item != NULL) {
-        /* Batches are committed in order: this one's is not before that one's. */
-        kill = item->kill;
-        kill.sequence = item->sequence;
-        kill.is_indexed = false;
-        kill.waiter = waiter;
-        status = commit_kill(store, &kill);
-        KVT_ASSERT(status == KVT_OK);
-        return status == KVT_OK;
-    }
-    for (struct flight *flight = commit->killed_count > 0 ? commit->oldest : NULL; flight != NULL;
-         flight = flight->newer) {
-        if (flight->is_killed && flight->state == FLIGHT_WRITING &&
-            hash128_equal(residency_at(store->map, flight->entry)->fingerprint, fingerprint)) {
-            op_list_add(&flight->kill_waiters, waiter);
-            return true;
-        }
-    }
-    return false;
-}
-
-void
-commit_replace(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
-{
-    struct segment *segment = segment_at(store->segments, kill->extent.segment);
-
-    KVT_ASSERT(!flight->has_replaced);
-    flight->replaced = *kill;
-    flight->has_replaced = true;
-    /* Below the sequence that the flight's own block will get. */
-    if (kill->sequence == 0)
-        flight->replaced.sequence = store->sequence;
-    store->commit->held_count++;
-    /* Until then a crash would bring it back: it lives. */
-    segment->held_count++;
-    segment->live_bytes += (uint64_t)pages_of(kill->stored_length) * PAGE_BYTES;
-}
-
-bool
-commit_replace_take(struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out)
-{
-    if (!flight->has_replaced)
-        return false;
-    flight->has_replaced = false;
-    store->commit->held_count--;
-    *kill_out = flight->replaced;
-    segment_at(store->segments, kill_out->extent.segment)->held_count--;
-    extent_forget(store, &kill_out->extent, kill_out->stored_length);
-    return true;
-}
-
-void
-commit_replace_end(struct kvt_store *store, struct flight *flight)
-{
-    struct commit_kill kill;
-
-    if (commit_replace_take(store, flight, &kill)) {
-        enum kvt_status status = commit_kill(store, &kill);
-
-        KVT_ASSERT(status == KVT_OK); /* Its room was kept. */
-        (void)status;
-    }
-}
-
 /* --- Closing a batch -------------------------------------------------------------------------- */
 
 static uint32_t
@@ -489,15 +293,6 @@ batch_return(struct kvt_store *store, struct batch *batch)
 }
 
 static void
-kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
-{
-    if (status < 0)
-        store->commit->error_count++;
-    if (item->kill.waiter != NULL)
-        op_reach(store, item->kill.waiter, 2, status);
-}
-
-static void
 batch_end(struct kvt_store *store, struct batch *batch)
 {
     batch->count = batch->kill_count = 0;
@@ -519,7 +314,7 @@ batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
         flight_settle(store, flight, status);
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)
-        kill_answer(store, &batch->kills[i], status);
+        commit_kill_answer(store, &batch->kills[i], status);
     batch_end(store, batch);
 }
 
@@ -634,7 +429,7 @@ commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment)
     uint32_t *last = &store->commit->segment_last[segment_root(segment)];
 
     index_work_touch(work, segment);
-    if (*last != segment && *last != UINT32_MAX)
+    if (*last != segment && *last != SEGMENT_NONE)
         index_work_touch(work, *last);
     *last = segment;
 }
@@ -729,7 +524,7 @@ batch_committed(struct kvt_store *store, struct commit_job *job)
         flight_bury(store, flight, &kill);
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)
-        kill_answer(store, &batch->kills[i], KVT_OK);
+        commit_kill_answer(store, &batch->kills[i], KVT_OK);
     batch_end(store, batch);
 }
 
@@ -752,7 +547,7 @@ queue_fail(struct kvt_store *store, enum kvt_status status)
         flight = newer;
     }
     for (uint32_t i = 0; i < commit->kill_count; i++)
-        kill_answer(store, &commit->kills[i], status);
+        commit_kill_answer(store, &commit->kills[i], status);
     commit->kill_count = 0;
     commit->is_stalled = false;
     commit->due_ns = UINT64_MAX;

@@ -62,10 +62,12 @@ enum kvt_status commit_kill_reserve(struct kvt_store *store);
 void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
 
 /*
- * commit_kill_follow - a block of this key is gone already, but not durably: `waiter` is told when it is.
- * False: no kill of the key is under way. After commit_kill_reserve().
+ * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may be
+ * gone and not durably so. `waiter` reaches stage 2 with `status` at once, or when that is durable; with
+ * a failure if a kill was lost in this life. After commit_kill_reserve().
  */
-bool commit_kill_follow(struct kvt_store *store, struct hash128 fingerprint, struct op *waiter);
+void commit_kill_settle(
+    struct kvt_store *store, struct hash128 fingerprint, enum kvt_status status, struct op *waiter);
 
 /*
  * commit_replace - the flight's block takes the place of a copy: its kill travels with the block, so

@@ -39,9 +39,8 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
         return KVT_OK;
     }
     (void)entry_drop(store, number, true);
-    if (waiter != NULL && (tiers & TIER_NVME) == 0 &&
-        !commit_kill_follow(store, kill.fingerprint, waiter))
-        op_reach(store, waiter, 2, KVT_OK);
+    if (waiter != NULL && (tiers & TIER_NVME) == 0)
+        commit_kill_settle(store, kill.fingerprint, KVT_OK, waiter);
     return KVT_OK;
 }
 
@@ -74,8 +73,8 @@ delete_settle(struct kvt_store *store, struct op *op)
 
     if (status != KVT_OK)
         op_reach(store, op, 2, status);
-    else if (!commit_kill_follow(store, op->fingerprint, op))
-        op_reach(store, op, 2, KVT_MISS);
+    else
+        commit_kill_settle(store, op->fingerprint, KVT_MISS, op);
 }
 
 /* Nobody can see a block of this key; one that was killed or evicted may still come back in a crash. */

@@ -2,18 +2,29 @@
 /*
  * rebuild.c - a new index from the batch headers of all segments (tiers/FORMAT.md section 4).
  *
- * A record is live when its namespace has its epoch, no kill of its key has a sequence at or above
- * its own, and no other record of the key has a higher one.
+ * A record is live when its namespace has its epoch, its payload is whole (looked at where a crash may
+ * have torn it), no kill of its key has a sequence at or above its own, and no other such record of the
+ * key has a higher one.
  *
  * Threads   the thread that opens.
  */
 #include <stdlib.h>
 
+#include "array.h"
 #include "batch_header.h"
 #include "store_internal.h"
 
 enum {
     REBUILD_BATCH = 1024, /* Records in a transaction. */
+    EPOCH_SHIFT = 40,     /* Of a batch's number. */
+    /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c). */
+    UNPROVEN_BATCHES = 8,
+};
+
+/* Marks in part_count, while it is decided: 1 is what the format says. */
+enum {
+    RECORD_LIVE = 0,
+    RECORD_TORN = 255,
 };
 
 /* A record or a kill that was found. */
@@ -23,41 +34,45 @@ struct trace {
     uint32_t record; /* Index among the records; UINT32_MAX: a kill. */
 };
 
+/* A batch that was found: its records stand next to each other. */
+struct found_batch {
+    uint64_t number; /* Open epoch << 40 | counter. */
+    uint32_t first_record, record_count;
+};
+
 struct rebuild {
     struct kvt_store *store;
     enum kvt_status status;
     struct trace *traces;
-    size_t trace_count, trace_capacity;
+    uint32_t trace_count, trace_capacity;
     struct block_record *records;
-    size_t record_count, record_capacity;
+    uint32_t record_count, record_capacity;
+    struct found_batch *batches;
+    uint32_t batch_count, batch_capacity;
     uint32_t generation_max; /* Seen anywhere. */
+    uint32_t torn_count;
 };
 
-/* Room for one more element of `size`; the array is doubled. */
-static enum kvt_status
-array_grow(const struct kvt_env *env, void **array, size_t *capacity, size_t count, size_t size)
-{
-    size_t wanted = *capacity == 0 ? 1024 : *capacity * 2;
-    void *grown;
+/* --- What the headers say --------------------------------------------------------------------- */
 
-    if (count < *capacity)
-        return KVT_OK;
-    grown = env_take(env, wanted * size);
-    if (grown == NULL)
-        return failure_set(KVT_E_NOMEM, 0, "no memory to rebuild from %zu headers' blocks", count);
-    if (count > 0)
-        memcpy(grown, *array, count * size);
-    env_put(env, *array, *capacity * size);
-    *array = grown;
-    *capacity = wanted;
-    return KVT_OK;
+static enum kvt_status
+no_memory(const struct rebuild *rebuild)
+{
+    return failure_set(
+        KVT_E_NOMEM, 0, "no memory to rebuild from %u blocks", rebuild->record_count);
 }
 
 static enum kvt_status
 trace_add(struct rebuild *rebuild, struct hash128 fingerprint, uint64_t sequence, uint32_t record)
 {
-    KVT_TRY(array_grow(&rebuild->store->env, (void **)&rebuild->traces, &rebuild->trace_capacity,
-        rebuild->trace_count, sizeof(*rebuild->traces)));
+    if (rebuild->trace_count == rebuild->trace_capacity) {
+        struct trace *grown = array_grow(
+            &rebuild->store->env, rebuild->traces, &rebuild->trace_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return no_memory(rebuild);
+        rebuild->traces = grown;
+    }
     rebuild->traces[rebuild->trace_count++] = (struct trace){fingerprint, sequence, record};
     return KVT_OK;
 }
@@ -71,12 +86,31 @@ record_add(struct rebuild *rebuild, const struct block_record *record)
     if (space == NULL ||
         atomic_load_explicit(&space->epoch, memory_order_relaxed) != record->namespace_epoch)
         return KVT_OK;
-    KVT_TRY(array_grow(&store->env, (void **)&rebuild->records, &rebuild->record_capacity,
-        rebuild->record_count, sizeof(*rebuild->records)));
-    rebuild->records[rebuild->record_count] = *record;
-    KVT_TRY(trace_add(rebuild, key_fingerprint(store->fingerprint_seed, &record->key),
-        record->sequence, (uint32_t)rebuild->record_count));
-    rebuild->record_count++;
+    if (rebuild->record_count == rebuild->record_capacity) {
+        struct block_record *grown =
+            array_grow(&store->env, rebuild->records, &rebuild->record_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return no_memory(rebuild);
+        rebuild->records = grown;
+    }
+    rebuild->records[rebuild->record_count++] = *record;
+    return KVT_OK;
+}
+
+static enum kvt_status
+batch_add(struct rebuild *rebuild, uint64_t number, uint32_t first_record)
+{
+    if (rebuild->batch_count == rebuild->batch_capacity) {
+        struct found_batch *grown = array_grow(
+            &rebuild->store->env, rebuild->batches, &rebuild->batch_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return no_memory(rebuild);
+        rebuild->batches = grown;
+    }
+    rebuild->batches[rebuild->batch_count++] =
+        (struct found_batch){number, first_record, rebuild->record_count - first_record};
     return KVT_OK;
 }
 
@@ -85,14 +119,101 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
     const struct tier_kill *kills)
 {
     struct rebuild *rebuild = visitor;
+    uint32_t first_record = rebuild->record_count;
     enum kvt_status status = KVT_OK;
 
     for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
         status = record_add(rebuild, &records[i]);
     for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
         status = trace_add(rebuild, kills[i].fingerprint, kills[i].sequence, UINT32_MAX);
+    if (status == KVT_OK)
+        status = batch_add(rebuild, header->sequence, first_record);
     rebuild->status = status;
     return status == KVT_OK;
+}
+
+/* --- Which payloads are whole ------------------------------------------------------------------ */
+
+/* Newest first. */
+static int
+batch_compare(const void *a, const void *b)
+{
+    const struct found_batch *left = a;
+    const struct found_batch *right = b;
+
+    if (left->number != right->number)
+        return left->number > right->number ? -1 : 1;
+    return 0;
+}
+
+static bool
+payload_is_whole(struct rebuild *rebuild, const struct block_record *record, void *memory)
+{
+    return nvme_peek(rebuild->store->nvme, &record->extent, record->stored_length, memory) ==
+               KVT_OK &&
+           hash128_equal(hash_payload(memory, record->stored_length), record->checksum);
+}
+
+static void
+batch_prove(struct rebuild *rebuild, const struct found_batch *batch, void *memory)
+{
+    for (uint32_t i = 0; i < batch->record_count; i++) {
+        struct block_record *record = &rebuild->records[batch->first_record + i];
+
+        if (!payload_is_whole(rebuild, record, memory)) {
+            record->part_count = RECORD_TORN;
+            rebuild->torn_count++;
+        }
+    }
+}
+
+/*
+ * A header may have reached the disk before a crash, and its payloads not: such a copy must not hide an
+ * older one of its key. Batches are answered in the order of their numbers, so that only the last ones
+ * of each life can be torn.
+ */
+static enum kvt_status
+batches_prove(struct rebuild *rebuild)
+{
+    const struct kvt_env *env = &rebuild->store->env;
+    size_t size = (size_t)round_up(rebuild->store->file.block_bytes_max, PAGE_BYTES);
+    void *memory;
+    uint64_t epoch = 0;
+    uint32_t count = 0;
+
+    if (rebuild->batch_count == 0)
+        return KVT_OK;
+    memory = env_map(env, size);
+    if (memory == NULL)
+        return no_memory(rebuild);
+    qsort(rebuild->batches, rebuild->batch_count, sizeof(*rebuild->batches), batch_compare);
+    for (uint32_t i = 0; i < rebuild->batch_count; i++) {
+        const struct found_batch *batch = &rebuild->batches[i];
+
+        if (batch->number >> EPOCH_SHIFT != epoch)
+            count = 0;
+        epoch = batch->number >> EPOCH_SHIFT;
+        if (count++ < UNPROVEN_BATCHES)
+            batch_prove(rebuild, batch, memory);
+    }
+    env_unmap(env, memory, size);
+    return KVT_OK;
+}
+
+/* --- Which records live ------------------------------------------------------------------------ */
+
+static enum kvt_status
+records_trace(struct rebuild *rebuild)
+{
+    for (uint32_t i = 0; i < rebuild->record_count; i++) {
+        const struct block_record *record = &rebuild->records[i];
+
+        if (record->part_count != RECORD_TORN)
+            KVT_TRY(
+                trace_add(rebuild, key_fingerprint(rebuild->store->fingerprint_seed, &record->key),
+                    record->sequence, i));
+    }
+    return KVT_OK;
 }
 
 /* By key, then newest first, then kills before records. */
@@ -126,23 +247,22 @@ record_compare(const void *a, const void *b)
 static void
 records_choose(struct rebuild *rebuild)
 {
-    size_t live_count = 0;
+    uint32_t live_count = 0;
     struct block_record *records = rebuild->records;
 
-    if (rebuild->trace_count == 0)
-        return;
-    qsort(rebuild->traces, rebuild->trace_count, sizeof(*rebuild->traces), trace_compare);
-    for (size_t i = 0; i < rebuild->trace_count; i++) {
+    if (rebuild->trace_count > 0)
+        qsort(rebuild->traces, rebuild->trace_count, sizeof(*rebuild->traces), trace_compare);
+    for (uint32_t i = 0; i < rebuild->trace_count; i++) {
         const struct trace *trace = &rebuild->traces[i];
 
         /* The first of each key decides: a kill, or the newest record. */
         if (i > 0 && hash128_equal(trace->fingerprint, rebuild->traces[i - 1].fingerprint))
             continue;
         if (trace->record != UINT32_MAX)
-            records[trace->record].part_count = 0; /* The mark of those that live. */
+            records[trace->record].part_count = RECORD_LIVE;
     }
-    for (size_t i = 0; i < rebuild->record_count; i++) {
-        if (records[i].part_count != 0)
+    for (uint32_t i = 0; i < rebuild->record_count; i++) {
+        if (records[i].part_count != RECORD_LIVE)
             continue;
         records[i].part_count = 1;
         records[live_count++] = records[i];
@@ -192,10 +312,10 @@ records_commit(struct rebuild *rebuild, struct index *index, struct index_block 
 {
     struct kvt_store *store = rebuild->store;
 
-    for (size_t first = 0; first < rebuild->record_count; first += REBUILD_BATCH) {
+    for (uint32_t first = 0; first < rebuild->record_count; first += REBUILD_BATCH) {
         struct index_batch batch = {.added = blocks};
 
-        for (size_t i = first; i < rebuild->record_count && i < first + REBUILD_BATCH; i++) {
+        for (uint32_t i = first; i < rebuild->record_count && i < first + REBUILD_BATCH; i++) {
             const struct block_record *record = &rebuild->records[i];
             struct segment *segment = segment_at(store->segments, record->extent.segment);
             uint32_t n = batch.added_count++;
@@ -271,10 +391,19 @@ rebuild_index(struct kvt_store *store)
     enum kvt_status status;
 
     status = segments_scan(&rebuild);
+    if (status == KVT_OK)
+        status = batches_prove(&rebuild);
+    if (status == KVT_OK)
+        status = records_trace(&rebuild);
     if (status == KVT_OK) {
         records_choose(&rebuild);
         status = index_write(&rebuild);
     }
+    if (rebuild.torn_count > 0)
+        log_line(&store->logger, LOG_WARN, "rebuild",
+            "event=torn blocks=%u text=\"written last before a crash, and not whole\"",
+            rebuild.torn_count);
+    env_put(&store->env, rebuild.batches, rebuild.batch_capacity * sizeof(*rebuild.batches));
     env_put(&store->env, rebuild.records, rebuild.record_capacity * sizeof(*rebuild.records));
     env_put(&store->env, rebuild.traces, rebuild.trace_capacity * sizeof(*rebuild.traces));
     return status;

@@ -24,6 +24,7 @@ struct stale {
 struct load {
     struct kvt_store *store;
     enum kvt_status status;
+    bool is_unclean;
     uint32_t segment;  /* Of the record before this one. */
     uint32_t page_end; /* Where it ended: no two may overlap. */
     struct child *children;
@@ -45,7 +46,9 @@ segment_visit(void *visitor, const struct index_segment *facts)
     };
 
     /* A segment beyond the present capacity does not exist; its records are dropped below. */
-    (void)segment_restore(load->store->segments, &segment);
+    if (segment_restore(load->store->segments, &segment) && load->is_unclean &&
+        facts->state == SEGMENT_ACTIVE)
+        load->store->active_at_crash[segment_root(facts->number)] = facts->number;
     return true;
 }
 
@@ -230,9 +233,9 @@ stales_delete(struct load *load)
 }
 
 static enum kvt_status
-index_load(struct kvt_store *store)
+index_load(struct kvt_store *store, bool is_unclean)
 {
-    struct load load = {.store = store, .segment = UINT32_MAX};
+    struct load load = {.store = store, .is_unclean = is_unclean, .segment = SEGMENT_NONE};
     enum kvt_status status;
 
     KVT_TRY(store->index->ops->each_segment(store->index, segment_visit, &load));
@@ -297,6 +300,8 @@ recover_store(struct kvt_store *store, bool is_new)
     };
     const struct recover_row *row;
 
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
+        store->active_at_crash[i] = SEGMENT_NONE;
     KVT_TRY(names_recover(store, is_new, &facts.names));
     KVT_TRY(ops->inspect(
         store->world.index_context, &store->env, store->meta_dir, false, &facts.index));
@@ -314,7 +319,8 @@ recover_store(struct kvt_store *store, bool is_new)
             store->is_read_only, &store->index));
     if (row->action == RECOVER_REBUILD && !is_new)
         COUNT(store, recover_rebuilt_count, 1);
-    KVT_TRY(index_load(store));
+    KVT_TRY(index_load(store,
+        facts.index == INDEX_UNCLEAN && row->action == RECOVER_LOAD && !store->is_read_only));
     if (store->is_read_only)
         return KVT_OK;
     if (facts.index == INDEX_UNCLEAN)

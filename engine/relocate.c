@@ -20,6 +20,8 @@ struct move {
     void *memory;
     bool is_loaded; /* Into our own memory: the checksum is to be proved. */
     bool is_right;
+    bool has_moved;
+    uint64_t old_sequence;  /* Of the copy that it leaves. */
     enum kvt_status status; /* Of the read. */
 };
 
@@ -113,10 +115,30 @@ group_end(struct kvt_store *store, enum kvt_status status)
     relocate->state = RELOCATE_IDLE;
 }
 
+/* A copy of the move's block that nobody shall ever find again. */
+static void
+copy_bury(struct kvt_store *store, const struct move *move, const struct extent *extent,
+    uint64_t sequence)
+{
+    struct commit_kill kill = {.extent = *extent,
+        .fingerprint = residency_at(store->map, move->resident.number)->fingerprint,
+        .sequence = sequence};
+
+    commit_bury(store, &kill);
+}
+
 static void
 group_committed(struct kvt_store *store, struct commit_job *job)
 {
-    KVT_ASSERT(store->relocate->state == RELOCATE_COMMITTING);
+    struct relocate *relocate = store->relocate;
+
+    KVT_ASSERT(relocate->state == RELOCATE_COMMITTING);
+    for (uint32_t i = 0; i < relocate->count && job->status == KVT_OK; i++) {
+        const struct move *move = &relocate->moves[i];
+
+        if (move->has_moved)
+            copy_bury(store, move, &move->resident.extent, move->old_sequence);
+    }
     group_end(store, job->status);
     if (job->status != KVT_OK)
         commit_failed(store);
@@ -134,7 +156,7 @@ group_run(struct kvt_store *store, struct commit_job *job)
 
 /* The copy that was written counts: the entry has it from now on. */
 static void
-block_move(struct kvt_store *store, const struct move *move, const struct block_record *record)
+block_move(struct kvt_store *store, struct move *move, const struct block_record *record)
 {
     struct relocate *relocate = store->relocate;
     uint32_t number = move->resident.number;
@@ -142,21 +164,11 @@ block_move(struct kvt_store *store, const struct move *move, const struct block_
     index_work_delete(store, &relocate->work, &move->resident.extent,
         policy_at(store->policy, number)->record_crc);
     entry_place_forget(store, number);
+    move->old_sequence = residency_at(store->map, number)->sequence;
+    move->has_moved = true;
     entry_place(store, number, record, index_work_add(store, &relocate->work, record));
     COUNT(store, nvme_relocate_count, 1);
     COUNT(store, nvme_relocate_bytes, record->stored_length);
-}
-
-/* A copy that nobody shall ever find: its block has gone meanwhile, or its write failed. */
-static void
-copy_bury(struct kvt_store *store, const struct block_record *record, const struct move *move,
-    const struct extent *place)
-{
-    struct commit_kill kill = {.extent = *place,
-        .fingerprint = residency_at(store->map, move->resident.number)->fingerprint,
-        .sequence = record->sequence};
-
-    commit_bury(store, &kill);
 }
 
 static void
@@ -168,7 +180,7 @@ group_failed(struct kvt_store *store, enum kvt_status status)
     for (uint32_t i = 0; i < relocate->count; i++) {
         const struct move *move = &relocate->moves[i];
 
-        copy_bury(store, &relocate->put_blocks[i].record, move, &relocate->put.header);
+        copy_bury(store, move, &relocate->put.header, relocate->put_blocks[i].record.sequence);
         if (resident_is_there(store, &move->resident))
             (void)entry_erase(store, move->resident.number, NULL);
     }
@@ -188,13 +200,13 @@ group_written(struct kvt_store *store, struct tier_batch *put)
     index_work_reset(&relocate->work);
     commit_touch(store, &relocate->work, put->header.segment);
     for (uint32_t i = 0; i < relocate->count; i++) {
-        const struct move *move = &relocate->moves[i];
+        struct move *move = &relocate->moves[i];
         const struct block_record *record = &relocate->put_blocks[i].record;
 
         if (resident_is_there(store, &move->resident))
             block_move(store, move, record);
         else
-            copy_bury(store, record, move, &record->extent);
+            copy_bury(store, move, &record->extent, record->sequence);
     }
     index_work_seal(store, &relocate->work, &relocate->index_batch);
     relocate->job.run = group_run;
@@ -239,18 +251,14 @@ blocks_put(struct kvt_store *store)
     }
     for (uint32_t i = 0; i < relocate->count; i++) {
         const struct move *move = &relocate->moves[i];
-        const struct entry *entry = residency_at(store->map, move->resident.number);
         struct tier_block *block = &relocate->put_blocks[i];
 
         memset(block, 0, sizeof(*block));
         entry_record(store, move->resident.number, &block->record);
         block->record.sequence = sequence_next(store);
         block->memory = move->memory;
-        relocate->kills[i] = (struct tier_kill){.extent = move->resident.extent,
-            .fingerprint = entry->fingerprint,
-            .sequence = entry->sequence};
     }
-    group_put(store, relocate->count);
+    group_put(store, 0);
 }
 
 /* --- Proving ------------------------------------------------------------------------------------ */

@@ -14,11 +14,13 @@
  *
  *   LOADING     Blocks without a copy in HOST are read; each has a pin.
  *   PROVING     A worker compares the checksums of what was read. What is wrong is quarantined.
- *   PUTTING     A batch: the blocks under new sequence numbers, and for each a kill of its old copy, so
- *               that a rebuild never takes the old one for the newest after a delete.
+ *   PUTTING     A batch: the blocks under new sequence numbers.
  *   COMMITTING  A block that is still where it was read from has moved, in the map at once; one that
  *               was deleted, replaced or cleared meanwhile is killed in its new place. The index
- *               learns of both in one transaction.
+ *               learns of both in one transaction. When it is durable the old copies are killed, ahead
+ *               of any later delete: a rebuild must not take one for the newest when the new copy has
+ *               been deleted and its segment recycled, but the victim has not. Not before: until then
+ *               the old copy is the one that a crash leaves.
  *
  * A write that fails costs its blocks: they are erased, as if they had been evicted, because the copy
  * that may have reached the disk could not be told from the newest otherwise.

@@ -9,6 +9,7 @@
 #include "store_internal.h"
 
 #include "io_engines.h"
+#include "strays.h"
 
 #define STRINGIFY(x) #x
 #define VERSION_TEXT(a, b, c) STRINGIFY(a) "." STRINGIFY(b) "." STRINGIFY(c)
@@ -99,11 +100,9 @@ store_threads_stop(struct kvt_store *store)
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
-    } else {
-        if (store->loop_task != NULL)
-            store->env.sched->stop(store->env.sched_context, store->loop_task);
+    } else if (store->loop_task != NULL) {
+        store->env.sched->stop(store->env.sched_context, store->loop_task);
         store->loop_task = NULL;
-        store->nvme = NULL;
     }
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
@@ -172,10 +171,12 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
     store->path = env_take(env, size);
-    store->fork_page = env->memory->fork_page(env->memory_context);
-    if (store->path == NULL || store->fork_page == NULL)
+    if (store->path == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
     memcpy(store->path, path, size);
+    store->fork_page = env->memory->fork_page(env->memory_context);
+    if (store->fork_page == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
     atomic_store_explicit(store->fork_page, STORE_ALIVE, memory_order_relaxed);
     return KVT_OK;
 }
@@ -416,6 +417,7 @@ threads_start(struct kvt_store *store)
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
     KVT_TRY(commit_open(store));
+    KVT_TRY(strays_kill(store));
     KVT_TRY(relocate_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));

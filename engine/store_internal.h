@@ -37,6 +37,8 @@ enum {
     STORE_ALIVE = 0x4B565431, /* The word on the fork page; a forked child reads zero. */
 };
 
+#define SEGMENT_NONE UINT32_MAX /* The number of no segment. */
+
 /* --- 1. Small parts --------------------------------------------------------------------------- */
 
 /* A job of a worker that comes back to the loop. */
@@ -102,6 +104,7 @@ struct kvt_store {
     struct fs_file *lock;
     struct store_file file;
     uint64_t fingerprint_seed;
+    uint32_t active_at_crash[STORE_ROOTS_MAX]; /* Segments; SEGMENT_NONE. */
     bool is_read_only;
     bool is_threads; /* The io engine is the thread pool. */
 

@@ -250,9 +250,27 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
     }
 }
 
+enum kvt_status
+nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, void *memory)
+{
+    uint32_t pages = pages_of(size);
+    size_t read_size = 0;
+
+    if (segment_at(nvme->table, extent->segment) == NULL ||
+        (uint64_t)extent->page + pages > nvme->options.segment_pages)
+        return failure_set(KVT_E_INVAL, 0, "nvme tier: no extent of %u pages at page %u of 0x%x",
+            pages, extent->page, extent->segment);
+    KVT_TRY(nvme->env->fs->read_at(nvme->roots[segment_root(extent->segment)].file, memory,
+        (size_t)pages * PAGE_BYTES, nvme_offset(nvme, extent->segment, extent->page), &read_size));
+    if (read_size < size)
+        return failure_set(
+            KVT_E_IO, 0, "nvme tier: 0x%x ends within page %u", extent->segment, extent->page);
+    return KVT_OK;
+}
+
 /*
- * The generation whose chain can be followed: that of a segment in use, as the table has it; in a rebuild,
- * when the table knows nothing, the one at page 0.
+ * The generation whose chain can be followed: that of a segment in use, as the table has it; in a
+ * rebuild, when the table knows nothing, the one at page 0.
  */
 static uint32_t
 generation_expected(struct scan *scan)

@@ -102,6 +102,11 @@ typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
 enum kvt_status nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit,
     void *visitor, uint32_t *generation_out, uint64_t *damaged_pages_out);
 
+/* nvme_peek - the bytes of an extent, synchronously (recovery only). `memory` is aligned to a page
+ * and holds whole pages. KVT_E_INVAL: no such extent; KVT_E_IO. */
+enum kvt_status nvme_peek(
+    struct nvme_tier *nvme, const struct extent *extent, uint32_t size, void *memory);
+
 struct nvme_caps {
     const char *io_engine;
     uint32_t align_bytes[NVME_ROOTS_MAX];

@@ -111,7 +111,7 @@ segment_at(struct segment_table *table, uint32_t number)
     uint32_t root = segment_root(number);
     uint32_t index = segment_index(number);
 
-    if (root >= table->root_count || index >= table->roots[root].count)
+    if (table == NULL || root >= table->root_count || index >= table->roots[root].count)
         return NULL;
     return &table->roots[root].segments[index];
 }
@@ -127,7 +127,7 @@ segment_next(struct segment_table *table, uint32_t *cursor)
 {
     uint32_t index = *cursor;
 
-    for (uint32_t i = 0; i < table->root_count; i++) {
+    for (uint32_t i = 0; table != NULL && i < table->root_count; i++) {
         if (index < table->roots[i].count) {
             (*cursor)++;
             return &table->roots[i].segments[index];

@@ -69,7 +69,8 @@ enum kvt_status segment_table_open(const struct kvt_env *env, uint32_t root_coun
     const uint32_t *segment_counts, uint32_t segment_pages, struct segment_table **table_out);
 void segment_table_close(struct segment_table *table);
 
-/* segment_at - NULL when there is no such segment. */
+/* segment_at - NULL when there is no such segment. A NULL table (a store without NVMe) has none; the
+ * same holds for segment_next(). */
 struct segment *segment_at(struct segment_table *table, uint32_t number);
 uint32_t segment_pages(const struct segment_table *table); /* Pages in a segment. */
 
@@ -86,8 +87,8 @@ bool segment_restore(struct segment_table *table, const struct segment *segment)
 /*
  * segment_run_take - `pages` pages in the active segment of a root, sealing it and activating a
  * free one when they do not fit; *sealed_out is the segment that was sealed or NULL. Leaves
- * `reserve_count` free segments untouched (those are for reclaiming, which passes 0); when fewer are
- * free, the active segment is one of them, and is left to reclaiming as well.
+ * `reserve_count` free segments untouched (those are for reclaiming, which passes 0); when fewer
+ * are free, the active segment is one of them, and is left to reclaiming as well.
  * KVT_E_NOSPC: no free segment that holds the run. KVT_E_INVAL: pages is 0 or above segment_pages.
  * A run of up to segment_pages - SEGMENT_HEAD_PAGES_MAX fits into every free segment.
  */

@@ -88,7 +88,7 @@ entry_put(struct kvt_store *store, uint32_t namespace_id, uint64_t i)
             store->map, key_fingerprint(store->fingerprint_seed, &key), &key, &number) != KVT_OK ||
         policy_reserve(store->policy, number) != KVT_OK)
         return false;
-    residency_publish(store->map, number, TIER_NVME);
+    residency_publish(store->map, number, TIER_HOST);
     return true;
 }
 

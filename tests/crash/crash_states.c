@@ -169,8 +169,8 @@ copy_path(const uint8_t *source, size_t length)
 }
 
 /* A block that the next count shows as evicted may be gone already: of what was logged before the
- * store was asked, that is. A store counts from zero when it is opened; what is behind the last count
- * has none of its own. */
+ * store was asked, that is. A store counts from zero when it is opened; what is behind the last
+ * count has none of its own. */
 static void
 evictions_spread(struct walk *walk)
 {
@@ -406,7 +406,8 @@ is_acknowledgement(const struct record *record)
     return is_mark(record, "put_ok ") || is_mark(record, "del_ok ") || is_mark(record, "clear_ok ");
 }
 
-/* Of acknowledgements in a row the last asks for all that those before it ask, of the same disks. */
+/* Of acknowledgements in a row the last asks for all that those before it ask, of the same
+ * disks. */
 static bool
 is_followed(const struct walk *walk, size_t i)
 {

@@ -132,7 +132,8 @@ verify_counters(struct verify *verify)
     return true;
 }
 
-/* Of a destination: whole pages for the workload's longest block, and one that must stay as it is. */
+/* Of a destination: whole pages for the workload's longest block, and one that must stay as
+ * it is. */
 static uint64_t
 verify_capacity(const struct verify *verify)
 {

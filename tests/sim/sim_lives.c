@@ -39,6 +39,8 @@ struct lives {
     struct sim_host host;
     struct rng rng;
     bool is_rebuilt; /* The index was lost since everything was last read in peace. */
+    bool reads_fail; /* In this life. */
+    bool reads_lie;
 };
 
 /* Faults of a life. Wrong bytes make the store drop what it reads: then anything may be gone. */
@@ -60,11 +62,17 @@ faults_choose(struct lives *lives)
     };
     uint32_t choice = rng_below(&lives->rng, 11);
 
+    uint32_t second = rng_below(&lives->rng, 8);
+
     lives->work->is_faulty = true;
     sim_rule_add(lives->host.world, &rules[choice]);
-    if (rng_below(&lives->rng, 3) == 0)
-        sim_rule_add(lives->host.world, &rules[rng_below(&lives->rng, 8)]);
-    if (choice >= 8)
+    lives->reads_fail = (rules[choice].ops == SIM_READ);
+    if (rng_below(&lives->rng, 3) == 0) {
+        sim_rule_add(lives->host.world, &rules[second]);
+        lives->reads_fail = lives->reads_fail || rules[second].ops == SIM_READ;
+    }
+    lives->reads_lie = choice >= 8;
+    if (lives->reads_lie)
         model_doubt_all(&lives->work->model);
 }
 
@@ -74,9 +82,11 @@ life_open(struct lives *lives)
     uint32_t flags = 0;
     enum kvt_status status;
 
-    if (rng_below(&lives->rng, 6) == 0)
+    /* When the index is lost and headers cannot be read either, deleted blocks may come back
+     * (FORMAT.md section 6): no life has both. */
+    if (rng_below(&lives->rng, 6) == 0 && !lives->reads_fail)
         sim_index_damage(lives->host.world);
-    else if (rng_below(&lives->rng, 12) == 0)
+    else if (rng_below(&lives->rng, 12) == 0 && !lives->reads_fail)
         flags = KVT_OPEN_REBUILD;
     lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
     status = workload_open(lives->work, flags, lives->is_rebuilt);
@@ -107,7 +117,11 @@ life_end(struct lives *lives, enum ending ending)
     workload_abandon(work);
     sim_rules_clear(lives->host.world);
     sim_crash_after(lives->host.world, 0);
+    /* What was acknowledged in this life may have been dropped in it, too. */
+    if (lives->reads_lie)
+        model_doubt_all(&work->model);
     work->is_faulty = false;
+    lives->reads_fail = lives->reads_lie = false;
 }
 
 static void

@@ -52,7 +52,6 @@ GOOD = {
     "tests/tidy/function_length.txt": "# listed\nengine/loop.c loop_long 80\n",
     "tests/run.sh": "#!/bin/sh\n# Runs.\n",
     "bench/sweep/sweep.c": c_file("sweep.c", '#include "kvtier/kvtier.h"\n'),
-    "bench/micro/micro_map.c": c_file("micro_map.c", '#include "map.h"\n#include "clock.h"\n'),
     "README.md": "See index/map.c, map.h and `kvtier/kvtier.h`; any *.c file.\n"
                  "```\ncc mine.c\n```\n",
     "Makefile": "all:\n\ttrue\n",

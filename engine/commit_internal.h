@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit_internal.h - what commit.c (blocks and batches) and commit_kills.c (kills) share.
+ *
+ * Threads   the loop.
+ */
+#ifndef KVT_ENGINE_COMMIT_INTERNAL_H
+#define KVT_ENGINE_COMMIT_INTERNAL_H
+
+#include "commit_batch.h"
+#include "store_internal.h"
+
+enum {
+    BATCH_COUNT = 4,
+    WRITING_MAX = 2,       /* While one is synced the next is written. */
+    BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
+    ATTEMPTS_MAX = 2,
+    COMMIT_KILLS_START = 2 * BATCH_COUNT * COMMIT_KILLS_MAX,
+};
+
+enum batch_state {
+    BATCH_IDLE,
+    BATCH_WRITING,
+    BATCH_COMMITTING,
+};
+
+/* A kill that waits, or travels in a batch. */
+struct kill_item {
+    struct commit_kill kill;
+    uint64_t sequence;
+    uint64_t order;
+};
+
+struct batch {
+    struct batch_owner owner;
+    struct commit_job job;
+    enum batch_state state;
+    struct tier_batch tier_batch;
+    struct tier_block blocks[COMMIT_BLOCKS_MAX];
+    struct flight *flights[COMMIT_BLOCKS_MAX];
+    bool is_added[COMMIT_BLOCKS_MAX]; /* In the transaction. */
+    uint32_t crcs[COMMIT_BLOCKS_MAX];
+    struct tier_kill tier_kills[COMMIT_KILLS_MAX];
+    struct kill_item kills[COMMIT_KILLS_MAX];
+    uint32_t count, kill_count;
+    uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
+    struct index_work work;
+    struct index_batch index_batch;
+};
+
+struct commit {
+    struct batch *batches;          /* BATCH_COUNT */
+    struct flight *oldest, *newest; /* QUEUED and WRITING, in order. */
+    uint32_t queued_count;
+    uint64_t queued_bytes;
+    uint64_t due_ns; /* The earliest of what waits. */
+    uint64_t order;
+    uint64_t error_count;
+    uint64_t batch_sequence;
+    uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
+    struct kill_item *kills;  /* Waiting, in order. */
+    uint32_t kill_count, kill_capacity;
+    uint32_t killed_count;                  /* Flights whose block is gone while it is written. */
+    uint32_t held_count;                    /* Kills that travel with flights. */
+    uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
+    bool is_stalled;                        /* No room on NVMe; reclaiming. */
+    enum kvt_status lost_status; /* Why a kill was lost in this life; KVT_OK: none was. */
+};
+
+/* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. */
+void commit_kill_answer(
+    struct kvt_store *store, const struct kill_item *item, enum kvt_status status);
+
+#endif /* KVT_ENGINE_COMMIT_INTERNAL_H */

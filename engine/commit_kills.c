@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit_kills.c - copies that shall never come back: the queue of their kills, and kills that travel
+ * with the block that replaces a copy.
+ *
+ * See commit.h. Threads: the loop.
+ */
+#include "commit_internal.h"
+
+enum kvt_status
+commit_kill_reserve(struct kvt_store *store)
+{
+    struct commit *commit = store->commit;
+
+    /* What travels may come back: there must be room for that, too. */
+    if (commit->kill_count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX >=
+        commit->kill_capacity) {
+        uint32_t capacity = commit->kill_capacity * 2;
+        struct kill_item *kills = env_take(&store->env, capacity * sizeof(*kills));
+
+        if (kills == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to remember a delete");
+        memcpy(kills, commit->kills, commit->kill_count * sizeof(*kills));
+        env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*kills));
+        commit->kills = kills;
+        commit->kill_capacity = capacity;
+    }
+    return KVT_OK;
+}
+
+enum kvt_status
+commit_kill(struct kvt_store *store, const struct commit_kill *kill)
+{
+    struct commit *commit = store->commit;
+    struct kill_item item = {.kill = *kill, .order = commit->order + 1};
+    uint64_t due_ns = store->now_ns;
+
+    /* Everything written for the key so far is dead, also what never was acknowledged. Of a copy
+     * that lost its block while it was written only itself: a newer block may be on its way. */
+    item.sequence = kill->sequence != 0 ? kill->sequence : store->sequence;
+    KVT_TRY(commit_kill_reserve(store));
+    commit->kills[commit->kill_count++] = item;
+    commit->order++;
+    if (kill->waiter == NULL)
+        due_ns += store->options.relaxed_interval_ns;
+    if (commit->due_ns > due_ns)
+        commit->due_ns = due_ns;
+    return KVT_OK;
+}
+
+void
+commit_bury(struct kvt_store *store, const struct commit_kill *kill)
+{
+    if (commit_kill(store, kill) != KVT_OK)
+        COUNT(store, kill_lost_count, 1);
+}
+
+/* A kill of that key that waits or travels; NULL. */
+static const struct kill_item *
+kill_find(const struct commit *commit, struct hash128 fingerprint)
+{
+    for (uint32_t i = 0; i < commit->kill_count; i++) {
+        if (hash128_equal(commit->kills[i].kill.fingerprint, fingerprint))
+            return &commit->kills[i];
+    }
+    for (uint32_t n = 0; n < BATCH_COUNT; n++) {
+        const struct batch *batch = &commit->batches[n];
+
+        for (uint32_t i = 0; i < batch->kill_count; i++) {
+            if (hash128_equal(batch->kills[i].kill.fingerprint, fingerprint))
+                return &batch->kills[i];
+        }
+    }
+    return NULL;
+}
+
+/* A flight of that key whose block is gone while it is written; NULL. */
+static struct flight *
+killed_find(struct kvt_store *store, struct hash128 fingerprint)
+{
+    struct commit *commit = store->commit;
+
+    if (commit->killed_count == 0)
+        return NULL;
+    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+        if (flight->is_killed && flight->state == FLIGHT_WRITING &&
+            hash128_equal(residency_at(store->map, flight->entry)->fingerprint, fingerprint))
+            return flight;
+    }
+    return NULL;
+}
+
+void
+commit_kill_settle(
+    struct kvt_store *store, struct hash128 fingerprint, enum kvt_status status, struct op *waiter)
+{
+    const struct kill_item *item = kill_find(store->commit, fingerprint);
+    struct flight *flight = killed_find(store, fingerprint);
+    struct commit_kill kill;
+    enum kvt_status kept;
+
+    if (item == NULL && flight == NULL) {
+        /* Whose kill was lost is not known: it may have been this key's. */
+        if (store->commit->lost_status != KVT_OK)
+            status = store->commit->lost_status;
+        op_reach(store, waiter, 2, status);
+        return;
+    }
+    if (item == NULL) {
+        op_list_add(&flight->kill_waiters, waiter);
+        return;
+    }
+    /* Batches are committed in order: this one's is not before that one's. */
+    kill = item->kill;
+    kill.sequence = item->sequence;
+    kill.is_indexed = false;
+    kill.waiter = waiter;
+    kept = commit_kill(store, &kill);
+    KVT_ASSERT(kept == KVT_OK); /* Room was reserved. */
+    (void)kept;
+}
+
+void
+commit_replace(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
+{
+    struct segment *segment = segment_at(store->segments, kill->extent.segment);
+
+    KVT_ASSERT(!flight->has_replaced);
+    flight->replaced = *kill;
+    flight->has_replaced = true;
+    /* Below the sequence that the flight's own block will get. */
+    if (kill->sequence == 0)
+        flight->replaced.sequence = store->sequence;
+    store->commit->held_count++;
+    /* Until then a crash would bring it back: it lives. */
+    segment->held_count++;
+    segment->live_bytes += (uint64_t)pages_of(kill->stored_length) * PAGE_BYTES;
+}
+
+bool
+commit_replace_take(struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out)
+{
+    if (!flight->has_replaced)
+        return false;
+    flight->has_replaced = false;
+    store->commit->held_count--;
+    *kill_out = flight->replaced;
+    segment_at(store->segments, kill_out->extent.segment)->held_count--;
+    extent_forget(store, &kill_out->extent, kill_out->stored_length);
+    return true;
+}
+
+void
+commit_replace_end(struct kvt_store *store, struct flight *flight)
+{
+    struct commit_kill kill;
+
+    if (commit_replace_take(store, flight, &kill)) {
+        enum kvt_status status = commit_kill(store, &kill);
+
+        KVT_ASSERT(status == KVT_OK); /* Its room was kept. */
+        (void)status;
+    }
+}
+
+void
+commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
+{
+    if (status < 0) {
+        store->commit->error_count++;
+        store->commit->lost_status = status;
+    }
+    if (item->kill.waiter != NULL)
+        op_reach(store, item->kill.waiter, 2, status);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_store_hostonly.c - stores opened without an NVMe tier: after an abort, and over blocks that
+ * an earlier life wrote to one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kvtier/kvtier.h"
+#include "scratch_dir.h"
+#include "stop_on_proof.h"
+
+static struct scratch_dir scratch;
+
+static enum kvt_status
+store_open(uint64_t nvme_bytes, kvt_store **store_out)
+{
+    struct kvt_options options = KVT_OPTIONS_INIT;
+
+    options.host_capacity_bytes = UINT64_C(64) << 20;
+    options.nvme_capacity_bytes = nvme_bytes;
+    return kvt_open(scratch_path(&scratch, "store"), &options, store_out);
+}
+
+static void
+store_without_nvme_opens_again_after_an_abort(void **state)
+{
+    kvt_store *store = NULL;
+
+    (void)state;
+    scratch_dir_make(&scratch);
+    for (uint32_t life = 0; life < 3; life++) {
+        assert_int_equal(store_open(KVT_CAPACITY_NONE, &store), KVT_OK);
+        kvt_abort(store);
+    }
+    assert_int_equal(store_open(KVT_CAPACITY_NONE, &store), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    scratch_dir_remove(&scratch);
+}
+
+static const struct kvt_key key = {.bytes = "key", .length = 3};
+
+static void
+block_put(kvt_store *store)
+{
+    static const uint8_t bytes[4096] = {7};
+    const struct kvt_put put = {.key = key, .source = bytes, .length = sizeof(bytes)};
+    kvt_ticket *ticket = NULL;
+    kvt_namespace ns;
+
+    assert_int_equal(kvt_namespace_open(store, "hostonly", "", 0, &ns), KVT_OK);
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, UINT64_MAX), KVT_OK);
+    kvt_ticket_free(ticket);
+}
+
+static uint8_t
+block_tiers(kvt_store *store)
+{
+    kvt_namespace ns;
+    uint8_t tiers = 0;
+
+    assert_int_equal(kvt_namespace_open(store, "hostonly", "", 0, &ns), KVT_OK);
+    assert_int_equal(kvt_lookup(store, ns, &key, 1, &tiers, NULL, NULL), KVT_OK);
+    return tiers;
+}
+
+static void
+blocks_on_nvme_outlast_a_life_without_it(void **state)
+{
+    kvt_store *store = NULL;
+
+    (void)state;
+    scratch_dir_make(&scratch);
+    assert_int_equal(store_open(UINT64_C(256) << 20, &store), KVT_OK);
+    block_put(store);
+    kvt_abort(store);
+    assert_int_equal(store_open(KVT_CAPACITY_NONE, &store), KVT_OK);
+    assert_int_equal(block_tiers(store), 0);
+    kvt_abort(store);
+    assert_int_equal(store_open(0, &store), KVT_OK);
+    assert_int_equal(block_tiers(store), KVT_TIER_NVME);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    scratch_dir_remove(&scratch);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(store_without_nvme_opens_again_after_an_abort),
+        cmocka_unit_test(blocks_on_nvme_outlast_a_life_without_it),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
