@@ -14,9 +14,9 @@ enum {
 };
 
 /*
- * array_grow - the same elements in an array of twice the capacity (256 at first); NULL when there is no
- * memory, or the capacity would pass 2^31: the old array is then as it was. Give it back by env_put()
- * with *capacity * element_size.
+ * array_grow - the same elements in an array of twice the capacity (256 at first); NULL when there
+ * is no memory, or the capacity would pass 2^31: the old array is then as it was. Give it back by
+ * env_put() with *capacity * element_size.
  */
 static inline void *
 array_grow(const struct kvt_env *env, void *array, uint32_t *capacity, size_t element_size)

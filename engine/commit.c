@@ -21,8 +21,8 @@ commit_open(struct kvt_store *store)
     commit->batches = env_take(&store->env, BATCH_COUNT * sizeof(*commit->batches));
     commit->kills = env_take(&store->env, COMMIT_KILLS_START * sizeof(*commit->kills));
     commit->kill_capacity = commit->kills == NULL ? 0 : COMMIT_KILLS_START;
-    commit->group = env_take(&store->env, sizeof(*commit->group));
-    if (commit->batches == NULL || commit->kills == NULL || commit->group == NULL)
+    commit->groups = env_take(&store->env, GROUP_COUNT * sizeof(*commit->groups));
+    if (commit->batches == NULL || commit->kills == NULL || commit->groups == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for write batches");
     commit->due_ns = UINT64_MAX;
     commit->batch_bytes_max =
@@ -45,7 +45,7 @@ commit_close(struct kvt_store *store)
     if (commit == NULL)
         return;
     env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*commit->kills));
-    env_put(&store->env, commit->group, sizeof(*commit->group));
+    env_put(&store->env, commit->groups, GROUP_COUNT * sizeof(*commit->groups));
     env_put(&store->env, commit->batches, BATCH_COUNT * sizeof(*commit->batches));
     env_put(&store->env, commit, sizeof(*commit));
     store->commit = NULL;
@@ -145,7 +145,8 @@ commit_hurry(struct kvt_store *store, struct flight *flight, uint64_t due_ns)
 void
 commit_hurry_all(struct kvt_store *store)
 {
-    store->commit->due_ns = store->now_ns;
+    if (store->commit->due_ns > store->now_ns)
+        store->commit->due_ns = store->now_ns;
 }
 
 bool
@@ -320,6 +321,17 @@ commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status 
 
 static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch);
 
+/* NVMe has no room for a batch. True: there is something under way that ends in commit_unstall(). */
+static bool
+room_is_coming(struct kvt_store *store)
+{
+    if (reclaim_want(store) || batches_in(store->commit, BATCH_IDLE) < BATCH_COUNT)
+        return true;
+    victim_spare_none(store);
+    /* They have pins, which may be what keeps a segment from being reclaimed. */
+    return store->fills_in_flight + store->reads_in_flight + store->copies_in_flight > 0;
+}
+
 static bool
 batch_close(struct kvt_store *store)
 {
@@ -347,15 +359,11 @@ batch_close(struct kvt_store *store)
         .done_task = &store->loop_task,
         .user = &batch->owner};
     status = tier->ops->put(tier, &batch->tier_batch);
-    if (status == KVT_E_NOSPC &&
-        (reclaim_want(store) || batches_in(commit, BATCH_IDLE) < BATCH_COUNT)) {
-        /* Both end in commit_unstall(). */
+    if (status == KVT_E_NOSPC && room_is_coming(store)) {
         commit->is_stalled = true;
         batch_return(store, batch);
         return false;
     }
-    if (status == KVT_E_NOSPC)
-        victim_spare_none(store);
     if (status != KVT_OK) {
         if (status == KVT_E_READONLY)
             store_health_set(store, KVT_HEALTH_ROOT_READONLY);
@@ -418,17 +426,6 @@ batch_retry(struct kvt_store *store, struct batch *batch)
         else
             commit_flight_settle(store, flight, KVT_E_IO);
     }
-}
-
-void
-commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment)
-{
-    uint32_t *last = &store->commit->segment_last[segment_root(segment)];
-
-    index_work_touch(work, segment);
-    if (*last != segment && *last != SEGMENT_NONE)
-        index_work_touch(work, *last);
-    *last = segment;
 }
 
 static void
@@ -507,7 +504,7 @@ commit_uses(struct kvt_store *store, uint32_t segment)
             commit->batches[i].tier_batch.header.segment == segment)
             return true;
     }
-    return segment_at(store->segments, segment)->held_count > 0;
+    return false;
 }
 
 void

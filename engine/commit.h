@@ -19,9 +19,9 @@
  *   WRITTEN     Durable as bytes. A transaction of earlier batches is out.
  *   COMMITTING  Which of its blocks still count was decided; the committer has the transaction.
  *
- * One transaction of batches is out at a time, and the next one takes all that were WRITTEN
- * meanwhile, in the order in which they were closed: a sync of the index costs the device as much as
- * the write of a batch, so it is shared when batches are written faster than they are committed.
+ * While a transaction of batches is out, others that are WRITTEN wait, and the next transaction takes
+ * them all, in the order in which they were closed: the two syncs of a commit are shared when batches
+ * are written faster than they are committed.
  *
  * A batch is closed at once when none is WRITING, else when it is full (256 blocks or 8 MiB) or its
  * oldest block has waited batch_delay_ns.
@@ -87,6 +87,11 @@ void commit_replace_end(struct kvt_store *store, struct flight *flight);
 bool commit_replace_take(
     struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out);
 
+/* commit_replace_leave - the copies in that segment whose place blocks will take leave it: with the
+ * batches of these blocks, or, when there is no room for a batch, before, as if they had been evicted (a
+ * crash may then leave neither). True: none is left; else ask again after the next step. */
+bool commit_replace_leave(struct kvt_store *store, uint32_t segment);
+
 bool commit_step(struct kvt_store *store);
 uint64_t commit_next_ns(struct kvt_store *store); /* When it must be called again. */
 bool commit_is_idle(struct kvt_store *store);     /* Nothing queued, nothing under way. */
@@ -98,8 +103,7 @@ bool commit_has_passed(struct kvt_store *store, uint64_t mark);
 /* commit_error_count - blocks and kills that could not be made durable. */
 uint64_t commit_error_count(struct kvt_store *store);
 
-/* commit_uses - a batch in that segment was written and is not yet committed, or a copy in it is there
- * until what replaces it is committed. */
+/* commit_uses - a batch in that segment was written and is not yet committed. */
 bool commit_uses(struct kvt_store *store, uint32_t segment);
 
 /* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload that
@@ -107,9 +111,9 @@ bool commit_uses(struct kvt_store *store, uint32_t segment);
 uint64_t commit_batch_number(struct kvt_store *store);
 uint64_t commit_batch_bytes_max(const struct kvt_store *store);
 
-/* commit_touch - a batch was written to `segment`: its facts are to be committed, and those of the
- * segment that was closed for it. */
-void commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment);
+/* commit_touch - a batch was written: the facts of its segment are to be committed, and those of the
+ * segment that was closed for it. Batches are committed in the order of their numbers. */
+void commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch);
 
 /* commit_unstall - there may be room on NVMe again. */
 void commit_unstall(struct kvt_store *store);

@@ -2,7 +2,7 @@
 /*
  * commit_group.c - batches that were written become one transaction of the index.
  *
- * Owns      the transaction that is out, the list of the batches that wait for the next one.
+ * Owns      the transactions of batches that are out, the list of the batches that wait for the next.
  * Threads   the loop; group_run() the committer.
  *
  * The transaction is put together when it is handed over, not when a batch was written: what others
@@ -25,12 +25,11 @@ group_run(struct kvt_store *store, struct commit_job *job)
 }
 
 static void
-group_take(struct kvt_store *store, struct batch *batch)
+group_take(struct kvt_store *store, struct commit_group *group, struct batch *batch)
 {
-    struct commit_group *group = store->commit->group;
     struct index_work *work = &group->work;
 
-    commit_touch(store, work, batch->tier_batch.header.segment);
+    commit_touch(store, work, &batch->tier_batch);
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct commit_kill *kill = &batch->flights[i]->replaced;
 
@@ -51,26 +50,46 @@ group_take(struct kvt_store *store, struct batch *batch)
     group->batches[group->count++] = batch;
 }
 
-/* Hand over what is WRITTEN, unless a transaction is out. */
+/* Hand over what is WRITTEN. There is a free transaction. */
 static void
 group_submit(struct kvt_store *store)
 {
     struct commit *commit = store->commit;
-    struct commit_group *group = commit->group;
+    struct commit_group *group = commit->groups;
 
-    if (group->count > 0 || commit->written_first == NULL)
-        return;
+    while (group->count > 0)
+        group++;
+    KVT_ASSERT(group < commit->groups + GROUP_COUNT);
     index_work_reset(&group->work);
-    while (commit->written_first != NULL && group->count < COMMIT_GROUP_MAX) {
+    while (commit->written_first != NULL) {
         struct batch *batch = commit->written_first;
 
         commit->written_first = batch->next;
-        group_take(store, batch);
+        group_take(store, group, batch);
     }
+    commit->group_count++;
     index_work_seal(store, &group->work, &group->index_batch);
     group->job.run = group_run;
     group->job.finish = group_committed;
     committer_submit(store->committer, &group->job);
+}
+
+void
+commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch)
+{
+    uint32_t segment = batch->header.segment;
+    uint32_t *last = &store->commit->segment_last[segment_root(segment)];
+
+    /* A relocation, which does not wait for others: those that were written before it go first. */
+    if (store->commit->written_first != NULL &&
+        store->commit->written_first->tier_batch.sequence < batch->sequence)
+        group_submit(store);
+    KVT_ASSERT(segment_at(store->segments, segment)->batch_number < batch->sequence);
+    segment_at(store->segments, segment)->batch_number = batch->sequence;
+    index_work_touch(work, segment);
+    if (*last != segment && *last != SEGMENT_NONE)
+        index_work_touch(work, *last);
+    *last = segment;
 }
 
 void
@@ -86,7 +105,8 @@ commit_group_add(struct kvt_store *store, struct batch *batch)
     else
         commit->written_last->next = batch;
     commit->written_last = batch;
-    group_submit(store);
+    if (commit->group_count == 0)
+        group_submit(store);
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
@@ -135,7 +155,8 @@ batch_committed(struct kvt_store *store, struct batch *batch)
 static void
 group_committed(struct kvt_store *store, struct commit_job *job)
 {
-    struct commit_group *group = store->commit->group;
+    struct commit_group *group = CONTAINER_OF(job, struct commit_group, job);
+    struct commit *commit = store->commit;
     uint32_t count = group->count;
 
     histogram_add(&store->latencies.commit_ns, job->duration_ns);
@@ -147,7 +168,9 @@ group_committed(struct kvt_store *store, struct commit_job *job)
             commit_batch_fail(store, group->batches[i], KVT_E_META);
     }
     group->count = 0;
+    commit->group_count--;
     if (job->status != KVT_OK)
         commit_failed(store);
-    group_submit(store);
+    if (commit->group_count == 0 && commit->written_first != NULL)
+        group_submit(store);
 }

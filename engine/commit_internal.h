@@ -12,7 +12,8 @@
 #include "store_internal.h"
 
 enum {
-    BATCH_COUNT = 6,
+    BATCH_COUNT = COMMIT_GROUP_MAX,
+    GROUP_COUNT = 2,       /* One, and one that goes ahead of a relocation. */
     WRITING_MAX = 2,       /* While one is synced the next is written. */
     BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
     ATTEMPTS_MAX = 2,
@@ -48,18 +49,19 @@ struct batch {
     uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
 };
 
-/* The one transaction of batches that is out. */
+/* A transaction of batches. */
 struct commit_group {
     struct commit_job job;
     struct batch *batches[COMMIT_GROUP_MAX]; /* COMMITTING, in order. */
-    uint32_t count;                          /* 0: none is out. */
+    uint32_t count;                          /* 0: it is free. */
     struct index_work work;
     struct index_batch index_batch;
 };
 
 struct commit {
-    struct batch *batches; /* BATCH_COUNT */
-    struct commit_group *group;
+    struct batch *batches;                      /* BATCH_COUNT */
+    struct commit_group *groups;                /* GROUP_COUNT */
+    uint32_t group_count;                       /* Of them, out. */
     struct batch *written_first, *written_last; /* WRITTEN, in order. */
     struct flight *oldest, *newest;             /* QUEUED and WRITING, in order. */
     uint32_t queued_count;

@@ -37,7 +37,9 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
 
     /* Everything written for the key so far is dead, also what never was acknowledged. Of a copy
      * that lost its block while it was written only itself: a newer block may be on its way. */
-    item.sequence = kill->sequence != 0 ? kill->sequence : store->sequence;
+    item.sequence = kill->sequence;
+    if (kill->sequence == 0 && !hash128_is_zero(kill->fingerprint))
+        item.sequence = store->sequence;
     KVT_TRY(commit_kill_reserve(store));
     commit->kills[commit->kill_count++] = item;
     commit->order++;
@@ -161,6 +163,24 @@ commit_replace_end(struct kvt_store *store, struct flight *flight)
         KVT_ASSERT(status == KVT_OK); /* Its room was kept. */
         (void)status;
     }
+}
+
+bool
+commit_replace_leave(struct kvt_store *store, uint32_t segment)
+{
+    const struct commit *commit = store->commit;
+    const struct segment *from = segment_at(store->segments, segment);
+
+    if (from->held_count > 0 && !commit->is_stalled)
+        commit_hurry_all(store);
+    if (!commit->is_stalled)
+        return from->held_count == 0;
+    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+        if (flight->state == FLIGHT_QUEUED && flight->has_replaced &&
+            flight->replaced.extent.segment == segment)
+            commit_replace_end(store, flight);
+    }
+    return from->held_count == 0;
 }
 
 void

@@ -388,6 +388,8 @@ equal_fingerprints_find_their_own_keys(void **state)
         if (number != ENTRY_NONE)
             assert_false(residency_unpin(fixture.map, number));
     }
+    for (uint32_t n = 300; n < 320 && insert(fixture.map, n, all_the_same) != ENTRY_NONE; n++)
+        assert_false(is_hit(fixture.map, n, all_the_same));
     fixture_close(&fixture);
 }
 
