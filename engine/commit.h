@@ -106,6 +106,9 @@ uint64_t commit_error_count(struct kvt_store *store);
 /* commit_uses - a batch in that segment was written and is not yet committed. */
 bool commit_uses(struct kvt_store *store, uint32_t segment);
 
+/* commit_writes - a batch in that segment is in no transaction yet. */
+bool commit_writes(struct kvt_store *store, uint32_t segment);
+
 /* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload that
  * one takes, unless it is a single block. */
 uint64_t commit_batch_number(struct kvt_store *store);

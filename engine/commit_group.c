@@ -109,6 +109,19 @@ commit_group_add(struct kvt_store *store, struct batch *batch)
         group_submit(store);
 }
 
+bool
+commit_writes(struct kvt_store *store, uint32_t segment)
+{
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        const struct batch *batch = &store->commit->batches[i];
+
+        if ((batch->state == BATCH_WRITING || batch->state == BATCH_WRITTEN) &&
+            batch->tier_batch.header.segment == segment)
+            return true;
+    }
+    return false;
+}
+
 /* --- Answers ---------------------------------------------------------------------------------- */
 
 static void
