@@ -29,7 +29,8 @@ enum {
 struct bench_ticket {
     kvt_ticket *ticket; /* NULL: free. */
     uint32_t count;
-    uint32_t place; /* Its first destination. */
+    uint32_t place; /* Its first destination ... */
+    uint32_t turn;  /* ... of those that it goes around in. */
     uint64_t numbers[BENCH_BATCH_BLOCKS_MAX];
 };
 
@@ -49,6 +50,7 @@ struct bench_store {
     struct huge_buffer sources;
     struct huge_buffer targets;
     uint32_t pool_count;
+    uint32_t depth; /* Of the reads under way. */
     struct bench_ticket tickets[BENCH_TICKET_MAX];
     uint8_t keys[BENCH_BATCH_BLOCKS_MAX][PATTERN_KEY_BYTES];
     struct kvt_put puts[BENCH_BATCH_BLOCKS_MAX];
@@ -91,8 +93,8 @@ bool bench_store_resident(
     struct bench_store *bench, enum kvt_tiers tier, struct bench_choice *choice);
 
 /*
- * bench_store_read - reads blocks, `depth` at a time, chosen at random, into huge-page
- * buffers. The ends of each block are compared on the way, and the last ones whole. Bytes per
+ * bench_store_read - reads blocks, `depth` at a time, chosen at random, into all of the huge-page
+ * buffers in turns. The ends of each block are compared on the way, and the last ones whole. Bytes per
  * second; below 0: complained.
  */
 double bench_store_read(

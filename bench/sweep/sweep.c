@@ -28,7 +28,7 @@ enum {
 static const struct argument_option options[] = {
     [OPTION_DIR] = {"--dir", "DIR", "where to measure; made when missing"},
     [OPTION_BLOCK_BYTES] = {"--block-bytes", "SIZES", "separated by commas (default 64K,1M)"},
-    [OPTION_DEPTH] = {"--depth", "COUNTS", "blocks being read at once (default 1,4,8,16,32,64)"},
+    [OPTION_DEPTH] = {"--depth", "COUNTS", "blocks being read at once (default 1,4,8,16,32,64,128)"},
     [OPTION_STORE_BYTES] = {"--store-bytes", "SIZE",
         "NVMe capacity (default 4G); a raw file of the same\nsize lies beside it"},
     [OPTION_SECONDS] = {"--seconds", "S", "for each figure (default 1.5)"},
@@ -104,7 +104,7 @@ plan_read(const struct arguments *arguments, struct sweep_plan *plan)
         complain("--block-bytes %s is no list of up to 16 sizes of 1 to 64M", sizes);
         return false;
     }
-    if (!list_read(depths != NULL ? depths : "1,4,8,16,32,64", 256, plan->depths, SWEEP_DEPTH_MAX,
+    if (!list_read(depths != NULL ? depths : "1,4,8,16,32,64,128", 256, plan->depths, SWEEP_DEPTH_MAX,
             &plan->depth_count)) {
         complain("--depth %s is no list of up to 16 counts of 1 to 256", depths);
         return false;
