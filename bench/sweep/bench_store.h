@@ -40,6 +40,7 @@ struct bench_store {
     uint64_t stride_bytes; /* Of a destination: whole pages. */
     uint64_t host_bytes;
     uint64_t nvme_bytes;
+    uint64_t segment_bytes; /* 0: the library's choice. */
     kvt_store *store;
     kvt_namespace ns;
     kvt_queue *queue;
