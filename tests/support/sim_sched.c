@@ -17,6 +17,8 @@
 enum {
     STEP_NS_MIN = 200,
     STEP_NS_SPREAD = 2000,
+    RESTLESS_LIMIT =
+        64, /* Steps in a row of an actor that did nothing and asks for a time that has come. */
     STUCK_LIMIT = 1000, /* Waits in a row without hope: the caller loops for ever. */
 };
 
@@ -27,6 +29,7 @@ struct task {
     struct task *next;
     struct actor actor;
     uint64_t next_ns;
+    uint32_t restless_count;
     bool wants_more;
     bool is_woken;
 };
@@ -154,6 +157,19 @@ task_position(const struct sim_world *world, const struct task *wanted)
     return position;
 }
 
+/* On a thread such an actor turns without a pause and takes a processor from the others. */
+static void
+restless_check(struct sim_world *world, struct task *task)
+{
+    bool is_restless = !task->wants_more && task->next_ns <= world->now_ns;
+
+    task->restless_count = is_restless ? task->restless_count + 1 : 0;
+    if (task->restless_count > RESTLESS_LIMIT)
+        sim_panic(world,
+            "actor '%s' does nothing, and asks again and again for a time that has come",
+            task->actor.name);
+}
+
 static void
 task_step(struct sim_world *world, struct task *task)
 {
@@ -167,6 +183,7 @@ task_step(struct sim_world *world, struct task *task)
     world->current = task;
     task->wants_more = task->actor.step(task->actor.context, world->now_ns, &next_ns);
     task->next_ns = next_ns;
+    restless_check(world, task);
     /* As a thread would: park when there is nothing to do. The queue's wait() returns at once. */
     if (!task->wants_more && task->actor.park != NULL)
         task->actor.park(task->actor.context, world->now_ns, next_ns);
