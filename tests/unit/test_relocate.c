@@ -248,7 +248,7 @@ a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them(void **state)
         sim_rules_clear(full->world);
         failed_count += counter(&full->store->counters.batch_failed_count);
         /* What may have reached the disk must not come back behind a delete. */
-        is_deleted = moment % 4 == 1;
+        is_deleted = moment % 2 == 1;
         for (uint64_t key = 0; key < FULL_HOT && is_deleted; key++)
             assert_true(kit_delete(full->store, full->ns, key) >= 0);
         for (uint64_t key = 0; key < FULL_HOT && is_deleted; key++)
