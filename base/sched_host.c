@@ -129,18 +129,20 @@ host_start(void *context, const struct actor *actor, struct task **task_out)
     if (task == NULL)
         return failure_set(KVT_E_NOMEM, ENOMEM, "No memory for the task %s.", actor->name);
     task->actor = *actor;
+    /* Before it runs: what it does may make others wake it through *task_out at once. */
+    *task_out = task;
     /* A new thread inherits the mask: so it never runs with the host's signals open. */
     signal_set_foreign(&blocked);
     (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
     error = pthread_create(&task->thread, NULL, task_main, task);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {
+        *task_out = NULL;
         free(task);
         return failure_set(KVT_E_NOMEM, error,
             "The system gives no thread for the task %s (errno %d): raise the limit on threads.",
             actor->name, error);
     }
-    *task_out = task;
     return KVT_OK;
 }
 

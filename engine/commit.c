@@ -432,10 +432,13 @@ batch_retry(struct kvt_store *store, struct batch *batch)
 }
 
 void
-commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment)
+commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch)
 {
+    uint32_t segment = batch->header.segment;
     uint32_t *last = &store->commit->segment_last[segment_root(segment)];
 
+    KVT_ASSERT(segment_at(store->segments, segment)->batch_number < batch->sequence);
+    segment_at(store->segments, segment)->batch_number = batch->sequence;
     index_work_touch(work, segment);
     if (*last != segment && *last != SEGMENT_NONE)
         index_work_touch(work, *last);
@@ -454,7 +457,7 @@ batch_written(struct kvt_store *store, struct tier_batch *tier_batch)
     }
     COUNT(store, batch_count, 1);
     index_work_reset(&batch->work);
-    commit_touch(store, &batch->work, tier_batch->header.segment);
+    commit_touch(store, &batch->work, tier_batch);
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct commit_kill *kill = &batch->flights[i]->replaced;
 

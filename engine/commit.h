@@ -105,9 +105,9 @@ bool commit_uses(struct kvt_store *store, uint32_t segment);
 uint64_t commit_batch_number(struct kvt_store *store);
 uint64_t commit_batch_bytes_max(const struct kvt_store *store);
 
-/* commit_touch - a batch was written to `segment`: its facts are to be committed, and those of the
- * segment that was closed for it. */
-void commit_touch(struct kvt_store *store, struct index_work *work, uint32_t segment);
+/* commit_touch - a batch was written: the facts of its segment are to be committed, and those of the
+ * segment that was closed for it. Batches are committed in the order of their numbers. */
+void commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch);
 
 /* commit_unstall - there may be room on NVMe again. */
 void commit_unstall(struct kvt_store *store);

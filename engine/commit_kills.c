@@ -37,7 +37,9 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
 
     /* Everything written for the key so far is dead, also what never was acknowledged. Of a copy
      * that lost its block while it was written only itself: a newer block may be on its way. */
-    item.sequence = kill->sequence != 0 ? kill->sequence : store->sequence;
+    item.sequence = kill->sequence;
+    if (kill->sequence == 0 && !hash128_is_zero(kill->fingerprint))
+        item.sequence = store->sequence;
     KVT_TRY(commit_kill_reserve(store));
     commit->kills[commit->kill_count++] = item;
     commit->order++;

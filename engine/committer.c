@@ -92,6 +92,7 @@ segment_facts(const struct segment *segment, struct index_segment *facts_out)
         .record_count = segment->record_count,
         .crc_xor = segment->crc_xor,
         .live_bytes = segment->live_bytes,
+        .batch_number = segment->batch_number,
     };
 }
 

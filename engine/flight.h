@@ -36,7 +36,8 @@ enum flight_state {
     FLIGHT_READING,
 };
 
-/* One copy that shall never come back. */
+/* One copy that shall never come back; or, with a zero fingerprint, a batch whose header stands at
+ * `extent` and which shall not count. */
 struct commit_kill {
     struct extent extent;
     struct hash128 fingerprint;

@@ -2,7 +2,8 @@
 /*
  * rebuild.c - a new index from the batch headers of all segments (tiers/FORMAT.md section 4).
  *
- * A record is live when its namespace has its epoch, its payload is whole (looked at where a crash may
+ * A batch counts unless a void entry names it. A record of one that counts is live when its namespace has
+ * its epoch, its payload is whole (looked at where a crash may
  * have torn it), no kill of its key has a sequence at or above its own, and no other such record of the
  * key has a higher one.
  *
@@ -34,10 +35,14 @@ struct trace {
     uint32_t record; /* Index among the records; UINT32_MAX: a kill. */
 };
 
-/* A batch that was found: its records stand next to each other. */
+/* A batch that was found: its records stand next to each other, and so do its kills. */
 struct found_batch {
     uint64_t number; /* Open epoch << 40 | counter. */
+    struct extent header;
     uint32_t first_record, record_count;
+    uint32_t first_kill, kill_count; /* Among the kills. */
+    bool is_void;
+    bool has_torn; /* One of its records is. */
 };
 
 struct rebuild {
@@ -47,6 +52,8 @@ struct rebuild {
     uint32_t trace_count, trace_capacity;
     struct block_record *records;
     uint32_t record_count, record_capacity;
+    struct tier_kill *kills;
+    uint32_t kill_count, kill_capacity;
     struct found_batch *batches;
     uint32_t batch_count, batch_capacity;
     uint32_t generation_max; /* Seen anywhere. */
@@ -99,7 +106,22 @@ record_add(struct rebuild *rebuild, const struct block_record *record)
 }
 
 static enum kvt_status
-batch_add(struct rebuild *rebuild, uint64_t number, uint32_t first_record)
+kill_add(struct rebuild *rebuild, const struct tier_kill *kill)
+{
+    if (rebuild->kill_count == rebuild->kill_capacity) {
+        struct tier_kill *grown = array_grow(
+            &rebuild->store->env, rebuild->kills, &rebuild->kill_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return no_memory(rebuild);
+        rebuild->kills = grown;
+    }
+    rebuild->kills[rebuild->kill_count++] = *kill;
+    return KVT_OK;
+}
+
+static enum kvt_status
+batch_add(struct rebuild *rebuild, const struct found_batch *batch)
 {
     if (rebuild->batch_count == rebuild->batch_capacity) {
         struct found_batch *grown = array_grow(
@@ -109,8 +131,7 @@ batch_add(struct rebuild *rebuild, uint64_t number, uint32_t first_record)
             return no_memory(rebuild);
         rebuild->batches = grown;
     }
-    rebuild->batches[rebuild->batch_count++] =
-        (struct found_batch){number, first_record, rebuild->record_count - first_record};
+    rebuild->batches[rebuild->batch_count++] = *batch;
     return KVT_OK;
 }
 
@@ -119,17 +140,51 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
     const struct tier_kill *kills)
 {
     struct rebuild *rebuild = visitor;
-    uint32_t first_record = rebuild->record_count;
+    struct found_batch batch = {.number = header->sequence,
+        .header = header->extent,
+        .first_record = rebuild->record_count,
+        .first_kill = rebuild->kill_count};
     enum kvt_status status = KVT_OK;
 
     for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
         status = record_add(rebuild, &records[i]);
     for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
-        status = trace_add(rebuild, kills[i].fingerprint, kills[i].sequence, UINT32_MAX);
+        status = kill_add(rebuild, &kills[i]);
+    batch.record_count = rebuild->record_count - batch.first_record;
+    batch.kill_count = rebuild->kill_count - batch.first_kill;
     if (status == KVT_OK)
-        status = batch_add(rebuild, header->sequence, first_record);
+        status = batch_add(rebuild, &batch);
     rebuild->status = status;
     return status == KVT_OK;
+}
+
+/* --- Which batches count ------------------------------------------------------------------------ */
+
+static struct found_batch *
+batch_at(struct rebuild *rebuild, const struct extent *header)
+{
+    for (uint32_t i = 0; i < rebuild->batch_count; i++) {
+        const struct extent *extent = &rebuild->batches[i].header;
+
+        if (extent->segment == header->segment && extent->generation == header->generation &&
+            extent->page == header->page)
+            return &rebuild->batches[i];
+    }
+    return NULL;
+}
+
+/* A void entry names a batch that was never committed: an open after a crash wrote it, and waited. */
+static void
+batches_void(struct rebuild *rebuild)
+{
+    for (uint32_t i = 0; i < rebuild->kill_count; i++) {
+        const struct tier_kill *kill = &rebuild->kills[i];
+        struct found_batch *batch =
+            hash128_is_zero(kill->fingerprint) ? batch_at(rebuild, &kill->extent) : NULL;
+
+        if (batch != NULL)
+            batch->is_void = true;
+    }
 }
 
 /* --- Which payloads are whole ------------------------------------------------------------------ */
@@ -155,13 +210,14 @@ payload_is_whole(struct rebuild *rebuild, const struct block_record *record, voi
 }
 
 static void
-batch_prove(struct rebuild *rebuild, const struct found_batch *batch, void *memory)
+batch_prove(struct rebuild *rebuild, struct found_batch *batch, void *memory)
 {
     for (uint32_t i = 0; i < batch->record_count; i++) {
         struct block_record *record = &rebuild->records[batch->first_record + i];
 
         if (!payload_is_whole(rebuild, record, memory)) {
             record->part_count = RECORD_TORN;
+            batch->has_torn = true;
             rebuild->torn_count++;
         }
     }
@@ -188,12 +244,12 @@ batches_prove(struct rebuild *rebuild)
         return no_memory(rebuild);
     qsort(rebuild->batches, rebuild->batch_count, sizeof(*rebuild->batches), batch_compare);
     for (uint32_t i = 0; i < rebuild->batch_count; i++) {
-        const struct found_batch *batch = &rebuild->batches[i];
+        struct found_batch *batch = &rebuild->batches[i];
 
         if (batch->number >> EPOCH_SHIFT != epoch)
             count = 0;
         epoch = batch->number >> EPOCH_SHIFT;
-        if (count++ < UNPROVEN_BATCHES)
+        if (count++ < UNPROVEN_BATCHES && !batch->is_void)
             batch_prove(rebuild, batch, memory);
     }
     env_unmap(env, memory, size);
@@ -202,16 +258,50 @@ batches_prove(struct rebuild *rebuild)
 
 /* --- Which records live ------------------------------------------------------------------------ */
 
-static enum kvt_status
-records_trace(struct rebuild *rebuild)
+/* Whether the kill is of the copy that a torn one of its own batch was to replace: then that stays. */
+static bool
+kill_is_vain(struct rebuild *rebuild, const struct found_batch *batch, const struct tier_kill *kill)
 {
-    for (uint32_t i = 0; i < rebuild->record_count; i++) {
+    if (!batch->has_torn)
+        return false;
+    for (uint32_t i = batch->first_record; i < batch->first_record + batch->record_count; i++) {
+        const struct block_record *record = &rebuild->records[i];
+
+        if (record->part_count == RECORD_TORN &&
+            hash128_equal(
+                key_fingerprint(rebuild->store->fingerprint_seed, &record->key), kill->fingerprint))
+            return true;
+    }
+    return false;
+}
+
+/* Everything of the batches that count. */
+static enum kvt_status
+batch_trace(struct rebuild *rebuild, const struct found_batch *batch)
+{
+    for (uint32_t i = batch->first_record; i < batch->first_record + batch->record_count; i++) {
         const struct block_record *record = &rebuild->records[i];
 
         if (record->part_count != RECORD_TORN)
             KVT_TRY(
                 trace_add(rebuild, key_fingerprint(rebuild->store->fingerprint_seed, &record->key),
                     record->sequence, i));
+    }
+    for (uint32_t i = batch->first_kill; i < batch->first_kill + batch->kill_count; i++) {
+        const struct tier_kill *kill = &rebuild->kills[i];
+
+        if (!kill_is_vain(rebuild, batch, kill))
+            KVT_TRY(trace_add(rebuild, kill->fingerprint, kill->sequence, UINT32_MAX));
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+batches_trace(struct rebuild *rebuild)
+{
+    for (uint32_t i = 0; i < rebuild->batch_count; i++) {
+        if (!rebuild->batches[i].is_void)
+            KVT_TRY(batch_trace(rebuild, &rebuild->batches[i]));
     }
     return KVT_OK;
 }
@@ -272,6 +362,19 @@ records_choose(struct rebuild *rebuild)
         qsort(records, live_count, sizeof(*records), record_compare);
 }
 
+/* Of the batches from `first` on. From now on all that were found count as committed. */
+static uint64_t
+batch_number_max(const struct rebuild *rebuild, uint32_t first)
+{
+    uint64_t number = 0;
+
+    for (uint32_t i = first; i < rebuild->batch_count; i++) {
+        if (rebuild->batches[i].number > number)
+            number = rebuild->batches[i].number;
+    }
+    return number;
+}
+
 static enum kvt_status
 segments_scan(struct rebuild *rebuild)
 {
@@ -280,6 +383,7 @@ segments_scan(struct rebuild *rebuild)
     uint32_t cursor = 0;
 
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
+        uint32_t first_batch = rebuild->batch_count;
         uint32_t generation = 0;
         uint64_t damaged_pages = 0;
 
@@ -290,9 +394,11 @@ segments_scan(struct rebuild *rebuild)
             rebuild->generation_max = generation;
         if (generation == 0)
             continue;
-        segment_restore(store->segments,
-            &(struct segment){
-                .number = segment->number, .generation = generation, .state = SEGMENT_SEALED});
+        segment_restore(
+            store->segments, &(struct segment){.number = segment->number,
+                                 .generation = generation,
+                                 .state = SEGMENT_SEALED,
+                                 .batch_number = batch_number_max(rebuild, first_batch)});
     }
     /* Whatever unreadable headers stand in the others: their next fill is newer. */
     cursor = 0;
@@ -391,10 +497,12 @@ rebuild_index(struct kvt_store *store)
     enum kvt_status status;
 
     status = segments_scan(&rebuild);
-    if (status == KVT_OK)
+    if (status == KVT_OK) {
+        batches_void(&rebuild);
         status = batches_prove(&rebuild);
+    }
     if (status == KVT_OK)
-        status = records_trace(&rebuild);
+        status = batches_trace(&rebuild);
     if (status == KVT_OK) {
         records_choose(&rebuild);
         status = index_write(&rebuild);
@@ -403,6 +511,7 @@ rebuild_index(struct kvt_store *store)
         log_line(&store->logger, LOG_WARN, "rebuild",
             "event=torn blocks=%u text=\"written last before a crash, and not whole\"",
             rebuild.torn_count);
+    env_put(&store->env, rebuild.kills, rebuild.kill_capacity * sizeof(*rebuild.kills));
     env_put(&store->env, rebuild.batches, rebuild.batch_capacity * sizeof(*rebuild.batches));
     env_put(&store->env, rebuild.records, rebuild.record_capacity * sizeof(*rebuild.records));
     env_put(&store->env, rebuild.traces, rebuild.trace_capacity * sizeof(*rebuild.traces));

@@ -176,6 +176,8 @@ scan_visit(void *visitor, const struct batch_header *header, const struct block_
     struct reclaim *reclaim = visitor;
     enum kvt_status status = KVT_OK;
 
+    if (header->sequence > reclaim->victim->batch_number)
+        return true; /* A crash left it without a commit: it does not count. */
     for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
         status = trace_add(reclaim, &records[i]);
     for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
@@ -404,9 +406,9 @@ relocate_next(struct kvt_store *store)
     } else if (reclaim->moved_count < reclaim->survivor_count) {
         reclaim->moved_count += relocate_start(store, reclaim->residents + reclaim->moved_count,
             reclaim->survivor_count - reclaim->moved_count);
-    } else if (reclaim->kill_count > BATCH_KILLS_MAX) {
-        uint32_t surplus = reclaim->kill_count - BATCH_KILLS_MAX;
-        uint32_t count = surplus < COMMIT_KILLS_MAX ? surplus : COMMIT_KILLS_MAX;
+    } else if (reclaim->kill_count > 0) {
+        uint32_t count =
+            reclaim->kill_count < COMMIT_KILLS_MAX ? reclaim->kill_count : COMMIT_KILLS_MAX;
 
         reclaim->kill_count -= count;
         relocate_kills(store, reclaim->kills + reclaim->kill_count, count);
@@ -441,6 +443,7 @@ free_finish(struct kvt_store *store, struct commit_job *job)
         return;
     }
     segment_free(store->segments, reclaim->victim);
+    reclaim->victim->batch_number = reclaim->facts.batch_number;
     COUNT(store, segment_recycle_count, 1);
     victim_spare_none(store);
     reclaim_end(store);
@@ -460,6 +463,7 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
     segment_facts(reclaim->victim, &reclaim->facts);
     reclaim->facts.state = SEGMENT_FREE;
     reclaim->facts.generation++;
+    reclaim->facts.batch_number = batch->sequence;
     reclaim->job.run = free_run;
     reclaim->job.finish = free_finish;
     reclaim->state = RECLAIM_FREEING;
@@ -474,9 +478,7 @@ head_start(struct kvt_store *store)
     enum kvt_status status;
 
     reclaim->owner.finish = head_finish;
-    reclaim->batch = (struct tier_batch){.kills = reclaim->kills,
-        .kill_count = reclaim->kill_count,
-        .sequence = commit_batch_number(store),
+    reclaim->batch = (struct tier_batch){.sequence = commit_batch_number(store),
         .done = &store->batches_done,
         .done_task = &store->loop_task,
         .user = &reclaim->owner};

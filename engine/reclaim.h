@@ -16,12 +16,12 @@
  *
  *   SCANNING    A worker reads the victim's batch headers: records and kills.
  *   RELOCATING  Blocks that stay are written elsewhere, group by group; the others can still be read.
- *               Then kills that do not fit into one recycle header. At its end all other blocks leave
- *               NVMe at once; one that somebody has pinned is moved after all.
+ *               Then its kills whose own copies still stand somewhere, so that none is ever lost to a
+ *               torn recycle header. At the end all other blocks leave NVMe at once; one that somebody
+ *               has pinned is moved after all.
  *   DELETING    No entry names the victim; the index forgets its records and has it as RECYCLING.
  *   HEADING     Reads of it may be in flight.
- *   WRITING     The recycle header of the next generation is written, with the kills of the victim whose
- *               own copies still stand somewhere.
+ *   WRITING     The recycle header of the next generation is written.
  *   FREEING     The index has it as FREE.
  *
  * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let go

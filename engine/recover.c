@@ -6,12 +6,20 @@
  *           rebuild if need be, load segments and records, link children to parents.
  * Threads   the thread that opens, before the loop is started.
  */
+#include "array.h"
 #include "recover_table.h"
 #include "store_internal.h"
+#include "strays.h"
 
 struct child {
     uint32_t entry;
     struct hash128 parent;
+};
+
+/* A record of a key that has a newer one: its delete was to follow when the last life was cut. */
+struct stale {
+    struct extent extent;
+    uint32_t record_crc;
 };
 
 struct load {
@@ -22,6 +30,8 @@ struct load {
     uint32_t page_end; /* Where it ended: no two may overlap. */
     struct child *children;
     size_t child_count, child_capacity;
+    struct stale *stales;
+    uint32_t stale_count, stale_capacity;
 };
 
 static bool
@@ -34,6 +44,7 @@ segment_visit(void *visitor, const struct index_segment *facts)
         .state = (enum segment_state)facts->state,
         .record_count = facts->record_count,
         .crc_xor = facts->crc_xor,
+        .batch_number = facts->batch_number,
     };
 
     /* A segment beyond the present capacity does not exist; its records are dropped below. */
@@ -86,6 +97,21 @@ child_add(struct load *load, uint32_t entry, struct hash128 parent)
     return KVT_OK;
 }
 
+static enum kvt_status
+stale_add(struct load *load, const struct extent *extent, uint32_t record_crc)
+{
+    if (load->stale_count == load->stale_capacity) {
+        struct stale *grown =
+            array_grow(&load->store->env, load->stales, &load->stale_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to note %u records", load->stale_count);
+        load->stales = grown;
+    }
+    load->stales[load->stale_count++] = (struct stale){*extent, record_crc};
+    return KVT_OK;
+}
+
 static void
 entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *record,
     uint32_t record_crc)
@@ -115,8 +141,12 @@ record_load(struct load *load, const struct block_record *record, uint32_t recor
     uint32_t number = residency_find(store->map, fingerprint, &record->key);
 
     if (number != ENTRY_NONE) {
-        if (residency_at(store->map, number)->sequence >= record->sequence)
-            return KVT_OK;
+        const struct entry *entry = residency_at(store->map, number);
+        const struct extent extent = {entry->segment, entry->extent_generation, entry->page};
+
+        if (entry->sequence >= record->sequence)
+            return stale_add(load, &record->extent, record_crc);
+        KVT_TRY(stale_add(load, &extent, policy_at(store->policy, number)->record_crc));
         (void)entry_drop(store, number, true);
     }
     KVT_TRY(residency_insert(store->map, fingerprint, &record->key, &number));
@@ -179,6 +209,31 @@ children_link(struct load *load)
     }
 }
 
+/* Take the stale records out of the index: a delete of the key would not find them later. */
+static enum kvt_status
+stales_delete(struct load *load)
+{
+    struct kvt_store *store = load->store;
+
+    if (load->stale_count == 0 || store->is_read_only)
+        return KVT_OK;
+    KVT_TRY(store->index->ops->mark(store->index, false));
+    for (uint32_t i = 0; i < load->stale_count; i++) {
+        const struct stale *stale = &load->stales[i];
+        struct segment *segment = segment_at(store->segments, stale->extent.segment);
+        struct index_block block = {.segment = stale->extent.segment, .page = stale->extent.page};
+        struct index_segment facts;
+        struct index_batch batch = {
+            .deleted = &block, .deleted_count = 1, .segments = &facts, .segment_count = 1};
+
+        segment->record_count -= segment->record_count > 0 ? 1 : 0;
+        segment->crc_xor ^= stale->record_crc;
+        segment_facts(segment, &facts);
+        KVT_TRY(index_commit_growing(store->index, &batch));
+    }
+    return KVT_OK;
+}
+
 static enum kvt_status
 index_load(struct kvt_store *store, bool is_unclean)
 {
@@ -191,29 +246,11 @@ index_load(struct kvt_store *store, bool is_unclean)
         status = load.status;
     if (status == KVT_OK)
         children_link(&load);
+    if (status == KVT_OK)
+        status = stales_delete(&load);
+    env_put(&store->env, load.stales, load.stale_capacity * sizeof(*load.stales));
     env_put(&store->env, load.children, load.child_capacity * sizeof(*load.children));
     return status;
-}
-
-/*
- * Headers that were written and never committed may stand in segments that count as FREE, under the
- * generation of their next fill. That generation is passed over, so that none of them can be taken
- * for what is written from now on.
- */
-static void
-generations_skip(struct kvt_store *store)
-{
-    struct segment *segment;
-    uint32_t cursor = 0;
-
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state != SEGMENT_FREE || segment->generation >= UINT32_MAX - 1)
-            continue;
-        segment->generation++;
-        /* Page 0 may hold the header of the generation that was passed over. */
-        if (segment->fill_page == 0)
-            segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
-    }
 }
 
 static enum kvt_status
@@ -267,7 +304,7 @@ recover_store(struct kvt_store *store, bool is_new)
         facts.index == INDEX_UNCLEAN && row->action == RECOVER_LOAD && !store->is_read_only));
     if (store->is_read_only)
         return KVT_OK;
-    if (facts.index == INDEX_UNCLEAN)
-        generations_skip(store);
+    if (facts.index == INDEX_UNCLEAN && row->action == RECOVER_LOAD)
+        KVT_TRY(strays_recycle(store));
     return store->index->ops->mark(store->index, false);
 }

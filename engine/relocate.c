@@ -198,7 +198,7 @@ group_written(struct kvt_store *store, struct tier_batch *put)
         return;
     }
     index_work_reset(&relocate->work);
-    commit_touch(store, &relocate->work, put->header.segment);
+    commit_touch(store, &relocate->work, put);
     for (uint32_t i = 0; i < relocate->count; i++) {
         struct move *move = &relocate->moves[i];
         const struct block_record *record = &relocate->put_blocks[i].record;

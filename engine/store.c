@@ -155,6 +155,58 @@ store_free(struct kvt_store *store)
     env_put(&env, store, sizeof(*store));
 }
 
+/* --- Flush ------------------------------------------------------------------------------------ */
+
+struct flush {
+    uint64_t mark;
+    uint64_t error_count;
+    bool is_begun;
+};
+
+static bool
+flush_run(struct kvt_store *store, void *context)
+{
+    struct flush *flush = context;
+
+    if (!flush->is_begun) {
+        flush->is_begun = true;
+        flush->error_count = commit_error_count(store);
+    }
+    /* What is still being copied gets its place in the order when it is visible. */
+    if (store->fills_in_flight > 0 || store->room_waiters.first != NULL)
+        return false;
+    if (flush->mark == 0)
+        flush->mark = commit_mark(store) + 1;
+    commit_hurry_all(store);
+    if (!commit_has_passed(store, flush->mark - 1))
+        return false;
+    flush->error_count = commit_error_count(store) - flush->error_count;
+    return true;
+}
+
+enum kvt_status
+store_flush(struct kvt_store *store)
+{
+    struct flush flush = {0};
+    uint32_t health;
+
+    loop_call(store, flush_run, &flush);
+    health = atomic_load_explicit(&store->health, memory_order_relaxed);
+    if (flush.error_count == 0)
+        return KVT_OK;
+    if ((health & KVT_HEALTH_META_READONLY) != 0)
+        return failure_set(KVT_E_META, 0, "a commit of the index failed: no more are tried");
+    return failure_set(KVT_E_IO, 0, "%llu blocks or deletes could not be made durable",
+        (unsigned long long)flush.error_count);
+}
+
+enum kvt_status
+kvt_flush(kvt_store *store)
+{
+    KVT_TRY(store_enter(store));
+    return store_flush(store);
+}
+
 /* --- Opening ---------------------------------------------------------------------------------- */
 
 static enum kvt_status
@@ -417,11 +469,11 @@ threads_start(struct kvt_store *store)
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
     KVT_TRY(commit_open(store));
-    KVT_TRY(strays_kill(store));
     KVT_TRY(relocate_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
-    return store->env.sched->start(store->env.sched_context, &loop, &store->loop_task);
+    KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
+    return strays_void(store); /* Before anything is promised. */
 }
 
 static enum kvt_status
@@ -576,50 +628,4 @@ kvt_abort(kvt_store *store)
     if (atomic_load_explicit(&store->poisoned, memory_order_acquire) == 0)
         loop_call(store, abandon_run, NULL);
     store_free(store);
-}
-
-/* --- Flush ------------------------------------------------------------------------------------ */
-
-struct flush {
-    uint64_t mark;
-    uint64_t error_count;
-    bool is_begun;
-};
-
-static bool
-flush_run(struct kvt_store *store, void *context)
-{
-    struct flush *flush = context;
-
-    if (!flush->is_begun) {
-        flush->is_begun = true;
-        flush->error_count = commit_error_count(store);
-    }
-    /* What is still being copied gets its place in the order when it is visible. */
-    if (store->fills_in_flight > 0 || store->room_waiters.first != NULL)
-        return false;
-    if (flush->mark == 0)
-        flush->mark = commit_mark(store) + 1;
-    commit_hurry_all(store);
-    if (!commit_has_passed(store, flush->mark - 1))
-        return false;
-    flush->error_count = commit_error_count(store) - flush->error_count;
-    return true;
-}
-
-enum kvt_status
-kvt_flush(kvt_store *store)
-{
-    struct flush flush = {0};
-    uint32_t health;
-
-    KVT_TRY(store_enter(store));
-    loop_call(store, flush_run, &flush);
-    health = atomic_load_explicit(&store->health, memory_order_relaxed);
-    if (flush.error_count == 0)
-        return KVT_OK;
-    if ((health & KVT_HEALTH_META_READONLY) != 0)
-        return failure_set(KVT_E_META, 0, "a commit of the index failed: no more are tried");
-    return failure_set(KVT_E_IO, 0, "%llu blocks or deletes could not be made durable",
-        (unsigned long long)flush.error_count);
 }

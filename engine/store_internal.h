@@ -164,6 +164,8 @@ struct kvt_store {
 /* store_enter - may this call go on? KVT_E_INVAL (NULL), KVT_E_STATE (forked), KVT_E_POISONED. */
 enum kvt_status store_enter(const struct kvt_store *store);
 void store_health_set(struct kvt_store *store, uint32_t flag);
+/* store_flush - kvt_flush() itself. */
+enum kvt_status store_flush(struct kvt_store *store);
 
 /* --- 4. loop.c -------------------------------------------------------------------------------- */
 

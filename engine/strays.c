@@ -1,112 +1,135 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strays.c - finding copies without a commit, and killing them. See strays.h.
+ * strays.c - batches without a commit, made void. See strays.h.
  */
 #include "strays.h"
 
-#include "array.h"
 #include "batch_header.h"
 #include "store_internal.h"
 
 enum {
-    UNCOMMITTED_BATCHES = 8, /* Fewer can be under way in one segment (commit.c, relocate.c). */
+    FACTS_BATCH = 1024, /* Segments in a transaction. */
 };
 
-struct stray {
-    struct commit_kill kill;
-    uint32_t batch; /* Counted from the first of the segment. */
-};
+/* --- FREE segments ---------------------------------------------------------------------------- */
 
-struct search {
-    struct kvt_store *store;
-    struct stray *strays;
-    uint32_t count, capacity;
-    uint32_t batch_count;
-    enum kvt_status status;
-};
-
-/* Whether the map has this very copy. */
-static bool
-copy_is_live(struct kvt_store *store, struct hash128 fingerprint, const struct block_record *record)
+static enum kvt_status
+facts_commit(struct kvt_store *store, const struct index_segment *facts, uint32_t count)
 {
-    uint32_t number = residency_find(store->map, fingerprint, &record->key);
-    const struct entry *entry;
+    const struct index_batch batch = {.segments = facts, .segment_count = count};
 
-    if (number == ENTRY_NONE)
-        return false;
-    entry = residency_at(store->map, number);
-    return entry->segment == record->extent.segment && entry->page == record->extent.page &&
-           entry->extent_generation == record->extent.generation;
+    return count == 0 ? KVT_OK : index_commit_growing(store->index, &batch);
 }
 
 static enum kvt_status
-record_look(struct search *search, const struct block_record *record)
+segment_pass_over(struct kvt_store *store, struct segment *segment)
 {
-    struct kvt_store *store = search->store;
-    struct hash128 fingerprint = key_fingerprint(store->fingerprint_seed, &record->key);
+    bool has_batches = false;
 
-    if (copy_is_live(store, fingerprint, record))
+    KVT_TRY(nvme_has_batches(store->nvme, segment, &has_batches));
+    if (has_batches) {
+        bool is_restored =
+            segment_restore(store->segments, &(struct segment){.number = segment->number,
+                                                 .generation = segment->generation,
+                                                 .state = SEGMENT_RECYCLING,
+                                                 .batch_number = segment->batch_number});
+
+        KVT_ASSERT(is_restored);
+        (void)is_restored;
         return KVT_OK;
-    if (search->count == search->capacity) {
-        struct stray *grown =
-            array_grow(&store->env, search->strays, &search->capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory for the copies that a crash left");
-        search->strays = grown;
     }
-    search->strays[search->count++] = (struct stray){
-        .kill = {.extent = record->extent,
-            .fingerprint = fingerprint,
-            .sequence = record->sequence},
-        .batch = search->batch_count,
-    };
+    segment->generation++;
+    /* Page 0 may hold the header of the generation that was passed over. */
+    if (segment->fill_page == 0)
+        segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
     return KVT_OK;
 }
+
+enum kvt_status
+strays_recycle(struct kvt_store *store)
+{
+    struct index_segment *facts = NULL;
+    struct segment *segment;
+    uint32_t cursor = 0;
+    uint32_t count = 0;
+    enum kvt_status status = KVT_OK;
+
+    if (store->nvme == NULL)
+        return KVT_OK;
+    facts = env_take(&store->env, FACTS_BATCH * sizeof(*facts));
+    if (facts == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory to look at free segments");
+    while (status == KVT_OK && (segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->state != SEGMENT_FREE || segment->generation >= UINT32_MAX - 1)
+            continue;
+        status = segment_pass_over(store, segment);
+        segment_facts(segment, &facts[count++]);
+        if (status == KVT_OK && count == FACTS_BATCH) {
+            status = facts_commit(store, facts, count);
+            count = 0;
+        }
+    }
+    if (status == KVT_OK)
+        status = facts_commit(store, facts, count);
+    env_put(&store->env, facts, FACTS_BATCH * sizeof(*facts));
+    return status;
+}
+
+/* --- Segments that were ACTIVE ------------------------------------------------------------------ */
+
+struct search {
+    struct kvt_store *store;
+    const struct segment *segment;
+    uint32_t count;
+    enum kvt_status status;
+};
 
 static bool
 batch_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
     const struct tier_kill *kills)
 {
     struct search *search = visitor;
+    const struct commit_kill kill = {.extent = header->extent};
 
+    (void)records;
     (void)kills;
-    for (uint32_t i = 0; i < header->block_count && search->status == KVT_OK; i++)
-        search->status = record_look(search, &records[i]);
-    search->batch_count++;
+    if (header->sequence <= search->segment->batch_number)
+        return true;
+    search->status = commit_kill(search->store, &kill);
+    search->count++;
     return search->status == KVT_OK;
 }
 
-static enum kvt_status
-segment_search(struct search *search, uint32_t segment)
+/* The loop, which has nothing else to do yet: queue the void entries. */
+static bool
+search_run(struct kvt_store *store, void *context)
 {
-    uint32_t generation = 0;
-    uint64_t damaged_pages = 0;
+    struct search *search = context;
 
-    search->count = 0;
-    search->batch_count = 0;
-    KVT_TRY(
-        nvme_scan(search->store->nvme, segment, batch_visit, search, &generation, &damaged_pages));
-    KVT_TRY(search->status);
-    for (uint32_t i = 0; i < search->count; i++) {
-        if (search->strays[i].batch + UNCOMMITTED_BATCHES >= search->batch_count)
-            KVT_TRY(commit_kill(search->store, &search->strays[i].kill));
+    for (uint32_t root = 0; root < store->file.root_count && search->status == KVT_OK; root++) {
+        uint32_t generation = 0;
+        uint64_t damaged_pages = 0;
+        enum kvt_status status;
+
+        if (store->active_at_crash[root] == SEGMENT_NONE)
+            continue;
+        search->segment = segment_at(store->segments, store->active_at_crash[root]);
+        status = nvme_scan(
+            store->nvme, search->segment->number, batch_visit, search, &generation, &damaged_pages);
+        search->status = status_keep(search->status, status);
     }
-    return KVT_OK;
+    return true;
 }
 
 enum kvt_status
-strays_kill(struct kvt_store *store)
+strays_void(struct kvt_store *store)
 {
     struct search search = {.store = store};
-    enum kvt_status status = KVT_OK;
 
-    for (uint32_t root = 0; root < store->file.root_count && status == KVT_OK; root++) {
-        uint32_t segment = store->active_at_crash[root];
-
-        if (segment != SEGMENT_NONE)
-            status = segment_search(&search, segment);
-    }
-    env_put(&store->env, search.strays, search.capacity * sizeof(*search.strays));
-    return status;
+    loop_call(store, search_run, &search);
+    KVT_TRY(search.status);
+    if (search.count > 0 && store_flush(store) != KVT_OK)
+        log_line(&store->logger, LOG_WARN, "strays", "event=not_void batches=%u text=\"%s\"",
+            search.count, failure_last()->text);
+    return KVT_OK;
 }

@@ -36,6 +36,7 @@ struct index_segment {
     uint32_t record_count;
     uint32_t crc_xor;
     uint64_t live_bytes;
+    uint64_t batch_number; /* Of the last write batch in it that was committed; 0: none. */
 };
 
 /* One transaction: all of it or nothing. Deletions are applied before additions. */

@@ -18,8 +18,9 @@ enum {
     AT_RECORD_COUNT = 8,
     AT_CRC_XOR = 12,
     AT_LIVE_BYTES = 16,
-    AT_RESERVED_24 = 24,
-    AT_CRC = 28,
+    AT_BATCH_NUMBER = 24,
+    AT_RESERVED_32 = 32,
+    AT_CRC = 36,
 };
 
 enum {
@@ -45,6 +46,7 @@ segment_facts_encode(const struct index_segment *segment, uint8_t target[SEGMENT
     put_u32(target + AT_RECORD_COUNT, segment->record_count);
     put_u32(target + AT_CRC_XOR, segment->crc_xor);
     put_u64(target + AT_LIVE_BYTES, segment->live_bytes);
+    put_u64(target + AT_BATCH_NUMBER, segment->batch_number);
     put_u32(target + AT_CRC, facts_crc(target, segment->number));
 }
 
@@ -55,13 +57,13 @@ segment_facts_decode(
     const char *fault = NULL;
 
     if (size != SEGMENT_FACTS_BYTES)
-        fault = "its size is not 32 bytes";
+        fault = "its size is not 40 bytes";
     else if (get_u32(bytes + AT_CRC) != facts_crc(bytes, number))
         fault = "its CRC differs";
     else if (bytes[AT_STATE] > STATE_MAX)
         fault = "its state is unknown";
     else if (!bytes_are_zero(bytes + AT_RESERVED_5, 3) ||
-             !bytes_are_zero(bytes + AT_RESERVED_24, 4))
+             !bytes_are_zero(bytes + AT_RESERVED_32, 4))
         fault = "reserved bytes are not zero";
     if (fault != NULL) {
         return failure_set(KVT_E_CORRUPT, 0,
@@ -74,5 +76,6 @@ segment_facts_decode(
     segment_out->record_count = get_u32(bytes + AT_RECORD_COUNT);
     segment_out->crc_xor = get_u32(bytes + AT_CRC_XOR);
     segment_out->live_bytes = get_u64(bytes + AT_LIVE_BYTES);
+    segment_out->batch_number = get_u64(bytes + AT_BATCH_NUMBER);
     return KVT_OK;
 }

@@ -8,7 +8,7 @@
 #include "index.h"
 
 enum {
-    SEGMENT_FACTS_BYTES = 32,
+    SEGMENT_FACTS_BYTES = 40,
     SEGMENT_KEY_BYTES = 4,
     BLOCK_KEY_BYTES = 8,
 };

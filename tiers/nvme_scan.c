@@ -251,6 +251,32 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
 }
 
 enum kvt_status
+nvme_has_batches(struct nvme_tier *nvme, const struct segment *segment, bool *has_batches_out)
+{
+    uint32_t starts[2] = {0, SEGMENT_HEAD_PAGES_MAX};
+    struct batch_header header;
+    struct scan scan;
+    enum kvt_status status;
+
+    *has_batches_out = false;
+    KVT_TRY_GOTO(scan_init(&scan, nvme, segment->number), deinit);
+    for (uint32_t i = 0; i < 2 && !*has_batches_out; i++) {
+        uint32_t page = starts[i];
+
+        while (page < scan.pages && !*has_batches_out &&
+               header_get(&scan, page, WINDOW_PAGES_CHAIN, &header) == KVT_OK &&
+               header.extent.generation == segment->generation) {
+            /* A recycle header has no blocks, and stands at page 0 of what was used before. */
+            *has_batches_out = page != 0 || header.block_count > 0 || segment->generation == 1;
+            page += header.total_pages;
+        }
+    }
+deinit:
+    scan_deinit(&scan);
+    return status;
+}
+
+enum kvt_status
 nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, void *memory)
 {
     uint32_t pages = pages_of(size);

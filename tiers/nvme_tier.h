@@ -102,6 +102,13 @@ typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
 enum kvt_status nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit,
     void *visitor, uint32_t *generation_out, uint64_t *damaged_pages_out);
 
+/*
+ * nvme_has_batches - whether batches of the segment's generation begin where those of its next fill do:
+ * at page 0, behind a recycle header, or at SEGMENT_HEAD_PAGES_MAX. For FREE segments, in recovery only.
+ */
+enum kvt_status nvme_has_batches(
+    struct nvme_tier *nvme, const struct segment *segment, bool *has_batches_out);
+
 /* nvme_peek - the bytes of an extent, synchronously (recovery only). `memory` is aligned to a page
  * and holds whole pages. KVT_E_INVAL: no such extent; KVT_E_IO. */
 enum kvt_status nvme_peek(

@@ -196,6 +196,7 @@ segment_restore(struct segment_table *table, const struct segment *source)
     segment->record_count = source->record_count;
     segment->crc_xor = source->crc_xor;
     segment->live_bytes = source->live_bytes;
+    segment->batch_number = source->batch_number;
     segment->failure_count = 0;
     segment->fill_page = 0;
     if (state == SEGMENT_SEALED)

@@ -44,6 +44,7 @@ struct segment {
     uint32_t record_count;  /* Live records, as the index has them. */
     uint32_t crc_xor;       /* XOR of the CRCs of those records. */
     uint64_t live_bytes;    /* Whole pages of the live extents. */
+    uint64_t batch_number;  /* Of the last batch in it that was committed; 0: none. */
     uint32_t failure_count; /* Batches that failed in it. */
     uint32_t reader_count;  /* Reads in flight. */
     uint32_t writer_count;  /* Puts in flight: taken and not yet answered. */
@@ -79,7 +80,7 @@ struct segment *segment_next(struct segment_table *table, uint32_t *cursor);
 
 /*
  * segment_restore - set one as the index has it (recovery only): number, generation, state,
- * record_count, crc_xor, live_bytes. ACTIVE becomes SEALED, and a fill mark that the index does not
+ * record_count, crc_xor, live_bytes, batch_number. ACTIVE becomes SEALED, and a fill mark that the index does not
  * have becomes what is safe. False, and nothing changes: no such segment, or impossible values.
  */
 bool segment_restore(struct segment_table *table, const struct segment *segment);

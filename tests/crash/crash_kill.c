@@ -286,8 +286,11 @@ kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t rou
 {
     char problem[512];
     int pipe;
-    struct verify_request request = {
-        .workload = &kill_workload, .oracle = oracle, .dir = dir, .seed = rng_next(rng)};
+    struct verify_request request = {.workload = &kill_workload,
+        .oracle = oracle,
+        .dir = dir,
+        .lives_on = true,
+        .seed = rng_next(rng)};
 
     uint64_t seed = (round + 1) * STARTS_MAX; /* No version is used twice. */
     pid_t child = start("--write", dir, seed++, &pipe);

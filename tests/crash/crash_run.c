@@ -167,7 +167,7 @@ put_begin(
     const struct workload *workload = run->workload;
     uint32_t low = workload->block_low != 0 ? workload->block_low : 4096;
     uint32_t high = workload->block_high != 0 ? workload->block_high : 24576;
-    struct payload_key keys[RUN_BATCH_MAX];
+    struct payload_key keys[RUN_BATCH_MAX], parents[RUN_BATCH_MAX];
     struct kvt_put puts[RUN_BATCH_MAX] = {0};
     struct run_pending pending = {.count = count};
     struct kvt_submit submit = {0};
@@ -177,6 +177,10 @@ put_begin(
         pending.version[i] = ++run->version;
         payload_key_make(&keys[i], first + i);
         puts[i].key = keys[i].key;
+        if (run->is_chained && first + i > 0) {
+            payload_key_make(&parents[i], first + i - 1);
+            puts[i].parent = &parents[i].key;
+        }
         puts[i].length = payload_length(first + i, run->version, low, high);
         puts[i].source = source[i];
         puts[i].flags = flags;
@@ -287,6 +291,7 @@ void
 run_overlap(struct run *run, uint32_t first, uint32_t count)
 {
     struct run_pending one = put_begin(run, first, count, KVT_SYNC, 0);
+    usleep(rng_below(&run->rng, 300)); /* Now this, now that of the put's steps is under way. */
     kvt_ticket *ticket = delete_begin(run, first, count);
     struct run_pending two = put_begin(run, first, count, KVT_SYNC, 0);
     struct run_pending three = put_begin(run, first, 1, KVT_SYNC, KVT_PUT_REPLACE);

@@ -51,6 +51,7 @@ struct run {
     kvt_store *store;
     kvt_namespace namespaces[ORACLE_NAMESPACES];
     uint64_t version; /* The last one given out. */
+    bool is_chained;  /* Each block that is put has the key below its own as its parent. */
     struct rng rng;
     struct run_pending relaxed[RUN_TICKETS_MAX]; /* RELAXED puts that nobody waited for. */
     uint32_t relaxed_count;

@@ -16,6 +16,7 @@ struct verify_request {
     bool is_rebuild; /* The index was taken away. */
     uint64_t
         evicted_count; /* Left the tier for want of room: as many may be missing, any of them. */
+    bool lives_on;     /* The store is used after the judgement: nothing is deleted. */
     uint64_t seed;     /* Chooses what is tried besides. */
 };
 

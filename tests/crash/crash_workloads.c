@@ -92,8 +92,8 @@ static void
 overlap(struct run *run)
 {
     run_open(run, 0);
-    for (uint32_t round = 0; round < 24; round++) {
-        if (round == 12) {
+    for (uint32_t round = 0; round < 48; round++) {
+        if (round == 24) {
             run_abort(run);
             run_open(run, 0);
         }
@@ -134,6 +134,28 @@ recycle(struct run *run)
             run_delete(run, 200, 2);
     }
     run_get(run, 0, 26);
+    run_close(run);
+}
+
+/* Chains of blocks lie among others that die: what has children is written elsewhere when its segment
+ * is reclaimed, and is deleted and replaced before and after. */
+static void
+relocate(struct run *run)
+{
+    run_open(run, 0);
+    for (uint32_t round = 0; round < 24; round++) {
+        run->is_chained = true;
+        run_replace(run, round % 6 * 4, 4, KVT_SYNC);
+        run->is_chained = false;
+        run_replace(run, 100, 14, KVT_SYNC);
+        if (round % 5 == 4)
+            run_delete(run, round % 6 * 4 + 2, 1);
+        if (round == 15) {
+            run_abort(run);
+            run_open(run, 0);
+        }
+    }
+    run_get(run, 0, 24);
     run_close(run);
 }
 
@@ -322,6 +344,11 @@ const struct workload workload_table[] = {
     {.name = "evict", .steps = evict, .host_bytes = 2 * MIB},
     {.name = "recycle",
         .steps = recycle,
+        .nvme_bytes = 8 * MIB,
+        .block_low = 20000,
+        .block_high = 60000},
+    {.name = "relocate",
+        .steps = relocate,
         .nvme_bytes = 8 * MIB,
         .block_low = 20000,
         .block_high = 60000},

@@ -64,6 +64,11 @@ faults_choose(struct lives *lives)
 
     uint32_t second = rng_below(&lives->rng, 8);
 
+    if (sim_index_is_damaged(lives->host.world)) {
+        /* A rebuild comes: without faults of reads (life_open). */
+        choice %= 6;
+        second %= 6;
+    }
     lives->work->is_faulty = true;
     sim_rule_add(lives->host.world, &rules[choice]);
     lives->reads_fail = (rules[choice].ops == SIM_READ);

@@ -156,21 +156,47 @@ chosen_find(void *visitor, const struct index_block *block)
            memcmp(record->key.bytes, key.bytes, record->key.length) != 0;
 }
 
-static void
-record_change(const struct fixture *fixture, void (*change)(struct block_record *))
+static bool
+first_segment_find(void *visitor, const struct index_segment *facts)
 {
-    struct kvt_env env;
-    struct fs_dir *dir;
+    *(struct index_segment *)visitor = *facts;
+    return false;
+}
+
+/* The index of a store that is closed, and the record of the chosen key. */
+static struct index *
+index_open(const struct fixture *fixture, struct fs_dir **dir_out, struct block_record *record_out)
+{
+    static struct kvt_env env;
     struct index *index;
-    struct block_record record;
     char path[KIT_PATH_BYTES + 64];
-    uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
 
     snprintf(path, sizeof(path), "%s/meta", fixture->path);
     env_host(&env);
-    assert_int_equal(env.fs->dir_open(env.fs_context, path, 0, &dir), KVT_OK);
-    assert_int_equal(index_lmdb_ops.open(NULL, &env, dir, false, &index), KVT_OK);
-    assert_int_equal(index->ops->each_block(index, chosen_find, &record), KVT_OK);
+    assert_int_equal(env.fs->dir_open(env.fs_context, path, 0, dir_out), KVT_OK);
+    assert_int_equal(index_lmdb_ops.open(NULL, &env, *dir_out, false, &index), KVT_OK);
+    assert_int_equal(index->ops->each_block(index, chosen_find, record_out), KVT_OK);
+    return index;
+}
+
+static void
+index_close(struct index *index, struct fs_dir *dir)
+{
+    struct kvt_env env;
+
+    env_host(&env);
+    index->ops->close(index);
+    env.fs->dir_close(dir);
+}
+
+static void
+record_change(const struct fixture *fixture, void (*change)(struct block_record *))
+{
+    struct fs_dir *dir;
+    struct block_record record;
+    struct index *index = index_open(fixture, &dir, &record);
+    uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
+
     const struct index_block old = {.segment = record.extent.segment, .page = record.extent.page};
     change(&record);
     const struct index_block new = {.segment = record.extent.segment,
@@ -180,8 +206,33 @@ record_change(const struct fixture *fixture, void (*change)(struct block_record 
     const struct index_batch batch = {
         .deleted = &old, .deleted_count = 1, .added = &new, .added_count = 1};
     assert_int_equal(index->ops->commit(index, &batch), KVT_OK);
-    index->ops->close(index);
-    env.fs->dir_close(dir);
+    index_close(index, dir);
+}
+
+/* A second record of the chosen key, whose sequence is so much higher, behind all others. */
+static void
+record_double(const struct fixture *fixture, int higher)
+{
+    struct fs_dir *dir;
+    struct block_record record;
+    struct index_segment facts;
+    struct index *index = index_open(fixture, &dir, &record);
+    uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
+
+    assert_int_equal(index->ops->each_segment(index, first_segment_find, &facts), KVT_OK);
+    assert_int_equal(facts.number, record.extent.segment);
+    record.extent.page = SEGMENT_PAGES / 2;
+    record.sequence += (uint64_t)higher;
+    const struct index_block new = {.segment = record.extent.segment,
+        .page = record.extent.page,
+        .bytes = bytes,
+        .size = (uint32_t)block_record_encode(&record, bytes)};
+    facts.record_count++;
+    facts.crc_xor ^= block_record_crc(bytes);
+    const struct index_batch batch = {
+        .added = &new, .added_count = 1, .segments = &facts, .segment_count = 1};
+    assert_int_equal(index->ops->commit(index, &batch), KVT_OK);
+    index_close(index, dir);
 }
 
 /* --- What is left ----------------------------------------------------------------------------- */
@@ -305,6 +356,44 @@ a_record_of_no_namespace_is_passed_over(void **state)
     judge(*state, 0);
 }
 
+/* The kill of an old copy follows the commit of the new one: a crash may come between. */
+static void
+delete_after_doubling(const struct fixture *fixture, int higher)
+{
+    kvt_namespace ns;
+    kvt_store *store;
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    struct payload_key key;
+    uint8_t tiers = 0;
+
+    record_double(fixture, higher);
+    payload_key_make(&key, CHOSEN);
+    store = store_open(fixture, &ns);
+    assert_int_equal(kvt_lookup(store, ns, &key.key, 1, &tiers, NULL, NULL), KVT_OK);
+    assert_int_equal(tiers, KVT_TIER_NVME);
+    assert_int_equal(kit_delete(store, ns, CHOSEN), KVT_OK);
+    kvt_abort(store);
+    store = store_open(fixture, &ns);
+    assert_int_equal(kvt_lookup(store, ns, &key.key, 1, &tiers, NULL, NULL), KVT_OK);
+    assert_int_equal(tiers, 0);
+    assert_int_equal(kvt_stats_get(store, &stats), KVT_OK);
+    assert_int_equal(stats.recover_rebuilt_count, 0);
+    assert_int_equal(stats.recover_block_count, BLOCKS - 1);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+static void
+an_older_record_of_a_key_does_not_outlive_the_newer_one(void **state)
+{
+    delete_after_doubling(*state, -1);
+}
+
+static void
+an_older_record_that_was_loaded_first_does_not_either(void **state)
+{
+    delete_after_doubling(*state, 1);
+}
+
 int
 main(void)
 {
@@ -320,6 +409,10 @@ main(void)
         cmocka_unit_test_setup_teardown(
             a_record_of_a_cleared_namespace_is_passed_over, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_no_namespace_is_passed_over, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            an_older_record_of_a_key_does_not_outlive_the_newer_one, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            an_older_record_that_was_loaded_first_does_not_either, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,6 +105,43 @@ task_steps_by_itself_when_its_time_comes(void **state)
     counter.env.sched->stop(counter.env.sched_context, task);
 }
 
+/* An actor that has itself woken as soon as it runs. */
+struct hasty {
+    struct kvt_env env;
+    struct gate gate;
+    struct task *task; /* Where start() puts the handle. */
+    _Atomic uint32_t step_count;
+};
+
+static bool
+hasty_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
+{
+    struct hasty *hasty = context;
+
+    (void)now_ns;
+    *next_ns_out = UINT64_MAX;
+    if (atomic_fetch_add(&hasty->step_count, 1) == 0)
+        env_wake(&hasty->env, hasty->task);
+    gate_post(&hasty->env, &hasty->gate);
+    return false;
+}
+
+static void
+task_can_be_woken_from_its_first_step_on(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 10000; i++) {
+        struct hasty hasty = {0};
+        const struct actor actor = {.name = "hasty", .step = hasty_step, .context = &hasty};
+
+        env_host(&hasty.env);
+        assert_int_equal(
+            hasty.env.sched->start(hasty.env.sched_context, &actor, &hasty.task), KVT_OK);
+        assert_true(number_await(&hasty.env, &hasty.gate, &hasty.step_count, 2));
+        hasty.env.sched->stop(hasty.env.sched_context, hasty.task);
+    }
+}
+
 /* An actor that is in the middle of its first step until it is let go. */
 struct slow {
     struct kvt_env env;
@@ -509,6 +546,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(task_steps_at_start_and_once_more_after_each_wake),
         cmocka_unit_test(task_steps_by_itself_when_its_time_comes),
+        cmocka_unit_test(task_can_be_woken_from_its_first_step_on),
         cmocka_unit_test(wake_during_a_step_causes_another_step),
         cmocka_unit_test(busy_task_stops_and_steps_no_more),
         cmocka_unit_test(actor_with_its_own_park_is_parked_and_woken_through_it),
