@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit_kills.c - copies that shall never come back: the queue of their kills, and kills that travel
- * with the block that replaces a copy.
+ * commit_kills.c - copies that shall never come back: the queue of their kills, and kills that
+ * travel with the block that replaces a copy.
  *
  * See commit.h. Threads: the loop.
  */

@@ -77,7 +77,8 @@ delete_settle(struct kvt_store *store, struct op *op)
         commit_kill_settle(store, op->fingerprint, KVT_MISS, op);
 }
 
-/* Nobody can see a block of this key; one that was killed or evicted may still come back in a crash. */
+/* Nobody can see a block of this key; one that was killed or evicted may still come back in a
+ * crash. */
 static void
 delete_absent(struct kvt_store *store, struct op *op)
 {

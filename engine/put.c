@@ -165,8 +165,8 @@ put_filled(struct kvt_store *store, struct job *job)
     store->room_changed = true;
 }
 
-/* Start the copy into a slot that was taken. `replaced` (may be NULL) is the kill of the block whose
- * place it takes. */
+/* Start the copy into a slot that was taken. `replaced` (may be NULL) is the kill of the block
+ * whose place it takes. */
 static enum kvt_status
 put_fill(
     struct kvt_store *store, struct op *op, struct slot slot, const struct commit_kill *replaced)

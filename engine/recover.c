@@ -2,8 +2,9 @@
 /*
  * recover.c - from the files of a store to the map in memory.
  *
- * Owns      the order of recovery (durability.md's R2..R6): look at the index, decide (recover_table.c),
- *           rebuild if need be, load segments and records, link children to parents.
+ * Owns      the order of recovery: NAMES, look at the index, decide (recover_table.c), rebuild if
+ *           need be, load segments and records, link children to parents, deal with what a crash
+ *           left (strays.h).
  * Threads   the thread that opens, before the loop is started.
  */
 #include "array.h"

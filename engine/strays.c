@@ -75,7 +75,7 @@ strays_recycle(struct kvt_store *store)
     return status;
 }
 
-/* --- Segments that were ACTIVE ------------------------------------------------------------------ */
+/* --- Segments that were ACTIVE ---------------------------------------------------------------- */
 
 struct search {
     struct kvt_store *store;
