@@ -29,17 +29,20 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
     struct flight *flight = policy_at(store->policy, number)->flight;
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
     struct commit_kill kill = kill_of(store, number, waiter);
+    bool is_told; /* Stage 2 comes with a kill that has the waiter. */
 
     /* First what can fail, so that a refusal changes nothing. */
     if ((tiers & TIER_NVME) != 0)
         KVT_TRY(commit_kill(store, &kill));
-    if (flight != NULL && flight->state != FLIGHT_READING &&
-        commit_cancel(store, flight, KVT_MISS, waiter)) {
-        (void)entry_drop(store, number, true);
-        return KVT_OK;
-    }
+    is_told = (tiers & TIER_NVME) != 0;
+    if (flight != NULL && flight->state != FLIGHT_READING)
+        is_told = commit_cancel(store, flight, KVT_MISS, waiter) || is_told;
     (void)entry_drop(store, number, true);
-    if (waiter != NULL && (tiers & TIER_NVME) == 0)
+    if (waiter == NULL)
+        return KVT_OK;
+    /* Not before: a lookup of whoever sees stage 1 must not find the block. */
+    op_reach(store, waiter, 1, KVT_OK);
+    if (!is_told)
         commit_kill_settle(store, kill.fingerprint, KVT_OK, waiter);
     return KVT_OK;
 }
@@ -103,15 +106,13 @@ delete_begin(struct kvt_store *store, struct op *op)
         op_list_add(&flight->waiters, op);
         return;
     }
-    /* Stage 1 first: the erasure may reach stage 2 at once. It can only fail before it changes
-     * anything, for want of memory. */
+    /* Before anything is changed: afterwards nothing can fail. */
     status = commit_kill_reserve(store);
     if (status != KVT_OK) {
         op_finish(store, op, status);
         return;
     }
     COUNT(store, delete_count, 1);
-    op_reach(store, op, 1, KVT_OK);
     status = entry_erase(store, number, op);
     KVT_ASSERT(status == KVT_OK);
 }
