@@ -102,15 +102,17 @@ only_a_close_leaves_a_clean_index(void **state)
 
 /*
  * A store whose process died when two batches were written and synced, and their records not yet
- * committed: a new block, and a replacement. They stand in a segment that the index has as FREE.
+ * committed: a new block, and a replacement. The index has their segment as FREE, or ACTIVE.
  */
 static void
-crashed_make(const struct fixture *fixture, struct fixture *crashed)
+crashed_make(const struct fixture *fixture, struct fixture *crashed, bool is_active)
 {
     char from[KIT_PATH_BYTES + 64], to[KIT_PATH_BYTES + 64];
     kvt_namespace ns;
     kvt_store *store = store_open(fixture, &ns);
 
+    if (is_active)
+        assert_int_equal(kit_put(store, ns, 99, 1, 100, KVT_SYNC), KVT_OK);
     snprintf(crashed->path, sizeof(crashed->path), "%s/crashed", fixture->dir);
     kit_dir_copy(fixture->path, crashed->path); /* The index before the two. */
     assert_int_equal(kit_put(store, ns, 100, 1, 100, KVT_SYNC), KVT_OK);
@@ -148,7 +150,7 @@ what_a_crash_left_uncommitted_never_comes_to_life(void **state)
     uint64_t version = 0;
     kvt_store *store;
 
-    crashed_make(*state, &crashed);
+    crashed_make(*state, &crashed, false);
     store = store_open(&crashed, &ns);
     assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
     assert_int_equal(version, 1);
@@ -158,12 +160,23 @@ what_a_crash_left_uncommitted_never_comes_to_life(void **state)
 }
 
 static void
-what_a_crash_left_uncommitted_is_void_when_the_next_open_returns(void **state)
+what_a_crash_left_in_a_free_segment_is_void_when_the_next_open_returns(void **state)
 {
     struct fixture crashed;
     kvt_namespace ns;
 
-    crashed_make(*state, &crashed);
+    crashed_make(*state, &crashed, false);
+    kvt_abort(store_open(&crashed, &ns));
+    rebuilt_judge(&crashed);
+}
+
+static void
+what_a_crash_left_in_an_active_segment_is_void_when_the_next_open_returns(void **state)
+{
+    struct fixture crashed;
+    kvt_namespace ns;
+
+    crashed_make(*state, &crashed, true);
     kvt_abort(store_open(&crashed, &ns));
     rebuilt_judge(&crashed);
 }
@@ -430,7 +443,11 @@ main(void)
         cmocka_unit_test_setup_teardown(
             what_a_crash_left_uncommitted_never_comes_to_life, setup, teardown),
         cmocka_unit_test_setup_teardown(
-            what_a_crash_left_uncommitted_is_void_when_the_next_open_returns, setup, teardown),
+            what_a_crash_left_in_a_free_segment_is_void_when_the_next_open_returns, setup,
+            teardown),
+        cmocka_unit_test_setup_teardown(
+            what_a_crash_left_in_an_active_segment_is_void_when_the_next_open_returns, setup,
+            teardown),
         cmocka_unit_test_setup_teardown(a_record_of_another_generation_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_no_segment_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_a_free_segment_is_dropped, setup, teardown),
