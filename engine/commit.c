@@ -144,7 +144,8 @@ commit_hurry(struct kvt_store *store, struct flight *flight, uint64_t due_ns)
 void
 commit_hurry_all(struct kvt_store *store)
 {
-    store->commit->due_ns = store->now_ns;
+    if (store->commit->due_ns > store->now_ns)
+        store->commit->due_ns = store->now_ns;
 }
 
 bool
@@ -322,6 +323,17 @@ static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch
 static enum kvt_status batch_run(struct kvt_store *store, struct commit_job *job);
 static void batch_committed(struct kvt_store *store, struct commit_job *job);
 
+/* NVMe has no room for a batch. True: there is something under way that ends in commit_unstall(). */
+static bool
+room_is_coming(struct kvt_store *store)
+{
+    if (reclaim_want(store) || batches_in(store->commit, BATCH_IDLE) < BATCH_COUNT)
+        return true;
+    victim_spare_none(store);
+    /* They have pins, which may be what keeps a segment from being reclaimed. */
+    return store->fills_in_flight + store->reads_in_flight + store->copies_in_flight > 0;
+}
+
 static bool
 batch_close(struct kvt_store *store)
 {
@@ -349,15 +361,11 @@ batch_close(struct kvt_store *store)
         .done_task = &store->loop_task,
         .user = &batch->owner};
     status = tier->ops->put(tier, &batch->tier_batch);
-    if (status == KVT_E_NOSPC &&
-        (reclaim_want(store) || batches_in(commit, BATCH_IDLE) < BATCH_COUNT)) {
-        /* Both end in commit_unstall(). */
+    if (status == KVT_E_NOSPC && room_is_coming(store)) {
         commit->is_stalled = true;
         batch_return(store, batch);
         return false;
     }
-    if (status == KVT_E_NOSPC)
-        victim_spare_none(store);
     if (status != KVT_OK) {
         if (status == KVT_E_READONLY)
             store_health_set(store, KVT_HEALTH_ROOT_READONLY);
@@ -593,7 +601,7 @@ commit_uses(struct kvt_store *store, uint32_t segment)
             commit->batches[i].tier_batch.header.segment == segment)
             return true;
     }
-    return segment_at(store->segments, segment)->held_count > 0;
+    return false;
 }
 
 void

@@ -83,6 +83,11 @@ void commit_replace_end(struct kvt_store *store, struct flight *flight);
 bool commit_replace_take(
     struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out);
 
+/* commit_replace_leave - the copies in that segment whose place blocks will take leave it: with the
+ * batches of these blocks, or, when there is no room for a batch, before, as if they had been evicted (a
+ * crash may then leave neither). True: none is left; else ask again after the next step. */
+bool commit_replace_leave(struct kvt_store *store, uint32_t segment);
+
 bool commit_step(struct kvt_store *store);
 uint64_t commit_next_ns(struct kvt_store *store); /* When it must be called again. */
 bool commit_is_idle(struct kvt_store *store);     /* Nothing queued, nothing under way. */
@@ -94,8 +99,7 @@ bool commit_has_passed(struct kvt_store *store, uint64_t mark);
 /* commit_error_count - blocks and kills that could not be made durable. */
 uint64_t commit_error_count(struct kvt_store *store);
 
-/* commit_uses - a batch in that segment was written and is not yet committed, or a copy in it is
- * there until what replaces it is committed. */
+/* commit_uses - a batch in that segment was written and is not yet committed. */
 bool commit_uses(struct kvt_store *store, uint32_t segment);
 
 /* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload

@@ -165,6 +165,24 @@ commit_replace_end(struct kvt_store *store, struct flight *flight)
     }
 }
 
+bool
+commit_replace_leave(struct kvt_store *store, uint32_t segment)
+{
+    const struct commit *commit = store->commit;
+    const struct segment *from = segment_at(store->segments, segment);
+
+    if (from->held_count > 0 && !commit->is_stalled)
+        commit_hurry_all(store);
+    if (!commit->is_stalled)
+        return from->held_count == 0;
+    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+        if (flight->state == FLIGHT_QUEUED && flight->has_replaced &&
+            flight->replaced.extent.segment == segment)
+            commit_replace_end(store, flight);
+    }
+    return from->held_count == 0;
+}
+
 void
 commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
 {

@@ -42,6 +42,7 @@ struct found_batch {
     uint32_t first_record, record_count;
     uint32_t first_kill, kill_count; /* Among the kills. */
     bool is_void;
+    bool has_torn; /* One of its records is. */
 };
 
 struct rebuild {
@@ -210,13 +211,14 @@ payload_is_whole(struct rebuild *rebuild, const struct block_record *record, voi
 }
 
 static void
-batch_prove(struct rebuild *rebuild, const struct found_batch *batch, void *memory)
+batch_prove(struct rebuild *rebuild, struct found_batch *batch, void *memory)
 {
     for (uint32_t i = 0; i < batch->record_count; i++) {
         struct block_record *record = &rebuild->records[batch->first_record + i];
 
         if (!payload_is_whole(rebuild, record, memory)) {
             record->part_count = RECORD_TORN;
+            batch->has_torn = true;
             rebuild->torn_count++;
         }
     }
@@ -243,7 +245,7 @@ batches_prove(struct rebuild *rebuild)
         return no_memory(rebuild);
     qsort(rebuild->batches, rebuild->batch_count, sizeof(*rebuild->batches), batch_compare);
     for (uint32_t i = 0; i < rebuild->batch_count; i++) {
-        const struct found_batch *batch = &rebuild->batches[i];
+        struct found_batch *batch = &rebuild->batches[i];
 
         if (batch->number >> EPOCH_SHIFT != epoch)
             count = 0;
@@ -257,6 +259,23 @@ batches_prove(struct rebuild *rebuild)
 
 /* --- Which records live ----------------------------------------------------------------------- */
 
+/* Whether the kill is of the copy that a torn one of its own batch was to replace: then that stays. */
+static bool
+kill_is_vain(struct rebuild *rebuild, const struct found_batch *batch, const struct tier_kill *kill)
+{
+    if (!batch->has_torn)
+        return false;
+    for (uint32_t i = batch->first_record; i < batch->first_record + batch->record_count; i++) {
+        const struct block_record *record = &rebuild->records[i];
+
+        if (record->part_count == RECORD_TORN &&
+            hash128_equal(
+                key_fingerprint(rebuild->store->fingerprint_seed, &record->key), kill->fingerprint))
+            return true;
+    }
+    return false;
+}
+
 /* Everything of the batches that count. */
 static enum kvt_status
 batch_trace(struct rebuild *rebuild, const struct found_batch *batch)
@@ -269,9 +288,12 @@ batch_trace(struct rebuild *rebuild, const struct found_batch *batch)
                 trace_add(rebuild, key_fingerprint(rebuild->store->fingerprint_seed, &record->key),
                     record->sequence, i));
     }
-    for (uint32_t i = batch->first_kill; i < batch->first_kill + batch->kill_count; i++)
-        KVT_TRY(trace_add(
-            rebuild, rebuild->kills[i].fingerprint, rebuild->kills[i].sequence, UINT32_MAX));
+    for (uint32_t i = batch->first_kill; i < batch->first_kill + batch->kill_count; i++) {
+        const struct tier_kill *kill = &rebuild->kills[i];
+
+        if (!kill_is_vain(rebuild, batch, kill))
+            KVT_TRY(trace_add(rebuild, kill->fingerprint, kill->sequence, UINT32_MAX));
+    }
     return KVT_OK;
 }
 

@@ -393,8 +393,8 @@ victim_emptied(struct kvt_store *store)
     committer_submit(store->committer, &reclaim->job);
 }
 
-/* The next group, or what comes after the last one. */
-static void
+/* The next group, or what comes after the last one. False: it must wait. */
+static bool
 relocate_next(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
@@ -412,11 +412,12 @@ relocate_next(struct kvt_store *store)
 
         reclaim->kill_count -= count;
         relocate_kills(store, reclaim->kills + reclaim->kill_count, count);
-    } else if (reclaim->victim->held_count > 0) {
-        reclaim_let_go(store, "copies in it are being replaced");
+    } else if (!commit_replace_leave(store, reclaim->victim->number)) {
+        return false;
     } else if (victim_empty(store)) {
         victim_emptied(store);
     }
+    return true;
 }
 
 /* --- The recycle header ----------------------------------------------------------------------- */
@@ -533,10 +534,7 @@ reclaim_step(struct kvt_store *store)
 {
     switch (store->reclaim->state) {
     case RECLAIM_RELOCATING:
-        if (!relocate_is_idle(store))
-            return false;
-        relocate_next(store);
-        return true;
+        return relocate_is_idle(store) && relocate_next(store);
     case RECLAIM_HEADING:
         return head_start(store);
     case RECLAIM_IDLE:

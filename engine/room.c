@@ -151,6 +151,9 @@ room_step(struct kvt_store *store)
     if (!store->room_changed)
         return false;
     store->room_changed = false;
+    /* A reclaim that found too much pinned may find less of it now. */
+    if (reclaim_is_idle(store))
+        commit_unstall(store);
     store->room_waiters = (struct op_list){NULL, NULL};
     while ((op = op_list_take(&waiters)) != NULL) {
         op_begin(store, op);

@@ -24,6 +24,8 @@ segment_goes_before(const struct segment *a, const struct segment *b)
     uint64_t a_mean = a->use_count == 0 ? 0 : 1 + a->use_sum / a->use_count;
     uint64_t b_mean = b->use_count == 0 ? 0 : 1 + b->use_sum / b->use_count;
 
+    if ((a->held_count > 0) != (b->held_count > 0))
+        return b->held_count > 0;
     if (a_mean != b_mean)
         return a_mean < b_mean;
     return a->newest_sequence < b->newest_sequence;
