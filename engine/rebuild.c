@@ -259,7 +259,8 @@ batches_prove(struct rebuild *rebuild)
 
 /* --- Which records live ----------------------------------------------------------------------- */
 
-/* Whether the kill is of the copy that a torn one of its own batch was to replace: then that stays. */
+/* Whether the kill is of the copy that a torn one of its own batch was to replace: then that
+ * stays. */
 static bool
 kill_is_vain(struct rebuild *rebuild, const struct found_batch *batch, const struct tier_kill *kill)
 {

@@ -6,9 +6,9 @@
  * Not here  doing it (reclaim.h).
  * Threads   the loop.
  *
- * Segments: the mean of the last uses of its blocks, lowest first; of equals (after a restart none was
- * used yet) the one whose records are oldest. A segment without blocks comes first of all, and one with
- * copies that are being replaced last.
+ * Segments: the mean of the last uses of its blocks, lowest first; of equals (after a restart none
+ * was used yet) the one whose records are oldest. A segment without blocks comes first of all, and
+ * one with copies that are being replaced last.
  *
  * Blocks: pinned ones stay whatever they are, up to half a segment of them. Of the others those
  * stay that were used later than the average block on NVMe, or that have children in the map:
