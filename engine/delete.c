@@ -33,7 +33,8 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
     /* First what can fail, so that a refusal changes nothing. */
     if ((tiers & TIER_NVME) != 0)
         KVT_TRY(commit_kill(store, &kill));
-    /* Out of the map before anybody is told: operations that waited for the flight start again here. */
+    /* Out of the map before anybody is told: operations that waited for the flight start again in
+     * commit_cancel(), and a lookup of whoever sees stage 1 must not find the block. */
     (void)entry_drop(store, number, true);
     if (waiter != NULL)
         op_reach(store, waiter, 1, KVT_OK);
@@ -78,7 +79,8 @@ delete_settle(struct kvt_store *store, struct op *op)
         commit_kill_settle(store, op->fingerprint, KVT_MISS, op);
 }
 
-/* Nobody can see a block of this key; one that was killed or evicted may still come back in a crash. */
+/* Nobody can see a block of this key; one that was killed or evicted may still come back in a
+ * crash. */
 static void
 delete_absent(struct kvt_store *store, struct op *op)
 {

@@ -94,7 +94,8 @@ put_finish(kvt_ticket *ticket)
     kvt_ticket_free(ticket);
 }
 
-/* --- What the disk says ------------------------------------------------------------------------ */
+/* --- What the disk says ------------------------------------------------------------------------
+ * */
 
 enum {
     SEEN_MAX = 256,
