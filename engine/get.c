@@ -2,8 +2,8 @@
 /*
  * get.c - one block into the caller's memory: from its HOST slot, or read from NVMe, verified.
  *
- * A block that is read into a slot becomes a HOST copy, unless the get was TRANSIENT. A second get of
- * a block that is being read waits for the first.
+ * A block that is read into a slot becomes a HOST copy, unless the get was TRANSIENT. A second get
+ * of a block that is being read waits for the first.
  *
  * Threads   the loop; copies and checksums run on workers.
  */

@@ -2,7 +2,8 @@
 /*
  * inspect.c - looking into a store: checking every payload, printing what is inside.
  *
- * Both open the store for reading only, and use the same recovery, reads and checksums as any owner.
+ * Both open the store for reading only, and use the same recovery, reads and checksums as any
+ * owner.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -116,7 +116,8 @@ resident_compare(const void *a, const void *b)
     return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
 }
 
-/* Pages that pinned blocks may fill: half a segment, or what one root can take less a share for headers. */
+/* Pages that pinned blocks may fill: half a segment, or what one root can take less a share for
+ * headers. */
 static uint32_t
 room_to_move(const struct kvt_store *store)
 {

@@ -15,6 +15,7 @@
  */
 #include <stdlib.h>
 
+#include "array.h"
 #include "bytes.h"
 #include "failure.h"
 #include "nvme_internal.h"
@@ -26,7 +27,6 @@
 enum {
     WINDOW_PAGES = 256,      /* 1 MiB: read at once while searching page by page. */
     WINDOW_PAGES_CHAIN = 16, /* Read at once while the chain holds. */
-    FOUND_MIN = 64,
 };
 
 struct found {
@@ -95,17 +95,13 @@ static enum kvt_status
 found_add(struct scan *scan, const struct batch_header *header)
 {
     if (scan->found_count == scan->found_capacity) {
-        const struct kvt_env *env = scan->nvme->env;
-        uint32_t capacity = scan->found_capacity == 0 ? FOUND_MIN : 2 * scan->found_capacity;
-        struct found *found = env_take(env, capacity * sizeof(*found));
+        struct found *grown =
+            array_grow(scan->nvme->env, scan->found, &scan->found_capacity, sizeof(*grown));
 
-        if (found == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %u headers", capacity);
-        if (scan->found != NULL)
-            memcpy(found, scan->found, scan->found_count * sizeof(*found));
-        env_put(env, scan->found, scan->found_capacity * sizeof(*found));
-        scan->found = found;
-        scan->found_capacity = capacity;
+        if (grown == NULL)
+            return failure_set(
+                KVT_E_NOMEM, 0, "nvme tier: no memory for %u headers", scan->found_count);
+        scan->found = grown;
     }
     scan->found[scan->found_count++] = (struct found){
         .sequence = header->sequence,
