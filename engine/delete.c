@@ -29,20 +29,19 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
     struct flight *flight = policy_at(store->policy, number)->flight;
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
     struct commit_kill kill = kill_of(store, number, waiter);
-    bool is_told; /* Stage 2 comes with a kill that has the waiter. */
 
     /* First what can fail, so that a refusal changes nothing. */
     if ((tiers & TIER_NVME) != 0)
         KVT_TRY(commit_kill(store, &kill));
-    is_told = (tiers & TIER_NVME) != 0;
-    if (flight != NULL && flight->state != FLIGHT_READING)
-        is_told = commit_cancel(store, flight, KVT_MISS, waiter) || is_told;
+    /* Out of the map before anybody is told: operations that waited for the flight start again in
+     * commit_cancel(), and a lookup of whoever sees stage 1 must not find the block. */
     (void)entry_drop(store, number, true);
-    if (waiter == NULL)
+    if (waiter != NULL)
+        op_reach(store, waiter, 1, KVT_OK);
+    if (flight != NULL && flight->state != FLIGHT_READING &&
+        commit_cancel(store, flight, KVT_MISS, waiter))
         return KVT_OK;
-    /* Not before: a lookup of whoever sees stage 1 must not find the block. */
-    op_reach(store, waiter, 1, KVT_OK);
-    if (!is_told)
+    if (waiter != NULL && (tiers & TIER_NVME) == 0)
         commit_kill_settle(store, kill.fingerprint, KVT_OK, waiter);
     return KVT_OK;
 }
@@ -106,7 +105,7 @@ delete_begin(struct kvt_store *store, struct op *op)
         op_list_add(&flight->waiters, op);
         return;
     }
-    /* Before anything is changed: afterwards nothing can fail. */
+    /* The erasure can only fail before it changes anything, for want of memory. */
     status = commit_kill_reserve(store);
     if (status != KVT_OK) {
         op_finish(store, op, status);

@@ -226,8 +226,8 @@ void delete_begin(struct kvt_store *store, struct op *op);
 void delete_settle(struct kvt_store *store, struct op *op);
 /*
  * entry_erase - the block is gone at once, and no crash brings it back once its kill is durable
- * (`waiter`, may be NULL, is told both: stages 1 and 2). The entry is not FILLING. KVT_E_NOMEM:
- * nothing was changed.
+ * (`waiter`, a delete, may be NULL, is told of both: stages 1 and 2). The entry is not FILLING.
+ * KVT_E_NOMEM: nothing was changed.
  */
 enum kvt_status entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter);
 /*

@@ -27,7 +27,7 @@ enum {
 #if defined(__SANITIZE_THREAD__)
     SEED_COUNT = 4,
 #else
-    SEED_COUNT = 60,
+    SEED_COUNT = 40,
 #endif
     OPERATION_COUNT = 250,
 };
