@@ -121,8 +121,11 @@ flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status st
     store->dirty_bytes -= flight_bytes(store, flight);
     if (status < 0 && !flight->is_demotion)
         commit->error_count++;
-    while ((op = op_list_take(&flight->durable_waiters)) != NULL)
+    while ((op = op_list_take(&flight->durable_waiters)) != NULL) {
+        if (status == KVT_OK)
+            histogram_add(&store->latencies.put_durable_ns, store->now_ns - op->ticket->submit_ns);
         op_reach(store, op, 2, status);
+    }
     flight_destroy(store, flight);
     entry_unpin(store, entry);
     /* Room was wanted, and NVMe did not take it. */

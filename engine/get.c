@@ -160,12 +160,13 @@ get_verified(struct kvt_store *store, struct job *job)
     struct fetch *fetch = CONTAINER_OF(job, struct fetch, job);
 
     store->reads_in_flight--;
-    if (fetch->is_right)
+    if (fetch->is_right) {
         get_answer(store, fetch, KVT_TIER_NVME);
-    else
-        get_miss(store, fetch->op);
-    if (!fetch->is_right)
+    } else {
+        /* Before the answer: whoever has it finds the block no more, and the damage counted. */
         entry_quarantine(store, fetch->entry);
+        get_miss(store, fetch->op);
+    }
     if (fetch->flight != NULL)
         slot_settle(store, fetch);
     fetch_destroy(store, fetch);

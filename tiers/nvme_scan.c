@@ -7,11 +7,10 @@
  * header and learns the highest generation; the second reads those of that generation in order of
  * their sequence and hands them to the visitor.
  *
- * The chain is followed only over headers of the generation that page 0 proves: a recycle header
- * goes there, durably, before anything else of its generation is written, so nothing in the segment
- * is newer. The run of an older header may have been overwritten by newer batches that would be
- * jumped over; so those are not followed, and without a proven header at page 0 every page is
- * looked at.
+ * The chain is followed only over headers of one generation: the one that the table has, or that
+ * page 0 proves. When something newer is found all the same (a recycle header, or the fill of a
+ * segment whose generation was passed over), and without a proven header at page 0, every page is
+ * looked at: the run of an older header may have been overwritten by newer batches.
  */
 #include <stdlib.h>
 

@@ -18,7 +18,8 @@
  *   FREE       No live record names it. Its generation is the one the next fill will use, and (once
  *              used before) a header of that generation stands durably at page 0, so that whatever
  *              older headers remain in it are void (FORMAT.md section 4). The fill mark is 0 in a
- *              segment that was never used, and behind that header in others.
+ *              segment that was never used, and behind that header in others. An open after a crash
+ *              passes generations over: then the header is older, but no batch of its own follows.
  *   ACTIVE     Takes runs at `fill_page`; at most one a root. Never survives a crash as ACTIVE.
  *   SEALED     Full, or closed early after failures or a crash. Only read.
  *   RECYCLING  The index no longer has records in it (the range delete is durable); readers may

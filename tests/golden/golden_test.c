@@ -164,13 +164,8 @@ static void
 open_is_refused(const struct fixture *fixture, enum kvt_status wanted, const char *word)
 {
     kvt_store *store = NULL;
-    struct kvt_error error;
-    enum kvt_status status = open_golden(fixture, 0, &store);
 
-    kvt_last_error(&error);
-    if (status != wanted || strstr(error.text, word) == NULL)
-        fail_msg("wanted %s and '%s', got %s: %s", kvt_status_name(wanted), word,
-            kvt_status_name(status), error.text);
+    refused(open_golden(fixture, 0, &store), wanted, word);
     assert_null(store);
 }
 
