@@ -82,8 +82,8 @@ bool commit_replace_take(
     struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out);
 
 /* commit_replace_leave - the copies in that segment whose place blocks will take leave it: with the
- * batches of these blocks, or, when there is no room for a batch, before, as if they had been evicted (a
- * crash may then leave neither). True: none is left; else ask again after the next step. */
+ * batches of these blocks, or, when there is no room for a batch, before, as if they had been evicted
+ * (a crash may then leave neither). True: none is left; else ask again after the next step. */
 bool commit_replace_leave(struct kvt_store *store, uint32_t segment);
 
 bool commit_step(struct kvt_store *store);

@@ -33,7 +33,7 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
     /* First what can fail, so that a refusal changes nothing. */
     if ((tiers & TIER_NVME) != 0)
         KVT_TRY(commit_kill(store, &kill));
-    /* Out of the map before anybody is told: operations that waited for the flight start again here. */
+    /* Out of the map before anybody is told: who waited for the flight starts again here. */
     (void)entry_drop(store, number, true);
     if (waiter != NULL)
         op_reach(store, waiter, 1, KVT_OK);

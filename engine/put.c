@@ -219,8 +219,8 @@ put_place(struct kvt_store *store, struct op *op, uint32_t number, struct slot s
     return status;
 }
 
-/* For the flight's end: until a copy is filled, and, to replace one, until it is known where it stands.
- * After a write that failed, those who waited for that have their turn first. */
+/* For the flight's end: until a copy is filled, and, to replace one, until it is known where it
+ * stands. After a write that failed, those who waited for that have their turn first. */
 static bool
 put_must_wait(const struct flight *flight, bool is_replace)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_delete.c - a delete says that a block is gone only when no lookup can find it any more: looked
- * at in the moment in which the caller is woken.
+ * test_delete.c - a delete says that a block is gone only when no lookup can find it any more:
+ * looked at in the moment in which the caller is woken.
  */
 #include <setjmp.h>
 #include <stdarg.h>
