@@ -326,8 +326,7 @@ static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch
 static enum kvt_status batch_run(struct kvt_store *store, struct commit_job *job);
 static void batch_committed(struct kvt_store *store, struct commit_job *job);
 
-/* NVMe has no room for a batch. True: there is something under way that ends in
- * commit_unstall(). */
+/* NVMe has no room for a batch. True: something is under way that ends in commit_unstall(). */
 static bool
 room_is_coming(struct kvt_store *store)
 {

@@ -24,8 +24,7 @@ enum {
 
 #define WAIT_NS (UINT64_C(60) * 1000000000)
 
-/* Put a few blocks, delete them, and look for each as soon as the delete's first stage is reached.
- * */
+/* Put a few blocks, delete them, and look for each as soon as its delete's stage 1 is reached. */
 static void
 round_run(kvt_store *store, kvt_namespace ns, uint64_t first, const void *bytes)
 {

@@ -38,8 +38,7 @@ void full_end(struct full_store *full);
 /* full_open - once more, after a kvt_close(). */
 void full_open(struct full_store *full, uint32_t flags);
 
-/* full_again - the power goes, what was not synced is lost, the store is opened with these flags.
- * */
+/* full_again - the power goes, what was not synced is lost, the store is opened again. */
 void full_again(struct full_store *full, uint32_t flags);
 
 void full_put(struct full_store *full, uint64_t key, uint64_t version); /* SYNC. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_policy.c - leaf-first order: chains lose their ends first, whatever was used in between,
- * and a parent that went is no parent any more.
+ * test_policy.c - leaf-first order: chains lose their ends first, whatever was used in between, and
+ * a parent that went is no parent any more.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -170,8 +170,7 @@ a_store_in_which_everything_is_pinned_refuses_and_recovers(void **state)
     assert_int_equal(status, KVT_E_NOSPC);
     full->is_refusing = true;
     assert_true(lease_count > 3 * 14 && lease_count < FULL_BLOCKS);
-    /* Visible all the same, and another one is refused as soon as it is seen that there is no
-     * room. */
+    /* Visible all the same; and another one is refused, too. */
     full_expect(full, lease_count, 1);
     assert_int_equal(
         kit_put(full->store, full->ns, FULL_BLOCKS, 1, FULL_BLOCK_BYTES, KVT_SYNC), KVT_E_NOSPC);

@@ -66,7 +66,7 @@ teardown(void **state)
     return 0;
 }
 
-/* Fill segments up to this one and seal them. */
+/* Fill segments up to this one and seal them; they count as full of what lives. */
 static struct segment *
 segment_make(struct fixture *fixture, uint32_t number)
 {
@@ -80,6 +80,7 @@ segment_make(struct fixture *fixture, uint32_t number)
         assert_int_equal(
             segment_run_take(segments, 0, BLOCK_PAGES, 0, &taken, &page, &sealed), KVT_OK);
         segment_seal(segments, taken);
+        taken->live_bytes = (uint64_t)PAGES * PAGE_BYTES / 2;
     }
     return segment;
 }
@@ -172,6 +173,20 @@ of_equals_the_one_with_the_oldest_records_goes_first(void **state)
 
     block_add(fixture, second, 7, false);
     block_add(fixture, first, 7, false);
+    assert_ptr_equal(victim_choose(&fixture->store), second);
+}
+
+static void
+where_most_is_dead_the_segment_with_the_least_alive_goes_first(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+    struct segment *second = segment_make(fixture, 1);
+
+    first->live_bytes = 8 * PAGE_BYTES;
+    second->live_bytes = 0;
+    block_add(fixture, first, 1, false);
+    block_add(fixture, second, 100, false); /* Used later. */
     assert_ptr_equal(victim_choose(&fixture->store), second);
 }
 
@@ -297,6 +312,20 @@ no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go(void **state)
 }
 
 static void
+where_most_is_dead_half_a_segment_stays(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    uint32_t wanted[8];
+
+    segment->live_bytes = 0;
+    segment_make(fixture, 1)->live_bytes = 0;
+    for (uint32_t i = 0; i < 8; i++)
+        wanted[i] = block_add(fixture, segment, 100 - i, true);
+    expect_survivors(fixture, wanted, 8);
+}
+
+static void
 pinned_blocks_stay_in_front_whenever_they_were_used(void **state)
 {
     struct fixture *fixture = *state;
@@ -365,6 +394,8 @@ main(void)
         cmocka_unit_test_setup_teardown(
             of_equals_the_one_with_the_oldest_records_goes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(
+            where_most_is_dead_the_segment_with_the_least_alive_goes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(
             a_segment_with_copies_that_are_being_replaced_goes_last, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_segment_that_is_written_to_or_at_its_last_generation_stays, setup, teardown),
@@ -375,6 +406,7 @@ main(void)
         cmocka_unit_test_setup_teardown(a_block_whose_children_need_it_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(
             no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(where_most_is_dead_half_a_segment_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(
             pinned_blocks_stay_in_front_whenever_they_were_used, setup, teardown),
         cmocka_unit_test_setup_teardown(
