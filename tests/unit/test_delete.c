@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_delete.c - a delete says that a block is gone only when no lookup can find it any more:
- * looked at in the moment in which the caller is woken.
+ * looked at in the moment in which the caller is woken. And a delete that finds nothing says that
+ * this is for good only when it is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,11 +107,66 @@ a_block_is_gone_when_its_delete_says_so(void **state)
     full_end(full);
 }
 
+/* --- A block that is gone already ------------------------------------------------------------- */
+
+static kvt_ticket *
+delete_submit(struct full_store *full)
+{
+    struct payload_key name;
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, KEY);
+    assert_int_equal(kvt_delete_submit(full->store, full->ns, &name.key, 1, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static void
+a_second_delete_waits_for_the_kill_of_the_first(void **state)
+{
+    struct full_store *full = full_begin(6, FULL_SEGMENTS);
+    kvt_ticket *first, *second;
+
+    (void)state;
+    full_put(full, KEY, 1);
+    first = delete_submit(full);
+    second = delete_submit(full);
+    assert_int_equal(kvt_ticket_wait(second, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(first, KVT_STAGE_DURABLE, 0), KVT_OK);
+    kvt_ticket_free(first);
+    kvt_ticket_free(second);
+    full_end(full);
+}
+
+static void
+no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost(void **state)
+{
+    const struct sim_rule no_syncs = {
+        .ops = SIM_SYNC, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    struct full_store *full = full_begin(7, FULL_SEGMENTS);
+
+    (void)state;
+    full_put(full, KEY, 1);
+    sim_rule_add(full->world, &no_syncs);
+    assert_true(kit_delete(full->store, full->ns, KEY) < 0);
+    sim_rules_clear(full->world);
+    /* Nobody finds it; but a crash may bring it back. */
+    assert_false(full_expect_at_most(full, KEY, 1));
+    assert_true(kit_delete(full->store, full->ns, KEY) < 0);
+    full_again(full, 0);
+    (void)full_expect_at_most(full, KEY, 1);
+    assert_true(kit_delete(full->store, full->ns, KEY) >= 0);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, KEY, 1));
+    full_end(full);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_gone_when_its_delete_says_so),
+        cmocka_unit_test(a_second_delete_waits_for_the_kill_of_the_first),
+        cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
     };
 
     stop_on_proof();

@@ -181,6 +181,54 @@ what_a_crash_left_in_an_active_segment_is_void_when_the_next_open_returns(void *
     rebuilt_judge(&crashed);
 }
 
+/* Change one byte of the payload on disk. */
+static void
+payload_tear(const struct fixture *fixture, const struct kvt_scan_entry *block)
+{
+    char path[KIT_PATH_BYTES + 64];
+    FILE *file;
+    long place = (long)(block->segment * SEGMENT_PAGES + block->page) * 4096;
+    int byte;
+
+    snprintf(path, sizeof(path), "%s/data/data.00", fixture->path);
+    file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, place, SEEK_SET), 0);
+    byte = fgetc(file);
+    assert_int_equal(fseek(file, place, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A crash may leave a header whole and its payloads not. */
+static void
+a_torn_copy_does_not_hide_the_one_that_it_was_to_replace(void **state)
+{
+    const struct fixture *fixture = *state;
+    struct kvt_scan_entry blocks[BLOCKS];
+    struct kvt_options options = kit_options();
+    kvt_namespace ns;
+    kvt_store *store = store_open(fixture, &ns);
+    uint64_t cursor = 0, version = 0;
+    uint32_t count = 0, newest = 0;
+
+    assert_int_equal(kit_put(store, ns, CHOSEN, 2, 100, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_scan(store, &cursor, blocks, BLOCKS, &count), KVT_OK);
+    assert_int_equal(count, BLOCKS);
+    for (uint32_t i = 1; i < count; i++) {
+        if (blocks[i].sequence > blocks[newest].sequence)
+            newest = i;
+    }
+    kvt_abort(store);
+    payload_tear(fixture, &blocks[newest]);
+    options.flags = KVT_OPEN_REBUILD;
+    assert_int_equal(kvt_open(fixture->path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(store, "space", "model", 5, &ns), KVT_OK);
+    assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
+    assert_int_equal(version, 1);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
 /* --- Changing one record ---------------------------------------------------------------------- */
 
 static bool
@@ -448,6 +496,8 @@ main(void)
         cmocka_unit_test_setup_teardown(
             what_a_crash_left_in_an_active_segment_is_void_when_the_next_open_returns, setup,
             teardown),
+        cmocka_unit_test_setup_teardown(
+            a_torn_copy_does_not_hide_the_one_that_it_was_to_replace, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_another_generation_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_no_segment_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_a_free_segment_is_dropped, setup, teardown),
