@@ -27,7 +27,7 @@ enum {
 #if defined(__SANITIZE_THREAD__)
     SEED_COUNT = 4,
 #else
-    SEED_COUNT = 40,
+    SEED_COUNT = 200,
 #endif
     OPERATION_COUNT = 250,
 };
