@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit.c - the queue of what shall be durable, and the batches under way.
+ * commit.c - the queue of what shall be durable, and the batches that are written.
  *
  * See commit.h for the states. Threads: the loop.
  */
@@ -21,7 +21,8 @@ commit_open(struct kvt_store *store)
     commit->batches = env_take(&store->env, BATCH_COUNT * sizeof(*commit->batches));
     commit->kills = env_take(&store->env, COMMIT_KILLS_START * sizeof(*commit->kills));
     commit->kill_capacity = commit->kills == NULL ? 0 : COMMIT_KILLS_START;
-    if (commit->batches == NULL || commit->kills == NULL)
+    commit->groups = env_take(&store->env, GROUP_COUNT * sizeof(*commit->groups));
+    if (commit->batches == NULL || commit->kills == NULL || commit->groups == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for write batches");
     commit->due_ns = UINT64_MAX;
     commit->batch_bytes_max =
@@ -44,6 +45,7 @@ commit_close(struct kvt_store *store)
     if (commit == NULL)
         return;
     env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*commit->kills));
+    env_put(&store->env, commit->groups, GROUP_COUNT * sizeof(*commit->groups));
     env_put(&store->env, commit->batches, BATCH_COUNT * sizeof(*commit->batches));
     env_put(&store->env, commit, sizeof(*commit));
     store->commit = NULL;
@@ -97,9 +99,8 @@ commit_queue(struct kvt_store *store, struct flight *flight, uint64_t due_ns)
     queue_count(store, flight);
 }
 
-/* The flight's work for durability is over, one way or the other: its waiters learn how. */
-static void
-flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status status)
+void
+commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status status)
 {
     struct commit *commit = store->commit;
     uint32_t entry = flight->entry;
@@ -169,7 +170,7 @@ commit_cancel(
     is_kept = flight->has_replaced;
     flight->replaced.waiter = waiter;
     queue_uncount(store, flight);
-    flight_settle(store, flight, status);
+    commit_flight_settle(store, flight, status);
     return is_kept;
 }
 
@@ -192,7 +193,7 @@ batch_is_due(const struct kvt_store *store)
     uint32_t writing_count = batches_in(commit, BATCH_WRITING);
 
     if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled ||
-        writing_count >= WRITING_MAX)
+        writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)
         return false;
     if (commit->queued_count >= COMMIT_BLOCKS_MAX ||
         commit->queued_bytes >= commit->batch_bytes_max || commit->kill_count >= COMMIT_KILLS_MAX)
@@ -296,8 +297,8 @@ batch_return(struct kvt_store *store, struct batch *batch)
     batch->count = batch->kill_count = 0;
 }
 
-static void
-batch_end(struct kvt_store *store, struct batch *batch)
+void
+commit_batch_end(struct kvt_store *store, struct batch *batch)
 {
     batch->count = batch->kill_count = 0;
     batch->state = BATCH_IDLE;
@@ -305,9 +306,8 @@ batch_end(struct kvt_store *store, struct batch *batch)
     commit_unstall(store);
 }
 
-/* Everything of the batch has failed for good. */
-static void
-batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
+void
+commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
 {
     for (uint32_t i = 0; i < batch->count; i++) {
         struct flight *flight = batch->flights[i];
@@ -315,16 +315,14 @@ batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status)
 
         while ((waiter = op_list_take(&flight->kill_waiters)) != NULL)
             op_reach(store, waiter, 2, status);
-        flight_settle(store, flight, status);
+        commit_flight_settle(store, flight, status);
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)
         commit_kill_answer(store, &batch->kills[i], status);
-    batch_end(store, batch);
+    commit_batch_end(store, batch);
 }
 
 static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch);
-static enum kvt_status batch_run(struct kvt_store *store, struct commit_job *job);
-static void batch_committed(struct kvt_store *store, struct commit_job *job);
 
 /* NVMe has no room for a batch. True: something is under way that ends in commit_unstall(). */
 static bool
@@ -372,7 +370,7 @@ batch_close(struct kvt_store *store)
     if (status != KVT_OK) {
         if (status == KVT_E_READONLY)
             store_health_set(store, KVT_HEALTH_ROOT_READONLY);
-        batch_fail(store, batch, status);
+        commit_batch_fail(store, batch, status);
         return true;
     }
     batch->state = BATCH_WRITING;
@@ -381,9 +379,8 @@ batch_close(struct kvt_store *store)
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
-/* A copy that was written, and perhaps committed, but whose block was deleted meanwhile. */
-static void
-flight_bury(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
+void
+commit_flight_bury(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
 {
     struct commit_kill each = *kill;
     bool is_first = true;
@@ -400,7 +397,7 @@ flight_bury(struct kvt_store *store, struct flight *flight, const struct commit_
         each.is_indexed = false;
         is_first = false;
     } while (waiter != NULL);
-    flight_settle(store, flight, KVT_MISS);
+    commit_flight_settle(store, flight, KVT_MISS);
 }
 
 /* The write or the sync failed: what can be tried again is, and what was written is killed. */
@@ -414,7 +411,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
     memcpy(flights, batch->flights, count * sizeof(struct flight *));
     batch->count = 0;
     batch_return(store, batch);
-    batch_end(store, batch);
+    commit_batch_end(store, batch);
     for (uint32_t i = 0; i < count; i++) {
         struct flight *flight = flights[i];
         struct commit_kill kill = {.extent = batch->tier_batch.header,
@@ -422,7 +419,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
             .fingerprint = residency_at(store->map, flight->entry)->fingerprint};
 
         if (flight->is_killed) {
-            flight_bury(store, flight, &kill);
+            commit_flight_bury(store, flight, &kill);
             continue;
         }
         commit_bury(store, &kill);
@@ -430,22 +427,8 @@ batch_retry(struct kvt_store *store, struct batch *batch)
         if (flight->attempt_count < ATTEMPTS_MAX)
             queue_count(store, flight);
         else
-            flight_settle(store, flight, KVT_E_IO);
+            commit_flight_settle(store, flight, KVT_E_IO);
     }
-}
-
-void
-commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch)
-{
-    uint32_t segment = batch->header.segment;
-    uint32_t *last = &store->commit->segment_last[segment_root(segment)];
-
-    KVT_ASSERT(segment_at(store->segments, segment)->batch_number < batch->sequence);
-    segment_at(store->segments, segment)->batch_number = batch->sequence;
-    index_work_touch(work, segment);
-    if (*last != segment && *last != SEGMENT_NONE)
-        index_work_touch(work, *last);
-    *last = segment;
 }
 
 static void
@@ -459,87 +442,7 @@ batch_written(struct kvt_store *store, struct tier_batch *tier_batch)
         return;
     }
     COUNT(store, batch_count, 1);
-    index_work_reset(&batch->work);
-    commit_touch(store, &batch->work, tier_batch);
-    for (uint32_t i = 0; i < batch->count; i++) {
-        const struct commit_kill *kill = &batch->flights[i]->replaced;
-
-        if (batch->flights[i]->has_replaced)
-            index_work_delete(store, &batch->work, &kill->extent, kill->record_crc);
-        if (batch->flights[i]->is_killed)
-            continue;
-        batch->crcs[i] = index_work_add(store, &batch->work, &batch->blocks[i].record);
-        batch->is_added[i] = true;
-    }
-    for (uint32_t i = 0; i < batch->kill_count; i++) {
-        const struct commit_kill *kill = &batch->kills[i].kill;
-
-        if (kill->is_indexed)
-            index_work_delete(store, &batch->work, &kill->extent, kill->record_crc);
-    }
-    index_work_seal(store, &batch->work, &batch->index_batch);
-    batch->job.run = batch_run;
-    batch->job.finish = batch_committed;
-    batch->state = BATCH_COMMITTING;
-    committer_submit(store->committer, &batch->job);
-}
-
-static enum kvt_status
-batch_run(struct kvt_store *store, struct commit_job *job)
-{
-    struct batch *batch = CONTAINER_OF(job, struct batch, job);
-
-    return index_commit_growing(store->index, &batch->index_batch);
-}
-
-static void
-block_durable(struct kvt_store *store, struct batch *batch, uint32_t i)
-{
-    struct flight *flight = batch->flights[i];
-    const struct block_record *record = &batch->blocks[i].record;
-
-    entry_place(store, flight->entry, record, batch->crcs[i]);
-    residency_tier_set(store->map, flight->entry, TIER_NVME);
-    COUNT(store, durable_count, 1);
-    COUNT(store, durable_bytes, record->length);
-    flight_settle(store, flight, KVT_OK);
-}
-
-static void
-batch_committed(struct kvt_store *store, struct commit_job *job)
-{
-    struct batch *batch = CONTAINER_OF(job, struct batch, job);
-
-    KVT_ASSERT(batch->state == BATCH_COMMITTING);
-    histogram_add(&store->latencies.commit_ns, job->duration_ns);
-    COUNT(store, commit_count, 1);
-    if (job->status != KVT_OK) {
-        batch_fail(store, batch, KVT_E_META);
-        commit_failed(store);
-        return;
-    }
-    for (uint32_t i = 0; i < batch->count; i++) {
-        struct flight *flight = batch->flights[i];
-        const struct block_record *record = &batch->blocks[i].record;
-        struct commit_kill kill = {.extent = record->extent,
-            .sequence = record->sequence,
-            .fingerprint = residency_at(store->map, flight->entry)->fingerprint,
-            .is_indexed = batch->is_added[i],
-            .record_crc = batch->crcs[i]};
-        struct commit_kill replaced;
-
-        (void)commit_replace_take(store, flight, &replaced);
-        if (!flight->is_killed) {
-            block_durable(store, batch, i);
-            continue;
-        }
-        if (batch->is_added[i])
-            extent_forget(store, &record->extent, record->stored_length);
-        flight_bury(store, flight, &kill);
-    }
-    for (uint32_t i = 0; i < batch->kill_count; i++)
-        commit_kill_answer(store, &batch->kills[i], KVT_OK);
-    batch_end(store, batch);
+    commit_group_add(store, batch);
 }
 
 /* --- The rest --------------------------------------------------------------------------------- */
@@ -556,7 +459,7 @@ queue_fail(struct kvt_store *store, enum kvt_status status)
 
         if (flight->state == FLIGHT_QUEUED) {
             queue_uncount(store, flight);
-            flight_settle(store, flight, status);
+            commit_flight_settle(store, flight, status);
         }
         flight = newer;
     }
@@ -639,9 +542,14 @@ commit_next_ns(struct kvt_store *store)
 {
     const struct commit *commit = store->commit;
 
+    uint32_t writing_count = batches_in(commit, BATCH_WRITING);
+
     if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled)
         return UINT64_MAX;
-    if (batches_in(commit, BATCH_WRITING) == 0)
+    /* Until a batch ends nothing can be closed, however late it is: its end wakes the loop. */
+    if (writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)
+        return UINT64_MAX;
+    if (writing_count == 0)
         return commit->due_ns;
     return commit->due_ns == UINT64_MAX ? UINT64_MAX
                                         : commit->due_ns + store->options.batch_delay_ns;

@@ -8,14 +8,20 @@
  *
  * States of a batch, and the function that makes each move:
  *
- *   IDLE --batch_close()--> WRITING --batch_written()--> COMMITTING --batch_committed()--> IDLE
- *                              |
- *                              +--batch_written(): write or sync failed--> IDLE
+ *   IDLE --batch_close()--> WRITING --commit_group_add()--> WRITTEN --group_submit()--> COMMITTING
+ *     ^                        |                                                          |
+ *     +--batch_written():------+                             group_committed()            |
+ *     |  write or sync failed                                                             |
+ *     +-----------------------------------------------------------------------------------+
  *
  *   IDLE        Empty.
  *   WRITING     The tier has it: header and payloads are written and synced.
- *   COMMITTING  Durable as bytes; which of its blocks still count was decided; the committer has
- *               the transaction. Batches are committed in the order in which they were closed.
+ *   WRITTEN     Durable as bytes. A transaction of earlier batches is out.
+ *   COMMITTING  Which of its blocks still count was decided; the committer has the transaction.
+ *
+ * While a transaction of batches is out, others that are WRITTEN wait, and the next transaction takes
+ * them all, in the order in which they were closed: the two syncs of a commit are shared when batches
+ * are written faster than they are committed.
  *
  * A batch is closed at once when none is WRITING, else when it is full (256 blocks or 8 MiB) or its
  * oldest block has waited batch_delay_ns.
@@ -103,8 +109,11 @@ uint64_t commit_error_count(struct kvt_store *store);
 /* commit_uses - a batch in that segment was written and is not yet committed. */
 bool commit_uses(struct kvt_store *store, uint32_t segment);
 
-/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload
- * that one takes, unless it is a single block. */
+/* commit_writes - a batch in that segment is in no transaction yet. */
+bool commit_writes(struct kvt_store *store, uint32_t segment);
+
+/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload that
+ * one takes, unless it is a single block. */
 uint64_t commit_batch_number(struct kvt_store *store);
 uint64_t commit_batch_bytes_max(const struct kvt_store *store);
 

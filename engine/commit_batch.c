@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
+#include "commit.h"
 #include "committer.h"
+#include "relocate.h"
 #include "store_internal.h"
 
 void
@@ -78,6 +80,17 @@ block_compare(const void *a, const void *b)
     return left->page < right->page ? -1 : left->page > right->page;
 }
 
+/* A segment that was closed in memory is ACTIVE in the index until its last batch is committed: after a
+ * crash what stands in an ACTIVE one without a commit is made void (strays.h). */
+static void
+facts_take(struct kvt_store *store, uint32_t number, struct index_segment *facts_out)
+{
+    segment_facts(segment_at(store->segments, number), facts_out);
+    if (facts_out->state == SEGMENT_SEALED &&
+        (commit_writes(store, number) || relocate_is_writing(store, number)))
+        facts_out->state = SEGMENT_ACTIVE;
+}
+
 void
 index_work_seal(struct kvt_store *store, struct index_work *work, struct index_batch *batch_out)
 {
@@ -88,8 +101,7 @@ index_work_seal(struct kvt_store *store, struct index_work *work, struct index_b
     for (uint32_t i = 0; i < work->touched_count; i++) {
         if (i > 0 && work->touched[i] == work->touched[i - 1])
             continue;
-        segment_facts(
-            segment_at(store->segments, work->touched[i]), &work->segments[segment_count++]);
+        facts_take(store, work->touched[i], &work->segments[segment_count++]);
     }
     *batch_out = (struct index_batch){
         .added = work->added,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit_batch.h - the index transaction of one write batch: what is added, deleted, which
- * segments' facts change. Used by commit.c and relocate.c.
+ * commit_batch.h - the index transaction of write batches: what is added, deleted, which segments' facts
+ * change. Used by commit_group.c and relocate.c.
  *
  * The segment table is changed while the transaction is put together, in the order in which the
  * committer will run them, so that facts in the index always agree with its records.
@@ -16,13 +16,16 @@
 enum {
     COMMIT_BLOCKS_MAX = 256,
     COMMIT_KILLS_MAX = 1024,
-    COMMIT_SEGMENTS_MAX = COMMIT_BLOCKS_MAX + COMMIT_KILLS_MAX + 32,
+    COMMIT_GROUP_MAX = 6, /* Batches of one transaction: all that there are. */
+    COMMIT_ADDED_MAX = COMMIT_GROUP_MAX * COMMIT_BLOCKS_MAX,
+    COMMIT_DELETED_MAX = COMMIT_GROUP_MAX * (COMMIT_BLOCKS_MAX + COMMIT_KILLS_MAX),
+    COMMIT_SEGMENTS_MAX = COMMIT_ADDED_MAX + COMMIT_DELETED_MAX + 32,
 };
 
 struct index_work {
-    struct index_block added[COMMIT_BLOCKS_MAX];
-    uint8_t records[COMMIT_BLOCKS_MAX][BLOCK_RECORD_BYTES_MAX];
-    struct index_block deleted[COMMIT_BLOCKS_MAX + COMMIT_KILLS_MAX];
+    struct index_block added[COMMIT_ADDED_MAX];
+    uint8_t records[COMMIT_ADDED_MAX][BLOCK_RECORD_BYTES_MAX];
+    struct index_block deleted[COMMIT_DELETED_MAX];
     uint32_t touched[COMMIT_SEGMENTS_MAX];
     struct index_segment segments[COMMIT_SEGMENTS_MAX];
     uint32_t added_count, deleted_count, touched_count;

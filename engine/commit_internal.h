@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit_internal.h - what commit.c (blocks and batches) and commit_kills.c (kills) share.
+ * commit_internal.h - what commit.c (blocks and batches), commit_group.c (transactions) and
+ * commit_kills.c (kills) share.
  *
  * Threads   the loop.
  */
@@ -11,7 +12,8 @@
 #include "store_internal.h"
 
 enum {
-    BATCH_COUNT = 4,
+    BATCH_COUNT = COMMIT_GROUP_MAX,
+    GROUP_COUNT = 2,       /* One, and one that goes ahead of a relocation. */
     WRITING_MAX = 2,       /* While one is synced the next is written. */
     BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
     ATTEMPTS_MAX = 2,
@@ -21,6 +23,7 @@ enum {
 enum batch_state {
     BATCH_IDLE,
     BATCH_WRITING,
+    BATCH_WRITTEN,
     BATCH_COMMITTING,
 };
 
@@ -33,8 +36,8 @@ struct kill_item {
 
 struct batch {
     struct batch_owner owner;
-    struct commit_job job;
     enum batch_state state;
+    struct batch *next; /* WRITTEN: the one that was written after it. */
     struct tier_batch tier_batch;
     struct tier_block blocks[COMMIT_BLOCKS_MAX];
     struct flight *flights[COMMIT_BLOCKS_MAX];
@@ -44,13 +47,23 @@ struct batch {
     struct kill_item kills[COMMIT_KILLS_MAX];
     uint32_t count, kill_count;
     uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
+};
+
+/* A transaction of batches. */
+struct commit_group {
+    struct commit_job job;
+    struct batch *batches[COMMIT_GROUP_MAX]; /* COMMITTING, in order. */
+    uint32_t count;                          /* 0: it is free. */
     struct index_work work;
     struct index_batch index_batch;
 };
 
 struct commit {
-    struct batch *batches;          /* BATCH_COUNT */
-    struct flight *oldest, *newest; /* QUEUED and WRITING, in order. */
+    struct batch *batches;                      /* BATCH_COUNT */
+    struct commit_group *groups;                /* GROUP_COUNT */
+    uint32_t group_count;                       /* Of them, out. */
+    struct batch *written_first, *written_last; /* WRITTEN, in order. */
+    struct flight *oldest, *newest;             /* QUEUED and WRITING, in order. */
     uint32_t queued_count;
     uint64_t queued_bytes;
     uint64_t due_ns; /* The earliest of what waits. */
@@ -66,6 +79,22 @@ struct commit {
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
     enum kvt_status lost_status; /* Why a kill was lost in this life; KVT_OK: none was. */
 };
+
+/* commit_flight_settle - the flight's work for durability is over, one way or the other: its waiters
+ * learn how. */
+void commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status status);
+
+/* commit_flight_bury - a copy that was written, and perhaps committed, but whose block was deleted
+ * meanwhile. */
+void commit_flight_bury(
+    struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
+
+/* commit_batch_end - -> IDLE; commit_batch_fail: after everything of it has failed for good. */
+void commit_batch_end(struct kvt_store *store, struct batch *batch);
+void commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status);
+
+/* commit_group_add - WRITING -> WRITTEN: the next transaction takes the batch. */
+void commit_group_add(struct kvt_store *store, struct batch *batch);
 
 /* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. */
 void commit_kill_answer(

@@ -81,6 +81,13 @@ relocate_is_idle(const struct kvt_store *store)
     return store->relocate == NULL || store->relocate->state == RELOCATE_IDLE;
 }
 
+bool
+relocate_is_writing(const struct kvt_store *store, uint32_t segment)
+{
+    return store->relocate != NULL && store->relocate->state == RELOCATE_PUTTING &&
+           store->relocate->put.header.segment == segment;
+}
+
 enum kvt_status
 relocate_status_take(struct kvt_store *store)
 {

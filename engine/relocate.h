@@ -47,6 +47,9 @@ enum kvt_status relocate_open(struct kvt_store *store);
 void relocate_close(struct kvt_store *store);
 bool relocate_is_idle(const struct kvt_store *store);
 
+/* relocate_is_writing - a group that is not committed was or is being written to that segment. */
+bool relocate_is_writing(const struct kvt_store *store, uint32_t segment);
+
 /* resident_is_there - the entry is still RESIDENT, and its NVMe copy where it was. */
 bool resident_is_there(struct kvt_store *store, const struct resident *resident);
 

@@ -227,14 +227,16 @@ disk_probe_read(struct disk_probe *probe, const struct disk_read_plan *plan)
     return is_fine ? (double)done_bytes / (clock_seconds() - start) : -1;
 }
 
-/* One durable batch at `offset`. */
+/* One durable batch at `offset`. Each comes from the next memory of the buffer: batches that are
+ * written one behind the other do not lie at the same place, where the caches would hold them. */
 static bool
 batch_write(struct disk_probe *probe, uint64_t offset)
 {
+    uint64_t first = probe->batch_number++ % (DISK_BUFFER_BYTES / DISK_BATCH_BYTES) * WRITE_PIECES;
     bool is_fine = true;
 
     for (uint64_t i = 0; i < WRITE_PIECES; i++)
-        piece_queue(probe, true, i, WRITE_PIECE_BYTES, offset + i * WRITE_PIECE_BYTES);
+        piece_queue(probe, true, first + i, WRITE_PIECE_BYTES, offset + i * WRITE_PIECE_BYTES);
     for (uint64_t i = 0; i < WRITE_PIECES; i++) {
         uint64_t slot = 0;
 

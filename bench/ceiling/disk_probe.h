@@ -27,8 +27,9 @@ struct disk_probe {
     bool has_ring;
     struct io_uring ring;
     struct huge_buffer buffer;
-    uint64_t random;   /* State of the choice of offsets. */
-    uint64_t position; /* Where sequential reads go on. */
+    uint64_t random;       /* State of the choice of offsets. */
+    uint64_t position;     /* Where sequential reads go on. */
+    uint64_t batch_number; /* Of the next durable batch: which memory it comes from. */
     char message[DISK_MESSAGE_BYTES];
 };
 
@@ -59,7 +60,8 @@ double disk_probe_read(struct disk_probe *probe, const struct disk_read_plan *pl
 /*
  * disk_probe_write - durable batches (DISK_BATCH_BYTES in pieces of 1 MiB, then fdatasync), one
  * behind the other from *position up to end_bytes (then stop), for about `seconds`. *position moves
- * on. Bytes per second; below 0: it failed.
+ * on. The batches come from all of the buffer in turns: 64 MiB, as much as a store's sources in the
+ * sweep. Bytes per second; below 0: it failed.
  */
 double disk_probe_write(
     struct disk_probe *probe, uint64_t *position, uint64_t end_bytes, double seconds);

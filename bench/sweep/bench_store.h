@@ -22,7 +22,7 @@ enum {
     BENCH_POOL_BYTES = 64 << 20,   /* Sources, and as much for destinations. */
     BENCH_BATCH_BYTES = 8 << 20,   /* Of one put. */
     BENCH_BATCH_BLOCKS_MAX = 2048, /* Blocks of one ticket. */
-    BENCH_TICKET_MAX = 4,          /* Tickets that are out at once. */
+    BENCH_TICKET_MAX = 8,          /* Tickets that are out at once. */
 };
 
 /* One ticket that is out. */

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit_group.c - batches that were written become one transaction of the index.
+ *
+ * Owns      the transactions of batches that are out, the list of the batches that wait for the next.
+ * Threads   the loop; group_run() the committer.
+ *
+ * The transaction is put together when it is handed over, not when a batch was written: what others
+ * (relocate.c, reclaim.c) hand over in between is then in the index before it, and the facts of
+ * segments agree with the records in every state that a crash can leave.
+ */
+#include "commit.h"
+#include "commit_internal.h"
+
+static void group_committed(struct kvt_store *store, struct commit_job *job);
+
+/* --- Putting it together ---------------------------------------------------------------------- */
+
+static enum kvt_status
+group_run(struct kvt_store *store, struct commit_job *job)
+{
+    struct commit_group *group = CONTAINER_OF(job, struct commit_group, job);
+
+    return index_commit_growing(store->index, &group->index_batch);
+}
+
+static void
+group_take(struct kvt_store *store, struct commit_group *group, struct batch *batch)
+{
+    struct index_work *work = &group->work;
+
+    commit_touch(store, work, &batch->tier_batch);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        const struct commit_kill *kill = &batch->flights[i]->replaced;
+
+        if (batch->flights[i]->has_replaced)
+            index_work_delete(store, work, &kill->extent, kill->record_crc);
+        if (batch->flights[i]->is_killed)
+            continue;
+        batch->crcs[i] = index_work_add(store, work, &batch->blocks[i].record);
+        batch->is_added[i] = true;
+    }
+    for (uint32_t i = 0; i < batch->kill_count; i++) {
+        const struct commit_kill *kill = &batch->kills[i].kill;
+
+        if (kill->is_indexed)
+            index_work_delete(store, work, &kill->extent, kill->record_crc);
+    }
+    batch->state = BATCH_COMMITTING;
+    group->batches[group->count++] = batch;
+}
+
+/* Hand over what is WRITTEN. There is a free transaction. */
+static void
+group_submit(struct kvt_store *store)
+{
+    struct commit *commit = store->commit;
+    struct commit_group *group = commit->groups;
+
+    while (group->count > 0)
+        group++;
+    KVT_ASSERT(group < commit->groups + GROUP_COUNT);
+    index_work_reset(&group->work);
+    while (commit->written_first != NULL) {
+        struct batch *batch = commit->written_first;
+
+        commit->written_first = batch->next;
+        group_take(store, group, batch);
+    }
+    commit->group_count++;
+    index_work_seal(store, &group->work, &group->index_batch);
+    group->job.run = group_run;
+    group->job.finish = group_committed;
+    committer_submit(store->committer, &group->job);
+}
+
+void
+commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch)
+{
+    uint32_t segment = batch->header.segment;
+    uint32_t *last = &store->commit->segment_last[segment_root(segment)];
+
+    /* A relocation, which does not wait for others: those that were written before it go first. */
+    if (store->commit->written_first != NULL &&
+        store->commit->written_first->tier_batch.sequence < batch->sequence)
+        group_submit(store);
+    KVT_ASSERT(segment_at(store->segments, segment)->batch_number < batch->sequence);
+    segment_at(store->segments, segment)->batch_number = batch->sequence;
+    index_work_touch(work, segment);
+    if (*last != segment && *last != SEGMENT_NONE)
+        index_work_touch(work, *last);
+    *last = segment;
+}
+
+void
+commit_group_add(struct kvt_store *store, struct batch *batch)
+{
+    struct commit *commit = store->commit;
+
+    KVT_ASSERT(batch->state == BATCH_WRITING);
+    batch->state = BATCH_WRITTEN;
+    batch->next = NULL;
+    if (commit->written_first == NULL)
+        commit->written_first = batch;
+    else
+        commit->written_last->next = batch;
+    commit->written_last = batch;
+    if (commit->group_count == 0)
+        group_submit(store);
+}
+
+bool
+commit_writes(struct kvt_store *store, uint32_t segment)
+{
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        const struct batch *batch = &store->commit->batches[i];
+
+        if ((batch->state == BATCH_WRITING || batch->state == BATCH_WRITTEN) &&
+            batch->tier_batch.header.segment == segment)
+            return true;
+    }
+    return false;
+}
+
+/* --- Answers ---------------------------------------------------------------------------------- */
+
+static void
+block_durable(struct kvt_store *store, struct batch *batch, uint32_t i)
+{
+    struct flight *flight = batch->flights[i];
+    const struct block_record *record = &batch->blocks[i].record;
+
+    entry_place(store, flight->entry, record, batch->crcs[i]);
+    residency_tier_set(store->map, flight->entry, TIER_NVME);
+    COUNT(store, durable_count, 1);
+    COUNT(store, durable_bytes, record->length);
+    commit_flight_settle(store, flight, KVT_OK);
+}
+
+static void
+batch_committed(struct kvt_store *store, struct batch *batch)
+{
+    KVT_ASSERT(batch->state == BATCH_COMMITTING);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        struct flight *flight = batch->flights[i];
+        const struct block_record *record = &batch->blocks[i].record;
+        struct commit_kill kill = {.extent = record->extent,
+            .sequence = record->sequence,
+            .fingerprint = residency_at(store->map, flight->entry)->fingerprint,
+            .is_indexed = batch->is_added[i],
+            .record_crc = batch->crcs[i]};
+        struct commit_kill replaced;
+
+        (void)commit_replace_take(store, flight, &replaced);
+        if (!flight->is_killed) {
+            block_durable(store, batch, i);
+            continue;
+        }
+        if (batch->is_added[i])
+            extent_forget(store, &record->extent, record->stored_length);
+        commit_flight_bury(store, flight, &kill);
+    }
+    for (uint32_t i = 0; i < batch->kill_count; i++)
+        commit_kill_answer(store, &batch->kills[i], KVT_OK);
+    commit_batch_end(store, batch);
+}
+
+static void
+group_committed(struct kvt_store *store, struct commit_job *job)
+{
+    struct commit_group *group = CONTAINER_OF(job, struct commit_group, job);
+    struct commit *commit = store->commit;
+    uint32_t count = group->count;
+
+    histogram_add(&store->latencies.commit_ns, job->duration_ns);
+    COUNT(store, commit_count, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        if (job->status == KVT_OK)
+            batch_committed(store, group->batches[i]);
+        else
+            commit_batch_fail(store, group->batches[i], KVT_E_META);
+    }
+    group->count = 0;
+    commit->group_count--;
+    if (job->status != KVT_OK)
+        commit_failed(store);
+    if (commit->group_count == 0 && commit->written_first != NULL)
+        group_submit(store);
+}
