@@ -19,9 +19,9 @@
  *   WRITTEN     Durable as bytes. A transaction of earlier batches is out.
  *   COMMITTING  Which of its blocks still count was decided; the committer has the transaction.
  *
- * While a transaction of batches is out, others that are WRITTEN wait, and the next transaction takes
- * them all, in the order in which they were closed: the two syncs of a commit are shared when batches
- * are written faster than they are committed.
+ * While a transaction of batches is out, others that are WRITTEN wait, and the next transaction
+ * takes them all, in the order in which they were closed: the two syncs of a commit are shared
+ * when batches are written faster than they are committed.
  *
  * A batch is closed at once when none is WRITING, else when it is full (256 blocks or 8 MiB) or its
  * oldest block has waited batch_delay_ns.
@@ -112,8 +112,8 @@ bool commit_uses(struct kvt_store *store, uint32_t segment);
 /* commit_writes - a batch in that segment is in no transaction yet. */
 bool commit_writes(struct kvt_store *store, uint32_t segment);
 
-/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload that
- * one takes, unless it is a single block. */
+/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload
+ * that one takes, unless it is a single block. */
 uint64_t commit_batch_number(struct kvt_store *store);
 uint64_t commit_batch_bytes_max(const struct kvt_store *store);
 
