@@ -14,7 +14,7 @@
 enum {
     BATCH_COUNT = COMMIT_GROUP_MAX,
     GROUP_COUNT = 2,       /* One, and one that goes ahead of a relocation. */
-    WRITING_MAX = 2,       /* While one is synced the next is written. */
+    WRITING_MAX = 3,       /* While one is synced the next is written, and one waits for it. */
     BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
     ATTEMPTS_MAX = 2,
     COMMIT_KILLS_START = 2 * BATCH_COUNT * COMMIT_KILLS_MAX,

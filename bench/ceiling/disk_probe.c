@@ -133,12 +133,22 @@ disk_probe_close(struct disk_probe *probe)
     probe->fd = -1;
 }
 
-/* Queues one read or write of slot `slot` of the buffer. The ring has room: depth <= its size. */
+/* What one read or write moves. `slot` of the buffer is its memory. */
+struct piece {
+    uint64_t number; /* Comes back with the completion. */
+    uint64_t slot;
+    uint64_t offset;
+    uint32_t bytes;
+};
+
+/* Queues one read or write. The ring has room: depth <= its size. */
 static void
-piece_queue(struct disk_probe *probe, bool is_write, uint64_t slot, uint32_t bytes, uint64_t offset)
+piece_queue(struct disk_probe *probe, bool is_write, const struct piece *piece)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&probe->ring);
-    uint8_t *place = probe->buffer.bytes + slot * bytes;
+    uint8_t *place = probe->buffer.bytes + piece->slot * piece->bytes;
+    uint64_t offset = piece->offset;
+    uint32_t bytes = piece->bytes;
 
     if (probe->is_registered && is_write)
         io_uring_prep_write_fixed(sqe, 0, place, bytes, offset, 0);
@@ -149,7 +159,7 @@ piece_queue(struct disk_probe *probe, bool is_write, uint64_t slot, uint32_t byt
     else
         io_uring_prep_read(sqe, 0, place, bytes, offset);
     sqe->flags |= IOSQE_FIXED_FILE;
-    sqe->user_data = slot;
+    sqe->user_data = piece->number;
 }
 
 static uint64_t
@@ -163,9 +173,9 @@ offset_next(struct disk_probe *probe, const struct disk_read_plan *plan)
     return plan->start_bytes + piece % pieces * plan->piece_bytes;
 }
 
-/* Waits for one completion and takes its slot. False, with a message: it was not whole. */
+/* Waits for one completion and takes its number. False, with a message: it was not whole. */
 static bool
-piece_wait(struct disk_probe *probe, uint64_t expected_bytes, uint64_t *slot_out)
+piece_wait(struct disk_probe *probe, uint64_t expected_bytes, uint64_t *number_out)
 {
     struct io_uring_cqe *cqe = NULL;
     int result = io_uring_peek_cqe(&probe->ring, &cqe);
@@ -177,7 +187,7 @@ piece_wait(struct disk_probe *probe, uint64_t expected_bytes, uint64_t *slot_out
     }
     if (result < 0)
         return fail(probe, "io_uring stopped", -result);
-    *slot_out = cqe->user_data;
+    *number_out = cqe->user_data;
     result = cqe->res;
     io_uring_cqe_seen(&probe->ring, cqe);
     if (result < 0)
@@ -199,11 +209,27 @@ read_plan_is_valid(struct disk_probe *probe, const struct disk_read_plan *plan)
     return true;
 }
 
+/* Queues read `number` of the plan's depth. Each has its share of the buffer's slots and goes
+ * around in it, so that reads come to all of the buffer and never to memory that another one is
+ * filling. */
+static void
+read_queue(struct disk_probe *probe, const struct disk_read_plan *plan, uint64_t number)
+{
+    uint64_t slots = DISK_BUFFER_BYTES / plan->piece_bytes / plan->depth;
+    struct piece piece = {
+        .number = number,
+        .slot = number + probe->turns[number]++ % slots * plan->depth,
+        .offset = offset_next(probe, plan),
+        .bytes = (uint32_t)plan->piece_bytes,
+    };
+
+    piece_queue(probe, false, &piece);
+}
+
 double
 disk_probe_read(struct disk_probe *probe, const struct disk_read_plan *plan)
 {
     double start = clock_seconds();
-    uint32_t bytes = (uint32_t)plan->piece_bytes;
     uint64_t done_bytes = 0;
     uint64_t in_flight = 0;
     bool is_fine = read_plan_is_valid(probe, plan);
@@ -211,17 +237,17 @@ disk_probe_read(struct disk_probe *probe, const struct disk_read_plan *plan)
     if (!is_fine)
         return -1;
     for (; in_flight < plan->depth; in_flight++)
-        piece_queue(probe, false, in_flight, bytes, offset_next(probe, plan));
+        read_queue(probe, plan, in_flight);
     io_uring_submit(&probe->ring);
     while (in_flight > 0) {
-        uint64_t slot = 0;
+        uint64_t number = 0;
 
         in_flight--; /* Also when it failed: the others still have to come back. */
-        is_fine = piece_wait(probe, bytes, &slot) && is_fine;
-        done_bytes += bytes;
+        is_fine = piece_wait(probe, plan->piece_bytes, &number) && is_fine;
+        done_bytes += plan->piece_bytes;
         if (!is_fine || clock_seconds() - start >= plan->seconds)
             continue;
-        piece_queue(probe, false, slot, bytes, offset_next(probe, plan));
+        read_queue(probe, plan, number);
         in_flight++;
     }
     return is_fine ? (double)done_bytes / (clock_seconds() - start) : -1;
@@ -235,12 +261,20 @@ batch_write(struct disk_probe *probe, uint64_t offset)
     uint64_t first = probe->batch_number++ % (DISK_BUFFER_BYTES / DISK_BATCH_BYTES) * WRITE_PIECES;
     bool is_fine = true;
 
-    for (uint64_t i = 0; i < WRITE_PIECES; i++)
-        piece_queue(probe, true, first + i, WRITE_PIECE_BYTES, offset + i * WRITE_PIECE_BYTES);
     for (uint64_t i = 0; i < WRITE_PIECES; i++) {
-        uint64_t slot = 0;
+        const struct piece piece = {
+            .number = i,
+            .slot = first + i,
+            .offset = offset + i * WRITE_PIECE_BYTES,
+            .bytes = WRITE_PIECE_BYTES,
+        };
 
-        is_fine = piece_wait(probe, WRITE_PIECE_BYTES, &slot) && is_fine;
+        piece_queue(probe, true, &piece);
+    }
+    for (uint64_t i = 0; i < WRITE_PIECES; i++) {
+        uint64_t number = 0;
+
+        is_fine = piece_wait(probe, WRITE_PIECE_BYTES, &number) && is_fine;
     }
     if (is_fine && fdatasync(probe->fd) != 0)
         return fail(probe, "fdatasync failed", errno);

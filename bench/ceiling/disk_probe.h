@@ -27,9 +27,10 @@ struct disk_probe {
     bool has_ring;
     struct io_uring ring;
     struct huge_buffer buffer;
-    uint64_t random;       /* State of the choice of offsets. */
-    uint64_t position;     /* Where sequential reads go on. */
-    uint64_t batch_number; /* Of the next durable batch: which memory it comes from. */
+    uint64_t random;                /* State of the choice of offsets. */
+    uint64_t position;              /* Where sequential reads go on. */
+    uint64_t batch_number;          /* Of the next durable batch: which memory it comes from. */
+    uint64_t turns[DISK_DEPTH_MAX]; /* Of each read of a depth: which of its slots is next. */
     char message[DISK_MESSAGE_BYTES];
 };
 
@@ -54,7 +55,8 @@ bool disk_probe_create(struct disk_probe *probe, const char *directory, uint64_t
 bool disk_probe_open(struct disk_probe *probe, const char *path);
 void disk_probe_close(struct disk_probe *probe);
 
-/* disk_probe_read - bytes per second; below 0: it failed, see probe->message. */
+/* disk_probe_read - into all of the buffer in turns, as into a pool; bytes per second; below 0: it
+ * failed, see probe->message. */
 double disk_probe_read(struct disk_probe *probe, const struct disk_read_plan *plan);
 
 /*

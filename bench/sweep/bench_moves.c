@@ -20,9 +20,14 @@ source_of(const struct bench_store *bench, uint64_t number)
     return bench->sources.bytes + number % bench->pool_count * bench->stride_bytes;
 }
 
+/* The destination of a block of a ticket. Every block of the depth has its share of the
+ * destinations, and takes the next of them in each turn. */
 static uint8_t *
-target_at(const struct bench_store *bench, uint32_t place)
+target_at(const struct bench_store *bench, const struct bench_ticket *ticket, uint32_t block)
 {
+    uint64_t turn = ticket->turn % (bench->pool_count / bench->depth);
+    uint64_t place = ticket->place + block + turn * bench->depth;
+
     return bench->targets.bytes + place * bench->stride_bytes;
 }
 
@@ -146,6 +151,7 @@ read_submit(
     const struct kvt_submit submit = {.queue = bench->queue, .user = ticket};
     enum kvt_status status = KVT_OK;
 
+    ticket->turn++;
     for (uint32_t i = 0; i < ticket->count; i++) {
         uint64_t number = choice->numbers[pattern_mix(bench->random++) % choice->count];
 
@@ -153,11 +159,11 @@ read_submit(
         pattern_key(number, bench->keys[i]);
         bench->gets[i] = (struct kvt_get){
             .key = {.bytes = bench->keys[i], .length = PATTERN_KEY_BYTES},
-            .destination = target_at(bench, ticket->place + i),
+            .destination = target_at(bench, ticket, i),
             .capacity = bench->stride_bytes,
             .flags = KVT_GET_TRANSIENT,
         };
-        memset(target_at(bench, ticket->place + i), PATTERN_POISON, COMPARED_END_BYTES);
+        memset(target_at(bench, ticket, i), PATTERN_POISON, COMPARED_END_BYTES);
     }
     status = kvt_get_submit(
         bench->store, bench->ns, bench->gets, ticket->count, &submit, &ticket->ticket);
@@ -190,7 +196,7 @@ read_finish(struct bench_store *bench, struct bench_ticket *ticket, bool is_last
         return false;
     for (uint32_t i = 0; i < ticket->count; i++) {
         const uint8_t *source = source_of(bench, ticket->numbers[i]);
-        const uint8_t *target = target_at(bench, ticket->place + i);
+        const uint8_t *target = target_at(bench, ticket, i);
 
         if (results[i].status != KVT_OK)
             bench->miss_count++;
@@ -235,6 +241,7 @@ bench_store_read(
     uint64_t done_bytes = 0;
     uint32_t out = 0;
 
+    bench->depth = depth;
     for (uint32_t place = 0; out < tickets; out++) {
         struct bench_ticket *ticket = &bench->tickets[out];
 

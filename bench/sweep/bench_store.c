@@ -46,6 +46,7 @@ bench_store_open(struct bench_store *bench)
 
     options.host_capacity_bytes = bench->host_bytes;
     options.nvme_capacity_bytes = bench->nvme_bytes;
+    options.segment_bytes = bench->segment_bytes;
     status = kvt_open(bench->path, &options, &bench->store);
     if (status != KVT_OK) {
         complain_status(status, "cannot open %s", bench->path);

@@ -29,7 +29,8 @@ enum {
 struct bench_ticket {
     kvt_ticket *ticket; /* NULL: free. */
     uint32_t count;
-    uint32_t place; /* Its first destination. */
+    uint32_t place; /* Its first destination ... */
+    uint32_t turn;  /* ... of those that it goes around in. */
     uint64_t numbers[BENCH_BATCH_BLOCKS_MAX];
 };
 
@@ -39,6 +40,7 @@ struct bench_store {
     uint64_t stride_bytes; /* Of a destination: whole pages. */
     uint64_t host_bytes;
     uint64_t nvme_bytes;
+    uint64_t segment_bytes; /* 0: the library's choice. */
     kvt_store *store;
     kvt_namespace ns;
     kvt_queue *queue;
@@ -49,6 +51,7 @@ struct bench_store {
     struct huge_buffer sources;
     struct huge_buffer targets;
     uint32_t pool_count;
+    uint32_t depth; /* Of the reads under way. */
     struct bench_ticket tickets[BENCH_TICKET_MAX];
     uint8_t keys[BENCH_BATCH_BLOCKS_MAX][PATTERN_KEY_BYTES];
     struct kvt_put puts[BENCH_BATCH_BLOCKS_MAX];
@@ -91,9 +94,9 @@ bool bench_store_resident(
     struct bench_store *bench, enum kvt_tiers tier, struct bench_choice *choice);
 
 /*
- * bench_store_read - reads blocks, `depth` at a time, chosen at random, into huge-page
- * buffers. The ends of each block are compared on the way, and the last ones whole. Bytes per
- * second; below 0: complained.
+ * bench_store_read - reads blocks, `depth` at a time, chosen at random, into all of the huge-page
+ * buffers in turns. The ends of each block are compared on the way, and the last ones whole. Bytes
+ * per second; below 0: complained.
  */
 double bench_store_read(
     struct bench_store *bench, const struct bench_choice *choice, uint32_t depth, double seconds);

@@ -16,11 +16,15 @@
 #include "quantity.h"
 #include "tierbench.h"
 
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
 enum {
     OPTION_DIR,
     OPTION_BLOCK_BYTES,
     OPTION_DEPTH,
     OPTION_STORE_BYTES,
+    OPTION_SEGMENT_BYTES,
     OPTION_SECONDS,
     OPTION_JSON,
 };
@@ -28,9 +32,13 @@ enum {
 static const struct argument_option options[] = {
     [OPTION_DIR] = {"--dir", "DIR", "where to measure; made when missing"},
     [OPTION_BLOCK_BYTES] = {"--block-bytes", "SIZES", "separated by commas (default 64K,1M)"},
-    [OPTION_DEPTH] = {"--depth", "COUNTS", "blocks being read at once (default 1,4,8,16,32,64)"},
+    [OPTION_DEPTH] = {"--depth", "COUNTS",
+        "blocks being read at once (default 1,4,8,16,32,64,128)"},
     [OPTION_STORE_BYTES] = {"--store-bytes", "SIZE",
         "NVMe capacity (default 4G); a raw file of the same\nsize lies beside it"},
+    [OPTION_SEGMENT_BYTES] = {"--segment-bytes", "SIZE",
+        "of the store's segments (default 256M, which stores\nof 16G and more have by themselves; "
+        "at most a 16th)"},
     [OPTION_SECONDS] = {"--seconds", "S", "for each figure (default 1.5)"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
@@ -47,7 +55,8 @@ const struct command_line tierbench_sweep_line = {
         "file in the same state; gets from NVMe against reads of the store's own data file;\n"
         "gets from HOST against memcpy. Gets go into huge-page buffers, checksums on.\n"
         "\n"
-        "JSON: \"dir\", \"store_bytes\", \"wrong_bytes\", \"results\" [for each block size:\n"
+        "JSON: \"dir\", \"store_bytes\", \"segment_bytes\", \"wrong_bytes\", \"results\" [for each "
+        "block size:\n"
         "\"block_bytes\",\n"
         "{put_first,put_again}_{bytes_per_s,ceiling_bytes_per_s,ceiling_share}, \"nvme_get\"\n"
         "[{\"depth\", \"bytes_per_s\", \"ceiling_bytes_per_s\", \"ceiling_share\"} ...] (both\n"
@@ -92,6 +101,7 @@ plan_read(const struct arguments *arguments, struct sweep_plan *plan)
     const char *sizes = arguments->values[OPTION_BLOCK_BYTES];
     const char *depths = arguments->values[OPTION_DEPTH];
     const char *bytes = arguments->values[OPTION_STORE_BYTES];
+    const char *segment = arguments->values[OPTION_SEGMENT_BYTES];
     const char *seconds = arguments->values[OPTION_SECONDS];
 
     plan->directory = arguments->values[OPTION_DIR];
@@ -104,17 +114,24 @@ plan_read(const struct arguments *arguments, struct sweep_plan *plan)
         complain("--block-bytes %s is no list of up to 16 sizes of 1 to 64M", sizes);
         return false;
     }
-    if (!list_read(depths != NULL ? depths : "1,4,8,16,32,64", 256, plan->depths, SWEEP_DEPTH_MAX,
-            &plan->depth_count)) {
+    if (!list_read(depths != NULL ? depths : "1,4,8,16,32,64,128", 256, plan->depths,
+            SWEEP_DEPTH_MAX, &plan->depth_count)) {
         complain("--depth %s is no list of up to 16 counts of 1 to 256", depths);
         return false;
     }
-    if (bytes != NULL &&
-        (!quantity_size(bytes, &plan->store_bytes) || plan->store_bytes < UINT64_C(1) << 30 ||
-            plan->store_bytes > UINT64_C(1) << 42)) {
+    if (bytes != NULL && (!quantity_size(bytes, &plan->store_bytes) || plan->store_bytes < GIB ||
+                             plan->store_bytes > UINT64_C(1) << 42)) {
         complain("--store-bytes %s is no size of 1G to 4T", bytes);
         return false;
     }
+    if (segment != NULL && (!quantity_size(segment, &plan->segment_bytes) ||
+                               plan->segment_bytes < MIB || plan->segment_bytes > GIB)) {
+        complain("--segment-bytes %s is no size of 1M to 1G", segment);
+        return false;
+    }
+    /* A small store has at least 16 segments. */
+    while (segment == NULL && plan->segment_bytes > plan->store_bytes / 16)
+        plan->segment_bytes /= 2;
     if (seconds != NULL && !quantity_seconds(seconds, &plan->seconds)) {
         complain("--seconds %s is no time: seconds above 0", seconds);
         return false;
@@ -230,6 +247,7 @@ rows_print(const struct sweep_plan *plan, const struct sweep_row *rows, bool as_
     json_object_begin(&json, NULL);
     json_string(&json, "dir", plan->directory);
     json_number(&json, "store_bytes", plan->store_bytes);
+    json_number(&json, "segment_bytes", plan->segment_bytes);
     json_array_begin(&json, "results");
     for (uint32_t i = 0; i < plan->size_count; i++) {
         row_print_json(&json, plan, &rows[i]);
@@ -245,7 +263,7 @@ int
 tierbench_sweep(int argc, char **argv)
 {
     struct arguments arguments;
-    struct sweep_plan plan = {.store_bytes = UINT64_C(4) << 30, .seconds = 1.5};
+    struct sweep_plan plan = {.store_bytes = 4 * GIB, .segment_bytes = 256 * MIB, .seconds = 1.5};
     struct sweep_row rows[SWEEP_SIZE_MAX];
     uint64_t bad = 0;
     int exit_code = EXIT_FINE;

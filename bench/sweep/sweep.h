@@ -17,6 +17,7 @@ enum {
 struct sweep_plan {
     const char *directory;
     uint64_t store_bytes;
+    uint64_t segment_bytes;
     double seconds; /* Of each figure, all rounds together. */
     uint64_t block_bytes[SWEEP_SIZE_MAX];
     uint32_t size_count;

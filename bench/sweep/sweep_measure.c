@@ -307,6 +307,7 @@ sweep_measure(const struct sweep_plan *plan, uint64_t block_bytes, struct sweep_
         run.bench->block_bytes = block_bytes;
         run.bench->host_bytes = HOST_BYTES;
         run.bench->nvme_bytes = plan->store_bytes;
+        run.bench->segment_bytes = plan->segment_bytes;
         is_fine = run_all(&run);
         bench_store_end(run.bench);
         bench_choice_destroy(&run.choice);
