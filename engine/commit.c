@@ -122,8 +122,11 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
     store->dirty_bytes -= flight_bytes(store, flight);
     if (status < 0 && !flight->is_demotion)
         commit->error_count++;
-    while ((op = op_list_take(&flight->durable_waiters)) != NULL)
+    while ((op = op_list_take(&flight->durable_waiters)) != NULL) {
+        if (status == KVT_OK)
+            histogram_add(&store->latencies.put_durable_ns, store->now_ns - op->ticket->submit_ns);
         op_reach(store, op, 2, status);
+    }
     flight_destroy(store, flight);
     entry_unpin(store, entry);
     /* Room was wanted, and NVMe did not take it. */
@@ -321,7 +324,7 @@ commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status 
 
 static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch);
 
-/* NVMe has no room for a batch. True: there is something under way that ends in commit_unstall(). */
+/* NVMe has no room for a batch. True: something is under way that ends in commit_unstall(). */
 static bool
 room_is_coming(struct kvt_store *store)
 {

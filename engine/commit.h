@@ -19,9 +19,9 @@
  *   WRITTEN     Durable as bytes. A transaction of earlier batches is out.
  *   COMMITTING  Which of its blocks still count was decided; the committer has the transaction.
  *
- * While a transaction of batches is out, others that are WRITTEN wait, and the next transaction takes
- * them all, in the order in which they were closed: the two syncs of a commit are shared when batches
- * are written faster than they are committed.
+ * While a transaction of batches is out, others that are WRITTEN wait, and the next transaction
+ * takes them all, in the order in which they were closed: the two syncs of a commit are shared
+ * when batches are written faster than they are committed.
  *
  * A batch is closed at once when none is WRITING, else when it is full (256 blocks or 8 MiB) or its
  * oldest block has waited batch_delay_ns.
@@ -39,8 +39,8 @@ enum kvt_status commit_open(struct kvt_store *store);
 void commit_close(struct kvt_store *store); /* Nothing may be under way. */
 
 /*
- * commit_queue - -> QUEUED: make the flight's entry, RESIDENT in HOST, durable by `due_ns`. The flight
- * takes a pin of it.
+ * commit_queue - -> QUEUED: make the flight's entry, RESIDENT in HOST, durable by `due_ns`. The
+ * flight takes a pin of it.
  */
 void commit_queue(struct kvt_store *store, struct flight *flight, uint64_t due_ns);
 
@@ -49,10 +49,11 @@ void commit_hurry(struct kvt_store *store, struct flight *flight, uint64_t due_n
 void commit_hurry_all(struct kvt_store *store);
 
 /*
- * commit_cancel - the block was deleted, cleared or dropped. QUEUED: the flight ends, its waiters get
- * `status`, and false is returned: nothing of it is on disk. WRITING: true; the copy that is being
- * written will be killed when its batch is answered, and `waiter` (a delete, may be NULL) is then told.
- * So it is, when the kill is durable, if the block was to take the place of another copy.
+ * commit_cancel - the block was deleted, cleared or dropped. QUEUED: the flight ends, its waiters
+ * get `status`, and false is returned: nothing of it is on disk. WRITING: true; the copy that is
+ * being written will be killed when its batch is answered, and `waiter` (a delete, may be NULL) is
+ * then told. So it is, when the kill is durable, if the block was to take the place of another
+ * copy.
  */
 bool commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter);
@@ -63,33 +64,35 @@ enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *k
 /* commit_kill_reserve - the next commit_kill() will not fail. KVT_E_NOMEM. */
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
 
-/* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no memory)
- * an index that is rebuilt may find that copy: kill_lost_count. */
+/* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no
+ * memory) an index that is rebuilt may find that copy: kill_lost_count. */
 void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
 
 /*
- * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may be
- * gone and not durably so. `waiter` reaches stage 2 with `status` at once, or when that is durable; with
- * a failure if a kill was lost in this life. After commit_kill_reserve().
+ * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may
+ * be gone and not durably so. `waiter` reaches stage 2 with `status` at once, or when that is
+ * durable; with a failure if a kill was lost in this life. After commit_kill_reserve().
  */
 void commit_kill_settle(
     struct kvt_store *store, struct hash128 fingerprint, enum kvt_status status, struct op *waiter);
 
 /*
- * commit_replace - the flight's block takes the place of a copy: its kill travels with the block, so
- * that a crash leaves one of the two. After commit_kill_reserve(). commit_replace_end: the block does
- * not become durable (now), and the kill, if there is one, goes on alone.
+ * commit_replace - the flight's block takes the place of a copy: its kill travels with the block,
+ * so that a crash leaves one of the two. After commit_kill_reserve(). commit_replace_end: the block
+ * does not become durable (now), and the kill, if there is one, goes on alone.
  */
 void commit_replace(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
 void commit_replace_end(struct kvt_store *store, struct flight *flight);
 
-/* commit_replace_take - the block leaves what it was to replace to another. False: there is nothing. */
+/* commit_replace_take - the block leaves what it was to replace to another. False: there is
+ * nothing. */
 bool commit_replace_take(
     struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out);
 
 /* commit_replace_leave - the copies in that segment whose place blocks will take leave it: with the
- * batches of these blocks, or, when there is no room for a batch, before, as if they had been evicted (a
- * crash may then leave neither). True: none is left; else ask again after the next step. */
+ * batches of these blocks, or, when there is no room for a batch, before, as if they had been
+ * evicted (a crash may then leave neither). True: none is left; else ask again after the next
+ * step. */
 bool commit_replace_leave(struct kvt_store *store, uint32_t segment);
 
 bool commit_step(struct kvt_store *store);
@@ -109,13 +112,13 @@ bool commit_uses(struct kvt_store *store, uint32_t segment);
 /* commit_writes - a batch in that segment is in no transaction yet. */
 bool commit_writes(struct kvt_store *store, uint32_t segment);
 
-/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload that
- * one takes, unless it is a single block. */
+/* commit_batch_number - the next number of a write batch; commit_batch_bytes_max: the most payload
+ * that one takes, unless it is a single block. */
 uint64_t commit_batch_number(struct kvt_store *store);
 uint64_t commit_batch_bytes_max(const struct kvt_store *store);
 
-/* commit_touch - a batch was written: the facts of its segment are to be committed, and those of the
- * segment that was closed for it. Batches are committed in the order of their numbers. */
+/* commit_touch - a batch was written: the facts of its segment are to be committed, and those of
+ * the segment that was closed for it. Batches are committed in the order of their numbers. */
 void commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch);
 
 /* commit_unstall - there may be room on NVMe again. */

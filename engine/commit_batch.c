@@ -80,8 +80,8 @@ block_compare(const void *a, const void *b)
     return left->page < right->page ? -1 : left->page > right->page;
 }
 
-/* A segment that was closed in memory is ACTIVE in the index until its last batch is committed: after a
- * crash what stands in an ACTIVE one without a commit is made void (strays.h). */
+/* A segment that was closed in memory is ACTIVE in the index until its last batch is committed:
+ * after a crash what stands in an ACTIVE one without a commit is made void (strays.h). */
 static void
 facts_take(struct kvt_store *store, uint32_t number, struct index_segment *facts_out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit_batch.h - the index transaction of write batches: what is added, deleted, which segments' facts
- * change. Used by commit_group.c and relocate.c.
+ * commit_batch.h - the index transaction of write batches: what is added, deleted, which segments'
+ * facts change. Used by commit_group.c and relocate.c.
  *
  * The segment table is changed while the transaction is put together, in the order in which the
  * committer will run them, so that facts in the index always agree with its records.

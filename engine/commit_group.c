@@ -2,7 +2,8 @@
 /*
  * commit_group.c - batches that were written become one transaction of the index.
  *
- * Owns      the transactions of batches that are out, the list of the batches that wait for the next.
+ * Owns      the transactions of batches that are out, the list of the batches that wait for the
+ * next.
  * Threads   the loop; group_run() the committer.
  *
  * The transaction is put together when it is handed over, not when a batch was written: what others

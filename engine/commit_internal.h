@@ -80,8 +80,8 @@ struct commit {
     enum kvt_status lost_status; /* Why a kill was lost in this life; KVT_OK: none was. */
 };
 
-/* commit_flight_settle - the flight's work for durability is over, one way or the other: its waiters
- * learn how. */
+/* commit_flight_settle - the flight's work for durability is over, one way or the other: its
+ * waiters learn how. */
 void commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status status);
 
 /* commit_flight_bury - a copy that was written, and perhaps committed, but whose block was deleted

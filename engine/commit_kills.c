@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit_kills.c - copies that shall never come back: the queue of their kills, and kills that travel
- * with the block that replaces a copy.
+ * commit_kills.c - copies that shall never come back: the queue of their kills, and kills that
+ * travel with the block that replaces a copy.
  *
  * See commit.h. Threads: the loop.
  */
+#include "array.h"
 #include "commit_internal.h"
 
 enum kvt_status
@@ -15,15 +16,12 @@ commit_kill_reserve(struct kvt_store *store)
     /* What travels may come back: there must be room for that, too. */
     if (commit->kill_count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX >=
         commit->kill_capacity) {
-        uint32_t capacity = commit->kill_capacity * 2;
-        struct kill_item *kills = env_take(&store->env, capacity * sizeof(*kills));
+        struct kill_item *grown =
+            array_grow(&store->env, commit->kills, &commit->kill_capacity, sizeof(*grown));
 
-        if (kills == NULL)
+        if (grown == NULL)
             return failure_set(KVT_E_NOMEM, 0, "no memory to remember a delete");
-        memcpy(kills, commit->kills, commit->kill_count * sizeof(*kills));
-        env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*kills));
-        commit->kills = kills;
-        commit->kill_capacity = capacity;
+        commit->kills = grown;
     }
     return KVT_OK;
 }
@@ -177,8 +175,10 @@ commit_replace_leave(struct kvt_store *store, uint32_t segment)
         return from->held_count == 0;
     for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
         if (flight->state == FLIGHT_QUEUED && flight->has_replaced &&
-            flight->replaced.extent.segment == segment)
+            flight->replaced.extent.segment == segment) {
             commit_replace_end(store, flight);
+            COUNT(store, nvme_evict_count, 1);
+        }
     }
     return from->held_count == 0;
 }

@@ -33,12 +33,14 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
     /* First what can fail, so that a refusal changes nothing. */
     if ((tiers & TIER_NVME) != 0)
         KVT_TRY(commit_kill(store, &kill));
-    if (flight != NULL && flight->state != FLIGHT_READING &&
-        commit_cancel(store, flight, KVT_MISS, waiter)) {
-        (void)entry_drop(store, number, true);
-        return KVT_OK;
-    }
+    /* Out of the map before anybody is told: operations that waited for the flight start again in
+     * commit_cancel(), and a lookup of whoever sees stage 1 must not find the block. */
     (void)entry_drop(store, number, true);
+    if (waiter != NULL)
+        op_reach(store, waiter, 1, KVT_OK);
+    if (flight != NULL && flight->state != FLIGHT_READING &&
+        commit_cancel(store, flight, KVT_MISS, waiter))
+        return KVT_OK;
     if (waiter != NULL && (tiers & TIER_NVME) == 0)
         commit_kill_settle(store, kill.fingerprint, KVT_OK, waiter);
     return KVT_OK;
@@ -77,7 +79,8 @@ delete_settle(struct kvt_store *store, struct op *op)
         commit_kill_settle(store, op->fingerprint, KVT_MISS, op);
 }
 
-/* Nobody can see a block of this key; one that was killed or evicted may still come back in a crash. */
+/* Nobody can see a block of this key; one that was killed or evicted may still come back in a
+ * crash. */
 static void
 delete_absent(struct kvt_store *store, struct op *op)
 {
@@ -102,15 +105,13 @@ delete_begin(struct kvt_store *store, struct op *op)
         op_list_add(&flight->waiters, op);
         return;
     }
-    /* Stage 1 first: the erasure may reach stage 2 at once. It can only fail before it changes
-     * anything, for want of memory. */
+    /* The erasure can only fail before it changes anything, for want of memory. */
     status = commit_kill_reserve(store);
     if (status != KVT_OK) {
         op_finish(store, op, status);
         return;
     }
     COUNT(store, delete_count, 1);
-    op_reach(store, op, 1, KVT_OK);
     status = entry_erase(store, number, op);
     KVT_ASSERT(status == KVT_OK);
 }

@@ -2,8 +2,8 @@
 /*
  * flight.h - what is under way for one entry: at most one flight an entry.
  *
- * Owns      the list of operations that wait for it, and one pin of the entry from QUEUED or READING
- *           on, so that neither the entry nor the copy it works on goes away.
+ * Owns      the list of operations that wait for it, and one pin of the entry from QUEUED or
+ *           READING on, so that neither the entry nor the copy it works on goes away.
  * Threads   the loop.
  *
  * States, and the function that makes each move:
@@ -20,8 +20,8 @@
  *
  *   FILLING   The entry is FILLING; a worker copies into its slot. Nobody can see it.
  *   QUEUED    The entry is RESIDENT with a HOST copy and without an NVMe copy; waits for a batch.
- *   WRITING   In a batch that is being written or committed. The entry may have been doomed since: then
- *             its record is killed when the batch is answered.
+ *   WRITING   In a batch that is being written or committed. The entry may have been doomed since:
+ *             then its record is killed when the batch is answered.
  *   READING   The entry has an NVMe copy and no HOST copy; its bytes are read into `slot`.
  */
 #ifndef KVT_ENGINE_FLIGHT_H

@@ -2,8 +2,8 @@
 /*
  * get.c - one block into the caller's memory: from its HOST slot, or read from NVMe, verified.
  *
- * A block that is read into a slot becomes a HOST copy, unless the get was TRANSIENT. A second get of
- * a block that is being read waits for the first.
+ * A block that is read into a slot becomes a HOST copy, unless the get was TRANSIENT. A second get
+ * of a block that is being read waits for the first.
  *
  * Threads   the loop; copies and checksums run on workers.
  */
@@ -160,12 +160,13 @@ get_verified(struct kvt_store *store, struct job *job)
     struct fetch *fetch = CONTAINER_OF(job, struct fetch, job);
 
     store->reads_in_flight--;
-    if (fetch->is_right)
+    if (fetch->is_right) {
         get_answer(store, fetch, KVT_TIER_NVME);
-    else
-        get_miss(store, fetch->op);
-    if (!fetch->is_right)
+    } else {
+        /* Before the answer: whoever has it finds the block no more, and the damage counted. */
         entry_quarantine(store, fetch->entry);
+        get_miss(store, fetch->op);
+    }
     if (fetch->flight != NULL)
         slot_settle(store, fetch);
     fetch_destroy(store, fetch);

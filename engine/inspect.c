@@ -2,7 +2,8 @@
 /*
  * inspect.c - looking into a store: checking every payload, printing what is inside.
  *
- * Both open the store for reading only, and use the same recovery, reads and checksums as any owner.
+ * Both open the store for reading only, and use the same recovery, reads and checksums as any
+ * owner.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -136,8 +137,7 @@ store_check(struct check *check, kvt_store *store)
         check->report.damaged_count += stats.recover_dropped_count;
         finding_report(check, "record",
             "records of the index were refused (the log of an open at level warn has each): their "
-            "blocks are misses; kvtool check --rebuild, or any open with KVT_OPEN_REBUILD, looks "
-            "for them in the segments",
+            "blocks are misses; an open with KVT_OPEN_REBUILD looks for them in the segments",
             UINT32_MAX, UINT32_MAX);
     }
     KVT_TRY(store->world.index_ops->inspect(

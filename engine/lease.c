@@ -7,8 +7,8 @@
  *           which counts its blocks as used and puts it back on the stack.
  * Threads   any.
  *
- * (E1) generation: odd while the lease is out. A release moves it on by compare-and-swap, so that of two
- * releases exactly one counts.
+ * (E1) generation: odd while the lease is out. A release moves it on by compare-and-swap, so that
+ * of two releases exactly one counts.
  */
 #include "store_internal.h"
 

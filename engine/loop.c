@@ -144,8 +144,8 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     was_busy = messages_take(store);
     was_busy = jobs_take(store) || was_busy;
     was_busy = batches_take(store) || was_busy;
-    /* A reader that pinned a doomed entry by mistake tells nobody when it lets go: so whenever there
-     * is work, those that wait are looked at. */
+    /* A reader that pinned a doomed entry by mistake tells nobody when it lets go: so whenever
+     * there is work, those that wait are looked at. */
     if (atomic_exchange_explicit(&store->doomed_released, 0, memory_order_acquire) != 0 ||
         (was_busy && store->doomed_count > 0)) {
         entry_doomed_sweep(store);

@@ -140,7 +140,8 @@ map_bytes_default(const struct kvt_options *options)
 {
     uint64_t capacity = options->nvme_capacity_bytes;
 
-    /* About 300 bytes of LMDB for each block of 64 KiB, its reserve included; it grows by itself. */
+    /* About 300 bytes of LMDB for each block of 64 KiB, its reserve included; it grows by
+     * itself. */
     if (capacity == KVT_CAPACITY_NONE)
         return MIB;
     capacity = round_up(16 * MIB + capacity / 65536 * 300, MIB);

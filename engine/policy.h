@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * policy.h - what the engine remembers of each entry beside the map, and which HOST copy goes first:
- * leaf-first LRU.
+ * policy.h - what the engine remembers of each entry beside the map, and which HOST copy goes
+ * first: leaf-first LRU.
  *
  * Owns      one struct entry_state for each entry number, the recency list of HOST, the counts of
  *           children.
@@ -9,9 +9,9 @@
  * Threads   the loop only.
  *
  * Order: the list runs from the most to the least recently used copy. A block stands next to its
- * parent on the older side when it arrives, and a request's blocks are touched deepest first; so the
- * end of the list is a leaf, whatever was used in between. A block that has children in HOST all the
- * same (they were used without it) is passed over.
+ * parent on the older side when it arrives, and a request's blocks are touched deepest first; so
+ * the end of the list is a leaf, whatever was used in between. A block that has children in HOST
+ * all the same (they were used without it) is passed over.
  */
 #ifndef KVT_ENGINE_POLICY_H
 #define KVT_ENGINE_POLICY_H

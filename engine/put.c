@@ -165,8 +165,8 @@ put_filled(struct kvt_store *store, struct job *job)
     store->room_changed = true;
 }
 
-/* Start the copy into a slot that was taken. `replaced` (may be NULL) is the kill of the block whose
- * place it takes. */
+/* Start the copy into a slot that was taken. `replaced` (may be NULL) is the kill of the block
+ * whose place it takes. */
 static enum kvt_status
 put_fill(
     struct kvt_store *store, struct op *op, struct slot slot, const struct commit_kill *replaced)
@@ -219,6 +219,15 @@ put_place(struct kvt_store *store, struct op *op, uint32_t number, struct slot s
     return status;
 }
 
+/* For the flight's end: until a copy is filled, and, to replace one, until it is known where it
+ * stands. After a write that failed, those who waited for that have their turn first. */
+static bool
+put_must_wait(const struct flight *flight, bool is_replace)
+{
+    return flight->state == FLIGHT_FILLING || (is_replace && flight->state == FLIGHT_WRITING) ||
+           (is_replace && flight->state == FLIGHT_QUEUED && flight->waiters.first != NULL);
+}
+
 void
 put_begin(struct kvt_store *store, struct op *op)
 {
@@ -236,9 +245,7 @@ put_begin(struct kvt_store *store, struct op *op)
 
         bool is_replace = (op->flags & KVT_PUT_REPLACE) != 0;
 
-        /* A copy that is being written can be replaced when it is known where it stands. */
-        if (flight != NULL &&
-            (flight->state == FLIGHT_FILLING || (flight->state == FLIGHT_WRITING && is_replace))) {
+        if (flight != NULL && put_must_wait(flight, is_replace)) {
             op_list_add(&flight->waiters, op);
             return;
         }

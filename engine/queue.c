@@ -2,8 +2,8 @@
 /*
  * queue.c - completion queues with an eventfd.
  *
- * Owns      the inbox into which the loop puts completions, and what was taken out of it but not yet
- *           given to the caller.
+ * Owns      the inbox into which the loop puts completions, and what was taken out of it but not
+ *           yet given to the caller.
  * Threads   the loop delivers; one caller at a time polls.
  */
 #include "queue_internal.h"

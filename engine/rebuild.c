@@ -2,10 +2,10 @@
 /*
  * rebuild.c - a new index from the batch headers of all segments (tiers/FORMAT.md section 4).
  *
- * A batch counts unless a void entry names it. A record of one that counts is live when its namespace has
- * its epoch, its payload is whole (looked at where a crash may
- * have torn it), no kill of its key has a sequence at or above its own, and no other such record of the
- * key has a higher one.
+ * A batch counts unless a void entry names it. A record of one that counts is live when its
+ * namespace has its epoch, its payload is whole (looked at where a crash may have torn it), no kill
+ * of its key has a sequence at or above its own, and no other such record of the key has a higher
+ * one.
  *
  * Threads   the thread that opens.
  */
@@ -158,7 +158,7 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
     return status == KVT_OK;
 }
 
-/* --- Which batches count ------------------------------------------------------------------------ */
+/* --- Which batches count ---------------------------------------------------------------------- */
 
 static struct found_batch *
 batch_at(struct rebuild *rebuild, const struct extent *header)
@@ -173,7 +173,8 @@ batch_at(struct rebuild *rebuild, const struct extent *header)
     return NULL;
 }
 
-/* A void entry names a batch that was never committed: an open after a crash wrote it, and waited. */
+/* A void entry names a batch that was never committed: an open after a crash wrote it, and
+ * waited. */
 static void
 batches_void(struct rebuild *rebuild)
 {
@@ -187,7 +188,7 @@ batches_void(struct rebuild *rebuild)
     }
 }
 
-/* --- Which payloads are whole ------------------------------------------------------------------ */
+/* --- Which payloads are whole ----------------------------------------------------------------- */
 
 /* Newest first. */
 static int
@@ -224,9 +225,9 @@ batch_prove(struct rebuild *rebuild, struct found_batch *batch, void *memory)
 }
 
 /*
- * A header may have reached the disk before a crash, and its payloads not: such a copy must not hide an
- * older one of its key. Batches are answered in the order of their numbers, so that only the last ones
- * of each life can be torn.
+ * A header may have reached the disk before a crash, and its payloads not: such a copy must not
+ * hide an older one of its key. Batches are answered in the order of their numbers, so that only
+ * the last ones of each life can be torn.
  */
 static enum kvt_status
 batches_prove(struct rebuild *rebuild)
@@ -256,9 +257,10 @@ batches_prove(struct rebuild *rebuild)
     return KVT_OK;
 }
 
-/* --- Which records live ------------------------------------------------------------------------ */
+/* --- Which records live ----------------------------------------------------------------------- */
 
-/* Whether the kill is of the copy that a torn one of its own batch was to replace: then that stays. */
+/* Whether the kill is of the copy that a torn one of its own batch was to replace: then that
+ * stays. */
 static bool
 kill_is_vain(struct rebuild *rebuild, const struct found_batch *batch, const struct tier_kill *kill)
 {

@@ -4,7 +4,8 @@
  * higher generation.
  *
  * Owns      the one reclaim that may be under way.
- * Not here  which segment, and which of its blocks are written again (victim.h); writing them (relocate.h).
+ * Not here  which segment, and which of its blocks are written again (victim.h); writing them
+ *           (relocate.h).
  * Threads   the loop; the scan of the victim's headers runs on a worker.
  *
  *   IDLE --reclaim_start()--> SCANNING --scan_finish()--> RELOCATING --victim_emptied()--> DELETING
@@ -15,18 +16,18 @@
  *                                                          head_start()
  *
  *   SCANNING    A worker reads the victim's batch headers: records and kills.
- *   RELOCATING  Blocks that stay are written elsewhere, group by group; the others can still be read.
- *               Then its kills whose own copies still stand somewhere, so that none is ever lost to a
- *               torn recycle header. At the end all other blocks leave NVMe at once; one that somebody
- *               has pinned is moved after all.
+ *   RELOCATING  Blocks that stay are written elsewhere, group by group; the others can still be
+ *               read. Then its kills whose own copies still stand somewhere, so that none is ever
+ *               lost to a torn recycle header. At the end all other blocks leave NVMe at once; one
+ *               that somebody has pinned is moved after all.
  *   DELETING    No entry names the victim; the index forgets its records and has it as RECYCLING.
  *   HEADING     Reads of it may be in flight.
  *   WRITING     The recycle header of the next generation is written.
  *   FREEING     The index has it as FREE.
  *
- * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let go
- * and passed over until another was reclaimed. When the index or a recycle header fails, nothing more
- * is reclaimed in this life of the store.
+ * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let
+ * go and passed over until another was reclaimed. When the index or a recycle header fails, nothing
+ * more is reclaimed in this life of the store.
  */
 #ifndef KVT_ENGINE_RECLAIM_H
 #define KVT_ENGINE_RECLAIM_H
@@ -45,14 +46,14 @@ void reclaim_close(struct kvt_store *store);
 bool reclaim_step(struct kvt_store *store);
 bool reclaim_is_idle(const struct kvt_store *store);
 
-/* reclaim_want - a batch found no room. False: nothing can be reclaimed now; else commit_unstall() is
- * called when there is news. */
+/* reclaim_want - a batch found no room. False: nothing can be reclaimed now; else commit_unstall()
+ * is called when there is news. */
 bool reclaim_want(struct kvt_store *store);
 
 /*
- * reclaim_settle - the key of a delete is not in the map; but a block of it may just have left NVMe, and
- * its record still be in the index or its header on disk. True: delete_settle() is called when no crash
- * can bring it back any more, or reclaiming has failed. False: nothing is under way.
+ * reclaim_settle - the key of a delete is not in the map; but a block of it may just have left
+ * NVMe, and its record still be in the index or its header on disk. True: delete_settle() is called
+ * when no crash can bring it back any more, or reclaiming has failed. False: nothing is under way.
  */
 bool reclaim_settle(struct kvt_store *store, struct op *op);
 

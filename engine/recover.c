@@ -2,8 +2,9 @@
 /*
  * recover.c - from the files of a store to the map in memory.
  *
- * Owns      the order of recovery (durability.md's R2..R6): look at the index, decide (recover_table.c),
- *           rebuild if need be, load segments and records, link children to parents.
+ * Owns      the order of recovery: NAMES, look at the index, decide (recover_table.c), rebuild if
+ *           need be, load segments and records, link children to parents, deal with what a crash
+ *           left (strays.h).
  * Threads   the thread that opens, before the loop is started.
  */
 #include "array.h"
@@ -29,7 +30,7 @@ struct load {
     uint32_t segment;  /* Of the record before this one. */
     uint32_t page_end; /* Where it ended: no two may overlap. */
     struct child *children;
-    size_t child_count, child_capacity;
+    uint32_t child_count, child_capacity;
     struct stale *stales;
     uint32_t stale_count, stale_capacity;
 };
@@ -79,19 +80,13 @@ record_refusal(const struct load *load, const struct block_record *record)
 static enum kvt_status
 child_add(struct load *load, uint32_t entry, struct hash128 parent)
 {
-    const struct kvt_env *env = &load->store->env;
-
     if (load->child_count == load->child_capacity) {
-        size_t capacity = load->child_capacity == 0 ? 4096 : load->child_capacity * 2;
-        struct child *children = env_take(env, capacity * sizeof(*children));
+        struct child *grown =
+            array_grow(&load->store->env, load->children, &load->child_capacity, sizeof(*grown));
 
-        if (children == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory to link %zu blocks", capacity);
-        if (load->child_count > 0)
-            memcpy(children, load->children, load->child_count * sizeof(*children));
-        env_put(env, load->children, load->child_capacity * sizeof(*children));
-        load->children = children;
-        load->child_capacity = capacity;
+        if (grown == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to link %u blocks", load->child_count);
+        load->children = grown;
     }
     load->children[load->child_count++] = (struct child){entry, parent};
     return KVT_OK;
@@ -199,7 +194,7 @@ children_link(struct load *load)
 {
     struct kvt_store *store = load->store;
 
-    for (size_t i = 0; i < load->child_count; i++) {
+    for (uint32_t i = 0; i < load->child_count; i++) {
         const struct child *child = &load->children[i];
 
         if (word_state(atomic_load_explicit(&residency_at(store->map, child->entry)->word,

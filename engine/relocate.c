@@ -108,7 +108,7 @@ resident_is_there(struct kvt_store *store, const struct resident *resident)
            entry->extent_generation == resident->extent.generation;
 }
 
-/* --- The end of a group ------------------------------------------------------------------------ */
+/* --- The end of a group ----------------------------------------------------------------------- */
 
 static void
 group_end(struct kvt_store *store, enum kvt_status status)
@@ -159,7 +159,7 @@ group_run(struct kvt_store *store, struct commit_job *job)
     return index_commit_growing(store->index, &relocate->index_batch);
 }
 
-/* --- Written ------------------------------------------------------------------------------------ */
+/* --- Written ---------------------------------------------------------------------------------- */
 
 /* The copy that was written counts: the entry has it from now on. */
 static void
@@ -222,7 +222,7 @@ group_written(struct kvt_store *store, struct tier_batch *put)
     committer_submit(store->committer, &relocate->job);
 }
 
-/* --- Writing ------------------------------------------------------------------------------------ */
+/* --- Writing ---------------------------------------------------------------------------------- */
 
 /* The batch of what is left of the group, with `kill_count` kills in place. */
 static void
@@ -268,7 +268,7 @@ blocks_put(struct kvt_store *store)
     group_put(store, 0);
 }
 
-/* --- Proving ------------------------------------------------------------------------------------ */
+/* --- Proving ---------------------------------------------------------------------------------- */
 
 static void
 proof_run(struct crew_job *crew_job)
@@ -286,7 +286,8 @@ proof_run(struct crew_job *crew_job)
     }
 }
 
-/* Keep what may be written again: a block whose bytes are wrong or cannot be read leaves the store. */
+/* Keep what may be written again: a block whose bytes are wrong or cannot be read leaves the
+ * store. */
 static void
 blocks_proved(struct kvt_store *store, struct job *job)
 {
@@ -333,7 +334,7 @@ blocks_loaded(struct kvt_store *store, struct tier_batch *batch)
     loop_job(store, &relocate->proof);
 }
 
-/* --- Starting ----------------------------------------------------------------------------------- */
+/* --- Starting --------------------------------------------------------------------------------- */
 
 /* Take the block into the group. `offset`: where in our memory it is read to. */
 static void

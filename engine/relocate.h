@@ -3,7 +3,7 @@
  * relocate.h - rewriting blocks and kills of a segment that is being reclaimed to where puts go.
  *
  * Owns      the one group of blocks that may be on its way, and the memory that it is read into.
- * Not here  which blocks deserve it (reclaim.c).
+ * Not here  which blocks deserve it (victim.h).
  * Threads   the loop; checksums are computed on a worker.
  *
  *   IDLE --relocate_start()--> LOADING --blocks_loaded()--> PROVING --blocks_proved()--> PUTTING
@@ -15,15 +15,15 @@
  *   LOADING     Blocks without a copy in HOST are read; each has a pin.
  *   PROVING     A worker compares the checksums of what was read. What is wrong is quarantined.
  *   PUTTING     A batch: the blocks under new sequence numbers.
- *   COMMITTING  A block that is still where it was read from has moved, in the map at once; one that
- *               was deleted, replaced or cleared meanwhile is killed in its new place. The index
- *               learns of both in one transaction. When it is durable the old copies are killed, ahead
- *               of any later delete: a rebuild must not take one for the newest when the new copy has
- *               been deleted and its segment recycled, but the victim has not. Not before: until then
- *               the old copy is the one that a crash leaves.
+ *   COMMITTING  A block that is still where it was read from has moved, in the map at once; one
+ *               that was deleted, replaced or cleared meanwhile is killed in its new place. The
+ *               index learns of both in one transaction. When it is durable the old copies are
+ *               killed, ahead of any later delete: a rebuild must not take one for the newest when
+ *               the new copy has been deleted and its segment recycled, but the victim has not. Not
+ *               before: until then the old copy is the one that a crash leaves.
  *
- * A write that fails costs its blocks: they are erased, as if they had been evicted, because the copy
- * that may have reached the disk could not be told from the newest otherwise.
+ * A write that fails costs its blocks: they are erased, as if they had been evicted, because the
+ * copy that may have reached the disk could not be told from the newest otherwise.
  */
 #ifndef KVT_ENGINE_RELOCATE_H
 #define KVT_ENGINE_RELOCATE_H
@@ -54,9 +54,9 @@ bool relocate_is_writing(const struct kvt_store *store, uint32_t segment);
 bool resident_is_there(struct kvt_store *store, const struct resident *resident);
 
 /*
- * relocate_start - move as many of the blocks, from the front on, as one batch takes. Blocks that are
- * no longer there are passed over. Returns how many were dealt with: at least one when count > 0. The
- * group is over when relocate_is_idle(); relocate_status_take() then tells how it went.
+ * relocate_start - move as many of the blocks, from the front on, as one batch takes. Blocks that
+ * are no longer there are passed over. Returns how many were dealt with: at least one if there is
+ * one. The group is over when relocate_is_idle(); relocate_status_take() then tells how it went.
  */
 uint32_t relocate_start(struct kvt_store *store, const struct resident *residents, uint32_t count);
 

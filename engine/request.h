@@ -2,12 +2,13 @@
 /*
  * request.h - tickets, their operations, and queues.
  *
- * A ticket is one submission of n operations. The caller's thread fills it and sends it to the loop;
- * the loop writes each operation's outcome, and when all have reached a stage it publishes the stage
- * once: results are written before `stage` is raised (release), read after it was seen (acquire).
+ * A ticket is one submission of n operations. The caller's thread fills it and sends it to the
+ * loop; the loop writes each operation's outcome, and when all have reached a stage it publishes
+ * the stage once: results are written before `stage` is raised (release), read after it was seen
+ * (acquire).
  *
- * Life of a ticket, by references: one of the caller (until kvt_ticket_free), one of the loop (until
- * the last stage), one of each completion that lies in a queue.
+ * Life of a ticket, by references: one of the caller (until kvt_ticket_free), one of the loop
+ * (until the last stage), one of each completion that lies in a queue.
  */
 #ifndef KVT_ENGINE_REQUEST_H
 #define KVT_ENGINE_REQUEST_H

@@ -2,9 +2,9 @@
 /*
  * store.c - the life of a store: open, close, abort; and the checks at every call's border.
  *
- * Order of opening: directory, lock, STORE (read, or made), HOST, map, workers, NVMe, index, committer,
- * loop. store_free() takes down whatever is there in the reverse order, so that each failure on the
- * way is undone by the same code that closes a store.
+ * Order of opening: directory, lock, STORE (read, or made), HOST, map, workers, NVMe, index,
+ * committer, loop. store_free() takes down whatever is there in the reverse order, so that each
+ * failure on the way is undone by the same code that closes a store.
  */
 #include "store_internal.h"
 
@@ -88,8 +88,8 @@ nvme_detach_run(struct kvt_store *store, void *context)
 }
 
 /*
- * Whoever answers the loop wakes it after its answer can be seen, so that the loop's task goes last:
- * committer, lanes and workers, which have nothing left to do, are stopped while it runs.
+ * Whoever answers the loop wakes it after its answer can be seen, so that the loop's task goes
+ * last: committer, lanes and workers, which have nothing left to do, are stopped while it runs.
  */
 static void
 store_threads_stop(struct kvt_store *store)
@@ -436,8 +436,8 @@ nvme_prepare(struct kvt_store *store)
 }
 
 /*
- * Names are sure from here on: those that were just made, and those that an earlier life made and did
- * not live to sync.
+ * Names are sure from here on: those that were just made, and those that an earlier life made and
+ * did not live to sync.
  */
 static enum kvt_status
 names_sync(struct kvt_store *store)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store_internal.h - what a store is made of, and the functions by which the engine's files use each
- * other. Private to engine/.
+ * store_internal.h - what a store is made of, and the functions by which the engine's files use
+ * each other. Private to engine/.
  *
  * Threads: "loop" functions run on the loop thread only (or before it is started, while a store is
- * opened). "any" functions run on callers' threads. A field without another note belongs to the loop.
+ * opened). "any" functions run on callers' threads. A field without another note belongs to the
+ * loop.
  */
 #ifndef KVT_ENGINE_STORE_INTERNAL_H
 #define KVT_ENGINE_STORE_INTERNAL_H
@@ -151,8 +152,9 @@ struct kvt_store {
     struct counters counters;
     struct latencies latencies;
 
-    /* Namespaces: guarded by names_lock, but for each state's epoch and the loop's counts. The table
-     * has a fixed size, so that readers need no lock for states that exist (count is released). */
+    /* Namespaces: guarded by names_lock, but for each state's epoch and the loop's counts. The
+     * table has a fixed size, so that readers need no lock for states that exist (count is
+     * released). */
     pthread_mutex_t names_lock;
     struct names_file names;
     struct namespace_state *namespaces;
@@ -174,16 +176,17 @@ void loop_send(struct kvt_store *store, struct message *message); /* any */
 void loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context);
 void loop_job(struct kvt_store *store, struct job *job); /* Hand a job to the workers. */
 
-/* --- 5. entry.c: what happens to entries (loop) ------------------------------------------------ */
+/* --- 5. entry.c: what happens to entries (loop) ----------------------------------------------- */
 
-/* entry_drop - take a block out of the map, with all its copies; readers that have it pinned keep it
- * until they let go. `is_forced` false: only when nobody has it pinned (false if so). */
+/* entry_drop - take a block out of the map, with all its copies; readers that have it pinned keep
+ * it until they let go. `is_forced` false: only when nobody has it pinned (false if so). */
 bool entry_drop(struct kvt_store *store, uint32_t number, bool is_forced);
 void entry_doomed_sweep(struct kvt_store *store);
 void entry_unpin(struct kvt_store *store, uint32_t number);
 /* extent_forget - an extent's bytes count as live no longer. */
 void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length);
-/* entry_place - the entry's NVMe copy is the one that `record` describes (its bytes count already). */
+/* entry_place - the entry's NVMe copy is the one that `record` describes (its bytes count
+ * already). */
 void entry_place(struct kvt_store *store, uint32_t number, const struct block_record *record,
     uint32_t record_crc);
 /* entry_place_forget - the copy at the entry's place counts no longer, nor its uses. */
@@ -196,7 +199,8 @@ bool entry_host_release(struct kvt_store *store, uint32_t number);
 void entry_host_add(struct kvt_store *store, uint32_t number);
 /* entry_touch - the block was used. */
 void entry_touch(struct kvt_store *store, uint32_t number);
-/* entry_quarantine - its bytes are wrong: the block leaves the store, so that nobody reads it again. */
+/* entry_quarantine - its bytes are wrong: the block leaves the store, so that nobody reads it
+ * again. */
 void entry_quarantine(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
 void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);
@@ -204,7 +208,7 @@ struct slot entry_slot(const struct entry *entry);
 struct namespace_state *entry_namespace(struct kvt_store *store, uint32_t number);
 uint64_t sequence_next(struct kvt_store *store);
 
-/* --- 6. room.c: HOST slots and who waits for them (loop) --------------------------------------- */
+/* --- 6. room.c: HOST slots and who waits for them (loop) -------------------------------------- */
 
 /* room_take - a slot of at least `size` bytes, evicting what is clean. KVT_NOT_READY: wait with
  * room_wait(), work that will make room is under way. KVT_E_NOSPC: nothing will. */
@@ -213,7 +217,7 @@ void room_put(struct kvt_store *store, struct slot slot);
 void room_wait(struct kvt_store *store, struct op *op);
 bool room_step(struct kvt_store *store);
 
-/* --- 7. put.c, get.c, delete.c: one operation each (loop) --------------------------------------- */
+/* --- 7. put.c, get.c, delete.c: one operation each (loop) ------------------------------------- */
 
 void put_begin(struct kvt_store *store, struct op *op);
 void get_begin(struct kvt_store *store, struct op *op);
@@ -222,36 +226,37 @@ void delete_begin(struct kvt_store *store, struct op *op);
 void delete_settle(struct kvt_store *store, struct op *op);
 /*
  * entry_erase - the block is gone at once, and no crash brings it back once its kill is durable
- * (`waiter`, may be NULL, is then told: stage 2). The entry is not FILLING. KVT_E_NOMEM: nothing
- * was changed.
+ * (`waiter`, a delete, may be NULL, is told of both: stages 1 and 2). The entry is not FILLING.
+ * KVT_E_NOMEM: nothing was changed.
  */
 enum kvt_status entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter);
 /*
  * entry_replace - as entry_erase(), for a block whose place another takes: the kill of its copy on
- * NVMe (*has_kill_out: there is one) is left to the other's flight. The entry is not WRITING either.
+ * NVMe (*has_kill_out: there is one) is left to the other's flight. The entry is not WRITING
+ * either.
  */
 enum kvt_status entry_replace(
     struct kvt_store *store, uint32_t number, struct commit_kill *kill_out, bool *has_kill_out);
 /* op_begin - start, or start again, by the kind of its ticket. */
 void op_begin(struct kvt_store *store, struct op *op);
 
-/* --- 8. namespace.c (any, but where noted) ------------------------------------------------------ */
+/* --- 8. namespace.c (any, but where noted) ---------------------------------------------------- */
 
 enum kvt_status namespaces_open(struct kvt_store *store); /* From NAMES; before the loop. */
 void namespaces_close(struct kvt_store *store);
 struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* NULL: none. */
 
-/* --- 9. lease.c --------------------------------------------------------------------------------- */
+/* --- 9. lease.c ------------------------------------------------------------------------------- */
 
 enum kvt_status leases_open(struct kvt_store *store);
 void leases_close(struct kvt_store *store);
 
-/* --- 10. recover.c, rebuild.c (before the loop) -------------------------------------------------- */
+/* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
 
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
-/* --- 11. options.c -------------------------------------------------------------------------------- */
+/* --- 11. options.c ---------------------------------------------------------------------------- */
 
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */

@@ -75,7 +75,7 @@ strays_recycle(struct kvt_store *store)
     return status;
 }
 
-/* --- Segments that were ACTIVE ------------------------------------------------------------------ */
+/* --- Void entries ----------------------------------------------------------------------------- */
 
 struct search {
     struct kvt_store *store;
@@ -83,6 +83,15 @@ struct search {
     uint32_t count;
     enum kvt_status status;
 };
+
+/* Where batches without a commit may stand. A segment that is RECYCLING gets its recycle header,
+ * which voids them, only when something is written. */
+static bool
+segment_is_suspect(const struct kvt_store *store, const struct segment *segment)
+{
+    return store->active_at_crash[segment_root(segment->number)] == segment->number ||
+           segment->state == SEGMENT_RECYCLING;
+}
 
 static bool
 batch_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
@@ -93,7 +102,7 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
 
     (void)records;
     (void)kills;
-    if (header->sequence <= search->segment->batch_number)
+    if (header->is_recycle || header->sequence <= search->segment->batch_number)
         return true;
     search->status = commit_kill(search->store, &kill);
     search->count++;
@@ -105,17 +114,19 @@ static bool
 search_run(struct kvt_store *store, void *context)
 {
     struct search *search = context;
+    struct segment *segment;
+    uint32_t cursor = 0;
 
-    for (uint32_t root = 0; root < store->file.root_count && search->status == KVT_OK; root++) {
+    while (search->status == KVT_OK && (segment = segment_next(store->segments, &cursor)) != NULL) {
         uint32_t generation = 0;
         uint64_t damaged_pages = 0;
         enum kvt_status status;
 
-        if (store->active_at_crash[root] == SEGMENT_NONE)
+        if (!segment_is_suspect(store, segment))
             continue;
-        search->segment = segment_at(store->segments, store->active_at_crash[root]);
+        search->segment = segment;
         status = nvme_scan(
-            store->nvme, search->segment->number, batch_visit, search, &generation, &damaged_pages);
+            store->nvme, segment->number, batch_visit, search, &generation, &damaged_pages);
         search->status = status_keep(search->status, status);
     }
     return true;
@@ -126,6 +137,8 @@ strays_void(struct kvt_store *store)
 {
     struct search search = {.store = store};
 
+    if (store->is_read_only)
+        return KVT_OK;
     loop_call(store, search_run, &search);
     KVT_TRY(search.status);
     if (search.count > 0 && store_flush(store) != KVT_OK)

@@ -18,14 +18,34 @@ segment_is_eligible(struct kvt_store *store, const struct segment *segment)
            !commit_uses(store, segment->number);
 }
 
+/* Whether most of what SEALED segments hold is dead: then nothing alive has to be lost. */
 static bool
-segment_goes_before(const struct segment *a, const struct segment *b)
+is_mostly_dead(struct kvt_store *store)
+{
+    const struct segment *segment;
+    uint64_t live_bytes = 0;
+    uint64_t count = 0;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->state != SEGMENT_SEALED)
+            continue;
+        live_bytes += segment->live_bytes;
+        count++;
+    }
+    return live_bytes < count * store->file.segment_pages / 2 * PAGE_BYTES;
+}
+
+static bool
+segment_goes_before(const struct segment *a, const struct segment *b, bool by_live_bytes)
 {
     uint64_t a_mean = a->use_count == 0 ? 0 : 1 + a->use_sum / a->use_count;
     uint64_t b_mean = b->use_count == 0 ? 0 : 1 + b->use_sum / b->use_count;
 
     if ((a->held_count > 0) != (b->held_count > 0))
         return b->held_count > 0;
+    if (by_live_bytes && a->live_bytes != b->live_bytes)
+        return a->live_bytes < b->live_bytes;
     if (a_mean != b_mean)
         return a_mean < b_mean;
     return a->newest_sequence < b->newest_sequence;
@@ -36,11 +56,12 @@ victim_choose(struct kvt_store *store)
 {
     struct segment *victim = NULL;
     struct segment *segment;
+    bool by_live_bytes = is_mostly_dead(store);
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment_is_eligible(store, segment) &&
-            (victim == NULL || segment_goes_before(segment, victim)))
+            (victim == NULL || segment_goes_before(segment, victim, by_live_bytes)))
             victim = segment;
     }
     return victim;
@@ -116,7 +137,8 @@ resident_compare(const void *a, const void *b)
     return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
 }
 
-/* Pages that pinned blocks may fill: half a segment, or what one root can take less a share for headers. */
+/* Pages that pinned blocks may fill: half a segment, or what one root can take less a share for
+ * headers. */
 static uint32_t
 room_to_move(const struct kvt_store *store)
 {
@@ -141,6 +163,7 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
 {
     uint64_t mean = use_mean(store);
     uint32_t room = room_to_move(store);
+    bool keeps_all = is_mostly_dead(store);
     uint32_t moved_pages = 0;
     uint32_t kept_count = 0;
 
@@ -156,12 +179,12 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
     for (uint32_t i = 0; i < count; i++) {
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
-        bool is_wanted = resident.is_pinned || resident.last_use > mean ||
+        bool is_wanted = resident.is_pinned || keeps_all || resident.last_use > mean ||
                          policy_at(store->policy, resident.number)->child_count > 0;
 
         if (!is_wanted)
             continue;
-        if (moved_pages + pages > (resident.is_pinned ? room : room / 2)) {
+        if (moved_pages + pages > (resident.is_pinned || keeps_all ? room : room / 2)) {
             if (resident.is_pinned)
                 return VICTIM_UNMOVABLE;
             break;

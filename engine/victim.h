@@ -6,16 +6,20 @@
  * Not here  doing it (reclaim.h).
  * Threads   the loop.
  *
- * Segments: the mean of the last uses of its blocks, lowest first; of equals (after a restart none was
- * used yet) the one whose records are oldest. A segment without blocks comes first of all, and one with
- * copies that are being replaced last.
+ * Segments: the mean of the last uses of its blocks, lowest first; of equals (after a restart none
+ * was used yet) the one whose records are oldest. A segment without blocks comes first of all, and
+ * one with copies that are being replaced last.
  *
- * Blocks: pinned ones stay whatever they are, up to half a segment of them. Of the others those stay that
- * were used later than the average block on NVMe, or that have children in the map: without them the
- * children could not be reached by a prefix. When they fill more than a quarter of a segment, or more than
- * can be written elsewhere, those used longest ago go, the deepest first: so each reclaim gains at least
- * half a segment, and one is possible when no segment is free. A quarter, because on the conversation trace
- * (NVMe of 30 % of its blocks) it had as many hits as a half, with a quarter of the writes.
+ * Blocks: pinned ones stay whatever they are, up to half a segment of them. Of the others those
+ * stay that were used later than the average block on NVMe, or that have children in the map:
+ * without them the children could not be reached by a prefix. When they fill more than a quarter of
+ * a segment, or more than can be written elsewhere, those used longest ago go, the deepest first:
+ * so each reclaim gains at least half a segment, and one is possible when no segment is free. A
+ * quarter, because on the conversation trace (NVMe of 30 % of its blocks) it had as many hits as a
+ * half, with a quarter of the writes.
+ *
+ * When less than half of what the SEALED segments hold is alive, nothing has to be lost: the
+ * segment with the least alive goes first, and all of it stays, up to half a segment.
  */
 #ifndef KVT_ENGINE_VICTIM_H
 #define KVT_ENGINE_VICTIM_H
@@ -34,8 +38,8 @@ struct segment *victim_unfinished(struct kvt_store *store);
 /* victim_spare_none - segments that were passed over are looked at again. */
 void victim_spare_none(struct kvt_store *store);
 
-/* victim_survivors - put the blocks that are to be written again in front, and say how many they are;
- * or VICTIM_UNMOVABLE. All are in one segment. */
+/* victim_survivors - put the blocks that are to be written again in front, and say how many they
+ * are; or VICTIM_UNMOVABLE. All are in one segment. */
 uint32_t victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t count);
 
 #endif /* KVT_ENGINE_VICTIM_H */

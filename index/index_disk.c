@@ -22,40 +22,15 @@
 
 #include <string.h>
 
+#include "array.h"
 #include "failure.h"
 #include "try.h"
 
 enum {
-    CAPACITY_MIN = 16,
     SEGMENT_COST = 64, /* Bytes of the map that the facts of a segment take. */
 };
 
 /* --- 1. Arrays -------------------------------------------------------------------------------- */
-
-/* An array with room for `needed` elements, `*capacity` updated; the old one when it suffices. */
-static void *
-array_reserve(const struct kvt_env *env, void *array, uint32_t *capacity, uint64_t needed,
-    size_t element_size)
-{
-    uint64_t target = *capacity < CAPACITY_MIN ? CAPACITY_MIN : *capacity;
-    void *larger;
-
-    if (needed <= *capacity)
-        return array;
-    while (target < needed)
-        target *= 2;
-    if (target > UINT32_MAX)
-        return NULL;
-    larger = env_take(env, (size_t)target * element_size);
-    if (larger == NULL)
-        return NULL;
-    if (array != NULL) {
-        memcpy(larger, array, (size_t)*capacity * element_size);
-        env_put(env, array, (size_t)*capacity * element_size);
-    }
-    *capacity = (uint32_t)target;
-    return larger;
-}
 
 static enum kvt_status
 memory_missing(void)
@@ -173,22 +148,24 @@ segment_make(struct index_disk *disk, struct disk_image *image, uint32_t number)
 {
     uint32_t place = segment_place(image, number);
     struct disk_segment *segment;
-    struct disk_segment **segments;
 
     if (place < image->segment_count && image->segments[place]->number == number)
         return KVT_OK;
-    segments = array_reserve(&disk->env, image->segments, &image->segment_capacity,
-        (uint64_t)image->segment_count + 1, sizeof(struct disk_segment *));
-    if (segments == NULL)
-        return memory_missing();
-    image->segments = segments;
+    if (image->segment_count == image->segment_capacity) {
+        struct disk_segment **grown = array_grow(
+            &disk->env, image->segments, &image->segment_capacity, sizeof(struct disk_segment *));
+
+        if (grown == NULL)
+            return memory_missing();
+        image->segments = grown;
+    }
     segment = env_take(&disk->env, sizeof(*segment));
     if (segment == NULL)
         return memory_missing();
     segment->number = number;
-    memmove(segments + place + 1, segments + place,
+    memmove(image->segments + place + 1, image->segments + place,
         (image->segment_count - place) * sizeof(struct disk_segment *));
-    segments[place] = segment;
+    image->segments[place] = segment;
     image->segment_count++;
     return KVT_OK;
 }
@@ -207,14 +184,16 @@ image_reserve(struct index_disk *disk, struct disk_image *image, const struct in
         disk_segment_find(image, batch->added[i].segment)->pending_count = 0;
     for (uint32_t i = 0; i < batch->added_count; i++) {
         struct disk_segment *segment = disk_segment_find(image, batch->added[i].segment);
-        struct disk_block *blocks;
 
+        if (segment->block_count + segment->pending_count == segment->block_capacity) {
+            struct disk_block *grown =
+                array_grow(&disk->env, segment->blocks, &segment->block_capacity, sizeof(*grown));
+
+            if (grown == NULL)
+                return memory_missing();
+            segment->blocks = grown;
+        }
         segment->pending_count++;
-        blocks = array_reserve(&disk->env, segment->blocks, &segment->block_capacity,
-            (uint64_t)segment->block_count + segment->pending_count, sizeof(*blocks));
-        if (blocks == NULL)
-            return memory_missing();
-        segment->blocks = blocks;
     }
     return KVT_OK;
 }

@@ -12,6 +12,7 @@
 
 #include <string.h>
 
+#include "array.h"
 #include "block_record.h"
 #include "bytes.h"
 #include "failure.h"
@@ -22,7 +23,6 @@
 enum {
     META_COUNT = 2,
     SCHEMA = 1,
-    RUN_CAPACITY_MIN = 64,
 };
 
 /* What the records of one segment add up to. */
@@ -44,8 +44,8 @@ struct check {
     bool has_clean;
     bool has_schema;
     struct segment_run *runs; /* In order of segment. */
-    size_t run_count;
-    size_t run_capacity;
+    uint32_t run_count;
+    uint32_t run_capacity;
     size_t run_next;       /* The first that `segment` has not confirmed. */
     struct failure damage; /* The first damaged record. */
     struct lmdb_report report;
@@ -187,24 +187,15 @@ names_check(struct check *check)
 static struct segment_run *
 run_of(struct check *check, uint32_t segment)
 {
-    const struct kvt_env *env = check->reader.env;
-    size_t capacity = check->run_capacity;
-    struct segment_run *larger;
-
     if (check->run_count > 0 && check->runs[check->run_count - 1].segment == segment)
         return &check->runs[check->run_count - 1];
-    if (check->run_count == capacity) {
-        size_t target = capacity == 0 ? RUN_CAPACITY_MIN : capacity * 2;
+    if (check->run_count == check->run_capacity) {
+        struct segment_run *grown =
+            array_grow(check->reader.env, check->runs, &check->run_capacity, sizeof(*grown));
 
-        larger = env_take(env, target * sizeof(*larger));
-        if (larger == NULL)
+        if (grown == NULL)
             return NULL;
-        if (capacity > 0) {
-            memcpy(larger, check->runs, capacity * sizeof(*larger));
-            env_put(env, check->runs, capacity * sizeof(*larger));
-        }
-        check->runs = larger;
-        check->run_capacity = target;
+        check->runs = grown;
     }
     check->runs[check->run_count] = (struct segment_run){.segment = segment};
     return &check->runs[check->run_count++];

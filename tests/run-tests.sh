@@ -113,8 +113,10 @@ fi
 
 # Tests that are not green yet do not hide the others; each run names them (tests/known-red.txt).
 known_red="^($(sed -n 's/^\([a-z_]*\): .*/\1/p' tests/known-red.txt | paste -sd'|'))\$"
-echo "not run, known to be red:"
-sed -n 's/^\([a-z_]*: .*\)/  \1/p' tests/known-red.txt
+if [ "$known_red" != '^()$' ]; then
+    echo "not run, known to be red:"
+    sed -n 's/^\([a-z_]*: .*\)/  \1/p' tests/known-red.txt
+fi
 
 format
 stage release build

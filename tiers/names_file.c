@@ -4,6 +4,7 @@
  */
 #include "names_file.h"
 
+#include "array.h"
 #include "bytes.h"
 #include "copy_pair.h"
 #include "failure.h"
@@ -20,7 +21,6 @@ enum {
 
     ENTRY_HEAD_BYTES = 16,
     ENTRY_BYTES_MAX = 4368, /* 16 + 255 + 4096, to a multiple of 8. */
-    CAPACITY_MIN = 8,
 };
 
 static const struct copy_format names_format = {
@@ -54,22 +54,14 @@ names_deinit(struct names_file *names)
 static enum kvt_status
 entries_reserve(struct names_file *names, uint32_t count)
 {
-    uint32_t capacity = names->capacity < CAPACITY_MIN ? CAPACITY_MIN : names->capacity;
-    struct name_entry *entries;
+    while (names->capacity < count) {
+        struct name_entry *grown =
+            array_grow(names->env, names->entries, &names->capacity, sizeof(*grown));
 
-    if (count <= names->capacity)
-        return KVT_OK;
-    while (capacity < count)
-        capacity *= 2;
-    entries = env_take(names->env, capacity * sizeof(*entries));
-    if (entries == NULL)
-        return failure_set(KVT_E_NOMEM, 0, "NAMES: no memory for %u namespaces", capacity);
-    if (names->entries != NULL) {
-        memcpy(entries, names->entries, names->count * sizeof(*entries));
-        env_put(names->env, names->entries, names->capacity * sizeof(*entries));
+        if (grown == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "NAMES: no memory for %u namespaces", count);
+        names->entries = grown;
     }
-    names->entries = entries;
-    names->capacity = capacity;
     return KVT_OK;
 }
 

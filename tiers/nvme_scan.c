@@ -7,14 +7,14 @@
  * header and learns the highest generation; the second reads those of that generation in order of
  * their sequence and hands them to the visitor.
  *
- * The chain is followed only over headers of the generation that page 0 proves: a recycle header
- * goes there, durably, before anything else of its generation is written, so nothing in the segment
- * is newer. The run of an older header may have been overwritten by newer batches that would be
- * jumped over; so those are not followed, and without a proven header at page 0 every page is
- * looked at.
+ * The chain is followed only over headers of one generation: the one that the table has, or that
+ * page 0 proves. When something newer is found all the same (a recycle header, or the fill of a
+ * segment whose generation was passed over), and without a proven header at page 0, every page is
+ * looked at: the run of an older header may have been overwritten by newer batches.
  */
 #include <stdlib.h>
 
+#include "array.h"
 #include "bytes.h"
 #include "failure.h"
 #include "nvme_internal.h"
@@ -26,7 +26,6 @@
 enum {
     WINDOW_PAGES = 256,      /* 1 MiB: read at once while searching page by page. */
     WINDOW_PAGES_CHAIN = 16, /* Read at once while the chain holds. */
-    FOUND_MIN = 64,
 };
 
 struct found {
@@ -95,17 +94,13 @@ static enum kvt_status
 found_add(struct scan *scan, const struct batch_header *header)
 {
     if (scan->found_count == scan->found_capacity) {
-        const struct kvt_env *env = scan->nvme->env;
-        uint32_t capacity = scan->found_capacity == 0 ? FOUND_MIN : 2 * scan->found_capacity;
-        struct found *found = env_take(env, capacity * sizeof(*found));
+        struct found *grown =
+            array_grow(scan->nvme->env, scan->found, &scan->found_capacity, sizeof(*grown));
 
-        if (found == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %u headers", capacity);
-        if (scan->found != NULL)
-            memcpy(found, scan->found, scan->found_count * sizeof(*found));
-        env_put(env, scan->found, scan->found_capacity * sizeof(*found));
-        scan->found = found;
-        scan->found_capacity = capacity;
+        if (grown == NULL)
+            return failure_set(
+                KVT_E_NOMEM, 0, "nvme tier: no memory for %u headers", scan->found_count);
+        scan->found = grown;
     }
     scan->found[scan->found_count++] = (struct found){
         .sequence = header->sequence,

@@ -9,8 +9,8 @@
  *           nvme_step() empties.
  *
  * A put: run reserved -> header and payloads written as one run (O_DIRECT) -> every write answered
- * -> one data sync of the file, shared by the batches that wait for it -> done. Rules on failure
- * (durability.md): a failed write kills that batch (its run is never used again; three in a
+ * -> one data sync of the file, shared by the batches that wait for it -> done. Rules on failure:
+ * a failed write kills that batch (its run is never used again; three in a
  * segment seal it); a failed sync is never retried: every batch of that file that was written but
  * not synced fails, its active segment is sealed, and a second failed sync of a root within 60 s
  * makes the root read-only.
@@ -103,8 +103,9 @@ enum kvt_status nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn
     void *visitor, uint32_t *generation_out, uint64_t *damaged_pages_out);
 
 /*
- * nvme_has_batches - whether batches of the segment's generation begin where those of its next fill do:
- * at page 0, behind a recycle header, or at SEGMENT_HEAD_PAGES_MAX. For FREE segments, in recovery only.
+ * nvme_has_batches - whether batches of the segment's generation begin where those of its next fill
+ * do: at page 0, behind a recycle header, or at SEGMENT_HEAD_PAGES_MAX. For FREE segments, in
+ * recovery only.
  */
 enum kvt_status nvme_has_batches(
     struct nvme_tier *nvme, const struct segment *segment, bool *has_batches_out);

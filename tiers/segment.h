@@ -18,7 +18,8 @@
  *   FREE       No live record names it. Its generation is the one the next fill will use, and (once
  *              used before) a header of that generation stands durably at page 0, so that whatever
  *              older headers remain in it are void (FORMAT.md section 4). The fill mark is 0 in a
- *              segment that was never used, and behind that header in others.
+ *              segment that was never used, and behind that header in others. An open after a crash
+ *              passes generations over: then the header is older, but no batch of its own follows.
  *   ACTIVE     Takes runs at `fill_page`; at most one a root. Never survives a crash as ACTIVE.
  *   SEALED     Full, or closed early after failures or a crash. Only read.
  *   RECYCLING  The index no longer has records in it (the range delete is durable); readers may
@@ -70,8 +71,8 @@ enum kvt_status segment_table_open(const struct kvt_env *env, uint32_t root_coun
     const uint32_t *segment_counts, uint32_t segment_pages, struct segment_table **table_out);
 void segment_table_close(struct segment_table *table);
 
-/* segment_at - NULL when there is no such segment. A NULL table (a store without NVMe) has none; the
- * same holds for segment_next(). */
+/* segment_at - NULL when there is no such segment. A NULL table (a store without NVMe) has none;
+ * the same holds for segment_next(). */
 struct segment *segment_at(struct segment_table *table, uint32_t number);
 uint32_t segment_pages(const struct segment_table *table); /* Pages in a segment. */
 
@@ -80,8 +81,9 @@ struct segment *segment_next(struct segment_table *table, uint32_t *cursor);
 
 /*
  * segment_restore - set one as the index has it (recovery only): number, generation, state,
- * record_count, crc_xor, live_bytes, batch_number. ACTIVE becomes SEALED, and a fill mark that the index does not
- * have becomes what is safe. False, and nothing changes: no such segment, or impossible values.
+ * record_count, crc_xor, live_bytes, batch_number. ACTIVE becomes SEALED, and a fill mark that the
+ * index does not have becomes what is safe. False, and nothing changes: no such segment, or
+ * impossible values.
  */
 bool segment_restore(struct segment_table *table, const struct segment *segment);
 

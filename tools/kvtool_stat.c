@@ -58,7 +58,6 @@ static const struct {
 } health_names[] = {
     {KVT_HEALTH_META_READONLY, "meta_readonly"},
     {KVT_HEALTH_ROOT_READONLY, "root_readonly"},
-    {KVT_HEALTH_DISK_FULL, "disk_full"},
     {KVT_HEALTH_READ_ONLY, "read_only"},
     {KVT_HEALTH_POISONED, "poisoned"},
     {KVT_HEALTH_IO_THREADS, "io_threads"},

@@ -209,8 +209,9 @@ read_plan_is_valid(struct disk_probe *probe, const struct disk_read_plan *plan)
     return true;
 }
 
-/* Queues read `number` of the plan's depth. Each has its share of the buffer's slots and goes around
- * in it, so that reads come to all of the buffer and never to memory that another one is filling. */
+/* Queues read `number` of the plan's depth. Each has its share of the buffer's slots and goes
+ * around in it, so that reads come to all of the buffer and never to memory that another one is
+ * filling. */
 static void
 read_queue(struct disk_probe *probe, const struct disk_read_plan *plan, uint64_t number)
 {

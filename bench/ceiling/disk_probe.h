@@ -55,7 +55,8 @@ bool disk_probe_create(struct disk_probe *probe, const char *directory, uint64_t
 bool disk_probe_open(struct disk_probe *probe, const char *path);
 void disk_probe_close(struct disk_probe *probe);
 
-/* disk_probe_read - into all of the buffer in turns, as into a pool; bytes per second; below 0: it failed, see probe->message. */
+/* disk_probe_read - into all of the buffer in turns, as into a pool; bytes per second; below 0: it
+ * failed, see probe->message. */
 double disk_probe_read(struct disk_probe *probe, const struct disk_read_plan *plan);
 
 /*

@@ -20,8 +20,8 @@ source_of(const struct bench_store *bench, uint64_t number)
     return bench->sources.bytes + number % bench->pool_count * bench->stride_bytes;
 }
 
-/* The destination of a block of a ticket. Every block of the depth has its share of the destinations,
- * and takes the next of them in each turn. */
+/* The destination of a block of a ticket. Every block of the depth has its share of the
+ * destinations, and takes the next of them in each turn. */
 static uint8_t *
 target_at(const struct bench_store *bench, const struct bench_ticket *ticket, uint32_t block)
 {

@@ -95,8 +95,8 @@ bool bench_store_resident(
 
 /*
  * bench_store_read - reads blocks, `depth` at a time, chosen at random, into all of the huge-page
- * buffers in turns. The ends of each block are compared on the way, and the last ones whole. Bytes per
- * second; below 0: complained.
+ * buffers in turns. The ends of each block are compared on the way, and the last ones whole. Bytes
+ * per second; below 0: complained.
  */
 double bench_store_read(
     struct bench_store *bench, const struct bench_choice *choice, uint32_t depth, double seconds);

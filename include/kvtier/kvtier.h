@@ -110,7 +110,7 @@ struct kvt_options {
     uint32_t root_count;      /* 0..8 */
     uint32_t io_engine;       /* enum kvt_io_engine */
 
-    uint32_t worker_count;      /* 1..64. Default: processors - 1, at most 8, at least 1. */
+    uint32_t worker_count;      /* 1..64. Default 2. */
     uint32_t request_count_max; /* Submitted and not yet freed tickets: 16..65536. Default 4096. */
     uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
     uint32_t host_high_percent; /* Eviction from HOST starts above. Default 95. */
@@ -147,7 +147,8 @@ struct kvt_options {
  *                    things in it but no store.
  * KVT_E_LOCKED       another process, or another handle of this one, has the store open.
  * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
- * KVT_E_CORRUPT      both copies of STORE are damaged.
+ * KVT_E_CORRUPT      both copies of STORE, or of NAMES, are damaged; KVT_OPEN_READ_ONLY, and the
+ *                    index would have to be rebuilt.
  * KVT_E_NOSPC        the disk has no room for the capacity that was asked for.
  * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; unknown options.
  * KVT_E_NOMEM, KVT_E_IO, KVT_E_META, KVT_E_PERMISSION, KVT_E_READONLY  see kvt_last_error().
@@ -182,7 +183,7 @@ KVT_API void kvt_abort(kvt_store *store);
 /*
  * kvt_flush - make every RELAXED and SYNC put and every delete that was submitted before durable.
  *
- * KVT_E_IO, KVT_E_META, KVT_E_READONLY when some of them could not be.
+ * KVT_E_IO, KVT_E_META when some of them could not be.
  * Threads: any. Ownership: nothing changes hands. Blocks: yes.
  */
 KVT_CHECKED enum kvt_status kvt_flush(kvt_store *store);
@@ -196,14 +197,14 @@ KVT_CHECKED enum kvt_status kvt_options_get(kvt_store *store, struct kvt_options
 
 /*
  * kvt_stats_get - all counters, gauges and latencies; stats_out->struct_size says how much to fill.
- * Threads: any. Ownership: borrows `stats_out`. Blocks: never.
+ * Threads: any. Ownership: borrows `stats_out`. Blocks: until the loop and the index's thread have
+ * answered; a commit may be under way.
  */
 KVT_CHECKED enum kvt_status kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out);
 
 enum kvt_health_flags {
     KVT_HEALTH_META_READONLY = 1, /* A commit failed: nothing becomes durable any more. */
     KVT_HEALTH_ROOT_READONLY = 2, /* A root takes no writes after repeated failures. */
-    KVT_HEALTH_DISK_FULL = 4,     /* The file system had no room; tried again now and then. */
     KVT_HEALTH_READ_ONLY = 8,     /* Opened so. */
     KVT_HEALTH_POISONED = 16,
     KVT_HEALTH_IO_THREADS = 32, /* The thread pool serves io (io_uring denied or not asked). */
@@ -249,7 +250,7 @@ KVT_API const char *kvt_version(void);
  * KVT_E_NOSPC    4096 namespaces exist.
  * KVT_E_IO, KVT_E_READONLY, KVT_E_NOMEM  it could not be written.
  *
- * Threads: any. Ownership: borrows. Blocks: for two syncs when it is new.
+ * Threads: any. Ownership: borrows. Blocks: for the syncs of NAMES when it is new.
  */
 KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *name,
     const void *description, size_t description_bytes, kvt_namespace *namespace_out);
@@ -259,7 +260,8 @@ KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *nam
  * leave nothing. When it returns KVT_OK the clear has survived any crash.
  *
  * KVT_E_INVAL: no such namespace. KVT_E_IO, KVT_E_READONLY: nothing was cleared.
- * Threads: any. Ownership: nothing changes hands. Blocks: for a sync and in proportion to the map.
+ * Threads: any. Ownership: nothing changes hands. Blocks: for the syncs of NAMES and
+ * in proportion to the map.
  */
 KVT_CHECKED enum kvt_status kvt_namespace_clear(kvt_store *store, kvt_namespace ns);
 
@@ -329,7 +331,7 @@ KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
 struct kvt_scan_entry {
     kvt_namespace ns;
     uint16_t component;
-    uint8_t tiers;       /* enum kvt_tiers; with TIER_NVME set the block is durable. */
+    uint8_t tiers;       /* enum kvt_tiers; with KVT_TIER_NVME set the block is durable. */
     uint8_t is_hashed;   /* key holds the hash of a longer key. */
     uint32_t key_length; /* 1..64 */
     uint8_t key[64];
@@ -476,6 +478,7 @@ struct kvt_put {
  *
  * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
  * KVT_E_BUSY      request_count_max tickets are out.
+ * KVT_E_UNSUPPORTED  RELAXED and SYNC on a store without an NVMe tier.
  * KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY (RELAXED and SYNC on a store that takes no commits).
  *
  * Threads: any. Ownership: borrows `puts` and keys; keeps the sources until stage 1; gives

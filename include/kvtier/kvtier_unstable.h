@@ -13,7 +13,7 @@ extern "C" {
 
 /* One thing that kvt_check() found. */
 struct kvt_finding {
-    const char *kind; /* "store", "names", "index", "record", "segment", "header", "payload". */
+    const char *kind; /* "store", "index", "record", "payload". */
     const char *text; /* What is wrong, where, and what to do. */
     uint32_t segment; /* UINT32_MAX when it has no place. */
     uint32_t page;
@@ -30,7 +30,7 @@ struct kvt_check_report {
 
 /*
  * kvt_check - examine a closed store without changing it: STORE, NAMES, LMDB pages, records,
- * segment facts, batch headers, and every payload's checksum.
+ * segment facts, and every payload's checksum. Batch headers count only in a rebuild: kvt_dump().
  *
  * `found` (may be NULL) gets each finding; `progress` (may be NULL) bytes done and bytes in all.
  * KVT_OK: the report is written, whatever it says. Errors as kvt_open() (a store whose STORE files

@@ -109,12 +109,6 @@ oracle_allows(const struct oracle *oracle, uint32_t key, uint64_t version)
     return false;
 }
 
-bool
-oracle_is_certain(const struct oracle *oracle, uint32_t key)
-{
-    return oracle->keys[key].outcome_count == 1;
-}
-
 void
 oracle_describe(const struct oracle *oracle, uint32_t key, char *target, size_t size)
 {

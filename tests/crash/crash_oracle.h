@@ -54,9 +54,6 @@ bool oracle_mark(struct oracle *oracle, const char *line, size_t length);
 /* oracle_allows - whether a lookup of `key` may give this version (0: a miss). */
 bool oracle_allows(const struct oracle *oracle, uint32_t key, uint64_t version);
 
-/* oracle_is_certain - whether there is only one outcome. */
-bool oracle_is_certain(const struct oracle *oracle, uint32_t key);
-
 /* oracle_describe - the possible outcomes of a key, for people. */
 void oracle_describe(const struct oracle *oracle, uint32_t key, char *target, size_t size);
 

@@ -137,8 +137,8 @@ recycle(struct run *run)
     run_close(run);
 }
 
-/* Chains of blocks lie among others that die: what has children is written elsewhere when its segment
- * is reclaimed, and is deleted and replaced before and after. */
+/* Chains of blocks lie among others that die: what has children is written elsewhere when its
+ * segment is reclaimed, and is deleted and replaced before and after. */
 static void
 relocate(struct run *run)
 {

@@ -20,6 +20,11 @@
 enum {
     SEED = 42,
     N_LIMIT = 20000, /* A life has far fewer operations. */
+#if defined(__SANITIZE_ADDRESS__)
+    N_STEP = 5, /* Slow: a share of the operations. Without sanitizers it is each of them. */
+#else
+    N_STEP = 1,
+#endif
 };
 
 struct fault {
@@ -81,7 +86,7 @@ every_operation_fails(const struct fault *fault)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_fault(fault, n, sticky != 0))
-            n++;
+            n += N_STEP;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -145,7 +150,7 @@ interruption_at_every_transfer(void **state)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_fault(&faults[i], n, false))
-            n++;
+            n += N_STEP;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -169,7 +174,7 @@ stall_at_every_operation(void **state)
 
     (void)state;
     while (n < N_LIMIT && life_with_fault(&fault, n, false))
-        n++;
+        n += N_STEP;
     assert_in_range(n, 2, N_LIMIT - 1);
 }
 
@@ -209,7 +214,7 @@ power_cut_at_every_operation(void **state)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_crash(n, (enum sim_cut)cut, false))
-            n++;
+            n += N_STEP;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -222,7 +227,7 @@ power_cut_at_every_operation_and_the_index_is_lost(void **state)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_crash(n, (enum sim_cut)cut, true))
-            n++;
+            n += N_STEP;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -235,7 +240,7 @@ power_cut_at_every_operation_of_a_recovery(void **state)
     for (int loses_index = 0; loses_index < 2; loses_index++) {
         bool crashed = true;
 
-        for (uint64_t n = 1; n < N_LIMIT && crashed; n++) {
+        for (uint64_t n = 1; n < N_LIMIT && crashed; n += N_STEP) {
             char failure[MODEL_FAILURE_BYTES];
             struct small_life life;
 

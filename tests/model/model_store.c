@@ -5,7 +5,7 @@
  *
  * Stores that evict run four times the operations, and must have reclaimed, evicted and relocated.
  *
- * --seed N --seeds N --ops N; stores that evict run a half of the seeds, real stores a tenth.
+ * --seed N --seeds N --ops N; stores that evict run a quarter of the seeds, real stores a twentieth.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ enum {
 #if defined(__SANITIZE_THREAD__)
     SEED_COUNT = 4,
 #else
-    SEED_COUNT = 60,
+    SEED_COUNT = 200,
 #endif
     OPERATION_COUNT = 250,
 };
@@ -165,7 +165,7 @@ operations_of(const struct seeds *seeds, bool is_small)
 static void
 simulated_runs(const struct seeds *seeds, bool is_small)
 {
-    uint64_t count = is_small ? (seeds->count + 1) / 2 : seeds->count;
+    uint64_t count = is_small ? (seeds->count + 3) / 4 : seeds->count;
 
     for (uint64_t seed = seeds->first; seed < seeds->first + count; seed++) {
         char failure[MODEL_FAILURE_BYTES];
@@ -184,7 +184,7 @@ real_runs(const struct seeds *seeds, enum kvt_io_engine engine, bool is_small)
     struct kvt_options options = is_small ? host_options_small() : host_options_large();
 
     options.io_engine = (uint32_t)engine;
-    for (uint64_t seed = seeds->first; seed < seeds->first + (seeds->count + 9) / 10; seed++) {
+    for (uint64_t seed = seeds->first; seed < seeds->first + (seeds->count + 19) / 20; seed++) {
         char failure[MODEL_FAILURE_BYTES];
 
         if (!run_real(seed, operations_of(seeds, is_small), &options, is_small, failure)) {

@@ -4,9 +4,13 @@
  */
 #include "store_kit.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #define WAIT_NS (UINT64_C(60) * 1000000000)
 
@@ -136,4 +140,17 @@ kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key)
     payload_key_make(&name, key);
     enum kvt_status status = kvt_delete_submit(store, ns, &name.key, 1, &submit, &ticket);
     return outcome(status, ticket, KVT_STAGE_DURABLE, &result);
+}
+
+void
+kit_refused(enum kvt_status got, enum kvt_status wanted, const char *word, int line)
+{
+    struct kvt_error error = {0};
+
+    kvt_last_error(&error);
+    if (got != wanted || error.status != wanted || error.text == NULL ||
+        strstr(error.text, word) == NULL)
+        fail_msg("line %d: wanted %s and a sentence with '%s', got %s; last failure %s: %s", line,
+            kvt_status_name(wanted), word, kvt_status_name(got), kvt_status_name(error.status),
+            error.text);
 }

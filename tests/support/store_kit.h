@@ -35,4 +35,8 @@ enum kvt_status kit_get(kvt_store *store, kvt_namespace ns, uint64_t key, uint64
 /* kit_delete - the outcome of stage 2. */
 enum kvt_status kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key);
 
+/* refused - the call was refused with this status and a sentence with this word in it. */
+#define refused(call, wanted, word) kit_refused((call), (wanted), (word), __LINE__)
+void kit_refused(enum kvt_status got, enum kvt_status wanted, const char *word, int line);
+
 #endif /* KVT_TESTS_STORE_KIT_H */

@@ -22,22 +22,6 @@ struct fixture {
     kvt_namespace ns;
 };
 
-/* The call was refused with this status and a sentence with this word in it. */
-static void
-refused_at(enum kvt_status got, enum kvt_status wanted, const char *word, int line)
-{
-    struct kvt_error error = {0};
-
-    kvt_last_error(&error);
-    if (got != wanted || error.status != wanted || error.text == NULL ||
-        strstr(error.text, word) == NULL)
-        fail_msg("line %d: wanted %s and a sentence with '%s', got %s; last failure %s: %s", line,
-            kvt_status_name(wanted), word, kvt_status_name(got), kvt_status_name(error.status),
-            error.text);
-}
-
-#define refused(call, wanted, word) refused_at((call), (wanted), (word), __LINE__)
-
 static int
 setup(void **state)
 {
@@ -84,7 +68,7 @@ try_options(void **state, const struct kvt_options *options, enum kvt_status wan
 
     snprintf(path, sizeof(path), "%s/other", fixture->dir);
     enum kvt_status status = kvt_open(path, options, &store);
-    refused_at(status, wanted, word, line);
+    kit_refused(status, wanted, word, line);
     if (store != NULL)
         fail_msg("line %d: the handle is not NULL", line);
 }

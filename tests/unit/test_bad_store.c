@@ -40,20 +40,6 @@ open_at(const char *path, uint32_t flags, kvt_store **store_out)
     return kvt_open(path, &options, store_out);
 }
 
-static void
-refused_at(enum kvt_status got, enum kvt_status wanted, const char *word, int line)
-{
-    struct kvt_error error = {0};
-
-    kvt_last_error(&error);
-    if (got != wanted || error.status != wanted || strstr(error.text, word) == NULL)
-        fail_msg("line %d: wanted %s and a sentence with '%s', got %s; last failure %s: %s", line,
-            kvt_status_name(wanted), word, kvt_status_name(got), kvt_status_name(error.status),
-            error.text);
-}
-
-#define refused(call, wanted, word) refused_at((call), (wanted), (word), __LINE__)
-
 static int
 setup(void **state)
 {

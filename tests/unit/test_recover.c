@@ -101,42 +101,131 @@ only_a_close_leaves_a_clean_index(void **state)
 }
 
 /*
- * Two batches were written and synced when the process died, and their records were not committed.
- * Their segment is filled again, by less than was there: what is behind must not count as its own.
+ * A store whose process died when two batches were written and synced, and their records not yet
+ * committed: a new block, and a replacement. The index has their segment as FREE, or ACTIVE.
  */
 static void
-what_a_crash_left_uncommitted_never_comes_to_life(void **state)
+crashed_make(const struct fixture *fixture, struct fixture *crashed, bool is_active)
 {
-    struct fixture *fixture = *state;
-    struct fixture crashed;
     char from[KIT_PATH_BYTES + 64], to[KIT_PATH_BYTES + 64];
     kvt_namespace ns;
-    uint64_t version = 0;
-    struct kvt_options options = kit_options();
     kvt_store *store = store_open(fixture, &ns);
 
-    snprintf(crashed.path, sizeof(crashed.path), "%s/crashed", fixture->dir);
-    kit_dir_copy(fixture->path, crashed.path); /* The index before the two. */
+    if (is_active)
+        assert_int_equal(kit_put(store, ns, 99, 1, 100, KVT_SYNC), KVT_OK);
+    snprintf(crashed->path, sizeof(crashed->path), "%s/crashed", fixture->dir);
+    kit_dir_copy(fixture->path, crashed->path); /* The index before the two. */
     assert_int_equal(kit_put(store, ns, 100, 1, 100, KVT_SYNC), KVT_OK);
     assert_int_equal(kit_put(store, ns, CHOSEN, 2, 100, KVT_SYNC), KVT_OK);
     kvt_abort(store);
     snprintf(from, sizeof(from), "%s/data", fixture->path);
-    snprintf(to, sizeof(to), "%s/data", crashed.path);
+    snprintf(to, sizeof(to), "%s/data", crashed->path);
     kit_dir_remove(to);
     kit_dir_copy(from, to);
+}
 
+static void
+rebuilt_judge(const struct fixture *crashed)
+{
+    struct kvt_options options = kit_options();
+    kvt_namespace ns;
+    uint64_t version = 0;
+    kvt_store *store;
+
+    options.flags = KVT_OPEN_REBUILD;
+    assert_int_equal(kvt_open(crashed->path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(store, "space", "model", 5, &ns), KVT_OK);
+    assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
+    assert_int_equal(version, 1);
+    assert_int_equal(kit_get(store, ns, 100, &version), KVT_MISS);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+/* Their segment is used again, by less than was there: what is behind must not count as its own. */
+static void
+what_a_crash_left_uncommitted_never_comes_to_life(void **state)
+{
+    struct fixture crashed;
+    kvt_namespace ns;
+    uint64_t version = 0;
+    kvt_store *store;
+
+    crashed_make(*state, &crashed, false);
     store = store_open(&crashed, &ns);
     assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
     assert_int_equal(version, 1);
     assert_int_equal(kit_put(store, ns, 101, 1, 100, KVT_SYNC), KVT_OK);
     kvt_abort(store);
+    rebuilt_judge(&crashed);
+}
+
+static void
+what_a_crash_left_in_a_free_segment_is_void_when_the_next_open_returns(void **state)
+{
+    struct fixture crashed;
+    kvt_namespace ns;
+
+    crashed_make(*state, &crashed, false);
+    kvt_abort(store_open(&crashed, &ns));
+    rebuilt_judge(&crashed);
+}
+
+static void
+what_a_crash_left_in_an_active_segment_is_void_when_the_next_open_returns(void **state)
+{
+    struct fixture crashed;
+    kvt_namespace ns;
+
+    crashed_make(*state, &crashed, true);
+    kvt_abort(store_open(&crashed, &ns));
+    rebuilt_judge(&crashed);
+}
+
+/* Change one byte of the payload on disk. */
+static void
+payload_tear(const struct fixture *fixture, const struct kvt_scan_entry *block)
+{
+    char path[KIT_PATH_BYTES + 64];
+    FILE *file;
+    long place = (long)(block->segment * SEGMENT_PAGES + block->page) * 4096;
+    int byte;
+
+    snprintf(path, sizeof(path), "%s/data/data.00", fixture->path);
+    file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, place, SEEK_SET), 0);
+    byte = fgetc(file);
+    assert_int_equal(fseek(file, place, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* A crash may leave a header whole and its payloads not. */
+static void
+a_torn_copy_does_not_hide_the_one_that_it_was_to_replace(void **state)
+{
+    const struct fixture *fixture = *state;
+    struct kvt_scan_entry blocks[BLOCKS];
+    struct kvt_options options = kit_options();
+    kvt_namespace ns;
+    kvt_store *store = store_open(fixture, &ns);
+    uint64_t cursor = 0, version = 0;
+    uint32_t count = 0, newest = 0;
+
+    assert_int_equal(kit_put(store, ns, CHOSEN, 2, 100, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_scan(store, &cursor, blocks, BLOCKS, &count), KVT_OK);
+    assert_int_equal(count, BLOCKS);
+    for (uint32_t i = 1; i < count; i++) {
+        if (blocks[i].sequence > blocks[newest].sequence)
+            newest = i;
+    }
+    kvt_abort(store);
+    payload_tear(fixture, &blocks[newest]);
     options.flags = KVT_OPEN_REBUILD;
-    assert_int_equal(kvt_open(crashed.path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_open(fixture->path, &options, &store), KVT_OK);
     assert_int_equal(kvt_namespace_open(store, "space", "model", 5, &ns), KVT_OK);
-    assert_int_equal(kit_get(store, ns, 101, &version), KVT_OK);
     assert_int_equal(kit_get(store, ns, CHOSEN, &version), KVT_OK);
     assert_int_equal(version, 1);
-    assert_int_equal(kit_get(store, ns, 100, &version), KVT_MISS);
     assert_int_equal(kvt_close(store), KVT_OK);
 }
 
@@ -401,6 +490,14 @@ main(void)
         cmocka_unit_test_setup_teardown(only_a_close_leaves_a_clean_index, setup, teardown),
         cmocka_unit_test_setup_teardown(
             what_a_crash_left_uncommitted_never_comes_to_life, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_a_crash_left_in_a_free_segment_is_void_when_the_next_open_returns, setup,
+            teardown),
+        cmocka_unit_test_setup_teardown(
+            what_a_crash_left_in_an_active_segment_is_void_when_the_next_open_returns, setup,
+            teardown),
+        cmocka_unit_test_setup_teardown(
+            a_torn_copy_does_not_hide_the_one_that_it_was_to_replace, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_another_generation_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_no_segment_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_a_free_segment_is_dropped, setup, teardown),

@@ -98,10 +98,14 @@ static void
 a_sync_put_survives(void **state)
 {
     struct fixture *fixture = *state;
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
 
     life_begin(fixture, 0);
     for (uint64_t key = 0; key < BLOCKS; key++)
         put(fixture, key, 1, KVT_SYNC);
+    assert_int_equal(kvt_stats_get(fixture->store, &stats), KVT_OK);
+    assert_int_equal(stats.put_visible_ns.count, BLOCKS);
+    assert_int_equal(stats.put_durable_ns.count, BLOCKS);
     life_again(fixture, 0);
     for (uint64_t key = 0; key < BLOCKS; key++)
         expect_block(fixture, key, 1);

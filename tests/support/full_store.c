@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * full_store.c - a store whose NVMe is full all the time (full_store.h).
+ */
+#include "full_store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+void
+full_open(struct full_store *full, uint32_t flags)
+{
+    full->options.flags = flags;
+    assert_int_equal(store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(full->store, "space", "model", 5, &full->ns), KVT_OK);
+}
+
+struct full_store *
+full_begin(uint64_t seed, uint32_t segment_count)
+{
+    const struct sim_options world = {.seed = seed};
+    struct full_store *full = calloc(1, sizeof(*full));
+
+    assert_non_null(full);
+    full->options = kit_options();
+    full->options.nvme_capacity_bytes = (uint64_t)segment_count << 20;
+    full->options.relaxed_interval_ns = 2000000;
+    full->world = sim_world_create(&world);
+    full->reach = (struct store_world){
+        .env = sim_env(full->world), .index_ops = &sim_index_ops, .index_context = full->world};
+    full->bytes = malloc(FULL_BLOCK_BYTES);
+    assert_non_null(full->bytes);
+    full->next_cold = FULL_COLD;
+    full_open(full, 0);
+    return full;
+}
+
+void
+full_end(struct full_store *full)
+{
+    enum kvt_status status = kvt_close(full->store);
+
+    /* A close tells that some blocks were refused. */
+    assert_true(status == KVT_OK || (full->is_refusing && status == KVT_E_IO));
+    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
+    assert_false(sim_stuck(full->world));
+    sim_world_destroy(full->world);
+    free(full->bytes);
+    free(full);
+}
+
+void
+full_again(struct full_store *full, uint32_t flags)
+{
+    sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+    full_open(full, flags);
+}
+
+void
+full_put(struct full_store *full, uint64_t key, uint64_t version)
+{
+    assert_int_equal(
+        kit_put(full->store, full->ns, key, version, FULL_BLOCK_BYTES, KVT_SYNC), KVT_OK);
+}
+
+bool
+full_expect_at_most(struct full_store *full, uint64_t key, uint64_t wanted)
+{
+    uint64_t version = 0;
+    enum kvt_status status = kit_get(full->store, full->ns, key, &version);
+
+    if (status != KVT_MISS && (status != KVT_OK || version != wanted))
+        fail_msg("block %u: %s, version %u, wanted %u or nothing", (unsigned)key,
+            kvt_status_name(status), (unsigned)version, (unsigned)wanted);
+    return status == KVT_OK;
+}
+
+void
+full_expect(struct full_store *full, uint64_t key, uint64_t wanted)
+{
+    assert_true(full_expect_at_most(full, key, wanted));
+}
+
+static void
+block_key_make(const struct full_store *full, uint64_t key, struct block_key *target)
+{
+    struct payload_key name;
+
+    payload_key_make(&name, key);
+    assert_true(key_init(
+        target, full->store->file.secret, full->ns.id, 0, name.key.bytes, name.key.length));
+}
+
+struct hash128
+full_fingerprint(const struct full_store *full, uint64_t key)
+{
+    struct block_key block;
+
+    block_key_make(full, key, &block);
+    return key_fingerprint(full->store->fingerprint_seed, &block);
+}
+
+uint32_t
+full_entry(const struct full_store *full, uint64_t key)
+{
+    struct block_key block;
+
+    block_key_make(full, key, &block);
+    return residency_find(
+        full->store->map, key_fingerprint(full->store->fingerprint_seed, &block), &block);
+}
+
+void
+full_churn(struct full_store *full)
+{
+    (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000); /* A tick of last_use. */
+    for (uint64_t key = 0; key < FULL_HOT; key++)
+        (void)full_expect_at_most(full, key, 1);
+    full_put(full, full->next_cold++, 1);
+}
+
+void
+full_fill(struct full_store *full)
+{
+    for (uint64_t key = 0; key < FULL_HOT; key++)
+        full_put(full, key, 1);
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+        full_churn(full);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * full_store.h - a store whose NVMe is full all the time, in a simulated world, for tests of
+ * reclaiming that look into it. Whatever goes wrong fails the running test.
+ */
+#ifndef KVT_TESTS_FULL_STORE_H
+#define KVT_TESTS_FULL_STORE_H
+
+#include "sim_world.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+enum {
+    FULL_SEGMENTS = 8,
+    FULL_BLOCK_BYTES = KIT_BLOCK_BYTES_MAX,
+    FULL_BLOCKS = FULL_SEGMENTS * 16, /* More than NVMe holds. */
+    FULL_HOT = 6,     /* Keys that are read all the time: their blocks are relocated. */
+    FULL_COLD = 1000, /* The first key of the others. */
+};
+
+#define FULL_WAIT_NS (UINT64_C(600) * 1000000000)
+
+struct full_store {
+    struct sim_world *world;
+    struct store_world reach;
+    struct kvt_options options;
+    kvt_store *store;
+    kvt_namespace ns;
+    uint64_t next_cold;
+    bool is_refusing; /* There was no room for some blocks. */
+    uint8_t *bytes;   /* Of the put that is under way. */
+};
+
+/* full_begin - a new store with so many segments of 1 MiB. full_end - close it and its world. */
+struct full_store *full_begin(uint64_t seed, uint32_t segment_count);
+void full_end(struct full_store *full);
+
+/* full_open - once more, after a kvt_close(). */
+void full_open(struct full_store *full, uint32_t flags);
+
+/* full_again - the power goes, what was not synced is lost, the store is opened again. */
+void full_again(struct full_store *full, uint32_t flags);
+
+void full_put(struct full_store *full, uint64_t key, uint64_t version); /* SYNC. */
+
+/* full_expect_at_most - KVT_MISS, or KVT_OK with this version; whether it is there. */
+bool full_expect_at_most(struct full_store *full, uint64_t key, uint64_t wanted);
+void full_expect(struct full_store *full, uint64_t key, uint64_t wanted);
+
+/* full_fingerprint, full_entry - of a key; ENTRY_NONE. */
+struct hash128 full_fingerprint(const struct full_store *full, uint64_t key);
+uint32_t full_entry(const struct full_store *full, uint64_t key);
+
+/* full_churn - one more block that nobody will read; the hot ones are read. full_fill - the hot
+ * blocks, and so many others that NVMe is full. */
+void full_churn(struct full_store *full);
+void full_fill(struct full_store *full);
+
+#endif /* KVT_TESTS_FULL_STORE_H */

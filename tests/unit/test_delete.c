@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_delete.c - a delete says that a block is gone only when no lookup can find it any more:
+ * looked at in the moment in which the caller is woken. And a delete that finds nothing says that
+ * this is for good only when it is.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    KEY = 7,
+};
+
+/* The world's scheduler, with an eye on what is told to whom. */
+struct watch {
+    struct kvt_env env;
+    struct sched_ops ops;
+    const struct sched_ops *inner;
+    struct full_store *full;
+    kvt_ticket *ticket;  /* Of a delete; NULL: nothing is watched. */
+    uint32_t told_count; /* Wakes behind the delete's first stage ... */
+    uint32_t lied_count; /* ... when the block was still there. */
+};
+
+static struct watch watch;
+
+static void
+watch_post(void *context, struct gate *gate)
+{
+    if (watch.ticket != NULL && kvt_ticket_wait(watch.ticket, KVT_STAGE_DONE, 0) == KVT_OK) {
+        watch.told_count++;
+        watch.lied_count += full_entry(watch.full, KEY) != ENTRY_NONE;
+    }
+    watch.inner->gate_post(context, gate);
+}
+
+static void
+watch_begin(struct full_store *full)
+{
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    watch = (struct watch){.env = *full->reach.env, .full = full};
+    watch.inner = watch.env.sched;
+    watch.ops = *watch.inner;
+    watch.ops.gate_post = watch_post;
+    watch.env.sched = &watch.ops;
+    full->reach.env = &watch.env;
+    full_open(full, 0);
+}
+
+/* Delete the block with its put in whatever state it is. */
+static void
+delete_watched(struct full_store *full)
+{
+    struct payload_key name;
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, KEY);
+    assert_int_not_equal(full_entry(full, KEY), ENTRY_NONE);
+    assert_int_equal(kvt_delete_submit(full->store, full->ns, &name.key, 1, NULL, &ticket), KVT_OK);
+    watch.ticket = ticket;
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    watch.ticket = NULL;
+    kvt_ticket_free(ticket);
+    assert_int_equal(full_entry(full, KEY), ENTRY_NONE);
+    assert_true(watch.told_count > 0);
+    assert_int_equal(watch.lied_count, 0);
+    watch.told_count = 0;
+}
+
+/* Submit a put, wait for nothing but that it is visible, and delete the block. */
+static void
+put_and_delete(struct full_store *full, enum kvt_durability durability)
+{
+    static uint8_t bytes[PAGE_BYTES];
+    struct payload_key name;
+    struct kvt_put one = {.source = bytes, .length = sizeof(bytes)};
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, KEY);
+    one.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, &one, 1, durability, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    delete_watched(full);
+    kvt_ticket_free(ticket);
+}
+
+static void
+a_block_is_gone_when_its_delete_says_so(void **state)
+{
+    struct full_store *full = full_begin(5, FULL_SEGMENTS);
+
+    (void)state;
+    watch_begin(full);
+    put_and_delete(full, KVT_MEMORY);  /* In HOST only. */
+    put_and_delete(full, KVT_RELAXED); /* Waiting for a batch. */
+    put_and_delete(full, KVT_SYNC);    /* Being written. */
+    full_put(full, KEY, 1);
+    delete_watched(full); /* On NVMe. */
+    full_end(full);
+}
+
+/* --- A block that is gone already ------------------------------------------------------------- */
+
+static kvt_ticket *
+delete_submit(struct full_store *full)
+{
+    struct payload_key name;
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, KEY);
+    assert_int_equal(kvt_delete_submit(full->store, full->ns, &name.key, 1, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static void
+a_second_delete_waits_for_the_kill_of_the_first(void **state)
+{
+    struct full_store *full = full_begin(6, FULL_SEGMENTS);
+    kvt_ticket *first, *second;
+
+    (void)state;
+    full_put(full, KEY, 1);
+    first = delete_submit(full);
+    second = delete_submit(full);
+    assert_int_equal(kvt_ticket_wait(second, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(first, KVT_STAGE_DURABLE, 0), KVT_OK);
+    kvt_ticket_free(first);
+    kvt_ticket_free(second);
+    full_end(full);
+}
+
+static void
+no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost(void **state)
+{
+    const struct sim_rule no_syncs = {
+        .ops = SIM_SYNC, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    struct full_store *full = full_begin(7, FULL_SEGMENTS);
+
+    (void)state;
+    full_put(full, KEY, 1);
+    sim_rule_add(full->world, &no_syncs);
+    assert_true(kit_delete(full->store, full->ns, KEY) < 0);
+    sim_rules_clear(full->world);
+    /* Nobody finds it; but a crash may bring it back. */
+    assert_false(full_expect_at_most(full, KEY, 1));
+    assert_true(kit_delete(full->store, full->ns, KEY) < 0);
+    full_again(full, 0);
+    (void)full_expect_at_most(full, KEY, 1);
+    assert_true(kit_delete(full->store, full->ns, KEY) >= 0);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, KEY, 1));
+    full_end(full);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_is_gone_when_its_delete_says_so),
+        cmocka_unit_test(a_second_delete_waits_for_the_kill_of_the_first),
+        cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

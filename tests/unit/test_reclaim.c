@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_reclaim.c - a full store keeps its accounts, its pinned blocks and its kills while segment
+ * after segment is reclaimed, and says so when there is no room.
+ */
+#include <assert.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "batch_header.h"
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+static uint64_t
+counter(const _Atomic uint64_t *value)
+{
+    return atomic_load(value);
+}
+
+/* --- Accounts --------------------------------------------------------------------------------- */
+
+/* What each segment counts, beside what the entries say. */
+static void
+accounts_check(const struct full_store *full)
+{
+    const kvt_store *store = full->store;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        uint64_t live_bytes = 0, use_sum = 0;
+        uint32_t count = 0;
+
+        for (uint32_t i = 0; i < residency_number_limit(store->map); i++) {
+            const struct entry *entry = residency_at(store->map, i);
+            uint64_t word = atomic_load(&entry->word);
+
+            if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_NVME) == 0 ||
+                entry->segment != segment->number)
+                continue;
+            assert_int_equal(entry->extent_generation, segment->generation);
+            live_bytes += (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES;
+            use_sum += policy_at(store->policy, i)->last_use;
+            count++;
+        }
+        assert_int_equal(segment->live_bytes, live_bytes);
+        assert_int_equal(segment->use_sum, use_sum);
+        assert_int_equal(segment->use_count, count);
+        assert_int_equal(segment->record_count, count);
+        assert_int_equal(segment->held_count, 0);
+    }
+}
+
+static void
+a_store_filled_twenty_times_keeps_its_accounts(void **state)
+{
+    struct full_store *full = full_begin(3, FULL_SEGMENTS);
+    struct rng rng = {.state = 3};
+    uint64_t written_bytes = 0;
+
+    (void)state;
+    for (uint32_t i = 0; written_bytes < UINT64_C(20) * FULL_SEGMENTS << 20; i++) {
+        uint64_t key = rng_below(&rng, 300);
+        enum kvt_durability durability = rng_below(&rng, 3) == 0 ? KVT_MEMORY : KVT_SYNC;
+        uint64_t length = payload_length(key, i, PAYLOAD_BYTES_MIN, FULL_BLOCK_BYTES);
+
+        if (rng_below(&rng, 8) == 0)
+            assert_true(kit_delete(full->store, full->ns, key) >= 0);
+        assert_int_equal(kit_put(full->store, full->ns, key, i, length, durability), KVT_OK);
+        written_bytes += length;
+        if (i % 500 == 0) {
+            assert_int_equal(kvt_flush(full->store), KVT_OK);
+            (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
+            accounts_check(full);
+        }
+    }
+    assert_true(
+        counter(&full->store->counters.segment_recycle_count) >= UINT64_C(15) * FULL_SEGMENTS);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
+    accounts_check(full);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full_open(full, 0);
+    accounts_check(full);
+    full_end(full);
+}
+
+/* --- Pinned blocks ---------------------------------------------------------------------------- */
+
+static kvt_lease
+lease_of(struct full_store *full, uint64_t key)
+{
+    struct payload_key name;
+    kvt_lease lease = {0};
+    uint8_t tiers = 0;
+
+    payload_key_make(&name, key);
+    assert_int_equal(kvt_lookup(full->store, full->ns, &name.key, 1, &tiers, NULL, &lease), KVT_OK);
+    assert_true((tiers & KVT_TIER_NVME) != 0);
+    return lease;
+}
+
+/* `is_in_host`: the pinned block has a copy in HOST, too. */
+static void
+pinned_block_run(uint64_t seed, bool is_in_host)
+{
+    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+    struct entry *entry;
+    struct entry before;
+    kvt_lease lease;
+
+    full_put(full, 0, 1);
+    if (!is_in_host) {
+        assert_true(entry_host_release(full->store, full_entry(full, 0)));
+        full->store->room_changed = false;
+    }
+    lease = lease_of(full, 0);
+    entry = residency_at(full->store->map, full_entry(full, 0));
+    before = *entry;
+    for (uint32_t i = 0; i < 3 * FULL_BLOCKS; i++)
+        full_put(full, full->next_cold++, 1);
+    assert_true(counter(&full->store->counters.nvme_relocate_count) > 0);
+    assert_true(entry->sequence > before.sequence); /* Written again. */
+    assert_int_equal(
+        word_tiers(atomic_load(&entry->word)), is_in_host ? TIER_HOST | TIER_NVME : TIER_NVME);
+    kvt_lease_release(full->store, lease);
+    full_expect(full, 0, 1);
+    full_again(full, 0); /* From NVMe, where it was moved to. */
+    full_expect(full, 0, 1);
+    full_again(full, KVT_OPEN_REBUILD);
+    full_expect(full, 0, 1);
+    full_end(full);
+}
+
+static void
+a_pinned_block_survives_its_segment(void **state)
+{
+    (void)state;
+    pinned_block_run(11, true);
+    pinned_block_run(12, false);
+}
+
+/* --- No room ---------------------------------------------------------------------------------- */
+
+static void
+a_store_in_which_everything_is_pinned_refuses_and_recovers(void **state)
+{
+    struct full_store *full = full_begin(21, FULL_SEGMENTS);
+    kvt_lease leases[FULL_BLOCKS];
+    uint64_t keys[FULL_BLOCKS];
+    uint32_t lease_count = 0;
+    enum kvt_status status = KVT_OK;
+
+    (void)state;
+    /* Each block is pinned where it stands on NVMe, and leaves HOST. */
+    for (uint32_t i = 0; i < FULL_BLOCKS && status == KVT_OK; i++) {
+        status = kit_put(full->store, full->ns, i, 1, FULL_BLOCK_BYTES, KVT_SYNC);
+        if (status != KVT_OK)
+            break;
+        (void)entry_host_release(full->store, full_entry(full, i));
+        leases[lease_count] = lease_of(full, i);
+        keys[lease_count++] = i;
+    }
+    assert_int_equal(status, KVT_E_NOSPC);
+    full->is_refusing = true;
+    assert_true(lease_count > 3 * 14 && lease_count < FULL_BLOCKS);
+    /* Visible all the same; and another one is refused, too. */
+    full_expect(full, lease_count, 1);
+    assert_int_equal(
+        kit_put(full->store, full->ns, FULL_BLOCKS, 1, FULL_BLOCK_BYTES, KVT_SYNC), KVT_E_NOSPC);
+    assert_int_equal(
+        kit_put(full->store, full->ns, FULL_BLOCKS + 1, 1, FULL_BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    for (uint32_t i = 0; i < lease_count; i++) {
+        full_expect(full, keys[i], 1);
+        kvt_lease_release(full->store, leases[i]);
+    }
+    for (uint32_t i = 0; i < 2 * FULL_BLOCKS; i++)
+        full_put(full, full->next_cold++, 1);
+    assert_true(counter(&full->store->counters.segment_recycle_count) > FULL_SEGMENTS);
+    full_end(full);
+}
+
+/* Every block is replaced at once: each segment has copies that stay until what replaces them is
+ * durable, and there is no room for that before one of them is reclaimed. */
+static void
+a_full_store_in_which_every_block_is_replaced_goes_on(void **state)
+{
+    struct full_store *full = full_begin(22, FULL_SEGMENTS);
+    struct payload_key names[FULL_BLOCKS];
+    struct kvt_put puts[FULL_BLOCKS];
+    struct kvt_result results[FULL_BLOCKS];
+    uint64_t keys[FULL_BLOCKS];
+    kvt_ticket *ticket = NULL;
+    uint8_t *memory = malloc((size_t)FULL_BLOCKS * FULL_BLOCK_BYTES);
+    uint32_t count = 0;
+
+    (void)state;
+    assert_non_null(memory);
+    full_fill(full);
+    memset(puts, 0, sizeof(puts));
+    for (uint64_t key = FULL_COLD; key < full->next_cold && count < 60; key++) {
+        if (full_entry(full, key) == ENTRY_NONE)
+            continue;
+        keys[count] = key;
+        payload_key_make(&names[count], key);
+        payload_fill(memory + (size_t)count * FULL_BLOCK_BYTES, FULL_BLOCK_BYTES, key, 2);
+        puts[count].key = names[count].key;
+        puts[count].source = memory + (size_t)count * FULL_BLOCK_BYTES;
+        puts[count].length = FULL_BLOCK_BYTES;
+        puts[count].flags = KVT_PUT_REPLACE;
+        count++;
+    }
+    assert_true(count > 40);
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, puts, count, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count), KVT_OK);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(results[i].status, KVT_OK);
+    kvt_ticket_free(ticket);
+    for (uint32_t i = 0; i < count; i++)
+        (void)full_expect_at_most(full, keys[i], 2);
+    free(memory);
+    full_end(full);
+}
+
+/* --- Kills ------------------------------------------------------------------------------------ */
+
+enum {
+    TINY_COUNT = 5000, /* More than BATCH_KILLS_MAX. */
+    TINY_BATCH = 500,
+    TINY_SEGMENTS = 48,
+};
+
+static_assert((int)TINY_COUNT > (int)BATCH_KILLS_MAX, "the recycle header must not hold all");
+
+/* Put, or delete, many small blocks with the numbers 0..TINY_COUNT. */
+static void
+tiny_run(struct full_store *full, bool is_delete)
+{
+    static struct payload_key names[TINY_BATCH];
+    static struct kvt_put puts[TINY_BATCH];
+    static struct kvt_key keys[TINY_BATCH];
+    static uint8_t bytes[TINY_BATCH][PAYLOAD_BYTES_MIN];
+    static struct kvt_result results[TINY_BATCH];
+
+    for (uint64_t first = 0; first < TINY_COUNT; first += TINY_BATCH) {
+        kvt_ticket *ticket = NULL;
+
+        for (uint32_t i = 0; i < TINY_BATCH; i++) {
+            payload_key_make(&names[i], first + i);
+            payload_fill(bytes[i], PAYLOAD_BYTES_MIN, first + i, 1);
+            keys[i] = names[i].key;
+            puts[i] =
+                (struct kvt_put){.key = keys[i], .source = bytes[i], .length = PAYLOAD_BYTES_MIN};
+        }
+        assert_int_equal(
+            is_delete
+                ? kvt_delete_submit(full->store, full->ns, keys, TINY_BATCH, NULL, &ticket)
+                : kvt_put_submit(full->store, full->ns, puts, TINY_BATCH, KVT_SYNC, NULL, &ticket),
+            KVT_OK);
+        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        assert_int_equal(
+            kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, TINY_BATCH), KVT_OK);
+        for (uint32_t i = 0; i < TINY_BATCH; i++)
+            assert_int_equal(results[i].status, KVT_OK);
+        kvt_ticket_free(ticket);
+    }
+}
+
+/* Put blocks until another segment is filled. */
+static struct segment *
+segment_leave(struct full_store *full)
+{
+    const struct segment *active = segment_active(full->store->segments, 0);
+
+    while (segment_active(full->store->segments, 0) == active)
+        full_put(full, full->next_cold++, 1);
+    return segment_active(full->store->segments, 0);
+}
+
+static void
+no_kill_is_lost_when_a_segment_has_more_than_a_header_takes(void **state)
+{
+    struct full_store *full = full_begin(31, TINY_SEGMENTS);
+    struct segment *victim, *segment;
+    uint32_t generation, cursor = 0;
+    uint64_t others;
+
+    (void)state;
+    full->next_cold = UINT64_C(100000);
+    tiny_run(full, false);
+    victim = segment_leave(full);
+    generation = victim->generation;
+    tiny_run(full, true);
+    assert_ptr_equal(segment_active(full->store->segments, 0), victim); /* It has all kills. */
+    (void)segment_leave(full);
+    others = full->next_cold;
+    for (uint32_t i = 0; i < 10; i++)
+        full_put(full, full->next_cold++, 1);
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        segment->is_passed_over = segment != victim;
+    assert_true(reclaim_want(full->store));
+    (void)sim_run_for(full->world, UINT64_C(60) * 1000 * 1000 * 1000);
+    assert_true(reclaim_is_idle(full->store));
+    assert_int_equal(victim->state, SEGMENT_FREE);
+    assert_int_equal(victim->generation, generation + 1);
+    full_again(full, KVT_OPEN_REBUILD);
+    for (uint64_t key = 0; key < TINY_COUNT; key++)
+        assert_int_equal(full_entry(full, key), ENTRY_NONE);
+    for (uint64_t key = others; key < full->next_cold; key++)
+        full_expect(full, key, 1);
+    full_end(full);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_store_filled_twenty_times_keeps_its_accounts),
+        cmocka_unit_test(a_pinned_block_survives_its_segment),
+        cmocka_unit_test(a_store_in_which_everything_is_pinned_refuses_and_recovers),
+        cmocka_unit_test(a_full_store_in_which_every_block_is_replaced_goes_on),
+        cmocka_unit_test(no_kill_is_lost_when_a_segment_has_more_than_a_header_takes),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_relocate.c - blocks that are deleted, replaced, evicted or cannot be written while their
+ * segment is reclaimed: in the simulated world, step by step, so that each operation can meet each
+ * moment of a relocation.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "batch_header.h"
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+#if defined(__SANITIZE_THREAD__)
+    MOMENTS = 2, /* One thread: there is nothing to find, and it is slow. */
+#else
+    MOMENTS = 24,
+#endif
+    STEPS_MAX = 200000,
+};
+
+static uint64_t
+counter(const _Atomic uint64_t *value)
+{
+    return atomic_load(value);
+}
+
+static uint64_t
+word_of(const struct full_store *full, uint32_t number)
+{
+    return atomic_load(&residency_at(full->store->map, number)->word);
+}
+
+/* --- Operations that meet a relocation -------------------------------------------------------- */
+
+/* Step until a hot block is on its way. Its key, or FULL_HOT when there is none any more. */
+static uint64_t
+moving_key(struct full_store *full)
+{
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        for (uint64_t key = 0; key < FULL_HOT && !relocate_is_idle(full->store); key++) {
+            uint32_t number = full_entry(full, key);
+
+            if (number != ENTRY_NONE && word_pins(word_of(full, number)) > 0)
+                return key;
+        }
+        if (reclaim_is_idle(full->store))
+            return FULL_HOT;
+        sim_run_steps(full->world, 1);
+    }
+    return FULL_HOT;
+}
+
+/* Churn until a hot block is being moved, with a put in flight. */
+static uint64_t
+relocation_meet(struct full_store *full, kvt_ticket **ticket_out)
+{
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
+        struct payload_key name;
+        struct kvt_put one = {.source = full->bytes, .length = FULL_BLOCK_BYTES};
+        uint64_t key = full->next_cold++;
+
+        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+        for (uint64_t hot = 0; hot < FULL_HOT; hot++)
+            (void)full_expect_at_most(full, hot, 1);
+        payload_key_make(&name, key);
+        payload_fill(full->bytes, FULL_BLOCK_BYTES, key, 1);
+        one.key = name.key;
+        assert_int_equal(
+            kvt_put_submit(full->store, full->ns, &one, 1, KVT_SYNC, NULL, ticket_out), KVT_OK);
+        for (uint32_t k = 0; k < 2000 && reclaim_is_idle(full->store); k++)
+            sim_run_steps(full->world, 1);
+        key = moving_key(full);
+        if (key != FULL_HOT)
+            return key;
+        assert_int_equal(kvt_ticket_wait(*ticket_out, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        kvt_ticket_free(*ticket_out);
+    }
+    fail_msg("no hot block was ever moved");
+    return FULL_HOT;
+}
+
+static void
+put_finish(kvt_ticket *ticket)
+{
+    struct kvt_result result = {0};
+
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_OK);
+    assert_int_equal(result.status, KVT_OK);
+    kvt_ticket_free(ticket);
+}
+
+/* --- What the disk says ----------------------------------------------------------------------- */
+
+enum {
+    SEEN_MAX = 256,
+};
+
+/* Copies of one key that headers name, and kills of it. */
+struct disk_view {
+    const kvt_store *store;
+    struct hash128 fingerprint;
+    struct extent copies[SEEN_MAX], kills[SEEN_MAX];
+    uint32_t copy_count, kill_count;
+};
+
+static bool
+disk_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
+    const struct tier_kill *kills)
+{
+    struct disk_view *view = visitor;
+
+    for (uint32_t i = 0; i < header->block_count; i++) {
+        struct hash128 fingerprint =
+            key_fingerprint(view->store->fingerprint_seed, &records[i].key);
+
+        if (!hash128_equal(fingerprint, view->fingerprint))
+            continue;
+        assert_true(view->copy_count < SEEN_MAX);
+        view->copies[view->copy_count++] = records[i].extent;
+    }
+    for (uint32_t i = 0; i < header->kill_count; i++) {
+        if (!hash128_equal(kills[i].fingerprint, view->fingerprint))
+            continue;
+        assert_true(view->kill_count < SEEN_MAX);
+        view->kills[view->kill_count++] = kills[i].extent;
+    }
+    return true;
+}
+
+/*
+ * Each copy of a dead key that still stands somewhere is named by a kill. That some kill of the key
+ * has a later sequence is not enough: a kill goes when the generation that it names has passed.
+ */
+static void
+dead_copies_check(struct full_store *full, uint64_t key)
+{
+    struct disk_view view = {.store = full->store, .fingerprint = full_fingerprint(full, key)};
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
+    assert_int_equal(full_entry(full, key), ENTRY_NONE);
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
+        uint32_t generation;
+        uint64_t damaged_pages;
+
+        assert_int_equal(nvme_scan(full->store->nvme, segment->number, disk_visit, &view,
+                             &generation, &damaged_pages),
+            KVT_OK);
+    }
+    for (uint32_t i = 0; i < view.copy_count; i++) {
+        bool is_named = false;
+
+        for (uint32_t j = 0; j < view.kill_count; j++)
+            is_named = is_named || (view.kills[j].segment == view.copies[i].segment &&
+                                       view.kills[j].generation == view.copies[i].generation);
+        if (!is_named)
+            fail_msg("block %u: the copy in segment %u, page %u, is dead, and no kill names it",
+                (unsigned)key, view.copies[i].segment, view.copies[i].page);
+    }
+}
+
+/* --- Operations ------------------------------------------------------------------------------- */
+
+static void
+a_block_that_is_deleted_while_it_is_moved_stays_away(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        struct full_store *full = full_begin(100 + moment, FULL_SEGMENTS);
+        kvt_ticket *ticket;
+        uint64_t key;
+
+        full_fill(full);
+        key = relocation_meet(full, &ticket);
+        sim_run_steps(full->world, moment);
+        assert_int_equal(kit_delete(full->store, full->ns, key), KVT_OK);
+        assert_false(full_expect_at_most(full, key, 0));
+        if (moment % 2 == 0) {
+            put_finish(ticket);
+            dead_copies_check(full, key);
+            for (uint32_t i = 0; i < 40; i++)
+                full_churn(full);
+            assert_false(full_expect_at_most(full, key, 0));
+            dead_copies_check(full, key);
+        }
+        full_again(full, 0);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+}
+
+static void
+a_block_that_is_replaced_while_it_is_moved_stays_replaced(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        struct full_store *full = full_begin(200 + moment, FULL_SEGMENTS);
+        kvt_ticket *ticket;
+        uint64_t key;
+
+        full_fill(full);
+        key = relocation_meet(full, &ticket);
+        sim_run_steps(full->world, moment);
+        full_put(full, key, 2);
+        full_expect(full, key, 2);
+        if (moment % 2 == 0) {
+            put_finish(ticket);
+            for (uint32_t i = 0; i < 20; i++)
+                full_put(full, full->next_cold++, 1);
+            (void)full_expect_at_most(full, key, 2);
+        }
+        full_again(full, 0);
+        (void)full_expect_at_most(full, key, 2);
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_true(full_expect_at_most(full, key, 2) || moment % 2 == 0);
+        full_end(full);
+    }
+}
+
+static void
+a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them(void **state)
+{
+    uint64_t failed_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        const struct sim_rule rule = {
+            .ops = moment % 2 == 0 ? SIM_WRITE : SIM_SYNC, .effect = SIM_EIO, .nth = 1};
+        struct full_store *full = full_begin(300 + moment, FULL_SEGMENTS);
+        kvt_ticket *ticket;
+        bool is_deleted;
+
+        full_fill(full);
+        (void)relocation_meet(full, &ticket);
+        sim_run_steps(full->world, moment / 2);
+        sim_rule_add(full->world, &rule);
+        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        kvt_ticket_free(ticket);
+        sim_rules_clear(full->world);
+        failed_count += counter(&full->store->counters.batch_failed_count);
+        /* What may have reached the disk must not come back behind a delete. */
+        is_deleted = moment % 2 == 1;
+        for (uint64_t key = 0; key < FULL_HOT && is_deleted; key++)
+            assert_true(kit_delete(full->store, full->ns, key) >= 0);
+        for (uint64_t key = 0; key < FULL_HOT && is_deleted; key++)
+            dead_copies_check(full, key);
+        for (uint32_t i = 0; i < 40 && !is_deleted; i++)
+            full_churn(full); /* It goes on. */
+        for (uint32_t life = 0; life < 3; life++) {
+            for (uint64_t key = 0; key < FULL_HOT; key++)
+                assert_true(!full_expect_at_most(full, key, 1) || !is_deleted);
+            for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+                (void)full_expect_at_most(full, key, 1);
+            if (life < 2)
+                full_again(full, life == 0 ? 0 : KVT_OPEN_REBUILD);
+        }
+        full_end(full);
+    }
+    assert_true(failed_count > MOMENTS / 2);
+}
+
+/* --- Evicted blocks --------------------------------------------------------------------------- */
+
+/* Cold keys that have left the map since the last look, one of them; 0: none. */
+static uint64_t
+evicted_key(const struct full_store *full, bool *is_there)
+{
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++) {
+        if (is_there[key - FULL_COLD] && full_entry(full, key) == ENTRY_NONE)
+            return key;
+    }
+    return 0;
+}
+
+static void
+a_delete_of_what_was_just_evicted_is_safe_before_it_says_so(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < 8; moment++) {
+        struct full_store *full = full_begin(400 + moment, FULL_SEGMENTS);
+        bool is_there[2 * FULL_BLOCKS] = {false};
+        kvt_ticket *ticket;
+        uint64_t key = 0;
+
+        full_fill(full);
+        (void)relocation_meet(full, &ticket);
+        for (key = FULL_COLD; key < full->next_cold; key++)
+            is_there[key - FULL_COLD] = full_entry(full, key) != ENTRY_NONE;
+        key = 0;
+        for (uint32_t i = 0; i < STEPS_MAX && key == 0; i++) {
+            sim_run_steps(full->world, 1);
+            key = evicted_key(full, is_there);
+        }
+        assert_int_not_equal(key, 0);
+        sim_run_steps(full->world, moment);
+        assert_int_equal(kit_delete(full->store, full->ns, key), KVT_MISS);
+        /* Nothing is finished that was under way. */
+        full_again(full, moment % 2 == 0 ? 0 : KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_that_is_deleted_while_it_is_moved_stays_away),
+        cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_stays_replaced),
+        cmocka_unit_test(a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them),
+        cmocka_unit_test(a_delete_of_what_was_just_evicted_is_safe_before_it_says_so),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

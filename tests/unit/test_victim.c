@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_victim.c - which segment is reclaimed next and which of its blocks are written again, on a
+ * store of which only the tables are there.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "stop_on_proof.h"
+#include "store_internal.h"
+#include "victim.h"
+
+enum {
+    SEGMENTS = 8,
+    PAGES = 256,
+    BLOCKS_MAX = 64,
+    BLOCK_PAGES = 16,
+};
+
+/* `blocks` are those of the segment that a test asks about. */
+struct fixture {
+    struct kvt_store store;
+    struct resident blocks[BLOCKS_MAX];
+    uint32_t count;
+    uint64_t key_count;
+};
+
+static int
+setup(void **state)
+{
+    const uint32_t segment_counts[1] = {SEGMENTS};
+    struct fixture *fixture = calloc(1, sizeof(*fixture));
+    struct kvt_store *store = fixture == NULL ? NULL : &fixture->store;
+
+    if (fixture == NULL)
+        return -1;
+    env_host(&store->env);
+    store->file.segment_pages = PAGES;
+    store->file.root_count = 1;
+    if (segment_table_open(&store->env, 1, segment_counts, PAGES, &store->segments) != KVT_OK ||
+        residency_open(&store->env, 1000, &store->map) != KVT_OK ||
+        policy_open(&store->env, store->map, &store->policy) != KVT_OK ||
+        commit_open(store) != KVT_OK)
+        return -1;
+    *state = fixture;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvt_store *store = &fixture->store;
+
+    commit_close(store);
+    policy_close(store->policy);
+    residency_close(store->map);
+    segment_table_close(store->segments);
+    free(fixture);
+    return 0;
+}
+
+/* Fill segments up to this one and seal them; they count as full of what lives. */
+static struct segment *
+segment_make(struct fixture *fixture, uint32_t number)
+{
+    struct segment_table *segments = fixture->store.segments;
+    struct segment *segment = segment_at(segments, number);
+
+    while (segment->state != SEGMENT_SEALED) {
+        struct segment *taken, *sealed;
+        uint32_t page;
+
+        assert_int_equal(
+            segment_run_take(segments, 0, BLOCK_PAGES, 0, &taken, &page, &sealed), KVT_OK);
+        segment_seal(segments, taken);
+        taken->live_bytes = (uint64_t)PAGES * PAGE_BYTES / 2;
+    }
+    return segment;
+}
+
+/* A block in that segment, last used then; among the residents when `is_asked`. */
+static uint32_t
+block_add(struct fixture *fixture, struct segment *segment, uint32_t last_use, bool is_asked)
+{
+    struct kvt_store *store = &fixture->store;
+    uint64_t key_number = ++fixture->key_count;
+    struct hash128 fingerprint = {.low = key_number, .high = 1};
+    struct block_record record = {.extent = {segment->number, segment->generation,
+                                      (uint32_t)(key_number * BLOCK_PAGES % PAGES)},
+        .sequence = key_number,
+        .length = BLOCK_PAGES * PAGE_BYTES};
+    uint32_t number;
+
+    record.key = (struct block_key){.namespace_id = 1, .length = sizeof(key_number)};
+    memcpy(record.key.bytes, &key_number, sizeof(key_number));
+    assert_int_equal(residency_insert(store->map, fingerprint, &record.key, &number), KVT_OK);
+    assert_int_equal(policy_reserve(store->policy, number), KVT_OK);
+    residency_at(store->map, number)->length = record.length;
+    residency_at(store->map, number)->stored_length = record.length;
+    policy_at(store->policy, number)->last_use = last_use;
+    residency_publish(store->map, number, TIER_NVME);
+    entry_place(store, number, &record, 0);
+    segment->live_bytes += record.length;
+    if (is_asked)
+        fixture->blocks[fixture->count++] =
+            (struct resident){.number = number, .extent = record.extent};
+    return number;
+}
+
+/* --- Segments --------------------------------------------------------------------------------- */
+
+static void
+nothing_is_reclaimed_while_nothing_is_sealed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *taken, *sealed;
+    uint32_t page;
+
+    assert_null(victim_choose(&fixture->store));
+    assert_int_equal(
+        segment_run_take(fixture->store.segments, 0, 1, 0, &taken, &page, &sealed), KVT_OK);
+    assert_null(victim_choose(&fixture->store)); /* One is ACTIVE. */
+}
+
+static void
+the_segment_whose_blocks_were_used_longest_ago_goes_first(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segments[3];
+
+    for (uint32_t i = 0; i < 3; i++)
+        segments[i] = segment_make(fixture, i);
+    block_add(fixture, segments[0], 500, false);
+    block_add(fixture, segments[0], 100, false); /* The mean counts: 300. */
+    block_add(fixture, segments[1], 200, false);
+    block_add(fixture, segments[1], 290, false); /* 245 */
+    block_add(fixture, segments[2], 290, false);
+    assert_ptr_equal(victim_choose(&fixture->store), segments[1]);
+    segments[1]->is_passed_over = true;
+    assert_ptr_equal(victim_choose(&fixture->store), segments[2]);
+    segments[2]->is_passed_over = true;
+    assert_ptr_equal(victim_choose(&fixture->store), segments[0]);
+    segments[0]->is_passed_over = true;
+    assert_null(victim_choose(&fixture->store));
+    victim_spare_none(&fixture->store);
+    assert_ptr_equal(victim_choose(&fixture->store), segments[1]);
+}
+
+static void
+an_empty_segment_goes_before_all_others(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+    struct segment *second = segment_make(fixture, 1);
+
+    block_add(fixture, first, 0, false); /* Not used since the store was opened. */
+    assert_ptr_equal(victim_choose(&fixture->store), second);
+}
+
+static void
+of_equals_the_one_with_the_oldest_records_goes_first(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+    struct segment *second = segment_make(fixture, 1);
+
+    block_add(fixture, second, 7, false);
+    block_add(fixture, first, 7, false);
+    assert_ptr_equal(victim_choose(&fixture->store), second);
+}
+
+static void
+where_most_is_dead_the_segment_with_the_least_alive_goes_first(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+    struct segment *second = segment_make(fixture, 1);
+
+    first->live_bytes = 8 * PAGE_BYTES;
+    second->live_bytes = 0;
+    block_add(fixture, first, 1, false);
+    block_add(fixture, second, 100, false); /* Used later. */
+    assert_ptr_equal(victim_choose(&fixture->store), second);
+}
+
+static void
+a_segment_with_copies_that_are_being_replaced_goes_last(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+    struct segment *second = segment_make(fixture, 1);
+
+    block_add(fixture, first, 1, false);
+    block_add(fixture, second, 100, false);
+    first->held_count = 1;
+    assert_ptr_equal(victim_choose(&fixture->store), second);
+    second->is_passed_over = true;
+    assert_ptr_equal(victim_choose(&fixture->store), first);
+}
+
+static void
+a_segment_that_is_written_to_or_at_its_last_generation_stays(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+
+    first->writer_count = 1;
+    assert_null(victim_choose(&fixture->store));
+    first->writer_count = 0;
+    first->generation = UINT32_MAX - 1;
+    assert_null(victim_choose(&fixture->store));
+    first->generation = UINT32_MAX - 2;
+    assert_ptr_equal(victim_choose(&fixture->store), first);
+}
+
+static void
+a_segment_that_a_crash_left_half_reclaimed_is_found(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+
+    assert_null(victim_unfinished(&fixture->store));
+    segment_recycle_begin(fixture->store.segments, first);
+    assert_ptr_equal(victim_unfinished(&fixture->store), first);
+    assert_null(victim_choose(&fixture->store));
+}
+
+/* --- Blocks ----------------------------------------------------------------------------------- */
+
+/* The numbers of those in front, in their order. */
+static void
+expect_survivors(struct fixture *fixture, const uint32_t *wanted, uint32_t wanted_count)
+{
+    uint32_t count = victim_survivors(&fixture->store, fixture->blocks, fixture->count);
+
+    assert_int_equal(count, wanted_count);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(fixture->blocks[i].number, wanted[i]);
+}
+
+static void
+blocks_used_later_than_the_average_stay(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    uint32_t late, later;
+
+    block_add(fixture, segment, 10, true);
+    late = block_add(fixture, segment, 60, true);
+    block_add(fixture, segment, 50, true); /* The mean itself: (10 + 60 + 50 + 80) / 4. */
+    later = block_add(fixture, segment, 80, true);
+    expect_survivors(fixture, (const uint32_t[]){later, late}, 2);
+}
+
+/* Last uses elsewhere count in the average, too. */
+static void
+a_segment_of_old_blocks_leaves_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    struct segment *other = segment_make(fixture, 1);
+
+    for (uint32_t i = 0; i < 4; i++) {
+        block_add(fixture, segment, 10 + i, true);
+        block_add(fixture, other, 100, false);
+    }
+    expect_survivors(fixture, NULL, 0);
+}
+
+static void
+a_block_whose_children_need_it_stays(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    struct segment *other = segment_make(fixture, 1);
+    uint32_t parent, child;
+
+    block_add(fixture, segment, 10, true);
+    parent = block_add(fixture, segment, 10, true);
+    child = block_add(fixture, other, 100, false);
+    policy_link(fixture->store.policy, child, parent);
+    expect_survivors(fixture, &parent, 1);
+    policy_unlink(fixture->store.policy, child);
+    expect_survivors(fixture, NULL, 0);
+}
+
+/* A quarter of a segment: 64 pages, four blocks of 16; of equals the deepest go. */
+static void
+no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    struct segment *other = segment_make(fixture, 1);
+    uint32_t wanted[4];
+
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t number = block_add(fixture, segment, 100, true);
+
+        policy_at(fixture->store.policy, number)->depth = 7 - i;
+        if (i >= 4)
+            wanted[7 - i] = number;
+        block_add(fixture, other, 1, false);
+    }
+    expect_survivors(fixture, wanted, 4);
+}
+
+static void
+where_most_is_dead_half_a_segment_stays(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    uint32_t wanted[8];
+
+    segment->live_bytes = 0;
+    segment_make(fixture, 1)->live_bytes = 0;
+    for (uint32_t i = 0; i < 8; i++)
+        wanted[i] = block_add(fixture, segment, 100 - i, true);
+    expect_survivors(fixture, wanted, 8);
+}
+
+static void
+pinned_blocks_stay_in_front_whenever_they_were_used(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    uint32_t pinned, late;
+
+    late = block_add(fixture, segment, 100, true);
+    pinned = block_add(fixture, segment, 1, true);
+    residency_pin(fixture->store.map, pinned);
+    expect_survivors(fixture, (const uint32_t[]){pinned, late}, 2);
+    (void)residency_unpin(fixture->store.map, pinned);
+}
+
+/* Half a segment: 128 pages, eight blocks of 16. */
+static void
+a_segment_of_which_more_than_half_is_pinned_is_unmovable(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    uint32_t numbers[9];
+
+    for (uint32_t i = 0; i < 9; i++)
+        numbers[i] = block_add(fixture, segment, 1, true);
+    for (uint32_t i = 0; i < 8; i++)
+        residency_pin(fixture->store.map, numbers[i]);
+    assert_int_equal(victim_survivors(&fixture->store, fixture->blocks, fixture->count), 8);
+    residency_pin(fixture->store.map, numbers[8]);
+    assert_int_equal(
+        victim_survivors(&fixture->store, fixture->blocks, fixture->count), VICTIM_UNMOVABLE);
+    for (uint32_t i = 0; i < 9; i++)
+        (void)residency_unpin(fixture->store.map, numbers[i]);
+}
+
+static void
+no_more_stays_than_can_be_written_elsewhere(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, SEGMENTS - 2);
+    struct segment *taken, *sealed;
+    uint32_t number, page;
+
+    /* One segment is left, and all but 35 pages of it are taken: an eighth off, 31 pages. */
+    assert_int_equal(
+        segment_run_take(fixture->store.segments, 0, PAGES - 35, 0, &taken, &page, &sealed),
+        KVT_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        number = block_add(fixture, segment, 100, true);
+    block_add(fixture, segment, 1, true);
+    expect_survivors(fixture, NULL, 0); /* Half of 31 holds none that is only worth it. */
+    residency_pin(fixture->store.map, number);
+    expect_survivors(fixture, &number, 1);
+    residency_pin(fixture->store.map, fixture->blocks[1].number);
+    assert_int_equal(
+        victim_survivors(&fixture->store, fixture->blocks, fixture->count), VICTIM_UNMOVABLE);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            nothing_is_reclaimed_while_nothing_is_sealed, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_segment_whose_blocks_were_used_longest_ago_goes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_empty_segment_goes_before_all_others, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            of_equals_the_one_with_the_oldest_records_goes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            where_most_is_dead_the_segment_with_the_least_alive_goes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_segment_with_copies_that_are_being_replaced_goes_last, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_segment_that_is_written_to_or_at_its_last_generation_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_segment_that_a_crash_left_half_reclaimed_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(blocks_used_later_than_the_average_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_segment_of_old_blocks_leaves_nothing, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_block_whose_children_need_it_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(where_most_is_dead_half_a_segment_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            pinned_blocks_stay_in_front_whenever_they_were_used, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_segment_of_which_more_than_half_is_pinned_is_unmovable, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            no_more_stays_than_can_be_written_elsewhere, setup, teardown),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
