@@ -121,7 +121,7 @@ fi
 format
 stage release build
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
-KVT_TEST_SEEDS=$smoke_seeds stage tsan build/tsan -L '^(unit|conform|stress|model)$'
+KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$'
 stage clang build/clang -L '^unit$'
 
 [ $long = 0 ] || mutants
