@@ -150,6 +150,27 @@ entries_choose(struct bench_choice *choice, const struct kvt_scan_entry *entries
 }
 
 bool
+bench_store_settle(struct bench_store *bench)
+{
+    const struct timespec pause = {.tv_sec = 1};
+    uint64_t before = UINT64_MAX;
+
+    for (;;) {
+        struct kvt_stats stats = {.struct_size = sizeof(stats)};
+        enum kvt_status status = kvt_stats_get(bench->store, &stats);
+
+        if (status != KVT_OK) {
+            complain_status(status, "no statistics of %s", bench->path);
+            return false;
+        }
+        if (stats.nvme_evict_count == before)
+            return true;
+        before = stats.nvme_evict_count;
+        nanosleep(&pause, NULL);
+    }
+}
+
+bool
 bench_store_resident(struct bench_store *bench, enum kvt_tiers tier, struct bench_choice *choice)
 {
     struct kvt_options options = {.struct_size = sizeof(options)};

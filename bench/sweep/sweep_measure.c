@@ -168,7 +168,8 @@ nvme_measure(struct sweep_run *run)
     double ours[SWEEP_DEPTH_MAX][SWEEP_ROUND_COUNT];
     double raw[SWEEP_DEPTH_MAX][SWEEP_ROUND_COUNT];
 
-    if (!bench_store_resident(run->bench, KVT_TIER_NVME, &run->choice))
+    if (!bench_store_settle(run->bench) ||
+        !bench_store_resident(run->bench, KVT_TIER_NVME, &run->choice))
         return false;
     for (uint32_t round = 0; round < SWEEP_ROUND_COUNT; round++) {
         for (uint32_t i = 0; i < run->plan->depth_count; i++) {
