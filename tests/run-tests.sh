@@ -66,7 +66,7 @@ stage() {
     local built=$((SECONDS - from))
     local result="$PWD/$logs/$name.xml"
     rm -f "$result"
-    ctest --test-dir "$folder" -j "$jobs" -E "$known_red" --output-junit "$result" \
+    ctest --test-dir "$folder" -j "$jobs" --output-junit "$result" \
         --test-output-size-failed 200000 --no-tests=error "$@" >"$logs/$name.log" 2>&1
     count "$name" "$result" $((SECONDS - from))
     printf '%17s (build %d s)\n' "" "$built"
@@ -109,13 +109,6 @@ smoke_seeds=20
 if [ $long = 1 ]; then
     smoke_seeds=2000
     export KVT_TEST_SEEDS=20000 KVT_CRASH_STATES=100000 KVT_KILL_ROUNDS=5000
-fi
-
-# Tests that are not green yet do not hide the others; each run names them (tests/known-red.txt).
-known_red="^($(sed -n 's/^\([a-z_]*\): .*/\1/p' tests/known-red.txt | paste -sd'|'))\$"
-if [ "$known_red" != '^()$' ]; then
-    echo "not run, known to be red:"
-    sed -n 's/^\([a-z_]*: .*\)/  \1/p' tests/known-red.txt
 fi
 
 format

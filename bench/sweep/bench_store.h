@@ -88,8 +88,8 @@ struct bench_choice {
 bool bench_choice_create(struct bench_choice *choice, uint32_t room);
 void bench_choice_destroy(struct bench_choice *choice);
 
-/* bench_store_settle - waits until no block has left NVMe for a second: a reclaim that the last puts
- * started goes on after them. False: complained. */
+/* bench_store_settle - waits until no block has left NVMe for a second: a reclaim that the last
+ * puts started goes on after them. False: complained. */
 bool bench_store_settle(struct bench_store *bench);
 
 /* bench_store_resident - fills the choice with blocks that are in HOST (KVT_TIER_HOST), or on NVMe

@@ -5,7 +5,8 @@
  *
  * Stores that evict run four times the operations, and must have reclaimed, evicted and relocated.
  *
- * --seed N --seeds N --ops N; stores that evict run a quarter of the seeds, real stores a twentieth.
+ * --seed N --seeds N --ops N; stores that evict run a quarter of the seeds, real stores a
+ * twentieth.
  */
 #include <setjmp.h>
 #include <stdarg.h>
