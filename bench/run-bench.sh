@@ -14,6 +14,7 @@ results=bench/results/$machine
 tierbench=build/bin/tierbench
 rounds=${ROUNDS:-3}
 mkdir -p "$folder" "$results"
+rm -f "$folder"/fio.[0-9]* # Of a run that was interrupted.
 
 if ! command -v fio >/dev/null; then
     echo "installing: fio"
