@@ -31,7 +31,7 @@ commit_open(struct kvt_store *store)
     if (commit->batch_bytes_max > BATCH_BYTES)
         commit->batch_bytes_max = BATCH_BYTES;
     /* Batches of a life never have the numbers of an earlier one. */
-    commit->batch_sequence = (uint64_t)store->file.open_epoch << 40;
+    commit->batch_sequence = (uint64_t)store->file.open_epoch << EPOCH_SHIFT;
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
         commit->segment_last[i] = SEGMENT_NONE;
     return KVT_OK;

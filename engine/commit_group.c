@@ -56,11 +56,13 @@ static void
 group_submit(struct kvt_store *store)
 {
     struct commit *commit = store->commit;
-    struct commit_group *group = commit->groups;
+    struct commit_group *group = NULL;
 
-    while (group->count > 0)
-        group++;
-    KVT_ASSERT(group < commit->groups + GROUP_COUNT);
+    for (uint32_t i = 0; i < GROUP_COUNT && group == NULL; i++)
+        group = commit->groups[i].count == 0 ? &commit->groups[i] : NULL;
+    KVT_ASSERT(group != NULL);
+    if (group == NULL)
+        return; /* They wait for the answer of one that is out. */
     index_work_reset(&group->work);
     while (commit->written_first != NULL) {
         struct batch *batch = commit->written_first;

@@ -8,10 +8,10 @@
  *
  * States, and the function that makes each move:
  *
- *              put_filled()              commit_take()            commit_finish(): committed
+ *              put_filled()           batch_take_flights()        batch_committed()
  *   FILLING ----------------> QUEUED -------------------> WRITING -----------------> (none)
  *      |                       |  ^                          |
- *      | put_filled():         |  |  commit_finish(): failed, first time
+ *      | put_filled():         |  |  batch_retry(): failed, first time
  *      | MEMORY, or failed     |  +--------------------------+
  *      v                       v commit_cancel(): deleted, cleared or dropped meanwhile
  *    (none)                 (none)

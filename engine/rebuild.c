@@ -17,7 +17,6 @@
 
 enum {
     REBUILD_BATCH = 1024, /* Records in a transaction. */
-    EPOCH_SHIFT = 40,     /* Of a batch's number. */
     /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c). */
     UNPROVEN_BATCHES = 8,
 };

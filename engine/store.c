@@ -379,7 +379,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
         store->roots[i] = store->file.root_paths[i];
     store->options.roots = store->file.root_paths[0][0] == '\0' ? NULL : store->roots;
-    store->sequence = (uint64_t)store->file.open_epoch << 40;
+    store->sequence = (uint64_t)store->file.open_epoch << EPOCH_SHIFT;
     store->fingerprint_seed = fingerprint_seed(store->file.secret);
     return KVT_OK;
 }

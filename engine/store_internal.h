@@ -36,6 +36,7 @@
 
 enum {
     STORE_ALIVE = 0x4B565431, /* The word on the fork page; a forked child reads zero. */
+    EPOCH_SHIFT = 40,         /* Sequences and batch numbers: open epoch << 40 | counter. */
 };
 
 #define SEGMENT_NONE UINT32_MAX /* The number of no segment. */

@@ -67,12 +67,25 @@ victim_choose(struct kvt_store *store)
     return victim;
 }
 
+/* Asked in every step of the loop: the walk is for those that have something to find. */
+static bool
+is_any_recycling(const struct kvt_store *store)
+{
+    for (uint32_t root = 0; root < store->file.root_count; root++) {
+        if (segment_count_in(store->segments, root, SEGMENT_RECYCLING) > 0)
+            return true;
+    }
+    return false;
+}
+
 struct segment *
 victim_unfinished(struct kvt_store *store)
 {
     struct segment *segment;
     uint32_t cursor = 0;
 
+    if (!is_any_recycling(store))
+        return NULL;
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment->state == SEGMENT_RECYCLING && segment->generation < UINT32_MAX - 1)
             return segment;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "policy.h"
+#include "process_memory.h"
 #include "residency.h"
 #include "rng.h"
 
@@ -37,24 +38,6 @@ struct memory_bench {
     uint64_t most_at;
     double state_bytes;
 };
-
-/* Memory of the process that no file backs; 0: unknown. */
-static uint64_t
-anonymous_bytes(void)
-{
-    FILE *in = fopen("/proc/self/status", "re");
-    char line[256];
-    unsigned long long kilobytes = 0;
-
-    if (in == NULL)
-        return 0;
-    while (fgets(line, sizeof(line), in) != NULL) {
-        if (sscanf(line, "RssAnon: %llu", &kilobytes) == 1)
-            break;
-    }
-    fclose(in);
-    return kilobytes * 1024;
-}
 
 static bool
 entry_put(struct memory_bench *bench, uint64_t i)
@@ -80,7 +63,7 @@ entry_put(struct memory_bench *bench, uint64_t i)
 static double
 growth(uint64_t before, uint64_t count)
 {
-    return ((double)anonymous_bytes() - (double)before) / (double)count - KEY_SLOT_BYTES;
+    return ((double)process_anonymous_bytes() - (double)before) / (double)count - KEY_SLOT_BYTES;
 }
 
 static bool
@@ -92,7 +75,7 @@ map_measure(struct memory_bench *bench)
         uint64_t count = i - WARM_ENTRIES;
 
         if (i == WARM_ENTRIES)
-            before = anonymous_bytes();
+            before = process_anonymous_bytes();
         if (i > WARM_ENTRIES && i % LOOK_ENTRIES == 0) {
             for (uint32_t turn = 0; turn < 3; turn++)
                 residency_collect(bench->map);
@@ -118,11 +101,12 @@ policy_measure(struct memory_bench *bench)
 
     for (uint32_t i = 0; i < WARM_ENTRIES + bench->entries; i++) {
         if (i == WARM_ENTRIES)
-            before = anonymous_bytes();
+            before = process_anonymous_bytes();
         if (policy_reserve(bench->policy, i) != KVT_OK)
             return false;
     }
-    bench->state_bytes = ((double)anonymous_bytes() - (double)before) / (double)bench->entries;
+    bench->state_bytes =
+        ((double)process_anonymous_bytes() - (double)before) / (double)bench->entries;
     return true;
 }
 

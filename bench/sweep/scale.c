@@ -17,6 +17,7 @@
 #include "bench_store.h"
 #include "complain.h"
 #include "json_writer.h"
+#include "process_memory.h"
 #include "progress.h"
 #include "quantity.h"
 #include "sweep.h"
@@ -71,24 +72,6 @@ struct scale {
     bool cache_dropped;
 };
 
-/* Memory of the process that no file backs; 0: unknown. */
-static uint64_t
-anonymous_bytes(void)
-{
-    FILE *in = fopen("/proc/self/status", "re");
-    char line[256];
-    unsigned long long kilobytes = 0;
-
-    if (in == NULL)
-        return 0;
-    while (fgets(line, sizeof(line), in) != NULL) {
-        if (sscanf(line, "RssAnon: %llu", &kilobytes) == 1)
-            break;
-    }
-    fclose(in);
-    return kilobytes * 1024;
-}
-
 /* True when the kernel forgot what it had cached of files. */
 static bool
 cache_drop(void)
@@ -133,7 +116,7 @@ fill(struct scale *scale)
     progress_begin(&progress, "put", PROGRESS_COUNT, 0, scale->entries);
     is_fine = entries_put(scale, warm, &progress);
     warm = scale->bench.next_number;
-    before = anonymous_bytes();
+    before = process_anonymous_bytes();
     is_fine = is_fine && entries_put(scale, scale->entries, &progress);
     progress_end(&progress);
     if (!is_fine)
@@ -141,7 +124,7 @@ fill(struct scale *scale)
     scale->entries = scale->bench.next_number; /* Whole batches: a few more than asked for. */
     scale->put_per_s = (double)scale->entries / (clock_seconds() - start);
     scale->entry_memory_bytes =
-        ((double)anonymous_bytes() - (double)before) / (double)(scale->entries - warm);
+        ((double)process_anonymous_bytes() - (double)before) / (double)(scale->entries - warm);
     return true;
 }
 
