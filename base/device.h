@@ -15,15 +15,17 @@
  *            event that was never recorded counts as reached. It may be recorded again; then only
  *            the last record counts, but a wait keeps to the record that it was asked for.
  *   piece    one contiguous run of bytes to be copied. Either end may be memory of the device or
- *            host memory that was registered with it. Pieces of one call may run in any order and
- *            must not overlap.
+ *            host memory that was registered with it. Pieces of one call may run in any order: what
+ *            one of them writes, no other may read or write (the emulation refuses it).
  *
  * What a copy reads may not change, and what it writes may not be touched or relied on, from the
- * submission until an event that was recorded behind it has been reached.
+ * submission until an event that was recorded behind it has been reached. Work of the device that
+ * is ordered behind the copy (on its stream, or on one that waits for such an event) may use both.
  *
- * Errors    KVT_E_GPU: the device is lost (an error that stays: every later call on it fails alike);
- *           nothing is known about transfers in flight. KVT_E_INVAL: a pointer, stream or event that
- *           is not the device's. KVT_E_NOMEM: memory of the device or of the host.
+ * Errors    KVT_E_GPU: the device is lost (an error that stays: every later call fails alike);
+ *           nothing is known about transfers in flight. KVT_E_INVAL: a pointer, stream or event
+ *           that is not the device's (a caller's stream and event are believed by CUDA).
+ *           KVT_E_NOMEM: memory of the device or of the host.
  * Threads   any, unless a function says otherwise. No call waits for transfers but device close.
  */
 #ifndef KVT_BASE_DEVICE_H
@@ -68,8 +70,8 @@ struct kvt_device_ops {
     /* Open device `ordinal`. Makes its context and the streams of its lanes. */
     enum kvt_status (*open)(
         void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out);
-    /* Waits for what is in flight, and frees streams; slabs, registrations and events must have been
-     * given back. NULL is fine. */
+    /* Waits for what is in flight, and frees streams; slabs, registrations and events must have
+     * been given back. NULL is fine. */
     void (*close)(struct device *device);
     enum kvt_status (*info)(struct device *device, struct device_info *info_out);
 
@@ -93,10 +95,10 @@ struct kvt_device_ops {
     enum kvt_status (*event_create)(struct device *device, void **event_out);
     void (*event_destroy)(struct device *device, void *event); /* NULL is fine. Not waited for. */
     enum kvt_status (*event_record)(struct device *device, void *event, void *stream);
-    /* KVT_OK: reached. KVT_NOT_READY: not yet. What the copies before it wrote is then visible to the
-     * calling thread. */
+    /* KVT_OK: reached; what the copies before it wrote is visible to the calling thread.
+     * KVT_NOT_READY: not yet. */
     enum kvt_status (*event_query)(struct device *device, void *event);
-    /* All later work of `stream` waits until `event` is reached (its last record at this moment). */
+    /* Later work of `stream` waits until `event` is reached (its last record at this moment). */
     enum kvt_status (*stream_wait)(struct device *device, void *stream, void *event);
 };
 
