@@ -140,7 +140,7 @@ pieces_may_reach_every_end(struct device_rig *rig)
 
 /* --- 2. Order --------------------------------------------------------------------------------- */
 
-/* One place of the device is written again and again, and read in between: nothing is waited for. */
+/* One place of the device is written and read again and again: nothing is waited for. */
 static bool
 work_of_one_stream_keeps_its_order(struct device_rig *rig)
 {
