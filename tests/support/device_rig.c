@@ -39,7 +39,7 @@ device_rig_open(struct device_rig *rig)
     rig->slab = NULL;
     rig->slab_other = NULL;
     rig->event = NULL;
-    RIG_CHECK(rig->ops->open(rig->context, rig->env, 0, &rig->device) == KVT_OK);
+    RIG_CHECK(rig->ops->open(rig->context, rig->env, rig->ordinal, &rig->device) == KVT_OK);
     RIG_CHECK(rig->device != NULL && rig->device->ops == rig->ops);
     RIG_CHECK(rig->ops->slab_take(rig->device, RIG_SLAB_BYTES, &slab) == KVT_OK);
     rig->slab = slab;

@@ -26,6 +26,7 @@ struct device_rig {
     const struct kvt_device_ops *ops;
     void *context;
     const struct kvt_env *env;
+    uint32_t ordinal;
     void (*pass)(struct device_rig *rig); /* Let some time pass. */
     void *pass_context;
     bool is_emulated; /* It refuses what CUDA believes, and its memory can be used up. */
