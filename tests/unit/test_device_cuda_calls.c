@@ -29,7 +29,8 @@ static struct play {
     uint32_t after_loss_count;
     bool is_lost;
     bool is_stream_captured;
-    bool is_busy; /* The next query of an event says so. */
+    bool is_malloc_odd; /* It is not aligned as it should be. */
+    bool is_busy;       /* The next query of an event says so. */
 
     int depth; /* Of pushed contexts. */
     enum cudaStreamCaptureMode capture_mode;
@@ -253,7 +254,7 @@ cudaMalloc(void **address, size_t size)
     PLAY_TRY(true);
     if (size > 128 << 20)
         return cudaErrorMemoryAllocation;
-    *address = hold(size);
+    *address = (uint8_t *)hold(size) + (play.is_malloc_odd ? 4096 : 0);
     return cudaSuccess;
 }
 
@@ -262,7 +263,7 @@ cudaFree(void *address)
 {
     cudaError_t error = play_call(true);
 
-    (void)hold_end(address);
+    (void)hold_end((uint8_t *)address - (play.is_malloc_odd ? 4096 : 0));
     return error;
 }
 
@@ -457,6 +458,12 @@ pieces_that_touch_on_both_sides_are_one_run(void **state)
     assert_int_equal(play.single_count, 1);
     assert_int_equal(play.batch_count, 1);
     assert_int_equal(play.run_count, 2);
+    pieces[2].target = bench.rig.slab + 200;
+    pieces[3].target = bench.rig.slab + 300;
+    pieces[3].source = bench.rig.host + 2000;
+    assert_int_equal(device_cuda_ops.copy(bench.rig.device, bench.rig.in, pieces, 4), KVT_OK);
+    assert_int_equal(play.batch_count, 2);
+    assert_int_equal(play.run_count, 2);
     bench_close(&bench);
 }
 
@@ -479,7 +486,7 @@ run_never_crosses_from_one_registration_to_the_next(void **state)
 }
 
 static void
-stream_that_is_captured_is_refused(void **state)
+stream_that_is_captured_or_the_legacy_one_is_refused(void **state)
 {
     struct bench bench;
     int stream;
@@ -488,15 +495,30 @@ stream_that_is_captured_is_refused(void **state)
     bench_open(&bench);
     assert_int_equal(
         device_rig_copy(&bench.rig, &stream, bench.rig.slab, bench.rig.host, 4096), KVT_OK);
+    assert_int_equal(
+        device_rig_copy(&bench.rig, cudaStreamLegacy, bench.rig.slab, bench.rig.host, 4096),
+        KVT_E_INVAL);
     play.is_stream_captured = true;
     assert_int_equal(
         device_rig_copy(&bench.rig, &stream, bench.rig.slab, bench.rig.host, 4096), KVT_E_INVAL);
     assert_int_equal(
         device_rig_copy(&bench.rig, bench.rig.in, bench.rig.slab, bench.rig.host, 4096), KVT_OK);
-    assert_int_equal(
-        device_rig_copy(&bench.rig, cudaStreamLegacy, bench.rig.slab, bench.rig.host, 4096),
-        KVT_E_INVAL);
     assert_int_equal(play.single_count, 2);
+    bench_close(&bench);
+}
+
+static void
+slab_at_an_odd_place_is_given_back(void **state)
+{
+    struct bench bench;
+    void *slab = NULL;
+
+    (void)state;
+    bench_open(&bench);
+    play.is_malloc_odd = true;
+    assert_int_equal(device_cuda_ops.slab_take(bench.rig.device, 4096, &slab), KVT_E_UNSUPPORTED);
+    assert_null(slab);
+    play.is_malloc_odd = false;
     bench_close(&bench);
 }
 
@@ -634,7 +656,8 @@ main(void)
         cmocka_unit_test(list_of_all_devices_passes),
         cmocka_unit_test(pieces_that_touch_on_both_sides_are_one_run),
         cmocka_unit_test(run_never_crosses_from_one_registration_to_the_next),
-        cmocka_unit_test(stream_that_is_captured_is_refused),
+        cmocka_unit_test(stream_that_is_captured_or_the_legacy_one_is_refused),
+        cmocka_unit_test(slab_at_an_odd_place_is_given_back),
         cmocka_unit_test(batch_that_fails_loses_the_device),
         cmocka_unit_test(each_call_of_cuda_may_fail),
     };
