@@ -22,6 +22,10 @@
 
 /* --- 1. The play ------------------------------------------------------------------------------ */
 
+enum {
+    HOLDS_MAX = 32,
+};
+
 static struct play {
     uint32_t call_count;   /* Of the functions that can fail. */
     uint32_t fail_call;    /* 0: none. */
@@ -35,6 +39,7 @@ static struct play {
     int depth; /* Of pushed contexts. */
     enum cudaStreamCaptureMode capture_mode;
     int holds; /* Whatever must be given back. */
+    void *memory[HOLDS_MAX];
 
     uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
     uint32_t batch_count;
@@ -71,16 +76,39 @@ hold(size_t size)
     void *memory = aligned_alloc(2 << 20, (size + (2 << 20) - 1) & ~(size_t)((2 << 20) - 1));
 
     assert_non_null(memory);
-    play.holds++;
-    return memory;
+    for (size_t i = 0; i < HOLDS_MAX; i++) {
+        if (play.memory[i] == NULL) {
+            play.memory[i] = memory;
+            play.holds++;
+            return memory;
+        }
+    }
+    fail_msg("more than %d pieces of memory", HOLDS_MAX);
+    return NULL;
 }
 
 static cudaError_t
-hold_end(void *memory)
+hold_end(const void *memory)
 {
-    play.holds--;
-    free(memory);
-    return cudaSuccess;
+    for (size_t i = 0; i < HOLDS_MAX; i++) {
+        if (play.memory[i] == memory) {
+            free(play.memory[i]);
+            play.memory[i] = NULL;
+            play.holds--;
+            return cudaSuccess;
+        }
+    }
+    fail_msg("%p was not given", memory);
+    return cudaErrorInvalidValue;
+}
+
+/* A new play. What a lost device held is the driver's: here it ends with the play. */
+static void
+play_begin(void)
+{
+    for (size_t i = 0; i < HOLDS_MAX; i++)
+        free(play.memory[i]);
+    memset(&play, 0, sizeof(play));
 }
 
 cudaError_t
@@ -387,7 +415,7 @@ pass_at_once(struct device_rig *rig)
 static void
 bench_init(struct bench *bench)
 {
-    memset(&play, 0, sizeof(play));
+    play_begin();
     env_host(&bench->env);
     bench->rig = (struct device_rig){
         .ops = &device_cuda_ops, .env = &bench->env, .ordinal = 1, .pass = pass_at_once};
@@ -609,7 +637,7 @@ life_fails(uint32_t n, cudaError_t error)
     uint32_t run_calls;
     enum kvt_status status;
 
-    memset(&play, 0, sizeof(play));
+    play_begin();
     play.fail_call = n;
     play.fail_with = error;
     env_host(&env);
@@ -662,6 +690,10 @@ main(void)
         cmocka_unit_test(each_call_of_cuda_may_fail),
     };
 
+    int failed;
+
     stop_on_proof();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    play_begin();
+    return failed;
 }
