@@ -8,7 +8,7 @@
  *
  * 16-bit floating-point numbers of KV caches have much the same exponent and random mantissas. So
  * the numbers are split into two planes: that of the exponents is coded by zstd (literals by
- * Huffman, hardly any matches), the rest stays as it is.
+ * Huffman, hardly any matches; of bf16 two exponents in a symbol), the rest stays as it is.
  */
 #ifndef KVT_TIERS_CODEC_H
 #define KVT_TIERS_CODEC_H
@@ -24,12 +24,13 @@ enum codec_id {
 
 struct codec;
 
-/* codec_open - for parts of up to `part_bytes_max`; all memory is taken here. KVT_E_NOMEM. */
+/* codec_open - for parts of up to `part_bytes_max`; all memory is taken here, under 1 MiB.
+ * KVT_E_NOMEM. KVT_E_UNSUPPORTED: the libzstd that was loaded lacks a setting. */
 enum kvt_status codec_open(
     const struct kvt_env *env, uint64_t part_bytes_max, struct codec **codec_out);
 void codec_close(struct codec *codec); /* NULL is fine. */
 
-/* codec_bound - the most bytes that codec_encode() writes for a part of `size` bytes. */
+/* codec_bound - the most bytes that codec_encode() writes for a part of `size` bytes: `size`. */
 uint64_t codec_bound(uint64_t size);
 
 /*
