@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_codec.c - encoded parts: round trips, what they save, the bytes of FORMAT.md section 3.5, and
- * memory.
+ * test_codec.c - encoded parts: round trips, what they save, the bytes of FORMAT.md section 3.5,
+ * and memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -35,8 +35,9 @@ uint64_t codec_bound(uint64_t size);
 
 /*
  * codec_encode - `size` bytes at `source` (1..part_bytes_max, any alignment, odd sizes too) to
- * `target` (codec_bound(size) bytes). *stored_out: how many were written. Returns what they are: `id`,
- * or CODEC_RAW when less than 5 % would be saved; then the bytes are `source`'s own. Never fails.
+ * `target` (codec_bound(size) bytes). *stored_out: how many were written. Returns what they are:
+ * `id`, or CODEC_RAW when less than 5 % would be saved; then the bytes are `source`'s own. Never
+ * fails.
  */
 enum codec_id codec_encode(struct codec *codec, enum codec_id id, const void *source, uint64_t size,
     void *target, uint64_t *stored_out);

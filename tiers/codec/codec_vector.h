@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * codec_vector.h - sixteen numbers at a time, in vectors that gcc and clang know on every processor.
+ * codec_vector.h - sixteen numbers at a time, in vectors that compilers know on every processor.
  *
  * Vectors wider than 16 bytes are never parameters or results: how these are passed depends on
  * compiler options. Wider instructions (AVX2) were measured and gain nothing: memory is the limit.
