@@ -27,7 +27,8 @@ enum {
     ROUNDS_DEFAULT = 21,
     ROUNDS_MAX = 1000,
     PART_KIB_DEFAULT = 1024,
-    TOTAL_BYTES = 64 << 20,
+    TOTAL_MIB_DEFAULT = 64,
+    TOTAL_MIB_MAX = 4096,
     CHANNELS = 128,
     OUTLIER_EVERY = 37,
     OUTLIER_SCALE = 20,
@@ -50,6 +51,7 @@ struct bench {
     struct kvt_env env;
     struct codec *codec;
     enum codec_id id;
+    uint64_t total_bytes;
     uint64_t part_bytes;
     uint64_t part_count;
     uint64_t target_bytes; /* Room for an encoded part, of either kind. */
@@ -223,11 +225,11 @@ static bool
 bench_open(struct bench *bench)
 {
     env_host(&bench->env);
-    bench->part_count = TOTAL_BYTES / bench->part_bytes;
+    bench->part_count = bench->total_bytes / bench->part_bytes;
     bench->target_bytes = ZSTD_compressBound(bench->part_bytes);
-    bench->source = env_map(&bench->env, TOTAL_BYTES);
+    bench->source = env_map(&bench->env, bench->total_bytes);
     bench->target = env_map(&bench->env, bench->part_count * bench->target_bytes);
-    bench->back = env_map(&bench->env, TOTAL_BYTES);
+    bench->back = env_map(&bench->env, bench->total_bytes);
     bench->stored = calloc(bench->part_count, sizeof(*bench->stored));
     bench->stored_as = calloc(bench->part_count, sizeof(*bench->stored_as));
     bench->encoder = ZSTD_createCCtx();
@@ -247,11 +249,11 @@ bench_close(struct bench *bench)
     free(bench->stored_as);
     free(bench->stored);
     if (bench->back != NULL)
-        env_unmap(&bench->env, bench->back, TOTAL_BYTES);
+        env_unmap(&bench->env, bench->back, bench->total_bytes);
     if (bench->target != NULL)
         env_unmap(&bench->env, bench->target, bench->part_count * bench->target_bytes);
     if (bench->source != NULL)
-        env_unmap(&bench->env, bench->source, TOTAL_BYTES);
+        env_unmap(&bench->env, bench->source, bench->total_bytes);
     free(bench);
 }
 
@@ -261,17 +263,21 @@ main(int argc, char **argv)
     struct bench *bench = calloc(1, sizeof(*bench));
     uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : ROUNDS_DEFAULT;
     uint64_t part_kib = argc > 2 ? strtoull(argv[2], NULL, 10) : PART_KIB_DEFAULT;
+    uint64_t total_mib = argc > 3 ? strtoull(argv[3], NULL, 10) : TOTAL_MIB_DEFAULT;
     bool is_fine = false;
 
-    if (bench == NULL || argc > 3 || rounds == 0 || rounds > ROUNDS_MAX || part_kib == 0 ||
-        part_kib > TOTAL_BYTES >> 10) {
-        fprintf(stderr, "usage: micro_codec [ROUNDS [PART_KIB]]  (default %d rounds of %d KiB)\n",
-            ROUNDS_DEFAULT, PART_KIB_DEFAULT);
+    if (bench == NULL || argc > 4 || rounds == 0 || rounds > ROUNDS_MAX || total_mib == 0 ||
+        total_mib > TOTAL_MIB_MAX || part_kib == 0 || part_kib > total_mib << 10) {
+        fprintf(stderr,
+            "usage: micro_codec [ROUNDS [PART_KIB [TOTAL_MIB]]]  (default %d rounds of"
+            " parts of %d KiB, %d MiB of them)\n",
+            ROUNDS_DEFAULT, PART_KIB_DEFAULT, TOTAL_MIB_DEFAULT);
         free(bench);
         return 2;
     }
     bench->round_count = (uint32_t)rounds;
     bench->part_bytes = part_kib << 10;
+    bench->total_bytes = total_mib << 20;
     is_fine = bench_open(bench);
     bench->id = CODEC_BF16;
     is_fine = is_fine && kind_run(bench, "bf16");
