@@ -118,3 +118,13 @@ kvt_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint3
     histogram_add(&store->latencies.lookup_ns, env_now(&store->env) - begin_ns);
     return KVT_OK;
 }
+
+enum kvt_status
+kvt_touch(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count)
+{
+    kvt_lease lease;
+
+    KVT_TRY(kvt_lookup(store, ns, keys, count, NULL, NULL, &lease));
+    kvt_lease_release(store, lease);
+    return KVT_OK;
+}

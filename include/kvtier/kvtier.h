@@ -310,6 +310,17 @@ KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
     const struct kvt_key *keys, uint32_t count, uint8_t *tiers_out, uint32_t *leading_out,
     kvt_lease *lease_out);
 
+/*
+ * kvt_touch - `count` keys (a chain, first block first) count as used now, as if a lease of them had
+ * been released: for blocks that the caller still has elsewhere and will want back. Keys that are
+ * not there are passed over. In the statistics it is a lookup.
+ *
+ * KVT_E_INVAL as kvt_lookup(). KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM.
+ * Threads: any. Ownership: borrows. Blocks: never; it takes effect soon after.
+ */
+KVT_CHECKED enum kvt_status kvt_touch(
+    kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count);
+
 #define KVT_MATCH_COMPONENTS_MAX 16u
 
 enum kvt_match_policy {
