@@ -311,9 +311,9 @@ KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
     kvt_lease *lease_out);
 
 /*
- * kvt_touch - `count` keys (a chain, first block first) count as used now, as if a lease of them had
- * been released: for blocks that the caller still has elsewhere and will want back. Keys that are
- * not there are passed over. In the statistics it is a lookup.
+ * kvt_touch - `count` keys (a chain, first block first) count as used now, as if a lease of them
+ * had been released: for blocks that the caller still has elsewhere and will want back. Keys that
+ * are not there are passed over. In the statistics it is a lookup.
  *
  * KVT_E_INVAL as kvt_lookup(). KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM.
  * Threads: any. Ownership: borrows. Blocks: never; it takes effect soon after.
