@@ -85,8 +85,8 @@ struct search {
 };
 
 /* Where batches without a commit may stand. A root may have many that were ACTIVE: the last one of
- * an earlier life is noted as something else only when its facts change. A segment that is RECYCLING
- * gets its recycle header, which voids them, only when something is written. */
+ * an earlier life is noted as something else only when its facts change. A segment that is
+ * RECYCLING gets its recycle header, which voids them, only when something is written. */
 static bool
 segment_is_suspect(const struct segment *segment)
 {
