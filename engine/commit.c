@@ -522,6 +522,8 @@ commit_step(struct kvt_store *store)
     struct commit *commit = store->commit;
     uint32_t health = atomic_load_explicit(&store->health, memory_order_relaxed);
 
+    if (commit_group_step(store))
+        return true;
     if (commit->queued_count + commit->kill_count == 0)
         return false;
     if (store->nvme == NULL || (health & KVT_HEALTH_READ_ONLY) != 0) {

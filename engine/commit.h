@@ -34,6 +34,7 @@
 
 struct commit;
 struct index_work;
+struct segment_change;
 
 enum kvt_status commit_open(struct kvt_store *store);
 void commit_close(struct kvt_store *store); /* Nothing may be under way. */
@@ -120,6 +121,10 @@ uint64_t commit_batch_bytes_max(const struct kvt_store *store);
 /* commit_touch - a batch was written: the facts of its segment are to be committed, and those of
  * the segment that was closed for it. Batches are committed in the order of their numbers. */
 void commit_touch(struct kvt_store *store, struct index_work *work, const struct tier_batch *batch);
+
+/* commit_segment - the change goes with the next transaction of batches, so that its syncs cost
+ * nothing; at once when no batch is being written. One at a time. */
+void commit_segment(struct kvt_store *store, struct segment_change *change);
 
 /* commit_unstall - there may be room on NVMe again. */
 void commit_unstall(struct kvt_store *store);

@@ -15,6 +15,7 @@ void
 index_work_reset(struct index_work *work)
 {
     work->added_count = work->deleted_count = work->touched_count = 0;
+    work->change = NULL;
 }
 
 void
@@ -60,6 +61,14 @@ index_work_delete(struct kvt_store *store, struct index_work *work, const struct
     index_work_touch(work, segment->number);
 }
 
+void
+index_work_change(struct index_work *work, const struct segment_change *change)
+{
+    KVT_ASSERT(work->change == NULL);
+    work->change = change;
+    index_work_touch(work, change->facts.number);
+}
+
 static int
 number_compare(const void *a, const void *b)
 {
@@ -83,8 +92,13 @@ block_compare(const void *a, const void *b)
 /* A segment that was closed in memory is ACTIVE in the index until its last batch is committed:
  * after a crash what stands in an ACTIVE one without a commit is made void (strays.h). */
 static void
-facts_take(struct kvt_store *store, uint32_t number, struct index_segment *facts_out)
+facts_take(struct kvt_store *store, const struct index_work *work, uint32_t number,
+    struct index_segment *facts_out)
 {
+    if (work->change != NULL && work->change->facts.number == number) {
+        *facts_out = work->change->facts;
+        return;
+    }
     segment_facts(segment_at(store->segments, number), facts_out);
     if (facts_out->state == SEGMENT_SEALED &&
         (commit_writes(store, number) || relocate_is_writing(store, number)))
@@ -101,7 +115,7 @@ index_work_seal(struct kvt_store *store, struct index_work *work, struct index_b
     for (uint32_t i = 0; i < work->touched_count; i++) {
         if (i > 0 && work->touched[i] == work->touched[i - 1])
             continue;
-        facts_take(store, work->touched[i], &work->segments[segment_count++]);
+        facts_take(store, work, work->touched[i], &work->segments[segment_count++]);
     }
     *batch_out = (struct index_batch){
         .added = work->added,
@@ -111,4 +125,8 @@ index_work_seal(struct kvt_store *store, struct index_work *work, struct index_b
         .segments = work->segments,
         .segment_count = segment_count,
     };
+    if (work->change != NULL && work->change->is_emptied) {
+        batch_out->emptied = &work->change->facts.number;
+        batch_out->emptied_count = 1;
+    }
 }

@@ -22,6 +22,14 @@ enum {
     COMMIT_SEGMENTS_MAX = COMMIT_ADDED_MAX + COMMIT_DELETED_MAX + 32,
 };
 
+/* What becomes of one segment, with the next transaction of batches; the caller's until `finish`
+ * (on the loop). */
+struct segment_change {
+    struct index_segment facts;
+    bool is_emptied; /* All its records leave the index. */
+    void (*finish)(struct kvt_store *store, struct segment_change *change, enum kvt_status status);
+};
+
 struct index_work {
     struct index_block added[COMMIT_ADDED_MAX];
     uint8_t records[COMMIT_ADDED_MAX][BLOCK_RECORD_BYTES_MAX];
@@ -29,6 +37,7 @@ struct index_work {
     uint32_t touched[COMMIT_SEGMENTS_MAX];
     struct index_segment segments[COMMIT_SEGMENTS_MAX];
     uint32_t added_count, deleted_count, touched_count;
+    const struct segment_change *change; /* NULL: none. */
 };
 
 void index_work_reset(struct index_work *work);
@@ -43,6 +52,9 @@ void index_work_delete(struct kvt_store *store, struct index_work *work,
 
 /* index_work_touch - the facts of a segment have changed. */
 void index_work_touch(struct index_work *work, uint32_t segment);
+
+/* index_work_change - at most one; its facts count, whatever else touches the segment. */
+void index_work_change(struct index_work *work, const struct segment_change *change);
 
 /* index_work_seal - collect the facts of what was touched; the batch is then ready. */
 void index_work_seal(

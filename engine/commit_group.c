@@ -51,7 +51,7 @@ group_take(struct kvt_store *store, struct commit_group *group, struct batch *ba
     group->batches[group->count++] = batch;
 }
 
-/* Hand over what is WRITTEN. There is a free transaction. */
+/* Hand over what is WRITTEN, and what waits with it. There is a free transaction. */
 static void
 group_submit(struct kvt_store *store)
 {
@@ -59,17 +59,22 @@ group_submit(struct kvt_store *store)
     struct commit_group *group = NULL;
 
     for (uint32_t i = 0; i < GROUP_COUNT && group == NULL; i++)
-        group = commit->groups[i].count == 0 ? &commit->groups[i] : NULL;
+        group = commit->groups[i].is_out ? NULL : &commit->groups[i];
     KVT_ASSERT(group != NULL);
     if (group == NULL)
         return; /* They wait for the answer of one that is out. */
     index_work_reset(&group->work);
+    group->change = commit->change;
+    commit->change = NULL;
+    if (group->change != NULL)
+        index_work_change(&group->work, group->change);
     while (commit->written_first != NULL) {
         struct batch *batch = commit->written_first;
 
         commit->written_first = batch->next;
         group_take(store, group, batch);
     }
+    group->is_out = true;
     commit->group_count++;
     index_work_seal(store, &group->work, &group->index_batch);
     group->job.run = group_run;
@@ -110,6 +115,28 @@ commit_group_add(struct kvt_store *store, struct batch *batch)
     commit->written_last = batch;
     if (commit->group_count == 0)
         group_submit(store);
+}
+
+void
+commit_segment(struct kvt_store *store, struct segment_change *change)
+{
+    KVT_ASSERT(store->commit->change == NULL);
+    store->commit->change = change;
+}
+
+bool
+commit_group_step(struct kvt_store *store)
+{
+    const struct commit *commit = store->commit;
+
+    if (commit->change == NULL || commit->group_count > 0)
+        return false;
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        if (commit->batches[i].state == BATCH_WRITING)
+            return false; /* Its answer brings the next transaction, or the next step. */
+    }
+    group_submit(store);
+    return true;
 }
 
 bool
@@ -173,6 +200,7 @@ group_committed(struct kvt_store *store, struct commit_job *job)
 {
     struct commit_group *group = CONTAINER_OF(job, struct commit_group, job);
     struct commit *commit = store->commit;
+    struct segment_change *change = group->change;
     uint32_t count = group->count;
 
     histogram_add(&store->latencies.commit_ns, job->duration_ns);
@@ -184,7 +212,10 @@ group_committed(struct kvt_store *store, struct commit_job *job)
             commit_batch_fail(store, group->batches[i], KVT_E_META);
     }
     group->count = 0;
+    group->is_out = false;
     commit->group_count--;
+    if (change != NULL)
+        change->finish(store, change, job->status);
     if (job->status != KVT_OK)
         commit_failed(store);
     if (commit->group_count == 0 && commit->written_first != NULL)

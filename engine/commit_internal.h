@@ -53,7 +53,9 @@ struct batch {
 struct commit_group {
     struct commit_job job;
     struct batch *batches[COMMIT_GROUP_MAX]; /* COMMITTING, in order. */
-    uint32_t count;                          /* 0: it is free. */
+    uint32_t count;
+    struct segment_change *change; /* NULL: none. */
+    bool is_out;
     struct index_work work;
     struct index_batch index_batch;
 };
@@ -63,6 +65,7 @@ struct commit {
     struct commit_group *groups;                /* GROUP_COUNT */
     uint32_t group_count;                       /* Of them, out. */
     struct batch *written_first, *written_last; /* WRITTEN, in order. */
+    struct segment_change *change;              /* Waits for a transaction; NULL: none. */
     struct flight *oldest, *newest;             /* QUEUED and WRITING, in order. */
     uint32_t queued_count;
     uint64_t queued_bytes;
@@ -95,6 +98,9 @@ void commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_st
 
 /* commit_group_add - WRITING -> WRITTEN: the next transaction takes the batch. */
 void commit_group_add(struct kvt_store *store, struct batch *batch);
+
+/* commit_group_step - a change of a segment that waits goes alone when no batch will take it. */
+bool commit_group_step(struct kvt_store *store);
 
 /* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. */
 void commit_kill_answer(

@@ -43,8 +43,7 @@ struct reclaim {
     uint32_t resident_count, resident_capacity;
     uint32_t survivor_count;
     uint32_t moved_count; /* Survivors that relocate.c has dealt with. */
-    struct commit_job job;
-    struct index_segment facts;
+    struct segment_change change;
     struct batch_owner owner;
     struct tier_batch batch;
     struct op_list settlers; /* Deletes that wait for the end. */
@@ -352,26 +351,15 @@ victim_empty(struct kvt_store *store)
     return kept_count == 0;
 }
 
-static enum kvt_status
-delete_run(struct kvt_store *store, struct commit_job *job)
-{
-    struct reclaim *reclaim = CONTAINER_OF(job, struct reclaim, job);
-    uint32_t deleted_count = 0;
-
-    return store->index->ops->delete_range(
-        store->index, &reclaim->facts, 0, UINT32_MAX, &deleted_count);
-}
-
 static void
-delete_finish(struct kvt_store *store, struct commit_job *job)
+delete_finish(struct kvt_store *store, struct segment_change *change, enum kvt_status status)
 {
+    (void)change;
     KVT_ASSERT(store->reclaim->state == RECLAIM_DELETING);
-    if (job->status != KVT_OK) {
+    if (status == KVT_OK)
+        store->reclaim->state = RECLAIM_HEADING;
+    else
         reclaim_give_up(store);
-        commit_failed(store);
-        return;
-    }
-    store->reclaim->state = RECLAIM_HEADING;
 }
 
 static void
@@ -386,11 +374,11 @@ victim_emptied(struct kvt_store *store)
     }
     KVT_ASSERT(reclaim->victim->live_bytes == 0 && reclaim->victim->use_count == 0);
     segment_recycle_begin(store->segments, reclaim->victim);
-    segment_facts(reclaim->victim, &reclaim->facts);
-    reclaim->job.run = delete_run;
-    reclaim->job.finish = delete_finish;
+    segment_facts(reclaim->victim, &reclaim->change.facts);
+    reclaim->change.is_emptied = true;
+    reclaim->change.finish = delete_finish;
     reclaim->state = RECLAIM_DELETING;
-    committer_submit(store->committer, &reclaim->job);
+    commit_segment(store, &reclaim->change);
 }
 
 /* The next group, or what comes after the last one. False: it must wait. */
@@ -422,28 +410,18 @@ relocate_next(struct kvt_store *store)
 
 /* --- The recycle header ----------------------------------------------------------------------- */
 
-static enum kvt_status
-free_run(struct kvt_store *store, struct commit_job *job)
-{
-    struct reclaim *reclaim = CONTAINER_OF(job, struct reclaim, job);
-    struct index_batch batch = {.segments = &reclaim->facts, .segment_count = 1};
-
-    return index_commit_growing(store->index, &batch);
-}
-
 static void
-free_finish(struct kvt_store *store, struct commit_job *job)
+free_finish(struct kvt_store *store, struct segment_change *change, enum kvt_status status)
 {
     struct reclaim *reclaim = store->reclaim;
 
     KVT_ASSERT(reclaim->state == RECLAIM_FREEING);
-    if (job->status != KVT_OK) {
+    if (status != KVT_OK) {
         reclaim_give_up(store);
-        commit_failed(store);
         return;
     }
     segment_free(store->segments, reclaim->victim);
-    reclaim->victim->batch_number = reclaim->facts.batch_number;
+    reclaim->victim->batch_number = change->facts.batch_number;
     COUNT(store, segment_recycle_count, 1);
     victim_spare_none(store);
     reclaim_end(store);
@@ -460,14 +438,14 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
         reclaim_give_up(store);
         return;
     }
-    segment_facts(reclaim->victim, &reclaim->facts);
-    reclaim->facts.state = SEGMENT_FREE;
-    reclaim->facts.generation++;
-    reclaim->facts.batch_number = batch->sequence;
-    reclaim->job.run = free_run;
-    reclaim->job.finish = free_finish;
+    segment_facts(reclaim->victim, &reclaim->change.facts);
+    reclaim->change.facts.state = SEGMENT_FREE;
+    reclaim->change.facts.generation++;
+    reclaim->change.facts.batch_number = batch->sequence;
+    reclaim->change.is_emptied = false;
+    reclaim->change.finish = free_finish;
     reclaim->state = RECLAIM_FREEING;
-    committer_submit(store->committer, &reclaim->job);
+    commit_segment(store, &reclaim->change);
 }
 
 /* False: readers are still there. */

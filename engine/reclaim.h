@@ -20,10 +20,11 @@
  *               read. Then its kills whose own copies still stand somewhere, so that none is ever
  *               lost to a torn recycle header. At the end all other blocks leave NVMe at once; one
  *               that somebody has pinned is moved after all.
- *   DELETING    No entry names the victim; the index forgets its records and has it as RECYCLING.
+ *   DELETING    No entry names the victim. The next transaction of batches takes its records out of
+ *               the index, which then has it as RECYCLING.
  *   HEADING     Reads of it may be in flight.
  *   WRITING     The recycle header of the next generation is written.
- *   FREEING     The index has it as FREE.
+ *   FREEING     The transaction after that says FREE.
  *
  * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let
  * go and passed over until another was reclaimed. When the index or a recycle header fails, nothing

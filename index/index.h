@@ -39,8 +39,11 @@ struct index_segment {
     uint64_t batch_number; /* Of the last write batch in it that was committed; 0: none. */
 };
 
-/* One transaction: all of it or nothing. Deletions are applied before additions. */
+/* One transaction: all of it or nothing. Segments are emptied first, then come deletions, then
+ * additions. */
 struct index_batch {
+    const uint32_t *emptied; /* Segments: every record of theirs goes. */
+    uint32_t emptied_count;
     const struct index_block *added; /* Sorted by (segment, page). */
     uint32_t added_count;
     const struct index_block *deleted; /* Missing ones are not an error. */
@@ -87,11 +90,6 @@ struct index_ops {
     /* KVT_OK: durable. KVT_E_NOSPC: the map is full (nothing changed; grow or delete). KVT_E_META:
      * anything else; no further commit will be tried by the caller. */
     enum kvt_status (*commit)(struct index *index, const struct index_batch *batch);
-
-    /* Delete the records of one segment from `page` on, at most `limit` of them, and write the
-     * segment's facts in the same transaction; *deleted_out says how many went. Durable. */
-    enum kvt_status (*delete_range)(struct index *index, const struct index_segment *segment,
-        uint32_t page, uint32_t limit, uint32_t *deleted_out);
 
     /* Double the map (at least to `map_bytes`), zero-filled and synced first. */
     enum kvt_status (*grow)(struct index *index, uint64_t map_bytes);

@@ -205,6 +205,9 @@ change_copy(struct index_disk *disk, const struct index_batch *batch)
     struct disk_change *change = &disk->change;
     void *copy;
 
+    KVT_TRY(array_copy(env, batch->emptied, batch->emptied_count * sizeof(*batch->emptied), &copy));
+    change->emptied = copy;
+    change->emptied_count = batch->emptied_count;
     KVT_TRY(array_copy(env, batch->deleted, batch->deleted_count * sizeof(*batch->deleted), &copy));
     change->deleted = copy;
     change->deleted_count = batch->deleted_count;
@@ -251,6 +254,7 @@ disk_drop(struct index_disk *disk)
     for (uint32_t i = 0; i < change->added_count; i++)
         array_free(env, (void *)change->added[i].bytes, change->added[i].size);
     array_free(env, change->added, change->added_count * sizeof(*change->added));
+    array_free(env, change->emptied, change->emptied_count * sizeof(*change->emptied));
     array_free(env, change->deleted, change->deleted_count * sizeof(*change->deleted));
     array_free(env, change->segments, change->segment_count * sizeof(*change->segments));
     *change = (struct disk_change){0};
@@ -275,6 +279,15 @@ block_remove(struct index_disk *disk, struct disk_image *image, uint32_t number,
     memmove(segment->blocks + place, segment->blocks + place + 1,
         (segment->block_count - place) * sizeof(*segment->blocks));
     image->block_count--;
+}
+
+static void
+segment_empty(struct index_disk *disk, struct disk_image *image, uint32_t number)
+{
+    struct disk_segment *segment = disk_segment_find(image, number);
+
+    while (segment != NULL && segment->block_count > 0)
+        block_remove(disk, image, number, segment->blocks[segment->block_count - 1].page);
 }
 
 /* `block`'s bytes become the image's. */
@@ -306,6 +319,8 @@ disk_apply(struct index_disk *disk)
 
     if (image == NULL)
         return;
+    for (uint32_t i = 0; i < change->emptied_count; i++)
+        segment_empty(disk, image, change->emptied[i]);
     for (uint32_t i = 0; i < change->deleted_count; i++)
         block_remove(disk, image, change->deleted[i].segment, change->deleted[i].page);
     for (uint32_t i = 0; i < change->added_count; i++) {

@@ -49,6 +49,8 @@ struct disk_change {
     struct index_block *added; /* Their bytes are ours until they are applied. */
     struct index_block *deleted;
     struct index_segment *segments;
+    uint32_t *emptied;
+    uint32_t emptied_count;
     uint32_t added_count;
     uint32_t deleted_count;
     uint32_t segment_count;

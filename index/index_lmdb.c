@@ -294,7 +294,6 @@ const struct index_ops index_lmdb_ops = {
     .install = lmdb_install,
     .open = lmdb_open,
     .commit = lmdb_commit,
-    .delete_range = lmdb_delete_range,
     .grow = lmdb_grow,
     .mark = lmdb_mark,
     .each_block = lmdb_each_block,

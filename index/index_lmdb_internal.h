@@ -79,8 +79,6 @@ enum kvt_status lmdb_transaction_open(struct index_lmdb *lmdb);
 enum kvt_status lmdb_transaction_check(const struct index_lmdb *lmdb);
 
 enum kvt_status lmdb_commit(struct index *index, const struct index_batch *batch);
-enum kvt_status lmdb_delete_range(struct index *index, const struct index_segment *segment,
-    uint32_t page, uint32_t limit, uint32_t *deleted_out);
 enum kvt_status lmdb_mark(struct index *index, bool clean);
 
 /* --- lmdb_walk.c ------------------------------------------------------------------------------ */

@@ -187,6 +187,12 @@ deleted_cost(const struct disk_image *image, const struct index_batch *batch)
 {
     uint64_t bytes = 0;
 
+    for (uint32_t i = 0; i < batch->emptied_count; i++) {
+        const struct disk_segment *segment = disk_segment_find(image, batch->emptied[i]);
+
+        for (uint32_t j = 0; segment != NULL && j < segment->block_count; j++)
+            bytes += disk_block_cost(segment->blocks[j].size);
+    }
     for (uint32_t i = 0; i < batch->deleted_count; i++) {
         const struct index_block *block = &batch->deleted[i];
         const struct disk_segment *segment = disk_segment_find(image, block->segment);
@@ -230,43 +236,6 @@ mem_commit(struct index *index, const struct index_batch *batch)
     KVT_TRY(room_check(mem, batch));
     KVT_TRY(change_stage(mem, batch, DISK_MARK_KEEP));
     return change_run(mem);
-}
-
-static enum kvt_status
-mem_delete_range(struct index *index, const struct index_segment *facts, uint32_t page,
-    uint32_t limit, uint32_t *deleted_out)
-{
-    struct index_mem *mem = mem_of(index);
-    const struct disk_segment *segment = disk_segment_find(mem->image, facts->number);
-    struct index_batch batch = {.segments = facts, .segment_count = 1};
-    struct index_block *deleted = NULL;
-    uint32_t first = segment == NULL ? 0 : disk_block_place(segment, page);
-    uint32_t count = segment == NULL ? 0 : segment->block_count - first;
-    enum kvt_status status;
-
-    *deleted_out = 0;
-    KVT_TRY(write_check(mem));
-    if (count > limit)
-        count = limit;
-    if (count > 0) {
-        deleted = env_take(&mem->env, count * sizeof(*deleted));
-        if (deleted == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "No memory to delete %u records.", (unsigned)count);
-        for (uint32_t i = 0; i < count; i++) {
-            deleted[i].segment = facts->number;
-            deleted[i].page = segment->blocks[first + i].page;
-        }
-    }
-    batch.deleted = deleted;
-    batch.deleted_count = count;
-    status = change_stage(mem, &batch, DISK_MARK_KEEP);
-    if (status == KVT_OK)
-        status = change_run(mem);
-    if (deleted != NULL)
-        env_put(&mem->env, deleted, count * sizeof(*deleted));
-    if (status == KVT_OK)
-        *deleted_out = count;
-    return status;
 }
 
 static enum kvt_status
@@ -350,7 +319,6 @@ const struct index_ops index_mem_ops = {
     .install = mem_install,
     .open = mem_open,
     .commit = mem_commit,
-    .delete_range = mem_delete_range,
     .grow = mem_grow,
     .mark = mem_mark,
     .each_block = mem_each_block,

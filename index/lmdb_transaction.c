@@ -233,6 +233,44 @@ room_check(struct index_lmdb *lmdb, MDB_txn *txn, const struct index_batch *batc
     return pages <= map_pages - map_pages / LMDB_RESERVE_DIVISOR ? 0 : CODE_RESERVE;
 }
 
+/* Always the first record that is left: no cursor has to survive the merging of pages. */
+static int
+first_delete(MDB_cursor *cursor, uint32_t segment, bool *is_empty_out)
+{
+    uint8_t bytes[BLOCK_KEY_BYTES];
+    MDB_val key = block_key(bytes, segment, 0);
+    MDB_val value;
+    int code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+
+    *is_empty_out =
+        code == MDB_NOTFOUND ||
+        (code == 0 && (key.mv_size != BLOCK_KEY_BYTES || get_u32_big(key.mv_data) != segment));
+    if (*is_empty_out)
+        return 0;
+    return code == 0 ? mdb_cursor_del(cursor, 0) : code;
+}
+
+static int
+segments_empty(struct index_lmdb *lmdb, MDB_txn *txn, const struct index_batch *batch)
+{
+    MDB_cursor *cursor;
+    int code;
+
+    if (batch->emptied_count == 0)
+        return 0;
+    code = mdb_cursor_open(txn, lmdb->block, &cursor);
+    if (code != 0)
+        return code;
+    for (uint32_t i = 0; code == 0 && i < batch->emptied_count; i++) {
+        bool is_empty = false;
+
+        while (code == 0 && !is_empty)
+            code = first_delete(cursor, batch->emptied[i], &is_empty);
+    }
+    mdb_cursor_close(cursor);
+    return code;
+}
+
 static int
 blocks_delete(struct index_lmdb *lmdb, MDB_txn *txn, const struct index_batch *batch)
 {
@@ -294,8 +332,10 @@ batch_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 {
     const struct index_batch *batch = context;
     MDB_cursor *cursor;
-    int code = blocks_delete(lmdb, txn, batch);
+    int code = segments_empty(lmdb, txn, batch);
 
+    if (code == 0)
+        code = blocks_delete(lmdb, txn, batch);
     if (code == 0 && batch->added_count > 0) {
         code = room_check(lmdb, txn, batch);
         if (code == 0)
@@ -315,64 +355,6 @@ lmdb_commit(struct index *index, const struct index_batch *batch)
 {
     return write_run(
         lmdb_of(index), batch_change, (void *)(uintptr_t)batch, "The commit of a batch failed");
-}
-
-struct range_delete {
-    const struct index_segment *segment;
-    uint32_t page;
-    uint32_t limit;
-    uint32_t deleted;
-};
-
-/* Always the first record that is left: no cursor has to survive the merging of pages. */
-static int
-range_delete_first(struct range_delete *range, MDB_cursor *cursor, bool *is_done_out)
-{
-    uint8_t bytes[BLOCK_KEY_BYTES];
-    MDB_val key = block_key(bytes, range->segment->number, range->page);
-    MDB_val value;
-    int code = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-
-    *is_done_out = code == MDB_NOTFOUND ||
-                   (code == 0 && (key.mv_size != BLOCK_KEY_BYTES ||
-                                     get_u32_big(key.mv_data) != range->segment->number));
-    if (*is_done_out)
-        return 0;
-    return code == 0 ? mdb_cursor_del(cursor, 0) : code;
-}
-
-static int
-range_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
-{
-    struct range_delete *range = context;
-    MDB_cursor *cursor;
-    int code = mdb_cursor_open(txn, lmdb->block, &cursor);
-
-    if (code != 0)
-        return code;
-    range->deleted = 0;
-    while (code == 0 && range->deleted < range->limit) {
-        bool is_done;
-
-        code = range_delete_first(range, cursor, &is_done);
-        if (code != 0 || is_done)
-            break;
-        range->deleted++;
-    }
-    mdb_cursor_close(cursor);
-    return code == 0 ? segment_put(lmdb, txn, range->segment) : code;
-}
-
-enum kvt_status
-lmdb_delete_range(struct index *index, const struct index_segment *segment, uint32_t page,
-    uint32_t limit, uint32_t *deleted_out)
-{
-    struct range_delete range = {.segment = segment, .page = page, .limit = limit};
-
-    *deleted_out = 0;
-    KVT_TRY(write_run(lmdb_of(index), range_change, &range, "Deleting a segment's records failed"));
-    *deleted_out = range.deleted;
-    return KVT_OK;
 }
 
 static int

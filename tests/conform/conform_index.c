@@ -226,30 +226,27 @@ a_place_that_is_added_twice_keeps_the_last(void **state)
 }
 
 static void
-a_range_is_deleted_from_its_page_up_to_the_limit(void **state)
+a_segment_is_emptied_before_the_same_batch_fills_it(void **state)
 {
     struct rig *rig = *state;
     struct rng rng = {.state = 11};
     struct index *index = index_make(rig, MAP_BYTES);
-    uint32_t deleted = 0;
 
     for (uint32_t i = 0; i < 12; i++) {
         model_batch_random(&model, &batch, &rng, 200, 0);
         assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
     }
     for (uint32_t row = 0; row < MODEL_SEGMENTS; row++) {
-        uint32_t from = rng_below(&rng, MODEL_PAGES);
-        uint32_t limit = row == 0 ? 262144 : rng_below(&rng, 100);
-        uint32_t wanted = 0;
-
-        for (uint32_t page = from; page < MODEL_PAGES && wanted < limit; page++) {
-            wanted += model.versions[row][page] != 0;
-            model.versions[row][page] = 0;
+        batch.batch = (struct index_batch){0};
+        index_model_empty(&model, &batch, row);
+        if (row % 3 == 1)
+            index_model_empty(&model, &batch, (row + 1) % MODEL_SEGMENTS);
+        for (uint32_t i = 0; i < row % 4; i++) {
+            index_model_delete(&model, &batch, (row + 2) % MODEL_SEGMENTS, i);
+            model_add(&model, &batch, row, rng_below(&rng, MODEL_PAGES / 4) * 4 + i);
         }
-        model.segments[row] = model_facts(&model, row);
-        assert_int_equal(
-            rig->ops->delete_range(index, &model.segments[row], from, limit, &deleted), KVT_OK);
-        assert_int_equal(deleted, wanted);
+        model_seal(&model, &batch);
+        assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
         model_check(&model, index);
     }
     index = index_reopen(rig, index);
@@ -259,15 +256,15 @@ a_range_is_deleted_from_its_page_up_to_the_limit(void **state)
 }
 
 static void
-a_range_of_an_empty_segment_deletes_nothing_but_writes_the_facts(void **state)
+emptying_an_empty_segment_only_writes_the_facts(void **state)
 {
     struct rig *rig = *state;
     struct index *index = index_make(rig, MAP_BYTES);
-    uint32_t deleted = 1;
 
-    model.segments[3] = model_facts(&model, 3);
-    assert_int_equal(rig->ops->delete_range(index, &model.segments[3], 0, 4096, &deleted), KVT_OK);
-    assert_int_equal(deleted, 0);
+    batch.batch = (struct index_batch){0};
+    index_model_empty(&model, &batch, 3);
+    model_seal(&model, &batch);
+    assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
     model_check(&model, index);
     rig->ops->close(index);
 }
@@ -427,7 +424,6 @@ an_index_opened_for_reading_takes_no_writes(void **state)
     struct rig *rig = *state;
     struct rng rng = {.state = 3};
     struct index *index = index_make(rig, MAP_BYTES);
-    uint32_t deleted;
 
     model_batch_random(&model, &batch, &rng, 200, 0);
     assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
@@ -438,8 +434,6 @@ an_index_opened_for_reading_takes_no_writes(void **state)
     assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_E_READONLY);
     assert_int_equal(rig->ops->mark(index, false), KVT_E_READONLY);
     assert_int_equal(rig->ops->grow(index, 0), KVT_E_READONLY);
-    assert_int_equal(
-        rig->ops->delete_range(index, &model.segments[0], 0, 10, &deleted), KVT_E_READONLY);
     model_check(&model, index);
     rig->ops->close(index);
     assert_int_equal(condition_of(rig, true), INDEX_CLEAN);
@@ -511,8 +505,8 @@ list_run(const struct index_ops *ops)
         CHECK(deletions_come_before_additions),
         CHECK(an_addition_to_a_place_in_use_takes_its_place),
         CHECK(a_place_that_is_added_twice_keeps_the_last),
-        CHECK(a_range_is_deleted_from_its_page_up_to_the_limit),
-        CHECK(a_range_of_an_empty_segment_deletes_nothing_but_writes_the_facts),
+        CHECK(a_segment_is_emptied_before_the_same_batch_fills_it),
+        CHECK(emptying_an_empty_segment_only_writes_the_facts),
         CHECK(the_clean_flag_is_what_was_marked_last),
         CHECK(an_installed_index_replaces_the_old_one),
         CHECK(a_second_create_starts_over),

@@ -73,18 +73,12 @@ batch_commit(struct life *life, uint32_t deleted_max)
 
 /* Never refused: it is how a full map gets room. */
 static void
-range_delete(struct life *life)
+segment_empty(struct life *life)
 {
-    uint32_t row = rng_below(&life->rng, MODEL_SEGMENTS);
-    uint32_t first = rng_below(&life->rng, MODEL_PAGES);
-    uint32_t deleted;
-
-    for (uint32_t page = first; page < MODEL_PAGES; page++)
-        model.versions[row][page] = 0;
-    model.segments[row] = model_facts(&model, row);
-    assert_int_equal(life->index->ops->delete_range(
-                         life->index, &model.segments[row], first, MODEL_PAGES, &deleted),
-        KVT_OK);
+    batch.batch = (struct index_batch){0};
+    index_model_empty(&model, &batch, rng_below(&life->rng, MODEL_SEGMENTS));
+    model_seal(&model, &batch);
+    assert_int_equal(life->index->ops->commit(life->index, &batch.batch), KVT_OK);
 }
 
 static void
@@ -115,7 +109,7 @@ operation_run(struct life *life)
 {
     switch (rng_below(&life->rng, 10)) {
     case 0:
-        range_delete(life);
+        segment_empty(life);
         break;
     case 1:
         assert_int_equal(

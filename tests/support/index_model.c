@@ -38,6 +38,16 @@ model_record(uint32_t segment, uint32_t page, uint32_t version, uint8_t *target)
 }
 
 void
+index_model_empty(struct index_model *model, struct model_batch *batch, uint32_t row)
+{
+    uint32_t i = batch->batch.emptied_count++;
+
+    assert_true(i < MODEL_SEGMENTS);
+    memset(model->versions[row], 0, sizeof(model->versions[row]));
+    batch->emptied[i] = model_segment(row);
+}
+
+void
 model_add(struct index_model *model, struct model_batch *batch, uint32_t row, uint32_t page)
 {
     uint32_t i = batch->batch.added_count++;
@@ -104,6 +114,7 @@ model_seal(struct index_model *model, struct model_batch *batch)
         model->segments[row] = model_facts(model, row);
         batch->segments[row] = model->segments[row];
     }
+    batch->batch.emptied = batch->emptied;
     batch->batch.added = batch->added;
     batch->batch.deleted = batch->deleted;
     batch->batch.segments = batch->segments;

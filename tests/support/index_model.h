@@ -29,6 +29,7 @@ struct model_batch {
     struct index_batch batch;
     struct index_block added[MODEL_BATCH_MAX];
     struct index_block deleted[MODEL_BATCH_MAX];
+    uint32_t emptied[MODEL_SEGMENTS];
     struct index_segment segments[MODEL_SEGMENTS];
     uint8_t bytes[MODEL_BATCH_MAX][BLOCK_RECORD_BYTES_MAX];
 };
@@ -38,6 +39,9 @@ uint32_t model_segment(uint32_t i);
 
 /* model_record - encode the record of a place; returns its size. */
 uint32_t model_record(uint32_t segment, uint32_t page, uint32_t version, uint8_t *target);
+
+/* index_model_empty - before anything else is put into the batch: no record of the row is left. */
+void index_model_empty(struct index_model *model, struct model_batch *batch, uint32_t row);
 
 /* model_add, index_model_delete - change the model and put the change into the batch. */
 void model_add(struct index_model *model, struct model_batch *batch, uint32_t row, uint32_t page);

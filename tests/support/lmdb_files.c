@@ -181,12 +181,13 @@ long_segment(uint32_t first, uint32_t end)
     return segment;
 }
 
+static struct index_block long_deleted[LONG_DELETED];
+
 static void
 long_file_make(struct lmdb_files *files, struct good_file *good)
 {
     struct index *index = index_make(files, LMDB_FILES_BYTES_MAX);
     struct index_segment segment;
-    uint32_t deleted;
 
     for (uint32_t page = 0; page < LONG_RECORDS; page += LONG_BATCH) {
         segment = long_segment(0, page + LONG_BATCH);
@@ -204,10 +205,14 @@ long_file_make(struct lmdb_files *files, struct good_file *good)
     }
     good->content[1] = index_content(index);
     segment = long_segment(0, LONG_RECORDS - LONG_DELETED);
-    assert_int_equal(index->ops->delete_range(
-                         index, &segment, LONG_RECORDS - LONG_DELETED, LONG_RECORDS, &deleted),
-        KVT_OK);
-    assert_int_equal(deleted, LONG_DELETED);
+    for (uint32_t i = 0; i < LONG_DELETED; i++)
+        long_deleted[i] = (struct index_block){
+            .segment = LMDB_FILES_LONG_SEGMENT, .page = LONG_RECORDS - LONG_DELETED + i};
+    batch.batch = (struct index_batch){.deleted = long_deleted,
+        .deleted_count = LONG_DELETED,
+        .segments = &segment,
+        .segment_count = 1};
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
     good->content[0] = index_content(index);
     good_file_take(files, good, index);
 }

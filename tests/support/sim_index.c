@@ -195,23 +195,6 @@ sim_commit(struct index *index, const struct index_batch *batch)
 }
 
 static enum kvt_status
-sim_delete_range(struct index *index, const struct index_segment *segment, uint32_t page,
-    uint32_t limit, uint32_t *deleted_out)
-{
-    struct sim_index *self = self_of(index);
-    uint32_t deleted = 0;
-    bool too;
-    enum kvt_status status = index_begin(self->world, SIM_COMMIT, &too);
-    enum kvt_status inner = KVT_OK;
-
-    if (status == KVT_OK || too)
-        inner = index_mem_ops.delete_range(self->inner, segment, page, limit, &deleted);
-    if (status == KVT_OK && inner == KVT_OK)
-        *deleted_out = deleted;
-    return status == KVT_OK ? inner : status;
-}
-
-static enum kvt_status
 sim_grow(struct index *index, uint64_t map_bytes)
 {
     struct sim_index *self = self_of(index);
@@ -280,7 +263,6 @@ const struct index_ops sim_index_ops = {
     .install = sim_install,
     .open = sim_open,
     .commit = sim_commit,
-    .delete_range = sim_delete_range,
     .grow = sim_grow,
     .mark = sim_mark,
     .each_block = sim_each_block,

@@ -88,6 +88,8 @@ a_store_filled_twenty_times_keeps_its_accounts(void **state)
     assert_int_equal(kvt_close(full->store), KVT_OK);
     full_open(full, 0);
     accounts_check(full);
+    assert_int_equal(counter(&full->store->counters.recover_dropped_count), 0);
+    assert_int_equal(counter(&full->store->counters.recover_rebuilt_count), 0);
     full_end(full);
 }
 
