@@ -143,7 +143,8 @@ crew_close(struct crew *crew)
 }
 
 enum kvt_status
-crew_open(const struct kvt_env *env, uint32_t worker_count, struct crew **crew_out)
+crew_open(
+    const struct kvt_env *env, const char *name, uint32_t worker_count, struct crew **crew_out)
 {
     struct crew *crew;
 
@@ -160,7 +161,7 @@ crew_open(const struct kvt_env *env, uint32_t worker_count, struct crew **crew_o
     for (uint32_t i = 0; i < worker_count; i++) {
         struct worker *worker = &crew->workers[i];
         const struct actor actor = {
-            .name = "kvt-worker",
+            .name = name,
             .step = worker_step,
             .context = worker,
         };

@@ -23,8 +23,10 @@ struct crew_job {
     struct task *const *done_task;     /* Woken afterwards; may point to NULL (nobody waits). */
 };
 
-/* crew_open - `worker_count` workers, 1..64. KVT_E_NOMEM. */
-enum kvt_status crew_open(const struct kvt_env *env, uint32_t worker_count, struct crew **crew_out);
+/* crew_open - `worker_count` workers, 1..64, whose threads are called `name` (at most 15
+ * characters). KVT_E_NOMEM. */
+enum kvt_status crew_open(
+    const struct kvt_env *env, const char *name, uint32_t worker_count, struct crew **crew_out);
 void crew_close(struct crew *crew); /* NULL is fine. */
 void crew_submit(struct crew *crew, struct crew_job *job);
 

@@ -113,8 +113,6 @@ commit_group_add(struct kvt_store *store, struct batch *batch)
     else
         commit->written_last->next = batch;
     commit->written_last = batch;
-    if (commit->group_count == 0)
-        group_submit(store);
 }
 
 void
@@ -129,9 +127,11 @@ commit_group_step(struct kvt_store *store)
 {
     const struct commit *commit = store->commit;
 
-    if (commit->change == NULL || commit->group_count > 0)
+    if (commit->group_count > 0)
         return false;
-    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+    if (commit->written_first == NULL && commit->change == NULL)
+        return false;
+    for (uint32_t i = 0; commit->written_first == NULL && i < BATCH_COUNT; i++) {
         if (commit->batches[i].state == BATCH_WRITING)
             return false; /* Its answer brings the next transaction, or the next step. */
     }
@@ -218,6 +218,4 @@ group_committed(struct kvt_store *store, struct commit_job *job)
         change->finish(store, change, job->status);
     if (job->status != KVT_OK)
         commit_failed(store);
-    if (commit->group_count == 0 && commit->written_first != NULL)
-        group_submit(store);
 }

@@ -99,7 +99,8 @@ void commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_st
 /* commit_group_add - WRITING -> WRITTEN: the next transaction takes the batch. */
 void commit_group_add(struct kvt_store *store, struct batch *batch);
 
-/* commit_group_step - a change of a segment that waits goes alone when no batch will take it. */
+/* commit_group_step - the next transaction, when none is out: of all batches that are WRITTEN by
+ * now (one sync answers several), or of a segment's change alone when no batch will take it. */
 bool commit_group_step(struct kvt_store *store);
 
 /* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. */

@@ -29,11 +29,17 @@ messages_take(struct kvt_store *store)
 }
 
 void
-loop_job(struct kvt_store *store, struct job *job)
+loop_job_on(struct kvt_store *store, struct crew *crew, struct job *job)
 {
     job->crew.done = &store->jobs_done;
     job->crew.done_task = &store->loop_task;
-    crew_submit(store->crew, &job->crew);
+    crew_submit(crew, &job->crew);
+}
+
+void
+loop_job(struct kvt_store *store, struct job *job)
+{
+    loop_job_on(store, store->crew, job);
 }
 
 static bool

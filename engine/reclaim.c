@@ -5,9 +5,9 @@
 #include "reclaim.h"
 
 #include "array.h"
-#include "batch_header.h"
 #include "store_internal.h"
 #include "victim.h"
+#include "victim_scan.h"
 
 enum {
     FREE_WANTED = 3, /* Segments of a root: the reserve, and one to write into. */
@@ -15,7 +15,6 @@ enum {
 
 enum reclaim_state {
     RECLAIM_IDLE,
-    RECLAIM_SCANNING,
     RECLAIM_RELOCATING,
     RECLAIM_DELETING,
     RECLAIM_HEADING,
@@ -23,22 +22,13 @@ enum reclaim_state {
     RECLAIM_FREEING,
 };
 
-/* A record in a header of the victim; its block may be long gone. */
-struct trace {
-    struct hash128 fingerprint;
-    uint32_t page;
-};
-
 struct reclaim {
     struct kvt_store *store;
     enum reclaim_state state;
     struct segment *victim;
-    struct job scan;
-    enum kvt_status scan_status;
-    struct trace *traces;
-    uint32_t trace_count, trace_capacity;
-    struct tier_kill *kills;
-    uint32_t kill_count, kill_capacity;
+    struct victim_scan *scan; /* Of the victim. */
+    struct tier_kill *kills;  /* The scan's: those that are still needed. */
+    uint32_t kill_count;
     struct resident *residents; /* Those to be written again first. */
     uint32_t resident_count, resident_capacity;
     uint32_t survivor_count;
@@ -68,8 +58,6 @@ reclaim_close(struct kvt_store *store)
 
     if (reclaim == NULL)
         return;
-    env_put(env, reclaim->traces, reclaim->trace_capacity * sizeof(*reclaim->traces));
-    env_put(env, reclaim->kills, reclaim->kill_capacity * sizeof(*reclaim->kills));
     env_put(env, reclaim->residents, reclaim->resident_capacity * sizeof(*reclaim->residents));
     env_put(env, reclaim, sizeof(*reclaim));
     store->reclaim = NULL;
@@ -78,7 +66,8 @@ reclaim_close(struct kvt_store *store)
 bool
 reclaim_is_idle(const struct kvt_store *store)
 {
-    return store->reclaim == NULL || store->reclaim->state == RECLAIM_IDLE;
+    return store->reclaim == NULL ||
+           (store->reclaim->state == RECLAIM_IDLE && !victim_scan_is_reading(store));
 }
 
 static bool
@@ -98,6 +87,7 @@ reclaim_end(struct kvt_store *store)
     struct op *op;
 
     reclaim->state = RECLAIM_IDLE;
+    victim_scan_end(reclaim->scan);
     while ((op = op_list_take(&reclaim->settlers)) != NULL)
         delete_settle(store, op);
     commit_unstall(store);
@@ -127,75 +117,10 @@ reclaim_give_up(struct kvt_store *store)
 bool
 reclaim_settle(struct kvt_store *store, struct op *op)
 {
-    if (reclaim_is_idle(store))
+    if (store->reclaim == NULL || store->reclaim->state == RECLAIM_IDLE)
         return false;
     op_list_add(&store->reclaim->settlers, op);
     return true;
-}
-
-/* --- Scanning (a worker) ---------------------------------------------------------------------- */
-
-static enum kvt_status
-trace_add(struct reclaim *reclaim, const struct block_record *record)
-{
-    const struct kvt_store *store = reclaim->store;
-
-    if (reclaim->trace_count == reclaim->trace_capacity) {
-        struct trace *grown =
-            array_grow(&store->env, reclaim->traces, &reclaim->trace_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory for the records of a segment");
-        reclaim->traces = grown;
-    }
-    reclaim->traces[reclaim->trace_count++] =
-        (struct trace){key_fingerprint(store->fingerprint_seed, &record->key), record->extent.page};
-    return KVT_OK;
-}
-
-static enum kvt_status
-kill_add(struct reclaim *reclaim, const struct tier_kill *kill)
-{
-    if (reclaim->kill_count == reclaim->kill_capacity) {
-        struct tier_kill *grown = array_grow(
-            &reclaim->store->env, reclaim->kills, &reclaim->kill_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory for the kills of a segment");
-        reclaim->kills = grown;
-    }
-    reclaim->kills[reclaim->kill_count++] = *kill;
-    return KVT_OK;
-}
-
-static bool
-scan_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
-    const struct tier_kill *kills)
-{
-    struct reclaim *reclaim = visitor;
-    enum kvt_status status = KVT_OK;
-
-    if (header->sequence > reclaim->victim->batch_number)
-        return true; /* A crash left it without a commit: it does not count. */
-    for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
-        status = trace_add(reclaim, &records[i]);
-    for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
-        status = kill_add(reclaim, &kills[i]);
-    reclaim->scan_status = status;
-    return status == KVT_OK;
-}
-
-static void
-scan_run(struct crew_job *crew_job)
-{
-    struct job *job = CONTAINER_OF(crew_job, struct job, crew);
-    struct reclaim *reclaim = CONTAINER_OF(job, struct reclaim, scan);
-    uint32_t generation;
-    uint64_t damaged_pages;
-    enum kvt_status status = nvme_scan(reclaim->store->nvme, reclaim->victim->number, scan_visit,
-        reclaim, &generation, &damaged_pages);
-
-    reclaim->scan_status = status_keep(reclaim->scan_status, status);
 }
 
 /* --- What is in the victim -------------------------------------------------------------------- */
@@ -205,8 +130,10 @@ static void
 kills_filter(struct reclaim *reclaim)
 {
     uint32_t kept_count = 0;
+    uint32_t count;
 
-    for (uint32_t i = 0; i < reclaim->kill_count; i++) {
+    reclaim->kills = victim_scan_kills(reclaim->scan, &count);
+    for (uint32_t i = 0; i < count; i++) {
         const struct tier_kill kill = reclaim->kills[i];
         const struct segment *segment = segment_at(reclaim->store->segments, kill.extent.segment);
 
@@ -259,10 +186,12 @@ residents_find(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
     uint64_t bytes = 0;
+    uint32_t trace_count;
+    const struct victim_trace *traces = victim_scan_traces(reclaim->scan, &trace_count);
 
     reclaim->resident_count = 0;
-    for (uint32_t i = 0; i < reclaim->trace_count; i++) {
-        const struct trace *trace = &reclaim->traces[i];
+    for (uint32_t i = 0; i < trace_count; i++) {
+        const struct victim_trace *trace = &traces[i];
         uint32_t number = residency_find_fingerprint(store->map, trace->fingerprint);
 
         if (number != ENTRY_NONE && !resident_add(store, number, trace->page))
@@ -275,45 +204,32 @@ residents_find(struct kvt_store *store)
     return bytes == reclaim->victim->live_bytes || residents_search(store);
 }
 
-static void
-scan_finish(struct kvt_store *store, struct job *job)
-{
-    struct reclaim *reclaim = store->reclaim;
-
-    (void)job;
-    KVT_ASSERT(reclaim->state == RECLAIM_SCANNING);
-    if (reclaim->scan_status != KVT_OK) {
-        reclaim_let_go(store, "its headers could not be scanned");
-        return;
-    }
-    kills_filter(reclaim);
-    if (!residents_find(store)) {
-        reclaim_let_go(store, "no memory for its blocks");
-        return;
-    }
-    reclaim->survivor_count = victim_survivors(store, reclaim->residents, reclaim->resident_count);
-    if (reclaim->survivor_count == VICTIM_UNMOVABLE) {
-        reclaim_let_go(store, "too many of its blocks are pinned");
-        return;
-    }
-    reclaim->moved_count = 0;
-    reclaim->state = RECLAIM_RELOCATING;
-}
-
-static void
-reclaim_start(struct kvt_store *store, struct segment *victim)
+/* The oldest scan that is READY tells what is in its segment, which is reclaimed now. */
+static bool
+reclaim_start(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
 
     KVT_ASSERT(reclaim->state == RECLAIM_IDLE);
-    reclaim->victim = victim;
-    reclaim->trace_count = 0;
-    reclaim->kill_count = 0;
-    reclaim->scan_status = KVT_OK;
-    reclaim->scan.crew.run = scan_run;
-    reclaim->scan.finish = scan_finish;
-    reclaim->state = RECLAIM_SCANNING;
-    loop_job(store, &reclaim->scan);
+    reclaim->scan = victim_scan_take(store);
+    if (reclaim->scan == NULL)
+        return false;
+    reclaim->victim = victim_scan_segment(reclaim->scan);
+    reclaim->state = RECLAIM_RELOCATING;
+    reclaim->moved_count = 0;
+    if (victim_scan_status(reclaim->scan) != KVT_OK) {
+        reclaim_let_go(store, "its headers could not be scanned");
+        return true;
+    }
+    kills_filter(reclaim);
+    if (!residents_find(store)) {
+        reclaim_let_go(store, "no memory for its blocks");
+        return true;
+    }
+    reclaim->survivor_count = victim_survivors(store, reclaim->residents, reclaim->resident_count);
+    if (reclaim->survivor_count == VICTIM_UNMOVABLE)
+        reclaim_let_go(store, "too many of its blocks are pinned");
+    return true;
 }
 
 /* --- Emptying --------------------------------------------------------------------------------- */
@@ -472,58 +388,68 @@ head_start(struct kvt_store *store)
 
 /* --- The loop's calls ------------------------------------------------------------------------- */
 
-static bool
-room_is_short(const struct kvt_store *store)
+/* Segments that the root with the fewest lacks. */
+static uint32_t
+free_shortage(const struct kvt_store *store)
 {
     uint64_t share = 100 - store->options.nvme_high_percent;
+    uint32_t shortage = 0;
 
     for (uint32_t root = 0; root < store->file.root_count; root++) {
         uint64_t total = store->file.root_bytes[root] / PAGE_BYTES / store->file.segment_pages;
-        uint64_t wanted = total * share / 100;
+        uint32_t wanted = (uint32_t)(total * share / 100);
+        uint32_t free_count = segment_count_in(store->segments, root, SEGMENT_FREE);
 
         if (wanted < FREE_WANTED)
             wanted = FREE_WANTED;
-        if (segment_count_in(store->segments, root, SEGMENT_FREE) < wanted)
-            return true;
+        if (free_count < wanted && wanted - free_count > shortage)
+            shortage = wanted - free_count;
     }
-    return false;
+    return shortage;
 }
 
 bool
 reclaim_want(struct kvt_store *store)
 {
-    struct segment *victim;
-
     if (!reclaim_is_idle(store))
         return true;
     if (!reclaim_is_allowed(store))
         return false;
-    victim = victim_unfinished(store);
-    if (victim == NULL)
-        victim = victim_choose(store);
-    if (victim == NULL)
+    return victim_scan_count(store) > 0 || victim_scan_start(store);
+}
+
+/* Headers are read ahead while another segment is being reclaimed. Only while something is written:
+ * a store at rest is left as it is. */
+static bool
+begin_step(struct kvt_store *store)
+{
+    bool is_idle = store->reclaim->state == RECLAIM_IDLE;
+    uint32_t coming_count;
+
+    if (!reclaim_is_allowed(store) || commit_is_idle(store))
         return false;
-    reclaim_start(store, victim);
-    return true;
+    coming_count = victim_scan_count(store) + (is_idle ? 0 : 1);
+    if ((free_shortage(store) > coming_count || (is_idle && victim_unfinished(store) != NULL)) &&
+        victim_scan_start(store))
+        return true;
+    return is_idle && reclaim_start(store);
 }
 
 bool
 reclaim_step(struct kvt_store *store)
 {
+    bool has_begun = begin_step(store);
+
     switch (store->reclaim->state) {
     case RECLAIM_RELOCATING:
-        return relocate_is_idle(store) && relocate_next(store);
+        return (relocate_is_idle(store) && relocate_next(store)) || has_begun;
     case RECLAIM_HEADING:
-        return head_start(store);
+        return head_start(store) || has_begun;
     case RECLAIM_IDLE:
-        /* Only while something is written: a store at rest is left as it is. */
-        return reclaim_is_allowed(store) && !commit_is_idle(store) &&
-               (room_is_short(store) || victim_unfinished(store) != NULL) && reclaim_want(store);
-    case RECLAIM_SCANNING:
     case RECLAIM_DELETING:
     case RECLAIM_WRITING:
     case RECLAIM_FREEING:
-        return false;
+        break;
     }
-    return false;
+    return has_begun;
 }

@@ -4,18 +4,18 @@
  * higher generation.
  *
  * Owns      the one reclaim that may be under way.
- * Not here  which segment, and which of its blocks are written again (victim.h); writing them
- *           (relocate.h).
- * Threads   the loop; the scan of the victim's headers runs on a worker.
+ * Not here  which segment, and which of its blocks are written again (victim.h); what is in it
+ *           (victim_scan.h); writing blocks elsewhere (relocate.h).
+ * Threads   the loop.
  *
- *   IDLE --reclaim_start()--> SCANNING --scan_finish()--> RELOCATING --victim_emptied()--> DELETING
- *    ^                           |                         |      |                           |
- *    +---- reclaim_let_go() -----+-------------------------+      | it was RECYCLING already  |
- *    |                                                            v                           |
- *    +-- free_finish() -- FREEING <-- head_finish() -- WRITING <-- HEADING <-- delete_finish()-+
- *                                                          head_start()
+ *   IDLE --reclaim_start()--> RELOCATING --victim_emptied()--> DELETING
+ *    ^                         |      |                           |
+ *    +---- reclaim_let_go() ---+      | it was RECYCLING already  | delete_finish()
+ *    |                                +------------> HEADING <----+
+ *    |                                                  | head_start()
+ *    +------ free_finish() -- FREEING <-- head_finish() -- WRITING
  *
- *   SCANNING    A worker reads the victim's batch headers: records and kills.
+ *   IDLE        The headers of the next victims may be read already (victim_scan.h).
  *   RELOCATING  Blocks that stay are written elsewhere, group by group; the others can still be
  *               read. Then its kills whose own copies still stand somewhere, so that none is ever
  *               lost to a torn recycle header. At the end all other blocks leave NVMe at once; one

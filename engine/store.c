@@ -104,6 +104,7 @@ store_threads_stop(struct kvt_store *store)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
         store->loop_task = NULL;
     }
+    victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     crew_close(store->crew);
@@ -136,6 +137,7 @@ store_free(struct kvt_store *store)
     store_threads_stop(store);
     commit_close(store);
     reclaim_close(store);
+    victim_scan_close(store);
     relocate_close(store);
     if (store->index != NULL)
         store->index->ops->close(store->index);
@@ -393,7 +395,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(residency_open(&store->env, store->options.entry_count_max, &store->map));
     KVT_TRY(policy_open(&store->env, store->map, &store->policy));
     KVT_TRY(leases_open(store));
-    return crew_open(&store->env, store->options.worker_count, &store->crew);
+    return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
 }
 
 static enum kvt_status
@@ -470,6 +472,7 @@ threads_start(struct kvt_store *store)
 
     KVT_TRY(commit_open(store));
     KVT_TRY(relocate_open(store));
+    KVT_TRY(victim_scan_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));

@@ -33,6 +33,7 @@
 #include "store.h"
 #include "store_file.h"
 #include "try.h"
+#include "victim_scan.h"
 
 enum {
     STORE_ALIVE = 0x4B565431, /* The word on the fork page; a forked child reads zero. */
@@ -121,6 +122,7 @@ struct kvt_store {
     struct commit *commit;
     struct committer *committer;
     struct reclaim *reclaim;
+    struct victim_scans *victim_scans;
     struct relocate *relocate;
     struct lease_table *leases; /* any */
 
@@ -174,7 +176,9 @@ enum kvt_status store_flush(struct kvt_store *store);
 bool loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out);
 void loop_send(struct kvt_store *store, struct message *message); /* any */
 void loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context);
-void loop_job(struct kvt_store *store, struct job *job); /* Hand a job to the workers. */
+/* loop_job - hand a job to the workers; loop_job_on: to another crew. */
+void loop_job(struct kvt_store *store, struct job *job);
+void loop_job_on(struct kvt_store *store, struct crew *crew, struct job *job);
 
 /* --- 5. entry.c: what happens to entries (loop) ----------------------------------------------- */
 

@@ -15,7 +15,7 @@ segment_is_eligible(struct kvt_store *store, const struct segment *segment)
 {
     return segment->state == SEGMENT_SEALED && segment->writer_count == 0 &&
            segment->generation < UINT32_MAX - 1 && !segment->is_passed_over &&
-           !commit_uses(store, segment->number);
+           !segment->is_claimed && !commit_uses(store, segment->number);
 }
 
 /* Whether most of what SEALED segments hold is dead: then nothing alive has to be lost. */
@@ -87,7 +87,8 @@ victim_unfinished(struct kvt_store *store)
     if (!is_any_recycling(store))
         return NULL;
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state == SEGMENT_RECYCLING && segment->generation < UINT32_MAX - 1)
+        if (segment->state == SEGMENT_RECYCLING && segment->generation < UINT32_MAX - 1 &&
+            !segment->is_claimed)
             return segment;
     }
     return NULL;

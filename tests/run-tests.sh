@@ -4,7 +4,7 @@
 # mutants too.
 #
 # Builds and runs, stage by stage, and goes on after a failure so that one run shows all of them:
-#   release     gcc: every test
+#   release     gcc: every test but those that need a GPU (label gpu)
 #   clang       clang, warnings are errors: unit
 #   asan        address and undefined-behaviour sanitizers: unit, conform, model, fault, golden
 #   tsan        thread sanitizer: unit, conform, stress, model
@@ -112,7 +112,7 @@ if [ $long = 1 ]; then
 fi
 
 format
-stage release build
+stage release build -LE '^gpu$'
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
 KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$'
 stage clang build/clang -L '^unit$'

@@ -56,6 +56,7 @@ struct segment {
     uint32_t use_count;       /* How many these are. */
     uint64_t newest_sequence; /* Of the records in it. */
     uint32_t held_count;      /* Copies that others replace, but not durably yet: they stay. */
+    bool is_claimed;          /* It is being reclaimed, or will be next. */
     bool is_passed_over;      /* Could not be emptied: others have their turn first. */
 };
 

@@ -40,6 +40,7 @@ GOOD = {
     "index/map.c": c_file("map.c", '#include "map.h"\n#include "clock.h"\n#include <lmdb.h>\n'),
     "tiers/tier.h": c_file("tier.h", '#include "clock.h"\n'),
     "tiers/io/ring.c": c_file("ring.c", '#include "tier.h"\n#include <liburing.h>\n'),
+    "tiers/device/gpu.c": c_file("gpu.c", "#include <cuda_runtime_api.h>\n"),
     "engine/loop.h": c_file("loop.h"),
     "engine/loop.c": c_file("loop.c", '#include "map.h"\n#include "tier.h"\n/* free(x) */\n'
                             'const char *t = "malloc(1)";\nint y = ops->open(1);\n'
@@ -67,6 +68,9 @@ CASES = [
     ("layering", "index/map.c", "#include <liburing.h>\n"),
     ("layering", "engine/loop.c", "#include <zstd.h>\n"),
     ("layering", "engine/loop.c", "#include <cuda_runtime.h>\n"),
+    ("layering", "index/map.c", "#include <cuda_runtime_api.h>\n"),
+    ("layering", "tools/main.c", "#include <cuda.h>\n"),
+    ("layering", "base/clock.h", '#include "cuda_runtime_api.h"\n'),
     ("layering", "tools/main.c", '#include "loop.h"\n'),
     ("layering", "bench/sweep/sweep.c", '#include "map.h"\n'),
     ("layering", "bench/micro/micro_map.c", "#include <lmdb.h>\n"),

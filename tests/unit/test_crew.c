@@ -115,7 +115,7 @@ each_job_runs_once_and_its_receiver_is_woken(void **state)
         memset(&receiver, 0, sizeof(receiver));
         env_host(&receiver.env);
         assert_int_equal(receiver.env.sched->start(NULL, &actor, &receiver.task), KVT_OK);
-        assert_int_equal(crew_open(&receiver.env, worker_count, &crew), KVT_OK);
+        assert_int_equal(crew_open(&receiver.env, "worker", worker_count, &crew), KVT_OK);
         for (uint32_t i = 0; i < JOB_COUNT; i++) {
             job_init(&jobs[i], &receiver, job_count);
             crew_submit(crew, &jobs[i].job);
@@ -141,7 +141,7 @@ close_runs_what_was_submitted_first(void **state)
     (void)state;
     env_host(&receiver.env);
     /* No task: nobody is woken. */
-    assert_int_equal(crew_open(&receiver.env, 2, &crew), KVT_OK);
+    assert_int_equal(crew_open(&receiver.env, "worker", 2, &crew), KVT_OK);
     for (uint32_t i = 0; i < JOB_COUNT; i++) {
         job_init(&jobs[i], &receiver, job_count);
         crew_submit(crew, &jobs[i].job);
@@ -190,7 +190,7 @@ two_workers_run_two_jobs_at_once(void **state)
 
     (void)state;
     env_host(&meeting.receiver.env);
-    assert_int_equal(crew_open(&meeting.receiver.env, 2, &crew), KVT_OK);
+    assert_int_equal(crew_open(&meeting.receiver.env, "worker", 2, &crew), KVT_OK);
     for (size_t i = 0; i < 2; i++) {
         job_init(&meeting.jobs[i], &meeting.receiver, job_meet);
         crew_submit(crew, &meeting.jobs[i].job);
@@ -211,10 +211,10 @@ number_of_workers_has_bounds(void **state)
 
     (void)state;
     env_host(&env);
-    assert_int_equal(crew_open(&env, 0, &crew), KVT_E_INVAL);
+    assert_int_equal(crew_open(&env, "worker", 0, &crew), KVT_E_INVAL);
     assert_null(crew);
-    assert_int_equal(crew_open(&env, 65, &crew), KVT_E_INVAL);
-    assert_int_equal(crew_open(&env, 64, &crew), KVT_OK);
+    assert_int_equal(crew_open(&env, "worker", 65, &crew), KVT_E_INVAL);
+    assert_int_equal(crew_open(&env, "worker", 64, &crew), KVT_OK);
     crew_close(crew);
 }
 
@@ -292,10 +292,10 @@ failed_open_leaves_no_thread_and_no_memory(void **state)
         env.memory = &poor_memory;
         env.memory_context = &poor;
         poor.has_no_memory = true;
-        assert_int_equal(crew_open(&env, 4, &crew), KVT_E_NOMEM);
+        assert_int_equal(crew_open(&env, "worker", 4, &crew), KVT_E_NOMEM);
         assert_int_equal(poor.start_count, 0);
         poor.has_no_memory = false;
-        assert_int_equal(crew_open(&env, 4, &crew), KVT_E_NOMEM);
+        assert_int_equal(crew_open(&env, "worker", 4, &crew), KVT_E_NOMEM);
         assert_null(crew);
         assert_int_equal(poor.start_count, max);
         assert_int_equal(poor.stop_count, max);
@@ -358,7 +358,7 @@ idle_worker_is_woken_once_and_a_job_from_the_last_step_still_runs(void **state)
     env = still.real;
     env.sched = &sched;
     env.sched_context = &still;
-    assert_int_equal(crew_open(&env, 1, &still.crew), KVT_OK);
+    assert_int_equal(crew_open(&env, "worker", 1, &still.crew), KVT_OK);
     for (size_t i = 0; i < 3; i++)
         job_init(&jobs[i], &still.receiver, job_count);
     job_init(&still.late, &still.receiver, job_count);

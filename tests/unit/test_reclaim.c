@@ -310,6 +310,9 @@ no_kill_is_lost_when_a_segment_has_more_than_a_header_takes(void **state)
         segment->is_passed_over = segment != victim;
     assert_true(reclaim_want(full->store));
     (void)sim_run_for(full->world, UINT64_C(60) * 1000 * 1000 * 1000);
+    assert_int_equal(victim->state, SEGMENT_SEALED); /* Its headers were read, no more: */
+    full_put(full, full->next_cold++, 1);            /* only while something is written. */
+    (void)sim_run_for(full->world, UINT64_C(60) * 1000 * 1000 * 1000);
     assert_true(reclaim_is_idle(full->store));
     assert_int_equal(victim->state, SEGMENT_FREE);
     assert_int_equal(victim->generation, generation + 1);

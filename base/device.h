@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * device.h - an accelerator behind a vtable: its memory, streams, events and batched copies.
+ *
+ * Implementations: tiers/device/device_cuda.c (the CUDA runtime) and tiers/device/device_host.c
+ * (the emulation: ordinary memory, streams that are late, for machines without a GPU and for
+ * tests). Code above tiers/device knows no other name of either.
+ *
+ * Words
+ *   stream   work on one stream runs in the order of its submission; streams run beside each other.
+ *            A stream is a `void *`: one of the device's own (device_stream) or a caller's (a
+ *            cudaStream_t, or an emulation's stream). The legacy default stream (NULL) is refused.
+ *   event    a point in a stream's work: recorded at its end, reached when all that was submitted
+ *            to the stream before has been done. A `void *`: a cudaEvent_t, or an emulation's. An
+ *            event that was never recorded counts as reached. It may be recorded again; then only
+ *            the last record counts, but a wait keeps to the record that it was asked for.
+ *   piece    one contiguous run of bytes to be copied. Either end may be memory of the device or
+ *            host memory that was registered with it. Pieces of one call may run in any order: what
+ *            one of them writes, no other may read or write (the emulation refuses it).
+ *
+ * What a copy reads may not change, and what it writes may not be touched or relied on, from the
+ * submission until an event that was recorded behind it has been reached. Work of the device that
+ * is ordered behind the copy (on its stream, or on one that waits for such an event) may use both.
+ *
+ * Errors    KVT_E_GPU: the device is lost (an error that stays: every later call fails alike);
+ *           nothing is known about transfers in flight. KVT_E_INVAL: a pointer, stream or event
+ *           that is not the device's (a caller's stream and event are believed by CUDA).
+ *           KVT_E_NOMEM: memory of the device or of the host.
+ * Threads   any, unless a function says otherwise. No call waits for transfers but device close.
+ */
+#ifndef KVT_BASE_DEVICE_H
+#define KVT_BASE_DEVICE_H
+
+#include <stdint.h>
+
+#include "kvtier/status.h"
+
+struct kvt_env;
+
+enum device_lane {
+    DEVICE_IN,  /* Host to device. */
+    DEVICE_OUT, /* Device to host. */
+    DEVICE_LANE_COUNT,
+};
+
+struct device_piece {
+    void *target;
+    const void *source;
+    uint64_t size; /* > 0 */
+};
+
+struct device_info {
+    char name[64]; /* "NVIDIA H200", "emulation". */
+    uint64_t memory_bytes;
+    uint64_t free_bytes; /* Of it, now. */
+};
+
+/* The first member of every implementation. */
+struct device {
+    const struct kvt_device_ops *ops;
+};
+
+struct kvt_device_ops {
+    const char *name; /* "cuda", "emulation" */
+
+    /* How many can be opened. KVT_E_UNSUPPORTED: none, and the sentence says why (no driver, no
+     * device, a driver that is too old). Makes no context on any device. */
+    enum kvt_status (*count)(void *context, uint32_t *count_out);
+
+    /* Open device `ordinal`. Makes its context and the streams of its lanes. */
+    enum kvt_status (*open)(
+        void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out);
+    /* Waits for what is in flight, and frees streams; slabs, registrations and events must have
+     * been given back. NULL is fine. */
+    void (*close)(struct device *device);
+    enum kvt_status (*info)(struct device *device, struct device_info *info_out);
+
+    /* Memory of the device, aligned to 2 MiB. Its bytes are undefined, and the host must not touch
+     * them but through copies. */
+    enum kvt_status (*slab_take)(struct device *device, uint64_t size, void **address_out);
+    void (*slab_put)(struct device *device, void *address, uint64_t size);
+
+    /* Let copies use host memory at full speed: whole pages, at most 1 GiB in one call. A copy's
+     * piece lies in one registration. Unregister: no transfer of it may be in flight. */
+    enum kvt_status (*host_register)(struct device *device, void *memory, uint64_t size);
+    void (*host_unregister)(struct device *device, void *memory, uint64_t size);
+
+    void *(*stream)(struct device *device, enum device_lane lane); /* The device's own. */
+
+    /* Queue copies on `stream`, 1 or more. An error: none of them was queued, or the device is
+     * lost. The pieces are read during the call only. */
+    enum kvt_status (*copy)(
+        struct device *device, void *stream, const struct device_piece *pieces, uint32_t count);
+
+    enum kvt_status (*event_create)(struct device *device, void **event_out);
+    void (*event_destroy)(struct device *device, void *event); /* NULL is fine. Not waited for. */
+    enum kvt_status (*event_record)(struct device *device, void *event, void *stream);
+    /* KVT_OK: reached; what the copies before it wrote is visible to the calling thread.
+     * KVT_NOT_READY: not yet. */
+    enum kvt_status (*event_query)(struct device *device, void *event);
+    /* Later work of `stream` waits until `event` is reached (its last record at this moment). */
+    enum kvt_status (*stream_wait)(struct device *device, void *stream, void *event);
+};
+
+#endif /* KVT_BASE_DEVICE_H */

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gpu_device.c - the CUDA device on real GPUs: the list of tests/support/device_checks.c, and what
+ * it promises to a host that uses CUDA itself.
+ *
+ * Usage: gpu_device. Exit code 0: all passed; 1: not; 77: there is no GPU, and why. No cmocka.
+ */
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cuda_runtime_api.h>
+
+#include "device_checks.h"
+#include "device_cuda.h"
+#include "failure.h"
+#include "stop_on_proof.h"
+
+enum {
+    KIB = 1024,
+    MIB = 1024 * KIB,
+};
+
+static void
+pass_real(struct device_rig *rig)
+{
+    (void)rig;
+    (void)sched_yield();
+}
+
+/* --- 1. A host that uses CUDA itself ---------------------------------------------------------- */
+
+static bool
+thread_is_left_as_it_was(struct device_rig *rig)
+{
+    int before = -1;
+    int after = -1;
+    enum cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal;
+    void *slab = NULL;
+
+    RIG_CHECK(cudaGetDevice(&before) == cudaSuccess);
+    RIG_CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+    RIG_CHECK(device_rig_copy(rig, rig->in, rig->slab, rig->host, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    /* What fails, and what is not ready, is not the host's last error. */
+    RIG_CHECK(rig->ops->slab_take(rig->device, UINT64_C(1) << 50, &slab) == KVT_E_NOMEM);
+    RIG_CHECK(cudaPeekAtLastError() == cudaSuccess);
+    RIG_CHECK(cudaGetDevice(&after) == cudaSuccess && after == before);
+    RIG_CHECK(cudaThreadExchangeStreamCaptureMode(&mode) == cudaSuccess);
+    RIG_CHECK(mode == cudaStreamCaptureModeThreadLocal);
+    return true;
+}
+
+/* The host's stream, and an event of the host's, go with the device's. */
+static bool
+streams_and_events_of_the_host_are_taken(struct device_rig *rig)
+{
+    uint8_t *back = rig->host + RIG_CHUNK_BYTES;
+    cudaStream_t stream = NULL;
+    cudaEvent_t event = NULL;
+
+    RIG_CHECK(cudaSetDevice((int)rig->ordinal) == cudaSuccess);
+    RIG_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    RIG_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+    device_rig_fill(rig->host, MIB, 4);
+    RIG_CHECK(device_rig_copy(rig, stream, rig->slab, rig->host, MIB) == KVT_OK);
+    RIG_CHECK(
+        cudaMemcpyAsync(rig->slab + MIB, rig->slab, MIB, cudaMemcpyDefault, stream) == cudaSuccess);
+    RIG_CHECK(cudaEventRecord(event, stream) == cudaSuccess);
+    RIG_CHECK(rig->ops->stream_wait(rig->device, rig->out, event) == KVT_OK);
+    RIG_CHECK(device_rig_copy(rig, rig->out, back, rig->slab + MIB, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->out));
+    RIG_CHECK(rig->ops->event_query(rig->device, event) == KVT_OK);
+    RIG_CHECK(device_rig_is_filled(back, MIB, 4));
+    RIG_CHECK(cudaEventDestroy(event) == cudaSuccess);
+    RIG_CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+    return true;
+}
+
+/* A capture of the strictest kind, of this very thread: our calls neither fail nor end it. */
+static bool
+capture_of_the_host_is_not_disturbed(struct device_rig *rig)
+{
+    uint8_t *back = rig->host + RIG_CHUNK_BYTES;
+    cudaStream_t stream = NULL;
+    cudaGraph_t graph = NULL;
+    void *slab = NULL;
+    void *event = NULL;
+
+    RIG_CHECK(cudaSetDevice((int)rig->ordinal) == cudaSuccess);
+    RIG_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    RIG_CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    RIG_CHECK(rig->ops->slab_take(rig->device, MIB, &slab) == KVT_OK);
+    RIG_CHECK(rig->ops->event_create(rig->device, &event) == KVT_OK);
+    device_rig_fill(rig->host, MIB, 6);
+    RIG_CHECK(device_rig_copy(rig, rig->in, slab, rig->host, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_copy(rig, rig->in, back, slab, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    RIG_CHECK(device_rig_is_filled(back, MIB, 6));
+    RIG_CHECK(device_rig_copy(rig, stream, slab, rig->host, MIB) == KVT_E_INVAL);
+    rig->ops->event_destroy(rig->device, event);
+    rig->ops->slab_put(rig->device, slab, MIB);
+    RIG_CHECK(cudaStreamEndCapture(stream, &graph) == cudaSuccess && graph != NULL);
+    RIG_CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+    RIG_CHECK(cudaStreamDestroy(stream) == cudaSuccess);
+    return true;
+}
+
+/* Thousands of scattered pieces in a call, both lanes at once, many calls in flight. */
+static bool
+large_batches_arrive(struct device_rig *rig)
+{
+    enum {
+        COUNT = 2 * RIG_CHUNK_BYTES / (4 * KIB),
+        SIZE = 4 * KIB - 256,
+        ROUNDS = 20,
+    };
+    static struct device_piece in[COUNT / 2];
+    static struct device_piece out[COUNT / 2];
+    uint8_t *back = rig->host + RIG_CHUNK_BYTES;
+    const struct kvt_device_ops *ops = rig->ops;
+
+    device_rig_fill(rig->host, RIG_CHUNK_BYTES, 8);
+    for (uint32_t i = 0; i < COUNT / 2; i++) {
+        uint32_t slot = (i * 181) % (COUNT / 2);
+
+        in[i] = (struct device_piece){rig->slab + slot * 4 * KIB, rig->host + i * 4 * KIB, SIZE};
+        out[i] = (struct device_piece){back + i * 4 * KIB, rig->slab + slot * 4 * KIB, SIZE};
+    }
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        RIG_CHECK(ops->stream_wait(rig->device, rig->in, rig->event) == KVT_OK);
+        RIG_CHECK(ops->copy(rig->device, rig->in, in, COUNT / 2) == KVT_OK);
+        RIG_CHECK(ops->event_record(rig->device, rig->event, rig->in) == KVT_OK);
+        RIG_CHECK(ops->stream_wait(rig->device, rig->out, rig->event) == KVT_OK);
+        RIG_CHECK(ops->copy(rig->device, rig->out, out, COUNT / 2) == KVT_OK);
+        RIG_CHECK(ops->event_record(rig->device, rig->event, rig->out) == KVT_OK);
+    }
+    RIG_CHECK(device_rig_await(rig, rig->event));
+    for (uint32_t i = 0; i < COUNT / 2; i++)
+        RIG_CHECK(memcmp(back + i * 4 * KIB, rig->host + i * 4 * KIB, SIZE) == 0);
+    return true;
+}
+
+static const struct device_check gpu_checks[] = {
+    {.name = "thread_is_left_as_it_was", .run = thread_is_left_as_it_was},
+    {.name = "streams_and_events_of_the_host_are_taken",
+        .run = streams_and_events_of_the_host_are_taken},
+    {.name = "capture_of_the_host_is_not_disturbed", .run = capture_of_the_host_is_not_disturbed},
+    {.name = "large_batches_arrive", .run = large_batches_arrive},
+};
+
+/* --- 2. The program --------------------------------------------------------------------------- */
+
+static uint32_t
+checks_run(struct device_rig *rig, const struct device_check *checks, size_t count)
+{
+    uint32_t failed = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bool is_right;
+
+        if (!device_check_fits(&checks[i], rig))
+            continue;
+        is_right = device_check_run(&checks[i], rig);
+        printf("%s  device %u  %s\n", is_right ? "ok    " : "FAILED", rig->ordinal, checks[i].name);
+        (void)fflush(stdout);
+        failed += !is_right;
+    }
+    return failed;
+}
+
+int
+main(void)
+{
+    struct kvt_env env;
+    uint32_t count = 0;
+    uint32_t failed = 0;
+
+    stop_on_proof();
+    env_host(&env);
+    if (device_cuda_ops.count(NULL, &count) != KVT_OK) {
+        printf("SKIPPED: %s\n", failure_last()->text);
+        return 77;
+    }
+    for (uint32_t ordinal = 0; ordinal < count; ordinal++) {
+        struct device_rig rig = {.ops = &device_cuda_ops,
+            .env = &env,
+            .ordinal = ordinal,
+            .pass = pass_real,
+            .has_threads = true};
+
+        failed += checks_run(&rig, device_checks, DEVICE_CHECK_COUNT);
+        failed += checks_run(&rig, gpu_checks, sizeof(gpu_checks) / sizeof(gpu_checks[0]));
+    }
+    printf("%u devices, %u checks failed\n", count, failed);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * device_cuda.c - an accelerator through the CUDA runtime: devices, slabs, registrations, events.
+ *
+ * Owns      a hold on the device's primary context, and the streams of the lanes.
+ * Not here  copies (device_cuda_copy.c).
+ * Threads   any. A mutex guards the table of addresses; it is never held during a call of CUDA.
+ *
+ * The host's threads and contexts stay as they are. A call pushes the primary context and pops it
+ * again: cudaSetDevice() would do too, but putting back what it found would make a context on
+ * device 0 for every thread that never had one. Nothing is reset, and no setting of the device is
+ * touched.
+ *
+ * Errors    those that CUDA does not forget, and those that nobody knows, take the device out of
+ *           service: from then on every call answers KVT_E_GPU without a call of CUDA. What a lost
+ *           device holds is left to the driver, which frees it with the process.
+ */
+#include "device_cuda.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "device_cuda_internal.h"
+#include "failure.h"
+#include "try.h"
+
+static const uint64_t REGISTER_BYTES_MAX = UINT64_C(1) << 30;
+static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
+
+enum {
+    DRIVER_VERSION = 12000, /* Of the driver's functions that are asked for. */
+};
+
+/* --- 1. Errors -------------------------------------------------------------------------------- */
+
+enum kvt_status
+status_from_cuda(cudaError_t error)
+{
+    /* Not a switch over the enum: CUDA has a hundred codes, and newer drivers return others. */
+    static const struct {
+        cudaError_t error;
+        enum kvt_status status;
+    } known[] = {
+        {cudaSuccess, KVT_OK},
+        {cudaErrorNotReady, KVT_NOT_READY},
+        {cudaErrorMemoryAllocation, KVT_E_NOMEM},
+        {cudaErrorInvalidValue, KVT_E_INVAL},
+        {cudaErrorInvalidDevice, KVT_E_INVAL},
+        {cudaErrorInvalidDevicePointer, KVT_E_INVAL},
+        {cudaErrorInvalidResourceHandle, KVT_E_INVAL},
+        {cudaErrorHostMemoryAlreadyRegistered, KVT_E_INVAL},
+        {cudaErrorHostMemoryNotRegistered, KVT_E_INVAL},
+        {cudaErrorStreamCaptureUnsupported, KVT_E_INVAL},
+        {cudaErrorStreamCaptureInvalidated, KVT_E_INVAL},
+        {cudaErrorStreamCaptureIsolation, KVT_E_INVAL},
+        {cudaErrorStreamCaptureImplicit, KVT_E_INVAL},
+        {cudaErrorCapturedEvent, KVT_E_INVAL},
+        {cudaErrorInsufficientDriver, KVT_E_UNSUPPORTED},
+        {cudaErrorNoDevice, KVT_E_UNSUPPORTED},
+        {cudaErrorNotSupported, KVT_E_UNSUPPORTED},
+        {cudaErrorNotPermitted, KVT_E_UNSUPPORTED},
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (known[i].error == error)
+            return known[i].status;
+    }
+    return KVT_E_GPU;
+}
+
+static enum kvt_status
+cuda_fail(
+    enum kvt_status status, const struct device_cuda *device, cudaError_t error, const char *what)
+{
+    /* So that the host's next look at its last error does not find ours. */
+    (void)cudaGetLastError();
+    return failure_set(status, (int)error, "CUDA cannot %s on device %d: %s (%s, %d).", what,
+        device->ordinal, cudaGetErrorString(error), cudaGetErrorName(error), (int)error);
+}
+
+enum kvt_status
+cuda_lose(struct device_cuda *device, cudaError_t error, const char *what)
+{
+    atomic_store_explicit(&device->is_lost, true, memory_order_relaxed);
+    return cuda_fail(KVT_E_GPU, device, error, what);
+}
+
+enum kvt_status
+cuda_check(struct device_cuda *device, cudaError_t error, const char *what)
+{
+    enum kvt_status status = status_from_cuda(error);
+
+    if (status == KVT_OK)
+        return KVT_OK;
+    if (status == KVT_E_GPU)
+        return cuda_lose(device, error, what);
+    return cuda_fail(status, device, error, what);
+}
+
+static bool
+device_is_lost(struct device_cuda *device)
+{
+    return atomic_load_explicit(&device->is_lost, memory_order_relaxed);
+}
+
+enum kvt_status
+cuda_enter(struct device_cuda *device, struct cuda_scope *scope_out)
+{
+    CUresult result;
+
+    if (device_is_lost(device)) {
+        return failure_set(
+            KVT_E_GPU, 0, "Device %d was lost by an earlier error of CUDA.", device->ordinal);
+    }
+    result = device->driver.push(device->context);
+    if (result != CUDA_SUCCESS) {
+        atomic_store_explicit(&device->is_lost, true, memory_order_relaxed);
+        return failure_set(KVT_E_GPU, (int)result,
+            "The context of device %d cannot be used any more (CUDA driver error %d).",
+            device->ordinal, (int)result);
+    }
+    scope_out->device = device;
+    scope_out->capture_mode = cudaStreamCaptureModeRelaxed;
+    (void)cudaThreadExchangeStreamCaptureMode(&scope_out->capture_mode);
+    return KVT_OK;
+}
+
+void
+cuda_leave(const struct cuda_scope *scope)
+{
+    enum cudaStreamCaptureMode mode = scope->capture_mode;
+    CUcontext context;
+
+    (void)cudaThreadExchangeStreamCaptureMode(&mode);
+    (void)scope->device->driver.pop(&context);
+}
+
+/* --- 2. Devices ------------------------------------------------------------------------------- */
+
+static enum kvt_status
+cuda_count(void *context, uint32_t *count_out)
+{
+    int count = 0;
+    int driver_version = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+
+    (void)context;
+    if (error == cudaSuccess && count > 0) {
+        *count_out = (uint32_t)count;
+        return KVT_OK;
+    }
+    (void)cudaGetLastError();
+    if (error == cudaErrorInsufficientDriver) {
+        (void)cudaDriverGetVersion(&driver_version);
+        (void)cudaGetLastError();
+        if (driver_version == 0) {
+            return failure_set(
+                KVT_E_UNSUPPORTED, (int)error, "No GPU: this machine has no NVIDIA driver.");
+        }
+        return failure_set(KVT_E_UNSUPPORTED, (int)error,
+            "No GPU: the NVIDIA driver is for CUDA %d.%d, and this build needs CUDA %d.%d.",
+            driver_version / 1000, driver_version % 1000 / 10, CUDART_VERSION / 1000,
+            CUDART_VERSION % 1000 / 10);
+    }
+    if (error == cudaErrorNoDevice || error == cudaSuccess) {
+        return failure_set(KVT_E_UNSUPPORTED, (int)error,
+            "No GPU: there is an NVIDIA driver, but no device that this process may see.");
+    }
+    return failure_set(KVT_E_UNSUPPORTED, (int)error, "No GPU: %s (%s, %d).",
+        cudaGetErrorString(error), cudaGetErrorName(error), (int)error);
+}
+
+static enum kvt_status
+driver_find(const char *name, void *function_out)
+{
+    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    void *function = NULL;
+    cudaError_t error = cudaGetDriverEntryPointByVersion(
+        name, &function, DRIVER_VERSION, cudaEnableDefault, &found);
+
+    if (error != cudaSuccess || found != cudaDriverEntryPointSuccess || function == NULL) {
+        (void)cudaGetLastError();
+        return failure_set(
+            KVT_E_UNSUPPORTED, (int)error, "The NVIDIA driver has no function %s().", name);
+    }
+    /* ISO C has no conversion from an object's pointer to a function's. */
+    memcpy(function_out, &function, sizeof(function));
+    return KVT_OK;
+}
+
+static enum kvt_status
+driver_load(struct cuda_driver *driver)
+{
+    KVT_TRY(driver_find("cuDeviceGet", &driver->device_get));
+    KVT_TRY(driver_find("cuDevicePrimaryCtxRetain", &driver->primary_retain));
+    KVT_TRY(driver_find("cuDevicePrimaryCtxRelease", &driver->primary_release));
+    KVT_TRY(driver_find("cuCtxPushCurrent", &driver->push));
+    return driver_find("cuCtxPopCurrent", &driver->pop);
+}
+
+static enum kvt_status
+context_take(struct device_cuda *device)
+{
+    CUresult result = device->driver.device_get(&device->handle, device->ordinal);
+
+    if (result == CUDA_SUCCESS)
+        result = device->driver.primary_retain(&device->context, device->handle);
+    if (result == CUDA_SUCCESS)
+        return KVT_OK;
+    return failure_set(result == CUDA_ERROR_OUT_OF_MEMORY ? KVT_E_NOMEM : KVT_E_UNSUPPORTED,
+        (int)result, "Device %d gives no context (CUDA driver error %d).", device->ordinal,
+        (int)result);
+}
+
+static enum kvt_status
+streams_create(struct device_cuda *device)
+{
+    int is_unified = 0;
+
+    KVT_TRY(cuda_check(device,
+        cudaDeviceGetAttribute(&is_unified, cudaDevAttrUnifiedAddressing, device->ordinal),
+        "tell how it addresses memory"));
+    if (!is_unified) {
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "Device %d does not share its addresses with the host.", device->ordinal);
+    }
+    for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
+        KVT_TRY(cuda_check(device,
+            cudaStreamCreateWithFlags(&device->streams[i], cudaStreamNonBlocking),
+            "make a stream"));
+    }
+    return KVT_OK;
+}
+
+/* Under its scope: wait for the lanes, and free them, as long as the device is there. */
+static void
+streams_destroy(struct device_cuda *device)
+{
+    for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
+        cudaStream_t stream = device->streams[i];
+
+        if (stream == NULL || device_is_lost(device))
+            continue;
+        (void)cuda_check(device, cudaStreamSynchronize(stream), "wait for a stream");
+        if (!device_is_lost(device))
+            (void)cuda_check(device, cudaStreamDestroy(stream), "free a stream");
+    }
+}
+
+static void
+cuda_close(struct device *base)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+    struct kvt_env env;
+
+    if (device == NULL)
+        return;
+    env = device->env;
+    if (device->context != NULL) {
+        if (cuda_enter(device, &scope) == KVT_OK) {
+            streams_destroy(device);
+            cuda_leave(&scope);
+        }
+        (void)device->driver.primary_release(device->handle);
+    }
+    KVT_ASSERT(device->ranges.count == 0);
+    device_ranges_deinit(&device->ranges);
+    (void)pthread_mutex_destroy(&device->mutex);
+    env_put(&env, device, sizeof(*device));
+}
+
+static enum kvt_status
+device_start(struct device_cuda *device)
+{
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    KVT_TRY(driver_load(&device->driver));
+    KVT_TRY(context_take(device));
+    KVT_TRY(cuda_enter(device, &scope));
+    status = streams_create(device);
+    cuda_leave(&scope);
+    return status;
+}
+
+static enum kvt_status
+cuda_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
+{
+    struct device_cuda *device;
+    uint32_t count = 0;
+    enum kvt_status status;
+
+    *device_out = NULL;
+    KVT_TRY(cuda_count(context, &count));
+    if (ordinal >= count) {
+        return failure_set(KVT_E_INVAL, 0,
+            "There is no GPU %" PRIu32 ": this process sees %" PRIu32 ".", ordinal, count);
+    }
+    device = env_take(env, sizeof(*device));
+    if (device == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory for a device.");
+    device->device.ops = &device_cuda_ops;
+    device->env = *env;
+    device->ordinal = (int)ordinal;
+    device->ranges.env = &device->env;
+    (void)pthread_mutex_init(&device->mutex, NULL);
+    status = device_start(device);
+    if (status != KVT_OK) {
+        /* The sentence of the cause, not one of the clean-up. */
+        struct failure cause = *failure_last();
+
+        cuda_close(&device->device);
+        failure_copy(&cause);
+        return status;
+    }
+    *device_out = &device->device;
+    return KVT_OK;
+}
+
+static enum kvt_status
+info_read(struct device_cuda *device, struct device_info *info_out)
+{
+    struct cudaDeviceProp properties;
+    size_t free_bytes = 0;
+    size_t memory_bytes = 0;
+
+    KVT_TRY(cuda_check(
+        device, cudaGetDeviceProperties(&properties, device->ordinal), "tell its properties"));
+    KVT_TRY(cuda_check(device, cudaMemGetInfo(&free_bytes, &memory_bytes), "tell its memory"));
+    memset(info_out, 0, sizeof(*info_out));
+    (void)snprintf(info_out->name, sizeof(info_out->name), "%.*s", (int)sizeof(info_out->name) - 1,
+        properties.name);
+    info_out->memory_bytes = memory_bytes;
+    info_out->free_bytes = free_bytes;
+    return KVT_OK;
+}
+
+static enum kvt_status
+cuda_info(struct device *base, struct device_info *info_out)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    KVT_TRY(cuda_enter(device, &scope));
+    status = info_read(device, info_out);
+    cuda_leave(&scope);
+    return status;
+}
+
+/* --- 3. Memory -------------------------------------------------------------------------------- */
+
+static enum kvt_status
+range_add(struct device_cuda *device, const struct device_range *range)
+{
+    enum kvt_status status;
+
+    (void)pthread_mutex_lock(&device->mutex);
+    status = device_ranges_add(&device->ranges, range);
+    (void)pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+static bool
+range_remove(struct device_cuda *device, const struct device_range *range)
+{
+    bool is_there;
+
+    (void)pthread_mutex_lock(&device->mutex);
+    is_there = device_ranges_remove(&device->ranges, range);
+    (void)pthread_mutex_unlock(&device->mutex);
+    return is_there;
+}
+
+static enum kvt_status
+slab_take(struct device_cuda *device, uint64_t size, void **address_out)
+{
+    struct device_range range = {.size = size, .kind = DEVICE_RANGE_SLAB};
+    void *address = NULL;
+    enum kvt_status status;
+
+    /* Whole large pages: smaller pieces come from a pool of the runtime, with another alignment. */
+    KVT_TRY(cuda_check(
+        device, cudaMalloc(&address, round_up(size, SLAB_ALIGN_BYTES)), "allocate a slab"));
+    range.start = address_of(address);
+    if (range.start % SLAB_ALIGN_BYTES != 0) {
+        status = failure_set(KVT_E_UNSUPPORTED, 0,
+            "Device %d gave a slab at %p, which is not aligned to 2 MiB.", device->ordinal,
+            address);
+    } else {
+        status = range_add(device, &range);
+    }
+    if (status != KVT_OK) {
+        (void)cudaFree(address);
+        return status;
+    }
+    *address_out = address;
+    return KVT_OK;
+}
+
+static enum kvt_status
+cuda_slab_take(struct device *base, uint64_t size, void **address_out)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    *address_out = NULL;
+    if (size == 0)
+        return failure_set(KVT_E_INVAL, 0, "A slab has one byte or more.");
+    if (size > UINT64_MAX - SLAB_ALIGN_BYTES)
+        return failure_set(KVT_E_NOMEM, 0, "No GPU has a slab of %" PRIu64 " bytes.", size);
+    KVT_TRY(cuda_enter(device, &scope));
+    status = slab_take(device, size, address_out);
+    cuda_leave(&scope);
+    return status;
+}
+
+static void
+cuda_slab_put(struct device *base, void *address, uint64_t size)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
+    struct cuda_scope scope;
+    bool is_there = range_remove(device, &range);
+
+    KVT_ASSERT(is_there);
+    if (!is_there || cuda_enter(device, &scope) != KVT_OK)
+        return;
+    (void)cuda_check(device, cudaFree(address), "free a slab");
+    cuda_leave(&scope);
+}
+
+static enum kvt_status
+cuda_host_register(struct device *base, void *memory, uint64_t size)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    if (memory == NULL || size == 0 || (range.start | size) % PAGE_BYTES != 0 ||
+        size > REGISTER_BYTES_MAX) {
+        return failure_set(KVT_E_INVAL, 0,
+            "%" PRIu64
+            " bytes at %p cannot be registered: it takes whole pages, and at most %" PRIu64
+            " bytes.",
+            size, memory, REGISTER_BYTES_MAX);
+    }
+    KVT_TRY(cuda_enter(device, &scope));
+    status = range_add(device, &range);
+    if (status == KVT_OK) {
+        status = cuda_check(device,
+            cudaHostRegister(memory, size, cudaHostRegisterPortable | cudaHostRegisterMapped),
+            "register host memory");
+        if (status != KVT_OK)
+            (void)range_remove(device, &range);
+    }
+    cuda_leave(&scope);
+    return status;
+}
+
+static void
+cuda_host_unregister(struct device *base, void *memory, uint64_t size)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    struct cuda_scope scope;
+    bool is_there = range_remove(device, &range);
+
+    KVT_ASSERT(is_there);
+    if (!is_there || cuda_enter(device, &scope) != KVT_OK)
+        return;
+    (void)cuda_check(device, cudaHostUnregister(memory), "unregister host memory");
+    cuda_leave(&scope);
+}
+
+/* --- 4. Streams and events -------------------------------------------------------------------- */
+
+enum kvt_status
+cuda_stream_check(const void *stream)
+{
+    if (stream == NULL || stream == (const void *)cudaStreamLegacy) {
+        return failure_set(KVT_E_INVAL, 0,
+            "The legacy default stream is refused: work on it waits for all other streams.");
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+event_check(const void *event)
+{
+    return event != NULL ? KVT_OK : failure_set(KVT_E_INVAL, 0, "The event is NULL.");
+}
+
+static void *
+cuda_stream(struct device *base, enum device_lane lane)
+{
+    KVT_ASSERT(lane < DEVICE_LANE_COUNT);
+    return device_cuda_of(base)->streams[lane];
+}
+
+static enum kvt_status
+cuda_event_create(struct device *base, void **event_out)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+    cudaEvent_t event = NULL;
+    enum kvt_status status;
+
+    *event_out = NULL;
+    KVT_TRY(cuda_enter(device, &scope));
+    /* Without times a record and a query cost least. */
+    status = cuda_check(
+        device, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+    cuda_leave(&scope);
+    *event_out = status == KVT_OK ? event : NULL;
+    return status;
+}
+
+static void
+cuda_event_destroy(struct device *base, void *event)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+
+    if (event == NULL || cuda_enter(device, &scope) != KVT_OK)
+        return;
+    (void)cuda_check(device, cudaEventDestroy(event), "free an event");
+    cuda_leave(&scope);
+}
+
+static enum kvt_status
+cuda_event_record(struct device *base, void *event, void *stream)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    KVT_TRY(event_check(event));
+    KVT_TRY(cuda_stream_check(stream));
+    KVT_TRY(cuda_enter(device, &scope));
+    status = cuda_check(device, cudaEventRecord(event, stream), "record an event");
+    cuda_leave(&scope);
+    return status;
+}
+
+static enum kvt_status
+cuda_event_query(struct device *base, void *event)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+    cudaError_t error;
+    enum kvt_status status;
+
+    KVT_TRY(event_check(event));
+    KVT_TRY(cuda_enter(device, &scope));
+    error = cudaEventQuery(event);
+    if (error == cudaErrorNotReady) {
+        /* It counts as the thread's last error, though it is none. */
+        (void)cudaGetLastError();
+        status = KVT_NOT_READY;
+    } else {
+        status = cuda_check(device, error, "query an event");
+    }
+    cuda_leave(&scope);
+    return status;
+}
+
+static enum kvt_status
+cuda_stream_wait(struct device *base, void *stream, void *event)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    KVT_TRY(event_check(event));
+    KVT_TRY(cuda_stream_check(stream));
+    KVT_TRY(cuda_enter(device, &scope));
+    status = cuda_check(
+        device, cudaStreamWaitEvent(stream, event, cudaEventWaitDefault), "let a stream wait");
+    cuda_leave(&scope);
+    return status;
+}
+
+const struct kvt_device_ops device_cuda_ops = {
+    .name = "cuda",
+    .count = cuda_count,
+    .open = cuda_open,
+    .close = cuda_close,
+    .info = cuda_info,
+    .slab_take = cuda_slab_take,
+    .slab_put = cuda_slab_put,
+    .host_register = cuda_host_register,
+    .host_unregister = cuda_host_unregister,
+    .stream = cuda_stream,
+    .copy = device_cuda_copy,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .event_query = cuda_event_query,
+    .stream_wait = cuda_stream_wait,
+};

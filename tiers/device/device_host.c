@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * device_host.c - the emulated accelerator: devices, slabs, registrations and events.
+ *
+ * Owns      the memory of a device, and the table of what belongs to it.
+ * Not here  streams (device_host_stream.c), the bytes of a copy (device_host_copy.c).
+ * Threads   device_host_internal.h.
+ *
+ * In the table a slab stands with the addresses that the caller sees: an address without
+ * DEVICE_HOST_BIT is not found, and refused like any other foreign pointer. Events stand there too,
+ * so that a foreign one is refused without being looked into.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bytes.h"
+#include "device_host_internal.h"
+#include "failure.h"
+#include "try.h"
+
+static const uint64_t MEMORY_BYTES_DEFAULT = UINT64_C(1) << 30;
+static const uint64_t REGISTER_BYTES_MAX = UINT64_C(1) << 30;
+static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
+static const uint64_t DELAY_NS_LIMIT = UINT64_C(3600) * 1000 * 1000 * 1000;
+
+static struct device_host *
+device_host_of(struct device *device)
+{
+    return (struct device_host *)device;
+}
+
+/* --- 1. Calls that fail on purpose ------------------------------------------------------------ */
+
+static enum kvt_status
+config_call(struct device_host_config *config)
+{
+    uint32_t number;
+    enum kvt_status status;
+
+    if (config == NULL)
+        return KVT_OK;
+    /* Relaxed: a number for each call, nothing is published with it. */
+    number = atomic_fetch_add_explicit(&config->call_count, 1, memory_order_relaxed) + 1;
+    if (number != config->fail_call)
+        return KVT_OK;
+    status = config->fail_status == KVT_OK ? KVT_E_GPU : config->fail_status;
+    return failure_set(status, 0, "Call %" PRIu32 " of the emulated device fails on purpose: %s.",
+        number, kvt_status_name(status));
+}
+
+enum kvt_status
+device_host_call(struct device_host *device)
+{
+    enum kvt_status status = config_call(device->config);
+
+    if (status == KVT_E_GPU)
+        atomic_store_explicit(&device->is_lost, true, memory_order_relaxed);
+    if (atomic_load_explicit(&device->is_lost, memory_order_relaxed))
+        return failure_set(
+            KVT_E_GPU, 0, "The emulated device %" PRIu32 " is lost.", device->ordinal);
+    return status;
+}
+
+/* --- 2. Devices ------------------------------------------------------------------------------- */
+
+static enum kvt_status
+config_check(const struct device_host_config *config, uint32_t *count_out)
+{
+    *count_out = 1;
+    if (config == NULL)
+        return KVT_OK;
+    if (config->device_count > DEVICE_HOST_DEVICES_MAX) {
+        return failure_set(KVT_E_INVAL, 0,
+            "There are at most %d emulated devices, not %" PRIu32 ".", DEVICE_HOST_DEVICES_MAX,
+            config->device_count);
+    }
+    if (config->delay_ns_max > DELAY_NS_LIMIT) {
+        return failure_set(KVT_E_INVAL, 0,
+            "The delay of an emulated device is at most an hour, not %" PRIu64 " ns.",
+            config->delay_ns_max);
+    }
+    if (config->device_count > 0)
+        *count_out = config->device_count;
+    return KVT_OK;
+}
+
+static enum kvt_status
+host_count(void *context, uint32_t *count_out)
+{
+    enum kvt_status status = config_call(context);
+    uint32_t count = 0;
+
+    if (status == KVT_OK)
+        status = config_check(context, &count);
+    if (status == KVT_OK)
+        *count_out = count;
+    return status;
+}
+
+/* What is left of it; the device is NULL or whole. */
+static void
+device_free(struct device_host *device)
+{
+    const struct kvt_env env = device->env;
+
+    device_ranges_deinit(&device->ranges);
+    (void)pthread_mutex_destroy(&device->mutex);
+    env_put(&env, device, sizeof(*device));
+}
+
+static enum kvt_status
+device_make(struct device_host_config *config, const struct kvt_env *env, uint32_t ordinal,
+    struct device_host **device_out)
+{
+    struct device_host *device = env_take(env, sizeof(*device));
+    struct host_stream *stream;
+
+    if (device == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory for an emulated device.");
+    device->device.ops = &device_host_ops;
+    device->env = *env;
+    device->config = config;
+    device->ordinal = ordinal;
+    device->delay_ns_max = config == NULL ? 0 : config->delay_ns_max;
+    device->memory_bytes = MEMORY_BYTES_DEFAULT;
+    if (config != NULL && config->memory_bytes > 0)
+        device->memory_bytes = config->memory_bytes;
+    device->ranges.env = &device->env;
+    (void)pthread_mutex_init(&device->mutex, NULL);
+    for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
+        enum kvt_status status = host_stream_create(device, &stream);
+
+        if (status != KVT_OK) {
+            host_streams_close(device);
+            device_free(device);
+            return status;
+        }
+    }
+    *device_out = device;
+    return KVT_OK;
+}
+
+static enum kvt_status
+host_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
+{
+    struct device_host *device = NULL;
+    uint32_t count;
+
+    *device_out = NULL;
+    KVT_TRY(config_call(context));
+    KVT_TRY(config_check(context, &count));
+    if (ordinal >= count) {
+        return failure_set(KVT_E_INVAL, 0,
+            "There is no emulated device %" PRIu32 ": they are numbered below %" PRIu32 ".",
+            ordinal, count);
+    }
+    KVT_TRY(device_make(context, env, ordinal, &device));
+    *device_out = &device->device;
+    return KVT_OK;
+}
+
+static void event_free(struct device_host *device, struct host_event *event);
+
+static void
+host_close(struct device *base)
+{
+    struct device_host *device = device_host_of(base);
+    struct host_clock everything;
+
+    if (device == NULL)
+        return;
+    host_streams_close(device);
+    memset(&everything, 0xFF, sizeof(everything));
+    host_shades_release(device, &everything);
+    /* Slabs, registrations and events have been given back; what was not goes with the device. */
+    KVT_ASSERT(device->ranges.count == 0);
+    for (uint32_t i = 0; i < device->ranges.count; i++) {
+        const struct device_range *range = &device->ranges.items[i];
+
+        switch (range->kind) {
+        case DEVICE_RANGE_SLAB:
+            env_unmap(
+                &device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT), range->size);
+            break;
+        case DEVICE_RANGE_HOST:
+            break;
+        case DEVICE_RANGE_EVENT:
+            event_free(device, (struct host_event *)(uintptr_t)range->start);
+            break;
+        }
+    }
+    device_free(device);
+}
+
+static enum kvt_status
+host_info(struct device *base, struct device_info *info_out)
+{
+    struct device_host *device = device_host_of(base);
+
+    KVT_TRY(device_host_call(device));
+    memset(info_out, 0, sizeof(*info_out));
+    (void)snprintf(info_out->name, sizeof(info_out->name), "emulation");
+    device_host_lock(device);
+    info_out->memory_bytes = device->memory_bytes;
+    info_out->free_bytes = device->memory_bytes - device->used_bytes;
+    device_host_unlock(device);
+    return KVT_OK;
+}
+
+/* --- 3. Memory -------------------------------------------------------------------------------- */
+
+static enum kvt_status
+slab_take_guarded(struct device_host *device, uint64_t size, void **address_out)
+{
+    uint64_t free_bytes = device->memory_bytes - device->used_bytes;
+    struct device_range range = {.size = size, .kind = DEVICE_RANGE_SLAB};
+    enum kvt_status status;
+    void *memory;
+
+    if (size > free_bytes || round_up(size, SLAB_ALIGN_BYTES) > free_bytes) {
+        return failure_set(KVT_E_NOMEM, 0,
+            "The emulated device has %" PRIu64 " of %" PRIu64 " bytes left; a slab of %" PRIu64
+            " does not fit.",
+            free_bytes, device->memory_bytes, size);
+    }
+    memory = env_map(&device->env, size);
+    if (memory == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory for a slab of %" PRIu64 " bytes.", size);
+    range.start = address_of(memory) ^ DEVICE_HOST_BIT;
+    status = device_ranges_add(&device->ranges, &range);
+    if (status != KVT_OK) {
+        env_unmap(&device->env, memory, size);
+        return status;
+    }
+    device->used_bytes += round_up(size, SLAB_ALIGN_BYTES);
+    *address_out = (void *)(uintptr_t)range.start;
+    return KVT_OK;
+}
+
+static enum kvt_status
+host_slab_take(struct device *base, uint64_t size, void **address_out)
+{
+    struct device_host *device = device_host_of(base);
+    enum kvt_status status;
+
+    *address_out = NULL;
+    KVT_TRY(device_host_call(device));
+    if (size == 0)
+        return failure_set(KVT_E_INVAL, 0, "A slab has one byte or more.");
+    device_host_lock(device);
+    status = slab_take_guarded(device, size, address_out);
+    device_host_unlock(device);
+    return status;
+}
+
+static void
+host_slab_put(struct device *base, void *address, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
+    const struct device_range memory = {range.start ^ DEVICE_HOST_BIT, size, DEVICE_RANGE_SLAB};
+    bool is_lost = atomic_load_explicit(&device->is_lost, memory_order_relaxed);
+    uint32_t in_flight = 0;
+    bool is_there;
+
+    device_host_lock(device);
+    is_there = device_ranges_remove(&device->ranges, &range);
+    if (is_there) {
+        in_flight = host_works_give_up(device, &memory);
+        device->used_bytes -= round_up(size, SLAB_ALIGN_BYTES);
+    }
+    device_host_unlock(device);
+    KVT_ASSERT(is_there);
+    KVT_ASSERT(is_lost || in_flight == 0);
+    if (is_there)
+        env_unmap(&device->env, (void *)(uintptr_t)memory.start, size);
+}
+
+static enum kvt_status
+host_host_register(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    if (memory == NULL || size == 0 || (range.start | size) % PAGE_BYTES != 0 ||
+        size > REGISTER_BYTES_MAX) {
+        return failure_set(KVT_E_INVAL, 0,
+            "%" PRIu64
+            " bytes at %p cannot be registered: it takes whole pages, and at most %" PRIu64
+            " bytes.",
+            size, memory, REGISTER_BYTES_MAX);
+    }
+    device_host_lock(device);
+    status = device_ranges_add(&device->ranges, &range);
+    device_host_unlock(device);
+    return status;
+}
+
+static void
+host_host_unregister(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    bool is_lost = atomic_load_explicit(&device->is_lost, memory_order_relaxed);
+    uint32_t in_flight = 0;
+    bool is_there;
+
+    device_host_lock(device);
+    is_there = device_ranges_remove(&device->ranges, &range);
+    if (is_there) {
+        in_flight = host_works_give_up(device, &range);
+        host_shades_forget(device, &range);
+    }
+    device_host_unlock(device);
+    KVT_ASSERT(is_there);
+    KVT_ASSERT(is_lost || in_flight == 0);
+}
+
+/* --- 4. Streams and work ---------------------------------------------------------------------- */
+
+static void *
+host_stream(struct device *base, enum device_lane lane)
+{
+    KVT_ASSERT(lane < DEVICE_LANE_COUNT);
+    return device_host_of(base)->streams[lane];
+}
+
+enum kvt_status
+device_host_stream_create(struct device *base, void **stream_out)
+{
+    struct host_stream *stream = NULL;
+    enum kvt_status status;
+
+    *stream_out = NULL;
+    KVT_TRY(device_host_call(device_host_of(base)));
+    status = host_stream_create(device_host_of(base), &stream);
+    *stream_out = stream;
+    return status;
+}
+
+static enum kvt_status
+copy_push(struct device_host *device, const void *handle, struct host_work *work)
+{
+    struct host_stream *stream = host_stream_find(device, handle);
+
+    if (stream == NULL)
+        return KVT_E_INVAL;
+    KVT_TRY(host_batch_resolve(device, work->batch));
+    host_batch_poison(stream, work->batch);
+    host_stream_push(stream, work);
+    return KVT_OK;
+}
+
+static enum kvt_status
+host_copy(struct device *base, void *stream, const struct device_piece *pieces, uint32_t count)
+{
+    struct device_host *device = device_host_of(base);
+    struct host_batch *batch = NULL;
+    struct host_work *work;
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    KVT_TRY(host_batch_create(device, pieces, count, &batch));
+    work = host_work_take(device, HOST_WORK_COPY);
+    if (work == NULL) {
+        host_batch_release(device, batch);
+        return KVT_E_NOMEM;
+    }
+    work->batch = batch;
+    device_host_lock(device);
+    status = copy_push(device, stream, work);
+    device_host_unlock(device);
+    if (status != KVT_OK)
+        host_work_put(device, work);
+    return status;
+}
+
+static enum kvt_status
+launch_push(struct device_host *device, const void *handle, struct host_work *work,
+    const void *device_address)
+{
+    const struct device_range *slab =
+        device_ranges_find(&device->ranges, address_of(device_address), 1);
+    struct host_stream *stream = host_stream_find(device, handle);
+
+    if (stream == NULL)
+        return KVT_E_INVAL;
+    if (slab == NULL || slab->kind != DEVICE_RANGE_SLAB)
+        return failure_set(KVT_E_INVAL, 0, "%p lies in no slab of the device.", device_address);
+    work->launch.memory = (uint8_t *)(uintptr_t)(address_of(device_address) ^ DEVICE_HOST_BIT);
+    work->launch.slab = *slab;
+    work->launch.slab.start ^= DEVICE_HOST_BIT;
+    host_stream_push(stream, work);
+    return KVT_OK;
+}
+
+enum kvt_status
+device_host_launch(struct device *base, void *stream, void (*run)(void *context, void *memory),
+    void *context, void *device_address)
+{
+    struct device_host *device = device_host_of(base);
+    struct host_work *work;
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    if (run == NULL)
+        return failure_set(KVT_E_INVAL, 0, "A launch needs something to run.");
+    work = host_work_take(device, HOST_WORK_LAUNCH);
+    if (work == NULL)
+        return KVT_E_NOMEM;
+    work->launch.run = run;
+    work->launch.context = context;
+    device_host_lock(device);
+    status = launch_push(device, stream, work, device_address);
+    device_host_unlock(device);
+    if (status != KVT_OK)
+        host_work_put(device, work);
+    return status;
+}
+
+/* --- 5. Events -------------------------------------------------------------------------------- */
+
+static struct device_range
+event_range(const void *event)
+{
+    return (struct device_range){address_of(event), sizeof(struct host_event), DEVICE_RANGE_EVENT};
+}
+
+/* NULL, and a sentence: it is no event of this device. */
+static struct host_event *
+event_find(const struct device_host *device, void *event)
+{
+    const struct device_range *range =
+        device_ranges_find(&device->ranges, address_of(event), sizeof(struct host_event));
+
+    if (range == NULL || range->kind != DEVICE_RANGE_EVENT) {
+        (void)failure_set(KVT_E_INVAL, 0, "%p is no event of the emulated device %" PRIu32 ".",
+            event, device->ordinal);
+        return NULL;
+    }
+    return event;
+}
+
+static void
+event_free(struct device_host *device, struct host_event *event)
+{
+    host_record_release(device, event->record);
+    env_put(&device->env, event, sizeof(*event));
+}
+
+static enum kvt_status
+host_event_create(struct device *base, void **event_out)
+{
+    struct device_host *device = device_host_of(base);
+    struct host_event *event;
+    struct device_range range;
+    enum kvt_status status;
+
+    *event_out = NULL;
+    KVT_TRY(device_host_call(device));
+    event = env_take(&device->env, sizeof(*event));
+    if (event == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory for an event.");
+    range = event_range(event);
+    device_host_lock(device);
+    status = device_ranges_add(&device->ranges, &range);
+    device_host_unlock(device);
+    if (status != KVT_OK)
+        env_put(&device->env, event, sizeof(*event));
+    else
+        *event_out = event;
+    return status;
+}
+
+static void
+host_event_destroy(struct device *base, void *event)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = event_range(event);
+    bool is_there;
+
+    if (event == NULL)
+        return;
+    device_host_lock(device);
+    is_there = device_ranges_remove(&device->ranges, &range);
+    if (is_there)
+        event_free(device, event);
+    device_host_unlock(device);
+    KVT_ASSERT(is_there);
+}
+
+static enum kvt_status
+record_push(
+    struct device_host *device, void *event_handle, const void *handle, struct host_work *work)
+{
+    struct host_event *event = event_find(device, event_handle);
+    struct host_stream *stream = event == NULL ? NULL : host_stream_find(device, handle);
+
+    if (stream == NULL)
+        return KVT_E_INVAL;
+    host_record_release(device, event->record);
+    event->record = work->record;
+    event->record->reference_count++;
+    host_stream_push(stream, work);
+    return KVT_OK;
+}
+
+static enum kvt_status
+host_event_record(struct device *base, void *event, void *stream)
+{
+    struct device_host *device = device_host_of(base);
+    struct host_work *work;
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    work = host_work_take(device, HOST_WORK_RECORD);
+    if (work == NULL)
+        return KVT_E_NOMEM;
+    work->record = host_record_take(device);
+    if (work->record == NULL) {
+        host_work_put(device, work);
+        return KVT_E_NOMEM;
+    }
+    device_host_lock(device);
+    status = record_push(device, event, stream, work);
+    if (status != KVT_OK)
+        host_work_put(device, work);
+    device_host_unlock(device);
+    return status;
+}
+
+static enum kvt_status
+record_query(struct device_host *device, struct host_record *record)
+{
+    if (record == NULL || record->is_seen)
+        return KVT_OK;
+    if (!record->is_reached || env_now(&device->env) < record->seen_ns)
+        return KVT_NOT_READY;
+    record->is_seen = true;
+    host_shades_release(device, &record->clock);
+    return KVT_OK;
+}
+
+static enum kvt_status
+host_event_query(struct device *base, void *handle)
+{
+    struct device_host *device = device_host_of(base);
+    struct host_event *event;
+    enum kvt_status status = KVT_E_INVAL;
+
+    KVT_TRY(device_host_call(device));
+    device_host_lock(device);
+    event = event_find(device, handle);
+    if (event != NULL)
+        status = record_query(device, event->record);
+    device_host_unlock(device);
+    return status;
+}
+
+static enum kvt_status
+wait_push(
+    struct device_host *device, const void *handle, void *event_handle, struct host_work *work)
+{
+    struct host_event *event = event_find(device, event_handle);
+    struct host_stream *stream = event == NULL ? NULL : host_stream_find(device, handle);
+
+    if (stream == NULL)
+        return KVT_E_INVAL;
+    if (event->record == NULL) {
+        host_work_put(device, work);
+        return KVT_OK;
+    }
+    work->record = event->record;
+    work->record->reference_count++;
+    host_stream_push(stream, work);
+    return KVT_OK;
+}
+
+static enum kvt_status
+host_stream_wait(struct device *base, void *stream, void *event)
+{
+    struct device_host *device = device_host_of(base);
+    struct host_work *work;
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    work = host_work_take(device, HOST_WORK_WAIT);
+    if (work == NULL)
+        return KVT_E_NOMEM;
+    device_host_lock(device);
+    status = wait_push(device, stream, event, work);
+    if (status != KVT_OK)
+        host_work_put(device, work);
+    device_host_unlock(device);
+    return status;
+}
+
+const struct kvt_device_ops device_host_ops = {
+    .name = "emulation",
+    .count = host_count,
+    .open = host_open,
+    .close = host_close,
+    .info = host_info,
+    .slab_take = host_slab_take,
+    .slab_put = host_slab_put,
+    .host_register = host_host_register,
+    .host_unregister = host_host_unregister,
+    .stream = host_stream,
+    .copy = host_copy,
+    .event_create = host_event_create,
+    .event_destroy = host_event_destroy,
+    .event_record = host_event_record,
+    .event_query = host_event_query,
+    .stream_wait = host_stream_wait,
+};
