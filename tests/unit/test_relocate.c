@@ -176,9 +176,9 @@ disk_look(const struct full_store *full, uint64_t key, struct disk_view *view_ou
 }
 
 /*
- * Each copy of a dead key that still stands somewhere is named by a kill, or its batch is void. That
- * some kill of the key has a later sequence is not enough: a kill goes when the generation that it
- * names has passed. Returns the number of copies.
+ * Each copy of a dead key that still stands somewhere is named by a kill, or its batch is void.
+ * That some kill of the key has a later sequence is not enough: a kill goes when the generation
+ * that it names has passed. Returns the number of copies.
  */
 static uint32_t
 dead_copies_check(struct full_store *full, uint64_t key)
