@@ -76,7 +76,11 @@ if [ -x build/bin/micro_lookup ]; then
     done >"$folder/micro_lookup.txt"
     rm -rf "$folder/micro-store"
     build/bin/micro_memory >"$folder/micro_memory.txt"
-    cp "$folder/micro_lookup.txt" "$folder/micro_memory.txt" "$results/"
+    echo "micro_codec"
+    for round in $(seq "$rounds"); do
+        build/bin/micro_codec
+    done >"$folder/micro_codec.txt"
+    cp "$folder/micro_lookup.txt" "$folder/micro_memory.txt" "$folder/micro_codec.txt" "$results/"
 fi
 
 python3 -B bench/results_csv.py "$folder" "$results" "$rounds" "$facts"

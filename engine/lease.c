@@ -1,34 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lease.c - lookups on the caller's thread, and leases of what they found.
- *
- * Owns      the table of leases: each {entries pinned, generation}. A free lease is on a lock-free
- *           stack; a lease that is out belongs to its holder; a released one travels to the loop,
- *           which counts its blocks as used and puts it back on the stack.
- * Threads   any.
+ * lease.c - the table of leases, their ids and their end.
  *
  * (E1) generation: odd while the lease is out. A release moves it on by compare-and-swap, so that
  * of two releases exactly one counts.
  */
+#include "lease.h"
+
 #include "store_internal.h"
-
-enum {
-    LOOKUP_KEYS = 64,  /* Looked up at once: enough to hide cache misses. */
-    LEASE_INLINE = 64, /* Entries a lease holds without an array of its own. */
-};
-
-struct lease {
-    struct message message;
-    uint32_t index;
-    _Atomic uint32_t generation;
-    _Atomic uint32_t next; /* Free stack: index + 1. */
-    uint32_t count;
-    uint32_t capacity;
-    uint32_t *numbers; /* ENTRY_NONE for misses. */
-    uint8_t *tiers;
-    uint32_t inline_numbers[LEASE_INLINE];
-    uint8_t inline_tiers[LEASE_INLINE];
-};
 
 struct lease_table {
     struct lease *leases;
@@ -132,6 +111,24 @@ lease_prepare(struct kvt_store *store, struct lease *lease, uint32_t count)
     return failure_set(KVT_E_NOMEM, 0, "no memory for a lease of %u blocks", count);
 }
 
+enum kvt_status
+lease_begin(struct kvt_store *store, uint32_t count, struct lease **lease_out)
+{
+    struct lease *lease = lease_take(store->leases);
+    enum kvt_status status;
+
+    if (lease == NULL)
+        return failure_set(
+            KVT_E_NOSPC, 0, "%u leases are out (lease_count_max)", store->options.lease_count_max);
+    status = lease_prepare(store, lease, count);
+    if (status != KVT_OK) {
+        lease_put(store->leases, lease);
+        return status;
+    }
+    *lease_out = lease;
+    return KVT_OK;
+}
+
 /* The loop: the request is over, its blocks were used, the deepest first. */
 static void
 lease_deliver(struct kvt_store *store, struct message *message)
@@ -150,8 +147,8 @@ lease_deliver(struct kvt_store *store, struct message *message)
     lease_put(store->leases, lease);
 }
 
-static void
-unpin(struct kvt_store *store, uint32_t number)
+void
+lease_unpin(struct kvt_store *store, uint32_t number)
 {
     if (!residency_unpin(store->map, number))
         return;
@@ -159,131 +156,21 @@ unpin(struct kvt_store *store, uint32_t number)
     env_wake(&store->env, store->loop_task);
 }
 
-/* Look `count` <= LOOKUP_KEYS keys up; numbers and tiers are filled, what was found is pinned. */
-static size_t
-chunk_find(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
-    uint32_t *numbers, uint8_t *tiers)
+kvt_lease
+lease_keep(struct kvt_store *store, struct lease *lease)
 {
-    struct block_key block_keys[LOOKUP_KEYS];
-    struct hash128 fingerprints[LOOKUP_KEYS];
+    uint32_t generation =
+        atomic_fetch_add_explicit(&lease->generation, 1, memory_order_release) + 1;
 
-    for (uint32_t i = 0; i < count; i++) {
-        /* Checked before: it cannot fail. */
-        (void)key_init(&block_keys[i], store->file.secret, ns.id, keys[i].component, keys[i].bytes,
-            keys[i].length);
-        fingerprints[i] = key_fingerprint(store->fingerprint_seed, &block_keys[i]);
-    }
-    return residency_find_pin(store->map, fingerprints, block_keys, count, numbers, tiers);
+    atomic_fetch_add_explicit(&store->lease_out_count, 1, memory_order_relaxed);
+    COUNT(store, lease_count, 1);
+    return (kvt_lease){(uint64_t)generation << 32 | (lease->index + 1)};
 }
 
-static void
-lookup_count(struct kvt_store *store, const uint8_t *tiers, uint32_t count)
+void
+lease_cancel(struct kvt_store *store, struct lease *lease)
 {
-    uint32_t host_count = 0;
-    uint32_t nvme_count = 0;
-
-    for (uint32_t i = 0; i < count; i++) {
-        host_count += (tiers[i] & TIER_HOST) != 0;
-        nvme_count += tiers[i] == TIER_NVME;
-    }
-    COUNT(store, lookup_count, count);
-    COUNT(store, lookup_hit_host_count, host_count);
-    COUNT(store, lookup_hit_nvme_count, nvme_count);
-    COUNT(store, lookup_miss_count, count - host_count - nvme_count);
-}
-
-static enum kvt_status
-lookup_check(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count)
-{
-    KVT_TRY(store_enter(store));
-    if (keys == NULL)
-        return failure_set(KVT_E_INVAL, 0, "keys is NULL");
-    if (count == 0 || count > KVT_BATCH_MAX)
-        return failure_set(KVT_E_INVAL, 0, "count %u is not in 1..%u", count, KVT_BATCH_MAX);
-    if (namespace_at(store, ns.id) == NULL)
-        return failure_set(KVT_E_INVAL, 0, "namespace %u was not opened", ns.id);
-    for (uint32_t i = 0; i < count; i++) {
-        if (keys[i].bytes == NULL || keys[i].length == 0 || keys[i].length > KVT_KEY_BYTES_MAX ||
-            keys[i].reserved0 != 0)
-            return failure_set(KVT_E_INVAL, 0,
-                "block %u: key.bytes is NULL, key.length %u is not in 1..%u, or reserved0 is not 0",
-                i, keys[i].length, KVT_KEY_BYTES_MAX);
-    }
-    return KVT_OK;
-}
-
-/* All keys, into the lease or, without one, unpinned again at once. */
-static uint32_t
-lookup_run(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
-    struct lease *lease, uint8_t *tiers_out)
-{
-    uint32_t leading = 0;
-    uint32_t found_count = 0;
-    uint32_t own_numbers[LOOKUP_KEYS];
-    uint8_t own_tiers[LOOKUP_KEYS];
-
-    for (uint32_t first = 0; first < count; first += LOOKUP_KEYS) {
-        uint32_t chunk = count - first < LOOKUP_KEYS ? count - first : LOOKUP_KEYS;
-        uint32_t *numbers = lease != NULL ? lease->numbers + first : own_numbers;
-        uint8_t *tiers = lease != NULL ? lease->tiers + first : own_tiers;
-        size_t hits = chunk_find(store, ns, keys + first, chunk, numbers, tiers);
-
-        if (leading == first)
-            leading += (uint32_t)hits;
-        lookup_count(store, tiers, chunk);
-        if (tiers_out != NULL)
-            memcpy(tiers_out + first, tiers, chunk);
-        for (uint32_t i = 0; i < chunk; i++) {
-            found_count += numbers[i] != ENTRY_NONE;
-            if (lease == NULL && numbers[i] != ENTRY_NONE)
-                unpin(store, numbers[i]);
-        }
-    }
-    if (lease != NULL && found_count == 0)
-        lease->count = 0;
-    return leading;
-}
-
-enum kvt_status
-kvt_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
-    uint8_t *tiers_out, uint32_t *leading_out, kvt_lease *lease_out)
-{
-    struct lease *lease = NULL;
-    uint64_t begin_ns;
-    uint32_t leading;
-
-    if (lease_out != NULL)
-        lease_out->id = 0;
-    KVT_TRY(lookup_check(store, ns, keys, count));
-    begin_ns = env_now(&store->env);
-    if (lease_out != NULL) {
-        enum kvt_status status;
-
-        lease = lease_take(store->leases);
-        if (lease == NULL)
-            return failure_set(KVT_E_NOSPC, 0, "%u leases are out (lease_count_max)",
-                store->options.lease_count_max);
-        status = lease_prepare(store, lease, count);
-        if (status != KVT_OK) {
-            lease_put(store->leases, lease);
-            return status;
-        }
-    }
-    leading = lookup_run(store, ns, keys, count, lease, tiers_out);
-    if (leading_out != NULL)
-        *leading_out = leading;
-    if (lease != NULL && lease->count == 0) {
-        lease_put(store->leases, lease);
-    } else if (lease != NULL) {
-        uint32_t generation =
-            atomic_fetch_add_explicit(&lease->generation, 1, memory_order_release) + 1;
-
-        atomic_fetch_add_explicit(&store->lease_out_count, 1, memory_order_relaxed);
-        COUNT(store, lease_count, 1);
-        lease_out->id = (uint64_t)generation << 32 | (lease->index + 1);
-    }
-    histogram_add(&store->latencies.lookup_ns, env_now(&store->env) - begin_ns);
-    return KVT_OK;
+    lease_put(store->leases, lease);
 }
 
 /* The lease behind an id, or NULL when there is no such lease. */
@@ -338,7 +225,7 @@ kvt_lease_release(kvt_store *store, kvt_lease id)
     }
     for (uint32_t i = 0; i < lease->count; i++) {
         if (lease->numbers[i] != ENTRY_NONE)
-            unpin(store, lease->numbers[i]);
+            lease_unpin(store, lease->numbers[i]);
     }
     atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     lease->message.deliver = lease_deliver;

@@ -22,6 +22,7 @@
 #include "host_tier.h"
 #include "inbox.h"
 #include "kvtier/kvtier.h"
+#include "lease.h"
 #include "log.h"
 #include "names_file.h"
 #include "nvme_tier.h"
@@ -90,8 +91,6 @@ struct latencies {
     atomic_fetch_add_explicit(&(store)->counters.name, (uint64_t)(n), memory_order_relaxed)
 
 /* --- 2. The store ----------------------------------------------------------------------------- */
-
-struct lease_table;
 
 struct kvt_store {
     /* Set at open, then constant. */
@@ -250,17 +249,12 @@ enum kvt_status namespaces_open(struct kvt_store *store); /* From NAMES; before 
 void namespaces_close(struct kvt_store *store);
 struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* NULL: none. */
 
-/* --- 9. lease.c ------------------------------------------------------------------------------- */
-
-enum kvt_status leases_open(struct kvt_store *store);
-void leases_close(struct kvt_store *store);
-
-/* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
+/* --- 9. recover.c, rebuild.c (before the loop) ------------------------------------------------ */
 
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
-/* --- 11. options.c ---------------------------------------------------------------------------- */
+/* --- 10. options.c ---------------------------------------------------------------------------- */
 
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */

@@ -36,7 +36,7 @@ LIBRARY = ("base", "index", "tiers", "engine")
 FOREIGN = [
     (re.compile(r"^lmdb\.h$"), {"index"}),
     (re.compile(r"^liburing(\.h|/)"), {"tiers", "bench"}),
-    (re.compile(r"^zstd\w*\.h$"), {"tiers", "bench", "tools"}),
+    (re.compile(r"^zstd\w*\.h$"), {"tiers", "bench", "bench/micro", "tools"}),
     (re.compile(r"^cu(da|blas|file)\w*\.h$"), {"tiers"}),
     (re.compile(r"^sodium(\.h|/)"), {"base", "tiers"}),
     (re.compile(r"^xxhash\.h$"), {"base", "bench"}),

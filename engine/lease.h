@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lease.h - leases: blocks that a lookup found and that stay where they are until it is released.
+ *
+ * Owns      the table of leases: each {entries pinned, generation}. A free lease is on a lock-free
+ *           stack; a lease that is out belongs to its holder; a released one travels to the loop,
+ *           which counts its blocks as used and puts it back on the stack.
+ * Not here  what is looked up (lookup.c, match.c).
+ * Threads   any.
+ */
+#ifndef KVT_ENGINE_LEASE_H
+#define KVT_ENGINE_LEASE_H
+
+#include "kvtier/kvtier.h"
+#include "request.h"
+
+enum {
+    LEASE_INLINE = 64, /* Entries a lease holds without an array of its own. */
+};
+
+struct lease_table;
+
+struct lease {
+    struct message message;
+    uint32_t index;
+    _Atomic uint32_t generation;
+    _Atomic uint32_t next; /* Free stack: index + 1. */
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t *numbers; /* Of entries, pinned; ENTRY_NONE for misses. */
+    uint8_t *tiers;
+    uint32_t inline_numbers[LEASE_INLINE];
+    uint8_t inline_tiers[LEASE_INLINE];
+};
+
+enum kvt_status leases_open(struct kvt_store *store);
+void leases_close(struct kvt_store *store);
+
+/* lease_begin - a lease of `count` blocks, for its caller to fill. KVT_E_NOSPC (lease_count_max),
+ * KVT_E_NOMEM. */
+enum kvt_status lease_begin(struct kvt_store *store, uint32_t count, struct lease **lease_out);
+
+/* lease_keep - it is out, and this is its id; lease_cancel: it has pinned nothing. */
+kvt_lease lease_keep(struct kvt_store *store, struct lease *lease);
+void lease_cancel(struct kvt_store *store, struct lease *lease);
+
+/* lease_unpin - give one pin of an entry back. */
+void lease_unpin(struct kvt_store *store, uint32_t number);
+
+#endif /* KVT_ENGINE_LEASE_H */
