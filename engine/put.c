@@ -253,6 +253,8 @@ put_begin(struct kvt_store *store, struct op *op)
             put_exists(store, op, number);
             return;
         }
+        if (relocate_wait(store, number, op))
+            return;
     }
     status = room_take(store, round_up(op->length, PAGE_BYTES), &slot);
     if (status == KVT_NOT_READY) {

@@ -51,7 +51,7 @@ segment_visit(void *visitor, const struct index_segment *facts)
     /* A segment beyond the present capacity does not exist; its records are dropped below. */
     if (segment_restore(load->store->segments, &segment) && load->is_unclean &&
         facts->state == SEGMENT_ACTIVE)
-        load->store->active_at_crash[segment_root(facts->number)] = facts->number;
+        segment_at(load->store->segments, facts->number)->was_active = true;
     return true;
 }
 
@@ -276,8 +276,6 @@ recover_store(struct kvt_store *store, bool is_new)
     };
     const struct recover_row *row;
 
-    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
-        store->active_at_crash[i] = SEGMENT_NONE;
     KVT_TRY(names_recover(store, is_new, &facts.names));
     KVT_TRY(ops->inspect(
         store->world.index_context, &store->env, store->meta_dir, false, &facts.index));

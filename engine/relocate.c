@@ -36,6 +36,7 @@ struct relocate {
     struct tier_batch load, put;
     struct tier_block load_blocks[COMMIT_BLOCKS_MAX], put_blocks[COMMIT_BLOCKS_MAX];
     struct tier_kill kills[COMMIT_KILLS_MAX];
+    struct op_list waiters; /* PUTTING: puts that replace one of its blocks. */
     struct job proof;
     struct commit_job job;
     struct index_work work;
@@ -106,6 +107,34 @@ resident_is_there(struct kvt_store *store, const struct resident *resident)
     return word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0 &&
            entry->segment == resident->extent.segment && entry->page == resident->extent.page &&
            entry->extent_generation == resident->extent.generation;
+}
+
+bool
+relocate_wait(struct kvt_store *store, uint32_t number, struct op *op)
+{
+    struct relocate *relocate = store->relocate;
+
+    if (relocate == NULL || relocate->state != RELOCATE_PUTTING)
+        return false;
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        if (relocate->moves[i].resident.number == number) {
+            op_list_add(&relocate->waiters, op);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* It is known where the blocks stand: puts that waited for that start again. */
+static void
+waiters_restart(struct kvt_store *store)
+{
+    struct op_list waiters = store->relocate->waiters;
+    struct op *op;
+
+    store->relocate->waiters = (struct op_list){NULL, NULL};
+    while ((op = op_list_take(&waiters)) != NULL)
+        op_begin(store, op);
 }
 
 /* --- The end of a group ----------------------------------------------------------------------- */
@@ -192,6 +221,7 @@ group_failed(struct kvt_store *store, enum kvt_status status)
             (void)entry_erase(store, move->resident.number, NULL);
     }
     group_end(store, status);
+    waiters_restart(store);
 }
 
 static void
@@ -220,6 +250,7 @@ group_written(struct kvt_store *store, struct tier_batch *put)
     relocate->job.finish = group_committed;
     relocate->state = RELOCATE_COMMITTING;
     committer_submit(store->committer, &relocate->job);
+    waiters_restart(store);
 }
 
 /* --- Writing ---------------------------------------------------------------------------------- */

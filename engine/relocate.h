@@ -14,13 +14,15 @@
  *
  *   LOADING     Blocks without a copy in HOST are read; each has a pin.
  *   PROVING     A worker compares the checksums of what was read. What is wrong is quarantined.
- *   PUTTING     A batch: the blocks under new sequence numbers.
+ *   PUTTING     A batch: the blocks under new sequence numbers. A put that replaces one of them
+ *               waits until it is known where that block stands: a kill of the new copy reaches the
+ *               old one as well, and that has to stay until what replaces it is durable.
  *   COMMITTING  A block that is still where it was read from has moved, in the map at once; one
- *               that was deleted, replaced or cleared meanwhile is killed in its new place. The
- *               index learns of both in one transaction. When it is durable the old copies are
- *               killed, ahead of any later delete: a rebuild must not take one for the newest when
- *               the new copy has been deleted and its segment recycled, but the victim has not. Not
- *               before: until then the old copy is the one that a crash leaves.
+ *               that was deleted or cleared meanwhile is killed in its new place. The index learns
+ *               of both in one transaction. When it is durable the old copies are killed, ahead of
+ *               any later delete: a rebuild must not take one for the newest when the new copy has
+ *               been deleted and its segment recycled, but the victim has not. Not before: until
+ *               then the old copy is the one that a crash leaves.
  *
  * A write that fails costs its blocks: they are erased, as if they had been evicted, because the
  * copy that may have reached the disk could not be told from the newest otherwise.
@@ -32,6 +34,7 @@
 #include "commit_batch.h"
 
 struct kvt_store;
+struct op;
 struct relocate;
 struct tier_kill;
 
@@ -49,6 +52,10 @@ bool relocate_is_idle(const struct kvt_store *store);
 
 /* relocate_is_writing - a group that is not committed was or is being written to that segment. */
 bool relocate_is_writing(const struct kvt_store *store, uint32_t segment);
+
+/* relocate_wait - true: the entry is in a group that is being written, and `op`, a put that shall
+ * take its place, starts again when that is over. */
+bool relocate_wait(struct kvt_store *store, uint32_t number, struct op *op);
 
 /* resident_is_there - the entry is still RESIDENT, and its NVMe copy where it was. */
 bool resident_is_there(struct kvt_store *store, const struct resident *resident);

@@ -106,7 +106,6 @@ struct kvt_store {
     struct fs_file *lock;
     struct store_file file;
     uint64_t fingerprint_seed;
-    uint32_t active_at_crash[STORE_ROOTS_MAX]; /* Segments; SEGMENT_NONE. */
     bool is_read_only;
     bool is_threads; /* The io engine is the thread pool. */
 

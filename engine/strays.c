@@ -84,13 +84,13 @@ struct search {
     enum kvt_status status;
 };
 
-/* Where batches without a commit may stand. A segment that is RECYCLING gets its recycle header,
- * which voids them, only when something is written. */
+/* Where batches without a commit may stand. A root may have many that were ACTIVE: the last one of
+ * an earlier life is noted as something else only when its facts change. A segment that is
+ * RECYCLING gets its recycle header, which voids them, only when something is written. */
 static bool
-segment_is_suspect(const struct kvt_store *store, const struct segment *segment)
+segment_is_suspect(const struct segment *segment)
 {
-    return store->active_at_crash[segment_root(segment->number)] == segment->number ||
-           segment->state == SEGMENT_RECYCLING;
+    return segment->was_active || segment->state == SEGMENT_RECYCLING;
 }
 
 static bool
@@ -122,7 +122,7 @@ search_run(struct kvt_store *store, void *context)
         uint64_t damaged_pages = 0;
         enum kvt_status status;
 
-        if (!segment_is_suspect(store, segment))
+        if (!segment_is_suspect(segment))
             continue;
         search->segment = segment;
         status = nvme_scan(

@@ -49,6 +49,7 @@ struct segment {
     uint32_t failure_count; /* Batches that failed in it. */
     uint32_t reader_count;  /* Reads in flight. */
     uint32_t writer_count;  /* Puts in flight: taken and not yet answered. */
+    bool was_active;        /* The engine's: in the index that a crash left. */
 
     /* The engine's, for choosing what to reclaim. */
     uint64_t use_sum;         /* Last uses of its live blocks, in ticks (policy.h), added up. */

@@ -155,10 +155,12 @@ remove_all(const char *path)
         waitpid(child, NULL, 0);
 }
 
-/* The log of a failure stays where the next build does not remove it. */
+/* The log of a failure stays where the next build does not remove it. Without a state that was
+ * judged wrong it was the last one that ended the process. */
 static void
 keep_log(const struct workload *workload, const char *log, const struct states_progress *progress)
 {
+    const char *state = progress->problem_count > 0 ? progress->wrong : progress->current;
     char kept[600], command[1300];
 
     mkdir(CRASH_KEEP_DIR, 0700);
@@ -171,7 +173,7 @@ keep_log(const struct workload *workload, const char *log, const struct states_p
     if (child > 0)
         waitpid(child, NULL, 0);
     snprintf(command, sizeof(command), "crash_check --workload %s --log %s --only %s",
-        workload->name, kept, progress->current);
+        workload->name, kept, state);
     fprintf(stderr, "again: %s\n", command);
 }
 

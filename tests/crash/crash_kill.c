@@ -34,8 +34,6 @@ enum {
     BLOCK_BYTES_HIGH = 40000,
 };
 
-#define WAIT_NS (UINT64_C(60) * 1000000000)
-
 /* What a writer says: `verb` is an index of verbs[]. */
 struct note {
     uint32_t verb;
@@ -94,7 +92,7 @@ finish(const struct writer *writer, kvt_ticket *ticket, uint32_t verb, uint32_t 
     uint32_t count, const uint64_t *versions)
 {
     struct kvt_result results[BATCH_MAX];
-    enum kvt_status status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    enum kvt_status status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
 
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count);

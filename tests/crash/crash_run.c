@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define WAIT_NS (UINT64_C(60) * 1000000000)
-
 void
 run_fail(const char *format, ...)
 {
@@ -137,7 +135,7 @@ confirm_put(struct run *run, struct run_pending *pending)
 {
     struct kvt_result results[RUN_BATCH_MAX], visible[RUN_BATCH_MAX];
 
-    enum kvt_status status = kvt_ticket_wait(pending->ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    enum kvt_status status = kvt_ticket_wait(pending->ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(pending->ticket, KVT_STAGE_DURABLE, results, pending->count);
     if (status == KVT_OK)
@@ -194,7 +192,7 @@ put_begin(
     enum kvt_status status = kvt_put_submit(
         run->store, namespace_of(run, first), puts, count, durability, &submit, &pending.ticket);
     if (status == KVT_OK)
-        status = kvt_ticket_wait(pending.ticket, KVT_STAGE_DONE, WAIT_NS);
+        status = kvt_ticket_wait(pending.ticket, KVT_STAGE_DONE, KVT_FOREVER);
     if (status != KVT_OK)
         run_fail("a put gave %s", kvt_status_name(status));
     return pending;
@@ -266,7 +264,7 @@ confirm_delete(struct run *run, kvt_ticket *ticket, uint32_t first, uint32_t cou
 {
     struct kvt_result results[RUN_BATCH_MAX];
 
-    enum kvt_status status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+    enum kvt_status status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count);
     if (status != KVT_OK)
@@ -331,7 +329,7 @@ run_get(struct run *run, uint32_t first, uint32_t count)
         enum kvt_status status =
             kvt_get_submit(run->store, namespace_of(run, first), &get, 1, &submit, &ticket);
         if (status == KVT_OK)
-            status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS);
+            status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
         if (status == KVT_OK)
             status = kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1);
         if (status != KVT_OK || (result.status != KVT_OK && result.status != KVT_MISS))

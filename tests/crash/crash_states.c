@@ -326,6 +326,8 @@ judge(struct walk *walk, const struct state *state)
     progress->verified_count++;
     progress->rebuild_count += state->rebuild != 0;
     progress->heartbeat++;
+    if (!is_right && progress->problem_count == 0)
+        memcpy(progress->wrong, progress->current, sizeof(progress->wrong));
     if (!is_right && progress->problem_count < STATE_PROBLEMS_MAX)
         snprintf(progress->problems[progress->problem_count++], STATE_PROBLEM_BYTES, "%s: %s",
             progress->current, problem);

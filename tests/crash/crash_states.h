@@ -28,6 +28,7 @@ struct states_progress {
     uint64_t candidate_count; /* In the whole log. */
     uint32_t problem_count;
     char current[STATE_NAME_BYTES];
+    char wrong[STATE_NAME_BYTES]; /* The first that was judged wrong. */
     char problems[STATE_PROBLEMS_MAX][STATE_PROBLEM_BYTES];
 };
 

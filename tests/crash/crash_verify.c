@@ -16,8 +16,6 @@ enum {
     NEW_KEY = ORACLE_KEYS + 1, /* No workload has it. */
 };
 
-#define WAIT_NS (UINT64_C(60) * 1000000000)
-
 /* The store's first warning since it was opened: mostly the cause of what is then found wrong. */
 struct warning {
     pthread_mutex_t lock; /* Lines come from any thread. */
@@ -214,7 +212,7 @@ verify_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
     kvt_namespace ns = verify->namespaces[numbers[0] / ORACLE_NAMESPACE_KEYS];
     enum kvt_status status = kvt_get_submit(verify->store, ns, gets, count, &submit, &ticket);
     if (status == KVT_OK)
-        status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS);
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DONE, results, count);
     kvt_ticket_free(ticket);
@@ -273,7 +271,7 @@ verify_use(struct verify *verify)
     enum kvt_status status =
         kvt_put_submit(verify->store, verify->namespaces[0], &put, 1, KVT_SYNC, &submit, &ticket);
     if (status == KVT_OK)
-        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1);
     kvt_ticket_free(ticket);
@@ -287,7 +285,7 @@ verify_use(struct verify *verify)
     memset(bytes, POISON, sizeof(bytes));
     status = kvt_get_submit(verify->store, verify->namespaces[0], &get, 1, &submit, &ticket);
     if (status == KVT_OK)
-        status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS);
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1);
     kvt_ticket_free(ticket);
@@ -315,7 +313,7 @@ delete_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
     kvt_namespace ns = verify->namespaces[numbers[0] / ORACLE_NAMESPACE_KEYS];
     enum kvt_status status = kvt_delete_submit(verify->store, ns, list, count, &submit, &ticket);
     if (status == KVT_OK)
-        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS);
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count);
     kvt_ticket_free(ticket);

@@ -103,6 +103,10 @@ transfer_write(struct sim_world *world, const struct sim_transfer *transfer)
         sim_torn_write(world, node, op->pieces, op->piece_count, op->offset);
         return -EIO;
     }
+    if (transfer->effect == SIM_ARRIVES) {
+        write_pieces(world, node, op, size);
+        return -EIO;
+    }
     if (!sim_space_for(world, node, op->offset + size))
         return -ENOSPC;
     if (transfer->effect == SIM_SHORT)

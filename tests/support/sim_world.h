@@ -122,6 +122,7 @@ enum sim_effect {
     SIM_EAGAIN,
     SIM_SHORT,
     SIM_TORN,      /* Writes: some sectors arrive, and EIO. Others: EIO. */
+    SIM_ARRIVES,   /* Writes through queues: all of it arrives, and EIO. */
     SIM_FLIP,      /* Reads: one bit differs. */
     SIM_MISDIRECT, /* Reads: bytes from elsewhere in the file. */
     SIM_STALE,     /* Reads: what stood there before it was last written. */

@@ -12,8 +12,6 @@
 
 #include <cmocka.h>
 
-#define WAIT_NS (UINT64_C(60) * 1000000000)
-
 static void
 run_program(const char *const words[])
 {
@@ -77,7 +75,7 @@ static enum kvt_status
 outcome(enum kvt_status status, kvt_ticket *ticket, uint32_t stage, struct kvt_result *result_out)
 {
     if (status == KVT_OK)
-        status = kvt_ticket_wait(ticket, stage, WAIT_NS);
+        status = kvt_ticket_wait(ticket, stage, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, stage, result_out, 1);
     kvt_ticket_free(ticket);

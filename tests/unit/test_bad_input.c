@@ -13,8 +13,6 @@
 #include "store_kit.h"
 
 #define HUGE_SIZE (UINT64_C(1) << 63)
-#define WAIT_NS (UINT64_C(60) * 1000000000)
-
 struct fixture {
     char dir[KIT_PATH_BYTES];
     char path[KIT_PATH_BYTES + 16];
@@ -288,7 +286,7 @@ get_two(struct fixture *fixture, void *first, void *second, uint64_t capacity, u
     enum kvt_status status = kvt_get_submit(fixture->store, fixture->ns, gets, 2, &submit, &ticket);
     if (status != KVT_OK)
         return status;
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
     assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, results_out, 2), KVT_OK);
     kvt_ticket_free(ticket);
     return KVT_OK;
@@ -428,11 +426,11 @@ tickets_and_queues_refuse_what_they_do_not_have(void **state)
     struct kvt_get get = {.key = key.key, .destination = bytes, .capacity = sizeof(bytes)};
     assert_int_equal(
         kvt_get_submit(fixture->store, fixture->ns, &get, 1, &submit, &ticket), KVT_OK);
-    refused(kvt_ticket_wait(ticket, 0, WAIT_NS), KVT_E_INVAL, "stage");
-    refused(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, WAIT_NS), KVT_E_INVAL, "stage");
-    refused(kvt_ticket_wait(ticket, 77, WAIT_NS), KVT_E_INVAL, "stage");
-    refused(kvt_ticket_wait(NULL, KVT_STAGE_DONE, WAIT_NS), KVT_E_INVAL, "ticket");
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS), KVT_OK);
+    refused(kvt_ticket_wait(ticket, 0, KVT_FOREVER), KVT_E_INVAL, "stage");
+    refused(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_E_INVAL, "stage");
+    refused(kvt_ticket_wait(ticket, 77, KVT_FOREVER), KVT_E_INVAL, "stage");
+    refused(kvt_ticket_wait(NULL, KVT_STAGE_DONE, KVT_FOREVER), KVT_E_INVAL, "ticket");
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
     refused(kvt_ticket_results(ticket, KVT_STAGE_DONE, results, 2), KVT_E_INVAL, "count");
     refused(kvt_ticket_results(ticket, KVT_STAGE_DONE, NULL, 1), KVT_E_INVAL, "results");
     refused(kvt_ticket_results(NULL, KVT_STAGE_DONE, results, 1), KVT_E_INVAL, "ticket");
@@ -454,8 +452,8 @@ tickets_and_queues_refuse_what_they_do_not_have(void **state)
     submit.queue = queue;
     assert_int_equal(
         kvt_get_submit(fixture->store, fixture->ns, &get, 1, &submit, &ticket), KVT_OK);
-    refused(kvt_ticket_wait(ticket, KVT_STAGE_DONE, WAIT_NS), KVT_E_STATE, "queue");
-    assert_int_equal(kvt_queue_poll(queue, &done, 1, WAIT_NS, &count), KVT_OK);
+    refused(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_E_STATE, "queue");
+    assert_int_equal(kvt_queue_poll(queue, &done, 1, KVT_FOREVER, &count), KVT_OK);
     kvt_ticket_free(ticket);
     assert_int_equal(kvt_queue_destroy(queue), KVT_OK);
     assert_int_equal(kvt_queue_destroy(NULL), KVT_OK);

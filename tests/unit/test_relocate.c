@@ -24,6 +24,7 @@ enum {
     MOMENTS = 24,
 #endif
     STEPS_MAX = 200000,
+    CLOSING_BLOCKS = 16,
 };
 
 static uint64_t
@@ -108,8 +109,9 @@ enum {
 struct disk_view {
     const kvt_store *store;
     struct hash128 fingerprint;
-    struct extent copies[SEEN_MAX], kills[SEEN_MAX];
-    uint32_t copy_count, kill_count;
+    struct extent copies[SEEN_MAX], headers[SEEN_MAX]; /* Of each copy also its batch. */
+    struct extent kills[SEEN_MAX], voids[SEEN_MAX];
+    uint32_t copy_count, kill_count, void_count;
 };
 
 static bool
@@ -125,49 +127,74 @@ disk_visit(void *visitor, const struct batch_header *header, const struct block_
         if (!hash128_equal(fingerprint, view->fingerprint))
             continue;
         assert_true(view->copy_count < SEEN_MAX);
+        view->headers[view->copy_count] = header->extent;
         view->copies[view->copy_count++] = records[i].extent;
     }
     for (uint32_t i = 0; i < header->kill_count; i++) {
-        if (!hash128_equal(kills[i].fingerprint, view->fingerprint))
-            continue;
-        assert_true(view->kill_count < SEEN_MAX);
-        view->kills[view->kill_count++] = kills[i].extent;
+        assert_true(view->kill_count < SEEN_MAX && view->void_count < SEEN_MAX);
+        if (hash128_equal(kills[i].fingerprint, view->fingerprint))
+            view->kills[view->kill_count++] = kills[i].extent;
+        else if (hash128_is_zero(kills[i].fingerprint))
+            view->voids[view->void_count++] = kills[i].extent;
     }
     return true;
 }
 
-/*
- * Each copy of a dead key that still stands somewhere is named by a kill. That some kill of the key
- * has a later sequence is not enough: a kill goes when the generation that it names has passed.
- */
-static void
-dead_copies_check(struct full_store *full, uint64_t key)
+/* Whether a kill of the key names the copy, or a void entry its batch. */
+static bool
+copy_is_dead(const struct disk_view *view, uint32_t copy)
 {
-    struct disk_view view = {.store = full->store, .fingerprint = full_fingerprint(full, key)};
+    const struct extent *extent = &view->copies[copy];
+    bool is_dead = false;
+
+    for (uint32_t i = 0; i < view->kill_count; i++)
+        is_dead = is_dead || (view->kills[i].segment == extent->segment &&
+                                 view->kills[i].generation == extent->generation);
+    for (uint32_t i = 0; i < view->void_count; i++)
+        is_dead = is_dead || (view->voids[i].segment == extent->segment &&
+                                 view->voids[i].generation == extent->generation &&
+                                 view->voids[i].page == view->headers[copy].page);
+    return is_dead;
+}
+
+static void
+disk_look(const struct full_store *full, uint64_t key, struct disk_view *view_out)
+{
     struct segment *segment;
     uint32_t cursor = 0;
 
-    assert_int_equal(kvt_flush(full->store), KVT_OK);
-    (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
-    assert_int_equal(full_entry(full, key), ENTRY_NONE);
+    *view_out =
+        (struct disk_view){.store = full->store, .fingerprint = full_fingerprint(full, key)};
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
         uint32_t generation;
         uint64_t damaged_pages;
 
-        assert_int_equal(nvme_scan(full->store->nvme, segment->number, disk_visit, &view,
+        assert_int_equal(nvme_scan(full->store->nvme, segment->number, disk_visit, view_out,
                              &generation, &damaged_pages),
             KVT_OK);
     }
-    for (uint32_t i = 0; i < view.copy_count; i++) {
-        bool is_named = false;
+}
 
-        for (uint32_t j = 0; j < view.kill_count; j++)
-            is_named = is_named || (view.kills[j].segment == view.copies[i].segment &&
-                                       view.kills[j].generation == view.copies[i].generation);
-        if (!is_named)
+/*
+ * Each copy of a dead key that still stands somewhere is named by a kill, or its batch is void.
+ * That some kill of the key has a later sequence is not enough: a kill goes when the generation
+ * that it names has passed. Returns the number of copies.
+ */
+static uint32_t
+dead_copies_check(struct full_store *full, uint64_t key)
+{
+    struct disk_view view;
+
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
+    assert_int_equal(full_entry(full, key), ENTRY_NONE);
+    disk_look(full, key, &view);
+    for (uint32_t i = 0; i < view.copy_count; i++) {
+        if (!copy_is_dead(&view, i))
             fail_msg("block %u: the copy in segment %u, page %u, is dead, and no kill names it",
                 (unsigned)key, view.copies[i].segment, view.copies[i].page);
     }
+    return view.copy_count;
 }
 
 /* --- Operations ------------------------------------------------------------------------------- */
@@ -188,11 +215,11 @@ a_block_that_is_deleted_while_it_is_moved_stays_away(void **state)
         assert_false(full_expect_at_most(full, key, 0));
         if (moment % 2 == 0) {
             put_finish(ticket);
-            dead_copies_check(full, key);
+            (void)dead_copies_check(full, key);
             for (uint32_t i = 0; i < 40; i++)
                 full_churn(full);
             assert_false(full_expect_at_most(full, key, 0));
-            dead_copies_check(full, key);
+            (void)dead_copies_check(full, key);
         }
         full_again(full, 0);
         assert_false(full_expect_at_most(full, key, 0));
@@ -230,6 +257,107 @@ a_block_that_is_replaced_while_it_is_moved_stays_replaced(void **state)
     }
 }
 
+static bool
+group_is_writing(const struct full_store *full)
+{
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
+        if (relocate_is_writing(full->store, segment->number))
+            return true;
+    }
+    return false;
+}
+
+/* Step until the group that is on its way was written, and is being synced. */
+static void
+sync_meet(struct full_store *full)
+{
+    uint64_t io_count = sim_io_count(full->world);
+
+    for (uint32_t i = 0; i < STEPS_MAX && !group_is_writing(full); i++) {
+        sim_run_steps(full->world, 1);
+        io_count = sim_io_count(full->world);
+    }
+    while (group_is_writing(full) && sim_io_count(full->world) < io_count + 2)
+        sim_run_steps(full->world, 1);
+    assert_true(group_is_writing(full));
+}
+
+/* The hot blocks in one submission: of some the copy in HOST is filled long before that of
+ * others. */
+static void
+hot_replace(struct full_store *full, uint8_t *bytes)
+{
+    struct payload_key names[FULL_HOT];
+    struct kvt_put puts[FULL_HOT] = {0};
+    kvt_ticket *ticket = NULL;
+
+    for (uint64_t key = 0; key < FULL_HOT; key++) {
+        payload_key_make(&names[key], key);
+        puts[key] = (struct kvt_put){.key = names[key].key,
+            .source = bytes + key * FULL_BLOCK_BYTES,
+            .length = FULL_BLOCK_BYTES,
+            .flags = KVT_PUT_REPLACE};
+        payload_fill(bytes + key * FULL_BLOCK_BYTES, FULL_BLOCK_BYTES, key, 2);
+    }
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, puts, FULL_HOT, KVT_SYNC, NULL, &ticket), KVT_OK);
+}
+
+/*
+ * The kill of a copy that was moved in vain must not be on disk before the block that takes the
+ * place of both copies: a rebuild would find neither. Here that block's write takes long.
+ */
+static void
+a_block_that_is_replaced_while_it_is_moved_is_never_gone(void **state)
+{
+    const struct sim_rule rule = {
+        .ops = SIM_WRITE, .effect = SIM_STALL, .nth = 1, .stall_ns = UINT64_C(1000) * 1000 * 1000};
+    uint8_t *bytes = malloc((size_t)FULL_HOT * FULL_BLOCK_BYTES);
+    uint32_t durable_count = 0;
+
+    (void)state;
+    assert_non_null(bytes);
+    for (uint32_t seed = 500; seed < 500 + MOMENTS / 2; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        bool is_durable[FULL_HOT];
+        kvt_ticket *ticket;
+
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        full->options.batch_delay_ns = 1000; /* Batches are written side by side. */
+        full_open(full, 0);
+        full_fill(full);
+        (void)relocation_meet(full, &ticket);
+        sync_meet(full);
+        for (uint64_t key = 0; key < FULL_HOT; key++) {
+            uint32_t number = full_entry(full, key);
+
+            is_durable[key] =
+                number != ENTRY_NONE && (word_tiers(word_of(full, number)) & TIER_NVME) != 0;
+            durable_count += is_durable[key];
+        }
+        hot_replace(full, bytes);
+        sim_rule_add(full->world, &rule);
+        (void)sim_run_for(full->world, UINT64_C(20) * 1000 * 1000);
+        sim_rules_clear(full->world);
+        sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
+        full_open(full, KVT_OPEN_REBUILD);
+        for (uint64_t key = 0; key < FULL_HOT; key++) {
+            uint64_t version = 0;
+
+            if (!is_durable[key])
+                continue;
+            assert_int_equal(kit_get(full->store, full->ns, key, &version), KVT_OK);
+            assert_in_range(version, 1, 2);
+        }
+        full_end(full);
+    }
+    assert_true(durable_count > MOMENTS / 2);
+    free(bytes);
+}
+
 static void
 a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them(void **state)
 {
@@ -256,7 +384,7 @@ a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them(void **state)
         for (uint64_t key = 0; key < FULL_HOT && is_deleted; key++)
             assert_true(kit_delete(full->store, full->ns, key) >= 0);
         for (uint64_t key = 0; key < FULL_HOT && is_deleted; key++)
-            dead_copies_check(full, key);
+            (void)dead_copies_check(full, key);
         for (uint32_t i = 0; i < 40 && !is_deleted; i++)
             full_churn(full); /* It goes on. */
         for (uint32_t life = 0; life < 3; life++) {
@@ -270,6 +398,129 @@ a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them(void **state)
         full_end(full);
     }
     assert_true(failed_count > MOMENTS / 2);
+}
+
+/* The error that a write reports may be wrong: then the copies are on the disk all the same. */
+static void
+a_write_that_fails_and_arrives_leaves_no_copy_that_could_come_back(void **state)
+{
+    const struct sim_rule rule = {.ops = SIM_WRITE, .effect = SIM_ARRIVES, .nth = 1};
+    uint32_t copy_count = 0;
+
+    (void)state;
+    for (uint32_t seed = 600; seed < 600 + MOMENTS / 2; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        uint64_t moved_count;
+        kvt_ticket *ticket;
+
+        full_fill(full);
+        (void)relocation_meet(full, &ticket);
+        for (uint32_t i = 0; i < STEPS_MAX && !group_is_writing(full); i++)
+            sim_run_steps(full->world, 1);
+        moved_count = counter(&full->store->counters.nvme_relocate_count);
+        sim_rule_add(full->world, &rule);
+        for (uint32_t i = 0; i < STEPS_MAX && group_is_writing(full); i++)
+            sim_run_steps(full->world, 1);
+        assert_true(counter(&full->store->counters.batch_failed_count) > 0);
+        assert_int_equal(counter(&full->store->counters.nvme_relocate_count), moved_count);
+        sim_rules_clear(full->world);
+        put_finish(ticket);
+        for (uint64_t key = 0; key < FULL_HOT; key++) {
+            assert_true(kit_delete(full->store, full->ns, key) >= 0);
+            copy_count += dead_copies_check(full, key);
+        }
+        for (uint32_t i = 0; i < FULL_BLOCKS / 2; i++)
+            full_put(full, full->next_cold++, 1);
+        full_again(full, KVT_OPEN_REBUILD);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+    assert_true(copy_count > MOMENTS / 2);
+}
+
+/* --- A group without a commit ----------------------------------------------------------------- */
+
+/* Put as much at once as one batch takes: more than what is left of the active segment. */
+static void
+segment_close(struct full_store *full, uint32_t number)
+{
+    struct payload_key names[CLOSING_BLOCKS];
+    struct kvt_put puts[CLOSING_BLOCKS] = {0};
+    uint64_t left = commit_batch_bytes_max(full->store);
+    kvt_ticket *ticket = NULL;
+    uint32_t count = 0;
+
+    for (; left > 0; count++) {
+        uint64_t length = left < FULL_BLOCK_BYTES ? left : FULL_BLOCK_BYTES;
+
+        assert_true(count < CLOSING_BLOCKS);
+        payload_key_make(&names[count], full->next_cold++);
+        puts[count] =
+            (struct kvt_put){.key = names[count].key, .source = full->bytes, .length = length};
+        left -= length;
+    }
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, puts, count, KVT_SYNC, NULL, &ticket), KVT_OK);
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        if (segment_at(full->store->segments, number)->state == SEGMENT_SEALED)
+            return;
+        sim_run_steps(full->world, 1);
+    }
+    fail_msg("segment %u is never closed", number);
+}
+
+/*
+ * A batch of puts and a group that is moved are written into one segment, which is closed before
+ * the batch is committed. The commit of the group does not come about, and the power goes.
+ */
+static void
+a_group_in_a_closed_segment_that_was_not_committed_never_comes_to_life(void **state)
+{
+    const struct sim_rule slow = {.ops = SIM_WRITE,
+        .effect = SIM_STALL,
+        .nth = 1,
+        .sticky = true,
+        .file = "data.",
+        .stall_ns = UINT64_C(1000) * 1000 * 1000};
+    const struct sim_rule second_commit_fails = {
+        .ops = SIM_COMMIT, .effect = SIM_ENOSPC, .nth = 2, .sticky = true};
+    uint32_t copy_count = 0;
+
+    (void)state;
+    for (uint32_t seed = 700; seed < 700 + MOMENTS / 2; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS + 2);
+        kvt_ticket *ticket;
+        uint32_t number;
+
+        full_fill(full);
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        full->options.nvme_high_percent = 40; /* One segment after the other is reclaimed. */
+        full_open(full, 0);
+        sim_rule_add(full->world, &slow);
+        (void)relocation_meet(full, &ticket);
+        for (uint32_t i = 0; i < STEPS_MAX && !group_is_writing(full); i++)
+            sim_run_steps(full->world, 1);
+        number = segment_active(full->store->segments, 0)->number;
+        assert_true(commit_writes(full->store, number));
+        assert_true(relocate_is_writing(full->store, number));
+        segment_close(full, number);
+        assert_true(relocate_is_writing(full->store, number));
+        sim_rule_add(full->world, &second_commit_fails);
+        put_finish(ticket);
+        (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
+        sim_rules_clear(full->world);
+        full_again(full, 0);
+        for (uint64_t key = 0; key < FULL_HOT; key++) {
+            assert_true(kit_delete(full->store, full->ns, key) >= 0);
+            copy_count += dead_copies_check(full, key);
+        }
+        full_again(full, KVT_OPEN_REBUILD);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+    assert_true(copy_count > MOMENTS);
 }
 
 /* --- Evicted blocks --------------------------------------------------------------------------- */
@@ -322,7 +573,10 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_that_is_deleted_while_it_is_moved_stays_away),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_stays_replaced),
+        cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_is_never_gone),
         cmocka_unit_test(a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them),
+        cmocka_unit_test(a_write_that_fails_and_arrives_leaves_no_copy_that_could_come_back),
+        cmocka_unit_test(a_group_in_a_closed_segment_that_was_not_committed_never_comes_to_life),
         cmocka_unit_test(a_delete_of_what_was_just_evicted_is_safe_before_it_says_so),
     };
 

@@ -12,8 +12,6 @@
 
 #include "store_kit.h"
 
-#define WAIT_NS (UINT64_C(60) * 1000000000)
-
 enum {
     BLOCKS = 24,
     PRESSURE = 160, /* Blocks of 64 KiB: two and a half times HOST. */
@@ -341,7 +339,8 @@ a_put_of_a_block_that_is_being_filled_waits_for_it(void **state)
             uint32_t count = 0;
             struct kvt_result result = {0};
 
-            assert_int_equal(kvt_queue_poll(submit.queue, &done[k], 1, WAIT_NS, &count), KVT_OK);
+            assert_int_equal(
+                kvt_queue_poll(submit.queue, &done[k], 1, KVT_FOREVER, &count), KVT_OK);
             assert_ptr_equal(done[k].ticket, tickets[k]);
             assert_int_equal(kvt_ticket_results(tickets[k], KVT_STAGE_DONE, &result, 1), KVT_OK);
             assert_int_equal(result.status, k == 0 ? KVT_OK : KVT_EXISTS);

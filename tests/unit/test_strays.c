@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_strays.c - batches that were written and not committed when the power went, wherever they
+ * stand: what the next open did not find, no later rebuild brings back. In the simulated world,
+ * where a sync or a commit can be made to come late.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    SEEDS = 8,
+    STEPS_MAX = 200000,
+    FILLER = 13, /* Blocks that leave room for two more in their segment. */
+    FIRST = 100, /* Keys: the one that is committed, one behind it, one in the next segment. */
+    SECOND,
+    THIRD,
+};
+
+static const struct sim_rule late_syncs = {.ops = SIM_SYNC,
+    .effect = SIM_STALL,
+    .nth = 1,
+    .sticky = true,
+    .file = "data.",
+    .stall_ns = UINT64_C(50) * 1000 * 1000};
+
+/* Every batch is closed at once, beside others that are being written. */
+static struct full_store *
+store_begin(uint64_t seed)
+{
+    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full->options.batch_delay_ns = 1;
+    full_open(full, 0);
+    return full;
+}
+
+/* A new block; returns when a batch with it is being written. */
+static kvt_ticket *
+put_start(struct full_store *full, uint64_t key)
+{
+    struct payload_key name;
+    struct kvt_put put = {.source = full->bytes, .length = FULL_BLOCK_BYTES};
+    kvt_ticket *ticket = NULL;
+    uint32_t number;
+
+    payload_key_make(&name, key);
+    payload_fill(full->bytes, FULL_BLOCK_BYTES, key, 1);
+    put.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        const struct flight *flight;
+
+        number = full_entry(full, key);
+        flight = number == ENTRY_NONE ? NULL : policy_at(full->store->policy, number)->flight;
+        if (flight != NULL && flight->state == FLIGHT_WRITING)
+            return ticket;
+        sim_run_steps(full->world, 1);
+    }
+    fail_msg("block %u is never written", (unsigned)key);
+    return NULL;
+}
+
+/* Step until so many more io operations were started. */
+static void
+io_meet(struct full_store *full, uint64_t count)
+{
+    uint64_t io_count = sim_io_count(full->world) + count;
+
+    for (uint32_t i = 0; i < STEPS_MAX && sim_io_count(full->world) < io_count; i++)
+        sim_run_steps(full->world, 1);
+    assert_true(sim_io_count(full->world) >= io_count);
+}
+
+static enum segment_state
+state_of(const struct full_store *full, uint32_t number)
+{
+    return segment_at(full->store->segments, number)->state;
+}
+
+/* The power goes; all that was written is there, synced or not. */
+static void
+cut_with_all_kept(struct full_store *full)
+{
+    sim_rules_clear(full->world);
+    sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
+    full_open(full, 0);
+}
+
+/* --- A segment that was closed ---------------------------------------------------------------- */
+
+/*
+ * Three batches are written side by side, two into the rest of a segment, and one that does not fit
+ * any more: so the segment is closed before the first of them is committed. Then the power goes.
+ */
+static void
+what_is_behind_the_last_commit_of_a_closed_segment_never_comes_to_life(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = store_begin(seed);
+        kvt_ticket *ticket;
+
+        for (uint64_t key = 0; key < FILLER; key++)
+            full_put(full, key, 1);
+        assert_int_equal(state_of(full, 0), SEGMENT_ACTIVE);
+        sim_rule_add(full->world, &late_syncs);
+        ticket = put_start(full, FIRST);
+        io_meet(full, 2); /* Its write, and a sync that does not cover the others. */
+        (void)put_start(full, SECOND);
+        (void)put_start(full, THIRD);
+        assert_int_equal(state_of(full, 0), SEGMENT_SEALED);
+        assert_int_equal(state_of(full, 1), SEGMENT_ACTIVE);
+        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        cut_with_all_kept(full);
+        full_expect(full, FIRST, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        assert_false(full_expect_at_most(full, THIRD, 0));
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FIRST, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        assert_false(full_expect_at_most(full, THIRD, 0));
+        full_end(full);
+    }
+}
+
+/* --- More than one ACTIVE segment in the index ------------------------------------------------ */
+
+/* The segment of the root that takes runs; `full` has put something. */
+static uint32_t
+active_number(const struct full_store *full)
+{
+    const struct segment *active = segment_active(full->store->segments, 0);
+
+    assert_non_null(active);
+    return active->number;
+}
+
+static bool
+has_free_below(const struct full_store *full, uint32_t number)
+{
+    for (uint32_t i = 0; i < number; i++) {
+        if (state_of(full, i) == SEGMENT_FREE)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * The last segment of a life stays ACTIVE in the index, however that life ends. The next life may
+ * fill one before it: a crash then leaves two of them.
+ */
+static void
+a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = store_begin(seed);
+        uint32_t last = 0;
+
+        for (uint32_t i = 0; i < FULL_BLOCKS && !has_free_below(full, last); i++) {
+            full_put(full, full->next_cold++, 1);
+            (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+            last = active_number(full);
+        }
+        assert_true(has_free_below(full, last));
+        if (seed % 2 == 0) {
+            assert_int_equal(kvt_close(full->store), KVT_OK);
+            full_open(full, 0);
+        } else {
+            full_again(full, 0);
+        }
+        full_put(full, FIRST, 1);
+        assert_true(active_number(full) < last);
+        sim_rule_add(full->world, &late_syncs);
+        (void)put_start(full, SECOND);
+        assert_true(active_number(full) < last);
+        (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
+        cut_with_all_kept(full);
+        full_expect(full, FIRST, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FIRST, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        full_end(full);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_behind_the_last_commit_of_a_closed_segment_never_comes_to_life),
+        cmocka_unit_test(
+            a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
