@@ -15,7 +15,8 @@
  *
  *   WRITING  Its write is with the lane. `is_doomed`: a sync of its root has failed meanwhile.
  *   WRITTEN  The lane said that every byte was written.
- *   SYNCED   A sync that started after WRITTEN has succeeded.
+ *   SYNCED   A sync that started after WRITTEN has succeeded; one that was out already, beside the
+ *            write, does not count.
  *   FAILED   `status` says why; its run is never used again.
  */
 #ifndef KVT_TIERS_NVME_INTERNAL_H
@@ -54,7 +55,7 @@ struct nvme_put {
     enum kvt_status status; /* FAILED: why. */
     bool is_doomed;
     bool is_recycle;
-    uint64_t sync_number; /* The sync of the root that covers it; 0: none yet. */
+    uint64_t sync_number; /* The sync of the root that covers it, since WRITTEN; 0: none yet. */
     uint32_t header_pages;
     uint8_t *header;                           /* BATCH_HEADER_PAGES_MAX pages, aligned. */
     uint8_t *header_memory;                    /* What `header` was cut from. */
@@ -125,6 +126,8 @@ enum kvt_status nvme_put_start(
     struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserve_count);
 void nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put);
 void nvme_put_synced(struct nvme_tier *nvme, struct nvme_root *root);
+/* nvme_syncs_start - after the answers of a step: one sync for each root that wants one. */
+void nvme_syncs_start(struct nvme_tier *nvme);
 void nvme_puts_answer(struct nvme_tier *nvme);
 
 /* --- nvme_get.c ------------------------------------------------------------------------------- */

@@ -4,10 +4,10 @@
  *
  * States of a put: nvme_internal.h. Rules on failure: nvme_tier.h.
  *
- * One sync of a root is out at a time. It covers every put of the root that was handed to the lane
- * before it, because the lane starts it only when those writes have ended; a put that was not
- * covered is by the next one, started when this one is answered. So syncs are shared by all that
- * wait.
+ * One sync of a root is out at a time. It covers the puts that were WRITTEN when it started, and no
+ * others: the lane runs it beside the writes that are in flight, and those may end before or after
+ * what it does. Whatever is WRITTEN when it is answered shares the next one. A sync starts only
+ * when all answers that lie there have been taken: what was written together is synced together.
  */
 #include "bytes.h"
 #include "failure.h"
@@ -316,22 +316,6 @@ nvme_recycle(struct nvme_tier *nvme, struct segment *segment, struct tier_batch 
 /* --- Written ---------------------------------------------------------------------------------- */
 
 static void
-sync_start(struct nvme_tier *nvme, struct nvme_root *root)
-{
-    KVT_ASSERT(!root->sync_is_pending);
-    nvme_op_init(nvme, &root->sync, NVME_OP_SYNC, root);
-    root->sync_is_pending = true;
-    root->sync_number++;
-    for (struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
-        if (put->op.transfer.file != root->file || put->sync_number != 0)
-            continue;
-        if (put->state == PUT_WRITING || put->state == PUT_WRITTEN)
-            put->sync_number = root->sync_number;
-    }
-    lane_push(root->lane, &root->sync.transfer);
-}
-
-static void
 put_fail(struct nvme_put *put, enum kvt_status status)
 {
     KVT_ASSERT(put->state == PUT_WRITING || put->state == PUT_WRITTEN);
@@ -344,7 +328,6 @@ void
 nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
 {
     struct segment *segment = put->segment;
-    struct nvme_root *root = &nvme->roots[segment_root(segment->number)];
 
     KVT_ASSERT(put->state == PUT_WRITING);
     if (put->op.transfer.status != KVT_OK) {
@@ -368,11 +351,39 @@ nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
     }
     put->state = PUT_WRITTEN;
     put_check(put);
-    if (!root->sync_is_pending)
-        sync_start(nvme, root);
 }
 
 /* --- Synced ----------------------------------------------------------------------------------- */
+
+/* Start a sync for the puts of a root that are WRITTEN, if there are any. */
+static void
+sync_start(struct nvme_tier *nvme, struct nvme_root *root)
+{
+    bool is_wanted = false;
+
+    KVT_ASSERT(!root->sync_is_pending);
+    for (struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
+        if (put->op.transfer.file != root->file || put->state != PUT_WRITTEN)
+            continue;
+        put->sync_number = root->sync_number + 1;
+        is_wanted = true;
+    }
+    if (!is_wanted)
+        return;
+    nvme_op_init(nvme, &root->sync, NVME_OP_SYNC, root);
+    root->sync_is_pending = true;
+    root->sync_number++;
+    lane_push(root->lane, &root->sync.transfer);
+}
+
+void
+nvme_syncs_start(struct nvme_tier *nvme)
+{
+    for (uint32_t i = 0; i < nvme->root_count; i++) {
+        if (!nvme->roots[i].sync_is_pending)
+            sync_start(nvme, &nvme->roots[i]);
+    }
+}
 
 /* What a failed sync costs: all that the file got since its last good sync. */
 static void
@@ -410,8 +421,6 @@ sync_failed(struct nvme_tier *nvme, struct nvme_root *root)
 void
 nvme_put_synced(struct nvme_tier *nvme, struct nvme_root *root)
 {
-    bool is_waiting = false;
-
     KVT_ASSERT(root->sync_is_pending);
     root->sync_is_pending = false;
     if (root->sync.transfer.status != KVT_OK) {
@@ -424,15 +433,8 @@ nvme_put_synced(struct nvme_tier *nvme, struct nvme_root *root)
         if (put->state == PUT_WRITTEN && put->sync_number == root->sync_number) {
             put->state = PUT_SYNCED;
             put_check(put);
-        } else if (put->state == PUT_WRITTEN) {
-            is_waiting = true;
-        } else if (put->state == PUT_WRITING) {
-            /* Its answer was not yet seen: only a sync that starts after that may count. */
-            put->sync_number = 0;
         }
     }
-    if (is_waiting)
-        sync_start(nvme, root);
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */

@@ -80,8 +80,10 @@ nvme_step(struct nvme_tier *nvme)
         op_done(nvme, CONTAINER_OF(transfer, struct nvme_op, transfer));
         node = next;
     }
-    if (has_work)
+    if (has_work) {
+        nvme_syncs_start(nvme);
         nvme_puts_answer(nvme);
+    }
     return has_work;
 }
 

@@ -9,11 +9,11 @@
  *           nvme_step() empties.
  *
  * A put: run reserved -> header and payloads written as one run (O_DIRECT) -> every write answered
- * -> one data sync of the file, shared by the batches that wait for it -> done. Rules on failure:
- * a failed write kills that batch (its run is never used again; three in a
- * segment seal it); a failed sync is never retried: every batch of that file that was written but
- * not synced fails, its active segment is sealed, and a second failed sync of a root within 60 s
- * makes the root read-only.
+ * -> one data sync of the file, started after those answers, beside the writes of other batches,
+ * and shared by the batches that wait for it -> done. Rules on failure: a failed write kills that
+ * batch (its run is never used again; three in a segment seal it); a failed sync is never retried:
+ * every batch of that file that was written but not synced fails, its active segment is sealed, and
+ * a second failed sync of a root within 60 s makes the root read-only.
  *
  * Several batches may be in flight; they are answered in the order in which they were put, recycle
  * headers among them. A batch fails as a whole: every block of it then has the status of the first

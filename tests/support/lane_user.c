@@ -153,21 +153,8 @@ job_start(struct lane_user *user, struct user_job *job)
     else
         memset(job->memory, 0xEE, USER_JOB_BYTES);
     job->is_busy = true;
-    job->push_number = user->push_count++;
+    user->push_count++;
     user->busy_count++;
-    return true;
-}
-
-/* A sync is answered behind every write that this user pushed before it. */
-static bool
-sync_is_in_order(const struct lane_user *user, const struct user_job *sync)
-{
-    for (size_t i = 0; i < USER_JOBS; i++) {
-        const struct user_job *job = &user->jobs[i];
-
-        if (job->is_busy && job->transfer.kind == IO_WRITE && job->push_number < sync->push_number)
-            return false;
-    }
     return true;
 }
 
@@ -182,8 +169,6 @@ job_finish(struct lane_user *user, struct user_job *job)
         wrong = "a transfer failed";
     else if (job->transfer.done_ns < job->transfer.submit_ns)
         wrong = "a transfer was done before it was pushed";
-    else if (job->transfer.kind == IO_SYNC && !sync_is_in_order(user, job))
-        wrong = "a sync overtook a write";
     else if (job->transfer.kind == IO_READ && !job_words(user, job, true))
         wrong = "a read brought wrong bytes";
     if (job->transfer.kind == IO_READ)

@@ -33,7 +33,6 @@ struct user_job {
     uint8_t *memory;
     uint32_t first;
     uint32_t count;
-    uint64_t push_number;
     bool is_busy;
 };
 

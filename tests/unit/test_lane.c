@@ -341,49 +341,24 @@ failed_joined_write_fails_its_transfers(void **state)
 /* --- Syncs ------------------------------------------------------------------------------------ */
 
 static void
-sync_waits_for_the_earlier_writes_of_its_file_only(void **state)
+sync_starts_beside_writes_that_are_in_flight(void **state)
 {
     struct bench *bench = *state;
-    struct transfer *mine = push(bench, IO_WRITE, LANE_BULK, 0, 4096);
-    struct transfer *far = push(bench, IO_WRITE, LANE_BULK, 10 * MIB, 4096);
-    struct transfer *foreign = make(bench, IO_WRITE, LANE_BULK, 20 * MIB, 4096);
+    struct transfer *write = push(bench, IO_WRITE, LANE_BULK, 0, 16 * MIB);
     struct transfer *sync;
 
-    foreign->file = &bench->files[1];
-    lane_push(bench->lane, foreign);
-    (void)push(bench, IO_READ, LANE_BULK, 30 * MIB, 4096);
+    (void)step(bench);
+    /* The budget is full, and most of the write waits for room. */
+    assert_int_equal(bench->script.flying_count, BUDGET / LANE_OP_BYTES);
     sync = push(bench, IO_SYNC, LANE_BULK, 0, 0);
-    (void)push(bench, IO_WRITE, LANE_BULK, 40 * MIB, 4096); /* Later: does not count. */
     (void)step(bench);
-    assert_int_equal(bench->script.flying_count, 5);
-    io_script_answer(&bench->script, 0, 4096);
-    (void)step(bench);
-    assert_true(is_answered(bench, mine));
-    assert_int_equal(bench->script.flying_count, 4);
-    io_script_answer(&bench->script, 0, -EIO); /* A failed one is over, too. */
-    (void)step(bench);
-    expect_answer(bench, far, KVT_E_IO, EIO);
-    assert_int_equal(bench->script.flying_count, 4);
-    expect_operation(bench, 3, IO_SYNC, 0, 0);
-    assert_int_equal(bench->script.flying[3]->piece_count, 0);
-    io_script_answer(&bench->script, 3, 0);
+    assert_int_equal(bench->script.flying_count, BUDGET / LANE_OP_BYTES + 1);
+    expect_operation(bench, BUDGET / LANE_OP_BYTES, IO_SYNC, 0, 0);
+    assert_int_equal(bench->script.flying[BUDGET / LANE_OP_BYTES]->piece_count, 0);
+    io_script_answer(&bench->script, BUDGET / LANE_OP_BYTES, 0);
     assert_int_equal(step(bench), 1);
     expect_answer(bench, sync, KVT_OK, 0);
-    finish(bench);
-}
-
-static void
-sync_waits_for_the_rest_of_a_short_write(void **state)
-{
-    struct bench *bench = *state;
-
-    (void)push(bench, IO_WRITE, LANE_BULK, 0, 8192);
-    (void)push(bench, IO_SYNC, LANE_BULK, 0, 0);
-    (void)step(bench);
-    io_script_answer(&bench->script, 0, 4096);
-    (void)step(bench);
-    assert_int_equal(bench->script.flying_count, 1);
-    expect_operation(bench, 0, IO_WRITE, 4096, 4096);
+    assert_false(is_answered(bench, write));
     finish(bench);
 }
 
@@ -405,26 +380,35 @@ failed_sync_is_never_tried_again(void **state)
 }
 
 static void
-each_sync_waits_for_its_own_writes(void **state)
+syncs_keep_their_order(void **state)
 {
     struct bench *bench = *state;
-    struct transfer *first_sync, *second_sync;
+    struct transfer *syncs[4];
 
-    (void)push(bench, IO_WRITE, LANE_BULK, 0, 4096);
-    first_sync = push(bench, IO_SYNC, LANE_BULK, 0, 0);
-    (void)push(bench, IO_WRITE, LANE_BULK, MIB, 4096);
-    second_sync = push(bench, IO_SYNC, LANE_BULK, 0, 0);
+    /* Every place in the table is taken, and more wait for one. */
+    for (uint32_t i = 0; i < LANE_DEPTH + 8; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 8192ull, 4096);
     (void)step(bench);
-    assert_int_equal(bench->script.flying_count, 2);
-    io_script_answer(&bench->script, 1, 4096); /* The later write first. */
-    (void)step(bench);
-    assert_int_equal(bench->script.flying_count, 1);
-    io_script_answer(&bench->script, 0, 4096);
-    (void)step(bench);
-    assert_int_equal(bench->script.flying_count, 2);
+    assert_int_equal(bench->script.flying_count, LANE_DEPTH);
+    for (uint32_t i = 0; i < 4; i++) {
+        syncs[i] = make(bench, IO_SYNC, LANE_BULK, 0, 0);
+        syncs[i]->file = &bench->files[i % 2];
+        lane_push(bench->lane, syncs[i]);
+    }
+    assert_int_equal(step(bench), 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        io_script_answer(&bench->script, 0, 4096);
+        assert_int_equal(step(bench), 1);
+        assert_int_equal(bench->script.flying_count, LANE_DEPTH);
+        expect_operation(bench, LANE_DEPTH - 1, IO_SYNC, 0, 0);
+        assert_ptr_equal(bench->script.flying[LANE_DEPTH - 1]->file, &bench->files[i % 2]);
+    }
+    /* Each one's end is its own. */
+    io_script_answer(&bench->script, LANE_DEPTH - 3, -EIO);
+    assert_int_equal(step(bench), 1);
+    expect_answer(bench, syncs[1], KVT_E_IO, EIO);
     finish(bench);
-    expect_answer(bench, first_sync, KVT_OK, 0);
-    expect_answer(bench, second_sync, KVT_OK, 0);
+    expect_answer(bench, syncs[3], KVT_OK, 0);
 }
 
 #define CHECK(function) cmocka_unit_test_setup_teardown(function, bench_open, bench_close)
@@ -450,10 +434,9 @@ main(void)
         CHECK(joined_read_that_was_short_before_it_failed_keeps_what_it_read),
         CHECK(part_that_is_tried_alone_keeps_its_place_in_its_transfer),
         CHECK(failed_joined_write_fails_its_transfers),
-        CHECK(sync_waits_for_the_earlier_writes_of_its_file_only),
-        CHECK(sync_waits_for_the_rest_of_a_short_write),
+        CHECK(sync_starts_beside_writes_that_are_in_flight),
         CHECK(failed_sync_is_never_tried_again),
-        CHECK(each_sync_waits_for_its_own_writes),
+        CHECK(syncs_keep_their_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

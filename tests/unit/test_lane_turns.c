@@ -219,6 +219,27 @@ push_wakes_a_parked_lane_and_spares_one_that_waits_for_room(void **state)
 }
 
 static void
+sync_wakes_a_lane_that_waits_for_room(void **state)
+{
+    struct bench *bench = *state;
+
+    for (uint32_t i = 0; i < 10; i++)
+        (void)push(bench, IO_READ, LANE_BULK, i * 8ull * MIB, MIB);
+    (void)step(bench);
+    /* It needs no room, and the transfer in front of it woke nobody. */
+    (void)push(bench, IO_READ, LANE_BULK, 100 * MIB, 4096);
+    assert_int_equal(bench->script.wake_count, 0);
+    (void)push(bench, IO_SYNC, LANE_BULK, 0, 0);
+    assert_int_equal(bench->script.wake_count, 1);
+    for (uint32_t i = 0; i < 10; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, (200 + i) * 8ull * MIB, MIB);
+    (void)step(bench);
+    (void)push(bench, IO_SYNC, LANE_BULK, 0, 0);
+    assert_int_equal(bench->script.wake_count, 1);
+    finish(bench);
+}
+
+static void
 operations_that_the_queue_does_not_take_are_submitted_later(void **state)
 {
     struct bench *bench = *state;
@@ -291,6 +312,7 @@ main(void)
         CHECK(one_round_wakes_the_user_once),
         CHECK(many_transfers_are_pushed_with_one_wake),
         CHECK(push_wakes_a_parked_lane_and_spares_one_that_waits_for_room),
+        CHECK(sync_wakes_a_lane_that_waits_for_room),
         CHECK(operations_that_the_queue_does_not_take_are_submitted_later),
         cmocka_unit_test(lane_that_cannot_open_leaves_nothing_behind),
         cmocka_unit_test(arena_is_adopted_by_the_queue),

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -381,6 +382,39 @@ one_sync_serves_all_that_wait(void **state)
 }
 
 static void
+a_sync_does_not_wait_for_the_writes_of_other_batches(void **state)
+{
+    static struct rig_batch written, in_flight;
+
+    (void)state;
+    fixture_open(1);
+    /* Both are on their way before the tier takes an answer and starts a sync. */
+    batch_make(&written, 1, 10);
+    assert_int_equal(rig.tier->ops->put(rig.tier, &written.batch), KVT_OK);
+    while (io_puppet_count(script, IO_WRITE) == 0)
+        (void)usleep(20);
+    io_puppet_hold(script, IO_WRITE, NULL);
+    batch_make(&in_flight, 1, 20);
+    assert_int_equal(rig.tier->ops->put(rig.tier, &in_flight.batch), KVT_OK);
+    while (io_puppet_held(script, IO_WRITE) == 0)
+        (void)usleep(20);
+
+    rig_wait(&rig, 1);
+    assert_ptr_equal(rig.answers[0], &written.batch);
+    assert_int_equal(written.batch.status, KVT_OK);
+    assert_int_equal(io_puppet_count(script, IO_SYNC), 1);
+    /* That sync is not the other's. */
+    io_puppet_hold(script, IO_SYNC, NULL);
+    io_puppet_release(script, IO_WRITE);
+    held_wait(IO_SYNC, 1);
+    assert_int_equal(rig.answer_count, 1);
+    io_puppet_release(script, IO_SYNC);
+    rig_wait(&rig, 2);
+    assert_int_equal(in_flight.batch.status, KVT_OK);
+    fixture_close();
+}
+
+static void
 no_batch_is_answered_before_its_sync(void **state)
 {
     static struct rig_batch batch;
@@ -565,6 +599,7 @@ main(void)
         cmocka_unit_test(a_second_failed_sync_later_does_not),
         cmocka_unit_test(a_closed_root_leaves_the_work_to_the_others),
         cmocka_unit_test(one_sync_serves_all_that_wait),
+        cmocka_unit_test(a_sync_does_not_wait_for_the_writes_of_other_batches),
         cmocka_unit_test(no_batch_is_answered_before_its_sync),
         cmocka_unit_test(answers_keep_the_order_of_puts_across_roots),
         cmocka_unit_test(a_failed_read_fails_its_block_only),

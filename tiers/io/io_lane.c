@@ -3,8 +3,8 @@
  * io_lane.c - the actor that drives one io queue for the transfers of one device.
  *
  * Owns      the io queue, the queues of transfers that have not started.
- * Not here  operations and their numbers (lane_operation.c, lane_table.c), which syncs may start
- *           (lane_order.c), how many bytes fly (lane_budget.c).
+ * Not here  operations and their numbers (lane_operation.c, lane_table.c), how many bytes fly
+ *           (lane_budget.c).
  * Threads   lane_push(), lane_stats_get() any; the rest by the actor's.
  *
  * A round (lane_step): reap completions and answer transfers; take what was pushed; start what the
@@ -12,14 +12,14 @@
  * call out of the submission and the wait that follows.
  *
  * Invariants
- *   (1) A transfer is in exactly one of: the inbox, a queue (urgent, bulk, waiting or ready sync),
- *       parts of operations that are not FREE, the inbox it named; or in one queue and in parts at
- *       once while it has started and not all of it has.
+ *   (1) A transfer is in exactly one of: the inbox, a queue (urgent, bulk, syncs), parts of
+ *       operations that are not FREE, the inbox it named; or in one queue and in parts at once
+ *       while it has started and not all of it has.
  *   (2) No operation starts that brings the bytes in flight over the limit of its class.
  *
  * Who must be woken by a push (`attention`): a parked lane by any push, unless transfers already
  * wait for room, because whatever makes room wakes the lane as well; when only bulk ones wait, an
- * urgent one may still find room, so its push wakes.
+ * urgent one may still find room, so its push wakes. A sync needs no room: its push always wakes.
  * (L1) Both sides use read-modify-writes on `attention`: the lane sets it, then looks into the
  * inbox; a pusher fills the inbox, then reads `attention`. Whoever comes second in the order of
  * that word sees what the first did before, so either the lane finds the transfer or the pusher
@@ -33,7 +33,6 @@
 #include "bytes.h"
 #include "failure.h"
 #include "lane_budget.h"
-#include "lane_order.h"
 #include "lane_table.h"
 #include "try.h"
 
@@ -53,6 +52,12 @@ enum attention {
     ATTENTION_ANY,    /* Parked: every push must wake it. */
     ATTENTION_URGENT, /* Parked with bulk transfers waiting for room. */
     ATTENTION_NONE,   /* Parked with urgent transfers waiting for room. */
+};
+
+/* Transfers in order of arrival, linked by lane.next. */
+struct transfer_queue {
+    struct transfer *first;
+    struct transfer *last;
 };
 
 /* Written by the actor only, read by any thread; a stale value is an old statistic. */
@@ -76,7 +81,7 @@ struct lane {
     struct transfer_queue queues[2]; /* By lane_class: transfers with bytes that did not start. */
     uint32_t urgent_run;             /* Urgent operations since bulk ones had a turn. */
     uint64_t urgent_ns;              /* When the last urgent transfer came; 0: never. */
-    struct lane_order order;
+    struct transfer_queue syncs;     /* Waiting for room in the table. */
     struct lane_budget budget;
     uint64_t round_bytes; /* Moved in this round. */
     bool is_full;         /* Something waits for room in the budget or in the table. */
@@ -94,6 +99,30 @@ counter_add(_Atomic uint64_t *counter, uint64_t value)
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
 
     atomic_store_explicit(counter, before + value, memory_order_relaxed);
+}
+
+/* --- Queues ----------------------------------------------------------------------------------- */
+
+static void
+transfer_queue_push(struct transfer_queue *queue, struct transfer *transfer)
+{
+    transfer->lane.next = NULL;
+    if (queue->first == NULL)
+        queue->first = transfer;
+    else
+        queue->last->lane.next = transfer;
+    queue->last = transfer;
+}
+
+/* The oldest, or NULL. */
+static struct transfer *
+transfer_queue_pop(struct transfer_queue *queue)
+{
+    struct transfer *transfer = queue->first;
+
+    if (transfer != NULL)
+        queue->first = transfer->lane.next;
+    return transfer;
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
@@ -148,11 +177,8 @@ transfer_settle(struct lane *lane, struct transfer *transfer, uint64_t size)
 {
     KVT_ASSERT(size <= transfer->lane.left);
     transfer->lane.left -= size;
-    if (transfer->lane.left > 0)
-        return;
-    if (transfer->kind == IO_WRITE)
-        order_write_done(&lane->order, transfer);
-    transfer_answer(lane, transfer);
+    if (transfer->lane.left == 0)
+        transfer_answer(lane, transfer);
 }
 
 /* --- New transfers ---------------------------------------------------------------------------- */
@@ -185,7 +211,7 @@ transfer_accept(struct lane *lane, struct transfer *transfer)
     memset(&transfer->lane, 0, sizeof(transfer->lane));
     switch (transfer->kind) {
     case IO_SYNC:
-        order_sync(&lane->order, transfer);
+        transfer_queue_push(&lane->syncs, transfer);
         return;
     case IO_READ:
     case IO_WRITE:
@@ -201,8 +227,6 @@ transfer_accept(struct lane *lane, struct transfer *transfer)
     }
     transfer->lane.size = size;
     transfer->lane.left = size;
-    if (transfer->kind == IO_WRITE)
-        order_write(&lane->order, transfer);
     if (transfer->class == LANE_URGENT)
         lane->urgent_ns = lane->now_ns;
     transfer_queue_push(
@@ -227,13 +251,10 @@ lane_take_inbox(struct lane *lane)
 static void
 lane_start_syncs(struct lane *lane)
 {
-    while (lane->table.free_count > 0) {
-        struct transfer *sync = order_sync_take(&lane->order);
-        struct lane_operation *operation;
+    while (lane->syncs.first != NULL && lane->table.free_count > 0) {
+        struct transfer *sync = transfer_queue_pop(&lane->syncs);
+        struct lane_operation *operation = table_take(&lane->table);
 
-        if (sync == NULL)
-            return;
-        operation = table_take(&lane->table);
         operation_begin(operation, sync);
         operation_append_sync(operation, sync);
         table_queue(&lane->table, operation);
@@ -498,8 +519,6 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     lane_take_inbox(lane);
     lane_start_syncs(lane);
     lane_start_transfers(lane);
-    /* A queue's head that failed may have been the last write a sync waited for. */
-    lane_start_syncs(lane);
     table_submit(&lane->table, lane->env.io, lane->queue);
     KVT_ASSERT_SLOW((table_check(&lane->table), true));
     budget_note(&lane->budget, now_ns, lane->round_bytes, lane->is_full && !lane_is_shared(lane));
@@ -581,7 +600,7 @@ lane_close(struct lane *lane)
     KVT_ASSERT(inbox_is_empty(&lane->inbox));
     KVT_ASSERT(lane->table.free_count == LANE_DEPTH && table_bytes(&lane->table) == 0);
     KVT_ASSERT(lane->queues[LANE_URGENT].first == NULL && lane->queues[LANE_BULK].first == NULL);
-    KVT_ASSERT(order_is_empty(&lane->order));
+    KVT_ASSERT(lane->syncs.first == NULL);
     env.io->close(lane->queue);
     env_put(&env, lane, sizeof(*lane));
 }
@@ -591,21 +610,24 @@ lane_push_many(struct lane *lane, struct transfer *const *transfers, uint32_t co
 {
     bool was_empty = false;
     bool is_urgent = false;
+    bool has_sync = false;
     uint64_t now_ns = env_now(&lane->env);
     int attention;
 
     for (uint32_t i = 0; i < count; i++) {
         is_urgent = transfers[i]->class == LANE_URGENT;
+        has_sync = has_sync || transfers[i]->kind == IO_SYNC;
         transfers[i]->submit_ns = now_ns;
         if (inbox_push(&lane->inbox, &transfers[i]->node))
             was_empty = true;
     }
     /* A bulk transfer behind another one leaves the wake to whoever found the inbox empty. */
-    if (!was_empty && !is_urgent)
+    if (!was_empty && !is_urgent && !has_sync)
         return;
     /* (L1) A read-modify-write that changes nothing: pairs with the exchanges in lane_step(). */
     attention = atomic_fetch_add_explicit(&lane->attention, 0, memory_order_acq_rel);
-    if (attention == ATTENTION_ANY || (attention == ATTENTION_URGENT && is_urgent))
+    if (attention == ATTENTION_ANY || (attention == ATTENTION_URGENT && is_urgent) ||
+        (attention != ATTENTION_AWAKE && has_sync))
         env_wake(&lane->env, lane->task);
 }
 

@@ -16,8 +16,9 @@
  *   - matches every completion by its unique operation id and checks its length: a short one has
  *     its rest submitted again; -EINTR and -EAGAIN are submitted again (at most LANE_RETRY_MAX
  *     times); a read that ends at the end of the file, or makes no progress, is KVT_E_IO;
- *   - IO_SYNC starts when every write of the same file that was pushed before it has completed,
- *     and is never retried;
+ *   - IO_SYNC is started at once, beside whatever is in flight; it covers the writes whose answers
+ *     were taken before it was pushed, promises nothing about others, and is never retried. Syncs
+ *     start in the order in which they were pushed;
  *   - a transfer's status is the first error of its parts; it completes when all parts have, and
  *     once one has failed the parts that have not started never do. A transfer whose pieces or
  *     offset make no sense is KVT_E_INVAL; one of no bytes is KVT_OK at once.
@@ -69,14 +70,11 @@ struct transfer {
     /* The lane's own. */
     struct {
         uint64_t size;
-        uint64_t started;       /* Bytes handed to operations so far; the cursor below is there. */
-        uint64_t left;          /* Bytes not yet completed. */
-        uint64_t piece_offset;  /* Cursor: the next byte to hand out is this one ... */
-        uint32_t piece_index;   /* ... of this piece. */
-        uint32_t blocker_count; /* IO_SYNC: earlier writes of the file that are not done yet. */
-        uint64_t order;         /* IO_WRITE, IO_SYNC: its number in the order of pushes. */
-        struct transfer *next;  /* In a queue of the lane. */
-        struct transfer *older, *newer; /* IO_WRITE: among the writes that are not done. */
+        uint64_t started;      /* Bytes handed to operations so far; the cursor below is there. */
+        uint64_t left;         /* Bytes not yet completed. */
+        uint64_t piece_offset; /* Cursor: the next byte to hand out is this one ... */
+        uint32_t piece_index;  /* ... of this piece. */
+        struct transfer *next; /* In a queue of the lane. */
     } lane;
 };
 
