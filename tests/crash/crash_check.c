@@ -101,14 +101,19 @@ record(const struct workload *workload, const struct arguments *arguments, const
         setenv(CRASH_DIR_VARIABLE, dir, 1);
         setenv(CRASH_LOG_VARIABLE, log, 1);
         setenv("LD_PRELOAD", CRASH_SHIM_PATH, 1);
-        alarm(RECORD_SECONDS_MAX);
         execl("/proc/self/exe", "crash_check", "--workload", workload->name, "--seed", seed,
             "--drive", dir, (char *)NULL);
         _exit(127);
     }
     int result = 0;
-    if (child < 0 || waitpid(child, &result, 0) != child)
+    if (child < 0)
         return false;
+    /* Counted while we run: the machine may stand still. */
+    for (int i = 0; waitpid(child, &result, WNOHANG) != child; i++) {
+        if (i == RECORD_SECONDS_MAX * 100)
+            kill(child, SIGKILL);
+        usleep(10000);
+    }
     if (WIFSIGNALED(result))
         fprintf(stderr, "recording %s ended with signal %d\n", workload->name, WTERMSIG(result));
     return WIFEXITED(result) && WEXITSTATUS(result) == 0;
