@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * crew.h - a small pool of worker actors that run jobs: checksums, copies, hashing of long keys.
+ * crew.h - a small pool of worker actors that run jobs: checksums, copies, reading of headers.
  *
  * A job runs once, on some worker, and then lies in the inbox that it named, whose task is woken.
  * Jobs of one submitter may finish out of order.

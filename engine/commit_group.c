@@ -58,8 +58,10 @@ group_submit(struct kvt_store *store)
     struct commit *commit = store->commit;
     struct commit_group *group = NULL;
 
-    for (uint32_t i = 0; i < GROUP_COUNT && group == NULL; i++)
-        group = commit->groups[i].is_out ? NULL : &commit->groups[i];
+    for (uint32_t i = 0; i < GROUP_COUNT && group == NULL; i++) {
+        if (commit->groups[i].count == 0 && commit->groups[i].change == NULL)
+            group = &commit->groups[i];
+    }
     KVT_ASSERT(group != NULL);
     if (group == NULL)
         return; /* They wait for the answer of one that is out. */
@@ -74,7 +76,6 @@ group_submit(struct kvt_store *store)
         commit->written_first = batch->next;
         group_take(store, group, batch);
     }
-    group->is_out = true;
     commit->group_count++;
     index_work_seal(store, &group->work, &group->index_batch);
     group->job.run = group_run;
@@ -212,7 +213,7 @@ group_committed(struct kvt_store *store, struct commit_job *job)
             commit_batch_fail(store, group->batches[i], KVT_E_META);
     }
     group->count = 0;
-    group->is_out = false;
+    group->change = NULL;
     commit->group_count--;
     if (change != NULL)
         change->finish(store, change, job->status);

@@ -49,13 +49,12 @@ struct batch {
     uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
 };
 
-/* A transaction of batches. */
+/* A transaction of batches: out while it has batches or a change. */
 struct commit_group {
     struct commit_job job;
     struct batch *batches[COMMIT_GROUP_MAX]; /* COMMITTING, in order. */
     uint32_t count;
     struct segment_change *change; /* NULL: none. */
-    bool is_out;
     struct index_work work;
     struct index_batch index_batch;
 };

@@ -52,7 +52,7 @@ victim_scan_open(struct kvt_store *store)
     store->victim_scans = scans;
     for (uint32_t i = 0; i < SCAN_COUNT; i++)
         scans->scans[i].store = store;
-    if (store->nvme == NULL || (store->options.flags & KVT_OPEN_READ_ONLY) != 0)
+    if (store->nvme == NULL || store->is_read_only)
         return KVT_OK;
     return crew_open(&store->env, "kvt-scan", READER_COUNT, &scans->crew);
 }
