@@ -25,6 +25,20 @@ group_run(struct kvt_store *store, struct commit_job *job)
     return index_commit_growing(store->index, &group->index_batch);
 }
 
+/* A void entry is durable with this transaction: nothing else keeps its segment ACTIVE in the index
+ * then. */
+static void
+void_take(struct kvt_store *store, struct index_work *work, const struct extent *header)
+{
+    struct segment *segment = segment_at(store->segments, header->segment);
+
+    if (segment->generation != header->generation || segment->state == SEGMENT_RECYCLING)
+        return;
+    KVT_ASSERT(segment->void_count > 0);
+    segment->void_count--;
+    index_work_touch(work, segment->number);
+}
+
 static void
 group_take(struct kvt_store *store, struct commit_group *group, struct batch *batch)
 {
@@ -46,6 +60,8 @@ group_take(struct kvt_store *store, struct commit_group *group, struct batch *ba
 
         if (kill->is_indexed)
             index_work_delete(store, work, &kill->extent, kill->record_crc);
+        if (batch->kills[i].order == 0)
+            void_take(store, work, &kill->extent);
     }
     batch->state = BATCH_COMMITTING;
     group->batches[group->count++] = batch;

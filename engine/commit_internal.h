@@ -31,7 +31,7 @@ enum batch_state {
 struct kill_item {
     struct commit_kill kill;
     uint64_t sequence;
-    uint64_t order;
+    uint64_t order; /* 0: a void entry, which goes first. */
 };
 
 struct batch {
@@ -90,6 +90,10 @@ void commit_flight_settle(struct kvt_store *store, struct flight *flight, enum k
  * meanwhile. */
 void commit_flight_bury(
     struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
+
+/* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and
+ * there is room, because they were in the array before. */
+void commit_kills_return(struct commit *commit, const struct kill_item *items, uint32_t count);
 
 /* commit_batch_end - -> IDLE; commit_batch_fail: after everything of it has failed for good. */
 void commit_batch_end(struct kvt_store *store, struct batch *batch);
