@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_failed_batches.c - batches whose write or sync failed, although their bytes may be on the
+ * test_failed_batches.c - batches whose write, sync or commit failed, although they may be on the
  * disk: whatever a crash and a rebuild find of them, nothing that was deleted comes back, and
  * nothing that was promised is hidden. In the simulated world, where an error can be a lie.
  */
@@ -265,6 +265,44 @@ what_is_written_again_hides_no_copy_before_it_is_durable(void **state)
     assert_true(met_count > SEEDS * MOMENTS / 2);
 }
 
+/* --- A commit that was deferred --------------------------------------------------------------- */
+
+static enum kvt_status
+result_of(kvt_ticket *ticket)
+{
+    struct kvt_result result = {0};
+
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_OK);
+    kvt_ticket_free(ticket);
+    return result.status;
+}
+
+/* Whatever fails behind it first, the next commit or the sync, and the sync in any case. */
+static void
+a_commit_is_not_acknowledged_when_what_makes_it_durable_fails(void **state)
+{
+    const struct sim_rule rule = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 2, .sticky = true};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 16 * SEEDS; seed++) {
+        struct full_store *full = store_begin(seed);
+        kvt_ticket *first;
+        kvt_ticket *second;
+
+        full_put(full, THIRD, 1);
+        sim_rule_add(full->world, &rule);
+        first = put_submit(full, FIRST, 1, KVT_SYNC);
+        second = put_submit(full, SECOND, 1, KVT_SYNC);
+        assert_int_equal(result_of(first), KVT_E_META);
+        assert_int_equal(result_of(second), KVT_E_META);
+        sim_rules_clear(full->world);
+        full_again(full, 0);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
 int
 main(void)
 {
@@ -273,6 +311,7 @@ main(void)
         cmocka_unit_test(what_failed_at_the_end_of_a_closed_segment_stays_deleted),
         cmocka_unit_test(what_could_not_be_made_durable_stays_deleted),
         cmocka_unit_test(what_is_written_again_hides_no_copy_before_it_is_durable),
+        cmocka_unit_test(a_commit_is_not_acknowledged_when_what_makes_it_durable_fails),
     };
 
     stop_on_proof();
