@@ -100,12 +100,12 @@ segment_of(const struct rig_batch *put)
     return segment_at(nvme_segments(rig.nvme), put->blocks[0].record.extent.segment);
 }
 
-/* Turn the loop until `count` operations of a kind are kept back. */
+/* Turn the loop until at least `count` operations of a kind are kept back. */
 static void
 held_wait(enum io_kind kind, uint32_t count)
 {
     for (uint32_t i = 0; i < 1000000; i++) {
-        if (io_puppet_held(script, kind) == count)
+        if (io_puppet_held(script, kind) >= count)
             return;
         rig_turn(&rig);
     }
@@ -192,7 +192,7 @@ a_failed_write_fails_what_was_put_behind_it(void **state)
     batch_make(&behind, 1, 20);
     assert_int_equal(rig.tier->ops->put(rig.tier, &behind.batch), KVT_OK);
     assert_ptr_equal(segment_of(&behind), segment);
-    held_wait(IO_WRITE, 2);
+    held_wait(IO_WRITE, 1); /* Whether the other has gone out as well is the lane's to decide. */
     io_puppet_fail(script, IO_WRITE, 0, 1, EIO);
     io_puppet_release(script, IO_WRITE);
     rig_wait(&rig, 2);
