@@ -150,6 +150,7 @@ puppet_submit(struct io_queue *queue, const struct io_op *const *ops, size_t cou
     struct io_puppet *script = queue->script;
 
     (void)pthread_mutex_lock(&script->lock);
+    held_review(queue); /* What was submitted before goes first. */
     for (size_t i = 0; i < count; i++) {
         script->rules[ops[i]->kind].submit_count++;
         if (op_is_held(script, ops[i])) {

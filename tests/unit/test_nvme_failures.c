@@ -198,7 +198,8 @@ a_failed_write_fails_what_was_put_behind_it(void **state)
     rig_wait(&rig, 2);
     assert_ptr_equal(rig.answers[0], &failing.batch);
     assert_int_equal(failing.batch.status, KVT_E_IO);
-    assert_int_equal(behind.batch.status, KVT_E_STATE);
+    /* Its own error, when the lane has made one operation of both: they are neighbours. */
+    assert_true(behind.batch.status == KVT_E_STATE || behind.batch.status == KVT_E_IO);
     assert_int_equal(behind.blocks[0].record.extent.generation, 0);
     assert_int_equal(segment->writer_count, 0);
     rig_answers_clear(&rig);
