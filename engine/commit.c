@@ -287,11 +287,7 @@ batch_return(struct kvt_store *store, struct batch *batch)
 
     for (uint32_t i = 0; i < batch->count; i++)
         queue_count(store, batch->flights[i]);
-    /* There is room: the kills were in this array a moment ago. */
-    memmove(commit->kills + batch->kill_count, commit->kills,
-        commit->kill_count * sizeof(*commit->kills));
-    memcpy(commit->kills, batch->kills, batch->kill_count * sizeof(*commit->kills));
-    commit->kill_count += batch->kill_count;
+    commit_kills_return(commit, batch->kills, batch->kill_count);
     if (commit->kill_count > 0 && commit->due_ns > store->now_ns)
         commit->due_ns = store->now_ns;
     batch->count = batch->kill_count = 0;
@@ -400,7 +396,8 @@ commit_flight_bury(struct kvt_store *store, struct flight *flight, const struct 
     commit_flight_settle(store, flight, KVT_MISS);
 }
 
-/* The write or the sync failed: what can be tried again is, and what was written is killed. */
+/* The write or the sync failed: what can be tried again is, and what was written shall not count.
+ * No kills of its copies: these would hide the copies that its blocks were to replace as well. */
 static void
 batch_retry(struct kvt_store *store, struct batch *batch)
 {
@@ -409,6 +406,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
 
     COUNT(store, batch_failed_count, 1);
     memcpy(flights, batch->flights, count * sizeof(struct flight *));
+    commit_void(store, &batch->tier_batch.header);
     batch->count = 0;
     batch_return(store, batch);
     commit_batch_end(store, batch);
@@ -422,8 +420,9 @@ batch_retry(struct kvt_store *store, struct batch *batch)
             commit_flight_bury(store, flight, &kill);
             continue;
         }
-        commit_bury(store, &kill);
-        flight->attempt_count++;
+        /* One that failed behind another may be in order. */
+        if (batch->tier_batch.status != KVT_E_STATE)
+            flight->attempt_count++;
         if (flight->attempt_count < ATTEMPTS_MAX)
             queue_count(store, flight);
         else

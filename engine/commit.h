@@ -70,6 +70,13 @@ enum kvt_status commit_kill_reserve(struct kvt_store *store);
 void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
 
 /*
+ * commit_void - a batch whose write or sync failed may be on the disk all the same: say in the next
+ * batch that it does not count (strays.h has the crash before that). When it cannot be remembered:
+ * as commit_bury().
+ */
+void commit_void(struct kvt_store *store, const struct extent *header);
+
+/*
  * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may
  * be gone and not durably so. `waiter` reaches stage 2 with `status` at once, or when that is
  * durable; with a failure if a kill was lost in this life. After commit_kill_reserve().

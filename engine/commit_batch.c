@@ -89,8 +89,9 @@ block_compare(const void *a, const void *b)
     return left->page < right->page ? -1 : left->page > right->page;
 }
 
-/* A segment that was closed in memory is ACTIVE in the index until its last batch is committed:
- * after a crash what stands in an ACTIVE one without a commit is made void (strays.h). */
+/* A segment that was closed in memory is ACTIVE in the index until its last batch is committed, and
+ * void entries for those that failed are: after a crash what stands in an ACTIVE one without a
+ * commit is made void (strays.h). */
 static void
 facts_take(struct kvt_store *store, const struct index_work *work, uint32_t number,
     struct index_segment *facts_out)
@@ -101,7 +102,8 @@ facts_take(struct kvt_store *store, const struct index_work *work, uint32_t numb
     }
     segment_facts(segment_at(store->segments, number), facts_out);
     if (facts_out->state == SEGMENT_SEALED &&
-        (commit_writes(store, number) || relocate_is_writing(store, number)))
+        (segment_at(store->segments, number)->void_count > 0 || commit_writes(store, number) ||
+            relocate_is_writing(store, number)))
         facts_out->state = SEGMENT_ACTIVE;
 }
 

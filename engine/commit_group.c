@@ -22,7 +22,21 @@ group_run(struct kvt_store *store, struct commit_job *job)
 {
     struct commit_group *group = CONTAINER_OF(job, struct commit_group, job);
 
-    return index_commit_growing(store->index, &group->index_batch);
+    return index_commit_deferred(store->index, &group->index_batch);
+}
+
+/* A void entry is durable with this transaction: nothing else keeps its segment ACTIVE in the index
+ * then. */
+static void
+void_take(struct kvt_store *store, struct index_work *work, const struct extent *header)
+{
+    struct segment *segment = segment_at(store->segments, header->segment);
+
+    if (segment->generation != header->generation || segment->state == SEGMENT_RECYCLING)
+        return;
+    KVT_ASSERT(segment->void_count > 0);
+    segment->void_count--;
+    index_work_touch(work, segment->number);
 }
 
 static void
@@ -46,6 +60,8 @@ group_take(struct kvt_store *store, struct commit_group *group, struct batch *ba
 
         if (kill->is_indexed)
             index_work_delete(store, work, &kill->extent, kill->record_crc);
+        if (batch->kills[i].order == 0)
+            void_take(store, work, &kill->extent);
     }
     batch->state = BATCH_COMMITTING;
     group->batches[group->count++] = batch;
@@ -123,14 +139,24 @@ commit_segment(struct kvt_store *store, struct segment_change *change)
     store->commit->change = change;
 }
 
+static bool
+is_change_out(const struct commit *commit)
+{
+    for (uint32_t i = 0; i < GROUP_COUNT; i++) {
+        if (commit->groups[i].change != NULL)
+            return true;
+    }
+    return false;
+}
+
 bool
 commit_group_step(struct kvt_store *store)
 {
     const struct commit *commit = store->commit;
 
-    if (commit->group_count > 0)
+    if (commit->written_first == NULL && (commit->change == NULL || commit->group_count > 0))
         return false;
-    if (commit->written_first == NULL && commit->change == NULL)
+    if (commit->group_count >= GROUPS_OUT_MAX || is_change_out(commit))
         return false;
     for (uint32_t i = 0; commit->written_first == NULL && i < BATCH_COUNT; i++) {
         if (commit->batches[i].state == BATCH_WRITING)

@@ -13,7 +13,8 @@
 
 enum {
     BATCH_COUNT = COMMIT_GROUP_MAX,
-    GROUP_COUNT = 2,       /* One, and one that goes ahead of a relocation. */
+    GROUPS_OUT_MAX = 2,               /* The second saves the first a sync (committer.h). */
+    GROUP_COUNT = GROUPS_OUT_MAX + 1, /* And one that goes ahead of a relocation. */
     WRITING_MAX = 3,       /* While one is synced the next is written, and one waits for it. */
     BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
     ATTEMPTS_MAX = 2,
@@ -31,7 +32,7 @@ enum batch_state {
 struct kill_item {
     struct commit_kill kill;
     uint64_t sequence;
-    uint64_t order;
+    uint64_t order; /* 0: a void entry, which goes first. */
 };
 
 struct batch {
@@ -91,6 +92,10 @@ void commit_flight_settle(struct kvt_store *store, struct flight *flight, enum k
 void commit_flight_bury(
     struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
 
+/* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and
+ * there is room, because they were in the array before. */
+void commit_kills_return(struct commit *commit, const struct kill_item *items, uint32_t count);
+
 /* commit_batch_end - -> IDLE; commit_batch_fail: after everything of it has failed for good. */
 void commit_batch_end(struct kvt_store *store, struct batch *batch);
 void commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status);
@@ -98,8 +103,10 @@ void commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_st
 /* commit_group_add - WRITING -> WRITTEN: the next transaction takes the batch. */
 void commit_group_add(struct kvt_store *store, struct batch *batch);
 
-/* commit_group_step - the next transaction, when none is out: of all batches that are WRITTEN by
- * now (one sync answers several), or of a segment's change alone when no batch will take it. */
+/* commit_group_step - the next transaction, when fewer than two are out: of all batches that are
+ * WRITTEN by now (one sync answers several), or, when none is out, of a segment's change alone if
+ * no batch will take it. While one with such a change is out there is no other: the facts of that
+ * segment are not yet in memory. */
 bool commit_group_step(struct kvt_store *store);
 
 /* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. */

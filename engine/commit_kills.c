@@ -49,25 +49,70 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
 }
 
 void
+commit_kills_return(struct commit *commit, const struct kill_item *items, uint32_t count)
+{
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; i < count; at++) {
+        uint32_t run = i;
+
+        while (at < commit->kill_count && commit->kills[at].order <= items[i].order)
+            at++;
+        while (
+            run < count && (at == commit->kill_count || items[run].order < commit->kills[at].order))
+            run++;
+        memmove(commit->kills + at + (run - i), commit->kills + at,
+            (commit->kill_count - at) * sizeof(*commit->kills));
+        memcpy(commit->kills + at, items + i, (run - i) * sizeof(*commit->kills));
+        commit->kill_count += run - i;
+        at += run - i - 1;
+        i = run;
+    }
+}
+
+void
+commit_void(struct kvt_store *store, const struct extent *header)
+{
+    struct commit *commit = store->commit;
+    const struct kill_item item = {.kill = {.extent = *header}};
+
+    segment_at(store->segments, header->segment)->void_count++;
+    if (commit_kill_reserve(store) != KVT_OK) {
+        COUNT(store, kill_lost_count, 1);
+        commit->lost_status = KVT_E_NOMEM;
+        return;
+    }
+    commit_kills_return(commit, &item, 1);
+    if (commit->due_ns > store->now_ns)
+        commit->due_ns = store->now_ns;
+}
+
+void
 commit_bury(struct kvt_store *store, const struct commit_kill *kill)
 {
     if (commit_kill(store, kill) != KVT_OK)
         COUNT(store, kill_lost_count, 1);
 }
 
-/* A kill of that key that waits or travels; NULL. */
+static bool
+kill_reaches(const struct kill_item *item, struct hash128 fingerprint)
+{
+    return item->order == 0 || hash128_equal(item->kill.fingerprint, fingerprint);
+}
+
+/* A kill of that key that waits or travels, or a void entry, whose batch may have a copy; NULL. */
 static const struct kill_item *
 kill_find(const struct commit *commit, struct hash128 fingerprint)
 {
     for (uint32_t i = 0; i < commit->kill_count; i++) {
-        if (hash128_equal(commit->kills[i].kill.fingerprint, fingerprint))
+        if (kill_reaches(&commit->kills[i], fingerprint))
             return &commit->kills[i];
     }
     for (uint32_t n = 0; n < BATCH_COUNT; n++) {
         const struct batch *batch = &commit->batches[n];
 
         for (uint32_t i = 0; i < batch->kill_count; i++) {
-            if (hash128_equal(batch->kills[i].kill.fingerprint, fingerprint))
+            if (kill_reaches(&batch->kills[i], fingerprint))
                 return &batch->kills[i];
         }
     }
@@ -99,15 +144,16 @@ commit_kill_settle(
     struct commit_kill kill;
     enum kvt_status kept;
 
-    if (item == NULL && flight == NULL) {
+    /* Its kill will come behind all that wait now. */
+    if (flight != NULL) {
+        op_list_add(&flight->kill_waiters, waiter);
+        return;
+    }
+    if (item == NULL) {
         /* Whose kill was lost is not known: it may have been this key's. */
         if (store->commit->lost_status != KVT_OK)
             status = store->commit->lost_status;
         op_reach(store, waiter, 2, status);
-        return;
-    }
-    if (item == NULL) {
-        op_list_add(&flight->kill_waiters, waiter);
         return;
     }
     /* Batches are committed in order: this one's is not before that one's. */

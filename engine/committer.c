@@ -9,9 +9,36 @@
 struct committer {
     struct kvt_store *store;
     struct inbox inbox;
-    struct inbox_node *taken; /* The actor's. */
+    struct inbox_node *taken; /* The actor's; so is the next. */
+    struct commit_job *held;  /* Committed and not known to be durable; NULL: none. */
     struct task *task;
 };
+
+static void
+job_return(struct committer *committer, struct commit_job *job)
+{
+    struct kvt_store *store = committer->store;
+
+    job->duration_ns = env_now(&store->env) - job->start_ns;
+    if (job->status < 0)
+        log_line(&store->logger, LOG_ERROR, "index", "event=commit_failed status=%s text=\"%s\"",
+            kvt_status_name(job->status), failure_last()->text);
+    loop_send(store, &job->message);
+}
+
+/* The job that is HELD goes back: durable with a commit that came behind it, or with a sync. */
+static void
+held_return(struct committer *committer, bool is_durable)
+{
+    struct commit_job *job = committer->held;
+
+    committer->held = NULL;
+    if (job == NULL)
+        return;
+    if (!is_durable)
+        job->status = committer->store->index->ops->sync(committer->store->index);
+    job_return(committer, job);
+}
 
 static bool
 committer_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
@@ -23,16 +50,21 @@ committer_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     *next_ns_out = UINT64_MAX;
     if (committer->taken == NULL)
         committer->taken = inbox_take(&committer->inbox);
-    if (committer->taken == NULL)
-        return false;
+    if (committer->taken == NULL) {
+        bool has_held = committer->held != NULL;
+
+        held_return(committer, false);
+        return has_held;
+    }
     job = CONTAINER_OF(committer->taken, struct commit_job, message.node);
     committer->taken = committer->taken->next;
+    job->start_ns = now_ns;
     job->status = job->run(store, job);
-    job->duration_ns = env_now(&store->env) - now_ns;
-    if (job->status < 0)
-        log_line(&store->logger, LOG_ERROR, "index", "event=commit_failed status=%s text=\"%s\"",
-            kvt_status_name(job->status), failure_last()->text);
-    loop_send(store, &job->message);
+    held_return(committer, job->status == KVT_OK);
+    if (job->status == KVT_OK)
+        committer->held = job;
+    else
+        job_return(committer, job);
     return true;
 }
 
@@ -96,14 +128,27 @@ segment_facts(const struct segment *segment, struct index_segment *facts_out)
     };
 }
 
-enum kvt_status
-index_commit_growing(struct index *index, const struct index_batch *batch)
+static enum kvt_status
+commit_by(struct index *index, const struct index_batch *batch,
+    enum kvt_status (*commit)(struct index *index, const struct index_batch *batch))
 {
-    enum kvt_status status = index->ops->commit(index, batch);
+    enum kvt_status status = commit(index, batch);
 
     if (status != KVT_E_NOSPC)
         return status;
     KVT_TRY(index->ops->grow(index, 0));
-    status = index->ops->commit(index, batch);
+    status = commit(index, batch);
     return status == KVT_E_NOSPC ? KVT_E_META : status;
+}
+
+enum kvt_status
+index_commit_growing(struct index *index, const struct index_batch *batch)
+{
+    return commit_by(index, batch, index->ops->commit);
+}
+
+enum kvt_status
+index_commit_deferred(struct index *index, const struct index_batch *batch)
+{
+    return commit_by(index, batch, index->ops->commit_deferred);
 }

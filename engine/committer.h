@@ -3,6 +3,14 @@
  * committer.h - the one thread that uses the index while a store runs.
  *
  * Jobs run in the order in which they were handed over, and come back to the loop.
+ *
+ * The commit of a job is deferred (index.h): it is durable with the commit of the next job, if that
+ * is there already, else with a sync that follows at once. Until then the job is HELD, and nobody
+ * is told:
+ *
+ *   handed over --> RUN --> HELD --> back, durable: the next commit, or the sync, was good
+ *                    |        +---> back, failed:  neither was
+ *                    +------------> back, failed
  */
 #ifndef KVT_ENGINE_COMMITTER_H
 #define KVT_ENGINE_COMMITTER_H
@@ -19,7 +27,8 @@ struct commit_job {
         struct kvt_store *store, struct commit_job *job);            /* Committer's thread. */
     void (*finish)(struct kvt_store *store, struct commit_job *job); /* The loop. */
     enum kvt_status status;
-    uint64_t duration_ns;
+    uint64_t start_ns;
+    uint64_t duration_ns; /* Until it was durable. */
 };
 
 enum kvt_status committer_open(struct kvt_store *store, struct committer **committer_out);
@@ -29,7 +38,9 @@ void committer_submit(struct committer *committer, struct commit_job *job);
 /* segment_facts - a segment as the index stores it. */
 void segment_facts(const struct segment *segment, struct index_segment *facts_out);
 
-/* index_commit_growing - commit; when the map is full grow it once and commit again. */
+/* index_commit_growing - commit; when the map is full grow it once and commit again.
+ * index_commit_deferred: for jobs. */
 enum kvt_status index_commit_growing(struct index *index, const struct index_batch *batch);
+enum kvt_status index_commit_deferred(struct index *index, const struct index_batch *batch);
 
 #endif /* KVT_ENGINE_COMMITTER_H */

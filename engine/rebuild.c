@@ -172,8 +172,8 @@ batch_at(struct rebuild *rebuild, const struct extent *header)
     return NULL;
 }
 
-/* A void entry names a batch that was never committed: an open after a crash wrote it, and
- * waited. */
+/* A void entry names a batch that was never committed: the life in which it failed wrote it, or the
+ * open after a crash. It counts in a batch that is void itself, too: what it says stays true. */
 static void
 batches_void(struct rebuild *rebuild)
 {
@@ -363,17 +363,18 @@ records_choose(struct rebuild *rebuild)
         qsort(records, live_count, sizeof(*records), record_compare);
 }
 
-/* Of the batches from `first` on. From now on all that were found count as committed. */
-static uint64_t
-batch_number_max(const struct rebuild *rebuild, uint32_t first)
+/* From now on all that were found, and are not void, count as committed. In a segment those that
+ * are void stand behind all others. */
+static void
+batches_number(struct rebuild *rebuild)
 {
-    uint64_t number = 0;
+    for (uint32_t i = 0; i < rebuild->batch_count; i++) {
+        const struct found_batch *batch = &rebuild->batches[i];
+        struct segment *segment = segment_at(rebuild->store->segments, batch->header.segment);
 
-    for (uint32_t i = first; i < rebuild->batch_count; i++) {
-        if (rebuild->batches[i].number > number)
-            number = rebuild->batches[i].number;
+        if (!batch->is_void && batch->number > segment->batch_number)
+            segment->batch_number = batch->number;
     }
-    return number;
 }
 
 static enum kvt_status
@@ -384,7 +385,6 @@ segments_scan(struct rebuild *rebuild)
     uint32_t cursor = 0;
 
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
-        uint32_t first_batch = rebuild->batch_count;
         uint32_t generation = 0;
         uint64_t damaged_pages = 0;
 
@@ -395,11 +395,9 @@ segments_scan(struct rebuild *rebuild)
             rebuild->generation_max = generation;
         if (generation == 0)
             continue;
-        segment_restore(
-            store->segments, &(struct segment){.number = segment->number,
-                                 .generation = generation,
-                                 .state = SEGMENT_SEALED,
-                                 .batch_number = batch_number_max(rebuild, first_batch)});
+        segment_restore(store->segments,
+            &(struct segment){
+                .number = segment->number, .generation = generation, .state = SEGMENT_SEALED});
     }
     /* Whatever unreadable headers stand in the others: their next fill is newer. */
     cursor = 0;
@@ -500,6 +498,7 @@ rebuild_index(struct kvt_store *store)
     status = segments_scan(&rebuild);
     if (status == KVT_OK) {
         batches_void(&rebuild);
+        batches_number(&rebuild);
         status = batches_prove(&rebuild);
     }
     if (status == KVT_OK)

@@ -185,7 +185,7 @@ group_run(struct kvt_store *store, struct commit_job *job)
 {
     struct relocate *relocate = CONTAINER_OF(job, struct relocate, job);
 
-    return index_commit_growing(store->index, &relocate->index_batch);
+    return index_commit_deferred(store->index, &relocate->index_batch);
 }
 
 /* --- Written ---------------------------------------------------------------------------------- */
@@ -207,19 +207,14 @@ block_move(struct kvt_store *store, struct move *move, const struct block_record
     COUNT(store, nvme_relocate_bytes, record->stored_length);
 }
 
+/* The blocks stay where they are. */
 static void
 group_failed(struct kvt_store *store, enum kvt_status status)
 {
     struct relocate *relocate = store->relocate;
 
     COUNT(store, batch_failed_count, 1);
-    for (uint32_t i = 0; i < relocate->count; i++) {
-        const struct move *move = &relocate->moves[i];
-
-        copy_bury(store, move, &relocate->put.header, relocate->put_blocks[i].record.sequence);
-        if (resident_is_there(store, &move->resident))
-            (void)entry_erase(store, move->resident.number, NULL);
-    }
+    commit_void(store, &relocate->put.header);
     group_end(store, status);
     waiters_restart(store);
 }

@@ -24,8 +24,8 @@
  *               been deleted and its segment recycled, but the victim has not. Not before: until
  *               then the old copy is the one that a crash leaves.
  *
- * A write that fails costs its blocks: they are erased, as if they had been evicted, because the
- * copy that may have reached the disk could not be told from the newest otherwise.
+ * After a write that fails the blocks stay where they are: their copies in the batch that failed,
+ * which may have reached the disk, are void with it.
  */
 #ifndef KVT_ENGINE_RELOCATE_H
 #define KVT_ENGINE_RELOCATE_H

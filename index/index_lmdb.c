@@ -11,7 +11,9 @@
  * Invariants
  *   (1) The file is at least as long as the map, and what lies behind LMDB's last page was written
  *       as zeros and synced: no commit extends the file.
- *   (2) Every transaction is synced in full. After one failed, none is begun.
+ *   (2) Every transaction is synced in full, but the meta page of a deferred one, which the sync of
+ *       the next transaction's pages, or lmdb_sync(), brings to the disk. After one failed, none is
+ *       begun.
  */
 #include <stdio.h>
 #include <string.h>
@@ -294,6 +296,8 @@ const struct index_ops index_lmdb_ops = {
     .install = lmdb_install,
     .open = lmdb_open,
     .commit = lmdb_commit,
+    .commit_deferred = lmdb_commit_deferred,
+    .sync = lmdb_sync,
     .grow = lmdb_grow,
     .mark = lmdb_mark,
     .each_block = lmdb_each_block,

@@ -79,6 +79,8 @@ enum kvt_status lmdb_transaction_open(struct index_lmdb *lmdb);
 enum kvt_status lmdb_transaction_check(const struct index_lmdb *lmdb);
 
 enum kvt_status lmdb_commit(struct index *index, const struct index_batch *batch);
+enum kvt_status lmdb_commit_deferred(struct index *index, const struct index_batch *batch);
+enum kvt_status lmdb_sync(struct index *index);
 enum kvt_status lmdb_mark(struct index *index, bool clean);
 
 /* --- lmdb_walk.c ------------------------------------------------------------------------------ */

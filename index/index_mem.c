@@ -27,7 +27,8 @@ struct index_mem {
     struct disk_image *image;
     uint64_t commit_count;
     bool is_read_only;
-    bool is_failed; /* A commit failed: no other is tried. */
+    bool is_failed;   /* A commit failed: no other is tried. */
+    bool is_deferred; /* The staged change was committed, and is not durable. */
 };
 
 static struct index_mem *
@@ -151,9 +152,18 @@ write_check(const struct index_mem *mem)
     return KVT_OK;
 }
 
-/* Make the staged change durable, or fail as the test wants. */
+/* What was deferred is durable with the next commit or sync. */
+static void
+deferred_settle(struct index_mem *mem)
+{
+    if (mem->is_deferred)
+        disk_apply(mem->disk);
+    mem->is_deferred = false;
+}
+
+/* Make the staged change durable (deferred: only with the next), or fail as the test wants. */
 static enum kvt_status
-change_run(struct index_mem *mem)
+change_run(struct index_mem *mem, bool is_deferred)
 {
     struct index_disk *disk = mem->disk;
     bool is_failing = disk->fail_countdown == 1;
@@ -161,7 +171,9 @@ change_run(struct index_mem *mem)
     if (disk->fail_countdown > 0)
         disk->fail_countdown--;
     if (!is_failing) {
-        disk_apply(disk);
+        mem->is_deferred = is_deferred;
+        if (!is_deferred)
+            disk_apply(disk);
         mem->commit_count++;
         return KVT_OK;
     }
@@ -228,14 +240,35 @@ room_check(const struct index_mem *mem, const struct index_batch *batch)
 }
 
 static enum kvt_status
+batch_commit(struct index_mem *mem, const struct index_batch *batch, bool is_deferred)
+{
+    KVT_TRY(write_check(mem));
+    deferred_settle(mem);
+    KVT_TRY(room_check(mem, batch));
+    KVT_TRY(change_stage(mem, batch, DISK_MARK_KEEP));
+    return change_run(mem, is_deferred);
+}
+
+static enum kvt_status
 mem_commit(struct index *index, const struct index_batch *batch)
+{
+    return batch_commit(mem_of(index), batch, false);
+}
+
+static enum kvt_status
+mem_commit_deferred(struct index *index, const struct index_batch *batch)
+{
+    return batch_commit(mem_of(index), batch, true);
+}
+
+static enum kvt_status
+mem_sync(struct index *index)
 {
     struct index_mem *mem = mem_of(index);
 
     KVT_TRY(write_check(mem));
-    KVT_TRY(room_check(mem, batch));
-    KVT_TRY(change_stage(mem, batch, DISK_MARK_KEEP));
-    return change_run(mem);
+    deferred_settle(mem);
+    return KVT_OK;
 }
 
 static enum kvt_status
@@ -258,8 +291,9 @@ mem_mark(struct index *index, bool clean)
     const struct index_batch nothing = {0};
 
     KVT_TRY(write_check(mem));
+    deferred_settle(mem);
     KVT_TRY(change_stage(mem, &nothing, clean ? DISK_MARK_CLEAN : DISK_MARK_UNCLEAN));
-    return change_run(mem);
+    return change_run(mem, false);
 }
 
 /* --- 3. Reading ------------------------------------------------------------------------------- */
@@ -319,6 +353,8 @@ const struct index_ops index_mem_ops = {
     .install = mem_install,
     .open = mem_open,
     .commit = mem_commit,
+    .commit_deferred = mem_commit_deferred,
+    .sync = mem_sync,
     .grow = mem_grow,
     .mark = mem_mark,
     .each_block = mem_each_block,

@@ -8,12 +8,13 @@
  *   FREE --> WRITING ------------> WRITTEN ------------> SYNCED --> FREE
  *      put_start()  | nvme_put_written()  nvme_put_synced() |  puts_answer()
  *                   |                 |                     |
- *                   +---> FAILED <----+                     |
- *                            |   (write failed, or a sync of the root failed since put_start())
+ *                   +---> FAILED <----+---------------------+
+ *                            |   (its write failed, a sync of the root failed since put_start(), or
+ *                            |   one that was put before it failed)
  *                            +--------------------------------> FREE
  *                                       puts_answer()
  *
- *   WRITING  Its write is with the lane. `is_doomed`: a sync of its root has failed meanwhile.
+ *   WRITING  Its write is with the lane. `doom`: it fails when that is answered.
  *   WRITTEN  The lane said that every byte was written.
  *   SYNCED   A sync that started after WRITTEN has succeeded; one that was out already, beside the
  *            write, does not count.
@@ -53,7 +54,7 @@ struct nvme_put {
     struct segment *segment;
     enum put_state state;
     enum kvt_status status; /* FAILED: why. */
-    bool is_doomed;
+    enum kvt_status doom;   /* WRITING: why it will fail; KVT_OK: it need not. */
     bool is_recycle;
     uint64_t sync_number; /* The sync of the root that covers it, since WRITTEN; 0: none yet. */
     uint32_t header_pages;

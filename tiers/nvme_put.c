@@ -102,11 +102,11 @@ put_check(const struct nvme_put *put)
         KVT_ASSERT(put->batch == NULL);
         break;
     case PUT_WRITING:
-    case PUT_SYNCED:
     case PUT_WRITTEN:
+    case PUT_SYNCED:
         KVT_ASSERT(put->batch != NULL && put->segment != NULL);
         KVT_ASSERT(put->status == KVT_OK);
-        KVT_ASSERT(put->state == PUT_WRITING || !put->is_doomed);
+        KVT_ASSERT(put->state == PUT_WRITING || put->doom == KVT_OK);
         break;
     case PUT_FAILED:
         KVT_ASSERT(put->batch != NULL && put->segment != NULL);
@@ -251,7 +251,7 @@ put_init(struct nvme_put *put, struct tier_batch *batch, struct segment *segment
     put->batch = batch;
     put->segment = segment;
     put->status = KVT_OK;
-    put->is_doomed = false;
+    put->doom = KVT_OK;
     put->is_recycle = false;
     put->sync_number = 0;
     put->header_pages = batch_header_pages(batch->block_count, batch->kill_count);
@@ -318,10 +318,34 @@ nvme_recycle(struct nvme_tier *nvme, struct segment *segment, struct tier_batch 
 static void
 put_fail(struct nvme_put *put, enum kvt_status status)
 {
-    KVT_ASSERT(put->state == PUT_WRITING || put->state == PUT_WRITTEN);
+    KVT_ASSERT(put->state != PUT_FREE && put->state != PUT_FAILED);
     put->state = PUT_FAILED;
     put->status = status;
     put_check(put);
+}
+
+/* It will fail, or has. */
+static void
+put_doom(struct nvme_put *put, enum kvt_status status)
+{
+    if (put->state == PUT_WRITING && put->doom == KVT_OK)
+        put->doom = status;
+    else if (put->state == PUT_WRITTEN || put->state == PUT_SYNCED)
+        put_fail(put, status);
+}
+
+/*
+ * The put fails, and so do those behind it, but recycle headers: who gets success for one knows
+ * that all before it are durable, and that in its segment none of those that failed stands before
+ * it.
+ */
+static void
+followers_doom(struct nvme_put *put)
+{
+    for (struct nvme_put *next = put->next; next != NULL; next = next->next) {
+        if (!next->is_recycle && !put->is_recycle)
+            put_doom(next, KVT_E_STATE);
+    }
 }
 
 void
@@ -331,22 +355,20 @@ nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
 
     KVT_ASSERT(put->state == PUT_WRITING);
     if (put->op.transfer.status != KVT_OK) {
-        segment->failure_count++;
         if (nvme->options.logger != NULL)
             log_line(nvme->options.logger, LOG_WARN, "nvme",
-                "event=write_failed root=%u segment=%u page=%llu status=%s errno=%d "
-                "failures=%u",
+                "event=write_failed root=%u segment=%u page=%llu status=%s errno=%d",
                 segment_root(segment->number), segment_index(segment->number),
                 (unsigned long long)put->op.transfer.offset / PAGE_BYTES,
-                kvt_status_name(put->op.transfer.status), put->op.transfer.error,
-                segment->failure_count);
-        if (segment->failure_count >= SEGMENT_FAILURES_MAX && segment->state == SEGMENT_ACTIVE)
+                kvt_status_name(put->op.transfer.status), put->op.transfer.error);
+        if (segment->state == SEGMENT_ACTIVE)
             segment_seal(nvme->table, segment);
         put_fail(put, put->op.transfer.status);
+        followers_doom(put);
         return;
     }
-    if (put->is_doomed) {
-        put_fail(put, KVT_E_IO);
+    if (put->doom != KVT_OK) {
+        put_fail(put, put->doom);
         return;
     }
     put->state = PUT_WRITTEN;
@@ -392,20 +414,21 @@ sync_failed(struct nvme_tier *nvme, struct nvme_root *root)
     uint32_t number = (uint32_t)(root - nvme->roots);
     uint64_t now_ns = env_now(nvme->env);
     struct segment *active = segment_active(nvme->table, number);
+    struct nvme_put *first = NULL;
     uint32_t lost_count = 0;
 
     for (struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
         if (put->op.transfer.file != root->file)
             continue;
-        if (put->state == PUT_WRITTEN) {
-            put->segment->failure_count++;
-            put_fail(put, KVT_E_IO);
-            lost_count++;
-        } else if (put->state == PUT_WRITING) {
-            put->is_doomed = true;
-            lost_count++;
-        }
+        if (put->state != PUT_WRITTEN && put->state != PUT_WRITING)
+            continue;
+        put_doom(put, KVT_E_IO);
+        if (first == NULL)
+            first = put;
+        lost_count++;
     }
+    if (first != NULL)
+        followers_doom(first);
     if (active != NULL)
         segment_seal(nvme->table, active);
     if (root->sync_failure_count > 0 && now_ns - root->sync_failed_ns < SYNC_FAILURE_WINDOW_NS)

@@ -197,7 +197,7 @@ segment_restore(struct segment_table *table, const struct segment *source)
     segment->crc_xor = source->crc_xor;
     segment->live_bytes = source->live_bytes;
     segment->batch_number = source->batch_number;
-    segment->failure_count = 0;
+    segment->void_count = 0;
     segment->fill_page = 0;
     if (state == SEGMENT_SEALED)
         segment->fill_page = table->pages;
@@ -254,7 +254,7 @@ segment_activate(struct segment_table *table, struct root_table *root, uint32_t 
     KVT_ASSERT(root->active == INDEX_NONE);
     segment_check(segment, table->pages);
     state_set(table, segment, SEGMENT_ACTIVE);
-    segment->failure_count = 0;
+    segment->void_count = 0;
     root->active = index;
     root->cursor = index + 1;
     segment_check(segment, table->pages);

@@ -41,15 +41,15 @@ struct segment {
     uint32_t number;     /* root << 24 | index */
     uint32_t generation; /* 1.. */
     enum segment_state state;
-    uint32_t fill_page;     /* First page not yet given out. */
-    uint32_t record_count;  /* Live records, as the index has them. */
-    uint32_t crc_xor;       /* XOR of the CRCs of those records. */
-    uint64_t live_bytes;    /* Whole pages of the live extents. */
-    uint64_t batch_number;  /* Of the last batch in it that was committed; 0: none. */
-    uint32_t failure_count; /* Batches that failed in it. */
-    uint32_t reader_count;  /* Reads in flight. */
-    uint32_t writer_count;  /* Puts in flight: taken and not yet answered. */
-    bool was_active;        /* The engine's: in the index that a crash left. */
+    uint32_t fill_page;    /* First page not yet given out. */
+    uint32_t record_count; /* Live records, as the index has them. */
+    uint32_t crc_xor;      /* XOR of the CRCs of those records. */
+    uint64_t live_bytes;   /* Whole pages of the live extents. */
+    uint64_t batch_number; /* Of the last batch in it that was committed; 0: none. */
+    uint32_t reader_count; /* Reads in flight. */
+    uint32_t writer_count; /* Puts in flight: taken and not yet answered. */
+    bool was_active;       /* The engine's: in the index that a crash left. */
+    uint32_t void_count;   /* The engine's: void entries of its batches that are not durable. */
 
     /* The engine's, for choosing what to reclaim. */
     uint64_t use_sum;         /* Last uses of its live blocks, in ticks (policy.h), added up. */
@@ -64,7 +64,6 @@ enum {
     /* Pages that a recycle header needs at most. The fill of a segment that was free before the
      * store was opened starts behind so many, since nobody remembers how long its header is. */
     SEGMENT_HEAD_PAGES_MAX = 41,
-    SEGMENT_FAILURES_MAX = 3, /* So many failed batches seal a segment. */
 };
 
 struct segment_table;

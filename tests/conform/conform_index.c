@@ -493,6 +493,33 @@ commits_are_counted(void **state)
     rig->ops->close(index);
 }
 
+/* By a sync or the next commit, deferred or not; then everything may be read. */
+static void
+deferred_commits_are_there_after_what_makes_them_durable(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 5};
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    for (uint32_t i = 0; i < 40; i++) {
+        model_batch_random(&model, &batch, &rng, 40, 30);
+        assert_int_equal(rig->ops->commit_deferred(index, &batch.batch), KVT_OK);
+        if (i % 4 == 1) {
+            assert_int_equal(rig->ops->sync(index), KVT_OK);
+            model_check(&model, index);
+        } else if (i % 4 == 3) {
+            model_batch_random(&model, &batch, &rng, 10, 10);
+            assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+            model_check(&model, index);
+            index = index_reopen(rig, index);
+        }
+    }
+    assert_int_equal(rig->ops->sync(index), KVT_OK);
+    index = index_reopen(rig, index);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
 static int
 list_run(const struct index_ops *ops)
 {
@@ -516,6 +543,7 @@ list_run(const struct index_ops *ops)
         CHECK(an_index_opened_for_reading_takes_no_writes),
         CHECK(a_visitor_can_stop_the_walk),
         CHECK(commits_are_counted),
+        CHECK(deferred_commits_are_there_after_what_makes_them_durable),
     };
 #undef CHECK
 

@@ -473,6 +473,29 @@ wake_from_another_thread_is_not_lost(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
+/* One after the other, so that each has to end a wait. */
+static void
+completion_ends_the_wait(void **state)
+{
+    struct world *world = *state;
+    uint8_t bytes[512];
+    struct iovec piece = {bytes, sizeof(bytes)};
+
+    for (uint64_t i = 0; i < 5000; i++) {
+        const struct io_op op = {
+            .id = i, .kind = IO_READ, .file = world->file, .pieces = &piece, .piece_count = 1};
+        const struct io_op *batch = &op;
+        uint64_t begin_ns = env_now(&world->env);
+
+        assert_int_equal(world->io->submit(world->queue, &batch, 1), 1);
+        while (world->io->reap(world->queue, &(struct io_done){0}, 1) == 0) {
+            world->io->wait(
+                world->queue, env_now(&world->env), begin_ns + FOREVER_NS_COUNT * second_ns);
+            assert_true(env_now(&world->env) < begin_ns + FOREVER_NS_COUNT * second_ns);
+        }
+    }
+}
+
 static void *
 reader_main(void *argument)
 {
@@ -598,6 +621,7 @@ run_row(struct world *world)
         CHECK(bad_descriptor_is_an_error_of_the_operation),
         CHECK(wake_before_the_wait_is_not_lost),
         CHECK(wake_from_another_thread_is_not_lost),
+        CHECK(completion_ends_the_wait),
         CHECK(queue_belongs_to_the_thread_that_uses_it_first),
         CHECK(open_without_memory_fails_and_leaves_nothing),
         CHECK(depth_out_of_range_is_refused),

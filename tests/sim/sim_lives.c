@@ -38,8 +38,9 @@ struct lives {
     struct workload *work;
     struct sim_host host;
     struct rng rng;
-    bool is_rebuilt; /* The index was lost since everything was last read in peace. */
-    bool reads_fail; /* In this life. */
+    bool is_rebuilt;    /* The index was lost since everything was last read in peace. */
+    bool writes_arrive; /* What fails is on the disk all the same. */
+    bool reads_fail;    /* In this life. */
     bool reads_lie;
 };
 
@@ -60,8 +61,9 @@ faults_choose(struct lives *lives)
         {.ops = SIM_READ, .effect = SIM_MISDIRECT, .per_mille = 30, .file = "data."},
         {.ops = SIM_READ, .effect = SIM_STALE, .per_mille = 30, .file = "data."},
     };
+    static const struct sim_rule arrives = {
+        .ops = SIM_WRITE, .effect = SIM_ARRIVES, .per_mille = 60, .file = "data."};
     uint32_t choice = rng_below(&lives->rng, 11);
-
     uint32_t second = rng_below(&lives->rng, 8);
 
     if (sim_index_is_damaged(lives->host.world)) {
@@ -71,6 +73,8 @@ faults_choose(struct lives *lives)
     }
     lives->work->is_faulty = true;
     sim_rule_add(lives->host.world, &rules[choice]);
+    if (lives->writes_arrive)
+        sim_rule_add(lives->host.world, &arrives);
     lives->reads_fail = (rules[choice].ops == SIM_READ);
     if (rng_below(&lives->rng, 3) == 0) {
         sim_rule_add(lives->host.world, &rules[second]);
@@ -170,7 +174,7 @@ last_life(struct lives *lives)
 static uint64_t
 run(uint64_t seed, uint32_t operation_count, char *failure)
 {
-    struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u};
+    struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u, .writes_arrive = seed % 4 == 1};
     struct kvt_options options = host_options_large();
     struct sim_options world = {
         .seed = seed,

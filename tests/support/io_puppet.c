@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bytes.h"
@@ -31,8 +30,9 @@ struct puppet_rule {
 };
 
 struct io_puppet {
-    pthread_mutex_t lock; /* Guards everything here and in the queues. */
-    pthread_cond_t changed;
+    pthread_mutex_t lock; /* Guards the rules, and everything in the queues. */
+    struct gate changed;
+    struct kvt_env env; /* The host's, for its gates and its clock. */
     struct puppet_rule rules[KINDS];
 };
 
@@ -150,6 +150,7 @@ puppet_submit(struct io_queue *queue, const struct io_op *const *ops, size_t cou
     struct io_puppet *script = queue->script;
 
     (void)pthread_mutex_lock(&script->lock);
+    held_review(queue); /* What was submitted before goes first. */
     for (size_t i = 0; i < count; i++) {
         script->rules[ops[i]->kind].submit_count++;
         if (op_is_held(script, ops[i])) {
@@ -182,22 +183,19 @@ static void
 puppet_wait(struct io_queue *queue, uint64_t now_ns, uint64_t until_ns)
 {
     struct io_puppet *script = queue->script;
-    struct timespec time;
+    uint32_t seen = atomic_load_explicit(&script->changed.value, memory_order_seq_cst);
+    bool is_news;
 
     (void)now_ns;
     (void)until_ns;
     (void)pthread_mutex_lock(&script->lock);
     held_review(queue);
-    if (queue->done_count == 0 && !queue->is_woken) {
-        /* Not longer than 10 ms, which covers every time that was asked for well enough. */
-        (void)clock_gettime(CLOCK_REALTIME, &time);
-        time.tv_nsec += 10 * 1000 * 1000;
-        if (time.tv_nsec >= 1000000000) {
-            time.tv_nsec -= 1000000000;
-            time.tv_sec++;
-        }
-        (void)pthread_cond_timedwait(&script->changed, &script->lock, &time);
-    }
+    is_news = queue->done_count > 0 || queue->is_woken;
+    (void)pthread_mutex_unlock(&script->lock);
+    /* Not longer than 10 ms, which covers every time that was asked for well enough. */
+    if (!is_news)
+        gate_wait(&script->env, &script->changed, seen, env_now(&script->env) + 10 * 1000 * 1000);
+    (void)pthread_mutex_lock(&script->lock);
     queue->is_woken = false;
     (void)pthread_mutex_unlock(&script->lock);
 }
@@ -207,8 +205,8 @@ puppet_wake(struct io_queue *queue)
 {
     (void)pthread_mutex_lock(&queue->script->lock);
     queue->is_woken = true;
-    (void)pthread_cond_broadcast(&queue->script->changed);
     (void)pthread_mutex_unlock(&queue->script->lock);
+    gate_post(&queue->script->env, &queue->script->changed);
 }
 
 const struct io_ops io_puppet_ops = {
@@ -232,14 +230,13 @@ io_puppet_create(void)
     if (script == NULL)
         abort();
     (void)pthread_mutex_init(&script->lock, NULL);
-    (void)pthread_cond_init(&script->changed, NULL);
+    env_host(&script->env);
     return script;
 }
 
 void
 io_puppet_destroy(struct io_puppet *script)
 {
-    (void)pthread_cond_destroy(&script->changed);
     (void)pthread_mutex_destroy(&script->lock);
     free(script);
 }
@@ -277,8 +274,8 @@ io_puppet_release(struct io_puppet *script, enum io_kind kind)
 {
     (void)pthread_mutex_lock(&script->lock);
     script->rules[kind].is_held = false;
-    (void)pthread_cond_broadcast(&script->changed);
     (void)pthread_mutex_unlock(&script->lock);
+    gate_post(&script->env, &script->changed);
 }
 
 uint32_t

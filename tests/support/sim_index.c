@@ -182,7 +182,8 @@ sim_install(struct index *index)
 }
 
 static enum kvt_status
-sim_commit(struct index *index, const struct index_batch *batch)
+sim_commit_by(struct index *index, const struct index_batch *batch,
+    enum kvt_status (*commit)(struct index *index, const struct index_batch *batch))
 {
     struct sim_index *self = self_of(index);
     bool too;
@@ -190,7 +191,34 @@ sim_commit(struct index *index, const struct index_batch *batch)
     enum kvt_status inner = KVT_OK;
 
     if (status == KVT_OK || too)
-        inner = index_mem_ops.commit(self->inner, batch);
+        inner = commit(self->inner, batch);
+    return status == KVT_OK ? inner : status;
+}
+
+static enum kvt_status
+sim_commit(struct index *index, const struct index_batch *batch)
+{
+    return sim_commit_by(index, batch, index_mem_ops.commit);
+}
+
+static enum kvt_status
+sim_commit_deferred(struct index *index, const struct index_batch *batch)
+{
+    return sim_commit_by(index, batch, index_mem_ops.commit_deferred);
+}
+
+static enum kvt_status
+sim_sync(struct index *index)
+{
+    struct sim_index *self = self_of(index);
+    bool too;
+    enum kvt_status status = index_begin(self->world, SIM_COMMIT, &too);
+    enum kvt_status inner = KVT_OK;
+
+    if (status == KVT_E_NOSPC)
+        status = KVT_OK; /* A full map is nothing to a sync. */
+    if (status == KVT_OK || too)
+        inner = index_mem_ops.sync(self->inner);
     return status == KVT_OK ? inner : status;
 }
 
@@ -263,6 +291,8 @@ const struct index_ops sim_index_ops = {
     .install = sim_install,
     .open = sim_open,
     .commit = sim_commit,
+    .commit_deferred = sim_commit_deferred,
+    .sync = sim_sync,
     .grow = sim_grow,
     .mark = sim_mark,
     .each_block = sim_each_block,

@@ -84,6 +84,7 @@ CASES = [
     ("banned-call", "tools/main.c", "int f = system(text);\n"),
     ("banned-call", "tests/unit/test_map.c", "int f = atoi(text);\n"),
     ("banned-call", "base/fs_host.c", "char *f = strcpy(a, b);\n"),
+    ("banned-call", "tiers/io/ring.c", "int f = pthread_cond_wait(&a, &b);\n"),
     ("file-length", "index/map.c", "int filler;\n" * 700),
     ("function-length", "index/map.c", function("map_long", 71)),
     ("function-length", "tests/tidy/function_length.txt", "index/map.c map_gone 90\n"),

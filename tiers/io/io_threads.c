@@ -9,15 +9,20 @@
  * Threads   open and close by the owner; wake any; the rest by the thread that uses the queue; the
  *           pool's threads take and finish operations. One lock guards all that is shared.
  *
+ * No condition variables: those of glibc up to 2.40 can lose a wakeup (its bug 25847). The pool
+ * waits on a semaphore, the user on a gate of the env, where what was posted before is not lost.
+ *
  * Invariants (under the lock)
  *   (1) in_flight_count = waiting + being run + done_count, at most depth; so neither ring, each
  *       with depth entries, can overflow.
+ *   (2) The semaphore has been posted once for each operation that was submitted, and, at the end,
+ *       once for each thread: so who comes through it finds an operation, or the end.
  */
 #include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "failure.h"
@@ -26,7 +31,6 @@
 enum {
     POOL_THREAD_COUNT = 8,
     DEPTH_MAX = 4096,
-    NS_PER_SECOND = 1000000000,
 };
 
 struct io_queue {
@@ -35,18 +39,15 @@ struct io_queue {
     uint32_t thread_count;
     pthread_t threads[POOL_THREAD_COUNT];
     pthread_mutex_t lock;
-    pthread_cond_t work; /* The pool waits: something to run, or is_closing. */
-    pthread_cond_t news; /* The user waits: something to reap, or is_woken. */
+    sem_t work;       /* The pool waits: (2). */
+    struct gate news; /* The user waits: something to reap, or is_woken. */
     /* Guarded by lock, all that follows. */
     uint32_t in_flight_count;
     const struct io_op **waiting;
     uint64_t waiting_first, waiting_end; /* Positions; modulo depth they are indices. */
     struct io_done *done;
     uint64_t done_first, done_end;
-    uint32_t idle_count; /* Pool threads that wait for work. */
-    bool is_user_waiting;
     bool is_woken;
-    bool is_closing;
 };
 
 /* --- The pool --------------------------------------------------------------------------------- */
@@ -70,33 +71,37 @@ operation_run(const struct io_op *op)
     return result < 0 ? -errno : result;
 }
 
+/* Wait for an operation. False: the queue is closed. */
+static bool
+operation_take(struct io_queue *queue, const struct io_op **op_out)
+{
+    bool is_found;
+
+    while (sem_wait(&queue->work) != 0)
+        KVT_ASSERT(errno == EINTR);
+    (void)pthread_mutex_lock(&queue->lock);
+    is_found = queue->waiting_first != queue->waiting_end;
+    if (is_found)
+        *op_out = queue->waiting[queue->waiting_first++ % queue->depth];
+    (void)pthread_mutex_unlock(&queue->lock);
+    return is_found;
+}
+
 static void *
 pool_main(void *argument)
 {
     struct io_queue *queue = argument;
+    const struct io_op *op = NULL;
 
-    (void)pthread_mutex_lock(&queue->lock);
-    for (;;) {
-        const struct io_op *op;
-        struct io_done done;
+    while (operation_take(queue, &op)) {
+        struct io_done done = {.id = op->id};
 
-        while (queue->waiting_first == queue->waiting_end && !queue->is_closing) {
-            queue->idle_count++;
-            (void)pthread_cond_wait(&queue->work, &queue->lock);
-            queue->idle_count--;
-        }
-        if (queue->waiting_first == queue->waiting_end)
-            break;
-        op = queue->waiting[queue->waiting_first++ % queue->depth];
-        (void)pthread_mutex_unlock(&queue->lock);
-        done.id = op->id;
         done.result = operation_run(op);
         (void)pthread_mutex_lock(&queue->lock);
         queue->done[queue->done_end++ % queue->depth] = done;
-        if (queue->is_user_waiting)
-            (void)pthread_cond_signal(&queue->news);
+        (void)pthread_mutex_unlock(&queue->lock);
+        gate_post(queue->env, &queue->news);
     }
-    (void)pthread_mutex_unlock(&queue->lock);
     return NULL;
 }
 
@@ -128,33 +133,20 @@ pool_start(struct io_queue *queue)
 
 /* --- Life ------------------------------------------------------------------------------------- */
 
+/* Without its threads, and after queue_open() has made all of it. */
+static void
+queue_deinit(struct io_queue *queue)
+{
+    (void)sem_destroy(&queue->work);
+    (void)pthread_mutex_destroy(&queue->lock);
+}
+
 static void
 queue_free(struct io_queue *queue)
 {
     env_put(queue->env, queue->waiting, queue->depth * sizeof(*queue->waiting));
     env_put(queue->env, queue->done, queue->depth * sizeof(*queue->done));
     env_put(queue->env, queue, sizeof(*queue));
-}
-
-static void
-queue_sync_init(struct io_queue *queue)
-{
-    pthread_condattr_t attributes;
-
-    (void)pthread_mutex_init(&queue->lock, NULL);
-    (void)pthread_cond_init(&queue->work, NULL);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&queue->news, &attributes);
-    (void)pthread_condattr_destroy(&attributes);
-}
-
-static void
-queue_sync_deinit(struct io_queue *queue)
-{
-    (void)pthread_cond_destroy(&queue->news);
-    (void)pthread_cond_destroy(&queue->work);
-    (void)pthread_mutex_destroy(&queue->lock);
 }
 
 static enum kvt_status
@@ -182,10 +174,11 @@ queue_open(void *context, uint32_t depth, struct io_queue **queue_out)
         queue_free(queue);
         goto no_memory;
     }
-    queue_sync_init(queue);
+    (void)pthread_mutex_init(&queue->lock, NULL);
+    (void)sem_init(&queue->work, 0, 0);
     status = pool_start(queue);
     if (status != KVT_OK) {
-        queue_sync_deinit(queue);
+        queue_deinit(queue);
         queue_free(queue);
         return status;
     }
@@ -202,14 +195,12 @@ queue_close(struct io_queue *queue)
 {
     if (queue == NULL)
         return;
-    (void)pthread_mutex_lock(&queue->lock);
     KVT_ASSERT(queue->in_flight_count == 0);
-    queue->is_closing = true;
-    (void)pthread_cond_broadcast(&queue->work);
-    (void)pthread_mutex_unlock(&queue->lock);
+    for (uint32_t i = 0; i < queue->thread_count; i++)
+        (void)sem_post(&queue->work);
     for (uint32_t i = 0; i < queue->thread_count; i++)
         (void)pthread_join(queue->threads[i], NULL);
-    queue_sync_deinit(queue);
+    queue_deinit(queue);
     queue_free(queue);
 }
 
@@ -234,9 +225,9 @@ queue_submit(struct io_queue *queue, const struct io_op *const *ops, size_t coun
         queue->waiting[queue->waiting_end++ % queue->depth] = ops[taken];
         queue->in_flight_count++;
     }
-    for (size_t i = 0; i < taken && i < queue->idle_count; i++)
-        (void)pthread_cond_signal(&queue->work);
     (void)pthread_mutex_unlock(&queue->lock);
+    for (size_t i = 0; i < taken; i++)
+        (void)sem_post(&queue->work);
     return taken;
 }
 
@@ -253,40 +244,33 @@ queue_reap(struct io_queue *queue, struct io_done *done, size_t count_max)
     return count;
 }
 
-/* `left_ns` from now on the clock of the condition variable. */
-static struct timespec
-deadline_in(uint64_t left_ns)
+/* Whether a wait may end; who is told so has been woken. */
+static bool
+news_take(struct io_queue *queue)
 {
-    struct timespec at;
+    bool is_news;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(left_ns / NS_PER_SECOND);
-    at.tv_nsec += (long)(left_ns % NS_PER_SECOND);
-    if (at.tv_nsec >= NS_PER_SECOND) {
-        at.tv_sec++;
-        at.tv_nsec -= NS_PER_SECOND;
-    }
-    return at;
+    (void)pthread_mutex_lock(&queue->lock);
+    is_news = queue->done_first != queue->done_end || queue->is_woken;
+    if (is_news)
+        queue->is_woken = false;
+    (void)pthread_mutex_unlock(&queue->lock);
+    return is_news;
 }
 
 static void
 queue_wait(struct io_queue *queue, uint64_t now_ns, uint64_t until_ns)
 {
-    bool is_endless = until_ns == UINT64_MAX;
-    struct timespec deadline = {0};
-    int error = 0;
+    while (now_ns < until_ns) {
+        /* Read before the look: what comes behind the look changes it, and the gate is open. */
+        uint32_t seen = atomic_load_explicit(&queue->news.value, memory_order_seq_cst);
 
-    if (!is_endless)
-        deadline = deadline_in(until_ns > now_ns ? until_ns - now_ns : 0);
-    (void)pthread_mutex_lock(&queue->lock);
-    queue->is_user_waiting = true;
-    while (queue->done_first == queue->done_end && !queue->is_woken && error == 0) {
-        error = is_endless ? pthread_cond_wait(&queue->news, &queue->lock)
-                           : pthread_cond_timedwait(&queue->news, &queue->lock, &deadline);
+        if (news_take(queue))
+            return;
+        gate_wait(queue->env, &queue->news, seen, until_ns);
+        now_ns = env_now(queue->env);
     }
-    queue->is_user_waiting = false;
-    queue->is_woken = false;
-    (void)pthread_mutex_unlock(&queue->lock);
+    (void)news_take(queue);
 }
 
 static void
@@ -294,9 +278,8 @@ queue_wake(struct io_queue *queue)
 {
     (void)pthread_mutex_lock(&queue->lock);
     queue->is_woken = true;
-    if (queue->is_user_waiting)
-        (void)pthread_cond_signal(&queue->news);
     (void)pthread_mutex_unlock(&queue->lock);
+    gate_post(queue->env, &queue->news);
 }
 
 const struct io_ops io_threads_ops = {

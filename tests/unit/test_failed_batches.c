@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_failed_batches.c - batches whose write, sync or commit failed, although they may be on the
+ * disk: whatever a crash and a rebuild find of them, nothing that was deleted comes back, and
+ * nothing that was promised is hidden. In the simulated world, where an error can be a lie.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    SEEDS = 8,
+    STEPS_MAX = 200000,
+    FILLER = 13, /* Blocks that leave room for two more in their segment. */
+    FIRST = 100,
+    SECOND,
+    THIRD,
+    BULK = 200, /* Keys of blocks that fill a batch. */
+    BULK_COUNT = 8,
+    MOMENTS = 40, /* Of 100 us. */
+};
+
+/* The n-th write is answered with an error, and is there all the same. */
+static struct sim_rule
+arriving(uint64_t nth, bool sticky)
+{
+    return (struct sim_rule){
+        .ops = SIM_WRITE, .effect = SIM_ARRIVES, .nth = nth, .sticky = sticky, .file = "data."};
+}
+
+/* From the n-th on syncs take long. */
+static struct sim_rule
+late_from(uint64_t nth)
+{
+    return (struct sim_rule){.ops = SIM_SYNC,
+        .effect = SIM_STALL,
+        .nth = nth,
+        .sticky = true,
+        .file = "data.",
+        .stall_ns = UINT64_C(50) * 1000 * 1000};
+}
+
+/* Every batch is closed at once, beside others that are being written. */
+static struct full_store *
+store_begin(uint64_t seed)
+{
+    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full->options.batch_delay_ns = 1;
+    full_open(full, 0);
+    return full;
+}
+
+static kvt_ticket *
+put_submit(struct full_store *full, uint64_t key, uint64_t version, enum kvt_durability durability)
+{
+    struct payload_key name;
+    struct kvt_put put = {
+        .source = full->bytes, .length = FULL_BLOCK_BYTES, .flags = KVT_PUT_REPLACE};
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, key);
+    payload_fill(full->bytes, FULL_BLOCK_BYTES, key, version);
+    put.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, &put, 1, durability, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    return ticket;
+}
+
+/* Step until a batch with the block is being written. */
+static void
+writing_meet(struct full_store *full, uint64_t key)
+{
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        uint32_t number = full_entry(full, key);
+        const struct flight *flight =
+            number == ENTRY_NONE ? NULL : policy_at(full->store->policy, number)->flight;
+
+        if (flight != NULL && flight->state == FLIGHT_WRITING)
+            return;
+        sim_run_steps(full->world, 1);
+    }
+    fail_msg("block %u is never written", (unsigned)key);
+}
+
+static kvt_ticket *
+put_start(struct full_store *full, uint64_t key)
+{
+    kvt_ticket *ticket = put_submit(full, key, 1, KVT_SYNC);
+
+    writing_meet(full, key);
+    return ticket;
+}
+
+/* The power goes; all that was written is there, synced or not. */
+static void
+cut_with_all_kept(struct full_store *full)
+{
+    sim_rules_clear(full->world);
+    sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
+    full_open(full, 0);
+}
+
+/* A key that is deleted, or was not there, has no block behind a rebuild. */
+static void
+delete_holds(struct full_store *full, uint64_t key)
+{
+    assert_true(kit_delete(full->store, full->ns, key) >= 0);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, key, 0));
+}
+
+/* --- A batch that failed and arrived ---------------------------------------------------------- */
+
+/* Behind it, in the same segment, stands one that was committed. */
+static void
+what_failed_before_a_batch_of_its_segment_was_committed_stays_deleted(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = store_begin(seed);
+        const struct sim_rule arrives = arriving(1, false);
+        const struct sim_rule late = late_from(2);
+        kvt_ticket *ticket;
+
+        full_put(full, THIRD, 1);
+        sim_rule_add(full->world, &arrives);
+        sim_rule_add(full->world, &late);
+        (void)put_start(full, FIRST);
+        ticket = put_start(full, SECOND);
+        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        cut_with_all_kept(full);
+        full_expect(full, SECOND, 1);
+        delete_holds(full, FIRST);
+        full_expect(full, SECOND, 1);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
+/* It is the last one of a segment, and the next segment has one that was committed. */
+static void
+what_failed_at_the_end_of_a_closed_segment_stays_deleted(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = store_begin(seed);
+        const struct sim_rule arrives = arriving(1, false);
+        const struct sim_rule late = late_from(2);
+        kvt_ticket *ticket;
+
+        for (uint64_t key = 0; key < FILLER; key++)
+            full_put(full, key, 1);
+        full_put(full, FIRST, 1);
+        sim_rule_add(full->world, &arrives);
+        sim_rule_add(full->world, &late);
+        (void)put_start(full, SECOND);
+        ticket = put_start(full, THIRD);
+        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        cut_with_all_kept(full);
+        full_expect(full, THIRD, 1);
+        delete_holds(full, SECOND);
+        full_expect(full, FIRST, 1);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
+/* No attempt succeeds, the block is in HOST alone, and is deleted there. */
+static void
+what_could_not_be_made_durable_stays_deleted(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = store_begin(seed);
+        const struct sim_rule arrives = arriving(1, true);
+        uint64_t version = 0;
+
+        full->is_refusing = true;
+        full_put(full, THIRD, 1);
+        sim_rule_add(full->world, &arrives);
+        assert_int_equal(
+            kit_put(full->store, full->ns, FIRST, 1, FULL_BLOCK_BYTES, KVT_SYNC), KVT_E_IO);
+        assert_int_equal(kit_get(full->store, full->ns, FIRST, &version), KVT_OK);
+        sim_rules_clear(full->world);
+        assert_true(kit_delete(full->store, full->ns, FIRST) >= 0);
+        full_put(full, SECOND, 1); /* A sync brings to the disk whatever arrived. */
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, FIRST, 0));
+        full_expect(full, SECOND, 1);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
+/* --- Two batches under one failed sync -------------------------------------------------------- */
+
+/*
+ * A full batch, and behind it one with a block that replaces an old copy, both written when a sync
+ * fails. Both are written again, the power goes at some moment of that, and the index with it.
+ * True: the failure was met.
+ */
+static bool
+replace_survives(uint64_t seed, uint32_t moment)
+{
+    const struct sim_rule late = {.ops = SIM_SYNC,
+        .effect = SIM_STALL,
+        .nth = 1,
+        .file = "data.",
+        .stall_ns = UINT64_C(20) * 1000 * 1000};
+    const struct sim_rule fails = {.ops = SIM_SYNC, .effect = SIM_EIO, .nth = 2, .file = "data."};
+    /* The second batch, the second time: another sync than that of the first covers it. */
+    const struct sim_rule late_write = {.ops = SIM_WRITE,
+        .effect = SIM_STALL,
+        .nth = 5,
+        .file = "data.",
+        .stall_ns = UINT64_C(2) * 1000 * 1000};
+    struct full_store *full = store_begin(seed);
+    uint64_t failed_count;
+    uint64_t version = 0;
+
+    full_put(full, SECOND, 1);
+    sim_rule_add(full->world, &late);
+    sim_rule_add(full->world, &fails);
+    sim_rule_add(full->world, &late_write);
+    (void)put_start(full, FIRST);
+    for (uint64_t key = BULK; key < BULK + BULK_COUNT; key++)
+        (void)put_submit(full, key, 1, KVT_RELAXED);
+    (void)put_submit(full, SECOND, 2, KVT_RELAXED);
+    writing_meet(full, SECOND);
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        if (atomic_load(&full->store->counters.batch_failed_count) == 2)
+            break;
+        sim_run_steps(full->world, 1);
+    }
+    failed_count = atomic_load(&full->store->counters.batch_failed_count);
+    (void)sim_run_for(full->world, moment * UINT64_C(100) * 1000);
+    sim_rules_clear(full->world);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_int_equal(kit_get(full->store, full->ns, SECOND, &version), KVT_OK);
+    assert_in_range(version, 1, 2);
+    full_end(full);
+    return failed_count == 2;
+}
+
+static void
+what_is_written_again_hides_no_copy_before_it_is_durable(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        for (uint32_t moment = 0; moment < MOMENTS; moment++)
+            met_count += replace_survives(seed, moment);
+    }
+    assert_true(met_count > SEEDS * MOMENTS / 2);
+}
+
+/* --- A commit that was deferred --------------------------------------------------------------- */
+
+static enum kvt_status
+result_of(kvt_ticket *ticket)
+{
+    struct kvt_result result = {0};
+
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_OK);
+    kvt_ticket_free(ticket);
+    return result.status;
+}
+
+/* Whatever fails behind it first, the next commit or the sync, and the sync in any case. */
+static void
+a_commit_is_not_acknowledged_when_what_makes_it_durable_fails(void **state)
+{
+    const struct sim_rule rule = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 2, .sticky = true};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 16 * SEEDS; seed++) {
+        struct full_store *full = store_begin(seed);
+        kvt_ticket *first;
+        kvt_ticket *second;
+
+        full_put(full, THIRD, 1);
+        sim_rule_add(full->world, &rule);
+        first = put_submit(full, FIRST, 1, KVT_SYNC);
+        second = put_submit(full, SECOND, 1, KVT_SYNC);
+        assert_int_equal(result_of(first), KVT_E_META);
+        assert_int_equal(result_of(second), KVT_E_META);
+        sim_rules_clear(full->world);
+        full_again(full, 0);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_failed_before_a_batch_of_its_segment_was_committed_stays_deleted),
+        cmocka_unit_test(what_failed_at_the_end_of_a_closed_segment_stays_deleted),
+        cmocka_unit_test(what_could_not_be_made_durable_stays_deleted),
+        cmocka_unit_test(what_is_written_again_hides_no_copy_before_it_is_durable),
+        cmocka_unit_test(a_commit_is_not_acknowledged_when_what_makes_it_durable_fails),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
