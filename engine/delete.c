@@ -16,7 +16,7 @@ kill_of(struct kvt_store *store, uint32_t number, struct op *waiter)
         .extent = {entry->segment, entry->extent_generation, entry->page},
         .fingerprint = entry->fingerprint,
         .is_indexed = true,
-        .record_crc = policy_at(store->policy, number)->record_crc,
+        .record_crc = entries_at(store->entries, number)->record_crc,
         .stored_length = entry->stored_length,
         .waiter = waiter,
     };
@@ -26,7 +26,7 @@ enum kvt_status
 entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
 {
     struct entry *entry = residency_at(store->map, number);
-    struct flight *flight = policy_at(store->policy, number)->flight;
+    struct flight *flight = entries_at(store->entries, number)->flight;
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
     struct commit_kill kill = kill_of(store, number, waiter);
 
@@ -51,7 +51,7 @@ entry_replace(
     struct kvt_store *store, uint32_t number, struct commit_kill *kill_out, bool *has_kill_out)
 {
     struct entry *entry = residency_at(store->map, number);
-    struct flight *flight = policy_at(store->policy, number)->flight;
+    struct flight *flight = entries_at(store->entries, number)->flight;
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
 
     KVT_ASSERT(flight == NULL || flight->state == FLIGHT_QUEUED || flight->state == FLIGHT_READING);
@@ -100,7 +100,7 @@ delete_begin(struct kvt_store *store, struct op *op)
         delete_absent(store, op);
         return;
     }
-    flight = policy_at(store->policy, number)->flight;
+    flight = entries_at(store->entries, number)->flight;
     if (flight != NULL && flight->state == FLIGHT_FILLING) {
         op_list_add(&flight->waiters, op);
         return;

@@ -33,7 +33,7 @@ void
 entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out)
 {
     const struct entry *entry = residency_at(store->map, number);
-    const struct entry_state *state = policy_at(store->policy, number);
+    const struct entry_state *state = entries_at(store->entries, number);
     struct namespace_state *space;
 
     memset(record_out, 0, sizeof(*record_out));
@@ -46,7 +46,7 @@ entry_record(const struct kvt_store *store, uint32_t number, struct block_record
     record_out->checksum = entry->checksum;
     record_out->hint = state->hint;
     record_out->class_id = state->class_id;
-    if (policy_parent(store->policy, number) != ENTRY_NONE)
+    if (entries_parent(store->entries, number) != ENTRY_NONE)
         record_out->parent = residency_at(store->map, state->parent)->fingerprint;
     record_out->depth = state->depth;
     record_out->token_start = state->token_start;
@@ -79,7 +79,7 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
     uint32_t record_crc)
 {
     struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = policy_at(store->policy, number);
+    struct entry_state *state = entries_at(store->entries, number);
     struct segment *segment = segment_at(store->segments, record->extent.segment);
 
     entry->segment = record->extent.segment;
@@ -101,7 +101,7 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
     struct segment *segment = segment_at(store->segments, extent.segment);
 
     KVT_ASSERT(segment->generation == extent.generation && segment->use_count > 0);
-    segment->use_sum -= policy_at(store->policy, number)->last_use;
+    segment->use_sum -= entries_at(store->entries, number)->last_use;
     segment->use_count--;
     extent_forget(store, &extent, entry->stored_length);
 }
@@ -122,7 +122,7 @@ static void
 entry_use(struct kvt_store *store, uint32_t number)
 {
     const struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = policy_at(store->policy, number);
+    struct entry_state *state = entries_at(store->entries, number);
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
     uint32_t now = (uint32_t)(store->now_ns >> USE_TICK_SHIFT);
 
@@ -134,15 +134,29 @@ entry_use(struct kvt_store *store, uint32_t number)
 void
 entry_host_add(struct kvt_store *store, uint32_t number)
 {
-    policy_host_add(store->policy, number);
+    store->policy->ops->add(store->policy, POLICY_HOST, number);
     entry_use(store, number);
+}
+
+void
+entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (numbers[i] == ENTRY_NONE)
+            continue;
+        if (word_state(atomic_load_explicit(&residency_at(store->map, numbers[i])->word,
+                memory_order_relaxed)) == ENTRY_RESIDENT)
+            entry_use(store, numbers[i]);
+        else
+            numbers[i] = ENTRY_NONE;
+    }
+    store->policy->ops->request(store->policy, numbers, count, store->now_ns);
 }
 
 void
 entry_touch(struct kvt_store *store, uint32_t number)
 {
-    policy_touch(store->policy, number);
-    entry_use(store, number);
+    entry_request(store, &number, 1);
 }
 
 /* --- Leaving the map -------------------------------------------------------------------------- */
@@ -157,6 +171,7 @@ entry_free(struct kvt_store *store, uint32_t number)
 
     if (!residency_release(store->map, number))
         return false;
+    KVT_ASSERT(entries_at(store->entries, number)->node == 0);
     if ((tiers & TIER_HOST) != 0)
         room_put(store, slot);
     return true;
@@ -205,8 +220,9 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced)
         entry_place_forget(store, number);
     space->block_count--;
     space->block_bytes -= entry->length;
-    policy_host_remove(store->policy, number);
-    policy_unlink(store->policy, number);
+    if (entries_has_copy(store->entries, POLICY_HOST, number))
+        store->policy->ops->remove(store->policy, POLICY_HOST, number);
+    entries_unlink(store->entries, number);
     if (!entry_free(store, number))
         entry_doomed_add(store, number);
     return true;
@@ -247,7 +263,7 @@ entry_host_release(struct kvt_store *store, uint32_t number)
 
     if (!residency_tier_clear(store->map, number, TIER_HOST))
         return false;
-    policy_host_remove(store->policy, number);
+    store->policy->ops->remove(store->policy, POLICY_HOST, number);
     room_put(store, slot);
     return true;
 }

@@ -15,15 +15,15 @@ flight_create(struct kvt_store *store, uint32_t entry, enum flight_state state)
     }
     flight->state = state;
     flight->entry = entry;
-    KVT_ASSERT(policy_at(store->policy, entry)->flight == NULL);
-    policy_at(store->policy, entry)->flight = flight;
+    KVT_ASSERT(entries_at(store->entries, entry)->flight == NULL);
+    entries_at(store->entries, entry)->flight = flight;
     return flight;
 }
 
 void
 flight_destroy(struct kvt_store *store, struct flight *flight)
 {
-    struct entry_state *state = policy_at(store->policy, flight->entry);
+    struct entry_state *state = entries_at(store->entries, flight->entry);
 
     KVT_ASSERT(flight->waiters.first == NULL && flight->durable_waiters.first == NULL);
     KVT_ASSERT(state->flight == flight);

@@ -148,6 +148,7 @@ slot_settle(struct kvt_store *store, struct fetch *fetch)
         residency_tier_set(store->map, fetch->entry, TIER_HOST);
         entry_host_add(store, fetch->entry);
     } else {
+        store->policy->ops->unprepare(store->policy, fetch->entry);
         room_put(store, fetch->slot);
     }
     while ((op = op_list_take(&waiters)) != NULL)
@@ -260,10 +261,17 @@ get_from_nvme(struct kvt_store *store, struct op *op, uint32_t number)
         room_put(store, slot);
         return;
     }
-    fetch->flight = flight_create(store, number, FLIGHT_READING);
-    if (fetch->flight == NULL) {
+    status = store->policy->ops->prepare(store->policy, number);
+    if (status == KVT_OK) {
+        fetch->flight = flight_create(store, number, FLIGHT_READING);
+        if (fetch->flight == NULL) {
+            store->policy->ops->unprepare(store->policy, number);
+            status = KVT_E_NOMEM;
+        }
+    }
+    if (status != KVT_OK) {
         room_put(store, slot);
-        op_finish(store, op, KVT_E_NOMEM);
+        op_finish(store, op, status);
         fetch_destroy(store, fetch);
         return;
     }
@@ -285,7 +293,7 @@ get_begin(struct kvt_store *store, struct op *op)
         return;
     }
     entry = residency_at(store->map, number);
-    flight = policy_at(store->policy, number)->flight;
+    flight = entries_at(store->entries, number)->flight;
     if (flight != NULL && (flight->state == FLIGHT_FILLING || flight->state == FLIGHT_READING)) {
         op_list_add(&flight->waiters, op);
         return;

@@ -129,20 +129,13 @@ lease_begin(struct kvt_store *store, uint32_t count, struct lease **lease_out)
     return KVT_OK;
 }
 
-/* The loop: the request is over, its blocks were used, the deepest first. */
+/* The loop: the request is over, its blocks were used. */
 static void
 lease_deliver(struct kvt_store *store, struct message *message)
 {
     struct lease *lease = CONTAINER_OF(message, struct lease, message);
 
-    for (uint32_t i = lease->count; i-- > 0;) {
-        uint32_t number = lease->numbers[i];
-
-        if (number != ENTRY_NONE &&
-            word_state(atomic_load_explicit(
-                &residency_at(store->map, number)->word, memory_order_relaxed)) == ENTRY_RESIDENT)
-            entry_touch(store, number);
-    }
+    entry_request(store, lease->numbers, lease->count);
     store->room_changed = true;
     lease_put(store->leases, lease);
 }

@@ -143,7 +143,7 @@ clear_run(struct kvt_store *store, void *context)
 
         if (word_state(word) != ENTRY_RESIDENT || entry_namespace(store, number) != clear->space)
             continue;
-        flight = policy_at(store->policy, number)->flight;
+        flight = entries_at(store->entries, number)->flight;
         if (flight != NULL && flight->state != FLIGHT_READING)
             (void)commit_cancel(store, flight, KVT_MISS, NULL);
         (void)entry_drop(store, number, true);

@@ -28,8 +28,6 @@ options_import(struct kvt_options *target, const struct kvt_options *source)
             "struct_size %zu: an option that this version does not know is set", size);
     memcpy(target, source, sizeof(*target));
     target->struct_size = sizeof(*target);
-    if (target->reserved0 != 0)
-        return failure_set(KVT_E_INVAL, 0, "reserved0 is not zero");
     if ((target->flags & ~(uint32_t)(KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD)) !=
         0)
         return failure_set(KVT_E_UNSUPPORTED, 0,
@@ -185,5 +183,6 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
         UINT64_C(3600000000000)));
     KVT_TRY(bound64(
         "batch_delay_ns", &options->batch_delay_ns, UINT64_C(2000000), 1, UINT64_C(1000000000)));
-    return bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG);
+    KVT_TRY(bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG));
+    return bound32("policy", &options->policy, KVT_POLICY_LRU, KVT_POLICY_LRU, KVT_POLICY_S3FIFO);
 }

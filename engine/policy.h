@@ -1,82 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * policy.h - what the engine remembers of each entry beside the map, and which HOST copy goes
- * first: leaf-first LRU.
+ * policy.h - the vtable of a policy: which copy in memory goes first, which blocks are worth a
+ * place on NVMe, and what a block is worth beside another.
  *
- * Owns      one struct entry_state for each entry number, the recency list of HOST, the counts of
- *           children.
- * Not here  copies themselves; when to evict (room.c), which segment to reclaim (reclaim.c).
+ * A policy is told of every copy in HBM and HOST that comes and goes, and of every request; it is
+ * asked for victims. It never moves anything, and knows blocks by their entry numbers only; what it
+ * may know of a block (parent, depth, class, hint, tiers ...) it reads from `struct entries`
+ * (entries.h). The same object files run in the engine and in the simulator.
+ *
+ * Order: leaves first. A copy with children in the same set is no victim: a child without its
+ * parent is of no use. The sets are nested: HBM's copies have children in HBM (of any device); a
+ * block that is only in HOST has children in HOST or HBM; a HOST copy of a block that HBM holds too
+ * can go at any time.
+ *
+ * Implementations: policy_lru.c (leaf-first LRU), policy_s3fifo.c (S3-FIFO, leaf-first).
  * Threads   the loop only.
- *
- * Order: the list runs from the most to the least recently used copy. A block stands next to its
- * parent on the older side when it arrives, and a request's blocks are touched deepest first; so
- * the end of the list is a leaf, whatever was used in between. A block that has children in HOST
- * all the same (they were used without it) is passed over.
  */
 #ifndef KVT_ENGINE_POLICY_H
 #define KVT_ENGINE_POLICY_H
 
-#include "env.h"
-#include "residency.h"
+#include "entries.h"
 
-struct flight;
-
-/* 64 bytes; the memory promise of the policy. */
-struct entry_state {
-    struct flight *flight;      /* What is under way for this entry; NULL: nothing. */
-    uint32_t parent;            /* Entry, or ENTRY_NONE; good only while its generation is ... */
-    uint32_t parent_generation; /* ... this: policy_parent() looks. */
-    uint32_t newer, older;      /* HOST list; ENTRY_NONE at the ends. */
-    uint32_t host_child_count;
-    uint32_t child_count; /* Children in the map, wherever their copies are. */
-    uint32_t last_use;    /* In ticks of the monotonic clock; 0: not since the store was opened. */
-    uint32_t depth;
-    uint32_t token_start;
-    uint32_t token_count;
-    uint32_t recompute_us;
-    uint32_t importance;
-    uint32_t record_crc; /* Of the durable record. */
-    uint16_t class_id;
-    uint8_t hint;
-    uint8_t flags; /* enum entry_flags */
-};
-
-enum entry_flags {
-    ENTRY_IN_HOST_LIST = 1,
-};
-
-enum {
-    USE_TICK_SHIFT = 26, /* A tick is 2^26 ns: 67 ms, and 9 years of uptime. */
+/* What moving and computing cost, as measured (or assumed); 0: unknown. */
+struct policy_costs {
+    uint64_t host_load_ns; /* A block of the mean size from HOST to where it is used. */
+    uint64_t nvme_load_ns;
+    uint64_t recompute_ns;       /* Of a block at depth 0 ... */
+    uint64_t recompute_depth_ns; /* ... and more for each block above it. */
 };
 
 struct policy;
+struct policy_nodes;
 
-enum kvt_status policy_open(const struct kvt_env *env, struct residency *map, struct policy **out);
-void policy_close(struct policy *policy);
+struct policy_ops {
+    const char *name; /* "lru", "s3fifo" */
 
-/* policy_at - the state of an entry; NULL when there was no memory to grow (policy_reserve). */
-struct entry_state *policy_at(struct policy *policy, uint32_t number);
-/* policy_reserve - make sure that policy_at(number) works; resets the state. KVT_E_NOMEM. */
-enum kvt_status policy_reserve(struct policy *policy, uint32_t number);
+    enum kvt_status (*open)(
+        const struct kvt_env *env, struct entries *entries, struct policy **policy_out);
+    void (*close)(struct policy *policy); /* NULL is fine. */
 
-/* policy_link - the entry's parent is `parent` (ENTRY_NONE: none). */
-void policy_link(struct policy *policy, uint32_t number, uint32_t parent);
-/* policy_unlink - the entry leaves the map: its parent has a child less. Its own children find by
- * the generation that their parent is gone. */
-void policy_unlink(struct policy *policy, uint32_t number);
+    /* Make sure that `add` of the entry's next copy works. KVT_E_NOMEM. `unprepare`: the copy did
+     * not come after all. Each prepare ends with one add or one unprepare of the entry. */
+    enum kvt_status (*prepare)(struct policy *policy, uint32_t number);
+    void (*unprepare)(struct policy *policy, uint32_t number);
 
-/* policy_parent - the entry's parent if it is still in the map, else ENTRY_NONE. */
-uint32_t policy_parent(struct policy *policy, uint32_t number);
+    /* A copy came (it was prepared), or goes. The entry's parent link is set before the first and
+     * stays till the last. */
+    void (*add)(struct policy *policy, enum policy_place place, uint32_t number);
+    void (*remove)(struct policy *policy, enum policy_place place, uint32_t number);
 
-void policy_host_add(struct policy *policy, uint32_t number);
-void policy_host_remove(struct policy *policy, uint32_t number);
-void policy_touch(struct policy *policy, uint32_t number); /* To the newest end. */
+    /* The blocks of one request were used: a chain, first block first (ENTRY_NONE: none). */
+    void (*request)(
+        struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns);
 
-/*
- * policy_victim - the next copy to give up, starting behind `cursor` (ENTRY_NONE: at the end of the
- * list), towards the newer ones; ENTRY_NONE when there is none. Copies with children in HOST are
- * passed over.
- */
-uint32_t policy_victim(struct policy *policy, uint32_t cursor);
+    /* The next copy to give up in `place`, behind `cursor` (ENTRY_NONE: the first); ENTRY_NONE: no
+     * other. A walk shows each copy once at most, while nothing is added, removed or requested but
+     * the removal of what was shown. */
+    uint32_t (*victim)(struct policy *policy, enum policy_place place, uint32_t cursor);
+
+    /* Whether a block that leaves memory and has no copy on NVMe is worth being written there. */
+    bool (*admits)(struct policy *policy, uint32_t number);
+
+    /* The larger the longer it is worth keeping; comparable between blocks at one time (survivors
+     * of a segment, segments). */
+    uint64_t (*importance)(struct policy *policy, uint32_t number);
+
+    void (*costs_set)(struct policy *policy, const struct policy_costs *costs);
+};
+
+/* The first member of every implementation. */
+struct policy {
+    const struct policy_ops *ops;
+    struct entries *entries;
+    struct policy_nodes *nodes; /* policy_nodes.h: theirs alone. */
+};
+
+extern const struct policy_ops policy_lru_ops;
+extern const struct policy_ops policy_s3fifo_ops;
 
 #endif /* KVT_ENGINE_POLICY_H */

@@ -33,7 +33,7 @@ static void
 put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
 {
     struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = policy_at(store->policy, number);
+    struct entry_state *state = entries_at(store->entries, number);
     struct flight *flight = state->flight;
     uint64_t due_ns = store->now_ns;
 
@@ -77,7 +77,7 @@ static void
 entry_describe(struct kvt_store *store, uint32_t number, const struct op *op, struct slot slot)
 {
     struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = policy_at(store->policy, number);
+    struct entry_state *state = entries_at(store->entries, number);
 
     entry->length = (uint32_t)op->length;
     entry->stored_length = (uint32_t)op->length;
@@ -90,9 +90,9 @@ entry_describe(struct kvt_store *store, uint32_t number, const struct op *op, st
     state->recompute_us = op->recompute_us;
     state->importance = op->importance;
     state->class_id = op->class_id;
-    state->hint = op->hint;
+    state->hint = op->hint & 3u;
     if (!hash128_is_zero(op->parent))
-        policy_link(store->policy, number, residency_find_fingerprint(store->map, op->parent));
+        entries_link(store->entries, number, residency_find_fingerprint(store->map, op->parent));
 }
 
 /* Operations that waited for a fill or a read start again. */
@@ -153,7 +153,8 @@ put_filled(struct kvt_store *store, struct job *job)
 
         commit_replace_end(store, flight);
         flight_destroy(store, flight);
-        policy_unlink(store->policy, number);
+        store->policy->ops->unprepare(store->policy, number);
+        entries_unlink(store->entries, number);
         residency_discard(store->map, number);
         room_put(store, fill->slot);
         op_finish(store, op, KVT_MISS);
@@ -178,11 +179,12 @@ put_fill(
     if (fill == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a put");
     KVT_TRY_GOTO(residency_insert(store->map, op->fingerprint, &op->key, &number), put_back_fill);
-    KVT_TRY_GOTO(policy_reserve(store->policy, number), discard);
+    KVT_TRY_GOTO(entries_reserve(store->entries, number), discard);
+    KVT_TRY_GOTO(store->policy->ops->prepare(store->policy, number), discard);
     fill->flight = flight_create(store, number, FLIGHT_FILLING);
     if (fill->flight == NULL) {
         status = KVT_E_NOMEM;
-        goto discard;
+        goto unprepare;
     }
     entry_describe(store, number, op, slot);
     if (replaced != NULL)
@@ -196,6 +198,8 @@ put_fill(
     loop_job(store, &fill->job);
     return KVT_OK;
 
+unprepare:
+    store->policy->ops->unprepare(store->policy, number);
 discard:
     residency_discard(store->map, number);
 put_back_fill:
@@ -241,7 +245,7 @@ put_begin(struct kvt_store *store, struct op *op)
         return;
     }
     if (number != ENTRY_NONE) {
-        struct flight *flight = policy_at(store->policy, number)->flight;
+        struct flight *flight = entries_at(store->entries, number)->flight;
 
         bool is_replace = (op->flags & KVT_PUT_REPLACE) != 0;
 

@@ -112,7 +112,7 @@ entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *
     uint32_t record_crc)
 {
     struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = policy_at(store->policy, number);
+    struct entry_state *state = entries_at(store->entries, number);
 
     entry->checksum = record->checksum;
     entry->length = record->length;
@@ -123,7 +123,7 @@ entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *
     state->recompute_us = record->recompute_us;
     state->importance = record->importance;
     state->class_id = record->class_id;
-    state->hint = record->hint;
+    state->hint = record->hint & 3u;
     entry_place(store, number, record, record_crc);
 }
 
@@ -141,11 +141,11 @@ record_load(struct load *load, const struct block_record *record, uint32_t recor
 
         if (entry->sequence >= record->sequence)
             return stale_add(load, &record->extent, record_crc);
-        KVT_TRY(stale_add(load, &extent, policy_at(store->policy, number)->record_crc));
+        KVT_TRY(stale_add(load, &extent, entries_at(store->entries, number)->record_crc));
         (void)entry_drop(store, number, true);
     }
     KVT_TRY(residency_insert(store->map, fingerprint, &record->key, &number));
-    KVT_TRY(policy_reserve(store->policy, number));
+    KVT_TRY(entries_reserve(store->entries, number));
     entry_fill(store, number, record, record_crc);
     residency_publish(store->map, number, TIER_NVME);
     space->block_count++;
@@ -199,8 +199,8 @@ children_link(struct load *load)
 
         if (word_state(atomic_load_explicit(&residency_at(store->map, child->entry)->word,
                 memory_order_relaxed)) == ENTRY_RESIDENT)
-            policy_link(
-                store->policy, child->entry, residency_find_fingerprint(store->map, child->parent));
+            entries_link(store->entries, child->entry,
+                residency_find_fingerprint(store->map, child->parent));
     }
 }
 

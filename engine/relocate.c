@@ -198,7 +198,7 @@ block_move(struct kvt_store *store, struct move *move, const struct block_record
     uint32_t number = move->resident.number;
 
     index_work_delete(store, &relocate->work, &move->resident.extent,
-        policy_at(store->policy, number)->record_crc);
+        entries_at(store->entries, number)->record_crc);
     entry_place_forget(store, number);
     move->old_sequence = residency_at(store->map, number)->sequence;
     move->has_moved = true;

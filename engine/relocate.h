@@ -42,7 +42,9 @@ struct tier_kill;
 struct resident {
     uint32_t number;
     struct extent extent;
-    uint32_t last_use, depth; /* victim.c's, for its order. */
+    /* victim.c's, for its order. */
+    uint64_t importance;
+    uint32_t last_use, depth;
     bool is_pinned;
 };
 

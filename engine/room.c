@@ -4,7 +4,8 @@
  *
  * Order of answers when a slot is wanted: a free one; the slot of a copy that NVMe has too; a block
  * that is only in HOST is written to NVMe first (the caller waits) or, when too much waits for NVMe
- * already or there is no NVMe to write to, dropped. What was promised durability is never dropped.
+ * already, there is no NVMe to write to, or the policy does not admit it there, dropped. What was
+ * promised durability is never dropped.
  *
  * Threads   the loop.
  */
@@ -29,12 +30,18 @@ nvme_takes_writes(const struct kvt_store *store)
     return store->nvme != NULL && (health & (KVT_HEALTH_META_READONLY | KVT_HEALTH_READ_ONLY)) == 0;
 }
 
+static uint32_t
+host_victim(struct kvt_store *store, uint32_t cursor)
+{
+    return store->policy->ops->victim(store->policy, POLICY_HOST, cursor);
+}
+
 static enum victim_action
 victim_evict(struct kvt_store *store, uint32_t number)
 {
     struct entry *entry = residency_at(store->map, number);
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-    struct entry_state *state = policy_at(store->policy, number);
+    struct entry_state *state = entries_at(store->entries, number);
 
     if (word_pins(word) != 0 || state->flight != NULL)
         return VICTIM_UNTOUCHED;
@@ -44,7 +51,8 @@ victim_evict(struct kvt_store *store, uint32_t number)
         COUNT(store, host_evict_count, 1);
         return VICTIM_RELEASED;
     }
-    if (nvme_takes_writes(store) && store->dirty_bytes < store->options.dirty_bytes_max) {
+    if (nvme_takes_writes(store) && store->dirty_bytes < store->options.dirty_bytes_max &&
+        store->policy->ops->admits(store->policy, number)) {
         struct flight *flight = flight_create(store, number, FLIGHT_QUEUED);
 
         if (flight != NULL) {
@@ -60,15 +68,15 @@ victim_evict(struct kvt_store *store, uint32_t number)
     return VICTIM_RELEASED;
 }
 
-/* Evict from the old end until a slot of the size can be taken. Returns true when it was. */
+/* Evict what the policy shows until a slot of the size can be taken. Returns true when it was. */
 static bool
 room_evict(struct kvt_store *store, uint64_t size, struct slot *slot_out)
 {
-    uint32_t victim = policy_victim(store->policy, ENTRY_NONE);
+    uint32_t victim = host_victim(store, ENTRY_NONE);
     uint64_t demoting_bytes = 0;
 
     for (uint32_t i = 0; i < VICTIMS_LOOKED_AT && victim != ENTRY_NONE; i++) {
-        uint32_t next = policy_victim(store->policy, victim);
+        uint32_t next = host_victim(store, victim);
         uint32_t length = residency_at(store->map, victim)->length;
         enum victim_action action = victim_evict(store, victim);
 
@@ -79,7 +87,7 @@ room_evict(struct kvt_store *store, uint64_t size, struct slot *slot_out)
         if (demoting_bytes >= DEMOTE_BYTES)
             return false;
         /* A parent whose last child went has become a leaf: it may lie behind us. */
-        victim = action == VICTIM_RELEASED ? policy_victim(store->policy, ENTRY_NONE) : next;
+        victim = action == VICTIM_RELEASED ? host_victim(store, ENTRY_NONE) : next;
     }
     return false;
 }
@@ -130,14 +138,13 @@ room_trim(struct kvt_store *store)
 
     if (slab_used(store->slab) + store->dirty_bytes / 2 <= high)
         return;
-    victim = policy_victim(store->policy, ENTRY_NONE);
+    victim = host_victim(store, ENTRY_NONE);
     for (uint32_t i = 0; i < 64 && victim != ENTRY_NONE && slab_used(store->slab) > low; i++) {
-        uint32_t next = policy_victim(store->policy, victim);
+        uint32_t next = host_victim(store, victim);
 
         (void)victim_evict(store, victim);
         victim = next;
-        if (victim != ENTRY_NONE &&
-            (policy_at(store->policy, victim)->flags & ENTRY_IN_HOST_LIST) == 0)
+        if (victim != ENTRY_NONE && !entries_has_copy(store->entries, POLICY_HOST, victim))
             break;
     }
 }

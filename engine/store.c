@@ -142,7 +142,9 @@ store_free(struct kvt_store *store)
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
-    policy_close(store->policy);
+    if (store->policy != NULL)
+        store->policy->ops->close(store->policy);
+    entries_close(store->entries);
     residency_close(store->map);
     if (store->host != NULL)
         host_as_tier(store->host)->ops->close(host_as_tier(store->host));
@@ -389,11 +391,15 @@ identity_open(struct kvt_store *store, bool *is_new_out)
 static enum kvt_status
 memory_open(struct kvt_store *store)
 {
+    const struct policy_ops *ops =
+        store->options.policy == KVT_POLICY_S3FIFO ? &policy_s3fifo_ops : &policy_lru_ops;
+
     KVT_TRY(host_open(&store->env, store->options.host_capacity_bytes,
         (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES), &store->host));
     store->slab = host_slab(store->host);
     KVT_TRY(residency_open(&store->env, store->options.entry_count_max, &store->map));
-    KVT_TRY(policy_open(&store->env, store->map, &store->policy));
+    KVT_TRY(entries_open(&store->env, store->map, &store->entries));
+    KVT_TRY(ops->open(&store->env, store->entries, &store->policy));
     KVT_TRY(leases_open(store));
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
 }

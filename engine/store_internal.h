@@ -117,7 +117,8 @@ struct kvt_store {
     struct segment_table *segments;
     struct index *index; /* The committer's while it runs. */
     struct residency *map;
-    struct policy *policy;
+    struct entries *entries;
+    struct policy *policy; /* Which copy in HOST goes first: options.policy. */
     struct commit *commit;
     struct committer *committer;
     struct reclaim *reclaim;
@@ -198,9 +199,13 @@ void entry_place_forget(struct kvt_store *store, uint32_t number);
 bool entry_nvme_release(struct kvt_store *store, uint32_t number);
 /* entry_host_release - give up the HOST copy of a block that NVMe holds too; false when pinned. */
 bool entry_host_release(struct kvt_store *store, uint32_t number);
-/* entry_host_add - the block has a copy in HOST from now on; that is a use. */
+/* entry_host_add - the block has a copy in HOST from now on (the policy prepared it); that is a
+ * use. */
 void entry_host_add(struct kvt_store *store, uint32_t number);
-/* entry_touch - the block was used. */
+/* entry_request - the blocks of one request were used, a chain, first block first (ENTRY_NONE:
+ * passed over). Those that have left the map meanwhile become ENTRY_NONE. */
+void entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count);
+/* entry_touch - a request of this block alone. */
 void entry_touch(struct kvt_store *store, uint32_t number);
 /* entry_quarantine - its bytes are wrong: the block leaves the store, so that nobody reads it
  * again. */

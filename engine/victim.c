@@ -135,7 +135,7 @@ resident_is_pinned(struct kvt_store *store, const struct resident *resident)
                &residency_at(store->map, resident->number)->word, memory_order_acquire)) != 0;
 }
 
-/* Pinned ones, then what was used latest, then what lies higher in its tree. */
+/* Pinned ones, then what the policy finds most important, then what lies higher in its tree. */
 static int
 resident_compare(const void *a, const void *b)
 {
@@ -144,8 +144,8 @@ resident_compare(const void *a, const void *b)
 
     if (left->is_pinned != right->is_pinned)
         return left->is_pinned ? -1 : 1;
-    if (left->last_use != right->last_use)
-        return left->last_use > right->last_use ? -1 : 1;
+    if (left->importance != right->importance)
+        return left->importance > right->importance ? -1 : 1;
     if (left->depth != right->depth)
         return left->depth < right->depth ? -1 : 1;
     return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
@@ -182,8 +182,10 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
     uint32_t kept_count = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        const struct entry_state *state = policy_at(store->policy, residents[i].number);
+        const struct entry_state *state = entries_at(store->entries, residents[i].number);
 
+        residents[i].importance =
+            store->policy->ops->importance(store->policy, residents[i].number);
         residents[i].last_use = state->last_use;
         residents[i].depth = state->depth;
         residents[i].is_pinned = resident_is_pinned(store, &residents[i]);
@@ -194,7 +196,7 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
         bool is_wanted = resident.is_pinned || keeps_all || resident.last_use > mean ||
-                         policy_at(store->policy, resident.number)->child_count > 0;
+                         entries_at(store->entries, resident.number)->child_count > 0;
 
         if (!is_wanted)
             continue;

@@ -3,8 +3,8 @@
  * residency.h - the map in memory: key -> entry, and which tiers hold a copy of it.
  *
  * Owns      the entries, their 64-bit words, the hash table, the keys' bytes.
- * Not here  slots and extents themselves (tiers/), policy state (engine/policy.h keeps its own
- *           array beside the entries, by the same numbers).
+ * Not here  slots and extents themselves (tiers/), the engine's state (engine/entries.h keeps its
+ *           own array beside the entries, by the same numbers).
  * Memory    at most 96 bytes an entry with its share of the table; key bytes apart. Entries live in
  *           chunks that never move and are never returned while the map is open; big arrays are
  *           on huge pages (env map).
@@ -92,7 +92,7 @@ void residency_key(const struct residency *map, uint32_t number, struct block_ke
 uint32_t residency_find(
     const struct residency *map, struct hash128 fingerprint, const struct block_key *key);
 
-/* residency_find_fingerprint - the same without the key's proof: for parents (policy only). */
+/* residency_find_fingerprint - the same without the key's proof: for parents only. */
 uint32_t residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint);
 
 /* residency_insert - a new FILLING entry; its key must not be in the map. KVT_E_NOMEM,

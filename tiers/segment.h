@@ -52,7 +52,7 @@ struct segment {
     uint32_t void_count;   /* The engine's: void entries of its batches that are not durable. */
 
     /* The engine's, for choosing what to reclaim. */
-    uint64_t use_sum;         /* Last uses of its live blocks, in ticks (policy.h), added up. */
+    uint64_t use_sum;         /* Last uses of its live blocks, in ticks (entries.h), added up. */
     uint32_t use_count;       /* How many these are. */
     uint64_t newest_sequence; /* Of the records in it. */
     uint32_t held_count;      /* Copies that others replace, but not durably yet: they stay. */

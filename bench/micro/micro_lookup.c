@@ -86,7 +86,7 @@ entry_put(struct kvt_store *store, uint32_t namespace_id, uint64_t i)
     if (!key_init(&key, store->file.secret, namespace_id, 0, bytes, sizeof(bytes)) ||
         residency_insert(
             store->map, key_fingerprint(store->fingerprint_seed, &key), &key, &number) != KVT_OK ||
-        policy_reserve(store->policy, number) != KVT_OK)
+        entries_reserve(store->entries, number) != KVT_OK)
         return false;
     residency_publish(store->map, number, TIER_HOST);
     return true;

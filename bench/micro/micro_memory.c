@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * micro_memory.c - what an entry costs in memory of the process: in the map without its key, and in
- * the policy.
+ * the table of its states (entries.h).
  *
  * The growth of the process's anonymous memory (RssAnon) while entries are put in, divided by their
  * number. Keys are of 32 bytes and lie in slots of 40. The table doubles at powers of two, so that
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy.h"
+#include "entries.h"
 #include "process_memory.h"
 #include "residency.h"
 #include "rng.h"
@@ -31,7 +31,7 @@ static const uint8_t secret[HASH_SECRET_BYTES] = {1};
 struct memory_bench {
     struct kvt_env env;
     struct residency *map;
-    struct policy *policy;
+    struct entries *states;
     uint64_t entries;
     double entry_bytes;      /* At the end. */
     double entry_bytes_most; /* At the dearest count from half of the end on. */
@@ -95,14 +95,14 @@ map_measure(struct memory_bench *bench)
 }
 
 static bool
-policy_measure(struct memory_bench *bench)
+states_measure(struct memory_bench *bench)
 {
     uint64_t before = 0;
 
     for (uint32_t i = 0; i < WARM_ENTRIES + bench->entries; i++) {
         if (i == WARM_ENTRIES)
             before = process_anonymous_bytes();
-        if (policy_reserve(bench->policy, i) != KVT_OK)
+        if (entries_reserve(bench->states, i) != KVT_OK)
             return false;
     }
     bench->state_bytes =
@@ -120,8 +120,8 @@ main(int argc, char **argv)
     env_host(&bench.env);
     is_fine = bench.entries > 0 && bench.entries < UINT32_MAX / 2 &&
               residency_open(&bench.env, bench.entries + WARM_ENTRIES, &bench.map) == KVT_OK &&
-              policy_open(&bench.env, bench.map, &bench.policy) == KVT_OK && map_measure(&bench) &&
-              policy_measure(&bench);
+              entries_open(&bench.env, bench.map, &bench.states) == KVT_OK && map_measure(&bench) &&
+              states_measure(&bench);
     if (is_fine)
         printf("{\"entries\": %" PRIu64 ", \"entry_bytes\": %.1f, \"entry_bytes_most\": %.1f, "
                "\"most_at_entries\": %" PRIu64 ", \"key_slot_bytes\": %d, \"state_bytes\": %.1f}\n",
@@ -129,7 +129,7 @@ main(int argc, char **argv)
             bench.state_bytes);
     else
         fprintf(stderr, "usage: micro_memory [ENTRIES]  (1 to 2147483646, and memory for them)\n");
-    policy_close(bench.policy);
+    entries_close(bench.states);
     residency_close(bench.map);
     return is_fine ? 0 : 1;
 }

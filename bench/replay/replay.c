@@ -68,6 +68,7 @@ replay_open(struct replay *replay)
     options.host_capacity_bytes = settings->host_bytes;
     options.nvme_capacity_bytes = settings->nvme_bytes;
     options.io_engine = settings->io_engine;
+    options.policy = settings->policy;
     status = kvt_open(settings->directory, &options, &replay->store);
     if (status == KVT_MISS) {
         complain("there is no store in %s", settings->directory);

@@ -42,7 +42,8 @@ struct replay_settings {
     uint64_t block_bytes;
     uint64_t request_end; /* Index behind the last request. */
     uint64_t resume_at;
-    uint64_t kill_at; /* REPLAY_NO_REQUEST: never. */
+    uint64_t kill_at;       /* REPLAY_NO_REQUEST: never. */
+    enum kvt_policy policy; /* Never KVT_POLICY_DEFAULT. */
     enum kvt_durability durability;
     uint32_t io_engine;     /* enum kvt_io_engine */
     double ceiling_seconds; /* 0: the ceilings are not measured. */

@@ -145,6 +145,7 @@ static void
 settings_print_json(const struct replay_settings *settings, struct json *json)
 {
     static const char *const durabilities[] = {"memory", "relaxed", "sync"};
+    static const char *const policies[] = {"default", "lru", "s3fifo"};
 
     if (settings->trace_path != NULL)
         json_string(json, "trace", settings->trace_path);
@@ -152,7 +153,7 @@ settings_print_json(const struct replay_settings *settings, struct json *json)
     json_number(json, "block_bytes", settings->block_bytes);
     json_number(json, "host_capacity_bytes", settings->host_bytes);
     json_number(json, "nvme_capacity_bytes", settings->nvme_bytes);
-    json_string(json, "policy", "lru");
+    json_string(json, "policy", policies[settings->policy]);
     json_string(json, "durability", durabilities[settings->durability]);
     json_number(json, "first_request", settings->resume_at);
 }

@@ -43,7 +43,7 @@ static const struct argument_option options[] = {
         "HOST capacity; 5% is that share of the trace's unique\n"
         "blocks, here and for --nvme"},
     [OPTION_NVME] = {"--nvme", "SIZE", "NVMe capacity"},
-    [OPTION_POLICY] = {"--policy", "P", "what stays in which tier: only lru in this version"},
+    [OPTION_POLICY] = {"--policy", "P", "what stays in memory: lru (default) or s3fifo"},
     [OPTION_DURABILITY] = {"--durability", "D", "memory, relaxed (default) or sync"},
     [OPTION_IO] = {"--io", "ENGINE", "auto (default), uring or threads"},
     [OPTION_RESUME_AT] = {"--resume-at", "N", "leave the first N requests out"},
@@ -118,15 +118,17 @@ words_read(const struct arguments *arguments, struct replay_settings *settings)
 {
     static const char *const durabilities[] = {"memory", "relaxed", "sync"};
     static const char *const engines[] = {"auto", "uring", "threads"};
+    static const char *const policies[] = {"lru", "s3fifo"}; /* As enum kvt_policy from 1 on. */
     const char *policy = arguments->values[OPTION_POLICY];
     const char *durability = arguments->values[OPTION_DURABILITY];
     const char *engine = arguments->values[OPTION_IO];
+    int policy_index = policy == NULL ? 0 : word_find(policy, policies, 2);
     int durability_index =
         durability == NULL ? KVT_RELAXED : word_find(durability, durabilities, 3);
     int engine_index = engine == NULL ? KVT_IO_AUTO : word_find(engine, engines, 3);
 
-    if (policy != NULL && strcmp(policy, "lru") != 0) {
-        complain("--policy %s is none that this version has: lru", policy);
+    if (policy_index < 0) {
+        complain("--policy %s is none of lru, s3fifo", policy);
         return false;
     }
     if (durability_index < 0) {
@@ -137,6 +139,7 @@ words_read(const struct arguments *arguments, struct replay_settings *settings)
         complain("--io %s is none of auto, uring, threads", engine);
         return false;
     }
+    settings->policy = (enum kvt_policy)(policy_index + KVT_POLICY_LRU);
     settings->durability = (enum kvt_durability)durability_index;
     settings->io_engine = (uint32_t)engine_index;
     return true;

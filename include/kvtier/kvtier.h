@@ -77,6 +77,14 @@ enum kvt_io_engine {
     KVT_IO_THREADS = 2,
 };
 
+/* Which block leaves memory first when a tier is full. Whatever the policy, a block leaves after
+ * those that build on it. */
+enum kvt_policy {
+    KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_LRU in this version. */
+    KVT_POLICY_LRU = 1,     /* The least recently used. */
+    KVT_POLICY_S3FIFO = 2,  /* S3-FIFO: what is used once leaves soon, and in its own order. */
+};
+
 enum kvt_log_level {
     KVT_LOG_ERROR = 0,
     KVT_LOG_WARN = 1,
@@ -125,7 +133,7 @@ struct kvt_options {
     void (*log)(void *context, int level, const char *module, const char *line);
     void *log_context;
     uint32_t log_level; /* enum kvt_log_level; lines above it are not made. Default: errors only. */
-    uint32_t reserved0; /* Must be zero. */
+    uint32_t policy;    /* enum kvt_policy */
 };
 
 #define KVT_OPTIONS_INIT                          \

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_store.c - random operations on a store against a plain map, without faults: in the
- * simulated world and on this machine, with tiers that hold everything and with tiers that do not.
+ * simulated world and on this machine, with tiers that hold everything and with tiers that do not,
+ * under each policy.
  *
  * Stores that evict run four times the operations, and must have reclaimed, evicted and relocated.
  *
@@ -117,6 +118,7 @@ run_simulated(uint64_t seed, uint32_t operation_count, bool is_small, char *fail
     char leaks[200];
 
     assert_non_null(work);
+    options.policy = seed / 2 % 2 == 0 ? KVT_POLICY_LRU : KVT_POLICY_S3FIFO;
     sim_host_init(&host, &world, &options);
     reach = sim_host_of(&host);
     workload_init(work, &reach, seed, is_small ? SMALL_KEYS : LARGE_KEYS,
@@ -188,6 +190,7 @@ real_runs(const struct seeds *seeds, enum kvt_io_engine engine, bool is_small)
     for (uint64_t seed = seeds->first; seed < seeds->first + (seeds->count + 19) / 20; seed++) {
         char failure[MODEL_FAILURE_BYTES];
 
+        options.policy = seed % 2 == 0 ? KVT_POLICY_LRU : KVT_POLICY_S3FIFO;
         if (!run_real(seed, operations_of(seeds, is_small), &options, is_small, failure)) {
             seeds_report(
                 seeds, engine == KVT_IO_URING ? "real, uring" : "real, threads", seed, failure);

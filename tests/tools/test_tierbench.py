@@ -201,7 +201,16 @@ class Tierbench(Programs):
     def test_what_this_version_lacks_is_unsupported(self):
         self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "no", "--host", "16M",
                      "--nvme", "64M", "--hbm", "1G", expect=1, saying="KVT_E_UNSUPPORTED")
-        self.replay("r10", "--hbm", "0", "--policy", "lru", requests=2)
+        self.replay("r10", "--hbm", "0", requests=2)
+
+    def test_each_policy_replays(self):
+        for policy in ("lru", "s3fifo"):
+            report = json.loads(self.replay(f"r11-{policy}", "--policy", policy,
+                                            requests=40).stdout)
+            self.assertEqual(report["policy"], policy)
+            self.assertEqual(report["wrong_bytes"], 0)
+            self.assertGreater(report["counters"]["host_evict_count"] +
+                               report["counters"]["host_demote_count"], 0)
 
     def test_impossible_work_fails_with_a_sentence(self):
         self.refused("tierbench", "replay", "--trace", "nowhere", "--dir", "no", "--host", "16M",

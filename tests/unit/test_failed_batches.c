@@ -83,7 +83,7 @@ writing_meet(struct full_store *full, uint64_t key)
     for (uint32_t i = 0; i < STEPS_MAX; i++) {
         uint32_t number = full_entry(full, key);
         const struct flight *flight =
-            number == ENTRY_NONE ? NULL : policy_at(full->store->policy, number)->flight;
+            number == ENTRY_NONE ? NULL : entries_at(full->store->entries, number)->flight;
 
         if (flight != NULL && flight->state == FLIGHT_WRITING)
             return;

@@ -46,7 +46,7 @@ accounts_check(const struct full_store *full)
                 continue;
             assert_int_equal(entry->extent_generation, segment->generation);
             live_bytes += (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES;
-            use_sum += policy_at(store->policy, i)->last_use;
+            use_sum += entries_at(store->entries, i)->last_use;
             count++;
         }
         assert_int_equal(segment->live_bytes, live_bytes);

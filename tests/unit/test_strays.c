@@ -61,7 +61,7 @@ put_start(struct full_store *full, uint64_t key)
         const struct flight *flight;
 
         number = full_entry(full, key);
-        flight = number == ENTRY_NONE ? NULL : policy_at(full->store->policy, number)->flight;
+        flight = number == ENTRY_NONE ? NULL : entries_at(full->store->entries, number)->flight;
         if (flight != NULL && flight->state == FLIGHT_WRITING)
             return ticket;
         sim_run_steps(full->world, 1);

@@ -45,7 +45,8 @@ setup(void **state)
     store->file.root_count = 1;
     if (segment_table_open(&store->env, 1, segment_counts, PAGES, &store->segments) != KVT_OK ||
         residency_open(&store->env, 1000, &store->map) != KVT_OK ||
-        policy_open(&store->env, store->map, &store->policy) != KVT_OK ||
+        entries_open(&store->env, store->map, &store->entries) != KVT_OK ||
+        policy_lru_ops.open(&store->env, store->entries, &store->policy) != KVT_OK ||
         commit_open(store) != KVT_OK)
         return -1;
     *state = fixture;
@@ -59,7 +60,8 @@ teardown(void **state)
     struct kvt_store *store = &fixture->store;
 
     commit_close(store);
-    policy_close(store->policy);
+    policy_lru_ops.close(store->policy);
+    entries_close(store->entries);
     residency_close(store->map);
     segment_table_close(store->segments);
     free(fixture);
@@ -101,10 +103,10 @@ block_add(struct fixture *fixture, struct segment *segment, uint32_t last_use, b
     record.key = (struct block_key){.namespace_id = 1, .length = sizeof(key_number)};
     memcpy(record.key.bytes, &key_number, sizeof(key_number));
     assert_int_equal(residency_insert(store->map, fingerprint, &record.key, &number), KVT_OK);
-    assert_int_equal(policy_reserve(store->policy, number), KVT_OK);
+    assert_int_equal(entries_reserve(store->entries, number), KVT_OK);
     residency_at(store->map, number)->length = record.length;
     residency_at(store->map, number)->stored_length = record.length;
-    policy_at(store->policy, number)->last_use = last_use;
+    entries_at(store->entries, number)->last_use = last_use;
     residency_publish(store->map, number, TIER_NVME);
     entry_place(store, number, &record, 0);
     segment->live_bytes += record.length;
@@ -285,9 +287,9 @@ a_block_whose_children_need_it_stays(void **state)
     block_add(fixture, segment, 10, true);
     parent = block_add(fixture, segment, 10, true);
     child = block_add(fixture, other, 100, false);
-    policy_link(fixture->store.policy, child, parent);
+    entries_link(fixture->store.entries, child, parent);
     expect_survivors(fixture, &parent, 1);
-    policy_unlink(fixture->store.policy, child);
+    entries_unlink(fixture->store.entries, child);
     expect_survivors(fixture, NULL, 0);
 }
 
@@ -303,7 +305,7 @@ no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go(void **state)
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t number = block_add(fixture, segment, 100, true);
 
-        policy_at(fixture->store.policy, number)->depth = 7 - i;
+        entries_at(fixture->store.entries, number)->depth = 7 - i;
         if (i >= 4)
             wanted[7 - i] = number;
         block_add(fixture, other, 1, false);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * entries.c - the table of entry states, links to parents, and counts of children.
+ */
+#include "entries.h"
+
+#include "failure.h"
+
+enum {
+    STATES_PER_CHUNK = 32768, /* One huge page of states. */
+    CHUNK_COUNT_MAX = 1 << 16,
+};
+
+struct entries {
+    struct kvt_env env;
+    struct residency *map;
+    struct entry_state **chunks; /* CHUNK_COUNT_MAX pointers, taken as they are touched. */
+};
+
+enum kvt_status
+entries_open(const struct kvt_env *env, struct residency *map, struct entries **entries_out)
+{
+    struct entries *entries = env_take(env, sizeof(*entries));
+
+    *entries_out = NULL;
+    if (entries == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for the states of blocks");
+    entries->env = *env;
+    entries->map = map;
+    entries->chunks = env_take(env, CHUNK_COUNT_MAX * sizeof(*entries->chunks));
+    if (entries->chunks == NULL) {
+        env_put(env, entries, sizeof(*entries));
+        return failure_set(KVT_E_NOMEM, 0, "no memory for the table of blocks' states");
+    }
+    *entries_out = entries;
+    return KVT_OK;
+}
+
+void
+entries_close(struct entries *entries)
+{
+    struct kvt_env env;
+
+    if (entries == NULL)
+        return;
+    env = entries->env;
+    for (uint32_t i = 0; i < CHUNK_COUNT_MAX && entries->chunks[i] != NULL; i++)
+        env_unmap(&env, entries->chunks[i], STATES_PER_CHUNK * sizeof(struct entry_state));
+    env_put(&env, entries->chunks, CHUNK_COUNT_MAX * sizeof(*entries->chunks));
+    env_put(&env, entries, sizeof(*entries));
+}
+
+struct residency *
+entries_map(const struct entries *entries)
+{
+    return entries->map;
+}
+
+struct entry_state *
+entries_at(const struct entries *entries, uint32_t number)
+{
+    struct entry_state *chunk = entries->chunks[number / STATES_PER_CHUNK];
+
+    return chunk == NULL ? NULL : &chunk[number % STATES_PER_CHUNK];
+}
+
+enum kvt_status
+entries_reserve(struct entries *entries, uint32_t number)
+{
+    struct entry_state *state;
+
+    /* Numbers are given out from below, so chunks fill in order. */
+    for (uint32_t i = 0; i <= number / STATES_PER_CHUNK; i++) {
+        if (entries->chunks[number / STATES_PER_CHUNK] != NULL)
+            break;
+        if (entries->chunks[i] != NULL)
+            continue;
+        entries->chunks[i] = env_map(&entries->env, STATES_PER_CHUNK * sizeof(struct entry_state));
+        if (entries->chunks[i] == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory for the state of block %u", number);
+    }
+    state = entries_at(entries, number);
+    KVT_ASSERT(state->node == 0 && state->places == 0);
+    *state = (struct entry_state){.parent = ENTRY_NONE};
+    return KVT_OK;
+}
+
+static struct entry_state *
+at(const struct entries *entries, uint32_t number)
+{
+    struct entry_state *state = entries_at(entries, number);
+
+    KVT_ASSERT(state != NULL);
+    return state;
+}
+
+/* --- Copies in memory ------------------------------------------------------------------------- */
+
+/* Count a child with copies in `places` in (or out) at its parent: those that it has come, or
+ * go, and `others` stay. */
+static void
+child_count(struct entry_state *parent, unsigned places, unsigned others, bool is_coming)
+{
+    bool is_new = others == 0;
+    bool is_new_in_hbm = (places & PLACES_HBM) != 0 && (others & PLACES_HBM) == 0;
+
+    if (is_coming) {
+        parent->memory_child_count += is_new;
+        parent->hbm_child_count += is_new_in_hbm;
+        return;
+    }
+    KVT_ASSERT(parent->memory_child_count >= is_new && parent->hbm_child_count >= is_new_in_hbm);
+    parent->memory_child_count -= is_new;
+    parent->hbm_child_count -= is_new_in_hbm;
+}
+
+void
+entries_copy_add(struct entries *entries, enum policy_place place, uint32_t number)
+{
+    struct entry_state *state = at(entries, number);
+    uint32_t parent = entries_parent(entries, number);
+    unsigned bit = 1u << place;
+
+    KVT_ASSERT((state->places & bit) == 0);
+    if (parent != ENTRY_NONE)
+        child_count(at(entries, parent), bit, state->places, true);
+    state->places = (uint16_t)(state->places | bit);
+}
+
+void
+entries_copy_remove(struct entries *entries, enum policy_place place, uint32_t number)
+{
+    struct entry_state *state = at(entries, number);
+    uint32_t parent = entries_parent(entries, number);
+    unsigned bit = 1u << place;
+
+    KVT_ASSERT((state->places & bit) != 0);
+    state->places = (uint16_t)(state->places & ~bit);
+    if (parent != ENTRY_NONE)
+        child_count(at(entries, parent), bit, state->places, false);
+}
+
+bool
+entries_has_copy(const struct entries *entries, enum policy_place place, uint32_t number)
+{
+    return (at(entries, number)->places & 1u << place) != 0;
+}
+
+bool
+entries_is_leaf(const struct entries *entries, enum policy_place place, uint32_t number)
+{
+    const struct entry_state *state = at(entries, number);
+
+    if (place != POLICY_HOST)
+        return state->hbm_child_count == 0;
+    return state->memory_child_count == 0 || (state->places & PLACES_HBM) != 0;
+}
+
+/* --- Parents ---------------------------------------------------------------------------------- */
+
+uint32_t
+entries_parent(struct entries *entries, uint32_t number)
+{
+    struct entry_state *state = at(entries, number);
+    uint64_t word;
+
+    if (state->parent == ENTRY_NONE)
+        return ENTRY_NONE;
+    word = atomic_load_explicit(
+        &residency_at(entries->map, state->parent)->word, memory_order_relaxed);
+    if (word_generation(word) != state->parent_generation ||
+        (word_state(word) != ENTRY_RESIDENT && word_state(word) != ENTRY_FILLING)) {
+        state->parent = ENTRY_NONE;
+        return ENTRY_NONE;
+    }
+    return state->parent;
+}
+
+void
+entries_unlink(struct entries *entries, uint32_t number)
+{
+    struct entry_state *state = at(entries, number);
+    uint32_t parent = entries_parent(entries, number);
+
+    if (parent == ENTRY_NONE)
+        return;
+    KVT_ASSERT(at(entries, parent)->child_count > 0);
+    at(entries, parent)->child_count--;
+    if (state->places != 0)
+        child_count(at(entries, parent), state->places, 0, false);
+    state->parent = ENTRY_NONE;
+}
+
+void
+entries_link(struct entries *entries, uint32_t number, uint32_t parent)
+{
+    struct entry_state *state = at(entries, number);
+    uint64_t word;
+
+    entries_unlink(entries, number);
+    if (parent == ENTRY_NONE || parent == number)
+        return;
+    word = atomic_load_explicit(&residency_at(entries->map, parent)->word, memory_order_relaxed);
+    state->parent = parent;
+    state->parent_generation = word_generation(word) & 0xFFFFFFu;
+    at(entries, parent)->child_count++;
+    if (state->places != 0)
+        child_count(at(entries, parent), state->places, 0, true);
+}

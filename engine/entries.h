@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * entries.h - what the engine remembers of each entry beside the map: its description, its parent,
+ * which places in memory hold a copy of it, and how many children it has where.
+ *
+ * Owns      one struct entry_state for each entry number; the counts of children in it.
+ * Not here  the order in which copies go (policy.h); copies themselves.
+ * Threads   the loop only.
+ *
+ * Invariants, for an entry whose link to its parent is good (entries_parent):
+ *   (1) child_count is the number of its children in the map;
+ *   (2) memory_child_count is the number of its children with a copy in HBM or HOST;
+ *   (3) hbm_child_count is the number of its children with a copy in HBM, on any device;
+ *   whether the parent itself has a copy in memory or not.
+ * Links and copies may come and go in any order: each changes the counts by what it adds.
+ */
+#ifndef KVT_ENGINE_ENTRIES_H
+#define KVT_ENGINE_ENTRIES_H
+
+#include "env.h"
+#include "residency.h"
+
+struct flight;
+
+enum {
+    POLICY_DEVICES_MAX = 8,
+};
+
+/* Where copies are that a policy orders: one place is full independently of the others. */
+enum policy_place {
+    POLICY_HOST = 0,
+    POLICY_HBM = 1, /* + the device's ordinal */
+    POLICY_PLACE_COUNT = POLICY_HBM + POLICY_DEVICES_MAX,
+};
+
+/* Bits of entry_state.places. */
+#define PLACES_HOST 1u
+#define PLACES_HBM (((1u << POLICY_DEVICES_MAX) - 1u) << POLICY_HBM)
+
+/* The memory promise: 64 bytes an entry, whatever the policy. */
+struct entry_state {
+    struct flight *flight;           /* What is under way for this entry; NULL: nothing. */
+    uint32_t parent;                 /* Entry, or ENTRY_NONE; good only while its generation ... */
+    uint32_t parent_generation : 24; /* ... is this: entries_parent() looks. */
+    uint32_t hint : 2;
+    uint32_t node;               /* The policy's first node for it; 0: none. */
+    uint32_t hbm_child_count;    /* Children with a copy in HBM. */
+    uint32_t memory_child_count; /* Children with a copy in HBM or HOST. */
+    uint32_t child_count;        /* Children in the map, wherever their copies are. */
+    uint32_t last_use;           /* In ticks of the monotonic clock; 0: not since the open. */
+    uint32_t depth;
+    uint32_t token_start;
+    uint32_t token_count;
+    uint32_t recompute_us;
+    uint32_t importance;
+    uint32_t record_crc; /* Of the durable record. */
+    uint16_t class_id;
+    uint16_t places; /* 1 << enum policy_place: which of them hold a copy. */
+};
+
+_Static_assert(sizeof(struct entry_state) == 64, "64 bytes an entry are promised");
+
+enum {
+    USE_TICK_SHIFT = 26, /* A tick is 2^26 ns: 67 ms, and 9 years of uptime. */
+};
+
+struct entries;
+
+enum kvt_status entries_open(
+    const struct kvt_env *env, struct residency *map, struct entries **entries_out);
+void entries_close(struct entries *entries); /* NULL is fine. */
+
+/* entries_map - the map whose entries these are. */
+struct residency *entries_map(const struct entries *entries);
+
+/* entries_at - the state of an entry; NULL when there was no memory to grow (entries_reserve). */
+struct entry_state *entries_at(const struct entries *entries, uint32_t number);
+
+/* entries_reserve - make sure that entries_at(number) works; resets the state, which must have no
+ * copy in memory. KVT_E_NOMEM. */
+enum kvt_status entries_reserve(struct entries *entries, uint32_t number);
+
+/* --- Parents ---------------------------------------------------------------------------------- */
+
+/* entries_link - the entry's parent is `parent` (ENTRY_NONE: none), and no other any more. */
+void entries_link(struct entries *entries, uint32_t number, uint32_t parent);
+
+/* entries_unlink - the entry leaves the map: its parent has a child less. Its own children find by
+ * the generation that their parent is gone. */
+void entries_unlink(struct entries *entries, uint32_t number);
+
+/* entries_parent - the entry's parent if it is still in the map, else ENTRY_NONE. */
+uint32_t entries_parent(struct entries *entries, uint32_t number);
+
+/* --- Copies in memory ------------------------------------------------------------------------- */
+
+/* entries_copy_add, entries_copy_remove - a copy in `place` came, or goes. Whatever implements a
+ * policy calls them through policy_nodes.c, and nobody else does. */
+void entries_copy_add(struct entries *entries, enum policy_place place, uint32_t number);
+void entries_copy_remove(struct entries *entries, enum policy_place place, uint32_t number);
+
+/* entries_has_copy - whether `place` holds a copy of the entry. */
+bool entries_has_copy(const struct entries *entries, enum policy_place place, uint32_t number);
+
+/* entries_is_leaf - whether no child of the entry needs its copy in `place`: the copy may be given
+ * up. The sets are nested; policy.h says which children count. */
+bool entries_is_leaf(const struct entries *entries, enum policy_place place, uint32_t number);
+
+#endif /* KVT_ENGINE_ENTRIES_H */
