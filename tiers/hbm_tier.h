@@ -9,8 +9,13 @@
  * Threads   the loop thread; hbm_slot_address() of a taken slot any thread.
  *
  * The engine mostly works with slots and moves directly; the tier vtable (put and get copy between
- * a slot and registered host memory) serves conformance. A tier_place of this tier: segment = 0,
- * page = slot number, generation = slot generation.
+ * a slot and registered host memory) serves conformance, and takes memory for each batch. A
+ * tier_place of this tier: segment = 0, page = slot number, generation = slot generation.
+ *
+ * What the vtable adds: a place counts from the answer of its put until it is dropped; a get of it
+ * before or after is a miss. The slot of a place that is dropped while copies of the vtable's are
+ * in flight is given back with the last of them. Each block has its own status; one whose put
+ * failed has no place. Batches are answered by hbm_step(), puts that all go well in their order.
  *
  * A device that is lost: its slots can still be given back, every move is answered with KVT_E_GPU,
  * and puts are refused with it. Nothing else of the process is touched.
@@ -37,9 +42,14 @@ struct hbm_options {
 /*
  * hbm_open - open the device, take its memory, register the arena. KVT_E_UNSUPPORTED: no such
  * device. KVT_E_NOMEM names the size that could not be had. KVT_E_GPU, KVT_E_INVAL as slab_open().
+ * `env`, the context and the arena must outlive the tier.
  */
 enum kvt_status hbm_open(
     const struct kvt_env *env, const struct hbm_options *options, struct hbm_tier **hbm_out);
+
+/* hbm_step - take what the mover did for puts and gets of the vtable, and answer them. The loop
+ * calls it when it was woken. False: there was nothing. Moves of the engine's own do not need it. */
+bool hbm_step(struct hbm_tier *hbm);
 
 struct tier *hbm_as_tier(struct hbm_tier *hbm);
 struct slab *hbm_slab(struct hbm_tier *hbm); /* Its addresses are the device's. */
