@@ -401,12 +401,12 @@ block_that_is_being_put_is_a_miss(void **state)
     assert_int_equal(put(&bench, &one), KVT_OK);
     get_init(&bench, &early, &one, MIB);
     assert_int_equal(get(&bench, &early), KVT_OK);
-    for (uint32_t i = 0; i < 4; i++)
-        assert_int_equal(early.blocks[i].status, KVT_MISS);
     /* Dropped before it is there: its slot goes when the bytes have come. */
     drop(&bench, &one.blocks[0]);
     assert_int_equal(used_bytes(&bench), 4 * 64 * KIB);
     await(&bench, 2);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_int_equal(early.blocks[i].status, KVT_MISS);
     assert_int_equal(used_bytes(&bench), 3 * 64 * KIB);
     get_init(&bench, &other, &one, MIB);
     assert_int_equal(get(&bench, &other), KVT_OK);
