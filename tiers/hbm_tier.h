@@ -48,7 +48,7 @@ enum kvt_status hbm_open(
     const struct kvt_env *env, const struct hbm_options *options, struct hbm_tier **hbm_out);
 
 /* hbm_step - take what the mover did for puts and gets of the vtable, and answer them. The loop
- * calls it when it was woken. False: there was nothing. Moves of the engine's own do not need it. */
+ * calls it when woken. False: there was nothing. Moves of the engine's own do not need it. */
 bool hbm_step(struct hbm_tier *hbm);
 
 struct tier *hbm_as_tier(struct hbm_tier *hbm);

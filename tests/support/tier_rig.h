@@ -3,7 +3,8 @@
  * tier_rig.h - a tier opened for a test, batches to put into it, and a loop that waits for answers.
  *
  * Payloads are PRF(seed, length), so any read can be verified. Memory of blocks is cut from one
- * arena, which an NVME tier adopts, and an HBM tier registers with its device (the emulation, late).
+ * arena, which an NVME tier adopts, and an HBM tier registers with its device (an emulation that
+ * is late).
  */
 #ifndef KVT_TESTS_TIER_RIG_H
 #define KVT_TESTS_TIER_RIG_H

@@ -279,7 +279,7 @@ call_is_done(struct device_mover *mover, struct mover_lane *lane, const struct m
 static void
 lane_land(struct device_mover *mover, struct mover_lane *lane)
 {
-    /* An event that was not recorded for this call may still say that an earlier one was reached. */
+    /* An event that was not recorded for this call may say that an earlier one was reached. */
     while (lane->call_count > (lane->is_unrecorded ? 1 : 0)) {
         struct mover_call *call = lane_call(lane, 0);
 
