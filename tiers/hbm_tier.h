@@ -18,7 +18,8 @@
  * failed has no place. Batches are answered by hbm_step(), puts that all go well in their order.
  *
  * A device that is lost: its slots can still be given back, every move is answered with KVT_E_GPU,
- * and puts are refused with it. Nothing else of the process is touched.
+ * and puts are refused with it. Nothing else of the process is touched, but what such a move was to
+ * write in host memory must not be used before the tier is closed.
  */
 #ifndef KVT_TIERS_HBM_TIER_H
 #define KVT_TIERS_HBM_TIER_H

@@ -23,9 +23,10 @@
  *   - moves of one direction that are alike (urgent or not) and wait for no event are queued, and
  *     answered, in the order in which they were pushed, errors among them;
  *   - after an error of the device that stays (KVT_E_GPU) every move, in flight or new, is
- *     answered with KVT_E_GPU and the device is not called any more. Any other error is the
- *     answer of the moves of that call alone (they are tried one by one first); a move is
- *     answered with an error, too, only when nothing of it is in flight;
+ *     answered with KVT_E_GPU and the device is not called any more. Its copies may still arrive:
+ *     host memory that such a move was to write must not be used before the device is closed;
+ *   - any other error is the answer of the moves of that call alone (they are tried one by one
+ *     first); a move is answered with such an error only when nothing of it is in flight;
  *   - an event of its own that cannot be recorded or asked is tried again: without it nobody knows
  *     when the bytes are there. After DEVICE_MOVER_PATIENCE_NS the device counts as lost.
  *
@@ -50,7 +51,7 @@ enum {
 
 #define DEVICE_MOVER_PATIENCE_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
-/* The caller's from creation to the answer it takes out of the inbox; the lane's in between. */
+/* The caller's from creation to the answer it takes out of the inbox; the mover's in between. */
 struct device_move {
     struct inbox_node node;
     enum device_lane lane;             /* Copies within the device go with DEVICE_OUT. */
