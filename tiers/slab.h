@@ -3,7 +3,8 @@
  * slab.h - exact-size slots in superblocks cut from one arena.
  *
  * Owns      which bytes of the arena belong to which slot, and each slot's generation.
- * Not here  the arena's memory (host_tier.c maps it), what is in a slot.
+ * Not here  the arena's memory (host_tier.c maps it, hbm_tier.c takes it from a device: only
+ *           addresses are computed here, nothing looks into it), what is in a slot.
  * Threads   the loop thread only; slab_address() of a taken slot any thread.
  *
  * A size class is a slot size: a multiple of 4 KiB, at most SLAB_CLASS_MAX of them, made as sizes

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conform_tier.c - one list of checks that every tier passes: HOST, NVME over both io engines,
- * null, fake.
+ * conform_tier.c - one list of checks that every tier passes: HOST, HBM over the emulation, NVME
+ * over both io engines, null, fake.
  *
  * Each kind declares what it can; a check that asks for more is not run for it.
  */
@@ -38,6 +38,7 @@ struct kind {
 
 static const struct kind kinds[] = {
     {TIER_KIND_HOST, "host", KEEPS | FREES | CAPACITY},
+    {TIER_KIND_HBM, "hbm over the emulation", KEEPS | FREES | CAPACITY},
     {TIER_KIND_NVME_URING, "nvme over uring", KEEPS | CAPACITY | DURABLE},
     {TIER_KIND_NVME_THREADS, "nvme over threads", KEEPS | CAPACITY | DURABLE},
     {TIER_KIND_NULL, "null", 0},

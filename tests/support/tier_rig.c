@@ -43,6 +43,7 @@ rig_init(struct tier_rig *rig, enum tier_kind kind, uint32_t root_count, uint32_
     memset(rig, 0, sizeof(*rig));
     env_host(&rig->env);
     rig->kind = kind;
+    rig->device = (struct device_host_config){.seed = 1, .delay_ns_max = 20000};
     rig->env.io = kind == TIER_KIND_NVME_URING ? &io_uring_ops : &io_threads_ops;
     rig->env.io_context = &rig->env;
     rig->arena = env_map(&rig->env, RIG_ARENA_BYTES);
@@ -66,6 +67,22 @@ rig_init(struct tier_rig *rig, enum tier_kind kind, uint32_t root_count, uint32_
     }
 }
 
+static enum kvt_status
+hbm_over_emulation(struct tier_rig *rig, uint64_t capacity_bytes)
+{
+    struct hbm_options options = {.ops = &device_host_ops,
+        .context = &rig->device,
+        .capacity_bytes = capacity_bytes,
+        .slot_bytes_max = 1 << 20,
+        .arena = rig->arena,
+        .arena_size = RIG_ARENA_BYTES};
+    enum kvt_status status = hbm_open(&rig->env, &options, &rig->hbm);
+
+    if (status == KVT_OK)
+        rig->tier = hbm_as_tier(rig->hbm);
+    return status;
+}
+
 enum kvt_status
 rig_open(struct tier_rig *rig)
 {
@@ -78,6 +95,9 @@ rig_open(struct tier_rig *rig)
         status = host_open(&rig->env, capacity_bytes, 1 << 20, &host);
         if (status == KVT_OK)
             rig->tier = host_as_tier(host);
+        break;
+    case TIER_KIND_HBM:
+        status = hbm_over_emulation(rig, capacity_bytes);
         break;
     case TIER_KIND_NVME_URING:
     case TIER_KIND_NVME_THREADS:
@@ -104,6 +124,7 @@ rig_close(struct tier_rig *rig)
     if (rig->tier != NULL)
         rig->tier->ops->close(rig->tier);
     rig->tier = NULL;
+    rig->hbm = NULL;
     rig->nvme = NULL;
     rig->fake = NULL;
     rig_answers_clear(rig);
@@ -231,6 +252,8 @@ rig_turn(struct tier_rig *rig)
     struct inbox_node *node;
 
     if (kind_is_nvme(rig->kind) && !nvme_step(rig->nvme))
+        (void)usleep(20);
+    if (rig->kind == TIER_KIND_HBM && !hbm_step(rig->hbm))
         (void)usleep(20);
     if (rig->kind == TIER_KIND_FAKE)
         (void)tier_fake_step(rig->fake, UINT32_MAX);

@@ -3,18 +3,22 @@
  * tier_rig.h - a tier opened for a test, batches to put into it, and a loop that waits for answers.
  *
  * Payloads are PRF(seed, length), so any read can be verified. Memory of blocks is cut from one
- * arena, which an NVME tier adopts.
+ * arena, which an NVME tier adopts, and an HBM tier registers with its device (an emulation that
+ * is late).
  */
 #ifndef KVT_TESTS_TIER_RIG_H
 #define KVT_TESTS_TIER_RIG_H
 
+#include "device_host.h"
 #include "env.h"
+#include "hbm_tier.h"
 #include "nvme_tier.h"
 #include "scratch_dir.h"
 #include "tier.h"
 
 enum tier_kind {
     TIER_KIND_HOST,
+    TIER_KIND_HBM,
     TIER_KIND_NVME_URING,
     TIER_KIND_NVME_THREADS,
     TIER_KIND_NVME_OTHER, /* env.io is set by the test. */
@@ -42,9 +46,11 @@ struct tier_rig {
     struct kvt_env env;
     enum tier_kind kind;
     struct tier *tier;
+    struct hbm_tier *hbm;        /* Kind HBM. */
     struct nvme_tier *nvme;      /* Kinds NVME. */
     struct tier_fake *fake;      /* Kind FAKE. */
     struct nvme_options options; /* Before rig_open(): may be changed. */
+    struct device_host_config device;
     struct scratch_dir scratch;
     uint8_t *arena;
     size_t arena_used;
@@ -55,7 +61,7 @@ struct tier_rig {
 };
 
 /* rig_init - everything but opening; `segments` in each of `root_count` roots (NVME), about as many
- * MiB (HOST, FAKE). rig_deinit closes and removes all of it. */
+ * MiB (HOST, HBM, FAKE). rig_deinit closes and removes all of it. */
 void rig_init(struct tier_rig *rig, enum tier_kind kind, uint32_t root_count, uint32_t segments);
 enum kvt_status rig_open(struct tier_rig *rig);
 void rig_close(struct tier_rig *rig);
