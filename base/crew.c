@@ -24,10 +24,15 @@ enum {
     WORKER_COUNT_MAX = 64, /* Bits in `idle`. */
 };
 
+/* A wake costs who is woken some microseconds: those of short jobs are saved up for so long. */
+static const uint64_t WAKE_DELAY_NS = 200 * 1000;
+
 struct worker {
     struct crew *crew;
     struct task *task;
     uint32_t index;
+    struct task *owed; /* Who has yet to be woken for what this worker finished; NULL: nobody. */
+    uint64_t owed_ns;  /* Since when. */
 };
 
 struct crew {
@@ -51,15 +56,23 @@ queue_take(struct crew *crew)
     return CONTAINER_OF(node, struct crew_job, node);
 }
 
-static void
-job_run(struct crew *crew, struct crew_job *job)
+/* Run it; who must be woken for it, or NULL. */
+static struct task *
+job_run(struct crew_job *job)
 {
     struct inbox *done = job->done;
     struct task *const *done_task = job->done_task;
 
     job->run(job);
-    if (inbox_push(done, &job->node) && *done_task != NULL)
-        env_wake(crew->env, *done_task);
+    return inbox_push(done, &job->node) ? *done_task : NULL;
+}
+
+static void
+worker_wake(struct worker *worker)
+{
+    if (worker->owed != NULL)
+        env_wake(worker->crew->env, worker->owed);
+    worker->owed = NULL;
 }
 
 static bool
@@ -68,8 +81,8 @@ worker_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     struct worker *worker = context;
     struct crew *crew = worker->crew;
     struct crew_job *job;
+    struct task *task;
 
-    (void)now_ns;
     *next_ns_out = UINT64_MAX;
     (void)pthread_mutex_lock(&crew->mutex);
     job = queue_take(crew);
@@ -78,34 +91,49 @@ worker_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     else
         crew->idle &= ~(UINT64_C(1) << worker->index);
     (void)pthread_mutex_unlock(&crew->mutex);
+    if (job == NULL || !job->is_short || now_ns - worker->owed_ns >= WAKE_DELAY_NS)
+        worker_wake(worker);
     if (job == NULL)
         return false;
-    job_run(crew, job);
+    task = job_run(job);
+    if (task != NULL && task != worker->owed) {
+        worker_wake(worker);
+        worker->owed = task;
+        worker->owed_ns = now_ns;
+    }
     return true;
+}
+
+void
+crew_submit_many(
+    struct crew *crew, struct inbox_node *first, struct inbox_node *last, uint32_t count)
+{
+    struct task *tasks[WORKER_COUNT_MAX];
+    uint32_t task_count = 0;
+
+    (void)pthread_mutex_lock(&crew->mutex);
+    if (crew->first == NULL)
+        crew->first = first;
+    else
+        crew->last->next = first;
+    crew->last = last;
+    while (crew->idle != 0 && task_count < count) {
+        /* The lowest: the few workers that suffice stay warm. */
+        uint32_t index = (uint32_t)__builtin_ctzll(crew->idle);
+
+        crew->idle &= crew->idle - 1;
+        tasks[task_count++] = crew->workers[index].task;
+    }
+    (void)pthread_mutex_unlock(&crew->mutex);
+    for (uint32_t i = 0; i < task_count; i++)
+        env_wake(crew->env, tasks[i]);
 }
 
 void
 crew_submit(struct crew *crew, struct crew_job *job)
 {
-    struct task *task = NULL;
-
     job->node.next = NULL;
-    (void)pthread_mutex_lock(&crew->mutex);
-    if (crew->first == NULL)
-        crew->first = &job->node;
-    else
-        crew->last->next = &job->node;
-    crew->last = &job->node;
-    if (crew->idle != 0) {
-        /* The lowest: the few workers that suffice stay warm. */
-        uint32_t index = (uint32_t)__builtin_ctzll(crew->idle);
-
-        crew->idle &= crew->idle - 1;
-        task = crew->workers[index].task;
-    }
-    (void)pthread_mutex_unlock(&crew->mutex);
-    if (task != NULL)
-        env_wake(crew->env, task);
+    crew_submit_many(crew, &job->node, &job->node, 1);
 }
 
 /* Run what waits on the calling thread. */
@@ -118,8 +146,12 @@ crew_drain(struct crew *crew)
         (void)pthread_mutex_lock(&crew->mutex);
         job = queue_take(crew);
         (void)pthread_mutex_unlock(&crew->mutex);
-        if (job != NULL)
-            job_run(crew, job);
+        if (job != NULL) {
+            struct task *task = job_run(job);
+
+            if (task != NULL)
+                env_wake(crew->env, task);
+        }
     } while (job != NULL);
 }
 

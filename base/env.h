@@ -197,6 +197,8 @@ struct io_ops {
     void (*wake)(struct io_queue *queue); /* Any thread. */
 };
 
+struct kvt_device_ops; /* Accelerators: base/device.h. */
+
 /* --- 6. The world ----------------------------------------------------------------------------- */
 
 struct kvt_env {
@@ -212,9 +214,12 @@ struct kvt_env {
     void *fs_context;
     const struct io_ops *io;
     void *io_context;
+    const struct kvt_device_ops *device;
+    void *device_context;
 };
 
-/* env_host - the real world, except `io`, which is set by whoever picks an io engine (tiers/io). */
+/* env_host - the real world, except `io` and `device`, which are set by whoever picks an io engine
+ * (tiers/io) and a kind of device (tiers/device). */
 void env_host(struct kvt_env *env_out);
 
 static inline uint64_t

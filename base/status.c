@@ -17,6 +17,8 @@ kvt_status_name(enum kvt_status status)
         NAME(KVT_LATE);
         NAME(KVT_EXISTS);
         NAME(KVT_NOT_READY);
+        NAME(KVT_CANCELLED);
+        NAME(KVT_OVERRUN);
         NAME(KVT_E_INVAL);
         NAME(KVT_E_UNSUPPORTED);
         NAME(KVT_E_STATE);

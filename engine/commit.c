@@ -130,7 +130,7 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
     flight_destroy(store, flight);
     entry_unpin(store, entry);
     /* Room was wanted, and NVMe did not take it. */
-    if (is_given_up && entry_drop(store, entry, false))
+    if (is_given_up && entry_drop(store, entry, false, KVT_REASON_EVICTED))
         COUNT(store, host_drop_count, 1);
     while ((op = op_list_take(&waiters)) != NULL)
         op_begin(store, op);
@@ -273,7 +273,7 @@ batch_fill(struct kvt_store *store, struct batch *batch)
         memset(block, 0, sizeof(*block));
         entry_record(store, entry, &block->record);
         block->record.sequence = sequence_next(store);
-        block->memory = slab_address(store->slab, entry_slot(residency_at(store->map, entry)));
+        block->memory = entry_host_address(store, residency_at(store->map, entry));
         batch->is_added[i] = false;
     }
     batch_fill_kills(store, batch);
@@ -328,7 +328,7 @@ room_is_coming(struct kvt_store *store)
         return true;
     victim_spare_none(store);
     /* They have pins, which may be what keeps a segment from being reclaimed. */
-    return store->fills_in_flight + store->reads_in_flight + store->copies_in_flight > 0;
+    return work_is_in_flight(store);
 }
 
 static bool

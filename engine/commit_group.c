@@ -189,6 +189,8 @@ block_durable(struct kvt_store *store, struct batch *batch, uint32_t i)
 
     entry_place(store, flight->entry, record, batch->crcs[i]);
     residency_tier_set(store->map, flight->entry, TIER_NVME);
+    event_add(store, flight->entry, TIER_NVME, KVT_EVENT_STORED,
+        flight->is_demotion ? KVT_REASON_DEMOTED : KVT_REASON_PUT);
     COUNT(store, durable_count, 1);
     COUNT(store, durable_bytes, record->length);
     commit_flight_settle(store, flight, KVT_OK);

@@ -35,10 +35,10 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
         KVT_TRY(commit_kill(store, &kill));
     /* Out of the map before anybody is told: operations that waited for the flight start again in
      * commit_cancel(), and a lookup of whoever sees stage 1 must not find the block. */
-    (void)entry_drop(store, number, true);
+    (void)entry_drop(store, number, true, waiter != NULL ? KVT_REASON_DELETED : KVT_REASON_CORRUPT);
     if (waiter != NULL)
         op_reach(store, waiter, 1, KVT_OK);
-    if (flight != NULL && flight->state != FLIGHT_READING &&
+    if (flight != NULL && flight_is_commit(flight) &&
         commit_cancel(store, flight, KVT_MISS, waiter))
         return KVT_OK;
     if (waiter != NULL && (tiers & TIER_NVME) == 0)
@@ -54,7 +54,8 @@ entry_replace(
     struct flight *flight = entries_at(store->entries, number)->flight;
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
 
-    KVT_ASSERT(flight == NULL || flight->state == FLIGHT_QUEUED || flight->state == FLIGHT_READING);
+    KVT_ASSERT(
+        flight == NULL || (flight->state != FLIGHT_FILLING && flight->state != FLIGHT_WRITING));
     KVT_TRY(commit_kill_reserve(store));
     *has_kill_out = (tiers & TIER_NVME) != 0;
     if (*has_kill_out)
@@ -64,7 +65,7 @@ entry_replace(
         *has_kill_out = commit_replace_take(store, flight, kill_out);
         (void)commit_cancel(store, flight, KVT_MISS, NULL);
     }
-    (void)entry_drop(store, number, true);
+    (void)entry_drop(store, number, true, KVT_REASON_REPLACED);
     return KVT_OK;
 }
 

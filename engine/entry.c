@@ -14,12 +14,6 @@ sequence_next(struct kvt_store *store)
     return ++store->sequence;
 }
 
-struct slot
-entry_slot(const struct entry *entry)
-{
-    return (struct slot){.number = entry->host_slot, .generation = entry->host_generation};
-}
-
 struct namespace_state *
 entry_namespace(struct kvt_store *store, uint32_t number)
 {
@@ -91,6 +85,7 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
     segment->use_count++;
     if (segment->newest_sequence < record->sequence)
         segment->newest_sequence = record->sequence;
+    shares_add(store, number, SHARE_NVME, (uint64_t)pages_of(record->stored_length) * PAGE_BYTES);
 }
 
 void
@@ -104,21 +99,22 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
     segment->use_sum -= entries_at(store->entries, number)->last_use;
     segment->use_count--;
     extent_forget(store, &extent, entry->stored_length);
+    shares_remove(store, number, SHARE_NVME, (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES);
 }
 
 bool
 entry_nvme_release(struct kvt_store *store, uint32_t number)
 {
-    if (!residency_tier_clear(store->map, number, TIER_NVME))
+    if (pins_hold(store, number) || !residency_tier_clear(store->map, number, TIER_NVME))
         return false;
     entry_place_forget(store, number);
+    event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, KVT_REASON_RECLAIMED);
     return true;
 }
 
 /* --- Uses ------------------------------------------------------------------------------------- */
 
-/* Note when the block was used, also in the sum of its segment. */
-static void
+void
 entry_use(struct kvt_store *store, uint32_t number)
 {
     const struct entry *entry = residency_at(store->map, number);
@@ -129,13 +125,6 @@ entry_use(struct kvt_store *store, uint32_t number)
     if (word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0)
         segment_at(store->segments, entry->segment)->use_sum += (uint64_t)now - state->last_use;
     state->last_use = now;
-}
-
-void
-entry_host_add(struct kvt_store *store, uint32_t number)
-{
-    store->policy->ops->add(store->policy, POLICY_HOST, number);
-    entry_use(store, number);
 }
 
 void
@@ -167,13 +156,12 @@ entry_free(struct kvt_store *store, uint32_t number)
 {
     struct entry *entry = residency_at(store->map, number);
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
-    struct slot slot = entry_slot(entry);
+    const struct entry was = {.host_slot = entry->host_slot, .hbm_slot = entry->hbm_slot};
 
     if (!residency_release(store->map, number))
         return false;
     KVT_ASSERT(entries_at(store->entries, number)->node == 0);
-    if ((tiers & TIER_HOST) != 0)
-        room_put(store, slot);
+    copies_free(store, &was, tiers);
     return true;
 }
 
@@ -207,21 +195,26 @@ entry_doomed_sweep(struct kvt_store *store)
 }
 
 bool
-entry_drop(struct kvt_store *store, uint32_t number, bool is_forced)
+entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_event_reason reason)
 {
     struct entry *entry = residency_at(store->map, number);
     struct namespace_state *space = entry_namespace(store, number);
 
+    /* A pin keeps what can be read: copies of lost devices cannot. */
+    if (!is_forced && pins_hold(store, number) && entry_tiers(store, number) != 0)
+        return false;
     if (is_forced)
         residency_doom(store->map, number);
     else if (!residency_doom_unpinned(store->map, number))
         return false;
-    if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0)
+    if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0) {
         entry_place_forget(store, number);
+        event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, reason);
+    }
     space->block_count--;
     space->block_bytes -= entry->length;
-    if (entries_has_copy(store->entries, POLICY_HOST, number))
-        store->policy->ops->remove(store->policy, POLICY_HOST, number);
+    pins_drop(store, number);
+    copies_forget(store, number, reason);
     entries_unlink(store->entries, number);
     if (!entry_free(store, number))
         entry_doomed_add(store, number);
@@ -251,19 +244,7 @@ entry_quarantine(struct kvt_store *store, uint32_t number)
         return;
     /* A store that is only looked at forgets the block, and writes nothing. */
     if (store->is_read_only)
-        (void)entry_drop(store, number, true);
+        (void)entry_drop(store, number, true, KVT_REASON_CORRUPT);
     else
         (void)entry_erase(store, number, NULL);
-}
-
-bool
-entry_host_release(struct kvt_store *store, uint32_t number)
-{
-    struct slot slot = entry_slot(residency_at(store->map, number));
-
-    if (!residency_tier_clear(store->map, number, TIER_HOST))
-        return false;
-    store->policy->ops->remove(store->policy, POLICY_HOST, number);
-    room_put(store, slot);
-    return true;
 }

@@ -4,10 +4,16 @@
  */
 #include "store_internal.h"
 
+void
+flight_pool_open(struct kvt_store *store)
+{
+    pool_init(&store->flight_pool, &store->env, sizeof(struct flight), WORK_KEEP_MAX);
+}
+
 struct flight *
 flight_create(struct kvt_store *store, uint32_t entry, enum flight_state state)
 {
-    struct flight *flight = env_take(&store->env, sizeof(*flight));
+    struct flight *flight = pool_take(&store->flight_pool);
 
     if (flight == NULL) {
         (void)failure_set(KVT_E_NOMEM, 0, "no memory for a block's work");
@@ -28,5 +34,5 @@ flight_destroy(struct kvt_store *store, struct flight *flight)
     KVT_ASSERT(flight->waiters.first == NULL && flight->durable_waiters.first == NULL);
     KVT_ASSERT(state->flight == flight);
     state->flight = NULL;
-    env_put(&store->env, flight, sizeof(*flight));
+    pool_put(&store->flight_pool, flight);
 }

@@ -2,8 +2,8 @@
 /*
  * flight.h - what is under way for one entry: at most one flight an entry.
  *
- * Owns      the list of operations that wait for it, and one pin of the entry from QUEUED or
- *           READING on, so that neither the entry nor the copy it works on goes away.
+ * Owns      the list of operations that wait for it, and one pin of the entry in every state but
+ *           FILLING, so that neither the entry nor the copy it works on goes away.
  * Threads   the loop.
  *
  * States, and the function that makes each move:
@@ -17,12 +17,15 @@
  *    (none)                 (none)
  *
  *   READING ----------------> (none)          get_verified(), or the read failed
+ *   LOWERING, RAISING ------> (none)          move_end() (move.c)
  *
  *   FILLING   The entry is FILLING; a worker copies into its slot. Nobody can see it.
  *   QUEUED    The entry is RESIDENT with a HOST copy and without an NVMe copy; waits for a batch.
  *   WRITING   In a batch that is being written or committed. The entry may have been doomed since:
  *             then its record is killed when the batch is answered.
- *   READING   The entry has an NVMe copy and no HOST copy; its bytes are read into `slot`.
+ *   READING   The entry has an NVMe copy and no HOST copy; its bytes are read into a slot of HOST.
+ *   LOWERING  The entry has an HBM copy and no HOST copy; its bytes are copied into a slot of HOST.
+ *   RAISING   The entry has a HOST copy and no HBM copy; its bytes are copied into a slot of HBM.
  */
 #ifndef KVT_ENGINE_FLIGHT_H
 #define KVT_ENGINE_FLIGHT_H
@@ -34,6 +37,8 @@ enum flight_state {
     FLIGHT_QUEUED,
     FLIGHT_WRITING,
     FLIGHT_READING,
+    FLIGHT_LOWERING,
+    FLIGHT_RAISING,
 };
 
 /* One copy that shall never come back; or, with a zero fingerprint, a batch whose header stands at
@@ -51,7 +56,7 @@ struct commit_kill {
 struct flight {
     enum flight_state state;
     uint32_t entry;
-    struct op_list waiters;         /* FILLING, WRITING, READING: for its end. */
+    struct op_list waiters;         /* Every state but QUEUED: for its end. */
     struct op_list durable_waiters; /* For stage 2. */
     struct flight *newer, *older;   /* QUEUED and WRITING: in order of `order`. */
     uint64_t order;
@@ -64,6 +69,21 @@ struct flight {
     bool is_killed;              /* WRITING: deleted or cleared meanwhile. */
     bool is_demotion; /* A MEMORY block that leaves HOST: nobody waits, it may be dropped. */
 };
+
+/* flight_is_coming - at its end the block may have a copy in HOST that it has not now. */
+static inline bool
+flight_is_coming(const struct flight *flight)
+{
+    return flight->state == FLIGHT_FILLING || flight->state == FLIGHT_READING ||
+           flight->state == FLIGHT_LOWERING;
+}
+
+/* flight_is_commit - it waits for a batch, or is in one. */
+static inline bool
+flight_is_commit(const struct flight *flight)
+{
+    return flight->state == FLIGHT_QUEUED || flight->state == FLIGHT_WRITING;
+}
 
 struct kvt_store;
 

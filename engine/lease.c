@@ -177,9 +177,21 @@ lease_at(struct kvt_store *store, kvt_lease id)
     return &store->leases->leases[index - 1];
 }
 
+struct lease *
+lease_current(struct kvt_store *store, kvt_lease id)
+{
+    struct lease *lease = lease_at(store, id);
+
+    if (lease != NULL &&
+        atomic_load_explicit(&lease->generation, memory_order_acquire) == (uint32_t)(id.id >> 32))
+        return lease;
+    (void)failure_set(KVT_E_INVAL, 0, "the lease is stale, or none");
+    return NULL;
+}
+
 enum kvt_status
-kvt_lease_address(
-    kvt_store *store, kvt_lease id, uint32_t index, const void **address_out, uint64_t *length_out)
+kvt_lease_address(kvt_store *store, kvt_lease id, uint32_t index, uint32_t tier,
+    const void **address_out, uint64_t *length_out)
 {
     struct lease *lease;
     const struct entry *entry;
@@ -187,40 +199,129 @@ kvt_lease_address(
     if (address_out == NULL || length_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "address_out or length_out is NULL");
     KVT_TRY(store_enter(store));
-    lease = lease_at(store, id);
-    if (lease == NULL ||
-        atomic_load_explicit(&lease->generation, memory_order_acquire) != (uint32_t)(id.id >> 32))
-        return failure_set(KVT_E_INVAL, 0, "the lease is stale, or none");
+    lease = lease_current(store, id);
+    if (lease == NULL)
+        return KVT_E_INVAL;
     if (index >= lease->count)
         return failure_set(
             KVT_E_INVAL, 0, "index %u: the lease is of %u keys", index, lease->count);
-    if (lease->numbers[index] == ENTRY_NONE || (lease->tiers[index] & TIER_HOST) == 0)
+    if (tier != KVT_TIER_HBM && tier != KVT_TIER_HOST)
+        return failure_set(
+            KVT_E_INVAL, 0, "tier %u is neither KVT_TIER_HBM nor KVT_TIER_HOST", tier);
+    if (lease->numbers[index] == ENTRY_NONE || (lease->tiers[index] & tier) == 0)
         return KVT_MISS;
     entry = residency_at(store->map, lease->numbers[index]);
-    *address_out = slab_address(store->slab, entry_slot(entry));
+    if (tier == KVT_TIER_HBM && device_is_lost(store, entry_device(entry)))
+        return failure_set(KVT_E_GPU, 0, "device %u is lost", entry_device(entry));
+    *address_out =
+        tier == KVT_TIER_HBM ? entry_hbm_address(store, entry) : entry_host_address(store, entry);
     *length_out = entry->length;
     return KVT_OK;
+}
+
+/* --- Release ---------------------------------------------------------------------------------- */
+
+/* The id is worth nothing from here on. False: it was stale. */
+static bool
+lease_end(struct lease *lease, kvt_lease id)
+{
+    uint32_t generation = (uint32_t)(id.id >> 32);
+
+    return atomic_compare_exchange_strong_explicit(&lease->generation, &generation, generation + 1,
+        memory_order_acq_rel, memory_order_relaxed);
+}
+
+static void
+lease_unpin_all(struct kvt_store *store, struct lease *lease)
+{
+    for (uint32_t i = 0; i < lease->count; i++) {
+        if (lease->numbers[i] != ENTRY_NONE)
+            lease_unpin(store, lease->numbers[i]);
+    }
+    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
 }
 
 void
 kvt_lease_release(kvt_store *store, kvt_lease id)
 {
     struct lease *lease;
-    uint32_t generation = (uint32_t)(id.id >> 32);
 
     if (id.id == 0 || store_enter(store) == KVT_E_STATE || store == NULL)
         return;
     lease = lease_at(store, id);
-    if (lease == NULL || !atomic_compare_exchange_strong_explicit(&lease->generation, &generation,
-                             generation + 1, memory_order_acq_rel, memory_order_relaxed)) {
+    if (lease == NULL || !lease_end(lease, id)) {
         COUNT(store, lease_stale_count, 1);
         return;
     }
-    for (uint32_t i = 0; i < lease->count; i++) {
-        if (lease->numbers[i] != ENTRY_NONE)
-            lease_unpin(store, lease->numbers[i]);
-    }
-    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
+    lease_unpin_all(store, lease);
     lease->message.deliver = lease_deliver;
     loop_send(store, &lease->message);
+}
+
+/* The loop: the stream's work is done (or its device lost). */
+static void
+lease_waited(struct kvt_store *store, struct device_job *job)
+{
+    struct lease *lease = CONTAINER_OF(job, struct lease, wait_job);
+    struct device *device = hbm_device(store->devices.tiers[job->device]);
+
+    device->ops->event_destroy(device, job->move.wait);
+    lease_unpin_all(store, lease);
+    lease_deliver(store, &lease->message);
+}
+
+static void
+lease_wait(struct kvt_store *store, struct message *message)
+{
+    struct lease *lease = CONTAINER_OF(message, struct lease, message);
+
+    device_job_wait(store, &lease->wait_job, lease->wait_event);
+}
+
+/* An event behind what was queued on the stream. */
+static enum kvt_status
+stream_mark(struct device *device, void *stream, void **event_out)
+{
+    enum kvt_status status;
+
+    KVT_TRY(device->ops->event_create(device, event_out));
+    status = device->ops->event_record(device, *event_out, stream);
+    if (status != KVT_OK)
+        device->ops->event_destroy(device, *event_out);
+    return status;
+}
+
+enum kvt_status
+kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, void *stream)
+{
+    struct device *device;
+    struct lease *lease;
+    void *event;
+    enum kvt_status status;
+
+    KVT_TRY(store_enter(store));
+    lease = lease_current(store, id);
+    if (lease == NULL)
+        return KVT_E_INVAL;
+    if (!device_is_open(store, device_number))
+        return failure_set(
+            KVT_E_INVAL, 0, "device %u is not one of the store's (device_mask)", device_number);
+    if (stream == NULL)
+        return failure_set(KVT_E_INVAL, 0, "stream is NULL: the default stream is refused");
+    device = hbm_device(store->devices.tiers[device_number]);
+    status = stream_mark(device, stream, &event);
+    if (status == KVT_E_GPU)
+        kvt_lease_release(store, id);
+    KVT_TRY(status);
+    if (!lease_end(lease, id)) {
+        device->ops->event_destroy(device, event);
+        COUNT(store, lease_stale_count, 1);
+        return failure_set(KVT_E_INVAL, 0, "the lease is stale, or none");
+    }
+    lease->wait_event = event;
+    lease->wait_job.device = device_number;
+    lease->wait_job.finish = lease_waited;
+    lease->message.deliver = lease_wait;
+    loop_send(store, &lease->message);
+    return KVT_OK;
 }

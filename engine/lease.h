@@ -29,6 +29,8 @@ struct lease {
     uint32_t capacity;
     uint32_t *numbers; /* Of entries, pinned; ENTRY_NONE for misses. */
     uint8_t *tiers;
+    void *wait_event; /* Released after work of a device: the end of that. */
+    struct device_job wait_job;
     uint32_t inline_numbers[LEASE_INLINE];
     uint8_t inline_tiers[LEASE_INLINE];
 };
@@ -43,6 +45,9 @@ enum kvt_status lease_begin(struct kvt_store *store, uint32_t count, struct leas
 /* lease_keep - it is out, and this is its id; lease_cancel: it has pinned nothing. */
 kvt_lease lease_keep(struct kvt_store *store, struct lease *lease);
 void lease_cancel(struct kvt_store *store, struct lease *lease);
+
+/* lease_current - the lease behind an id that is out, or NULL and a sentence. */
+struct lease *lease_current(struct kvt_store *store, kvt_lease id);
 
 /* lease_unpin - give one pin of an entry back. */
 void lease_unpin(struct kvt_store *store, uint32_t number);

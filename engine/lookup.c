@@ -9,17 +9,39 @@
 static void
 lookup_count(struct kvt_store *store, const uint8_t *tiers, uint32_t count)
 {
+    uint32_t hbm_count = 0;
     uint32_t host_count = 0;
     uint32_t nvme_count = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        host_count += (tiers[i] & TIER_HOST) != 0;
+        hbm_count += (tiers[i] & TIER_HBM) != 0;
+        host_count += (tiers[i] & (TIER_HBM | TIER_HOST)) == TIER_HOST;
         nvme_count += tiers[i] == TIER_NVME;
     }
     COUNT(store, lookup_count, count);
+    COUNT(store, lookup_hit_hbm_count, hbm_count);
     COUNT(store, lookup_hit_host_count, host_count);
     COUNT(store, lookup_hit_nvme_count, nvme_count);
-    COUNT(store, lookup_miss_count, count - host_count - nvme_count);
+    COUNT(store, lookup_miss_count, count - hbm_count - host_count - nvme_count);
+}
+
+/* Copies of lost devices do not count. Returns the leading hits. */
+static size_t
+lookup_hide_lost(struct kvt_store *store, uint32_t *numbers, uint8_t *tiers, uint32_t count)
+{
+    size_t leading = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if ((tiers[i] & TIER_HBM) != 0 &&
+            device_is_lost(store, entry_device(residency_at(store->map, numbers[i]))))
+            tiers[i] &= (uint8_t)~TIER_HBM;
+        if (tiers[i] == 0 && numbers[i] != ENTRY_NONE) {
+            lease_unpin(store, numbers[i]);
+            numbers[i] = ENTRY_NONE;
+        }
+        leading += leading == i && numbers[i] != ENTRY_NONE;
+    }
+    return leading;
 }
 
 size_t
@@ -39,6 +61,8 @@ lookup_find(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *key
         fingerprints[i] = key_fingerprint(store->fingerprint_seed, &block_keys[i]);
     }
     leading = residency_find_pin(store->map, fingerprints, block_keys, count, numbers, tiers);
+    if (atomic_load_explicit(&store->devices.lost, memory_order_relaxed) != 0)
+        leading = lookup_hide_lost(store, numbers, tiers, count);
     lookup_count(store, tiers, count);
     return leading;
 }

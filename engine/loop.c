@@ -6,6 +6,10 @@
  */
 #include "store_internal.h"
 
+enum {
+    JOBS_AT_ONCE = 16, /* One lock and a wake or two for so many; the first does not wait long. */
+};
+
 void
 loop_send(struct kvt_store *store, struct message *message)
 {
@@ -36,10 +40,31 @@ loop_job_on(struct kvt_store *store, struct crew *crew, struct job *job)
     crew_submit(crew, &job->crew);
 }
 
+static void
+jobs_flush(struct kvt_store *store)
+{
+    if (store->jobs_ready.count == 0)
+        return;
+    crew_submit_many(
+        store->crew, store->jobs_ready.first, store->jobs_ready.last, store->jobs_ready.count);
+    store->jobs_ready = (struct job_batch){NULL, NULL, 0};
+}
+
 void
 loop_job(struct kvt_store *store, struct job *job)
 {
-    loop_job_on(store, store->crew, job);
+    struct job_batch *ready = &store->jobs_ready;
+
+    job->crew.done = &store->jobs_done;
+    job->crew.done_task = &store->loop_task;
+    job->crew.node.next = NULL;
+    if (ready->first == NULL)
+        ready->first = &job->crew.node;
+    else
+        ready->last->next = &job->crew.node;
+    ready->last = &job->crew.node;
+    if (++ready->count == JOBS_AT_ONCE)
+        jobs_flush(store);
 }
 
 static bool
@@ -52,6 +77,8 @@ jobs_take(struct kvt_store *store)
         struct job *job = CONTAINER_OF(node, struct job, crew.node);
 
         node = node->next;
+        if (node != NULL)
+            __builtin_prefetch(CONTAINER_OF(node, struct job, crew.node) + 1);
         job->finish(store, job);
     }
     return was_busy;
@@ -137,7 +164,35 @@ op_begin(struct kvt_store *store, struct op *op)
     case TICKET_DELETE:
         delete_begin(store, op);
         break;
+    case TICKET_PREFETCH:
+        prefetch_begin(store, op);
+        break;
+    case TICKET_DEMOTE:
+        demote_begin(store, op);
+        break;
     }
+}
+
+void
+ops_restart(struct kvt_store *store, struct op_list *waiters)
+{
+    struct op *op;
+
+    while ((op = op_list_take(waiters)) != NULL)
+        op_begin(store, op);
+}
+
+/* What was on its way when the last step ended was so until now. */
+static void
+meters_step(struct kvt_store *store)
+{
+    uint64_t passed_ns = store->now_ns - store->metered_ns;
+
+    if (store->reads_in_flight > 0)
+        store->nvme_meter.busy_ns += passed_ns;
+    if (store->copies_in_flight > 0)
+        store->host_meter.busy_ns += passed_ns;
+    store->metered_ns = store->now_ns;
 }
 
 bool
@@ -147,9 +202,11 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     bool was_busy;
 
     store->now_ns = now_ns;
+    meters_step(store);
     was_busy = messages_take(store);
     was_busy = jobs_take(store) || was_busy;
     was_busy = batches_take(store) || was_busy;
+    was_busy = devices_step(store) || was_busy;
     /* A reader that pinned a doomed entry by mistake tells nobody when it lets go: so whenever
      * there is work, those that wait are looked at. */
     if (atomic_exchange_explicit(&store->doomed_released, 0, memory_order_acquire) != 0 ||
@@ -157,12 +214,16 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         entry_doomed_sweep(store);
         was_busy = true;
     }
+    was_busy = pins_step(store) || was_busy;
     was_busy = room_step(store) || was_busy;
     was_busy = commit_step(store) || was_busy;
     was_busy = reclaim_step(store) || was_busy;
     calls_run(store);
+    jobs_flush(store);
     if (was_busy)
         residency_collect(store->map);
     *next_ns_out = commit_next_ns(store);
+    if (pins_next_ns(store) < *next_ns_out)
+        *next_ns_out = pins_next_ns(store);
     return was_busy;
 }

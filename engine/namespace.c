@@ -144,9 +144,9 @@ clear_run(struct kvt_store *store, void *context)
         if (word_state(word) != ENTRY_RESIDENT || entry_namespace(store, number) != clear->space)
             continue;
         flight = entries_at(store->entries, number)->flight;
-        if (flight != NULL && flight->state != FLIGHT_READING)
+        if (flight != NULL && flight_is_commit(flight))
             (void)commit_cancel(store, flight, KVT_MISS, NULL);
-        (void)entry_drop(store, number, true);
+        (void)entry_drop(store, number, true, KVT_REASON_CLEARED);
     }
     return true;
 }

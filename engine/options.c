@@ -146,6 +146,38 @@ map_bytes_default(const struct kvt_options *options)
     return capacity < MAP_BYTES_MAX ? capacity : MAP_BYTES_MAX;
 }
 
+static enum kvt_status
+devices_resolve(struct kvt_options *options)
+{
+    KVT_TRY(
+        bound32("device_kind", &options->device_kind, KVT_DEVICE_AUTO, 0, KVT_DEVICE_EMULATION));
+    KVT_TRY(bound32("device_mask", &options->device_mask, 0, 0, (1u << KVT_DEVICES_MAX) - 1));
+    if (options->hbm_capacity_bytes == 0)
+        options->hbm_capacity_bytes = KVT_CAPACITY_NONE;
+    if (options->hbm_capacity_bytes == KVT_CAPACITY_NONE)
+        return KVT_OK;
+    if (options->device_mask == 0)
+        options->device_mask = 1;
+    if (options->hbm_capacity_bytes < options->block_bytes_max ||
+        options->hbm_capacity_bytes > UINT64_C(1) << 41)
+        return failure_set(KVT_E_INVAL, 0,
+            "hbm_capacity_bytes %llu does not hold one block of block_bytes_max %llu, or is above "
+            "2^41",
+            (unsigned long long)options->hbm_capacity_bytes,
+            (unsigned long long)options->block_bytes_max);
+    return KVT_OK;
+}
+
+/* What is pinned on NVMe must leave reclaiming something to gain. */
+static uint64_t
+pin_bytes_default(const struct kvt_options *options)
+{
+    uint64_t nvme = options->nvme_capacity_bytes;
+    uint64_t host = options->host_capacity_bytes;
+
+    return (nvme < host ? nvme : host) / 4;
+}
+
 enum kvt_status
 options_resolve(struct kvt_options *options, const struct store_file *file)
 {
@@ -183,6 +215,13 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
         UINT64_C(3600000000000)));
     KVT_TRY(bound64(
         "batch_delay_ns", &options->batch_delay_ns, UINT64_C(2000000), 1, UINT64_C(1000000000)));
+    KVT_TRY(devices_resolve(options));
+    KVT_TRY(bound64("pin_bytes_max", &options->pin_bytes_max, pin_bytes_default(options),
+        PAGE_BYTES, options->host_capacity_bytes));
+    if (options->event_count_max != 0)
+        KVT_TRY(bound32("event_count_max", &options->event_count_max, 64, 64, 1u << 20));
+    if (options->reserved0 != 0)
+        return failure_set(KVT_E_INVAL, 0, "reserved0 %u is not zero", options->reserved0);
     KVT_TRY(bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG));
     return bound32("policy", &options->policy, KVT_POLICY_LRU, KVT_POLICY_LRU, KVT_POLICY_S3FIFO);
 }

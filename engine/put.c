@@ -1,18 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * put.c - one block from the caller's memory into HOST, and on to durability.
+ * put.c - one block from the caller's memory into HBM or HOST, and on to durability.
  *
- * Threads   the loop; the copy and the checksum run on a worker.
+ * Threads   the loop; copies run on workers and devices, checksums on workers.
  */
 #include "store_internal.h"
 
-/* A worker's copy of the source into the slot. */
+/* The slots that a put fills: one of HOST, of HBM, or of both. */
+struct put_slots {
+    bool has_host, has_hbm;
+    struct slot host, hbm;
+};
+
+/*
+ * A put whose bytes are on their way into slots.
+ *
+ *   memory of a device, or in a region  --copies of the device-->  HBM slot, HOST slot
+ *   other memory                        --worker-->                HOST slot
+ *   (direct.c: the caller has written it)                          HOST slot
+ *
+ * then, with a HOST slot, a worker's checksum over it.
+ */
 struct fill {
     struct job job;
+    struct device_job copies[2];
+    uint32_t copies_left;
+    enum kvt_status status; /* Of the copies. */
     struct op *op;
     struct flight *flight;
-    struct slot slot;
-    void *target;
+    struct put_slots slots;
+    uint8_t *host_memory; /* Of the HOST slot; NULL: none. */
+    bool is_copied;       /* HOST's, by the device or the caller: only the checksum is left. */
     struct hash128 checksum;
 };
 
@@ -23,9 +41,34 @@ fill_run(struct crew_job *crew_job)
     uint64_t length = fill->op->length;
     uint64_t padded = round_up(length, PAGE_BYTES);
 
-    memcpy(fill->target, fill->op->source, length);
-    memset((char *)fill->target + length, 0, padded - length);
-    fill->checksum = hash_payload(fill->target, length);
+    if (!fill->is_copied)
+        memcpy(fill->host_memory, fill->op->source, length);
+    memset(fill->host_memory + length, 0, padded - length);
+    fill->checksum = hash_payload(fill->host_memory, length);
+}
+
+/* Its stage 2 goes on in put_join_again(). */
+static void
+put_wait_for_host(struct kvt_store *store, struct op *op, struct flight *flight)
+{
+    store->joins_waiting++;
+    op_list_add(&flight->waiters, op);
+}
+
+/* What shall be durable is written from HOST. */
+static void
+put_lower(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    enum kvt_status status = move_down(store, number);
+
+    if (status == KVT_OK) {
+        put_wait_for_host(store, op, entries_at(store->entries, number)->flight);
+    } else if (status == KVT_NOT_READY) {
+        store->joins_waiting++;
+        room_wait(store, POLICY_HOST, op);
+    } else {
+        op_reach(store, op, 2, status);
+    }
 }
 
 /* The block is there already: what the put still has to wait for. */
@@ -43,6 +86,14 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     }
     if (op->ticket->durability == KVT_RELAXED)
         due_ns += store->options.relaxed_interval_ns;
+    if (flight != NULL && (flight->state == FLIGHT_LOWERING || flight->state == FLIGHT_RAISING)) {
+        put_wait_for_host(store, op, flight);
+        return;
+    }
+    if (flight == NULL && (entry_tiers(store, number) & TIER_HOST) == 0) {
+        put_lower(store, op, number);
+        return;
+    }
     if (flight == NULL) {
         flight = flight_create(store, number, FLIGHT_QUEUED);
         if (flight == NULL) {
@@ -56,6 +107,17 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     flight->is_demotion = false;
     op_list_add(&flight->durable_waiters, op);
     commit_hurry(store, flight, due_ns);
+}
+
+/* The put found its block there, and waited until that may have come to HOST. */
+static void
+put_join_again(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    store->joins_waiting--;
+    if (number == ENTRY_NONE)
+        op_reach(store, op, 2, KVT_MISS);
+    else
+        put_join_durable(store, op, number);
 }
 
 static void
@@ -74,15 +136,13 @@ put_exists(struct kvt_store *store, struct op *op, uint32_t number)
 
 /* Everything the entry and its policy state take from the put. */
 static void
-entry_describe(struct kvt_store *store, uint32_t number, const struct op *op, struct slot slot)
+entry_describe(struct kvt_store *store, uint32_t number, const struct op *op)
 {
     struct entry *entry = residency_at(store->map, number);
     struct entry_state *state = entries_at(store->entries, number);
 
     entry->length = (uint32_t)op->length;
     entry->stored_length = (uint32_t)op->length;
-    entry->host_slot = slot.number;
-    entry->host_generation = slot.generation;
     entry->sequence = 0;
     state->depth = op->depth;
     state->token_start = op->token_start;
@@ -95,14 +155,38 @@ entry_describe(struct kvt_store *store, uint32_t number, const struct op *op, st
         entries_link(store->entries, number, residency_find_fingerprint(store->map, op->parent));
 }
 
-/* Operations that waited for a fill or a read start again. */
 static void
-waiters_restart(struct kvt_store *store, struct op_list *waiters)
+copies_unprepare(struct kvt_store *store, uint32_t number, const struct put_slots *slots)
 {
-    struct op *op;
+    if (slots->has_hbm)
+        entry_unprepare(store, number);
+    if (slots->has_host)
+        entry_unprepare(store, number);
+}
 
-    while ((op = op_list_take(waiters)) != NULL)
-        op_begin(store, op);
+/* The policy can take what the put will bring. */
+static enum kvt_status
+copies_prepare(struct kvt_store *store, uint32_t number, const struct put_slots *slots)
+{
+    enum kvt_status status = entry_prepare(store, number);
+
+    if (status == KVT_OK && slots->has_hbm && slots->has_host) {
+        status = entry_prepare(store, number);
+        if (status != KVT_OK)
+            entry_unprepare(store, number);
+    }
+    return status;
+}
+
+/* `status`: of the device's copies into them. */
+static void
+slots_put(
+    struct kvt_store *store, uint32_t device, const struct put_slots *slots, enum kvt_status status)
+{
+    if (slots->has_host)
+        copy_slot_put(store, POLICY_HOST, slots->host, status);
+    if (slots->has_hbm)
+        copy_slot_put(store, place_of_device(device), slots->hbm, status);
 }
 
 static void
@@ -114,8 +198,8 @@ put_visible(struct kvt_store *store, struct fill *fill)
     struct namespace_state *space = namespace_at(store, op->key.namespace_id);
 
     residency_at(store->map, number)->checksum = fill->checksum;
-    residency_publish(store->map, number, TIER_HOST);
-    entry_host_add(store, number);
+    entry_publish(store, number, fill->slots.has_hbm ? &fill->slots.hbm : NULL,
+        fill->slots.has_host ? &fill->slots.host : NULL, op->device);
     space->block_count++;
     space->block_bytes += op->length;
     COUNT(store, put_count, 1);
@@ -136,43 +220,104 @@ put_visible(struct kvt_store *store, struct fill *fill)
     op_reach(store, op, 1, KVT_OK);
 }
 
+/* The put leaves nothing. */
 static void
-put_filled(struct kvt_store *store, struct job *job)
+put_abandon(struct kvt_store *store, struct fill *fill, enum kvt_status status)
 {
-    struct fill *fill = CONTAINER_OF(job, struct fill, job);
-    struct op *op = fill->op;
     struct flight *flight = fill->flight;
-    struct op_list waiters = flight->waiters;
-    struct namespace_state *space = namespace_at(store, op->key.namespace_id);
+    uint32_t number = flight->entry;
+
+    commit_replace_end(store, flight);
+    flight_destroy(store, flight);
+    copies_unprepare(store, number, &fill->slots);
+    entries_unlink(store->entries, number);
+    residency_discard(store->map, number);
+    slots_put(store, fill->op->device, &fill->slots, fill->status);
+    op_finish(store, fill->op, status);
+}
+
+static void
+put_filled(struct kvt_store *store, struct fill *fill)
+{
+    struct op_list waiters = fill->flight->waiters;
+    struct namespace_state *space = namespace_at(store, fill->op->key.namespace_id);
 
     store->fills_in_flight--;
-    flight->waiters = (struct op_list){NULL, NULL};
-    if (atomic_load_explicit(&space->epoch, memory_order_relaxed) != op->namespace_epoch) {
-        /* The namespace was cleared meanwhile: the put leaves nothing. */
-        uint32_t number = flight->entry;
-
-        commit_replace_end(store, flight);
-        flight_destroy(store, flight);
-        store->policy->ops->unprepare(store->policy, number);
-        entries_unlink(store->entries, number);
-        residency_discard(store->map, number);
-        room_put(store, fill->slot);
-        op_finish(store, op, KVT_MISS);
-    } else {
+    fill->flight->waiters = (struct op_list){NULL, NULL};
+    if (fill->status != KVT_OK)
+        put_abandon(store, fill, fill->status);
+    else if (atomic_load_explicit(&space->epoch, memory_order_relaxed) != fill->op->namespace_epoch)
+        put_abandon(store, fill, KVT_MISS); /* The namespace was cleared meanwhile. */
+    else
         put_visible(store, fill);
-    }
-    env_put(&store->env, fill, sizeof(*fill));
-    waiters_restart(store, &waiters);
+    pool_put(&store->fill_pool, fill);
+    ops_restart(store, &waiters);
     store->room_changed = true;
 }
 
-/* Start the copy into a slot that was taken. `replaced` (may be NULL) is the kill of the block
- * whose place it takes. */
-static enum kvt_status
-put_fill(
-    struct kvt_store *store, struct op *op, struct slot slot, const struct commit_kill *replaced)
+static void
+fill_summed(struct kvt_store *store, struct job *job)
 {
-    struct fill *fill = env_take(&store->env, sizeof(*fill));
+    put_filled(store, CONTAINER_OF(job, struct fill, job));
+}
+
+/* One of the device's copies is there. */
+static void
+fill_copied(struct kvt_store *store, struct fill *fill, enum kvt_status status)
+{
+    fill->status = status_keep(fill->status, status);
+    if (--fill->copies_left > 0)
+        return;
+    fill->is_copied = fill->op->memory_device >= 0;
+    if (fill->status == KVT_OK && fill->slots.has_host)
+        loop_job(store, &fill->job);
+    else
+        put_filled(store, fill);
+}
+
+static void
+fill_first_copied(struct kvt_store *store, struct device_job *job)
+{
+    fill_copied(store, CONTAINER_OF(job, struct fill, copies[0]), job->move.status);
+}
+
+static void
+fill_second_copied(struct kvt_store *store, struct device_job *job)
+{
+    fill_copied(store, CONTAINER_OF(job, struct fill, copies[1]), job->move.status);
+}
+
+/* Send the copies that the device makes. */
+static void
+fill_copy(struct kvt_store *store, struct fill *fill)
+{
+    struct op *op = fill->op;
+    enum device_lane hbm_lane = op->memory_device >= 0 ? DEVICE_OUT : DEVICE_IN;
+    uint32_t device = op->memory_device >= 0 ? (uint32_t)op->memory_device : op->device;
+    bool is_host_copied = fill->slots.has_host && op->memory_device >= 0;
+
+    fill->copies[0] = (struct device_job){.device = device, .finish = fill_first_copied};
+    fill->copies[1] = (struct device_job){.device = device, .finish = fill_second_copied};
+    fill->copies_left = (uint32_t)fill->slots.has_hbm + (uint32_t)is_host_copied;
+    if (fill->slots.has_hbm)
+        device_job_copy(store, &fill->copies[0], hbm_lane,
+            &(struct device_piece){
+                .target = slab_address(place_slab(store, place_of_device(device)), fill->slots.hbm),
+                .source = op->source,
+                .size = op->length});
+    if (is_host_copied)
+        device_job_copy(store, &fill->copies[1], DEVICE_OUT,
+            &(struct device_piece){
+                .target = fill->host_memory, .source = op->source, .size = op->length});
+}
+
+/* Start to fill slots that were taken. `replaced` (may be NULL) is the kill of the block whose
+ * place it takes. */
+static enum kvt_status
+put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
+    const struct commit_kill *replaced)
+{
+    struct fill *fill = pool_take(&store->fill_pool);
     uint32_t number;
     enum kvt_status status = KVT_E_NOMEM;
 
@@ -180,36 +325,42 @@ put_fill(
         return failure_set(KVT_E_NOMEM, 0, "no memory for a put");
     KVT_TRY_GOTO(residency_insert(store->map, op->fingerprint, &op->key, &number), put_back_fill);
     KVT_TRY_GOTO(entries_reserve(store->entries, number), discard);
-    KVT_TRY_GOTO(store->policy->ops->prepare(store->policy, number), discard);
+    KVT_TRY_GOTO(copies_prepare(store, number, slots), discard);
     fill->flight = flight_create(store, number, FLIGHT_FILLING);
     if (fill->flight == NULL) {
         status = KVT_E_NOMEM;
         goto unprepare;
     }
-    entry_describe(store, number, op, slot);
+    entry_describe(store, number, op);
     if (replaced != NULL)
         commit_replace(store, fill->flight, replaced);
     fill->op = op;
-    fill->slot = slot;
-    fill->target = slab_address(store->slab, slot);
+    fill->slots = *slots;
     fill->job.crew.run = fill_run;
-    fill->job.finish = put_filled;
+    fill->job.finish = fill_summed;
+    fill->job.crew.is_short = op->length <= SHORT_JOB_BYTES;
+    fill->is_copied = op->is_direct;
+    if (slots->has_host)
+        fill->host_memory = slab_address(store->slab, slots->host);
     store->fills_in_flight++;
-    loop_job(store, &fill->job);
+    if (slots->has_hbm || op->memory_device >= 0)
+        fill_copy(store, fill);
+    else
+        loop_job(store, &fill->job);
     return KVT_OK;
 
 unprepare:
-    store->policy->ops->unprepare(store->policy, number);
+    copies_unprepare(store, number, slots);
 discard:
     residency_discard(store->map, number);
 put_back_fill:
-    env_put(&store->env, fill, sizeof(*fill));
+    pool_put(&store->fill_pool, fill);
     return status;
 }
 
 /* Into the place of the block that is there (ENTRY_NONE: none). */
 static enum kvt_status
-put_place(struct kvt_store *store, struct op *op, uint32_t number, struct slot slot)
+put_place(struct kvt_store *store, struct op *op, uint32_t number, const struct put_slots *slots)
 {
     struct commit_kill kill;
     bool has_kill = false;
@@ -217,7 +368,7 @@ put_place(struct kvt_store *store, struct op *op, uint32_t number, struct slot s
 
     if (number != ENTRY_NONE)
         KVT_TRY(entry_replace(store, number, &kill, &has_kill));
-    status = put_fill(store, op, slot, has_kill ? &kill : NULL);
+    status = put_fill(store, op, slots, has_kill ? &kill : NULL);
     if (status != KVT_OK && has_kill)
         (void)commit_kill(store, &kill); /* Room was reserved. */
     return status;
@@ -232,14 +383,57 @@ put_must_wait(const struct flight *flight, bool is_replace)
            (is_replace && flight->state == FLIGHT_QUEUED && flight->waiters.first != NULL);
 }
 
+/*
+ * The slots that the put needs. What shall be durable is copied to HOST at once, even if it is kept
+ * in HBM first: it is written from there. KVT_NOT_READY: the operation waits.
+ */
+static enum kvt_status
+put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
+{
+    struct room_want want = {
+        .namespace_id = op->key.namespace_id, .size = round_up(op->length, PAGE_BYTES)};
+    enum policy_place hbm = place_of_device(op->device);
+    enum kvt_status status = KVT_OK;
+
+    *slots_out = (struct put_slots){
+        .has_hbm = op->target == KVT_TIER_HBM,
+        .has_host = op->target == KVT_TIER_HOST || op->ticket->last_stage == 2,
+    };
+    if (op->has_slot) {
+        slots_out->host = slab_slot(store->slab, op->slot);
+        op->has_slot = false;
+        return KVT_OK;
+    }
+    if (slots_out->has_hbm) {
+        want.place = hbm;
+        status = room_take(store, &want, &slots_out->hbm);
+        if (status == KVT_NOT_READY)
+            room_wait(store, hbm, op);
+        KVT_TRY(status);
+    }
+    if (slots_out->has_host) {
+        want.place = POLICY_HOST;
+        status = room_take(store, &want, &slots_out->host);
+        if (status != KVT_OK && slots_out->has_hbm)
+            room_put(store, hbm, slots_out->hbm);
+        if (status == KVT_NOT_READY)
+            room_wait(store, POLICY_HOST, op);
+    }
+    return status;
+}
+
 void
 put_begin(struct kvt_store *store, struct op *op)
 {
     struct namespace_state *space = namespace_at(store, op->key.namespace_id);
     uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
-    struct slot slot;
+    struct put_slots slots;
     enum kvt_status status;
 
+    if (op->is_reached[0]) {
+        put_join_again(store, op, number);
+        return;
+    }
     if (atomic_load_explicit(&space->epoch, memory_order_relaxed) != op->namespace_epoch) {
         op_finish(store, op, KVT_MISS);
         return;
@@ -260,20 +454,25 @@ put_begin(struct kvt_store *store, struct op *op)
         if (relocate_wait(store, number, op))
             return;
     }
-    status = room_take(store, round_up(op->length, PAGE_BYTES), &slot);
-    if (status == KVT_NOT_READY) {
-        room_wait(store, op);
+    status = put_room(store, op, &slots);
+    if (status == KVT_NOT_READY)
         return;
-    }
     /* Making room may have dropped the block that is to be replaced. */
-    number = residency_find(store->map, op->fingerprint, &op->key);
+    if (number != ENTRY_NONE)
+        number = residency_find(store->map, op->fingerprint, &op->key);
     if (status == KVT_OK) {
-        status = put_place(store, op, number, slot);
+        status = put_place(store, op, number, &slots);
         if (status != KVT_OK)
-            room_put(store, slot);
+            slots_put(store, op->device, &slots, KVT_OK);
     }
     if (status != KVT_OK) {
         COUNT(store, put_refused_count, 1);
         op_finish(store, op, status);
     }
+}
+
+void
+fill_pool_open(struct kvt_store *store)
+{
+    pool_init(&store->fill_pool, &store->env, sizeof(struct fill), WORK_KEEP_MAX);
 }

@@ -16,6 +16,7 @@ struct kvt_queue {
     struct gate gate;
     int signal;
     _Atomic uint64_t expected_count; /* Completions that will still be given to the caller. */
+    _Atomic uint64_t coming_count;   /* Of them, those that are not in the inbox yet. */
     _Atomic uint32_t delivery_count; /* 1 while the loop is inside queue_deliver(). */
 };
 
@@ -84,6 +85,7 @@ void
 queue_expect(struct kvt_queue *queue, uint32_t count)
 {
     atomic_fetch_add_explicit(&queue->expected_count, count, memory_order_relaxed);
+    atomic_fetch_add_explicit(&queue->coming_count, count, memory_order_relaxed);
 }
 
 void
@@ -94,6 +96,8 @@ queue_deliver(struct kvt_queue *queue, struct completion *completion)
     atomic_store_explicit(&queue->delivery_count, 1, memory_order_relaxed);
     if (inbox_push(&queue->inbox, &completion->node))
         store->env.sched->signal_post(store->env.sched_context, queue->signal);
+    /* (Q4) release: whoever sees that nothing more comes finds all completions in the inbox. */
+    atomic_fetch_sub_explicit(&queue->coming_count, 1, memory_order_release);
     gate_post(&store->env, &queue->gate);
     atomic_store_explicit(&queue->delivery_count, 0, memory_order_release);
 }
@@ -162,6 +166,31 @@ kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done, uint32_t count_max
             *count_out = 0;
             return KVT_LATE;
         }
+        gate_wait(&store->env, &queue->gate, seen, until_ns);
+    }
+}
+
+enum kvt_status
+kvt_queue_drain(kvt_queue *queue, uint64_t timeout_ns)
+{
+    struct kvt_store *store;
+    uint64_t now_ns;
+    uint64_t until_ns;
+
+    if (queue == NULL)
+        return failure_set(KVT_E_INVAL, 0, "queue is NULL");
+    store = queue->store;
+    KVT_TRY(store_enter(store));
+    now_ns = env_now(&store->env);
+    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&queue->gate.value, memory_order_acquire);
+
+        if (atomic_load_explicit(&queue->coming_count, memory_order_acquire) == 0)
+            return KVT_OK;
+        KVT_TRY(store_enter(store));
+        if (env_now(&store->env) >= until_ns)
+            return KVT_LATE;
         gate_wait(&store->env, &queue->gate, seen, until_ns);
     }
 }

@@ -240,9 +240,9 @@ resident_drop(struct kvt_store *store, const struct resident *resident)
 {
     uint64_t word = atomic_load_explicit(
         &residency_at(store->map, resident->number)->word, memory_order_relaxed);
-    bool is_dropped = (word_tiers(word) & TIER_HOST) != 0
+    bool is_dropped = word_tiers(word) != TIER_NVME
                           ? entry_nvme_release(store, resident->number)
-                          : entry_drop(store, resident->number, false);
+                          : entry_drop(store, resident->number, false, KVT_REASON_RECLAIMED);
 
     if (is_dropped)
         COUNT(store, nvme_evict_count, 1);

@@ -142,7 +142,7 @@ record_load(struct load *load, const struct block_record *record, uint32_t recor
         if (entry->sequence >= record->sequence)
             return stale_add(load, &record->extent, record_crc);
         KVT_TRY(stale_add(load, &extent, entries_at(store->entries, number)->record_crc));
-        (void)entry_drop(store, number, true);
+        (void)entry_drop(store, number, true, KVT_REASON_REPLACED);
     }
     KVT_TRY(residency_insert(store->map, fingerprint, &record->key, &number));
     KVT_TRY(entries_reserve(store->entries, number));

@@ -374,7 +374,7 @@ move_add(struct kvt_store *store, const struct resident *resident, uint64_t offs
     *move = (struct move){.resident = *resident, .status = KVT_OK};
     residency_pin(store->map, resident->number);
     if ((tiers & TIER_HOST) != 0) {
-        move->memory = slab_address(store->slab, entry_slot(entry));
+        move->memory = entry_host_address(store, entry);
         move->is_right = true;
         return;
     }

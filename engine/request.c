@@ -2,29 +2,50 @@
 /*
  * request.c - tickets and their stages.
  *
- * Owns      a ticket's memory and references; when a stage counts as reached.
+ * Owns      a ticket's references; when a stage counts as reached.
  * Not here  what an operation does (put.c, get.c, delete.c), queues (queue.c).
  * Threads   op_*() the loop; ticket_*() and kvt_ticket_*() any.
+ *
+ * Where an operation is before its stage 1 is reached: in its ticket, which waits for an event; in
+ * one op_list; or at work, and then it never waits again. So one look at the lists finds all that
+ * can be cancelled.
  */
 #include "queue_internal.h"
 #include "store_internal.h"
+#include "ticket_pool.h"
+
+enum {
+    OPS_AHEAD = 8, /* How far the map's memory is asked for ahead of what is begun. */
+};
+
+static enum kvt_status
+submit_check(struct kvt_store *store, const struct kvt_submit *submit)
+{
+    if (submit->queue != NULL && !queue_is_of(submit->queue, store))
+        return failure_set(KVT_E_INVAL, 0, "submit.queue was made for another store");
+    if (submit->reserved0 != 0)
+        return failure_set(KVT_E_INVAL, 0, "submit.reserved0 is not zero");
+    if (submit->wait_event != NULL && !device_is_open(store, submit->wait_device))
+        return failure_set(KVT_E_INVAL, 0,
+            "submit.wait_device %u is not one of the store's (device_mask)", submit->wait_device);
+    return KVT_OK;
+}
 
 enum kvt_status
 ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
     const struct kvt_submit *submit, struct kvt_ticket **ticket_out)
 {
-    size_t size = sizeof(struct kvt_ticket) + count * sizeof(struct op);
     struct kvt_ticket *ticket;
 
-    if (submit != NULL && submit->queue != NULL && !queue_is_of(submit->queue, store))
-        return failure_set(KVT_E_INVAL, 0, "submit.queue was made for another store");
+    if (submit != NULL)
+        KVT_TRY(submit_check(store, submit));
     if (atomic_fetch_add_explicit(&store->ticket_count, 1, memory_order_relaxed) >=
         store->options.request_count_max) {
         atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
         return failure_set(KVT_E_BUSY, 0, "%u tickets are out already (request_count_max)",
             store->options.request_count_max);
     }
-    ticket = env_take(&store->env, size);
+    ticket = ticket_pool_take(store, count);
     if (ticket == NULL) {
         atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
         return failure_set(KVT_E_NOMEM, 0, "no memory for a ticket of %u blocks", count);
@@ -35,13 +56,16 @@ ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
     ticket->last_stage = 1;
     ticket->left[0] = count;
     ticket->left[1] = count;
-    ticket->size = size;
     if (submit != NULL) {
         ticket->queue = submit->queue;
         ticket->user = submit->user;
+        ticket->wait_event = submit->wait_event;
+        ticket->wait_job.device = submit->wait_device;
     }
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         ticket->ops[i].ticket = ticket;
+        ticket->ops[i].memory_device = MEMORY_PLAIN;
+    }
     atomic_store_explicit(&ticket->reference_count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&store->ticket_held_count, 1, memory_order_relaxed);
     *ticket_out = ticket;
@@ -56,22 +80,53 @@ ticket_release(struct kvt_ticket *ticket)
     /* (Q1) acq_rel: whoever frees the ticket sees what the others wrote into it. */
     if (atomic_fetch_sub_explicit(&ticket->reference_count, 1, memory_order_acq_rel) != 1)
         return;
-    env_put(&store->env, ticket, ticket->size);
+    ticket_pool_put(store, ticket);
     atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_release);
+}
+
+/* Start all operations; or, when what they were to wait for will never be, none. */
+static void
+ticket_begin(struct kvt_store *store, struct kvt_ticket *ticket, enum kvt_status status)
+{
+    uint32_t count = ticket->count;
+
+    if (status == KVT_OK && atomic_load_explicit(&ticket->is_cancelled, memory_order_relaxed) != 0)
+        status = KVT_CANCELLED;
+    /* The loop's own reference keeps the ticket while its operations are started: the last of them
+     * may finish at once. */
+    atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (i + OPS_AHEAD < count)
+            residency_prefetch(store->map, ticket->ops[i + OPS_AHEAD].fingerprint);
+        if (status == KVT_OK)
+            op_begin(store, &ticket->ops[i]);
+        else
+            op_finish(store, &ticket->ops[i], status);
+    }
+    ticket_release(ticket);
+}
+
+static void
+ticket_waited(struct kvt_store *store, struct device_job *job)
+{
+    struct kvt_ticket *ticket = CONTAINER_OF(job, struct kvt_ticket, wait_job);
+
+    ticket->is_waiting = false;
+    ticket_begin(store, ticket, job->move.status);
 }
 
 static void
 ticket_deliver(struct kvt_store *store, struct message *message)
 {
     struct kvt_ticket *ticket = CONTAINER_OF(message, struct kvt_ticket, message);
-    uint32_t count = ticket->count;
 
-    /* The loop's own reference keeps the ticket while its operations are started: the last of them
-     * may finish at once. */
-    atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
-    for (uint32_t i = 0; i < count; i++)
-        op_begin(store, &ticket->ops[i]);
-    ticket_release(ticket);
+    if (ticket->wait_event == NULL) {
+        ticket_begin(store, ticket, KVT_OK);
+        return;
+    }
+    ticket->is_waiting = true;
+    ticket->wait_job.finish = ticket_waited;
+    device_job_wait(store, &ticket->wait_job, ticket->wait_event);
 }
 
 void
@@ -119,6 +174,11 @@ op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status
     KVT_ASSERT(stage == 1 || op->is_reached[0]);
     op->is_reached[i] = true;
     op->status[i] = status;
+    if (stage == 1)
+        region_unuse(store, op);
+    if (op->has_slot)
+        room_put(store, POLICY_HOST, slab_slot(store->slab, op->slot));
+    op->has_slot = false;
     if (status < 0 && ticket->first_error[i] == KVT_OK)
         ticket->first_error[i] = status;
     if (--ticket->left[i] > 0)
@@ -132,6 +192,7 @@ op_finish(struct kvt_store *store, struct op *op, enum kvt_status status)
     uint32_t last_stage = op->ticket->last_stage;
     bool is_first_open = !op->is_reached[0];
 
+    COUNT(store, cancel_count, status == KVT_CANCELLED);
     /* With two stages the ticket outlives the first. */
     if (is_first_open)
         op_reach(store, op, 1, status);
@@ -143,6 +204,7 @@ void
 op_list_add(struct op_list *list, struct op *op)
 {
     op->next = NULL;
+    op->list = list;
     if (list->last == NULL)
         list->first = op;
     else
@@ -161,8 +223,78 @@ op_list_take(struct op_list *list)
     if (list->first == NULL)
         list->last = NULL;
     op->next = NULL;
+    op->list = NULL;
     return op;
 }
+
+/* --- Cancelling ------------------------------------------------------------------------------- */
+
+/* The marked ones leave the list; the others keep their order. */
+static void
+op_list_part(struct op_list *list, struct op_list *marked)
+{
+    struct op_list all = *list;
+    struct op *op;
+
+    *list = (struct op_list){NULL, NULL};
+    while ((op = op_list_take(&all)) != NULL)
+        op_list_add(op->is_cancelled ? marked : list, op);
+}
+
+/* Each list is walked once, however many of the ticket's operations wait in it. */
+static void
+ops_cancel(struct kvt_store *store, struct kvt_ticket *ticket)
+{
+    struct op_list cancelled = {NULL, NULL};
+    struct op *op;
+
+    for (uint32_t i = 0; i < ticket->count; i++)
+        ticket->ops[i].is_cancelled = ticket->ops[i].list != NULL && !ticket->ops[i].is_reached[0];
+    for (uint32_t i = 0; i < ticket->count; i++) {
+        op = &ticket->ops[i];
+        if (op->is_cancelled && op->list != &cancelled)
+            op_list_part(op->list, &cancelled);
+    }
+    while ((op = op_list_take(&cancelled)) != NULL) {
+        if (ticket->kind == TICKET_GET)
+            op->length = 0;
+        op_finish(store, op, KVT_CANCELLED);
+    }
+    /* Others may have waited behind them. */
+    store->room_changed = true;
+}
+
+static void
+cancel_deliver(struct kvt_store *store, struct message *message)
+{
+    struct kvt_ticket *ticket = CONTAINER_OF(message, struct kvt_ticket, cancel);
+
+    if (ticket->is_waiting)
+        device_move_cancel(&ticket->wait_job.move);
+    else
+        ops_cancel(store, ticket);
+    ticket_release(ticket);
+}
+
+enum kvt_status
+kvt_ticket_cancel(kvt_ticket *ticket)
+{
+    struct kvt_store *store;
+
+    if (ticket == NULL)
+        return failure_set(KVT_E_INVAL, 0, "ticket is NULL");
+    store = ticket->store;
+    KVT_TRY(store_enter(store));
+    if (atomic_load_explicit(&ticket->stage, memory_order_acquire) == ticket->last_stage ||
+        atomic_exchange_explicit(&ticket->is_cancelled, 1, memory_order_relaxed) != 0)
+        return KVT_OK;
+    atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+    ticket->cancel.deliver = cancel_deliver;
+    loop_send(store, &ticket->cancel);
+    return KVT_OK;
+}
+
+/* --- Waiting ---------------------------------------------------------------------------------- */
 
 enum kvt_status
 kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)

@@ -14,6 +14,7 @@
 #define KVT_ENGINE_REQUEST_H
 
 #include "crew.h"
+#include "devices.h"
 #include "hash.h"
 #include "kvtier/kvtier.h"
 #include "slab.h"
@@ -25,6 +26,8 @@ enum ticket_kind {
     TICKET_PUT,
     TICKET_GET,
     TICKET_DELETE,
+    TICKET_PREFETCH,
+    TICKET_DEMOTE,
 };
 
 /* What is sent to the loop: the loop calls `deliver` with it. Embedded first in what it carries. */
@@ -33,20 +36,38 @@ struct message {
     void (*deliver)(struct kvt_store *store, struct message *message);
 };
 
+/* Where an operation's memory lies: a device (0..7), or one of these. */
+enum {
+    MEMORY_PLAIN = -1,  /* Host memory that no device knows. */
+    MEMORY_PINNED = -2, /* Host memory in a region. */
+};
+
 /* One block of a ticket. The loop's, from the submission to the last stage. */
 struct op {
     struct kvt_ticket *ticket;
-    struct op *next; /* In the one list that it waits in (room, flight). */
+    struct op *next;      /* In the one list that it waits in (room, flight). */
+    struct op_list *list; /* That list, between steps of the loop; NULL: it waits in none. */
     struct block_key key;
     struct hash128 fingerprint;
     uint32_t namespace_epoch; /* Seen at submission. */
     uint32_t flags;           /* The caller's. */
+    bool is_brought;          /* Its block was brought to HOST for it once: not a second time. */
+    bool is_raised;           /* Prefetch: and from there to HBM. */
+    bool is_written;          /* Demote: and from there to NVMe. */
+    bool is_cancelled;        /* It leaves the list that it waits in. */
+    bool is_direct;           /* Put: the caller has written the bytes into a slot of HOST ... */
+    bool has_slot;            /* ... which is the operation's: no fill has it yet. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
     uint32_t tier;
+    uint32_t slot;   /* has_slot: its number. */
     uint64_t length; /* Put: payload; get: capacity, then payload. */
     const void *source;
     void *destination;
+    kvt_region region;    /* Kept until stage 1; 0: none. */
+    int8_t memory_device; /* Of source or destination. */
+    uint8_t device;       /* Put, HBM first; prefetch: which one. */
+    uint8_t target;       /* enum kvt_tiers: put: kept first; prefetch, demote: where to. */
     struct hash128 parent;
     uint32_t depth, token_start, token_count, recompute_us, importance;
     uint16_t class_id;
@@ -61,6 +82,7 @@ struct completion {
 
 struct kvt_ticket {
     struct message message; /* To the loop. */
+    struct message cancel;  /* The same, once at most: is_cancelled. */
     struct kvt_store *store;
     enum ticket_kind kind;
     enum kvt_durability durability;
@@ -72,11 +94,17 @@ struct kvt_ticket {
     struct kvt_queue *queue;
     void *user;
     struct completion completions[2];
+    void *wait_event;     /* NULL: none. */
+    uint64_t deadline_ns; /* Prefetch: nothing is started later. */
+    bool is_bulk;         /* Prefetch: its reads give way to others. */
+    struct device_job wait_job;
+    bool is_waiting; /* For that event. */
+    _Atomic uint32_t is_cancelled;
     _Atomic uint32_t stage; /* Reached. */
     _Atomic uint32_t reference_count;
     _Atomic uint32_t is_freed; /* By the caller. */
     struct gate gate;
-    size_t size; /* Of this allocation. */
+    struct kvt_ticket *next_free; /* In ticket_pool.c. */
     struct op ops[];
 };
 
@@ -89,7 +117,9 @@ void op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_s
 /* op_finish - every stage that is still open, with one status (loop). */
 void op_finish(struct kvt_store *store, struct op *op, enum kvt_status status);
 
-/* A first-in first-out list of operations, linked by `next`. */
+/* A first-in first-out list of operations, linked by `next`. An operation that waits can be taken
+ * out by kvt_ticket_cancel() until its stage 1 is reached: whoever moves a whole list to another
+ * place does so operation by operation. */
 struct op_list {
     struct op *first, *last;
 };

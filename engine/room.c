@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * room.c - HOST slots: taking one, evicting for it, and who waits.
+ * room.c - slots of HOST and HBM: taking one, evicting for it, and who waits.
  *
- * Order of answers when a slot is wanted: a free one; the slot of a copy that NVMe has too; a block
- * that is only in HOST is written to NVMe first (the caller waits) or, when too much waits for NVMe
- * already, there is no NVMe to write to, or the policy does not admit it there, dropped. What was
- * promised durability is never dropped.
+ * Order of answers when a slot of HOST is wanted: a free one; the slot of a copy that HBM or NVMe
+ * has too; a block that is only in HOST is written to NVMe first (the caller waits) or, when the
+ * policy does not admit it, too much waits for NVMe already, or there is no NVMe to write to,
+ * dropped. What was promised durability is never dropped.
+ *
+ * When a slot of HBM is wanted: a free one; the slot of a copy that HOST or NVMe has too; a block
+ * that is only in HBM is copied down to HOST first (the caller waits), which may need room there;
+ * dropped when HOST can have none.
  *
  * Threads   the loop.
  */
@@ -14,13 +18,27 @@
 enum {
     VICTIMS_LOOKED_AT = 4096,
     DEMOTE_BYTES = 8 << 20, /* Started at once when room is wanted. */
+    TRIM_COUNT = 64,        /* Victims of one step. */
+    HBM_HIGH_PERCENT = 95,  /* Of HBM: a share is kept free, so that puts seldom wait. */
+    HBM_LOW_PERCENT = 90,
 };
 
 enum victim_action {
     VICTIM_RELEASED,  /* A slot came free. */
-    VICTIM_DEMOTING,  /* It is on its way to NVMe. */
+    VICTIM_DEMOTING,  /* It is on its way to the tier below. */
     VICTIM_UNTOUCHED, /* Pinned, or waiting for something already. */
 };
+
+struct slab *
+place_slab(const struct kvt_store *store, enum policy_place place)
+{
+    struct hbm_tier *hbm;
+
+    if (place == POLICY_HOST)
+        return store->slab;
+    hbm = store->devices.tiers[place - POLICY_HBM];
+    return hbm == NULL ? NULL : hbm_slab(hbm);
+}
 
 static bool
 nvme_takes_writes(const struct kvt_store *store)
@@ -30,147 +48,220 @@ nvme_takes_writes(const struct kvt_store *store)
     return store->nvme != NULL && (health & (KVT_HEALTH_META_READONLY | KVT_HEALTH_READ_ONLY)) == 0;
 }
 
-static uint32_t
-host_victim(struct kvt_store *store, uint32_t cursor)
+/* --- Victims ---------------------------------------------------------------------------------- */
+
+/* Start to write a block that is only in HOST. */
+static bool
+victim_demote(struct kvt_store *store, uint32_t number)
 {
-    return store->policy->ops->victim(store->policy, POLICY_HOST, cursor);
+    struct flight *flight;
+
+    if (!nvme_takes_writes(store) || store->dirty_bytes >= store->options.dirty_bytes_max ||
+        !store->policy->ops->admits(store->policy, number))
+        return false;
+    flight = flight_create(store, number, FLIGHT_QUEUED);
+    if (flight == NULL)
+        return false;
+    flight->is_demotion = true;
+    commit_queue(store, flight, store->now_ns);
+    COUNT(store, host_demote_count, 1);
+    return true;
 }
 
 static enum victim_action
-victim_evict(struct kvt_store *store, uint32_t number)
+host_victim_evict(struct kvt_store *store, uint32_t number)
 {
-    struct entry *entry = residency_at(store->map, number);
-    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-    struct entry_state *state = entries_at(store->entries, number);
-
-    if (word_pins(word) != 0 || state->flight != NULL)
-        return VICTIM_UNTOUCHED;
-    if ((word_tiers(word) & TIER_NVME) != 0) {
-        if (!entry_host_release(store, number))
+    if (entry_tiers(store, number) != TIER_HOST) {
+        if (!entry_host_release(store, number, KVT_REASON_EVICTED))
             return VICTIM_UNTOUCHED;
         COUNT(store, host_evict_count, 1);
         return VICTIM_RELEASED;
     }
-    if (nvme_takes_writes(store) && store->dirty_bytes < store->options.dirty_bytes_max &&
-        store->policy->ops->admits(store->policy, number)) {
-        struct flight *flight = flight_create(store, number, FLIGHT_QUEUED);
-
-        if (flight != NULL) {
-            flight->is_demotion = true;
-            commit_queue(store, flight, store->now_ns);
-            COUNT(store, host_demote_count, 1);
-            return VICTIM_DEMOTING;
-        }
-    }
-    if (!entry_drop(store, number, false))
+    if (victim_demote(store, number))
+        return VICTIM_DEMOTING;
+    if (!entry_drop(store, number, false, KVT_REASON_EVICTED))
         return VICTIM_UNTOUCHED;
     COUNT(store, host_drop_count, 1);
     return VICTIM_RELEASED;
 }
 
-/* Evict what the policy shows until a slot of the size can be taken. Returns true when it was. */
-static bool
-room_evict(struct kvt_store *store, uint64_t size, struct slot *slot_out)
+static enum victim_action
+hbm_victim_evict(struct kvt_store *store, uint32_t number)
 {
-    uint32_t victim = host_victim(store, ENTRY_NONE);
+    enum kvt_status status;
+
+    if (entry_tiers(store, number) != TIER_HBM) {
+        if (!entry_hbm_release(store, number, KVT_REASON_EVICTED))
+            return VICTIM_UNTOUCHED;
+        COUNT(store, hbm_evict_count, 1);
+        return VICTIM_RELEASED;
+    }
+    status = move_down(store, number);
+    if (status == KVT_OK)
+        return VICTIM_DEMOTING;
+    if (status == KVT_NOT_READY || !entry_drop(store, number, false, KVT_REASON_EVICTED))
+        return VICTIM_UNTOUCHED;
+    COUNT(store, hbm_drop_count, 1);
+    return VICTIM_RELEASED;
+}
+
+static enum victim_action
+victim_evict(
+    struct kvt_store *store, enum policy_place place, uint32_t number, uint32_t namespace_id)
+{
+    uint64_t word =
+        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+
+    if (word_pins(word) != 0 || entries_at(store->entries, number)->flight != NULL ||
+        pins_hold(store, number) || shares_hold(store, number, share_of_place(place), namespace_id))
+        return VICTIM_UNTOUCHED;
+    return place == POLICY_HOST ? host_victim_evict(store, number)
+                                : hbm_victim_evict(store, number);
+}
+
+static uint32_t
+victim_next(struct kvt_store *store, enum policy_place place, uint32_t cursor)
+{
+    return store->policy->ops->victim(store->policy, place, cursor);
+}
+
+/* Evict in the policy's order until the slot can be taken. Returns true when it was. */
+static bool
+room_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
+{
+    struct slab *slab = place_slab(store, want->place);
+    uint32_t victim = victim_next(store, want->place, ENTRY_NONE);
     uint64_t demoting_bytes = 0;
 
     for (uint32_t i = 0; i < VICTIMS_LOOKED_AT && victim != ENTRY_NONE; i++) {
-        uint32_t next = host_victim(store, victim);
+        uint32_t next = victim_next(store, want->place, victim);
         uint32_t length = residency_at(store->map, victim)->length;
-        enum victim_action action = victim_evict(store, victim);
+        enum victim_action action = victim_evict(store, want->place, victim, want->namespace_id);
 
-        if (action == VICTIM_RELEASED && slab_take(store->slab, size, slot_out) == KVT_OK)
+        if (action == VICTIM_RELEASED && slab_take(slab, want->size, slot_out) == KVT_OK)
             return true;
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
         if (demoting_bytes >= DEMOTE_BYTES)
             return false;
         /* A parent whose last child went has become a leaf: it may lie behind us. */
-        victim = action == VICTIM_RELEASED ? host_victim(store, ENTRY_NONE) : next;
+        victim = action == VICTIM_RELEASED ? victim_next(store, want->place, ENTRY_NONE) : next;
     }
     return false;
 }
 
-enum kvt_status
-room_take(struct kvt_store *store, uint64_t size, struct slot *slot_out)
-{
-    enum kvt_status status = slab_take(store->slab, size, slot_out);
+/* --- Slots ------------------------------------------------------------------------------------ */
 
+enum kvt_status
+room_take(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
+{
+    uint32_t device = (uint32_t)(want->place - POLICY_HBM);
+    enum kvt_status status;
+
+    if (want->place != POLICY_HOST && device_is_lost(store, device))
+        return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
+    status = slab_take(place_slab(store, want->place), want->size, slot_out);
     if (status != KVT_E_NOSPC)
         return status;
-    if (room_evict(store, size, slot_out))
+    if (room_evict(store, want, slot_out))
         return KVT_OK;
+    /* What HBM waits for may itself wait for HOST. */
     if (!commit_is_idle(store)) {
         commit_hurry_all(store);
         return KVT_NOT_READY;
     }
-    if (store->fills_in_flight + store->reads_in_flight + store->copies_in_flight > 0)
+    if (work_is_in_flight(store))
         return KVT_NOT_READY;
     return failure_set(KVT_E_NOSPC, 0,
-        "every slot of HOST is leased or in use; %llu bytes were wanted", (unsigned long long)size);
+        "every slot of %s is leased, pinned, in use, or others' by their share; %llu bytes were "
+        "wanted",
+        want->place == POLICY_HOST ? "HOST" : "HBM", (unsigned long long)want->size);
 }
 
 void
-room_put(struct kvt_store *store, struct slot slot)
+room_put(struct kvt_store *store, enum policy_place place, struct slot slot)
 {
-    bool was_taken = slab_put(store->slab, slot);
+    bool was_taken = slab_put(place_slab(store, place), slot);
 
     KVT_ASSERT(was_taken);
     (void)was_taken;
     store->room_changed = true;
 }
 
+/* --- Waiting ---------------------------------------------------------------------------------- */
+
 void
-room_wait(struct kvt_store *store, struct op *op)
+room_wait(struct kvt_store *store, enum policy_place place, struct op *op)
 {
-    op_list_add(&store->room_waiters, op);
+    op_list_add(&store->room_waiters[place], op);
+}
+
+bool
+room_is_wanted(const struct kvt_store *store)
+{
+    for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++) {
+        if (store->room_waiters[place].first != NULL)
+            return true;
+    }
+    return false;
 }
 
 /* Keep a share free, so that puts seldom wait. */
 static void
-room_trim(struct kvt_store *store)
+room_trim(struct kvt_store *store, enum policy_place place)
 {
-    uint64_t capacity = slab_capacity(store->slab);
-    uint64_t high = capacity / 100 * store->options.host_high_percent;
-    uint64_t low = capacity / 100 * store->options.host_low_percent;
-    uint32_t victim = ENTRY_NONE;
+    bool is_host = place == POLICY_HOST;
+    struct slab *slab = place_slab(store, place);
+    uint64_t percent = slab_capacity(slab) / 100;
+    uint64_t high = percent * (is_host ? store->options.host_high_percent : HBM_HIGH_PERCENT);
+    uint64_t low = percent * (is_host ? store->options.host_low_percent : HBM_LOW_PERCENT);
+    uint64_t leaving = is_host ? store->dirty_bytes / 2 : 0;
+    uint32_t victim;
 
-    if (slab_used(store->slab) + store->dirty_bytes / 2 <= high)
+    if (slab_used(slab) + leaving <= high)
         return;
-    victim = host_victim(store, ENTRY_NONE);
-    for (uint32_t i = 0; i < 64 && victim != ENTRY_NONE && slab_used(store->slab) > low; i++) {
-        uint32_t next = host_victim(store, victim);
+    victim = victim_next(store, place, ENTRY_NONE);
+    for (uint32_t i = 0; i < TRIM_COUNT && victim != ENTRY_NONE && slab_used(slab) > low; i++) {
+        uint32_t next = victim_next(store, place, victim);
 
-        (void)victim_evict(store, victim);
+        (void)victim_evict(store, place, victim, 0);
         victim = next;
-        if (victim != ENTRY_NONE && !entries_has_copy(store->entries, POLICY_HOST, victim))
+        if (victim != ENTRY_NONE && !entries_has_copy(store->entries, place, victim))
             break;
     }
+}
+
+static void
+place_step(struct kvt_store *store, enum policy_place place)
+{
+    struct op_list waiters = store->room_waiters[place];
+    struct op *op;
+
+    store->room_waiters[place] = (struct op_list){NULL, NULL};
+    while ((op = op_list_take(&waiters)) != NULL) {
+        op_begin(store, op);
+        if (store->room_waiters[place].first == NULL)
+            continue;
+        /* The oldest still has no room: the others keep their places behind it. */
+        while ((op = op_list_take(&waiters)) != NULL)
+            room_wait(store, place, op);
+    }
+    if (store->room_waiters[place].first == NULL)
+        room_trim(store, place);
 }
 
 bool
 room_step(struct kvt_store *store)
 {
-    struct op_list waiters = store->room_waiters;
-    struct op *op;
-
     if (!store->room_changed)
         return false;
     store->room_changed = false;
     /* A reclaim that found too much pinned may find less of it now. */
     if (reclaim_is_idle(store))
         commit_unstall(store);
-    store->room_waiters = (struct op_list){NULL, NULL};
-    while ((op = op_list_take(&waiters)) != NULL) {
-        op_begin(store, op);
-        if (store->room_waiters.first == NULL)
-            continue;
-        /* The oldest still has no room: the others keep their places behind it. */
-        while ((op = op_list_take(&waiters)) != NULL)
-            room_wait(store, op);
+    for (uint32_t i = 0; i < POLICY_PLACE_COUNT; i++) {
+        if (place_slab(store, (enum policy_place)i) != NULL)
+            place_step(store, (enum policy_place)i);
     }
-    if (store->room_waiters.first == NULL)
-        room_trim(store);
     return true;
 }

@@ -28,7 +28,17 @@ gauges_run(struct kvt_store *store, void *context)
     stats->lease_count_now = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
     stats->host_capacity_bytes_now = slab_capacity(store->slab);
     stats->host_used_bytes_now = slab_used(store->slab);
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        const struct slab *slab = place_slab(store, place_of_device(i));
+
+        stats->hbm_capacity_bytes_now += slab == NULL ? 0 : slab_capacity(slab);
+        stats->hbm_used_bytes_now += slab == NULL ? 0 : slab_used(slab);
+    }
     stats->host_dirty_bytes_now = store->dirty_bytes;
+    stats->reservation_count_now =
+        atomic_load_explicit(&store->reservation_count, memory_order_relaxed);
+    stats->pin_count_now = pins_count(store);
+    stats->pin_bytes_now = pins_bytes(store);
     stats->namespace_count_now =
         atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
     if (store->nvme == NULL)

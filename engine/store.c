@@ -10,6 +10,7 @@
 
 #include "io_engines.h"
 #include "strays.h"
+#include "ticket_pool.h"
 
 #define STRINGIFY(x) #x
 #define VERSION_TEXT(a, b, c) STRINGIFY(a) "." STRINGIFY(b) "." STRINGIFY(c)
@@ -107,6 +108,8 @@ store_threads_stop(struct kvt_store *store)
     victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
+    regions_close(store);
+    devices_close(&store->devices);
     crew_close(store->crew);
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
@@ -142,8 +145,15 @@ store_free(struct kvt_store *store)
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
+    ticket_pool_close(store);
+    pool_deinit(&store->flight_pool);
+    pool_deinit(&store->fill_pool);
+    pool_deinit(&store->fetch_pool);
+    pool_deinit(&store->move_pool);
     if (store->policy != NULL)
         store->policy->ops->close(store->policy);
+    event_ring_close(store);
+    pins_close(store);
     entries_close(store->entries);
     residency_close(store->map);
     if (store->host != NULL)
@@ -177,7 +187,7 @@ flush_run(struct kvt_store *store, void *context)
         flush->error_count = commit_error_count(store);
     }
     /* What is still being copied gets its place in the order when it is visible. */
-    if (store->fills_in_flight > 0 || store->room_waiters.first != NULL)
+    if (store->fills_in_flight > 0 || store->joins_waiting > 0 || room_is_wanted(store))
         return false;
     if (flush->mark == 0)
         flush->mark = commit_mark(store) + 1;
@@ -385,6 +395,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
     store->options.roots = store->file.root_paths[0][0] == '\0' ? NULL : store->roots;
     store->sequence = (uint64_t)store->file.open_epoch << EPOCH_SHIFT;
     store->fingerprint_seed = fingerprint_seed(store->file.secret);
+    store->env.random->fill(store->env.random_context, store->life, sizeof(store->life));
     return KVT_OK;
 }
 
@@ -400,7 +411,15 @@ memory_open(struct kvt_store *store)
     KVT_TRY(residency_open(&store->env, store->options.entry_count_max, &store->map));
     KVT_TRY(entries_open(&store->env, store->map, &store->entries));
     KVT_TRY(ops->open(&store->env, store->entries, &store->policy));
+    flight_pool_open(store);
+    fill_pool_open(store);
+    fetch_pool_open(store);
+    move_pool_open(store);
+    KVT_TRY(ticket_pool_open(store));
+    KVT_TRY(pins_open(store));
     KVT_TRY(leases_open(store));
+    KVT_TRY(regions_open(store));
+    KVT_TRY(devices_open(store));
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
 }
 
@@ -476,6 +495,7 @@ threads_start(struct kvt_store *store)
 {
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
+    KVT_TRY(event_ring_open(store));
     KVT_TRY(commit_open(store));
     KVT_TRY(relocate_open(store));
     KVT_TRY(victim_scan_open(store));
@@ -568,9 +588,8 @@ drain_run(struct kvt_store *store, void *context)
 {
     (void)context;
     commit_hurry_all(store);
-    return commit_is_idle(store) && reclaim_is_idle(store) &&
-           store->fills_in_flight + store->reads_in_flight + store->copies_in_flight == 0 &&
-           store->room_waiters.first == NULL &&
+    return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store) &&
+           !room_is_wanted(store) &&
            atomic_load_explicit(&store->ticket_count, memory_order_acquire) == 0;
 }
 
@@ -580,11 +599,13 @@ close_refuse(struct kvt_store *store)
     uint32_t leases = atomic_load_explicit(&store->lease_out_count, memory_order_acquire);
     uint32_t tickets = atomic_load_explicit(&store->ticket_held_count, memory_order_acquire);
     uint32_t queues = atomic_load_explicit(&store->queue_count, memory_order_acquire);
+    uint32_t reservations = atomic_load_explicit(&store->reservation_count, memory_order_acquire);
 
-    if (leases + tickets + queues == 0)
+    if (leases + tickets + queues + reservations == 0)
         return KVT_OK;
-    return failure_set(
-        KVT_E_STATE, 0, "%u leases, %u tickets and %u queues are out", leases, tickets, queues);
+    return failure_set(KVT_E_STATE, 0,
+        "%u leases, %u tickets, %u queues and %u reservations are out", leases, tickets, queues,
+        reservations);
 }
 
 enum kvt_status
@@ -624,8 +645,7 @@ abandon_run(struct kvt_store *store, void *context)
         store->is_draining = true;
         commit_abandon(store);
     }
-    return commit_is_idle(store) && reclaim_is_idle(store) &&
-           store->fills_in_flight + store->reads_in_flight + store->copies_in_flight == 0;
+    return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store);
 }
 
 void

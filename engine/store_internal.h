@@ -16,6 +16,8 @@
 #include "commit.h"
 #include "committer.h"
 #include "crew.h"
+#include "devices.h"
+#include "event_ring.h"
 #include "failure.h"
 #include "flight.h"
 #include "histogram.h"
@@ -24,22 +26,40 @@
 #include "kvtier/kvtier.h"
 #include "lease.h"
 #include "log.h"
+#include "move.h"
 #include "names_file.h"
 #include "nvme_tier.h"
+#include "pins.h"
 #include "policy.h"
+#include "pool.h"
 #include "reclaim.h"
+#include "region.h"
 #include "relocate.h"
 #include "request.h"
 #include "residency.h"
+#include "shares.h"
 #include "store.h"
 #include "store_file.h"
 #include "try.h"
 #include "victim_scan.h"
 
 enum {
-    STORE_ALIVE = 0x4B565431, /* The word on the fork page; a forked child reads zero. */
-    EPOCH_SHIFT = 40,         /* Sequences and batch numbers: open epoch << 40 | counter. */
+    STORE_ALIVE = 0x4B565431,    /* The word on the fork page; a forked child reads zero. */
+    WORK_KEEP_MAX = 8192,        /* Free objects of a pool: more than that are under way seldom. */
+    SHORT_JOB_BYTES = 128 << 10, /* A worker copies or sums so much in some 20 us. */
+    EPOCH_SHIFT = 40,            /* Sequences and batch numbers: open epoch << 40 | counter. */
 };
+
+enum {
+    HBM_DEVICE_SHIFT = 29, /* In struct entry's hbm_slot: {device 3, slot number 29}. */
+};
+
+/* entry_device - of a block with a copy in HBM. */
+static inline uint32_t
+entry_device(const struct entry *entry)
+{
+    return entry->hbm_slot >> HBM_DEVICE_SHIFT;
+}
 
 #define SEGMENT_NONE UINT32_MAX /* The number of no segment. */
 
@@ -50,6 +70,12 @@ struct job {
     struct crew_job crew;
     struct kvt_store *store;
     void (*finish)(struct kvt_store *store, struct job *job);
+};
+
+/* Jobs that are handed to the workers together. */
+struct job_batch {
+    struct inbox_node *first, *last;
+    uint32_t count;
 };
 
 /* Who gets a tier's answer; tier_batch.user points to it. */
@@ -73,6 +99,8 @@ struct namespace_state {
     char *name;
     uint64_t block_count;
     uint64_t block_bytes;
+    uint64_t share_bytes[SHARE_TIER_COUNT]; /* 0: none. */
+    uint64_t used_bytes[SHARE_TIER_COUNT];  /* Counted once a share was set. */
 };
 
 #define COUNTER_FIELD(name, text) _Atomic uint64_t name;
@@ -90,6 +118,12 @@ struct latencies {
 #define COUNT(store, name, n) \
     atomic_fetch_add_explicit(&(store)->counters.name, (uint64_t)(n), memory_order_relaxed)
 
+/* How fast bytes came from a tier: what gets had of it, and how long any were on their way. */
+struct load_meter {
+    uint64_t bytes;
+    uint64_t busy_ns;
+};
+
 /* --- 2. The store ----------------------------------------------------------------------------- */
 
 struct kvt_store {
@@ -106,6 +140,7 @@ struct kvt_store {
     struct fs_file *lock;
     struct store_file file;
     uint64_t fingerprint_seed;
+    uint8_t life[16]; /* By chance, anew at each open: what an earlier one gave away is stale. */
     bool is_read_only;
     bool is_threads; /* The io engine is the thread pool. */
 
@@ -119,14 +154,21 @@ struct kvt_store {
     struct residency *map;
     struct entries *entries;
     struct policy *policy; /* Which copy in HOST goes first: options.policy. */
+    struct pins *pins;
+    struct event_ring *event_ring; /* NULL: nobody asked for events. any reads */
     struct commit *commit;
     struct committer *committer;
     struct reclaim *reclaim;
     struct victim_scans *victim_scans;
     struct relocate *relocate;
-    struct lease_table *leases; /* any */
+    struct lease_table *leases;      /* any */
+    struct region_table *regions;    /* any */
+    struct ticket_pool *ticket_pool; /* any */
+    struct devices devices;
 
     /* The loop. */
+    struct pool flight_pool, fill_pool, fetch_pool, move_pool;
+    struct job_batch jobs_ready; /* Not yet handed to the workers. */
     struct task *loop_task;
     struct gate call_gate;     /* any waits: a loop call was finished. */
     struct loop_call *calls;   /* Not finished yet. */
@@ -134,15 +176,19 @@ struct kvt_store {
     struct inbox jobs_done;    /* workers push */
     struct inbox batches_done; /* tiers push */
     uint64_t now_ns;
-    uint64_t sequence;           /* Of the record written last. */
-    struct op_list room_waiters; /* Operations that wait for a HOST slot. */
-    bool room_changed;           /* A slot or a pin came free since the last look. */
-    uint32_t *doomed;            /* Entries that wait for their last pin. */
+    uint64_t sequence;                               /* Of the record written last. */
+    struct op_list room_waiters[POLICY_PLACE_COUNT]; /* Operations that wait for a slot there. */
+    bool has_shares;                                 /* A namespace has a share of a tier. */
+    bool room_changed; /* A slot or a pin came free since the last look. */
+    uint32_t *doomed;  /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight;
-    uint64_t dirty_bytes; /* HOST slots of blocks that shall become durable. */
-    bool is_draining;     /* Abort: nothing new is started. */
+    struct load_meter host_meter, nvme_meter;
+    uint64_t metered_ns;    /* Until then. */
+    uint32_t joins_waiting; /* Puts whose block, there before, has yet to come to HOST. */
+    uint64_t dirty_bytes;   /* HOST slots of blocks that shall become durable. */
+    bool is_draining;       /* Abort: nothing new is started. */
 
     /* Shared. */
     _Atomic uint32_t health;            /* enum kvt_health_flags */
@@ -151,6 +197,7 @@ struct kvt_store {
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
     _Atomic uint32_t queue_count;
     _Atomic uint32_t lease_out_count;
+    _Atomic uint32_t reservation_count;
     struct counters counters;
     struct latencies latencies;
 
@@ -176,15 +223,18 @@ enum kvt_status store_flush(struct kvt_store *store);
 bool loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out);
 void loop_send(struct kvt_store *store, struct message *message); /* any */
 void loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context);
-/* loop_job - hand a job to the workers; loop_job_on: to another crew. */
+/* loop_job - hand a job to the workers, at the end of the step at the latest; loop_job_on: to
+ * another crew, now. */
 void loop_job(struct kvt_store *store, struct job *job);
 void loop_job_on(struct kvt_store *store, struct crew *crew, struct job *job);
 
 /* --- 5. entry.c: what happens to entries (loop) ----------------------------------------------- */
 
 /* entry_drop - take a block out of the map, with all its copies; readers that have it pinned keep
- * it until they let go. `is_forced` false: only when nobody has it pinned (false if so). */
-bool entry_drop(struct kvt_store *store, uint32_t number, bool is_forced);
+ * it until they let go. `is_forced` false: only when neither a reader nor kvt_pin() has it pinned
+ * (false if so). The releases below it and in copies.c ask for the same. */
+bool entry_drop(
+    struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_event_reason reason);
 void entry_doomed_sweep(struct kvt_store *store);
 void entry_unpin(struct kvt_store *store, uint32_t number);
 /* extent_forget - an extent's bytes count as live no longer. */
@@ -197,11 +247,8 @@ void entry_place(struct kvt_store *store, uint32_t number, const struct block_re
 void entry_place_forget(struct kvt_store *store, uint32_t number);
 /* entry_nvme_release - give up the NVMe copy of a block that HOST holds too; false when pinned. */
 bool entry_nvme_release(struct kvt_store *store, uint32_t number);
-/* entry_host_release - give up the HOST copy of a block that NVMe holds too; false when pinned. */
-bool entry_host_release(struct kvt_store *store, uint32_t number);
-/* entry_host_add - the block has a copy in HOST from now on (the policy prepared it); that is a
- * use. */
-void entry_host_add(struct kvt_store *store, uint32_t number);
+/* entry_use - note when the block was used, also in the sum of its segment. */
+void entry_use(struct kvt_store *store, uint32_t number);
 /* entry_request - the blocks of one request were used, a chain, first block first (ENTRY_NONE:
  * passed over). Those that have left the map meanwhile become ENTRY_NONE. */
 void entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count);
@@ -212,20 +259,80 @@ void entry_touch(struct kvt_store *store, uint32_t number);
 void entry_quarantine(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
 void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);
-struct slot entry_slot(const struct entry *entry);
 struct namespace_state *entry_namespace(struct kvt_store *store, uint32_t number);
 uint64_t sequence_next(struct kvt_store *store);
 
-/* --- 6. room.c: HOST slots and who waits for them (loop) -------------------------------------- */
+/* --- 6. copies.c: copies in HBM and HOST (loop) ----------------------------------------------- */
 
-/* room_take - a slot of at least `size` bytes, evicting what is clean. KVT_NOT_READY: wait with
- * room_wait(), work that will make room is under way. KVT_E_NOSPC: nothing will. */
-enum kvt_status room_take(struct kvt_store *store, uint64_t size, struct slot *slot_out);
-void room_put(struct kvt_store *store, struct slot slot);
-void room_wait(struct kvt_store *store, struct op *op);
+/* entry_host_release - give up the HOST copy of a block that another tier holds too; false when
+ * pinned. */
+bool entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
+/* entry_hbm_release - give up the HBM copy of a block that another tier holds too; false when
+ * pinned. */
+bool entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
+/* entry_prepare - the policy can take one more copy of the block: each ends with one
+ * entry_copy_add() or entry_publish() of that copy, or with entry_unprepare(). KVT_E_NOMEM. */
+enum kvt_status entry_prepare(struct kvt_store *store, uint32_t number);
+void entry_unprepare(struct kvt_store *store, uint32_t number);
+/* entry_copy_add - the slot is a copy of the RESIDENT block from now on; that is a use. */
+void entry_copy_add(struct kvt_store *store, uint32_t number, enum policy_place place,
+    struct slot slot, enum kvt_event_reason reason);
+/* entry_publish - a FILLING block is RESIDENT, with these copies (NULL: not there). */
+void entry_publish(struct kvt_store *store, uint32_t number, const struct slot *hbm,
+    const struct slot *host, uint32_t device);
+/* copy_bytes - what the copy there takes. */
+uint64_t copy_bytes(const struct kvt_store *store, enum policy_place place, uint32_t number);
+/* entry_tiers - enum residency_tier: where the block can be read; not from a lost device. */
+unsigned entry_tiers(const struct kvt_store *store, uint32_t number);
+/* Of a block with that copy (any, when it is pinned). */
+void *entry_host_address(const struct kvt_store *store, const struct entry *entry);
+void *entry_hbm_address(const struct kvt_store *store, const struct entry *entry);
+/* copy_slot_put - a slot that did not become a copy; `status`: how the device's copy into it ended.
+ * After KVT_E_GPU the slot is used no more. */
+void copy_slot_put(
+    struct kvt_store *store, enum policy_place place, struct slot slot, enum kvt_status status);
+/* copies_forget - the entry leaves the map: its copies are none to the policy any more.
+ * copies_free: nobody reads them: the slots of an entry that `was`, by its tiers. */
+void copies_forget(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
+void copies_free(struct kvt_store *store, const struct entry *was, unsigned tiers);
+
+/* --- 7. room.c: slots in memory and who waits for them (loop) --------------------------------- */
+
+/* Who wants room for what. */
+struct room_want {
+    enum policy_place place;
+    uint32_t namespace_id; /* Whose block it is for; 0: nobody's. */
+    uint64_t size;
+};
+
+/* room_take - a slot, evicting what may go. KVT_NOT_READY: wait with room_wait(), work that will
+ * make room is under way. KVT_E_NOSPC: nothing will. */
+enum kvt_status room_take(
+    struct kvt_store *store, const struct room_want *want, struct slot *slot_out);
+void room_put(struct kvt_store *store, enum policy_place place, struct slot slot);
+void room_wait(struct kvt_store *store, enum policy_place place, struct op *op);
+bool room_is_wanted(const struct kvt_store *store);
 bool room_step(struct kvt_store *store);
 
-/* --- 7. put.c, get.c, delete.c: one operation each (loop) ------------------------------------- */
+/* place_slab - of HOST or of a device's HBM; NULL: there is none. */
+struct slab *place_slab(const struct kvt_store *store, enum policy_place place);
+
+static inline enum policy_place
+place_of_device(uint32_t device)
+{
+    return (enum policy_place)(POLICY_HBM + device);
+}
+
+/* Whether something that was started will end: pins and slots will come free. */
+static inline bool
+work_is_in_flight(const struct kvt_store *store)
+{
+    return store->fills_in_flight + store->reads_in_flight + store->copies_in_flight +
+               store->devices.in_flight >
+           0;
+}
+
+/* --- 8. put.c, get.c, delete.c, prefetch.c: one operation each (loop) ------------------------- */
 
 void put_begin(struct kvt_store *store, struct op *op);
 void get_begin(struct kvt_store *store, struct op *op);
@@ -245,21 +352,34 @@ enum kvt_status entry_erase(struct kvt_store *store, uint32_t number, struct op 
  */
 enum kvt_status entry_replace(
     struct kvt_store *store, uint32_t number, struct commit_kill *kill_out, bool *has_kill_out);
+/* get_bring - read the block from NVMe into HOST; get_lower: copy it down from HBM. The operation
+ * starts again afterwards, or has been answered. */
+void get_bring(struct kvt_store *store, struct op *op, uint32_t number);
+void get_lower(struct kvt_store *store, struct op *op, uint32_t number);
+void prefetch_begin(struct kvt_store *store, struct op *op);
+void demote_begin(struct kvt_store *store, struct op *op);
 /* op_begin - start, or start again, by the kind of its ticket. */
 void op_begin(struct kvt_store *store, struct op *op);
+/* The pools of what each operation needs while it is under way. */
+void flight_pool_open(struct kvt_store *store);
+void fill_pool_open(struct kvt_store *store);
+void fetch_pool_open(struct kvt_store *store);
+void move_pool_open(struct kvt_store *store);
+/* ops_restart - start all of them again. */
+void ops_restart(struct kvt_store *store, struct op_list *waiters);
 
-/* --- 8. namespace.c (any, but where noted) ---------------------------------------------------- */
+/* --- 9. namespace.c (any, but where noted) ---------------------------------------------------- */
 
 enum kvt_status namespaces_open(struct kvt_store *store); /* From NAMES; before the loop. */
 void namespaces_close(struct kvt_store *store);
 struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* NULL: none. */
 
-/* --- 9. recover.c, rebuild.c (before the loop) ------------------------------------------------ */
+/* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
 
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
-/* --- 10. options.c ---------------------------------------------------------------------------- */
+/* --- 11. options.c ---------------------------------------------------------------------------- */
 
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */

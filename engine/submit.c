@@ -5,9 +5,15 @@
  *
  * Threads   any.
  */
+#include "submit.h"
+
 #include <stdlib.h>
 
 #include "store_internal.h"
+
+enum {
+    SPANS_ON_STACK = 256, /* A larger batch asks for memory to check its destinations. */
+};
 
 enum kvt_status
 key_import(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *source, uint32_t index,
@@ -68,6 +74,49 @@ op_import_key(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
     return KVT_OK;
 }
 
+/* Copies can be kept in the memory of that device. */
+static enum kvt_status
+hbm_check(struct kvt_store *store, uint32_t device)
+{
+    if (store->options.hbm_capacity_bytes == KVT_CAPACITY_NONE)
+        return failure_set(KVT_E_UNSUPPORTED, 0, "the store has no HBM tier");
+    if (!device_is_open(store, device))
+        return failure_set(
+            KVT_E_INVAL, 0, "device %u is not one of the store's (device_mask)", device);
+    return KVT_OK;
+}
+
+/* Where the memory lies. */
+static enum kvt_status
+op_import_memory(
+    struct kvt_store *store, struct op *op, kvt_region region, const void *memory, uint64_t size)
+{
+    return region.id == 0 ? KVT_OK : region_use(store, op, region, memory, size);
+}
+
+/* Where the block is kept first, and from where it comes. */
+static enum kvt_status
+op_import_tier(struct kvt_store *store, struct op *op, const struct kvt_put *put, uint32_t index)
+{
+    if (put->tier != 0 && put->tier != KVT_TIER_HOST && put->tier != KVT_TIER_HBM)
+        return failure_set(KVT_E_INVAL, 0,
+            "block %u: tier %u is neither KVT_TIER_HBM nor KVT_TIER_HOST", index, put->tier);
+    op->target = put->tier == 0 ? KVT_TIER_HOST : put->tier;
+    op->device = (uint8_t)put->device;
+    if (op->target == KVT_TIER_HBM)
+        KVT_TRY(hbm_check(store, put->device));
+    KVT_TRY(op_import_memory(store, op, put->region, put->source, put->length));
+    if (op->target == KVT_TIER_HBM && op->memory_device == MEMORY_PLAIN)
+        return failure_set(
+            KVT_E_INVAL, 0, "block %u: what goes to HBM comes from memory in a region", index);
+    if (op->target == KVT_TIER_HBM && op->memory_device >= 0 &&
+        (uint32_t)op->memory_device != put->device)
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "block %u: from device %d to device %u: only through HOST", index, op->memory_device,
+            put->device);
+    return KVT_OK;
+}
+
 static enum kvt_status
 op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const struct kvt_put *put,
     uint32_t index)
@@ -85,8 +134,6 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
             index, put->flags);
     if (put->hint > 3)
         return failure_set(KVT_E_INVAL, 0, "block %u: hint %u is not in 0..3", index, put->hint);
-    if (put->reserved0 != 0 || put->reserved1 != 0)
-        return failure_set(KVT_E_INVAL, 0, "block %u: a reserved field is not zero", index);
     if (put->parent != NULL) {
         if (put->parent->bytes == NULL || put->parent->length == 0 ||
             put->parent->length > KVT_KEY_BYTES_MAX || put->parent->reserved0 != 0)
@@ -97,6 +144,7 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
         KVT_TRY(key_import(store, ns, put->parent, index, &parent));
         op->parent = key_fingerprint(store->fingerprint_seed, &parent);
     }
+    KVT_TRY(op_import_tier(store, op, put, index));
     op->source = put->source;
     op->length = put->length;
     op->flags = put->flags;
@@ -114,8 +162,36 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
 static enum kvt_status
 ticket_refuse(struct kvt_ticket *ticket, enum kvt_status status)
 {
+    for (uint32_t i = 0; i < ticket->count; i++)
+        region_unuse(ticket->store, &ticket->ops[i]);
     kvt_ticket_free(ticket);
     return status;
+}
+
+enum kvt_status
+put_import(struct kvt_store *store, struct op *op, kvt_namespace ns, const struct kvt_put *put)
+{
+    KVT_TRY(store_enter(store));
+    if (put == NULL)
+        return failure_set(KVT_E_INVAL, 0, "put is NULL");
+    if (namespace_at(store, ns.id) == NULL)
+        return failure_set(KVT_E_INVAL, 0, "namespace %u was not opened", ns.id);
+    return op_import_put(store, op, ns, put, 0);
+}
+
+enum kvt_status
+put_ticket_create(struct kvt_store *store, uint32_t count, enum kvt_durability durability,
+    const struct kvt_submit *submit, struct kvt_ticket **ticket_out)
+{
+    if (durability != KVT_MEMORY && durability != KVT_RELAXED && durability != KVT_SYNC)
+        return failure_set(
+            KVT_E_INVAL, 0, "durability %d is not one of enum kvt_durability", (int)durability);
+    if (durability != KVT_MEMORY)
+        KVT_TRY(commits_check(store));
+    KVT_TRY(ticket_create(store, TICKET_PUT, count, submit, ticket_out));
+    (*ticket_out)->durability = durability;
+    (*ticket_out)->last_stage = durability == KVT_MEMORY ? 1 : 2;
+    return KVT_OK;
 }
 
 enum kvt_status
@@ -126,14 +202,7 @@ kvt_put_submit(kvt_store *store, kvt_namespace ns, const struct kvt_put *puts, u
     enum kvt_status status;
 
     KVT_TRY(submission_check(store, ns, puts, count, ticket_out));
-    if (durability != KVT_MEMORY && durability != KVT_RELAXED && durability != KVT_SYNC)
-        return failure_set(
-            KVT_E_INVAL, 0, "durability %d is not one of enum kvt_durability", (int)durability);
-    if (durability != KVT_MEMORY)
-        KVT_TRY(commits_check(store));
-    KVT_TRY(ticket_create(store, TICKET_PUT, count, submit, &ticket));
-    ticket->durability = durability;
-    ticket->last_stage = durability == KVT_MEMORY ? 1 : 2;
+    KVT_TRY(put_ticket_create(store, count, durability, submit, &ticket));
     for (uint32_t i = 0; i < count; i++) {
         status = op_import_put(store, &ticket->ops[i], ns, &puts[i], i);
         if (status != KVT_OK)
@@ -159,8 +228,7 @@ op_import_get(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
     if ((get->flags & ~(uint32_t)KVT_GET_TRANSIENT) != 0)
         return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x: only KVT_GET_TRANSIENT is known",
             index, get->flags);
-    if (get->reserved0 != 0)
-        return failure_set(KVT_E_INVAL, 0, "block %u: reserved0 is not zero", index);
+    KVT_TRY(op_import_memory(store, op, get->region, get->destination, get->capacity));
     op->destination = get->destination;
     op->length = get->capacity;
     op->flags = get->flags;
@@ -180,12 +248,14 @@ span_compare(const void *a, const void *b)
 static enum kvt_status
 destinations_check(struct kvt_store *store, const struct kvt_get *gets, uint32_t count)
 {
-    struct iovec *spans;
+    struct iovec few[SPANS_ON_STACK];
+    struct iovec *spans = few;
     bool is_overlapping = false;
 
     if (count == 1)
         return KVT_OK;
-    spans = env_take(&store->env, count * sizeof(*spans));
+    if (count > SPANS_ON_STACK)
+        spans = env_take(&store->env, count * sizeof(*spans));
     if (spans == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory to check %u destinations", count);
     for (uint32_t i = 0; i < count; i++)
@@ -194,7 +264,8 @@ destinations_check(struct kvt_store *store, const struct kvt_get *gets, uint32_t
     for (uint32_t i = 1; i < count && !is_overlapping; i++)
         is_overlapping =
             (uintptr_t)spans[i - 1].iov_base + spans[i - 1].iov_len > (uintptr_t)spans[i].iov_base;
-    env_put(&store->env, spans, count * sizeof(*spans));
+    if (spans != few)
+        env_put(&store->env, spans, count * sizeof(*spans));
     if (is_overlapping)
         return failure_set(KVT_E_INVAL, 0, "two destinations of the batch overlap");
     return KVT_OK;
@@ -237,6 +308,82 @@ kvt_delete_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys
         if (status != KVT_OK)
             return ticket_refuse(ticket, status);
     }
+    *ticket_out = ticket;
+    ticket_send(ticket);
+    return KVT_OK;
+}
+
+static enum kvt_status
+prefetch_check(struct kvt_store *store, const struct kvt_prefetch *how)
+{
+    if (how == NULL)
+        return failure_set(KVT_E_INVAL, 0, "how is NULL");
+    if (how->struct_size != sizeof(*how))
+        return failure_set(KVT_E_INVAL, 0, "struct_size %u: struct kvt_prefetch has %zu",
+            how->struct_size, sizeof(*how));
+    if ((how->flags & ~(uint32_t)KVT_PREFETCH_BULK) != 0)
+        return failure_set(
+            KVT_E_INVAL, 0, "flags 0x%x: only KVT_PREFETCH_BULK is known", how->flags);
+    if (how->tier == KVT_TIER_HOST)
+        return KVT_OK;
+    if (how->tier != KVT_TIER_HBM)
+        return failure_set(
+            KVT_E_INVAL, 0, "tier %u is neither KVT_TIER_HBM nor KVT_TIER_HOST", how->tier);
+    return hbm_check(store, how->device);
+}
+
+/* A ticket over keys only. */
+static enum kvt_status
+keys_import(struct kvt_ticket *ticket, kvt_namespace ns, const struct kvt_key *keys, uint32_t tier,
+    uint32_t device)
+{
+    for (uint32_t i = 0; i < ticket->count; i++) {
+        struct op *op = &ticket->ops[i];
+
+        KVT_TRY(op_import_key(ticket->store, op, ns, &keys[i], i));
+        op->target = (uint8_t)tier;
+        op->device = (uint8_t)device;
+    }
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_prefetch_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
+    const struct kvt_prefetch *how, const struct kvt_submit *submit, kvt_ticket **ticket_out)
+{
+    struct kvt_ticket *ticket;
+    enum kvt_status status;
+
+    KVT_TRY(submission_check(store, ns, keys, count, ticket_out));
+    KVT_TRY(prefetch_check(store, how));
+    KVT_TRY(ticket_create(store, TICKET_PREFETCH, count, submit, &ticket));
+    ticket->deadline_ns = how->deadline_ns == 0 ? KVT_FOREVER : how->deadline_ns;
+    ticket->is_bulk = (how->flags & KVT_PREFETCH_BULK) != 0;
+    status = keys_import(ticket, ns, keys, how->tier, how->device);
+    if (status != KVT_OK)
+        return ticket_refuse(ticket, status);
+    *ticket_out = ticket;
+    ticket_send(ticket);
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_demote_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
+    uint32_t tier, const struct kvt_submit *submit, kvt_ticket **ticket_out)
+{
+    struct kvt_ticket *ticket;
+    enum kvt_status status;
+
+    KVT_TRY(submission_check(store, ns, keys, count, ticket_out));
+    if (tier != KVT_TIER_HOST && tier != KVT_TIER_NVME)
+        return failure_set(
+            KVT_E_INVAL, 0, "tier %u is neither KVT_TIER_HOST nor KVT_TIER_NVME", tier);
+    if (tier == KVT_TIER_NVME)
+        KVT_TRY(commits_check(store));
+    KVT_TRY(ticket_create(store, TICKET_DEMOTE, count, submit, &ticket));
+    status = keys_import(ticket, ns, keys, tier, 0);
+    if (status != KVT_OK)
+        return ticket_refuse(ticket, status);
     *ticket_out = ticket;
     ticket_send(ticket);
     return KVT_OK;

@@ -131,7 +131,9 @@ resident_pages(struct kvt_store *store, const struct resident *resident)
 static bool
 resident_is_pinned(struct kvt_store *store, const struct resident *resident)
 {
-    return word_pins(atomic_load_explicit(
+    return pins_hold(store, resident->number) ||
+           shares_hold(store, resident->number, SHARE_NVME, 0) ||
+           word_pins(atomic_load_explicit(
                &residency_at(store->map, resident->number)->word, memory_order_acquire)) != 0;
 }
 

@@ -139,6 +139,12 @@ residency_find(const struct residency *map, struct hash128 fingerprint, const st
     return ENTRY_NONE;
 }
 
+void
+residency_prefetch(const struct residency *map, struct hash128 fingerprint)
+{
+    (void)table_look(&map->table, fingerprint);
+}
+
 uint32_t
 residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint)
 {

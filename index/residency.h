@@ -63,12 +63,12 @@ struct entry {
     uint32_t key_reference; /* The map's own: where the key's bytes are. */
     uint32_t length;        /* Payload bytes. */
     struct hash128 fingerprint;
-    struct hash128 checksum;  /* Of the stored bytes. */
-    uint64_t sequence;        /* Of the durable record; 0 before one was written. */
-    uint32_t stored_length;   /* In the extent. */
-    uint32_t host_slot;       /* Slot number, valid with TIER_HOST. */
-    uint32_t host_generation; /* Of the slot. */
-    uint32_t segment;         /* Extent, valid with TIER_NVME. */
+    struct hash128 checksum; /* Of the stored bytes. */
+    uint64_t sequence;       /* Of the durable record; 0 before one was written. */
+    uint32_t stored_length;  /* In the extent. */
+    uint32_t host_slot;      /* Slot number, valid with TIER_HOST: the entry owns the slot. */
+    uint32_t hbm_slot;       /* The same, with TIER_HBM: {device 3, slot number 29}. */
+    uint32_t segment;        /* Extent, valid with TIER_NVME. */
     uint32_t extent_generation;
     uint32_t page;
     /* 80 bytes; nothing else fits the memory promise. */
@@ -91,6 +91,9 @@ void residency_key(const struct residency *map, uint32_t number, struct block_ke
 /* residency_find - RESIDENT or FILLING entry of that key; ENTRY_NONE when there is none. */
 uint32_t residency_find(
     const struct residency *map, struct hash128 fingerprint, const struct block_key *key);
+
+/* residency_prefetch - a residency_find() of that fingerprint is to follow soon. */
+void residency_prefetch(const struct residency *map, struct hash128 fingerprint);
 
 /* residency_find_fingerprint - the same without the key's proof: for parents only. */
 uint32_t residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint);

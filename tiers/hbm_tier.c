@@ -410,7 +410,7 @@ options_check(const struct hbm_options *options)
 {
     uint32_t count = 0;
 
-    if (options->capacity_bytes == 0 || options->capacity_bytes > INT64_MAX)
+    if (options->capacity_bytes > INT64_MAX)
         return failure_set(KVT_E_INVAL, 0,
             "hbm tier: a capacity of %" PRIu64 " bytes is impossible", options->capacity_bytes);
     KVT_TRY(options->ops->count(options->context, &count));
@@ -465,9 +465,11 @@ hbm_open(const struct kvt_env *env, const struct hbm_options *options, struct hb
     hbm->ops = options->ops;
     hbm->size = round_up(options->capacity_bytes, LARGE_PAGE_BYTES);
     KVT_TRY_GOTO(hbm->ops->open(options->context, env, options->ordinal, &hbm->device), close);
-    KVT_TRY_GOTO(memory_take(hbm, options->ordinal), close);
-    KVT_TRY_GOTO(
-        slab_open(env, hbm->memory, hbm->size, 0, options->slot_bytes_max, &hbm->slab), close);
+    if (hbm->size > 0) {
+        KVT_TRY_GOTO(memory_take(hbm, options->ordinal), close);
+        KVT_TRY_GOTO(
+            slab_open(env, hbm->memory, hbm->size, 0, options->slot_bytes_max, &hbm->slab), close);
+    }
     KVT_TRY_GOTO(arena_register(hbm, options->arena, options->arena_size), close);
     KVT_TRY_GOTO(device_mover_open(env, hbm->device, "kvt-mover", &hbm->mover), close);
     *hbm_out = hbm;

@@ -34,10 +34,11 @@ struct hbm_options {
     const struct kvt_device_ops *ops;
     void *context; /* Of the ops. */
     uint32_t ordinal;
-    uint64_t capacity_bytes; /* Rounded up to 2 MiB. */
-    size_t slot_bytes_max;   /* As slab_open(). */
-    void *arena;             /* Host memory that copies will use; registered in runs of at most */
-    size_t arena_size;       /* 1 GiB, which no slot of a slab crosses. NULL: none. */
+    uint64_t
+        capacity_bytes;    /* Rounded up to 2 MiB. 0: no slots (hbm_slab() is NULL), only copies. */
+    size_t slot_bytes_max; /* As slab_open(). */
+    void *arena;           /* Host memory that copies will use; registered in runs of at most */
+    size_t arena_size;     /* 1 GiB, which no slot of a slab crosses. NULL: none. */
 };
 
 /*

@@ -415,6 +415,16 @@ slab_is_current(const struct slab *slab, struct slot slot)
     return *generation_of(slab, slot) == slot.generation;
 }
 
+struct slot
+slab_slot(const struct slab *slab, uint32_t number)
+{
+    struct slot slot = {.number = number};
+
+    if (number >> SLOT_BITS < slab->superblock_count)
+        slot.generation = *generation_of(slab, slot);
+    return slot;
+}
+
 void *
 slab_address(const struct slab *slab, struct slot slot)
 {
@@ -436,6 +446,12 @@ slab_slot_bytes(const struct slab *slab, struct slot slot)
     if (number >= slab->superblock_count)
         return 0;
     return (size_t)slab->superblocks[number].slot_pages * PAGE_BYTES;
+}
+
+void *
+slab_base(const struct slab *slab)
+{
+    return slab->arena;
 }
 
 /* --- Looking at it ---------------------------------------------------------------------------- */

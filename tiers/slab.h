@@ -57,9 +57,14 @@ bool slab_put(struct slab *slab, struct slot slot);
 
 bool slab_is_current(const struct slab *slab, struct slot slot);
 
+/* slab_slot - the slot of that number, as it is now: for owners who remember the number only. */
+struct slot slab_slot(const struct slab *slab, uint32_t number);
+
 /* Of a taken slot (its generation is not looked at). NULL and 0 for a number that cannot be. */
 void *slab_address(const struct slab *slab, struct slot slot);
 size_t slab_slot_bytes(const struct slab *slab, struct slot slot);
+
+void *slab_base(const struct slab *slab); /* Where its memory begins. */
 
 /*
  * slab_superblock_of, slab_poorest - to let memory change class: the superblock (number) in use

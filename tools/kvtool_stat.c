@@ -58,9 +58,11 @@ static const struct {
 } health_names[] = {
     {KVT_HEALTH_META_READONLY, "meta_readonly"},
     {KVT_HEALTH_ROOT_READONLY, "root_readonly"},
+    {KVT_HEALTH_GPU_LOST, "gpu_lost"},
     {KVT_HEALTH_READ_ONLY, "read_only"},
     {KVT_HEALTH_POISONED, "poisoned"},
     {KVT_HEALTH_IO_THREADS, "io_threads"},
+    {KVT_HEALTH_DEVICE_EMULATED, "device_emulated"},
 };
 
 static const struct {

@@ -65,6 +65,8 @@ replay_open(struct replay *replay)
     enum kvt_status status = KVT_OK;
 
     options.flags = settings->verify_path != NULL ? KVT_OPEN_EXISTING : 0;
+    options.hbm_capacity_bytes = settings->hbm_bytes;
+    options.device_kind = settings->device_kind;
     options.host_capacity_bytes = settings->host_bytes;
     options.nvme_capacity_bytes = settings->nvme_bytes;
     options.io_engine = settings->io_engine;
@@ -78,6 +80,12 @@ replay_open(struct replay *replay)
         complain_status(status, "cannot open %s", settings->directory);
         return false;
     }
+    status = kvt_options_get(replay->store, &options);
+    if (status != KVT_OK) {
+        complain_status(status, "the store does not say what it is");
+        return false;
+    }
+    replay->device_kind = options.device_kind;
     snprintf(description, sizeof(description), "tierbench pattern 1, %llu bytes a block",
         (unsigned long long)settings->block_bytes);
     status =
@@ -99,7 +107,8 @@ replay_close(struct replay *replay, bool is_fine)
     if (!is_fine || replay->flights.queue == NULL) {
         kvt_abort(replay->store);
         replay->store = NULL;
-        replay->flights.queue = NULL; /* Void with its store. */
+        replay->flights.queue = NULL; /* Void with its store, as is the pool. */
+        replay->flights.pool.address = NULL;
         flights_destroy(&replay->flights);
         return false;
     }

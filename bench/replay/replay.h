@@ -6,6 +6,9 @@
  * the chain up with a lease, read the leading hits, keep the blocks that were missing, release.
  * Writes become durable behind it: their tickets report to one queue, which is the only place
  * where the run waits.
+ *
+ * With an HBM tier blocks are made in memory of the device (device_pool.h), put to HBM from there,
+ * and hits are read back to there.
  */
 #ifndef BENCH_REPLAY_H
 #define BENCH_REPLAY_H
@@ -14,6 +17,7 @@
 #include <stdint.h>
 
 #include "ceiling.h"
+#include "device_pool.h"
 #include "huge_buffer.h"
 #include "kvtier/kvtier.h"
 #include "pattern.h"
@@ -35,8 +39,10 @@ struct replay_settings {
     const char *trace_path; /* NULL: only verify. */
     const char *directory;
     const char *verify_path; /* NULL: nothing to verify. */
-    const char *host_text;   /* A size, or a share that needs the trace. */
+    const char *hbm_text;    /* A size, or a share that needs the trace. NULL: no HBM tier. */
+    const char *host_text;
     const char *nvme_text;
+    uint64_t hbm_bytes; /* 0: no HBM tier. */
     uint64_t host_bytes;
     uint64_t nvme_bytes;
     uint64_t block_bytes;
@@ -45,7 +51,9 @@ struct replay_settings {
     uint64_t kill_at;       /* REPLAY_NO_REQUEST: never. */
     enum kvt_policy policy; /* Never KVT_POLICY_DEFAULT. */
     enum kvt_durability durability;
+    uint64_t durable_every; /* Requests from one that is put so to the next; others: MEMORY. */
     uint32_t io_engine;     /* enum kvt_io_engine */
+    uint32_t device_kind;   /* enum kvt_device_kind */
     double ceiling_seconds; /* 0: the ceilings are not measured. */
     int acks_fd;            /* -1: acknowledgements are only counted. */
     bool as_json;
@@ -61,7 +69,8 @@ struct replay_path {
 struct replay_totals {
     uint64_t request_count;
     uint64_t block_count; /* Accesses: every block of every request. */
-    uint64_t hit_host_count;
+    uint64_t hit_hbm_count;
+    uint64_t hit_host_count; /* Not in HBM. */
     uint64_t hit_nvme_count; /* On NVMe only. */
     uint64_t input_tokens;
     uint64_t saved_tokens;
@@ -72,14 +81,18 @@ struct replay_totals {
     uint64_t read_refused_count;
     uint64_t put_count;
     uint64_t put_refused_count;
-    uint64_t acknowledged_count; /* Durable, as the store said. */
+    uint64_t acknowledged_count; /* Durable, as their tickets said. */
+    uint64_t shown_count;        /* Durable at the end, as a scan of the store showed. */
     uint64_t dropped_count;      /* Put, and evicted before it was durable. */
     uint64_t durable_failed_count;
+    struct replay_path caller_to_hbm;
     struct replay_path caller_to_host;
+    struct replay_path hbm_to_caller;
     struct replay_path host_to_caller;
     struct replay_path nvme_to_caller;
     double durable_wait_seconds; /* While puts waited for earlier ones to be durable. */
     double verify_seconds;       /* Making and comparing patterns: not the store's. */
+    double hbm_pool_seconds;     /* Taking them to memory of the device and back: nor this. */
     double elapsed_seconds;
 };
 
@@ -104,15 +117,17 @@ enum flight_kind {
 /*
  * One ticket.
  *
- *             flight_get()              stage 1
- *    FREE ------------------> GET ----------------------------------> FREE
- *     |       flight_put()                stage 1              last stage
- *     +-----------------------> PUT ------------------> PUT ----------> FREE
- *                          holds a buffer         no buffer any more
+ *            get_prepare()         stage 1        wave_compare()
+ *    FREE -----------------> GET ----------> GET ---------------> FREE
+ *     |                         holds a buffer
+ *     |      put_prepare()                stage 1           last stage
+ *     +--------------------> PUT ------------------> PUT ----------> FREE
+ *                       holds a buffer         no buffer any more
  */
 struct flight {
     enum flight_kind kind;
     int buffer; /* Index, or -1. */
+    enum kvt_durability durability;
     uint32_t count;
     kvt_ticket *ticket;
     uint64_t numbers[FLIGHT_BLOCKS_MAX];
@@ -129,22 +144,27 @@ struct flights {
     uint32_t free_count;
     uint32_t buffer_free_mask;
     struct huge_buffer memory;
+    struct device_pool pool; /* A place for each of the buffers' bytes. */
     uint64_t block_bytes;
     uint64_t stride_bytes; /* Between blocks of a buffer: whole pages. */
     uint64_t buffer_bytes;
     uint32_t chunk_blocks; /* Blocks of one ticket at most. */
-    uint32_t gets_out;
-    uint32_t puts_visible_out; /* Puts that have not reached stage 1. */
+    struct flight *wave[FLIGHT_BUFFER_COUNT];
+    uint32_t wave_count;
+    uint32_t wave_out; /* Of it, sent and not at stage 1. */
+    uint64_t wave_bytes;
     uint64_t undurable_bytes;
     uint64_t undurable_limit_bytes;
-    enum kvt_durability durability;
+    enum kvt_durability durability; /* Of the next puts. */
     uint32_t get_flags;
     int acks_fd;
-    uint8_t (*keys)[PATTERN_KEY_BYTES]; /* FLIGHT_BLOCKS_MAX, for one submission. */
+    /* FLIGHT_BLOCKS_MAX for each buffer: what was submitted, and what came of it. */
+    uint8_t (*keys)[PATTERN_KEY_BYTES];
     uint8_t (*parents)[PATTERN_KEY_BYTES];
     struct kvt_key *parent_keys;
     struct kvt_get *gets;
     struct kvt_put *puts;
+    struct kvt_result *results;
 };
 
 /* Blocks of one chain that are to be put: chain[first .. first + count - 1]. */
@@ -160,11 +180,14 @@ bool flights_create(struct flights *flights, const struct replay_settings *setti
     kvt_store *store, kvt_namespace ns, struct replay_totals *totals);
 void flights_destroy(struct flights *flights);
 
-/* flights_read - submit reads of `count` blocks, and wait until all are compared. */
-bool flights_read(struct flights *flights, const uint64_t *numbers, uint32_t count);
+/* flights_read - submit reads of `count` blocks, and wait until all are compared. The time in which
+ * they were awaited is added to `path`, their bytes to the path of the tier that each came from. */
+bool flights_read(
+    struct flights *flights, const uint64_t *numbers, uint32_t count, struct replay_path *path);
 
 /* flights_write - submit puts of what is missing of the chain, and wait until all are visible. */
-bool flights_write(struct flights *flights, const struct flight_chain *chain);
+bool flights_write(
+    struct flights *flights, const struct flight_chain *chain, struct replay_path *path);
 
 /* flights_pump - take what has completed, waiting for the first at most `timeout_ns`. */
 bool flights_pump(struct flights *flights, uint64_t timeout_ns);
@@ -174,6 +197,9 @@ bool flights_drain(struct flights *flights);
 
 /* acks_write - one line for each number to `fd`, whole before it returns. False: complained. */
 bool acks_write(int fd, const uint64_t *numbers, uint32_t count);
+
+/* acks_write_shown - the same for every block that the store shows on NVMe; counts them. */
+bool acks_write_shown(struct flights *flights);
 
 /* acks_read - the different numbers of a file of such lines, sorted; a last line that was cut off
  * is left out. False: complained. The numbers are the caller's to free(). */
@@ -188,6 +214,7 @@ struct replay {
     kvt_store *store;
     kvt_namespace ns;
     struct flights flights;
+    uint32_t device_kind; /* Which it is: enum kvt_device_kind. */
     struct replay_totals totals;
     struct replay_verified verified;
     struct kvt_stats stats; /* As they were at the end. */

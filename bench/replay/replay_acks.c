@@ -52,6 +52,45 @@ acks_write(int fd, const uint64_t *numbers, uint32_t count)
     return true;
 }
 
+/* Of one round of the scan, those of the replay that are on NVMe. */
+static uint32_t
+shown_pick(const struct flights *flights, const struct kvt_scan_entry *entries, uint32_t count,
+    uint64_t *numbers_out)
+{
+    uint32_t picked = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (entries[i].ns.id == flights->ns.id && (entries[i].tiers & KVT_TIER_NVME) != 0 &&
+            entries[i].key_length == PATTERN_KEY_BYTES && entries[i].component == 0 &&
+            pattern_key_number(entries[i].key, &numbers_out[picked]))
+            picked++;
+    }
+    return picked;
+}
+
+bool
+acks_write_shown(struct flights *flights)
+{
+    struct kvt_scan_entry entries[FLIGHT_BLOCKS_MAX];
+    uint64_t numbers[FLIGHT_BLOCKS_MAX];
+    uint64_t cursor = 0;
+    uint32_t count = 0;
+    enum kvt_status status = KVT_OK;
+
+    while ((status = kvt_scan(flights->store, &cursor, entries, FLIGHT_BLOCKS_MAX, &count)) ==
+           KVT_OK) {
+        uint32_t picked = shown_pick(flights, entries, count, numbers);
+
+        flights->totals->shown_count += picked;
+        if (!acks_write(flights->acks_fd, numbers, picked))
+            return false;
+    }
+    if (status == KVT_MISS)
+        return true;
+    complain_status(status, "cannot scan the store");
+    return false;
+}
+
 /* The number whose line this is. */
 static bool
 line_read(const char line[ACK_LINE_BYTES], uint64_t *number_out)

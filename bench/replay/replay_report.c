@@ -15,13 +15,43 @@ struct path_row {
     const char *text;
     struct replay_path path;
     double ceiling;
+    const char *ceiling_text; /* What was measured. */
 };
 
 enum {
-    PATH_COUNT = 4
+    PATH_COUNT = 8
 };
 
-static void
+/* Bytes that the store moved by itself, behind the requests. */
+static struct replay_path
+path_behind(const struct replay *replay, uint64_t bytes)
+{
+    return (struct replay_path){.bytes = bytes, .busy_seconds = replay->totals.elapsed_seconds};
+}
+
+/* Those that end or begin in HBM. The emulation copies as the host does; of a GPU no ceiling is
+ * measured here. */
+static uint32_t
+hbm_paths_list(const struct replay *replay, struct path_row *rows)
+{
+    const struct replay_totals *totals = &replay->totals;
+    bool is_emulated = replay->device_kind == KVT_DEVICE_EMULATION;
+    double copy = is_emulated ? replay->ceiling.copy_bytes_per_s : 0;
+    const char *text = is_emulated ? "host memcpy" : NULL;
+
+    rows[0] =
+        (struct path_row){"caller_to_hbm", "caller -> HBM", totals->caller_to_hbm, copy, text};
+    rows[1] = (struct path_row){"hbm_to_host", "HBM -> HOST",
+        path_behind(replay, replay->stats.hbm_lower_bytes), copy, text};
+    rows[2] = (struct path_row){"host_to_hbm", "HOST -> HBM",
+        path_behind(replay, replay->stats.hbm_raise_bytes), copy, text};
+    rows[3] =
+        (struct path_row){"hbm_to_caller", "HBM -> caller", totals->hbm_to_caller, copy, text};
+    return 4;
+}
+
+/* The paths of the run's tiers; how many. */
+static uint32_t
 paths_list(const struct replay *replay, struct path_row rows[PATH_COUNT])
 {
     const struct replay_totals *totals = &replay->totals;
@@ -29,19 +59,21 @@ paths_list(const struct replay *replay, struct path_row rows[PATH_COUNT])
         replay->has_ceiling && replay->ceiling.point_count > 0
             ? ceiling_best_read(&replay->ceiling, replay->ceiling.points[0].piece_bytes, true)
             : NULL;
-    const struct replay_path durable = {
-        .bytes = replay->stats.durable_bytes,
-        .busy_seconds = totals->elapsed_seconds,
-    };
+    bool has_hbm = replay->settings->hbm_bytes > 0;
+    /* To a device the last step is its copy. */
+    bool is_host_copy = !has_hbm || replay->device_kind == KVT_DEVICE_EMULATION;
+    uint32_t count = has_hbm ? hbm_paths_list(replay, rows) : 0;
 
-    rows[0] = (struct path_row){"caller_to_host", "caller -> HOST", totals->caller_to_host,
-        replay->ceiling.copy_bytes_per_s};
-    rows[1] = (struct path_row){
-        "host_to_nvme", "HOST -> NVMe", durable, replay->ceiling.write_first_bytes_per_s};
-    rows[2] = (struct path_row){"nvme_to_caller", "NVMe -> caller", totals->nvme_to_caller,
-        read != NULL ? read->bytes_per_s : 0};
-    rows[3] = (struct path_row){"host_to_caller", "HOST -> caller", totals->host_to_caller,
-        replay->ceiling.copy_bytes_per_s};
+    rows[count++] = (struct path_row){"caller_to_host", "caller -> HOST", totals->caller_to_host,
+        replay->ceiling.copy_bytes_per_s, "host memcpy"};
+    rows[count++] = (struct path_row){"host_to_nvme", "HOST -> NVMe",
+        path_behind(replay, replay->stats.durable_bytes), replay->ceiling.write_first_bytes_per_s,
+        "raw writes and fdatasync"};
+    rows[count++] = (struct path_row){"nvme_to_caller", "NVMe -> caller", totals->nvme_to_caller,
+        read != NULL ? read->bytes_per_s : 0, "raw reads"};
+    rows[count++] = (struct path_row){"host_to_caller", "HOST -> caller", totals->host_to_caller,
+        is_host_copy ? replay->ceiling.copy_bytes_per_s : 0, "host memcpy"};
+    return count;
 }
 
 static double
@@ -83,10 +115,10 @@ static void
 paths_print_json(const struct replay *replay, struct json *json)
 {
     struct path_row rows[PATH_COUNT];
+    uint32_t count = paths_list(replay, rows);
 
-    paths_list(replay, rows);
     json_object_begin(json, "paths");
-    for (size_t i = 0; i < PATH_COUNT; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         double rate = path_rate(&rows[i].path);
 
         json_object_begin(json, rows[i].key);
@@ -96,6 +128,7 @@ paths_print_json(const struct replay *replay, struct json *json)
         if (rows[i].ceiling > 0) {
             json_real(json, "ceiling_bytes_per_s", rows[i].ceiling);
             json_real(json, "ceiling_share", rate / rows[i].ceiling);
+            json_string(json, "ceiling", rows[i].ceiling_text);
         }
         json_object_end(json);
     }
@@ -142,8 +175,9 @@ verified_print_json(const struct replay_verified *verified, struct json *json)
 }
 
 static void
-settings_print_json(const struct replay_settings *settings, struct json *json)
+settings_print_json(const struct replay_settings *settings, uint32_t device_kind, struct json *json)
 {
+    static const char *const devices[] = {"auto", "cuda", "emulation"};
     static const char *const durabilities[] = {"memory", "relaxed", "sync"};
     static const char *const policies[] = {"default", "lru", "s3fifo"};
 
@@ -151,10 +185,15 @@ settings_print_json(const struct replay_settings *settings, struct json *json)
         json_string(json, "trace", settings->trace_path);
     json_string(json, "dir", settings->directory);
     json_number(json, "block_bytes", settings->block_bytes);
+    if (settings->hbm_bytes > 0) {
+        json_number(json, "hbm_capacity_bytes", settings->hbm_bytes);
+        json_string(json, "hbm_device", devices[device_kind]);
+    }
     json_number(json, "host_capacity_bytes", settings->host_bytes);
     json_number(json, "nvme_capacity_bytes", settings->nvme_bytes);
     json_string(json, "policy", policies[settings->policy]);
     json_string(json, "durability", durabilities[settings->durability]);
+    json_number(json, "durable_every", settings->durable_every);
     json_number(json, "first_request", settings->resume_at);
 }
 
@@ -162,13 +201,15 @@ static void
 report_print_json(const struct replay *replay)
 {
     const struct replay_totals *totals = &replay->totals;
-    uint64_t hits = totals->hit_host_count + totals->hit_nvme_count;
+    uint64_t hits = totals->hit_hbm_count + totals->hit_host_count + totals->hit_nvme_count;
     struct json json = JSON_INIT(stdout);
 
     json_object_begin(&json, NULL);
-    settings_print_json(replay->settings, &json);
+    settings_print_json(replay->settings, replay->device_kind, &json);
     json_number(&json, "requests", totals->request_count);
     json_number(&json, "blocks", totals->block_count);
+    if (replay->settings->hbm_bytes > 0)
+        json_number(&json, "hit_hbm_blocks", totals->hit_hbm_count);
     json_number(&json, "hit_host_blocks", totals->hit_host_count);
     json_number(&json, "hit_nvme_blocks", totals->hit_nvme_count);
     json_number(&json, "miss_blocks", totals->block_count - hits);
@@ -184,11 +225,14 @@ report_print_json(const struct replay *replay)
     json_number(&json, "put_blocks", totals->put_count);
     json_number(&json, "put_refused_blocks", totals->put_refused_count);
     json_number(&json, "acknowledged_blocks", totals->acknowledged_count);
+    json_number(&json, "shown_blocks", totals->shown_count);
     json_number(&json, "dropped_blocks", totals->dropped_count);
     json_number(&json, "durable_failed_blocks", totals->durable_failed_count);
     json_number(&json, "elapsed_ns", (uint64_t)(totals->elapsed_seconds * 1e9));
     json_number(&json, "durable_wait_ns", (uint64_t)(totals->durable_wait_seconds * 1e9));
     json_number(&json, "pattern_ns", (uint64_t)(totals->verify_seconds * 1e9));
+    if (replay->settings->hbm_bytes > 0)
+        json_number(&json, "hbm_pool_ns", (uint64_t)(totals->hbm_pool_seconds * 1e9));
     paths_print_json(replay, &json);
     if (replay->verified.key_count > 0)
         verified_print_json(&replay->verified, &json);
@@ -198,41 +242,66 @@ report_print_json(const struct replay *replay)
 }
 
 static void
-hits_print(const struct replay_totals *totals)
+hit_line_print(const char *name, uint64_t part, const struct replay_totals *totals)
 {
-    uint64_t hits = totals->hit_host_count + totals->hit_nvme_count;
     char count[QUANTITY_TEXT_BYTES];
 
-    printf("%-22s %12s\n", "requests", quantity_count_text(count, totals->request_count));
-    printf("%-22s %12s\n", "blocks asked for", quantity_count_text(count, totals->block_count));
-    printf("%-22s %12s  %5.1f %%\n", "hits in HOST",
-        quantity_count_text(count, totals->hit_host_count),
-        percent_of(totals->hit_host_count, totals->block_count));
-    printf("%-22s %12s  %5.1f %%\n", "hits on NVMe",
-        quantity_count_text(count, totals->hit_nvme_count),
-        percent_of(totals->hit_nvme_count, totals->block_count));
-    printf("%-22s %12s  %5.1f %%\n", "misses",
-        quantity_count_text(count, totals->block_count - hits),
-        percent_of(totals->block_count - hits, totals->block_count));
+    printf("%-22s %12s  %5.1f %%\n", name, quantity_count_text(count, part),
+        percent_of(part, totals->block_count));
+}
+
+static void
+count_line_print(const char *name, uint64_t number)
+{
+    char count[QUANTITY_TEXT_BYTES];
+
+    printf("%-22s %12s\n", name, quantity_count_text(count, number));
+}
+
+static void
+hits_print(const struct replay_totals *totals, bool has_hbm)
+{
+    uint64_t hits = totals->hit_hbm_count + totals->hit_host_count + totals->hit_nvme_count;
+    char count[QUANTITY_TEXT_BYTES];
+
+    count_line_print("requests", totals->request_count);
+    count_line_print("blocks asked for", totals->block_count);
+    if (has_hbm)
+        hit_line_print("hits in HBM", totals->hit_hbm_count, totals);
+    hit_line_print("hits in HOST", totals->hit_host_count, totals);
+    hit_line_print("hits on NVMe", totals->hit_nvme_count, totals);
+    hit_line_print("misses", totals->block_count - hits, totals);
     printf("%-22s %12s  %5.1f %% of the input\n", "prefill tokens saved",
         quantity_count_text(count, totals->saved_tokens),
         percent_of(totals->saved_tokens, totals->input_tokens));
-    printf("%-22s %12s\n", "blocks read, compared", quantity_count_text(count, totals->read_count));
-    printf("%-22s %12s\n", "wrong bytes", quantity_count_text(count, totals->wrong_bytes));
-    printf("%-22s %12s\n", "blocks made durable",
-        quantity_count_text(count, totals->acknowledged_count));
-    printf("%-22s %10.1f s  (%.1f s make and compare bytes, %.1f s wait for the disk to follow)\n",
-        "time", totals->elapsed_seconds, totals->verify_seconds, totals->durable_wait_seconds);
+    count_line_print("blocks read, compared", totals->read_count);
+    count_line_print("wrong bytes", totals->wrong_bytes);
+}
+
+static void
+writes_print(const struct replay *replay)
+{
+    const struct replay_totals *totals = &replay->totals;
+
+    count_line_print("blocks made durable", replay->stats.durable_count);
+    count_line_print("left to make room", replay->stats.hbm_drop_count +
+                                              replay->stats.host_drop_count +
+                                              replay->stats.nvme_evict_count);
+    printf("%-22s %10.1f s  (%.1f s make and compare bytes", "time", totals->elapsed_seconds,
+        totals->verify_seconds);
+    if (replay->settings->hbm_bytes > 0)
+        printf(", %.1f s take them to the device and back", totals->hbm_pool_seconds);
+    printf(",\n%-38s%.1f s wait for the disk to follow)\n", "", totals->durable_wait_seconds);
 }
 
 static void
 paths_print(const struct replay *replay)
 {
     struct path_row rows[PATH_COUNT];
+    uint32_t count = paths_list(replay, rows);
 
-    paths_list(replay, rows);
-    printf("\n%-16s %10s %12s %12s %8s\n", "path", "bytes", "rate", "ceiling", "share");
-    for (size_t i = 0; i < PATH_COUNT; i++) {
+    printf("\n%-16s %10s %12s %12s %8s  %s\n", "path", "bytes", "rate", "ceiling", "share", "of");
+    for (uint32_t i = 0; i < count; i++) {
         char bytes[QUANTITY_TEXT_BYTES];
         char rate[QUANTITY_TEXT_BYTES];
         char ceiling[QUANTITY_TEXT_BYTES] = "-";
@@ -240,9 +309,9 @@ paths_print(const struct replay *replay)
         quantity_bytes_text(bytes, (double)rows[i].path.bytes);
         quantity_rate_text(rate, path_rate(&rows[i].path));
         printf("%-16s %10s %12s", rows[i].text, bytes, rate);
-        if (rows[i].ceiling > 0)
-            printf(" %12s %6.0f %%\n", quantity_rate_text(ceiling, rows[i].ceiling),
-                100 * path_rate(&rows[i].path) / rows[i].ceiling);
+        if (rows[i].path.bytes > 0 && rows[i].ceiling > 0)
+            printf(" %12s %6.0f %%  %s\n", quantity_rate_text(ceiling, rows[i].ceiling),
+                100 * path_rate(&rows[i].path) / rows[i].ceiling, rows[i].ceiling_text);
         else
             printf(" %12s\n", ceiling);
     }
@@ -298,7 +367,8 @@ replay_report(const struct replay *replay)
         verified_print(&replay->verified);
     if (replay->totals.request_count == 0)
         return;
-    hits_print(&replay->totals);
+    hits_print(&replay->totals, replay->settings->hbm_bytes > 0);
+    writes_print(replay);
     paths_print(replay);
     latencies_print(&replay->stats);
 }

@@ -21,6 +21,7 @@ struct chain {
     uint8_t (*bytes)[PATTERN_KEY_BYTES];
     struct kvt_key *keys;
     uint8_t *tiers;
+    uint64_t *hits; /* Numbers of the hits of one tier. */
 };
 
 static bool
@@ -29,7 +30,8 @@ chain_create(struct chain *chain, uint32_t count)
     chain->bytes = calloc(count, sizeof(*chain->bytes));
     chain->keys = calloc(count, sizeof(*chain->keys));
     chain->tiers = calloc(count, sizeof(*chain->tiers));
-    if (chain->bytes != NULL && chain->keys != NULL && chain->tiers != NULL)
+    chain->hits = calloc(count, sizeof(*chain->hits));
+    if (chain->bytes != NULL && chain->keys != NULL && chain->tiers != NULL && chain->hits != NULL)
         return true;
     complain("there is no memory for %u keys", count);
     return false;
@@ -41,6 +43,7 @@ chain_destroy(struct chain *chain)
     free(chain->bytes);
     free(chain->keys);
     free(chain->tiers);
+    free(chain->hits);
 }
 
 static void
@@ -52,48 +55,90 @@ chain_fill(struct chain *chain, const uint64_t *numbers, uint32_t count)
     }
 }
 
-/* Counts what the lookup said. True: some of the hits are on NVMe only. */
-static bool
-hits_count(struct replay_totals *totals, const struct trace_request *request, const uint8_t *tiers,
-    uint32_t leading)
+/* The tier that a block is read from: the uppermost. */
+static uint32_t
+tier_of(uint8_t tiers)
 {
-    uint64_t tokens = (uint64_t)leading * TRACE_BLOCK_TOKENS;
-    uint64_t on_host = 0;
-
-    for (uint32_t i = 0; i < leading; i++)
-        on_host += (tiers[i] & KVT_TIER_HOST) != 0;
-    totals->request_count++;
-    totals->block_count += request->id_count;
-    totals->hit_host_count += on_host;
-    totals->hit_nvme_count += leading - on_host;
-    totals->input_tokens += request->input_length;
-    totals->saved_tokens += tokens < request->input_length ? tokens : request->input_length;
-    return on_host < leading;
+    if ((tiers & KVT_TIER_HBM) != 0)
+        return KVT_TIER_HBM;
+    return (tiers & KVT_TIER_HOST) != 0 ? KVT_TIER_HOST : KVT_TIER_NVME;
 }
 
-/* Reads the hits, keeps the rest. The lease is held by the caller. */
+/* Counts what the lookup said. */
+static void
+request_count(struct replay_totals *totals, const struct trace_request *request, uint32_t leading)
+{
+    uint64_t tokens = (uint64_t)leading * TRACE_BLOCK_TOKENS;
+
+    totals->request_count++;
+    totals->block_count += request->id_count;
+    totals->input_tokens += request->input_length;
+    totals->saved_tokens += tokens < request->input_length ? tokens : request->input_length;
+}
+
+/* Reads and counts the hits of one tier. */
+static bool
+hits_read(struct replay *replay, const uint64_t *numbers, const struct chain *chain,
+    uint32_t leading, uint32_t tier)
+{
+    struct replay_totals *totals = &replay->totals;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < leading; i++) {
+        if (tier_of(chain->tiers[i]) == tier)
+            chain->hits[count++] = numbers[i];
+    }
+    if (tier == KVT_TIER_HBM) {
+        totals->hit_hbm_count += count;
+        return flights_read(&replay->flights, chain->hits, count, &totals->hbm_to_caller);
+    }
+    if (tier == KVT_TIER_HOST) {
+        totals->hit_host_count += count;
+        return flights_read(&replay->flights, chain->hits, count, &totals->host_to_caller);
+    }
+    totals->hit_nvme_count += count;
+    return flights_read(&replay->flights, chain->hits, count, &totals->nvme_to_caller);
+}
+
+/* Reads the hits, a tier at a time so that each path's time is its own, and keeps the rest. The
+ * lease is held by the caller. */
 static bool
 blocks_move(struct replay *replay, const struct trace_request *request, const struct chain *chain,
-    uint32_t leading, bool from_nvme)
+    uint32_t leading)
 {
     const uint64_t *numbers = replay->trace.ids + request->id_start;
     struct replay_totals *totals = &replay->totals;
-    struct replay_path *path = from_nvme ? &totals->nvme_to_caller : &totals->host_to_caller;
     const struct flight_chain missing = {numbers, chain->tiers, leading, request->id_count};
-    double start = clock_seconds();
-    double ours = totals->verify_seconds;
-    double waited = totals->durable_wait_seconds;
 
-    if (!flights_read(&replay->flights, numbers, leading))
+    return hits_read(replay, numbers, chain, leading, KVT_TIER_HBM) &&
+           hits_read(replay, numbers, chain, leading, KVT_TIER_HOST) &&
+           hits_read(replay, numbers, chain, leading, KVT_TIER_NVME) &&
+           flights_write(&replay->flights, &missing,
+               replay->settings->hbm_bytes > 0 ? &totals->caller_to_hbm : &totals->caller_to_host);
+}
+
+/* Asks for the hits below HBM to be brought up: whoever used them will want them again. */
+static bool
+hits_raise(struct replay *replay, struct chain *chain, uint32_t leading)
+{
+    const struct kvt_prefetch how = {
+        .struct_size = sizeof(how), .tier = KVT_TIER_HBM, .flags = KVT_PREFETCH_BULK};
+    kvt_ticket *ticket = NULL;
+    enum kvt_status status = KVT_OK;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < leading; i++) {
+        if (tier_of(chain->tiers[i]) != KVT_TIER_HBM)
+            chain->keys[count++] = chain->keys[i];
+    }
+    if (count > 0)
+        status =
+            kvt_prefetch_submit(replay->store, replay->ns, chain->keys, count, &how, NULL, &ticket);
+    if (status != KVT_OK && status != KVT_E_BUSY) {
+        complain_status(status, "the store refuses a prefetch of %u blocks", count);
         return false;
-    path->busy_seconds += clock_seconds() - start - (totals->verify_seconds - ours);
-    start = clock_seconds();
-    ours = totals->verify_seconds;
-    if (!flights_write(&replay->flights, &missing))
-        return false;
-    totals->caller_to_host.busy_seconds += clock_seconds() - start -
-                                           (totals->verify_seconds - ours) -
-                                           (totals->durable_wait_seconds - waited);
+    }
+    kvt_ticket_free(ticket);
     return true;
 }
 
@@ -103,7 +148,6 @@ request_replay(struct replay *replay, const struct trace_request *request, struc
     uint32_t leading = 0;
     kvt_lease lease = {0};
     enum kvt_status status = KVT_OK;
-    bool from_nvme = false;
     bool is_fine = false;
 
     chain_fill(chain, replay->trace.ids + request->id_start, request->id_count);
@@ -114,10 +158,22 @@ request_replay(struct replay *replay, const struct trace_request *request, struc
         complain_status(status, "a lookup of %u keys failed", request->id_count);
         return false;
     }
-    from_nvme = hits_count(&replay->totals, request, chain->tiers, leading);
-    is_fine = blocks_move(replay, request, chain, leading, from_nvme);
+    request_count(&replay->totals, request, leading);
+    is_fine = blocks_move(replay, request, chain, leading) &&
+              (replay->settings->hbm_bytes == 0 || hits_raise(replay, chain, leading));
     kvt_lease_release(replay->store, lease);
     return is_fine;
+}
+
+/* Passes on what became durable because it moved down. What was put to be durable has tickets. */
+static bool
+shown_write(struct replay *replay)
+{
+    const struct replay_settings *settings = replay->settings;
+
+    return settings->acks_fd < 0 ||
+           (settings->durability != KVT_MEMORY && settings->durable_every == 1) ||
+           acks_write_shown(&replay->flights);
 }
 
 /* The end that --kill-at asked for: nothing is closed, nothing is flushed but what was printed. */
@@ -138,19 +194,23 @@ range_replay(struct replay *replay, struct chain *chain, struct progress *progre
     double start = clock_seconds();
 
     for (uint64_t i = settings->resume_at; i < settings->request_end; i++) {
+        replay->flights.durability =
+            i % settings->durable_every == 0 ? settings->durability : KVT_MEMORY;
         if (!request_replay(replay, &replay->trace.requests[i], chain))
             return false;
         progress_at(progress, i + 1);
         replay->totals.elapsed_seconds = clock_seconds() - start;
         if (i + 1 == settings->kill_at) {
             progress_end(progress);
+            if (!shown_write(replay))
+                return false;
             kill_self(replay);
         }
     }
     if (!flights_drain(&replay->flights))
         return false;
     replay->totals.elapsed_seconds = clock_seconds() - start;
-    return true;
+    return shown_write(replay);
 }
 
 bool
@@ -201,8 +261,8 @@ replay_verify(struct replay *replay, const uint64_t *numbers, uint64_t count)
     for (uint64_t done = 0; is_fine && done < count; done += chunk) {
         uint64_t left = count - done;
 
-        is_fine =
-            flights_read(&replay->flights, numbers + done, left < chunk ? (uint32_t)left : chunk);
+        is_fine = flights_read(&replay->flights, numbers + done,
+            left < chunk ? (uint32_t)left : chunk, &totals->nvme_to_caller);
         progress_at(&progress, done);
     }
     progress_end(&progress);

@@ -23,6 +23,8 @@ enum {
     OPTION_NVME,
     OPTION_POLICY,
     OPTION_DURABILITY,
+    OPTION_DURABLE_EVERY,
+    OPTION_DEVICE,
     OPTION_IO,
     OPTION_RESUME_AT,
     OPTION_KILL_AT,
@@ -38,18 +40,26 @@ static const struct argument_option options[] = {
     [OPTION_DIR] = {"--dir", "DIR", "the store; made when missing (its parent must be there)"},
     [OPTION_REQUESTS] = {"--requests", "N", "stop behind the first N requests of the trace"},
     [OPTION_BLOCK_BYTES] = {"--block-bytes", "SIZE", "of every block (default 64K)"},
-    [OPTION_HBM] = {"--hbm", "SIZE", "HBM capacity: only 0 in this version"},
+    [OPTION_HBM] = {"--hbm", "SIZE",
+        "HBM capacity (default 0: no HBM tier); blocks are put\n"
+        "there, from memory of the device, and hits read to it"},
     [OPTION_HOST] = {"--host", "SIZE",
         "HOST capacity; 5% is that share of the trace's unique\n"
-        "blocks, here and for --nvme"},
+        "blocks, here, for --hbm and for --nvme"},
     [OPTION_NVME] = {"--nvme", "SIZE", "NVMe capacity"},
     [OPTION_POLICY] = {"--policy", "P", "what stays in memory: lru (default) or s3fifo"},
     [OPTION_DURABILITY] = {"--durability", "D", "memory, relaxed (default) or sync"},
+    [OPTION_DURABLE_EVERY] = {"--durable-every", "N",
+        "only each N-th request is put with that durability,\n"
+        "the others with memory (default 1: all)"},
+    [OPTION_DEVICE] = {"--device", "KIND", "with --hbm: auto (default), cuda or emulation"},
     [OPTION_IO] = {"--io", "ENGINE", "auto (default), uring or threads"},
     [OPTION_RESUME_AT] = {"--resume-at", "N", "leave the first N requests out"},
     [OPTION_KILL_AT] = {"--kill-at", "N", "report and raise SIGKILL behind the first N requests"},
     [OPTION_ACK_FD] = {"--ack-fd", "FD",
-        "write the key of each block that is durable to this\ndescriptor, one a line in hex"},
+        "write the key of each block that is durable to this\n"
+        "descriptor, one a line in hex; of blocks put with\n"
+        "memory those that are on NVMe at the end"},
     [OPTION_ACKS] = {"--acks", "FILE", "the same, appended to a file"},
     [OPTION_VERIFY_ACKS] = {"--verify-acks", "FILE",
         "first time the open, and read and verify every block\n"
@@ -68,24 +78,29 @@ const struct command_line tierbench_replay_line = {
     .summary = "Replay a recorded request trace through a store, verifying every byte.",
     .text =
         "For each request: look its chain up under a lease, read the leading hits into poisoned\n"
-        "memory and compare them, keep the blocks that were missing, release. Exit code 1 when\n"
-        "a byte was wrong, a leased block was missing, or an acknowledged block was lost.\n"
+        "memory and compare them, keep the blocks that were missing, release. With --hbm that\n"
+        "memory is the device's, and hits that were not in HBM are prefetched there. Exit code\n"
+        "1 when a byte was wrong, a leased block was missing, or an acknowledged block was lost.\n"
         "\n"
-        "JSON: \"requests\", \"blocks\" (accesses), \"hit_host_blocks\", \"hit_nvme_blocks\"\n"
-        "(on NVMe only), \"miss_blocks\", \"hit_percent\" (of blocks), \"input_tokens\",\n"
-        "\"saved_tokens\" (prefill that hits make needless), \"prefix_hit_percent\" (of\n"
-        "tokens), \"wrong_bytes\", \"wrong_blocks\", \"leased_miss_blocks\", \"put_blocks\",\n"
-        "\"put_refused_blocks\", \"acknowledged_blocks\" (durable), \"dropped_blocks\" (evicted\n"
-        "before they were durable), \"elapsed_ns\", \"durable_wait_ns\" (of it, puts that\n"
-        "waited for earlier ones to be durable), \"pattern_ns\" (making and comparing bytes),\n"
-        "\"paths\" {\"caller_to_host\", \"host_to_nvme\", \"nvme_to_caller\",\n"
-        "\"host_to_caller\": each with \"bytes\", \"busy_ns\", \"bytes_per_s\",\n"
-        "\"ceiling_bytes_per_s\", \"ceiling_share\"}, \"latencies\" {name: {\"count\",\n"
+        "JSON: \"requests\", \"blocks\" (accesses), \"hit_hbm_blocks\" (with --hbm),\n"
+        "\"hit_host_blocks\", \"hit_nvme_blocks\" (on NVMe only), \"miss_blocks\",\n"
+        "\"hit_percent\" (of blocks), \"input_tokens\", \"saved_tokens\" (prefill that hits\n"
+        "make needless), \"prefix_hit_percent\" (of tokens), \"wrong_bytes\", \"wrong_blocks\",\n"
+        "\"leased_miss_blocks\", \"put_blocks\", \"put_refused_blocks\", \"acknowledged_blocks\"\n"
+        "(durable, as their tickets said), \"shown_blocks\" (on NVMe at the end, when some were\n"
+        "put with memory), \"dropped_blocks\" (evicted before they were durable),\n"
+        "\"elapsed_ns\", \"durable_wait_ns\" (of it, puts that waited for earlier ones to be\n"
+        "durable), \"pattern_ns\" (making and comparing bytes), \"hbm_pool_ns\" (with --hbm:\n"
+        "taking them to memory of the device and back), \"paths\" {\"caller_to_host\",\n"
+        "\"host_to_nvme\", \"nvme_to_caller\", \"host_to_caller\", with --hbm\n"
+        "\"caller_to_hbm\", \"hbm_to_caller\", \"hbm_to_host\", \"host_to_hbm\": each with\n"
+        "\"bytes\", \"busy_ns\", \"bytes_per_s\", \"ceiling_bytes_per_s\", \"ceiling_share\" and\n"
+        "\"ceiling\" (of what)}, \"latencies\" {name: {\"count\",\n"
         "\"p50_ns\", \"p99_ns\", \"p999_ns\", \"max_ns\"}}, \"counters\" (kvtier/stats.h), and\n"
         "after --verify-acks \"verify\" {\"keys\", \"lost_blocks\", \"wrong_blocks\",\n"
         "\"wrong_bytes\", \"read_bytes\", \"read_ns\", \"open_ns\", \"reopen_ns\" (until 1,000\n"
-        "keys were answered)}. A path's rate is over the time in which a block was awaited from\n"
-        "it.",
+        "keys were answered)}. A path's rate is over the time in which the caller waited for it;\n"
+        "of those between two tiers over all of the time.",
     .operand_min = 0,
     .operand_max = 0,
     .options = options,
@@ -145,6 +160,26 @@ words_read(const struct arguments *arguments, struct replay_settings *settings)
     return true;
 }
 
+/* --device means something with --hbm only. */
+static bool
+device_read(const struct arguments *arguments, struct replay_settings *settings)
+{
+    static const char *const kinds[] = {"auto", "cuda", "emulation"}; /* As enum kvt_device_kind. */
+    const char *kind = arguments->values[OPTION_DEVICE];
+    int index = kind == NULL ? KVT_DEVICE_AUTO : word_find(kind, kinds, 3);
+
+    if (index < 0) {
+        complain("--device %s is none of auto, cuda, emulation", kind);
+        return false;
+    }
+    if (kind != NULL && settings->hbm_text == NULL) {
+        complain("--device %s needs --hbm", kind);
+        return false;
+    }
+    settings->device_kind = (uint32_t)index;
+    return true;
+}
+
 /* Where acknowledgements go. A wrong descriptor is found now, not after minutes. */
 static bool
 acks_open(const struct arguments *arguments, struct replay_settings *settings)
@@ -192,6 +227,12 @@ sizes_read(const struct arguments *arguments, struct replay_settings *settings)
         complain("--ceiling-seconds %s is no time: seconds above 0, or none", seconds);
         return false;
     }
+    if (!count_read(arguments, OPTION_DURABLE_EVERY, &settings->durable_every))
+        return false;
+    if (settings->durable_every == 0) {
+        complain("--durable-every 0 is no count above 0");
+        return false;
+    }
     return count_read(arguments, OPTION_REQUESTS, &settings->request_end) &&
            count_read(arguments, OPTION_RESUME_AT, &settings->resume_at) &&
            count_read(arguments, OPTION_KILL_AT, &settings->kill_at);
@@ -212,24 +253,6 @@ needed_are_there(const struct replay_settings *settings)
     return missing == NULL;
 }
 
-/* HBM is a tier of a later version; 0 asks for none. False: *exit_out says why. */
-static bool
-hbm_is_none(const char *text, int *exit_out)
-{
-    uint64_t bytes = 0;
-
-    if (text == NULL || (quantity_size(text, &bytes) && bytes == 0))
-        return true;
-    if (bytes == 0) {
-        complain("--hbm %s is no size", text);
-        return false;
-    }
-    complain(
-        "this build has no HBM tier: --hbm takes only 0 (%s)", kvt_status_name(KVT_E_UNSUPPORTED));
-    *exit_out = EXIT_PROBLEM;
-    return false;
-}
-
 bool
 replay_settings_read(struct replay_settings *settings, int argc, char **argv, int *exit_out)
 {
@@ -239,6 +262,7 @@ replay_settings_read(struct replay_settings *settings, int argc, char **argv, in
         .block_bytes = 64 << 10,
         .request_end = UINT64_MAX,
         .kill_at = REPLAY_NO_REQUEST,
+        .durable_every = 1,
         .ceiling_seconds = 0.3,
         .acks_fd = -1,
     };
@@ -248,11 +272,12 @@ replay_settings_read(struct replay_settings *settings, int argc, char **argv, in
     settings->trace_path = arguments.values[OPTION_TRACE];
     settings->directory = arguments.values[OPTION_DIR];
     settings->verify_path = arguments.values[OPTION_VERIFY_ACKS];
+    settings->hbm_text = arguments.values[OPTION_HBM];
     settings->host_text = arguments.values[OPTION_HOST];
     settings->nvme_text = arguments.values[OPTION_NVME];
     settings->as_json = arguments.values[OPTION_JSON] != NULL;
-    return needed_are_there(settings) && hbm_is_none(arguments.values[OPTION_HBM], exit_out) &&
-           words_read(&arguments, settings) && sizes_read(&arguments, settings) &&
+    return needed_are_there(settings) && words_read(&arguments, settings) &&
+           device_read(&arguments, settings) && sizes_read(&arguments, settings) &&
            acks_open(&arguments, settings);
 }
 
@@ -278,6 +303,17 @@ capacity_read(const char *option, const char *text, uint64_t unique_bytes, uint6
     return true;
 }
 
+/* HBM may be none. */
+static bool
+hbm_capacity_read(struct replay_settings *settings, uint64_t unique_bytes)
+{
+    uint64_t bytes = 0;
+
+    if (settings->hbm_text == NULL || (quantity_size(settings->hbm_text, &bytes) && bytes == 0))
+        return true;
+    return capacity_read("--hbm", settings->hbm_text, unique_bytes, &settings->hbm_bytes);
+}
+
 bool
 replay_capacities(struct replay_settings *settings, const struct trace *trace)
 {
@@ -287,7 +323,8 @@ replay_capacities(struct replay_settings *settings, const struct trace *trace)
         complain("the trace's blocks have more than 2^64 bytes");
         return false;
     }
-    if (!capacity_read("--host", settings->host_text, unique_bytes, &settings->host_bytes) ||
+    if (!hbm_capacity_read(settings, unique_bytes) ||
+        !capacity_read("--host", settings->host_text, unique_bytes, &settings->host_bytes) ||
         !capacity_read("--nvme", settings->nvme_text, unique_bytes, &settings->nvme_bytes))
         return false;
     if (settings->request_end > trace->request_count)

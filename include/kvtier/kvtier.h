@@ -3,10 +3,11 @@
  * kvtier.h - the public interface of kvtier, a tiered store for transformer KV blocks.
  *
  * A block is an immutable run of bytes named by its namespace, key and component. A tier is a place
- * where copies of blocks live: pinned host memory (HOST) or files (NVME). A lease is the right to
- * read blocks at one address until it is released. Nothing else is promised: a block without a
- * lease may be demoted, dropped or found damaged at any time, and then the answer is KVT_MISS,
- * never wrong bytes. What a SYNC put acknowledged survives a crash until it is evicted or deleted.
+ * where copies of blocks live: memory of a device (HBM), pinned host memory (HOST) or files (NVME).
+ * A lease is the right to read blocks at one address until it is released. Nothing else is
+ * promised: a block without a lease may be demoted, dropped or found damaged at any time, and then
+ * the answer is KVT_MISS, never wrong bytes. What a SYNC put acknowledged survives a crash until it
+ * is evicted or deleted.
  *
  * Rules that hold for every function here, unless its own comment says otherwise:
  *
@@ -51,6 +52,12 @@ typedef struct kvt_namespace {
     uint32_t id;
 } kvt_namespace;
 
+/* Memory of the caller that copies may go to and come from directly; id 0 is none: ordinary host
+ * memory. */
+typedef struct kvt_region {
+    uint32_t id;
+} kvt_region;
+
 /* A slot number and a generation in one integer; id 0 is no lease. Copying the value does not copy
  * the right: there is one release per lease. */
 typedef struct kvt_lease {
@@ -61,6 +68,8 @@ typedef struct kvt_lease {
 #define KVT_KEY_BYTES_MAX 1048576u               /* Above 64 bytes a key is kept as its hash. */
 #define KVT_BATCH_MAX 65536u                     /* Blocks in one call. */
 #define KVT_CAPACITY_NONE UINT64_MAX             /* Switches a tier off. */
+#define KVT_DEVICES_MAX 8u                       /* Devices of one store. */
+#define KVT_REGIONS_MAX 4096u                    /* Regions registered at a time. */
 #define KVT_FOREVER UINT64_MAX                   /* A time that never comes. */
 
 /* --- 2. Options ------------------------------------------------------------------------------- */
@@ -83,6 +92,13 @@ enum kvt_policy {
     KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_LRU in this version. */
     KVT_POLICY_LRU = 1,     /* The least recently used. */
     KVT_POLICY_S3FIFO = 2,  /* S3-FIFO: what is used once leaves soon, and in its own order. */
+};
+
+enum kvt_device_kind {
+    KVT_DEVICE_AUTO = 0, /* CUDA when this build has it and a usable device is there, else the
+                          * emulation. */
+    KVT_DEVICE_CUDA = 1,
+    KVT_DEVICE_EMULATION = 2, /* Ordinary memory that behaves like a GPU's: for machines without. */
 };
 
 enum kvt_log_level {
@@ -134,6 +150,20 @@ struct kvt_options {
     void *log_context;
     uint32_t log_level; /* enum kvt_log_level; lines above it are not made. Default: errors only. */
     uint32_t policy;    /* enum kvt_policy */
+
+    uint64_t
+        hbm_capacity_bytes; /* HBM tier of each device: at least block_bytes_max, taken once, at
+                                  * open. Default and KVT_CAPACITY_NONE: no HBM tier. */
+    uint32_t device_kind;   /* enum kvt_device_kind; read back: which it is. */
+    uint32_t device_mask;   /* Bit i: device i (0..7) is used. Default: device 0, and none when
+                                  * there is no HBM tier. Without an HBM tier the devices serve
+                                  * regions; nothing touches a device that is not named here. */
+
+    uint64_t pin_bytes_max; /* Blocks that kvt_pin() may keep: 4 KiB..host_capacity_bytes. Default:
+                             * a quarter of HOST, or of NVMe when that is smaller. */
+    uint32_t event_count_max; /* Events that are kept for kvt_events_read(): 64..2^20, the next
+                               * power of two. Default: none, and nothing is noted. */
+    uint32_t reserved0;       /* Must be zero. */
 };
 
 #define KVT_OPTIONS_INIT                          \
@@ -158,7 +188,9 @@ struct kvt_options {
  * KVT_E_CORRUPT      both copies of STORE, or of NAMES, are damaged; KVT_OPEN_READ_ONLY, and the
  *                    index would have to be rebuilt.
  * KVT_E_NOSPC        the disk has no room for the capacity that was asked for.
- * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; unknown options.
+ * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; there is no such device;
+ *                    unknown options.
+ * KVT_E_GPU          a device failed while it was opened.
  * KVT_E_NOMEM, KVT_E_IO, KVT_E_META, KVT_E_PERMISSION, KVT_E_READONLY  see kvt_last_error().
  *
  * Threads: any. Ownership: borrows `path` and `options`; gives *store_out, see kvt_close().
@@ -170,9 +202,10 @@ KVT_CHECKED enum kvt_status kvt_open(
 /*
  * kvt_close - finish what was submitted, make durable what shall be, mark the store clean, free it.
  *
- * NULL does nothing. With leases out, unfreed tickets or live queues it returns KVT_E_STATE and
- * changes nothing; release, free and destroy them first, or call kvt_abort(). Other errors (the
- * last writes failed) are reported, and the store is closed all the same.
+ * NULL does nothing. With leases or reservations out, unfreed tickets or live queues it returns
+ * KVT_E_STATE and changes nothing; release, discard, free and destroy them first, or call
+ * kvt_abort(). Other errors (the last writes failed) are reported, and the store is closed all the
+ * same.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
  * Blocks: yes.
@@ -181,7 +214,7 @@ KVT_CHECKED enum kvt_status kvt_close(kvt_store *store);
 
 /*
  * kvt_abort - free everything now. What was not durable is lost; the next open recovers as after a
- * crash. Leases, tickets and queues of the store are void. NULL does nothing.
+ * crash. Leases, reservations, tickets and queues of the store are void. NULL does nothing.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store`. Blocks: until the
  * transfers in flight have ended.
@@ -213,9 +246,11 @@ KVT_CHECKED enum kvt_status kvt_stats_get(kvt_store *store, struct kvt_stats *st
 enum kvt_health_flags {
     KVT_HEALTH_META_READONLY = 1, /* A commit failed: nothing becomes durable any more. */
     KVT_HEALTH_ROOT_READONLY = 2, /* A root takes no writes after repeated failures. */
+    KVT_HEALTH_GPU_LOST = 4,      /* A device failed for good: its HBM copies are gone. */
     KVT_HEALTH_READ_ONLY = 8,     /* Opened so. */
     KVT_HEALTH_POISONED = 16,
-    KVT_HEALTH_IO_THREADS = 32, /* The thread pool serves io (io_uring denied or not asked). */
+    KVT_HEALTH_IO_THREADS = 32,      /* The thread pool serves io (io_uring denied or not asked). */
+    KVT_HEALTH_DEVICE_EMULATED = 64, /* The devices are emulated (no GPU, or asked). */
 };
 
 /*
@@ -329,49 +364,16 @@ KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
 KVT_CHECKED enum kvt_status kvt_touch(
     kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count);
 
-#define KVT_MATCH_COMPONENTS_MAX 16u
-
-enum kvt_match_policy {
-    KVT_MATCH_ALL = 1,      /* Every block of the prefix (attention KV, indexer keys). */
-    KVT_MATCH_TRAILING = 2, /* The last trailing_count blocks of the prefix, or all of a shorter one
-                             * (sliding windows, recurrent state). */
-};
-
-struct kvt_match_component {
-    uint16_t component;      /* As in struct kvt_key. */
-    uint16_t policy;         /* enum kvt_match_policy */
-    uint32_t trailing_count; /* KVT_MATCH_TRAILING: 1 or more. KVT_MATCH_ALL: zero. */
-};
-
 /*
- * kvt_match - the longest prefix of a chain of `count` keys that can be used.
+ * kvt_lease_address - where the i-th key of the lookup lies in `tier` (KVT_TIER_HOST, or
+ * KVT_TIER_HBM: an address of its device), and its length.
  *
- * A prefix is usable when each of the `component_count` components has the blocks that its policy
- * asks for. *usable_out gets the length of the longest one in blocks, 0 when there is none;
- * usable_lengths_out (`count` bytes, may be NULL) gets 1 at [n - 1] for every usable length n, else
- * 0. keys[i].component must be zero: `components` name them, each once. With `lease_out` all that
- * the longest usable prefix needs is pinned by one lease, and nothing else; key i of components[c]
- * has the index c * count + i in it. Otherwise as kvt_lookup(), which is one component with
- * KVT_MATCH_ALL.
- *
- * KVT_E_INVAL: a NULL, a key's bound, component_count not in 1..16, an unknown policy, a
- * trailing_count that does not fit its policy, a component named twice, count * component_count
- * above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM.
- * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
- */
-KVT_CHECKED enum kvt_status kvt_match(kvt_store *store, kvt_namespace ns,
-    const struct kvt_key *keys, uint32_t count, const struct kvt_match_component *components,
-    uint32_t component_count, uint32_t *usable_out, uint8_t *usable_lengths_out,
-    kvt_lease *lease_out);
-
-/*
- * kvt_lease_address - where the i-th key of the lookup lies in HOST, and its length.
- *
- * KVT_MISS: it was not found, or has no copy in HOST. KVT_E_INVAL: a stale lease, index too large.
+ * KVT_MISS: it was not found, or has no copy there. KVT_E_INVAL: a stale lease, an index too
+ * large, another tier. KVT_E_GPU: the device of the copy is lost.
  * Threads: any. Ownership: the address is good until the lease is released. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_lease_address(kvt_store *store, kvt_lease lease, uint32_t index,
-    const void **address_out, uint64_t *length_out);
+    uint32_t tier, const void **address_out, uint64_t *length_out);
 
 /*
  * kvt_lease_release - give a lease back. Nothing may be using its addresses any more.
@@ -380,6 +382,19 @@ KVT_CHECKED enum kvt_status kvt_lease_address(kvt_store *store, kvt_lease lease,
  * Threads: any. Ownership: takes `lease`. Blocks: never.
  */
 KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
+
+/*
+ * kvt_lease_release_after - as kvt_lease_release(), when the work that was queued on `stream` of
+ * device `device` before this call has been done: kernels that read the lease's addresses, say.
+ * From this call on the lease may not be used for new work.
+ *
+ * KVT_E_INVAL: a stale lease, no such device, the default stream (NULL): nothing changed.
+ * KVT_E_NOMEM. KVT_E_GPU: the device is lost, and so is its work: the lease was released.
+ * Threads: any. Ownership: takes `lease` when KVT_OK or KVT_E_GPU; `stream` is a cudaStream_t of
+ * the device. Blocks: never, but for the driver.
+ */
+KVT_CHECKED enum kvt_status kvt_lease_release_after(
+    kvt_store *store, kvt_lease lease, uint32_t device, void *stream);
 
 /* One block of kvt_scan(). */
 struct kvt_scan_entry {
@@ -444,6 +459,16 @@ struct kvt_completion {
 KVT_CHECKED enum kvt_status kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done,
     uint32_t count_max, uint64_t timeout_ns, uint32_t *count_out);
 
+/*
+ * kvt_queue_drain - wait, at most `timeout_ns`, until every submission that named the queue has
+ * delivered its last completion into it. They lie there to be polled: nothing is collected or given
+ * up. It hurries nothing: a RELAXED put is waited for as long as it takes (kvt_flush() is faster).
+ *
+ * KVT_OK: nothing more will come, unless something is submitted. KVT_LATE: not yet. KVT_E_INVAL.
+ * Threads: serial for one queue. Ownership: borrows. Blocks: as asked.
+ */
+KVT_CHECKED enum kvt_status kvt_queue_drain(kvt_queue *queue, uint64_t timeout_ns);
+
 /* One block's outcome. */
 struct kvt_result {
     enum kvt_status status;
@@ -467,17 +492,38 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  * else KVT_NOT_READY. `count` must be the submission's.
  *
  *   put, stage 1     KVT_OK visible, KVT_EXISTS nothing changed, KVT_E_NOSPC no room,
- *                    KVT_E_NOMEM, KVT_E_INVAL, KVT_MISS its namespace was cleared meanwhile
+ *                    KVT_E_NOMEM, KVT_MISS its namespace was cleared meanwhile, KVT_E_GPU
  *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted
  *                    or cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC,
  *                    KVT_E_READONLY
- *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity)
+ *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity),
+ *                    KVT_E_GPU (the device of the destination, or of submit->wait_event, is lost:
+ *                    until kvt_close() the destination may still be written)
+ *   prefetch, demote as their functions say
  *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
+ *   each             KVT_CANCELLED by kvt_ticket_cancel(), both stages
  *
  * Threads: any. Ownership: borrows. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_ticket_results(
     kvt_ticket *ticket, uint32_t stage, struct kvt_result *results_out, uint32_t count);
+
+/*
+ * kvt_ticket_cancel - give up what the ticket has not begun.
+ *
+ * A block whose bytes do not move yet is answered with KVT_CANCELLED, soon, whatever it waits for:
+ * submit->wait_event (even one that never comes), room, another request's copy, read or write of
+ * the same block, the next of several moves of a prefetch or demote. Nothing came of its put or
+ * delete; its destination was not written. What a prefetch or demote had started before goes on
+ * without it. A block whose bytes move is answered as if nobody had asked, and so is stage 2 of a
+ * put that is visible, or of a delete whose stage 1 was reached. Every stage is still reached (and
+ * delivered) once. A ticket whose last stage was reached, or that was cancelled before, is left as
+ * it is.
+ *
+ * KVT_OK: it was asked for; the results say what came of it. KVT_E_INVAL: NULL.
+ * Threads: any. Ownership: nothing changes hands. Blocks: never.
+ */
+KVT_API enum kvt_status kvt_ticket_cancel(kvt_ticket *ticket);
 
 /*
  * kvt_ticket_free - forget a ticket. One that has not reached its last stage is freed when it has;
@@ -487,16 +533,21 @@ KVT_CHECKED enum kvt_status kvt_ticket_results(
  */
 KVT_API void kvt_ticket_free(kvt_ticket *ticket);
 
-/* Where a submission reports. All zero: only through its ticket. */
+/* Where a submission reports, and what it waits for. All zero: only through its ticket, nothing. */
 struct kvt_submit {
     kvt_queue *queue; /* Of the same store; kept until the last completion. NULL: wait. */
     void *user;
+    void *wait_event; /* Nothing of the submission begins before this event of wait_device (a
+                           * cudaEvent_t, recorded before the call) is reached: what fills a source,
+                           * or still reads a destination. Kept until stage 1. NULL: at once. */
+    uint32_t wait_device;
+    uint32_t reserved0; /* Must be zero. */
 };
 
 /* --- 7. Move ---------------------------------------------------------------------------------- */
 
 enum kvt_durability {
-    KVT_MEMORY = 0,  /* Visible in HOST; goes to NVMe only when HOST needs the room. No stage 2. */
+    KVT_MEMORY = 0,  /* Visible in HBM or HOST; moves down when these need room. No stage 2. */
     KVT_RELAXED = 1, /* Durable within relaxed_interval_ns. */
     KVT_SYNC = 2,    /* Durable as soon as possible: wait for stage 2. */
 };
@@ -508,18 +559,20 @@ enum kvt_put_flags {
 struct kvt_put {
     struct kvt_key key;
     const struct kvt_key *parent; /* The block before it in its chain; NULL: it is the first. */
-    const void *source;
-    uint64_t length;      /* 1..block_bytes_max */
-    uint32_t flags;       /* enum kvt_put_flags */
-    uint32_t depth;       /* Blocks above it in its chain. */
-    uint32_t token_start; /* First token it covers. */
+    const void *source;           /* In `region` when that is given. */
+    uint64_t length;              /* 1..block_bytes_max */
+    kvt_region region;            /* Where the source lies; {0}: ordinary host memory. */
+    uint32_t flags;               /* enum kvt_put_flags */
+    uint32_t depth;               /* Blocks above it in its chain. */
+    uint32_t token_start;         /* First token it covers. */
     uint32_t token_count;
     uint32_t recompute_us; /* Cost to compute it anew, microseconds; 0: unknown. */
     uint32_t importance;   /* The caller's weight; 0: none. */
     uint16_t class_id;     /* Opaque to kvtier; blocks of a class are expected to behave alike. */
     uint8_t hint;          /* 0..3, opaque: the policy learns what it is worth. */
-    uint8_t reserved0;     /* Must be zero. */
-    uint32_t reserved1;    /* Must be zero. */
+    uint8_t tier;          /* Where it is kept first: KVT_TIER_HOST (0 too), or KVT_TIER_HBM: then
+                            * the source lies in a region. */
+    uint32_t device;       /* KVT_TIER_HBM: of which device. */
 };
 
 /*
@@ -552,9 +605,9 @@ enum kvt_get_flags {
 struct kvt_get {
     struct kvt_key key;
     void *destination;
-    uint64_t capacity;  /* At least the block's length: else KVT_E_INVAL and the true length. */
-    uint32_t flags;     /* enum kvt_get_flags */
-    uint32_t reserved0; /* Must be zero. */
+    uint64_t capacity; /* At least the block's length: else KVT_E_INVAL and the true length. */
+    uint32_t flags;    /* enum kvt_get_flags */
+    kvt_region region; /* Where the destination lies; {0}: ordinary host memory. */
 };
 
 /*
@@ -586,8 +639,61 @@ KVT_CHECKED enum kvt_status kvt_delete_submit(kvt_store *store, kvt_namespace ns
     const struct kvt_key *keys, uint32_t count, const struct kvt_submit *submit,
     kvt_ticket **ticket_out);
 
+enum kvt_prefetch_flags {
+    KVT_PREFETCH_BULK = 1, /* Its reads give way to those of gets. */
+};
+
+/* Where blocks shall be brought. Start from all zero but struct_size and tier. */
+struct kvt_prefetch {
+    uint32_t struct_size; /* sizeof(struct kvt_prefetch) */
+    uint32_t tier;        /* KVT_TIER_HOST or KVT_TIER_HBM. */
+    uint32_t device;      /* KVT_TIER_HBM: of which device. */
+    uint32_t flags;       /* enum kvt_prefetch_flags */
+    uint64_t deadline_ns; /* What has not come to its last move by then is not moved: KVT_LATE.
+                           * CLOCK_MONOTONIC; 0: never. */
+};
+
+/*
+ * kvt_prefetch_submit - bring `count` blocks up, so that a later lookup finds them there. Copies
+ * below stay. Nothing keeps the copies from being evicted again but a lease.
+ *
+ * Results: KVT_OK it was moved, KVT_EXISTS it was there, KVT_MISS no block, or it could not be
+ * read, KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU.
+ *
+ * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit(). KVT_E_UNSUPPORTED: HBM,
+ * and the store has no HBM tier.
+ * Threads: any. Ownership: borrows `keys` and `how`; gives *ticket_out. Blocks: never.
+ * Completion: as kvt_put_submit(), stage 1 only.
+ */
+KVT_CHECKED enum kvt_status kvt_prefetch_submit(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, const struct kvt_prefetch *how,
+    const struct kvt_submit *submit, kvt_ticket **ticket_out);
+
+/*
+ * kvt_demote_submit - give up the copies of `count` blocks above `tier` (KVT_TIER_HOST or
+ * KVT_TIER_NVME), after a copy there, or below, has been made where there is none.
+ *
+ * Results: KVT_OK, KVT_MISS no block, KVT_NOT_READY a lease or kvt_pin() holds copies above,
+ * KVT_E_NOSPC, KVT_E_NOMEM, KVT_E_IO it could not be written, KVT_E_GPU: the copies above stay.
+ *
+ * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE, KVT_E_UNSUPPORTED, KVT_E_READONLY (NVMe) as
+ * kvt_put_submit().
+ * Threads: any. Ownership: borrows `keys`; gives *ticket_out. Blocks: never.
+ * Completion: as kvt_put_submit(), stage 1 only.
+ */
+KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, uint32_t tier, const struct kvt_submit *submit,
+    kvt_ticket **ticket_out);
+
 #ifdef __cplusplus
 }
 #endif
+
+/* The rest, by subject; each needs what is above. */
+#include "kvtier/direct.h"
+#include "kvtier/events.h"
+#include "kvtier/hints.h"
+#include "kvtier/matching.h"
+#include "kvtier/regions.h"
 
 #endif /* KVTIER_H */

@@ -60,6 +60,25 @@ KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind,
  * Threads: any. Ownership: borrows `target`. Blocks: never. */
 KVT_CHECKED enum kvt_status kvt_caps_json(kvt_store *store, char *target, size_t size);
 
+/*
+ * Memory of a device of the store, for programs that are to run with and without a GPU: taken and
+ * given back (`size` as taken) before the store is closed, written and read by copies that wait.
+ * An address may be put into a region. Host memory that lies in a region of 1 GiB or less is copied
+ * as a whole; other host memory goes through slots of HOST, which is slow.
+ *
+ * KVT_E_INVAL: no such device, a NULL. KVT_E_NOMEM. KVT_E_NOSPC: no slot of HOST to go through.
+ * KVT_E_GPU: the device is lost.
+ * Threads: any. Ownership: kvt_device_alloc() gives *address_out, kvt_device_free() takes it.
+ * Blocks: kvt_device_write() and _read() until the bytes are there.
+ */
+KVT_CHECKED enum kvt_status kvt_device_alloc(
+    kvt_store *store, uint32_t device, uint64_t size, void **address_out);
+KVT_API void kvt_device_free(kvt_store *store, uint32_t device, void *address, uint64_t size);
+KVT_CHECKED enum kvt_status kvt_device_write(
+    kvt_store *store, uint32_t device, void *target, const void *source, uint64_t size);
+KVT_CHECKED enum kvt_status kvt_device_read(
+    kvt_store *store, uint32_t device, void *target, const void *source, uint64_t size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,54 +11,72 @@
 
 #include <stdint.h>
 
-#define KVT_COUNTERS(X)                                                                      \
-    X(lookup_count, "keys that were looked up")                                              \
-    X(lookup_hit_host_count, "keys found with a copy in pinned memory")                      \
-    X(lookup_hit_nvme_count, "keys found with a copy on NVMe only")                          \
-    X(lookup_miss_count, "keys that no tier holds")                                          \
-    X(get_host_count, "blocks read from pinned memory")                                      \
-    X(get_host_bytes, "payload bytes of these")                                              \
-    X(get_nvme_count, "blocks read from NVMe, verified")                                     \
-    X(get_nvme_bytes, "payload bytes of these")                                              \
-    X(get_miss_count, "blocks asked for that no tier holds")                                 \
-    X(put_count, "blocks that a put made visible")                                           \
-    X(put_bytes, "payload bytes of these")                                                   \
-    X(put_exists_count, "blocks put that were there already, or in flight")                  \
-    X(put_refused_count, "blocks put that found no room")                                    \
-    X(durable_count, "blocks whose commit succeeded")                                        \
-    X(durable_bytes, "payload bytes of these")                                               \
-    X(delete_count, "blocks deleted by the caller")                                          \
-    X(host_evict_count, "copies dropped from pinned memory that NVMe holds")                 \
-    X(host_demote_count, "blocks written to NVMe because pinned memory was full")            \
-    X(host_drop_count, "blocks dropped from pinned memory that no other tier held")          \
-    X(nvme_evict_count, "blocks that left NVMe when their segment was reclaimed")            \
-    X(nvme_relocate_count, "blocks rewritten when their segment was reclaimed")              \
-    X(nvme_relocate_bytes, "bytes of these")                                                 \
-    X(segment_recycle_count, "segments reclaimed")                                           \
-    X(batch_count, "write batches made durable")                                             \
-    X(batch_failed_count, "write batches lost to a failed write or sync")                    \
-    X(commit_count, "commits of the index")                                                  \
-    X(commit_failed_count, "commits of the index that failed")                               \
-    X(corrupt_count, "reads whose checksum, key or generation differed: answered as misses") \
-    X(read_failed_count, "reads that the device failed: answered as misses")                 \
-    X(recover_block_count, "blocks found when the store was opened")                         \
-    X(recover_dropped_count, "records refused when the store was opened")                    \
-    X(recover_rebuilt_count, "1 when the index was rebuilt from the segments at open")       \
-    X(lease_count, "leases granted")                                                         \
-    X(lease_stale_count, "releases of a lease that was gone already")                        \
-    X(entry_leak_count, "entries lost for want of memory to remember them")                  \
-    X(entry_count_now, "blocks in the map")                                                  \
-    X(lease_count_now, "leases out")                                                         \
-    X(host_capacity_bytes_now, "size of the HOST tier")                                      \
-    X(host_used_bytes_now, "slots taken in it")                                              \
-    X(host_dirty_bytes_now, "slots whose block is not yet durable and shall be")             \
-    X(nvme_capacity_bytes_now, "size of the NVME tier")                                      \
-    X(nvme_used_bytes_now, "bytes of it in segments that are not free")                      \
-    X(nvme_live_bytes_now, "whole pages of live blocks")                                     \
-    X(index_map_bytes_now, "size of the LMDB file")                                          \
-    X(index_used_bytes_now, "pages in use in it")                                            \
-    X(namespace_count_now, "namespaces")                                                     \
-    X(kill_lost_count, "dead copies not marked for want of memory: a rebuild may find them")
+#define KVT_COUNTERS(X)                                                                        \
+    X(lookup_count, "keys that were looked up")                                                \
+    X(lookup_hit_host_count, "keys found with a copy in pinned memory and none in HBM")        \
+    X(lookup_hit_nvme_count, "keys found with a copy on NVMe only")                            \
+    X(lookup_miss_count, "keys that no tier holds")                                            \
+    X(get_host_count, "blocks read from pinned memory")                                        \
+    X(get_host_bytes, "payload bytes of these")                                                \
+    X(get_nvme_count, "blocks read from NVMe, verified")                                       \
+    X(get_nvme_bytes, "payload bytes of these")                                                \
+    X(get_miss_count, "blocks asked for that no tier holds")                                   \
+    X(put_count, "blocks that a put made visible")                                             \
+    X(put_bytes, "payload bytes of these")                                                     \
+    X(put_exists_count, "blocks put that were there already, or in flight")                    \
+    X(put_refused_count, "blocks put that found no room")                                      \
+    X(durable_count, "blocks whose commit succeeded")                                          \
+    X(durable_bytes, "payload bytes of these")                                                 \
+    X(delete_count, "blocks deleted by the caller")                                            \
+    X(host_evict_count, "copies dropped from pinned memory that NVMe holds")                   \
+    X(host_demote_count, "blocks written to NVMe because pinned memory was full")              \
+    X(host_drop_count, "blocks dropped from pinned memory that no other tier held")            \
+    X(nvme_evict_count, "blocks that left NVMe when their segment was reclaimed")              \
+    X(nvme_relocate_count, "blocks rewritten when their segment was reclaimed")                \
+    X(nvme_relocate_bytes, "bytes of these")                                                   \
+    X(segment_recycle_count, "segments reclaimed")                                             \
+    X(batch_count, "write batches made durable")                                               \
+    X(batch_failed_count, "write batches lost to a failed write or sync")                      \
+    X(commit_count, "commits of the index")                                                    \
+    X(commit_failed_count, "commits of the index that failed")                                 \
+    X(corrupt_count, "reads whose checksum, key or generation differed: answered as misses")   \
+    X(read_failed_count, "reads that the device failed: answered as misses")                   \
+    X(recover_block_count, "blocks found when the store was opened")                           \
+    X(recover_dropped_count, "records refused when the store was opened")                      \
+    X(recover_rebuilt_count, "1 when the index was rebuilt from the segments at open")         \
+    X(lease_count, "leases granted")                                                           \
+    X(lease_stale_count, "releases of a lease that was gone already")                          \
+    X(entry_leak_count, "entries lost for want of memory to remember them")                    \
+    X(entry_count_now, "blocks in the map")                                                    \
+    X(lease_count_now, "leases out")                                                           \
+    X(host_capacity_bytes_now, "size of the HOST tier")                                        \
+    X(host_used_bytes_now, "slots taken in it")                                                \
+    X(host_dirty_bytes_now, "slots whose block is not yet durable and shall be")               \
+    X(nvme_capacity_bytes_now, "size of the NVME tier")                                        \
+    X(nvme_used_bytes_now, "bytes of it in segments that are not free")                        \
+    X(nvme_live_bytes_now, "whole pages of live blocks")                                       \
+    X(index_map_bytes_now, "size of the LMDB file")                                            \
+    X(index_used_bytes_now, "pages in use in it")                                              \
+    X(namespace_count_now, "namespaces")                                                       \
+    X(kill_lost_count, "dead copies not marked for want of memory: a rebuild may find them")   \
+    X(lookup_hit_hbm_count, "keys found with a copy in HBM (and counted nowhere else)")        \
+    X(get_hbm_count, "blocks read from HBM")                                                   \
+    X(get_hbm_bytes, "payload bytes of these")                                                 \
+    X(hbm_evict_count, "copies dropped from HBM that a lower tier holds")                      \
+    X(hbm_lower_count, "blocks copied from HBM to pinned memory")                              \
+    X(hbm_lower_bytes, "payload bytes of these")                                               \
+    X(hbm_raise_count, "blocks copied from pinned memory to HBM")                              \
+    X(hbm_raise_bytes, "payload bytes of these")                                               \
+    X(hbm_drop_count, "blocks dropped from HBM that no other tier held, or lost with it")      \
+    X(gpu_lost_count, "devices lost")                                                          \
+    X(prefetch_count, "blocks that a prefetch brought up")                                     \
+    X(hbm_capacity_bytes_now, "size of the HBM tier, all devices together")                    \
+    X(hbm_used_bytes_now, "slots taken in it")                                                 \
+    X(slot_stranded_count, "slots not used again because a lost device may still write there") \
+    X(cancel_count, "blocks of requests that were cancelled before they began")                \
+    X(pin_count_now, "blocks that kvt_pin() keeps where they are")                             \
+    X(pin_bytes_now, "whole pages of these")                                                   \
+    X(reservation_count_now, "reservations out")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \
@@ -67,7 +85,8 @@
     X(put_visible_ns, "a put, submit to visible")                  \
     X(put_durable_ns, "a put, submit to durable")                  \
     X(commit_ns, "one commit of the index")                        \
-    X(open_ns, "opening the store, recovery included")
+    X(open_ns, "opening the store, recovery included")             \
+    X(get_hbm_ns, "a block from HBM, submit to answer")
 
 /* p50, p99, p999: upper edges of buckets at most 6.25 % wide. */
 struct kvt_latency {

@@ -32,6 +32,8 @@ enum kvt_status {
     KVT_LATE = 2,      /* The deadline passed first; the work goes on without the caller. */
     KVT_EXISTS = 3,    /* The thing was already there and nothing was changed. */
     KVT_NOT_READY = 4, /* Not finished yet. */
+    KVT_CANCELLED = 5, /* Given up before it began, because the caller asked for that. */
+    KVT_OVERRUN = 6,   /* The reader was too slow: what it wanted next is gone. */
 
     /* -100..-199 caller: the call was wrong. Retrying unchanged cannot help. */
     KVT_E_INVAL = -100,       /* An argument breaks its documented rule. */

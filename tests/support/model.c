@@ -233,6 +233,12 @@ model_put_refused(struct model *model, struct model_name name, uint64_t op)
         op_void(key, op);
 }
 
+void
+model_cancelled(struct model *model, struct model_name name, uint64_t op)
+{
+    op_void(key_of(model, name), op);
+}
+
 uint64_t
 model_delete(struct model *model, struct model_name name)
 {

@@ -89,6 +89,8 @@ uint64_t model_put(struct model *model, struct model_name name, bool replaces, b
 void model_put_visible(struct model *model, struct model_name name, uint64_t op);
 void model_put_exists(struct model *model, struct model_name name, uint64_t op);
 void model_put_refused(struct model *model, struct model_name name, uint64_t op);
+/* It was cancelled before it began: it did nothing. (A delete too.) */
+void model_cancelled(struct model *model, struct model_name name, uint64_t op);
 uint64_t model_delete(struct model *model, struct model_name name);
 void model_deleted(struct model *model, struct model_name name, uint64_t op, bool was_there);
 /* Operations of the whole namespace: one of each name, with this number for its own. */

@@ -25,6 +25,7 @@ host_options_large(void)
     options.relaxed_interval_ns = 2000000;
     options.request_count_max = 64;
     options.lease_count_max = 64;
+    options.event_count_max = 4096;
     return options;
 }
 
@@ -36,6 +37,13 @@ host_options_small(void)
     options.host_capacity_bytes = 4 * MIB;
     options.nvme_capacity_bytes = 8 * MIB;
     return options;
+}
+
+void
+host_options_add_hbm(struct kvt_options *options)
+{
+    options->hbm_capacity_bytes = options->host_capacity_bytes / 3;
+    options->device_kind = KVT_DEVICE_EMULATION;
 }
 
 /* --- 1. The simulated world ------------------------------------------------------------------- */
@@ -93,7 +101,12 @@ sim_host_init(
 {
     host->world = sim_world_create(world);
     host->options = *options;
-    host->store_world.env = sim_env(host->world);
+    host->env = *sim_env(host->world);
+    host->env.device = &device_host_ops;
+    host->env.device_context = &host->device;
+    host->device = (struct device_host_config){
+        .seed = world->seed, .delay_ns_max = 60000, .memory_bytes = UINT64_C(64) << 20};
+    host->store_world.env = &host->env;
     host->store_world.index_ops = &sim_index_ops;
     host->store_world.index_context = host->world;
 }

@@ -6,6 +6,7 @@
 #ifndef KVT_TESTS_STORE_HOST_H
 #define KVT_TESTS_STORE_HOST_H
 
+#include "device_host.h"
 #include "sim_world.h"
 #include "store.h"
 #include "workload.h"
@@ -21,9 +22,13 @@ enum {
 /* Options of a store in which nothing is ever evicted, and of one that is always short of room. */
 struct kvt_options host_options_large(void);
 struct kvt_options host_options_small(void);
+/* With an HBM tier of a third of HOST, on an emulated device. */
+void host_options_add_hbm(struct kvt_options *options);
 
 struct sim_host {
     struct sim_world *world;
+    struct kvt_env env; /* The world's, with an emulated device. */
+    struct device_host_config device;
     struct store_world store_world;
     struct kvt_options options;
 };

@@ -129,8 +129,13 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
         work->store = NULL;
         return status;
     }
+    for (uint32_t i = 0; i < MODEL_SPACES; i++)
+        pin_forget_all(work, i);
+    events_reset(work);
     model_reopened(&work->model, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
     status = spaces_open(work);
+    if (status == KVT_OK)
+        status = device_open(work);
     if (status != KVT_OK)
         return status;
     workload_verify(work);
@@ -162,6 +167,7 @@ workload_close(struct workload *work)
     workload_settle(work);
     for (uint32_t i = 0; i < LEASES_MAX; i++)
         lease_give_back(work, &work->leases[i]);
+    device_close(work);
     status = kvt_close(work->store);
     workload_note(work, 2, (uint64_t)status);
     if (status == KVT_E_STATE)
@@ -186,6 +192,8 @@ workload_abandon(struct workload *work)
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++)
         flight_forget(&work->flights[i]);
     memset(work->leases, 0, sizeof(work->leases));
+    work->device_pool = NULL;
+    work->region.id = 0;
     work->store = NULL;
 }
 
@@ -243,6 +251,17 @@ step_change(struct workload *work, uint32_t choice)
 }
 
 static void
+step_move(struct workload *work, const struct model_name *names, uint32_t count)
+{
+    bool is_up = rng_below(&work->rng, 2) == 0;
+    uint32_t up =
+        work->region.id != 0 && rng_below(&work->rng, 2) == 0 ? KVT_TIER_HBM : KVT_TIER_HOST;
+    uint32_t down = rng_below(&work->rng, 2) == 0 ? KVT_TIER_NVME : KVT_TIER_HOST;
+
+    workload_move(work, names, count, is_up ? up : down, is_up);
+}
+
+static void
 step_look(struct workload *work, uint32_t choice)
 {
     struct model_name names[BATCH_MAX];
@@ -250,8 +269,10 @@ step_look(struct workload *work, uint32_t choice)
 
     if (choice < 70 && count > 0)
         workload_get(work, names, count, KVT_GET_TRANSIENT * rng_below(&work->rng, 2));
-    else if (choice < 82 && count > 0)
+    else if (choice < 78 && count > 0)
         workload_lookup(work, names, count);
+    else if (choice < 82 && count > 0)
+        step_move(work, names, count);
     else if (choice < 86)
         lease_give_back(work, &work->leases[rng_below(&work->rng, LEASES_MAX)]);
     else if (choice == 86)
@@ -263,19 +284,44 @@ step_look(struct workload *work, uint32_t choice)
     else if (choice < 100) {
         struct flight *flight = &work->flights[rng_below(&work->rng, FLIGHTS_MAX)];
 
-        if (flight->kind != FLIGHT_FREE)
+        if (choice == 94)
+            flight_cancel(work, flight);
+        else if (flight->kind != FLIGHT_FREE)
             flight_finish(work, flight);
     }
+}
+
+static void
+step_hold(struct workload *work)
+{
+    static const enum kvt_durability durabilities[3] = {KVT_MEMORY, KVT_RELAXED, KVT_SYNC};
+    struct model_name names[BATCH_MAX];
+    uint32_t choice = rng_below(&work->rng, 6);
+    uint32_t count = names_pick(work, names, choice > 3);
+
+    if (choice < 2)
+        workload_events(work);
+    if (choice < 2 || count == 0)
+        return;
+    if (choice == 2)
+        workload_pin(work, names, count);
+    else if (choice == 3)
+        workload_map(work, names[0]);
+    else
+        workload_direct(work, names[0], durabilities[rng_below(&work->rng, 3)],
+            KVT_PUT_REPLACE * rng_below(&work->rng, 2));
 }
 
 bool
 workload_step(struct workload *work)
 {
-    uint32_t choice = rng_below(&work->rng, 100);
+    uint32_t choice = rng_below(&work->rng, 116);
 
     work->operation_count++;
     workload_note(work, 3, choice);
-    if (choice < 50)
+    if (choice >= 100)
+        step_hold(work);
+    else if (choice < 50)
         step_change(work, choice);
     else
         step_look(work, choice);

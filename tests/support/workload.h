@@ -56,14 +56,17 @@ struct flight {
     enum kvt_status first[BATCH_MAX]; /* Put: outcome of stage 1. */
     uint32_t count;
     enum kvt_durability durability;
-    uint32_t flags;  /* Of every block in it. */
-    bool is_visible; /* Stage 1 was collected. */
+    uint32_t flags;               /* Of every block in it. */
+    bool is_on_device[BATCH_MAX]; /* Source or destination; `memory` is a copy of it. */
+    bool is_visible;              /* Stage 1 was collected. */
+    bool is_cancelled;            /* It was asked for: any block may say so. */
 };
 
 struct held_lease {
     kvt_lease lease;
     struct model_name names[BATCH_MAX];
-    uint32_t versions[BATCH_MAX]; /* What was seen at the address; 0: no address. */
+    uint32_t versions[BATCH_MAX]; /* What was seen at the address in HOST; 0: no address. */
+    uint32_t hbm_versions[BATCH_MAX];
     uint32_t count;
 };
 
@@ -75,10 +78,19 @@ struct workload {
     kvt_namespace spaces[MODEL_SPACES];
     struct flight flights[FLIGHTS_MAX];
     struct held_lease leases[LEASES_MAX];
-    bool evicts;    /* The tiers are small: misses are no failures. */
-    bool is_faulty; /* Errors are possible: statuses below zero are no failures. */
+    bool evicts;             /* The tiers are small: misses are no failures. */
+    bool is_faulty;          /* Errors are possible: statuses below zero are no failures. */
+    uint32_t device_percent; /* Sources and destinations in memory of device 0. 0: no device. */
+    void *device_pool;
+    kvt_region region;
     uint64_t operation_count;
     uint64_t hit_count; /* Reads that gave bytes. */
+    uint64_t cancel_count, pin_count, direct_count;
+    bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
+    uint64_t event_cursor;
+    uint64_t shadow_count;                        /* How often the two were compared. */
+    bool knows_copies;                            /* `shadow` is what the events say. */
+    uint8_t shadow[MODEL_SPACES][MODEL_KEYS_MAX]; /* Tiers, of keys that are not hashed. */
 };
 
 void workload_init(struct workload *work, const struct workload_host *host, uint64_t seed,
@@ -111,6 +123,16 @@ void workload_get(
 void workload_delete(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_lookup(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_clear(struct workload *work, uint32_t space);
+/* Prefetch to `tier`, or demote to it, and wait. */
+void workload_move(struct workload *work, const struct model_name *names, uint32_t count,
+    uint32_t tier, bool is_up);
+void workload_pin(struct workload *work, const struct model_name *names, uint32_t count);
+/* Reserve, write, and commit or discard. */
+void workload_direct(
+    struct workload *work, struct model_name name, enum kvt_durability durability, uint32_t flags);
+void workload_map(struct workload *work, struct model_name name);
+/* Read the events, and compare what they say with a scan. */
+void workload_events(struct workload *work);
 void workload_flush(struct workload *work);
 void workload_scan(struct workload *work);
 void workload_stats(struct workload *work);

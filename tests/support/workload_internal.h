@@ -27,8 +27,42 @@ struct flight *flight_take(struct workload *work); /* NULL: all are used. */
 void flight_land(struct workload *work, struct flight *flight);
 /* Wait for the last stage, tell the model, free the ticket. */
 void flight_finish(struct workload *work, struct flight *flight);
+/* Cancel it, wherever it is. */
+void flight_cancel(struct workload *work, struct flight *flight);
+/* Submitted: collect stage 1 now, everything now, or nothing yet; some are cancelled. */
+void flight_launched(struct workload *work, struct flight *flight);
+void flight_clear(struct flight *flight);
 bool name_is_busy(const struct workload *work, struct model_name name);
 
 void lease_give_back(struct workload *work, struct held_lease *held);
+
+/* --- workload_hold.c -------------------------------------------------------------------------- */
+
+/* Whatever may end a pin. */
+void pin_forget(struct workload *work, struct model_name name);
+void pin_forget_all(struct workload *work, uint32_t space);
+/* It was not there: a failure when it is pinned. */
+void pin_missed(struct workload *work, struct model_name name);
+
+/* --- workload_events.c ------------------------------------------------------------------------ */
+
+/* A new life of the store. */
+void events_reset(struct workload *work);
+
+/* --- workload_device.c ------------------------------------------------------------------------ */
+
+/* device_open, device_close - the pool in memory of device 0, and its region. */
+enum kvt_status device_open(struct workload *work);
+void device_close(struct workload *work);
+/* device_is_chosen - by chance: the next source or destination lies on the device. */
+bool device_is_chosen(struct workload *work);
+void *device_memory(const struct workload *work, const struct flight *flight, uint32_t i);
+/* device_fill, device_fetch - the block's memory on the device from its copy, and back. */
+bool device_fill(struct workload *work, const struct flight *flight, uint32_t i);
+bool device_fetch(struct workload *work, const struct flight *flight, uint32_t i);
+/* device_lease_version - what lies in HBM under a lease; 0: nothing that can be read. `is_fresh`:
+ * the lease is new, so that it must be what the model has. */
+uint32_t device_lease_version(
+    struct workload *work, const struct held_lease *held, uint32_t i, bool is_fresh);
 
 #endif /* KVT_TESTS_WORKLOAD_INTERNAL_H */

@@ -55,7 +55,7 @@ name_is_busy(const struct workload *work, struct model_name name)
     return false;
 }
 
-static void
+void
 flight_clear(struct flight *flight)
 {
     for (uint32_t i = 0; i < flight->count; i++)
@@ -75,6 +75,33 @@ memory_take(struct model *model, size_t alignment, size_t size)
     return memory;
 }
 
+static bool
+is_poisoned_all(const uint8_t *bytes, uint64_t size)
+{
+    for (uint64_t i = 0; i < size; i++) {
+        if (bytes[i] != POISON)
+            return false;
+    }
+    return true;
+}
+
+/* Nothing came of it: its stages say so, and nothing else. */
+static void
+block_cancelled(struct workload *work, struct flight *flight, uint32_t i)
+{
+    struct model_name name = flight->names[i];
+
+    flight->first[i] = KVT_CANCELLED;
+    work->cancel_count++;
+    if (!flight->is_cancelled)
+        model_fail(&work->model, "space %u key %u: cancelled by nobody", name.space, name.key);
+    if (flight->kind != FLIGHT_GET)
+        model_cancelled(&work->model, name, flight->ops[i]);
+    else if (!flight->is_on_device[i] && !is_poisoned_all(flight->memory[i], flight->sizes[i]))
+        model_fail(&work->model, "space %u key %u: a cancelled get wrote to its destination",
+            name.space, name.key);
+}
+
 static void
 block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
 {
@@ -83,6 +110,8 @@ block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum 
     flight->first[i] = status;
     /* The source is ours again: whoever reads it now reads this. */
     memset(flight->memory[i], SCRIBBLE, (size_t)flight->sizes[i]);
+    if (flight->is_on_device[i])
+        (void)device_fill(work, flight, i);
     if (status == KVT_OK)
         model_put_visible(&work->model, name, flight->ops[i]);
     else if (status == KVT_EXISTS && (flight->flags & KVT_PUT_REPLACE) != 0)
@@ -96,16 +125,6 @@ block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum 
     }
 }
 
-static bool
-is_poisoned_all(const uint8_t *bytes, uint64_t size)
-{
-    for (uint64_t i = 0; i < size; i++) {
-        if (bytes[i] != POISON)
-            return false;
-    }
-    return true;
-}
-
 static void
 block_get_landed(
     struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result)
@@ -113,6 +132,8 @@ block_get_landed(
     struct model_name name = flight->names[i];
     bool is_direct = (flight->flags & KVT_GET_TRANSIENT) != 0;
 
+    if (flight->is_on_device[i] && !device_fetch(work, flight, i))
+        return;
     if (result->status == KVT_OK) {
         if (result->length > flight->sizes[i])
             model_fail(&work->model, "space %u key %u: %llu bytes in a buffer of %llu", name.space,
@@ -122,10 +143,12 @@ block_get_landed(
         work->hit_count++;
         return;
     }
-    if (result->status == KVT_MISS)
+    if (result->status == KVT_MISS) {
+        pin_missed(work, name);
         model_read(&work->model, name, NULL, 0);
-    else if (!work->model.may_miss || result->status != KVT_E_NOSPC)
+    } else if (!work->model.may_miss || result->status != KVT_E_NOSPC) {
         workload_expect(work, "a get", result->status);
+    }
     if (!is_direct && !is_poisoned_all(flight->memory[i], flight->sizes[i]))
         model_fail(&work->model, "space %u key %u: a get that gave %s wrote to its destination",
             name.space, name.key, kvt_status_name(result->status));
@@ -163,7 +186,9 @@ flight_land(struct workload *work, struct flight *flight)
     workload_mood(work);
     for (uint32_t i = 0; i < flight->count; i++) {
         workload_note(work, 4, (uint64_t)results[i].status);
-        if (flight->kind == FLIGHT_PUT)
+        if (results[i].status == KVT_CANCELLED)
+            block_cancelled(work, flight, i);
+        else if (flight->kind == FLIGHT_PUT)
             block_put_landed(work, flight, i, results[i].status);
         else if (flight->kind == FLIGHT_GET)
             block_get_landed(work, flight, i, &results[i]);
@@ -184,6 +209,9 @@ block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kv
             model_ack_present(&work->model, name, flight->ops[i]);
         return;
     }
+    if ((status == KVT_CANCELLED) != (flight->first[i] == KVT_CANCELLED))
+        model_fail(&work->model, "space %u key %u: stage 1 %s, stage 2 %s", name.space, name.key,
+            kvt_status_name(flight->first[i]), kvt_status_name(status));
     if (flight->first[i] != KVT_OK)
         return;
     if (status == KVT_OK || status == KVT_EXISTS) {
@@ -219,12 +247,25 @@ flight_finish(struct workload *work, struct flight *flight)
     flight_clear(flight);
 }
 
-/* Submitted: collect stage 1 now, everything now, or nothing yet. */
-static void
+void
+flight_cancel(struct workload *work, struct flight *flight)
+{
+    if (flight->kind == FLIGHT_FREE)
+        return;
+    flight->is_cancelled = true;
+    workload_expect(work, "kvt_ticket_cancel", kvt_ticket_cancel(flight->ticket));
+}
+
+void
 flight_launched(struct workload *work, struct flight *flight)
 {
     uint32_t choice = rng_below(&work->rng, 8);
 
+    if (rng_below(&work->rng, 8) == 0) {
+        if (work->host.pass != NULL && rng_below(&work->rng, 2) == 0)
+            work->host.pass(work->host.context, &work->rng);
+        flight_cancel(work, flight);
+    }
     if (choice < 3 || flight->kind == FLIGHT_GET)
         flight_finish(work, flight);
     else if (choice < 6)
@@ -258,6 +299,12 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
         .class_id = (uint16_t)name.space,
         .hint = (uint8_t)rng_below(&work->rng, 4),
     };
+    if (!device_is_chosen(work) || !device_fill(work, flight, i))
+        return;
+    flight->is_on_device[i] = true;
+    put->source = device_memory(work, flight, i);
+    put->region = work->region;
+    put->tier = rng_below(&work->rng, 4) == 0 ? KVT_TIER_HOST : KVT_TIER_HBM;
 }
 
 static void
@@ -284,6 +331,7 @@ workload_put(struct workload *work, const struct model_name *names, uint32_t cou
     memcpy(flight->names, names, count * sizeof(names[0]));
     for (uint32_t i = 0; i < count; i++) {
         put_fill(work, flight, i, &puts[i]);
+        pin_forget(work, names[i]);
         puts[i].key = workload_key(names[i], keys[i]);
         puts[i].parent = i == 0 ? NULL : &puts[i - 1].key;
     }
@@ -319,6 +367,11 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
             .destination = flight->memory[i],
             .capacity = flight->sizes[i],
             .flags = flags};
+        if (!device_is_chosen(work) || !device_fill(work, flight, i))
+            continue;
+        flight->is_on_device[i] = true;
+        gets[i].destination = device_memory(work, flight, i);
+        gets[i].region = work->region;
     }
     status = kvt_get_submit(
         work->store, work->spaces[names[0].space], gets, count, NULL, &flight->ticket);
@@ -344,6 +397,7 @@ workload_delete(struct workload *work, const struct model_name *names, uint32_t 
     flight->count = count;
     memcpy(flight->names, names, count * sizeof(names[0]));
     for (uint32_t i = 0; i < count; i++) {
+        pin_forget(work, names[i]);
         keys[i] = workload_key(names[i], bytes[i]);
         flight->ops[i] = model_delete(&work->model, names[i]);
     }
@@ -368,6 +422,7 @@ workload_clear(struct workload *work, uint32_t space)
         if (work->flights[i].kind != FLIGHT_FREE)
             flight_land(work, &work->flights[i]);
     }
+    pin_forget_all(work, space);
     model_clear_begin(&work->model, space);
     status = kvt_namespace_clear(work->store, work->spaces[space]);
     workload_note(work, 9, (uint64_t)status);
@@ -403,9 +458,14 @@ lease_give_back(struct workload *work, struct held_lease *held)
         uint64_t length;
         enum kvt_status status;
 
+        if (held->hbm_versions[i] != 0 && work->store != NULL &&
+            device_lease_version(work, held, i, false) != held->hbm_versions[i] &&
+            !workload_tolerates(work))
+            model_fail(&work->model, "space %u key %u: leased bytes in HBM changed",
+                held->names[i].space, held->names[i].key);
         if (held->versions[i] == 0)
             continue;
-        status = kvt_lease_address(work->store, held->lease, i, &address, &length);
+        status = kvt_lease_address(work->store, held->lease, i, KVT_TIER_HOST, &address, &length);
         if (status != KVT_OK)
             model_fail(&work->model, "space %u key %u: a lease lost its address: %s",
                 held->names[i].space, held->names[i].key, kvt_status_name(status));
@@ -425,9 +485,12 @@ lease_look(struct workload *work, struct held_lease *held, const uint8_t *tiers)
     for (uint32_t i = 0; i < held->count; i++) {
         const void *address;
         uint64_t length;
-        enum kvt_status status = kvt_lease_address(work->store, held->lease, i, &address, &length);
+        enum kvt_status status =
+            kvt_lease_address(work->store, held->lease, i, KVT_TIER_HOST, &address, &length);
 
         workload_note(work, 11, (uint64_t)status);
+        if ((tiers[i] & KVT_TIER_HBM) != 0)
+            held->hbm_versions[i] = device_lease_version(work, held, i, true);
         if (status == KVT_OK) {
             model_read(&work->model, held->names[i], address, length);
             held->versions[i] = model_identify(&work->model, held->names[i], address, length);
@@ -451,6 +514,8 @@ lookup_check(struct workload *work, const struct model_name *names, const uint8_
         model_fail(&work->model, "kvt_lookup counts %u leading hits, there are %u", leading, run);
     for (uint32_t i = 0; i < count; i++) {
         workload_note(work, 12, tiers[i]);
+        if (tiers[i] == 0)
+            pin_missed(work, names[i]);
         model_found(&work->model, names[i], tiers[i] != 0);
     }
 }

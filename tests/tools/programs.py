@@ -2,8 +2,8 @@
 """programs.py - what the tests of the programs share: running them in a scratch folder.
 
 The scratch folder lies in the build folder (a real disk, unlike /tmp on some machines) and looks
-like the project: build/bin has the programs, bench/traces the traces, so that commands from the
-documents run as they are written.
+like the project: programs, library, traces and examples, so that commands from the documents run as
+they are written.
 """
 import fcntl
 import json
@@ -21,6 +21,7 @@ TRACE = "bench/traces/conversation_h1.jsonl.zst"
 class Programs(unittest.TestCase):
     source = ""
     programs = ""
+    library = ""  # May be missing.
 
     @classmethod
     def setUpClass(cls):
@@ -30,6 +31,10 @@ class Programs(unittest.TestCase):
         os.makedirs(os.path.join(cls.scratch, "build"))
         os.makedirs(os.path.join(cls.scratch, "bench"))
         os.symlink(cls.programs, os.path.join(cls.scratch, "build", "bin"))
+        os.symlink(os.path.join(os.path.dirname(cls.programs), "lib"),
+                   os.path.join(cls.scratch, "build", "lib"))
+        os.symlink(os.path.join(cls.source, "examples"), os.path.join(cls.scratch, "examples"))
+        cls.library = os.path.join(cls.scratch, "build", "lib", "libkvtier.so")
         os.symlink(os.path.join(cls.source, "bench", "traces"),
                    os.path.join(cls.scratch, "bench", "traces"))
         shutil.copy(os.path.join(cls.source, "LICENSE"), cls.scratch)

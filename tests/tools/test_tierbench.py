@@ -43,7 +43,7 @@ class Tierbench(Programs):
 
     def test_every_resident_block_hits(self):
         hits, saved, blocks = expected_hits(self.trace_lines(150))
-        report = json.loads(self.replay("r1", requests=150, nvme="512M", host="16M").stdout)
+        report = json.loads(self.replay("r1", requests=150, nvme="512M", host="64M").stdout)
         self.assertEqual(report["blocks"], blocks)
         self.assertEqual(report["hit_host_blocks"] + report["hit_nvme_blocks"], hits)
         self.assertEqual(report["saved_tokens"], saved)
@@ -52,6 +52,54 @@ class Tierbench(Programs):
         self.assertGreater(report["hit_nvme_blocks"], 0)
         self.assertEqual(report["acknowledged_blocks"], report["put_blocks"])
         self.assertEqual(report["counters"]["get_miss_count"], 0)
+
+    def test_every_resident_block_hits_through_three_tiers(self):
+        hits, saved, _ = expected_hits(self.trace_lines(300))
+        for every in ("1", "3"):
+            report = json.loads(self.replay(f"h1-{every}", "--hbm", "32M", "--device", "emulation",
+                                            "--durability", "sync", "--durable-every", every,
+                                            requests=300, nvme="1G", host="256M").stdout)
+            tiers = [report[f"hit_{tier}_blocks"] for tier in ("hbm", "host", "nvme")]
+            self.assertTrue(all(tiers), tiers)
+            counters, paths = report["counters"], report["paths"]
+            lost = counters["host_drop_count"] + counters["hbm_drop_count"]
+            if lost == 0:  # A slow disk may not take all that moves down.
+                self.assertEqual(sum(tiers), hits)
+                self.assertEqual(report["saved_tokens"], saved)
+            self.assertEqual(report["read_blocks"], sum(tiers))
+            self.assertEqual((report["wrong_bytes"], report["leased_miss_blocks"],
+                              report["put_refused_blocks"]), (0, 0, 0))
+            self.assertEqual(report["hbm_device"], "emulation")
+            self.assertEqual(counters["get_hbm_count"], report["hit_hbm_blocks"])
+            self.assertEqual(paths["caller_to_hbm"]["bytes"], 65536 * report["put_blocks"])
+            for tier in ("hbm", "host", "nvme"):
+                self.assertEqual(paths[f"{tier}_to_caller"]["bytes"],
+                                 65536 * report[f"hit_{tier}_blocks"])
+            self.assertEqual(paths["caller_to_host"]["bytes"], 0)
+            self.assertEqual(paths["hbm_to_host"]["bytes"] > 0, every == "3")
+            self.assertEqual(report["latencies"]["get_hbm_ns"]["count"], counters["get_hbm_count"])
+            if every == "1":
+                self.assertEqual(report["acknowledged_blocks"], report["put_blocks"])
+            else:
+                self.assertGreater(report["put_blocks"], report["acknowledged_blocks"])
+                self.assertGreater(report["acknowledged_blocks"], 0)
+
+    def test_what_moved_down_by_itself_survives_sigkill(self):
+        command = ["build/bin/tierbench", "replay", "--trace", TRACE, "--dir", "h2", "--hbm", "32M",
+                   "--host", "32M", "--nvme", "1G", "--requests", "200", "--kill-at", "120",
+                   "--durability", "memory", "--acks", "acks-h2", "--ceiling-seconds", "none",
+                   "--json"]
+        done = subprocess.run(command, cwd=self.scratch, stdout=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, -signal.SIGKILL)
+        before = json.loads(done.stdout)
+        self.assertEqual(before["acknowledged_blocks"], 0)
+        self.assertGreater(before["shown_blocks"], 500)
+        report = json.loads(self.replay("h2", "--hbm", "32M", "--resume-at", "120", "--verify-acks",
+                                        "acks-h2", requests=200, nvme="1G", host="32M").stdout)
+        self.assertEqual(report["verify"]["keys"], before["shown_blocks"])
+        self.assertEqual(report["verify"]["lost_blocks"], 0)
+        self.assertEqual(report["verify"]["wrong_bytes"], 0)
+        self.assertEqual(self.json_of("kvtool", "check", "h2")["damaged"], 0)
 
     def test_a_plain_trace_is_the_same_trace(self):
         plain = self.write("plain.jsonl", "\n".join(self.trace_lines(10)))
@@ -78,6 +126,10 @@ class Tierbench(Programs):
                                             nvme="256M", host="64M").stdout)
             self.assertEqual(report["wrong_bytes"], 0)
             self.assertGreater(report["read_blocks"], 0)
+            report = json.loads(self.replay(f"r4h-{size}", "--block-bytes", size, "--hbm", "96M",
+                                            requests=8, nvme="256M", host="64M").stdout)
+            self.assertEqual(report["wrong_bytes"], 0)
+            self.assertGreater(report["hit_hbm_blocks"], 0)
 
     def test_what_was_acknowledged_survives_sigkill(self):
         read_end, write_end = os.pipe()
@@ -97,7 +149,7 @@ class Tierbench(Programs):
         count = len(set(acknowledged.split()))
         self.assertGreater(count, 500)
         report = json.loads(self.replay("r5", "--resume-at", "120", "--verify-acks", "acks",
-                                        requests=200, nvme="1G").stdout)
+                                        requests=200, nvme="1G", host="64M").stdout)
         self.assertEqual(report["verify"]["keys"], count)
         self.assertEqual(report["verify"]["lost_blocks"], 0)
         self.assertEqual(report["verify"]["wrong_bytes"], 0)
@@ -131,19 +183,25 @@ class Tierbench(Programs):
         self.assertTrue(1 <= report["wrong_bytes"] <= 5)
 
     def test_tiers_can_be_shares_of_the_trace(self):
-        report = json.loads(self.replay("r8", host="0.5%", nvme="5%", requests=3).stdout)
+        report = json.loads(self.replay("r8", "--hbm", "2%", host="0.5%", nvme="5%",
+                                        requests=3).stdout)
         unique_bytes = 94174 * 65536
+        self.assertAlmostEqual(report["hbm_capacity_bytes"], unique_bytes * 0.02, delta=2 << 20)
         self.assertAlmostEqual(report["host_capacity_bytes"], unique_bytes * 0.005, delta=2 << 20)
         self.assertAlmostEqual(report["nvme_capacity_bytes"], unique_bytes * 0.05, delta=2 << 20)
 
     def test_a_replay_measures_its_ceilings(self):
         done = self.run_program("tierbench", "replay", "--trace", TRACE, "--dir", "r9",
                                 "--requests", "20", "--host", "16M", "--nvme", "64M",
-                                "--ceiling-seconds", "0.1", "--json")
-        path = json.loads(done.stdout)["paths"]["host_to_nvme"]
-        self.assertGreater(path["ceiling_bytes_per_s"], 0)
-        self.assertAlmostEqual(path["ceiling_share"],
-                               path["bytes_per_s"] / path["ceiling_bytes_per_s"], places=3)
+                                "--ceiling-seconds", "0.1", "--hbm", "16M", "--device",
+                                "emulation", "--json")
+        for name, of in (("host_to_nvme", "raw writes and fdatasync"),
+                         ("caller_to_hbm", "host memcpy")):
+            path = json.loads(done.stdout)["paths"][name]
+            self.assertGreater(path["ceiling_bytes_per_s"], 0)
+            self.assertAlmostEqual(path["ceiling_share"],
+                                   path["bytes_per_s"] / path["ceiling_bytes_per_s"], places=3)
+            self.assertEqual(path["ceiling"], of)
 
     def test_hostile_traces_are_refused_by_line(self):
         good = '{"input_length": 1024, "hash_ids": [1, 2]}'
@@ -182,6 +240,10 @@ class Tierbench(Programs):
                       [*replay, *sizes, "--kill-at", "9", "--requests", "5"],
                       [*replay, *sizes, "--ack-fd", "99"], [*replay, *sizes, "--ack-fd", "x"],
                       [*replay, *sizes, "--ceiling-seconds", "0"], [*replay, *sizes, "--hbm", "x"],
+                      [*replay, *sizes, "--hbm", "-1"], [*replay, *sizes, "--device", "cuda"],
+                      [*replay, *sizes, "--hbm", "16M", "--device", "gpu"],
+                      [*replay, *sizes, "--durable-every", "0"],
+                      [*replay, *sizes, "--durable-every", "x"],
                       [*replay, "--host", "0", "--nvme", "64M"],
                       [*replay, "--host", "5%%", "--nvme", "64M"],
                       [*replay, "--host", "-5%", "--nvme", "64M"],
@@ -198,10 +260,15 @@ class Tierbench(Programs):
             with self.subTest(words=words):
                 self.refused("tierbench", *words)
 
-    def test_what_this_version_lacks_is_unsupported(self):
-        self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "no", "--host", "16M",
-                     "--nvme", "64M", "--hbm", "1G", expect=1, saying="KVT_E_UNSUPPORTED")
-        self.replay("r10", "--hbm", "0", requests=2)
+    def test_hbm_can_be_none_and_a_gpu_that_is_not_there_is_said(self):
+        report = json.loads(self.replay("r10", "--hbm", "0", requests=2).stdout)
+        self.assertNotIn("hit_hbm_blocks", report)
+        self.assertEqual(sorted(report["paths"]), ["caller_to_host", "host_to_caller",
+                                                   "host_to_nvme", "nvme_to_caller"])
+        if not os.path.exists("/dev/nvidiactl"):
+            self.refused("tierbench", "replay", "--trace", TRACE, "--dir", "r10c", "--host", "16M",
+                         "--nvme", "64M", "--hbm", "16M", "--device", "cuda", "--ceiling-seconds",
+                         "none", expect=1, saying="KVT_E_UNSUPPORTED")
 
     def test_each_policy_replays(self):
         for policy in ("lru", "s3fifo"):

@@ -226,8 +226,8 @@ a_put_with_a_bad_field_is_refused_by_name(void **state)
     refused_put(length, (UINT64_C(1) << 32) + 5000, KVT_E_INVAL, "length");
     refused_put(flags, 0x100, KVT_E_INVAL, "flags");
     refused_put(hint, 4, KVT_E_INVAL, "hint");
-    refused_put(reserved0, 1, KVT_E_INVAL, "reserved");
-    refused_put(reserved1, 1, KVT_E_INVAL, "reserved");
+    refused_put(tier, 9, KVT_E_INVAL, "tier");
+    refused_put(region.id, 5, KVT_E_INVAL, "region");
     struct kvt_key parent = {.bytes = NULL, .length = 8};
     refused_put(parent, &parent, KVT_E_INVAL, "parent");
     parent = (struct kvt_key){.bytes = bytes, .length = 0};
@@ -369,8 +369,8 @@ a_get_with_a_bad_field_is_refused_by_name(void **state)
     bad.flags = 0x100;
     refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "flags");
     bad = good;
-    bad.reserved0 = 1;
-    refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "reserved");
+    bad.region.id = 5;
+    refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "region");
     bad = good;
     bad.key.length = 0;
     refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "key");
@@ -515,13 +515,18 @@ lookups_and_leases_refuse_bad_arguments(void **state)
 
     assert_int_equal(kvt_lookup(store, fixture->ns, &key.key, 1, &tiers, &leading, &lease), KVT_OK);
     assert_int_equal(leading, 1);
-    refused(kvt_lease_address(store, lease, 1, &address, &length), KVT_E_INVAL, "index");
-    refused(kvt_lease_address(store, lease, UINT32_MAX, &address, &length), KVT_E_INVAL, "index");
-    refused(kvt_lease_address(store, lease, 0, NULL, &length), KVT_E_INVAL, "address");
-    refused(kvt_lease_address(store, (kvt_lease){0}, 0, &address, &length), KVT_E_INVAL, "lease");
+    refused(
+        kvt_lease_address(store, lease, 1, KVT_TIER_HOST, &address, &length), KVT_E_INVAL, "index");
+    refused(kvt_lease_address(store, lease, UINT32_MAX, KVT_TIER_HOST, &address, &length),
+        KVT_E_INVAL, "index");
+    refused(
+        kvt_lease_address(store, lease, 0, KVT_TIER_HOST, NULL, &length), KVT_E_INVAL, "address");
+    refused(kvt_lease_address(store, (kvt_lease){0}, 0, KVT_TIER_HOST, &address, &length),
+        KVT_E_INVAL, "lease");
     refused(kvt_close(store), KVT_E_STATE, "lease");
     kvt_lease_release(store, lease);
-    refused(kvt_lease_address(store, lease, 0, &address, &length), KVT_E_INVAL, "lease");
+    refused(
+        kvt_lease_address(store, lease, 0, KVT_TIER_HOST, &address, &length), KVT_E_INVAL, "lease");
     kvt_lease_release(store, lease);
     kvt_lease_release(store, (kvt_lease){0});
     kvt_lease_release(store, (kvt_lease){UINT64_MAX});

@@ -258,6 +258,35 @@ event_of_a_caller_holds_its_own_moves_only(void **state)
     mover_bench_close(&bench);
 }
 
+static void
+a_move_that_is_cancelled_waits_for_its_event_no_longer(void **state)
+{
+    struct mover_bench bench;
+    struct device_move *moves[3];
+    void *event = NULL;
+
+    (void)state;
+    mover_bench_open(&bench, 1);
+    assert_int_equal(bench.rig.ops->event_create(bench.rig.device, &event), KVT_OK);
+    mover_watch.held_event = event;
+    for (uint32_t i = 0; i < 3; i++) {
+        moves[i] = mover_bench_move(&bench, i, DEVICE_IN, i * 4u * KIB, 4 * KIB);
+        moves[i]->wait = i == 2 ? NULL : event;
+        mover_bench_push(&bench, moves[i]);
+    }
+    /* What is not held back goes on. */
+    device_move_cancel(moves[2]);
+    device_move_cancel(moves[0]);
+    mover_bench_await(&bench, 2);
+    assert_int_equal(moves[0]->status, KVT_CANCELLED);
+    assert_int_equal(moves[2]->status, KVT_OK);
+    mover_watch.held_event = NULL;
+    mover_bench_await(&bench, 3);
+    assert_int_equal(moves[1]->status, KVT_OK);
+    bench.rig.ops->event_destroy(bench.rig.device, event);
+    mover_bench_close(&bench);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -270,6 +299,7 @@ main(int argc, char **argv)
         cmocka_unit_test(urgent_moves_pass_those_that_are_not_queued),
         cmocka_unit_test(others_have_a_turn_among_urgent_moves),
         cmocka_unit_test(event_of_a_caller_holds_its_own_moves_only),
+        cmocka_unit_test(a_move_that_is_cancelled_waits_for_its_event_no_longer),
     };
 
     if (!seeds_parse(&seeds, argc, argv))

@@ -254,8 +254,6 @@ what_cannot_be_opened_is_named(void **state)
     assert_non_null(strstr(failure_last()->text, "4294967296"));
     bench.options.capacity_bytes = UINT64_MAX;
     assert_int_equal(bench_try(&bench), KVT_E_INVAL);
-    bench.options.capacity_bytes = 0;
-    assert_int_equal(bench_try(&bench), KVT_E_INVAL);
     bench.options.capacity_bytes = 2 * MIB;
     bench.options.slot_bytes_max = 3 * MIB;
     assert_int_equal(bench_try(&bench), KVT_E_INVAL);

@@ -150,8 +150,8 @@ lease_check(kvt_lease lease, uint32_t usable)
 
             needed_count += is_needed;
             if (usable > 0)
-                assert_int_equal(
-                    kvt_lease_address(store, lease, c * chain.count + i, &address, &length),
+                assert_int_equal(kvt_lease_address(store, lease, c * chain.count + i, KVT_TIER_HOST,
+                                     &address, &length),
                     is_needed ? KVT_OK : KVT_MISS);
         }
     }

@@ -51,7 +51,7 @@ a_read_that_fails_leaves_no_node(void **state)
         uint64_t version;
 
         full_put(full, 1, 1);
-        assert_true(entry_host_release(full->store, full_entry(full, 1)));
+        assert_true(entry_host_release(full->store, full_entry(full, 1), KVT_REASON_EVICTED));
         nodes_check(full);
         sim_rule_add(full->world, &rule);
         assert_int_equal(kit_get(full->store, full->ns, 1, &version), KVT_MISS);

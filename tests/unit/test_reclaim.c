@@ -119,7 +119,7 @@ pinned_block_run(uint64_t seed, bool is_in_host)
 
     full_put(full, 0, 1);
     if (!is_in_host) {
-        assert_true(entry_host_release(full->store, full_entry(full, 0)));
+        assert_true(entry_host_release(full->store, full_entry(full, 0), KVT_REASON_EVICTED));
         full->store->room_changed = false;
     }
     lease = lease_of(full, 0);
@@ -165,7 +165,7 @@ a_store_in_which_everything_is_pinned_refuses_and_recovers(void **state)
         status = kit_put(full->store, full->ns, i, 1, FULL_BLOCK_BYTES, KVT_SYNC);
         if (status != KVT_OK)
             break;
-        (void)entry_host_release(full->store, full_entry(full, i));
+        (void)entry_host_release(full->store, full_entry(full, i), KVT_REASON_EVICTED);
         leases[lease_count] = lease_of(full, i);
         keys[lease_count++] = i;
     }

@@ -26,6 +26,8 @@ static const struct row rows[] = {
     {KVT_LATE, 2, "KVT_LATE"},
     {KVT_EXISTS, 3, "KVT_EXISTS"},
     {KVT_NOT_READY, 4, "KVT_NOT_READY"},
+    {KVT_CANCELLED, 5, "KVT_CANCELLED"},
+    {KVT_OVERRUN, 6, "KVT_OVERRUN"},
     {KVT_E_INVAL, -100, "KVT_E_INVAL"},
     {KVT_E_UNSUPPORTED, -101, "KVT_E_UNSUPPORTED"},
     {KVT_E_STATE, -102, "KVT_E_STATE"},

@@ -237,12 +237,14 @@ lease_under_pressure(struct fixture *fixture, enum kvt_durability durability)
     assert_int_equal(
         kvt_lookup(fixture->store, fixture->ns, &key.key, 1, &tiers, &leading, &lease), KVT_OK);
     assert_int_equal(leading, 1);
-    assert_int_equal(kvt_lease_address(fixture->store, lease, 0, &address, &length), KVT_OK);
+    assert_int_equal(
+        kvt_lease_address(fixture->store, lease, 0, KVT_TIER_HOST, &address, &length), KVT_OK);
     for (uint64_t i = 1; i <= PRESSURE; i++)
         assert_int_equal(
             kit_put(fixture->store, fixture->ns, i, 1, KIT_BLOCK_BYTES_MAX, durability), KVT_OK);
     assert_true(payload_is_right(address, length, 0, &version));
-    assert_int_equal(kvt_lease_address(fixture->store, lease, 0, &address_then, &length), KVT_OK);
+    assert_int_equal(
+        kvt_lease_address(fixture->store, lease, 0, KVT_TIER_HOST, &address_then, &length), KVT_OK);
     assert_ptr_equal(address, address_then);
     assert_int_equal(
         kvt_lookup(fixture->store, fixture->ns, &key.key, 1, &tiers, NULL, NULL), KVT_OK);
@@ -296,7 +298,8 @@ a_leased_block_that_is_deleted_keeps_its_bytes(void **state)
     payload_key_make(&key, 0);
     assert_int_equal(
         kvt_lookup(fixture->store, fixture->ns, &key.key, 1, NULL, NULL, &lease), KVT_OK);
-    assert_int_equal(kvt_lease_address(fixture->store, lease, 0, &address, &length), KVT_OK);
+    assert_int_equal(
+        kvt_lease_address(fixture->store, lease, 0, KVT_TIER_HOST, &address, &length), KVT_OK);
     assert_int_equal(kit_delete(fixture->store, fixture->ns, 0), KVT_OK);
     for (uint64_t i = 1; i <= PRESSURE; i++)
         assert_int_equal(

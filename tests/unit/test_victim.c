@@ -47,7 +47,7 @@ setup(void **state)
         residency_open(&store->env, 1000, &store->map) != KVT_OK ||
         entries_open(&store->env, store->map, &store->entries) != KVT_OK ||
         policy_lru_ops.open(&store->env, store->entries, &store->policy) != KVT_OK ||
-        commit_open(store) != KVT_OK)
+        pins_open(store) != KVT_OK || commit_open(store) != KVT_OK)
         return -1;
     *state = fixture;
     return 0;
@@ -60,6 +60,7 @@ teardown(void **state)
     struct kvt_store *store = &fixture->store;
 
     commit_close(store);
+    pins_close(store);
     policy_lru_ops.close(store->policy);
     entries_close(store->entries);
     residency_close(store->map);

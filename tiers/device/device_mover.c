@@ -15,7 +15,7 @@
  *
  *   push()   mover_take()          mover_look()        call_begin()            lane_land()
  *   -----> INBOX ------> HELD ------------------> READY ------------> CALLED -----------> answered
- *            |            event reached             ^  |
+ *            |            event reached             ^  |              (without pieces: answered)
  *            +--------------------------------------+  +-> (its copy is refused) CALLED with the
  *                      has no event                        calls before it, or answered
  *
@@ -337,13 +337,20 @@ mover_look(struct device_mover *mover)
 
     mover->held.first = NULL;
     while ((move = move_queue_pop(&held)) != NULL) {
+        if (atomic_load_explicit(&move->is_cancelled, memory_order_relaxed)) {
+            move->status = KVT_CANCELLED;
+            move_answer(mover, move);
+            continue;
+        }
         if (move->wait != event && !device_mover_is_lost(mover)) {
             event = move->wait;
             status = mover->device->ops->event_query(mover->device, event);
             if (status == KVT_E_GPU)
                 mover_lose(mover);
         }
-        if (status == KVT_OK) {
+        if (status == KVT_OK && move->piece_count == 0) {
+            move_answer(mover, move);
+        } else if (status == KVT_OK) {
             move_ready(mover, move);
         } else if (status == KVT_NOT_READY || device_mover_is_lost(mover)) {
             move_queue_push(&mover->held, move);
@@ -634,6 +641,13 @@ device_mover_push(struct device_mover *mover, struct device_move *const *moves, 
     /* Whoever found the inbox empty wakes: the actor looks into it before it sleeps. */
     if (was_empty)
         env_wake(&mover->env, mover->task);
+}
+
+void
+device_move_cancel(struct device_move *move)
+{
+    /* Relaxed: it carries nothing, and the actor asks again every POLL_NS while a move is held. */
+    atomic_store_explicit(&move->is_cancelled, true, memory_order_relaxed);
 }
 
 void

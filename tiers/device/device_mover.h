@@ -10,7 +10,7 @@
  *   - one that waits for an event of the caller is held until that event is reached: nothing else
  *     waits behind it, on this thread or on a stream. (`wait` is asked, not waited for: a stream
  *     that waits would stop every later copy of its direction.) An event that cannot be asked is
- *     the answer of its moves;
+ *     the answer of its moves; a move that is cancelled waits no longer;
  *   - moves of one direction that lie ready together are joined into calls of at most
  *     DEVICE_MOVER_PIECES_MAX pieces and DEVICE_MOVER_CALL_BYTES, each with one event behind it. A
  *     move is cut only when a call of its own does not hold it, a piece never. Moves whose pieces
@@ -57,10 +57,11 @@ struct device_move {
     enum device_lane lane;             /* Copies within the device go with DEVICE_OUT. */
     bool is_urgent;                    /* Somebody waits for these bytes now. */
     const struct device_piece *pieces; /* Live until the answer. */
-    uint32_t piece_count;              /* 1 or more. */
+    uint32_t piece_count;              /* 0: only the event is waited for (there must be one). */
     /* Not before this event is reached. NULL: at once. It must live until the answer, and not be
      * recorded again: only its last record would count. */
     void *wait;
+    _Atomic bool is_cancelled; /* device_move_cancel() */
     struct inbox *done;
     struct task *const *done_task; /* May be, and may point to, NULL. */
     enum kvt_status status;        /* The answer. */
@@ -94,6 +95,10 @@ void device_mover_close(struct device_mover *mover);
 /* device_mover_push - hand moves over, in this order; never fails, never blocks. */
 void device_mover_push(
     struct device_mover *mover, struct device_move *const *moves, uint32_t count);
+
+/* device_move_cancel - a move that is still held back by its event is answered with KVT_CANCELLED,
+ * soon; another goes on. Of one that was pushed and whose answer was not taken yet. Any thread. */
+void device_move_cancel(struct device_move *move);
 
 bool device_mover_is_lost(const struct device_mover *mover);
 

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copies.c - copies of blocks in HBM and HOST: where they lie, how they come and go.
+ *
+ * Every copy is a slot that its entry owns, a tier bit of the entry, and a copy to the policy; the
+ * three change together, here.
+ *
+ * Threads   the loop; addresses of what is pinned, and entry_tiers(), any.
+ */
+#include "store_internal.h"
+
+static struct slot
+host_slot(const struct kvt_store *store, const struct entry *entry)
+{
+    return slab_slot(store->slab, entry->host_slot);
+}
+
+static struct slot
+hbm_slot(const struct kvt_store *store, const struct entry *entry)
+{
+    return slab_slot(place_slab(store, place_of_device(entry_device(entry))),
+        entry->hbm_slot & ((1u << HBM_DEVICE_SHIFT) - 1));
+}
+
+void *
+entry_host_address(const struct kvt_store *store, const struct entry *entry)
+{
+    return slab_address(store->slab, (struct slot){.number = entry->host_slot});
+}
+
+void *
+entry_hbm_address(const struct kvt_store *store, const struct entry *entry)
+{
+    return slab_address(place_slab(store, place_of_device(entry_device(entry))),
+        (struct slot){.number = entry->hbm_slot & ((1u << HBM_DEVICE_SHIFT) - 1)});
+}
+
+unsigned
+entry_tiers(const struct kvt_store *store, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+
+    if ((tiers & TIER_HBM) != 0 && device_is_lost(store, entry_device(entry)))
+        tiers &= ~(unsigned)TIER_HBM;
+    return tiers;
+}
+
+enum kvt_status
+entry_prepare(struct kvt_store *store, uint32_t number)
+{
+    return store->policy->ops->prepare(store->policy, number);
+}
+
+void
+entry_unprepare(struct kvt_store *store, uint32_t number)
+{
+    store->policy->ops->unprepare(store->policy, number);
+}
+
+static unsigned
+tier_of_place(enum policy_place place)
+{
+    return place == POLICY_HOST ? TIER_HOST : TIER_HBM;
+}
+
+/* Note in the entry where the copy is. */
+static void
+slot_note(struct entry *entry, enum policy_place place, struct slot slot)
+{
+    if (place == POLICY_HOST)
+        entry->host_slot = slot.number;
+    else
+        entry->hbm_slot = (uint32_t)(place - POLICY_HBM) << HBM_DEVICE_SHIFT | slot.number;
+}
+
+uint64_t
+copy_bytes(const struct kvt_store *store, enum policy_place place, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+
+    return slab_slot_bytes(place_slab(store, place),
+        place == POLICY_HOST ? host_slot(store, entry) : hbm_slot(store, entry));
+}
+
+/* The policy and the shares hear of a copy. */
+static void
+copy_note(
+    struct kvt_store *store, enum policy_place place, uint32_t number, enum kvt_event_reason reason)
+{
+    event_add(store, number, tier_of_place(place), KVT_EVENT_STORED, reason);
+    store->policy->ops->add(store->policy, place, number);
+    shares_add(store, number, share_of_place(place), copy_bytes(store, place, number));
+}
+
+void
+entry_copy_add(struct kvt_store *store, uint32_t number, enum policy_place place, struct slot slot,
+    enum kvt_event_reason reason)
+{
+    slot_note(residency_at(store->map, number), place, slot);
+    residency_tier_set(store->map, number, tier_of_place(place));
+    copy_note(store, place, number, reason);
+    entry_use(store, number);
+}
+
+void
+entry_publish(struct kvt_store *store, uint32_t number, const struct slot *hbm,
+    const struct slot *host, uint32_t device)
+{
+    struct entry *entry = residency_at(store->map, number);
+
+    if (hbm != NULL)
+        slot_note(entry, place_of_device(device), *hbm);
+    if (host != NULL)
+        slot_note(entry, POLICY_HOST, *host);
+    residency_publish(
+        store->map, number, (hbm != NULL ? TIER_HBM : 0u) | (host != NULL ? TIER_HOST : 0u));
+    if (hbm != NULL)
+        copy_note(store, place_of_device(device), number, KVT_REASON_PUT);
+    if (host != NULL)
+        copy_note(store, POLICY_HOST, number, KVT_REASON_PUT);
+    entry_use(store, number);
+}
+
+void
+copy_slot_put(
+    struct kvt_store *store, enum policy_place place, struct slot slot, enum kvt_status status)
+{
+    /* What was in flight to a lost device may still arrive: never in somebody else's block. */
+    if (status == KVT_E_GPU)
+        COUNT(store, slot_stranded_count, 1);
+    else
+        room_put(store, place, slot);
+}
+
+/* --- Leaving ---------------------------------------------------------------------------------- */
+
+static void
+copy_remove(
+    struct kvt_store *store, enum policy_place place, uint32_t number, enum kvt_event_reason reason)
+{
+    event_add(store, number, tier_of_place(place), KVT_EVENT_REMOVED, reason);
+    store->policy->ops->remove(store->policy, place, number);
+    shares_remove(store, number, share_of_place(place), copy_bytes(store, place, number));
+}
+
+bool
+entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
+{
+    struct slot slot = host_slot(store, residency_at(store->map, number));
+
+    if (pins_hold(store, number) || !residency_tier_clear(store->map, number, TIER_HOST))
+        return false;
+    copy_remove(store, POLICY_HOST, number, reason);
+    room_put(store, POLICY_HOST, slot);
+    return true;
+}
+
+bool
+entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    enum policy_place place = place_of_device(entry_device(entry));
+    struct slot slot = hbm_slot(store, entry);
+
+    if (pins_hold(store, number) && !device_is_lost(store, entry_device(entry)))
+        return false;
+    if (!residency_tier_clear(store->map, number, TIER_HBM))
+        return false;
+    copy_remove(store, place, number, reason);
+    room_put(store, place, slot);
+    return true;
+}
+
+void
+copies_forget(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
+{
+    for (uint32_t i = 0; i < POLICY_PLACE_COUNT; i++) {
+        if (entries_has_copy(store->entries, (enum policy_place)i, number))
+            copy_remove(store, (enum policy_place)i, number, reason);
+    }
+}
+
+void
+copies_free(struct kvt_store *store, const struct entry *was, unsigned tiers)
+{
+    if ((tiers & TIER_HOST) != 0)
+        room_put(store, POLICY_HOST, host_slot(store, was));
+    if ((tiers & TIER_HBM) != 0)
+        room_put(store, place_of_device(entry_device(was)), hbm_slot(store, was));
+}

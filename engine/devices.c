@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devices.c - opening devices, sending copies to them, losing them.
+ */
+#include "devices.h"
+
+#include "device_kinds.h"
+#include "store_internal.h"
+
+/* --- Opening and closing ---------------------------------------------------------------------- */
+
+static enum kvt_status
+kind_choose(struct kvt_store *store)
+{
+    static const enum device_choice choices[] = {
+        [KVT_DEVICE_AUTO] = DEVICE_ANY,
+        [KVT_DEVICE_CUDA] = DEVICE_CUDA,
+        [KVT_DEVICE_EMULATION] = DEVICE_EMULATED,
+    };
+
+    if (store->env.device == NULL)
+        KVT_TRY(device_choose(choices[store->options.device_kind], &store->env.device));
+    store->options.device_kind =
+        strcmp(store->env.device->name, "cuda") == 0 ? KVT_DEVICE_CUDA : KVT_DEVICE_EMULATION;
+    if (store->options.device_kind == KVT_DEVICE_EMULATION)
+        store_health_set(store, KVT_HEALTH_DEVICE_EMULATED);
+    return KVT_OK;
+}
+
+enum kvt_status
+devices_open(struct kvt_store *store)
+{
+    struct devices *devices = &store->devices;
+    struct hbm_options options = {
+        .capacity_bytes = store->options.hbm_capacity_bytes == KVT_CAPACITY_NONE
+                              ? 0
+                              : store->options.hbm_capacity_bytes,
+        .slot_bytes_max = (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES),
+    };
+
+    if (store->options.device_mask == 0)
+        return KVT_OK;
+    KVT_TRY(kind_choose(store));
+    options.ops = store->env.device;
+    options.context = store->env.device_context;
+    options.arena = host_arena(store->host, &options.arena_size);
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        if ((store->options.device_mask >> i & 1) == 0)
+            continue;
+        options.ordinal = i;
+        KVT_TRY(hbm_open(&store->env, &options, &devices->tiers[i]));
+        devices->mask |= 1u << i;
+    }
+    return KVT_OK;
+}
+
+void
+devices_close(struct devices *devices)
+{
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        if (devices->tiers[i] != NULL)
+            hbm_as_tier(devices->tiers[i])->ops->close(hbm_as_tier(devices->tiers[i]));
+        devices->tiers[i] = NULL;
+    }
+}
+
+bool
+device_is_open(const struct kvt_store *store, uint32_t device)
+{
+    return device < POLICY_DEVICES_MAX && (store->devices.mask >> device & 1) != 0;
+}
+
+/* --- Losing ----------------------------------------------------------------------------------- */
+
+bool
+device_is_lost(const struct kvt_store *store, uint32_t device)
+{
+    return (atomic_load_explicit(&store->devices.lost, memory_order_relaxed) >> device & 1) != 0;
+}
+
+static void
+device_lose(struct kvt_store *store, uint32_t device)
+{
+    if (device_is_lost(store, device))
+        return;
+    atomic_fetch_or_explicit(&store->devices.lost, 1u << device, memory_order_relaxed);
+    store_health_set(store, KVT_HEALTH_GPU_LOST);
+    store->devices.has_remains = true;
+    COUNT(store, gpu_lost_count, 1);
+    log_line(&store->logger, LOG_ERROR, "device", "event=lost device=%u", device);
+}
+
+/* Give up what lost devices hold; what is pinned stays until a later look. */
+static void
+remains_sweep(struct kvt_store *store)
+{
+    uint32_t limit = residency_number_limit(store->map);
+
+    store->devices.has_remains = false;
+    for (uint32_t number = 0; number < limit; number++) {
+        const struct entry *entry = residency_at(store->map, number);
+        uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+        if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_HBM) == 0 ||
+            !device_is_lost(store, entry_device(entry)))
+            continue;
+        if (word_tiers(word) != TIER_HBM ? entry_hbm_release(store, number, KVT_REASON_DEVICE_LOST)
+                                         : entry_drop(store, number, false, KVT_REASON_DEVICE_LOST))
+            COUNT(store, hbm_drop_count, 1);
+        else
+            store->devices.has_remains = true;
+    }
+}
+
+/* --- Copies ----------------------------------------------------------------------------------- */
+
+static void
+job_send(struct kvt_store *store, struct device_job *job)
+{
+    struct device_move *move = &job->move;
+
+    move->done = &store->devices.done;
+    move->done_task = &store->loop_task;
+    store->devices.in_flight++;
+    device_mover_push(hbm_mover(store->devices.tiers[job->device]), &move, 1);
+}
+
+void
+device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct device_piece *piece)
+{
+    job->piece = *piece;
+    job->move = (struct device_move){.lane = lane, .pieces = &job->piece, .piece_count = 1};
+    job_send(store, job);
+}
+
+void
+device_job_wait(struct kvt_store *store, struct device_job *job, void *event)
+{
+    job->move = (struct device_move){.lane = DEVICE_OUT, .wait = event};
+    job_send(store, job);
+}
+
+bool
+devices_step(struct kvt_store *store)
+{
+    struct inbox_node *node = inbox_take(&store->devices.done);
+    bool was_busy = node != NULL;
+
+    while (node != NULL) {
+        struct device_move *move = CONTAINER_OF(node, struct device_move, node);
+        struct device_job *job = CONTAINER_OF(move, struct device_job, move);
+
+        node = node->next;
+        store->devices.in_flight--;
+        if (move->status == KVT_E_GPU)
+            device_lose(store, job->device);
+        job->finish(store, job);
+    }
+    if (store->devices.has_remains && (was_busy || store->room_changed))
+        remains_sweep(store);
+    return was_busy;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devices.h - the devices of a store: opening them, the HBM tier of each, copies that go through
+ * them, and what happens when one is lost.
+ *
+ * Owns      the handles of the HBM tiers, the inbox of their answers.
+ * Not here  which block lies where (entry.c), memory of callers (region.h).
+ * Threads   the loop, but where noted.
+ *
+ * A device that is lost: KVT_HEALTH_GPU_LOST; nothing is sent to it any more. Its HBM copies are
+ * given up as soon as nobody has them pinned, and are not shown or read from that moment on; a
+ * block that had no other copy is gone.
+ */
+#ifndef KVT_ENGINE_DEVICES_H
+#define KVT_ENGINE_DEVICES_H
+
+#include "device_mover.h"
+#include "hbm_tier.h"
+#include "policy.h"
+
+struct kvt_store;
+
+/* Copies of one device that come back to the loop. Embedded in who wants them. */
+struct device_job {
+    struct device_move move;
+    struct device_piece piece;
+    uint32_t device;
+    void (*finish)(struct kvt_store *store, struct device_job *job); /* move.status says how. */
+};
+
+struct devices {
+    uint32_t mask; /* Those that are open. */
+    struct hbm_tier *tiers[POLICY_DEVICES_MAX];
+    struct inbox done;     /* Movers push. */
+    uint32_t in_flight;    /* Jobs that were sent and have not finished. */
+    bool has_remains;      /* Lost devices still have copies in the map. */
+    _Atomic uint32_t lost; /* Mask; any. */
+};
+
+/* devices_open - as the options say, before the loop. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_GPU. */
+enum kvt_status devices_open(struct kvt_store *store);
+/* devices_close - nothing may be in flight. Any thread, when nobody calls the store any more. */
+void devices_close(struct devices *devices);
+
+/* devices_step - take answers; true when there were any. */
+bool devices_step(struct kvt_store *store);
+
+/* device_job_copy - one run of bytes; device_job_wait - nothing but an event of the caller. */
+void device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct device_piece *piece);
+void device_job_wait(struct kvt_store *store, struct device_job *job, void *event);
+
+bool device_is_open(const struct kvt_store *store, uint32_t device); /* any */
+bool device_is_lost(const struct kvt_store *store, uint32_t device); /* any */
+
+#endif /* KVT_ENGINE_DEVICES_H */

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * move.c - copies of blocks between HBM and HOST.
+ */
+#include "move.h"
+
+#include "store_internal.h"
+
+/* One block under way. */
+struct move {
+    struct device_job device_job;
+    struct job job; /* Down: the checksum. */
+    uint32_t entry;
+    struct flight *flight;
+    enum policy_place place; /* Of the slot. */
+    struct slot slot;
+    uint8_t *memory; /* Down: the slot's. */
+    uint64_t length;
+    struct hash128 checksum;
+};
+
+static void
+move_cancel(struct kvt_store *store, struct move *move)
+{
+    flight_destroy(store, move->flight);
+    entry_unprepare(store, move->entry);
+    entry_unpin(store, move->entry);
+    pool_put(&store->move_pool, move);
+}
+
+/* Take what a move needs: the memory of the policy, a flight and a pin, and last a slot. */
+static enum kvt_status
+move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
+    enum policy_place place, struct move **move_out)
+{
+    struct move *move = pool_take(&store->move_pool);
+    enum kvt_status status;
+
+    if (move == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory to move a block");
+    KVT_TRY_GOTO(entry_prepare(store, number), put_back);
+    move->entry = number;
+    move->place = place;
+    move->length = residency_at(store->map, number)->length;
+    move->flight = flight_create(store, number, state);
+    if (move->flight == NULL) {
+        entry_unprepare(store, number);
+        status = failure_set(KVT_E_NOMEM, 0, "no memory to move a block");
+        goto put_back;
+    }
+    residency_pin(store->map, number);
+    status = room_take(store,
+        &(struct room_want){.place = place,
+            .namespace_id = entry_namespace(store, number)->id,
+            .size = round_up(move->length, PAGE_BYTES)},
+        &move->slot);
+    if (status != KVT_OK) {
+        move_cancel(store, move);
+        return status;
+    }
+    *move_out = move;
+    return KVT_OK;
+
+put_back:
+    pool_put(&store->move_pool, move);
+    return status;
+}
+
+/* The slot is a copy now, or goes back; who waited starts again. */
+static void
+move_end(struct kvt_store *store, struct move *move, bool is_copied)
+{
+    const struct entry *entry = residency_at(store->map, move->entry);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+    struct op_list waiters = move->flight->waiters;
+
+    move->flight->waiters = (struct op_list){NULL, NULL};
+    flight_destroy(store, move->flight);
+    if (is_copied && word_state(word) == ENTRY_RESIDENT) {
+        entry_copy_add(store, move->entry, move->place, move->slot,
+            move->place == POLICY_HOST ? KVT_REASON_DEMOTED : KVT_REASON_RAISED);
+    } else {
+        entry_unprepare(store, move->entry);
+        copy_slot_put(store, move->place, move->slot, move->device_job.move.status);
+    }
+    entry_unpin(store, move->entry);
+    pool_put(&store->move_pool, move);
+    ops_restart(store, &waiters);
+}
+
+/* --- Down ------------------------------------------------------------------------------------- */
+
+static void
+sum_run(struct crew_job *crew_job)
+{
+    struct move *move = CONTAINER_OF(crew_job, struct move, job.crew);
+
+    memset(move->memory + move->length, 0, round_up(move->length, PAGE_BYTES) - move->length);
+    move->checksum = hash_payload(move->memory, move->length);
+}
+
+static void
+down_summed(struct kvt_store *store, struct job *job)
+{
+    struct move *move = CONTAINER_OF(job, struct move, job);
+    struct entry *entry = residency_at(store->map, move->entry);
+    bool is_right = true;
+
+    store->copies_in_flight--;
+    if (hash128_is_zero(entry->checksum)) {
+        entry->checksum = move->checksum;
+    } else if (!hash128_equal(entry->checksum, move->checksum)) {
+        is_right = false;
+        entry_quarantine(store, move->entry);
+    }
+    if (is_right) {
+        COUNT(store, hbm_lower_count, 1);
+        COUNT(store, hbm_lower_bytes, move->length);
+    }
+    move_end(store, move, is_right);
+}
+
+static void
+down_copied(struct kvt_store *store, struct device_job *device_job)
+{
+    struct move *move = CONTAINER_OF(device_job, struct move, device_job);
+
+    if (device_job->move.status != KVT_OK) {
+        move_end(store, move, false);
+        return;
+    }
+    store->copies_in_flight++;
+    move->job.crew.run = sum_run;
+    move->job.finish = down_summed;
+    loop_job(store, &move->job);
+}
+
+enum kvt_status
+move_down(struct kvt_store *store, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    uint32_t device = entry_device(entry);
+    struct move *move;
+
+    if (device_is_lost(store, device))
+        return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
+    KVT_TRY(move_create(store, number, FLIGHT_LOWERING, POLICY_HOST, &move));
+    move->memory = slab_address(store->slab, move->slot);
+    move->device_job.device = device;
+    move->device_job.finish = down_copied;
+    device_job_copy(store, &move->device_job, DEVICE_OUT,
+        &(struct device_piece){.target = move->memory,
+            .source = entry_hbm_address(store, entry),
+            .size = move->length});
+    return KVT_OK;
+}
+
+/* --- Up --------------------------------------------------------------------------------------- */
+
+static void
+up_copied(struct kvt_store *store, struct device_job *device_job)
+{
+    struct move *move = CONTAINER_OF(device_job, struct move, device_job);
+    bool is_copied = device_job->move.status == KVT_OK;
+
+    if (is_copied) {
+        COUNT(store, hbm_raise_count, 1);
+        COUNT(store, hbm_raise_bytes, move->length);
+    }
+    move_end(store, move, is_copied);
+}
+
+enum kvt_status
+move_up(struct kvt_store *store, uint32_t number, uint32_t device)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    enum policy_place place = (enum policy_place)(POLICY_HBM + device);
+    struct move *move;
+
+    if (device_is_lost(store, device))
+        return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
+    KVT_TRY(move_create(store, number, FLIGHT_RAISING, place, &move));
+    move->device_job.device = device;
+    move->device_job.finish = up_copied;
+    device_job_copy(store, &move->device_job, DEVICE_IN,
+        &(struct device_piece){.target = slab_address(place_slab(store, place), move->slot),
+            .source = entry_host_address(store, entry),
+            .size = move->length});
+    return KVT_OK;
+}
+
+void
+move_pool_open(struct kvt_store *store)
+{
+    pool_init(&store->move_pool, &store->env, sizeof(struct move), WORK_KEEP_MAX);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prefetch.c - moves that the caller asks for: up into HOST or HBM, down out of them.
+ *
+ * An operation looks at where its block is, starts one move, waits in that move's flight, and looks
+ * again, until the block is where it shall be.
+ *
+ * Threads   the loop.
+ */
+#include "store_internal.h"
+
+/* The block may be on its way already. True: the operation waits for that. */
+static bool
+prefetch_waits(struct op *op, struct flight *flight)
+{
+    if (flight == NULL || flight_is_commit(flight))
+        return false;
+    op_list_add(&flight->waiters, op);
+    return true;
+}
+
+/* One step up from HOST. */
+static void
+prefetch_raise(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    struct flight *flight = entries_at(store->entries, number)->flight;
+    enum kvt_status status;
+
+    /* One flight an entry: what is being written goes up when that is over. */
+    if (flight != NULL) {
+        op_list_add(&flight->waiters, op);
+        commit_hurry(store, flight, store->now_ns);
+        return;
+    }
+    status = move_up(store, number, op->device);
+    if (status == KVT_OK) {
+        op->is_raised = true;
+        op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
+    } else if (status == KVT_NOT_READY) {
+        room_wait(store, place_of_device(op->device), op);
+    } else {
+        op_finish(store, op, status);
+    }
+}
+
+static void
+prefetch_done(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    bool is_moved = op->is_brought || op->is_raised;
+
+    COUNT(store, prefetch_count, is_moved);
+    entry_touch(store, number);
+    op->tier = op->target;
+    op->length = residency_at(store->map, number)->length;
+    op_reach(store, op, 1, is_moved ? KVT_OK : KVT_EXISTS);
+}
+
+void
+prefetch_begin(struct kvt_store *store, struct op *op)
+{
+    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    unsigned tiers;
+
+    if (number == ENTRY_NONE) {
+        op_reach(store, op, 1, KVT_MISS);
+        return;
+    }
+    tiers = entry_tiers(store, number);
+    if ((tiers & op->target) != 0)
+        prefetch_done(store, op, number);
+    else if (store->now_ns > op->ticket->deadline_ns)
+        op_reach(store, op, 1, KVT_LATE);
+    else if (prefetch_waits(op, entries_at(store->entries, number)->flight))
+        return;
+    else if (op->is_raised)
+        op_reach(store, op, 1, KVT_E_GPU);
+    else if ((tiers & TIER_HOST) != 0)
+        prefetch_raise(store, op, number);
+    else if (op->is_brought)
+        op_reach(store, op, 1, KVT_MISS); /* It was tried, and could not be read. */
+    else if ((tiers & TIER_HBM) != 0)
+        get_lower(store, op, number);
+    else
+        get_bring(store, op, number);
+}
+
+/* --- Down ------------------------------------------------------------------------------------- */
+
+/* Write the block to NVMe; the operation waits for the end of that. */
+static void
+demote_write(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    struct flight *flight = entries_at(store->entries, number)->flight;
+
+    if (flight != NULL) {
+        commit_hurry(store, flight, store->now_ns);
+    } else {
+        flight = flight_create(store, number, FLIGHT_QUEUED);
+        if (flight == NULL) {
+            op_finish(store, op, KVT_E_NOMEM);
+            return;
+        }
+        flight->is_demotion = true;
+        commit_queue(store, flight, store->now_ns);
+    }
+    op->is_written = true;
+    op_list_add(&flight->waiters, op);
+}
+
+/* Give up the copies above the target. False: somebody has them pinned. */
+static bool
+demote_release(struct kvt_store *store, uint32_t number, uint32_t target)
+{
+    unsigned tiers = entry_tiers(store, number);
+    bool is_released = true;
+
+    if ((tiers & TIER_HBM) != 0)
+        is_released = entry_hbm_release(store, number, KVT_REASON_DEMOTED);
+    if (target == KVT_TIER_NVME && (tiers & TIER_HOST) != 0)
+        is_released = entry_host_release(store, number, KVT_REASON_DEMOTED) && is_released;
+    return is_released;
+}
+
+/* The block has no copy in the target or below it. */
+static void
+demote_copy(struct kvt_store *store, struct op *op, uint32_t number, unsigned tiers)
+{
+    if (op->is_written)
+        op_reach(store, op, 1, KVT_E_IO);
+    else if ((tiers & TIER_HOST) != 0)
+        demote_write(store, op, number);
+    else if (op->is_brought)
+        op_reach(store, op, 1, KVT_E_GPU);
+    else
+        get_lower(store, op, number);
+}
+
+void
+demote_begin(struct kvt_store *store, struct op *op)
+{
+    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    unsigned below = op->target == KVT_TIER_HOST ? TIER_HOST | TIER_NVME : TIER_NVME;
+    struct flight *flight;
+    unsigned tiers;
+
+    tiers = number == ENTRY_NONE ? 0 : entry_tiers(store, number);
+    if (tiers == 0) {
+        op_reach(store, op, 1, KVT_MISS);
+        return;
+    }
+    flight = entries_at(store->entries, number)->flight;
+    if (flight != NULL && !flight_is_commit(flight)) {
+        op_list_add(&flight->waiters, op);
+    } else if ((tiers & below) == 0) {
+        demote_copy(store, op, number, tiers);
+    } else if (flight != NULL) {
+        op_list_add(&flight->waiters, op); /* It has a pin of its own. */
+        commit_hurry(store, flight, store->now_ns);
+    } else {
+        op_reach(store, op, 1, demote_release(store, number, op->target) ? KVT_OK : KVT_NOT_READY);
+    }
+}

@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * region.c - the table of regions.
+ *
+ * An id is {generation 20, index + 1 12}; the generation is odd while the region is registered.
+ */
+#include "region.h"
+
+#include "store_internal.h"
+
+enum {
+    INDEX_BITS = 12,
+    GENERATION_MASK = (1 << 20) - 1,
+    CHUNK_SHIFT = 30, /* Devices register at most so much in one call. */
+};
+
+struct region {
+    _Atomic uint32_t generation;
+    _Atomic uint32_t use_count;
+    /* Written while nobody can see it. */
+    uint8_t *address;
+    uint64_t size;
+    uint32_t device;
+    bool is_device;
+};
+
+struct region_table {
+    pthread_mutex_t mutex; /* Registering and unregistering. */
+    struct region regions[KVT_REGIONS_MAX - 1];
+};
+
+enum {
+    REGION_COUNT = KVT_REGIONS_MAX - 1, /* Index + 1 fits INDEX_BITS. */
+};
+
+enum kvt_status
+regions_open(struct kvt_store *store)
+{
+    struct region_table *table = env_take(&store->env, sizeof(*table));
+
+    store->regions = table;
+    if (table == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for regions");
+    pthread_mutex_init(&table->mutex, NULL);
+    return KVT_OK;
+}
+
+/* --- Host memory and the devices -------------------------------------------------------------- */
+
+static void
+host_unregister(struct kvt_store *store, uint8_t *address, uint64_t size, uint32_t device)
+{
+    struct device *handle = hbm_device(store->devices.tiers[device]);
+
+    for (uint64_t at = 0; at < size; at += UINT64_C(1) << CHUNK_SHIFT) {
+        uint64_t left = size - at;
+
+        handle->ops->host_unregister(handle, address + at,
+            left < UINT64_C(1) << CHUNK_SHIFT ? left : UINT64_C(1) << CHUNK_SHIFT);
+    }
+}
+
+static enum kvt_status
+host_register(struct kvt_store *store, const struct region *region)
+{
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t device = 0; device < POLICY_DEVICES_MAX; device++) {
+        struct device *handle;
+        uint64_t done = 0;
+
+        if (!device_is_open(store, device))
+            continue;
+        handle = hbm_device(store->devices.tiers[device]);
+        while (done < region->size && status == KVT_OK) {
+            uint64_t left = region->size - done;
+            uint64_t chunk = left < UINT64_C(1) << CHUNK_SHIFT ? left : UINT64_C(1) << CHUNK_SHIFT;
+
+            status = handle->ops->host_register(handle, region->address + done, chunk);
+            done += status == KVT_OK ? chunk : 0;
+        }
+        if (status == KVT_OK)
+            continue;
+        host_unregister(store, region->address, done, device);
+        for (uint32_t i = 0; i < device; i++) {
+            if (device_is_open(store, i))
+                host_unregister(store, region->address, region->size, i);
+        }
+        return status;
+    }
+    return KVT_OK;
+}
+
+static void
+region_forget(struct kvt_store *store, const struct region *region)
+{
+    if (region->is_device)
+        return;
+    for (uint32_t device = 0; device < POLICY_DEVICES_MAX; device++) {
+        if (device_is_open(store, device))
+            host_unregister(store, region->address, region->size, device);
+    }
+}
+
+void
+regions_close(struct kvt_store *store)
+{
+    struct region_table *table = store->regions;
+
+    if (table == NULL)
+        return;
+    for (uint32_t i = 0; i < REGION_COUNT; i++) {
+        if ((atomic_load_explicit(&table->regions[i].generation, memory_order_relaxed) & 1) != 0)
+            region_forget(store, &table->regions[i]);
+    }
+    pthread_mutex_destroy(&table->mutex);
+    env_put(&store->env, table, sizeof(*table));
+    store->regions = NULL;
+}
+
+/* --- The public calls ------------------------------------------------------------------------- */
+
+static enum kvt_status
+options_check(struct kvt_store *store, const struct kvt_region_options *options)
+{
+    if (options->struct_size != sizeof(*options))
+        return failure_set(KVT_E_INVAL, 0, "struct_size %u: struct kvt_region_options has %zu",
+            options->struct_size, sizeof(*options));
+    if (options->address == NULL || options->size == 0 ||
+        options->size > UINTPTR_MAX - (uintptr_t)options->address)
+        return failure_set(KVT_E_INVAL, 0, "the region is NULL, empty, or wraps around");
+    if (options->tier == KVT_TIER_HBM) {
+        if (!device_is_open(store, options->device))
+            return failure_set(KVT_E_INVAL, 0, "device %u is not one of the store's (device_mask)",
+                options->device);
+        return KVT_OK;
+    }
+    if (options->tier != KVT_TIER_HOST)
+        return failure_set(
+            KVT_E_INVAL, 0, "tier %u is neither KVT_TIER_HBM nor KVT_TIER_HOST", options->tier);
+    if ((uintptr_t)options->address % PAGE_BYTES != 0 || options->size % PAGE_BYTES != 0)
+        return failure_set(KVT_E_INVAL, 0, "host memory is registered in whole pages of 4096");
+    if (store->devices.mask == 0)
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "the store has no device (device_mask): host memory needs no region");
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_region_register(
+    kvt_store *store, const struct kvt_region_options *options, kvt_region *region_out)
+{
+    struct region *region = NULL;
+    uint32_t index;
+    enum kvt_status status;
+
+    if (options == NULL || region_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "options or region_out is NULL");
+    region_out->id = 0;
+    KVT_TRY(store_enter(store));
+    KVT_TRY(options_check(store, options));
+    pthread_mutex_lock(&store->regions->mutex);
+    for (index = 0; index < REGION_COUNT; index++) {
+        region = &store->regions->regions[index];
+        if ((atomic_load_explicit(&region->generation, memory_order_relaxed) & 1) == 0 &&
+            atomic_load_explicit(&region->use_count, memory_order_acquire) == 0)
+            break;
+    }
+    if (index == REGION_COUNT) {
+        pthread_mutex_unlock(&store->regions->mutex);
+        return failure_set(KVT_E_NOSPC, 0, "%d regions are registered", REGION_COUNT);
+    }
+    region->address = options->address;
+    region->size = options->size;
+    region->is_device = options->tier == KVT_TIER_HBM;
+    region->device = options->device;
+    status = region->is_device ? KVT_OK : host_register(store, region);
+    if (status == KVT_OK) {
+        uint32_t generation = atomic_fetch_add(&region->generation, 1) + 1;
+
+        region_out->id = generation << INDEX_BITS | (index + 1);
+    }
+    pthread_mutex_unlock(&store->regions->mutex);
+    return status;
+}
+
+static struct region *
+region_at(struct kvt_store *store, kvt_region id)
+{
+    uint32_t index = id.id & ((1u << INDEX_BITS) - 1);
+
+    return index == 0 ? NULL : &store->regions->regions[index - 1];
+}
+
+static bool
+region_is_current(struct region *region, kvt_region id)
+{
+    uint32_t generation = atomic_load(&region->generation);
+
+    return (generation & 1) != 0 && (generation & GENERATION_MASK) == id.id >> INDEX_BITS;
+}
+
+enum kvt_status
+kvt_region_unregister(kvt_store *store, kvt_region id)
+{
+    struct region *region;
+    enum kvt_status status = KVT_OK;
+
+    if (id.id == 0)
+        return KVT_OK;
+    KVT_TRY(store_enter(store));
+    region = region_at(store, id);
+    pthread_mutex_lock(&store->regions->mutex);
+    if (region == NULL || !region_is_current(region, id)) {
+        status = failure_set(KVT_E_INVAL, 0, "the region is stale, or none");
+    } else {
+        /* (R3) Closed first: then no use begins that is not counted here. */
+        atomic_fetch_add(&region->generation, 1);
+        if (atomic_load(&region->use_count) == 0) {
+            region_forget(store, region);
+        } else {
+            atomic_fetch_sub(&region->generation, 1);
+            status = failure_set(KVT_E_STATE, 0, "operations that use the region are under way");
+        }
+    }
+    pthread_mutex_unlock(&store->regions->mutex);
+    return status;
+}
+
+/* --- Uses ------------------------------------------------------------------------------------- */
+
+enum kvt_status
+region_use(struct kvt_store *store, struct op *op, kvt_region id, const void *memory, uint64_t size)
+{
+    struct region *region = region_at(store, id);
+    uint64_t offset;
+
+    if (region == NULL)
+        return failure_set(KVT_E_INVAL, 0, "region %u is none", id.id);
+    atomic_fetch_add(&region->use_count, 1); /* (R3) */
+    if (!region_is_current(region, id)) {
+        atomic_fetch_sub(&region->use_count, 1);
+        return failure_set(KVT_E_INVAL, 0, "region %u is stale", id.id);
+    }
+    offset = (uint64_t)((uintptr_t)memory - (uintptr_t)region->address);
+    if ((uintptr_t)memory < (uintptr_t)region->address || offset > region->size ||
+        size > region->size - offset) {
+        atomic_fetch_sub(&region->use_count, 1);
+        return failure_set(KVT_E_INVAL, 0, "%llu bytes at %p do not lie in region %u",
+            (unsigned long long)size, memory, id.id);
+    }
+    op->region = id;
+    op->memory_device = region->is_device ? (int8_t)region->device : MEMORY_PINNED;
+    return KVT_OK;
+}
+
+void
+region_unuse(struct kvt_store *store, struct op *op)
+{
+    kvt_region id = op->region;
+
+    op->region.id = 0;
+    region_let_go(store, id);
+}
+
+kvt_region
+region_hold_host(struct kvt_store *store, const void *memory, uint64_t size)
+{
+    struct region_table *table = store->regions;
+    kvt_region found = {0};
+
+    pthread_mutex_lock(&table->mutex);
+    for (uint32_t i = 0; i < REGION_COUNT && found.id == 0; i++) {
+        struct region *region = &table->regions[i];
+        uint32_t generation = atomic_load_explicit(&region->generation, memory_order_relaxed);
+        uint64_t offset = (uint64_t)((uintptr_t)memory - (uintptr_t)region->address);
+
+        /* A larger region is several registrations, and no copy may cross from one to the next. */
+        if ((generation & 1) == 0 || region->is_device ||
+            region->size > UINT64_C(1) << CHUNK_SHIFT ||
+            (uintptr_t)memory < (uintptr_t)region->address || offset > region->size ||
+            size > region->size - offset)
+            continue;
+        atomic_fetch_add(&region->use_count, 1);
+        found.id = generation << INDEX_BITS | (i + 1);
+    }
+    pthread_mutex_unlock(&table->mutex);
+    return found;
+}
+
+void
+region_let_go(struct kvt_store *store, kvt_region id)
+{
+    struct region *region = region_at(store, id);
+
+    if (region != NULL)
+        atomic_fetch_sub(&region->use_count, 1);
+}

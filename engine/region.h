@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * region.h - memory of callers that devices copy from and to.
+ *
+ * Owns      the table of regions: which addresses, of which device, how many operations use it.
+ * Threads   any.
+ *
+ * (R3) use_count and generation: a use is counted before the generation is looked at, and a region
+ * is closed before its uses are counted (both sequentially consistent): of an unregister and a new
+ * use at the same time one sees the other.
+ */
+#ifndef KVT_ENGINE_REGION_H
+#define KVT_ENGINE_REGION_H
+
+#include "kvtier/kvtier.h"
+#include "request.h"
+
+struct region_table;
+
+enum kvt_status regions_open(struct kvt_store *store);
+/* regions_close - host memory that is still registered is given back to its devices. */
+void regions_close(struct kvt_store *store);
+
+/* region_use - note in the operation where its memory lies, and keep the region until
+ * region_unuse(). KVT_E_INVAL: no such region, or the memory does not lie in it. */
+enum kvt_status region_use(
+    struct kvt_store *store, struct op *op, kvt_region region, const void *memory, uint64_t size);
+void region_unuse(struct kvt_store *store, struct op *op);
+
+/* region_hold_host - the region of host memory that all of this lies in, so that one copy of a
+ * device may name it; it is kept until region_let_go(). {0}: there is none. */
+kvt_region region_hold_host(struct kvt_store *store, const void *memory, uint64_t size);
+void region_let_go(struct kvt_store *store, kvt_region region);
+
+#endif /* KVT_ENGINE_REGION_H */

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shares.c - shares of namespaces in tiers.
+ */
+#include "shares.h"
+
+#include "store_internal.h"
+
+enum {
+    /* What may be promised of a tier. The rest is where everybody's new blocks go; on NVMe it also
+     * keeps segments in which little is held, so that reclaims find victims. */
+    MEMORY_PERCENT_MAX = 90,
+    NVME_PERCENT_MAX = 75,
+};
+
+void
+shares_add(struct kvt_store *store, uint32_t number, enum share_tier tier, uint64_t bytes)
+{
+    if (store->has_shares)
+        entry_namespace(store, number)->used_bytes[tier] += bytes;
+}
+
+void
+shares_remove(struct kvt_store *store, uint32_t number, enum share_tier tier, uint64_t bytes)
+{
+    struct namespace_state *space;
+
+    if (!store->has_shares)
+        return;
+    space = entry_namespace(store, number);
+    KVT_ASSERT(space->used_bytes[tier] >= bytes);
+    space->used_bytes[tier] -= bytes;
+}
+
+bool
+shares_hold(struct kvt_store *store, uint32_t number, enum share_tier tier, uint32_t asker)
+{
+    const struct namespace_state *space;
+
+    if (!store->has_shares)
+        return false;
+    space = entry_namespace(store, number);
+    return space->share_bytes[tier] > 0 && space->used_bytes[tier] <= space->share_bytes[tier] &&
+           space->id != asker;
+}
+
+/* --- Setting one ------------------------------------------------------------------------------ */
+
+struct share_call {
+    struct namespace_state *space;
+    enum share_tier tier;
+    uint64_t bytes;
+    enum kvt_status status;
+};
+
+/* Count what is there: until now nobody did. */
+static void
+shares_begin(struct kvt_store *store)
+{
+    uint32_t limit = residency_number_limit(store->map);
+
+    store->has_shares = true;
+    for (uint32_t number = 0; number < limit; number++) {
+        const struct entry *entry = residency_at(store->map, number);
+        uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+        if (word_state(word) != ENTRY_RESIDENT)
+            continue;
+        for (uint32_t i = 0; i < POLICY_PLACE_COUNT; i++) {
+            if (entries_has_copy(store->entries, (enum policy_place)i, number))
+                shares_add(store, number, share_of_place((enum policy_place)i),
+                    copy_bytes(store, (enum policy_place)i, number));
+        }
+        if ((word_tiers(word) & TIER_NVME) != 0)
+            shares_add(
+                store, number, SHARE_NVME, (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES);
+    }
+}
+
+/* What can be promised of the tier in all; 0: it is not there. */
+static uint64_t
+tier_limit(const struct kvt_store *store, enum share_tier tier)
+{
+    struct tier_usage usage = {0};
+    uint64_t hbm_bytes = 0;
+
+    if (tier == SHARE_HOST)
+        return slab_capacity(store->slab) / 100 * MEMORY_PERCENT_MAX;
+    if (tier == SHARE_NVME) {
+        if (store->nvme != NULL)
+            nvme_as_tier(store->nvme)->ops->usage(nvme_as_tier(store->nvme), &usage);
+        return usage.capacity_bytes / 100 * NVME_PERCENT_MAX;
+    }
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        const struct slab *slab = place_slab(store, place_of_device(i));
+
+        hbm_bytes += slab == NULL ? 0 : slab_capacity(slab);
+    }
+    return hbm_bytes / 100 * MEMORY_PERCENT_MAX;
+}
+
+static bool
+share_run(struct kvt_store *store, void *context)
+{
+    struct share_call *call = context;
+    uint64_t limit = tier_limit(store, call->tier);
+    uint64_t promised = 0;
+
+    for (uint32_t id = 1; namespace_at(store, id) != NULL; id++) {
+        if (namespace_at(store, id) != call->space)
+            promised += namespace_at(store, id)->share_bytes[call->tier];
+    }
+    call->status = KVT_OK;
+    if (limit == 0)
+        call->status = KVT_E_UNSUPPORTED;
+    else if (promised > limit || call->bytes > limit - promised)
+        call->status = KVT_E_NOSPC;
+    if (call->status != KVT_OK)
+        return true;
+    if (!store->has_shares && call->bytes > 0)
+        shares_begin(store);
+    call->space->share_bytes[call->tier] = call->bytes;
+    return true;
+}
+
+enum kvt_status
+kvt_namespace_share_set(kvt_store *store, kvt_namespace ns, uint32_t tier, uint64_t bytes)
+{
+    struct share_call call = {.bytes = bytes};
+
+    KVT_TRY(store_enter(store));
+    call.space = namespace_at(store, ns.id);
+    if (call.space == NULL)
+        return failure_set(KVT_E_INVAL, 0, "namespace %u was not opened", ns.id);
+    if (tier != KVT_TIER_HBM && tier != KVT_TIER_HOST && tier != KVT_TIER_NVME)
+        return failure_set(KVT_E_INVAL, 0, "tier %u is not one of enum kvt_tiers", tier);
+    call.tier = tier == KVT_TIER_HBM ? SHARE_HBM : tier == KVT_TIER_HOST ? SHARE_HOST : SHARE_NVME;
+    loop_call(store, share_run, &call);
+    if (call.status == KVT_E_UNSUPPORTED)
+        return failure_set(KVT_E_UNSUPPORTED, 0, "the store does not have that tier");
+    if (call.status == KVT_E_NOSPC)
+        return failure_set(KVT_E_NOSPC, 0,
+            "%llu bytes: with other namespaces' shares more than %d %% of the tier",
+            (unsigned long long)bytes,
+            tier == KVT_TIER_NVME ? NVME_PERCENT_MAX : MEMORY_PERCENT_MAX);
+    return KVT_OK;
+}

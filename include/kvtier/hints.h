@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * hints.h - what the caller knows about the worth of blocks, and of whole namespaces. Part of
+ * kvtier.h, whose rules hold.
+ */
+#ifndef KVTIER_HINTS_H
+#define KVTIER_HINTS_H
+
+#include "kvtier/kvtier.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * kvt_importance_set - the weight (struct kvt_put) of `count` blocks from now on. Keys that are not
+ * there are passed over. On NVMe it is kept with the block's next write: until then a restart
+ * brings the old one back. What the weight does is the policy's affair: KVT_POLICY_LRU and
+ * KVT_POLICY_S3FIFO of this version do not look at it.
+ *
+ * KVT_MISS: none of the keys is there. KVT_E_INVAL as kvt_lookup(). KVT_E_NOMEM.
+ * Threads: any. Ownership: borrows. Blocks: until the loop has answered.
+ */
+KVT_CHECKED enum kvt_status kvt_importance_set(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, uint32_t importance);
+
+/*
+ * kvt_pin - `count` blocks stay in the tiers in which they are, and in those to which they come
+ * later, for `ttl_ns` from now; KVT_FOREVER: as long as the store is open. No copy of them is given
+ * up for room, and on NVMe they are written again when their segment is reclaimed. A block that is
+ * pinned already has the new end from now on; 0 ends it at once. Keys that are not there are passed
+ * over.
+ *
+ * A pin gives no address (kvt_lookup() with a lease does), survives no restart, and keeps nothing
+ * from kvt_delete_submit(), kvt_namespace_clear(), a put with KVT_PUT_REPLACE (the new block is not
+ * pinned), damage, or the loss of a device. kvt_demote_submit() of a pinned block answers
+ * KVT_NOT_READY.
+ *
+ * KVT_MISS: none of the keys is there. KVT_E_NOSPC: all that is pinned would have more than
+ * pin_bytes_max bytes (whole pages, each block once): nothing changed. KVT_E_NOMEM: nothing
+ * changed. KVT_E_INVAL as kvt_lookup().
+ * Threads: any. Ownership: borrows. Blocks: until the loop has answered.
+ */
+KVT_CHECKED enum kvt_status kvt_pin(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
+    uint32_t count, uint64_t ttl_ns);
+
+/*
+ * kvt_namespace_share_set - `bytes` of `tier` (one of enum kvt_tiers; HBM: all devices together)
+ * are the namespace's own, while the store is open: as long as its copies there take no more, none
+ * of them goes for what another namespace writes. 0: none (the default). Above its share, and
+ * without one, a namespace competes for the rest. It is no limit: what is free can be used.
+ *
+ * KVT_E_INVAL: no such namespace or tier. KVT_E_UNSUPPORTED: the store does not have that tier.
+ * KVT_E_NOSPC: all shares together would be more than 90 % of HBM or HOST, 75 % of NVMe.
+ * Threads: any. Ownership: nothing changes hands. Blocks: until the loop has answered; for the
+ * first share in proportion to the map.
+ */
+KVT_CHECKED enum kvt_status kvt_namespace_share_set(
+    kvt_store *store, kvt_namespace ns, uint32_t tier, uint64_t bytes);
+
+/* What it would take to have blocks again. Set struct_size. */
+struct kvt_cost {
+    uint32_t struct_size;             /* sizeof(struct kvt_cost) */
+    uint32_t leading_count;           /* Blocks before the first miss: the rest is about these. */
+    uint64_t hbm_bytes;               /* Payload bytes with a copy in HBM; ... */
+    uint64_t host_bytes;              /* ... of the others, in HOST; ... */
+    uint64_t nvme_bytes;              /* ... and on NVMe only. */
+    uint64_t load_ns;                 /* To get what is in HOST and on NVMe, at the rates at which
+                                       * gets had bytes from there since the open. 0: nothing has to
+                                       * be loaded, or such a rate is not known yet. */
+    uint64_t recompute_ns;            /* Sum of recompute_us (struct kvt_put). */
+    uint32_t recompute_unknown_count; /* Blocks that do not say. */
+    uint32_t reserved0;
+};
+
+/*
+ * kvt_estimate - load against recompute, for a chain of `count` keys, first block first. An
+ * estimate promises nothing: what else is under way counts only in that the rates are means of what
+ * was seen, however busy the store was then.
+ *
+ * KVT_E_INVAL as kvt_lookup(), or cost_out is NULL or has another struct_size. KVT_E_NOMEM.
+ * Threads: any. Ownership: borrows. Blocks: until the loop has answered.
+ */
+KVT_CHECKED enum kvt_status kvt_estimate(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, struct kvt_cost *cost_out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVTIER_HINTS_H */

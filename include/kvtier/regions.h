@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * regions.h - memory of the caller that copies may go to and come from directly. Part of kvtier.h,
+ * whose rules hold.
+ */
+#ifndef KVTIER_REGIONS_H
+#define KVTIER_REGIONS_H
+
+#include "kvtier/kvtier.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct kvt_region_options {
+    uint32_t struct_size; /* sizeof(struct kvt_region_options) */
+    uint32_t tier;        /* KVT_TIER_HBM: memory of a device; KVT_TIER_HOST: host memory. */
+    void *address;        /* Host memory: whole pages of 4096 bytes. */
+    uint64_t size;
+    uint32_t device; /* KVT_TIER_HBM: of which device. */
+    uint32_t reserved0;
+};
+
+/*
+ * kvt_region_register - memory of the caller that blocks may be copied from and to without a stop
+ * in between. Host memory is registered with (and pinned for) every device of the store.
+ *
+ * KVT_E_INVAL: a bound; no such device; host memory that is not made of whole pages, or overlaps
+ * another region. KVT_E_UNSUPPORTED: host memory, and the store has no device. KVT_E_NOSPC:
+ * KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM, KVT_E_GPU.
+ * Threads: any. Ownership: borrows `options`; keeps the memory until it is unregistered, and gives
+ * *region_out. Blocks: in the driver, for host memory in proportion to its size.
+ *
+ * kvt_region_unregister - forget it. Id 0 does nothing; kvt_close() forgets all that are left.
+ *
+ * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1.
+ * Threads: any. Ownership: takes `region` when KVT_OK. Blocks: in the driver.
+ */
+KVT_CHECKED enum kvt_status kvt_region_register(
+    kvt_store *store, const struct kvt_region_options *options, kvt_region *region_out);
+KVT_CHECKED enum kvt_status kvt_region_unregister(kvt_store *store, kvt_region region);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* KVTIER_REGIONS_H */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim_store.c - a store in a world of its own (sim_store.h).
+ */
+#include "sim_store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "store_internal.h"
+
+void
+sim_store_open(struct sim_store *sim, const struct kvt_options *options)
+{
+    const struct sim_options world = {.seed = 11, .align_bytes = 512};
+
+    memset(sim, 0, sizeof(*sim));
+    sim->world = sim_world_create(&world);
+    sim->env = *sim_env(sim->world);
+    sim->env.device = &device_host_ops;
+    sim->env.device_context = &sim->device;
+    sim->device.seed = world.seed;
+    sim->device.delay_ns_max = 300000;
+    sim->device.memory_bytes = UINT64_C(64) << 20;
+    sim->store_world.env = &sim->env;
+    sim->store_world.index_ops = &sim_index_ops;
+    sim->store_world.index_context = sim->world;
+    assert_int_equal(store_open_in(&sim->store_world, "/store", options, &sim->store), KVT_OK);
+}
+
+void
+sim_store_close(struct sim_store *sim)
+{
+    assert_int_equal(kvt_close(sim->store), KVT_OK);
+    sim_world_destroy(sim->world);
+}
+
+void
+sim_store_loop(struct sim_store *sim)
+{
+    while (!inbox_is_empty(&sim->store->messages))
+        sim_run_steps(sim->world, 1);
+}
+
+void
+sim_store_pass(struct sim_store *sim, uint64_t duration_ns)
+{
+    (void)sim_run_for(sim->world, duration_ns);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sim_store.h - one store in a simulated world, for tests that use the public interface and need to
+ * know what happens between two of their calls: nothing, unless they let it.
+ */
+#ifndef KVT_TESTS_SIM_STORE_H
+#define KVT_TESTS_SIM_STORE_H
+
+#include "device_host.h"
+#include "sim_world.h"
+#include "store.h"
+
+struct sim_store {
+    struct sim_world *world;
+    struct kvt_env env; /* The world's, with an emulated device. */
+    struct device_host_config device;
+    struct store_world store_world;
+    kvt_store *store;
+};
+
+/* sim_store_open - a world and a store in it. A failure fails the test. */
+void sim_store_open(struct sim_store *sim, const struct kvt_options *options);
+/* sim_store_close - kvt_close(), which must succeed, and the end of the world. */
+void sim_store_close(struct sim_store *sim);
+
+/* sim_store_loop - the loop takes what was sent to it, and nobody else does anything after that. */
+void sim_store_loop(struct sim_store *sim);
+/* sim_store_pass - everybody works, and time passes. */
+void sim_store_pass(struct sim_store *sim, uint64_t duration_ns);
+
+#endif /* KVT_TESTS_SIM_STORE_H */

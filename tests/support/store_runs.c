@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_runs.c - runs of the workload over stores of one shape.
+ *
+ * Stores that evict run four times the operations, and must have reclaimed, evicted and relocated.
+ */
+#include "store_runs.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "store_host.h"
+#include "workload.h"
+
+enum {
+    REOPEN_EVERY = 60, /* Operations, on average. */
+    LONG_LIFE = 1000,
+    EVICT_LENGTH = 4, /* Runs that evict are longer: first NVMe has to be full. */
+};
+
+/* What a store that is always short of room must have done, over its lives. */
+struct pressure {
+    uint64_t recycled_count, evicted_count, relocated_count;
+};
+
+static void
+pressure_add(struct workload *work, struct pressure *pressure)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (work->store == NULL || kvt_stats_get(work->store, &stats) != KVT_OK)
+        return;
+    pressure->recycled_count += stats.segment_recycle_count;
+    pressure->evicted_count += stats.nvme_evict_count;
+    pressure->relocated_count += stats.nvme_relocate_count;
+}
+
+static void
+pressure_judge(struct workload *work, const struct pressure *pressure, uint32_t operation_count)
+{
+    bool is_enough = pressure->recycled_count > 0 && pressure->evicted_count > 0 &&
+                     pressure->relocated_count > 0;
+
+    if (work->evicts && operation_count >= EVICT_LENGTH * RUN_OPERATIONS && !is_enough)
+        model_fail(&work->model, "no pressure: %u recycled, %u evicted, %u relocated",
+            (unsigned)pressure->recycled_count, (unsigned)pressure->evicted_count,
+            (unsigned)pressure->relocated_count);
+    if (!work->evicts && pressure->recycled_count > 0)
+        model_fail(&work->model, "a store that holds everything has reclaimed a segment");
+}
+
+/* Close, open again, and go on. */
+static void
+reopen(struct workload *work, struct pressure *pressure)
+{
+    workload_settle(work);
+    pressure_add(work, pressure);
+    (void)workload_close(work);
+    if (work->model.failure[0] == '\0')
+        (void)workload_open(work, 0, false);
+}
+
+static void
+run(struct workload *work, uint32_t operation_count)
+{
+    struct pressure pressure = {0};
+
+    if (workload_open(work, 0, false) != KVT_OK)
+        return;
+    for (uint32_t i = 0; i < operation_count && workload_step(work); i++) {
+        if (rng_below(&work->rng, REOPEN_EVERY) == 0)
+            reopen(work, &pressure);
+        if (work->model.failure[0] != '\0')
+            return;
+    }
+    workload_settle(work);
+    workload_verify(work);
+    workload_scan(work);
+    workload_stats(work);
+    reopen(work, &pressure);
+    workload_scan(work);
+    (void)workload_close(work);
+    if (work->hit_count == 0 && operation_count >= 100)
+        model_fail(&work->model, "not one read was a hit");
+    pressure_judge(work, &pressure, operation_count);
+    /* In a long life chance has had its turn. On a machine all may be over before a cancel. */
+    if (operation_count < LONG_LIFE)
+        return;
+    if (work->cancel_count == 0 && work->host.crashed != NULL)
+        model_fail(&work->model, "nothing was cancelled in time");
+    if (work->shadow_count == 0 && work->host.crashed != NULL)
+        model_fail(&work->model, "events and scans were never compared");
+    if (work->pin_count == 0 || work->direct_count == 0)
+        model_fail(&work->model, "nothing was pinned, or written where it lies");
+}
+
+static struct kvt_options
+options_of(const struct shape *shape, uint64_t seed)
+{
+    struct kvt_options options = shape->is_small ? host_options_small() : host_options_large();
+
+    options.policy = seed / 2 % 2 == 0 ? KVT_POLICY_LRU : KVT_POLICY_S3FIFO;
+    if (shape->has_hbm)
+        host_options_add_hbm(&options);
+    return options;
+}
+
+static void
+work_init(struct workload *work, const struct workload_host *reach, const struct shape *shape,
+    uint64_t seed)
+{
+    workload_init(work, reach, seed, shape->is_small ? SMALL_KEYS : LARGE_KEYS,
+        shape->is_small ? SMALL_SHIFT : LARGE_SHIFT);
+    work->evicts = shape->is_small;
+    work->device_percent = shape->has_hbm ? 60 : 0;
+}
+
+static bool
+run_simulated(
+    uint64_t seed, uint32_t operation_count, const struct shape *shape, char *failure, size_t size)
+{
+    struct sim_options world = {
+        .seed = seed,
+        .align_bytes = seed % 2 == 0 ? 512 : 4096,
+        .short_per_mille = seed % 3 == 0 ? 20 : 0,
+        .retry_per_mille = seed % 5 == 0 ? 20 : 0,
+        .direct_unsupported = seed % 7 == 0,
+    };
+    struct kvt_options options = options_of(shape, seed);
+    struct workload *work = calloc(1, sizeof(*work));
+    struct workload_host reach;
+    struct sim_host host;
+    char leaks[200];
+
+    assert_non_null(work);
+    sim_host_init(&host, &world, &options);
+    reach = sim_host_of(&host);
+    work_init(work, &reach, shape, seed);
+    run(work, operation_count);
+    if (work->model.failure[0] == '\0' && sim_leaks(host.world, leaks, sizeof(leaks)) != 0)
+        model_fail(&work->model, "left behind after close: %s", leaks);
+    if (work->model.failure[0] == '\0' && sim_stuck(host.world))
+        model_fail(&work->model, "a caller waited while nothing could happen");
+    snprintf(failure, size, "%s", work->model.failure);
+    sim_host_deinit(&host);
+    workload_abandon(work);
+    free(work);
+    return failure[0] == '\0';
+}
+
+static bool
+run_real(uint64_t seed, uint32_t operation_count, const struct shape *shape,
+    enum kvt_io_engine engine, char *failure)
+{
+    struct workload *work = calloc(1, sizeof(*work));
+    struct kvt_options options = options_of(shape, seed);
+    struct workload_host reach;
+    struct real_host host;
+
+    assert_non_null(work);
+    options.io_engine = (uint32_t)engine;
+    assert_true(real_host_init(&host, &options));
+    reach = real_host_of(&host);
+    work_init(work, &reach, shape, seed);
+    run(work, operation_count);
+    snprintf(failure, MODEL_FAILURE_BYTES, "%s", work->model.failure);
+    kvt_abort(work->store); /* NULL unless the run failed. */
+    workload_abandon(work);
+    free(work);
+    real_host_deinit(&host);
+    return failure[0] == '\0';
+}
+
+static uint32_t
+operations_of(const struct seeds *seeds, const struct shape *shape)
+{
+    return shape->is_small ? EVICT_LENGTH * seeds->operation_count : seeds->operation_count;
+}
+
+void
+simulated_runs(const struct seeds *seeds, const struct shape *shape, uint64_t count)
+{
+    for (uint64_t seed = seeds->first; seed < seeds->first + count; seed++) {
+        char failure[MODEL_FAILURE_BYTES];
+
+        if (!run_simulated(seed, operations_of(seeds, shape), shape, failure, sizeof(failure))) {
+            seeds_report(seeds, shape->name, seed, failure);
+            fail();
+        }
+    }
+}
+
+void
+real_runs(const struct seeds *seeds, enum kvt_io_engine engine, const struct shape *shape)
+{
+    for (uint64_t seed = seeds->first; seed < seeds->first + (seeds->count + 19) / 20; seed++) {
+        char failure[MODEL_FAILURE_BYTES];
+
+        if (!run_real(seed, operations_of(seeds, shape), shape, engine, failure)) {
+            seeds_report(seeds, shape->name, seed, failure);
+            fail();
+        }
+    }
+}

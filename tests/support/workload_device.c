@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * workload_device.c - the workload's memory on a device: sources and destinations there, leased
+ * copies in HBM, blocks that are moved between tiers.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kvtier/kvtier_unstable.h"
+#include "workload_internal.h"
+
+enum {
+    DEVICE_POISON_BYTE = 0xA5,
+};
+
+static uint64_t
+pool_bytes(const struct workload *work)
+{
+    return FLIGHTS_MAX * BATCH_MAX * model_length_max(&work->model);
+}
+
+enum kvt_status
+device_open(struct workload *work)
+{
+    struct kvt_region_options about = {.struct_size = sizeof(about), .tier = KVT_TIER_HBM};
+    enum kvt_status status;
+
+    if (work->device_percent == 0)
+        return KVT_OK;
+    status = kvt_device_alloc(work->store, 0, pool_bytes(work), &work->device_pool);
+    if (!workload_expect(work, "kvt_device_alloc", status))
+        return status;
+    about.address = work->device_pool;
+    about.size = pool_bytes(work);
+    status = kvt_region_register(work->store, &about, &work->region);
+    workload_expect(work, "kvt_region_register", status);
+    return status;
+}
+
+void
+device_close(struct workload *work)
+{
+    if (work->device_pool == NULL)
+        return;
+    if (work->region.id != 0)
+        workload_expect(
+            work, "kvt_region_unregister", kvt_region_unregister(work->store, work->region));
+    kvt_device_free(work->store, 0, work->device_pool, pool_bytes(work));
+    work->device_pool = NULL;
+    work->region.id = 0;
+}
+
+void *
+device_memory(const struct workload *work, const struct flight *flight, uint32_t i)
+{
+    uint64_t block = (uint64_t)(flight - work->flights) * BATCH_MAX + i;
+
+    return (void *)((uintptr_t)work->device_pool + block * model_length_max(&work->model));
+}
+
+bool
+device_is_chosen(struct workload *work)
+{
+    return work->region.id != 0 && rng_below(&work->rng, 100) < work->device_percent;
+}
+
+/* Copies of the test's own go through HOST, which may be full of leases. */
+static bool
+is_done(struct workload *work, const char *what, enum kvt_status status)
+{
+    if (status == KVT_E_NOSPC && work->evicts)
+        return false;
+    return workload_expect(work, what, status);
+}
+
+bool
+device_fill(struct workload *work, const struct flight *flight, uint32_t i)
+{
+    enum kvt_status status = kvt_device_write(
+        work->store, 0, device_memory(work, flight, i), flight->memory[i], flight->sizes[i]);
+
+    return is_done(work, "kvt_device_write", status);
+}
+
+bool
+device_fetch(struct workload *work, const struct flight *flight, uint32_t i)
+{
+    enum kvt_status status = kvt_device_read(
+        work->store, 0, flight->memory[i], device_memory(work, flight, i), flight->sizes[i]);
+
+    return is_done(work, "kvt_device_read", status);
+}
+
+/* --- Leases ----------------------------------------------------------------------------------- */
+
+uint32_t
+device_lease_version(
+    struct workload *work, const struct held_lease *held, uint32_t i, bool is_fresh)
+{
+    const void *address;
+    uint64_t length;
+    uint32_t version = 0;
+    uint8_t *bytes;
+
+    if (kvt_lease_address(work->store, held->lease, i, KVT_TIER_HBM, &address, &length) != KVT_OK)
+        return 0;
+    bytes = calloc(1, (size_t)length);
+    if (bytes == NULL)
+        abort();
+    if (is_done(work, "kvt_device_read", kvt_device_read(work->store, 0, bytes, address, length))) {
+        if (is_fresh)
+            model_read(&work->model, held->names[i], bytes, length);
+        version = model_identify(&work->model, held->names[i], bytes, length);
+    }
+    free(bytes);
+    return version;
+}
+
+/* --- Moves ------------------------------------------------------------------------------------ */
+
+/* What a move says of a block. */
+static void
+move_judge(struct workload *work, struct model_name name, const struct kvt_result *result)
+{
+    if (result->status == KVT_OK || result->status == KVT_EXISTS)
+        model_found(&work->model, name, true);
+    else if (result->status == KVT_MISS) {
+        pin_missed(work, name);
+        model_found(&work->model, name, false);
+    } else if (result->status < 0 && (!work->model.may_miss || result->status != KVT_E_NOSPC))
+        workload_expect(work, "a move", result->status);
+}
+
+void
+workload_move(struct workload *work, const struct model_name *names, uint32_t count, uint32_t tier,
+    bool is_up)
+{
+    struct kvt_prefetch how = {.struct_size = sizeof(how),
+        .tier = tier,
+        .flags = KVT_PREFETCH_BULK * rng_below(&work->rng, 2)};
+    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_key keys[BATCH_MAX];
+    struct kvt_result results[BATCH_MAX];
+    kvt_namespace ns = work->spaces[names[0].space];
+    kvt_ticket *ticket;
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = workload_key(names[i], bytes[i]);
+    status = is_up ? kvt_prefetch_submit(work->store, ns, keys, count, &how, NULL, &ticket)
+                   : kvt_demote_submit(work->store, ns, keys, count, tier, NULL, &ticket);
+    workload_note(work, 14, (uint64_t)status);
+    if (!workload_expect(work, is_up ? "kvt_prefetch_submit" : "kvt_demote_submit", status))
+        return;
+    if (rng_below(&work->rng, 8) == 0)
+        workload_expect(work, "kvt_ticket_cancel", kvt_ticket_cancel(ticket));
+    status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, results, count);
+    if (status != KVT_OK)
+        model_fail(&work->model, "waiting for a move: %s", kvt_status_name(status));
+    workload_mood(work);
+    for (uint32_t i = 0; i < count && status == KVT_OK; i++) {
+        workload_note(work, 15, (uint64_t)results[i].status);
+        move_judge(work, names[i], &results[i]);
+    }
+    kvt_ticket_free(ticket);
+}

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * workload_hold.c - the workload's hold on the store: blocks that are pinned, memory of HOST that
+ * is reserved and committed, or mapped.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "workload_internal.h"
+
+/* --- 1. Pins ---------------------------------------------------------------------------------- */
+
+void
+pin_forget(struct workload *work, struct model_name name)
+{
+    work->is_pinned[name.space][name.key] = false;
+}
+
+void
+pin_forget_all(struct workload *work, uint32_t space)
+{
+    memset(work->is_pinned[space], 0, sizeof(work->is_pinned[space]));
+}
+
+void
+pin_missed(struct workload *work, struct model_name name)
+{
+    if (work->is_pinned[name.space][name.key] && !workload_tolerates(work))
+        model_fail(&work->model, "space %u key %u: pinned, and gone", name.space, name.key);
+}
+
+void
+workload_pin(struct workload *work, const struct model_name *names, uint32_t count)
+{
+    /* Most are for ever: what they keep must be there whenever it is asked for. */
+    static const uint64_t times[4] = {KVT_FOREVER, KVT_FOREVER, 0, 3000000};
+    uint64_t ttl_ns = times[rng_below(&work->rng, 4)];
+    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_key keys[BATCH_MAX];
+    uint8_t tiers[BATCH_MAX];
+    kvt_namespace ns = work->spaces[names[0].space];
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = workload_key(names[i], bytes[i]);
+    status = kvt_pin(work->store, ns, keys, count, ttl_ns);
+    workload_note(work, 16, (uint64_t)status);
+    if (status == KVT_E_NOSPC || status == KVT_MISS || !workload_expect(work, "kvt_pin", status))
+        return;
+    status = kvt_lookup(work->store, ns, keys, count, tiers, NULL, NULL);
+    if (!workload_expect(work, "kvt_lookup", status))
+        return;
+    workload_mood(work);
+    for (uint32_t i = 0; i < count; i++) {
+        model_found(&work->model, names[i], tiers[i] != 0);
+        work->is_pinned[names[i].space][names[i].key] = tiers[i] != 0 && ttl_ns == KVT_FOREVER;
+        work->pin_count += tiers[i] != 0;
+    }
+}
+
+/* --- 2. Reservations -------------------------------------------------------------------------- */
+
+/* The bytes are written: as a put of one block from here on. */
+static void
+direct_commit(
+    struct workload *work, struct flight *flight, kvt_reservation *reservation, void *address)
+{
+    struct model_name name = flight->names[0];
+    enum kvt_status status;
+    uint32_t version;
+
+    flight->ops[0] = model_put(&work->model, name, (flight->flags & KVT_PUT_REPLACE) != 0,
+        flight->durability != KVT_MEMORY);
+    version = work->model.keys[name.space][name.key].version_last;
+    model_fill(&work->model, name, version, address);
+    pin_forget(work, name);
+    status = kvt_commit(reservation, flight->durability, NULL, &flight->ticket);
+    workload_note(work, 17, (uint64_t)status);
+    if (workload_expect(work, "kvt_commit", status)) {
+        work->direct_count++;
+        flight_launched(work, flight);
+        return;
+    }
+    kvt_discard(reservation);
+    model_put_refused(&work->model, name, flight->ops[0]);
+    flight_clear(flight);
+}
+
+void
+workload_direct(
+    struct workload *work, struct model_name name, enum kvt_durability durability, uint32_t flags)
+{
+    uint8_t bytes[WORKLOAD_KEY_BYTES];
+    struct flight *flight = flight_take(work);
+    uint32_t version = work->model.keys[name.space][name.key].version_last + 1;
+    struct kvt_put put = {.key = workload_key(name, bytes),
+        .length = model_length(&work->model, name, version),
+        .flags = flags};
+    kvt_reservation *reservation;
+    enum kvt_status status;
+    void *address;
+
+    if (flight == NULL)
+        return;
+    status = kvt_reserve(work->store, work->spaces[name.space], &put, &address, &reservation);
+    workload_note(work, 18, (uint64_t)status);
+    if (status == KVT_E_BUSY || (status == KVT_E_NOSPC && work->evicts) ||
+        !workload_expect(work, "kvt_reserve", status))
+        return;
+    if (work->host.pass != NULL && rng_below(&work->rng, 2) == 0)
+        work->host.pass(work->host.context, &work->rng);
+    if (rng_below(&work->rng, 4) == 0) {
+        memset(address, 0x77, (size_t)put.length);
+        kvt_discard(reservation);
+        return;
+    }
+    flight->kind = FLIGHT_PUT;
+    flight->durability = durability;
+    flight->flags = flags;
+    flight->count = 1;
+    flight->names[0] = name;
+    /* What is written when the source is ours again must not be the block. */
+    flight->sizes[0] = put.length;
+    flight->memory[0] = calloc(1, (size_t)put.length);
+    if (flight->memory[0] == NULL)
+        abort();
+    direct_commit(work, flight, reservation, address);
+}
+
+/* --- 3. Maps ---------------------------------------------------------------------------------- */
+
+void
+workload_map(struct workload *work, struct model_name name)
+{
+    uint64_t timeout_ns = rng_below(&work->rng, 4) == 0 ? 0 : KVT_FOREVER;
+    uint8_t bytes[WORKLOAD_KEY_BYTES];
+    struct kvt_key key = workload_key(name, bytes);
+    const void *address;
+    uint64_t length;
+    kvt_lease lease;
+    enum kvt_status status =
+        kvt_map(work->store, work->spaces[name.space], &key, timeout_ns, &lease, &address, &length);
+
+    workload_note(work, 19, (uint64_t)status);
+    workload_mood(work);
+    if (status == KVT_OK) {
+        model_read(&work->model, name, address, length);
+        kvt_lease_release(work->store, lease);
+        work->hit_count++;
+        return;
+    }
+    if (status == KVT_MISS) {
+        pin_missed(work, name);
+        model_read(&work->model, name, NULL, 0);
+    } else if ((status != KVT_LATE || timeout_ns != 0) &&
+               (status != KVT_E_NOSPC || !work->evicts)) {
+        workload_expect(work, "kvt_map", status);
+    }
+}

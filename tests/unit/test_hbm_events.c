@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_hbm_events.c - a store with an HBM tier beside a program's own streams: what waits for what,
+ * what is refused, what is noticed, and what a lost device costs.
+ */
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hbm_kit.h"
+#include "kvtier/kvtier_unstable.h"
+#include "payload.h"
+#include "stop_on_proof.h"
+#include "store_internal.h"
+
+/* --- Streams and events ----------------------------------------------------------------------- */
+
+struct kernel {
+    uint64_t number, version;
+    uint8_t seen[HBM_BLOCK_BYTES];
+};
+
+static void
+kernel_fill(void *context, void *memory)
+{
+    struct kernel *kernel = context;
+
+    payload_fill(memory, HBM_BLOCK_BYTES, kernel->number, kernel->version);
+}
+
+static void
+kernel_read(void *context, void *memory)
+{
+    struct kernel *kernel = context;
+
+    memcpy(kernel->seen, memory, HBM_BLOCK_BYTES);
+}
+
+/* Keeps its stream busy until it may go. */
+static void
+kernel_hold(void *context, void *memory)
+{
+    _Atomic bool *may_go = context;
+
+    (void)memory;
+    while (!atomic_load(may_go))
+        sched_yield();
+}
+
+static void
+a_put_waits_for_the_event_of_what_fills_its_source(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    void *stream, *event;
+
+    (void)state;
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
+    for (uint64_t i = 0; i < 20; i++) {
+        struct kernel kernel = {.number = i, .version = 1};
+        struct payload_key name;
+        struct kvt_submit submit = {.wait_event = event};
+        struct kvt_put put = {.length = HBM_BLOCK_BYTES,
+            .source = hbm_pool_at((uint32_t)i),
+            .region = hbm.region,
+            .tier = i % 2 == 0 ? KVT_TIER_HBM : KVT_TIER_HOST};
+        kvt_ticket *ticket;
+
+        payload_key_make(&name, i);
+        put.key = name.key;
+        assert_int_equal(
+            device_host_launch(device, stream, kernel_fill, &kernel, hbm_pool_at((uint32_t)i)),
+            KVT_OK);
+        assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
+        assert_int_equal(
+            kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &ticket), KVT_OK);
+        assert_int_equal(hbm_finish(ticket, 1).status, KVT_OK);
+        assert_int_equal(hbm_get(i, 1, i % 3 == 0, NULL), KVT_OK);
+    }
+    device->ops->event_destroy(device, event);
+    device_host_stream_destroy(device, stream);
+}
+
+static void
+a_put_whose_event_does_not_come_can_be_cancelled(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    _Atomic bool is_over = false;
+    struct payload_key name;
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES,
+        .source = hbm_pool_at(1),
+        .region = hbm.region,
+        .tier = KVT_TIER_HBM};
+    struct kvt_submit submit = {0};
+    void *stream, *event;
+    kvt_ticket *ticket;
+
+    (void)state;
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
+    submit.wait_event = event;
+    assert_int_equal(device_host_launch(device, stream, kernel_hold, &is_over, hbm.pool), KVT_OK);
+    assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, &submit, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, 1, 10 * 1000 * 1000), KVT_LATE);
+    assert_int_equal(kvt_ticket_cancel(ticket), KVT_OK);
+    assert_int_equal(hbm_finish(ticket, 2).status, KVT_CANCELLED);
+    assert_int_equal(hbm_tiers_of(1), 0);
+    /* Nobody asks for the event any more, and nobody uses the hbm.region. */
+    device->ops->event_destroy(device, event);
+    assert_int_equal(kvt_region_unregister(hbm.store, hbm.region), KVT_OK);
+    hbm.region.id = 0;
+    atomic_store(&is_over, true);
+    device_host_stream_destroy(device, stream);
+}
+
+static void
+a_leased_copy_stays_until_the_stream_has_read_it(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    void *stream;
+
+    (void)state;
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    for (uint64_t round = 0; round < 4; round++) {
+        struct kernel kernel = {.number = round};
+        _Atomic bool may_go = false;
+        struct payload_key name;
+        const void *address;
+        uint64_t length, version;
+        kvt_lease lease;
+
+        payload_key_make(&name, round);
+        assert_int_equal(hbm_put(round, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+        assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+        assert_int_equal(
+            kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
+        /* The stream is busy: by then the slot would be somebody else's. */
+        assert_int_equal(
+            device_host_launch(device, stream, kernel_hold, &may_go, hbm_pool_at(0)), KVT_OK);
+        assert_int_equal(
+            device_host_launch(device, stream, kernel_read, &kernel, (void *)(uintptr_t)address),
+            KVT_OK);
+        assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, stream), KVT_OK);
+        assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, stream), KVT_E_INVAL);
+        /* The block goes; its slot is wanted by others. */
+        assert_true(kit_delete(hbm.store, hbm.ns, round) >= 0);
+        for (uint64_t i = 0; i < 120; i++)
+            (void)hbm_put(1000 + round * 200 + i, 1, KVT_TIER_HBM, KVT_MEMORY, 0);
+        atomic_store(&may_go, true);
+        while (hbm_stats().lease_count_now != 0)
+            sched_yield();
+        assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, round, &version));
+    }
+    device_host_stream_destroy(device, stream);
+}
+
+/* --- What must be noticed --------------------------------------------------------------------- */
+
+static void
+a_copy_that_changed_in_hbm_is_no_hit(void **state)
+{
+    struct payload_key name;
+    uint8_t bytes[16] = {1, 2, 3};
+    const void *address;
+    uint64_t length;
+    kvt_lease lease;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
+    assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_OK);
+    assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_OK);
+    /* HOST's copy goes; that in HBM is overwritten by a kernel that has no right to. */
+    payload_key_make(&name, 1);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(
+        kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
+    kvt_lease_release(hbm.store, lease);
+    assert_int_equal(
+        kvt_device_write(hbm.store, 0, (void *)(uintptr_t)address, bytes, sizeof(bytes)), KVT_OK);
+    for (uint64_t i = 0; i < 1000 && hbm_tiers_of(1) != (KVT_TIER_HBM | KVT_TIER_NVME); i++)
+        (void)kit_put(hbm.store, hbm.ns, 1000 + i, 1, KIT_BLOCK_BYTES_MAX, KVT_MEMORY);
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM | KVT_TIER_NVME);
+    assert_int_equal(hbm_get(1, 1, false, NULL), KVT_MISS);
+    assert_int_equal(hbm_stats().corrupt_count, 1);
+}
+
+static void
+a_region_in_use_is_not_given_back(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    _Atomic bool may_go = false;
+    struct payload_key name;
+    void *stream, *event;
+    struct kvt_submit submit = {0};
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES, .tier = KVT_TIER_HBM, .region = hbm.region};
+    kvt_ticket *ticket;
+
+    (void)state;
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    put.source = hbm_pool_at(0);
+    assert_int_equal(
+        device_host_launch(device, stream, kernel_hold, &may_go, hbm_pool_at(0)), KVT_OK);
+    assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
+    submit.wait_event = event;
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &ticket), KVT_OK);
+    refused(kvt_region_unregister(hbm.store, hbm.region), KVT_E_STATE, "under way");
+    atomic_store(&may_go, true);
+    assert_int_equal(hbm_finish(ticket, 1).status, KVT_OK);
+    device->ops->event_destroy(device, event);
+    device_host_stream_destroy(device, stream);
+}
+
+/* --- Refusals --------------------------------------------------------------------------------- */
+
+static void
+what_makes_no_sense_is_refused(void **state)
+{
+    struct payload_key name;
+    uint8_t bytes[HBM_BLOCK_BYTES] = {0};
+    struct kvt_put put = {.source = bytes, .length = HBM_BLOCK_BYTES, .tier = KVT_TIER_HBM};
+    struct kvt_region_options about = {.struct_size = sizeof(about),
+        .tier = KVT_TIER_HBM,
+        .address = hbm.pool,
+        .size = 1,
+        .device = 1};
+    struct kvt_submit submit = {.wait_event = bytes, .wait_device = 1};
+    struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = KVT_TIER_NVME};
+    kvt_region other;
+    kvt_ticket *ticket;
+
+    (void)state;
+    payload_key_make(&name, 1);
+    put.key = name.key;
+#define PUT(word) \
+    refused(      \
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_E_INVAL, word)
+    PUT("region");
+    put.region = hbm.region;
+    PUT("do not lie");
+    put.source = hbm_pool_at(HBM_POOL_BLOCKS - 1);
+    put.length = HBM_BLOCK_BYTES + 1;
+    PUT("do not lie");
+    put.length = HBM_BLOCK_BYTES;
+    put.device = 1;
+    PUT("device 1");
+    put.device = 0;
+    put.tier = KVT_TIER_NVME;
+    PUT("tier");
+    put.tier = KVT_TIER_HBM;
+    put.region.id += 1u << 20;
+    PUT("region");
+#undef PUT
+    put.region = hbm.region;
+    refused(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &ticket), KVT_E_INVAL,
+        "wait_device");
+    refused(kvt_region_register(hbm.store, &about, &other), KVT_E_INVAL, "device 1");
+    about.struct_size = 1;
+    refused(kvt_region_register(hbm.store, &about, &other), KVT_E_INVAL, "struct_size");
+    refused(kvt_prefetch_submit(hbm.store, hbm.ns, &name.key, 1, &how, NULL, &ticket), KVT_E_INVAL,
+        "tier");
+    how.tier = KVT_TIER_HBM;
+    how.device = 5;
+    refused(kvt_prefetch_submit(hbm.store, hbm.ns, &name.key, 1, &how, NULL, &ticket), KVT_E_INVAL,
+        "device 5");
+    refused(kvt_demote_submit(hbm.store, hbm.ns, &name.key, 1, KVT_TIER_HBM, NULL, &ticket),
+        KVT_E_INVAL, "tier");
+    /* Nothing of this was kept: the hbm.region can go. */
+    assert_int_equal(kvt_region_unregister(hbm.store, hbm.region), KVT_OK);
+    refused(kvt_region_unregister(hbm.store, hbm.region), KVT_E_INVAL, "stale");
+    hbm.region.id = 0;
+}
+
+/* --- A lost device ---------------------------------------------------------------------------- */
+
+static void
+a_lost_device_costs_what_only_it_held(void **state)
+{
+    struct payload_key name;
+    const void *address;
+    uint64_t length;
+    kvt_lease lease;
+    uint32_t health = 0;
+    uint32_t tier = 0;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(hbm_put(5, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    payload_key_make(&name, 5);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(hbm_put(2, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+    hbm.config.fail_call = atomic_load(&hbm.config.call_count) + 1;
+    assert_int_equal(hbm_get(2, 1, false, &tier), KVT_OK); /* Needs no device. */
+    assert_int_equal(hbm_prefetch(1, KVT_TIER_HOST, 0), KVT_MISS);
+    assert_int_equal(kvt_health(hbm.store, &health), KVT_OK);
+    assert_true((health & KVT_HEALTH_GPU_LOST) != 0);
+    assert_int_equal(hbm_tiers_of(1), 0);
+    assert_int_equal(hbm_tiers_of(2), KVT_TIER_HOST | KVT_TIER_NVME);
+    /* A leased copy cannot be given up yet; but it is worth nothing. */
+    assert_int_equal(hbm_tiers_of(5), 0);
+    refused(
+        kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_E_GPU, "lost");
+    kvt_lease_release(hbm.store, lease);
+    /* The slot that block 1 was on its way to may still be written. */
+    assert_int_equal(hbm_stats().slot_stranded_count, 1);
+    assert_int_equal(hbm_get(1, 1, false, NULL), KVT_MISS);
+    assert_int_equal(hbm_get(2, 1, false, &tier), KVT_OK);
+    assert_int_equal(kit_put(hbm.store, hbm.ns, 3, 1, HBM_BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    hbm_close();
+    hbm.config.fail_call = 0;
+    hbm_open_again();
+    assert_int_equal(hbm_get(2, 1, true, NULL), KVT_OK);
+    assert_int_equal(hbm_get(3, 1, true, NULL), KVT_OK);
+    assert_int_equal(hbm_get(1, 1, true, NULL), KVT_MISS);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, hbm_setup, hbm_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_put_waits_for_the_event_of_what_fills_its_source),
+        TEST(a_put_whose_event_does_not_come_can_be_cancelled),
+        TEST(a_leased_copy_stays_until_the_stream_has_read_it),
+        TEST(a_copy_that_changed_in_hbm_is_no_hit),
+        TEST(a_region_in_use_is_not_given_back),
+        TEST(what_makes_no_sense_is_refused),
+        TEST(a_lost_device_costs_what_only_it_held),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
