@@ -46,8 +46,6 @@ enum {
 
 enum {
     RECORD_VERSION = 1,
-    CODEC_NONE = 0,
-    PART_COUNT_ONE = 1,
     HINT_MAX = 3,
     BLOCK_BYTES_MAX = 64 * 1024 * 1024,
 };
@@ -88,7 +86,8 @@ block_record_encode(const struct block_record *record, uint8_t *target)
     size_t key_length = record->key.length <= KEY_BYTES_MAX ? record->key.length : KEY_BYTES_MAX;
 
     KVT_ASSERT(record->key.length >= 1 && record->key.length == key_length);
-    KVT_ASSERT(record->codec == CODEC_NONE && record->part_count == PART_COUNT_ONE);
+    KVT_ASSERT(record->codec == RECORD_PARTS ||
+               (record->codec == RECORD_WHOLE && record->part_count == 1));
     memset(target, 0, AT_KEY);
     target[AT_VERSION] = RECORD_VERSION;
     target[AT_KEY_FORM] = record->key.form;
@@ -117,6 +116,32 @@ block_record_encode(const struct block_record *record, uint8_t *target)
     return AT_KEY + key_length;
 }
 
+/* What is wrong with how a block of `length` bytes is stored; NULL: nothing. */
+static const char *
+stored_fault(const uint8_t *bytes, uint32_t length)
+{
+    uint32_t stored_length = get_u32(bytes + AT_STORED_LENGTH);
+    uint32_t part_count = bytes[AT_PART_COUNT];
+    uint32_t raw_bytes;
+
+    if (bytes[AT_CODEC] == RECORD_WHOLE) {
+        if (part_count != 1)
+            return "it has other than one part though it has no trailer";
+        return stored_length == length ? NULL : "its stored length differs though it is as given";
+    }
+    if (bytes[AT_CODEC] != RECORD_PARTS)
+        return "its codec is unknown";
+    if (part_count == 0 || part_count > RECORD_PARTS_MAX || length % part_count != 0)
+        return "its parts are not 1 to 64 equal ones";
+    raw_bytes = record_raw_bytes(length, part_count);
+    if (stored_length <= part_count * RECORD_NOTE_BYTES || stored_length > raw_bytes)
+        return "its stored length is not that of parts and a trailer";
+    /* What is encoded saves a page at least: so it fits where the block itself does. */
+    if (stored_length != raw_bytes && pages_of(stored_length) >= pages_of(raw_bytes))
+        return "it is encoded though that saves no page";
+    return NULL;
+}
+
 /* What is wrong with bytes whose size is in bounds; NULL: nothing. */
 static const char *
 record_fault(const uint8_t *bytes, size_t size, uint32_t segment, uint32_t page)
@@ -134,19 +159,13 @@ record_fault(const uint8_t *bytes, size_t size, uint32_t segment, uint32_t page)
         return "the form of its key is unknown";
     if (bytes[AT_KEY_FORM] == KEY_HASHED && key_length != KEY_HASHED_BYTES)
         return "its hashed key has not the length of a hash";
-    if (bytes[AT_CODEC] != CODEC_NONE)
-        return "its codec is unknown";
-    if (bytes[AT_PART_COUNT] != PART_COUNT_ONE)
-        return "it has other than one part";
     if (bytes[AT_HINT] > HINT_MAX)
         return "its hint is above 3";
     if (!bytes_are_zero(bytes + AT_RESERVED_30, 2) || !bytes_are_zero(bytes + AT_RESERVED_92, 4))
         return "reserved bytes are not zero";
     if (length == 0 || length > BLOCK_BYTES_MAX)
         return "its length is not 1 to 64 MiB";
-    if (get_u32(bytes + AT_STORED_LENGTH) != length)
-        return "its stored length differs though it has no codec";
-    return NULL;
+    return stored_fault(bytes, length);
 }
 
 enum kvt_status

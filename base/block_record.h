@@ -33,18 +33,36 @@ segment_index(uint32_t segment)
     return segment & 0xFFFFFFu;
 }
 
+/* How a block lies in its extent. Stored on disk: never renumbered. */
+enum record_codec {
+    RECORD_WHOLE = 0, /* As it was given. */
+    RECORD_PARTS = 1, /* Its parts, each raw or encoded, then a trailer (FORMAT.md section 3.6). */
+};
+
+enum {
+    RECORD_PARTS_MAX = 64,
+    RECORD_NOTE_BYTES = 24, /* What a trailer says of a part. */
+};
+
+/* record_raw_bytes - the stored length of parts none of which is encoded. */
+static inline uint32_t
+record_raw_bytes(uint32_t length, uint32_t part_count)
+{
+    return length + part_count * RECORD_NOTE_BYTES;
+}
+
 struct block_record {
     struct block_key key;
     uint32_t namespace_epoch;
     struct extent extent;
     uint64_t sequence;       /* Open epoch << 40 | counter; rises with every record written. */
     uint32_t length;         /* Payload bytes as the caller gave them, 1..64 MiB. */
-    uint32_t stored_length;  /* Bytes in the extent. Equal to length when codec is 0. */
-    uint8_t codec;           /* 0: as they are. Others are refused by this version. */
-    uint8_t part_count;      /* 1. Others are refused by this version. */
+    uint32_t stored_length;  /* Bytes in the extent. Equal to length with RECORD_WHOLE. */
+    uint8_t codec;           /* enum record_codec */
+    uint8_t part_count;      /* 1..RECORD_PARTS_MAX equal parts; RECORD_WHOLE: 1. */
     uint8_t hint;            /* 0..3, the caller's. */
     uint16_t class_id;       /* The caller's. */
-    struct hash128 checksum; /* hash_payload() of the stored bytes. */
+    struct hash128 checksum; /* hash_payload() of the stored bytes; RECORD_PARTS: of the trailer. */
     struct hash128 parent;   /* key_fingerprint() of the parent; zero: a root. */
     uint32_t depth;          /* Blocks above it in its chain. */
     uint32_t token_start;    /* First token that the block covers. */

@@ -53,10 +53,11 @@ commit_close(struct kvt_store *store)
 
 /* --- The queue -------------------------------------------------------------------------------- */
 
+/* What the block keeps from being reused in HOST. */
 static uint64_t
-flight_bytes(const struct kvt_store *store, const struct flight *flight)
+flight_dirty_bytes(const struct kvt_store *store, const struct flight *flight)
 {
-    return (uint64_t)pages_of(residency_at(store->map, flight->entry)->stored_length) * PAGE_BYTES;
+    return (uint64_t)pages_of(residency_at(store->map, flight->entry)->length) * PAGE_BYTES;
 }
 
 static void
@@ -66,7 +67,7 @@ queue_count(struct kvt_store *store, struct flight *flight)
 
     flight->state = FLIGHT_QUEUED;
     commit->queued_count++;
-    commit->queued_bytes += flight_bytes(store, flight);
+    commit->queued_bytes += imaging_bytes(store, flight);
     if (flight->due_ns < commit->due_ns)
         commit->due_ns = flight->due_ns;
 }
@@ -77,7 +78,7 @@ queue_uncount(struct kvt_store *store, struct flight *flight)
     struct commit *commit = store->commit;
 
     commit->queued_count--;
-    commit->queued_bytes -= flight_bytes(store, flight);
+    commit->queued_bytes -= imaging_bytes(store, flight);
 }
 
 void
@@ -95,7 +96,14 @@ commit_queue(struct kvt_store *store, struct flight *flight, uint64_t due_ns)
         commit->newest->newer = flight;
     commit->newest = flight;
     residency_pin(store->map, flight->entry);
-    store->dirty_bytes += flight_bytes(store, flight);
+    store->dirty_bytes += flight_dirty_bytes(store, flight);
+    if (!imaging_begin(store, flight))
+        queue_count(store, flight);
+}
+
+void
+commit_ready(struct kvt_store *store, struct flight *flight)
+{
     queue_count(store, flight);
 }
 
@@ -119,7 +127,8 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
         commit->newest = flight->older;
     else
         flight->newer->older = flight->older;
-    store->dirty_bytes -= flight_bytes(store, flight);
+    store->dirty_bytes -= flight_dirty_bytes(store, flight);
+    imaging_end(store, flight);
     if (status < 0 && !flight->is_demotion)
         commit->error_count++;
     while ((op = op_list_take(&flight->durable_waiters)) != NULL) {
@@ -166,10 +175,11 @@ commit_cancel(
             op_list_add(&flight->kill_waiters, waiter);
         return true;
     }
-    KVT_ASSERT(flight->state == FLIGHT_QUEUED);
+    KVT_ASSERT(flight_is_waiting(flight));
     is_kept = flight->has_replaced;
     flight->replaced.waiter = waiter;
-    queue_uncount(store, flight);
+    if (flight->state == FLIGHT_QUEUED)
+        queue_uncount(store, flight);
     commit_flight_settle(store, flight, status);
     return is_kept;
 }
@@ -212,7 +222,7 @@ batch_take_flights(struct kvt_store *store, struct batch *batch)
 
     commit->due_ns = UINT64_MAX;
     for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
-        uint64_t size = flight_bytes(store, flight);
+        uint64_t size = imaging_bytes(store, flight);
         bool is_room = batch->count < COMMIT_BLOCKS_MAX &&
                        (batch->count == 0 || bytes + size <= commit->batch_bytes_max);
 
@@ -273,7 +283,7 @@ batch_fill(struct kvt_store *store, struct batch *batch)
         memset(block, 0, sizeof(*block));
         entry_record(store, entry, &block->record);
         block->record.sequence = sequence_next(store);
-        block->memory = entry_host_address(store, residency_at(store->map, entry));
+        imaging_fill(store, batch->flights[i], block);
         batch->is_added[i] = false;
     }
     batch_fill_kills(store, batch);
@@ -456,10 +466,10 @@ queue_fail(struct kvt_store *store, enum kvt_status status)
     while (flight != NULL) {
         struct flight *newer = flight->newer;
 
-        if (flight->state == FLIGHT_QUEUED) {
+        if (flight->state == FLIGHT_QUEUED)
             queue_uncount(store, flight);
+        if (flight_is_waiting(flight))
             commit_flight_settle(store, flight, status);
-        }
         flight = newer;
     }
     for (uint32_t i = 0; i < commit->kill_count; i++)
@@ -521,7 +531,7 @@ commit_step(struct kvt_store *store)
     struct commit *commit = store->commit;
     uint32_t health = atomic_load_explicit(&store->health, memory_order_relaxed);
 
-    if (commit_group_step(store))
+    if (imaging_step(store) || commit_group_step(store))
         return true;
     if (commit->queued_count + commit->kill_count == 0)
         return false;

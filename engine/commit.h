@@ -40,21 +40,24 @@ enum kvt_status commit_open(struct kvt_store *store);
 void commit_close(struct kvt_store *store); /* Nothing may be under way. */
 
 /*
- * commit_queue - -> QUEUED: make the flight's entry, RESIDENT in HOST, durable by `due_ns`. The
- * flight takes a pin of it.
+ * commit_queue - -> QUEUED, or IMAGING first: make the flight's entry, RESIDENT in HOST, durable by
+ * `due_ns`. The flight takes a pin of it.
  */
 void commit_queue(struct kvt_store *store, struct flight *flight, uint64_t due_ns);
+
+/* commit_ready - IMAGING -> QUEUED. */
+void commit_ready(struct kvt_store *store, struct flight *flight);
 
 /* commit_hurry - due no later than `due_ns`; commit_hurry_all: everything is due now. */
 void commit_hurry(struct kvt_store *store, struct flight *flight, uint64_t due_ns);
 void commit_hurry_all(struct kvt_store *store);
 
 /*
- * commit_cancel - the block was deleted, cleared or dropped. QUEUED: the flight ends, its waiters
- * get `status`, and false is returned: nothing of it is on disk. WRITING: true; the copy that is
- * being written will be killed when its batch is answered, and `waiter` (a delete, may be NULL) is
- * then told. So it is, when the kill is durable, if the block was to take the place of another
- * copy.
+ * commit_cancel - the block was deleted, cleared or dropped. IMAGING, QUEUED: the flight ends, its
+ * waiters get `status`, and false is returned: nothing of it is on disk. WRITING: true; the copy
+ * that is being written will be killed when its batch is answered, and `waiter` (a delete, may be
+ * NULL) is then told. So it is, when the kill is durable, if the block was to take the place of
+ * another copy.
  */
 bool commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter);

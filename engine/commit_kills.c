@@ -220,7 +220,7 @@ commit_replace_leave(struct kvt_store *store, uint32_t segment)
     if (!commit->is_stalled)
         return from->held_count == 0;
     for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
-        if (flight->state == FLIGHT_QUEUED && flight->has_replaced &&
+        if (flight_is_waiting(flight) && flight->has_replaced &&
             flight->replaced.extent.segment == segment) {
             commit_replace_end(store, flight);
             COUNT(store, nvme_evict_count, 1);

@@ -60,7 +60,7 @@ entry_replace(
     *has_kill_out = (tiers & TIER_NVME) != 0;
     if (*has_kill_out)
         *kill_out = kill_of(store, number, NULL);
-    if (flight != NULL && flight->state == FLIGHT_QUEUED) {
+    if (flight != NULL && flight_is_waiting(flight)) {
         /* What this block was to replace, the next one does. */
         *has_kill_out = commit_replace_take(store, flight, kill_out);
         (void)commit_cancel(store, flight, KVT_MISS, NULL);

@@ -36,7 +36,8 @@ entry_record(const struct kvt_store *store, uint32_t number, struct block_record
     record_out->namespace_epoch = atomic_load_explicit(&space->epoch, memory_order_relaxed);
     record_out->length = entry->length;
     record_out->stored_length = entry->stored_length;
-    record_out->part_count = 1;
+    record_out->codec = entry->has_trailer ? RECORD_PARTS : RECORD_WHOLE;
+    record_out->part_count = entry->has_trailer ? (uint8_t)entry_parts(entry) : 1;
     record_out->checksum = entry->checksum;
     record_out->hint = state->hint;
     record_out->class_id = state->class_id;
@@ -78,7 +79,10 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
 
     entry->segment = record->extent.segment;
     entry->extent_generation = record->extent.generation;
-    entry->page = record->extent.page;
+    entry->page = record->extent.page & ((1u << ENTRY_PAGE_BITS) - 1);
+    entry->has_trailer = record->codec == RECORD_PARTS;
+    entry->stored_length = record->stored_length;
+    entry->checksum = record->checksum;
     entry->sequence = record->sequence;
     state->record_crc = record_crc;
     segment->use_sum += state->last_use;
@@ -105,9 +109,17 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
 bool
 entry_nvme_release(struct kvt_store *store, uint32_t number)
 {
+    struct entry *entry = residency_at(store->map, number);
+
     if (pins_hold(store, number) || !residency_tier_clear(store->map, number, TIER_NVME))
         return false;
     entry_place_forget(store, number);
+    if (entry->has_trailer) {
+        /* What was summed up is gone; what is in memory is the block's bytes. */
+        entry->has_trailer = 0;
+        entry->stored_length = entry->length;
+        entry->checksum = (struct hash128){0, 0};
+    }
     event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, KVT_REASON_RECLAIMED);
     return true;
 }

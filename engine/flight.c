@@ -32,7 +32,7 @@ flight_destroy(struct kvt_store *store, struct flight *flight)
     struct entry_state *state = entries_at(store->entries, flight->entry);
 
     KVT_ASSERT(flight->waiters.first == NULL && flight->durable_waiters.first == NULL);
-    KVT_ASSERT(state->flight == flight);
+    KVT_ASSERT(state->flight == flight && flight->image == NULL);
     state->flight = NULL;
     pool_put(&store->flight_pool, flight);
 }

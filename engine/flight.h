@@ -8,18 +8,22 @@
  *
  * States, and the function that makes each move:
  *
- *              put_filled()           batch_take_flights()        batch_committed()
+ *              commit_queue()         batch_take_flights()        batch_committed()
  *   FILLING ----------------> QUEUED -------------------> WRITING -----------------> (none)
- *      |                       |  ^                          |
+ *      |   \                   |  ^ ^                        |
+ *      |    +-> IMAGING --------|--|-+ commit_ready()        |
+ *      |           |            |  |                         |
  *      | put_filled():         |  |  batch_retry(): failed, first time
  *      | MEMORY, or failed     |  +--------------------------+
- *      v                       v commit_cancel(): deleted, cleared or dropped meanwhile
- *    (none)                 (none)
+ *      v           v            v commit_cancel(): deleted, cleared or dropped meanwhile
+ *    (none)      (none)       (none)
  *
  *   READING ----------------> (none)          get_verified(), or the read failed
  *   LOWERING, RAISING ------> (none)          move_end() (move.c)
  *
  *   FILLING   The entry is FILLING; a worker copies into its slot. Nobody can see it.
+ *   IMAGING   As QUEUED, but what will be written is not how HOST has it, and is still to be made
+ *             (imaging.h).
  *   QUEUED    The entry is RESIDENT with a HOST copy and without an NVMe copy; waits for a batch.
  *   WRITING   In a batch that is being written or committed. The entry may have been doomed since:
  *             then its record is killed when the batch is answered.
@@ -34,6 +38,7 @@
 
 enum flight_state {
     FLIGHT_FILLING,
+    FLIGHT_IMAGING,
     FLIGHT_QUEUED,
     FLIGHT_WRITING,
     FLIGHT_READING,
@@ -53,18 +58,22 @@ struct commit_kill {
     struct op *waiter;      /* Its stage 2 is reached when the kill is durable; or NULL. */
 };
 
+struct image;
+
 struct flight {
     enum flight_state state;
     uint32_t entry;
-    struct op_list waiters;         /* Every state but QUEUED: for its end. */
-    struct op_list durable_waiters; /* For stage 2. */
-    struct flight *newer, *older;   /* QUEUED and WRITING: in order of `order`. */
+    struct op_list waiters;                 /* Every state but QUEUED: for its end. */
+    struct op_list durable_waiters;         /* For stage 2. */
+    struct flight *newer, *older;           /* IMAGING, QUEUED and WRITING: in order of `order`. */
+    struct flight *image_next, *image_last; /* IMAGING without an image: wait for a turn. */
+    struct image *image;                    /* NULL: none, or none yet. */
     uint64_t order;
     uint64_t due_ns;
     uint32_t attempt_count;
     struct commit_kill replaced; /* has_replaced: the copy on NVMe that its block takes the place
                                      * of. It dies in the commit that makes the block durable. */
-    bool has_replaced;           /* FILLING, QUEUED, WRITING */
+    bool has_replaced;           /* FILLING, IMAGING, QUEUED, WRITING */
     struct op_list kill_waiters; /* WRITING: deletes that came meanwhile. */
     bool is_killed;              /* WRITING: deleted or cleared meanwhile. */
     bool is_demotion; /* A MEMORY block that leaves HOST: nobody waits, it may be dropped. */
@@ -78,11 +87,18 @@ flight_is_coming(const struct flight *flight)
            flight->state == FLIGHT_LOWERING;
 }
 
+/* flight_is_waiting - for a batch. */
+static inline bool
+flight_is_waiting(const struct flight *flight)
+{
+    return flight->state == FLIGHT_IMAGING || flight->state == FLIGHT_QUEUED;
+}
+
 /* flight_is_commit - it waits for a batch, or is in one. */
 static inline bool
 flight_is_commit(const struct flight *flight)
 {
-    return flight->state == FLIGHT_QUEUED || flight->state == FLIGHT_WRITING;
+    return flight_is_waiting(flight) || flight->state == FLIGHT_WRITING;
 }
 
 struct kvt_store;

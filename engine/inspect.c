@@ -228,9 +228,10 @@ records_dump(struct dump *dump, kvt_store *store)
         (void)snprintf(text, sizeof(text),
             "{\"namespace\": %u, \"component\": %u, \"key\": \"%s\", \"is_hashed\": %s, "
             "\"length_bytes\": %" PRIu64 ", \"segment\": %u, \"page\": %u, \"sequence\": %" PRIu64
-            "}",
+            ", \"part_count\": %u, \"stored_bytes\": %" PRIu64 ", \"is_encoded\": %s}",
             entry.ns.id, entry.component, hex, entry.is_hashed ? "true" : "false", entry.length,
-            entry.segment, entry.page, entry.sequence);
+            entry.segment, entry.page, entry.sequence, entry.part_count, entry.stored_length,
+            entry.is_encoded ? "true" : "false");
         dump_line(dump, text);
     }
 }

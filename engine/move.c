@@ -107,7 +107,10 @@ down_summed(struct kvt_store *store, struct job *job)
     bool is_right = true;
 
     store->copies_in_flight--;
-    if (hash128_is_zero(entry->checksum)) {
+    /* The sum of a trailer says nothing of what came from HBM; parts have no other. */
+    if (entry->has_trailer || entry_parts(entry) > 1) {
+        is_right = true;
+    } else if (hash128_is_zero(entry->checksum)) {
         entry->checksum = move->checksum;
     } else if (!hash128_equal(entry->checksum, move->checksum)) {
         is_right = false;

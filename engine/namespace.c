@@ -120,6 +120,35 @@ kvt_namespace_open(kvt_store *store, const char *name, const void *description,
     return status;
 }
 
+/* --- Configure -------------------------------------------------------------------------------- */
+
+_Static_assert((int)KVT_CODEC_NONE == (int)CODEC_RAW && (int)KVT_CODEC_BF16 == (int)CODEC_BF16 &&
+                   (int)KVT_CODEC_FP16 == (int)CODEC_FP16,
+    "the caller's codecs are those of the format");
+
+enum kvt_status
+kvt_namespace_configure(
+    kvt_store *store, kvt_namespace ns, const struct kvt_namespace_options *options)
+{
+    struct namespace_state *space;
+
+    if (options == NULL)
+        return failure_set(KVT_E_INVAL, 0, "options is NULL");
+    if (options->struct_size != sizeof(*options))
+        return failure_set(KVT_E_INVAL, 0, "struct_size %u: struct kvt_namespace_options has %zu",
+            options->struct_size, sizeof(*options));
+    KVT_TRY(store_enter(store));
+    space = namespace_at(store, ns.id);
+    if (space == NULL)
+        return failure_set(KVT_E_INVAL, 0, "namespace %u was not opened", ns.id);
+    if (options->codec > KVT_CODEC_FP16)
+        return failure_set(KVT_E_INVAL, 0, "codec %u is not one of enum kvt_codec", options->codec);
+    if (options->reserved0 != 0 || options->reserved1 != 0)
+        return failure_set(KVT_E_INVAL, 0, "reserved fields are not zero");
+    atomic_store_explicit(&space->codec, options->codec, memory_order_relaxed);
+    return KVT_OK;
+}
+
 /* --- Clear ------------------------------------------------------------------------------------ */
 
 struct clear {

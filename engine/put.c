@@ -44,7 +44,9 @@ fill_run(struct crew_job *crew_job)
     if (!fill->is_copied)
         memcpy(fill->host_memory, fill->op->source, length);
     memset(fill->host_memory + length, 0, padded - length);
-    fill->checksum = hash_payload(fill->host_memory, length);
+    /* The parts of others are summed up one by one, for their trailer (imaging.c). */
+    if (fill->op->part_count == 1)
+        fill->checksum = hash_payload(fill->host_memory, length);
 }
 
 /* Its stage 2 goes on in put_join_again(). */
@@ -143,6 +145,8 @@ entry_describe(struct kvt_store *store, uint32_t number, const struct op *op)
 
     entry->length = (uint32_t)op->length;
     entry->stored_length = (uint32_t)op->length;
+    entry->parts_less = (op->part_count - 1u) & (RECORD_PARTS_MAX - 1u);
+    entry->has_trailer = 0;
     entry->sequence = 0;
     state->depth = op->depth;
     state->token_start = op->token_start;
@@ -380,7 +384,7 @@ static bool
 put_must_wait(const struct flight *flight, bool is_replace)
 {
     return flight->state == FLIGHT_FILLING || (is_replace && flight->state == FLIGHT_WRITING) ||
-           (is_replace && flight->state == FLIGHT_QUEUED && flight->waiters.first != NULL);
+           (is_replace && flight_is_waiting(flight) && flight->waiters.first != NULL);
 }
 
 /*

@@ -13,6 +13,7 @@
 
 #include "array.h"
 #include "batch_header.h"
+#include "image.h"
 #include "store_internal.h"
 
 enum {
@@ -21,10 +22,16 @@ enum {
     UNPROVEN_BATCHES = 8,
 };
 
-/* Marks in part_count, while it is decided: 1 is what the format says. */
-enum {
-    RECORD_LIVE = 0,
-    RECORD_TORN = 255,
+enum record_mark {
+    RECORD_FOUND,
+    RECORD_TORN,
+    RECORD_LIVE,
+};
+
+/* A record that was found. */
+struct found_record {
+    struct block_record record;
+    enum record_mark mark;
 };
 
 /* A record or a kill that was found. */
@@ -49,7 +56,7 @@ struct rebuild {
     enum kvt_status status;
     struct trace *traces;
     uint32_t trace_count, trace_capacity;
-    struct block_record *records;
+    struct found_record *records;
     uint32_t record_count, record_capacity;
     struct tier_kill *kills;
     uint32_t kill_count, kill_capacity;
@@ -93,14 +100,14 @@ record_add(struct rebuild *rebuild, const struct block_record *record)
         atomic_load_explicit(&space->epoch, memory_order_relaxed) != record->namespace_epoch)
         return KVT_OK;
     if (rebuild->record_count == rebuild->record_capacity) {
-        struct block_record *grown =
+        struct found_record *grown =
             array_grow(&store->env, rebuild->records, &rebuild->record_capacity, sizeof(*grown));
 
         if (grown == NULL)
             return no_memory(rebuild);
         rebuild->records = grown;
     }
-    rebuild->records[rebuild->record_count++] = *record;
+    rebuild->records[rebuild->record_count++] = (struct found_record){.record = *record};
     return KVT_OK;
 }
 
@@ -204,19 +211,25 @@ batch_compare(const void *a, const void *b)
 static bool
 payload_is_whole(struct rebuild *rebuild, const struct block_record *record, void *memory)
 {
+    const struct image_shape shape = {.length = record->length,
+        .stored_length = record->stored_length,
+        .part_count = record->part_count,
+        .has_trailer = record->codec == RECORD_PARTS,
+        .checksum = record->checksum};
+
     return nvme_peek(rebuild->store->nvme, &record->extent, record->stored_length, memory) ==
                KVT_OK &&
-           hash128_equal(hash_payload(memory, record->stored_length), record->checksum);
+           image_is_right(&shape, memory);
 }
 
 static void
 batch_prove(struct rebuild *rebuild, struct found_batch *batch, void *memory)
 {
     for (uint32_t i = 0; i < batch->record_count; i++) {
-        struct block_record *record = &rebuild->records[batch->first_record + i];
+        struct found_record *found = &rebuild->records[batch->first_record + i];
 
-        if (!payload_is_whole(rebuild, record, memory)) {
-            record->part_count = RECORD_TORN;
+        if (!payload_is_whole(rebuild, &found->record, memory)) {
+            found->mark = RECORD_TORN;
             batch->has_torn = true;
             rebuild->torn_count++;
         }
@@ -232,7 +245,8 @@ static enum kvt_status
 batches_prove(struct rebuild *rebuild)
 {
     const struct kvt_env *env = &rebuild->store->env;
-    size_t size = (size_t)round_up(rebuild->store->file.block_bytes_max, PAGE_BYTES);
+    size_t size = (size_t)round_up(
+        rebuild->store->file.block_bytes_max + IMAGE_TRAILER_BYTES_MAX, PAGE_BYTES);
     void *memory;
     uint64_t epoch = 0;
     uint32_t count = 0;
@@ -266,11 +280,11 @@ kill_is_vain(struct rebuild *rebuild, const struct found_batch *batch, const str
     if (!batch->has_torn)
         return false;
     for (uint32_t i = batch->first_record; i < batch->first_record + batch->record_count; i++) {
-        const struct block_record *record = &rebuild->records[i];
+        const struct found_record *found = &rebuild->records[i];
 
-        if (record->part_count == RECORD_TORN &&
-            hash128_equal(
-                key_fingerprint(rebuild->store->fingerprint_seed, &record->key), kill->fingerprint))
+        if (found->mark == RECORD_TORN &&
+            hash128_equal(key_fingerprint(rebuild->store->fingerprint_seed, &found->record.key),
+                kill->fingerprint))
             return true;
     }
     return false;
@@ -281,9 +295,9 @@ static enum kvt_status
 batch_trace(struct rebuild *rebuild, const struct found_batch *batch)
 {
     for (uint32_t i = batch->first_record; i < batch->first_record + batch->record_count; i++) {
-        const struct block_record *record = &rebuild->records[i];
+        const struct block_record *record = &rebuild->records[i].record;
 
-        if (record->part_count != RECORD_TORN)
+        if (rebuild->records[i].mark != RECORD_TORN)
             KVT_TRY(
                 trace_add(rebuild, key_fingerprint(rebuild->store->fingerprint_seed, &record->key),
                     record->sequence, i));
@@ -326,8 +340,8 @@ trace_compare(const void *a, const void *b)
 static int
 record_compare(const void *a, const void *b)
 {
-    const struct block_record *left = a;
-    const struct block_record *right = b;
+    const struct block_record *left = &((const struct found_record *)a)->record;
+    const struct block_record *right = &((const struct found_record *)b)->record;
 
     if (left->extent.segment != right->extent.segment)
         return left->extent.segment < right->extent.segment ? -1 : 1;
@@ -339,7 +353,7 @@ static void
 records_choose(struct rebuild *rebuild)
 {
     uint32_t live_count = 0;
-    struct block_record *records = rebuild->records;
+    struct found_record *records = rebuild->records;
 
     if (rebuild->trace_count > 0)
         qsort(rebuild->traces, rebuild->trace_count, sizeof(*rebuild->traces), trace_compare);
@@ -350,13 +364,11 @@ records_choose(struct rebuild *rebuild)
         if (i > 0 && hash128_equal(trace->fingerprint, rebuild->traces[i - 1].fingerprint))
             continue;
         if (trace->record != UINT32_MAX)
-            records[trace->record].part_count = RECORD_LIVE;
+            records[trace->record].mark = RECORD_LIVE;
     }
     for (uint32_t i = 0; i < rebuild->record_count; i++) {
-        if (records[i].part_count != RECORD_LIVE)
-            continue;
-        records[i].part_count = 1;
-        records[live_count++] = records[i];
+        if (records[i].mark == RECORD_LIVE)
+            records[live_count++] = records[i];
     }
     rebuild->record_count = live_count;
     if (live_count > 0)
@@ -421,7 +433,7 @@ records_commit(struct rebuild *rebuild, struct index *index, struct index_block 
         struct index_batch batch = {.added = blocks};
 
         for (uint32_t i = first; i < rebuild->record_count && i < first + REBUILD_BATCH; i++) {
-            const struct block_record *record = &rebuild->records[i];
+            const struct block_record *record = &rebuild->records[i].record;
             struct segment *segment = segment_at(store->segments, record->extent.segment);
             uint32_t n = batch.added_count++;
 
@@ -493,8 +505,15 @@ enum kvt_status
 rebuild_index(struct kvt_store *store)
 {
     struct rebuild rebuild = {.store = store};
-    enum kvt_status status;
+    enum kvt_status status = KVT_OK;
 
+    /* A process that was killed may have left what no disk has yet: the new index must not name
+     * it. When that cannot be, a later life finds such a block damaged. */
+    if (store->nvme != NULL && !store->is_read_only)
+        status = nvme_files_sync(store->nvme);
+    if (status != KVT_OK)
+        log_line(&store->logger, LOG_WARN, "rebuild", "event=sync_failed text=\"%s\"",
+            failure_last()->text);
     status = segments_scan(&rebuild);
     if (status == KVT_OK) {
         batches_void(&rebuild);

@@ -114,9 +114,8 @@ entry_fill(struct kvt_store *store, uint32_t number, const struct block_record *
     struct entry *entry = residency_at(store->map, number);
     struct entry_state *state = entries_at(store->entries, number);
 
-    entry->checksum = record->checksum;
     entry->length = record->length;
-    entry->stored_length = record->stored_length;
+    entry->parts_less = (record->part_count - 1u) & (RECORD_PARTS_MAX - 1u);
     state->depth = record->depth;
     state->token_start = record->token_start;
     state->token_count = record->token_count;

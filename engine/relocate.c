@@ -4,6 +4,7 @@
  */
 #include "relocate.h"
 
+#include "image.h"
 #include "store_internal.h"
 
 enum relocate_state {
@@ -18,7 +19,8 @@ enum relocate_state {
 struct move {
     struct resident resident;
     void *memory;
-    bool is_loaded; /* Into our own memory: the checksum is to be proved. */
+    bool is_loaded;           /* Into our own memory: the checksum is to be proved. */
+    struct image_shape shape; /* is_loaded */
     bool is_right;
     bool has_moved;
     uint64_t old_sequence;  /* Of the copy that it leaves. */
@@ -54,8 +56,10 @@ relocate_open(struct kvt_store *store)
     if (store->nvme == NULL)
         return KVT_OK;
     relocate->memory_size = commit_batch_bytes_max(store);
-    if (relocate->memory_size < round_up(store->file.block_bytes_max, PAGE_BYTES))
-        relocate->memory_size = round_up(store->file.block_bytes_max, PAGE_BYTES);
+    if (relocate->memory_size <
+        round_up(store->file.block_bytes_max + IMAGE_TRAILER_BYTES_MAX, PAGE_BYTES))
+        relocate->memory_size =
+            round_up(store->file.block_bytes_max + IMAGE_TRAILER_BYTES_MAX, PAGE_BYTES);
     relocate->memory = env_map(&store->env, relocate->memory_size);
     if (relocate->memory == NULL)
         return failure_set(
@@ -304,11 +308,9 @@ proof_run(struct crew_job *crew_job)
 
     for (uint32_t i = 0; i < relocate->count; i++) {
         struct move *move = &relocate->moves[i];
-        const struct entry *entry = residency_at(job->store->map, move->resident.number);
 
         if (move->is_loaded && move->status == KVT_OK)
-            move->is_right =
-                hash128_equal(hash_payload(move->memory, entry->length), entry->checksum);
+            move->is_right = image_is_right(&move->shape, move->memory);
     }
 }
 
@@ -373,13 +375,20 @@ move_add(struct kvt_store *store, const struct resident *resident, uint64_t offs
 
     *move = (struct move){.resident = *resident, .status = KVT_OK};
     residency_pin(store->map, resident->number);
-    if ((tiers & TIER_HOST) != 0) {
+    /* HOST has the bytes of a block, never a trailer or an encoded part: those are moved as they
+     * are. */
+    if ((tiers & TIER_HOST) != 0 && !entry->has_trailer) {
         move->memory = entry_host_address(store, entry);
         move->is_right = true;
         return;
     }
     move->memory = relocate->memory + offset;
     move->is_loaded = true;
+    move->shape = (struct image_shape){.length = entry->length,
+        .stored_length = entry->stored_length,
+        .part_count = entry_parts(entry),
+        .has_trailer = entry->has_trailer != 0,
+        .checksum = entry->checksum};
 }
 
 static void

@@ -72,6 +72,7 @@ struct op {
     uint32_t depth, token_start, token_count, recompute_us, importance;
     uint16_t class_id;
     uint8_t hint;
+    uint16_t part_first, part_count; /* Put: part_count, 1..; get: which; 0, 0: the whole block. */
 };
 
 struct completion {

@@ -27,7 +27,12 @@ entry_show(struct kvt_store *store, uint32_t number, struct kvt_scan_entry *show
     memcpy(show->key, key.bytes, key.length);
     show->length = entry->length;
     show->sequence = entry->sequence;
+    show->part_count = (uint16_t)entry_parts(entry);
     if ((show->tiers & TIER_NVME) != 0) {
+        show->stored_length = entry->stored_length;
+        show->is_encoded =
+            entry->has_trailer != 0 &&
+            entry->stored_length != record_raw_bytes(entry->length, entry_parts(entry));
         show->segment = entry->segment;
         show->page = entry->page;
     }

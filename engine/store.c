@@ -138,6 +138,7 @@ store_free(struct kvt_store *store)
     struct kvt_env env = store->env;
 
     store_threads_stop(store);
+    codecs_deinit(&store->codecs);
     commit_close(store);
     reclaim_close(store);
     victim_scan_close(store);
@@ -148,6 +149,7 @@ store_free(struct kvt_store *store)
     ticket_pool_close(store);
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
+    pool_deinit(&store->copy_pool);
     pool_deinit(&store->fetch_pool);
     pool_deinit(&store->move_pool);
     if (store->policy != NULL)
@@ -331,6 +333,7 @@ files_create(struct kvt_store *store)
     file->version_major = STORE_VERSION_MAJOR;
     file->version_minor = STORE_VERSION_MINOR;
     file->created_ns = store->env.clock->wall_ns(store->env.clock_context);
+    file->features_to_write = STORE_FEATURE_PARTS;
     file->open_epoch = 1;
     file->segment_pages = (uint32_t)(options->segment_bytes / PAGE_BYTES);
     file->block_bytes_max = options->block_bytes_max;
@@ -387,6 +390,8 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         names_init(&store->names, &store->env, store->file.uuid);
         if (!store->is_read_only) {
             store->file.open_epoch++;
+            /* Before the first block of parts: who does not know them must not write any more. */
+            store->file.features_to_write |= STORE_FEATURE_PARTS;
             KVT_TRY(store_file_write(&store->env, store->dir, &store->file));
         }
     }
@@ -413,6 +418,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(ops->open(&store->env, store->entries, &store->policy));
     flight_pool_open(store);
     fill_pool_open(store);
+    copy_pool_open(store);
     fetch_pool_open(store);
     move_pool_open(store);
     KVT_TRY(ticket_pool_open(store));
@@ -420,6 +426,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(leases_open(store));
     KVT_TRY(regions_open(store));
     KVT_TRY(devices_open(store));
+    codecs_init(&store->codecs, &store->env, store->options.block_bytes_max);
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
 }
 

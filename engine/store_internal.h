@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "bytes.h"
+#include "codecs.h"
 #include "commit.h"
 #include "committer.h"
 #include "crew.h"
@@ -22,6 +23,7 @@
 #include "flight.h"
 #include "histogram.h"
 #include "host_tier.h"
+#include "imaging.h"
 #include "inbox.h"
 #include "kvtier/kvtier.h"
 #include "lease.h"
@@ -96,6 +98,7 @@ struct loop_call {
 struct namespace_state {
     uint32_t id;
     _Atomic uint32_t epoch; /* Written by the loop; a put carries the one it saw. */
+    _Atomic uint32_t codec; /* any: enum kvt_codec, of what is written to NVMe from now on. */
     char *name;
     uint64_t block_count;
     uint64_t block_bytes;
@@ -165,9 +168,10 @@ struct kvt_store {
     struct region_table *regions;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;
+    struct codecs codecs; /* workers */
 
     /* The loop. */
-    struct pool flight_pool, fill_pool, fetch_pool, move_pool;
+    struct pool flight_pool, fill_pool, copy_pool, fetch_pool, move_pool;
     struct job_batch jobs_ready; /* Not yet handed to the workers. */
     struct task *loop_task;
     struct gate call_gate;     /* any waits: a loop call was finished. */
@@ -183,12 +187,13 @@ struct kvt_store {
     uint32_t *doomed;  /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
-    uint32_t fills_in_flight, reads_in_flight, copies_in_flight;
+    uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;
     struct load_meter host_meter, nvme_meter;
     uint64_t metered_ns;    /* Until then. */
     uint32_t joins_waiting; /* Puts whose block, there before, has yet to come to HOST. */
-    uint64_t dirty_bytes;   /* HOST slots of blocks that shall become durable. */
-    bool is_draining;       /* Abort: nothing new is started. */
+    struct imaging imaging;
+    uint64_t dirty_bytes; /* HOST slots of blocks that shall become durable. */
+    bool is_draining;     /* Abort: nothing new is started. */
 
     /* Shared. */
     _Atomic uint32_t health;            /* enum kvt_health_flags */
@@ -239,8 +244,8 @@ void entry_doomed_sweep(struct kvt_store *store);
 void entry_unpin(struct kvt_store *store, uint32_t number);
 /* extent_forget - an extent's bytes count as live no longer. */
 void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length);
-/* entry_place - the entry's NVMe copy is the one that `record` describes (its bytes count
- * already). */
+/* entry_place - the entry's NVMe copy is the one that `record` describes, stored as it says (its
+ * bytes count already). */
 void entry_place(struct kvt_store *store, uint32_t number, const struct block_record *record,
     uint32_t record_crc);
 /* entry_place_forget - the copy at the entry's place counts no longer, nor its uses. */
@@ -328,7 +333,7 @@ static inline bool
 work_is_in_flight(const struct kvt_store *store)
 {
     return store->fills_in_flight + store->reads_in_flight + store->copies_in_flight +
-               store->devices.in_flight >
+               store->images_in_flight + store->devices.in_flight >
            0;
 }
 
@@ -363,6 +368,7 @@ void op_begin(struct kvt_store *store, struct op *op);
 /* The pools of what each operation needs while it is under way. */
 void flight_pool_open(struct kvt_store *store);
 void fill_pool_open(struct kvt_store *store);
+void copy_pool_open(struct kvt_store *store);
 void fetch_pool_open(struct kvt_store *store);
 void move_pool_open(struct kvt_store *store);
 /* ops_restart - start all of them again. */

@@ -132,6 +132,13 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
     if ((put->flags & ~(uint32_t)KVT_PUT_REPLACE) != 0)
         return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x: only KVT_PUT_REPLACE is known",
             index, put->flags);
+    if (put->part_count > KVT_PARTS_MAX ||
+        (put->part_count > 1 && put->length % put->part_count != 0))
+        return failure_set(KVT_E_INVAL, 0,
+            "block %u: part_count %u is above %u, or does not divide length %llu", index,
+            put->part_count, KVT_PARTS_MAX, (unsigned long long)put->length);
+    if (put->reserved0 != 0)
+        return failure_set(KVT_E_INVAL, 0, "block %u: reserved0 is not zero", index);
     if (put->hint > 3)
         return failure_set(KVT_E_INVAL, 0, "block %u: hint %u is not in 0..3", index, put->hint);
     if (put->parent != NULL) {
@@ -155,6 +162,7 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
     op->importance = put->importance;
     op->class_id = put->class_id;
     op->hint = put->hint;
+    op->part_count = put->part_count == 0 ? 1 : put->part_count;
     return KVT_OK;
 }
 
@@ -229,9 +237,15 @@ op_import_get(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
         return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x: only KVT_GET_TRANSIENT is known",
             index, get->flags);
     KVT_TRY(op_import_memory(store, op, get->region, get->destination, get->capacity));
+    if ((get->part_count == 0 && get->part_first != 0) || get->reserved0 != 0)
+        return failure_set(KVT_E_INVAL, 0,
+            "block %u: part_first %u without a part_count, or reserved0 is not zero", index,
+            get->part_first);
     op->destination = get->destination;
     op->length = get->capacity;
     op->flags = get->flags;
+    op->part_first = get->part_first;
+    op->part_count = get->part_count;
     return KVT_OK;
 }
 

@@ -57,22 +57,35 @@ enum residency_tier {
 
 #define ENTRY_NONE UINT32_MAX /* The number of no entry. */
 
+enum {
+    ENTRY_PAGE_BITS = 18, /* Segments have up to 2^18 pages. */
+};
+
 struct entry {
     /* A lookup needs the first 16 bytes only: they lie in one cache line. */
     _Atomic uint64_t word;
     uint32_t key_reference; /* The map's own: where the key's bytes are. */
     uint32_t length;        /* Payload bytes. */
     struct hash128 fingerprint;
-    struct hash128 checksum; /* Of the stored bytes. */
+    struct hash128 checksum; /* Of the stored bytes; has_trailer: of the trailer. Zero: it was not
+                              * summed up yet (never with TIER_NVME). */
     uint64_t sequence;       /* Of the durable record; 0 before one was written. */
-    uint32_t stored_length;  /* In the extent. */
+    uint32_t stored_length;  /* In the extent; without one: length. */
     uint32_t host_slot;      /* Slot number, valid with TIER_HOST: the entry owns the slot. */
     uint32_t hbm_slot;       /* The same, with TIER_HBM: {device 3, slot number 29}. */
     uint32_t segment;        /* Extent, valid with TIER_NVME. */
     uint32_t extent_generation;
-    uint32_t page;
+    uint32_t page : ENTRY_PAGE_BITS;
+    uint32_t parts_less : 6;  /* Equal parts of the block, less one: entry_parts(). */
+    uint32_t has_trailer : 1; /* The copy on NVMe is one of parts (block_record.h RECORD_PARTS). */
     /* 80 bytes; nothing else fits the memory promise. */
 };
+
+static inline uint32_t
+entry_parts(const struct entry *entry)
+{
+    return entry->parts_less + 1u;
+}
 
 struct residency;
 

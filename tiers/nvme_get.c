@@ -76,6 +76,14 @@ place_find(struct nvme_tier *nvme, const struct tier_block *block)
     return segment;
 }
 
+static void
+piece_add(struct nvme_read *read, void *memory, uint32_t pages)
+{
+    if (pages > 0)
+        read->pieces[read->op.transfer.piece_count++] =
+            (struct iovec){.iov_base = memory, .iov_len = (size_t)pages * PAGE_BYTES};
+}
+
 static struct nvme_read *
 read_make(struct nvme_tier *nvme, struct tier_batch *batch, struct tier_block *block,
     struct segment *segment)
@@ -90,12 +98,12 @@ read_make(struct nvme_tier *nvme, struct tier_batch *batch, struct tier_block *b
     read->batch = batch;
     read->block = block;
     read->segment = segment;
-    read->piece.iov_base = block->memory;
-    read->piece.iov_len = (size_t)pages_of(block->record.stored_length) * PAGE_BYTES;
     read->op.transfer.class = batch->urgent != 0 ? LANE_URGENT : LANE_BULK;
     read->op.transfer.offset = nvme_offset(nvme, segment->number, block->record.extent.page);
-    read->op.transfer.pieces = &read->piece;
-    read->op.transfer.piece_count = 1;
+    read->op.transfer.pieces = read->pieces;
+    read->op.transfer.piece_count = 0;
+    piece_add(read, block->memory, pages_of(block->record.stored_length) - block->tail_pages);
+    piece_add(read, block->tail, block->tail_pages);
     segment->reader_count++;
     return read;
 }
@@ -103,13 +111,8 @@ read_make(struct nvme_tier *nvme, struct tier_batch *batch, struct tier_block *b
 static enum kvt_status
 memory_check(const struct tier_batch *batch)
 {
-    for (uint32_t i = 0; i < batch->block_count; i++) {
-        const void *memory = batch->blocks[i].memory;
-
-        if (memory == NULL || (uintptr_t)memory % PAGE_BYTES != 0)
-            return failure_set(
-                KVT_E_INVAL, 0, "nvme tier: the memory of block %u is not aligned to 4096", i);
-    }
+    for (uint32_t i = 0; i < batch->block_count; i++)
+        KVT_TRY(nvme_block_check(&batch->blocks[i], i));
     return KVT_OK;
 }
 

@@ -58,9 +58,9 @@ struct nvme_put {
     bool is_recycle;
     uint64_t sync_number; /* The sync of the root that covers it, since WRITTEN; 0: none yet. */
     uint32_t header_pages;
-    uint8_t *header;                           /* BATCH_HEADER_PAGES_MAX pages, aligned. */
-    uint8_t *header_memory;                    /* What `header` was cut from. */
-    struct iovec pieces[1 + BATCH_BLOCKS_MAX]; /* Header and payloads. */
+    uint8_t *header;                               /* BATCH_HEADER_PAGES_MAX pages, aligned. */
+    uint8_t *header_memory;                        /* What `header` was cut from. */
+    struct iovec pieces[1 + 2 * BATCH_BLOCKS_MAX]; /* Header, payloads and tails. */
 };
 
 struct nvme_read {
@@ -69,7 +69,7 @@ struct nvme_read {
     struct tier_batch *batch;
     struct tier_block *block;
     struct segment *segment;
-    struct iovec piece;
+    struct iovec pieces[2]; /* Memory and tail. */
 };
 
 enum {
@@ -138,6 +138,9 @@ void nvme_read_done(struct nvme_tier *nvme, struct nvme_read *read);
 void nvme_reads_deinit(struct nvme_tier *nvme);
 
 /* --- Both ------------------------------------------------------------------------------------- */
+
+/* nvme_block_check - memory and tail are there and aligned. KVT_E_INVAL; `index` is for people. */
+enum kvt_status nvme_block_check(const struct tier_block *block, uint32_t index);
 
 /* nvme_op_init - the fields of a transfer that every operation of the tier has alike. */
 void nvme_op_init(

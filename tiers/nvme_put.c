@@ -132,9 +132,7 @@ batch_check(const struct nvme_tier *nvme, const struct tier_batch *batch, uint32
     for (uint32_t i = 0; i < batch->block_count; i++) {
         const struct tier_block *block = &batch->blocks[i];
 
-        if (block->memory == NULL || (uintptr_t)block->memory % PAGE_BYTES != 0)
-            return failure_set(
-                KVT_E_INVAL, 0, "nvme tier: the memory of block %u is not aligned to 4096", i);
+        KVT_TRY(nvme_block_check(block, i));
         if (block->record.stored_length == 0 ||
             pages_of(block->record.stored_length) > nvme->options.segment_pages)
             return failure_set(
@@ -193,6 +191,8 @@ piece_add(struct nvme_put *put, void *memory, size_t size)
     struct iovec *last =
         transfer->piece_count == 0 ? NULL : &put->pieces[transfer->piece_count - 1];
 
+    if (size == 0)
+        return;
     if (last != NULL && (uint8_t *)last->iov_base + last->iov_len == memory) {
         last->iov_len += size;
         return;
@@ -226,7 +226,8 @@ put_push(struct nvme_tier *nvme, struct nvme_put *put, struct extent place, uint
 
         block->record.extent = place;
         block->record.extent.page = page;
-        piece_add(put, block->memory, (size_t)pages * PAGE_BYTES);
+        piece_add(put, block->memory, (size_t)(pages - block->tail_pages) * PAGE_BYTES);
+        piece_add(put, block->tail, (size_t)block->tail_pages * PAGE_BYTES);
         page += pages;
     }
     KVT_ASSERT(page == place.page + total_pages);

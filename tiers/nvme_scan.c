@@ -289,6 +289,18 @@ nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, vo
     return KVT_OK;
 }
 
+enum kvt_status
+nvme_files_sync(struct nvme_tier *nvme)
+{
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t i = 0; i < nvme->root_count; i++) {
+        if (nvme->roots[i].file != NULL && !nvme->roots[i].is_read_only)
+            status = status_keep(status, nvme->env->fs->sync(nvme->roots[i].file));
+    }
+    return status;
+}
+
 /*
  * The generation whose chain can be followed: that of a segment in use, as the table has it; in a
  * rebuild, when the table knows nothing, the one at page 0.

@@ -25,6 +25,25 @@ nvme_of(struct tier *tier)
     return (struct nvme_tier *)(void *)tier;
 }
 
+enum kvt_status
+nvme_block_check(const struct tier_block *block, uint32_t index)
+{
+    uint32_t pages = pages_of(block->record.stored_length);
+
+    if (block->tail_pages > pages ||
+        (block->tail_pages > 0 &&
+            (block->tail == NULL || (uintptr_t)block->tail % PAGE_BYTES != 0)))
+        return failure_set(KVT_E_INVAL, 0,
+            "nvme tier: the tail of block %u is not aligned to 4096, or longer than the block",
+            index);
+    if (block->tail_pages == pages && pages > 0)
+        return KVT_OK;
+    if (block->memory == NULL || (uintptr_t)block->memory % PAGE_BYTES != 0)
+        return failure_set(
+            KVT_E_INVAL, 0, "nvme tier: the memory of block %u is not aligned to 4096", index);
+    return KVT_OK;
+}
+
 void
 nvme_op_init(
     struct nvme_tier *nvme, struct nvme_op *op, enum nvme_op_kind kind, struct nvme_root *root)

@@ -118,6 +118,10 @@ enum kvt_status nvme_has_batches(
 enum kvt_status nvme_peek(
     struct nvme_tier *nvme, const struct extent *extent, uint32_t size, void *memory);
 
+/* nvme_files_sync - what an earlier life has written is durable, synchronously (a rebuild only).
+ * The first failure; the other files are synced all the same. */
+enum kvt_status nvme_files_sync(struct nvme_tier *nvme);
+
 struct nvme_caps {
     const char *io_engine;
     uint32_t align_bytes[NVME_ROOTS_MAX];

@@ -194,7 +194,7 @@ store_file_read(const struct kvt_env *env, struct fs_dir *dir, struct store_file
             file.open_epoch++;
     }
     *file_out = file;
-    *unwritable_out = file.features_to_write != 0;
+    *unwritable_out = (file.features_to_write & ~(uint64_t)STORE_FEATURE_PARTS) != 0;
 deinit:
     copy_pair_deinit(&pair);
     return status;

@@ -17,7 +17,12 @@ enum {
     STORE_ROOTS_MAX = 8,
     STORE_PATH_BYTES = 400, /* Of a root's path, its zero included. */
     STORE_VERSION_MAJOR = 1,
-    STORE_VERSION_MINOR = 0,
+    STORE_VERSION_MINOR = 1,
+};
+
+/* Bits of features_to_write. */
+enum {
+    STORE_FEATURE_PARTS = 1, /* Blocks made of parts (FORMAT.md section 3.6). */
 };
 
 struct store_file {

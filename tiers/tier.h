@@ -32,10 +32,13 @@ struct tier_place {
 /*
  * One block of a batch. Memory is 4 KiB aligned and padded: whole pages may be read or written.
  * Of the record a put reads everything and fills the extent; a get reads extent and stored_length.
+ * NVME: the last `tail_pages` pages of the stored bytes may lie elsewhere, in `tail`.
  */
 struct tier_block {
     struct block_record record;
-    void *memory;           /* put: source; get: target. */
+    void *memory;           /* put: source; get: target. Unused when all pages are the tail's. */
+    void *tail;             /* The last pages; tail_pages 0: unused. */
+    uint32_t tail_pages;    /* Other tiers than NVME: 0. */
     enum kvt_status status; /* out */
     void *user;
 };

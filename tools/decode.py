@@ -3,11 +3,13 @@
 """decode.py - what the files of a closed store say, decoded from tiers/FORMAT.md alone.
 
 Usage: decode.py DIR [--json]. Prints STORE, NAMES and every valid batch header of every segment,
-one line each (with --json: a JSON object each); the last line is a summary. Exit code 1 when the
+one line each (with --json: a JSON object each), and the trailer of each block that is made of
+parts, if it can be one; the last line is a summary. Exit code 1 when the
 store cannot be read at all, 2 for wrong arguments.
 
-Checked: magics, CRCs (CRC32C), bounds, places and MACs (BLAKE2b). Not checked: the payloads'
-checksums and the fingerprints, because Python's standard library has no XXH3-128; the index (LMDB).
+Checked: magics, CRCs (CRC32C), bounds, places and MACs (BLAKE2b). Not checked: the checksums of
+payloads and trailers, and the fingerprints, because Python's standard library has no XXH3-128;
+what encoded parts hold, because it has no zstd; the index (LMDB).
 Only headers that are valid by FORMAT.md section 4 are shown; `counts` says whether their generation
 is the highest of their segment. Section numbers below are FORMAT.md's.
 """
@@ -27,6 +29,8 @@ BLOCKS_MAX = 1024
 KILLS_MAX = 4096
 BLOCK_BYTES_MAX = 64 << 20
 RECORD_BYTES = 100  # Of a record, before the key's bytes.
+PARTS_MAX = 64
+NOTE_BYTES = 24  # Of a part, in the trailer.
 
 
 class Invalid(Exception):
@@ -109,7 +113,7 @@ def store_decode(data):
         "root_count": u32(data, 120),
     }
     need(store["version_major"] == 1, f"its version is {store['version_major']}")
-    if store["version_minor"] == 0:
+    if store["version_minor"] <= 1:
         reserved = data[20:24] + data[124:128] + data[3392:]
         need(is_zero(reserved), "its reserved bytes are not zero")
     need(store["sequence"] > 0, "its sequence is 0")
@@ -177,15 +181,26 @@ def record_decode(data, segment, page):
          "a record's CRC differs")
     need(data[0] == 1, "a record's version is another")
     need(data[1] == 1 or (data[1] == 2 and key_length == 32), "a key's form is impossible")
-    need(data[3] == 0 and data[6] == 1, "a record has a codec or parts of another version")
+    codec, part_count = data[3], data[6]
+    need(codec <= 1, "a record has a codec of another version")
     need(data[7] <= 3, "a record's hint is impossible")
     need(is_zero(data[30:32]) and is_zero(data[92:96]), "a record's reserved bytes are not zero")
     length, stored_length = u32(data, 32), u32(data, 36)
-    need(1 <= length <= BLOCK_BYTES_MAX and stored_length == length, "a length is impossible")
+    need(1 <= length <= BLOCK_BYTES_MAX, "a length is impossible")
+    if codec == 0:
+        need(part_count == 1 and stored_length == length, "a plain block is not stored as it is")
+    else:
+        need(1 <= part_count <= PARTS_MAX and length % part_count == 0, "parts are impossible")
+        raw = length + NOTE_BYTES * part_count
+        need(NOTE_BYTES * part_count < stored_length <= raw, "a stored length is impossible")
+        need(stored_length == raw or pages_of(stored_length) < pages_of(raw),
+             "a block is encoded for nothing")
     return {
         "key_form": data[1],
         "key": key.hex(),
         "component": u16(data, 4),
+        "codec": codec,
+        "part_count": part_count,
         "hint": data[7],
         "namespace_id": u32(data, 8),
         "namespace_epoch": u32(data, 12),
@@ -202,6 +217,38 @@ def record_decode(data, segment, page):
         "recompute_us": u32(data, 84),
         "importance": u32(data, 88),
     }
+
+
+# --- Parts and trailer (section 3.6) -------------------------------------------------------------
+
+def trailer_decode(data, block):
+    """What the notes of a block's parts say; `data` are its stored bytes."""
+    count, part_bytes = block["part_count"], block["length"] // block["part_count"]
+    at = block["stored_length"] - NOTE_BYTES * count
+    need(len(data) == block["stored_length"], "its file ends before it")
+    parts = []
+    for note in range(at, len(data), NOTE_BYTES):
+        size, codec = u32(data, note + 16), data[note + 20]
+        need(codec <= 2 and is_zero(data[note + 21:note + 24]), "a note is impossible")
+        need(size == part_bytes if codec == 0 else 1 <= size < part_bytes,
+             "a part's length is impossible")
+        parts.append({"codec": codec, "stored_length": size, "checksum": hash128(data, note)})
+    need(sum(part["stored_length"] for part in parts) == at, "parts do not fill the extent")
+    return parts
+
+
+def trailers_show(data, header, show):
+    """The trailers of a header's blocks; `data` are the bytes of its segment."""
+    for block in header["blocks"]:
+        at = block["page"] * PAGE
+        if block["codec"] != 1:
+            continue
+        try:
+            parts = trailer_decode(data[at:at + block["stored_length"]], block)
+        except Invalid:
+            continue
+        show({"type": "parts", "segment": header["segment"], "page": block["page"],
+              "parts": parts})
 
 
 # --- Batch headers (sections 3.3 and 4) ----------------------------------------------------------
@@ -343,6 +390,8 @@ def root_decode(directory, number, store, secret, show, tally):
                         tally["batches"] += 1
                         tally["blocks"] += header["block_count"]
                         show({"type": "batch", **header})
+                        if header["counts"]:
+                            trailers_show(part, header, show)
     except OSError as problem:
         show({"type": "root", "number": number, "path": path, "reason": problem.strerror})
 

@@ -33,11 +33,11 @@ const struct command_line kvtool_ls_line = {
     .command = "ls",
     .operands = "DIR",
     .summary = "List the durable blocks of the store in DIR.",
-    .text =
-        "JSON: {\"blocks\": [{\"key\" (as the other commands take it), \"namespace\",\n"
-        "\"key_hex\", \"key_is_hashed\", \"component\", \"length_bytes\", \"tiers\",\n"
-        "\"sequence\", \"segment\", \"page\"} ...], \"block_count\", \"length_bytes\" (both of\n"
-        "what was listed)}",
+    .text = "STORED is what they take on NVMe, with * when they are encoded.\n\n"
+            "JSON: {\"blocks\": [{\"key\" (as the other commands take it), \"namespace\",\n"
+            "\"key_hex\", \"key_is_hashed\", \"component\", \"length_bytes\", \"tiers\",\n"
+            "\"sequence\", \"part_count\", \"segment\", \"page\", \"stored_bytes\" (on NVMe),\n"
+            "\"is_encoded\"} ...], \"block_count\", \"length_bytes\" (both of what was listed)}",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,
@@ -97,9 +97,12 @@ entry_print_json(struct listing *listing, const struct kvt_scan_entry *entry, co
     json_number(json, "length_bytes", entry->length);
     json_string(json, "tiers", tiers_text(entry->tiers));
     json_number(json, "sequence", entry->sequence);
+    json_number(json, "part_count", entry->part_count);
     if ((entry->tiers & KVT_TIER_NVME) != 0) {
         json_number(json, "segment", entry->segment);
         json_number(json, "page", entry->page);
+        json_number(json, "stored_bytes", entry->stored_length);
+        json_bool(json, "is_encoded", entry->is_encoded != 0);
     }
     json_object_end(json);
 }
@@ -123,8 +126,9 @@ entry_print(struct listing *listing, const struct kvt_scan_entry *entry)
     if (listing->as_json) {
         entry_print_json(listing, entry, name, key, hex);
     } else {
-        printf("%12" PRIu64 "  %-10s  %9" PRIu32 ":%-8" PRIu32 "  ", entry->length,
-            tiers_text(entry->tiers), entry->segment, entry->page);
+        printf("%12" PRIu64 "  %12" PRIu64 "%c %5u  %-10s  %9" PRIu32 ":%-8" PRIu32 "  ",
+            entry->length, entry->stored_length, entry->is_encoded != 0 ? '*' : ' ',
+            entry->part_count, tiers_text(entry->tiers), entry->segment, entry->page);
         text_print(stdout, key, 0);
         fputc('\n', stdout);
     }
@@ -169,7 +173,8 @@ listing_print(struct listing *listing)
         json_object_begin(&listing->json, NULL);
         json_array_begin(&listing->json, "blocks");
     } else {
-        printf("%12s  %-10s  %9s:%-8s  %s\n", "BYTES", "TIERS", "SEGMENT", "PAGE", "KEY");
+        printf("%12s  %12s  %5s  %-10s  %9s:%-8s  %s\n", "BYTES", "STORED", "PARTS", "TIERS",
+            "SEGMENT", "PAGE", "KEY");
     }
     status = blocks_print(listing);
     if (listing->as_json) {

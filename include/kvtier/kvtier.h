@@ -71,6 +71,7 @@ typedef struct kvt_lease {
 #define KVT_DEVICES_MAX 8u                       /* Devices of one store. */
 #define KVT_REGIONS_MAX 4096u                    /* Regions registered at a time. */
 #define KVT_FOREVER UINT64_MAX                   /* A time that never comes. */
+#define KVT_PARTS_MAX 64u                        /* Parts of a block. */
 
 /* --- 2. Options ------------------------------------------------------------------------------- */
 
@@ -396,30 +397,6 @@ KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
 KVT_CHECKED enum kvt_status kvt_lease_release_after(
     kvt_store *store, kvt_lease lease, uint32_t device, void *stream);
 
-/* One block of kvt_scan(). */
-struct kvt_scan_entry {
-    kvt_namespace ns;
-    uint16_t component;
-    uint8_t tiers;       /* enum kvt_tiers; with KVT_TIER_NVME set the block is durable. */
-    uint8_t is_hashed;   /* key holds the hash of a longer key. */
-    uint32_t key_length; /* 1..64 */
-    uint8_t key[64];
-    uint64_t length;   /* Payload bytes. */
-    uint64_t sequence; /* Of the durable record; 0: none. */
-    uint32_t segment;  /* Where the durable copy lies (KVT_TIER_NVME). */
-    uint32_t page;
-};
-
-/*
- * kvt_scan - walk all blocks: *cursor starts at 0; fills up to `count_max` entries and says how
- * many. KVT_MISS and 0 at the end. Blocks that come or go meanwhile may or may not be seen; no
- * other is missed or seen twice.
- *
- * Threads: any. Ownership: borrows. Blocks: briefly.
- */
-KVT_CHECKED enum kvt_status kvt_scan(kvt_store *store, uint64_t *cursor,
-    struct kvt_scan_entry *entries_out, uint32_t count_max, uint32_t *count_out);
-
 /* --- 6. Queues and tickets -------------------------------------------------------------------- */
 
 /*
@@ -473,7 +450,7 @@ KVT_CHECKED enum kvt_status kvt_queue_drain(kvt_queue *queue, uint64_t timeout_n
 struct kvt_result {
     enum kvt_status status;
     uint32_t tier;   /* Get: enum kvt_tiers, where it came from. */
-    uint64_t length; /* Get: payload bytes. */
+    uint64_t length; /* Get: payload bytes that were wanted. */
 };
 
 /*
@@ -573,6 +550,9 @@ struct kvt_put {
     uint8_t tier;          /* Where it is kept first: KVT_TIER_HOST (0 too), or KVT_TIER_HBM: then
                             * the source lies in a region. */
     uint32_t device;       /* KVT_TIER_HBM: of which device. */
+    uint16_t part_count;   /* Equal parts (layers, say) that can be read alone: 1..KVT_PARTS_MAX,
+                            * length is a multiple of it. 0: 1. */
+    uint16_t reserved0;    /* Must be zero. */
 };
 
 /*
@@ -605,19 +585,27 @@ enum kvt_get_flags {
 struct kvt_get {
     struct kvt_key key;
     void *destination;
-    uint64_t capacity; /* At least the block's length: else KVT_E_INVAL and the true length. */
-    uint32_t flags;    /* enum kvt_get_flags */
-    kvt_region region; /* Where the destination lies; {0}: ordinary host memory. */
+    uint64_t capacity;   /* At least the length of what is wanted: else KVT_E_INVAL and the true
+                        * length. */
+    uint32_t flags;      /* enum kvt_get_flags */
+    kvt_region region;   /* Where the destination lies; {0}: ordinary host memory. */
+    uint16_t part_first; /* The first part that is wanted, from 0. */
+    uint16_t part_count; /* How many; the destination gets them without gaps. 0: the whole block. */
+    uint32_t reserved0;  /* Must be zero. */
 };
 
 /*
- * kvt_get_submit - read `count` blocks.
+ * kvt_get_submit - read `count` blocks, or parts of them.
+ *
+ * Of parts only, what is read from NVMe is their pages and those with the block's checksums, and no
+ * copy in HOST stays, unless the destination is memory of a device. Parts that a block does not
+ * have are KVT_E_INVAL in its result, with length 0.
  *
  * A destination whose result is KVT_OK holds the block's bytes, verified. With any other result it
  * counts as not written: a miss leaves it untouched, except that a TRANSIENT read straight into it
- * that turned out damaged has scribbled there. Bytes behind the block's length up to a multiple
- * of 4096 may be overwritten by a TRANSIENT read when the capacity covers them. Damaged or
- * unreadable blocks are misses (and counted).
+ * that turned out damaged has scribbled there; so may a read of encoded parts. Bytes behind the
+ * block's length up to a multiple of 4096 may be overwritten by a TRANSIENT read when the capacity
+ * covers them. Damaged or unreadable blocks are misses (and counted).
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit().
  * Threads: any. Ownership: borrows `gets` and keys; keeps the destinations until stage 1; gives
@@ -690,10 +678,12 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #endif
 
 /* The rest, by subject; each needs what is above. */
+#include "kvtier/compression.h"
 #include "kvtier/direct.h"
 #include "kvtier/events.h"
 #include "kvtier/hints.h"
 #include "kvtier/matching.h"
 #include "kvtier/regions.h"
+#include "kvtier/scanning.h"
 
 #endif /* KVTIER_H */

@@ -76,7 +76,12 @@
     X(cancel_count, "blocks of requests that were cancelled before they began")                \
     X(pin_count_now, "blocks that kvt_pin() keeps where they are")                             \
     X(pin_bytes_now, "whole pages of these")                                                   \
-    X(reservation_count_now, "reservations out")
+    X(reservation_count_now, "reservations out")                                               \
+    X(get_part_count, "gets of some parts of a block")                                         \
+    X(codec_in_bytes, "payload bytes of blocks that were encoded for NVMe")                    \
+    X(codec_out_bytes, "stored bytes of these")                                                \
+    X(codec_raw_count, "parts that were not encoded because it would save too little")         \
+    X(codec_decode_bytes, "payload bytes of parts that were decoded")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \
@@ -86,7 +91,9 @@
     X(put_durable_ns, "a put, submit to durable")                  \
     X(commit_ns, "one commit of the index")                        \
     X(open_ns, "opening the store, recovery included")             \
-    X(get_hbm_ns, "a block from HBM, submit to answer")
+    X(get_hbm_ns, "a block from HBM, submit to answer")            \
+    X(encode_ns, "encoding one block on a worker")                 \
+    X(decode_ns, "decoding what one get wants on a worker")
 
 /* p50, p99, p999: upper edges of buckets at most 6.25 % wide. */
 struct kvt_latency {

@@ -180,6 +180,8 @@ put_begin(
             puts[i].parent = &parents[i].key;
         }
         puts[i].length = payload_length(first + i, run->version, low, high);
+        /* Some blocks are made of parts. */
+        puts[i].part_count = puts[i].length % 3 == 0 ? 3 : 1;
         puts[i].source = source[i];
         puts[i].flags = flags;
         payload_fill(source[i], puts[i].length, first + i, run->version);

@@ -15,6 +15,7 @@
 #include "batch_header.h"
 #include "bytes.h"
 #include "failure.h"
+#include "image.h"
 #include "io_engines.h"
 #include "names_file.h"
 #include "nvme_tier.h"
@@ -28,6 +29,7 @@ enum {
     ROOTS = 2,
     BLOCKS_MAX = 24,
     BLOCK_BYTES_MAX = 12 * PAGE_BYTES,
+    MEMORY_BYTES = BLOCK_BYTES_MAX + PAGE_BYTES, /* Of a block, with its trailer. */
 };
 
 struct maker {
@@ -41,6 +43,7 @@ struct maker {
     struct inbox done;
     uint64_t sequence;
     uint8_t *memory;
+    struct codec *codec;
 };
 
 static void
@@ -127,6 +130,32 @@ record_make(struct maker *maker, struct block_record *record, uint32_t length)
     record->importance = (uint32_t)rng_next(rng);
 }
 
+/* A block of some parts, as its number says: raw, or encoded where that pays. */
+static void
+image_make(struct maker *maker, struct tier_block *block, uint32_t number)
+{
+    static const uint8_t counts[] = {2, 3, 7, 64};
+    struct block_record *record = &block->record;
+    uint32_t raw_count = 0;
+    enum codec_id id = (enum codec_id)(number % 3);
+    struct image_shape shape = {.part_count = counts[number / 2 % 4]};
+    uint8_t *payload = maker->memory + (size_t)BLOCKS_MAX * MEMORY_BYTES;
+
+    shape.length = shape.part_count * (1 + rng_below(&maker->rng, BLOCK_BYTES_MAX / 64));
+    for (uint32_t i = 0; i < shape.length; i++)
+        payload[i] = i % 2 == 0 || i < shape.length / 4 ? (uint8_t)rng_next(&maker->rng) : 60;
+    if (id == CODEC_RAW ||
+        !image_encode(maker->codec, id, &shape, payload, block->memory, &raw_count)) {
+        memcpy(block->memory, payload, shape.length);
+        image_note_raw(&shape, payload, (uint8_t *)block->memory + shape.length);
+    }
+    record_make(maker, record, shape.length);
+    record->codec = RECORD_PARTS;
+    record->part_count = (uint8_t)shape.part_count;
+    record->stored_length = shape.stored_length;
+    record->checksum = shape.checksum;
+}
+
 static void
 batch_wait(struct maker *maker, struct tier_batch *batch)
 {
@@ -165,7 +194,11 @@ batch_put(struct maker *maker, uint32_t block_count, uint32_t kill_count)
     for (uint32_t i = 0; i < block_count; i++) {
         uint32_t length = 1 + rng_below(&maker->rng, BLOCK_BYTES_MAX);
 
-        blocks[i].memory = maker->memory + (size_t)i * BLOCK_BYTES_MAX;
+        blocks[i].memory = maker->memory + (size_t)i * MEMORY_BYTES;
+        if (i % 3 == 2) {
+            image_make(maker, &blocks[i], i / 3);
+            continue;
+        }
         for (uint32_t k = 0; k < length; k++)
             ((uint8_t *)blocks[i].memory)[k] = (uint8_t)rng_next(&maker->rng);
         record_make(maker, &blocks[i].record, length);
@@ -230,13 +263,13 @@ block_print(const struct block_record *record)
 {
     (void)printf("{\"key_form\": %u, ", record->key.form);
     hex_print("key", record->key.bytes, record->key.length);
-    (void)printf(", \"component\": %u, \"hint\": %u, \"namespace_id\": %" PRIu32
-                 ", \"namespace_epoch\": %" PRIu32 ", \"sequence\": %" PRIu64
-                 ", \"generation\": %" PRIu32 ", \"class_id\": %u, \"length\": %" PRIu32
-                 ", \"stored_length\": %" PRIu32,
-        record->key.component, record->hint, record->key.namespace_id, record->namespace_epoch,
-        record->sequence, record->extent.generation, record->class_id, record->length,
-        record->stored_length);
+    (void)printf(", \"component\": %u, \"codec\": %u, \"part_count\": %u", record->key.component,
+        record->codec, record->part_count);
+    (void)printf(", \"hint\": %u, \"namespace_id\": %" PRIu32 ", \"namespace_epoch\": %" PRIu32
+                 ", \"sequence\": %" PRIu64 ", \"generation\": %" PRIu32
+                 ", \"class_id\": %u, \"length\": %" PRIu32 ", \"stored_length\": %" PRIu32,
+        record->hint, record->key.namespace_id, record->namespace_epoch, record->sequence,
+        record->extent.generation, record->class_id, record->length, record->stored_length);
     hash_print("checksum", record->checksum);
     hash_print("parent", record->parent);
     (void)printf(", \"depth\": %" PRIu32 ", \"token_start\": %" PRIu32 ", \"token_count\": %" PRIu32
@@ -246,11 +279,38 @@ block_print(const struct block_record *record)
         record->importance, record->extent.page);
 }
 
+static void
+parts_print(struct maker *maker, const struct block_record *record)
+{
+    struct image_part parts[RECORD_PARTS_MAX];
+    const struct image_shape shape = {.length = record->length,
+        .stored_length = record->stored_length,
+        .part_count = record->part_count,
+        .has_trailer = record->codec == RECORD_PARTS,
+        .checksum = record->checksum};
+
+    if (!shape.has_trailer)
+        return;
+    must(nvme_peek(maker->nvme, &record->extent, record->stored_length, maker->memory));
+    if (!image_is_right(&shape, maker->memory))
+        exit(1);
+    must(image_trailer_read(&shape, maker->memory + image_trailer_at(&shape), parts));
+    (void)printf("{\"type\": \"parts\", \"segment\": %" PRIu32 ", \"page\": %" PRIu32
+                 ", \"parts\": [",
+        record->extent.segment, record->extent.page);
+    for (uint32_t i = 0; i < shape.part_count; i++) {
+        (void)printf("%s{\"codec\": %u, \"stored_length\": %" PRIu32, i == 0 ? "" : ", ",
+            parts[i].codec, parts[i].stored_length);
+        hash_print("checksum", parts[i].checksum);
+        (void)printf("}");
+    }
+    (void)printf("]}\n");
+}
+
 static bool
 batch_print(void *visitor, const struct batch_header *header, const struct block_record *records,
     const struct tier_kill *kills)
 {
-    (void)visitor;
     (void)printf("{\"type\": \"batch\", \"segment\": %" PRIu32 ", \"generation\": %" PRIu32
                  ", \"page\": %" PRIu32 ", \"header_pages\": %" PRIu32 ", \"total_pages\": %" PRIu32
                  ", \"block_count\": %" PRIu32 ", \"kill_count\": %" PRIu32
@@ -271,6 +331,8 @@ batch_print(void *visitor, const struct batch_header *header, const struct block
         (void)printf(", \"sequence\": %" PRIu64 "}", kills[i].sequence);
     }
     (void)printf("]}\n");
+    for (uint32_t i = 0; i < header->block_count; i++)
+        parts_print(visitor, &records[i]);
     return true;
 }
 
@@ -328,7 +390,7 @@ segments_print(struct maker *maker)
         uint32_t generation;
         uint64_t damaged_pages;
 
-        must(nvme_scan(maker->nvme, i / SEGMENTS << 24 | i % SEGMENTS, batch_print, NULL,
+        must(nvme_scan(maker->nvme, i / SEGMENTS << 24 | i % SEGMENTS, batch_print, maker,
             &generation, &damaged_pages));
     }
 }
@@ -345,6 +407,7 @@ maker_open(struct maker *maker, const char *path)
     maker->path = path;
     maker->rng.state = 42;
     maker->memory = env_map(&maker->env, 2 << 20);
+    must(codec_open(&maker->env, BLOCK_BYTES_MAX, &maker->codec));
     if (maker->memory == NULL)
         exit(1);
     must(maker->env.fs->dir_open(maker->env.fs_context, path, 0, &maker->dir));
@@ -359,6 +422,7 @@ maker_close(struct maker *maker)
     maker->env.fs->dir_close(maker->roots[1]);
     maker->env.fs->dir_close(maker->roots[0]);
     maker->env.fs->dir_close(maker->dir);
+    codec_close(maker->codec);
     env_unmap(&maker->env, maker->memory, 2 << 20);
 }
 

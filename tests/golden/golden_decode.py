@@ -35,6 +35,10 @@ def batches_of(lines):
     return sorted(found, key=key_of)
 
 
+def parts_of(lines):
+    return [line for line in lines if line["type"] == "parts"]
+
+
 def best_of(lines, kind):
     """The copy of STORE or NAMES that counts, without what only decode.py says."""
     copies = [line for line in lines if line["type"] == kind and line.get("valid", True)]
@@ -49,6 +53,10 @@ def compare(reference, lines):
     assert [key_of(b) for b in wanted] == [key_of(b) for b in found]
     for a, b in zip(wanted, found):
         assert a == b, (a, b)
+    parts = [sorted(parts_of(found), key=key_of) for found in (reference, lines)]
+    assert parts[0] == parts[1], parts
+    assert sum(len(line["parts"]) for line in parts[0]) > 50
+    assert {part["codec"] for line in parts[0] for part in line["parts"]} == {0, 1, 2}
     assert len(wanted) >= 15 and sum(len(b["blocks"]) for b in wanted) > 100
     assert any(b["is_recycle"] for b in wanted) and any(b["kills"] for b in wanted)
 

@@ -39,6 +39,7 @@ struct lives {
     struct sim_host host;
     struct rng rng;
     bool is_rebuilt;    /* The index was lost since everything was last read in peace. */
+    bool trusts_lies;   /* A rebuild found what is not on the disk. */
     bool writes_arrive; /* What fails is on the disk all the same. */
     bool reads_fail;    /* In this life. */
     bool reads_lie;
@@ -98,6 +99,9 @@ life_open(struct lives *lives)
     else if (rng_below(&lives->rng, 12) == 0 && !lives->reads_fail)
         flags = KVT_OPEN_REBUILD;
     lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
+    /* A rebuild believes what it reads, also what a failed sync has lost: it lasts until the power
+     * goes. */
+    lives->trusts_lies = lives->trusts_lies || (lives->is_rebuilt && sim_lies(lives->host.world));
     status = workload_open(lives->work, flags, lives->is_rebuilt);
     if (status != KVT_OK)
         return false;
@@ -112,6 +116,7 @@ life_end(struct lives *lives, enum ending ending)
 {
     struct workload *work = lives->work;
     char leaks[200];
+    bool was_crashed = sim_crashed(lives->host.world);
 
     if (ending == END_CLOSE && !sim_crashed(lives->host.world)) {
         (void)workload_close(work);
@@ -123,6 +128,11 @@ life_end(struct lives *lives, enum ending ending)
         sim_vanish(lives->host.world);
     else if (ending != END_CLOSE || sim_crashed(lives->host.world))
         sim_power_cut(lives->host.world, SIM_CUT_SEEDED);
+    if ((ending != END_CLOSE || was_crashed) && lives->trusts_lies) {
+        model_doubt_all(&work->model);
+        work->finds_damage = true;
+        lives->trusts_lies = false;
+    }
     workload_abandon(work);
     sim_rules_clear(lives->host.world);
     sim_crash_after(lives->host.world, 0);

@@ -6,6 +6,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "rng.h"
@@ -77,8 +78,8 @@ model_length_max(const struct model *model)
 }
 
 /* A few sizes in pages, any length within them; now and then a handful of bytes. */
-uint64_t
-model_length(const struct model *model, struct model_name name, uint32_t version)
+static uint64_t
+length_wanted(const struct model *model, struct model_name name, uint32_t version)
 {
     struct rng rng = payload_rng(model, name, version + 1000);
     uint32_t size = (uint32_t)(PAGE << rng_below(&rng, 4)) << model->length_shift;
@@ -90,6 +91,34 @@ model_length(const struct model *model, struct model_name name, uint32_t version
     return size - rng_below(&rng, PAGE);
 }
 
+uint32_t
+model_parts(const struct model *model, struct model_name name, uint32_t version)
+{
+    static const uint32_t counts[] = {1, 1, 1, 2, 3, 5, 16, 64};
+    struct rng rng = payload_rng(model, name, version + 2000);
+    uint32_t count = counts[rng_below(&rng, 8)];
+
+    return length_wanted(model, name, version) < count ? 1 : count;
+}
+
+uint64_t
+model_length(const struct model *model, struct model_name name, uint32_t version)
+{
+    uint64_t length = length_wanted(model, name, version);
+
+    return length - length % model_parts(model, name, version);
+}
+
+/* Every other payload looks like bfloat16 numbers of much the same size. */
+static uint64_t
+payload_word(struct rng *rng, uint32_t version)
+{
+    uint64_t word = rng_next(rng);
+
+    return version % 2 == 0 ? word
+                            : (word & UINT64_C(0x81FF81FF81FF81FF)) | UINT64_C(0x3C003C003C003C00);
+}
+
 void
 model_fill(const struct model *model, struct model_name name, uint32_t version, uint8_t *target)
 {
@@ -97,7 +126,7 @@ model_fill(const struct model *model, struct model_name name, uint32_t version, 
     uint64_t length = model_length(model, name, version);
 
     for (uint64_t at = 0; at < length; at += 8) {
-        uint64_t word = rng_next(&rng);
+        uint64_t word = payload_word(&rng, version);
 
         memcpy(target + at, &word, (size_t)(length - at < 8 ? length - at : 8));
     }
@@ -113,7 +142,7 @@ model_is(const struct model *model, struct model_name name, uint32_t version, co
     if (length != model_length(model, name, version))
         return false;
     for (uint64_t at = 0; at < length; at += 8) {
-        uint64_t word = rng_next(&rng);
+        uint64_t word = payload_word(&rng, version);
 
         if (memcmp(from + at, &word, (size_t)(length - at < 8 ? length - at : 8)) != 0)
             return false;
@@ -390,6 +419,48 @@ model_read(struct model *model, struct model_name name, const void *bytes, uint6
             name.space, name.key, version, (unsigned long long)key->live);
     else
         key->live = mask_of(version);
+}
+
+/* Whether these are the bytes of the version's parts. */
+static bool
+parts_are(const struct model *model, struct model_name name, uint32_t version,
+    const struct model_range *range, const void *bytes)
+{
+    uint64_t length = model_length(model, name, version);
+    uint64_t part_bytes = length / model_parts(model, name, version);
+    uint8_t *payload = malloc((size_t)length + 8);
+    bool is_equal;
+
+    if (payload == NULL)
+        abort();
+    model_fill(model, name, version, payload);
+    is_equal = memcmp(payload + range->first * part_bytes, bytes,
+                   (size_t)(range->count * part_bytes)) == 0;
+    free(payload);
+    return is_equal;
+}
+
+void
+model_read_parts(struct model *model, struct model_name name, const struct model_range *range,
+    const void *bytes, uint64_t length)
+{
+    const struct model_key *key = key_of(model, name);
+    bool is_known = false;
+
+    model_found(model, name, true);
+    for (uint32_t version = 1; version <= key->version_last && !is_known; version++) {
+        uint32_t parts = model_parts(model, name, version);
+        bool has_range = range->first + range->count <= parts;
+
+        if ((key->live & mask_of(version)) == 0 || has_range != (bytes != NULL))
+            continue;
+        is_known =
+            bytes == NULL || (length == model_length(model, name, version) / parts * range->count &&
+                                 parts_are(model, name, version, range, bytes));
+    }
+    if (!is_known)
+        model_fail(model, "space %u key %u: WRONG PARTS %u..%u, %llu bytes", name.space, name.key,
+            range->first, range->first + range->count, (unsigned long long)length);
 }
 
 bool

@@ -38,6 +38,11 @@ struct model_name {
     uint32_t key;
 };
 
+/* Parts of a block. */
+struct model_range {
+    uint32_t first, count; /* count 0: the whole block. */
+};
+
 /* One operation that may or may not have become durable. */
 struct model_op {
     uint64_t pending; /* States that it may have left. 0: it did nothing. */
@@ -71,6 +76,8 @@ void model_fail(struct model *model, const char *format, ...) __attribute__((for
 
 uint64_t model_length_max(const struct model *model);
 uint64_t model_length(const struct model *model, struct model_name name, uint32_t version);
+/* Equal parts of that length. */
+uint32_t model_parts(const struct model *model, struct model_name name, uint32_t version);
 void model_fill(
     const struct model *model, struct model_name name, uint32_t version, uint8_t *target);
 bool model_is(const struct model *model, struct model_name name, uint32_t version,
@@ -112,6 +119,9 @@ void model_ack_all(struct model *model);
 
 /* A read gave these bytes (NULL: a miss). */
 void model_read(struct model *model, struct model_name name, const void *bytes, uint64_t length);
+/* A read of parts gave these bytes (NULL: the block has no such parts). */
+void model_read_parts(struct model *model, struct model_name name, const struct model_range *range,
+    const void *bytes, uint64_t length);
 /* A lookup hit or missed. */
 void model_found(struct model *model, struct model_name name, bool hit);
 bool model_is_certain(const struct model *model, struct model_name name); /* It must be there. */

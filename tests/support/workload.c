@@ -17,6 +17,7 @@ workload_init(struct workload *work, const struct workload_host *host, uint64_t 
     memset(work, 0, sizeof(*work));
     work->host = *host;
     work->rng.state = seed;
+    work->has_codecs = rng_below(&work->rng, 2) == 0;
     model_init(&work->model, seed ^ 0x5851F42D4C957F2Du, key_count, length_shift);
 }
 
@@ -92,8 +93,15 @@ spaces_open(struct workload *work)
     for (uint32_t i = 0; i < MODEL_SPACES; i++) {
         enum kvt_status status =
             kvt_namespace_open(work->store, names[i], names[i], strlen(names[i]), &work->spaces[i]);
+        struct kvt_namespace_options options = {
+            .struct_size = sizeof(options), .codec = rng_below(&work->rng, KVT_CODEC_FP16 + 1)};
 
         if (!workload_expect(work, "kvt_namespace_open", status))
+            return status;
+        if (!work->has_codecs)
+            continue;
+        status = kvt_namespace_configure(work->store, work->spaces[i], &options);
+        if (!workload_expect(work, "kvt_namespace_configure", status))
             return status;
     }
     return KVT_OK;
@@ -102,6 +110,7 @@ spaces_open(struct workload *work)
 void
 workload_verify(struct workload *work)
 {
+    work->is_verifying = true;
     for (uint32_t space = 0; space < MODEL_SPACES; space++) {
         struct model_name names[BATCH_MAX];
         uint32_t count = 0;
@@ -117,6 +126,7 @@ workload_verify(struct workload *work)
             }
         }
     }
+    work->is_verifying = false;
 }
 
 enum kvt_status

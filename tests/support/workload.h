@@ -53,7 +53,8 @@ struct flight {
     uint64_t ops[BATCH_MAX];
     uint8_t *memory[BATCH_MAX]; /* Sources or destinations. */
     uint64_t sizes[BATCH_MAX];
-    enum kvt_status first[BATCH_MAX]; /* Put: outcome of stage 1. */
+    struct model_range ranges[BATCH_MAX]; /* Get: of each block. */
+    enum kvt_status first[BATCH_MAX];     /* Put: outcome of stage 1. */
     uint32_t count;
     enum kvt_durability durability;
     uint32_t flags;               /* Of every block in it. */
@@ -79,6 +80,9 @@ struct workload {
     struct flight flights[FLIGHTS_MAX];
     struct held_lease leases[LEASES_MAX];
     bool evicts;             /* The tiers are small: misses are no failures. */
+    bool has_codecs;         /* Namespaces are encoded for NVMe. */
+    bool finds_damage;       /* An earlier life counted on what was lost with the power. */
+    bool is_verifying;       /* Every block is read as a whole. */
     bool is_faulty;          /* Errors are possible: statuses below zero are no failures. */
     uint32_t device_percent; /* Sources and destinations in memory of device 0. 0: no device. */
     void *device_pool;

@@ -95,7 +95,8 @@ workload_direct(
     uint32_t version = work->model.keys[name.space][name.key].version_last + 1;
     struct kvt_put put = {.key = workload_key(name, bytes),
         .length = model_length(&work->model, name, version),
-        .flags = flags};
+        .flags = flags,
+        .part_count = (uint16_t)model_parts(&work->model, name, version)};
     kvt_reservation *reservation;
     enum kvt_status status;
     void *address;

@@ -125,6 +125,29 @@ block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum 
     }
 }
 
+/* Some parts of a block were asked for. */
+static void
+parts_landed(
+    struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result)
+{
+    struct model_name name = flight->names[i];
+    uint64_t length = result->status == KVT_OK ? result->length : 0;
+    bool is_checked = !flight->is_on_device[i] && length <= flight->sizes[i];
+
+    if (result->status == KVT_OK)
+        model_read_parts(&work->model, name, &flight->ranges[i], flight->memory[i], result->length);
+    else if (result->status == KVT_E_INVAL && result->length == 0)
+        model_read_parts(&work->model, name, &flight->ranges[i], NULL, 0);
+    else if (result->status == KVT_MISS)
+        model_read(&work->model, name, NULL, 0);
+    else if (!work->model.may_miss || result->status != KVT_E_NOSPC)
+        workload_expect(work, "a get of parts", result->status);
+    if ((flight->flags & KVT_GET_TRANSIENT) == 0 && is_checked &&
+        !is_poisoned_all(flight->memory[i] + length, flight->sizes[i] - length))
+        model_fail(&work->model, "space %u key %u: a get of parts wrote behind them", name.space,
+            name.key);
+}
+
 static void
 block_get_landed(
     struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result)
@@ -134,6 +157,10 @@ block_get_landed(
 
     if (flight->is_on_device[i] && !device_fetch(work, flight, i))
         return;
+    if (flight->ranges[i].count > 0) {
+        parts_landed(work, flight, i, result);
+        return;
+    }
     if (result->status == KVT_OK) {
         if (result->length > flight->sizes[i])
             model_fail(&work->model, "space %u key %u: %llu bytes in a buffer of %llu", name.space,
@@ -298,6 +325,7 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
         .importance = rng_below(&work->rng, 3),
         .class_id = (uint16_t)name.space,
         .hint = (uint8_t)rng_below(&work->rng, 4),
+        .part_count = (uint16_t)model_parts(&work->model, name, version),
     };
     if (!device_is_chosen(work) || !device_fill(work, flight, i))
         return;
@@ -347,6 +375,25 @@ workload_put(struct workload *work, const struct model_name *names, uint32_t cou
 
 /* --- 3. Gets ---------------------------------------------------------------------------------- */
 
+/* Every third block is not read as a whole; seldom parts are asked for that it may not have. */
+static void
+parts_choose(struct workload *work, struct flight *flight, uint32_t i, struct kvt_get *get)
+{
+    struct model_name name = flight->names[i];
+    uint32_t version = work->model.keys[name.space][name.key].version_last;
+    uint32_t parts = model_parts(&work->model, name, version);
+    struct model_range *range = &flight->ranges[i];
+
+    if (rng_below(&work->rng, 3) != 0 || work->is_verifying)
+        return;
+    if (rng_below(&work->rng, 16) == 0)
+        parts = 64;
+    range->first = rng_below(&work->rng, parts);
+    range->count = 1 + rng_below(&work->rng, parts - range->first);
+    get->part_first = (uint16_t)range->first;
+    get->part_count = (uint16_t)range->count;
+}
+
 void
 workload_get(struct workload *work, const struct model_name *names, uint32_t count, uint32_t flags)
 {
@@ -367,6 +414,7 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
             .destination = flight->memory[i],
             .capacity = flight->sizes[i],
             .flags = flags};
+        parts_choose(work, flight, i, &gets[i]);
         if (!device_is_chosen(work) || !device_fill(work, flight, i))
             continue;
         flight->is_on_device[i] = true;
@@ -623,7 +671,7 @@ workload_stats(struct workload *work)
             (unsigned long long)leases, (unsigned long long)stats.lease_count_now);
     if (stats.lease_stale_count != 0)
         model_fail(&work->model, "the store counts stale releases");
-    if (workload_tolerates(work))
+    if (workload_tolerates(work) || work->finds_damage)
         return;
     if (stats.corrupt_count + stats.read_failed_count + stats.batch_failed_count +
             stats.commit_failed_count >

@@ -206,7 +206,8 @@ static const struct forgery forgeries[] = {
     {"key length 0", 2, 1, 0, "size"},
     {"key length 7", 2, 1, 7, "size"},
     {"key length 255", 2, 1, 255, "size"},
-    {"codec 1", 3, 1, 1, "codec"},
+    {"codec 2", 3, 1, 2, "codec"},
+    {"codec 255", 3, 1, 255, "codec"},
     {"no part", 6, 1, 0, "part"},
     {"two parts", 6, 1, 2, "part"},
     {"hint 4", 7, 1, 4, "hint"},
@@ -236,6 +237,55 @@ each_field_out_of_bounds_is_refused_though_the_crc_fits(void **state)
         assert_int_equal(
             block_record_decode(&record, SEGMENT, PAGE, bytes, GOLDEN_SIZE), KVT_E_CORRUPT);
         assert_non_null(strstr(failure_last()->text, forgery->word));
+    }
+}
+
+/* How blocks of parts may be stored, and how not. */
+static void
+stored_lengths_of_parts_have_bounds(void **state)
+{
+    static const struct {
+        uint32_t length, part_count, stored_length;
+        bool is_right;
+    } cases[] = {
+        {8192, 1, 8192 + 24, true},
+        {8192, 1, 8192 + 25, false},
+        {8192, 1, 8192, true}, /* Encoded: two pages, not three. */
+        {8192, 1, 8193, false},
+        {8192, 1, 25, true},
+        {8192, 1, 24, false},
+        {8192, 1, 0, false},
+        {8192, 0, 8192, false},
+        {8192, 64, 8192 + 64 * 24, true},
+        {8192, 64, 64 * 24, false},
+        {8192, 64, 64 * 24 + 1, true},
+        {8192, 65, 4096, false},
+        {8190, 3, 8190 + 3 * 24, true},
+        {8192, 3, 8192 + 3 * 24, false},
+        {8192, 3, 4096, false},
+        {100, 2, 148, true},
+        {100, 2, 147, false}, /* Encoded, and no page is saved. */
+        {4000, 4, 4096, true},
+        {4000, 4, 4095, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct block_record record = golden_record();
+        struct block_record back;
+        uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
+        size_t size;
+        enum kvt_status wanted = cases[i].is_right ? KVT_OK : KVT_E_CORRUPT;
+
+        record.codec = RECORD_PARTS;
+        record.length = cases[i].length;
+        record.part_count = (uint8_t)cases[i].part_count;
+        record.stored_length = cases[i].stored_length;
+        size = block_record_encode(&record, bytes);
+        print_message("case %zu\n", i);
+        assert_int_equal(block_record_decode(&back, SEGMENT, PAGE, bytes, size), wanted);
+        if (wanted == KVT_OK)
+            assert_records_equal(&record, &back);
     }
 }
 
@@ -276,6 +326,7 @@ main(void)
         cmocka_unit_test(each_flipped_bit_is_refused_and_writes_nothing),
         cmocka_unit_test(record_is_refused_at_any_other_place_or_size),
         cmocka_unit_test(each_field_out_of_bounds_is_refused_though_the_crc_fits),
+        cmocka_unit_test(stored_lengths_of_parts_have_bounds),
         cmocka_unit_test(largest_block_and_largest_hash_key_pass),
         cmocka_unit_test(segment_number_holds_root_and_index),
     };

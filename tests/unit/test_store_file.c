@@ -113,7 +113,7 @@ what_was_written_is_read(void **state)
         assert_memory_equal(read.uuid, file.uuid, sizeof(file.uuid));
         assert_memory_equal(read.secret, file.secret, sizeof(file.secret));
         assert_int_equal(read.version_major, 1);
-        assert_int_equal(read.version_minor, 0);
+        assert_int_equal(read.version_minor, 1);
         assert_int_equal(read.created_ns, file.created_ns);
         assert_int_equal(read.open_epoch, epoch);
         assert_int_equal(read.segment_pages, file.segment_pages);
@@ -339,7 +339,9 @@ versions_and_features_decide_what_may_be_done(void **state)
     assert_int_equal(forged_read(&fixture, 18, 7, 2, &unwritable), KVT_OK);
     assert_false(unwritable);
     assert_int_equal(forged_read(&fixture, 24, 1ull << 40, 8, &unwritable), KVT_E_FORMAT);
-    assert_int_equal(forged_read(&fixture, 32, 1, 8, &unwritable), KVT_OK);
+    assert_int_equal(forged_read(&fixture, 32, STORE_FEATURE_PARTS, 8, &unwritable), KVT_OK);
+    assert_false(unwritable);
+    assert_int_equal(forged_read(&fixture, 32, STORE_FEATURE_PARTS | 2, 8, &unwritable), KVT_OK);
     assert_true(unwritable);
     fixture_close(&fixture);
 }

@@ -106,7 +106,7 @@ block_add(struct fixture *fixture, struct segment *segment, uint32_t last_use, b
     assert_int_equal(residency_insert(store->map, fingerprint, &record.key, &number), KVT_OK);
     assert_int_equal(entries_reserve(store->entries, number), KVT_OK);
     residency_at(store->map, number)->length = record.length;
-    residency_at(store->map, number)->stored_length = record.length;
+    record.stored_length = record.length;
     entries_at(store->entries, number)->last_use = last_use;
     residency_publish(store->map, number, TIER_NVME);
     entry_place(store, number, &record, 0);

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fetch.c - one block, or some of its parts, read from NVMe, verified, decoded.
+ *
+ * What is read, by how the block is stored (tiers/image.h) and what of it is wanted:
+ *
+ *   plain           whole   into HOST's slot, or straight into the destination (TRANSIENT, aligned)
+ *   trailer, raw    whole   into HOST's slot; the last pages, with the trailer, into the tail
+ *                   parts   their pages into a stage, the trailer into the tail: one read when
+ *                           little lies between them, else two at once
+ *   encoded         whole   into a stage and the tail, decoded into HOST's slot, or (TRANSIENT)
+ *                           into the destination
+ *                   parts   the trailer into the tail; then the parts' pages, which it names, into
+ *                           a stage
+ *
+ * A stage is a slot of HOST that holds stored bytes. Whole blocks that are read into a slot become
+ * a HOST copy, unless the get was TRANSIENT; meanwhile the entry has a flight, and a second get of
+ * the block waits for it. Of the last page before the trailer, what belongs to parts is moved from
+ * the tail behind the other pages, so that every part lies in one piece.
+ *
+ * Threads   the loop; fetch_run() a worker.
+ */
+#include "get.h"
+#include "image.h"
+#include "store_internal.h"
+
+enum {
+    GAP_PAGES = 8, /* As much is read in vain rather than by one more read. */
+};
+
+/* The work of one read. Holds one pin of the entry. */
+struct fetch {
+    struct batch_owner owner;
+    struct job job;
+    struct op *op; /* NULL: get_bring(), nobody is answered. */
+    uint32_t entry;
+    struct flight *flight; /* READING: of a read into `copy`. */
+    struct image_shape shape;
+    struct part_range range;
+    bool has_stage, has_copy;
+    struct slot stage, copy;
+    uint8_t *copy_memory; /* NULL: there will be no HOST copy. */
+    uint8_t *memory;     /* Where pages from first_page on are read to: copy, stage, destination. */
+    uint32_t first_page; /* Of the image. */
+    uint8_t *tail;       /* The pages from tail_page on; NULL: the block has no trailer. */
+    void *tail_taken;
+    uint32_t tail_page, tail_pages;
+    bool is_right;
+    bool is_failed;     /* Nothing is known of its bytes: a codec had no memory. */
+    bool is_bulk;       /* Reads of others go first. */
+    bool is_transient;  /* The get's flag: the ticket may be gone when the read is settled. */
+    bool is_trailer;    /* Only the trailer was asked for. */
+    uint64_t decode_ns; /* 0: nothing was decoded. */
+    struct tier_batch tier_batch;
+    struct tier_block blocks[2];
+};
+
+/* --- Life ------------------------------------------------------------------------------------- */
+
+static size_t
+tail_taken_bytes(const struct fetch *fetch)
+{
+    return (size_t)(fetch->tail_pages + 1) * PAGE_BYTES;
+}
+
+static void
+fetch_destroy(struct kvt_store *store, struct fetch *fetch)
+{
+    if (fetch->tail_taken != NULL)
+        env_put(&store->env, fetch->tail_taken, tail_taken_bytes(fetch));
+    if (fetch->has_stage)
+        room_put(store, POLICY_HOST, fetch->stage);
+    KVT_ASSERT(!fetch->has_copy);
+    entry_unpin(store, fetch->entry);
+    pool_put(&store->fetch_pool, fetch);
+}
+
+static bool
+tail_take(struct kvt_store *store, struct fetch *fetch)
+{
+    uint32_t trailer_at = image_trailer_at(&fetch->shape);
+
+    fetch->tail_page = trailer_at / PAGE_BYTES;
+    fetch->tail_pages = pages_of(fetch->shape.stored_length) - fetch->tail_page;
+    fetch->tail_taken = env_take(&store->env, tail_taken_bytes(fetch));
+    if (fetch->tail_taken == NULL)
+        return false;
+    fetch->tail = (uint8_t *)fetch->tail_taken + (PAGE_BYTES - 1);
+    fetch->tail -= (uintptr_t)fetch->tail % PAGE_BYTES;
+    return true;
+}
+
+/* NULL: no memory. */
+static struct fetch *
+fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    struct fetch *fetch = pool_take(&store->fetch_pool);
+
+    if (fetch == NULL)
+        return NULL;
+    fetch->op = op;
+    fetch->is_transient = op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
+    fetch->entry = number;
+    fetch->shape = (struct image_shape){.length = entry->length,
+        .stored_length = entry->stored_length,
+        .part_count = entry_parts(entry),
+        .has_trailer = entry->has_trailer != 0,
+        .checksum = entry->checksum};
+    (void)part_range_of(op, entry, &fetch->range);
+    if (fetch->shape.has_trailer && !tail_take(store, fetch)) {
+        pool_put(&store->fetch_pool, fetch);
+        return NULL;
+    }
+    residency_pin(store->map, number);
+    return fetch;
+}
+
+/* --- Verifying (a worker) --------------------------------------------------------------------- */
+
+/* Where the part's stored bytes are, all of them. */
+static uint8_t *
+part_at(const struct fetch *fetch, const struct image_part *part)
+{
+    return fetch->memory + (part->offset - (size_t)fetch->first_page * PAGE_BYTES);
+}
+
+/* The parts' bytes that were read with the trailer, to behind the others. */
+static void
+tail_join(const struct fetch *fetch, const struct image_part *last)
+{
+    uint32_t end = last->offset + last->stored_length;
+    uint32_t tail_at = fetch->tail_page * PAGE_BYTES;
+
+    if (end > tail_at && fetch->tail_page >= fetch->first_page)
+        memcpy(fetch->memory + (size_t)(fetch->tail_page - fetch->first_page) * PAGE_BYTES,
+            fetch->tail, end - tail_at);
+}
+
+static bool
+parts_decode(struct fetch *fetch, const struct image_part *parts, uint8_t *target)
+{
+    struct kvt_store *store = fetch->job.store;
+    uint32_t bytes = image_part_bytes(&fetch->shape);
+    struct codec_place *place = codecs_take(&store->codecs);
+    uint64_t begin_ns = env_now(&store->env);
+    bool is_decoded = true;
+
+    fetch->is_failed = place == NULL;
+    if (place == NULL)
+        return false;
+    for (uint32_t i = 0; i < fetch->range.count && is_decoded; i++)
+        is_decoded = codec_decode(place->codec, parts[i].codec, part_at(fetch, &parts[i]),
+                         parts[i].stored_length, target + (size_t)i * bytes, bytes) == KVT_OK;
+    codecs_put(place);
+    fetch->decode_ns = env_now(&store->env) - begin_ns + 1;
+    return is_decoded;
+}
+
+/* Every part that is wanted is what was written. */
+static bool
+parts_verify(struct fetch *fetch)
+{
+    struct image_part parts[RECORD_PARTS_MAX];
+    const struct image_part *wanted = parts + fetch->range.first;
+    uint32_t trailer_at = image_trailer_at(&fetch->shape);
+    bool is_encoded = image_is_encoded(&fetch->shape);
+
+    if (image_trailer_read(&fetch->shape, fetch->tail + trailer_at % PAGE_BYTES, parts) != KVT_OK)
+        return false;
+    tail_join(fetch, &wanted[fetch->range.count - 1]);
+    for (uint32_t i = 0; i < fetch->range.count; i++) {
+        if (!image_part_is_right(&wanted[i], part_at(fetch, &wanted[i])))
+            return false;
+    }
+    return !is_encoded ||
+           parts_decode(fetch, wanted,
+               fetch->copy_memory != NULL ? fetch->copy_memory : fetch->op->destination);
+}
+
+static void
+fetch_run(struct crew_job *crew_job)
+{
+    struct fetch *fetch = CONTAINER_OF(crew_job, struct fetch, job.crew);
+    uint64_t length = fetch->shape.length;
+    const uint8_t *bytes = fetch->copy_memory;
+
+    if (!fetch->shape.has_trailer)
+        fetch->is_right = image_is_right(&fetch->shape, fetch->memory);
+    else
+        fetch->is_right = parts_verify(fetch);
+    if (!fetch->is_right)
+        return;
+    if (fetch->copy_memory != NULL)
+        memset(fetch->copy_memory + length, 0, round_up(length, PAGE_BYTES) - length);
+    if (fetch->op == NULL || (bytes == NULL && image_is_encoded(&fetch->shape)))
+        return; /* Nobody wants it, or it was decoded there. */
+    if (bytes == NULL)
+        bytes = fetch->memory - (size_t)fetch->first_page * PAGE_BYTES + fetch->range.offset;
+    if (bytes != fetch->op->destination)
+        memcpy(fetch->op->destination, bytes, fetch->range.length);
+}
+
+/* --- Its end ---------------------------------------------------------------------------------- */
+
+/* The read into a slot is over: that becomes the HOST copy or is given back. */
+static void
+copy_settle(struct kvt_store *store, struct fetch *fetch)
+{
+    struct entry *entry = residency_at(store->map, fetch->entry);
+    struct flight *flight = fetch->flight;
+    struct op_list waiters;
+    bool is_kept =
+        fetch->is_right && !fetch->is_transient &&
+        word_state(atomic_load_explicit(&entry->word, memory_order_relaxed)) == ENTRY_RESIDENT;
+
+    waiters = flight->waiters;
+    flight->waiters = (struct op_list){NULL, NULL};
+    flight_destroy(store, flight);
+    fetch->has_copy = false;
+    if (is_kept) {
+        entry_copy_add(store, fetch->entry, POLICY_HOST, fetch->copy, KVT_REASON_RAISED);
+    } else {
+        entry_unprepare(store, fetch->entry);
+        room_put(store, POLICY_HOST, fetch->copy);
+    }
+    ops_restart(store, &waiters);
+}
+
+static void
+fetch_end(struct kvt_store *store, struct fetch *fetch)
+{
+    store->reads_in_flight--;
+    if (fetch->flight != NULL)
+        copy_settle(store, fetch);
+    fetch_destroy(store, fetch);
+}
+
+static void
+fetch_verified(struct kvt_store *store, struct job *job)
+{
+    struct fetch *fetch = CONTAINER_OF(job, struct fetch, job);
+
+    store->nvme_meter.bytes += fetch->range.length;
+    if (fetch->decode_ns > 0) {
+        COUNT(store, codec_decode_bytes, fetch->range.length);
+        histogram_add(&store->latencies.decode_ns, fetch->decode_ns);
+    }
+    if (fetch->is_right) {
+        get_answer(store, fetch->op, &fetch->range, KVT_TIER_NVME);
+    } else if (fetch->is_failed) {
+        if (fetch->op != NULL)
+            op_finish(store, fetch->op, KVT_E_NOMEM);
+    } else {
+        /* Before the answer: whoever has it finds the block no more, and the damage counted. */
+        entry_quarantine(store, fetch->entry);
+        get_miss(store, fetch->op);
+    }
+    fetch_end(store, fetch);
+}
+
+static void
+fetch_verify(struct kvt_store *store, struct fetch *fetch)
+{
+    fetch->job.store = store;
+    fetch->job.crew.run = fetch_run;
+    fetch->job.finish = fetch_verified;
+    fetch->job.crew.is_short =
+        fetch->range.length <= SHORT_JOB_BYTES && !image_is_encoded(&fetch->shape);
+    loop_job(store, &fetch->job);
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+static void pages_read(struct kvt_store *store, struct fetch *fetch, uint32_t from, uint32_t to);
+
+/* The trailer of an encoded block is there: it says where the parts lie. */
+static void
+trailer_arrived(struct kvt_store *store, struct fetch *fetch)
+{
+    struct image_part parts[RECORD_PARTS_MAX];
+    const struct image_part *first = &parts[fetch->range.first];
+    const struct image_part *last = first + fetch->range.count - 1;
+    uint32_t trailer_at = image_trailer_at(&fetch->shape);
+
+    fetch->is_trailer = false;
+    if (image_trailer_read(&fetch->shape, fetch->tail + trailer_at % PAGE_BYTES, parts) != KVT_OK) {
+        entry_quarantine(store, fetch->entry);
+        get_miss(store, fetch->op);
+        fetch_end(store, fetch);
+        return;
+    }
+    pages_read(store, fetch, first->offset, last->offset + last->stored_length);
+}
+
+static void
+fetch_arrived(struct kvt_store *store, struct tier_batch *batch)
+{
+    struct fetch *fetch = CONTAINER_OF(batch->user, struct fetch, owner);
+    enum kvt_status status = batch->blocks[0].status;
+
+    if (batch->block_count == 2)
+        status = status_keep(status, batch->blocks[1].status);
+    if (status == KVT_OK && fetch->is_trailer) {
+        trailer_arrived(store, fetch);
+        return;
+    }
+    if (status == KVT_OK) {
+        fetch_verify(store, fetch);
+        return;
+    }
+    if (status != KVT_MISS)
+        COUNT(store, read_failed_count, 1);
+    get_miss(store, fetch->op);
+    fetch_end(store, fetch);
+}
+
+/* Pages of the image, from `first` on; the tail's behind them, if they are to come with it. */
+static void
+block_add(
+    struct kvt_store *store, struct fetch *fetch, uint32_t first, uint32_t pages, bool has_tail)
+{
+    const struct entry *entry = residency_at(store->map, fetch->entry);
+    struct tier_block *block = &fetch->blocks[fetch->tier_batch.block_count++];
+
+    memset(block, 0, sizeof(*block));
+    /* Where the block is now: it may have been moved since its trailer was read. */
+    block->record.extent =
+        (struct extent){entry->segment, entry->extent_generation, entry->page + first};
+    block->memory = fetch->memory;
+    if (has_tail) {
+        block->tail = fetch->tail;
+        block->tail_pages = fetch->tail_pages;
+    }
+    block->record.stored_length = (pages + block->tail_pages) * PAGE_BYTES;
+}
+
+static void
+blocks_read(struct kvt_store *store, struct fetch *fetch)
+{
+    struct tier *tier = nvme_as_tier(store->nvme);
+    enum kvt_status status = tier->ops->get(tier, &fetch->tier_batch);
+
+    if (status == KVT_OK)
+        return;
+    for (uint32_t i = 0; i < fetch->tier_batch.block_count; i++)
+        fetch->blocks[i].status = status;
+    fetch_arrived(store, &fetch->tier_batch);
+}
+
+static void
+batch_reset(struct kvt_store *store, struct fetch *fetch)
+{
+    fetch->owner.finish = fetch_arrived;
+    fetch->tier_batch = (struct tier_batch){.blocks = fetch->blocks,
+        .urgent = !fetch->is_bulk,
+        .done = &store->batches_done,
+        .done_task = &store->loop_task,
+        .user = &fetch->owner};
+}
+
+/* The pages of the image's bytes `from`..`to` to the memory, and the tail if it is not there. */
+static void
+pages_read(struct kvt_store *store, struct fetch *fetch, uint32_t from, uint32_t to)
+{
+    bool has_trailer = fetch->shape.has_trailer;
+    bool is_encoded_part = image_is_encoded(&fetch->shape) && !fetch->range.is_whole;
+    bool wants_tail = has_trailer && !is_encoded_part;
+    uint32_t first = from / PAGE_BYTES;
+    uint32_t end = pages_of(to);
+
+    if (has_trailer && end > fetch->tail_page)
+        end = fetch->tail_page;
+    if (wants_tail && fetch->tail_page - end <= GAP_PAGES)
+        end = fetch->tail_page;
+    fetch->first_page = first;
+    batch_reset(store, fetch);
+    if (wants_tail && end == fetch->tail_page) {
+        block_add(store, fetch, first, end - first, true);
+    } else {
+        if (end > first)
+            block_add(store, fetch, first, end - first, false);
+        if (wants_tail)
+            block_add(store, fetch, fetch->tail_page, 0, true);
+    }
+    if (fetch->tier_batch.block_count == 0)
+        fetch_verify(store, fetch);
+    else
+        blocks_read(store, fetch);
+}
+
+static void
+fetch_read(struct kvt_store *store, struct fetch *fetch)
+{
+    const struct part_range *range = &fetch->range;
+    uint32_t from = (uint32_t)range->offset;
+
+    store->reads_in_flight++;
+    if (!image_is_encoded(&fetch->shape)) {
+        pages_read(store, fetch, from, from + (uint32_t)range->length);
+    } else if (range->is_whole) {
+        pages_read(store, fetch, 0, image_trailer_at(&fetch->shape));
+    } else {
+        fetch->is_trailer = true;
+        batch_reset(store, fetch);
+        block_add(store, fetch, fetch->tail_page, 0, true);
+        blocks_read(store, fetch);
+    }
+}
+
+/* --- Room ------------------------------------------------------------------------------------- */
+
+/* Whether the read may go straight into the caller's memory. */
+static bool
+fetch_is_direct(const struct fetch *fetch)
+{
+    const struct op *op = fetch->op;
+
+    return fetch->is_transient && !fetch->shape.has_trailer &&
+           ((uintptr_t)op->destination & (PAGE_BYTES - 1)) == 0 &&
+           op->length >= round_up(fetch->shape.length, PAGE_BYTES);
+}
+
+static enum kvt_status
+host_take(struct kvt_store *store, const struct fetch *fetch, uint64_t size, struct slot *slot_out)
+{
+    return room_take(store,
+        &(struct room_want){
+            .place = POLICY_HOST, .namespace_id = fetch->op->key.namespace_id, .size = size},
+        slot_out);
+}
+
+/* Room for stored bytes: as many pages as the parts can take, and what is read in vain. */
+static enum kvt_status
+stage_take(struct kvt_store *store, struct fetch *fetch)
+{
+    uint64_t most = pages_of(fetch->shape.length);
+    uint64_t pages = pages_of(fetch->range.length) + 1u + GAP_PAGES;
+    enum kvt_status status =
+        host_take(store, fetch, (pages < most ? pages : most) * PAGE_BYTES, &fetch->stage);
+
+    fetch->has_stage = status == KVT_OK;
+    if (fetch->has_stage)
+        fetch->memory = slab_address(store->slab, fetch->stage);
+    return status;
+}
+
+/* Room for a HOST copy, and a flight that says so. */
+static enum kvt_status
+copy_take(struct kvt_store *store, struct fetch *fetch)
+{
+    enum kvt_status status = entry_prepare(store, fetch->entry);
+
+    if (status != KVT_OK)
+        return status;
+    status = host_take(store, fetch, round_up(fetch->shape.length, PAGE_BYTES), &fetch->copy);
+    if (status == KVT_OK) {
+        fetch->flight = flight_create(store, fetch->entry, FLIGHT_READING);
+        if (fetch->flight != NULL) {
+            fetch->has_copy = true;
+            fetch->copy_memory = slab_address(store->slab, fetch->copy);
+            if (!fetch->has_stage)
+                fetch->memory = fetch->copy_memory;
+            return KVT_OK;
+        }
+        room_put(store, POLICY_HOST, fetch->copy);
+        status = KVT_E_NOMEM;
+    }
+    entry_unprepare(store, fetch->entry);
+    return status;
+}
+
+static enum kvt_status
+fetch_room(struct kvt_store *store, struct fetch *fetch)
+{
+    bool is_encoded = image_is_encoded(&fetch->shape);
+    bool is_bring = fetch->op->ticket->kind != TICKET_GET || fetch->op->memory_device >= 0;
+    enum kvt_status status;
+
+    if (!is_bring && fetch_is_direct(fetch)) {
+        fetch->memory = fetch->op->destination;
+        return KVT_OK;
+    }
+    if (is_encoded || !fetch->range.is_whole)
+        KVT_TRY(stage_take(store, fetch));
+    if (!is_bring && (!fetch->range.is_whole || (is_encoded && fetch->is_transient)))
+        return KVT_OK;
+    status = copy_take(store, fetch);
+    /* It can be decoded without: then no copy stays. */
+    return status == KVT_E_NOSPC && is_encoded && !is_bring ? KVT_OK : status;
+}
+
+/* A fetch with all that it needs; NULL: `op` was answered, or waits for room. */
+static struct fetch *
+fetch_open(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    struct fetch *fetch = fetch_create(store, op, number); /* Its pin keeps the entry. */
+    enum kvt_status status;
+
+    if (fetch == NULL) {
+        op_finish(store, op, KVT_E_NOMEM);
+        return NULL;
+    }
+    /* A device takes its parts from HOST, which has whole blocks. */
+    if (op->memory_device >= 0)
+        fetch->range = (struct part_range){
+            .count = fetch->shape.part_count, .length = fetch->shape.length, .is_whole = true};
+    status = fetch_room(store, fetch);
+    if (status == KVT_OK)
+        return fetch;
+    fetch_destroy(store, fetch);
+    if (status == KVT_NOT_READY)
+        room_wait(store, POLICY_HOST, op);
+    else
+        op_finish(store, op, status);
+    return NULL;
+}
+
+void
+fetch_get(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    struct fetch *fetch = fetch_open(store, op, number);
+
+    if (fetch != NULL)
+        fetch_read(store, fetch);
+}
+
+void
+get_bring(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    struct fetch *fetch = fetch_open(store, op, number);
+
+    if (fetch == NULL)
+        return;
+    fetch->op = NULL;
+    fetch->is_transient = false;
+    fetch->is_bulk = op->ticket->is_bulk;
+    op->is_brought = true;
+    op_list_add(&fetch->flight->waiters, op);
+    fetch_read(store, fetch);
+}
+
+void
+fetch_pool_open(struct kvt_store *store)
+{
+    pool_init(&store->fetch_pool, &store->env, sizeof(struct fetch), WORK_KEEP_MAX);
+}
