@@ -222,12 +222,15 @@ batch_take_flights(struct kvt_store *store, struct batch *batch)
 
     commit->due_ns = UINT64_MAX;
     for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
-        uint64_t size = imaging_bytes(store, flight);
-        bool is_room = batch->count < COMMIT_BLOCKS_MAX &&
-                       (batch->count == 0 || bytes + size <= commit->batch_bytes_max);
+        uint64_t size;
+        bool is_room;
 
+        /* Of one that is IMAGING nobody knows the size yet. */
         if (flight->state != FLIGHT_QUEUED)
             continue;
+        size = imaging_bytes(store, flight);
+        is_room = batch->count < COMMIT_BLOCKS_MAX &&
+                  (batch->count == 0 || bytes + size <= commit->batch_bytes_max);
         if (!is_room) {
             if (flight->due_ns < commit->due_ns)
                 commit->due_ns = flight->due_ns;

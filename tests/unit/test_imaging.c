@@ -23,6 +23,7 @@ enum {
 #else
     MOMENTS = 60,
 #endif
+    STEPS = 180, /* Of the world, in which a block is written; events come at MOMENTS of them. */
     KEYS = 24,
     PARTS = 8,
 };
@@ -194,7 +195,7 @@ blocks_end_at_any_moment_of_their_image(void **state)
         bench_begin(&bench, moment + 1, moment / EVENT_COUNT % 3);
         for (uint64_t key = 0; key < KEYS; key++)
             tickets[key] = put_begin_one(&bench, key, 1, key % 3 == 0 ? KVT_RELAXED : KVT_SYNC);
-        sim_run_steps(bench.full->world, moment / EVENT_COUNT * 3);
+        sim_run_steps(bench.full->world, moment / EVENT_COUNT * STEPS / MOMENTS);
         met_count += is_imaging(bench.full);
         event_happen(&bench, event, moment % KEYS);
         for (uint64_t key = 0; key < KEYS; key++) {
