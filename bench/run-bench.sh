@@ -76,11 +76,17 @@ if [ -x build/bin/micro_lookup ]; then
     done >"$folder/micro_lookup.txt"
     rm -rf "$folder/micro-store"
     build/bin/micro_memory >"$folder/micro_memory.txt"
+    echo "micro_ops"
+    for round in $(seq "$rounds"); do
+        rm -rf "$folder/micro-store"
+        build/bin/micro_ops "$folder/micro-store" 60
+    done >"$folder/micro_ops.txt"
+    rm -rf "$folder/micro-store"
     echo "micro_codec"
     for round in $(seq "$rounds"); do
         build/bin/micro_codec
     done >"$folder/micro_codec.txt"
-    cp "$folder/micro_lookup.txt" "$folder/micro_memory.txt" "$folder/micro_codec.txt" "$results/"
+    cp "$folder/micro_lookup.txt" "$folder/micro_memory.txt" "$folder/micro_ops.txt" "$folder/micro_codec.txt" "$results/"
 fi
 
 python3 -B bench/results_csv.py "$folder" "$results" "$rounds" "$facts"

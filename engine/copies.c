@@ -83,14 +83,15 @@ copy_bytes(const struct kvt_store *store, enum policy_place place, uint32_t numb
         place == POLICY_HOST ? host_slot(store, entry) : hbm_slot(store, entry));
 }
 
-/* The policy and the shares hear of a copy. */
+/* The policy hears of a copy; so do the shares, when there are any. */
 static void
 copy_note(
     struct kvt_store *store, enum policy_place place, uint32_t number, enum kvt_event_reason reason)
 {
     event_add(store, number, tier_of_place(place), KVT_EVENT_STORED, reason);
     store->policy->ops->add(store->policy, place, number);
-    shares_add(store, number, share_of_place(place), copy_bytes(store, place, number));
+    if (store->has_shares)
+        shares_add(store, number, share_of_place(place), copy_bytes(store, place, number));
 }
 
 void
@@ -141,7 +142,8 @@ copy_remove(
 {
     event_add(store, number, tier_of_place(place), KVT_EVENT_REMOVED, reason);
     store->policy->ops->remove(store->policy, place, number);
-    shares_remove(store, number, share_of_place(place), copy_bytes(store, place, number));
+    if (store->has_shares)
+        shares_remove(store, number, share_of_place(place), copy_bytes(store, place, number));
 }
 
 bool

@@ -25,6 +25,7 @@ struct device_job {
     struct device_move move;
     struct device_piece piece;
     uint32_t device;
+    bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
     void (*finish)(struct kvt_store *store, struct device_job *job); /* move.status says how. */
 };
 

@@ -89,7 +89,9 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
     segment->use_count++;
     if (segment->newest_sequence < record->sequence)
         segment->newest_sequence = record->sequence;
-    shares_add(store, number, SHARE_NVME, (uint64_t)pages_of(record->stored_length) * PAGE_BYTES);
+    if (store->has_shares)
+        shares_add(
+            store, number, SHARE_NVME, (uint64_t)pages_of(record->stored_length) * PAGE_BYTES);
 }
 
 void
@@ -103,7 +105,9 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
     segment->use_sum -= entries_at(store->entries, number)->last_use;
     segment->use_count--;
     extent_forget(store, &extent, entry->stored_length);
-    shares_remove(store, number, SHARE_NVME, (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES);
+    if (store->has_shares)
+        shares_remove(
+            store, number, SHARE_NVME, (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES);
 }
 
 bool

@@ -139,6 +139,7 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
         copy->tier = KVT_TIER_NVME;
     copy->memory = is_from_hbm ? entry_hbm_address(store, entry) : entry_host_address(store, entry);
     copy->device_job.device = device;
+    copy->device_job.is_urgent = true;
     copy->device_job.finish = device_copy_finish;
     device_job_copy(store, &copy->device_job, is_from_hbm ? DEVICE_OUT : DEVICE_IN,
         &(struct device_piece){.target = op->destination,

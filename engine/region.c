@@ -11,8 +11,10 @@
 enum {
     INDEX_BITS = 12,
     GENERATION_MASK = (1 << 20) - 1,
-    CHUNK_SHIFT = 30, /* Devices register at most so much in one call. */
 };
+
+/* What devices register in one call: no copy may cross from one registration to the next. */
+#define HOST_BYTES_MAX (UINT64_C(1) << 30)
 
 struct region {
     _Atomic uint32_t generation;
@@ -48,45 +50,34 @@ regions_open(struct kvt_store *store)
 /* --- Host memory and the devices -------------------------------------------------------------- */
 
 static void
-host_unregister(struct kvt_store *store, uint8_t *address, uint64_t size, uint32_t device)
+host_unregister(struct kvt_store *store, const struct region *region, uint32_t device_count)
 {
-    struct device *handle = hbm_device(store->devices.tiers[device]);
+    for (uint32_t i = 0; i < device_count; i++) {
+        struct device *device;
 
-    for (uint64_t at = 0; at < size; at += UINT64_C(1) << CHUNK_SHIFT) {
-        uint64_t left = size - at;
-
-        handle->ops->host_unregister(handle, address + at,
-            left < UINT64_C(1) << CHUNK_SHIFT ? left : UINT64_C(1) << CHUNK_SHIFT);
+        if (!device_is_open(store, i))
+            continue;
+        device = hbm_device(store->devices.tiers[i]);
+        device->ops->host_unregister(device, region->address, region->size);
     }
 }
 
+/* With every device, or with none. */
 static enum kvt_status
 host_register(struct kvt_store *store, const struct region *region)
 {
-    enum kvt_status status = KVT_OK;
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        struct device *device;
+        enum kvt_status status;
 
-    for (uint32_t device = 0; device < POLICY_DEVICES_MAX; device++) {
-        struct device *handle;
-        uint64_t done = 0;
-
-        if (!device_is_open(store, device))
+        if (!device_is_open(store, i))
             continue;
-        handle = hbm_device(store->devices.tiers[device]);
-        while (done < region->size && status == KVT_OK) {
-            uint64_t left = region->size - done;
-            uint64_t chunk = left < UINT64_C(1) << CHUNK_SHIFT ? left : UINT64_C(1) << CHUNK_SHIFT;
-
-            status = handle->ops->host_register(handle, region->address + done, chunk);
-            done += status == KVT_OK ? chunk : 0;
+        device = hbm_device(store->devices.tiers[i]);
+        status = device->ops->host_register(device, region->address, region->size);
+        if (status != KVT_OK) {
+            host_unregister(store, region, i);
+            return status;
         }
-        if (status == KVT_OK)
-            continue;
-        host_unregister(store, region->address, done, device);
-        for (uint32_t i = 0; i < device; i++) {
-            if (device_is_open(store, i))
-                host_unregister(store, region->address, region->size, i);
-        }
-        return status;
     }
     return KVT_OK;
 }
@@ -94,12 +85,8 @@ host_register(struct kvt_store *store, const struct region *region)
 static void
 region_forget(struct kvt_store *store, const struct region *region)
 {
-    if (region->is_device)
-        return;
-    for (uint32_t device = 0; device < POLICY_DEVICES_MAX; device++) {
-        if (device_is_open(store, device))
-            host_unregister(store, region->address, region->size, device);
-    }
+    if (!region->is_device)
+        host_unregister(store, region, POLICY_DEVICES_MAX);
 }
 
 void
@@ -126,6 +113,8 @@ options_check(struct kvt_store *store, const struct kvt_region_options *options)
     if (options->struct_size != sizeof(*options))
         return failure_set(KVT_E_INVAL, 0, "struct_size %u: struct kvt_region_options has %zu",
             options->struct_size, sizeof(*options));
+    if (options->reserved0 != 0)
+        return failure_set(KVT_E_INVAL, 0, "reserved0 is not zero");
     if (options->address == NULL || options->size == 0 ||
         options->size > UINTPTR_MAX - (uintptr_t)options->address)
         return failure_set(KVT_E_INVAL, 0, "the region is NULL, empty, or wraps around");
@@ -140,6 +129,10 @@ options_check(struct kvt_store *store, const struct kvt_region_options *options)
             KVT_E_INVAL, 0, "tier %u is neither KVT_TIER_HBM nor KVT_TIER_HOST", options->tier);
     if ((uintptr_t)options->address % PAGE_BYTES != 0 || options->size % PAGE_BYTES != 0)
         return failure_set(KVT_E_INVAL, 0, "host memory is registered in whole pages of 4096");
+    if (options->size > HOST_BYTES_MAX)
+        return failure_set(KVT_E_INVAL, 0,
+            "size %llu: a region of host memory has at most 1 GiB, which devices register at once",
+            (unsigned long long)options->size);
     if (store->devices.mask == 0)
         return failure_set(KVT_E_UNSUPPORTED, 0,
             "the store has no device (device_mask): host memory needs no region");
@@ -275,9 +268,7 @@ region_hold_host(struct kvt_store *store, const void *memory, uint64_t size)
         uint32_t generation = atomic_load_explicit(&region->generation, memory_order_relaxed);
         uint64_t offset = (uint64_t)((uintptr_t)memory - (uintptr_t)region->address);
 
-        /* A larger region is several registrations, and no copy may cross from one to the next. */
         if ((generation & 1) == 0 || region->is_device ||
-            region->size > UINT64_C(1) << CHUNK_SHIFT ||
             (uintptr_t)memory < (uintptr_t)region->address || offset > region->size ||
             size > region->size - offset)
             continue;

@@ -16,18 +16,14 @@ enum {
 void
 shares_add(struct kvt_store *store, uint32_t number, enum share_tier tier, uint64_t bytes)
 {
-    if (store->has_shares)
-        entry_namespace(store, number)->used_bytes[tier] += bytes;
+    entry_namespace(store, number)->used_bytes[tier] += bytes;
 }
 
 void
 shares_remove(struct kvt_store *store, uint32_t number, enum share_tier tier, uint64_t bytes)
 {
-    struct namespace_state *space;
+    struct namespace_state *space = entry_namespace(store, number);
 
-    if (!store->has_shares)
-        return;
-    space = entry_namespace(store, number);
     KVT_ASSERT(space->used_bytes[tier] >= bytes);
     space->used_bytes[tier] -= bytes;
 }

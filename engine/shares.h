@@ -34,7 +34,8 @@ share_of_place(enum policy_place place)
     return place == POLICY_HOST ? SHARE_HOST : SHARE_HBM;
 }
 
-/* shares_add, shares_remove - the entry has `bytes` more, or less, of the tier. */
+/* shares_add, shares_remove - the entry has `bytes` more, or less, of the tier. Only while
+ * store->has_shares. */
 void shares_add(struct kvt_store *store, uint32_t number, enum share_tier tier, uint64_t bytes);
 void shares_remove(struct kvt_store *store, uint32_t number, enum share_tier tier, uint64_t bytes);
 

@@ -300,6 +300,9 @@ dir_prepare(struct kvt_store *store, bool may_create)
     enum kvt_status status =
         fs->dir_open(store->env.fs_context, store->path, may_create ? FS_CREATE : 0, &store->dir);
 
+    if (status == KVT_MISS && may_create)
+        return failure_set(
+            KVT_E_INVAL, 0, "%s: the directory that it is to be made in is missing", store->path);
     if (status != KVT_OK)
         return status;
     KVT_TRY(fs->dir_list(store->dir, name_is_foreign, &is_foreign));

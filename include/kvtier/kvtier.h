@@ -182,8 +182,8 @@ struct kvt_options {
  * means all defaults.
  *
  * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
- * KVT_E_INVAL        an argument or option breaks its bound, or `path` is a directory with other
- *                    things in it but no store.
+ * KVT_E_INVAL        an argument or option breaks its bound, `path` is a directory with other
+ *                    things in it but no store, or its parent is missing.
  * KVT_E_LOCKED       another process, or another handle of this one, has the store open.
  * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
  * KVT_E_CORRUPT      both copies of STORE, or of NAMES, are damaged; KVT_OPEN_READ_ONLY, and the
@@ -303,7 +303,8 @@ KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *nam
  * kvt_namespace_clear - every block of the namespace is gone, at once and for good; puts in flight
  * leave nothing. When it returns KVT_OK the clear has survived any crash.
  *
- * KVT_E_INVAL: no such namespace. KVT_E_IO, KVT_E_READONLY: nothing was cleared.
+ * KVT_E_INVAL: no such namespace. KVT_E_READONLY: nothing was cleared. KVT_E_IO: nothing is cleared
+ * now, but what the failed write left may clear it at a later open.
  * Threads: any. Ownership: nothing changes hands. Blocks: for the syncs of NAMES and
  * in proportion to the map.
  */

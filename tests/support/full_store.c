@@ -39,6 +39,17 @@ full_begin(uint64_t seed, uint32_t segment_count)
     return full;
 }
 
+struct full_store *
+full_begin_hasty(uint64_t seed)
+{
+    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full->options.batch_delay_ns = 1;
+    full_open(full, 0);
+    return full;
+}
+
 void
 full_end(struct full_store *full)
 {

@@ -179,6 +179,7 @@ open_refuses_missing_arguments_and_a_store_in_use(void **state)
 
     refused(kvt_open(NULL, &options, &store), KVT_E_INVAL, "path");
     refused(kvt_open("", &options, &store), KVT_E_INVAL, "path");
+    refused(kvt_open("/no-such-directory/store", NULL, &store), KVT_E_INVAL, "missing");
     refused(kvt_open(fixture->path, &options, NULL), KVT_E_INVAL, "store_out");
     refused(kvt_open(fixture->path, &options, &store), KVT_E_LOCKED, fixture->path);
     options.roots = roots;

@@ -168,7 +168,7 @@ a_place_that_is_no_store_is_refused(void **state)
     refused(open_at(path, 0, &store), KVT_E_INVAL, path);
     refused(open_at(fixture->dir, 0, &store), KVT_E_INVAL, fixture->dir);
     snprintf(path, sizeof(path), "%s/gone/store", fixture->dir);
-    refused(open_at(path, 0, &store), KVT_MISS, path);
+    refused(open_at(path, 0, &store), KVT_E_INVAL, path);
     snprintf(path, sizeof(path), "%s/empty", fixture->dir);
     refused(open_at(path, KVT_OPEN_EXISTING, &store), KVT_MISS, path);
     assert_int_equal(access(path, F_OK), -1);

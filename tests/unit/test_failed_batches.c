@@ -51,18 +51,6 @@ late_from(uint64_t nth)
         .stall_ns = UINT64_C(50) * 1000 * 1000};
 }
 
-/* Every batch is closed at once, beside others that are being written. */
-static struct full_store *
-store_begin(uint64_t seed)
-{
-    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
-
-    assert_int_equal(kvt_close(full->store), KVT_OK);
-    full->options.batch_delay_ns = 1;
-    full_open(full, 0);
-    return full;
-}
-
 static kvt_ticket *
 put_submit(struct full_store *full, uint64_t key, uint64_t version, enum kvt_durability durability)
 {
@@ -131,7 +119,7 @@ what_failed_before_a_batch_of_its_segment_was_committed_stays_deleted(void **sta
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = store_begin(seed);
+        struct full_store *full = full_begin_hasty(seed);
         const struct sim_rule arrives = arriving(1, false);
         const struct sim_rule late = late_from(2);
         kvt_ticket *ticket;
@@ -157,7 +145,7 @@ what_failed_at_the_end_of_a_closed_segment_stays_deleted(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = store_begin(seed);
+        struct full_store *full = full_begin_hasty(seed);
         const struct sim_rule arrives = arriving(1, false);
         const struct sim_rule late = late_from(2);
         kvt_ticket *ticket;
@@ -185,7 +173,7 @@ what_could_not_be_made_durable_stays_deleted(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = store_begin(seed);
+        struct full_store *full = full_begin_hasty(seed);
         const struct sim_rule arrives = arriving(1, true);
         uint64_t version = 0;
 
@@ -228,7 +216,7 @@ replace_survives(uint64_t seed, uint32_t moment)
         .nth = 5,
         .file = "data.",
         .stall_ns = UINT64_C(2) * 1000 * 1000};
-    struct full_store *full = store_begin(seed);
+    struct full_store *full = full_begin_hasty(seed);
     uint64_t failed_count;
     uint64_t version = 0;
 
@@ -290,7 +278,7 @@ a_commit_is_not_acknowledged_when_what_makes_it_durable_fails(void **state)
 
     (void)state;
     for (uint64_t seed = 1; seed <= 16 * SEEDS; seed++) {
-        struct full_store *full = store_begin(seed);
+        struct full_store *full = full_begin_hasty(seed);
         kvt_ticket *first;
         kvt_ticket *second;
 

@@ -268,6 +268,14 @@ what_makes_no_sense_is_refused(void **state)
     refused(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &ticket), KVT_E_INVAL,
         "wait_device");
     refused(kvt_region_register(hbm.store, &about, &other), KVT_E_INVAL, "device 1");
+    about.device = 0;
+    about.reserved0 = 1;
+    refused(kvt_region_register(hbm.store, &about, &other), KVT_E_INVAL, "reserved0");
+    about.reserved0 = 0;
+    about.tier = KVT_TIER_HOST;
+    about.address = (void *)(uintptr_t)4096;
+    about.size = (UINT64_C(1) << 30) + 4096;
+    refused(kvt_region_register(hbm.store, &about, &other), KVT_E_INVAL, "1 GiB");
     about.struct_size = 1;
     refused(kvt_region_register(hbm.store, &about, &other), KVT_E_INVAL, "struct_size");
     refused(kvt_prefetch_submit(hbm.store, hbm.ns, &name.key, 1, &how, NULL, &ticket), KVT_E_INVAL,

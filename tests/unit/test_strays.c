@@ -31,18 +31,6 @@ static const struct sim_rule late_syncs = {.ops = SIM_SYNC,
     .file = "data.",
     .stall_ns = UINT64_C(50) * 1000 * 1000};
 
-/* Every batch is closed at once, beside others that are being written. */
-static struct full_store *
-store_begin(uint64_t seed)
-{
-    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
-
-    assert_int_equal(kvt_close(full->store), KVT_OK);
-    full->options.batch_delay_ns = 1;
-    full_open(full, 0);
-    return full;
-}
-
 /* A new block; returns when a batch with it is being written. */
 static kvt_ticket *
 put_start(struct full_store *full, uint64_t key)
@@ -107,7 +95,7 @@ what_is_behind_the_last_commit_of_a_closed_segment_never_comes_to_life(void **st
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = store_begin(seed);
+        struct full_store *full = full_begin_hasty(seed);
         kvt_ticket *ticket;
 
         for (uint64_t key = 0; key < FILLER; key++)
@@ -164,7 +152,7 @@ a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = store_begin(seed);
+        struct full_store *full = full_begin_hasty(seed);
         uint32_t last = 0;
 
         for (uint32_t i = 0; i < FULL_BLOCKS && !has_free_below(full, last); i++) {
