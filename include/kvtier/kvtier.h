@@ -581,6 +581,7 @@ KVT_CHECKED enum kvt_status kvt_put_submit(kvt_store *store, kvt_namespace ns,
 enum kvt_get_flags {
     KVT_GET_TRANSIENT = 1, /* Do not keep a copy in HOST for it. With a destination aligned to 4 KiB
                             * whose capacity holds whole 4 KiB pages the bytes go straight there. */
+    KVT_GET_BY_PART = 2,   /* Part after part: readiness.h. Capacity: as long as these parts are. */
 };
 
 struct kvt_get {
@@ -684,6 +685,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #include "kvtier/events.h"
 #include "kvtier/hints.h"
 #include "kvtier/matching.h"
+#include "kvtier/readiness.h"
 #include "kvtier/regions.h"
 #include "kvtier/scanning.h"
 
