@@ -309,7 +309,7 @@ kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, 
     if (stream == NULL)
         return failure_set(KVT_E_INVAL, 0, "stream is NULL: the default stream is refused");
     device = hbm_device(store->devices.tiers[device_number]);
-    status = stream_mark(device, stream, &event);
+    status = device_answer(store, device_number, stream_mark(device, stream, &event));
     if (status == KVT_E_GPU)
         kvt_lease_release(store, id);
     KVT_TRY(status);

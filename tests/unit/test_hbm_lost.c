@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_hbm_lost.c - a device that is lost: who notices it, and what is left of the blocks whose
+ * only copies it had.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hbm_kit.h"
+#include "kvtier/kvtier_unstable.h"
+#include "payload.h"
+#include "stop_on_proof.h"
+#include "store_internal.h"
+
+/* The next call of the device is its last. Nothing is in flight. */
+static void
+lose_next(void)
+{
+    hbm.config.fail_call = atomic_load(&hbm.config.call_count) + 1;
+}
+
+/* Something that needs the device, and is told. */
+static void
+lose_now(void)
+{
+    uint8_t bytes[64];
+
+    lose_next();
+    assert_int_equal(kvt_device_read(hbm.store, 0, bytes, hbm.pool, sizeof(bytes)), KVT_E_GPU);
+}
+
+static bool
+is_known_lost(void)
+{
+    uint32_t health = 0;
+
+    assert_int_equal(kvt_health(hbm.store, &health), KVT_OK);
+    return (health & KVT_HEALTH_GPU_LOST) != 0;
+}
+
+static kvt_lease
+lease_of(uint64_t number)
+{
+    struct payload_key name;
+    kvt_lease lease;
+
+    payload_key_make(&name, number);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_true(lease.id != 0);
+    return lease;
+}
+
+/* --- Who notices ------------------------------------------------------------------------------ */
+
+static enum kvt_status
+register_memory(uint64_t number)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HOST, .size = 4096};
+    kvt_region region = {0};
+    enum kvt_status status;
+
+    (void)number;
+    about.address = aligned_alloc(4096, 4096);
+    assert_non_null(about.address);
+    status = kvt_region_register(hbm.store, &about, &region);
+    assert_int_equal(kvt_region_unregister(hbm.store, region), KVT_OK);
+    free(about.address);
+    return status;
+}
+
+static enum kvt_status
+take_memory(uint64_t number)
+{
+    void *address;
+
+    (void)number;
+    return kvt_device_alloc(hbm.store, 0, 4096, &address);
+}
+
+static enum kvt_status
+release_behind_a_stream(uint64_t number)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+
+    return kvt_lease_release_after(
+        hbm.store, lease_of(number), 0, device->ops->stream(device, DEVICE_OUT));
+}
+
+/* Not only what the loop hears of: each call of the public interface that says KVT_E_GPU. */
+static void
+a_device_is_lost_when_a_call_has_said_so(void **state)
+{
+    static enum kvt_status (*const calls[])(uint64_t) = {
+        register_memory, take_memory, release_behind_a_stream};
+
+    (void)state;
+    for (uint64_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        uint64_t only = 10 + i, durable = 20 + i;
+
+        assert_int_equal(hbm_put(only, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+        assert_int_equal(hbm_put(durable, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+        assert_false(is_known_lost());
+        lose_next();
+        assert_int_equal(calls[i](durable), KVT_E_GPU);
+        assert_true(is_known_lost());
+        assert_int_equal(hbm_stats().gpu_lost_count, 1);
+        assert_int_equal(hbm_tiers_of(only), 0);
+        assert_int_equal(hbm_tiers_of(durable), KVT_TIER_HOST | KVT_TIER_NVME);
+        assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+        hbm_close();
+        hbm.config.fail_call = 0;
+        hbm_open_again();
+        assert_int_equal(hbm_get(durable, 1, true, NULL), KVT_OK);
+    }
+}
+
+/* --- What is left ----------------------------------------------------------------------------- */
+
+static void
+a_locator_into_hbm_is_good_until_its_device_is_lost(void **state)
+{
+    struct kvt_locator locator, other;
+    const void *address;
+    uint64_t length;
+    kvt_lease lease;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+    lease = lease_of(1);
+    assert_int_equal(
+        kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
+    assert_int_equal(kvt_lease_export(hbm.store, lease, 0, KVT_TIER_HBM, &locator), KVT_OK);
+    assert_int_equal(kvt_lease_export(hbm.store, lease, 0, KVT_TIER_HOST, &other), KVT_OK);
+    assert_int_equal(locator.tier, KVT_TIER_HBM);
+    assert_int_equal(locator.device, 0);
+    assert_int_equal(locator.length, HBM_BLOCK_BYTES);
+    assert_int_equal(locator.offset, (uintptr_t)address - (uintptr_t)slab_base(place_slab(hbm.store,
+                                                              place_of_device(locator.device))));
+    assert_int_equal(kvt_locator_check(hbm.store, &locator), KVT_OK);
+    lose_now();
+    assert_int_equal(kvt_locator_check(hbm.store, &locator), KVT_MISS);
+    assert_int_equal(kvt_locator_check(hbm.store, &other), KVT_OK);
+    refused(
+        kvt_lease_export(hbm.store, lease, 0, KVT_TIER_HBM, &locator), KVT_E_GPU, "device 0 is");
+    kvt_lease_release(hbm.store, lease);
+    assert_int_equal(kvt_locator_check(hbm.store, &other), KVT_MISS);
+}
+
+static void
+what_cannot_be_brought_down_from_a_lost_device_is_a_miss(void **state)
+{
+    struct payload_key name;
+    const void *address;
+    uint64_t length;
+    kvt_lease lease;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    payload_key_make(&name, 1);
+    /* The copy down is the call that fails. */
+    lose_next();
+    assert_int_equal(
+        kvt_map(hbm.store, hbm.ns, &name.key, KVT_FOREVER, &lease, &address, &length), KVT_MISS);
+    assert_int_equal(lease.id, 0);
+    assert_true(is_known_lost());
+    assert_int_equal(hbm_stats().lease_count_now, 0);
+    assert_int_equal(hbm_prefetch(1, KVT_TIER_HOST, 0), KVT_MISS);
+    assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_MISS);
+}
+
+static void
+a_lost_device_takes_and_gives_nothing_more(void **state)
+{
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
+    lose_now();
+    assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_E_GPU);
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HOST | KVT_TIER_NVME);
+    refused(kvt_device_write(hbm.store, 0, hbm.pool, &hbm, 64), KVT_E_GPU, "device 0 failed");
+    refused(register_memory(0), KVT_E_GPU, "lost");
+    refused(take_memory(0), KVT_E_GPU, "lost");
+    assert_int_equal(hbm_stats().gpu_lost_count, 1);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, hbm_setup, hbm_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_device_is_lost_when_a_call_has_said_so),
+        TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
+        TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),
+        TEST(a_lost_device_takes_and_gives_nothing_more),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
