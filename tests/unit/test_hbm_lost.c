@@ -56,6 +56,21 @@ lease_of(uint64_t number)
     return lease;
 }
 
+static uint32_t
+scanned_count(void)
+{
+    struct kvt_scan_entry entries[8];
+    uint64_t cursor = 0;
+    uint32_t count = 0, sum = 0;
+
+    while (kvt_scan(hbm.store, &cursor, entries, 8, &count) == KVT_OK) {
+        for (uint32_t i = 0; i < count; i++)
+            assert_int_not_equal(entries[i].tiers, 0);
+        sum += count;
+    }
+    return sum;
+}
+
 /* --- Who notices ------------------------------------------------------------------------------ */
 
 static enum kvt_status
@@ -122,6 +137,27 @@ a_device_is_lost_when_a_call_has_said_so(void **state)
 }
 
 /* --- What is left ----------------------------------------------------------------------------- */
+
+static void
+a_copy_on_a_lost_device_is_not_shown_while_it_is_leased(void **state)
+{
+    kvt_lease first, second;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(hbm_put(2, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+    first = lease_of(1);
+    second = lease_of(2);
+    assert_int_equal(scanned_count(), 2);
+    lose_now();
+    assert_int_equal(hbm_tiers_of(1), 0);
+    assert_int_equal(hbm_tiers_of(2), KVT_TIER_HOST | KVT_TIER_NVME);
+    assert_int_equal(scanned_count(), 1);
+    kvt_lease_release(hbm.store, first);
+    kvt_lease_release(hbm.store, second);
+    assert_int_equal(scanned_count(), 1);
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+}
 
 static void
 a_locator_into_hbm_is_good_until_its_device_is_lost(void **state)
@@ -195,6 +231,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, hbm_setup, hbm_teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_device_is_lost_when_a_call_has_said_so),
+        TEST(a_copy_on_a_lost_device_is_not_shown_while_it_is_leased),
         TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
         TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),
         TEST(a_lost_device_takes_and_gives_nothing_more),
