@@ -160,6 +160,39 @@ a_copy_on_a_lost_device_is_not_shown_while_it_is_leased(void **state)
 }
 
 static void
+a_key_whose_only_copy_is_lost_can_be_put_anew(void **state)
+{
+    static const enum kvt_durability durabilities[] = {KVT_MEMORY, KVT_SYNC};
+    kvt_lease leases[2];
+    uint64_t version = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 2; i++) {
+        assert_int_equal(hbm_put(i, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+        leases[i] = lease_of(i);
+    }
+    lose_now();
+    for (uint64_t i = 0; i < 2; i++) {
+        uint8_t bytes[HBM_BLOCK_BYTES];
+        struct payload_key name;
+        struct kvt_put put = {.source = bytes, .length = sizeof(bytes)};
+        kvt_ticket *ticket;
+
+        payload_key_make(&name, i);
+        payload_fill(bytes, sizeof(bytes), i, 2);
+        put.key = name.key;
+        assert_int_equal(
+            kvt_put_submit(hbm.store, hbm.ns, &put, 1, durabilities[i], NULL, &ticket), KVT_OK);
+        assert_int_equal(hbm_finish(ticket, i == 0 ? 1 : 2).status, KVT_OK);
+        assert_int_equal(kit_get(hbm.store, hbm.ns, i, &version), KVT_OK);
+        assert_int_equal(version, 2);
+        kvt_lease_release(hbm.store, leases[i]);
+    }
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+    assert_int_equal(scanned_count(), 2);
+}
+
+static void
 a_locator_into_hbm_is_good_until_its_device_is_lost(void **state)
 {
     struct kvt_locator locator, other;
@@ -232,6 +265,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_device_is_lost_when_a_call_has_said_so),
         TEST(a_copy_on_a_lost_device_is_not_shown_while_it_is_leased),
+        TEST(a_key_whose_only_copy_is_lost_can_be_put_anew),
         TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
         TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),
         TEST(a_lost_device_takes_and_gives_nothing_more),
