@@ -46,6 +46,12 @@ sim_store_close(struct sim_store *sim)
     sim_world_destroy(sim->world);
 }
 
+struct device *
+sim_store_device(kvt_store *store)
+{
+    return hbm_device(store->devices.tiers[0]);
+}
+
 void
 sim_store_loop(struct sim_store *sim)
 {

@@ -26,6 +26,9 @@ void sim_store_reopen(struct sim_store *sim);
 /* sim_store_close - kvt_close(), which must succeed, and the end of the world. */
 void sim_store_close(struct sim_store *sim);
 
+/* sim_store_device - the store's device 0, for a program of the test's own. */
+struct device *sim_store_device(kvt_store *store);
+
 /* sim_store_loop - the loop takes what was sent to it, and nobody else does anything after that. */
 void sim_store_loop(struct sim_store *sim);
 /* sim_store_pass - everybody works, and time passes. */

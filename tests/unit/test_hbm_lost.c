@@ -15,6 +15,7 @@
 #include "hbm_kit.h"
 #include "kvtier/kvtier_unstable.h"
 #include "payload.h"
+#include "sim_store.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
 
@@ -192,6 +193,55 @@ a_key_whose_only_copy_is_lost_can_be_put_anew(void **state)
     assert_int_equal(scanned_count(), 2);
 }
 
+/* Its copies have come, and a worker has yet to sum the block: then the device is lost. */
+static void
+a_copy_that_becomes_visible_after_the_loss_is_given_up(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = HBM_BLOCK_BYTES};
+    struct kvt_options options = kit_options();
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES, .tier = KVT_TIER_HBM};
+    uint8_t bytes[HBM_BLOCK_BYTES];
+    struct payload_key name;
+    struct sim_store sim;
+    kvt_ticket *ticket;
+    uint64_t version, next_ns;
+    void *other;
+
+    (void)state;
+    options.hbm_capacity_bytes = 2 << 20;
+    sim_store_open(&sim, &options);
+    hbm.store = sim.store;
+    assert_int_equal(kvt_namespace_open(hbm.store, "hbm", "", 0, &hbm.ns), KVT_OK);
+    assert_int_equal(kvt_device_alloc(hbm.store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(hbm.store, &about, &put.region), KVT_OK);
+    payload_fill(bytes, sizeof(bytes), 1, 1);
+    assert_int_equal(kvt_device_write(hbm.store, 0, about.address, bytes, sizeof(bytes)), KVT_OK);
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    put.source = about.address;
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    while (hbm.store->fills_in_flight == 0 || hbm.store->devices.in_flight > 0) {
+        uint64_t steps = sim_step_count(sim.world);
+
+        sim_run_steps(sim.world, 1);
+        if (sim_step_count(sim.world) == steps)
+            sim_store_pass(&sim, 100);
+    }
+    assert_int_equal(hbm_tiers_of(1), 0);
+    sim.device.fail_call = atomic_load(&sim.device.call_count) + 1;
+    assert_int_equal(kvt_device_alloc(hbm.store, 0, 4096, &other), KVT_E_GPU);
+    /* The loop looks for what was lost: there is nothing yet. */
+    (void)loop_step(hbm.store, sim_now(sim.world), &next_ns);
+    assert_int_equal(hbm_finish(ticket, 2).status, KVT_OK);
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HOST | KVT_TIER_NVME);
+    assert_int_equal(kit_get(hbm.store, hbm.ns, 1, &version), KVT_OK);
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+    kvt_device_free(hbm.store, 0, about.address, about.size);
+    hbm.store = NULL;
+    sim_store_close(&sim);
+}
+
 static void
 a_locator_into_hbm_is_good_until_its_device_is_lost(void **state)
 {
@@ -266,6 +316,7 @@ main(void)
         TEST(a_device_is_lost_when_a_call_has_said_so),
         TEST(a_copy_on_a_lost_device_is_not_shown_while_it_is_leased),
         TEST(a_key_whose_only_copy_is_lost_can_be_put_anew),
+        cmocka_unit_test(a_copy_that_becomes_visible_after_the_loss_is_given_up),
         TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
         TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),
         TEST(a_lost_device_takes_and_gives_nothing_more),
