@@ -202,6 +202,7 @@ struct kvt_store {
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
     _Atomic uint32_t queue_count;
     _Atomic uint32_t lease_out_count;
+    _Atomic uint32_t lease_waiting_count; /* Given back, for when a stream has done its work. */
     _Atomic uint32_t reservation_count;
     pthread_mutex_t reservations_lock;
     struct kvt_reservation *reservations; /* In memory: those that are out, or being given back. */
