@@ -308,6 +308,61 @@ a_lost_device_takes_and_gives_nothing_more(void **state)
     assert_int_equal(hbm_stats().gpu_lost_count, 1);
 }
 
+/* Each block says so: what was asked is not done, and nothing hangs. */
+static void
+requests_that_need_a_lost_device_say_so(void **state)
+{
+    static const uint32_t tiers[] = {KVT_TIER_HBM, KVT_TIER_HOST};
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
+    lose_now();
+    for (uint32_t i = 0; i < 2; i++) {
+        struct kvt_put put = {.source = hbm_pool_at(0),
+            .length = HBM_BLOCK_BYTES,
+            .region = hbm.region,
+            .tier = (uint8_t)tiers[i]};
+        struct kvt_get get = {
+            .destination = hbm_pool_at(0), .capacity = HBM_BLOCK_BYTES, .region = hbm.region};
+        struct payload_key name;
+        kvt_ticket *ticket;
+
+        payload_key_make(&name, 5);
+        put.key = name.key;
+        assert_int_equal(
+            kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+        assert_int_equal(hbm_finish(ticket, 2).status, KVT_E_GPU);
+        assert_int_equal(hbm_tiers_of(5), 0);
+        payload_key_make(&name, 1);
+        get.key = name.key;
+        assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
+        assert_int_equal(hbm_finish(ticket, 1).status, KVT_E_GPU);
+    }
+    refused(
+        kvt_lease_release_after(hbm.store, lease_of(1), 0, device->ops->stream(device, DEVICE_OUT)),
+        KVT_E_GPU, "lost");
+    assert_int_equal(hbm_stats().lease_count_now, 0); /* It was released all the same. */
+    assert_int_equal(hbm_get(1, 1, false, NULL), KVT_OK);
+}
+
+/* A copy that fails is not a device that is lost: what was above stays, and goes the next time. */
+static void
+a_demotion_whose_copy_fails_keeps_the_copy(void **state)
+{
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    hbm.config.fail_status = KVT_E_NOMEM;
+    lose_next();
+    assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_E_GPU);
+    assert_false(is_known_lost());
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM);
+    assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_OK);
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_NVME);
+    assert_int_equal(hbm_get(1, 1, true, NULL), KVT_OK);
+    hbm.config.fail_status = KVT_OK;
+}
+
 int
 main(void)
 {
@@ -320,6 +375,8 @@ main(void)
         TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
         TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),
         TEST(a_lost_device_takes_and_gives_nothing_more),
+        TEST(requests_that_need_a_lost_device_say_so),
+        TEST(a_demotion_whose_copy_fails_keeps_the_copy),
     };
 
     stop_on_proof();
