@@ -414,6 +414,26 @@ a_flush_says_what_could_not_be_made_durable(void **state)
     }
 }
 
+/* It stays where it is, and goes when it can be written. */
+static void
+a_demotion_that_cannot_be_written_keeps_the_copy(void **state)
+{
+    struct sim_rule rule = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    uint8_t tiers;
+
+    (void)state;
+    assert_int_equal(kit_put(store, ns, 0, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    sim_rule_add(sim.world, &rule);
+    assert_int_equal(demote(0, KVT_TIER_NVME), KVT_E_IO);
+    sim_rules_clear(sim.world);
+    assert_int_equal(kvt_lookup(store, ns, keys, 1, &tiers, NULL, NULL), KVT_OK);
+    assert_int_equal(tiers, KVT_TIER_HOST);
+    assert_int_equal(demote(0, KVT_TIER_NVME), KVT_OK);
+    assert_int_equal(kvt_lookup(store, ns, keys, 1, &tiers, NULL, NULL), KVT_OK);
+    assert_int_equal(tiers, KVT_TIER_NVME);
+}
+
 static void
 names_that_cannot_be_written_are_refused(void **state)
 {
@@ -477,6 +497,7 @@ main(void)
         cmocka_unit_test_setup_teardown(a_store_without_a_tier_says_so, setup_host_only, teardown),
         TEST(a_store_that_takes_no_commits_says_so),
         TEST(a_flush_says_what_could_not_be_made_durable),
+        TEST(a_demotion_that_cannot_be_written_keeps_the_copy),
         TEST(names_that_cannot_be_written_are_refused),
         TEST(a_store_that_was_opened_to_be_read_says_so),
     };
