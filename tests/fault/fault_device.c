@@ -73,7 +73,7 @@ life_with_failed_call(uint64_t seed, uint32_t n, enum kvt_status fail_status)
 static void
 every_call_fails(enum kvt_status fail_status)
 {
-    for (uint64_t seed = seeds.first; seed < seeds.first + seeds.count; seed++) {
+    for (uint64_t seed = seeds.first; seed < seeds.first + 1 + seeds.count / 16; seed++) {
         uint32_t offset = (uint32_t)((seed + 5) % N_STEP);
         uint32_t n = 1;
 
