@@ -87,19 +87,29 @@ gets_of_all_kinds(struct workload *work)
     workload_verify(work);
 }
 
+/* One block at a time: the device's copies are not joined, and fail alone. */
+static void
+move_each(struct workload *work, uint32_t space, uint32_t count, uint32_t tier, bool is_up)
+{
+    for (uint32_t key = 0; key < count; key++) {
+        struct model_name name = {.space = space, .key = key};
+
+        workload_move(work, &name, 1, tier, is_up);
+    }
+}
+
 static void
 moves_of_all_kinds(struct workload *work)
 {
     struct model_name names[BATCH_MAX];
 
+    move_each(work, 0, 3, KVT_TIER_NVME, false);
     names_of(names, 0, 0, 3);
-    workload_move(work, names, 3, KVT_TIER_NVME, false);
     workload_move(work, names, 3, KVT_TIER_HBM, true);
+    move_each(work, 1, 3, KVT_TIER_HBM, true);
     names_of(names, 1, 0, 3);
-    workload_move(work, names, 3, KVT_TIER_HBM, true);
     workload_move(work, names, 3, KVT_TIER_HOST, false);
-    names_of(names, 2, 0, 2); /* Of MEMORY: the only copies are in HBM. */
-    workload_move(work, names, 2, KVT_TIER_NVME, false);
+    move_each(work, 2, 2, KVT_TIER_NVME, false); /* Of MEMORY: the only copies are in HBM. */
     names_of(names, 0, 0, 8);
     workload_lookup(work, names, 8);
 }
@@ -475,6 +485,7 @@ device_course_judge(struct small_life *life)
     health_is_right(life);
     /* What has not failed until now fails after this. */
     call_count = device->call_count;
+    life->is_judging = true;
     if (call_count < fail_call)
         device->fail_call = 0;
     work->device_percent = 0;
@@ -493,6 +504,7 @@ device_course_judge(struct small_life *life)
     durable_blocks_are_there(work);
     work->is_faulty = true;
     work->device_percent = 50;
+    life->is_judging = false;
     if (call_count < fail_call)
         device->fail_call = fail_call + (device->call_count - call_count);
 }

@@ -31,7 +31,7 @@ life_init(struct small_life *life, uint64_t seed, bool has_hbm)
         options.device_kind = KVT_DEVICE_EMULATION;
     }
     sim_host_init(&life->host, &world, &options);
-    life->host.device.delay_ns_max = 15000; /* Each look at an event is a call of the device. */
+    life->host.device.delay_ns_max = 4000; /* Each look at an event is a call of the device. */
     reach = sim_host_of(&life->host);
     life->work = calloc(1, sizeof(*life->work));
     if (life->work == NULL) {
