@@ -455,6 +455,52 @@ names_that_cannot_be_written_are_refused(void **state)
     assert_int_equal(kit_get(store, ns, 0, &version), KVT_MISS);
 }
 
+/* The write arrives, and is not known to have: it must not count for what is put after it. */
+static void
+a_refused_clear_takes_nothing_that_is_put_later(void **state)
+{
+    struct sim_rule rule = {.ops = SIM_SYNC, .effect = SIM_EIO, .file = "NAMES", .nth = 1};
+    uint32_t health;
+    uint64_t version;
+
+    (void)state;
+    for (uint32_t round = 0; round < 8; round++) {
+        sim_rule_add(sim.world, &rule);
+        refused(kvt_namespace_clear(store, ns), KVT_E_IO, "NAMES");
+        sim_rules_clear(sim.world);
+        assert_int_equal(kvt_health(store, &health), KVT_OK);
+        assert_int_equal(health & KVT_HEALTH_META_READONLY, 0);
+        assert_int_equal(kit_put(store, ns, round, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+        assert_int_equal(kvt_close(store), KVT_OK);
+        sim_store_reopen(&sim);
+        store = sim.store;
+        assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+        for (uint32_t i = 0; i <= round; i++)
+            assert_int_equal(kit_get(store, ns, i, &version), KVT_OK);
+    }
+}
+
+static void
+a_clear_that_can_neither_be_made_nor_undone_ends_the_commits(void **state)
+{
+    struct sim_rule rule = {
+        .ops = SIM_SYNC, .effect = SIM_EIO, .file = "NAMES", .nth = 1, .sticky = true};
+    struct kvt_put put = put_of(1);
+    kvt_ticket *ticket;
+    uint32_t health;
+    uint64_t version;
+
+    (void)state;
+    assert_int_equal(kit_put(store, ns, 0, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    sim_rule_add(sim.world, &rule);
+    refused(kvt_namespace_clear(store, ns), KVT_E_IO, "NAMES");
+    assert_int_equal(kvt_health(store, &health), KVT_OK);
+    assert_true((health & KVT_HEALTH_META_READONLY) != 0);
+    refused(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_E_READONLY, "commit");
+    assert_int_equal(kit_get(store, ns, 0, &version), KVT_OK);
+    sim_rules_clear(sim.world);
+}
+
 static void
 a_store_that_was_opened_to_be_read_says_so(void **state)
 {
@@ -499,6 +545,8 @@ main(void)
         TEST(a_flush_says_what_could_not_be_made_durable),
         TEST(a_demotion_that_cannot_be_written_keeps_the_copy),
         TEST(names_that_cannot_be_written_are_refused),
+        TEST(a_refused_clear_takes_nothing_that_is_put_later),
+        TEST(a_clear_that_can_neither_be_made_nor_undone_ends_the_commits),
         TEST(a_store_that_was_opened_to_be_read_says_so),
     };
 
