@@ -54,7 +54,7 @@ void device_job_wait(struct kvt_store *store, struct device_job *job, void *even
 
 bool device_is_open(const struct kvt_store *store, uint32_t device); /* any */
 bool device_is_lost(const struct kvt_store *store, uint32_t device); /* any */
-/* device_answer - what a call of the device said: with KVT_E_GPU it is lost. The same status. any */
+/* device_answer - what a call of the device said, unchanged: with KVT_E_GPU it is lost. any */
 enum kvt_status device_answer(struct kvt_store *store, uint32_t device, enum kvt_status status);
 
 #endif /* KVT_ENGINE_DEVICES_H */
