@@ -146,6 +146,7 @@ store_free(struct kvt_store *store)
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
+    reservations_close(store);
     ticket_pool_close(store);
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
@@ -166,6 +167,7 @@ store_free(struct kvt_store *store)
     if (store->fork_page != NULL)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
     pthread_mutex_destroy(&store->names_lock);
+    pthread_mutex_destroy(&store->reservations_lock);
     if (store->path != NULL)
         env_put(&env, store->path, strlen(store->path) + 1);
     env_put(&env, store, sizeof(*store));
@@ -238,6 +240,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->env = *env;
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
+    pthread_mutex_init(&store->reservations_lock, NULL);
     store->path = env_take(env, size);
     if (store->path == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");

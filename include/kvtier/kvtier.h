@@ -303,8 +303,9 @@ KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *nam
  * kvt_namespace_clear - every block of the namespace is gone, at once and for good; puts in flight
  * leave nothing. When it returns KVT_OK the clear has survived any crash.
  *
- * KVT_E_INVAL: no such namespace. KVT_E_READONLY: nothing was cleared. KVT_E_IO: nothing is cleared
- * now, but what the failed write left may clear it at a later open.
+ * KVT_E_INVAL: no such namespace. KVT_E_READONLY, KVT_E_NOMEM: nothing was cleared. KVT_E_IO:
+ * nothing is cleared; but when what the failed write left cannot be undone either, the store takes
+ * no more commits (KVT_HEALTH_META_READONLY), and a later open may find the namespace cleared.
  * Threads: any. Ownership: nothing changes hands. Blocks: for the syncs of NAMES and
  * in proportion to the map.
  */
@@ -349,6 +350,7 @@ enum kvt_tiers {
  * request. Memory only; blocks whose put is not yet visible are misses.
  *
  * KVT_E_INVAL: a NULL, a key's bound, count above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max.
+ * KVT_E_NOMEM: a lease of more than 64 keys.
  * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
