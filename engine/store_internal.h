@@ -385,7 +385,15 @@ struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* N
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
-/* --- 11. options.c ---------------------------------------------------------------------------- */
+/* --- 11. stats.c ------------------------------------------------------------------------------- */
+
+/* stats_counts - adds counters and latencies; any. stats_gauges: what only the loop knows, but for
+ * stats_live_bytes(), which looks at every segment. */
+void stats_counts(const struct kvt_store *store, struct kvt_stats *stats);
+void stats_gauges(struct kvt_store *store, struct kvt_stats *stats);
+uint64_t stats_live_bytes(struct kvt_store *store);
+
+/* --- 12. options.c ---------------------------------------------------------------------------- */
 
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */
