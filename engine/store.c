@@ -98,6 +98,7 @@ store_threads_stop(struct kvt_store *store)
     struct nvme_tier *nvme = store->nvme;
     bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
 
+    live_stop(store);
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
@@ -138,6 +139,7 @@ store_free(struct kvt_store *store)
     struct kvt_env env = store->env;
 
     store_threads_stop(store);
+    live_close(store);
     codecs_deinit(&store->codecs);
     commit_close(store);
     reclaim_close(store);
@@ -274,7 +276,7 @@ static bool
 name_is_foreign(void *visitor, const char *name)
 {
     static const char *const known[] = {
-        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data"};
+        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data", LIVE_NAME};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(name, known[i]) == 0)
@@ -511,6 +513,7 @@ threads_start(struct kvt_store *store)
     KVT_TRY(victim_scan_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
+    KVT_TRY(live_open(store));
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     return strays_void(store); /* Before anything is promised. */
 }

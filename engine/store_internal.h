@@ -27,6 +27,7 @@
 #include "inbox.h"
 #include "kvtier/kvtier.h"
 #include "lease.h"
+#include "live.h"
 #include "log.h"
 #include "move.h"
 #include "names_file.h"
@@ -165,6 +166,7 @@ struct kvt_store {
     struct victim_scans *victim_scans;
     struct relocate *relocate;
     struct lease_table *leases;      /* any */
+    struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;

@@ -60,6 +60,67 @@ KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind,
  * Threads: any. Ownership: borrows `target`. Blocks: never. */
 KVT_CHECKED enum kvt_status kvt_caps_json(kvt_store *store, char *target, size_t size);
 
+#define KVT_LIVE_LEASES_MAX 256u
+
+/* What is under way in an owner: indexes of kvt_live.work. */
+enum kvt_live_work {
+    KVT_LIVE_TICKETS, /* Submitted, their last stage not reached or not freed. */
+    KVT_LIVE_FILLS,   /* Puts being copied in. */
+    KVT_LIVE_READS,   /* Reads of NVMe. */
+    KVT_LIVE_COPIES,  /* Copies out of HOST. */
+    KVT_LIVE_IMAGES,  /* Blocks made ready for NVMe. */
+    KVT_LIVE_MOVES,   /* Jobs of devices. */
+    KVT_LIVE_WORKS,
+};
+
+/* A lease that is out: its first block, and how many more. */
+struct kvt_live_lease {
+    uint64_t age_ns;
+    kvt_namespace ns;
+    uint32_t block_count;
+    uint16_t component;
+    uint8_t tiers; /* enum kvt_tiers, of the first block when the lease was taken. */
+    uint8_t is_hashed;
+    uint32_t key_length; /* Of the whole key; `key` has its first bytes. */
+    uint8_t key[32];
+    char namespace_name[96]; /* Cut. */
+};
+
+/* What the owner of an open store shows, at most a second old unless nothing happens. */
+struct kvt_live {
+    uint32_t struct_size;
+    uint32_t pid;
+    uint64_t start_time; /* Tells processes of one pid apart. */
+    char program[64];
+    char version[16];        /* Of its library. */
+    uint64_t sequence;       /* How often the owner wrote. */
+    uint64_t age_ns;         /* Since it wrote this. */
+    uint64_t opened_wall_ns; /* Since 1970. */
+    uint32_t health;         /* enum kvt_health_flags */
+    uint32_t is_stale;       /* That process is gone: it left this behind. */
+    struct kvt_stats stats;
+    struct kvt_options options; /* In force; without its pointers. */
+    uint64_t work[KVT_LIVE_WORKS];
+    uint64_t lease_count;
+    uint64_t lease_seen_count; /* Of these, the ones the sums below were made of: a bound. */
+    uint64_t lease_oldest_ns;  /* Age. */
+    uint64_t leased_hbm_bytes, leased_host_bytes, leased_nvme_bytes;
+    uint32_t lease_shown_count;
+    uint32_t reserved0;
+    struct kvt_live_lease leases[KVT_LIVE_LEASES_MAX];
+};
+
+/*
+ * kvt_live_read - what the process that has the store in `path` open shows of itself, without
+ * disturbing it. live_out->struct_size must be sizeof(struct kvt_live).
+ *
+ * KVT_MISS       nothing is shown: no store, nobody has it open, or only for reading.
+ * KVT_E_CORRUPT  what is there is no such page. KVT_E_FORMAT: of a version that is not known here.
+ * KVT_E_INVAL, KVT_E_NOMEM, KVT_E_IO, KVT_E_PERMISSION  see kvt_last_error().
+ * Threads: any. Ownership: borrows. Blocks: to read a small file.
+ */
+KVT_CHECKED enum kvt_status kvt_live_read(const char *path, struct kvt_live *live_out);
+
 /*
  * Memory of a device of the store, for programs that are to run with and without a GPU: taken and
  * given back (`size` as taken) before the store is closed, written and read by copies that wait.
