@@ -387,7 +387,7 @@ struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* N
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
-/* --- 11. stats.c ------------------------------------------------------------------------------- */
+/* --- 11. stats.c ------------------------------------------------------------------------------ */
 
 /* stats_counts - adds counters and latencies; any. stats_gauges: what only the loop knows, but for
  * stats_live_bytes(), which looks at every segment. */

@@ -7,6 +7,8 @@
 static const struct command commands[] = {
     {&kvtool_ls_line, kvtool_ls},
     {&kvtool_stat_line, kvtool_stat},
+    {&kvtool_ns_line, kvtool_ns},
+    {&kvtool_leases_line, kvtool_leases},
     {&kvtool_get_line, kvtool_get},
     {&kvtool_put_line, kvtool_put},
     {&kvtool_rm_line, kvtool_rm},

@@ -19,6 +19,8 @@
 
 extern const struct command_line kvtool_ls_line;
 extern const struct command_line kvtool_stat_line;
+extern const struct command_line kvtool_ns_line;
+extern const struct command_line kvtool_leases_line;
 extern const struct command_line kvtool_get_line;
 extern const struct command_line kvtool_put_line;
 extern const struct command_line kvtool_rm_line;
@@ -27,6 +29,8 @@ extern const struct command_line kvtool_dump_line;
 
 int kvtool_ls(int argc, char **argv);
 int kvtool_stat(int argc, char **argv);
+int kvtool_ns(int argc, char **argv);
+int kvtool_leases(int argc, char **argv);
 int kvtool_get(int argc, char **argv);
 int kvtool_put(int argc, char **argv);
 int kvtool_rm(int argc, char **argv);

@@ -6,6 +6,7 @@
 
 #include "complain.h"
 #include "kvtool.h"
+#include "kvtool_owner.h"
 
 /* The store, or NULL with a sentence. */
 static kvt_store *
@@ -15,6 +16,8 @@ open_end(const char *path, kvt_store *store, enum kvt_status status)
         return store;
     if (status == KVT_MISS)
         complain("there is no store in %s", path);
+    else if (status == KVT_E_LOCKED)
+        owner_complain(path);
     else
         complain_status(status, "cannot open %s", path);
     return NULL;

@@ -20,6 +20,8 @@ struct sim_store {
 
 /* sim_store_open - a world and a store in it. A failure fails the test. */
 void sim_store_open(struct sim_store *sim, const struct kvt_options *options);
+/* sim_store_open_showing - as above; `shows`: it shows what it does (sim_board()). */
+void sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows);
 /* sim_store_close - kvt_close(), which must succeed, and the end of the world. */
 void sim_store_close(struct sim_store *sim);
 

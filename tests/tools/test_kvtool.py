@@ -189,7 +189,7 @@ class Kvtool(Programs):
         with open(self.path("s15", "LOCK"), "r+b") as lock:
             programs.lock_like_a_store(lock)
             for words in (["put", "s15", "a/03", "LICENSE"], ["rm", "s15", "a/01"]):
-                self.refused("kvtool", *words, expect=1, saying="KVT_E_LOCKED")
+                self.refused("kvtool", *words, expect=1, saying="is open: process")
 
     def test_bad_stores_are_named(self):
         os.makedirs(self.path("stranger"), exist_ok=True)
