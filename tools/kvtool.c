@@ -9,6 +9,7 @@ static const struct command commands[] = {
     {&kvtool_stat_line, kvtool_stat},
     {&kvtool_ns_line, kvtool_ns},
     {&kvtool_leases_line, kvtool_leases},
+    {&kvtool_top_line, kvtool_top},
     {&kvtool_get_line, kvtool_get},
     {&kvtool_put_line, kvtool_put},
     {&kvtool_rm_line, kvtool_rm},
