@@ -13,6 +13,8 @@ static const struct command commands[] = {
     {&kvtool_get_line, kvtool_get},
     {&kvtool_put_line, kvtool_put},
     {&kvtool_rm_line, kvtool_rm},
+    {&kvtool_export_line, kvtool_export},
+    {&kvtool_import_line, kvtool_import},
     {&kvtool_check_line, kvtool_check},
     {&kvtool_dump_line, kvtool_dump},
 };

@@ -17,16 +17,9 @@
 #include "kvtool_parts.h"
 #include "quantity.h"
 
-/* A store made without geometry has 64 segments, or 256 MiB ones where there is more room, and
- * takes blocks of a quarter of a segment; without a capacity it has 8 GiB (kvtier.h). */
 enum {
-    BLOCKS_PER_CAPACITY = 256,
-    BLOCK_BYTES_LEAST = 256 << 10, /* A quarter of the smallest segment. */
-    BLOCKS_AT_LEAST = 32,          /* Eight segments of four. */
-    PART_BYTES_MAX = 8 << 20,
+    PART_BYTES_MAX = 8 << 20
 };
-
-static const uint64_t nvme_bytes_default = UINT64_C(8) << 30;
 
 enum {
     OPTION_DESCRIPTION,
@@ -63,7 +56,7 @@ const struct command_line kvtool_put_line = {
     .options = options,
 };
 
-/* --- Namespaces and stores -------------------------------------------------------------------- */
+/* --- Namespaces -------------------------------------------------------------------- */
 
 /* The namespace as it is, or a new one with the description that was given. */
 static enum kvt_status
@@ -81,21 +74,6 @@ namespace_take(kvt_store *store, const char *name, const char *description, kvt_
     if (description == NULL)
         description = "";
     return kvt_namespace_open(store, name, description, strlen(description), ns_out);
-}
-
-/* The largest block of a new store: what its capacity suggests, or what this content needs, when
- * there is room for blocks of that size. */
-static uint64_t
-new_block_bytes_max(uint64_t nvme_bytes, uint64_t length)
-{
-    uint64_t capacity = nvme_bytes == 0 ? nvme_bytes_default : nvme_bytes;
-    uint64_t block_bytes = BLOCK_BYTES_LEAST;
-
-    while (block_bytes < KVT_BLOCK_BYTES_MAX &&
-           (block_bytes <= capacity / BLOCKS_PER_CAPACITY / 2 ||
-               (block_bytes < length && block_bytes <= capacity / BLOCKS_AT_LEAST / 2)))
-        block_bytes *= 2;
-    return block_bytes;
 }
 
 /* --- Putting ---------------------------------------------------------------------------------- */

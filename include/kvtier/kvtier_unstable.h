@@ -60,6 +60,38 @@ KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind,
  * Threads: any. Ownership: borrows `target`. Blocks: never. */
 KVT_CHECKED enum kvt_status kvt_caps_json(kvt_store *store, char *target, size_t size);
 
+/* What the caller said of a block when it was put (struct kvt_put). */
+struct kvt_block_facts {
+    uint8_t is_there;   /* 0: there is no such block, and the rest is 0. */
+    uint8_t has_parent; /* It was given, and is there. */
+    uint8_t parent_is_hashed;
+    uint8_t hint;
+    uint16_t parent_component;
+    uint16_t class_id;
+    uint32_t parent_length;
+    uint32_t depth;
+    uint32_t token_start;
+    uint32_t token_count;
+    uint32_t recompute_us;
+    uint32_t importance;
+    uint8_t parent[64];
+};
+
+/*
+ * kvt_block_facts_get - of `count` blocks that kvt_scan() gave.
+ * KVT_E_INVAL. Threads: any. Ownership: borrows. Blocks: briefly.
+ */
+KVT_CHECKED enum kvt_status kvt_block_facts_get(kvt_store *store,
+    const struct kvt_scan_entry *entries, uint32_t count, struct kvt_block_facts *facts_out);
+
+/*
+ * kvt_namespace_description - what the namespace was opened with (at most 4096 bytes).
+ * KVT_E_INVAL: no such namespace, or `size` is too small.
+ * Threads: any. Ownership: borrows. Blocks: while NAMES is written.
+ */
+KVT_CHECKED enum kvt_status kvt_namespace_description(
+    kvt_store *store, kvt_namespace ns, void *target, size_t size, size_t *length_out);
+
 #define KVT_LIVE_LEASES_MAX 256u
 
 /* What is under way in an owner: indexes of kvt_live.work. */
