@@ -166,6 +166,9 @@ block_visit(void *visitor, const struct index_block *block)
 
     if (block_record_decode(&record, block->segment, block->page, block->bytes, block->size) !=
         KVT_OK) {
+        log_line(&store->logger, LOG_WARN, "recover",
+            "event=record_dropped segment=%u page=%u reason=\"%s\"", block->segment, block->page,
+            failure_last()->text);
         COUNT(store, recover_dropped_count, 1);
         return true;
     }
@@ -278,6 +281,9 @@ recover_store(struct kvt_store *store, bool is_new)
     KVT_TRY(names_recover(store, is_new, &facts.names));
     KVT_TRY(ops->inspect(
         store->world.index_context, &store->env, store->meta_dir, false, &facts.index));
+    if (facts.index == INDEX_ABSENT && !is_new)
+        log_line(&store->logger, LOG_WARN, "recover",
+            "event=index_damaged text=\"meta/data.mdb is missing\"");
     if (facts.index == INDEX_DAMAGED)
         log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"%s\"",
             failure_last()->text);

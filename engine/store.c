@@ -519,12 +519,24 @@ threads_start(struct kvt_store *store)
 }
 
 static enum kvt_status
+meta_open(struct kvt_store *store)
+{
+    enum kvt_status status = store->env.fs->dir_open_at(
+        store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir);
+
+    if (status != KVT_MISS)
+        return status;
+    log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"meta is missing\"");
+    return failure_set(KVT_E_CORRUPT, 0,
+        "%s/meta is missing: the index has to be rebuilt, which an open for reading only does not",
+        store->path);
+}
+
+static enum kvt_status
 store_open_parts(struct kvt_store *store, const struct kvt_options *options)
 {
     bool is_new = false;
     const struct kvt_options defaults = KVT_OPTIONS_INIT;
-    const struct fs_ops *fs = store->env.fs;
-
     KVT_TRY(options_import(&store->options, options == NULL ? &defaults : options));
     if ((store->options.flags & KVT_OPEN_READ_ONLY) != 0) {
         store->is_read_only = true;
@@ -543,8 +555,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
     KVT_TRY(identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
-    KVT_TRY(
-        fs->dir_open_at(store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
+    KVT_TRY(meta_open(store));
     KVT_TRY(nvme_prepare(store));
     KVT_TRY(names_sync(store));
     KVT_TRY(recover_store(store, is_new));

@@ -27,6 +27,10 @@ extern const struct command_line kvtool_put_line;
 extern const struct command_line kvtool_rm_line;
 extern const struct command_line kvtool_export_line;
 extern const struct command_line kvtool_import_line;
+extern const struct command_line kvtool_options_line;
+extern const struct command_line kvtool_caps_line;
+extern const struct command_line kvtool_verify_line;
+extern const struct command_line kvtool_scrub_line;
 extern const struct command_line kvtool_check_line;
 extern const struct command_line kvtool_dump_line;
 
@@ -40,6 +44,10 @@ int kvtool_put(int argc, char **argv);
 int kvtool_export(int argc, char **argv);
 int kvtool_import(int argc, char **argv);
 int kvtool_rm(int argc, char **argv);
+int kvtool_options(int argc, char **argv);
+int kvtool_caps(int argc, char **argv);
+int kvtool_verify(int argc, char **argv);
+int kvtool_scrub(int argc, char **argv);
 int kvtool_check(int argc, char **argv);
 int kvtool_dump(int argc, char **argv);
 

@@ -9,6 +9,7 @@
 #include "complain.h"
 #include "json_writer.h"
 #include "kvtool.h"
+#include "kvtool_manifest.h"
 #include "quantity.h"
 
 enum {
@@ -18,12 +19,14 @@ enum {
 enum {
     OPTION_NAMESPACE,
     OPTION_LIMIT,
+    OPTION_PARTS,
     OPTION_JSON
 };
 
 static const struct argument_option options[] = {
     [OPTION_NAMESPACE] = {"--namespace", "NAME", "only the blocks of this namespace"},
     [OPTION_LIMIT] = {"--limit", "N", "at most N blocks"},
+    [OPTION_PARTS] = {"--parts", NULL, "also the parts of files that are larger than a block"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -48,7 +51,9 @@ struct listing {
     kvt_store *store;
     const char **names; /* By namespace id; NULL: no such id. The strings are the store's. */
     uint32_t name_count;
-    uint32_t only_id; /* 0: every namespace. */
+    uint32_t only_id;    /* 0: every namespace. */
+    bool has_parts;      /* They are listed. */
+    uint64_t part_count; /* Of those that are not. */
     uint64_t limit;
     uint64_t block_count;
     uint64_t length_bytes;
@@ -144,6 +149,8 @@ blocks_print(struct listing *listing)
 {
     struct kvt_scan_entry entries[SCAN_COUNT];
     uint64_t cursor = 0;
+    uint64_t hash = 0;
+    uint64_t file = 0;
 
     for (;;) {
         uint32_t count = 0;
@@ -154,6 +161,10 @@ blocks_print(struct listing *listing)
         for (uint32_t i = 0; i < count; i++) {
             if (listing->only_id != 0 && entries[i].ns.id != listing->only_id)
                 continue;
+            if (!listing->has_parts && part_key_is(&entries[i], &hash, &file)) {
+                listing->part_count++;
+                continue;
+            }
             if (listing->block_count == listing->limit)
                 return KVT_OK;
             if (!entry_print(listing, &entries[i]))
@@ -181,8 +192,12 @@ listing_print(struct listing *listing)
         json_array_end(&listing->json);
         json_number(&listing->json, "block_count", listing->block_count);
         json_number(&listing->json, "length_bytes", listing->length_bytes);
+        json_number(&listing->json, "part_count", listing->part_count);
         json_object_end(&listing->json);
         json_end(&listing->json);
+    } else if (listing->part_count > 0) {
+        printf(
+            "(and %" PRIu64 " parts of larger files: --parts lists them)\n", listing->part_count);
     }
     return status;
 }
@@ -231,6 +246,7 @@ kvtool_ls(int argc, char **argv)
         complain("--limit %s is no count", arguments.values[OPTION_LIMIT]);
         return EXIT_USAGE;
     }
+    listing.has_parts = arguments.values[OPTION_PARTS] != NULL;
     listing.as_json = arguments.values[OPTION_JSON] != NULL;
     return list(arguments.operands[0], arguments.values[OPTION_NAMESPACE], &listing);
 }

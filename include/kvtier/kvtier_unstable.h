@@ -13,7 +13,7 @@ extern "C" {
 
 /* One thing that kvt_check() found. */
 struct kvt_finding {
-    const char *kind; /* "store", "index", "record", "payload". */
+    const char *kind; /* "store", "names", "index", "record", "file", "header", "payload". */
     const char *text; /* What is wrong, where, and what to do. */
     uint32_t segment; /* UINT32_MAX when it has no place. */
     uint32_t page;
@@ -28,33 +28,62 @@ struct kvt_check_report {
     uint64_t finding_count; /* Everything that was reported. */
 };
 
+/* Whom an examination tells. Both functions may be NULL. */
+struct kvt_examiner {
+    void (*found)(void *context, const struct kvt_finding *finding);
+    /* Bytes of payload done and in all; returns 0 to give up (KVT_CANCELLED). */
+    int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void *context;
+};
+
 /*
- * kvt_check - examine a closed store without changing it: STORE, NAMES, LMDB pages, records,
- * segment facts, and every payload's checksum. Batch headers count only in a rebuild: kvt_dump().
+ * kvt_check - examine a closed store without changing it: both copies of STORE and NAMES, LMDB
+ * pages, records, segment facts, batch headers, and every payload's checksum.
  *
- * `found` (may be NULL) gets each finding; `progress` (may be NULL) bytes done and bytes in all.
- * KVT_OK: the report is written, whatever it says. Errors as kvt_open() (a store whose STORE files
- * are both damaged is a finding and KVT_E_CORRUPT).
+ * KVT_OK: the report is written, whatever it says. KVT_E_CORRUPT: the store cannot be opened, the
+ * findings say why. KVT_CANCELLED. Other errors as kvt_open(). `examiner` may be NULL.
  * Threads: any. Ownership: borrows. Blocks: for reading every block.
  */
-KVT_CHECKED enum kvt_status kvt_check(const char *path,
-    void (*found)(void *context, const struct kvt_finding *finding),
-    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
-    struct kvt_check_report *report_out);
+KVT_CHECKED enum kvt_status kvt_check(
+    const char *path, const struct kvt_examiner *examiner, struct kvt_check_report *report_out);
+
+/*
+ * kvt_scrub - read every durable block of a store that is open for reading only (of the namespace
+ * `only`; {0}: of all) as a get does, many at a time, and report those that cannot be served.
+ *
+ * KVT_E_STATE: it is open for writing: blocks that come and go would look damaged. KVT_E_NOMEM,
+ * KVT_CANCELLED, and what a get may be answered.
+ * Threads: any. Ownership: borrows. Blocks: for reading every block.
+ */
+KVT_CHECKED enum kvt_status kvt_scrub(kvt_store *store, kvt_namespace only,
+    const struct kvt_examiner *examiner, struct kvt_check_report *report_out);
 
 enum kvt_dump_kind {
     KVT_DUMP_SEGMENTS,
-    KVT_DUMP_RECORDS,
-    KVT_DUMP_BATCHES
+    KVT_DUMP_RECORDS, /* Of the index: blocks that are there. */
+    KVT_DUMP_BATCHES, /* Batch headers. */
+    KVT_DUMP_EXTENTS, /* What the batch headers say lies where, dead or alive. */
 };
 
 /*
  * kvt_dump - print a closed store's inside, one JSON object a line, to `line`, until it returns
- * non-zero. Errors as kvt_open().
+ * non-zero; of one segment, or of all (UINT32_MAX).
+ *
+ * KVT_E_INVAL: a NULL, no such kind or segment. Other errors as kvt_open().
  * Threads: any. Ownership: borrows. Blocks: yes.
  */
-KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind,
+KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind, uint32_t segment,
     int (*line)(void *context, const char *json), void *context);
+
+/*
+ * kvt_machine_json - what this machine and this build offer, as one JSON object: io engine and why,
+ * devices and why, codecs, versions of the libraries; of the folder `path` (may be NULL) its free
+ * space, and, when it has a store, how direct transfers are done there.
+ *
+ * KVT_E_INVAL: a NULL, or `size` is too small (2048 is enough).
+ * Threads: any. Ownership: borrows. Blocks: briefly.
+ */
+KVT_CHECKED enum kvt_status kvt_machine_json(const char *path, char *target, size_t size);
 
 /* kvt_caps_json - facts of the machine as the store found them, as one JSON object.
  * Threads: any. Ownership: borrows `target`. Blocks: never. */
