@@ -15,7 +15,7 @@
 enum {
     LINE_BYTES = 1024,
     CHECK_HOST_BYTES = 256 << 20, /* More than any block. */
-    CHECK_WORKERS = 4,            /* A checksum must not be what a fast device waits for. */
+    CHECK_WORKERS = 8,            /* A checksum must not be what a fast device waits for. */
 };
 
 enum kvt_status
@@ -148,7 +148,7 @@ files_check(struct check *check, kvt_store *store)
     return KVT_OK;
 }
 
-/* --- Segments --------------------------------------------------------------------------------- */
+/* --- Headers and index ------------------------------------------------------------------------ */
 
 static bool
 batch_pass(void *visitor, const struct batch_header *header, const struct block_record *records,
@@ -163,54 +163,138 @@ batch_pass(void *visitor, const struct batch_header *header, const struct block_
 
 /*
  * Batch headers are read by a rebuild only: damage in one costs nothing now, and blocks if the
- * index should be lost as well.
+ * index should be lost as well. They, and the pages of the index, are read by a worker while the
+ * payloads are: the device has room for both.
  */
+struct damaged_segment {
+    uint32_t number;
+    uint32_t generation;       /* In the index. */
+    uint32_t generation_found; /* In its headers. */
+    uint64_t damaged_pages;
+};
+
+enum {
+    SEGMENTS_NAMED_MAX = 250, /* Damaged ones, by each walk; the rest is counted by nobody. */
+    WALK_COUNT = 4,           /* Each waits for one header at a time. */
+};
+
+struct walk {
+    struct crew_job job;
+    struct kvt_store *store;
+    uint32_t ordinal; /* Of the walks: each looks at every fourth segment; the first also at the
+                       * index. */
+    struct inbox done;
+    struct task *nobody; /* NULL: whom the job wakes. */
+    struct gate gate;
+    _Atomic uint32_t is_over;
+    enum kvt_status status;
+    enum index_condition condition;
+    struct failure failure; /* Of the worker: status, or what is wrong with the index. */
+    uint32_t count;
+    struct damaged_segment segments[SEGMENTS_NAMED_MAX];
+};
+
 static enum kvt_status
-headers_check(struct check *check, kvt_store *store)
+headers_walk(struct walk *walk)
 {
+    struct kvt_store *store = walk->store;
     struct segment *segment;
     uint32_t cursor = 0;
 
     if (store->nvme == NULL)
         return KVT_OK;
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        char text[LINE_BYTES];
-        uint32_t generation;
+        struct damaged_segment *damaged = &walk->segments[walk->count];
+        uint32_t generation = 0;
         uint64_t damaged_pages = 0;
 
-        if (segment->state != SEGMENT_SEALED && segment->state != SEGMENT_ACTIVE)
+        if (cursor % WALK_COUNT != walk->ordinal)
+            continue;
+        if ((segment->state != SEGMENT_SEALED && segment->state != SEGMENT_ACTIVE) ||
+            walk->count == SEGMENTS_NAMED_MAX)
             continue;
         KVT_TRY(
             nvme_scan(store->nvme, segment->number, batch_pass, NULL, &generation, &damaged_pages));
-        if (damaged_pages == 0 && generation == segment->generation)
+        if (damaged_pages == 0 && (generation == segment->generation || segment->record_count == 0))
             continue;
-        if (segment->record_count == 0 && damaged_pages == 0)
-            continue;
+        *damaged = (struct damaged_segment){
+            segment->number, segment->generation, generation, damaged_pages};
+        walk->count++;
+    }
+    return KVT_OK;
+}
+
+/* A worker. */
+static void
+walk_run(struct crew_job *job)
+{
+    struct walk *walk = CONTAINER_OF(job, struct walk, job);
+    struct kvt_store *store = walk->store;
+
+    walk->condition = INDEX_CLEAN;
+    if (walk->ordinal == 0)
+        walk->status = store->world.index_ops->inspect(
+            store->world.index_context, &store->env, store->meta_dir, true, &walk->condition);
+    if (walk->status == KVT_OK && walk->condition == INDEX_DAMAGED)
+        walk->failure = *failure_last();
+    if (walk->status == KVT_OK)
+        walk->status = headers_walk(walk);
+    if (walk->status != KVT_OK)
+        walk->failure = *failure_last();
+    /* (C1) release: pairs with the acquire in walk_end(). */
+    atomic_store_explicit(&walk->is_over, 1, memory_order_release);
+    gate_post(&store->env, &walk->gate);
+}
+
+static enum kvt_status
+walk_end(struct check *check, struct walk *walk)
+{
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&walk->gate.value, memory_order_acquire);
+
+        if (atomic_load_explicit(&walk->is_over, memory_order_acquire) != 0)
+            break;
+        gate_wait(&walk->store->env, &walk->gate, seen, UINT64_MAX);
+    }
+    if (walk->status != KVT_OK)
+        return failure_set(walk->status, walk->failure.foreign_code, "%s", walk->failure.text);
+    if (walk->condition == INDEX_DAMAGED && !check->index_is_damaged)
+        finding_add(check, "index", walk->failure.text);
+    for (uint32_t i = 0; i < walk->count; i++) {
+        const struct damaged_segment *damaged = &walk->segments[i];
+        char text[LINE_BYTES];
+
         (void)snprintf(text, sizeof(text),
-            "segment %u: %llu pages of batch headers are damaged, generation %u of %u is found: "
-            "its "
-            "blocks are read by the index, but a rebuild would lose some; export them, or let "
+            "segment %u: %llu pages of batch headers are damaged, generation %u of %u was found: "
+            "its blocks are read by the index, but a rebuild would lose some; export them, or let "
             "reclaiming move them",
-            segment->number, (unsigned long long)damaged_pages, generation, segment->generation);
-        examination_found(&check->examination, "header", text, segment->number, SEGMENT_NONE);
+            damaged->number, (unsigned long long)damaged->damaged_pages, damaged->generation_found,
+            damaged->generation);
+        examination_found(&check->examination, "header", text, damaged->number, SEGMENT_NONE);
     }
     return KVT_OK;
 }
 
 static enum kvt_status
-store_check(struct check *check, kvt_store *store)
+store_check(struct check *check, kvt_store *store, struct walk walks[WALK_COUNT])
 {
-    enum index_condition condition;
+    enum kvt_status status;
 
     KVT_TRY(store_file_examine(&store->env, store->dir, copy_take, check));
     KVT_TRY(names_examine(&store->names, store->dir, copy_take, check));
-    KVT_TRY(store->world.index_ops->inspect(
-        store->world.index_context, &store->env, store->meta_dir, true, &condition));
-    if (condition == INDEX_DAMAGED && !check->index_is_damaged)
-        finding_add(check, "index", failure_last()->text);
     KVT_TRY(files_check(check, store));
-    KVT_TRY(headers_check(check, store));
-    return scrub_run(store, 0, &check->examination);
+    for (uint32_t i = 0; i < WALK_COUNT; i++) {
+        walks[i].store = store;
+        walks[i].ordinal = i;
+        walks[i].job.run = walk_run;
+        walks[i].job.done = &walks[i].done;
+        walks[i].job.done_task = &walks[i].nobody;
+        crew_submit(store->crew, &walks[i].job);
+    }
+    status = scrub_run(store, 0, &check->examination);
+    for (uint32_t i = 0; i < WALK_COUNT; i++)
+        status = status_keep(status, walk_end(check, &walks[i]));
+    return status;
 }
 
 enum kvt_status
@@ -218,6 +302,8 @@ kvt_check(
     const char *path, const struct kvt_examiner *examiner, struct kvt_check_report *report_out)
 {
     struct check check = {0};
+    struct walk *walks;
+    struct kvt_env env;
     kvt_store *store;
     enum kvt_status status;
 
@@ -226,8 +312,13 @@ kvt_check(
     if (status == KVT_E_CORRUPT && !check.index_is_damaged)
         finding_add(&check, "store", failure_last()->text);
     if (status == KVT_OK) {
-        status = store_check(&check, store);
+        env = store->env;
+        walks = env_take(&env, WALK_COUNT * sizeof(*walks));
+        status = walks == NULL ? failure_set(KVT_E_NOMEM, 0, "no memory to check %s", path)
+                               : store_check(&check, store, walks);
+        /* The workers let go of the walks when they have ended. */
         status = status_keep(status, kvt_close(store));
+        env_put(&env, walks, WALK_COUNT * sizeof(*walks));
     }
     if (status == KVT_OK || status == KVT_E_CORRUPT)
         *report_out = check.examination.report;

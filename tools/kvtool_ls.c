@@ -8,8 +8,10 @@
 
 #include "complain.h"
 #include "json_writer.h"
+#include "kvtier/kvtier_unstable.h"
 #include "kvtool.h"
 #include "kvtool_manifest.h"
+#include "kvtool_owner.h"
 #include "quantity.h"
 
 enum {
@@ -48,10 +50,8 @@ const struct command_line kvtool_ls_line = {
 
 /* One listing. */
 struct listing {
-    kvt_store *store;
-    const char **names; /* By namespace id; NULL: no such id. The strings are the store's. */
-    uint32_t name_count;
-    uint32_t only_id;    /* 0: every namespace. */
+    bool has_begun;
+    bool is_short_of_memory;
     bool has_parts;      /* They are listed. */
     uint64_t part_count; /* Of those that are not. */
     uint64_t limit;
@@ -60,32 +60,6 @@ struct listing {
     bool as_json;
     struct json json;
 };
-
-/* Remembers the name of each namespace, so that a scanned id finds it. */
-static enum kvt_status
-names_load(struct listing *listing)
-{
-    uint32_t cursor = 0;
-
-    for (;;) {
-        struct kvt_namespace_info info;
-        enum kvt_status status = kvt_namespace_next(listing->store, &cursor, &info);
-
-        if (status != KVT_OK)
-            return status == KVT_MISS ? KVT_OK : status;
-        if (info.ns.id >= listing->name_count) {
-            size_t count = (size_t)info.ns.id + 64;
-            const char **names = realloc(listing->names, count * sizeof(*names));
-
-            if (names == NULL)
-                return KVT_E_NOMEM;
-            memset(names + listing->name_count, 0, (count - listing->name_count) * sizeof(*names));
-            listing->names = names;
-            listing->name_count = (uint32_t)count;
-        }
-        listing->names[info.ns.id] = info.name;
-    }
-}
 
 static void
 entry_print_json(struct listing *listing, const struct kvt_scan_entry *entry, const char *name,
@@ -112,74 +86,12 @@ entry_print_json(struct listing *listing, const struct kvt_scan_entry *entry, co
     json_object_end(json);
 }
 
-/* False: no memory. */
-static bool
-entry_print(struct listing *listing, const struct kvt_scan_entry *entry)
+static void
+listing_begin(struct listing *listing)
 {
-    const char *name = entry->ns.id < listing->name_count ? listing->names[entry->ns.id] : NULL;
-    char *hex = bytes_hex(entry->key, entry->key_length <= 64 ? entry->key_length : 64);
-    char *key = NULL;
-
-    if (name == NULL)
-        name = "?";
-    key = spelled_key_text(name, entry);
-    if (hex == NULL || key == NULL) {
-        free(hex);
-        free(key);
-        return false;
-    }
-    if (listing->as_json) {
-        entry_print_json(listing, entry, name, key, hex);
-    } else {
-        printf("%12" PRIu64 "  %12" PRIu64 "%c %5u  %-10s  %9" PRIu32 ":%-8" PRIu32 "  ",
-            entry->length, entry->stored_length, entry->is_encoded != 0 ? '*' : ' ',
-            entry->part_count, tiers_text(entry->tiers), entry->segment, entry->page);
-        text_print(stdout, key, 0);
-        fputc('\n', stdout);
-    }
-    listing->block_count++;
-    listing->length_bytes += entry->length;
-    free(hex);
-    free(key);
-    return true;
-}
-
-static enum kvt_status
-blocks_print(struct listing *listing)
-{
-    struct kvt_scan_entry entries[SCAN_COUNT];
-    uint64_t cursor = 0;
-    uint64_t hash = 0;
-    uint64_t file = 0;
-
-    for (;;) {
-        uint32_t count = 0;
-        enum kvt_status status = kvt_scan(listing->store, &cursor, entries, SCAN_COUNT, &count);
-
-        if (status != KVT_OK)
-            return status == KVT_MISS ? KVT_OK : status;
-        for (uint32_t i = 0; i < count; i++) {
-            if (listing->only_id != 0 && entries[i].ns.id != listing->only_id)
-                continue;
-            if (!listing->has_parts && part_key_is(&entries[i], &hash, &file)) {
-                listing->part_count++;
-                continue;
-            }
-            if (listing->block_count == listing->limit)
-                return KVT_OK;
-            if (!entry_print(listing, &entries[i]))
-                return KVT_E_NOMEM;
-        }
-    }
-}
-
-static enum kvt_status
-listing_print(struct listing *listing)
-{
-    enum kvt_status status = names_load(listing);
-
-    if (status != KVT_OK)
-        return status;
+    if (listing->has_begun)
+        return;
+    listing->has_begun = true;
     if (listing->as_json) {
         json_object_begin(&listing->json, NULL);
         json_array_begin(&listing->json, "blocks");
@@ -187,7 +99,12 @@ listing_print(struct listing *listing)
         printf("%12s  %12s  %5s  %-10s  %9s:%-8s  %s\n", "BYTES", "STORED", "PARTS", "TIERS",
             "SEGMENT", "PAGE", "KEY");
     }
-    status = blocks_print(listing);
+}
+
+static void
+listing_end(struct listing *listing)
+{
+    listing_begin(listing);
     if (listing->as_json) {
         json_array_end(&listing->json);
         json_number(&listing->json, "block_count", listing->block_count);
@@ -199,37 +116,127 @@ listing_print(struct listing *listing)
         printf(
             "(and %" PRIu64 " parts of larger files: --parts lists them)\n", listing->part_count);
     }
+}
+
+static void
+entry_print(struct listing *listing, const struct kvt_scan_entry *entry, const char *name,
+    const char *key, const char *hex)
+{
+    if (listing->as_json) {
+        entry_print_json(listing, entry, name, key, hex);
+    } else {
+        printf("%12" PRIu64 "  %12" PRIu64 "%c %5u  %-10s  %9" PRIu32 ":%-8" PRIu32 "  ",
+            entry->length, entry->stored_length, entry->is_encoded != 0 ? '*' : ' ',
+            entry->part_count, tiers_text(entry->tiers), entry->segment, entry->page);
+        text_print(stdout, key, 0);
+        fputc('\n', stdout);
+    }
+    listing->block_count++;
+    listing->length_bytes += entry->length;
+}
+
+/* Of each block. Not 0: that was the last. */
+static int
+entry_take(void *context, const struct kvt_scan_entry *entry, const char *name)
+{
+    struct listing *listing = context;
+    char *hex = NULL;
+    char *key = NULL;
+    uint64_t hash = 0;
+    uint64_t file = 0;
+
+    listing_begin(listing);
+    if (!listing->has_parts && part_key_is(entry, &hash, &file)) {
+        listing->part_count++;
+        return 0;
+    }
+    if (listing->block_count == listing->limit)
+        return 1;
+    hex = bytes_hex(entry->key, entry->key_length <= 64 ? entry->key_length : 64);
+    key = spelled_key_text(name, entry);
+    if (hex != NULL && key != NULL)
+        entry_print(listing, entry, name, key, hex);
+    else
+        listing->is_short_of_memory = true;
+    free(hex);
+    free(key);
+    return listing->is_short_of_memory || ferror(stdout) != 0;
+}
+
+/* The name of the namespace of the last entry is that of most others. */
+static const char *
+name_of(kvt_store *store, kvt_namespace ns, struct kvt_namespace_info *last)
+{
+    uint32_t cursor = ns.id - 1;
+
+    if (last->name == NULL || last->ns.id != ns.id) {
+        if (kvt_namespace_next(store, &cursor, last) != KVT_OK || last->ns.id != ns.id)
+            last->name = NULL;
+    }
+    return last->name == NULL ? "?" : last->name;
+}
+
+/* A store that was not closed in order: what recovery finds in it. */
+static enum kvt_status
+store_list(kvt_store *store, const char *name, struct listing *listing)
+{
+    struct kvt_scan_entry entries[SCAN_COUNT];
+    struct kvt_namespace_info only = {.ns = {0}};
+    struct kvt_namespace_info last = {.name = NULL};
+    uint64_t cursor = 0;
+    enum kvt_status status = name == NULL ? KVT_OK : namespace_find(store, name, &only);
+
+    while (status == KVT_OK) {
+        uint32_t count = 0;
+
+        status = kvt_scan(store, &cursor, entries, SCAN_COUNT, &count);
+        for (uint32_t i = 0; status == KVT_OK && i < count; i++) {
+            if (only.ns.id != 0 && entries[i].ns.id != only.ns.id)
+                continue;
+            if (entry_take(listing, &entries[i], name_of(store, entries[i].ns, &last)) != 0)
+                return KVT_OK;
+        }
+        if (status == KVT_MISS)
+            return KVT_OK;
+    }
     return status;
 }
 
-/* Opens, lists, closes. */
+static enum kvt_status
+opened_list(const char *path, const char *name, struct listing *listing)
+{
+    kvt_store *store = store_open_to_read(path);
+    enum kvt_status status = KVT_OK;
+
+    if (store == NULL)
+        return KVT_CANCELLED;
+    status = store_list(store, name, listing);
+    if (status == KVT_MISS)
+        namespace_complain(name, path);
+    else if (status != KVT_OK)
+        complain_status(status, "cannot list %s", path);
+    return store_close(store, path) && status == KVT_OK ? KVT_OK : KVT_CANCELLED;
+}
+
+/* Most stores are closed, and were closed in order: they need not be opened. */
 static int
 list(const char *path, const char *name, struct listing *listing)
 {
-    struct kvt_namespace_info info = {0};
-    enum kvt_status status = KVT_OK;
-    int exit_code = EXIT_PROBLEM;
+    enum kvt_status status = kvt_list(path, name, entry_take, listing);
 
-    listing->store = store_open_to_read(path);
-    if (listing->store == NULL)
-        return EXIT_PROBLEM;
-    if (name != NULL)
-        status = namespace_find(listing->store, name, &info);
-    listing->only_id = info.ns.id;
-    if (status == KVT_MISS) {
-        namespace_complain(name, path);
-    } else {
-        if (status == KVT_OK)
-            status = listing_print(listing);
-        if (status == KVT_OK)
-            exit_code = EXIT_FINE;
-        else
-            complain_status(status, "cannot list %s", path);
-    }
-    if (!store_close(listing->store, path))
-        exit_code = EXIT_PROBLEM;
-    free(listing->names);
-    return exit_code;
+    if (status == KVT_NOT_READY)
+        status = opened_list(path, name, listing);
+    else if (status == KVT_MISS)
+        complain("there is no store in %s", path);
+    else if (status == KVT_E_LOCKED)
+        owner_complain(path);
+    else if (status != KVT_OK)
+        complain_status(status, "cannot list %s", path);
+    if (listing->is_short_of_memory)
+        complain("there is no memory to print a key");
+    if (status == KVT_OK || listing->has_begun)
+        listing_end(listing);
+    return status == KVT_OK && !listing->is_short_of_memory ? EXIT_FINE : EXIT_PROBLEM;
 }
 
 int
