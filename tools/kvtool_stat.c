@@ -286,6 +286,7 @@ kvtool_stat(int argc, char **argv)
     if (owner->has_live) {
         facts_of_owner(&facts, owner);
         print(&facts, &arguments);
+        exit_code = EXIT_FINE;
     } else {
         exit_code = stat_closed(&facts, &arguments);
     }
