@@ -3,7 +3,7 @@
  * live_page.h - the bytes of the file in which an owner shows what it does: written, and read
  * without trust.
  *
- * Format    tiers/FORMAT.md section 3.9. Not durable, no part of a store's version.
+ * Format    tiers/FORMAT.md section 3.7. Not durable, no part of a store's version.
  * Not here  what is shown (live.c), finding and judging the file (live_read.c).
  */
 #ifndef KVT_ENGINE_LIVE_PAGE_H
