@@ -116,7 +116,7 @@ copy_take(void *context, const char *name, const char *reason)
     finding_add(context, name[0] == 'S' ? "store" : "names", text);
 }
 
-/* --- Data files -------------------------------------------------------------------------------- */
+/* --- Data files ------------------------------------------------------------------------------- */
 
 /* Reads behind the end of a file find nothing: those blocks are reported, too, one by one. */
 static enum kvt_status

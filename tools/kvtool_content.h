@@ -18,8 +18,8 @@ struct content {
     uint64_t length;
 };
 
-/* content_find - reads the key's block, and looks whether all parts of a file are there. False, with
- * a sentence: there is none, or it is damaged. */
+/* content_find - reads the key's block, and looks whether all parts of a file are there. False,
+ * with a sentence: there is none, or it is damaged. */
 bool content_find(kvt_store *store, const char *path, const struct spelled_key *key,
     const char *spelling, struct content *content_out);
 void content_free(struct content *content);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtool_manifest.c - the manifest of a file that is larger than a block, and the keys of its parts.
+ * kvtool_manifest.c - the manifest of a file that is larger than a block, and its parts' keys.
  */
 #include "kvtool_manifest.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtool_manifest.h - files that are larger than a block: many parts, and one block that names them.
+ * kvtool_manifest.h - files that are larger than a block: many parts, and one block that is put
+ * last.
  *
  * A file of more than block_bytes_max bytes is kept as parts, blocks of one size (the last may be
  * shorter) in the namespace and component of its key, and a manifest, the block of the key itself,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtool_rm.c - `kvtool rm`: forget a block, or a file in parts; no crash brings it back once the command ends.
+ * kvtool_rm.c - `kvtool rm`: forget a block, or a file in parts; no crash brings it back once the
+ * command ends.
  */
 #include "complain.h"
 #include "json_writer.h"

@@ -52,9 +52,9 @@ terminal_restore(void)
 
     if (is_entered) {
         is_entered = 0;
+        tcsetattr(STDIN_FILENO, TCSANOW, &before);
         if (write(STDOUT_FILENO, leave_text, sizeof(leave_text) - 1) < 0)
             errno = 0; /* The terminal is gone: nobody to tell. */
-        tcsetattr(STDIN_FILENO, TCSANOW, &before);
     }
     errno = error;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtool_scrub.c - `kvtool scrub`: read every payload at the disk's rate, and name the damaged ones.
+ * kvtool_scrub.c - `kvtool scrub`: read every payload at the disk's rate, and name damaged ones.
  */
 #include <stdlib.h>
 

@@ -15,8 +15,8 @@ import programs
 from programs import TRACE, Programs
 
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
-COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import leases options caps "
-                       "top").split(),
+COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import leases options "
+                       "caps top").split(),
             "tierbench": "replay ceiling sweep scale".split()}
 # What makes a command of the documents short enough for a test, by its first two words.
 SMALLER = {
