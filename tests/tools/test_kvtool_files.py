@@ -73,6 +73,20 @@ class Files(Programs):
         with open(self.path("keep"), "rb") as file:
             self.assertEqual(file.read(), b"as it was")
 
+    def test_a_file_with_a_damaged_part_is_missing(self):
+        self.put("f8", "a/00", b"x")
+        self.put("f8", 'a/"large"', b"\x5a" * (3 * BLOCK))
+        with open(self.path("f8", "data", "data.00"), "r+b") as file:
+            place = file.read().rindex(b"\x5a" * 100)
+            file.seek(place)
+            file.write(b"damage")
+        with open(self.path("keep"), "wb") as file:
+            file.write(b"as it was")
+        self.refused("kvtool", "get", "f8", 'a/"large"', "-o", "keep", expect=1, saying="damaged")
+        with open(self.path("keep"), "rb") as file:
+            self.assertEqual(file.read(), b"as it was")
+        self.assertEqual([name for name in os.listdir(self.scratch) if "keep." in name], [])
+
     def test_a_file_that_does_not_fit_leaves_nothing(self):
         self.put("f5", "a/00", b"x", nvme="16M")
         done = self.put("f5", 'a/"large"', bytes(40 << 20), nvme="16M", expect=1)
@@ -80,8 +94,11 @@ class Files(Programs):
         self.assertLessEqual(self.keys("f5", "--parts"), {"a/00"})
 
     def test_an_interrupted_put_leaves_nothing(self):
-        self.put("f6", 'a/"large"', os.urandom(2 * BLOCK), nvme="256M")
+        self.put("f6", "a/00", b"x", nvme="256M")
+        large = os.urandom(11 << 20)
+        self.put("f6", 'a/"large"', large)
         before = self.keys("f6", "--parts")
+        self.assertGreater(len(before), 4)
         for words in (['a/"new"'], ['a/"large"', "--replace"]):
             putter = subprocess.Popen(["build/bin/kvtool", "put", "f6", *words], cwd=self.scratch,
                                       stdin=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -94,7 +111,7 @@ class Files(Programs):
             putter.stdin.close()
             putter.stderr.close()
             self.assertEqual(self.keys("f6", "--parts"), before)
-        self.assertEqual(len(self.get("f6", 'a/"large"')), 2 * BLOCK)
+        self.assertEqual(self.get("f6", 'a/"large"'), large)
 
     def test_what_a_killed_put_left_goes_with_the_next(self):
         self.put("f7", "a/00", b"x", nvme="256M")
@@ -205,11 +222,14 @@ class Archives(Programs):
         self.replay("a8", requests=12)
         facts = self.json_of("kvtool", "export", "a8", "many.kva")
         self.run_program("kvtool", "put", "--create", "--nvme", "128M", "a9", "z/00", input=b"z")
-        for delay in (0.01, 0.04, 0.08, 0.15):
+        start = time.monotonic()
+        self.run_program("kvtool", "import", "--create", "--nvme", "128M", "a11", "many.kva")
+        whole = time.monotonic() - start
+        for share in (0.3, 0.45, 0.55, 0.65, 0.75, 0.85):
             importer = subprocess.Popen(["build/bin/kvtool", "import", "a9", "many.kva"],
                                         cwd=self.scratch, stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE)
-            time.sleep(delay)
+            time.sleep(whole * share)
             importer.send_signal(signal.SIGINT)
             _, error = importer.communicate(timeout=60)
             count = self.json_of("kvtool", "ls", "a9")["block_count"]
