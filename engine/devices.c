@@ -78,16 +78,20 @@ device_is_lost(const struct kvt_store *store, uint32_t device)
     return (atomic_load_explicit(&store->devices.lost, memory_order_relaxed) >> device & 1) != 0;
 }
 
-static void
-device_lose(struct kvt_store *store, uint32_t device)
+enum kvt_status
+device_answer(struct kvt_store *store, uint32_t device, enum kvt_status status)
 {
-    if (device_is_lost(store, device))
-        return;
-    atomic_fetch_or_explicit(&store->devices.lost, 1u << device, memory_order_relaxed);
+    uint32_t bit = 1u << device;
+
+    if (status != KVT_E_GPU ||
+        (atomic_fetch_or_explicit(&store->devices.lost, bit, memory_order_relaxed) & bit) != 0)
+        return status;
     store_health_set(store, KVT_HEALTH_GPU_LOST);
-    store->devices.has_remains = true;
     COUNT(store, gpu_lost_count, 1);
     log_line(&store->logger, LOG_ERROR, "device", "event=lost device=%u", device);
+    /* The loop gives up what it held. */
+    env_wake(&store->env, store->loop_task);
+    return status;
 }
 
 /* Give up what lost devices hold; what is pinned stays until a later look. */
@@ -130,8 +134,11 @@ device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lan
     const struct device_piece *piece)
 {
     job->piece = *piece;
-    job->move = (struct device_move){
-        .lane = lane, .is_urgent = job->is_urgent, .pieces = &job->piece, .piece_count = 1};
+    job->move = (struct device_move){.lane = lane,
+        .is_urgent = job->is_urgent,
+        .pieces = &job->piece,
+        .piece_count = 1,
+        .mark = job->mark};
     job_send(store, job);
 }
 
@@ -147,6 +154,7 @@ devices_step(struct kvt_store *store)
 {
     struct inbox_node *node = inbox_take(&store->devices.done);
     bool was_busy = node != NULL;
+    uint32_t lost;
 
     while (node != NULL) {
         struct device_move *move = CONTAINER_OF(node, struct device_move, node);
@@ -154,9 +162,13 @@ devices_step(struct kvt_store *store)
 
         node = node->next;
         store->devices.in_flight--;
-        if (move->status == KVT_E_GPU)
-            device_lose(store, job->device);
+        (void)device_answer(store, job->device, move->status);
         job->finish(store, job);
+    }
+    lost = atomic_load_explicit(&store->devices.lost, memory_order_relaxed);
+    if (lost != store->devices.mourned) {
+        store->devices.mourned = lost;
+        store->devices.has_remains = was_busy = true;
     }
     if (store->devices.has_remains && (was_busy || store->room_changed))
         remains_sweep(store);

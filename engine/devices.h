@@ -26,6 +26,7 @@ struct device_job {
     struct device_piece piece;
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
+    struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
     void (*finish)(struct kvt_store *store, struct device_job *job); /* move.status says how. */
 };
 
@@ -35,6 +36,7 @@ struct devices {
     struct inbox done;     /* Movers push. */
     uint32_t in_flight;    /* Jobs that were sent and have not finished. */
     bool has_remains;      /* Lost devices still have copies in the map. */
+    uint32_t mourned;      /* Mask of the lost ones that the loop knows of. */
     _Atomic uint32_t lost; /* Mask; any. */
 };
 
@@ -53,5 +55,7 @@ void device_job_wait(struct kvt_store *store, struct device_job *job, void *even
 
 bool device_is_open(const struct kvt_store *store, uint32_t device); /* any */
 bool device_is_lost(const struct kvt_store *store, uint32_t device); /* any */
+/* device_answer - what a call of the device said, unchanged: with KVT_E_GPU it is lost. any */
+enum kvt_status device_answer(struct kvt_store *store, uint32_t device, enum kvt_status status);
 
 #endif /* KVT_ENGINE_DEVICES_H */

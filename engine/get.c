@@ -115,6 +115,7 @@ device_copy_finish(struct kvt_store *store, struct device_job *job)
 {
     struct copy *copy = CONTAINER_OF(job, struct copy, device_job);
 
+    copy->op->is_queued = job->move.is_marked;
     if (job->move.status == KVT_OK)
         get_answer(store, copy->op, &copy->range, copy->tier);
     else
@@ -140,6 +141,7 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     copy->memory = is_from_hbm ? entry_hbm_address(store, entry) : entry_host_address(store, entry);
     copy->device_job.device = device;
     copy->device_job.is_urgent = true;
+    copy->device_job.mark = ticket_part_mark(op, device);
     copy->device_job.finish = device_copy_finish;
     device_job_copy(store, &copy->device_job, is_from_hbm ? DEVICE_OUT : DEVICE_IN,
         &(struct device_piece){.target = op->destination,
@@ -218,7 +220,9 @@ get_fits(struct kvt_store *store, struct op *op, const struct entry *entry)
 {
     struct part_range range = {0};
 
-    if (part_range_of(op, entry, &range) && op->length >= range.length)
+    /* Of parts that come one by one, each has its own place. */
+    if (part_range_of(op, entry, &range) &&
+        (op->ticket->is_by_part ? op->length == range.length : op->length >= range.length))
         return true;
     op->length = range.length;
     op_finish(store, op, KVT_E_INVAL);

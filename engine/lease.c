@@ -255,7 +255,6 @@ lease_unpin_all(struct kvt_store *store, struct lease *lease)
         if (lease->numbers[i] != ENTRY_NONE)
             lease_unpin(store, lease->numbers[i]);
     }
-    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
 }
 
 void
@@ -271,6 +270,7 @@ kvt_lease_release(kvt_store *store, kvt_lease id)
         return;
     }
     lease_unpin_all(store, lease);
+    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     lease->message.deliver = lease_deliver;
     loop_send(store, &lease->message);
 }
@@ -284,6 +284,7 @@ lease_waited(struct kvt_store *store, struct device_job *job)
 
     device->ops->event_destroy(device, job->move.wait);
     lease_unpin_all(store, lease);
+    atomic_fetch_sub_explicit(&store->lease_waiting_count, 1, memory_order_relaxed);
     lease_deliver(store, &lease->message);
 }
 
@@ -326,7 +327,7 @@ kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, 
     if (stream == NULL)
         return failure_set(KVT_E_INVAL, 0, "stream is NULL: the default stream is refused");
     device = hbm_device(store->devices.tiers[device_number]);
-    status = stream_mark(device, stream, &event);
+    status = device_answer(store, device_number, stream_mark(device, stream, &event));
     if (status == KVT_E_GPU)
         kvt_lease_release(store, id);
     KVT_TRY(status);
@@ -339,6 +340,9 @@ kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, 
     lease->wait_job.device = device_number;
     lease->wait_job.finish = lease_waited;
     lease->message.deliver = lease_wait;
+    /* It is not the caller's any more, who may close the store next: that waits for the stream. */
+    atomic_fetch_add_explicit(&store->lease_waiting_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     loop_send(store, &lease->message);
     return KVT_OK;
 }

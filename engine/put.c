@@ -426,11 +426,28 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
     return status;
 }
 
+/* The entry of the put's key. A block whose only copy was a lost device's gives way: nobody can
+ * read it, but a lease may still hold it. */
+static uint32_t
+put_find(struct kvt_store *store, const struct op *op)
+{
+    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint64_t word;
+
+    if (number == ENTRY_NONE || entries_at(store->entries, number)->flight != NULL)
+        return number;
+    word = atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    if (word_state(word) != ENTRY_RESIDENT || entry_tiers(store, number) != 0)
+        return number;
+    (void)entry_drop(store, number, true, KVT_REASON_DEVICE_LOST);
+    return ENTRY_NONE;
+}
+
 void
 put_begin(struct kvt_store *store, struct op *op)
 {
     struct namespace_state *space = namespace_at(store, op->key.namespace_id);
-    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint32_t number = put_find(store, op);
     struct put_slots slots;
     enum kvt_status status;
 

@@ -73,7 +73,8 @@ host_register(struct kvt_store *store, const struct region *region)
         if (!device_is_open(store, i))
             continue;
         device = hbm_device(store->devices.tiers[i]);
-        status = device->ops->host_register(device, region->address, region->size);
+        status = device_answer(
+            store, i, device->ops->host_register(device, region->address, region->size));
         if (status != KVT_OK) {
             host_unregister(store, region, i);
             return status;

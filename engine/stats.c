@@ -33,7 +33,9 @@ stats_gauges(struct kvt_store *store, struct kvt_stats *stats)
     struct tier_usage usage = {0};
 
     stats->entry_count_now = residency_count(store->map);
-    stats->lease_count_now = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
+    stats->lease_count_now =
+        atomic_load_explicit(&store->lease_out_count, memory_order_relaxed) +
+        atomic_load_explicit(&store->lease_waiting_count, memory_order_relaxed);
     stats->host_capacity_bytes_now = slab_capacity(store->slab);
     stats->host_used_bytes_now = slab_used(store->slab);
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {

@@ -148,6 +148,7 @@ store_free(struct kvt_store *store)
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
+    reservations_close(store);
     ticket_pool_close(store);
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
@@ -168,6 +169,7 @@ store_free(struct kvt_store *store)
     if (store->fork_page != NULL)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
     pthread_mutex_destroy(&store->names_lock);
+    pthread_mutex_destroy(&store->reservations_lock);
     if (store->path != NULL)
         env_put(&env, store->path, strlen(store->path) + 1);
     env_put(&env, store, sizeof(*store));
@@ -240,6 +242,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->env = *env;
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
+    pthread_mutex_init(&store->reservations_lock, NULL);
     store->path = env_take(env, size);
     if (store->path == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
@@ -594,14 +597,30 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
     return KVT_OK;
 }
 
+void
+kvt_env_host(struct kvt_env *env_out)
+{
+    env_host(env_out);
+}
+
+enum kvt_status
+kvt_open_env(const char *path, const struct kvt_options *options, const struct kvt_env *env,
+    kvt_store **store_out)
+{
+    const struct store_world world = {.env = env, .index_ops = &index_lmdb_ops};
+
+    if (env == NULL)
+        return failure_set(KVT_E_INVAL, 0, "env is NULL");
+    return store_open_in(&world, path, options, store_out);
+}
+
 enum kvt_status
 kvt_open(const char *path, const struct kvt_options *options, kvt_store **store_out)
 {
     struct kvt_env env;
-    const struct store_world world = {.env = &env, .index_ops = &index_lmdb_ops};
 
     env_host(&env);
-    return store_open_in(&world, path, options, store_out);
+    return kvt_open_env(path, options, &env, store_out);
 }
 
 /* --- Closing ---------------------------------------------------------------------------------- */

@@ -204,7 +204,10 @@ struct kvt_store {
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
     _Atomic uint32_t queue_count;
     _Atomic uint32_t lease_out_count;
+    _Atomic uint32_t lease_waiting_count; /* Given back, for when a stream has done its work. */
     _Atomic uint32_t reservation_count;
+    pthread_mutex_t reservations_lock;
+    struct kvt_reservation *reservations; /* In memory: those that are out, or being given back. */
     struct counters counters;
     struct latencies latencies;
 
@@ -381,6 +384,9 @@ void ops_restart(struct kvt_store *store, struct op_list *waiters);
 enum kvt_status namespaces_open(struct kvt_store *store); /* From NAMES; before the loop. */
 void namespaces_close(struct kvt_store *store);
 struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* NULL: none. */
+
+/* reservations_close - direct.c: those that are out are void (kvt_abort()); the loop has ended. */
+void reservations_close(struct kvt_store *store);
 
 /* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
 

@@ -24,8 +24,8 @@
 #define FOLLOW_NONE 0
 
 enum {
-    WINDOW_PAGES = 256,      /* 1 MiB: read at once while searching page by page. */
-    WINDOW_PAGES_CHAIN = 16, /* Read at once while the chain holds. */
+    WINDOW_PAGES = 256,     /* 1 MiB: read at once while searching page by page. */
+    WINDOW_PAGES_CHAIN = 8, /* Read at once while the chain holds: a header of 200 blocks. */
 };
 
 struct found {
@@ -168,6 +168,17 @@ header_get(struct scan *scan, uint32_t page, uint32_t ahead, struct batch_header
 
 /* --- Passes ----------------------------------------------------------------------------------- */
 
+/* Where the search may end. Behind what was given out of a segment that was filled in this life of
+ * the store, there are only headers of older fills. */
+static uint32_t
+search_end(const struct scan *scan, uint32_t follow)
+{
+    const struct segment *segment = segment_at(scan->nvme->table, scan->segment);
+
+    return segment->state == SEGMENT_SEALED && segment->generation == follow ? segment->fill_page
+                                                                             : scan->pages;
+}
+
 /*
  * Note every proven header, following the chain over those of generation `follow` (FOLLOW_NONE:
  * look at every page).
@@ -175,12 +186,13 @@ header_get(struct scan *scan, uint32_t page, uint32_t ahead, struct batch_header
 static enum kvt_status
 headers_find(struct scan *scan, uint32_t follow)
 {
+    uint32_t end = search_end(scan, follow);
     uint32_t ahead = WINDOW_PAGES_CHAIN;
     uint32_t page = 0;
 
     scan->found_count = 0;
     scan->damaged_pages = 0;
-    while (page < scan->pages) {
+    while (page < end) {
         struct batch_header header;
         enum kvt_status status = header_get(scan, page, ahead, &header);
 

@@ -302,8 +302,9 @@ KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *nam
  * kvt_namespace_clear - every block of the namespace is gone, at once and for good; puts in flight
  * leave nothing. When it returns KVT_OK the clear has survived any crash.
  *
- * KVT_E_INVAL: no such namespace. KVT_E_READONLY: nothing was cleared. KVT_E_IO: nothing is cleared
- * now, but what the failed write left may clear it at a later open.
+ * KVT_E_INVAL: no such namespace. KVT_E_READONLY, KVT_E_NOMEM: nothing was cleared. KVT_E_IO:
+ * nothing is cleared; but when what the failed write left cannot be undone either, the store takes
+ * no more commits (KVT_HEALTH_META_READONLY), and a later open may find the namespace cleared.
  * Threads: any. Ownership: nothing changes hands. Blocks: for the syncs of NAMES and
  * in proportion to the map.
  */
@@ -348,6 +349,7 @@ enum kvt_tiers {
  * request. Memory only; blocks whose put is not yet visible are misses.
  *
  * KVT_E_INVAL: a NULL, a key's bound, count above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max.
+ * KVT_E_NOMEM: a lease of more than 64 keys.
  * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
@@ -580,6 +582,7 @@ KVT_CHECKED enum kvt_status kvt_put_submit(kvt_store *store, kvt_namespace ns,
 enum kvt_get_flags {
     KVT_GET_TRANSIENT = 1, /* Do not keep a copy in HOST for it. With a destination aligned to 4 KiB
                             * whose capacity holds whole 4 KiB pages the bytes go straight there. */
+    KVT_GET_BY_PART = 2,   /* Part after part: readiness.h. Capacity: as long as these parts are. */
 };
 
 struct kvt_get {
@@ -683,6 +686,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #include "kvtier/events.h"
 #include "kvtier/hints.h"
 #include "kvtier/matching.h"
+#include "kvtier/readiness.h"
 #include "kvtier/regions.h"
 #include "kvtier/scanning.h"
 

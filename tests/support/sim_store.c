@@ -36,7 +36,15 @@ sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options,
     sim->store_world.env = &sim->env;
     sim->store_world.index_ops = &sim_index_ops;
     sim->store_world.index_context = sim->world;
-    assert_int_equal(store_open_in(&sim->store_world, "/store", options, &sim->store), KVT_OK);
+    sim->options = *options;
+    sim_store_reopen(sim);
+}
+
+void
+sim_store_reopen(struct sim_store *sim)
+{
+    assert_int_equal(
+        store_open_in(&sim->store_world, "/store", &sim->options, &sim->store), KVT_OK);
 }
 
 void
@@ -44,6 +52,12 @@ sim_store_close(struct sim_store *sim)
 {
     assert_int_equal(kvt_close(sim->store), KVT_OK);
     sim_world_destroy(sim->world);
+}
+
+struct device *
+sim_store_device(kvt_store *store)
+{
+    return hbm_device(store->devices.tiers[0]);
 }
 
 void
