@@ -391,8 +391,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         if (is_unwritable && !store->is_read_only)
             return failure_set(KVT_E_FORMAT, 0,
                 "%s: STORE names a feature that a writer must know, and this version does not: it "
-                "may "
-                "only be read",
+                "may only be read",
                 store->path);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
@@ -524,15 +523,15 @@ threads_start(struct kvt_store *store)
 static enum kvt_status
 meta_open(struct kvt_store *store)
 {
-    enum kvt_status status = store->env.fs->dir_open_at(
-        store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir);
+    unsigned flags = store->is_read_only ? 0 : FS_CREATE;
+    enum kvt_status status =
+        store->env.fs->dir_open_at(store->dir, "meta", flags, &store->meta_dir);
 
     if (status != KVT_MISS)
         return status;
     log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"meta is missing\"");
-    return failure_set(KVT_E_CORRUPT, 0,
-        "%s/meta is missing: the index has to be rebuilt, which an open for reading only does not",
-        store->path);
+    return failure_set(
+        KVT_E_CORRUPT, 0, "%s/meta is missing: only an open for writing rebuilds it", store->path);
 }
 
 static enum kvt_status
