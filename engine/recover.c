@@ -269,6 +269,20 @@ names_recover(struct kvt_store *store, bool is_new, enum recover_names *names_ou
 }
 
 enum kvt_status
+recover_meta_open(struct kvt_store *store)
+{
+    unsigned flags = store->is_read_only ? 0 : FS_CREATE;
+    enum kvt_status status =
+        store->env.fs->dir_open_at(store->dir, "meta", flags, &store->meta_dir);
+
+    if (status != KVT_MISS)
+        return status;
+    log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"meta is missing\"");
+    return failure_set(
+        KVT_E_CORRUPT, 0, "%s/meta is missing: only an open for writing rebuilds it", store->path);
+}
+
+enum kvt_status
 recover_store(struct kvt_store *store, bool is_new)
 {
     const struct index_ops *ops = store->world.index_ops;

@@ -521,20 +521,6 @@ threads_start(struct kvt_store *store)
 }
 
 static enum kvt_status
-meta_open(struct kvt_store *store)
-{
-    unsigned flags = store->is_read_only ? 0 : FS_CREATE;
-    enum kvt_status status =
-        store->env.fs->dir_open_at(store->dir, "meta", flags, &store->meta_dir);
-
-    if (status != KVT_MISS)
-        return status;
-    log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"meta is missing\"");
-    return failure_set(
-        KVT_E_CORRUPT, 0, "%s/meta is missing: only an open for writing rebuilds it", store->path);
-}
-
-static enum kvt_status
 store_open_parts(struct kvt_store *store, const struct kvt_options *options)
 {
     bool is_new = false;
@@ -557,7 +543,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
     KVT_TRY(identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
-    KVT_TRY(meta_open(store));
+    KVT_TRY(recover_meta_open(store));
     KVT_TRY(nvme_prepare(store));
     KVT_TRY(names_sync(store));
     KVT_TRY(recover_store(store, is_new));

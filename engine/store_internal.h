@@ -390,6 +390,8 @@ void reservations_close(struct kvt_store *store);
 
 /* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
 
+/* recover_meta_open - the index's folder; KVT_E_CORRUPT: it is missing, and may not be made. */
+enum kvt_status recover_meta_open(struct kvt_store *store);
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
