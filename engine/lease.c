@@ -150,14 +150,31 @@ lease_unpin(struct kvt_store *store, uint32_t number)
 }
 
 kvt_lease
-lease_keep(struct kvt_store *store, struct lease *lease)
+lease_keep(struct kvt_store *store, struct lease *lease, uint64_t now_ns)
 {
-    uint32_t generation =
-        atomic_fetch_add_explicit(&lease->generation, 1, memory_order_release) + 1;
+    uint32_t generation;
+
+    lease->taken_ns = now_ns;
+    /* (E2) release: pairs with the acquire in lease_next(). */
+    generation = atomic_fetch_add_explicit(&lease->generation, 1, memory_order_release) + 1;
 
     atomic_fetch_add_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     COUNT(store, lease_count, 1);
     return (kvt_lease){(uint64_t)generation << 32 | (lease->index + 1)};
+}
+
+const struct lease *
+lease_next(const struct kvt_store *store, uint32_t *cursor)
+{
+    const struct lease_table *table = store->leases;
+
+    while (*cursor < table->count) {
+        const struct lease *lease = &table->leases[(*cursor)++];
+
+        if ((atomic_load_explicit(&lease->generation, memory_order_acquire) & 1) != 0)
+            return lease;
+    }
+    return NULL;
 }
 
 void

@@ -98,6 +98,7 @@ store_threads_stop(struct kvt_store *store)
     struct nvme_tier *nvme = store->nvme;
     bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
 
+    live_stop(store);
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
@@ -138,6 +139,7 @@ store_free(struct kvt_store *store)
     struct kvt_env env = store->env;
 
     store_threads_stop(store);
+    live_close(store);
     codecs_deinit(&store->codecs);
     commit_close(store);
     reclaim_close(store);
@@ -277,7 +279,7 @@ static bool
 name_is_foreign(void *visitor, const char *name)
 {
     static const char *const known[] = {
-        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data"};
+        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data", LIVE_NAME};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(name, known[i]) == 0)
@@ -389,8 +391,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         if (is_unwritable && !store->is_read_only)
             return failure_set(KVT_E_FORMAT, 0,
                 "%s: STORE names a feature that a writer must know, and this version does not: it "
-                "may "
-                "only be read",
+                "may only be read",
                 store->path);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
@@ -514,6 +515,7 @@ threads_start(struct kvt_store *store)
     KVT_TRY(victim_scan_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
+    KVT_TRY(live_open(store));
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     return strays_void(store); /* Before anything is promised. */
 }
@@ -523,8 +525,6 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
 {
     bool is_new = false;
     const struct kvt_options defaults = KVT_OPTIONS_INIT;
-    const struct fs_ops *fs = store->env.fs;
-
     KVT_TRY(options_import(&store->options, options == NULL ? &defaults : options));
     if ((store->options.flags & KVT_OPEN_READ_ONLY) != 0) {
         store->is_read_only = true;
@@ -543,8 +543,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
     KVT_TRY(identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
-    KVT_TRY(
-        fs->dir_open_at(store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
+    KVT_TRY(recover_meta_open(store));
     KVT_TRY(nvme_prepare(store));
     KVT_TRY(names_sync(store));
     KVT_TRY(recover_store(store, is_new));

@@ -27,6 +27,7 @@
 #include "inbox.h"
 #include "kvtier/kvtier.h"
 #include "lease.h"
+#include "live.h"
 #include "log.h"
 #include "move.h"
 #include "names_file.h"
@@ -165,6 +166,7 @@ struct kvt_store {
     struct victim_scans *victim_scans;
     struct relocate *relocate;
     struct lease_table *leases;      /* any */
+    struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;
@@ -388,10 +390,20 @@ void reservations_close(struct kvt_store *store);
 
 /* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
 
+/* recover_meta_open - the index's folder; KVT_E_CORRUPT: it is missing, and may not be made. */
+enum kvt_status recover_meta_open(struct kvt_store *store);
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
-/* --- 11. options.c ---------------------------------------------------------------------------- */
+/* --- 11. stats.c ------------------------------------------------------------------------------ */
+
+/* stats_counts - adds counters and latencies; any. stats_gauges: what only the loop knows, but for
+ * stats_live_bytes(), which looks at every segment. */
+void stats_counts(const struct kvt_store *store, struct kvt_stats *stats);
+void stats_gauges(struct kvt_store *store, struct kvt_stats *stats);
+uint64_t stats_live_bytes(struct kvt_store *store);
+
+/* --- 12. options.c ---------------------------------------------------------------------------- */
 
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */

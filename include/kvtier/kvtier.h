@@ -239,8 +239,7 @@ KVT_CHECKED enum kvt_status kvt_options_get(kvt_store *store, struct kvt_options
 
 /*
  * kvt_stats_get - all counters, gauges and latencies; stats_out->struct_size says how much to fill.
- * Threads: any. Ownership: borrows `stats_out`. Blocks: until the loop and the index's thread have
- * answered; a commit may be under way.
+ * Threads: any. Ownership: borrows `stats_out`. Blocks: briefly, until the loop has answered.
  */
 KVT_CHECKED enum kvt_status kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out);
 

@@ -15,10 +15,18 @@
 void
 sim_store_open(struct sim_store *sim, const struct kvt_options *options)
 {
+    sim_store_open_showing(sim, options, false);
+}
+
+void
+sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows)
+{
     const struct sim_options world = {.seed = 11, .align_bytes = 512};
 
     memset(sim, 0, sizeof(*sim));
     sim->world = sim_world_create(&world);
+    if (shows)
+        sim_board_enable(sim->world);
     sim->env = *sim_env(sim->world);
     sim->env.device = &device_host_ops;
     sim->env.device_context = &sim->device;

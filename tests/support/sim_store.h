@@ -21,6 +21,8 @@ struct sim_store {
 
 /* sim_store_open - a world and a store in it. A failure fails the test. */
 void sim_store_open(struct sim_store *sim, const struct kvt_options *options);
+/* sim_store_open_showing - as above; `shows`: it shows what it does (sim_board()). */
+void sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows);
 /* sim_store_reopen - the same store again, after the test's own kvt_close() or kvt_abort(). */
 void sim_store_reopen(struct sim_store *sim);
 /* sim_store_close - kvt_close(), which must succeed, and the end of the world. */

@@ -39,7 +39,7 @@ FOREIGN = [
     (re.compile(r"^zstd\w*\.h$"), {"tiers", "bench", "bench/micro", "tools"}),
     (re.compile(r"^cu(da|blas|file)\w*\.h$"), {"tiers"}),
     (re.compile(r"^sodium(\.h|/)"), {"base", "tiers"}),
-    (re.compile(r"^xxhash\.h$"), {"base", "bench"}),
+    (re.compile(r"^xxhash\.h$"), {"base", "bench", "tools"}),
 ]
 
 BANNED_EVERYWHERE = ("strcpy strcat sprintf vsprintf gets atoi atol atof strtok system popen "

@@ -606,14 +606,16 @@ inspection_refuses_bad_arguments(void **state)
     refused(kvt_flush(NULL), KVT_E_INVAL, "store");
     refused(kvt_caps_json(store, NULL, 100), KVT_E_INVAL, "target");
     refused(kvt_caps_json(store, text, sizeof(text)), KVT_E_INVAL, "size");
-    refused(kvt_check(NULL, NULL, NULL, NULL, &report), KVT_E_INVAL, "path");
-    refused(kvt_check(fixture->path, NULL, NULL, NULL, NULL), KVT_E_INVAL, "report");
-    refused(kvt_check(fixture->path, NULL, NULL, NULL, &report), KVT_E_LOCKED, fixture->path);
-    refused(kvt_dump(NULL, KVT_DUMP_SEGMENTS, NULL, NULL), KVT_E_INVAL, "path");
-    refused(kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, NULL, NULL), KVT_E_INVAL, "line");
-    refused(kvt_dump(fixture->path, (enum kvt_dump_kind)3, line_print, NULL), KVT_E_INVAL, "kind");
+    refused(kvt_check(NULL, NULL, &report), KVT_E_INVAL, "path");
+    refused(kvt_check(fixture->path, NULL, NULL), KVT_E_INVAL, "report");
+    refused(kvt_check(fixture->path, NULL, &report), KVT_E_LOCKED, fixture->path);
+    refused(kvt_dump(NULL, KVT_DUMP_SEGMENTS, UINT32_MAX, NULL, NULL), KVT_E_INVAL, "path");
     refused(
-        kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, line_print, NULL), KVT_E_LOCKED, fixture->path);
+        kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, UINT32_MAX, NULL, NULL), KVT_E_INVAL, "line");
+    refused(kvt_dump(fixture->path, (enum kvt_dump_kind)4, UINT32_MAX, line_print, NULL),
+        KVT_E_INVAL, "kind");
+    refused(kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, UINT32_MAX, line_print, NULL), KVT_E_LOCKED,
+        fixture->path);
 }
 
 static void

@@ -357,7 +357,7 @@ a_rebuilt_index_knows_how_blocks_are_stored(void **state)
     }
     assert_int_equal(kvt_close(bench.store), KVT_OK);
     report.struct_size = sizeof(report);
-    assert_int_equal(kvt_check(bench.path, NULL, NULL, NULL, &report), KVT_OK);
+    assert_int_equal(kvt_check(bench.path, NULL, &report), KVT_OK);
     assert_int_equal(report.block_count, 20);
     assert_int_equal(report.damaged_count, 0);
     bench.options.flags = 0;
