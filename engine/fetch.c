@@ -15,7 +15,8 @@
  *
  * A stage is a slot of HOST that holds stored bytes. Whole blocks that are read into a slot become
  * a HOST copy, unless the get was TRANSIENT; meanwhile the entry has a flight, and a second get of
- * the block waits for it. Of the last page before the trailer, what belongs to parts is moved from
+ * the block waits for it. What is decoded for a destination that is spread (layout.h), and not into
+ * a HOST copy, is decoded into one more slot. Of the last page before the trailer, what belongs to parts is moved from
  * the tail behind the other pages, so that every part lies in one piece.
  *
  * Threads   the loop; fetch_run() a worker.
@@ -37,9 +38,11 @@ struct fetch {
     struct flight *flight; /* READING: of a read into `copy`. */
     struct image_shape shape;
     struct part_range range;
-    bool has_stage, has_copy;
-    struct slot stage, copy;
+    bool has_stage, has_copy, has_decoded;
+    struct slot stage, copy, decoded;
     uint8_t *copy_memory; /* NULL: there will be no HOST copy. */
+    uint8_t
+        *decoded_memory; /* Decoded bytes that are not a copy; the destination's, or a slot's. */
     uint8_t *memory;     /* Where pages from first_page on are read to: copy, stage, destination. */
     uint32_t first_page; /* Of the image. */
     uint8_t *tail;       /* The pages from tail_page on; NULL: the block has no trailer. */
@@ -70,6 +73,8 @@ fetch_destroy(struct kvt_store *store, struct fetch *fetch)
         env_put(&store->env, fetch->tail_taken, tail_taken_bytes(fetch));
     if (fetch->has_stage)
         room_put(store, POLICY_HOST, fetch->stage);
+    if (fetch->has_decoded)
+        room_put(store, POLICY_HOST, fetch->decoded);
     KVT_ASSERT(!fetch->has_copy);
     entry_unpin(store, fetch->entry);
     pool_put(&store->fetch_pool, fetch);
@@ -175,7 +180,7 @@ parts_verify(struct fetch *fetch)
     }
     return !is_encoded ||
            parts_decode(fetch, wanted,
-               fetch->copy_memory != NULL ? fetch->copy_memory : fetch->op->destination);
+               fetch->copy_memory != NULL ? fetch->copy_memory : fetch->decoded_memory);
 }
 
 static void
@@ -183,7 +188,7 @@ fetch_run(struct crew_job *crew_job)
 {
     struct fetch *fetch = CONTAINER_OF(crew_job, struct fetch, job.crew);
     uint64_t length = fetch->shape.length;
-    const uint8_t *bytes = fetch->copy_memory;
+    uint8_t *bytes = fetch->copy_memory;
 
     if (!fetch->shape.has_trailer)
         fetch->is_right = image_is_right(&fetch->shape, fetch->memory);
@@ -193,12 +198,14 @@ fetch_run(struct crew_job *crew_job)
         return;
     if (fetch->copy_memory != NULL)
         memset(fetch->copy_memory + length, 0, round_up(length, PAGE_BYTES) - length);
-    if (fetch->op == NULL || (bytes == NULL && image_is_encoded(&fetch->shape)))
-        return; /* Nobody wants it, or it was decoded there. */
-    if (bytes == NULL)
+    if (fetch->op == NULL)
+        return; /* Nobody wants it. */
+    if (bytes == NULL && image_is_encoded(&fetch->shape))
+        bytes = fetch->decoded_memory;
+    else if (bytes == NULL)
         bytes = fetch->memory - (size_t)fetch->first_page * PAGE_BYTES + fetch->range.offset;
     if (bytes != fetch->op->destination)
-        memcpy(fetch->op->destination, bytes, fetch->range.length);
+        destination_store(fetch->op, &fetch->range, bytes);
 }
 
 /* --- Its end ---------------------------------------------------------------------------------- */
@@ -416,7 +423,7 @@ fetch_is_direct(const struct fetch *fetch)
 {
     const struct op *op = fetch->op;
 
-    return fetch->is_transient && !fetch->shape.has_trailer &&
+    return fetch->is_transient && op->layout == NULL && !fetch->shape.has_trailer &&
            ((uintptr_t)op->destination & (PAGE_BYTES - 1)) == 0 &&
            op->length >= round_up(fetch->shape.length, PAGE_BYTES);
 }
@@ -470,6 +477,22 @@ copy_take(struct kvt_store *store, struct fetch *fetch)
     return status;
 }
 
+/* Room to decode to, when no copy in HOST is wanted: the destination, or what is spread from. */
+static enum kvt_status
+decoded_take(struct kvt_store *store, struct fetch *fetch)
+{
+    enum kvt_status status;
+
+    fetch->decoded_memory = fetch->op->destination;
+    if (fetch->op->layout == NULL || !image_is_encoded(&fetch->shape))
+        return KVT_OK;
+    status = host_take(store, fetch, round_up(fetch->range.length, PAGE_BYTES), &fetch->decoded);
+    fetch->has_decoded = status == KVT_OK;
+    if (fetch->has_decoded)
+        fetch->decoded_memory = slab_address(store->slab, fetch->decoded);
+    return status;
+}
+
 static enum kvt_status
 fetch_room(struct kvt_store *store, struct fetch *fetch)
 {
@@ -484,10 +507,12 @@ fetch_room(struct kvt_store *store, struct fetch *fetch)
     if (is_encoded || !fetch->range.is_whole)
         KVT_TRY(stage_take(store, fetch));
     if (!is_bring && (!fetch->range.is_whole || (is_encoded && fetch->is_transient)))
-        return KVT_OK;
+        return decoded_take(store, fetch);
     status = copy_take(store, fetch);
     /* It can be decoded without: then no copy stays. */
-    return status == KVT_E_NOSPC && is_encoded && !is_bring ? KVT_OK : status;
+    if (status == KVT_E_NOSPC && is_encoded && !is_bring)
+        return decoded_take(store, fetch);
+    return status;
 }
 
 /* A fetch with all that it needs; NULL: `op` was answered, or waits for room. */

@@ -165,6 +165,14 @@ ticket_publish(struct kvt_store *store, struct kvt_ticket *ticket, uint32_t stag
 }
 
 void
+op_memory_unuse(struct kvt_store *store, struct op *op)
+{
+    region_unuse(store, op);
+    if (op->layout != NULL)
+        layout_unuse(store, op);
+}
+
+void
 op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status status)
 {
     struct kvt_ticket *ticket = op->ticket;
@@ -175,7 +183,7 @@ op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status
     op->is_reached[i] = true;
     op->status[i] = status;
     if (stage == 1)
-        region_unuse(store, op);
+        op_memory_unuse(store, op);
     if (op->has_slot)
         room_put(store, POLICY_HOST, slab_slot(store->slab, op->slot));
     op->has_slot = false;

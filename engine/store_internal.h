@@ -26,6 +26,7 @@
 #include "imaging.h"
 #include "inbox.h"
 #include "kvtier/kvtier.h"
+#include "layout.h"
 #include "lease.h"
 #include "log.h"
 #include "move.h"
@@ -166,6 +167,7 @@ struct kvt_store {
     struct relocate *relocate;
     struct lease_table *leases;      /* any */
     struct region_table *regions;    /* any */
+    struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;
     struct codecs codecs; /* workers */
