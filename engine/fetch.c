@@ -15,9 +15,9 @@
  *
  * A stage is a slot of HOST that holds stored bytes. Whole blocks that are read into a slot become
  * a HOST copy, unless the get was TRANSIENT; meanwhile the entry has a flight, and a second get of
- * the block waits for it. What is decoded for a destination that is spread (layout.h), and not into
- * a HOST copy, is decoded into one more slot. Of the last page before the trailer, what belongs to parts is moved from
- * the tail behind the other pages, so that every part lies in one piece.
+ * the block waits for it. What is decoded for memory that is spread (layout.h), and not into a HOST
+ * copy, is decoded into one more slot. Of the last page before the trailer, what belongs to parts
+ * is moved from the tail behind the other pages, so that every part lies in one piece.
  *
  * Threads   the loop; fetch_run() a worker.
  */

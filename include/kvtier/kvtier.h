@@ -468,9 +468,10 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted
  *                    or cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC,
  *                    KVT_E_READONLY
- *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity),
- *                    KVT_E_GPU (the device of the destination, or of submit->wait_event, is lost:
- *                    until kvt_close() the destination may still be written)
+ *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity,
+ *                    layout), KVT_E_NOMEM, KVT_E_GPU (the device of the destination, or of
+ *                    submit->wait_event, is lost: until kvt_close() the destination may still be
+ *                    written)
  *   prefetch, demote as their functions say
  *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
  *   each             KVT_CANCELLED by kvt_ticket_cancel(), both stages

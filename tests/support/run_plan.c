@@ -105,74 +105,97 @@ plan_register(const struct run_plan *plan, kvt_store *store, kvt_layout *layout_
 
 /* --- Bytes ------------------------------------------------------------------------------------ */
 
-/* Where in the area the piece lies. */
-static uint64_t
-piece_at(const struct run_plan *plan, uint32_t slot, uint32_t run, uint32_t piece)
-{
-    const struct kvt_run *about = &plan->runs[run];
+/* Bytes of one piece that belong to a range. */
+struct part {
+    uint64_t area, range; /* Where they begin. */
+    uint64_t length;      /* 0: none do. */
+};
 
-    return (uintptr_t)about->address - plan->base + slot * about->slot_stride +
-           piece * about->piece_stride;
+/* `at`: where the piece begins in the block. */
+static struct part
+part_of(const struct run_plan *plan, const struct plan_range *range, const struct kvt_run *run,
+    uint32_t piece, uint64_t at)
+{
+    uint64_t begin = at > range->offset ? at : range->offset;
+    uint64_t end = at + run->piece_bytes;
+    struct part part = {.length = 0};
+
+    if (end > range->offset + range->length)
+        end = range->offset + range->length;
+    if (begin >= end)
+        return part;
+    part.area = (uintptr_t)run->address - plan->base + range->slot * run->slot_stride +
+                piece * run->piece_stride + (begin - at);
+    part.range = begin - range->offset;
+    part.length = end - begin;
+    return part;
 }
 
-/* For every byte of the range: its place in the area, to `places`. */
-static uint64_t *
-places_of(const struct run_plan *plan, const struct plan_range *range)
+/* Calls `visit` for the pieces of the range, in their order. */
+static void
+parts_visit(const struct run_plan *plan, const struct plan_range *range,
+    void (*visit)(const struct part *part, uint8_t *area, uint8_t *bytes), uint8_t *area,
+    uint8_t *bytes)
 {
-    uint64_t *places = calloc((size_t)range->length + 1, sizeof(*places));
-    uint64_t at = 0; /* In the block. */
+    uint64_t at = 0;
 
-    if (places == NULL)
-        abort();
-    for (uint32_t run = 0; run < plan->run_count; run++) {
-        for (uint32_t piece = 0; piece < plan->runs[run].piece_count; piece++) {
-            for (uint64_t i = 0; i < plan->runs[run].piece_bytes; i++, at++) {
-                if (at >= range->offset && at - range->offset < range->length)
-                    places[at - range->offset] = piece_at(plan, range->slot, run, piece) + i;
-            }
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        const struct kvt_run *run = &plan->runs[i];
+
+        for (uint32_t piece = 0; piece < run->piece_count; piece++, at += run->piece_bytes) {
+            struct part part = part_of(plan, range, run, piece, at);
+
+            if (part.length > 0)
+                visit(&part, area, bytes);
         }
     }
-    return places;
+}
+
+static void
+part_store(const struct part *part, uint8_t *area, uint8_t *bytes)
+{
+    memcpy(area + part->area, bytes + part->range, (size_t)part->length);
+}
+
+static void
+part_load(const struct part *part, uint8_t *area, uint8_t *bytes)
+{
+    memcpy(bytes + part->range, area + part->area, (size_t)part->length);
+}
+
+/* `bytes`: the filler. */
+static void
+part_clear(const struct part *part, uint8_t *area, uint8_t *bytes)
+{
+    memset(area + part->area, *bytes, (size_t)part->length);
 }
 
 void
 plan_store(const struct run_plan *plan, const struct plan_range *range, uint8_t *area,
     const uint8_t *bytes)
 {
-    uint64_t *places = places_of(plan, range);
-
-    for (uint64_t i = 0; i < range->length; i++)
-        area[places[i]] = bytes[i];
-    free(places);
+    parts_visit(plan, range, part_store, area, (uint8_t *)(uintptr_t)bytes);
 }
 
 void
 plan_load(const struct run_plan *plan, const struct plan_range *range, const uint8_t *area,
     uint8_t *bytes)
 {
-    uint64_t *places = places_of(plan, range);
-
-    for (uint64_t i = 0; i < range->length; i++)
-        bytes[i] = area[places[i]];
-    free(places);
+    parts_visit(plan, range, part_load, (uint8_t *)(uintptr_t)area, bytes);
 }
 
 bool
 plan_is_clean(const struct run_plan *plan, const struct plan_range *range, const uint8_t *area,
     uint8_t filler)
 {
-    uint64_t *places = places_of(plan, range);
     uint8_t *copy = malloc((size_t)plan->area_bytes);
-    bool is_clean = true;
+    bool is_clean;
 
     if (copy == NULL)
         abort();
     memcpy(copy, area, (size_t)plan->area_bytes);
-    for (uint64_t i = 0; i < range->length; i++)
-        copy[places[i]] = filler;
-    for (uint64_t i = 0; i < plan->area_bytes && is_clean; i++)
-        is_clean = copy[i] == filler;
+    parts_visit(plan, range, part_clear, copy, &filler);
+    is_clean = copy[0] == filler && memcmp(copy, copy + 1, (size_t)plan->area_bytes - 1) == 0;
     free(copy);
-    free(places);
     return is_clean;
 }

@@ -9,6 +9,7 @@
 
 enum {
     SMALL_LIFE_KEYS = 8,
+    SPREAD_PERCENT = 30,
 };
 
 void
@@ -28,6 +29,7 @@ small_life_init(struct small_life *life, uint64_t seed)
         abort();
     }
     workload_init(life->work, &reach, seed, SMALL_LIFE_KEYS, 0);
+    life->work->spread_percent = SPREAD_PERCENT;
 }
 
 void
