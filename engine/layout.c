@@ -73,11 +73,13 @@ walk_begin(const struct layout *layout, uint32_t slot, uint64_t offset, uint64_t
 static bool
 walk_next(struct walk *walk, struct stretch *stretch_out)
 {
-    const struct layout_run *run = &walk->layout->runs[walk->run];
-    uint64_t size = run->piece_bytes - walk->skip;
+    const struct layout_run *run;
+    uint64_t size;
 
     if (walk->left == 0)
         return false;
+    run = &walk->layout->runs[walk->run];
+    size = run->piece_bytes - walk->skip;
     if (size > walk->left)
         size = walk->left;
     stretch_out->begin =

@@ -152,6 +152,7 @@ store_free(struct kvt_store *store)
     pool_deinit(&store->fill_pool);
     pool_deinit(&store->copy_pool);
     pool_deinit(&store->fetch_pool);
+    pool_deinit(&store->tail_pool);
     pool_deinit(&store->move_pool);
     if (store->policy != NULL)
         store->policy->ops->close(store->policy);

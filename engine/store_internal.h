@@ -174,6 +174,7 @@ struct kvt_store {
 
     /* The loop. */
     struct pool flight_pool, fill_pool, copy_pool, fetch_pool, move_pool;
+    struct pool tail_pool;       /* fetch.c: pages that are read beside the others. */
     struct job_batch jobs_ready; /* Not yet handed to the workers. */
     struct task *loop_task;
     struct gate call_gate;     /* any waits: a loop call was finished. */

@@ -582,7 +582,7 @@ KVT_CHECKED enum kvt_status kvt_put_submit(kvt_store *store, kvt_namespace ns,
 
 enum kvt_get_flags {
     KVT_GET_TRANSIENT = 1, /* Do not keep a copy in HOST for it. With a destination aligned to 4 KiB
-                            * whose capacity holds whole 4 KiB pages the bytes go straight there. */
+                            * the bytes go straight there. */
 };
 
 struct kvt_get {
