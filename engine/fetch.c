@@ -4,8 +4,8 @@
  *
  * What is read, by how the block is stored (tiers/image.h) and what of it is wanted:
  *
- *   plain           whole   into HOST's slot, or straight into the destination (TRANSIENT, aligned):
- *                           a last page that it does not hold into the tail
+ *   plain           whole   into HOST's slot, or straight into the destination (TRANSIENT, aligned;
+ *                           a last page that it does not hold into the tail)
  *   trailer, raw    whole   into HOST's slot; the last pages, with the trailer, into the tail
  *                   parts   their pages into a stage, the trailer into the tail: one read when
  *                           little lies between them, else two at once
