@@ -130,8 +130,11 @@ device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lan
     const struct device_piece *piece)
 {
     job->piece = *piece;
-    job->move = (struct device_move){
-        .lane = lane, .is_urgent = job->is_urgent, .pieces = &job->piece, .piece_count = 1};
+    job->move = (struct device_move){.lane = lane,
+        .is_urgent = job->is_urgent,
+        .pieces = &job->piece,
+        .piece_count = 1,
+        .mark = job->mark};
     job_send(store, job);
 }
 
@@ -157,8 +160,11 @@ device_job_spread(struct kvt_store *store, struct device_job *job, enum device_l
         return;
     }
     (void)spread_pieces(spread, is_gather, job->pieces);
-    job->move = (struct device_move){
-        .lane = lane, .is_urgent = job->is_urgent, .pieces = job->pieces, .piece_count = count};
+    job->move = (struct device_move){.lane = lane,
+        .is_urgent = job->is_urgent,
+        .pieces = job->pieces,
+        .piece_count = count,
+        .mark = job->mark};
     job_send(store, job);
 }
 

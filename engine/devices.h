@@ -28,6 +28,7 @@ struct device_job {
     struct device_piece *pieces; /* NULL: `piece` alone; else given back when it has finished. */
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
+    struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
     void (*finish)(struct kvt_store *store, struct device_job *job); /* move.status says how. */
 };
 

@@ -128,6 +128,7 @@ device_copy_finish(struct kvt_store *store, struct device_job *job)
 {
     struct copy *copy = CONTAINER_OF(job, struct copy, device_job);
 
+    copy->op->is_queued = job->move.is_marked;
     if (job->move.status == KVT_OK)
         get_answer(store, copy->op, &copy->range, copy->tier);
     else
@@ -155,6 +156,7 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     copy->memory += copy->range.offset;
     copy->device_job.device = device;
     copy->device_job.is_urgent = true;
+    copy->device_job.mark = ticket_part_mark(op, device);
     copy->device_job.finish = device_copy_finish;
     if (op->layout != NULL) {
         struct spread spread = op_spread(op, copy->range.offset, copy->range.length, copy->memory);
@@ -233,6 +235,14 @@ get_device(const struct kvt_store *store, const struct op *op, uint32_t number, 
     return (tiers & TIER_HOST) != 0 && op->memory_device >= 0 ? op->memory_device : -1;
 }
 
+/* Of parts that come one by one, each has its own place; in a layout it has that anyway. */
+static bool
+length_fits(const struct op *op, uint64_t length)
+{
+    return op->ticket->is_by_part && op->layout == NULL ? op->length == length
+                                                        : op->length >= length;
+}
+
 /* False: the operation was answered. */
 static bool
 get_fits(struct kvt_store *store, struct op *op, const struct entry *entry)
@@ -241,7 +251,7 @@ get_fits(struct kvt_store *store, struct op *op, const struct entry *entry)
 
     if (op->layout != NULL && op->layout->block_bytes != entry->length)
         range.length = entry->length; /* Its bytes would come to wrong places. */
-    else if (part_range_of(op, entry, &range) && op->length >= range.length)
+    else if (part_range_of(op, entry, &range) && length_fits(op, range.length))
         return true;
     op->length = range.length;
     op_finish(store, op, KVT_E_INVAL);

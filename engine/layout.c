@@ -542,6 +542,7 @@ layout_use(struct kvt_store *store, struct op *op, const struct layout_name *nam
                 KVT_E_INVAL, 0, "block %u: slot %u without a layout", name->index, name->slot);
         snprintf(plan.about, sizeof(plan.about), "block %u: ", name->index);
         KVT_TRY(layout_make(store, &plan, &op->layout));
+        op->layout->owner_count = 1;
     } else {
         KVT_TRY(place_use(store, name, &op->layout));
     }
@@ -554,6 +555,19 @@ layout_use(struct kvt_store *store, struct op *op, const struct layout_name *nam
 }
 
 void
+layout_share(struct op *op, const struct op *other)
+{
+    op->layout = other->layout;
+    op->layout_slot = other->layout_slot;
+    op->memory_device = other->memory_device;
+    op->length = other->length;
+    if (op->layout->place != NULL)
+        atomic_fetch_add(&op->layout->place->use_count, 1);
+    else
+        op->layout->owner_count++;
+}
+
+void
 layout_unuse(struct kvt_store *store, struct op *op)
 {
     struct layout *layout = op->layout;
@@ -561,6 +575,6 @@ layout_unuse(struct kvt_store *store, struct op *op)
     op->layout = NULL;
     if (layout->place != NULL)
         atomic_fetch_sub(&layout->place->use_count, 1);
-    else
+    else if (--layout->owner_count == 0)
         layout_free(store, layout);
 }

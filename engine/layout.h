@@ -34,7 +34,8 @@ struct layout_run {
 struct layout {
     struct layout_place *place; /* NULL: an operation's own. */
     uint64_t block_bytes;
-    int memory_device; /* As an operation's. */
+    int memory_device;    /* As an operation's. */
+    uint32_t owner_count; /* place NULL: operations. They are let go one after the other. */
     uint32_t slot_count;
     uint32_t run_capacity; /* Memory was taken for so many. */
     uint32_t run_count;
@@ -64,6 +65,8 @@ layout_is_named(const struct layout_name *name)
  * has a layout). KVT_E_INVAL, KVT_E_UNSUPPORTED, KVT_E_NOMEM; the sentence names the block. */
 enum kvt_status layout_use(struct kvt_store *store, struct op *op, const struct layout_name *name);
 void layout_unuse(struct kvt_store *store, struct op *op);
+/* layout_share - the operation has the layout of another one of its ticket, which is not sent. */
+void layout_share(struct op *op, const struct op *other);
 
 /* Some bytes of a block, and where they lie in one run. */
 struct spread {

@@ -31,8 +31,9 @@ submit_check(struct kvt_store *store, const struct kvt_submit *submit)
     return KVT_OK;
 }
 
-enum kvt_status
-ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
+/* Room for `extra` more operations lies behind the `count` that there are. */
+static enum kvt_status
+ticket_make(struct kvt_store *store, uint32_t count, uint32_t extra,
     const struct kvt_submit *submit, struct kvt_ticket **ticket_out)
 {
     struct kvt_ticket *ticket;
@@ -45,14 +46,16 @@ ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
         return failure_set(KVT_E_BUSY, 0, "%u tickets are out already (request_count_max)",
             store->options.request_count_max);
     }
-    ticket = ticket_pool_take(store, count);
+    ticket = ticket_pool_take(store, count + extra);
     if (ticket == NULL) {
         atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
         return failure_set(KVT_E_NOMEM, 0, "no memory for a ticket of %u blocks", count);
     }
     ticket->store = store;
-    ticket->kind = kind;
     ticket->count = count;
+    ticket->block_count = count;
+    ticket->slot_count = count + extra;
+    ticket->part_total = 1;
     ticket->last_stage = 1;
     ticket->left[0] = count;
     ticket->left[1] = count;
@@ -69,6 +72,30 @@ ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
     atomic_store_explicit(&ticket->reference_count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&store->ticket_held_count, 1, memory_order_relaxed);
     *ticket_out = ticket;
+    return KVT_OK;
+}
+
+enum kvt_status
+ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
+    const struct kvt_submit *submit, struct kvt_ticket **ticket_out)
+{
+    KVT_TRY(ticket_make(store, count, 0, submit, ticket_out));
+    (*ticket_out)->kind = kind;
+    return KVT_OK;
+}
+
+enum kvt_status
+ticket_create_by_part(struct kvt_store *store, uint32_t count, uint16_t part_total,
+    const struct kvt_submit *submit, struct kvt_ticket **ticket_out)
+{
+    size_t parts_bytes = part_total * sizeof(struct ticket_part);
+    uint32_t extra = (uint32_t)((parts_bytes + sizeof(struct op) - 1) / sizeof(struct op));
+
+    KVT_TRY(ticket_make(store, count * part_total, extra, submit, ticket_out));
+    (*ticket_out)->kind = TICKET_GET;
+    (*ticket_out)->block_count = count;
+    (*ticket_out)->part_total = part_total;
+    (*ticket_out)->is_by_part = true;
     return KVT_OK;
 }
 
@@ -184,6 +211,8 @@ op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status
     op->status[i] = status;
     if (stage == 1)
         op_memory_unuse(store, op);
+    if (stage == 1 && ticket->parts != NULL)
+        ticket_part_reach(store, op, status);
     if (op->has_slot)
         room_put(store, POLICY_HOST, slab_slot(store->slab, op->slot));
     op->has_slot = false;
@@ -334,6 +363,28 @@ kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
     }
 }
 
+/* Of block `i`: the first part that has another status than KVT_OK speaks for all. */
+static void
+result_get(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i, struct kvt_result *result)
+{
+    const struct op *op = &ticket->ops[i];
+    uint64_t length = 0;
+
+    for (uint32_t at = i; at < ticket->count; at += ticket->block_count) {
+        length += ticket->ops[at].length;
+        if (op->status[stage - 1] == KVT_OK)
+            op = &ticket->ops[at];
+    }
+    result->status = op->status[stage - 1];
+    result->tier = op->tier;
+    if (op->status[stage - 1] == KVT_OK)
+        result->length = length;
+    else if (ticket->is_by_part && op->destination == NULL)
+        result->length = op->length; /* Spread: that of the whole block. */
+    else
+        result->length = op->length * ticket->part_total;
+}
+
 enum kvt_status
 kvt_ticket_results(
     kvt_ticket *ticket, uint32_t stage, struct kvt_result *results_out, uint32_t count)
@@ -344,17 +395,13 @@ kvt_ticket_results(
     if (stage < 1 || stage > ticket->last_stage)
         return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has the stages 1..%u", stage,
             ticket->last_stage);
-    if (count != ticket->count)
-        return failure_set(KVT_E_INVAL, 0, "count %u: %u were submitted", count, ticket->count);
+    if (count != ticket->block_count)
+        return failure_set(
+            KVT_E_INVAL, 0, "count %u: %u were submitted", count, ticket->block_count);
     if (atomic_load_explicit(&ticket->stage, memory_order_acquire) < stage)
         return KVT_NOT_READY;
-    for (uint32_t i = 0; i < count; i++) {
-        const struct op *op = &ticket->ops[i];
-
-        results_out[i].status = op->status[stage - 1];
-        results_out[i].tier = op->tier;
-        results_out[i].length = op->length;
-    }
+    for (uint32_t i = 0; i < count; i++)
+        result_get(ticket, stage, i, &results_out[i]);
     return KVT_OK;
 }
 

@@ -18,6 +18,7 @@
 #include "hash.h"
 #include "kvtier/kvtier.h"
 #include "slab.h"
+#include "ticket_parts.h"
 #include "tier.h"
 
 struct kvt_store;
@@ -57,6 +58,7 @@ struct op {
     bool is_written;          /* Demote: and from there to NVMe. */
     bool is_cancelled;        /* It leaves the list that it waits in. */
     bool is_direct;           /* Put: the caller has written the bytes into a slot of HOST ... */
+    bool is_queued;           /* Its copy was counted in its part's mark. */
     bool has_slot;            /* ... which is the operation's: no fill has it yet. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
@@ -91,7 +93,14 @@ struct kvt_ticket {
     struct kvt_store *store;
     enum ticket_kind kind;
     enum kvt_durability durability;
-    uint32_t count;
+    uint32_t count;       /* Operations: block_count x part_total. */
+    uint32_t block_count; /* As submitted. */
+    uint32_t slot_count;  /* Operations that there is memory for; parts may lie in the last. */
+    uint16_t part_first, part_total; /* is_by_part: which; else 0, 1. */
+    bool is_by_part;
+    int8_t mark_device;        /* parts: device whose copies are marked; -1: none. */
+    struct ticket_part *parts; /* part_total; NULL: nobody can ask. */
+    struct ticket_part whole;  /* The one of a ticket that is not by part. */
     uint32_t last_stage;
     uint32_t left[2]; /* Operations that have not reached the stage. */
     enum kvt_status first_error[2];
@@ -135,8 +144,11 @@ struct op_list {
 void op_list_add(struct op_list *list, struct op *op);
 struct op *op_list_take(struct op_list *list); /* NULL when empty. */
 
-/* ticket_create - for `count` operations; KVT_E_BUSY, KVT_E_NOMEM. */
+/* ticket_create - for `count` operations; KVT_E_BUSY, KVT_E_NOMEM. ticket_create_by_part - for each
+ * of `part_total` parts of `count` blocks. */
 enum kvt_status ticket_create(struct kvt_store *store, enum ticket_kind kind, uint32_t count,
+    const struct kvt_submit *submit, struct kvt_ticket **ticket_out);
+enum kvt_status ticket_create_by_part(struct kvt_store *store, uint32_t count, uint16_t part_total,
     const struct kvt_submit *submit, struct kvt_ticket **ticket_out);
 void ticket_release(struct kvt_ticket *ticket);
 void ticket_send(struct kvt_ticket *ticket);

@@ -583,14 +583,30 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
     return KVT_OK;
 }
 
+void
+kvt_env_host(struct kvt_env *env_out)
+{
+    env_host(env_out);
+}
+
+enum kvt_status
+kvt_open_env(const char *path, const struct kvt_options *options, const struct kvt_env *env,
+    kvt_store **store_out)
+{
+    const struct store_world world = {.env = env, .index_ops = &index_lmdb_ops};
+
+    if (env == NULL)
+        return failure_set(KVT_E_INVAL, 0, "env is NULL");
+    return store_open_in(&world, path, options, store_out);
+}
+
 enum kvt_status
 kvt_open(const char *path, const struct kvt_options *options, kvt_store **store_out)
 {
     struct kvt_env env;
-    const struct store_world world = {.env = &env, .index_ops = &index_lmdb_ops};
 
     env_host(&env);
-    return store_open_in(&world, path, options, store_out);
+    return kvt_open_env(path, options, &env, store_out);
 }
 
 /* --- Closing ---------------------------------------------------------------------------------- */

@@ -236,6 +236,7 @@ kvt_put_submit(kvt_store *store, kvt_namespace ns, const struct kvt_put *puts, u
     return KVT_OK;
 }
 
+/* Where it goes. */
 static enum kvt_status
 op_import_destination(
     struct kvt_store *store, struct op *op, const struct kvt_get *get, uint32_t index)
@@ -266,15 +267,14 @@ op_import_destination(
     return get->region.id == 0 ? KVT_OK : region_use(store, op, get->region, &memory);
 }
 
+/* All but the key and the memory. */
 static enum kvt_status
-op_import_get(struct kvt_store *store, struct op *op, kvt_namespace ns, const struct kvt_get *get,
-    uint32_t index)
+op_import_get(struct op *op, const struct kvt_get *get, uint32_t index)
 {
-    KVT_TRY(op_import_key(store, op, ns, &get->key, index));
-    if ((get->flags & ~(uint32_t)KVT_GET_TRANSIENT) != 0)
-        return failure_set(KVT_E_INVAL, 0, "block %u: flags 0x%x: only KVT_GET_TRANSIENT is known",
-            index, get->flags);
-    KVT_TRY(op_import_destination(store, op, get, index));
+    if ((get->flags & ~(uint32_t)(KVT_GET_TRANSIENT | KVT_GET_BY_PART)) != 0)
+        return failure_set(KVT_E_INVAL, 0,
+            "block %u: flags 0x%x: only KVT_GET_TRANSIENT and KVT_GET_BY_PART are known", index,
+            get->flags);
     if ((get->part_count == 0 && get->part_first != 0) || get->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0,
             "block %u: part_first %u without a part_count, or reserved0 is not zero", index,
@@ -347,6 +347,88 @@ destinations_check(struct kvt_store *store, const struct kvt_get *gets, uint32_t
     return KVT_OK;
 }
 
+/* Either all gets come part by part, and the same parts, or none does. */
+static enum kvt_status
+by_part_check(const struct kvt_get *gets, uint32_t count)
+{
+    bool is_by_part = (gets[0].flags & KVT_GET_BY_PART) != 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (((gets[i].flags & KVT_GET_BY_PART) != 0) != is_by_part)
+            return failure_set(KVT_E_INVAL, 0,
+                "block %u: KVT_GET_BY_PART is for all gets of a submission or for none", i);
+        if (is_by_part &&
+            (gets[i].part_first != gets[0].part_first || gets[i].part_count != gets[0].part_count ||
+                gets[i].part_count == 0 || gets[i].part_count > KVT_PARTS_MAX ||
+                gets[i].capacity % gets[i].part_count != 0))
+            return failure_set(KVT_E_INVAL, 0,
+                "block %u: part by part: part_count %u is not in 1..%u, or does not divide "
+                "capacity, or these are other parts than block 0's",
+                i, gets[i].part_count, KVT_PARTS_MAX);
+    }
+    if (is_by_part && count > KVT_BATCH_MAX / gets[0].part_count)
+        return failure_set(KVT_E_INVAL, 0, "%u blocks of %u parts: more than %u parts in all",
+            count, gets[0].part_count, KVT_BATCH_MAX);
+    return KVT_OK;
+}
+
+static enum kvt_status
+op_import_whole(struct kvt_store *store, struct op *op, const struct kvt_get *get, uint32_t index)
+{
+    KVT_TRY(op_import_destination(store, op, get, index));
+    return op_import_get(op, get, index);
+}
+
+/* One operation for each part of the block that is wanted. */
+static enum kvt_status
+ops_import_by_part(
+    struct kvt_store *store, struct kvt_ticket *ticket, const struct kvt_get *get, uint32_t index)
+{
+    const struct op *first = &ticket->ops[index];
+    struct kvt_get part = *get;
+
+    part.capacity = get->capacity / get->part_count;
+    part.part_count = 1;
+    for (uint32_t i = 0; i < ticket->part_total; i++) {
+        struct op *op = &ticket->ops[i * ticket->block_count + index];
+
+        op->key = first->key;
+        op->fingerprint = first->fingerprint;
+        op->namespace_epoch = first->namespace_epoch;
+        part.part_first = (uint16_t)(get->part_first + i);
+        if (i > 0 && first->layout != NULL) {
+            layout_share(op, first);
+        } else {
+            KVT_TRY(op_import_destination(store, op, &part, index));
+            if (first->layout == NULL)
+                part.destination = (uint8_t *)part.destination + part.capacity;
+        }
+        KVT_TRY(op_import_get(op, &part, index));
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+gets_import(struct kvt_ticket *ticket, kvt_namespace ns, const struct kvt_get *gets)
+{
+    struct kvt_store *store = ticket->store;
+    int mark_device = -1;
+
+    for (uint32_t i = 0; i < ticket->block_count; i++) {
+        KVT_TRY(op_import_key(store, &ticket->ops[i], ns, &gets[i].key, i));
+        if (ticket->is_by_part)
+            KVT_TRY(ops_import_by_part(store, ticket, &gets[i], i));
+        else
+            KVT_TRY(op_import_whole(store, &ticket->ops[i], &gets[i], i));
+        if (mark_device < 0 && ticket->ops[i].memory_device >= 0)
+            mark_device = ticket->ops[i].memory_device;
+    }
+    ticket->part_first = gets[0].part_first;
+    if (ticket->is_by_part || mark_device >= 0)
+        ticket_parts_init(ticket, mark_device);
+    return destinations_check(store, gets, ticket->block_count);
+}
+
 enum kvt_status
 kvt_get_submit(kvt_store *store, kvt_namespace ns, const struct kvt_get *gets, uint32_t count,
     const struct kvt_submit *submit, kvt_ticket **ticket_out)
@@ -355,11 +437,12 @@ kvt_get_submit(kvt_store *store, kvt_namespace ns, const struct kvt_get *gets, u
     enum kvt_status status = KVT_OK;
 
     KVT_TRY(submission_check(store, ns, gets, count, ticket_out));
-    KVT_TRY(ticket_create(store, TICKET_GET, count, submit, &ticket));
-    for (uint32_t i = 0; i < count && status == KVT_OK; i++)
-        status = op_import_get(store, &ticket->ops[i], ns, &gets[i], i);
-    if (status == KVT_OK)
-        status = destinations_check(store, gets, count);
+    KVT_TRY(by_part_check(gets, count));
+    if ((gets[0].flags & KVT_GET_BY_PART) != 0)
+        KVT_TRY(ticket_create_by_part(store, count, gets[0].part_count, submit, &ticket));
+    else
+        KVT_TRY(ticket_create(store, TICKET_GET, count, submit, &ticket));
+    status = gets_import(ticket, ns, gets);
     if (status != KVT_OK)
         return ticket_refuse(ticket, status);
     *ticket_out = ticket;

@@ -7,7 +7,7 @@
 #include "store_internal.h"
 
 enum {
-    CLASS_COUNT = 17, /* 2^16 operations are KVT_BATCH_MAX. */
+    CLASS_COUNT = 18, /* 2^16 operations are KVT_BATCH_MAX; parts may lie behind them. */
 };
 
 struct ticket_pool {
@@ -88,7 +88,7 @@ void
 ticket_pool_put(struct kvt_store *store, struct kvt_ticket *ticket)
 {
     struct ticket_pool *pool = store->ticket_pool;
-    uint32_t class = class_of(ticket->count);
+    uint32_t class = class_of(ticket->slot_count);
     bool is_kept;
 
     pthread_mutex_lock(&pool->mutex);

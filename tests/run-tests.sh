@@ -7,7 +7,7 @@
 #   release     gcc: every test but those that need a GPU (label gpu)
 #   clang       clang, warnings are errors: unit
 #   asan        address and undefined-behaviour sanitizers: unit, conform, model, fault, golden
-#   tsan        thread sanitizer: unit, conform, stress, model
+#   tsan        thread sanitizer: unit, conform, stress, model, where there are threads
 #   format      clang-format over every tracked .c and .h
 #   mutants     with --long: every deliberate break is noticed (each counts as a test)
 # The last line is `N passed, N failed, N skipped`, summed over all stages. Exit code 1 on any failure, and,
@@ -114,7 +114,8 @@ fi
 format
 stage release build -LE '^gpu$'
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
-KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$'
+KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$' \
+    -L '^threads$'
 stage clang build/clang -L '^unit$'
 
 [ $long = 0 ] || mutants

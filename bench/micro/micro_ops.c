@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "env.h"
-#include "index.h"
+#include "kvtier/kvtier_unstable.h"
 #include "store_internal.h"
 
 enum {
@@ -200,16 +200,15 @@ static bool
 bench_open(struct bench *bench, const char *path)
 {
     struct kvt_options options = KVT_OPTIONS_INIT;
-    struct store_world world = {.env = &bench->env, .index_ops = &index_lmdb_ops};
 
-    env_host(&bench->counted.host);
+    kvt_env_host(&bench->counted.host);
     bench->env = bench->counted.host;
     bench->env.memory = &counted_ops;
     bench->env.memory_context = &bench->counted;
     options.host_capacity_bytes = UINT64_C(512) << 20; /* Four batches fit three times. */
     options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
     options.block_bytes_max = BLOCK_BYTES;
-    return store_open_in(&world, path, &options, &bench->store) == KVT_OK &&
+    return kvt_open_env(path, &options, &bench->env, &bench->store) == KVT_OK &&
            kvt_namespace_open(bench->store, "micro", "", 0, &bench->ns) == KVT_OK;
 }
 

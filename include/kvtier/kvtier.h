@@ -470,8 +470,7 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *                    KVT_E_READONLY
  *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity,
  *                    layout), KVT_E_NOMEM, KVT_E_GPU (the device of the destination, or of
- *                    submit->wait_event, is lost: until kvt_close() the destination may still be
- *                    written)
+ *                    submit->wait_event, is lost: it may be written until kvt_close())
  *   prefetch, demote as their functions say
  *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
  *   each             KVT_CANCELLED by kvt_ticket_cancel(), both stages
@@ -583,6 +582,7 @@ KVT_CHECKED enum kvt_status kvt_put_submit(kvt_store *store, kvt_namespace ns,
 enum kvt_get_flags {
     KVT_GET_TRANSIENT = 1, /* Do not keep a copy in HOST for it. With a destination aligned to 4 KiB
                             * the bytes go straight there. */
+    KVT_GET_BY_PART = 2,   /* Part after part: readiness.h. Capacity: as long as these parts are. */
 };
 
 struct kvt_get {
@@ -692,6 +692,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #include "kvtier/hints.h"
 #include "kvtier/layouts.h"
 #include "kvtier/matching.h"
+#include "kvtier/readiness.h"
 #include "kvtier/regions.h"
 #include "kvtier/scanning.h"
 

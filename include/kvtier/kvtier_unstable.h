@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtier_unstable.h - inspection for tools and tests. May change in any release.
+ * kvtier_unstable.h - inspection for tools and tests, and stores in a world of the caller's making.
+ * May change in any release.
  */
 #ifndef KVTIER_UNSTABLE_H
 #define KVTIER_UNSTABLE_H
@@ -10,6 +11,27 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Time, memory, threads, files, io and devices as a store reaches them: base/env.h of the source
+ * tree that the library was built from. It is not installed. */
+struct kvt_env;
+
+/*
+ * kvt_env_host - the world that kvt_open() uses; change of it what shall be different.
+ * Threads: any. Ownership: borrows. Blocks: never.
+ */
+KVT_API void kvt_env_host(struct kvt_env *env_out);
+
+/*
+ * kvt_open_env - kvt_open() in the world `env`. The index stays a file of this machine (LMDB opens
+ * it by itself), so `env` must find the same files at `path`.
+ *
+ * KVT_E_INVAL: `env` is NULL. The rest as kvt_open().
+ * Threads: any. Ownership: borrows `env` (copied; the contexts that it names are kept until
+ * kvt_close()). Blocks: as kvt_open().
+ */
+KVT_CHECKED enum kvt_status kvt_open_env(const char *path, const struct kvt_options *options,
+    const struct kvt_env *env, kvt_store **store_out);
 
 /* One thing that kvt_check() found. */
 struct kvt_finding {

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * model_store.c - random operations on a store with HOST and NVMe against a plain map, without
- * faults: in the simulated world and on this machine, with tiers that hold everything and with
- * tiers that do not, under each policy.
+ * faults, in the simulated world: with tiers that hold everything and with tiers that do not, under
+ * each policy.
  *
- * --seed N --seeds N --ops N; stores that evict run a quarter of the seeds, real stores a
- * twentieth.
+ * --seed N --seeds N --ops N; stores that evict run a quarter of the seeds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,11 +13,10 @@
 
 #include <cmocka.h>
 
-#include "io_engines.h"
 #include "store_runs.h"
 
 static void
-simulated_store_that_holds_everything_is_a_map(void **state)
+store_that_holds_everything_is_a_map(void **state)
 {
     static const struct shape shape = {.name = "large, simulated"};
     const struct seeds *seeds = *state;
@@ -27,7 +25,7 @@ simulated_store_that_holds_everything_is_a_map(void **state)
 }
 
 static void
-simulated_store_that_evicts_forgets_but_never_lies(void **state)
+store_that_evicts_forgets_but_never_lies(void **state)
 {
     static const struct shape shape = {.name = "small, simulated", .is_small = true};
     const struct seeds *seeds = *state;
@@ -35,57 +33,13 @@ simulated_store_that_evicts_forgets_but_never_lies(void **state)
     simulated_runs(seeds, &shape, (seeds->count + 3) / 4);
 }
 
-static void
-real_store_over_threads_is_a_map(void **state)
-{
-    static const struct shape shape = {.name = "large, threads"};
-
-    real_runs(*state, KVT_IO_THREADS, &shape);
-}
-
-static void
-real_store_over_threads_that_evicts_never_lies(void **state)
-{
-    static const struct shape shape = {.name = "small, threads", .is_small = true};
-
-    real_runs(*state, KVT_IO_THREADS, &shape);
-}
-
-static void
-real_store_over_uring_is_a_map(void **state)
-{
-    static const struct shape shape = {.name = "large, uring"};
-
-    if (io_uring_probe() != KVT_OK) {
-        print_message("io_uring is denied here\n");
-        skip();
-    }
-    real_runs(*state, KVT_IO_URING, &shape);
-}
-
-static void
-real_store_over_uring_that_evicts_never_lies(void **state)
-{
-    static const struct shape shape = {.name = "small, uring", .is_small = true};
-
-    if (io_uring_probe() != KVT_OK) {
-        print_message("io_uring is denied here\n");
-        skip();
-    }
-    real_runs(*state, KVT_IO_URING, &shape);
-}
-
 int
 main(int argc, char **argv)
 {
     struct seeds seeds = {.first = 1, .count = RUN_SEEDS, .operation_count = RUN_OPERATIONS};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(simulated_store_that_holds_everything_is_a_map, &seeds),
-        cmocka_unit_test_prestate(simulated_store_that_evicts_forgets_but_never_lies, &seeds),
-        cmocka_unit_test_prestate(real_store_over_threads_is_a_map, &seeds),
-        cmocka_unit_test_prestate(real_store_over_threads_that_evicts_never_lies, &seeds),
-        cmocka_unit_test_prestate(real_store_over_uring_is_a_map, &seeds),
-        cmocka_unit_test_prestate(real_store_over_uring_that_evicts_never_lies, &seeds),
+        cmocka_unit_test_prestate(store_that_holds_everything_is_a_map, &seeds),
+        cmocka_unit_test_prestate(store_that_evicts_forgets_but_never_lies, &seeds),
     };
 
     if (!seeds_parse(&seeds, argc, argv))

@@ -3,8 +3,8 @@
  * model_tiers.c - random operations on a store with three tiers against a plain map, as
  * model_store.c: sources and destinations on the host and on a device, prefetches, demotions.
  *
- * --seed N --seeds N --ops N; in the simulated world twice the seeds hold everything, for half the
- * operations, and half of them evict; real stores run a twentieth.
+ * --seed N --seeds N --ops N; twice the seeds hold everything, for half the operations, and half of
+ * them evict.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,11 +13,10 @@
 
 #include <cmocka.h>
 
-#include "io_engines.h"
 #include "store_runs.h"
 
 static void
-simulated_store_that_holds_everything_is_a_map(void **state)
+store_that_holds_everything_is_a_map(void **state)
 {
     static const struct shape shape = {.name = "large with HBM, simulated", .has_hbm = true};
     struct seeds shorter = *(const struct seeds *)*state;
@@ -27,7 +26,7 @@ simulated_store_that_holds_everything_is_a_map(void **state)
 }
 
 static void
-simulated_store_that_evicts_forgets_but_never_lies(void **state)
+store_that_evicts_forgets_but_never_lies(void **state)
 {
     static const struct shape shape = {
         .name = "small with HBM, simulated", .is_small = true, .has_hbm = true};
@@ -36,36 +35,13 @@ simulated_store_that_evicts_forgets_but_never_lies(void **state)
     simulated_runs(seeds, &shape, (seeds->count + 1) / 2);
 }
 
-static void
-real_store_over_threads_that_evicts_never_lies(void **state)
-{
-    static const struct shape shape = {
-        .name = "small with HBM, threads", .is_small = true, .has_hbm = true};
-
-    real_runs(*state, KVT_IO_THREADS, &shape);
-}
-
-static void
-real_store_over_uring_is_a_map(void **state)
-{
-    static const struct shape shape = {.name = "large with HBM, uring", .has_hbm = true};
-
-    if (io_uring_probe() != KVT_OK) {
-        print_message("io_uring is denied here\n");
-        skip();
-    }
-    real_runs(*state, KVT_IO_URING, &shape);
-}
-
 int
 main(int argc, char **argv)
 {
     struct seeds seeds = {.first = 1, .count = RUN_SEEDS, .operation_count = RUN_OPERATIONS};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(simulated_store_that_holds_everything_is_a_map, &seeds),
-        cmocka_unit_test_prestate(simulated_store_that_evicts_forgets_but_never_lies, &seeds),
-        cmocka_unit_test_prestate(real_store_over_threads_that_evicts_never_lies, &seeds),
-        cmocka_unit_test_prestate(real_store_over_uring_is_a_map, &seeds),
+        cmocka_unit_test_prestate(store_that_holds_everything_is_a_map, &seeds),
+        cmocka_unit_test_prestate(store_that_evicts_forgets_but_never_lies, &seeds),
     };
 
     if (!seeds_parse(&seeds, argc, argv))

@@ -11,10 +11,8 @@
 
 #include <cmocka.h>
 
-#include "index.h"
 #include "kvtier/kvtier_unstable.h"
 #include "payload.h"
-#include "store.h"
 
 enum {
     HBM_BYTES = 2 << 20,
@@ -27,11 +25,10 @@ struct hbm_kit hbm;
 void
 hbm_open_again(void)
 {
-    const struct store_world world = {.env = &hbm.env, .index_ops = &index_lmdb_ops};
     struct kvt_region_options about = {.struct_size = sizeof(about), .tier = KVT_TIER_HBM};
     void *address;
 
-    assert_int_equal(store_open_in(&world, hbm.path, &hbm.options, &hbm.store), KVT_OK);
+    assert_int_equal(kvt_open_env(hbm.path, &hbm.options, &hbm.env, &hbm.store), KVT_OK);
     assert_int_equal(kvt_namespace_open(hbm.store, "hbm", "", 0, &hbm.ns), KVT_OK);
     assert_int_equal(kvt_device_alloc(hbm.store, 0, POOL_BYTES, &address), KVT_OK);
     hbm.pool = address;
@@ -56,7 +53,7 @@ hbm_setup(void **state)
     kit_dir_make(hbm.path);
     hbm.config =
         (struct device_host_config){.seed = 7, .delay_ns_max = DELAY_NS, .device_count = 2};
-    env_host(&hbm.env);
+    kvt_env_host(&hbm.env);
     hbm.env.device = &device_host_ops;
     hbm.env.device_context = &hbm.config;
     hbm.options = kit_options();

@@ -59,7 +59,7 @@ run_place_behind(struct kvt_run *run, struct rng *rng)
 }
 
 void
-plan_make(struct run_plan *plan, struct rng *rng, uint64_t block_bytes, uint32_t slot_count)
+run_plan_make(struct run_plan *plan, struct rng *rng, uint64_t block_bytes, uint32_t slot_count)
 {
     bool is_paged = rng_below(rng, 2) == 0;
     bool is_backwards = rng_below(rng, 2) == 0;
@@ -82,7 +82,7 @@ plan_make(struct run_plan *plan, struct rng *rng, uint64_t block_bytes, uint32_t
 }
 
 void
-plan_place(struct run_plan *plan, const void *base, kvt_region region)
+run_plan_place(struct run_plan *plan, const void *base, kvt_region region)
 {
     for (uint32_t i = 0; i < plan->run_count; i++) {
         plan->runs[i].address =
@@ -93,7 +93,7 @@ plan_place(struct run_plan *plan, const void *base, kvt_region region)
 }
 
 enum kvt_status
-plan_register(const struct run_plan *plan, kvt_store *store, kvt_layout *layout_out)
+run_plan_register(const struct run_plan *plan, kvt_store *store, kvt_layout *layout_out)
 {
     const struct kvt_layout_options options = {.struct_size = sizeof(options),
         .run_count = plan->run_count,
@@ -113,7 +113,7 @@ struct part {
 
 /* `at`: where the piece begins in the block. */
 static struct part
-part_of(const struct run_plan *plan, const struct plan_range *range, const struct kvt_run *run,
+part_of(const struct run_plan *plan, const struct run_plan_range *range, const struct kvt_run *run,
     uint32_t piece, uint64_t at)
 {
     uint64_t begin = at > range->offset ? at : range->offset;
@@ -133,7 +133,7 @@ part_of(const struct run_plan *plan, const struct plan_range *range, const struc
 
 /* Calls `visit` for the pieces of the range, in their order. */
 static void
-parts_visit(const struct run_plan *plan, const struct plan_range *range,
+parts_visit(const struct run_plan *plan, const struct run_plan_range *range,
     void (*visit)(const struct part *part, uint8_t *area, uint8_t *bytes), uint8_t *area,
     uint8_t *bytes)
 {
@@ -171,22 +171,22 @@ part_clear(const struct part *part, uint8_t *area, uint8_t *bytes)
 }
 
 void
-plan_store(const struct run_plan *plan, const struct plan_range *range, uint8_t *area,
+run_plan_store(const struct run_plan *plan, const struct run_plan_range *range, uint8_t *area,
     const uint8_t *bytes)
 {
     parts_visit(plan, range, part_store, area, (uint8_t *)(uintptr_t)bytes);
 }
 
 void
-plan_load(const struct run_plan *plan, const struct plan_range *range, const uint8_t *area,
+run_plan_load(const struct run_plan *plan, const struct run_plan_range *range, const uint8_t *area,
     uint8_t *bytes)
 {
     parts_visit(plan, range, part_load, (uint8_t *)(uintptr_t)area, bytes);
 }
 
 bool
-plan_is_clean(const struct run_plan *plan, const struct plan_range *range, const uint8_t *area,
-    uint8_t filler)
+run_plan_is_clean(const struct run_plan *plan, const struct run_plan_range *range,
+    const uint8_t *area, uint8_t filler)
 {
     uint8_t *copy = malloc((size_t)plan->area_bytes);
     bool is_clean;

@@ -29,29 +29,30 @@ struct run_plan {
     uintptr_t base;
 };
 
-/* plan_make - runs for blocks of that length; every other plan has its slots side by side for each
- * piece, as a paged pool, the others slot behind slot. */
-void plan_make(struct run_plan *plan, struct rng *rng, uint64_t block_bytes, uint32_t slot_count);
-/* plan_place - the area begins there; region {0}: none. */
-void plan_place(struct run_plan *plan, const void *base, kvt_region region);
+/* run_plan_make - runs for blocks of that length; every other plan has its slots side by side for
+ * each piece, as a paged pool, the others slot behind slot. */
+void run_plan_make(
+    struct run_plan *plan, struct rng *rng, uint64_t block_bytes, uint32_t slot_count);
+/* run_plan_place - the area begins there; region {0}: none. */
+void run_plan_place(struct run_plan *plan, const void *base, kvt_region region);
 
 /* Some bytes of the block in one slot. */
-struct plan_range {
+struct run_plan_range {
     uint32_t slot;
     uint64_t offset, length;
 };
 
-/* plan_store - from `bytes` to the area (or its copy); plan_load: back. */
-void plan_store(const struct run_plan *plan, const struct plan_range *range, uint8_t *area,
+/* run_plan_store - from `bytes` to the area (or its copy); run_plan_load: back. */
+void run_plan_store(const struct run_plan *plan, const struct run_plan_range *range, uint8_t *area,
     const uint8_t *bytes);
-void plan_load(const struct run_plan *plan, const struct plan_range *range, const uint8_t *area,
-    uint8_t *bytes);
-/* plan_is_clean - whatever is not of the range still is `filler`. */
-bool plan_is_clean(const struct run_plan *plan, const struct plan_range *range, const uint8_t *area,
-    uint8_t filler);
+void run_plan_load(const struct run_plan *plan, const struct run_plan_range *range,
+    const uint8_t *area, uint8_t *bytes);
+/* run_plan_is_clean - whatever is not of the range still is `filler`. */
+bool run_plan_is_clean(const struct run_plan *plan, const struct run_plan_range *range,
+    const uint8_t *area, uint8_t filler);
 
-/* plan_register - as a layout. The call's status. */
-enum kvt_status plan_register(
+/* run_plan_register - as a layout. The call's status. */
+enum kvt_status run_plan_register(
     const struct run_plan *plan, kvt_store *store, kvt_layout *layout_out);
 
 #endif /* KVT_TESTS_RUN_PLAN_H */

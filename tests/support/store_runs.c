@@ -19,7 +19,7 @@
 #include "workload.h"
 
 enum {
-    REOPEN_EVERY = 60, /* Operations, on average. */
+    REOPEN_EVERY = 120, /* Operations, on average. */
     LONG_LIFE = 1000,
     EVICT_LENGTH = 4, /* Runs that evict are longer: first NVMe has to be full. */
 };

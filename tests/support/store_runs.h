@@ -12,11 +12,7 @@
 enum {
     RUN_OPERATIONS =
         250, /* Of a run; of one that evicts four times as many: NVMe has to be full. */
-#if defined(__SANITIZE_THREAD__)
-    RUN_SEEDS = 4,
-#else
     RUN_SEEDS = 200,
-#endif
 };
 
 /* Tiers of a run. */

@@ -72,16 +72,16 @@ area_place(struct workload *work, struct flight *flight, uint32_t i)
 
     if (area->kind == SPREAD_PINNED) {
         area->bytes = work->pinned_pool + block * spread_area_bytes(work);
-        plan_place(&area->plan, area->bytes, work->pinned);
+        run_plan_place(&area->plan, area->bytes, work->pinned);
         return;
     }
     area->bytes = malloc((size_t)area->plan.area_bytes);
     if (area->bytes == NULL)
         abort();
     if (area->kind == SPREAD_DEVICE)
-        plan_place(&area->plan, device_memory(work, flight, i), work->region);
+        run_plan_place(&area->plan, device_memory(work, flight, i), work->region);
     else
-        plan_place(&area->plan, area->bytes, (kvt_region){0});
+        run_plan_place(&area->plan, area->bytes, (kvt_region){0});
 }
 
 bool
@@ -94,15 +94,15 @@ spread_choose(struct workload *work, struct flight *flight, uint32_t i, uint64_t
     if (work->spread_percent == 0 || rng_below(&work->rng, 100) >= work->spread_percent)
         return false;
     area->kind = kind_choose(work);
-    plan_make(&area->plan, &work->rng, length, slots);
+    run_plan_make(&area->plan, &work->rng, length, slots);
     area_place(work, flight, i);
     memset(area->bytes, POISON, (size_t)area->plan.area_bytes);
     area->slot = rng_below(&work->rng, slots);
     if (flight->kind == FLIGHT_PUT)
-        plan_store(&area->plan, &(struct plan_range){area->slot, 0, length}, area->bytes,
+        run_plan_store(&area->plan, &(struct run_plan_range){area->slot, 0, length}, area->bytes,
             flight->memory[i]);
     if (slots > 1 || rng_below(&work->rng, 2) == 0)
-        status = plan_register(&area->plan, work->store, &area->layout);
+        status = run_plan_register(&area->plan, work->store, &area->layout);
     if (workload_expect(work, "kvt_layout_register", status) && area_send(work, flight, i))
         return true;
     spread_end(work, flight, i);
@@ -166,15 +166,15 @@ spread_is_untouched(struct workload *work, const struct flight *flight, uint32_t
     const struct spread_area *area = &flight->spreads[i];
 
     return area->kind == SPREAD_NONE || !area_bring(work, flight, i) ||
-           plan_is_clean(&area->plan, &(struct plan_range){0}, area->bytes, POISON);
+           run_plan_is_clean(&area->plan, &(struct run_plan_range){0}, area->bytes, POISON);
 }
 
 /* Which bytes of the block were written, by what the answer says. */
-static struct plan_range
+static struct run_plan_range
 range_written(const struct flight *flight, uint32_t i, const struct kvt_result *result)
 {
     const struct model_range *parts = &flight->ranges[i];
-    struct plan_range range = {.slot = flight->spreads[i].slot};
+    struct run_plan_range range = {.slot = flight->spreads[i].slot};
 
     if (result->status != KVT_OK)
         return range;
@@ -189,7 +189,7 @@ spread_fetch(
     struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result)
 {
     struct spread_area *area = &flight->spreads[i];
-    const struct plan_range range = range_written(flight, i, result);
+    const struct run_plan_range range = range_written(flight, i, result);
     struct model_name name = flight->names[i];
 
     if (range.offset + range.length > area->plan.block_bytes) {
@@ -199,10 +199,10 @@ spread_fetch(
     }
     if (!area_bring(work, flight, i))
         return false;
-    if (!plan_is_clean(&area->plan, &range, area->bytes, POISON))
+    if (!run_plan_is_clean(&area->plan, &range, area->bytes, POISON))
         model_fail(&work->model, "space %u key %u: %s wrote beside its places", name.space,
             name.key, kvt_status_name(result->status));
-    plan_load(&area->plan, &range, area->bytes, flight->memory[i]);
+    run_plan_load(&area->plan, &range, area->bytes, flight->memory[i]);
     if (result->status == KVT_OK)
         work->spread_count[area->kind]++;
     if (result->status != KVT_E_INVAL || result->length == 0)

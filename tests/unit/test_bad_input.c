@@ -178,6 +178,7 @@ open_refuses_missing_arguments_and_a_store_in_use(void **state)
     kvt_store *store = NULL;
 
     refused(kvt_open(NULL, &options, &store), KVT_E_INVAL, "path");
+    refused(kvt_open_env("/dev/shm/nothing", &options, NULL, &store), KVT_E_INVAL, "env");
     refused(kvt_open("", &options, &store), KVT_E_INVAL, "path");
     refused(kvt_open("/no-such-directory/store", NULL, &store), KVT_E_INVAL, "missing");
     refused(kvt_open(fixture->path, &options, NULL), KVT_E_INVAL, "store_out");

@@ -113,11 +113,11 @@ target_make(enum kind kind, uint64_t length, bool is_registered)
 {
     struct target target = {.kind = kind};
 
-    plan_make(&target.plan, &rng, length, is_registered ? SLOTS : 1);
+    run_plan_make(&target.plan, &rng, length, is_registered ? SLOTS : 1);
     assert_true(target.plan.area_bytes <= AREA_BYTES);
-    plan_place(&target.plan, areas[kind], regions[kind]);
+    run_plan_place(&target.plan, areas[kind], regions[kind]);
     if (is_registered) {
-        assert_int_equal(plan_register(&target.plan, hbm.store, &target.layout), KVT_OK);
+        assert_int_equal(run_plan_register(&target.plan, hbm.store, &target.layout), KVT_OK);
         target.slot = rng_below(&rng, SLOTS);
     }
     return target;
@@ -178,14 +178,14 @@ get_submit(struct kvt_get *get, uint64_t key)
 static void
 target_put(const struct target *target, uint64_t key, uint32_t tier, uint32_t parts)
 {
-    const struct plan_range whole = {target->slot, 0, target->plan.block_bytes};
+    const struct run_plan_range whole = {target->slot, 0, target->plan.block_bytes};
     struct kvt_put put = put_of(target);
     uint8_t *bytes = malloc(put.length), *area = malloc(AREA_BYTES);
 
     assert_true(bytes != NULL && area != NULL);
     block_fill(bytes, put.length, key);
     memset(area, FILLER, AREA_BYTES);
-    plan_store(&target->plan, &whole, area, bytes);
+    run_plan_store(&target->plan, &whole, area, bytes);
     area_write(target->kind, area);
     put.tier = tier == KVT_TIER_HBM ? KVT_TIER_HBM : KVT_TIER_HOST;
     put.part_count = (uint16_t)parts;
@@ -212,16 +212,16 @@ plain_put(uint64_t key, uint64_t length, uint32_t tier, uint32_t parts)
 static void
 target_check(const struct target *target, uint64_t key, uint64_t offset, uint64_t length)
 {
-    const struct plan_range range = {target->slot, offset, length};
+    const struct run_plan_range range = {target->slot, offset, length};
     uint8_t *wanted = malloc(target->plan.block_bytes), *found = malloc(length + 1);
     uint8_t *area = malloc(AREA_BYTES);
 
     assert_true(wanted != NULL && found != NULL && area != NULL);
     block_fill(wanted, target->plan.block_bytes, key);
     area_read(target->kind, area);
-    plan_load(&target->plan, &range, area, found);
+    run_plan_load(&target->plan, &range, area, found);
     assert_memory_equal(found, wanted + offset, length);
-    assert_true(plan_is_clean(&target->plan, &range, area, FILLER));
+    assert_true(run_plan_is_clean(&target->plan, &range, area, FILLER));
     for (uint64_t i = target->plan.area_bytes; i < AREA_BYTES; i++)
         assert_int_equal(area[i], FILLER);
     free(wanted);
@@ -423,6 +423,65 @@ so_do_encoded_ones(void **state)
     assert_true(hbm_stats().codec_decode_bytes > 0);
 }
 
+/* Part after part, each is in its place when it is told. */
+static void
+by_part_check(const struct target *target, uint64_t key)
+{
+    uint64_t part_bytes = target->plan.block_bytes / PARTS;
+    struct kvt_get get = get_of(target);
+    struct kvt_result result;
+    kvt_ticket *ticket;
+
+    get.key = (struct kvt_key){.bytes = &key, .length = sizeof(key)};
+    get.flags = KVT_GET_BY_PART;
+    get.part_first = 1;
+    get.part_count = PARTS - 1;
+    area_clean(target->kind);
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
+    for (uint32_t part = 1; part < PARTS; part++) {
+        const struct run_plan_range range = {target->slot, part * part_bytes, part_bytes};
+        uint8_t wanted[KIT_BLOCK_BYTES_MAX], found[KIT_BLOCK_BYTES_MAX];
+
+        assert_int_equal(kvt_ticket_part_wait(ticket, part, KVT_FOREVER), KVT_OK);
+        if (target->kind == KIND_DEVICE)
+            continue;
+        block_fill(wanted, target->plan.block_bytes, key);
+        run_plan_load(&target->plan, &range, areas[target->kind], found);
+        assert_memory_equal(found, wanted + range.offset, part_bytes);
+    }
+    result = hbm_finish(ticket, 1);
+    assert_int_equal(result.status, KVT_OK);
+    assert_int_equal(result.length, (PARTS - 1) * part_bytes);
+    target_check(target, key, part_bytes, (PARTS - 1) * part_bytes);
+}
+
+static void
+parts_come_one_by_one(void **state)
+{
+    (void)state;
+    for (uint32_t turn = 0; turn < 36; turn++) {
+        uint64_t length = (1 + rng_below(&rng, KIT_BLOCK_BYTES_MAX / PARTS)) * PARTS;
+        struct target target = target_make(turn % KIND_COUNT, length, turn % 4 < 2);
+        uint32_t tier = all_tiers[turn / KIND_COUNT % 3];
+        struct kvt_get get = get_of(&target);
+        struct kvt_result result;
+
+        plain_put(++last_key, length, tier, PARTS);
+        bring_to(last_key, tier);
+        by_part_check(&target, last_key);
+        /* One that does not fit says how long it is, once. */
+        plain_put(++last_key, length + PARTS > KIT_BLOCK_BYTES_MAX ? PARTS : length + PARTS,
+            KVT_TIER_HOST, PARTS);
+        get.flags = KVT_GET_BY_PART;
+        get.part_count = PARTS;
+        result = get_submit(&get, last_key);
+        assert_int_equal(result.status, KVT_E_INVAL);
+        assert_int_equal(
+            result.length, length + PARTS > KIT_BLOCK_BYTES_MAX ? PARTS : length + PARTS);
+        target_end(&target);
+    }
+}
+
 static void
 many_slots_in_one_batch(void **state)
 {
@@ -443,13 +502,13 @@ many_slots_in_one_batch(void **state)
     plan.runs[0] = (struct kvt_run){
         .piece_count = 2, .piece_bytes = BYTES, .slot_stride = BYTES, .piece_stride = MANY * BYTES};
     plan.area_bytes = 2 * MANY * BYTES;
-    plan_place(&plan, areas[KIND_DEVICE], regions[KIND_DEVICE]);
-    assert_int_equal(plan_register(&plan, hbm.store, &layout), KVT_OK);
+    run_plan_place(&plan, areas[KIND_DEVICE], regions[KIND_DEVICE]);
+    assert_int_equal(run_plan_register(&plan, hbm.store, &layout), KVT_OK);
     memset(area, FILLER, AREA_BYTES);
     for (uint32_t i = 0; i < MANY; i++) {
         keys[i] = i;
         block_fill(bytes, sizeof(bytes), i);
-        plan_store(&plan, &(struct plan_range){i, 0, sizeof(bytes)}, area, bytes);
+        run_plan_store(&plan, &(struct run_plan_range){i, 0, sizeof(bytes)}, area, bytes);
         puts[i].key = gets[i].key = (struct kvt_key){.bytes = &keys[i], .length = sizeof(keys[i])};
         puts[i].length = sizeof(bytes);
         puts[i].layout = gets[i].layout = layout;
@@ -470,7 +529,8 @@ many_slots_in_one_batch(void **state)
     for (uint32_t i = 0; i < MANY; i++) {
         uint8_t found[sizeof(bytes)];
 
-        plan_load(&plan, &(struct plan_range){(i + 37) % MANY, 0, sizeof(bytes)}, area, found);
+        run_plan_load(
+            &plan, &(struct run_plan_range){(i + 37) % MANY, 0, sizeof(bytes)}, area, found);
         block_fill(bytes, sizeof(bytes), i);
         assert_memory_equal(found, bytes, sizeof(bytes));
     }
@@ -562,6 +622,7 @@ main(void)
         TEST(two_layouts_of_one_block_agree),
         TEST(parts_come_to_their_own_places),
         TEST(so_do_encoded_ones),
+        TEST(parts_come_one_by_one),
         TEST(many_slots_in_one_batch),
         TEST(a_block_of_another_length_is_refused_with_its_own),
         TEST(a_damaged_block_is_a_miss_and_writes_nothing),

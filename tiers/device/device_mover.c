@@ -3,8 +3,8 @@
  * device_mover.c - the actor that queues copies on one device's own streams and answers them.
  *
  * Owns      the events of its calls, and the lists of moves that have not been answered.
- * Threads   device_mover_push(), device_mover_is_lost(), device_mover_stats_get() any; the rest by
- *           the actor's.
+ * Threads   device_mover_push(), device_mover_wait(), device_mover_is_lost() and
+ *           device_mover_stats_get() any; the rest by the actor's.
  *
  * A round (mover_step): see which calls the device has done and answer their moves; take what was
  * pushed; ask the events that moves wait for; queue calls; wake the tasks whose inboxes got
@@ -25,14 +25,19 @@
  *   (2) The calls of a lane are a ring in the order of its stream, so they are done in that order.
  *       Each but the last has its event recorded behind it; the last one has unless
  *       `is_unrecorded`, and then no call is queued.
- *   (3) A move lies with a call that was queued behind all its pieces (or with the last before its
+ *   (3) Calls are numbered from 1 as they are recorded; number n lies in place (n - 1) modulo
+ *       DEVICE_MOVER_CALLS_MAX. Events are recorded, and others' streams made to wait for them,
+ *       under `event_mutex`: an event is that of the call whose number stands beside it.
+ *   (4) A move lies with a call that was queued behind all its pieces (or with the last before its
  *       copy was refused). So when that call is done, nothing of the move is in flight.
  */
 #include "device_mover.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
+#include "device_call_plan.h"
 #include "failure.h"
 #include "try.h"
 
@@ -45,15 +50,10 @@ enum {
  * less often, and a block that somebody waits for lies ready unseen. */
 static const uint64_t POLL_NS = 15 * 1000;
 
-/* In order of arrival, linked by mover.next. */
-struct move_queue {
-    struct device_move *first;
-    struct device_move *last;
-};
-
 /* A place for one call in flight. */
 struct mover_call {
     void *event;             /* Made at open. */
+    uint64_t number;         /* What it was recorded for; guarded by: event_mutex */
     struct move_queue moves; /* To be answered with it; none when it holds a part of a long move. */
     uint64_t bytes;
 };
@@ -72,18 +72,10 @@ struct mover_lane {
     struct mover_call calls[DEVICE_MOVER_CALLS_MAX]; /* A ring. */
     uint32_t call_first;
     uint32_t call_count;
-    bool is_unrecorded;  /* The last call has no event behind it yet. */
-    bool is_troubled;    /* Its own events fail... */
-    uint64_t trouble_ns; /* ...since then. */
-};
-
-/* What the next call takes from a ready queue. */
-struct call_plan {
-    uint32_t piece_count;
-    uint64_t bytes;
-    uint32_t move_count; /* With one that is not wholly taken, and is then the last. */
-    struct device_move *last;
-    uint32_t last_piece_at; /* Where that one goes on. */
+    uint64_t recorded_count; /* Calls since the beginning. */
+    bool is_unrecorded;      /* The last call has no event behind it yet. */
+    bool is_troubled;        /* Its own events fail... */
+    uint64_t trouble_ns;     /* ...since then. */
 };
 
 /* Written by the actor only, read by any thread; a stale value is an old statistic. */
@@ -102,13 +94,14 @@ struct device_mover {
     struct inbox inbox;   /* Any thread pushes. */
     _Atomic bool is_lost; /* Relaxed: seeing it late is as if the device were lost later. */
     struct mover_counters counters;
+    pthread_mutex_t event_mutex; /* For as long as a call of the device takes. */
     /* The actor's, all that follows. */
     uint64_t now_ns; /* Of this round. */
     struct move_queue held;
     struct mover_lane lanes[DEVICE_LANE_COUNT];
     struct task *const *wakes[WAKE_COUNT];
     uint32_t wake_count;
-    struct device_piece pieces[DEVICE_MOVER_PIECES_MAX]; /* Of the call that is being made. */
+    struct call_plan plan; /* Of the call that is being made. */
 };
 
 /* One writer, so no read-modify-write is needed. */
@@ -120,31 +113,7 @@ counter_add(_Atomic uint64_t *counter, uint64_t value)
     atomic_store_explicit(counter, before + value, memory_order_relaxed);
 }
 
-/* --- 1. Queues -------------------------------------------------------------------------------- */
-
-static void
-move_queue_push(struct move_queue *queue, struct device_move *move)
-{
-    move->mover.next = NULL;
-    if (queue->first == NULL)
-        queue->first = move;
-    else
-        queue->last->mover.next = move;
-    queue->last = move;
-}
-
-/* The oldest, or NULL. */
-static struct device_move *
-move_queue_pop(struct move_queue *queue)
-{
-    struct device_move *move = queue->first;
-
-    if (move != NULL)
-        queue->first = move->mover.next;
-    return move;
-}
-
-/* --- 2. Answers ------------------------------------------------------------------------------- */
+/* --- 1. Answers ------------------------------------------------------------------------------- */
 
 static void
 wakes_flush(struct device_mover *mover)
@@ -194,7 +163,7 @@ moves_answer(struct device_mover *mover, struct move_queue *queue)
         move_answer(mover, move);
 }
 
-/* --- 3. A device that is lost ----------------------------------------------------------------- */
+/* --- 2. A device that is lost ----------------------------------------------------------------- */
 
 bool
 device_mover_is_lost(const struct device_mover *mover)
@@ -234,7 +203,7 @@ mover_give_up(struct device_mover *mover)
     moves_give_up(mover, &mover->held);
 }
 
-/* --- 4. Calls in flight ----------------------------------------------------------------------- */
+/* --- 3. Calls in flight ----------------------------------------------------------------------- */
 
 static struct mover_call *
 lane_call(struct mover_lane *lane, uint32_t index)
@@ -256,14 +225,34 @@ lane_note(struct device_mover *mover, struct mover_lane *lane, enum kvt_status s
         mover_lose(mover);
 }
 
+/* The last call of the lane, whose copies were queued. */
 static void
 lane_record(struct device_mover *mover, struct mover_lane *lane, struct mover_call *call)
 {
-    enum kvt_status status =
-        mover->device->ops->event_record(mover->device, call->event, lane->stream);
+    enum kvt_status status;
 
+    pthread_mutex_lock(&mover->event_mutex);
+    status = mover->device->ops->event_record(mover->device, call->event, lane->stream);
+    if (status == KVT_OK)
+        call->number = ++lane->recorded_count;
+    pthread_mutex_unlock(&mover->event_mutex);
     lane->is_unrecorded = status != KVT_OK;
     lane_note(mover, lane, status);
+}
+
+/* Whoever asks for the moves of a call that was recorded may wait for its event now. */
+static void
+call_mark(const struct mover_lane *lane, struct mover_call *call)
+{
+    for (struct device_move *move = call->moves.first; move != NULL; move = move->mover.next) {
+        if (move->mark == NULL || move->is_marked)
+            continue;
+        move->is_marked = true;
+        atomic_store_explicit(
+            &move->mark->call[lane->lane], lane->recorded_count, memory_order_relaxed);
+        /* (D1) release: who sees the count sees which call it was. */
+        atomic_fetch_add_explicit(&move->mark->queued_count, 1, memory_order_release);
+    }
 }
 
 static bool
@@ -292,7 +281,7 @@ lane_land(struct device_mover *mover, struct mover_lane *lane)
     }
 }
 
-/* --- 5. New moves ----------------------------------------------------------------------------- */
+/* --- 4. New moves ----------------------------------------------------------------------------- */
 
 static void
 move_ready(struct device_mover *mover, struct device_move *move)
@@ -312,6 +301,7 @@ mover_take(struct device_mover *mover)
 
         node = node->next;
         move->status = KVT_OK;
+        move->is_marked = false;
         move->mover.piece_at = 0;
         /* Without pieces it would pass unseen in a call with others. */
         move->mover.is_alone = move->piece_count == 0;
@@ -361,71 +351,7 @@ mover_look(struct device_mover *mover)
     }
 }
 
-/* --- 6. New calls ----------------------------------------------------------------------------- */
-
-/* Take the pieces of one move that still fit; the index of the first that does not. */
-static uint32_t
-plan_add(struct device_mover *mover, struct call_plan *plan, const struct device_move *move)
-{
-    uint32_t at = move->mover.piece_at;
-
-    for (; at < move->piece_count && plan->piece_count < DEVICE_MOVER_PIECES_MAX; at++) {
-        const struct device_piece *piece = &move->pieces[at];
-        bool is_first = plan->piece_count == 0;
-
-        if (!is_first && piece->size > DEVICE_MOVER_CALL_BYTES - plan->bytes)
-            break;
-        mover->pieces[plan->piece_count++] = *piece;
-        plan->bytes += piece->size;
-        /* A large piece goes alone. */
-        if (plan->bytes >= DEVICE_MOVER_CALL_BYTES) {
-            at++;
-            break;
-        }
-    }
-    return at;
-}
-
-/* Whole moves from the head of a queue, or a part of the first when a call does not hold it. */
-static void
-plan_make(struct device_mover *mover, const struct move_queue *queue, struct call_plan *plan)
-{
-    struct device_move *move = queue->first;
-
-    *plan = (struct call_plan){0};
-    do {
-        struct call_plan before = *plan;
-        uint32_t piece_at;
-
-        if (before.bytes >= DEVICE_MOVER_CALL_BYTES)
-            return;
-        piece_at = plan_add(mover, plan, move);
-        if (piece_at < move->piece_count && before.move_count > 0) {
-            *plan = before;
-            return;
-        }
-        plan->move_count++;
-        plan->last = move;
-        plan->last_piece_at = piece_at;
-        move = move->mover.next;
-    } while (move != NULL && !move->mover.is_alone && !queue->first->mover.is_alone &&
-             plan->last_piece_at == plan->last->piece_count);
-}
-
-/* The copy was queued: its moves now lie with the call. */
-static void
-plan_commit(const struct call_plan *plan, struct move_queue *queue, struct mover_call *call)
-{
-    for (uint32_t i = 0; i < plan->move_count; i++) {
-        struct device_move *move = queue->first;
-
-        if (move == plan->last && plan->last_piece_at < move->piece_count) {
-            move->mover.piece_at = plan->last_piece_at;
-            return;
-        }
-        move_queue_push(&call->moves, move_queue_pop(queue));
-    }
-}
+/* --- 5. New calls ----------------------------------------------------------------------------- */
 
 /* The copy was refused: its moves are tried one by one; a single one ends with that. */
 static void
@@ -441,7 +367,7 @@ plan_refuse(struct device_mover *mover, struct mover_lane *lane, const struct ca
     }
     (void)move_queue_pop(queue);
     move->status = status;
-    /* Invariant (3): earlier pieces of it may be in flight. It also keeps the order of answers. */
+    /* Invariant (4): earlier pieces of it may be in flight. It also keeps the order of answers. */
     if (lane->call_count > 0)
         move_queue_push(&lane_call(lane, lane->call_count - 1)->moves, move);
     else
@@ -455,7 +381,7 @@ plan_queue(struct device_mover *mover, const struct mover_lane *lane, const stru
 
     if (plan->piece_count == 0)
         return failure_set(KVT_E_INVAL, 0, "A move has one piece or more.");
-    return ops->copy(mover->device, lane->stream, mover->pieces, plan->piece_count);
+    return ops->copy(mover->device, lane->stream, plan->pieces, plan->piece_count);
 }
 
 /* Make one call out of the head of a ready queue. */
@@ -463,23 +389,25 @@ static void
 call_begin(struct device_mover *mover, struct mover_lane *lane, struct move_queue *queue)
 {
     struct mover_call *call = lane_call(lane, lane->call_count);
-    struct call_plan plan;
+    struct call_plan *plan = &mover->plan;
     enum kvt_status status;
 
-    plan_make(mover, queue, &plan);
-    status = plan_queue(mover, lane, &plan);
+    plan_make(plan, queue);
+    status = plan_queue(mover, lane, plan);
     if (status == KVT_E_GPU) {
         mover_lose(mover);
         return;
     }
     if (status != KVT_OK) {
-        plan_refuse(mover, lane, &plan, queue, status);
+        plan_refuse(mover, lane, plan, queue, status);
         return;
     }
     lane_record(mover, lane, call);
     lane->call_count++;
-    call->bytes = plan.bytes;
-    plan_commit(&plan, queue, call);
+    call->bytes = plan->bytes;
+    plan_commit(plan, queue, &call->moves);
+    if (!lane->is_unrecorded)
+        call_mark(lane, call);
     counter_add(&mover->counters.call_count[lane->lane], 1);
 }
 
@@ -500,8 +428,11 @@ lane_choose(struct mover_lane *lane)
 static void
 lane_start(struct device_mover *mover, struct mover_lane *lane)
 {
-    if (lane->is_unrecorded)
+    if (lane->is_unrecorded) {
         lane_record(mover, lane, lane_call(lane, lane->call_count - 1));
+        if (!lane->is_unrecorded)
+            call_mark(lane, lane_call(lane, lane->call_count - 1));
+    }
     while (!device_mover_is_lost(mover) && !lane->is_unrecorded &&
            lane->call_count < DEVICE_MOVER_CALLS_MAX) {
         struct move_queue *queue = lane_choose(lane);
@@ -512,7 +443,7 @@ lane_start(struct device_mover *mover, struct mover_lane *lane)
     }
 }
 
-/* --- 7. The actor ----------------------------------------------------------------------------- */
+/* --- 6. The actor ----------------------------------------------------------------------------- */
 
 static bool
 mover_is_idle(const struct device_mover *mover)
@@ -559,7 +490,7 @@ mover_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     return !inbox_is_empty(&mover->inbox);
 }
 
-/* --- 8. Interface ----------------------------------------------------------------------------- */
+/* --- 7. Interface ----------------------------------------------------------------------------- */
 
 static enum kvt_status
 mover_prepare(struct device_mover *mover)
@@ -586,6 +517,7 @@ mover_free(struct device_mover *mover)
         for (uint32_t k = 0; k < DEVICE_MOVER_CALLS_MAX; k++)
             mover->device->ops->event_destroy(mover->device, mover->lanes[i].calls[k].event);
     }
+    pthread_mutex_destroy(&mover->event_mutex);
     env_put(&env, mover, sizeof(*mover));
 }
 
@@ -602,6 +534,7 @@ device_mover_open(const struct kvt_env *env, struct device *device, const char *
     if (mover == NULL)
         return failure_set(
             KVT_E_NOMEM, ENOMEM, "No memory for the mover %s (%zu bytes).", name, sizeof(*mover));
+    pthread_mutex_init(&mover->event_mutex, NULL);
     mover->env = *env;
     mover->device = device;
     strncpy(mover->name, name, sizeof(mover->name) - 1);
@@ -641,6 +574,27 @@ device_mover_push(struct device_mover *mover, struct device_move *const *moves, 
     /* Whoever found the inbox empty wakes: the actor looks into it before it sleeps. */
     if (was_empty)
         env_wake(&mover->env, mover->task);
+}
+
+enum kvt_status
+device_mover_wait(struct device_mover *mover, const struct device_mark *mark, void *stream)
+{
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t i = 0; i < DEVICE_LANE_COUNT && status == KVT_OK; i++) {
+        uint64_t number = atomic_load_explicit(&mark->call[i], memory_order_relaxed);
+        const struct mover_call *call =
+            &mover->lanes[i].calls[(number - 1) % DEVICE_MOVER_CALLS_MAX];
+
+        if (number == 0)
+            continue;
+        pthread_mutex_lock(&mover->event_mutex);
+        /* Another number: that call was done long ago. */
+        if (call->number == number)
+            status = mover->device->ops->stream_wait(mover->device, stream, call->event);
+        pthread_mutex_unlock(&mover->event_mutex);
+    }
+    return status;
 }
 
 void

@@ -30,9 +30,10 @@
  *   - an event of its own that cannot be recorded or asked is tried again: without it nobody knows
  *     when the bytes are there. After DEVICE_MOVER_PATIENCE_NS the device counts as lost.
  *
- * Threads   device_mover_push(), device_mover_is_lost(), device_mover_stats_get(): any; the rest
- *           belongs to the actor. A finished move lies in the inbox that it named, whose task is
- *           woken once a round. The task and the pointer to it must outlive the mover.
+ * Threads   device_mover_push(), device_mover_wait(), device_mover_is_lost() and
+ *           device_mover_stats_get(): any; the rest belongs to the actor. A finished move lies in
+ *           the inbox that it named, whose task is woken once a round. The task and the pointer to
+ *           it must outlive the mover.
  */
 #ifndef KVT_TIERS_DEVICE_MOVER_H
 #define KVT_TIERS_DEVICE_MOVER_H
@@ -51,6 +52,16 @@ enum {
 
 #define DEVICE_MOVER_PATIENCE_NS (UINT64_C(10) * 1000 * 1000 * 1000)
 
+/*
+ * How far the moves of one piece of work have come, for somebody who waits for them with a stream
+ * of his own (device_mover_wait()). All zero at first; it must live until the last of them is
+ * answered.
+ */
+struct device_mark {
+    _Atomic uint64_t call[DEVICE_LANE_COUNT]; /* Number of the last call that has one of them. */
+    _Atomic uint32_t queued_count;            /* Moves of which all pieces were queued. */
+};
+
 /* The caller's from creation to the answer it takes out of the inbox; the mover's in between. */
 struct device_move {
     struct inbox_node node;
@@ -61,6 +72,8 @@ struct device_move {
     /* Not before this event is reached. NULL: at once. It must live until the answer, and not be
      * recorded again: only its last record would count. */
     void *wait;
+    struct device_mark *mark;  /* NULL: nobody asks. */
+    bool is_marked;            /* The answer: it was counted there. */
     _Atomic bool is_cancelled; /* device_move_cancel() */
     struct inbox *done;
     struct task *const *done_task; /* May be, and may point to, NULL. */
@@ -99,6 +112,14 @@ void device_mover_push(
 /* device_move_cancel - a move that is still held back by its event is answered with KVT_CANCELLED,
  * soon; another goes on. Of one that was pushed and whose answer was not taken yet. Any thread. */
 void device_move_cancel(struct device_move *move);
+
+/*
+ * device_mover_wait - work that is submitted to `stream` from now on waits for all moves that
+ * `mark` counts. The errors of stream_wait (device.h): the stream may wait for some of them. Any
+ * thread.
+ */
+enum kvt_status device_mover_wait(
+    struct device_mover *mover, const struct device_mark *mark, void *stream);
 
 bool device_mover_is_lost(const struct device_mover *mover);
 
