@@ -126,6 +126,8 @@ device_lease_version(
         if (is_fresh)
             model_read(&work->model, held->names[i], bytes, length);
         version = model_identify(&work->model, held->names[i], bytes, length);
+    } else {
+        version = held->hbm_versions[i]; /* HOST has no room to look: nothing is known. */
     }
     free(bytes);
     return version;
