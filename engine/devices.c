@@ -143,6 +143,36 @@ device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lan
 }
 
 void
+device_job_spread(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct spread *spread, bool is_gather)
+{
+    uint32_t count = spread_pieces(spread, is_gather, NULL);
+    struct device_piece piece;
+
+    if (count == 1) {
+        (void)spread_pieces(spread, is_gather, &piece);
+        device_job_copy(store, job, lane, &piece);
+        return;
+    }
+    job->pieces = env_take(&store->env, count * sizeof(*job->pieces));
+    if (job->pieces == NULL) {
+        job->move = (struct device_move){
+            .status = failure_set(KVT_E_NOMEM, 0, "no memory for %u pieces", count)};
+        store->devices.in_flight++;
+        if (inbox_push(&store->devices.done, &job->move.node))
+            env_wake(&store->env, store->loop_task);
+        return;
+    }
+    (void)spread_pieces(spread, is_gather, job->pieces);
+    job->move = (struct device_move){.lane = lane,
+        .is_urgent = job->is_urgent,
+        .pieces = job->pieces,
+        .piece_count = count,
+        .mark = job->mark};
+    job_send(store, job);
+}
+
+void
 device_job_wait(struct kvt_store *store, struct device_job *job, void *event)
 {
     job->move = (struct device_move){.lane = DEVICE_OUT, .wait = event};
@@ -162,6 +192,10 @@ devices_step(struct kvt_store *store)
 
         node = node->next;
         store->devices.in_flight--;
+        if (job->pieces != NULL) {
+            env_put(&store->env, job->pieces, move->piece_count * sizeof(*job->pieces));
+            job->pieces = NULL;
+        }
         (void)device_answer(store, job->device, move->status);
         job->finish(store, job);
     }

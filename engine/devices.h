@@ -19,11 +19,13 @@
 #include "policy.h"
 
 struct kvt_store;
+struct spread;
 
 /* Copies of one device that come back to the loop. Embedded in who wants them. */
 struct device_job {
     struct device_move move;
     struct device_piece piece;
+    struct device_piece *pieces; /* NULL: `piece` alone; else given back when it has finished. */
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
     struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
@@ -51,6 +53,10 @@ bool devices_step(struct kvt_store *store);
 /* device_job_copy - one run of bytes; device_job_wait - nothing but an event of the caller. */
 void device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lane lane,
     const struct device_piece *piece);
+/* device_job_spread - the same between the memory (`is_gather`: its target) and the slot of a
+ * layout. Without memory for the pieces the job finishes with KVT_E_NOMEM. */
+void device_job_spread(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct spread *spread, bool is_gather);
 void device_job_wait(struct kvt_store *store, struct device_job *job, void *event);
 
 bool device_is_open(const struct kvt_store *store, uint32_t device); /* any */

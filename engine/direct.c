@@ -91,6 +91,9 @@ reservation_check(const struct kvt_put *put)
     if (put->source != NULL || put->region.id != 0)
         return failure_set(
             KVT_E_INVAL, 0, "put.source or put.region is set: the caller writes the bytes later");
+    if (put->runs != NULL || (put->layout.id | put->slot | put->run_count) != 0)
+        return failure_set(KVT_E_INVAL, 0,
+            "put.layout, slot, runs or run_count is set: the caller writes the bytes in one run");
     if (put->tier != 0 && put->tier != KVT_TIER_HOST)
         return failure_set(KVT_E_INVAL, 0, "put.tier %u: only KVT_TIER_HOST", put->tier);
     return KVT_OK;

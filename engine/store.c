@@ -109,6 +109,7 @@ store_threads_stop(struct kvt_store *store)
     victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
+    layouts_close(store);
     regions_close(store);
     devices_close(&store->devices);
     crew_close(store->crew);
@@ -154,6 +155,7 @@ store_free(struct kvt_store *store)
     pool_deinit(&store->fill_pool);
     pool_deinit(&store->copy_pool);
     pool_deinit(&store->fetch_pool);
+    pool_deinit(&store->tail_pool);
     pool_deinit(&store->move_pool);
     if (store->policy != NULL)
         store->policy->ops->close(store->policy);
@@ -432,6 +434,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(pins_open(store));
     KVT_TRY(leases_open(store));
     KVT_TRY(regions_open(store));
+    KVT_TRY(layouts_open(store));
     KVT_TRY(devices_open(store));
     codecs_init(&store->codecs, &store->env, store->options.block_bytes_max);
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);

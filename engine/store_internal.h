@@ -26,6 +26,7 @@
 #include "imaging.h"
 #include "inbox.h"
 #include "kvtier/kvtier.h"
+#include "layout.h"
 #include "lease.h"
 #include "live.h"
 #include "log.h"
@@ -168,12 +169,14 @@ struct kvt_store {
     struct lease_table *leases;      /* any */
     struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
+    struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;
     struct codecs codecs; /* workers */
 
     /* The loop. */
     struct pool flight_pool, fill_pool, copy_pool, fetch_pool, move_pool;
+    struct pool tail_pool;       /* fetch.c: pages that are read beside the others. */
     struct job_batch jobs_ready; /* Not yet handed to the workers. */
     struct task *loop_task;
     struct gate call_gate;     /* any waits: a loop call was finished. */

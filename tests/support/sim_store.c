@@ -33,6 +33,7 @@ sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options,
     sim->device.seed = world.seed;
     sim->device.delay_ns_max = 300000;
     sim->device.memory_bytes = UINT64_C(64) << 20;
+    sim->device.device_count = 2;
     sim->store_world.env = &sim->env;
     sim->store_world.index_ops = &sim_index_ops;
     sim->store_world.index_context = sim->world;

@@ -12,6 +12,7 @@
 
 enum {
     SMALL_LIFE_KEYS = 8,
+    SPREAD_PERCENT = 30,
 };
 
 static void
@@ -40,6 +41,7 @@ life_init(struct small_life *life, uint64_t seed, bool has_hbm)
     }
     workload_init(life->work, &reach, seed, SMALL_LIFE_KEYS, 0);
     life->work->device_percent = has_hbm ? 50 : 0;
+    life->work->spread_percent = SPREAD_PERCENT;
 }
 
 void

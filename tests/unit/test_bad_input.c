@@ -230,6 +230,10 @@ a_put_with_a_bad_field_is_refused_by_name(void **state)
     refused_put(hint, 4, KVT_E_INVAL, "hint");
     refused_put(tier, 9, KVT_E_INVAL, "tier");
     refused_put(region.id, 5, KVT_E_INVAL, "region");
+    refused_put(layout.id, 5, KVT_E_INVAL, "source");
+    refused_put(slot, 5, KVT_E_INVAL, "source");
+    refused_put(run_count, 5, KVT_E_INVAL, "source");
+    refused_put(reserved1, 5, KVT_E_INVAL, "reserved1");
     struct kvt_key parent = {.bytes = NULL, .length = 8};
     refused_put(parent, &parent, KVT_E_INVAL, "parent");
     parent = (struct kvt_key){.bytes = bytes, .length = 0};
@@ -373,6 +377,12 @@ a_get_with_a_bad_field_is_refused_by_name(void **state)
     bad = good;
     bad.region.id = 5;
     refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "region");
+    bad = good;
+    bad.layout.id = 5;
+    refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "layout");
+    bad.destination = NULL;
+    bad.capacity = 0;
+    refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "layout 5");
     bad = good;
     bad.key.length = 0;
     refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "key");
