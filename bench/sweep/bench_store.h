@@ -109,9 +109,6 @@ double bench_store_read(
  * nanoseconds for lookup and release; 0: complained. *found_out counts the hits. */
 uint64_t bench_store_lookup(struct bench_store *bench, uint32_t *found_out);
 
-/* directory_remove - and everything in it. True when it is gone. */
-bool directory_remove(const char *path);
-
 enum {
     BENCH_LOOKUP_KEYS = 1000
 };

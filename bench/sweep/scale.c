@@ -20,6 +20,7 @@
 #include "process_memory.h"
 #include "progress.h"
 #include "quantity.h"
+#include "statistics.h"
 #include "sweep.h"
 #include "tierbench.h"
 

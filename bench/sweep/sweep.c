@@ -13,6 +13,7 @@
 #include "complain.h"
 #include "json_writer.h"
 #include "kvtier/kvtier.h"
+#include "number_list.h"
 #include "quantity.h"
 #include "tierbench.h"
 
@@ -70,31 +71,6 @@ const struct command_line tierbench_sweep_line = {
     .options = options,
 };
 
-/* Numbers separated by commas. False: one of them is none, or is out of bounds. */
-static bool
-list_read(const char *text, uint64_t limit, uint64_t *numbers_out, uint32_t count_max,
-    uint32_t *count_out)
-{
-    char word[QUANTITY_TEXT_BYTES];
-
-    *count_out = 0;
-    for (;;) {
-        size_t length = strcspn(text, ",");
-
-        if (length >= sizeof(word) || *count_out == count_max)
-            return false;
-        memcpy(word, text, length);
-        word[length] = '\0';
-        if (!quantity_size(word, &numbers_out[*count_out]) || numbers_out[*count_out] == 0 ||
-            numbers_out[*count_out] > limit)
-            return false;
-        ++*count_out;
-        if (text[length] == '\0')
-            return true;
-        text += length + 1;
-    }
-}
-
 static bool
 plan_read(const struct arguments *arguments, struct sweep_plan *plan)
 {
@@ -109,12 +85,12 @@ plan_read(const struct arguments *arguments, struct sweep_plan *plan)
         complain("sweep needs --dir DIR");
         return false;
     }
-    if (!list_read(sizes != NULL ? sizes : "64K,1M", KVT_BLOCK_BYTES_MAX, plan->block_bytes,
+    if (!number_list_read(sizes != NULL ? sizes : "64K,1M", KVT_BLOCK_BYTES_MAX, plan->block_bytes,
             SWEEP_SIZE_MAX, &plan->size_count)) {
         complain("--block-bytes %s is no list of up to 16 sizes of 1 to 64M", sizes);
         return false;
     }
-    if (!list_read(depths != NULL ? depths : "1,4,8,16,32,64,128", 256, plan->depths,
+    if (!number_list_read(depths != NULL ? depths : "1,4,8,16,32,64,128", 256, plan->depths,
             SWEEP_DEPTH_MAX, &plan->depth_count)) {
         complain("--depth %s is no list of up to 16 counts of 1 to 256", depths);
         return false;

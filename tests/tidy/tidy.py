@@ -40,6 +40,7 @@ FOREIGN = [
     (re.compile(r"^cu(da|blas|file)\w*\.h$"), {"tiers"}),
     (re.compile(r"^sodium(\.h|/)"), {"base", "tiers"}),
     (re.compile(r"^xxhash\.h$"), {"base", "bench"}),
+    (re.compile(r"^(rocksdb/|sqlite3\.h$)"), {"bench"}),
 ]
 
 BANNED_EVERYWHERE = ("strcpy strcat sprintf vsprintf gets atoi atol atof strtok system popen "
