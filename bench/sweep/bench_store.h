@@ -41,6 +41,7 @@ struct bench_store {
     uint64_t host_bytes;
     uint64_t nvme_bytes;
     uint64_t segment_bytes; /* 0: the library's choice. */
+    uint32_t batch_blocks;  /* Of a put at most; 0: BENCH_BATCH_BLOCKS_MAX. */
     kvt_store *store;
     kvt_namespace ns;
     kvt_queue *queue;
