@@ -199,7 +199,34 @@ struct io_ops {
 
 struct kvt_device_ops; /* Accelerators: base/device.h. */
 
-/* --- 6. The world ----------------------------------------------------------------------------- */
+/* --- 6. What the owner of a store shows other programs ---------------------------------------- */
+
+/* Who shows it: enough to tell whether that process is still there. */
+struct process_id {
+    uint32_t pid;
+    uint64_t start_time; /* When it began, in a unit of the system's: no two of one pid share it. */
+    char program[64];
+};
+
+struct board;
+
+/*
+ * A board is a small file that its owner writes over and over and others read: nothing durable,
+ * and nothing that is ever read back here. Writing fails silently, and whoever damages, cuts or
+ * removes the file harms its readers only (a mapping would end the owner by SIGBUS).
+ */
+struct board_ops {
+    /* A new file in the place of one that is there. `dir` must outlive the board. */
+    enum kvt_status (*open)(
+        void *context, struct fs_dir *dir, const char *name, struct board **board_out);
+    void (*write)(struct board *board, const void *bytes, size_t size); /* At its beginning. */
+    void (*close)(struct board *board); /* Removes the file. NULL is fine. */
+    void (*self)(void *context, struct process_id *id_out);
+    /* False: that process is gone. */
+    bool (*is_alive)(void *context, const struct process_id *id);
+};
+
+/* --- 7. The world ----------------------------------------------------------------------------- */
 
 struct kvt_env {
     const struct clock_ops *clock;
@@ -216,6 +243,8 @@ struct kvt_env {
     void *io_context;
     const struct kvt_device_ops *device;
     void *device_context;
+    const struct board_ops *board; /* NULL: nothing is shown. */
+    void *board_context;
 };
 
 /* env_host - the real world, except `io` and `device`, which are set by whoever picks an io engine

@@ -165,5 +165,6 @@ env_host(struct kvt_env *env_out)
         .memory = &memory_host_ops,
         .sched = &sched_host_ops,
         .fs = &fs_host_ops,
+        .board = &board_host_ops,
     };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * env_host_internal.h - what the files of the real world (env_host.c, sched_host.c, fs_host.c,
- * lock_host.c) show each other.
+ * lock_host.c, board_host.c) show each other.
  */
 #ifndef KVT_BASE_ENV_HOST_INTERNAL_H
 #define KVT_BASE_ENV_HOST_INTERNAL_H
@@ -12,6 +12,7 @@
 
 extern const struct sched_ops sched_host_ops;
 extern const struct fs_ops fs_host_ops;
+extern const struct board_ops board_host_ops;
 
 enum {
     NS_PER_S = 1000000000,

@@ -7,6 +7,7 @@
 #include "hash.h"
 
 #include <sodium.h>
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 #if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
@@ -110,4 +111,13 @@ fingerprint_seed(const uint8_t secret[HASH_SECRET_BYTES])
 
     hash_mac(mac, secret, fingerprint_message, sizeof(fingerprint_message) - 1);
     return get_u64(mac);
+}
+
+void
+hash_versions(char *text, size_t size)
+{
+    unsigned version = XXH_versionNumber();
+
+    (void)snprintf(text, size, "\"xxhash\": \"%u.%u.%u\", \"libsodium\": \"%s\"", version / 10000,
+        version / 100 % 100, version % 100, sodium_version_string());
 }

@@ -85,4 +85,7 @@ uint32_t crc32c(uint32_t crc, const void *bytes, size_t size);
 /* crc32c_portable - the same without the instruction; what tests compare crc32c() with. */
 uint32_t crc32c_portable(uint32_t crc, const void *bytes, size_t size);
 
+/* hash_versions - of the libraries, as members of a JSON object. */
+void hash_versions(char *text, size_t size);
+
 #endif /* KVT_BASE_HASH_H */

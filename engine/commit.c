@@ -112,7 +112,7 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
 {
     struct commit *commit = store->commit;
     uint32_t entry = flight->entry;
-    bool is_given_up = status < 0 && flight->is_demotion;
+    bool is_given_up = status < 0 && flight->is_demotion && !flight->is_asked_for;
     struct op_list waiters = flight->waiters;
     struct op *op;
 

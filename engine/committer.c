@@ -26,6 +26,19 @@ job_return(struct committer *committer, struct commit_job *job)
     loop_send(store, &job->message);
 }
 
+/* The index's size as counters, which any thread may read. */
+static void
+index_size_note(struct kvt_store *store)
+{
+    struct index_stats stats = {0};
+
+    store->index->ops->stats(store->index, &stats);
+    atomic_store_explicit(
+        &store->counters.index_map_bytes_now, stats.map_bytes, memory_order_relaxed);
+    atomic_store_explicit(
+        &store->counters.index_used_bytes_now, stats.used_bytes, memory_order_relaxed);
+}
+
 /* The job that is HELD goes back: durable with a commit that came behind it, or with a sync. */
 static void
 held_return(struct committer *committer, bool is_durable)
@@ -60,6 +73,7 @@ committer_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     committer->taken = committer->taken->next;
     job->start_ns = now_ns;
     job->status = job->run(store, job);
+    index_size_note(store);
     held_return(committer, job->status == KVT_OK);
     if (job->status == KVT_OK)
         committer->held = job;
@@ -76,6 +90,7 @@ committer_open(struct kvt_store *store, struct committer **committer_out)
     enum kvt_status status;
 
     *committer_out = NULL;
+    index_size_note(store); /* It is the committer's from here on. */
     if (committer == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for the committer");
     committer->store = store;

@@ -90,6 +90,9 @@ copy_note(
 {
     event_add(store, number, tier_of_place(place), KVT_EVENT_STORED, reason);
     store->policy->ops->add(store->policy, place, number);
+    /* It came, then the device was lost, and now it is known: after the sweep. */
+    if (place != POLICY_HOST && device_is_lost(store, (uint32_t)(place - POLICY_HBM)))
+        store->devices.has_remains = true;
     if (store->has_shares)
         shares_add(store, number, share_of_place(place), copy_bytes(store, place, number));
 }

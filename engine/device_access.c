@@ -169,7 +169,7 @@ kvt_device_alloc(kvt_store *store, uint32_t device, uint64_t size, void **addres
     KVT_TRY(access_check(store, device, address_out));
     *address_out = NULL;
     handle = hbm_device(store->devices.tiers[device]);
-    return handle->ops->slab_take(handle, size, address_out);
+    return device_answer(store, device, handle->ops->slab_take(handle, size, address_out));
 }
 
 void

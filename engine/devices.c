@@ -78,16 +78,20 @@ device_is_lost(const struct kvt_store *store, uint32_t device)
     return (atomic_load_explicit(&store->devices.lost, memory_order_relaxed) >> device & 1) != 0;
 }
 
-static void
-device_lose(struct kvt_store *store, uint32_t device)
+enum kvt_status
+device_answer(struct kvt_store *store, uint32_t device, enum kvt_status status)
 {
-    if (device_is_lost(store, device))
-        return;
-    atomic_fetch_or_explicit(&store->devices.lost, 1u << device, memory_order_relaxed);
+    uint32_t bit = 1u << device;
+
+    if (status != KVT_E_GPU ||
+        (atomic_fetch_or_explicit(&store->devices.lost, bit, memory_order_relaxed) & bit) != 0)
+        return status;
     store_health_set(store, KVT_HEALTH_GPU_LOST);
-    store->devices.has_remains = true;
     COUNT(store, gpu_lost_count, 1);
     log_line(&store->logger, LOG_ERROR, "device", "event=lost device=%u", device);
+    /* The loop gives up what it held. */
+    env_wake(&store->env, store->loop_task);
+    return status;
 }
 
 /* Give up what lost devices hold; what is pinned stays until a later look. */
@@ -139,6 +143,36 @@ device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lan
 }
 
 void
+device_job_spread(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct spread *spread, bool is_gather)
+{
+    uint32_t count = spread_pieces(spread, is_gather, NULL);
+    struct device_piece piece;
+
+    if (count == 1) {
+        (void)spread_pieces(spread, is_gather, &piece);
+        device_job_copy(store, job, lane, &piece);
+        return;
+    }
+    job->pieces = env_take(&store->env, count * sizeof(*job->pieces));
+    if (job->pieces == NULL) {
+        job->move = (struct device_move){
+            .status = failure_set(KVT_E_NOMEM, 0, "no memory for %u pieces", count)};
+        store->devices.in_flight++;
+        if (inbox_push(&store->devices.done, &job->move.node))
+            env_wake(&store->env, store->loop_task);
+        return;
+    }
+    (void)spread_pieces(spread, is_gather, job->pieces);
+    job->move = (struct device_move){.lane = lane,
+        .is_urgent = job->is_urgent,
+        .pieces = job->pieces,
+        .piece_count = count,
+        .mark = job->mark};
+    job_send(store, job);
+}
+
+void
 device_job_wait(struct kvt_store *store, struct device_job *job, void *event)
 {
     job->move = (struct device_move){.lane = DEVICE_OUT, .wait = event};
@@ -150,6 +184,7 @@ devices_step(struct kvt_store *store)
 {
     struct inbox_node *node = inbox_take(&store->devices.done);
     bool was_busy = node != NULL;
+    uint32_t lost;
 
     while (node != NULL) {
         struct device_move *move = CONTAINER_OF(node, struct device_move, node);
@@ -157,9 +192,17 @@ devices_step(struct kvt_store *store)
 
         node = node->next;
         store->devices.in_flight--;
-        if (move->status == KVT_E_GPU)
-            device_lose(store, job->device);
+        if (job->pieces != NULL) {
+            env_put(&store->env, job->pieces, move->piece_count * sizeof(*job->pieces));
+            job->pieces = NULL;
+        }
+        (void)device_answer(store, job->device, move->status);
         job->finish(store, job);
+    }
+    lost = atomic_load_explicit(&store->devices.lost, memory_order_relaxed);
+    if (lost != store->devices.mourned) {
+        store->devices.mourned = lost;
+        store->devices.has_remains = was_busy = true;
     }
     if (store->devices.has_remains && (was_busy || store->room_changed))
         remains_sweep(store);

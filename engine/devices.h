@@ -19,11 +19,13 @@
 #include "policy.h"
 
 struct kvt_store;
+struct spread;
 
 /* Copies of one device that come back to the loop. Embedded in who wants them. */
 struct device_job {
     struct device_move move;
     struct device_piece piece;
+    struct device_piece *pieces; /* NULL: `piece` alone; else given back when it has finished. */
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
     struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
@@ -36,6 +38,7 @@ struct devices {
     struct inbox done;     /* Movers push. */
     uint32_t in_flight;    /* Jobs that were sent and have not finished. */
     bool has_remains;      /* Lost devices still have copies in the map. */
+    uint32_t mourned;      /* Mask of the lost ones that the loop knows of. */
     _Atomic uint32_t lost; /* Mask; any. */
 };
 
@@ -50,9 +53,15 @@ bool devices_step(struct kvt_store *store);
 /* device_job_copy - one run of bytes; device_job_wait - nothing but an event of the caller. */
 void device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lane lane,
     const struct device_piece *piece);
+/* device_job_spread - the same between the memory (`is_gather`: its target) and the slot of a
+ * layout. Without memory for the pieces the job finishes with KVT_E_NOMEM. */
+void device_job_spread(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct spread *spread, bool is_gather);
 void device_job_wait(struct kvt_store *store, struct device_job *job, void *event);
 
 bool device_is_open(const struct kvt_store *store, uint32_t device); /* any */
 bool device_is_lost(const struct kvt_store *store, uint32_t device); /* any */
+/* device_answer - what a call of the device said, unchanged: with KVT_E_GPU it is lost. any */
+enum kvt_status device_answer(struct kvt_store *store, uint32_t device, enum kvt_status status);
 
 #endif /* KVT_ENGINE_DEVICES_H */

@@ -4,7 +4,8 @@
  * kvt_discard(), kvt_map().
  *
  * Owns      the slot of a reservation until kvt_commit() gives it to the put's operation
- *           (op->has_slot), or kvt_discard() to the loop.
+ *           (op->has_slot), or kvt_discard() to the loop. Its memory is in a list of the store, so
+ *           that kvt_abort() finds those that are out.
  * Threads   any; *_run() and *_deliver() are the loop's.
  */
 #include "submit.h"
@@ -14,10 +15,55 @@
 struct kvt_reservation {
     struct message message; /* Discarded: to the loop. */
     struct kvt_store *store;
-    struct op op; /* What the put said. */
+    struct kvt_reservation *next, *previous; /* In the store's list, under reservations_lock. */
+    struct op op;                            /* What the put said. */
     struct slot slot;
     enum kvt_status status; /* Of taking it. */
 };
+
+/* --- The list --------------------------------------------------------------------------------- */
+
+static struct kvt_reservation *
+reservation_make(struct kvt_store *store)
+{
+    struct kvt_reservation *reservation = env_take(&store->env, sizeof(*reservation));
+
+    if (reservation == NULL)
+        return NULL;
+    reservation->store = store;
+    reservation->op.memory_device = MEMORY_PLAIN;
+    pthread_mutex_lock(&store->reservations_lock);
+    reservation->next = store->reservations;
+    if (reservation->next != NULL)
+        reservation->next->previous = reservation;
+    store->reservations = reservation;
+    pthread_mutex_unlock(&store->reservations_lock);
+    return reservation;
+}
+
+/* Its slot has another owner, or it has none. */
+static void
+reservation_free(struct kvt_reservation *reservation)
+{
+    struct kvt_store *store = reservation->store;
+
+    pthread_mutex_lock(&store->reservations_lock);
+    if (reservation->next != NULL)
+        reservation->next->previous = reservation->previous;
+    if (reservation->previous != NULL)
+        reservation->previous->next = reservation->next;
+    else
+        store->reservations = reservation->next;
+    pthread_mutex_unlock(&store->reservations_lock);
+    env_put(&store->env, reservation, sizeof(*reservation));
+}
+
+void
+reservations_close(struct kvt_store *store)
+{
+    while (store->reservations != NULL)
+        reservation_free(store->reservations);
+}
 
 /* --- Reserving -------------------------------------------------------------------------------- */
 
@@ -45,6 +91,9 @@ reservation_check(const struct kvt_put *put)
     if (put->source != NULL || put->region.id != 0)
         return failure_set(
             KVT_E_INVAL, 0, "put.source or put.region is set: the caller writes the bytes later");
+    if (put->runs != NULL || (put->layout.id | put->slot | put->run_count) != 0)
+        return failure_set(KVT_E_INVAL, 0,
+            "put.layout, slot, runs or run_count is set: the caller writes the bytes in one run");
     if (put->tier != 0 && put->tier != KVT_TIER_HOST)
         return failure_set(KVT_E_INVAL, 0, "put.tier %u: only KVT_TIER_HOST", put->tier);
     return KVT_OK;
@@ -60,23 +109,19 @@ reservation_create(struct kvt_store *store, struct kvt_reservation **reservation
         return failure_set(KVT_E_BUSY, 0, "%u reservations are out already (request_count_max)",
             store->options.request_count_max);
     }
-    *reservation_out = env_take(&store->env, sizeof(**reservation_out));
-    if (*reservation_out != NULL) {
-        (*reservation_out)->store = store;
-        (*reservation_out)->op.memory_device = MEMORY_PLAIN;
+    *reservation_out = reservation_make(store);
+    if (*reservation_out != NULL)
         return KVT_OK;
-    }
     atomic_fetch_sub_explicit(&store->reservation_count, 1, memory_order_relaxed);
     return failure_set(KVT_E_NOMEM, 0, "no memory for a reservation");
 }
 
-/* Its slot has another owner, or it has none. */
 static void
 reservation_destroy(struct kvt_reservation *reservation)
 {
     struct kvt_store *store = reservation->store;
 
-    env_put(&store->env, reservation, sizeof(*reservation));
+    reservation_free(reservation);
     atomic_fetch_sub_explicit(&store->reservation_count, 1, memory_order_relaxed);
 }
 
@@ -150,7 +195,7 @@ discard_deliver(struct kvt_store *store, struct message *message)
     struct kvt_reservation *reservation = CONTAINER_OF(message, struct kvt_reservation, message);
 
     room_put(store, POLICY_HOST, reservation->slot);
-    env_put(&store->env, reservation, sizeof(*reservation));
+    reservation_free(reservation);
 }
 
 void

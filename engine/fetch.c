@@ -4,7 +4,8 @@
  *
  * What is read, by how the block is stored (tiers/image.h) and what of it is wanted:
  *
- *   plain           whole   into HOST's slot, or straight into the destination (TRANSIENT, aligned)
+ *   plain           whole   into HOST's slot, or straight into the destination (TRANSIENT, aligned;
+ *                           a last page that it does not hold into the tail)
  *   trailer, raw    whole   into HOST's slot; the last pages, with the trailer, into the tail
  *                   parts   their pages into a stage, the trailer into the tail: one read when
  *                           little lies between them, else two at once
@@ -15,8 +16,9 @@
  *
  * A stage is a slot of HOST that holds stored bytes. Whole blocks that are read into a slot become
  * a HOST copy, unless the get was TRANSIENT; meanwhile the entry has a flight, and a second get of
- * the block waits for it. Of the last page before the trailer, what belongs to parts is moved from
- * the tail behind the other pages, so that every part lies in one piece.
+ * the block waits for it. What is decoded for memory that is spread (layout.h), and not into a HOST
+ * copy, is decoded into one more slot. Of the last page before the trailer, what belongs to parts
+ * is moved from the tail behind the other pages, so that every part lies in one piece.
  *
  * Threads   the loop; fetch_run() a worker.
  */
@@ -25,7 +27,8 @@
 #include "store_internal.h"
 
 enum {
-    GAP_PAGES = 8, /* As much is read in vain rather than by one more read. */
+    GAP_PAGES = 8,       /* As much is read in vain rather than by one more read. */
+    TAILS_KEEP_MAX = 64, /* Free ones of a page. */
 };
 
 /* The work of one read. Holds one pin of the entry. */
@@ -37,12 +40,14 @@ struct fetch {
     struct flight *flight; /* READING: of a read into `copy`. */
     struct image_shape shape;
     struct part_range range;
-    bool has_stage, has_copy;
-    struct slot stage, copy;
+    bool has_stage, has_copy, has_decoded;
+    struct slot stage, copy, decoded;
     uint8_t *copy_memory; /* NULL: there will be no HOST copy. */
+    uint8_t
+        *decoded_memory; /* Decoded bytes that are not a copy; the destination's, or a slot's. */
     uint8_t *memory;     /* Where pages from first_page on are read to: copy, stage, destination. */
     uint32_t first_page; /* Of the image. */
-    uint8_t *tail;       /* The pages from tail_page on; NULL: the block has no trailer. */
+    uint8_t *tail;       /* The pages from tail_page on; NULL: it has no trailer, nor a bounce. */
     void *tail_taken;
     uint32_t tail_page, tail_pages;
     bool is_right;
@@ -66,23 +71,27 @@ tail_taken_bytes(const struct fetch *fetch)
 static void
 fetch_destroy(struct kvt_store *store, struct fetch *fetch)
 {
-    if (fetch->tail_taken != NULL)
+    if (fetch->tail_pages == 1)
+        pool_put(&store->tail_pool, fetch->tail_taken);
+    else if (fetch->tail_taken != NULL)
         env_put(&store->env, fetch->tail_taken, tail_taken_bytes(fetch));
     if (fetch->has_stage)
         room_put(store, POLICY_HOST, fetch->stage);
+    if (fetch->has_decoded)
+        room_put(store, POLICY_HOST, fetch->decoded);
     KVT_ASSERT(!fetch->has_copy);
     entry_unpin(store, fetch->entry);
     pool_put(&store->fetch_pool, fetch);
 }
 
+/* For the pages of the image from the one with byte `from` on. */
 static bool
-tail_take(struct kvt_store *store, struct fetch *fetch)
+tail_take(struct kvt_store *store, struct fetch *fetch, uint32_t from)
 {
-    uint32_t trailer_at = image_trailer_at(&fetch->shape);
-
-    fetch->tail_page = trailer_at / PAGE_BYTES;
+    fetch->tail_page = from / PAGE_BYTES;
     fetch->tail_pages = pages_of(fetch->shape.stored_length) - fetch->tail_page;
-    fetch->tail_taken = env_take(&store->env, tail_taken_bytes(fetch));
+    fetch->tail_taken = fetch->tail_pages == 1 ? pool_take(&store->tail_pool)
+                                               : env_take(&store->env, tail_taken_bytes(fetch));
     if (fetch->tail_taken == NULL)
         return false;
     fetch->tail = (uint8_t *)fetch->tail_taken + (PAGE_BYTES - 1);
@@ -108,7 +117,7 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
         .has_trailer = entry->has_trailer != 0,
         .checksum = entry->checksum};
     (void)part_range_of(op, entry, &fetch->range);
-    if (fetch->shape.has_trailer && !tail_take(store, fetch)) {
+    if (fetch->shape.has_trailer && !tail_take(store, fetch, image_trailer_at(&fetch->shape))) {
         pool_put(&store->fetch_pool, fetch);
         return NULL;
     }
@@ -175,7 +184,7 @@ parts_verify(struct fetch *fetch)
     }
     return !is_encoded ||
            parts_decode(fetch, wanted,
-               fetch->copy_memory != NULL ? fetch->copy_memory : fetch->op->destination);
+               fetch->copy_memory != NULL ? fetch->copy_memory : fetch->decoded_memory);
 }
 
 static void
@@ -183,8 +192,11 @@ fetch_run(struct crew_job *crew_job)
 {
     struct fetch *fetch = CONTAINER_OF(crew_job, struct fetch, job.crew);
     uint64_t length = fetch->shape.length;
-    const uint8_t *bytes = fetch->copy_memory;
+    uint8_t *bytes = fetch->copy_memory;
 
+    if (!fetch->shape.has_trailer && fetch->tail != NULL)
+        memcpy(fetch->memory + (size_t)fetch->tail_page * PAGE_BYTES, fetch->tail,
+            length % PAGE_BYTES);
     if (!fetch->shape.has_trailer)
         fetch->is_right = image_is_right(&fetch->shape, fetch->memory);
     else
@@ -193,12 +205,14 @@ fetch_run(struct crew_job *crew_job)
         return;
     if (fetch->copy_memory != NULL)
         memset(fetch->copy_memory + length, 0, round_up(length, PAGE_BYTES) - length);
-    if (fetch->op == NULL || (bytes == NULL && image_is_encoded(&fetch->shape)))
-        return; /* Nobody wants it, or it was decoded there. */
-    if (bytes == NULL)
+    if (fetch->op == NULL)
+        return; /* Nobody wants it. */
+    if (bytes == NULL && image_is_encoded(&fetch->shape))
+        bytes = fetch->decoded_memory;
+    else if (bytes == NULL)
         bytes = fetch->memory - (size_t)fetch->first_page * PAGE_BYTES + fetch->range.offset;
     if (bytes != fetch->op->destination)
-        memcpy(fetch->op->destination, bytes, fetch->range.length);
+        destination_store(fetch->op, &fetch->range, bytes);
 }
 
 /* --- Its end ---------------------------------------------------------------------------------- */
@@ -363,13 +377,13 @@ batch_reset(struct kvt_store *store, struct fetch *fetch)
 static void
 pages_read(struct kvt_store *store, struct fetch *fetch, uint32_t from, uint32_t to)
 {
-    bool has_trailer = fetch->shape.has_trailer;
+    bool has_tail = fetch->tail != NULL;
     bool is_encoded_part = image_is_encoded(&fetch->shape) && !fetch->range.is_whole;
-    bool wants_tail = has_trailer && !is_encoded_part;
+    bool wants_tail = has_tail && !is_encoded_part;
     uint32_t first = from / PAGE_BYTES;
     uint32_t end = pages_of(to);
 
-    if (has_trailer && end > fetch->tail_page)
+    if (has_tail && end > fetch->tail_page)
         end = fetch->tail_page;
     if (wants_tail && fetch->tail_page - end <= GAP_PAGES)
         end = fetch->tail_page;
@@ -416,9 +430,20 @@ fetch_is_direct(const struct fetch *fetch)
 {
     const struct op *op = fetch->op;
 
-    return fetch->is_transient && !fetch->shape.has_trailer &&
-           ((uintptr_t)op->destination & (PAGE_BYTES - 1)) == 0 &&
-           op->length >= round_up(fetch->shape.length, PAGE_BYTES);
+    return fetch->is_transient && op->layout == NULL && !fetch->shape.has_trailer &&
+           ((uintptr_t)op->destination & (PAGE_BYTES - 1)) == 0;
+}
+
+/* The last page bounces off the tail when the destination does not hold all of it. */
+static enum kvt_status
+direct_take(struct kvt_store *store, struct fetch *fetch)
+{
+    uint32_t length = fetch->shape.length;
+
+    fetch->memory = fetch->op->destination;
+    if (fetch->op->length >= round_up(length, PAGE_BYTES) || tail_take(store, fetch, length))
+        return KVT_OK;
+    return failure_set(KVT_E_NOMEM, 0, "no memory for the last page of a block");
 }
 
 static enum kvt_status
@@ -470,6 +495,22 @@ copy_take(struct kvt_store *store, struct fetch *fetch)
     return status;
 }
 
+/* Room to decode to, when no copy in HOST is wanted: the destination, or what is spread from. */
+static enum kvt_status
+decoded_take(struct kvt_store *store, struct fetch *fetch)
+{
+    enum kvt_status status;
+
+    fetch->decoded_memory = fetch->op->destination;
+    if (fetch->op->layout == NULL || !image_is_encoded(&fetch->shape))
+        return KVT_OK;
+    status = host_take(store, fetch, round_up(fetch->range.length, PAGE_BYTES), &fetch->decoded);
+    fetch->has_decoded = status == KVT_OK;
+    if (fetch->has_decoded)
+        fetch->decoded_memory = slab_address(store->slab, fetch->decoded);
+    return status;
+}
+
 static enum kvt_status
 fetch_room(struct kvt_store *store, struct fetch *fetch)
 {
@@ -477,17 +518,17 @@ fetch_room(struct kvt_store *store, struct fetch *fetch)
     bool is_bring = fetch->op->ticket->kind != TICKET_GET || fetch->op->memory_device >= 0;
     enum kvt_status status;
 
-    if (!is_bring && fetch_is_direct(fetch)) {
-        fetch->memory = fetch->op->destination;
-        return KVT_OK;
-    }
+    if (!is_bring && fetch_is_direct(fetch))
+        return direct_take(store, fetch);
     if (is_encoded || !fetch->range.is_whole)
         KVT_TRY(stage_take(store, fetch));
     if (!is_bring && (!fetch->range.is_whole || (is_encoded && fetch->is_transient)))
-        return KVT_OK;
+        return decoded_take(store, fetch);
     status = copy_take(store, fetch);
     /* It can be decoded without: then no copy stays. */
-    return status == KVT_E_NOSPC && is_encoded && !is_bring ? KVT_OK : status;
+    if (status == KVT_E_NOSPC && is_encoded && !is_bring)
+        return decoded_take(store, fetch);
+    return status;
 }
 
 /* A fetch with all that it needs; NULL: `op` was answered, or waits for room. */
@@ -544,4 +585,5 @@ void
 fetch_pool_open(struct kvt_store *store)
 {
     pool_init(&store->fetch_pool, &store->env, sizeof(struct fetch), WORK_KEEP_MAX);
+    pool_init(&store->tail_pool, &store->env, 2 * PAGE_BYTES, TAILS_KEEP_MAX);
 }

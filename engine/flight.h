@@ -76,7 +76,8 @@ struct flight {
     bool has_replaced;           /* FILLING, IMAGING, QUEUED, WRITING */
     struct op_list kill_waiters; /* WRITING: deletes that came meanwhile. */
     bool is_killed;              /* WRITING: deleted or cleared meanwhile. */
-    bool is_demotion; /* A MEMORY block that leaves HOST: nobody waits, it may be dropped. */
+    bool is_demotion;  /* A MEMORY block that leaves HOST: nobody waits, it may be dropped ... */
+    bool is_asked_for; /* ... but not for a kvt_demote_submit(): then it stays. */
 };
 
 /* flight_is_coming - at its end the block may have a copy in HOST that it has not now. */

@@ -24,8 +24,8 @@ struct copy {
     struct op *op;
     uint32_t entry;
     struct part_range range;
-    const uint8_t *memory; /* Of the whole block. */
-    uint32_t tier;         /* Where it comes from. */
+    uint8_t *memory; /* Of what is wanted. */
+    uint32_t tier;   /* Where it comes from. */
 };
 
 bool
@@ -108,6 +108,19 @@ get_miss(struct kvt_store *store, struct op *op)
     op_reach(store, op, 1, KVT_MISS);
 }
 
+void
+destination_store(const struct op *op, const struct part_range *range, uint8_t *bytes)
+{
+    struct spread spread;
+
+    if (op->layout == NULL) {
+        memcpy(op->destination, bytes, range->length);
+        return;
+    }
+    spread = op_spread(op, range->offset, range->length, bytes);
+    spread_scatter(&spread);
+}
+
 /* --- From HBM, and to a device ---------------------------------------------------------------- */
 
 static void
@@ -130,6 +143,7 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     const struct entry *entry = residency_at(store->map, number);
     bool is_from_hbm =
         (entry_tiers(store, number) & TIER_HBM) != 0 && entry_device(entry) == device;
+    enum device_lane lane = is_from_hbm ? DEVICE_OUT : DEVICE_IN;
     struct copy *copy = copy_create(store, op, number);
 
     if (copy == NULL)
@@ -139,14 +153,20 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     if (op->is_brought && (entry_tiers(store, number) & TIER_HBM) == 0)
         copy->tier = KVT_TIER_NVME;
     copy->memory = is_from_hbm ? entry_hbm_address(store, entry) : entry_host_address(store, entry);
+    copy->memory += copy->range.offset;
     copy->device_job.device = device;
     copy->device_job.is_urgent = true;
     copy->device_job.mark = ticket_part_mark(op, device);
     copy->device_job.finish = device_copy_finish;
-    device_job_copy(store, &copy->device_job, is_from_hbm ? DEVICE_OUT : DEVICE_IN,
-        &(struct device_piece){.target = op->destination,
-            .source = copy->memory + copy->range.offset,
-            .size = copy->range.length});
+    if (op->layout != NULL) {
+        struct spread spread = op_spread(op, copy->range.offset, copy->range.length, copy->memory);
+
+        device_job_spread(store, &copy->device_job, lane, &spread, false);
+        return;
+    }
+    device_job_copy(store, &copy->device_job, lane,
+        &(struct device_piece){
+            .target = op->destination, .source = copy->memory, .size = copy->range.length});
 }
 
 /* --- From HOST -------------------------------------------------------------------------------- */
@@ -156,7 +176,7 @@ copy_run(struct crew_job *crew_job)
 {
     struct copy *copy = CONTAINER_OF(crew_job, struct copy, job.crew);
 
-    memcpy(copy->op->destination, copy->memory + copy->range.offset, copy->range.length);
+    destination_store(copy->op, &copy->range, copy->memory);
 }
 
 static void
@@ -178,6 +198,7 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
     if (copy == NULL)
         return;
     copy->memory = entry_host_address(store, residency_at(store->map, number));
+    copy->memory += copy->range.offset;
     copy->job.crew.run = copy_run;
     copy->job.finish = copy_finish;
     copy->job.crew.is_short = copy->range.length <= SHORT_JOB_BYTES;
@@ -214,15 +235,23 @@ get_device(const struct kvt_store *store, const struct op *op, uint32_t number, 
     return (tiers & TIER_HOST) != 0 && op->memory_device >= 0 ? op->memory_device : -1;
 }
 
+/* Of parts that come one by one, each has its own place; in a layout it has that anyway. */
+static bool
+length_fits(const struct op *op, uint64_t length)
+{
+    return op->ticket->is_by_part && op->layout == NULL ? op->length == length
+                                                        : op->length >= length;
+}
+
 /* False: the operation was answered. */
 static bool
 get_fits(struct kvt_store *store, struct op *op, const struct entry *entry)
 {
     struct part_range range = {0};
 
-    /* Of parts that come one by one, each has its own place. */
-    if (part_range_of(op, entry, &range) &&
-        (op->ticket->is_by_part ? op->length == range.length : op->length >= range.length))
+    if (op->layout != NULL && op->layout->block_bytes != entry->length)
+        range.length = entry->length; /* Its bytes would come to wrong places. */
+    else if (part_range_of(op, entry, &range) && length_fits(op, range.length))
         return true;
     op->length = range.length;
     op_finish(store, op, KVT_E_INVAL);

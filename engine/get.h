@@ -27,6 +27,9 @@ void get_answer(
     struct kvt_store *store, struct op *op, const struct part_range *range, uint32_t tier);
 void get_miss(struct kvt_store *store, struct op *op);
 
+/* destination_store - what the operation wanted to its memory, which is the host's (a worker). */
+void destination_store(const struct op *op, const struct part_range *range, uint8_t *bytes);
+
 /* --- fetch.c ---------------------------------------------------------------------------------- */
 
 /* fetch_get - into the operation's memory, which is the host's. It is answered, or waits for

@@ -1,317 +1,326 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * inspect.c - looking into a store: checking every payload, printing what is inside.
+ * inspect.c - kvt_check(): every structure and every payload of a closed store.
  *
- * Both open the store for reading only, and use the same recovery, reads and checksums as any
- * owner.
+ * The store is opened for reading only, by the recovery that any owner goes through: what that
+ * refuses, it says in the log, and each such line becomes a finding.
  */
-#include <inttypes.h>
+#include "inspect.h"
+
 #include <stdio.h>
 
 #include "batch_header.h"
-#include "kvtier/kvtier_unstable.h"
 #include "store_internal.h"
 
 enum {
-    CHECK_ENTRIES = 256,
     LINE_BYTES = 1024,
     CHECK_HOST_BYTES = 256 << 20, /* More than any block. */
+    CHECK_WORKERS = 8,            /* A checksum must not be what a fast device waits for. */
 };
 
-static enum kvt_status
-inspect_open(const char *path, kvt_store **store_out)
+enum kvt_status
+inspect_open(const char *path,
+    void (*log)(void *context, int level, const char *module, const char *line), void *context,
+    kvt_store **store_out)
 {
     struct kvt_options options = KVT_OPTIONS_INIT;
 
     options.flags = KVT_OPEN_READ_ONLY;
     options.host_capacity_bytes = CHECK_HOST_BYTES;
+    options.worker_count = CHECK_WORKERS;
+    options.log = log;
+    options.log_context = context;
+    options.log_level = KVT_LOG_WARN;
     return kvt_open(path, &options, store_out);
 }
 
-/* --- Check ------------------------------------------------------------------------------------ */
+enum kvt_status
+examination_begin(struct examination *examination, const struct kvt_examiner *examiner,
+    const struct kvt_check_report *report_out)
+{
+    const struct kvt_examiner silent = {.found = NULL};
 
-struct check {
-    void (*found)(void *context, const struct kvt_finding *finding);
-    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
-    void *context;
-    struct kvt_check_report report;
-    uint64_t total_bytes;
-};
+    if (report_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "report_out is NULL");
+    if (examiner == NULL)
+        examiner = &silent;
+    *examination = (struct examination){
+        .found = examiner->found,
+        .progress = examiner->progress,
+        .context = examiner->context,
+        .report = {.struct_size = sizeof(examination->report)},
+    };
+    return KVT_OK;
+}
 
-static void
-finding_report(
-    struct check *check, const char *kind, const char *text, uint32_t segment, uint32_t page)
+void
+examination_found(struct examination *examination, const char *kind, const char *text,
+    uint32_t segment, uint32_t page)
 {
     const struct kvt_finding finding = {
         .kind = kind, .text = text, .segment = segment, .page = page};
 
-    check->report.finding_count++;
-    if (check->found != NULL)
-        check->found(check->context, &finding);
+    examination->report.finding_count++;
+    if (examination->found != NULL)
+        examination->found(examination->context, &finding);
 }
 
-/* Read one block the way a get does; the key is the stored one, also when it is a hash. */
-static enum kvt_status
-block_read(kvt_store *store, const struct kvt_scan_entry *entry, void *memory, uint64_t capacity)
-{
-    struct kvt_ticket *ticket = NULL;
-    struct op *op;
-    struct kvt_result result;
-    enum kvt_status status;
+/* --- What recovery says ----------------------------------------------------------------------- */
 
-    KVT_TRY(ticket_create(store, TICKET_GET, 1, NULL, &ticket));
-    op = &ticket->ops[0];
-    op->key = (struct block_key){.namespace_id = entry->ns.id,
-        .component = entry->component,
-        .form = entry->is_hashed ? KEY_HASHED : KEY_RAW,
-        .length = (uint8_t)entry->key_length};
-    memcpy(op->key.bytes, entry->key, entry->key_length);
-    op->fingerprint = key_fingerprint(store->fingerprint_seed, &op->key);
-    op->destination = memory;
-    op->length = capacity;
-    op->flags = KVT_GET_TRANSIENT;
-    ticket_send(ticket);
-    status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
-    if (status == KVT_OK)
-        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1);
-    kvt_ticket_free(ticket);
-    return status == KVT_OK ? result.status : status;
-}
-
-static enum kvt_status
-block_check(struct check *check, kvt_store *store, const struct kvt_scan_entry *entry, void *memory,
-    uint64_t capacity)
-{
-    enum kvt_status status = block_read(store, entry, memory, capacity);
-    char text[LINE_BYTES];
-
-    check->report.block_count++;
-    check->report.block_bytes += entry->length;
-    if (check->progress != NULL)
-        check->progress(check->context, check->report.block_bytes, check->total_bytes);
-    if (status == KVT_OK)
-        return KVT_OK;
-    if (status != KVT_MISS)
-        return status;
-    check->report.damaged_count++;
-    (void)snprintf(text, sizeof(text),
-        "the payload of %" PRIu64
-        " bytes at segment %u page %u cannot be read, or differs from its checksum: the block is "
-        "answered as a miss; its owner writes it anew",
-        entry->length, entry->segment, entry->page);
-    finding_report(check, "payload", text, entry->segment, entry->page);
-    return KVT_OK;
-}
-
-static enum kvt_status
-blocks_check(struct check *check, kvt_store *store, void *memory, uint64_t capacity)
-{
-    struct kvt_scan_entry *entries =
-        env_take(&store->env, CHECK_ENTRIES * sizeof(struct kvt_scan_entry));
-    uint64_t cursor = 0;
-    uint32_t count = 0;
-    enum kvt_status status = KVT_OK;
-
-    if (entries == NULL)
-        return failure_set(KVT_E_NOMEM, 0, "no memory to check blocks");
-    while (status == KVT_OK && kvt_scan(store, &cursor, entries, CHECK_ENTRIES, &count) == KVT_OK) {
-        for (uint32_t i = 0; i < count && status == KVT_OK; i++)
-            status = block_check(check, store, &entries[i], memory, capacity);
-    }
-    env_put(&store->env, entries, CHECK_ENTRIES * sizeof(struct kvt_scan_entry));
-    return status;
-}
-
-static enum kvt_status
-store_check(struct check *check, kvt_store *store)
-{
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
-    struct kvt_options options = {.struct_size = sizeof(options)};
-    enum index_condition condition;
-    void *memory;
-    enum kvt_status status;
-
-    KVT_TRY(kvt_stats_get(store, &stats));
-    KVT_TRY(kvt_options_get(store, &options));
-    if (stats.recover_dropped_count > 0) {
-        check->report.damaged_count += stats.recover_dropped_count;
-        finding_report(check, "record",
-            "records of the index were refused (the log of an open at level warn has each): their "
-            "blocks are misses; an open with KVT_OPEN_REBUILD looks for them in the segments",
-            UINT32_MAX, UINT32_MAX);
-    }
-    KVT_TRY(store->world.index_ops->inspect(
-        store->world.index_context, &store->env, store->meta_dir, true, &condition));
-    if (condition == INDEX_DAMAGED)
-        finding_report(check, "index", failure_last()->text, UINT32_MAX, UINT32_MAX);
-    struct kvt_namespace_info info;
-    uint32_t cursor = 0;
-    while (kvt_namespace_next(store, &cursor, &info) == KVT_OK)
-        check->total_bytes += info.block_bytes;
-    memory = env_map(&store->env, round_up(options.block_bytes_max, 2 << 20));
-    if (memory == NULL)
-        return failure_set(KVT_E_NOMEM, 0, "no memory to check blocks");
-    status = blocks_check(check, store, memory, round_up(options.block_bytes_max, PAGE_BYTES));
-    env_unmap(&store->env, memory, round_up(options.block_bytes_max, 2 << 20));
-    return status;
-}
-
-enum kvt_status
-kvt_check(const char *path, void (*found)(void *context, const struct kvt_finding *finding),
-    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
-    struct kvt_check_report *report_out)
-{
-    struct check check = {.found = found, .progress = progress, .context = context};
-    kvt_store *store;
-    enum kvt_status status;
-
-    if (report_out == NULL)
-        return failure_set(KVT_E_INVAL, 0, "report_out is NULL");
-    check.report.struct_size = sizeof(check.report);
-    status = inspect_open(path, &store);
-    if (status == KVT_E_CORRUPT)
-        finding_report(&check, "store", failure_last()->text, UINT32_MAX, UINT32_MAX);
-    if (status != KVT_OK)
-        return status;
-    status = store_check(&check, store);
-    status = status_keep(status, kvt_close(store));
-    if (status == KVT_OK)
-        *report_out = check.report;
-    return status;
-}
-
-/* --- Dump ------------------------------------------------------------------------------------- */
-
-struct dump {
-    int (*line)(void *context, const char *json);
-    void *context;
-    bool is_over;
+struct check {
+    struct examination examination;
+    bool index_is_damaged;
 };
 
 static void
-dump_line(struct dump *dump, const char *json)
+finding_add(struct check *check, const char *kind, const char *text)
 {
-    if (!dump->is_over && dump->line(dump->context, json) != 0)
-        dump->is_over = true;
+    examination_found(&check->examination, kind, text, SEGMENT_NONE, SEGMENT_NONE);
 }
 
+/* From the thread that opens, before kvt_open() returns; later lines tell nothing new. */
 static void
-segments_dump(struct dump *dump, kvt_store *store)
+line_take(void *context, int level, const char *module, const char *line)
 {
-    struct segment *segment;
-    uint32_t cursor = 0;
+    struct check *check = context;
     char text[LINE_BYTES];
 
-    while (!dump->is_over && (segment = segment_next(store->segments, &cursor)) != NULL) {
+    (void)level;
+    if (strcmp(module, "recover") == 0 && strncmp(line, "event=record_dropped ", 21) == 0) {
+        check->examination.report.damaged_count++;
         (void)snprintf(text, sizeof(text),
-            "{\"segment\": %u, \"root\": %u, \"generation\": %u, \"state\": \"%s\", "
-            "\"record_count\": %u, \"live_bytes\": %" PRIu64 "}",
-            segment->number, segment_root(segment->number), segment->generation,
-            segment_state_name(segment->state), segment->record_count, segment->live_bytes);
-        dump_line(dump, text);
+            "a record of the index is refused (%s): its block is a miss; kvtool check --rebuild "
+            "looks for it in the segments",
+            line + 21);
+        finding_add(check, "record", text);
+    } else if (strcmp(module, "recover") == 0 && strncmp(line, "event=index_damaged ", 20) == 0) {
+        check->index_is_damaged = true;
+        (void)snprintf(text, sizeof(text),
+            "the index cannot be used (%s): kvtool check --rebuild, or the next open for writing, "
+            "makes it anew from the segments",
+            line + 20);
+        finding_add(check, "index", text);
     }
 }
 
+/* --- STORE and NAMES -------------------------------------------------------------------------- */
+
 static void
-records_dump(struct dump *dump, kvt_store *store)
+copy_take(void *context, const char *name, const char *reason)
 {
-    struct kvt_scan_entry entry;
-    uint64_t cursor = 0;
-    uint32_t count;
     char text[LINE_BYTES];
 
-    while (!dump->is_over && kvt_scan(store, &cursor, &entry, 1, &count) == KVT_OK) {
-        char hex[2 * KEY_BYTES_MAX + 1] = "";
-
-        for (uint32_t i = 0; i < entry.key_length; i++)
-            (void)snprintf(hex + (size_t)2 * i, 3, "%02x", entry.key[i]);
-        (void)snprintf(text, sizeof(text),
-            "{\"namespace\": %u, \"component\": %u, \"key\": \"%s\", \"is_hashed\": %s, "
-            "\"length_bytes\": %" PRIu64 ", \"segment\": %u, \"page\": %u, \"sequence\": %" PRIu64
-            ", \"part_count\": %u, \"stored_bytes\": %" PRIu64 ", \"is_encoded\": %s}",
-            entry.ns.id, entry.component, hex, entry.is_hashed ? "true" : "false", entry.length,
-            entry.segment, entry.page, entry.sequence, entry.part_count, entry.stored_length,
-            entry.is_encoded ? "true" : "false");
-        dump_line(dump, text);
-    }
+    (void)snprintf(text, sizeof(text),
+        "%s: %s; the other copy is used, and the next open for writing writes this one anew", name,
+        reason);
+    finding_add(context, name[0] == 'S' ? "store" : "names", text);
 }
+
+/* --- Data files ------------------------------------------------------------------------------- */
+
+/* Reads behind the end of a file find nothing: those blocks are reported, too, one by one. */
+static enum kvt_status
+files_check(struct check *check, kvt_store *store)
+{
+    const struct fs_ops *fs = store->env.fs;
+    uint64_t wanted = store->options.nvme_capacity_bytes / store->file.root_count;
+
+    for (uint32_t i = 0; store->nvme != NULL && i < store->file.root_count; i++) {
+        char text[LINE_BYTES];
+        struct fs_file *file;
+        uint64_t size = 0;
+        enum kvt_status status = fs->open(store->root_dirs[i], "data.00", FS_READ_ONLY, &file);
+
+        KVT_TRY(status);
+        status = fs->size(file, &size);
+        fs->close(file);
+        KVT_TRY(status);
+        if (size >= wanted / store->options.segment_bytes * store->options.segment_bytes)
+            continue;
+        (void)snprintf(text, sizeof(text),
+            "%s/data.00 has %llu of %llu bytes: the blocks behind its end are misses; the next "
+            "open "
+            "for writing makes it whole again",
+            fs->dir_path(store->root_dirs[i]), (unsigned long long)size,
+            (unsigned long long)wanted);
+        finding_add(check, "file", text);
+    }
+    return KVT_OK;
+}
+
+/* --- Headers and index ------------------------------------------------------------------------ */
 
 static bool
-batch_dump(void *visitor, const struct batch_header *header, const struct block_record *records,
+batch_pass(void *visitor, const struct batch_header *header, const struct block_record *records,
     const struct tier_kill *kills)
 {
-    struct dump *dump = visitor;
-    char text[LINE_BYTES];
-
+    (void)visitor;
+    (void)header;
     (void)records;
     (void)kills;
-    (void)snprintf(text, sizeof(text),
-        "{\"segment\": %u, \"generation\": %u, \"page\": %u, \"header_pages\": %u, "
-        "\"total_pages\": %u, \"sequence\": %" PRIu64
-        ", \"block_count\": %u, \"kill_count\": %u, \"is_recycle\": %s}",
-        header->extent.segment, header->extent.generation, header->extent.page,
-        header->header_pages, header->total_pages, header->sequence, header->block_count,
-        header->kill_count, header->is_recycle ? "true" : "false");
-    dump_line(dump, text);
-    return !dump->is_over;
+    return true;
+}
+
+/*
+ * Batch headers are read by a rebuild only: damage in one costs nothing now, and blocks if the
+ * index should be lost as well. They, and the pages of the index, are read by a worker while the
+ * payloads are: the device has room for both.
+ */
+struct damaged_segment {
+    uint32_t number;
+    uint32_t generation;       /* In the index. */
+    uint32_t generation_found; /* In its headers. */
+    uint64_t damaged_pages;
+};
+
+enum {
+    SEGMENTS_NAMED_MAX = 250, /* Damaged ones, by each walk; the rest is counted by nobody. */
+    WALK_COUNT = 4,           /* Each waits for one header at a time. */
+};
+
+struct walk {
+    struct crew_job job;
+    struct kvt_store *store;
+    uint32_t ordinal; /* Of the walks: each looks at every fourth segment; the first also at the
+                       * index. */
+    struct inbox done;
+    struct task *nobody; /* NULL: whom the job wakes. */
+    struct gate gate;
+    _Atomic uint32_t is_over;
+    enum kvt_status status;
+    enum index_condition condition;
+    struct failure failure; /* Of the worker: status, or what is wrong with the index. */
+    uint32_t count;
+    struct damaged_segment segments[SEGMENTS_NAMED_MAX];
+};
+
+static enum kvt_status
+headers_walk(struct walk *walk)
+{
+    struct kvt_store *store = walk->store;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    if (store->nvme == NULL)
+        return KVT_OK;
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        struct damaged_segment *damaged = &walk->segments[walk->count];
+        uint32_t generation = 0;
+        uint64_t damaged_pages = 0;
+
+        if (cursor % WALK_COUNT != walk->ordinal)
+            continue;
+        if ((segment->state != SEGMENT_SEALED && segment->state != SEGMENT_ACTIVE) ||
+            walk->count == SEGMENTS_NAMED_MAX)
+            continue;
+        KVT_TRY(
+            nvme_scan(store->nvme, segment->number, batch_pass, NULL, &generation, &damaged_pages));
+        if (damaged_pages == 0 && (generation == segment->generation || segment->record_count == 0))
+            continue;
+        *damaged = (struct damaged_segment){
+            segment->number, segment->generation, generation, damaged_pages};
+        walk->count++;
+    }
+    return KVT_OK;
+}
+
+/* A worker. */
+static void
+walk_run(struct crew_job *job)
+{
+    struct walk *walk = CONTAINER_OF(job, struct walk, job);
+    struct kvt_store *store = walk->store;
+
+    walk->condition = INDEX_CLEAN;
+    if (walk->ordinal == 0)
+        walk->status = store->world.index_ops->inspect(
+            store->world.index_context, &store->env, store->meta_dir, true, &walk->condition);
+    if (walk->status == KVT_OK && walk->condition == INDEX_DAMAGED)
+        walk->failure = *failure_last();
+    if (walk->status == KVT_OK)
+        walk->status = headers_walk(walk);
+    if (walk->status != KVT_OK)
+        walk->failure = *failure_last();
+    /* (C1) release: pairs with the acquire in walk_end(). */
+    atomic_store_explicit(&walk->is_over, 1, memory_order_release);
+    gate_post(&store->env, &walk->gate);
 }
 
 static enum kvt_status
-batches_dump(struct dump *dump, kvt_store *store)
+walk_end(struct check *check, struct walk *walk)
 {
-    struct segment *segment;
-    uint32_t cursor = 0;
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&walk->gate.value, memory_order_acquire);
 
-    while (!dump->is_over && (segment = segment_next(store->segments, &cursor)) != NULL) {
-        uint32_t generation;
-        uint64_t damaged_pages;
+        if (atomic_load_explicit(&walk->is_over, memory_order_acquire) != 0)
+            break;
+        gate_wait(&walk->store->env, &walk->gate, seen, UINT64_MAX);
+    }
+    if (walk->status != KVT_OK)
+        return failure_set(walk->status, walk->failure.foreign_code, "%s", walk->failure.text);
+    if (walk->condition == INDEX_DAMAGED && !check->index_is_damaged)
+        finding_add(check, "index", walk->failure.text);
+    for (uint32_t i = 0; i < walk->count; i++) {
+        const struct damaged_segment *damaged = &walk->segments[i];
+        char text[LINE_BYTES];
 
-        KVT_TRY(
-            nvme_scan(store->nvme, segment->number, batch_dump, dump, &generation, &damaged_pages));
+        (void)snprintf(text, sizeof(text),
+            "segment %u: %llu pages of batch headers are damaged, generation %u of %u was found: "
+            "its blocks are read by the index, but a rebuild would lose some; export them, or let "
+            "reclaiming move them",
+            damaged->number, (unsigned long long)damaged->damaged_pages, damaged->generation_found,
+            damaged->generation);
+        examination_found(&check->examination, "header", text, damaged->number, SEGMENT_NONE);
     }
     return KVT_OK;
 }
 
-enum kvt_status
-kvt_dump(const char *path, enum kvt_dump_kind kind, int (*line)(void *context, const char *json),
-    void *context)
+static enum kvt_status
+store_check(struct check *check, kvt_store *store, struct walk walks[WALK_COUNT])
 {
-    struct dump dump = {.line = line, .context = context};
-    kvt_store *store;
     enum kvt_status status;
 
-    if (path == NULL || line == NULL)
-        return failure_set(KVT_E_INVAL, 0, "path or line is NULL");
-    if (kind != KVT_DUMP_SEGMENTS && kind != KVT_DUMP_RECORDS && kind != KVT_DUMP_BATCHES)
-        return failure_set(KVT_E_INVAL, 0, "kind %d is not one of enum kvt_dump_kind", (int)kind);
-    KVT_TRY(inspect_open(path, &store));
-    status = KVT_OK;
-    /* The store is read-only: its loop changes nothing that is looked at here. */
-    if (kind == KVT_DUMP_RECORDS)
-        records_dump(&dump, store);
-    else if (store->nvme != NULL && kind == KVT_DUMP_SEGMENTS)
-        segments_dump(&dump, store);
-    else if (store->nvme != NULL)
-        status = batches_dump(&dump, store);
-    return status_keep(status, kvt_close(store));
+    KVT_TRY(store_file_examine(&store->env, store->dir, copy_take, check));
+    KVT_TRY(names_examine(&store->names, store->dir, copy_take, check));
+    KVT_TRY(files_check(check, store));
+    for (uint32_t i = 0; i < WALK_COUNT; i++) {
+        walks[i].store = store;
+        walks[i].ordinal = i;
+        walks[i].job.run = walk_run;
+        walks[i].job.done = &walks[i].done;
+        walks[i].job.done_task = &walks[i].nobody;
+        crew_submit(store->crew, &walks[i].job);
+    }
+    status = scrub_run(store, 0, &check->examination);
+    for (uint32_t i = 0; i < WALK_COUNT; i++)
+        status = status_keep(status, walk_end(check, &walks[i]));
+    return status;
 }
 
 enum kvt_status
-kvt_caps_json(kvt_store *store, char *target, size_t size)
+kvt_check(
+    const char *path, const struct kvt_examiner *examiner, struct kvt_check_report *report_out)
 {
-    struct nvme_caps caps = {.io_engine = "none"};
-    int length;
+    struct check check = {0};
+    struct walk *walks;
+    struct kvt_env env;
+    kvt_store *store;
+    enum kvt_status status;
 
-    if (target == NULL || size == 0)
-        return failure_set(KVT_E_INVAL, 0, "target is NULL or size is 0");
-    KVT_TRY(store_enter(store));
-    if (store->nvme != NULL)
-        nvme_caps_get(store->nvme, &caps);
-    length = snprintf(target, size,
-        "{\"io_engine\": \"%s\", \"is_direct\": %s, \"align_bytes\": %u, \"is_read_only\": %s}",
-        caps.io_engine, caps.is_direct[0] ? "true" : "false", caps.align_bytes[0],
-        store->is_read_only || caps.is_read_only[0] ? "true" : "false");
-    if (length < 0 || (size_t)length >= size)
-        return failure_set(KVT_E_INVAL, 0, "size %zu does not hold %d bytes", size, length + 1);
-    return KVT_OK;
+    KVT_TRY(examination_begin(&check.examination, examiner, report_out));
+    status = inspect_open(path, line_take, &check, &store);
+    if (status == KVT_E_CORRUPT && !check.index_is_damaged)
+        finding_add(&check, "store", failure_last()->text);
+    if (status == KVT_OK) {
+        env = store->env;
+        walks = env_take(&env, WALK_COUNT * sizeof(*walks));
+        status = walks == NULL ? failure_set(KVT_E_NOMEM, 0, "no memory to check %s", path)
+                               : store_check(&check, store, walks);
+        /* The workers let go of the walks when they have ended. */
+        status = status_keep(status, kvt_close(store));
+        env_put(&env, walks, WALK_COUNT * sizeof(*walks));
+    }
+    if (status == KVT_OK || status == KVT_E_CORRUPT)
+        *report_out = check.examination.report;
+    return status;
 }

@@ -150,14 +150,31 @@ lease_unpin(struct kvt_store *store, uint32_t number)
 }
 
 kvt_lease
-lease_keep(struct kvt_store *store, struct lease *lease)
+lease_keep(struct kvt_store *store, struct lease *lease, uint64_t now_ns)
 {
-    uint32_t generation =
-        atomic_fetch_add_explicit(&lease->generation, 1, memory_order_release) + 1;
+    uint32_t generation;
+
+    lease->taken_ns = now_ns;
+    /* (E2) release: pairs with the acquire in lease_next(). */
+    generation = atomic_fetch_add_explicit(&lease->generation, 1, memory_order_release) + 1;
 
     atomic_fetch_add_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     COUNT(store, lease_count, 1);
     return (kvt_lease){(uint64_t)generation << 32 | (lease->index + 1)};
+}
+
+const struct lease *
+lease_next(const struct kvt_store *store, uint32_t *cursor)
+{
+    const struct lease_table *table = store->leases;
+
+    while (*cursor < table->count) {
+        const struct lease *lease = &table->leases[(*cursor)++];
+
+        if ((atomic_load_explicit(&lease->generation, memory_order_acquire) & 1) != 0)
+            return lease;
+    }
+    return NULL;
 }
 
 void
@@ -238,7 +255,6 @@ lease_unpin_all(struct kvt_store *store, struct lease *lease)
         if (lease->numbers[i] != ENTRY_NONE)
             lease_unpin(store, lease->numbers[i]);
     }
-    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
 }
 
 void
@@ -254,6 +270,7 @@ kvt_lease_release(kvt_store *store, kvt_lease id)
         return;
     }
     lease_unpin_all(store, lease);
+    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     lease->message.deliver = lease_deliver;
     loop_send(store, &lease->message);
 }
@@ -267,6 +284,7 @@ lease_waited(struct kvt_store *store, struct device_job *job)
 
     device->ops->event_destroy(device, job->move.wait);
     lease_unpin_all(store, lease);
+    atomic_fetch_sub_explicit(&store->lease_waiting_count, 1, memory_order_relaxed);
     lease_deliver(store, &lease->message);
 }
 
@@ -309,7 +327,7 @@ kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, 
     if (stream == NULL)
         return failure_set(KVT_E_INVAL, 0, "stream is NULL: the default stream is refused");
     device = hbm_device(store->devices.tiers[device_number]);
-    status = stream_mark(device, stream, &event);
+    status = device_answer(store, device_number, stream_mark(device, stream, &event));
     if (status == KVT_E_GPU)
         kvt_lease_release(store, id);
     KVT_TRY(status);
@@ -322,6 +340,9 @@ kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, 
     lease->wait_job.device = device_number;
     lease->wait_job.finish = lease_waited;
     lease->message.deliver = lease_wait;
+    /* It is not the caller's any more, who may close the store next: that waits for the stream. */
+    atomic_fetch_add_explicit(&store->lease_waiting_count, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     loop_send(store, &lease->message);
     return KVT_OK;
 }

@@ -23,6 +23,7 @@ struct lease_table;
 struct lease {
     struct message message;
     uint32_t index;
+    uint64_t taken_ns; /* Set before it is out. */
     _Atomic uint32_t generation;
     _Atomic uint32_t next; /* Free stack: index + 1. */
     uint32_t count;
@@ -42,12 +43,19 @@ void leases_close(struct kvt_store *store);
  * KVT_E_NOMEM. */
 enum kvt_status lease_begin(struct kvt_store *store, uint32_t count, struct lease **lease_out);
 
-/* lease_keep - it is out, and this is its id; lease_cancel: it has pinned nothing. */
-kvt_lease lease_keep(struct kvt_store *store, struct lease *lease);
+/* lease_keep - it is out since then, and this is its id; lease_cancel: it has pinned nothing. */
+kvt_lease lease_keep(struct kvt_store *store, struct lease *lease, uint64_t now_ns);
 void lease_cancel(struct kvt_store *store, struct lease *lease);
 
 /* lease_current - the lease behind an id that is out, or NULL and a sentence. */
 struct lease *lease_current(struct kvt_store *store, kvt_lease id);
+
+/*
+ * lease_next - walk the leases that are out: *cursor starts at 0. NULL at the end. They are whole,
+ * and not used again before the loop has seen their release; a release may be under way.
+ * Threads: the loop.
+ */
+const struct lease *lease_next(const struct kvt_store *store, uint32_t *cursor);
 
 /* lease_unpin - give one pin of an entry back. */
 void lease_unpin(struct kvt_store *store, uint32_t number);

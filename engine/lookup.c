@@ -138,7 +138,7 @@ kvt_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint3
     if (lease != NULL && lease->count == 0)
         lease_cancel(store, lease);
     else if (lease != NULL)
-        *lease_out = lease_keep(store, lease);
+        *lease_out = lease_keep(store, lease, begin_ns);
     histogram_add(&store->latencies.lookup_ns, env_now(&store->env) - begin_ns);
     return KVT_OK;
 }

@@ -176,7 +176,7 @@ kvt_match(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32
     seen = match_run(store, ns, keys, &match, lease, usable_lengths_out);
     *usable_out = match.usable;
     if (lease != NULL && lease_trim(store, &match, lease, seen) > 0)
-        *lease_out = lease_keep(store, lease);
+        *lease_out = lease_keep(store, lease, begin_ns);
     else if (lease != NULL)
         lease_cancel(store, lease);
     histogram_add(&store->latencies.lookup_ns, env_now(&store->env) - begin_ns);

@@ -180,6 +180,33 @@ clear_run(struct kvt_store *store, void *context)
     return true;
 }
 
+/* The loop: from here on nothing more is promised. */
+static bool
+unsure_run(struct kvt_store *store, void *context)
+{
+    (void)context;
+    store_health_set(store, KVT_HEALTH_META_READONLY);
+    return true;
+}
+
+/*
+ * A write of NAMES failed, and what it left may count at the next open: that would be the death of
+ * every block of the namespace, those put and acknowledged after the refusal too. So the names as
+ * they are go over it. If that fails as well, nothing more is acknowledged in this life.
+ */
+static void
+names_undo(struct kvt_store *store)
+{
+    struct failure cause = *failure_last();
+
+    if (names_write(&store->names, store->dir) != KVT_OK) {
+        log_line(&store->logger, LOG_ERROR, "namespace", "event=names_unsure text=\"%s\"",
+            failure_last()->text);
+        loop_call(store, unsure_run, NULL);
+    }
+    failure_copy(&cause);
+}
+
 enum kvt_status
 kvt_namespace_clear(kvt_store *store, kvt_namespace ns)
 {
@@ -199,6 +226,8 @@ kvt_namespace_clear(kvt_store *store, kvt_namespace ns)
     status = names_write(&store->names, store->dir);
     if (status != KVT_OK)
         entry->epoch--;
+    if (status != KVT_OK && status != KVT_E_NOMEM) /* Without memory nothing was written. */
+        names_undo(store);
     clear.epoch = entry->epoch;
     if (status == KVT_OK)
         loop_call(store, clear_run, &clear);

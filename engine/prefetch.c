@@ -103,6 +103,7 @@ demote_write(struct kvt_store *store, struct op *op, uint32_t number)
         flight->is_demotion = true;
         commit_queue(store, flight, store->now_ns);
     }
+    flight->is_asked_for = true;
     op->is_written = true;
     op_list_add(&flight->waiters, op);
 }

@@ -34,6 +34,20 @@ struct fill {
     struct hash128 checksum;
 };
 
+/* The block's bytes, of host memory. */
+static void
+source_load(const struct op *op, uint8_t *target)
+{
+    struct spread spread;
+
+    if (op->layout == NULL) {
+        memcpy(target, op->source, op->length);
+        return;
+    }
+    spread = op_spread(op, 0, op->length, target);
+    spread_gather(&spread);
+}
+
 static void
 fill_run(struct crew_job *crew_job)
 {
@@ -42,7 +56,7 @@ fill_run(struct crew_job *crew_job)
     uint64_t padded = round_up(length, PAGE_BYTES);
 
     if (!fill->is_copied)
-        memcpy(fill->host_memory, fill->op->source, length);
+        source_load(fill->op, fill->host_memory);
     memset(fill->host_memory + length, 0, padded - length);
     /* The parts of others are summed up one by one, for their trailer (imaging.c). */
     if (fill->op->part_count == 1)
@@ -291,6 +305,22 @@ fill_second_copied(struct kvt_store *store, struct device_job *job)
     fill_copied(store, CONTAINER_OF(job, struct fill, copies[1]), job->move.status);
 }
 
+/* Send one copy that the device makes. */
+static void
+source_copy(struct kvt_store *store, const struct op *op, struct device_job *job,
+    enum device_lane lane, uint8_t *target)
+{
+    struct spread spread;
+
+    if (op->layout == NULL) {
+        device_job_copy(store, job, lane,
+            &(struct device_piece){.target = target, .source = op->source, .size = op->length});
+        return;
+    }
+    spread = op_spread(op, 0, op->length, target);
+    device_job_spread(store, job, lane, &spread, true);
+}
+
 /* Send the copies that the device makes. */
 static void
 fill_copy(struct kvt_store *store, struct fill *fill)
@@ -304,15 +334,10 @@ fill_copy(struct kvt_store *store, struct fill *fill)
     fill->copies[1] = (struct device_job){.device = device, .finish = fill_second_copied};
     fill->copies_left = (uint32_t)fill->slots.has_hbm + (uint32_t)is_host_copied;
     if (fill->slots.has_hbm)
-        device_job_copy(store, &fill->copies[0], hbm_lane,
-            &(struct device_piece){
-                .target = slab_address(place_slab(store, place_of_device(device)), fill->slots.hbm),
-                .source = op->source,
-                .size = op->length});
+        source_copy(store, op, &fill->copies[0], hbm_lane,
+            slab_address(place_slab(store, place_of_device(device)), fill->slots.hbm));
     if (is_host_copied)
-        device_job_copy(store, &fill->copies[1], DEVICE_OUT,
-            &(struct device_piece){
-                .target = fill->host_memory, .source = op->source, .size = op->length});
+        source_copy(store, op, &fill->copies[1], DEVICE_OUT, fill->host_memory);
 }
 
 /* Start to fill slots that were taken. `replaced` (may be NULL) is the kill of the block whose
@@ -426,11 +451,28 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
     return status;
 }
 
+/* The entry of the put's key. A block whose only copy was a lost device's gives way: nobody can
+ * read it, but a lease may still hold it. */
+static uint32_t
+put_find(struct kvt_store *store, const struct op *op)
+{
+    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint64_t word;
+
+    if (number == ENTRY_NONE || entries_at(store->entries, number)->flight != NULL)
+        return number;
+    word = atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    if (word_state(word) != ENTRY_RESIDENT || entry_tiers(store, number) != 0)
+        return number;
+    (void)entry_drop(store, number, true, KVT_REASON_DEVICE_LOST);
+    return ENTRY_NONE;
+}
+
 void
 put_begin(struct kvt_store *store, struct op *op)
 {
     struct namespace_state *space = namespace_at(store, op->key.namespace_id);
-    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint32_t number = put_find(store, op);
     struct put_slots slots;
     enum kvt_status status;
 

@@ -166,6 +166,9 @@ block_visit(void *visitor, const struct index_block *block)
 
     if (block_record_decode(&record, block->segment, block->page, block->bytes, block->size) !=
         KVT_OK) {
+        log_line(&store->logger, LOG_WARN, "recover",
+            "event=record_dropped segment=%u page=%u reason=\"%s\"", block->segment, block->page,
+            failure_last()->text);
         COUNT(store, recover_dropped_count, 1);
         return true;
     }
@@ -266,6 +269,20 @@ names_recover(struct kvt_store *store, bool is_new, enum recover_names *names_ou
 }
 
 enum kvt_status
+recover_meta_open(struct kvt_store *store)
+{
+    unsigned flags = store->is_read_only ? 0 : FS_CREATE;
+    enum kvt_status status =
+        store->env.fs->dir_open_at(store->dir, "meta", flags, &store->meta_dir);
+
+    if (status != KVT_MISS)
+        return status;
+    log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"meta is missing\"");
+    return failure_set(
+        KVT_E_CORRUPT, 0, "%s/meta is missing: only an open for writing rebuilds it", store->path);
+}
+
+enum kvt_status
 recover_store(struct kvt_store *store, bool is_new)
 {
     const struct index_ops *ops = store->world.index_ops;
@@ -278,6 +295,9 @@ recover_store(struct kvt_store *store, bool is_new)
     KVT_TRY(names_recover(store, is_new, &facts.names));
     KVT_TRY(ops->inspect(
         store->world.index_context, &store->env, store->meta_dir, false, &facts.index));
+    if (facts.index == INDEX_ABSENT && !is_new)
+        log_line(&store->logger, LOG_WARN, "recover",
+            "event=index_damaged text=\"meta/data.mdb is missing\"");
     if (facts.index == INDEX_DAMAGED)
         log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"%s\"",
             failure_last()->text);

@@ -73,7 +73,8 @@ host_register(struct kvt_store *store, const struct region *region)
         if (!device_is_open(store, i))
             continue;
         device = hbm_device(store->devices.tiers[i]);
-        status = device->ops->host_register(device, region->address, region->size);
+        status = device_answer(
+            store, i, device->ops->host_register(device, region->address, region->size));
         if (status != KVT_OK) {
             host_unregister(store, region, i);
             return status;
@@ -213,7 +214,9 @@ kvt_region_unregister(kvt_store *store, kvt_region id)
             region_forget(store, region);
         } else {
             atomic_fetch_sub(&region->generation, 1);
-            status = failure_set(KVT_E_STATE, 0, "operations that use the region are under way");
+            status = failure_set(KVT_E_STATE, 0,
+                "operations that use the region are under way, or a "
+                "layout lies in it");
         }
     }
     pthread_mutex_unlock(&store->regions->mutex);
@@ -223,9 +226,11 @@ kvt_region_unregister(kvt_store *store, kvt_region id)
 /* --- Uses ------------------------------------------------------------------------------------- */
 
 enum kvt_status
-region_use(struct kvt_store *store, struct op *op, kvt_region id, const void *memory, uint64_t size)
+region_hold(
+    struct kvt_store *store, kvt_region id, const struct iovec *memory, int *memory_device_out)
 {
     struct region *region = region_at(store, id);
+    uintptr_t address = (uintptr_t)memory->iov_base;
     uint64_t offset;
 
     if (region == NULL)
@@ -235,15 +240,25 @@ region_use(struct kvt_store *store, struct op *op, kvt_region id, const void *me
         atomic_fetch_sub(&region->use_count, 1);
         return failure_set(KVT_E_INVAL, 0, "region %u is stale", id.id);
     }
-    offset = (uint64_t)((uintptr_t)memory - (uintptr_t)region->address);
-    if ((uintptr_t)memory < (uintptr_t)region->address || offset > region->size ||
-        size > region->size - offset) {
+    offset = (uint64_t)(address - (uintptr_t)region->address);
+    if (address < (uintptr_t)region->address || offset > region->size ||
+        memory->iov_len > region->size - offset) {
         atomic_fetch_sub(&region->use_count, 1);
-        return failure_set(KVT_E_INVAL, 0, "%llu bytes at %p do not lie in region %u",
-            (unsigned long long)size, memory, id.id);
+        return failure_set(KVT_E_INVAL, 0, "%zu bytes at %p do not lie in region %u",
+            memory->iov_len, memory->iov_base, id.id);
     }
+    *memory_device_out = region->is_device ? (int)region->device : MEMORY_PINNED;
+    return KVT_OK;
+}
+
+enum kvt_status
+region_use(struct kvt_store *store, struct op *op, kvt_region id, const struct iovec *memory)
+{
+    int memory_device;
+
+    KVT_TRY(region_hold(store, id, memory, &memory_device));
     op->region = id;
-    op->memory_device = region->is_device ? (int8_t)region->device : MEMORY_PINNED;
+    op->memory_device = (int8_t)memory_device;
     return KVT_OK;
 }
 

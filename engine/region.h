@@ -2,7 +2,8 @@
 /*
  * region.h - memory of callers that devices copy from and to.
  *
- * Owns      the table of regions: which addresses, of which device, how many operations use it.
+ * Owns      the table of regions: which addresses, of which device, how many operations and
+ *           layouts use it.
  * Threads   any.
  *
  * (R3) use_count and generation: a use is counted before the generation is looked at, and a region
@@ -22,9 +23,12 @@ enum kvt_status regions_open(struct kvt_store *store);
 void regions_close(struct kvt_store *store);
 
 /* region_use - note in the operation where its memory lies, and keep the region until
- * region_unuse(). KVT_E_INVAL: no such region, or the memory does not lie in it. */
+ * region_unuse(). region_hold: the same without an operation, until region_let_go(). KVT_E_INVAL:
+ * no such region, or the memory does not lie in it. */
 enum kvt_status region_use(
-    struct kvt_store *store, struct op *op, kvt_region region, const void *memory, uint64_t size);
+    struct kvt_store *store, struct op *op, kvt_region region, const struct iovec *memory);
+enum kvt_status region_hold(
+    struct kvt_store *store, kvt_region region, const struct iovec *memory, int *memory_device_out);
 void region_unuse(struct kvt_store *store, struct op *op);
 
 /* region_hold_host - the region of host memory that all of this lies in, so that one copy of a

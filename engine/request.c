@@ -192,6 +192,14 @@ ticket_publish(struct kvt_store *store, struct kvt_ticket *ticket, uint32_t stag
 }
 
 void
+op_memory_unuse(struct kvt_store *store, struct op *op)
+{
+    region_unuse(store, op);
+    if (op->layout != NULL)
+        layout_unuse(store, op);
+}
+
+void
 op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status status)
 {
     struct kvt_ticket *ticket = op->ticket;
@@ -202,7 +210,7 @@ op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status
     op->is_reached[i] = true;
     op->status[i] = status;
     if (stage == 1)
-        region_unuse(store, op);
+        op_memory_unuse(store, op);
     if (stage == 1 && ticket->parts != NULL)
         ticket_part_reach(store, op, status);
     if (op->has_slot)
@@ -369,7 +377,12 @@ result_get(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i, struct k
     }
     result->status = op->status[stage - 1];
     result->tier = op->tier;
-    result->length = op->status[stage - 1] == KVT_OK ? length : op->length * ticket->part_total;
+    if (op->status[stage - 1] == KVT_OK)
+        result->length = length;
+    else if (ticket->is_by_part && op->destination == NULL)
+        result->length = op->length; /* Spread: that of the whole block. */
+    else
+        result->length = op->length * ticket->part_total;
 }
 
 enum kvt_status

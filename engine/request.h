@@ -22,6 +22,7 @@
 #include "tier.h"
 
 struct kvt_store;
+struct layout;
 
 enum ticket_kind {
     TICKET_PUT,
@@ -66,6 +67,9 @@ struct op {
     uint64_t length; /* Put: payload; get: capacity, then payload. */
     const void *source;
     void *destination;
+    struct layout *layout; /* How the memory is spread (source and destination are NULL then); kept
+                            * until stage 1. NULL: it is one run. */
+    uint32_t layout_slot;
     kvt_region region;    /* Kept until stage 1; 0: none. */
     int8_t memory_device; /* Of source or destination. */
     uint8_t device;       /* Put, HBM first; prefetch: which one. */
@@ -126,6 +130,10 @@ void op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_s
 
 /* op_finish - every stage that is still open, with one status (loop). */
 void op_finish(struct kvt_store *store, struct op *op, enum kvt_status status);
+
+/* op_memory_unuse - nothing touches the operation's memory any more: region and layout are let go.
+ * By op_reach(), or for a ticket that was never sent (any). */
+void op_memory_unuse(struct kvt_store *store, struct op *op);
 
 /* A first-in first-out list of operations, linked by `next`. An operation that waits can be taken
  * out by kvt_ticket_cancel() until its stage 1 is reached: whoever moves a whole list to another

@@ -21,7 +21,7 @@ entry_show(struct kvt_store *store, uint32_t number, struct kvt_scan_entry *show
     residency_key(store->map, number, &key);
     show->ns.id = key.namespace_id;
     show->component = key.component;
-    show->tiers = (uint8_t)word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+    show->tiers = (uint8_t)entry_tiers(store, number);
     show->is_hashed = key.form == KEY_HASHED;
     show->key_length = key.length;
     memcpy(show->key, key.bytes, key.length);
@@ -49,7 +49,8 @@ scan_run(struct kvt_store *store, void *context)
         uint64_t word =
             atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
 
-        if (word_state(word) == ENTRY_RESIDENT)
+        /* In no tier: its device is lost, and somebody has it leased. */
+        if (word_state(word) == ENTRY_RESIDENT && entry_tiers(store, number) != 0)
             entry_show(store, number, &scan->entries[scan->count++]);
     }
     return true;

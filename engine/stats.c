@@ -15,17 +15,27 @@ latency_read(const struct histogram *histogram, struct kvt_latency *latency_out)
     latency_out->p999_ns = histogram_at(histogram, 0.999);
 }
 
-/* The loop: what only it may look at. */
-static bool
-gauges_run(struct kvt_store *store, void *context)
+uint64_t
+stats_live_bytes(struct kvt_store *store)
 {
-    struct kvt_stats *stats = context;
     struct segment *segment;
-    struct tier_usage usage = {0};
+    uint64_t live_bytes = 0;
     uint32_t cursor = 0;
 
+    while ((segment = segment_next(store->segments, &cursor)) != NULL)
+        live_bytes += segment->live_bytes;
+    return live_bytes;
+}
+
+void
+stats_gauges(struct kvt_store *store, struct kvt_stats *stats)
+{
+    struct tier_usage usage = {0};
+
     stats->entry_count_now = residency_count(store->map);
-    stats->lease_count_now = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
+    stats->lease_count_now =
+        atomic_load_explicit(&store->lease_out_count, memory_order_relaxed) +
+        atomic_load_explicit(&store->lease_waiting_count, memory_order_relaxed);
     stats->host_capacity_bytes_now = slab_capacity(store->slab);
     stats->host_used_bytes_now = slab_used(store->slab);
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
@@ -42,58 +52,39 @@ gauges_run(struct kvt_store *store, void *context)
     stats->namespace_count_now =
         atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
     if (store->nvme == NULL)
-        return true;
+        return;
     nvme_as_tier(store->nvme)->ops->usage(nvme_as_tier(store->nvme), &usage);
     stats->nvme_capacity_bytes_now = usage.capacity_bytes;
     stats->nvme_used_bytes_now = usage.used_bytes;
-    while ((segment = segment_next(store->segments, &cursor)) != NULL)
-        stats->nvme_live_bytes_now += segment->live_bytes;
-    return true;
 }
 
-struct index_question {
-    struct commit_job job;
-    struct index_stats stats;
-    bool is_sent;
-    bool is_answered;
-};
-
-static enum kvt_status
-index_stats_run(struct kvt_store *store, struct commit_job *job)
+void
+stats_counts(const struct kvt_store *store, struct kvt_stats *stats)
 {
-    struct index_question *question = CONTAINER_OF(job, struct index_question, job);
-
-    store->index->ops->stats(store->index, &question->stats);
-    return KVT_OK;
+#define READ_COUNTER(name, text) \
+    stats->name += atomic_load_explicit(&store->counters.name, memory_order_relaxed);
+    KVT_COUNTERS(READ_COUNTER)
+#undef READ_COUNTER
+#define READ_LATENCY(name, text) latency_read(&store->latencies.name, &stats->name);
+    KVT_LATENCIES(READ_LATENCY)
+#undef READ_LATENCY
 }
 
-static void
-index_stats_finish(struct kvt_store *store, struct commit_job *job)
-{
-    (void)store;
-    CONTAINER_OF(job, struct index_question, job)->is_answered = true;
-}
-
-/* The loop: the committer alone may ask the index. */
+/* The loop: what only it may look at. */
 static bool
-index_ask(struct kvt_store *store, void *context)
+gauges_run(struct kvt_store *store, void *context)
 {
-    struct index_question *question = context;
+    struct kvt_stats *stats = context;
 
-    if (!question->is_sent) {
-        question->is_sent = true;
-        question->job.run = index_stats_run;
-        question->job.finish = index_stats_finish;
-        committer_submit(store->committer, &question->job);
-    }
-    return question->is_answered;
+    stats_gauges(store, stats);
+    stats->nvme_live_bytes_now = stats_live_bytes(store);
+    return true;
 }
 
 enum kvt_status
 kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out)
 {
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
-    struct index_question question = {0};
     uint32_t size;
 
     KVT_TRY(store_enter(store));
@@ -102,17 +93,8 @@ kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out)
     size = stats_out->struct_size;
     if (size < 8 || size > 65536)
         return failure_set(KVT_E_INVAL, 0, "struct_size %u is not in 8..65536", size);
-#define READ_COUNTER(name, text) \
-    stats.name = atomic_load_explicit(&store->counters.name, memory_order_relaxed);
-    KVT_COUNTERS(READ_COUNTER)
-#undef READ_COUNTER
-#define READ_LATENCY(name, text) latency_read(&store->latencies.name, &stats.name);
-    KVT_LATENCIES(READ_LATENCY)
-#undef READ_LATENCY
+    stats_counts(store, &stats);
     loop_call(store, gauges_run, &stats);
-    loop_call(store, index_ask, &question);
-    stats.index_map_bytes_now = question.stats.map_bytes;
-    stats.index_used_bytes_now = question.stats.used_bytes;
     if (size > sizeof(stats))
         memset((char *)stats_out + sizeof(stats), 0, size - sizeof(stats));
     memcpy(stats_out, &stats, size < sizeof(stats) ? size : sizeof(stats));

@@ -98,6 +98,7 @@ store_threads_stop(struct kvt_store *store)
     struct nvme_tier *nvme = store->nvme;
     bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
 
+    live_stop(store);
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
@@ -108,6 +109,7 @@ store_threads_stop(struct kvt_store *store)
     victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
+    layouts_close(store);
     regions_close(store);
     devices_close(&store->devices);
     crew_close(store->crew);
@@ -138,6 +140,7 @@ store_free(struct kvt_store *store)
     struct kvt_env env = store->env;
 
     store_threads_stop(store);
+    live_close(store);
     codecs_deinit(&store->codecs);
     commit_close(store);
     reclaim_close(store);
@@ -146,11 +149,13 @@ store_free(struct kvt_store *store)
     if (store->index != NULL)
         store->index->ops->close(store->index);
     leases_close(store);
+    reservations_close(store);
     ticket_pool_close(store);
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
     pool_deinit(&store->copy_pool);
     pool_deinit(&store->fetch_pool);
+    pool_deinit(&store->tail_pool);
     pool_deinit(&store->move_pool);
     if (store->policy != NULL)
         store->policy->ops->close(store->policy);
@@ -166,6 +171,7 @@ store_free(struct kvt_store *store)
     if (store->fork_page != NULL)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
     pthread_mutex_destroy(&store->names_lock);
+    pthread_mutex_destroy(&store->reservations_lock);
     if (store->path != NULL)
         env_put(&env, store->path, strlen(store->path) + 1);
     env_put(&env, store, sizeof(*store));
@@ -238,6 +244,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->env = *env;
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
+    pthread_mutex_init(&store->reservations_lock, NULL);
     store->path = env_take(env, size);
     if (store->path == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
@@ -274,7 +281,7 @@ static bool
 name_is_foreign(void *visitor, const char *name)
 {
     static const char *const known[] = {
-        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data"};
+        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data", LIVE_NAME};
 
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(name, known[i]) == 0)
@@ -386,8 +393,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
         if (is_unwritable && !store->is_read_only)
             return failure_set(KVT_E_FORMAT, 0,
                 "%s: STORE names a feature that a writer must know, and this version does not: it "
-                "may "
-                "only be read",
+                "may only be read",
                 store->path);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
@@ -428,6 +434,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(pins_open(store));
     KVT_TRY(leases_open(store));
     KVT_TRY(regions_open(store));
+    KVT_TRY(layouts_open(store));
     KVT_TRY(devices_open(store));
     codecs_init(&store->codecs, &store->env, store->options.block_bytes_max);
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
@@ -511,6 +518,7 @@ threads_start(struct kvt_store *store)
     KVT_TRY(victim_scan_open(store));
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
+    KVT_TRY(live_open(store));
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     return strays_void(store); /* Before anything is promised. */
 }
@@ -520,8 +528,6 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
 {
     bool is_new = false;
     const struct kvt_options defaults = KVT_OPTIONS_INIT;
-    const struct fs_ops *fs = store->env.fs;
-
     KVT_TRY(options_import(&store->options, options == NULL ? &defaults : options));
     if ((store->options.flags & KVT_OPEN_READ_ONLY) != 0) {
         store->is_read_only = true;
@@ -540,8 +546,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
     KVT_TRY(identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
-    KVT_TRY(
-        fs->dir_open_at(store->dir, "meta", store->is_read_only ? 0 : FS_CREATE, &store->meta_dir));
+    KVT_TRY(recover_meta_open(store));
     KVT_TRY(nvme_prepare(store));
     KVT_TRY(names_sync(store));
     KVT_TRY(recover_store(store, is_new));

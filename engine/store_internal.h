@@ -26,7 +26,9 @@
 #include "imaging.h"
 #include "inbox.h"
 #include "kvtier/kvtier.h"
+#include "layout.h"
 #include "lease.h"
+#include "live.h"
 #include "log.h"
 #include "move.h"
 #include "names_file.h"
@@ -165,13 +167,16 @@ struct kvt_store {
     struct victim_scans *victim_scans;
     struct relocate *relocate;
     struct lease_table *leases;      /* any */
+    struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
+    struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;
     struct codecs codecs; /* workers */
 
     /* The loop. */
     struct pool flight_pool, fill_pool, copy_pool, fetch_pool, move_pool;
+    struct pool tail_pool;       /* fetch.c: pages that are read beside the others. */
     struct job_batch jobs_ready; /* Not yet handed to the workers. */
     struct task *loop_task;
     struct gate call_gate;     /* any waits: a loop call was finished. */
@@ -202,7 +207,10 @@ struct kvt_store {
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
     _Atomic uint32_t queue_count;
     _Atomic uint32_t lease_out_count;
+    _Atomic uint32_t lease_waiting_count; /* Given back, for when a stream has done its work. */
     _Atomic uint32_t reservation_count;
+    pthread_mutex_t reservations_lock;
+    struct kvt_reservation *reservations; /* In memory: those that are out, or being given back. */
     struct counters counters;
     struct latencies latencies;
 
@@ -380,12 +388,25 @@ enum kvt_status namespaces_open(struct kvt_store *store); /* From NAMES; before 
 void namespaces_close(struct kvt_store *store);
 struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* NULL: none. */
 
+/* reservations_close - direct.c: those that are out are void (kvt_abort()); the loop has ended. */
+void reservations_close(struct kvt_store *store);
+
 /* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
 
+/* recover_meta_open - the index's folder; KVT_E_CORRUPT: it is missing, and may not be made. */
+enum kvt_status recover_meta_open(struct kvt_store *store);
 enum kvt_status recover_store(struct kvt_store *store, bool is_new);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
-/* --- 11. options.c ---------------------------------------------------------------------------- */
+/* --- 11. stats.c ------------------------------------------------------------------------------ */
+
+/* stats_counts - adds counters and latencies; any. stats_gauges: what only the loop knows, but for
+ * stats_live_bytes(), which looks at every segment. */
+void stats_counts(const struct kvt_store *store, struct kvt_stats *stats);
+void stats_gauges(struct kvt_store *store, struct kvt_stats *stats);
+uint64_t stats_live_bytes(struct kvt_store *store);
+
+/* --- 12. options.c ---------------------------------------------------------------------------- */
 
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */

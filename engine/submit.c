@@ -86,12 +86,30 @@ hbm_check(struct kvt_store *store, uint32_t device)
     return KVT_OK;
 }
 
-/* Where the memory lies. */
+/* Where the source lies. */
 static enum kvt_status
-op_import_memory(
-    struct kvt_store *store, struct op *op, kvt_region region, const void *memory, uint64_t size)
+op_import_source(struct kvt_store *store, struct op *op, const struct kvt_put *put, uint32_t index)
 {
-    return region.id == 0 ? KVT_OK : region_use(store, op, region, memory, size);
+    const struct layout_name name = {index, put->layout, put->slot, put->runs, put->run_count};
+    const struct iovec memory = {(void *)(uintptr_t)put->source, (size_t)put->length};
+
+    if (put->reserved1 != 0)
+        return failure_set(KVT_E_INVAL, 0, "block %u: reserved1 is not zero", index);
+    if (!layout_is_named(&name)) {
+        if (put->source == NULL)
+            return failure_set(KVT_E_INVAL, 0, "block %u: source is NULL", index);
+        op->source = put->source;
+        return put->region.id == 0 ? KVT_OK : region_use(store, op, put->region, &memory);
+    }
+    if (put->source != NULL || put->region.id != 0)
+        return failure_set(KVT_E_INVAL, 0,
+            "block %u: source or region beside a layout or runs: one of the two", index);
+    KVT_TRY(layout_use(store, op, &name));
+    if (put->length != op->layout->block_bytes)
+        return failure_set(KVT_E_INVAL, 0,
+            "block %u: length %llu: the block of its layout has %llu", index,
+            (unsigned long long)put->length, (unsigned long long)op->layout->block_bytes);
+    return KVT_OK;
 }
 
 /* Where the block is kept first, and from where it comes. */
@@ -105,7 +123,7 @@ op_import_tier(struct kvt_store *store, struct op *op, const struct kvt_put *put
     op->device = (uint8_t)put->device;
     if (op->target == KVT_TIER_HBM)
         KVT_TRY(hbm_check(store, put->device));
-    KVT_TRY(op_import_memory(store, op, put->region, put->source, put->length));
+    KVT_TRY(op_import_source(store, op, put, index));
     if (op->target == KVT_TIER_HBM && op->memory_device == MEMORY_PLAIN)
         return failure_set(
             KVT_E_INVAL, 0, "block %u: what goes to HBM comes from memory in a region", index);
@@ -124,8 +142,6 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
     struct block_key parent;
 
     KVT_TRY(op_import_key(store, op, ns, &put->key, index));
-    if (put->source == NULL)
-        return failure_set(KVT_E_INVAL, 0, "block %u: source is NULL", index);
     if (put->length == 0 || put->length > store->options.block_bytes_max)
         return failure_set(KVT_E_INVAL, 0, "block %u: length %llu is not in 1..%llu", index,
             (unsigned long long)put->length, (unsigned long long)store->options.block_bytes_max);
@@ -152,7 +168,6 @@ op_import_put(struct kvt_store *store, struct op *op, kvt_namespace ns, const st
         op->parent = key_fingerprint(store->fingerprint_seed, &parent);
     }
     KVT_TRY(op_import_tier(store, op, put, index));
-    op->source = put->source;
     op->length = put->length;
     op->flags = put->flags;
     op->depth = put->depth;
@@ -171,7 +186,7 @@ static enum kvt_status
 ticket_refuse(struct kvt_ticket *ticket, enum kvt_status status)
 {
     for (uint32_t i = 0; i < ticket->count; i++)
-        region_unuse(ticket->store, &ticket->ops[i]);
+        op_memory_unuse(ticket->store, &ticket->ops[i]);
     kvt_ticket_free(ticket);
     return status;
 }
@@ -221,10 +236,25 @@ kvt_put_submit(kvt_store *store, kvt_namespace ns, const struct kvt_put *puts, u
     return KVT_OK;
 }
 
-/* All but the key. */
+/* Where it goes. */
 static enum kvt_status
-op_import_get(struct kvt_store *store, struct op *op, const struct kvt_get *get, uint32_t index)
+op_import_destination(
+    struct kvt_store *store, struct op *op, const struct kvt_get *get, uint32_t index)
 {
+    const struct layout_name name = {index, get->layout, get->slot, get->runs, get->run_count};
+    const struct iovec memory = {get->destination, (size_t)get->capacity};
+
+    if (get->reserved1 != 0)
+        return failure_set(KVT_E_INVAL, 0, "block %u: reserved1 is not zero", index);
+    if (layout_is_named(&name)) {
+        if (get->destination != NULL || get->capacity != 0 || get->region.id != 0)
+            return failure_set(KVT_E_INVAL, 0,
+                "block %u: destination, capacity or region beside a layout or runs: one of the two",
+                index);
+        KVT_TRY(layout_use(store, op, &name));
+        op->length = op->layout->block_bytes;
+        return KVT_OK;
+    }
     if (get->destination == NULL)
         return failure_set(KVT_E_INVAL, 0, "block %u: destination is NULL", index);
     if (get->capacity == 0 || get->capacity > INT64_MAX ||
@@ -232,39 +262,62 @@ op_import_get(struct kvt_store *store, struct op *op, const struct kvt_get *get,
         return failure_set(KVT_E_INVAL, 0,
             "block %u: capacity %llu is 0, or more than can lie behind the destination", index,
             (unsigned long long)get->capacity);
+    op->destination = get->destination;
+    op->length = get->capacity;
+    return get->region.id == 0 ? KVT_OK : region_use(store, op, get->region, &memory);
+}
+
+/* All but the key and the memory. */
+static enum kvt_status
+op_import_get(struct op *op, const struct kvt_get *get, uint32_t index)
+{
     if ((get->flags & ~(uint32_t)(KVT_GET_TRANSIENT | KVT_GET_BY_PART)) != 0)
         return failure_set(KVT_E_INVAL, 0,
             "block %u: flags 0x%x: only KVT_GET_TRANSIENT and KVT_GET_BY_PART are known", index,
             get->flags);
-    KVT_TRY(op_import_memory(store, op, get->region, get->destination, get->capacity));
     if ((get->part_count == 0 && get->part_first != 0) || get->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0,
             "block %u: part_first %u without a part_count, or reserved0 is not zero", index,
             get->part_first);
-    op->destination = get->destination;
-    op->length = get->capacity;
     op->flags = get->flags;
     op->part_first = get->part_first;
     op->part_count = get->part_count;
     return KVT_OK;
 }
 
+/* Bytes of memory, or slots of layouts as if they were memory. */
+struct span {
+    uint64_t begin, size;
+};
+
 static int
 span_compare(const void *a, const void *b)
 {
-    const struct iovec *left = a;
-    const struct iovec *right = b;
+    const struct span *left = a;
+    const struct span *right = b;
 
-    return left->iov_base < right->iov_base ? -1 : left->iov_base > right->iov_base;
+    return left->begin < right->begin ? -1 : left->begin > right->begin;
 }
 
-/* Two destinations that overlap could not both be right. */
+static bool
+spans_overlap(struct span *spans, uint32_t count)
+{
+    qsort(spans, count, sizeof(*spans), span_compare);
+    for (uint32_t i = 1; i < count; i++) {
+        if (spans[i - 1].begin + spans[i - 1].size > spans[i].begin)
+            return true;
+    }
+    return false;
+}
+
+/* Two destinations that overlap could not both be right. Of layouts the slots are compared. */
 static enum kvt_status
 destinations_check(struct kvt_store *store, const struct kvt_get *gets, uint32_t count)
 {
-    struct iovec few[SPANS_ON_STACK];
-    struct iovec *spans = few;
-    bool is_overlapping = false;
+    struct span few[SPANS_ON_STACK];
+    struct span *spans = few;
+    uint32_t slot_count = 0;
+    bool is_overlapping;
 
     if (count == 1)
         return KVT_OK;
@@ -272,16 +325,25 @@ destinations_check(struct kvt_store *store, const struct kvt_get *gets, uint32_t
         spans = env_take(&store->env, count * sizeof(*spans));
     if (spans == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory to check %u destinations", count);
-    for (uint32_t i = 0; i < count; i++)
-        spans[i] = (struct iovec){gets[i].destination, (size_t)gets[i].capacity};
-    qsort(spans, count, sizeof(*spans), span_compare);
-    for (uint32_t i = 1; i < count && !is_overlapping; i++)
-        is_overlapping =
-            (uintptr_t)spans[i - 1].iov_base + spans[i - 1].iov_len > (uintptr_t)spans[i].iov_base;
+    for (uint32_t i = 0; i < count; i++) {
+        spans[i] = (struct span){(uintptr_t)gets[i].destination, gets[i].capacity};
+        slot_count += gets[i].layout.id != 0;
+    }
+    is_overlapping = spans_overlap(spans, count);
+    if (slot_count > 1 && !is_overlapping) {
+        slot_count = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            if (gets[i].layout.id != 0)
+                spans[slot_count++] =
+                    (struct span){(uint64_t)gets[i].layout.id << 32 | gets[i].slot, 1};
+        }
+        is_overlapping = spans_overlap(spans, slot_count);
+    }
     if (spans != few)
         env_put(&store->env, spans, count * sizeof(*spans));
     if (is_overlapping)
-        return failure_set(KVT_E_INVAL, 0, "two destinations of the batch overlap");
+        return failure_set(
+            KVT_E_INVAL, 0, "two destinations of the batch overlap, or are one slot of a layout");
     return KVT_OK;
 }
 
@@ -310,6 +372,13 @@ by_part_check(const struct kvt_get *gets, uint32_t count)
     return KVT_OK;
 }
 
+static enum kvt_status
+op_import_whole(struct kvt_store *store, struct op *op, const struct kvt_get *get, uint32_t index)
+{
+    KVT_TRY(op_import_destination(store, op, get, index));
+    return op_import_get(op, get, index);
+}
+
 /* One operation for each part of the block that is wanted. */
 static enum kvt_status
 ops_import_by_part(
@@ -327,8 +396,14 @@ ops_import_by_part(
         op->fingerprint = first->fingerprint;
         op->namespace_epoch = first->namespace_epoch;
         part.part_first = (uint16_t)(get->part_first + i);
-        part.destination = (uint8_t *)get->destination + i * part.capacity;
-        KVT_TRY(op_import_get(store, op, &part, index));
+        if (i > 0 && first->layout != NULL) {
+            layout_share(op, first);
+        } else {
+            KVT_TRY(op_import_destination(store, op, &part, index));
+            if (first->layout == NULL)
+                part.destination = (uint8_t *)part.destination + part.capacity;
+        }
+        KVT_TRY(op_import_get(op, &part, index));
     }
     return KVT_OK;
 }
@@ -344,7 +419,7 @@ gets_import(struct kvt_ticket *ticket, kvt_namespace ns, const struct kvt_get *g
         if (ticket->is_by_part)
             KVT_TRY(ops_import_by_part(store, ticket, &gets[i], i));
         else
-            KVT_TRY(op_import_get(store, &ticket->ops[i], &gets[i], i));
+            KVT_TRY(op_import_whole(store, &ticket->ops[i], &gets[i], i));
         if (mark_device < 0 && ticket->ops[i].memory_device >= 0)
             mark_device = ticket->ops[i].memory_device;
     }

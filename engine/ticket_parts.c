@@ -135,6 +135,6 @@ kvt_ticket_stream_wait(kvt_ticket *ticket, uint32_t number, uint32_t device, voi
     mover = hbm_mover(ticket->store->devices.tiers[device]);
     if (device_mover_is_lost(mover))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(device_mover_wait(mover, &part->mark, stream));
+    KVT_TRY(device_answer(ticket->store, device, device_mover_wait(mover, &part->mark, stream)));
     return (enum kvt_status)atomic_load_explicit(&part->status, memory_order_relaxed);
 }

@@ -39,13 +39,17 @@ class Put(ctypes.Structure):
                 ("depth", c_uint32), ("token_start", c_uint32), ("token_count", c_uint32),
                 ("recompute_us", c_uint32), ("importance", c_uint32), ("class_id", c_uint16),
                 ("hint", c_uint8), ("tier", c_uint8), ("device", c_uint32),
-                ("part_count", c_uint16), ("reserved0", c_uint16)]
+                ("part_count", c_uint16), ("reserved0", c_uint16), ("layout", c_uint32),
+                ("slot", c_uint32), ("runs", c_void_p), ("run_count", c_uint32),
+                ("reserved1", c_uint32)]
 
 
 class Get(ctypes.Structure):
     _fields_ = [("key", Key), ("destination", c_void_p), ("capacity", c_uint64),
                 ("flags", c_uint32), ("region", c_uint32), ("part_first", c_uint16),
-                ("part_count", c_uint16), ("reserved0", c_uint32)]
+                ("part_count", c_uint16), ("reserved0", c_uint32), ("layout", c_uint32),
+                ("slot", c_uint32), ("runs", c_void_p), ("run_count", c_uint32),
+                ("reserved1", c_uint32)]
 
 
 class Result(ctypes.Structure):

@@ -121,6 +121,9 @@ struct index {
 
 extern const struct index_ops index_lmdb_ops; /* Context: NULL. */
 
+/* index_lmdb_version - what the library that was loaded says of itself. Static. */
+const char *index_lmdb_version(void);
+
 /* The in-memory index: `disk` holds what is durable and survives index_close and power cuts. */
 struct index_disk;
 enum kvt_status index_disk_create(const struct kvt_env *env, struct index_disk **disk_out);

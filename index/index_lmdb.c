@@ -305,3 +305,9 @@ const struct index_ops index_lmdb_ops = {
     .stats = lmdb_stats,
     .close = lmdb_close,
 };
+
+const char *
+index_lmdb_version(void)
+{
+    return mdb_version(NULL, NULL, NULL);
+}

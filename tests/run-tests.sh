@@ -4,9 +4,8 @@
 # mutants too.
 #
 # Builds and runs, stage by stage, and goes on after a failure so that one run shows all of them:
-#   release     gcc: every test but those that need a GPU (label gpu)
-#   clang       clang, warnings are errors: unit
-#   asan        address and undefined-behaviour sanitizers: unit, conform, model, fault, golden
+#   release     gcc, warnings are errors as everywhere: every test but those that need a GPU (label gpu)
+#   asan        clang; address and undefined-behaviour sanitizers: unit, conform, model, fault, golden
 #   tsan        thread sanitizer: unit, conform, stress, model, where there are threads
 #   format      clang-format over every tracked .c and .h
 #   mutants     with --long: every deliberate break is noticed (each counts as a test)
@@ -116,7 +115,6 @@ stage release build -LE '^gpu$'
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
 KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$' \
     -L '^threads$'
-stage clang build/clang -L '^unit$'
 
 [ $long = 0 ] || mutants
 

@@ -158,6 +158,18 @@ copy_pair_reject(struct copy *copy, const char *reason)
     copy->reason = reason;
 }
 
+void
+copy_pair_examine(const struct copy_pair *pair,
+    void (*found)(void *context, const char *name, const char *reason), void *context)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (pair->copies[i].state == COPY_ABSENT)
+            found(context, pair->format->names[i], "it is missing");
+        else if (pair->copies[i].state == COPY_DAMAGED)
+            found(context, pair->format->names[i], pair->copies[i].reason);
+    }
+}
+
 enum kvt_status
 copy_pair_failure(const struct copy_pair *pair, struct fs_dir *dir)
 {

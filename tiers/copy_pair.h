@@ -55,6 +55,10 @@ struct copy *copy_pair_best(struct copy_pair *pair);
 /* copy_pair_reject - the meaning of an intact copy is wrong: it counts as damaged. */
 void copy_pair_reject(struct copy *copy, const char *reason);
 
+/* copy_pair_examine - calls `found` for each copy that is not intact. */
+void copy_pair_examine(const struct copy_pair *pair,
+    void (*found)(void *context, const char *name, const char *reason), void *context);
+
 /* copy_pair_failure - KVT_MISS when both are absent; otherwise record which copy has which damage
  * and return KVT_E_CORRUPT. For when copy_pair_best() finds nothing. */
 enum kvt_status copy_pair_failure(const struct copy_pair *pair, struct fs_dir *dir);

@@ -295,3 +295,29 @@ put:
     env_put(names->env, bytes, size);
     return status;
 }
+
+enum kvt_status
+names_examine(const struct names_file *names, struct fs_dir *dir,
+    void (*found)(void *context, const char *name, const char *reason), void *context)
+{
+    struct copy_pair pair;
+    enum kvt_status status = copy_pair_read(names->env, dir, &names_format, &pair);
+
+    for (uint32_t i = 0; status == KVT_OK && i < 2; i++) {
+        struct copy *copy = &pair.copies[i];
+        struct names_file decoded;
+        const char *reason = NULL;
+
+        if (copy->state != COPY_INTACT)
+            continue;
+        names_init(&decoded, names->env, names->uuid);
+        status = names_decode(&decoded, copy->bytes, copy->size, &reason);
+        names_deinit(&decoded);
+        if (status == KVT_OK && reason != NULL)
+            copy_pair_reject(copy, reason);
+    }
+    if (status == KVT_OK)
+        copy_pair_examine(&pair, found, context);
+    copy_pair_deinit(&pair);
+    return status;
+}

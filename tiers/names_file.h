@@ -44,6 +44,10 @@ void names_deinit(struct names_file *names);
  * both are damaged, or belong to another store. On failure the struct stays empty. */
 enum kvt_status names_read(struct names_file *names, struct fs_dir *dir);
 
+/* names_examine - calls `found` for each copy that is missing or damaged. */
+enum kvt_status names_examine(const struct names_file *names, struct fs_dir *dir,
+    void (*found)(void *context, const char *name, const char *reason), void *context);
+
 /*
  * names_write - the next sequence to the other copy, synced (file and directory), and then, as far
  * as that works, the one after it to this copy, so that damage to one copy loses nothing. On

@@ -218,6 +218,18 @@ store_file_write(const struct kvt_env *env, struct fs_dir *dir, struct store_fil
     return status;
 }
 
+enum kvt_status
+store_file_examine(const struct kvt_env *env, struct fs_dir *dir,
+    void (*found)(void *context, const char *name, const char *reason), void *context)
+{
+    struct copy_pair pair;
+
+    KVT_TRY(pair_load(env, dir, &pair));
+    copy_pair_examine(&pair, found, context);
+    copy_pair_deinit(&pair);
+    return KVT_OK;
+}
+
 /* --- The owner's lock ------------------------------------------------------------------------- */
 
 enum kvt_status

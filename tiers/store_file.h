@@ -53,6 +53,10 @@ struct store_file {
 enum kvt_status store_file_read(const struct kvt_env *env, struct fs_dir *dir,
     struct store_file *file_out, bool *unwritable_out);
 
+/* store_file_examine - calls `found` for each copy that is missing or damaged. */
+enum kvt_status store_file_examine(const struct kvt_env *env, struct fs_dir *dir,
+    void (*found)(void *context, const char *name, const char *reason), void *context);
+
 /*
  * store_file_write - raise file->sequence, write the other copy, sync file and directory; sequence
  * 0 makes the first copy. KVT_E_INVAL: a field breaks its bound (FORMAT.md section 3.1). On failure

@@ -19,17 +19,35 @@
 
 extern const struct command_line kvtool_ls_line;
 extern const struct command_line kvtool_stat_line;
+extern const struct command_line kvtool_ns_line;
+extern const struct command_line kvtool_leases_line;
+extern const struct command_line kvtool_top_line;
 extern const struct command_line kvtool_get_line;
 extern const struct command_line kvtool_put_line;
 extern const struct command_line kvtool_rm_line;
+extern const struct command_line kvtool_export_line;
+extern const struct command_line kvtool_import_line;
+extern const struct command_line kvtool_options_line;
+extern const struct command_line kvtool_caps_line;
+extern const struct command_line kvtool_verify_line;
+extern const struct command_line kvtool_scrub_line;
 extern const struct command_line kvtool_check_line;
 extern const struct command_line kvtool_dump_line;
 
 int kvtool_ls(int argc, char **argv);
 int kvtool_stat(int argc, char **argv);
+int kvtool_ns(int argc, char **argv);
+int kvtool_leases(int argc, char **argv);
+int kvtool_top(int argc, char **argv);
 int kvtool_get(int argc, char **argv);
 int kvtool_put(int argc, char **argv);
+int kvtool_export(int argc, char **argv);
+int kvtool_import(int argc, char **argv);
 int kvtool_rm(int argc, char **argv);
+int kvtool_options(int argc, char **argv);
+int kvtool_caps(int argc, char **argv);
+int kvtool_verify(int argc, char **argv);
+int kvtool_scrub(int argc, char **argv);
 int kvtool_check(int argc, char **argv);
 int kvtool_dump(int argc, char **argv);
 
@@ -67,6 +85,10 @@ kvt_store *store_open_to_read(const char *path);
  * is not is made with `options_new`; NULL: it is refused. */
 kvt_store *store_open_to_write(
     const char *path, const struct kvt_options *options, const struct kvt_options *options_new);
+
+/* new_block_bytes_max - the largest block of a store that is to be made: what its capacity (0: the
+ * default) suggests, or what this content needs, when there is room for blocks of that size. */
+uint64_t new_block_bytes_max(uint64_t nvme_bytes, uint64_t length);
 
 /* store_close - closes, or complains. False: the last writes failed. NULL does nothing. */
 bool store_close(kvt_store *store, const char *path);

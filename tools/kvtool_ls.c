@@ -8,7 +8,10 @@
 
 #include "complain.h"
 #include "json_writer.h"
+#include "kvtier/kvtier_unstable.h"
 #include "kvtool.h"
+#include "kvtool_manifest.h"
+#include "kvtool_owner.h"
 #include "quantity.h"
 
 enum {
@@ -18,12 +21,14 @@ enum {
 enum {
     OPTION_NAMESPACE,
     OPTION_LIMIT,
+    OPTION_PARTS,
     OPTION_JSON
 };
 
 static const struct argument_option options[] = {
     [OPTION_NAMESPACE] = {"--namespace", "NAME", "only the blocks of this namespace"},
     [OPTION_LIMIT] = {"--limit", "N", "at most N blocks"},
+    [OPTION_PARTS] = {"--parts", NULL, "also the parts of files that are larger than a block"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -45,42 +50,16 @@ const struct command_line kvtool_ls_line = {
 
 /* One listing. */
 struct listing {
-    kvt_store *store;
-    const char **names; /* By namespace id; NULL: no such id. The strings are the store's. */
-    uint32_t name_count;
-    uint32_t only_id; /* 0: every namespace. */
+    bool has_begun;
+    bool is_short_of_memory;
+    bool has_parts;      /* They are listed. */
+    uint64_t part_count; /* Of those that are not. */
     uint64_t limit;
     uint64_t block_count;
     uint64_t length_bytes;
     bool as_json;
     struct json json;
 };
-
-/* Remembers the name of each namespace, so that a scanned id finds it. */
-static enum kvt_status
-names_load(struct listing *listing)
-{
-    uint32_t cursor = 0;
-
-    for (;;) {
-        struct kvt_namespace_info info;
-        enum kvt_status status = kvt_namespace_next(listing->store, &cursor, &info);
-
-        if (status != KVT_OK)
-            return status == KVT_MISS ? KVT_OK : status;
-        if (info.ns.id >= listing->name_count) {
-            size_t count = (size_t)info.ns.id + 64;
-            const char **names = realloc(listing->names, count * sizeof(*names));
-
-            if (names == NULL)
-                return KVT_E_NOMEM;
-            memset(names + listing->name_count, 0, (count - listing->name_count) * sizeof(*names));
-            listing->names = names;
-            listing->name_count = (uint32_t)count;
-        }
-        listing->names[info.ns.id] = info.name;
-    }
-}
 
 static void
 entry_print_json(struct listing *listing, const struct kvt_scan_entry *entry, const char *name,
@@ -107,22 +86,42 @@ entry_print_json(struct listing *listing, const struct kvt_scan_entry *entry, co
     json_object_end(json);
 }
 
-/* False: no memory. */
-static bool
-entry_print(struct listing *listing, const struct kvt_scan_entry *entry)
+static void
+listing_begin(struct listing *listing)
 {
-    const char *name = entry->ns.id < listing->name_count ? listing->names[entry->ns.id] : NULL;
-    char *hex = bytes_hex(entry->key, entry->key_length <= 64 ? entry->key_length : 64);
-    char *key = NULL;
-
-    if (name == NULL)
-        name = "?";
-    key = spelled_key_text(name, entry);
-    if (hex == NULL || key == NULL) {
-        free(hex);
-        free(key);
-        return false;
+    if (listing->has_begun)
+        return;
+    listing->has_begun = true;
+    if (listing->as_json) {
+        json_object_begin(&listing->json, NULL);
+        json_array_begin(&listing->json, "blocks");
+    } else {
+        printf("%12s  %12s  %5s  %-10s  %9s:%-8s  %s\n", "BYTES", "STORED", "PARTS", "TIERS",
+            "SEGMENT", "PAGE", "KEY");
     }
+}
+
+static void
+listing_end(struct listing *listing)
+{
+    listing_begin(listing);
+    if (listing->as_json) {
+        json_array_end(&listing->json);
+        json_number(&listing->json, "block_count", listing->block_count);
+        json_number(&listing->json, "length_bytes", listing->length_bytes);
+        json_number(&listing->json, "part_count", listing->part_count);
+        json_object_end(&listing->json);
+        json_end(&listing->json);
+    } else if (listing->part_count > 0) {
+        printf(
+            "(and %" PRIu64 " parts of larger files: --parts lists them)\n", listing->part_count);
+    }
+}
+
+static void
+entry_print(struct listing *listing, const struct kvt_scan_entry *entry, const char *name,
+    const char *key, const char *hex)
+{
     if (listing->as_json) {
         entry_print_json(listing, entry, name, key, hex);
     } else {
@@ -134,87 +133,110 @@ entry_print(struct listing *listing, const struct kvt_scan_entry *entry)
     }
     listing->block_count++;
     listing->length_bytes += entry->length;
+}
+
+/* Of each block. Not 0: that was the last. */
+static int
+entry_take(void *context, const struct kvt_scan_entry *entry, const char *name)
+{
+    struct listing *listing = context;
+    char *hex = NULL;
+    char *key = NULL;
+    uint64_t hash = 0;
+    uint64_t file = 0;
+
+    listing_begin(listing);
+    if (!listing->has_parts && part_key_is(entry, &hash, &file)) {
+        listing->part_count++;
+        return 0;
+    }
+    if (listing->block_count == listing->limit)
+        return 1;
+    hex = bytes_hex(entry->key, entry->key_length <= 64 ? entry->key_length : 64);
+    key = spelled_key_text(name, entry);
+    if (hex != NULL && key != NULL)
+        entry_print(listing, entry, name, key, hex);
+    else
+        listing->is_short_of_memory = true;
     free(hex);
     free(key);
-    return true;
+    return listing->is_short_of_memory || ferror(stdout) != 0;
 }
 
+/* The name of the namespace of the last entry is that of most others. */
+static const char *
+name_of(kvt_store *store, kvt_namespace ns, struct kvt_namespace_info *last)
+{
+    uint32_t cursor = ns.id - 1;
+
+    if (last->name == NULL || last->ns.id != ns.id) {
+        if (kvt_namespace_next(store, &cursor, last) != KVT_OK || last->ns.id != ns.id)
+            last->name = NULL;
+    }
+    return last->name == NULL ? "?" : last->name;
+}
+
+/* A store that was not closed in order: what recovery finds in it. */
 static enum kvt_status
-blocks_print(struct listing *listing)
+store_list(kvt_store *store, const char *name, struct listing *listing)
 {
     struct kvt_scan_entry entries[SCAN_COUNT];
+    struct kvt_namespace_info only = {.ns = {0}};
+    struct kvt_namespace_info last = {.name = NULL};
     uint64_t cursor = 0;
+    enum kvt_status status = name == NULL ? KVT_OK : namespace_find(store, name, &only);
 
-    for (;;) {
+    while (status == KVT_OK) {
         uint32_t count = 0;
-        enum kvt_status status = kvt_scan(listing->store, &cursor, entries, SCAN_COUNT, &count);
 
-        if (status != KVT_OK)
-            return status == KVT_MISS ? KVT_OK : status;
-        for (uint32_t i = 0; i < count; i++) {
-            if (listing->only_id != 0 && entries[i].ns.id != listing->only_id)
+        status = kvt_scan(store, &cursor, entries, SCAN_COUNT, &count);
+        for (uint32_t i = 0; status == KVT_OK && i < count; i++) {
+            if (only.ns.id != 0 && entries[i].ns.id != only.ns.id)
                 continue;
-            if (listing->block_count == listing->limit)
+            if (entry_take(listing, &entries[i], name_of(store, entries[i].ns, &last)) != 0)
                 return KVT_OK;
-            if (!entry_print(listing, &entries[i]))
-                return KVT_E_NOMEM;
         }
-    }
-}
-
-static enum kvt_status
-listing_print(struct listing *listing)
-{
-    enum kvt_status status = names_load(listing);
-
-    if (status != KVT_OK)
-        return status;
-    if (listing->as_json) {
-        json_object_begin(&listing->json, NULL);
-        json_array_begin(&listing->json, "blocks");
-    } else {
-        printf("%12s  %12s  %5s  %-10s  %9s:%-8s  %s\n", "BYTES", "STORED", "PARTS", "TIERS",
-            "SEGMENT", "PAGE", "KEY");
-    }
-    status = blocks_print(listing);
-    if (listing->as_json) {
-        json_array_end(&listing->json);
-        json_number(&listing->json, "block_count", listing->block_count);
-        json_number(&listing->json, "length_bytes", listing->length_bytes);
-        json_object_end(&listing->json);
-        json_end(&listing->json);
+        if (status == KVT_MISS)
+            return KVT_OK;
     }
     return status;
 }
 
-/* Opens, lists, closes. */
+static enum kvt_status
+opened_list(const char *path, const char *name, struct listing *listing)
+{
+    kvt_store *store = store_open_to_read(path);
+    enum kvt_status status = KVT_OK;
+
+    if (store == NULL)
+        return KVT_CANCELLED;
+    status = store_list(store, name, listing);
+    if (status == KVT_MISS)
+        namespace_complain(name, path);
+    else if (status != KVT_OK)
+        complain_status(status, "cannot list %s", path);
+    return store_close(store, path) && status == KVT_OK ? KVT_OK : KVT_CANCELLED;
+}
+
+/* Most stores are closed, and were closed in order: they need not be opened. */
 static int
 list(const char *path, const char *name, struct listing *listing)
 {
-    struct kvt_namespace_info info = {0};
-    enum kvt_status status = KVT_OK;
-    int exit_code = EXIT_PROBLEM;
+    enum kvt_status status = kvt_list(path, name, entry_take, listing);
 
-    listing->store = store_open_to_read(path);
-    if (listing->store == NULL)
-        return EXIT_PROBLEM;
-    if (name != NULL)
-        status = namespace_find(listing->store, name, &info);
-    listing->only_id = info.ns.id;
-    if (status == KVT_MISS) {
-        namespace_complain(name, path);
-    } else {
-        if (status == KVT_OK)
-            status = listing_print(listing);
-        if (status == KVT_OK)
-            exit_code = EXIT_FINE;
-        else
-            complain_status(status, "cannot list %s", path);
-    }
-    if (!store_close(listing->store, path))
-        exit_code = EXIT_PROBLEM;
-    free(listing->names);
-    return exit_code;
+    if (status == KVT_NOT_READY)
+        status = opened_list(path, name, listing);
+    else if (status == KVT_MISS)
+        complain("there is no store in %s", path);
+    else if (status == KVT_E_LOCKED)
+        owner_complain(path);
+    else if (status != KVT_OK)
+        complain_status(status, "cannot list %s", path);
+    if (listing->is_short_of_memory)
+        complain("there is no memory to print a key");
+    if (status == KVT_OK || listing->has_begun)
+        listing_end(listing);
+    return status == KVT_OK && !listing->is_short_of_memory ? EXIT_FINE : EXIT_PROBLEM;
 }
 
 int
@@ -231,6 +253,7 @@ kvtool_ls(int argc, char **argv)
         complain("--limit %s is no count", arguments.values[OPTION_LIMIT]);
         return EXIT_USAGE;
     }
+    listing.has_parts = arguments.values[OPTION_PARTS] != NULL;
     listing.as_json = arguments.values[OPTION_JSON] != NULL;
     return list(arguments.operands[0], arguments.values[OPTION_NAMESPACE], &listing);
 }

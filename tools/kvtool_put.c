@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtool_put.c - `kvtool put`: keep one block, durable when the command ends.
+ * kvtool_put.c - `kvtool put`: keep a file or what a pipe brings, durable when the command ends.
+ *
+ * What fits into a block of the store is one; what is larger is parts and a manifest.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "complain.h"
+#include "interrupt.h"
 #include "json_writer.h"
 #include "kvtool.h"
+#include "kvtool_parts.h"
 #include "quantity.h"
 
-/* A store made without geometry has 64 segments, or 256 MiB ones where there is more room, and
- * takes blocks of a quarter of a segment; without a capacity it has 8 GiB (kvtier.h). */
 enum {
-    BLOCKS_PER_CAPACITY = 256,
-    BLOCK_BYTES_LEAST = 256 << 10, /* A quarter of the smallest segment. */
+    PART_BYTES_MAX = 8 << 20
 };
-
-static const uint64_t nvme_bytes_default = UINT64_C(8) << 30;
 
 enum {
     OPTION_DESCRIPTION,
@@ -44,61 +45,18 @@ const struct command_line kvtool_put_line = {
     .program = "kvtool",
     .command = "put",
     .operands = "DIR KEY [FILE|-]",
-    .summary = "Keep the bytes of FILE (default: standard input) as one block, durably.",
+    .summary = "Keep the bytes of FILE (default: standard input) durably.",
     .text =
-        "JSON: {\"key\", \"length_bytes\", \"outcome\": \"stored\" or \"exists\"}. A block that\n"
-        "is there stays as it is, and the exit code is 0.",
+        "What is larger than a block of the store is kept as parts and a manifest, which is put\n"
+        "last: a reader finds all or nothing, and so does one after Ctrl-C. A block that is there\n"
+        "stays as it is, and the exit code is 0.\n"
+        "JSON: {\"key\", \"length_bytes\", \"outcome\": \"stored\" or \"exists\"}",
     .operand_min = 2,
     .operand_max = 3,
     .options = options,
 };
 
-/* What to put. */
-struct content {
-    uint8_t *bytes;
-    uint64_t length;
-};
-
-static bool
-content_read_from(FILE *in, const char *file, struct content *content)
-{
-    size_t limit = (size_t)KVT_BLOCK_BYTES_MAX + 1;
-
-    content->bytes = malloc(limit);
-    if (content->bytes == NULL) {
-        complain("there is no memory for a block of up to %zu bytes", limit - 1);
-        return false;
-    }
-    content->length = fread(content->bytes, 1, limit, in);
-    if (ferror(in) != 0) {
-        complain("cannot read %s: %s", file, strerror(errno));
-        return false;
-    }
-    if (content->length == 0 || content->length == limit) {
-        complain("%s has %s bytes: a block has 1 to %zu", file,
-            content->length == 0 ? "no" : "too many", limit - 1);
-        return false;
-    }
-    return true;
-}
-
-static bool
-content_read(const char *file, struct content *content)
-{
-    FILE *in = stdin;
-    bool is_fine = false;
-
-    if (strcmp(file, "-") == 0)
-        return content_read_from(in, "standard input", content);
-    in = fopen(file, "rbe");
-    if (in == NULL) {
-        complain("cannot read %s: %s", file, strerror(errno));
-        return false;
-    }
-    is_fine = content_read_from(in, file, content);
-    fclose(in);
-    return is_fine;
-}
+/* --- Namespaces -------------------------------------------------------------------- */
 
 /* The namespace as it is, or a new one with the description that was given. */
 static enum kvt_status
@@ -118,31 +76,7 @@ namespace_take(kvt_store *store, const char *name, const char *description, kvt_
     return kvt_namespace_open(store, name, description, strlen(description), ns_out);
 }
 
-/* Waits for both stages. KVT_OK: stored and committed; KVT_EXISTS: it was there, and is durable. */
-static enum kvt_status
-block_put(kvt_store *store, kvt_namespace ns, const struct kvt_put *put)
-{
-    struct kvt_result visible = {0};
-    struct kvt_result durable = {0};
-    kvt_ticket *ticket = NULL;
-    enum kvt_status status = kvt_put_submit(store, ns, put, 1, KVT_SYNC, NULL, &ticket);
-
-    if (status != KVT_OK)
-        return status;
-    status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
-    if (status == KVT_OK)
-        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, &visible, 1);
-    if (status == KVT_OK)
-        status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &durable, 1);
-    kvt_ticket_free(ticket);
-    if (status != KVT_OK)
-        return status;
-    if (visible.status < 0)
-        return visible.status;
-    if (durable.status != KVT_OK && durable.status != KVT_EXISTS)
-        return durable.status;
-    return visible.status;
-}
+/* --- Putting ---------------------------------------------------------------------------------- */
 
 static void
 outcome_print(const struct arguments *arguments, uint64_t length, bool was_there)
@@ -163,67 +97,89 @@ outcome_print(const struct arguments *arguments, uint64_t length, bool was_there
     json_end(&json);
 }
 
-static int
-put_into(kvt_store *store, const struct arguments *arguments, const struct spelled_key *key,
-    const struct content *content)
+/* One block. KVT_OK: stored. KVT_EXISTS. Else with a sentence. */
+static enum kvt_status
+plain_put(kvt_store *store, const struct file_put *wish, const struct source *source,
+    const char *spelling)
 {
     struct kvt_put put = {
-        .key = key->key,
-        .source = content->bytes,
-        .length = content->length,
-        .flags = arguments->values[OPTION_REPLACE] != NULL ? KVT_PUT_REPLACE : 0,
+        .key = wish->key,
+        .source = source->head,
+        .length = source->head_length,
+        .flags = wish->flags,
     };
-    kvt_namespace ns = {0};
-    enum kvt_status status =
-        namespace_take(store, key->namespace_name, arguments->values[OPTION_DESCRIPTION], &ns);
+    enum kvt_status status = block_put(store, wish->ns, &put);
 
+    if (status != KVT_OK && status != KVT_EXISTS)
+        complain_status(status, "cannot keep the block %s", spelling);
+    else if (status == KVT_OK && wish->old_file != 0 &&
+             parts_sweep(store, wish->ns, &wish->key, 0) < 0)
+        complain("parts of the old file could not be deleted: the next put or rm does it");
+    return status;
+}
+
+static enum kvt_status
+file_put_run(
+    kvt_store *store, const struct file_put *wish, struct source *source, uint64_t *length_out)
+{
+    if ((wish->flags & KVT_PUT_REPLACE) == 0) {
+        uint8_t tiers = 0;
+
+        if (kvt_lookup(store, wish->ns, &wish->key, 1, &tiers, NULL, NULL) == KVT_OK && tiers != 0)
+            return KVT_EXISTS;
+    }
+    return parts_put(store, wish, source, length_out) ? KVT_OK : KVT_CANCELLED;
+}
+
+/* The file behind the manifest that the key has now; 0: none. */
+static uint64_t
+old_file(kvt_store *store, kvt_namespace ns, const struct kvt_key *key)
+{
+    struct block block = {0};
+    struct manifest manifest;
+    uint64_t file = 0;
+
+    if (block_get(store, ns, key, &block) == KVT_OK &&
+        manifest_read(&manifest, block.bytes, block.result.length))
+        file = manifest.file;
+    block_free(&block);
+    return file;
+}
+
+static int
+put_into(kvt_store *store, const struct arguments *arguments, const struct spelled_key *key,
+    struct source *source)
+{
+    struct kvt_options made = KVT_OPTIONS_INIT;
+    struct file_put wish = {.key = key->key};
+    uint64_t length = source->head_length;
+    enum kvt_status status = kvt_options_get(store, &made);
+
+    if (status == KVT_OK)
+        status = namespace_take(
+            store, key->namespace_name, arguments->values[OPTION_DESCRIPTION], &wish.ns);
     if (status != KVT_OK) {
         complain_status(status, "cannot open the namespace %s", key->namespace_name);
         return EXIT_PROBLEM;
     }
-    status = block_put(store, ns, &put);
-    if (status != KVT_OK && status != KVT_EXISTS) {
-        complain_status(status, "cannot keep the block %s", arguments->operands[1]);
+    wish.part_bytes = made.block_bytes_max < PART_BYTES_MAX ? made.block_bytes_max : PART_BYTES_MAX;
+    if (arguments->values[OPTION_REPLACE] != NULL) {
+        wish.flags = KVT_PUT_REPLACE;
+        wish.old_file = old_file(store, wish.ns, &wish.key);
+    }
+    if (length > 0 && length <= made.block_bytes_max && !manifest_is_like(source->head, length))
+        status = plain_put(store, &wish, source, arguments->operands[1]);
+    else
+        status = file_put_run(store, &wish, source, &length);
+    if (status != KVT_OK && status != KVT_EXISTS)
         return EXIT_PROBLEM;
-    }
-    outcome_print(arguments, content->length, status == KVT_EXISTS);
+    outcome_print(arguments, length, status == KVT_EXISTS);
     return EXIT_FINE;
-}
-
-/* The largest block of a new store: what its capacity suggests, or what this block needs. */
-static uint64_t
-new_block_bytes_max(uint64_t nvme_bytes, uint64_t length)
-{
-    uint64_t capacity = nvme_bytes == 0 ? nvme_bytes_default : nvme_bytes;
-    uint64_t block_bytes = BLOCK_BYTES_LEAST;
-
-    while (block_bytes < KVT_BLOCK_BYTES_MAX &&
-           (block_bytes < length || block_bytes <= capacity / BLOCKS_PER_CAPACITY / 2))
-        block_bytes *= 2;
-    return block_bytes;
-}
-
-/* Larger blocks than a store was made for are refused before a namespace is made for them. */
-static bool
-block_fits(kvt_store *store, const char *path, uint64_t length)
-{
-    struct kvt_options made = KVT_OPTIONS_INIT;
-    enum kvt_status status = kvt_options_get(store, &made);
-
-    if (status != KVT_OK) {
-        complain_status(status, "cannot ask %s for its options", path);
-        return false;
-    }
-    if (length <= made.block_bytes_max)
-        return true;
-    complain("a block of %llu bytes does not fit %s, which was made for blocks of 1 to %llu bytes",
-        (unsigned long long)length, path, (unsigned long long)made.block_bytes_max);
-    return false;
 }
 
 static int
 put_content(const struct arguments *arguments, const struct spelled_key *key, uint64_t nvme_bytes,
-    const struct content *content)
+    struct source *source)
 {
     const char *path = arguments->operands[0];
     struct kvt_options existing = KVT_OPTIONS_INIT;
@@ -231,18 +187,54 @@ put_content(const struct arguments *arguments, const struct spelled_key *key, ui
     kvt_store *store = NULL;
     int exit_code = EXIT_PROBLEM;
 
-    existing.host_capacity_bytes = KVTOOL_HOST_BYTES + content->length * 2;
+    existing.host_capacity_bytes = KVTOOL_HOST_BYTES * 2 + source->head_length * 2;
     existing.host_capacity_bytes -= existing.host_capacity_bytes % KVTOOL_HOST_BYTES;
     existing.nvme_capacity_bytes = nvme_bytes;
     created = existing;
-    created.block_bytes_max = new_block_bytes_max(nvme_bytes, content->length);
+    created.block_bytes_max = new_block_bytes_max(
+        nvme_bytes, source->head_length <= KVT_BLOCK_BYTES_MAX ? source->head_length : 0);
     store = store_open_to_write(
         path, &existing, arguments->values[OPTION_CREATE] != NULL ? &created : NULL);
     if (store == NULL)
         return EXIT_PROBLEM;
-    if (block_fits(store, path, content->length))
-        exit_code = put_into(store, arguments, key, content);
+    exit_code = put_into(store, arguments, key, source);
     return store_close(store, path) ? exit_code : EXIT_PROBLEM;
+}
+
+/* --- The source ------------------------------------------------------------------------------- */
+
+/* Opens it, and reads what could be one block: that much decides how it is kept. */
+static bool
+source_open(struct source *source, const char *file)
+{
+    uint64_t limit = KVT_BLOCK_BYTES_MAX + 1;
+    uint8_t *head = NULL;
+
+    source->name = strcmp(file, "-") == 0 ? "standard input" : file;
+    source->descriptor = STDIN_FILENO;
+    if (strcmp(file, "-") != 0)
+        source->descriptor = open(file, O_RDONLY | O_CLOEXEC);
+    if (source->descriptor < 0) {
+        complain("cannot read %s: %s", file, strerror(errno));
+        return false;
+    }
+    head = malloc(limit);
+    if (head == NULL) {
+        complain(
+            "there is no memory for a block of up to %llu bytes", (unsigned long long)limit - 1);
+        return false;
+    }
+    source->head_length = source_read(source, head, limit);
+    source->head = head;
+    return !source->is_bad;
+}
+
+static void
+source_close(struct source *source)
+{
+    free(source->head);
+    if (source->descriptor > STDIN_FILENO)
+        close(source->descriptor);
 }
 
 int
@@ -250,7 +242,7 @@ kvtool_put(int argc, char **argv)
 {
     struct arguments arguments;
     struct spelled_key key;
-    struct content content = {0};
+    struct source source = {0};
     uint64_t nvme_bytes = 0;
     int exit_code = EXIT_FINE;
 
@@ -264,9 +256,10 @@ kvtool_put(int argc, char **argv)
     if (!spelled_key_read(&key, arguments.operands[1]))
         return EXIT_USAGE;
     exit_code = EXIT_PROBLEM;
-    if (content_read(arguments.operand_count > 2 ? arguments.operands[2] : "-", &content))
-        exit_code = put_content(&arguments, &key, nvme_bytes, &content);
-    free(content.bytes);
+    interrupt_watch();
+    if (source_open(&source, arguments.operand_count > 2 ? arguments.operands[2] : "-"))
+        exit_code = put_content(&arguments, &key, nvme_bytes, &source);
+    source_close(&source);
     spelled_key_free(&key);
     return exit_code;
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtool_rm.c - `kvtool rm`: forget one block; no crash brings it back once the command ends.
+ * kvtool_rm.c - `kvtool rm`: forget a block, or a file in parts; no crash brings it back once the
+ * command ends.
  */
 #include "complain.h"
 #include "json_writer.h"
 #include "kvtool.h"
+#include "kvtool_parts.h"
 
 enum {
     OPTION_JSON
@@ -27,30 +29,22 @@ const struct command_line kvtool_rm_line = {
     .options = options,
 };
 
-/* KVT_OK: it is gone for good. KVT_MISS: it was not there. */
+/* KVT_OK: it is gone for good. KVT_MISS: it was not there. The manifest of a file goes before its
+ * parts: what a crash between the two leaves is found by nobody, and the next rm takes it. */
 static enum kvt_status
 block_delete(kvt_store *store, const struct spelled_key *key)
 {
     struct kvt_namespace_info info;
-    struct kvt_result gone = {0};
-    struct kvt_result durable = {0};
-    kvt_ticket *ticket = NULL;
     enum kvt_status status = namespace_find(store, key->namespace_name, &info);
+    enum kvt_status swept = KVT_OK;
 
     if (status != KVT_OK)
         return status;
-    status = kvt_delete_submit(store, info.ns, &key->key, 1, NULL, &ticket);
-    if (status != KVT_OK)
+    status = blocks_delete(store, info.ns, &key->key, 1);
+    if (status < 0)
         return status;
-    status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
-    if (status == KVT_OK)
-        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, &gone, 1);
-    if (status == KVT_OK)
-        status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &durable, 1);
-    kvt_ticket_free(ticket);
-    if (status != KVT_OK)
-        return status;
-    return gone.status != KVT_OK ? gone.status : durable.status < 0 ? durable.status : KVT_OK;
+    swept = parts_sweep(store, info.ns, &key->key, 0);
+    return swept < 0 ? swept : status;
 }
 
 static void

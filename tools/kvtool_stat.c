@@ -1,18 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvtool_stat.c - `kvtool stat`: what is in a store, how full it is and whether it is well.
+ *
+ * Of a closed store it opens, of an open one it reads what the owner shows: the owner is not
+ * disturbed.
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "complain.h"
 #include "json_writer.h"
 #include "kvtier/kvtier_unstable.h"
 #include "kvtool.h"
+#include "kvtool_names.h"
+#include "kvtool_owner.h"
 #include "quantity.h"
 
 enum {
-    CAPS_BYTES = 16384
+    CAPS_BYTES = 16384,
+    OWNER_TEXT_BYTES = 160
 };
 
 enum {
@@ -29,12 +36,16 @@ const struct command_line kvtool_stat_line = {
     .command = "stat",
     .operands = "DIR",
     .summary = "Tell what is in the store in DIR, how full it is and whether it is well.",
-    .text = "JSON: \"path\", \"version\", \"blocks\", \"block_bytes\" (payload),\n"
-            "\"nvme_capacity_bytes\", \"nvme_used_bytes\" (segments in use), \"nvme_live_bytes\"\n"
-            "(pages of live blocks), \"segment_bytes\", \"block_bytes_max\", \"index_map_bytes\",\n"
-            "\"index_used_bytes\", \"open_ns\", \"health\" (names of what is not well),\n"
-            "\"namespaces\" [{\"id\", \"name\", \"blocks\", \"block_bytes\"} ...], \"counters\"\n"
-            "(each of kvtier/stats.h by its name), \"caps\" (what the machine offers; not stable)",
+    .text =
+        "JSON: \"path\", \"version\", \"blocks\", \"nvme_capacity_bytes\",\n"
+        "\"nvme_used_bytes\" (segments in use), \"nvme_live_bytes\" (pages of live blocks),\n"
+        "\"segment_bytes\", \"block_bytes_max\", \"index_map_bytes\", \"index_used_bytes\",\n"
+        "\"open_ns\", \"health\" (names of what is not well), \"counters\" (each of\n"
+        "kvtier/stats.h by its name), \"latencies\" (each: count, sum_ns, p50_ns, p99_ns,\n"
+        "p999_ns, max_ns), \"owner\" (null, or of an open store: pid, program, version, age_ns\n"
+        "of what it shows).\n"
+        "Only of a closed store: \"block_bytes\" (payload), \"namespaces\" [{\"id\", \"name\",\n"
+        "\"blocks\", \"block_bytes\"} ...], \"caps\" (of the machine; not stable)",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,
@@ -43,7 +54,9 @@ const struct command_line kvtool_stat_line = {
 /* Everything that is printed, collected first. */
 struct facts {
     const char *path;
-    kvt_store *store;
+    const char *version;
+    kvt_store *store;          /* NULL: it is open elsewhere. */
+    const struct owner *owner; /* NULL: nobody has it open. */
     struct kvt_stats stats;
     struct kvt_options options;
     uint32_t health;
@@ -52,49 +65,13 @@ struct facts {
     char caps[CAPS_BYTES];
 };
 
-static const struct {
-    uint32_t flag;
-    const char *name;
-} health_names[] = {
-    {KVT_HEALTH_META_READONLY, "meta_readonly"},
-    {KVT_HEALTH_ROOT_READONLY, "root_readonly"},
-    {KVT_HEALTH_GPU_LOST, "gpu_lost"},
-    {KVT_HEALTH_READ_ONLY, "read_only"},
-    {KVT_HEALTH_POISONED, "poisoned"},
-    {KVT_HEALTH_IO_THREADS, "io_threads"},
-    {KVT_HEALTH_DEVICE_EMULATED, "device_emulated"},
-};
-
-static const struct {
-    const char *name;
-    const char *text;
-} counter_texts[] = {
-#define COUNTER_TEXT(name, text) {#name, text},
-    KVT_COUNTERS(COUNTER_TEXT)
-#undef COUNTER_TEXT
-};
-
-enum {
-    COUNTER_COUNT = sizeof(counter_texts) / sizeof(counter_texts[0])
-};
-
-/* The counters of `stats` in the order of counter_texts. */
-static void
-counters_of(const struct kvt_stats *stats, uint64_t values_out[COUNTER_COUNT])
-{
-    size_t i = 0;
-
-#define COUNTER_VALUE(name, text) values_out[i++] = stats->name;
-    KVT_COUNTERS(COUNTER_VALUE)
-#undef COUNTER_VALUE
-}
-
 static enum kvt_status
 facts_collect(struct facts *facts)
 {
     uint32_t cursor = 0;
     enum kvt_status status = KVT_OK;
 
+    facts->version = kvt_version();
     facts->stats.struct_size = sizeof(facts->stats);
     facts->options.struct_size = sizeof(facts->options);
     status = kvt_stats_get(facts->store, &facts->stats);
@@ -117,35 +94,54 @@ facts_collect(struct facts *facts)
 }
 
 static void
+facts_of_owner(struct facts *facts, const struct owner *owner)
+{
+    facts->owner = owner;
+    facts->version = owner->live.version;
+    facts->stats = owner->live.stats;
+    facts->options = owner->live.options;
+    facts->health = owner->live.health;
+    facts->blocks = owner->live.stats.entry_count_now;
+}
+
+/* --- JSON ------------------------------------------------------------------------------------- */
+
+static void
 namespaces_print_json(struct facts *facts, struct json *json)
 {
     struct kvt_namespace_info info;
     uint32_t cursor = 0;
 
     json_array_begin(json, "namespaces");
-    while (kvt_namespace_next(facts->store, &cursor, &info) == KVT_OK) {
-        json_object_begin(json, NULL);
-        json_number(json, "id", info.ns.id);
-        json_string(json, "name", info.name);
-        json_number(json, "blocks", info.block_count);
-        json_number(json, "block_bytes", info.block_bytes);
-        json_object_end(json);
-    }
+    while (kvt_namespace_next(facts->store, &cursor, &info) == KVT_OK)
+        namespace_print_json(json, &info);
     json_array_end(json);
+}
+
+static void
+owner_print_json(struct json *json, const struct owner *owner)
+{
+    if (owner == NULL) {
+        json_null(json, "owner");
+        return;
+    }
+    json_object_begin(json, "owner");
+    json_number(json, "pid", owner->live.pid);
+    json_string(json, "program", owner->program);
+    json_string(json, "version", owner->live.version);
+    json_number(json, "age_ns", owner->live.age_ns);
+    json_object_end(json);
 }
 
 static void
 facts_print_json(struct facts *facts)
 {
     struct json json = JSON_INIT(stdout);
-    uint64_t values[COUNTER_COUNT];
 
-    counters_of(&facts->stats, values);
     json_object_begin(&json, NULL);
     json_string(&json, "path", facts->path);
-    json_string(&json, "version", kvt_version());
+    json_string(&json, "version", facts->version);
     json_number(&json, "blocks", facts->blocks);
-    json_number(&json, "block_bytes", facts->block_bytes);
     json_number(&json, "nvme_capacity_bytes", facts->stats.nvme_capacity_bytes_now);
     json_number(&json, "nvme_used_bytes", facts->stats.nvme_used_bytes_now);
     json_number(&json, "nvme_live_bytes", facts->stats.nvme_live_bytes_now);
@@ -154,21 +150,20 @@ facts_print_json(struct facts *facts)
     json_number(&json, "index_map_bytes", facts->stats.index_map_bytes_now);
     json_number(&json, "index_used_bytes", facts->stats.index_used_bytes_now);
     json_number(&json, "open_ns", facts->stats.open_ns.sum_ns);
-    json_array_begin(&json, "health");
-    for (size_t i = 0; i < sizeof(health_names) / sizeof(health_names[0]); i++) {
-        if ((facts->health & health_names[i].flag) != 0)
-            json_string(&json, NULL, health_names[i].name);
+    health_print_json(&json, facts->health);
+    owner_print_json(&json, facts->owner);
+    counters_print_json(&json, &facts->stats);
+    latencies_print_json(&json, &facts->stats);
+    if (facts->store != NULL) {
+        json_number(&json, "block_bytes", facts->block_bytes);
+        namespaces_print_json(facts, &json);
+        json_raw(&json, "caps", facts->caps);
     }
-    json_array_end(&json);
-    namespaces_print_json(facts, &json);
-    json_object_begin(&json, "counters");
-    for (size_t i = 0; i < COUNTER_COUNT; i++)
-        json_number(&json, counter_texts[i].name, values[i]);
-    json_object_end(&json);
-    json_raw(&json, "caps", facts->caps);
     json_object_end(&json);
     json_end(&json);
 }
+
+/* --- For people ------------------------------------------------------------------------------- */
 
 static void
 line_print(const char *name, const char *value, const char *remark)
@@ -177,45 +172,98 @@ line_print(const char *name, const char *value, const char *remark)
 }
 
 static void
-facts_print(struct facts *facts)
+owner_print(const struct facts *facts)
+{
+    char text[OWNER_TEXT_BYTES];
+    char age[QUANTITY_TEXT_BYTES];
+
+    if (facts->owner == NULL)
+        return;
+    printf("open in            ");
+    text_print(stdout, owner_text(facts->owner, text, sizeof(text)), 0);
+    printf(", kvtier %s; as of %s ago\n", facts->version,
+        quantity_time_text(age, (double)facts->owner->live.age_ns));
+}
+
+static void
+tiers_print(const struct facts *facts)
 {
     const struct kvt_stats *stats = &facts->stats;
-    struct kvt_namespace_info info;
-    uint64_t values[COUNTER_COUNT];
     char text[QUANTITY_TEXT_BYTES];
-    uint32_t cursor = 0;
 
-    counters_of(stats, values);
-    line_print("blocks", quantity_count_text(text, facts->blocks), "");
-    line_print("payload", quantity_bytes_text(text, (double)facts->block_bytes), "");
+    if (stats->hbm_capacity_bytes_now > 0) {
+        line_print(
+            "HBM capacity", quantity_bytes_text(text, (double)stats->hbm_capacity_bytes_now), "");
+        line_print("HBM used", quantity_bytes_text(text, (double)stats->hbm_used_bytes_now), "");
+    }
+    if (facts->owner != NULL) {
+        line_print(
+            "HOST capacity", quantity_bytes_text(text, (double)stats->host_capacity_bytes_now), "");
+        line_print("HOST used", quantity_bytes_text(text, (double)stats->host_used_bytes_now), "");
+    }
     line_print(
         "NVMe capacity", quantity_bytes_text(text, (double)stats->nvme_capacity_bytes_now), "");
     line_print("NVMe used", quantity_bytes_text(text, (double)stats->nvme_used_bytes_now),
         "in segments that are not free");
     line_print("NVMe live", quantity_bytes_text(text, (double)stats->nvme_live_bytes_now),
         "whole pages of live blocks");
+}
+
+static void
+facts_print(struct facts *facts)
+{
+    struct kvt_namespace_info info;
+    char text[QUANTITY_TEXT_BYTES];
+    uint32_t cursor = 0;
+
+    owner_print(facts);
+    line_print("blocks", quantity_count_text(text, facts->blocks), "");
+    if (facts->store != NULL)
+        line_print("payload", quantity_bytes_text(text, (double)facts->block_bytes), "");
+    tiers_print(facts);
     line_print("segment", quantity_bytes_text(text, (double)facts->options.segment_bytes), "");
-    line_print(
-        "index", quantity_bytes_text(text, (double)stats->index_used_bytes_now), "pages in use");
-    line_print("open took", quantity_time_text(text, (double)stats->open_ns.sum_ns), "");
-    printf("health            ");
-    for (size_t i = 0; i < sizeof(health_names) / sizeof(health_names[0]); i++) {
-        if ((facts->health & health_names[i].flag) != 0)
-            printf(" %s", health_names[i].name);
-    }
-    printf("\n\nnamespaces\n");
-    while (kvt_namespace_next(facts->store, &cursor, &info) == KVT_OK) {
-        printf("  %12s blocks", quantity_count_text(text, info.block_count));
-        printf("  %10s  ", quantity_bytes_text(text, (double)info.block_bytes));
-        text_print(stdout, info.name, 0);
-        printf("\n");
+    line_print("index", quantity_bytes_text(text, (double)facts->stats.index_used_bytes_now),
+        "pages in use");
+    line_print("open took", quantity_time_text(text, (double)facts->stats.open_ns.sum_ns), "");
+    health_print(facts->health);
+    if (facts->store != NULL) {
+        printf("\nnamespaces\n");
+        while (kvt_namespace_next(facts->store, &cursor, &info) == KVT_OK)
+            namespace_print(&info);
     }
     printf("\ncounters that are not 0\n");
-    for (size_t i = 0; i < COUNTER_COUNT; i++) {
-        if (values[i] != 0)
-            printf("  %-26s %18s  %s\n", counter_texts[i].name,
-                quantity_count_text(text, values[i]), counter_texts[i].text);
-    }
+    counters_print(&facts->stats);
+    printf("\nlatencies\n");
+    latencies_print(&facts->stats);
+}
+
+/* --- The command ------------------------------------------------------------------------------ */
+
+static void
+print(struct facts *facts, const struct arguments *arguments)
+{
+    if (arguments->values[OPTION_JSON] != NULL)
+        facts_print_json(facts);
+    else
+        facts_print(facts);
+}
+
+static int
+stat_closed(struct facts *facts, const struct arguments *arguments)
+{
+    enum kvt_status status = KVT_OK;
+
+    facts->store = store_open_to_read(facts->path);
+    if (facts->store == NULL)
+        return EXIT_PROBLEM;
+    status = facts_collect(facts);
+    if (status != KVT_OK)
+        complain_status(status, "cannot look into %s", facts->path);
+    else
+        print(facts, arguments);
+    if (!store_close(facts->store, facts->path) || status != KVT_OK)
+        return EXIT_PROBLEM;
+    return EXIT_FINE;
 }
 
 int
@@ -223,23 +271,25 @@ kvtool_stat(int argc, char **argv)
 {
     struct arguments arguments;
     struct facts facts = {0};
-    enum kvt_status status = KVT_OK;
+    struct owner *owner = NULL;
     int exit_code = EXIT_FINE;
 
     if (!arguments_read(&kvtool_stat_line, argc, argv, &arguments, &exit_code))
         return exit_code;
     facts.path = arguments.operands[0];
-    facts.store = store_open_to_read(facts.path);
-    if (facts.store == NULL)
+    owner = malloc(sizeof(*owner));
+    if (owner == NULL) {
+        complain("there is no memory to look at %s", facts.path);
         return EXIT_PROBLEM;
-    status = facts_collect(&facts);
-    if (status != KVT_OK)
-        complain_status(status, "cannot look into %s", facts.path);
-    else if (arguments.values[OPTION_JSON] != NULL)
-        facts_print_json(&facts);
-    else
-        facts_print(&facts);
-    if (!store_close(facts.store, facts.path) || status != KVT_OK)
-        return EXIT_PROBLEM;
-    return EXIT_FINE;
+    }
+    owner_find(facts.path, owner);
+    if (owner->has_live) {
+        facts_of_owner(&facts, owner);
+        print(&facts, &arguments);
+        exit_code = EXIT_FINE;
+    } else {
+        exit_code = stat_closed(&facts, &arguments);
+    }
+    free(owner);
+    return exit_code;
 }

@@ -6,6 +6,17 @@
 
 #include "complain.h"
 #include "kvtool.h"
+#include "kvtool_owner.h"
+
+/* A store made without geometry has 64 segments, or 256 MiB ones where there is more room, and
+ * takes blocks of a quarter of a segment; without a capacity it has 8 GiB (kvtier.h). */
+enum {
+    BLOCKS_PER_CAPACITY = 256,
+    BLOCK_BYTES_LEAST = 256 << 10, /* A quarter of the smallest segment. */
+    BLOCKS_AT_LEAST = 32,          /* Eight segments of four. */
+};
+
+static const uint64_t nvme_bytes_default = UINT64_C(8) << 30;
 
 /* The store, or NULL with a sentence. */
 static kvt_store *
@@ -15,6 +26,8 @@ open_end(const char *path, kvt_store *store, enum kvt_status status)
         return store;
     if (status == KVT_MISS)
         complain("there is no store in %s", path);
+    else if (status == KVT_E_LOCKED)
+        owner_complain(path);
     else
         complain_status(status, "cannot open %s", path);
     return NULL;
@@ -46,6 +59,19 @@ store_open_to_write(
     if (status == KVT_MISS && options_new != NULL)
         status = kvt_open(path, options_new, &store);
     return open_end(path, store, status);
+}
+
+uint64_t
+new_block_bytes_max(uint64_t nvme_bytes, uint64_t length)
+{
+    uint64_t capacity = nvme_bytes == 0 ? nvme_bytes_default : nvme_bytes;
+    uint64_t block_bytes = BLOCK_BYTES_LEAST;
+
+    while (block_bytes < KVT_BLOCK_BYTES_MAX &&
+           (block_bytes <= capacity / BLOCKS_PER_CAPACITY / 2 ||
+               (block_bytes < length && block_bytes <= capacity / BLOCKS_AT_LEAST / 2)))
+        block_bytes *= 2;
+    return block_bytes;
 }
 
 bool

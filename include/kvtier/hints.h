@@ -25,6 +25,17 @@ KVT_CHECKED enum kvt_status kvt_importance_set(kvt_store *store, kvt_namespace n
     const struct kvt_key *keys, uint32_t count, uint32_t importance);
 
 /*
+ * kvt_touch - `count` keys (a chain, first block first) count as used now, as if a lease of them
+ * had been released: for blocks that the caller still has elsewhere and will want back. Keys that
+ * are not there are passed over. In the statistics it is a lookup.
+ *
+ * KVT_E_INVAL as kvt_lookup(). KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM.
+ * Threads: any. Ownership: borrows. Blocks: never; it takes effect soon after.
+ */
+KVT_CHECKED enum kvt_status kvt_touch(
+    kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count);
+
+/*
  * kvt_pin - `count` blocks stay in the tiers in which they are, and in those to which they come
  * later, for `ttl_ns` from now; KVT_FOREVER: as long as the store is open. No copy of them is given
  * up for room, and on NVMe they are written again when their segment is reclaimed. A block that is

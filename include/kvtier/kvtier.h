@@ -58,6 +58,11 @@ typedef struct kvt_region {
     uint32_t id;
 } kvt_region;
 
+/* How blocks are spread over memory of the caller (layouts.h); id 0 is none. */
+typedef struct kvt_layout {
+    uint32_t id;
+} kvt_layout;
+
 /* A slot number and a generation in one integer; id 0 is no lease. Copying the value does not copy
  * the right: there is one release per lease. */
 typedef struct kvt_lease {
@@ -239,8 +244,7 @@ KVT_CHECKED enum kvt_status kvt_options_get(kvt_store *store, struct kvt_options
 
 /*
  * kvt_stats_get - all counters, gauges and latencies; stats_out->struct_size says how much to fill.
- * Threads: any. Ownership: borrows `stats_out`. Blocks: until the loop and the index's thread have
- * answered; a commit may be under way.
+ * Threads: any. Ownership: borrows `stats_out`. Blocks: briefly, until the loop has answered.
  */
 KVT_CHECKED enum kvt_status kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out);
 
@@ -303,8 +307,9 @@ KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *nam
  * kvt_namespace_clear - every block of the namespace is gone, at once and for good; puts in flight
  * leave nothing. When it returns KVT_OK the clear has survived any crash.
  *
- * KVT_E_INVAL: no such namespace. KVT_E_READONLY: nothing was cleared. KVT_E_IO: nothing is cleared
- * now, but what the failed write left may clear it at a later open.
+ * KVT_E_INVAL: no such namespace. KVT_E_READONLY, KVT_E_NOMEM: nothing was cleared. KVT_E_IO:
+ * nothing is cleared; but when what the failed write left cannot be undone either, the store takes
+ * no more commits (KVT_HEALTH_META_READONLY), and a later open may find the namespace cleared.
  * Threads: any. Ownership: nothing changes hands. Blocks: for the syncs of NAMES and
  * in proportion to the map.
  */
@@ -349,22 +354,12 @@ enum kvt_tiers {
  * request. Memory only; blocks whose put is not yet visible are misses.
  *
  * KVT_E_INVAL: a NULL, a key's bound, count above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max.
+ * KVT_E_NOMEM: a lease of more than 64 keys.
  * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
     const struct kvt_key *keys, uint32_t count, uint8_t *tiers_out, uint32_t *leading_out,
     kvt_lease *lease_out);
-
-/*
- * kvt_touch - `count` keys (a chain, first block first) count as used now, as if a lease of them
- * had been released: for blocks that the caller still has elsewhere and will want back. Keys that
- * are not there are passed over. In the statistics it is a lookup.
- *
- * KVT_E_INVAL as kvt_lookup(). KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM.
- * Threads: any. Ownership: borrows. Blocks: never; it takes effect soon after.
- */
-KVT_CHECKED enum kvt_status kvt_touch(
-    kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count);
 
 /*
  * kvt_lease_address - where the i-th key of the lookup lies in `tier` (KVT_TIER_HOST, or
@@ -474,9 +469,9 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted
  *                    or cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC,
  *                    KVT_E_READONLY
- *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity),
- *                    KVT_E_GPU (the device of the destination, or of submit->wait_event, is lost:
- *                    until kvt_close() the destination may still be written)
+ *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity,
+ *                    layout), KVT_E_NOMEM, KVT_E_GPU (the device of the destination, or of
+ *                    submit->wait_event, is lost: it may be written until kvt_close())
  *   prefetch, demote as their functions say
  *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
  *   each             KVT_CANCELLED by kvt_ticket_cancel(), both stages
@@ -534,6 +529,8 @@ enum kvt_put_flags {
     KVT_PUT_REPLACE = 1, /* A block that exists is replaced; else it stays and the put succeeds. */
 };
 
+struct kvt_run; /* layouts.h */
+
 struct kvt_put {
     struct kvt_key key;
     const struct kvt_key *parent; /* The block before it in its chain; NULL: it is the first. */
@@ -554,6 +551,11 @@ struct kvt_put {
     uint16_t part_count;   /* Equal parts (layers, say) that can be read alone: 1..KVT_PARTS_MAX,
                             * length is a multiple of it. 0: 1. */
     uint16_t reserved0;    /* Must be zero. */
+    kvt_layout layout;     /* How the source is spread; then `source` is NULL, `region` {0}. */
+    uint32_t slot;         /* Of the layout. */
+    const struct kvt_run *runs; /* Instead: as a layout of one slot, for this block alone. */
+    uint32_t run_count;         /* 1..KVT_RUNS_MAX with `runs`. */
+    uint32_t reserved1;         /* Must be zero. */
 };
 
 /*
@@ -580,7 +582,7 @@ KVT_CHECKED enum kvt_status kvt_put_submit(kvt_store *store, kvt_namespace ns,
 
 enum kvt_get_flags {
     KVT_GET_TRANSIENT = 1, /* Do not keep a copy in HOST for it. With a destination aligned to 4 KiB
-                            * whose capacity holds whole 4 KiB pages the bytes go straight there. */
+                            * the bytes go straight there. */
     KVT_GET_BY_PART = 2,   /* Part after part: readiness.h. Capacity: as long as these parts are. */
 };
 
@@ -594,6 +596,11 @@ struct kvt_get {
     uint16_t part_first; /* The first part that is wanted, from 0. */
     uint16_t part_count; /* How many; the destination gets them without gaps. 0: the whole block. */
     uint32_t reserved0;  /* Must be zero. */
+    kvt_layout layout;   /* As of a put: then `destination` is NULL, `capacity` 0, `region` {0}. */
+    uint32_t slot;       /* Parts are written to their own places in it, nothing else is. */
+    const struct kvt_run *runs;
+    uint32_t run_count;
+    uint32_t reserved1; /* Must be zero. */
 };
 
 /*
@@ -684,6 +691,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #include "kvtier/direct.h"
 #include "kvtier/events.h"
 #include "kvtier/hints.h"
+#include "kvtier/layouts.h"
 #include "kvtier/matching.h"
 #include "kvtier/readiness.h"
 #include "kvtier/regions.h"

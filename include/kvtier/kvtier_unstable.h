@@ -35,7 +35,7 @@ KVT_CHECKED enum kvt_status kvt_open_env(const char *path, const struct kvt_opti
 
 /* One thing that kvt_check() found. */
 struct kvt_finding {
-    const char *kind; /* "store", "index", "record", "payload". */
+    const char *kind; /* "store", "names", "index", "record", "file", "header", "payload". */
     const char *text; /* What is wrong, where, and what to do. */
     uint32_t segment; /* UINT32_MAX when it has no place. */
     uint32_t page;
@@ -51,36 +51,171 @@ struct kvt_check_report {
 };
 
 /*
- * kvt_check - examine a closed store without changing it: STORE, NAMES, LMDB pages, records,
- * segment facts, and every payload's checksum. Batch headers count only in a rebuild: kvt_dump().
+ * kvt_list - each durable block of a closed store (of one namespace; NULL: of all), in the order in
+ * which they lie, until `visit` returns non-zero. Nothing is loaded: the first one comes at once.
  *
- * `found` (may be NULL) gets each finding; `progress` (may be NULL) bytes done and bytes in all.
- * KVT_OK: the report is written, whatever it says. Errors as kvt_open() (a store whose STORE files
- * are both damaged is a finding and KVT_E_CORRUPT).
+ * KVT_NOT_READY: it was not closed in order, or is damaged: open it, and use kvt_scan().
+ * KVT_E_INVAL: a NULL, or no such namespace. KVT_MISS: no store. KVT_E_LOCKED, KVT_E_CORRUPT,
+ * KVT_E_FORMAT, KVT_E_META, KVT_E_IO, KVT_E_NOMEM as kvt_open().
+ * Threads: any. Ownership: borrows. Blocks: yes; nobody can open the store meanwhile.
+ */
+KVT_CHECKED enum kvt_status kvt_list(const char *path, const char *namespace_name,
+    int (*visit)(void *context, const struct kvt_scan_entry *entry, const char *name),
+    void *context);
+
+/* Whom an examination tells. Both functions may be NULL. */
+struct kvt_examiner {
+    void (*found)(void *context, const struct kvt_finding *finding);
+    /* Bytes of payload done and in all; returns 0 to give up (KVT_CANCELLED). */
+    int (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes);
+    void *context;
+};
+
+/*
+ * kvt_check - examine a closed store without changing it: both copies of STORE and NAMES, LMDB
+ * pages, records, segment facts, batch headers, and every payload's checksum.
+ *
+ * KVT_OK: the report is written, whatever it says. KVT_E_CORRUPT: the store cannot be opened, the
+ * findings say why. KVT_CANCELLED. Other errors as kvt_open(). `examiner` may be NULL.
  * Threads: any. Ownership: borrows. Blocks: for reading every block.
  */
-KVT_CHECKED enum kvt_status kvt_check(const char *path,
-    void (*found)(void *context, const struct kvt_finding *finding),
-    void (*progress)(void *context, uint64_t done_bytes, uint64_t total_bytes), void *context,
-    struct kvt_check_report *report_out);
+KVT_CHECKED enum kvt_status kvt_check(
+    const char *path, const struct kvt_examiner *examiner, struct kvt_check_report *report_out);
+
+/*
+ * kvt_scrub - read every durable block of a store that is open for reading only (of the namespace
+ * `only`; {0}: of all) as a get does, many at a time, and report those that cannot be served.
+ *
+ * KVT_E_STATE: it is open for writing: blocks that come and go would look damaged. KVT_E_NOMEM,
+ * KVT_CANCELLED, and what a get may be answered.
+ * Threads: any. Ownership: borrows. Blocks: for reading every block.
+ */
+KVT_CHECKED enum kvt_status kvt_scrub(kvt_store *store, kvt_namespace only,
+    const struct kvt_examiner *examiner, struct kvt_check_report *report_out);
 
 enum kvt_dump_kind {
     KVT_DUMP_SEGMENTS,
-    KVT_DUMP_RECORDS,
-    KVT_DUMP_BATCHES
+    KVT_DUMP_RECORDS, /* Of the index: blocks that are there. */
+    KVT_DUMP_BATCHES, /* Batch headers. */
+    KVT_DUMP_EXTENTS, /* What the batch headers say lies where, dead or alive. */
 };
 
 /*
  * kvt_dump - print a closed store's inside, one JSON object a line, to `line`, until it returns
- * non-zero. Errors as kvt_open().
+ * non-zero; of one segment, or of all (UINT32_MAX).
+ *
+ * KVT_E_INVAL: a NULL, no such kind or segment. Other errors as kvt_open().
  * Threads: any. Ownership: borrows. Blocks: yes.
  */
-KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind,
+KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind, uint32_t segment,
     int (*line)(void *context, const char *json), void *context);
+
+/*
+ * kvt_machine_json - what this machine and this build offer, as one JSON object: io engine and why,
+ * devices and why, codecs, versions of the libraries; of the folder `path` (may be NULL) its free
+ * space, and, when it has a store, how direct transfers are done there.
+ *
+ * KVT_E_INVAL: a NULL, or `size` is too small (2048 is enough).
+ * Threads: any. Ownership: borrows. Blocks: briefly.
+ */
+KVT_CHECKED enum kvt_status kvt_machine_json(const char *path, char *target, size_t size);
 
 /* kvt_caps_json - facts of the machine as the store found them, as one JSON object.
  * Threads: any. Ownership: borrows `target`. Blocks: never. */
 KVT_CHECKED enum kvt_status kvt_caps_json(kvt_store *store, char *target, size_t size);
+
+/* What the caller said of a block when it was put (struct kvt_put). */
+struct kvt_block_facts {
+    uint8_t is_there;   /* 0: there is no such block, and the rest is 0. */
+    uint8_t has_parent; /* It was given, and is there. */
+    uint8_t parent_is_hashed;
+    uint8_t hint;
+    uint16_t parent_component;
+    uint16_t class_id;
+    uint32_t parent_length;
+    uint32_t depth;
+    uint32_t token_start;
+    uint32_t token_count;
+    uint32_t recompute_us;
+    uint32_t importance;
+    uint8_t parent[64];
+};
+
+/*
+ * kvt_block_facts_get - of `count` blocks that kvt_scan() gave.
+ * KVT_E_INVAL. Threads: any. Ownership: borrows. Blocks: briefly.
+ */
+KVT_CHECKED enum kvt_status kvt_block_facts_get(kvt_store *store,
+    const struct kvt_scan_entry *entries, uint32_t count, struct kvt_block_facts *facts_out);
+
+/*
+ * kvt_namespace_description - what the namespace was opened with (at most 4096 bytes).
+ * KVT_E_INVAL: no such namespace, or `size` is too small.
+ * Threads: any. Ownership: borrows. Blocks: while NAMES is written.
+ */
+KVT_CHECKED enum kvt_status kvt_namespace_description(
+    kvt_store *store, kvt_namespace ns, void *target, size_t size, size_t *length_out);
+
+#define KVT_LIVE_LEASES_MAX 256u
+
+/* What is under way in an owner: indexes of kvt_live.work. */
+enum kvt_live_work {
+    KVT_LIVE_TICKETS, /* Submitted, their last stage not reached or not freed. */
+    KVT_LIVE_FILLS,   /* Puts being copied in. */
+    KVT_LIVE_READS,   /* Reads of NVMe. */
+    KVT_LIVE_COPIES,  /* Copies out of HOST. */
+    KVT_LIVE_IMAGES,  /* Blocks made ready for NVMe. */
+    KVT_LIVE_MOVES,   /* Jobs of devices. */
+    KVT_LIVE_WORKS,
+};
+
+/* A lease that is out: its first block, and how many more. */
+struct kvt_live_lease {
+    uint64_t age_ns;
+    kvt_namespace ns;
+    uint32_t block_count;
+    uint16_t component;
+    uint8_t tiers; /* enum kvt_tiers, of the first block when the lease was taken. */
+    uint8_t is_hashed;
+    uint32_t key_length; /* Of the whole key; `key` has its first bytes. */
+    uint8_t key[32];
+    char namespace_name[96]; /* Cut. */
+};
+
+/* What the owner of an open store shows, at most a second old unless nothing happens. */
+struct kvt_live {
+    uint32_t struct_size;
+    uint32_t pid;
+    uint64_t start_time; /* Tells processes of one pid apart. */
+    char program[64];
+    char version[16];        /* Of its library. */
+    uint64_t sequence;       /* How often the owner wrote. */
+    uint64_t age_ns;         /* Since it wrote this. */
+    uint64_t opened_wall_ns; /* Since 1970. */
+    uint32_t health;         /* enum kvt_health_flags */
+    uint32_t is_stale;       /* That process is gone: it left this behind. */
+    struct kvt_stats stats;
+    struct kvt_options options; /* In force; without its pointers. */
+    uint64_t work[KVT_LIVE_WORKS];
+    uint64_t lease_count;
+    uint64_t lease_seen_count; /* Of these, the ones the sums below were made of: a bound. */
+    uint64_t lease_oldest_ns;  /* Age. */
+    uint64_t leased_hbm_bytes, leased_host_bytes, leased_nvme_bytes;
+    uint32_t lease_shown_count;
+    uint32_t reserved0;
+    struct kvt_live_lease leases[KVT_LIVE_LEASES_MAX];
+};
+
+/*
+ * kvt_live_read - what the process that has the store in `path` open shows of itself, without
+ * disturbing it. live_out->struct_size must be sizeof(struct kvt_live).
+ *
+ * KVT_MISS       nothing is shown: no store, nobody has it open, or only for reading.
+ * KVT_E_CORRUPT  what is there is no such page. KVT_E_FORMAT: of a version that is not known here.
+ * KVT_E_INVAL, KVT_E_NOMEM, KVT_E_IO, KVT_E_PERMISSION  see kvt_last_error().
+ * Threads: any. Ownership: borrows. Blocks: to read a small file.
+ */
+KVT_CHECKED enum kvt_status kvt_live_read(const char *path, struct kvt_live *live_out);
 
 /*
  * Memory of a device of the store, for programs that are to run with and without a GPU: taken and

@@ -5,7 +5,8 @@
  *
  * With KVT_GET_BY_PART in the flags of all gets of a submission, their parts (layers, say) are
  * fetched and copied in order: the first of every block, then the second ... A program computes
- * with layer n while n + 1 comes. Results, completions and cancelling are as without.
+ * with layer n while n + 1 comes. Results, completions and cancelling are as without; so are the
+ * places of parts in memory that is spread (layouts.h).
  */
 #ifndef KVTIER_READINESS_H
 #define KVTIER_READINESS_H

@@ -33,7 +33,8 @@ struct kvt_region_options {
  *
  * kvt_region_unregister - forget it. Id 0 does nothing; kvt_close() forgets all that are left.
  *
- * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1.
+ * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1, or a
+ * layout lies in it.
  * Threads: any. Ownership: takes `region` when KVT_OK. Blocks: in the driver.
  */
 KVT_CHECKED enum kvt_status kvt_region_register(

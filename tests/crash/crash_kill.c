@@ -5,7 +5,8 @@
  * Each round a process opens the store; four threads put, replace and delete SYNC and tell the
  * parent through a pipe what they are about to do and what was acknowledged. The parent kills it,
  * sometimes kills another process that is just opening the store, and then judges what is left with
- * crash_verify(). Rounds alternate between the io engines. KVT_KILL_ROUNDS says how many.
+ * crash_verify(). Rounds alternate between the io engines, and between stores with and without an
+ * HBM tier, in which blocks are then born. KVT_KILL_ROUNDS says how many.
  *
  * And once: the owner is killed while a child that it forked lives on; the store must open at once.
  */
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "crash_verify.h"
+#include "kvtier/kvtier_unstable.h"
 
 enum {
     WRITERS = 4,
@@ -32,6 +34,8 @@ enum {
     STARTS_MAX = 3, /* Of writers in a round. */
     BLOCK_BYTES_LOW = 1000,
     BLOCK_BYTES_HIGH = 40000,
+    POOL_BYTES = BATCH_MAX * BLOCK_BYTES_HIGH, /* Of a writer, on the device. */
+    HBM_BYTES = 4 << 20,
 };
 
 /* What a writer says: `verb` is an index of verbs[]. */
@@ -50,6 +54,8 @@ struct writer {
     uint32_t number;
     struct rng rng;
     uint64_t version;
+    uint8_t *device_pool; /* NULL: no HBM tier. */
+    kvt_region region;
 };
 
 static struct workload kill_workload = {
@@ -109,6 +115,19 @@ finish(const struct writer *writer, kvt_ticket *ticket, uint32_t verb, uint32_t 
 }
 
 static void
+put_from_device(const struct writer *writer, uint32_t i, struct kvt_put *put)
+{
+    uint8_t *source = writer->device_pool + (size_t)i * BLOCK_BYTES_HIGH;
+    enum kvt_status status = kvt_device_write(writer->store, 0, source, put->source, put->length);
+
+    if (status != KVT_OK)
+        run_fail("kvt_device_write gave %s", kvt_status_name(status));
+    put->source = source;
+    put->region = writer->region;
+    put->tier = KVT_TIER_HBM;
+}
+
+static void
 write_some(struct writer *writer, uint8_t (*sources)[BLOCK_BYTES_HIGH])
 {
     uint32_t count = 1 + rng_below(&writer->rng, BATCH_MAX);
@@ -137,6 +156,8 @@ write_some(struct writer *writer, uint8_t (*sources)[BLOCK_BYTES_HIGH])
         puts[i].flags = action < 4 ? KVT_PUT_REPLACE : 0;
         payload_fill(sources[i], puts[i].length, first + i, versions[i]);
         tell(writer, 0, first + i, versions[i]);
+        if (writer->device_pool != NULL)
+            put_from_device(writer, i, &puts[i]);
     }
     if (action >= 7)
         status = kvt_delete_submit(writer->store, writer->ns, list, count, &submit, &ticket);
@@ -174,6 +195,8 @@ write_until_killed(const char *dir, int pipe, uint64_t seed)
             .number = i,
             .rng = {seed * WRITERS + i},
             .version = (seed * WRITERS + i) << 24};
+        if (kill_workload.hbm_bytes != 0)
+            writers[i].device_pool = run_device_take(store, POOL_BYTES, &writers[i].region);
         if (pthread_create(&thread, NULL, writer_main, &writers[i]) != 0)
             run_fail("no thread");
     }
@@ -207,17 +230,19 @@ static pid_t
 start(const char *mode, const char *dir, uint64_t seed, int *pipe_out)
 {
     int ends[2];
-    char number[32], descriptor[32], engine[32];
+    char number[32], descriptor[32], engine[32], hbm[32];
 
     if (pipe(ends) != 0)
         run_fail("no pipe");
     snprintf(number, sizeof(number), "%" PRIu64, seed);
     snprintf(descriptor, sizeof(descriptor), "%d", ends[1]);
     snprintf(engine, sizeof(engine), "%u", kill_workload.io_engine);
+    snprintf(hbm, sizeof(hbm), "%" PRIu64, kill_workload.hbm_bytes);
     pid_t child = fork();
     if (child == 0) {
         close(ends[0]);
-        execl("/proc/self/exe", "crash_kill", mode, dir, descriptor, number, engine, (char *)NULL);
+        execl("/proc/self/exe", "crash_kill", mode, dir, descriptor, number, engine, hbm,
+            (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -306,7 +331,8 @@ kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t rou
     oracle->is_open = oracle->is_open || count > 0;
     if (crash_verify(&request, problem, sizeof(problem)))
         return true;
-    printf("WRONG in round %" PRIu64 " (engine %u): %s\n", round, kill_workload.io_engine, problem);
+    printf("WRONG in round %" PRIu64 " (engine %u, HBM %" PRIu64 "): %s\n", round,
+        kill_workload.io_engine, kill_workload.hbm_bytes, problem);
     return false;
 }
 
@@ -355,6 +381,7 @@ run_rounds(void)
     uint64_t round = 0;
     for (; round < rounds && is_right; round++) {
         kill_workload.io_engine = round % 2 == 0 ? KVT_IO_THREADS : KVT_IO_AUTO;
+        kill_workload.hbm_bytes = round / 2 % 2 == 0 ? 0 : HBM_BYTES;
         is_right = kill_round(dir, &oracle, &rng, round);
     }
     printf("%" PRIu64 " rounds, %" PRIu64 " acknowledgements\n", round, oracle.acknowledged_count);
@@ -372,9 +399,10 @@ run_rounds(void)
 int
 main(int count, char **values)
 {
-    if (count == 6) {
+    if (count == 7) {
         int pipe = (int)strtol(values[3], NULL, 10);
         kill_workload.io_engine = (uint32_t)strtoul(values[5], NULL, 10);
+        kill_workload.hbm_bytes = strtoull(values[6], NULL, 10);
         if (strcmp(values[1], "--write") == 0)
             return write_until_killed(values[2], pipe, strtoull(values[4], NULL, 10));
         if (strcmp(values[1], "--hold") == 0)

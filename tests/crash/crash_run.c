@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "kvtier/kvtier_unstable.h"
+
 void
 run_fail(const char *format, ...)
 {
@@ -46,7 +48,11 @@ run_options(const struct workload *workload, const char *dir, struct run_paths *
     options.host_capacity_bytes = workload->host_bytes != 0 ? workload->host_bytes : 4 << 20;
     options.nvme_capacity_bytes = workload->nvme_bytes != 0 ? workload->nvme_bytes : 16 << 20;
     options.segment_bytes = 1 << 20;
-    options.block_bytes_max = 65536;
+    options.block_bytes_max = RUN_BLOCK_BYTES_MAX;
+    if (workload->hbm_bytes != 0) {
+        options.hbm_capacity_bytes = workload->hbm_bytes;
+        options.device_kind = KVT_DEVICE_EMULATION;
+    }
     options.index_map_bytes = workload->map_bytes != 0 ? workload->map_bytes : 1 << 20;
     options.entry_count_max = 1 << 16;
     options.io_engine = workload->io_engine != 0 ? workload->io_engine : KVT_IO_THREADS;
@@ -87,6 +93,28 @@ mark_evictions(struct run *run)
     mark(run, "evicted", stats.nvme_evict_count, 0);
 }
 
+uint8_t *
+run_device_take(kvt_store *store, uint64_t size, kvt_region *region_out)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = size};
+    enum kvt_status status = kvt_device_alloc(store, 0, size, &about.address);
+
+    if (status == KVT_OK)
+        status = kvt_region_register(store, &about, region_out);
+    if (status != KVT_OK)
+        run_fail("memory of the device: %s", kvt_status_name(status));
+    return about.address;
+}
+
+static void
+device_give(struct run *run)
+{
+    kvt_device_free(
+        run->store, 0, run->device_pool, (uint64_t)RUN_DEVICE_BLOCKS * RUN_BLOCK_BYTES_MAX);
+    run->device_pool = NULL;
+}
+
 void
 run_open(struct run *run, uint32_t flags)
 {
@@ -102,12 +130,16 @@ run_open(struct run *run, uint32_t flags)
     status = run_open_namespaces(run->store, run->namespaces);
     if (status != KVT_OK)
         run_fail("kvt_namespace_open gave %s", kvt_status_name(status));
+    if (run->workload->hbm_bytes != 0)
+        run->device_pool = run_device_take(
+            run->store, (uint64_t)RUN_DEVICE_BLOCKS * RUN_BLOCK_BYTES_MAX, &run->region);
 }
 
 void
 run_close(struct run *run)
 {
     run_flush(run);
+    device_give(run);
     enum kvt_status status = kvt_close(run->store);
     if (status != KVT_OK)
         run_fail("kvt_close gave %s", kvt_status_name(status));
@@ -118,6 +150,7 @@ void
 run_abort(struct run *run)
 {
     mark_evictions(run);
+    device_give(run);
     kvt_abort(run->store);
     run->store = NULL;
     run->relaxed_count = 0;
@@ -156,12 +189,29 @@ confirm_put(struct run *run, struct run_pending *pending)
     kvt_ticket_free(pending->ticket);
 }
 
+/* With an HBM tier all blocks but each fourth are born there. */
+static void
+put_from_device(struct run *run, uint32_t i, struct kvt_put *put)
+{
+    uint8_t *source = run->device_pool + (size_t)i * RUN_BLOCK_BYTES_MAX;
+    enum kvt_status status;
+
+    if (run->device_pool == NULL || i >= RUN_DEVICE_BLOCKS || i % 4 == 3)
+        return;
+    status = kvt_device_write(run->store, 0, source, put->source, put->length);
+    if (status != KVT_OK)
+        run_fail("kvt_device_write gave %s", kvt_status_name(status));
+    put->source = source;
+    put->region = run->region;
+    put->tier = KVT_TIER_HBM;
+}
+
 /* Submit blocks with new versions, and wait until they are visible. */
 static struct run_pending
 put_begin(
     struct run *run, uint32_t first, uint32_t count, enum kvt_durability durability, uint32_t flags)
 {
-    static uint8_t source[RUN_BATCH_MAX][65536];
+    static uint8_t source[RUN_BATCH_MAX][RUN_BLOCK_BYTES_MAX];
     const struct workload *workload = run->workload;
     uint32_t low = workload->block_low != 0 ? workload->block_low : 4096;
     uint32_t high = workload->block_high != 0 ? workload->block_high : 24576;
@@ -185,6 +235,7 @@ put_begin(
         puts[i].source = source[i];
         puts[i].flags = flags;
         payload_fill(source[i], puts[i].length, first + i, run->version);
+        put_from_device(run, i, &puts[i]);
         /* A block that is only in memory takes the place of one that a crash would have left:
          * the kill of that one may be durable, and nothing promises that the new one is. */
         if ((flags & KVT_PUT_REPLACE) != 0 && durability == KVT_MEMORY)
@@ -312,6 +363,49 @@ run_clear(struct run *run, uint32_t number)
         run_fail("kvt_namespace_clear gave %s", kvt_status_name(status));
     mark(run, "clear_ok", number, 0);
     mark_evictions(run);
+}
+
+static void
+move_blocks(struct run *run, uint32_t first, uint32_t count, uint32_t tier, bool is_up)
+{
+    struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = tier};
+    kvt_namespace ns = namespace_of(run, first);
+    struct payload_key keys[RUN_BATCH_MAX];
+    struct kvt_key list[RUN_BATCH_MAX];
+    struct kvt_result results[RUN_BATCH_MAX];
+    kvt_ticket *ticket = NULL;
+
+    for (uint32_t i = 0; i < count; i++) {
+        payload_key_make(&keys[i], first + i);
+        list[i] = keys[i].key;
+    }
+    enum kvt_status status =
+        is_up ? kvt_prefetch_submit(run->store, ns, list, count, &how, NULL, &ticket)
+              : kvt_demote_submit(run->store, ns, list, count, tier, NULL, &ticket);
+    if (status == KVT_OK)
+        status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, results, count);
+    if (status != KVT_OK)
+        run_fail("a move gave %s", kvt_status_name(status));
+    for (uint32_t i = 0; i < count; i++) {
+        if (results[i].status < 0)
+            run_fail("a move of key %u gave %s", first + i, kvt_status_name(results[i].status));
+    }
+    kvt_ticket_free(ticket);
+    mark_evictions(run);
+}
+
+void
+run_demote(struct run *run, uint32_t first, uint32_t count, uint32_t tier)
+{
+    move_blocks(run, first, count, tier, false);
+}
+
+void
+run_prefetch(struct run *run, uint32_t first, uint32_t count, uint32_t tier)
+{
+    move_blocks(run, first, count, tier, true);
 }
 
 void

@@ -17,6 +17,8 @@
 enum {
     RUN_TICKETS_MAX = 256,
     RUN_BATCH_MAX = 128,
+    RUN_DEVICE_BLOCKS = 16, /* Of a batch, in memory of the device. */
+    RUN_BLOCK_BYTES_MAX = 65536,
 };
 
 /* A workload: its store, and its steps. */
@@ -29,6 +31,7 @@ struct workload {
         const char *path, const struct oracle *oracle, char *problem, size_t problem_size);
     uint64_t host_bytes; /* 0: 4 MiB */
     uint64_t nvme_bytes; /* 0: 16 MiB */
+    uint64_t hbm_bytes;  /* 0: no HBM tier; else on an emulated device. */
     uint64_t map_bytes;  /* Of the index; 0: 1 MiB. */
     uint32_t block_low;  /* Lengths of blocks; 0: 4 KiB .. 24 KiB. */
     uint32_t block_high;
@@ -55,6 +58,8 @@ struct run {
     struct rng rng;
     struct run_pending relaxed[RUN_TICKETS_MAX]; /* RELAXED puts that nobody waited for. */
     uint32_t relaxed_count;
+    uint8_t *device_pool; /* With an HBM tier: RUN_DEVICE_BLOCKS sources. */
+    kvt_region region;
 };
 
 /* run_options - the options of a workload's store; `roots` (8 strings) and `paths` hold what they
@@ -70,6 +75,9 @@ void run_options(const struct workload *workload, const char *dir, struct run_pa
 /* run_open_namespaces - both namespaces of an open store. */
 enum kvt_status run_open_namespaces(kvt_store *store, kvt_namespace namespaces_out[]);
 
+/* run_device_take - memory for `size` bytes on device 0, as a region. */
+uint8_t *run_device_take(kvt_store *store, uint64_t size, kvt_region *region_out);
+
 void run_open(struct run *run, uint32_t flags);
 void run_close(struct run *run);
 void run_abort(struct run *run);
@@ -83,6 +91,10 @@ void run_delete(struct run *run, uint32_t first, uint32_t count);
 void run_overlap(struct run *run, uint32_t first, uint32_t count);
 void run_clear(struct run *run, uint32_t number);
 void run_flush(struct run *run);
+
+/* run_demote, run_prefetch - down to `tier`, up to it: what is there. */
+void run_demote(struct run *run, uint32_t first, uint32_t count, uint32_t tier);
+void run_prefetch(struct run *run, uint32_t first, uint32_t count, uint32_t tier);
 
 /* run_get - read the keys; what comes must be whole (any version: the checker knows which). */
 void run_get(struct run *run, uint32_t first, uint32_t count);

@@ -66,11 +66,13 @@ shim_start(void)
     close(low);
 }
 
-/* The path relative to the recorded directory, or NULL when it is not in it. */
+/* The path relative to the recorded directory, or NULL when it is not in it. What the owner shows
+ * to others is nothing that a crash could lose. */
 static const char *
 path_within(const char *path)
 {
-    if (shim_log < 0 || strncmp(path, shim_dir, shim_dir_length) != 0)
+    if (shim_log < 0 || strncmp(path, shim_dir, shim_dir_length) != 0 ||
+        strcmp(path + shim_dir_length, "/live") == 0)
         return NULL;
     if (path[shim_dir_length] == 0)
         return path + shim_dir_length;

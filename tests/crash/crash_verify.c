@@ -91,6 +91,9 @@ open_store(struct verify *verify)
     struct run_paths paths;
 
     run_options(request->workload, request->dir, &paths, &options);
+    /* What a crash leaves knows nothing of HBM: seldom with, mostly, and faster, without. */
+    if (request->seed % 4 != 0)
+        options.hbm_capacity_bytes = KVT_CAPACITY_NONE;
     options.log = warning_keep;
     options.log_context = &verify->warning;
     options.log_level = KVT_LOG_WARN;
@@ -114,7 +117,7 @@ verify_counters(struct verify *verify)
     if (kvt_stats_get(verify->store, &stats) != KVT_OK ||
         kvt_health(verify->store, &health) != KVT_OK)
         return problem(verify, "no statistics");
-    if ((health & ~(uint32_t)KVT_HEALTH_IO_THREADS) != 0)
+    if ((health & ~(uint32_t)(KVT_HEALTH_IO_THREADS | KVT_HEALTH_DEVICE_EMULATED)) != 0)
         return problem(verify, "health is %u", health);
     if (verify->request->is_rebuild || !verify->request->oracle->is_open)
         return true;

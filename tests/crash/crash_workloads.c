@@ -332,6 +332,32 @@ mixed(struct run *run)
     run_close(run);
 }
 
+/* Blocks are born in HBM and go down, asked for or for want of room; others take their place. */
+static void
+hbm(struct run *run)
+{
+    run_open(run, 0);
+    run_put(run, 0, 8, KVT_SYNC);
+    for (uint32_t i = 100; i < 228; i += 16)
+        run_put(run, i, 16, KVT_MEMORY); /* More than HBM holds. */
+    run_put(run, 8, 4, KVT_RELAXED);
+    run_demote(run, 200, 12, KVT_TIER_NVME);
+    run_replace(run, 0, 3, KVT_SYNC);
+    run_put(run, 200, 4, KVT_SYNC); /* Of MEMORY, on NVMe or still in HBM: durable now. */
+    run_delete(run, 4, 2);
+    run_demote(run, 0, 8, KVT_TIER_NVME);
+    run_prefetch(run, 0, 8, KVT_TIER_HBM);
+    run_replace(run, 6, 2, KVT_SYNC);
+    run_delete(run, 208, 3);
+    run_abort(run);
+    run_open(run, 0);
+    run_get(run, 0, 12);
+    run_prefetch(run, 0, 12, KVT_TIER_HBM);
+    run_replace(run, 1, 3, KVT_SYNC);
+    run_delete(run, 7, 1);
+    run_close(run);
+}
+
 #define MIB (UINT64_C(1) << 20)
 
 const struct workload workload_table[] = {
@@ -342,6 +368,12 @@ const struct workload workload_table[] = {
     {.name = "delete", .steps = delete_some},
     {.name = "overlap", .steps = overlap},
     {.name = "evict", .steps = evict, .host_bytes = 2 * MIB},
+    {.name = "hbm",
+        .steps = hbm,
+        .host_bytes = 2 * MIB,
+        .hbm_bytes = 2 * MIB,
+        .block_low = 20000,
+        .block_high = 40000},
     {.name = "recycle",
         .steps = recycle,
         .nvme_bytes = 8 * MIB,

@@ -3,7 +3,8 @@
  * fault_alloc.c - the n-th allocation of a small life fails, for every n, once and for good.
  *
  * An open or a request says KVT_E_NOMEM or succeeds; nothing leaks; the store closes; the next life
- * is a good one. The same for an open alone, whose memory is short from some allocation on.
+ * is a good one. The same for an open alone, whose memory is short from some allocation on. And for
+ * a store with an HBM tier, whose emulated device takes memory as a driver does.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,16 @@
 enum {
     SEED = 43,
     N_LIMIT = 50000,
+    HBM_SEED = 45,
+    /* With HBM a share of the allocations: each of them would take a minute. */
+#if defined(__SANITIZE_ADDRESS__)
+    HBM_STEP = 97,
+#else
+    HBM_STEP = 13,
+#endif
 };
+
+static bool has_hbm; /* Of the lives of the test that runs. */
 
 static void
 report(bool sticky, uint64_t n, const char *failure)
@@ -39,7 +49,10 @@ life_short_of_memory(uint64_t n, bool sticky)
     char leaks[200];
     bool fired;
 
-    small_life_init(&life, SEED);
+    if (has_hbm)
+        small_life_init_hbm(&life, HBM_SEED);
+    else
+        small_life_init(&life, SEED);
     life.work->is_faulty = true;
     sim_memory_fail(life.host.world, n, sticky);
     status = small_life_run(&life);
@@ -80,12 +93,29 @@ all_allocations_fail_from_one_on(void **state)
     assert_in_range(n, 2, N_LIMIT - 1);
 }
 
+static void
+allocations_fail_with_an_hbm_tier(void **state)
+{
+    (void)state;
+    has_hbm = true;
+    for (int sticky = 0; sticky < 2; sticky++) {
+        uint64_t n = 1;
+
+        while (n < N_LIMIT && life_short_of_memory(n, sticky != 0))
+            n += HBM_STEP;
+        print_message("each %dth of %llu allocations\n", HBM_STEP, (unsigned long long)n);
+        assert_in_range(n, 500, N_LIMIT - 1);
+    }
+    has_hbm = false;
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_allocation_fails),
         cmocka_unit_test(all_allocations_fail_from_one_on),
+        cmocka_unit_test(allocations_fail_with_an_hbm_tier),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

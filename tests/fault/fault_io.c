@@ -4,7 +4,7 @@
  * for good; and the power goes at every n, with everything that a cut may leave.
  *
  * Nothing crashes or hangs, bytes are right or there is a status, and what was acknowledged is
- * there in the next life without faults.
+ * there in the next life without faults. Some of it again with an HBM tier.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,10 +22,25 @@ enum {
     N_LIMIT = 20000, /* A life has far fewer operations. */
 #if defined(__SANITIZE_ADDRESS__)
     N_STEP = 5, /* Slow: a share of the operations. Without sanitizers it is each of them. */
+    HBM_STEP = 61,
 #else
     N_STEP = 1,
+    HBM_STEP = 17, /* With HBM: always a share. */
 #endif
 };
+
+/* Of the lives of the test that runs. */
+static bool has_hbm;
+static uint64_t n_step = N_STEP;
+
+static void
+life_init(struct small_life *life)
+{
+    if (has_hbm)
+        small_life_init_hbm(life, SEED);
+    else
+        small_life_init(life, SEED);
+}
 
 struct fault {
     const char *name;
@@ -59,7 +74,7 @@ life_with_fault(const struct fault *fault, uint64_t n, bool sticky)
     char leaks[200];
     bool fired;
 
-    small_life_init(&life, SEED);
+    life_init(&life);
     sim_rule_add(life.host.world, &rule);
     life.work->is_faulty = true;
     (void)small_life_run(&life);
@@ -86,7 +101,7 @@ every_operation_fails(const struct fault *fault)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_fault(fault, n, sticky != 0))
-            n += N_STEP;
+            n += n_step;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -150,7 +165,7 @@ interruption_at_every_transfer(void **state)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_fault(&faults[i], n, false))
-            n += N_STEP;
+            n += n_step;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -174,7 +189,7 @@ stall_at_every_operation(void **state)
 
     (void)state;
     while (n < N_LIMIT && life_with_fault(&fault, n, false))
-        n += N_STEP;
+        n += n_step;
     assert_in_range(n, 2, N_LIMIT - 1);
 }
 
@@ -186,7 +201,7 @@ life_with_crash(uint64_t n, enum sim_cut cut, bool loses_index)
     struct small_life life;
     bool crashed;
 
-    small_life_init(&life, SEED);
+    life_init(&life);
     sim_crash_after(life.host.world, n);
     (void)small_life_run(&life);
     crashed = sim_crashed(life.host.world);
@@ -214,7 +229,7 @@ power_cut_at_every_operation(void **state)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_crash(n, (enum sim_cut)cut, false))
-            n += N_STEP;
+            n += n_step;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -227,7 +242,7 @@ power_cut_at_every_operation_and_the_index_is_lost(void **state)
         uint64_t n = 1;
 
         while (n < N_LIMIT && life_with_crash(n, (enum sim_cut)cut, true))
-            n += N_STEP;
+            n += n_step;
         assert_in_range(n, 2, N_LIMIT - 1);
     }
 }
@@ -240,11 +255,11 @@ power_cut_at_every_operation_of_a_recovery(void **state)
     for (int loses_index = 0; loses_index < 2; loses_index++) {
         bool crashed = true;
 
-        for (uint64_t n = 1; n < N_LIMIT && crashed; n += N_STEP) {
+        for (uint64_t n = 1; n < N_LIMIT && crashed; n += n_step) {
             char failure[MODEL_FAILURE_BYTES];
             struct small_life life;
 
-            small_life_init(&life, SEED);
+            life_init(&life);
             sim_crash_after(life.host.world, 90);
             (void)small_life_run(&life);
             sim_power_cut(life.host.world, SIM_CUT_TORN);
@@ -267,6 +282,22 @@ power_cut_at_every_operation_of_a_recovery(void **state)
     }
 }
 
+/* The same, with blocks that are born in HBM and moved between three tiers. */
+static void
+faults_and_power_cuts_with_an_hbm_tier(void **state)
+{
+    (void)state;
+    has_hbm = true;
+    n_step = HBM_STEP;
+    print_message("each %dth operation\n", HBM_STEP);
+    io_error_at_every_operation(state);
+    failed_sync_at_every_sync(state);
+    wrong_bytes_at_every_read_of_data(state);
+    power_cut_at_every_operation(state);
+    has_hbm = false;
+    n_step = N_STEP;
+}
+
 int
 main(void)
 {
@@ -282,6 +313,7 @@ main(void)
         cmocka_unit_test(power_cut_at_every_operation),
         cmocka_unit_test(power_cut_at_every_operation_and_the_index_is_lost),
         cmocka_unit_test(power_cut_at_every_operation_of_a_recovery),
+        cmocka_unit_test(faults_and_power_cuts_with_an_hbm_tier),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@ enum {
     SEEDS_DEFAULT = 20,
     OPERATIONS_DEFAULT = 500,
     DEVICE_PERCENT = 70,
+    SPREAD_PERCENT = 40,
     REOPEN_EVERY = 60, /* Operations, on average. */
 };
 
@@ -81,6 +82,7 @@ run(uint64_t seed, uint32_t operation_count, bool is_small, struct seen *seen)
         is_small ? SMALL_SHIFT : LARGE_SHIFT);
     work->evicts = is_small;
     work->device_percent = DEVICE_PERCENT;
+    work->spread_percent = SPREAD_PERCENT;
     life(work, operation_count, seen);
     is_right = work->model.failure[0] == '\0';
     if (!is_right)

@@ -254,12 +254,15 @@ void
 model_put_refused(struct model *model, struct model_name name, uint64_t op)
 {
     struct model_key *key = key_of(model, name);
-    const struct model_op *entry = op_of(key, op);
+    struct model_op *entry = op_of(key, op);
 
-    if (entry != NULL && (entry->pending & NOTHING) != 0)
-        key->live |= NOTHING; /* What it should have replaced may be gone. */
-    else
+    if (entry == NULL || (entry->pending & NOTHING) == 0) {
         op_void(key, op);
+        return;
+    }
+    /* What it should have replaced may be gone; but no flush or close makes it durable. */
+    key->live |= NOTHING;
+    entry->is_lasting = false;
 }
 
 void

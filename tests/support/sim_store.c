@@ -15,20 +15,37 @@
 void
 sim_store_open(struct sim_store *sim, const struct kvt_options *options)
 {
+    sim_store_open_showing(sim, options, false);
+}
+
+void
+sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows)
+{
     const struct sim_options world = {.seed = 11, .align_bytes = 512};
 
     memset(sim, 0, sizeof(*sim));
     sim->world = sim_world_create(&world);
+    if (shows)
+        sim_board_enable(sim->world);
     sim->env = *sim_env(sim->world);
     sim->env.device = &device_host_ops;
     sim->env.device_context = &sim->device;
     sim->device.seed = world.seed;
     sim->device.delay_ns_max = 300000;
     sim->device.memory_bytes = UINT64_C(64) << 20;
+    sim->device.device_count = 2;
     sim->store_world.env = &sim->env;
     sim->store_world.index_ops = &sim_index_ops;
     sim->store_world.index_context = sim->world;
-    assert_int_equal(store_open_in(&sim->store_world, "/store", options, &sim->store), KVT_OK);
+    sim->options = *options;
+    sim_store_reopen(sim);
+}
+
+void
+sim_store_reopen(struct sim_store *sim)
+{
+    assert_int_equal(
+        store_open_in(&sim->store_world, "/store", &sim->options, &sim->store), KVT_OK);
 }
 
 void
@@ -36,6 +53,12 @@ sim_store_close(struct sim_store *sim)
 {
     assert_int_equal(kvt_close(sim->store), KVT_OK);
     sim_world_destroy(sim->world);
+}
+
+struct device *
+sim_store_device(kvt_store *store)
+{
+    return hbm_device(store->devices.tiers[0]);
 }
 
 void

@@ -15,13 +15,21 @@ struct sim_store {
     struct kvt_env env; /* The world's, with an emulated device. */
     struct device_host_config device;
     struct store_world store_world;
+    struct kvt_options options;
     kvt_store *store;
 };
 
 /* sim_store_open - a world and a store in it. A failure fails the test. */
 void sim_store_open(struct sim_store *sim, const struct kvt_options *options);
+/* sim_store_open_showing - as above; `shows`: it shows what it does (sim_board()). */
+void sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows);
+/* sim_store_reopen - the same store again, after the test's own kvt_close() or kvt_abort(). */
+void sim_store_reopen(struct sim_store *sim);
 /* sim_store_close - kvt_close(), which must succeed, and the end of the world. */
 void sim_store_close(struct sim_store *sim);
+
+/* sim_store_device - the store's device 0, for a program of the test's own. */
+struct device *sim_store_device(kvt_store *store);
 
 /* sim_store_loop - the loop takes what was sent to it, and nobody else does anything after that. */
 void sim_store_loop(struct sim_store *sim);

@@ -148,6 +148,7 @@ life_clear(struct sim_world *world)
     sim_heap_clear(&world->life);
     world->life.fail_at = 0;
     world->signals_open = 0;
+    sim_board_clear(world->board);
     world->stuck_count = 0;
     world->crash_at = 0;
     world->is_crashed = false;
@@ -159,6 +160,7 @@ sim_world_destroy(struct sim_world *world)
     if (world == NULL)
         return;
     life_clear(world);
+    sim_board_free(world->board);
     if (world->guest.destroy != NULL)
         world->guest.destroy(world);
     sim_heap_clear(&world->outer);

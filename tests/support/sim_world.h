@@ -64,6 +64,11 @@ uint64_t sim_trace_hash(const struct sim_world *world);
 /* sim_trace - mix a fact of the test's own (an operation, an answer) into the hash. */
 void sim_trace(struct sim_world *world, uint64_t kind, uint64_t fact);
 
+/* sim_board_enable - stores opened from now on show what they do, which takes no part in faults,
+ * crashes and the disk. sim_board: what the last one wrote; NULL when it took it away. */
+void sim_board_enable(struct sim_world *world);
+const void *sim_board(const struct sim_world *world, size_t *size_out);
+
 /* --- 2. The scheduler ------------------------------------------------------------------------- */
 
 enum sim_outcome {

@@ -84,6 +84,7 @@ struct sim_world {
     uint64_t crash_at; /* Value of io_count; 0: never. */
     bool is_crashed;
     struct sim_guest guest;
+    struct board *board; /* NULL: the store shows nothing. */
 };
 
 /* What is open of a file. */
@@ -95,6 +96,10 @@ struct sim_handle {
     unsigned flags;
     char name[SIM_NAME_BYTES];
 };
+
+/* sim_board_clear - the life that wrote it is over: what it wrote stays. NULL is fine. */
+void sim_board_clear(struct board *board);
+void sim_board_free(struct board *board);
 
 /* sim_panic - a rule of env.h was broken: say so, with the seed, and stop. */
 _Noreturn void sim_panic(const struct sim_world *world, const char *format, ...)

@@ -6,21 +6,33 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "device_course.h"
 
 enum {
     SMALL_LIFE_KEYS = 8,
+    SPREAD_PERCENT = 30,
 };
 
-void
-small_life_init(struct small_life *life, uint64_t seed)
+static void
+life_init(struct small_life *life, uint64_t seed, bool has_hbm)
 {
     struct sim_options world = {.seed = seed};
     struct kvt_options options = host_options_large();
     struct workload_host reach;
 
+    memset(life, 0, sizeof(*life));
+    life->has_hbm = has_hbm;
     options.host_capacity_bytes = UINT64_C(12) << 20;
     options.nvme_capacity_bytes = UINT64_C(12) << 20;
+    if (has_hbm) {
+        options.host_capacity_bytes = UINT64_C(4) << 20;
+        options.hbm_capacity_bytes = UINT64_C(2) << 20;
+        options.device_kind = KVT_DEVICE_EMULATION;
+    }
     sim_host_init(&life->host, &world, &options);
+    life->host.device.delay_ns_max = 4000; /* Each look at an event is a call of the device. */
     reach = sim_host_of(&life->host);
     life->work = calloc(1, sizeof(*life->work));
     if (life->work == NULL) {
@@ -28,6 +40,20 @@ small_life_init(struct small_life *life, uint64_t seed)
         abort();
     }
     workload_init(life->work, &reach, seed, SMALL_LIFE_KEYS, 0);
+    life->work->device_percent = has_hbm ? 50 : 0;
+    life->work->spread_percent = SPREAD_PERCENT;
+}
+
+void
+small_life_init(struct small_life *life, uint64_t seed)
+{
+    life_init(life, seed, false);
+}
+
+void
+small_life_init_hbm(struct small_life *life, uint64_t seed)
+{
+    life_init(life, seed, true);
 }
 
 void
@@ -47,9 +73,18 @@ names_of(struct model_name *names, uint32_t space, uint32_t first, uint32_t coun
 
 /* Every name that is used again must have landed. */
 static void
-course(struct workload *work)
+course(struct small_life *life)
 {
+    struct workload *work = life->work;
     struct model_name names[BATCH_MAX];
+
+    if (life->has_hbm) {
+        device_course(life);
+        workload_flush(work);
+        workload_scan(work);
+        workload_stats(work);
+        return;
+    }
 
     names_of(names, 0, 0, 4);
     workload_put(work, names, 4, KVT_SYNC, 0);
@@ -81,11 +116,15 @@ small_life_run(struct small_life *life)
     enum kvt_status status = workload_open(work, 0, false);
 
     if (status == KVT_OK) {
-        course(work);
+        course(life);
+        if (life->is_judged)
+            device_course_judge(life);
         (void)workload_close(work);
     }
-    if (work->store != NULL)
+    if (work->store != NULL) {
+        device_course_told(life, status);
         (void)workload_close(work); /* Open, but without its namespaces. */
+    }
     if (sim_crashed(life->host.world) || status != KVT_OK)
         return status;
     status = workload_open(work, 0, false);

@@ -101,6 +101,8 @@ sim_host_init(
 {
     host->world = sim_world_create(world);
     host->options = *options;
+    if (world->seed % 2 == 1)
+        sim_board_enable(host->world);
     host->env = *sim_env(host->world);
     host->env.device = &device_host_ops;
     host->env.device_context = &host->device;

@@ -96,6 +96,10 @@ run(struct workload *work, uint32_t operation_count)
         model_fail(&work->model, "nothing was cancelled in time");
     if (work->shadow_count == 0 && work->host.crashed != NULL)
         model_fail(&work->model, "events and scans were never compared");
+    if (work->spread_count[SPREAD_PLAIN] == 0 ||
+        (work->device_percent > 0 &&
+            (work->spread_count[SPREAD_PINNED] == 0 || work->spread_count[SPREAD_DEVICE] == 0)))
+        model_fail(&work->model, "nothing was read to memory of some kind that is spread");
     if (work->pin_count == 0 || work->direct_count == 0)
         model_fail(&work->model, "nothing was pinned, or written where it lies");
 }
@@ -119,6 +123,7 @@ work_init(struct workload *work, const struct workload_host *reach, const struct
         shape->is_small ? SMALL_SHIFT : LARGE_SHIFT);
     work->evicts = shape->is_small;
     work->device_percent = shape->has_hbm ? 60 : 0;
+    work->spread_percent = 25;
 }
 
 static bool

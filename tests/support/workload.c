@@ -191,8 +191,10 @@ workload_close(struct workload *work)
 static void
 flight_forget(struct flight *flight)
 {
-    for (uint32_t i = 0; i < flight->count; i++)
+    for (uint32_t i = 0; i < flight->count; i++) {
         free(flight->memory[i]);
+        spread_forget(flight, i);
+    }
     memset(flight, 0, sizeof(*flight));
 }
 
@@ -204,6 +206,9 @@ workload_abandon(struct workload *work)
     memset(work->leases, 0, sizeof(work->leases));
     work->device_pool = NULL;
     work->region.id = 0;
+    free(work->pinned_pool);
+    work->pinned_pool = NULL;
+    work->pinned.id = 0;
     work->store = NULL;
 }
 

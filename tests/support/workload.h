@@ -20,6 +20,7 @@
 #include "kvtier/kvtier.h"
 #include "model.h"
 #include "rng.h"
+#include "run_plan.h"
 
 enum {
     FLIGHTS_MAX = 6,
@@ -45,6 +46,22 @@ enum flight_kind {
     FLIGHT_DELETE
 };
 
+enum spread_kind {
+    SPREAD_NONE,
+    SPREAD_PLAIN,
+    SPREAD_PINNED,
+    SPREAD_DEVICE,
+};
+
+/* Memory of a block that is spread in strided runs. */
+struct spread_area {
+    enum spread_kind kind;
+    struct run_plan plan;
+    kvt_layout layout; /* {0}: runs of its own. */
+    uint32_t slot;
+    uint8_t *bytes; /* The area; SPREAD_DEVICE: a copy of it. SPREAD_PINNED: of the pool. */
+};
+
 /* A submitted request. */
 struct flight {
     enum flight_kind kind;
@@ -57,10 +74,11 @@ struct flight {
     enum kvt_status first[BATCH_MAX];     /* Put: outcome of stage 1. */
     uint32_t count;
     enum kvt_durability durability;
-    uint32_t flags;               /* Of every block in it. */
-    bool is_on_device[BATCH_MAX]; /* Source or destination; `memory` is a copy of it. */
-    bool is_visible;              /* Stage 1 was collected. */
-    bool is_cancelled;            /* It was asked for: any block may say so. */
+    uint32_t flags;                        /* Of every block in it. */
+    bool is_on_device[BATCH_MAX];          /* Source or destination; `memory` is a copy of it. */
+    struct spread_area spreads[BATCH_MAX]; /* Source or destination instead of `memory`. */
+    bool is_visible;                       /* Stage 1 was collected. */
+    bool is_cancelled;                     /* It was asked for: any block may say so. */
 };
 
 struct held_lease {
@@ -87,6 +105,10 @@ struct workload {
     uint32_t device_percent; /* Sources and destinations in memory of device 0. 0: no device. */
     void *device_pool;
     kvt_region region;
+    uint32_t spread_percent; /* Sources and destinations that are spread, also on the device. */
+    uint8_t *pinned_pool;    /* Host memory in a region, for them; NULL: there is no device. */
+    kvt_region pinned;
+    uint64_t spread_count[SPREAD_DEVICE + 1]; /* Of each kind that landed well. */
     uint64_t operation_count;
     uint64_t hit_count; /* Reads that gave bytes. */
     uint64_t cancel_count, pin_count, direct_count;

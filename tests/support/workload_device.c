@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "kvtier/kvtier_unstable.h"
 #include "workload_internal.h"
 
@@ -16,7 +17,7 @@ enum {
 static uint64_t
 pool_bytes(const struct workload *work)
 {
-    return FLIGHTS_MAX * BATCH_MAX * model_length_max(&work->model);
+    return round_up(FLIGHTS_MAX * BATCH_MAX * spread_area_bytes(work), PAGE_BYTES);
 }
 
 enum kvt_status
@@ -33,7 +34,15 @@ device_open(struct workload *work)
     about.address = work->device_pool;
     about.size = pool_bytes(work);
     status = kvt_region_register(work->store, &about, &work->region);
-    workload_expect(work, "kvt_region_register", status);
+    if (!workload_expect(work, "kvt_region_register", status) || work->spread_percent == 0)
+        return status;
+    work->pinned_pool = aligned_alloc(PAGE_BYTES, (size_t)pool_bytes(work));
+    if (work->pinned_pool == NULL)
+        abort();
+    about.tier = KVT_TIER_HOST;
+    about.address = work->pinned_pool;
+    status = kvt_region_register(work->store, &about, &work->pinned);
+    workload_expect(work, "kvt_region_register, host", status);
     return status;
 }
 
@@ -45,6 +54,12 @@ device_close(struct workload *work)
     if (work->region.id != 0)
         workload_expect(
             work, "kvt_region_unregister", kvt_region_unregister(work->store, work->region));
+    if (work->pinned.id != 0)
+        workload_expect(
+            work, "kvt_region_unregister", kvt_region_unregister(work->store, work->pinned));
+    free(work->pinned_pool);
+    work->pinned_pool = NULL;
+    work->pinned.id = 0;
     kvt_device_free(work->store, 0, work->device_pool, pool_bytes(work));
     work->device_pool = NULL;
     work->region.id = 0;
@@ -55,7 +70,7 @@ device_memory(const struct workload *work, const struct flight *flight, uint32_t
 {
     uint64_t block = (uint64_t)(flight - work->flights) * BATCH_MAX + i;
 
-    return (void *)((uintptr_t)work->device_pool + block * model_length_max(&work->model));
+    return (void *)((uintptr_t)work->device_pool + block * spread_area_bytes(work));
 }
 
 bool
@@ -111,6 +126,8 @@ device_lease_version(
         if (is_fresh)
             model_read(&work->model, held->names[i], bytes, length);
         version = model_identify(&work->model, held->names[i], bytes, length);
+    } else {
+        version = held->hbm_versions[i]; /* HOST has no room to look: nothing is known. */
     }
     free(bytes);
     return version;

@@ -49,6 +49,27 @@ void pin_missed(struct workload *work, struct model_name name);
 /* A new life of the store. */
 void events_reset(struct workload *work);
 
+/* --- workload_spread.c ------------------------------------------------------------------------ */
+
+/* Bytes of a block's area at most. */
+uint64_t spread_area_bytes(const struct workload *work);
+/* spread_choose - by chance: the block's memory is spread. Of a put the area holds `memory`. */
+bool spread_choose(struct workload *work, struct flight *flight, uint32_t i, uint64_t length);
+void spread_name_put(
+    struct workload *work, const struct flight *flight, uint32_t i, struct kvt_put *put);
+void spread_name_get(const struct flight *flight, uint32_t i, struct kvt_get *get);
+/* spread_fetch - what a get wrote, into `memory`; nothing else may be written. False: there is no
+ * more to judge. */
+bool spread_fetch(
+    struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result);
+/* True also when it is not spread. */
+bool spread_is_untouched(struct workload *work, const struct flight *flight, uint32_t i);
+void spread_scribble(
+    struct workload *work, const struct flight *flight, uint32_t i, uint8_t filler);
+/* spread_end - stage 1 was reached. spread_forget - without the store. */
+void spread_end(struct workload *work, struct flight *flight, uint32_t i);
+void spread_forget(struct flight *flight, uint32_t i);
+
 /* --- workload_device.c ------------------------------------------------------------------------ */
 
 /* device_open, device_close - the pool in memory of device 0, and its region. */

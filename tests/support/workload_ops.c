@@ -11,7 +11,6 @@
 enum {
     POISON = 0xA5,
     SCRIBBLE = 0x5A,
-    SCAN_BATCH = 16,
 };
 
 /* --- 1. Requests in flight -------------------------------------------------------------------- */
@@ -58,8 +57,10 @@ name_is_busy(const struct workload *work, struct model_name name)
 void
 flight_clear(struct flight *flight)
 {
-    for (uint32_t i = 0; i < flight->count; i++)
+    for (uint32_t i = 0; i < flight->count; i++) {
         free(flight->memory[i]);
+        spread_forget(flight, i);
+    }
     memset(flight, 0, sizeof(*flight));
 }
 
@@ -97,7 +98,8 @@ block_cancelled(struct workload *work, struct flight *flight, uint32_t i)
         model_fail(&work->model, "space %u key %u: cancelled by nobody", name.space, name.key);
     if (flight->kind != FLIGHT_GET)
         model_cancelled(&work->model, name, flight->ops[i]);
-    else if (!flight->is_on_device[i] && !is_poisoned_all(flight->memory[i], flight->sizes[i]))
+    else if (!spread_is_untouched(work, flight, i) ||
+             (!flight->is_on_device[i] && !is_poisoned_all(flight->memory[i], flight->sizes[i])))
         model_fail(&work->model, "space %u key %u: a cancelled get wrote to its destination",
             name.space, name.key);
 }
@@ -110,7 +112,9 @@ block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum 
     flight->first[i] = status;
     /* The source is ours again: whoever reads it now reads this. */
     memset(flight->memory[i], SCRIBBLE, (size_t)flight->sizes[i]);
-    if (flight->is_on_device[i])
+    if (flight->spreads[i].kind != SPREAD_NONE)
+        spread_scribble(work, flight, i, SCRIBBLE);
+    else if (flight->is_on_device[i])
         (void)device_fill(work, flight, i);
     if (status == KVT_OK)
         model_put_visible(&work->model, name, flight->ops[i]);
@@ -155,6 +159,8 @@ block_get_landed(
     struct model_name name = flight->names[i];
     bool is_direct = (flight->flags & KVT_GET_TRANSIENT) != 0;
 
+    if (flight->spreads[i].kind != SPREAD_NONE && !spread_fetch(work, flight, i, result))
+        return;
     if (flight->is_on_device[i] && !device_fetch(work, flight, i))
         return;
     if (flight->ranges[i].count > 0) {
@@ -221,6 +227,7 @@ flight_land(struct workload *work, struct flight *flight)
             block_get_landed(work, flight, i, &results[i]);
         else
             block_delete_landed(work, flight, i, results[i].status);
+        spread_end(work, flight, i);
     }
 }
 
@@ -327,6 +334,10 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
         .hint = (uint8_t)rng_below(&work->rng, 4),
         .part_count = (uint16_t)model_parts(&work->model, name, version),
     };
+    if (spread_choose(work, flight, i, flight->sizes[i])) {
+        spread_name_put(work, flight, i, put);
+        return;
+    }
     if (!device_is_chosen(work) || !device_fill(work, flight, i))
         return;
     flight->is_on_device[i] = true;
@@ -394,6 +405,13 @@ parts_choose(struct workload *work, struct flight *flight, uint32_t i, struct kv
     get->part_count = (uint16_t)range->count;
 }
 
+/* What the block has if nothing else was put meanwhile. */
+static uint64_t
+length_known(const struct workload *work, struct model_name name)
+{
+    return model_length(&work->model, name, work->model.keys[name.space][name.key].version_last);
+}
+
 void
 workload_get(struct workload *work, const struct model_name *names, uint32_t count, uint32_t flags)
 {
@@ -415,6 +433,10 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
             .capacity = flight->sizes[i],
             .flags = flags};
         parts_choose(work, flight, i, &gets[i]);
+        if (spread_choose(work, flight, i, length_known(work, names[i]))) {
+            spread_name_get(flight, i, &gets[i]);
+            continue;
+        }
         if (!device_is_chosen(work) || !device_fill(work, flight, i))
             continue;
         flight->is_on_device[i] = true;
@@ -597,88 +619,4 @@ workload_lookup(struct workload *work, const struct model_name *names, uint32_t 
     held->count = count;
     memcpy(held->names, names, count * sizeof(names[0]));
     lease_look(work, held, tiers);
-}
-
-/* --- 6. Scans and counters -------------------------------------------------------------------- */
-
-static void
-scan_entry_check(struct workload *work, const struct kvt_scan_entry *entry,
-    bool seen[MODEL_SPACES][MODEL_KEYS_MAX])
-{
-    struct model_name name;
-
-    if (entry->is_hashed)
-        return;
-    if (!workload_key_parse(entry->key, entry->key_length, entry->component, &name) ||
-        entry->ns.id != work->spaces[name.space].id) {
-        model_fail(&work->model, "kvt_scan gives a key that nobody put");
-        return;
-    }
-    if (seen[name.space][name.key])
-        model_fail(&work->model, "space %u key %u: scanned twice", name.space, name.key);
-    seen[name.space][name.key] = true;
-    if (entry->tiers == 0)
-        model_fail(&work->model, "space %u key %u: scanned in no tier", name.space, name.key);
-    model_found(&work->model, name, true);
-}
-
-void
-workload_scan(struct workload *work)
-{
-    bool seen[MODEL_SPACES][MODEL_KEYS_MAX] = {{false}};
-    struct kvt_scan_entry entries[SCAN_BATCH];
-    uint64_t cursor = 0;
-    uint32_t count;
-    enum kvt_status status;
-
-    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        if (work->flights[i].kind != FLIGHT_FREE)
-            flight_land(work, &work->flights[i]);
-    }
-    workload_mood(work);
-    do {
-        status = kvt_scan(work->store, &cursor, entries, SCAN_BATCH, &count);
-        for (uint32_t i = 0; status == KVT_OK && i < count; i++)
-            scan_entry_check(work, &entries[i], seen);
-    } while (status == KVT_OK);
-    if (status != KVT_MISS) {
-        workload_expect(work, "kvt_scan", status);
-        return;
-    }
-    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
-        for (uint32_t key = 0; key < work->model.key_count; key++) {
-            struct model_name name = {.space = space, .key = key};
-
-            if (key % 7 != 6 && !seen[space][key] && model_is_certain(&work->model, name) &&
-                !workload_tolerates(work))
-                model_fail(&work->model, "space %u key %u: the scan missed it", space, key);
-        }
-    }
-}
-
-void
-workload_stats(struct workload *work)
-{
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
-    uint64_t leases = 0;
-
-    if (!workload_expect(work, "kvt_stats_get", kvt_stats_get(work->store, &stats)))
-        return;
-    for (uint32_t i = 0; i < LEASES_MAX; i++)
-        leases += work->leases[i].lease.id != 0;
-    if (stats.lease_count_now != leases)
-        model_fail(&work->model, "%llu leases are out, the store counts %llu",
-            (unsigned long long)leases, (unsigned long long)stats.lease_count_now);
-    if (stats.lease_stale_count != 0)
-        model_fail(&work->model, "the store counts stale releases");
-    if (workload_tolerates(work) || work->finds_damage)
-        return;
-    if (stats.corrupt_count + stats.read_failed_count + stats.batch_failed_count +
-            stats.commit_failed_count >
-        0)
-        model_fail(&work->model,
-            "without faults: corrupt %llu, read failed %llu, batch failed %llu, commit failed %llu",
-            (unsigned long long)stats.corrupt_count, (unsigned long long)stats.read_failed_count,
-            (unsigned long long)stats.batch_failed_count,
-            (unsigned long long)stats.commit_failed_count);
 }

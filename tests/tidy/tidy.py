@@ -41,6 +41,7 @@ FOREIGN = [
     (re.compile(r"^sodium(\.h|/)"), {"base", "tiers"}),
     (re.compile(r"^xxhash\.h$"), {"base", "bench"}),
     (re.compile(r"^(rocksdb/|sqlite3\.h$)"), {"bench"}),
+    (re.compile(r"^xxhash\.h$"), {"base", "bench", "tools"}),
 ]
 
 BANNED_EVERYWHERE = ("strcpy strcat sprintf vsprintf gets atoi atol atof strtok system popen "

@@ -54,6 +54,11 @@ class Programs(unittest.TestCase):
                          f"{command}\n{done.stdout[-2000:]!r}\n{done.stderr[-2000:]!r}")
         return done
 
+    def attempt(self, *words):
+        """Runs build/bin/WORDS[0], whatever comes of it."""
+        return subprocess.run([f"build/bin/{words[0]}", *[str(word) for word in words[1:]]],
+                              cwd=self.scratch, capture_output=True, timeout=120)
+
     def json_of(self, *words, **more):
         return json.loads(self.run_program(*words, "--json", **more).stdout)
 

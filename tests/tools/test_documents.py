@@ -15,7 +15,8 @@ import programs
 from programs import TRACE, Programs
 
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
-COMMANDS = {"kvtool": "ls stat get put rm check dump".split(),
+COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import leases options "
+                       "caps top").split(),
             "tierbench": "replay ceiling sweep scale".split()}
 # What makes a command of the documents short enough for a test, by its first two words.
 SMALLER = {
@@ -36,7 +37,9 @@ def keys_of(value):
             yield key
             if key == "latencies":
                 yield from keys_of(list(element.values()))
-            elif key not in ("counters", "caps"):
+            elif key == "options":
+                yield from keys_of(list(element.values())[0])
+            elif key not in ("counters", "caps", "library"):
                 yield from keys_of(element)
 
 
@@ -82,7 +85,8 @@ class Documents(Programs):
                     self.assertEqual(done.returncode, 0, done.stderr)
                     if "--json" in line:
                         json.loads(done.stdout)
-            subprocess.run(["rm", "-rf", self.path("build", "tour")], check=True)
+            for name in ("tour", "copy"):
+                subprocess.run(["rm", "-rf", self.path("build", name)], check=True)
 
     def test_help_and_man_page_have_the_same_options(self):
         for program, commands in COMMANDS.items():
@@ -118,7 +122,9 @@ class Documents(Programs):
         self.check_keys("tierbench", json.loads(done.stdout))
         for words in (["ls", "k1"], ["stat", "k1"], ["check", "k1"],
                       ["put", "k1", 'a/"x"', "LICENSE"], ["get", "k1", 'a/"x"', "-o", "x"],
-                      ["rm", "k1", 'a/"x"']):
+                      ["verify", "k1", 'a/"x"'], ["ns", "k1"], ["scrub", "k1"],
+                      ["export", "k1", "k1.kva"], ["import", "k1", "k1.kva"], ["options", "k1"],
+                      ["caps", "k1"], ["rm", "k1", 'a/"x"']):
             self.check_keys("kvtool", self.json_of("kvtool", *words))
         self.check_keys("tierbench", self.json_of(
             "tierbench", "ceiling", "--dir", "k2", "--file-bytes", "64M", "--seconds", "0.03"))

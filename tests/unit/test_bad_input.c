@@ -230,6 +230,10 @@ a_put_with_a_bad_field_is_refused_by_name(void **state)
     refused_put(hint, 4, KVT_E_INVAL, "hint");
     refused_put(tier, 9, KVT_E_INVAL, "tier");
     refused_put(region.id, 5, KVT_E_INVAL, "region");
+    refused_put(layout.id, 5, KVT_E_INVAL, "source");
+    refused_put(slot, 5, KVT_E_INVAL, "source");
+    refused_put(run_count, 5, KVT_E_INVAL, "source");
+    refused_put(reserved1, 5, KVT_E_INVAL, "reserved1");
     struct kvt_key parent = {.bytes = NULL, .length = 8};
     refused_put(parent, &parent, KVT_E_INVAL, "parent");
     parent = (struct kvt_key){.bytes = bytes, .length = 0};
@@ -373,6 +377,12 @@ a_get_with_a_bad_field_is_refused_by_name(void **state)
     bad = good;
     bad.region.id = 5;
     refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "region");
+    bad = good;
+    bad.layout.id = 5;
+    refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "layout");
+    bad.destination = NULL;
+    bad.capacity = 0;
+    refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "layout 5");
     bad = good;
     bad.key.length = 0;
     refused(kvt_get_submit(store, fixture->ns, &bad, 1, &submit, &ticket), KVT_E_INVAL, "key");
@@ -606,14 +616,16 @@ inspection_refuses_bad_arguments(void **state)
     refused(kvt_flush(NULL), KVT_E_INVAL, "store");
     refused(kvt_caps_json(store, NULL, 100), KVT_E_INVAL, "target");
     refused(kvt_caps_json(store, text, sizeof(text)), KVT_E_INVAL, "size");
-    refused(kvt_check(NULL, NULL, NULL, NULL, &report), KVT_E_INVAL, "path");
-    refused(kvt_check(fixture->path, NULL, NULL, NULL, NULL), KVT_E_INVAL, "report");
-    refused(kvt_check(fixture->path, NULL, NULL, NULL, &report), KVT_E_LOCKED, fixture->path);
-    refused(kvt_dump(NULL, KVT_DUMP_SEGMENTS, NULL, NULL), KVT_E_INVAL, "path");
-    refused(kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, NULL, NULL), KVT_E_INVAL, "line");
-    refused(kvt_dump(fixture->path, (enum kvt_dump_kind)3, line_print, NULL), KVT_E_INVAL, "kind");
+    refused(kvt_check(NULL, NULL, &report), KVT_E_INVAL, "path");
+    refused(kvt_check(fixture->path, NULL, NULL), KVT_E_INVAL, "report");
+    refused(kvt_check(fixture->path, NULL, &report), KVT_E_LOCKED, fixture->path);
+    refused(kvt_dump(NULL, KVT_DUMP_SEGMENTS, UINT32_MAX, NULL, NULL), KVT_E_INVAL, "path");
     refused(
-        kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, line_print, NULL), KVT_E_LOCKED, fixture->path);
+        kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, UINT32_MAX, NULL, NULL), KVT_E_INVAL, "line");
+    refused(kvt_dump(fixture->path, (enum kvt_dump_kind)4, UINT32_MAX, line_print, NULL),
+        KVT_E_INVAL, "kind");
+    refused(kvt_dump(fixture->path, KVT_DUMP_SEGMENTS, UINT32_MAX, line_print, NULL), KVT_E_LOCKED,
+        fixture->path);
 }
 
 static void

@@ -397,6 +397,27 @@ what_makes_no_sense_is_refused(void **state)
     assert_int_equal(version_of(1), 1);
 }
 
+static void
+reservations_that_are_out_at_an_abort_are_freed_with_the_store(void **state)
+{
+    kvt_reservation *reservations[3];
+    uint64_t version;
+    void *address;
+
+    (void)state;
+    assert_int_equal(commit(written(1, 1, 0, &address), KVT_SYNC), KVT_OK);
+    for (uint32_t i = 0; i < 3; i++)
+        reservations[i] = written(2 + i, 1, 0, &address);
+    kvt_discard(reservations[1]);
+    kvt_abort(store);
+    assert_int_equal(sim_leaks(sim.world, NULL, 0), 0);
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "direct", "", 0, &ns), KVT_OK);
+    assert_int_equal(version_of(1), 1);
+    assert_int_equal(kit_get(store, ns, 2, &version), KVT_MISS);
+}
+
 /* --- Mapping ---------------------------------------------------------------------------------- */
 
 static void
@@ -538,6 +559,7 @@ main(void)
         MEMORY_TEST(host_can_be_reserved_whole_and_then_nothing_finds_room),
         TEST(while_room_is_being_made_the_caller_is_to_ask_again),
         TEST(reservations_are_counted_and_bounded),
+        TEST(reservations_that_are_out_at_an_abort_are_freed_with_the_store),
         MEMORY_TEST(what_makes_no_sense_is_refused),
         TEST(a_block_on_nvme_is_brought_up_and_leased),
         TEST(a_map_that_cannot_be_says_why),

@@ -164,6 +164,37 @@ a_leased_copy_stays_until_the_stream_has_read_it(void **state)
     device_host_stream_destroy(device, stream);
 }
 
+/* What was given back is nobody's: a close waits for the stream, and does not refuse. */
+static void
+a_store_can_be_closed_while_a_stream_reads_what_was_given_back(void **state)
+{
+    struct payload_key name;
+    kvt_lease lease;
+
+    (void)state;
+    payload_key_make(&name, 1);
+    for (uint32_t i = 0; i < 8; i++) {
+        struct kernel kernel = {.number = 1};
+        const void *address;
+        uint64_t length, version;
+
+        struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+        void *stream = device->ops->stream(device, DEVICE_OUT);
+
+        assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+        assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+        assert_int_equal(
+            kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
+        assert_int_equal(
+            device_host_launch(device, stream, kernel_read, &kernel, (void *)(uintptr_t)address),
+            KVT_OK);
+        assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, stream), KVT_OK);
+        hbm_close();
+        assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
+        hbm_open_again();
+    }
+}
+
 /* --- What must be noticed --------------------------------------------------------------------- */
 
 static void
@@ -343,6 +374,7 @@ main(void)
         TEST(a_put_waits_for_the_event_of_what_fills_its_source),
         TEST(a_put_whose_event_does_not_come_can_be_cancelled),
         TEST(a_leased_copy_stays_until_the_stream_has_read_it),
+        TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),

@@ -357,7 +357,7 @@ a_rebuilt_index_knows_how_blocks_are_stored(void **state)
     }
     assert_int_equal(kvt_close(bench.store), KVT_OK);
     report.struct_size = sizeof(report);
-    assert_int_equal(kvt_check(bench.path, NULL, NULL, NULL, &report), KVT_OK);
+    assert_int_equal(kvt_check(bench.path, NULL, &report), KVT_OK);
     assert_int_equal(report.block_count, 20);
     assert_int_equal(report.damaged_count, 0);
     bench.options.flags = 0;
@@ -482,6 +482,84 @@ every_damaged_byte_is_a_miss_of_what_it_is_in(void **state)
     }
 }
 
+/* Every slot of HOST is leased: only what needs none can be read. */
+static kvt_lease
+host_lease_all(struct bench *bench)
+{
+    static uint64_t keys[BLOCKS_MAX];
+    static struct kvt_key names[BLOCKS_MAX];
+    uint32_t count = (uint32_t)(bench->options.host_capacity_bytes / KIT_BLOCK_BYTES_MAX);
+    kvt_lease lease;
+
+    for (uint32_t i = 0; i < count; i++) {
+        keys[i] = 1000 + i;
+        names[i] = (struct kvt_key){.bytes = &keys[i], .length = sizeof(keys[i])};
+        assert_int_equal(parts_put(bench, keys[i], KIT_BLOCK_BYTES_MAX, 1, KVT_MEMORY), KVT_OK);
+    }
+    assert_int_equal(kvt_lookup(bench->store, bench->ns, names, count, NULL, NULL, &lease), KVT_OK);
+    return lease;
+}
+
+static struct kvt_result
+transient_get(struct bench *bench, uint64_t key, uint8_t *memory, uint64_t capacity)
+{
+    struct kvt_get get = {.key = {.bytes = &key, .length = sizeof(key)},
+        .destination = memory,
+        .capacity = capacity,
+        .flags = KVT_GET_TRANSIENT};
+    struct kvt_result result;
+    kvt_ticket *ticket;
+
+    assert_int_equal(kvt_get_submit(bench->store, bench->ns, &get, 1, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
+    kvt_ticket_free(ticket);
+    return result;
+}
+
+static void
+what_goes_straight_to_its_destination_ends_with_it(void **state)
+{
+    static const uint64_t lengths[] = {1, 4095, 4096, 4097, 20000, 65535, 65536};
+    enum {
+        COUNT = sizeof(lengths) / sizeof(lengths[0]),
+        ROOM = KIT_BLOCK_BYTES_MAX + 2 * PAGE_BYTES
+    };
+    uint8_t *memory = aligned_alloc(PAGE_BYTES, ROOM), *wanted = malloc(ROOM);
+    struct bench bench;
+    kvt_lease lease;
+
+    (void)state;
+    assert_true(memory != NULL && wanted != NULL);
+    bench_begin(&bench, KVT_CODEC_NONE);
+    for (uint64_t i = 0; i < COUNT; i++)
+        assert_int_equal(parts_put(&bench, i, lengths[i], 1, KVT_SYNC), KVT_OK);
+    bench.options.host_high_percent = bench.options.host_low_percent = 100; /* Stays full. */
+    bench_again(&bench, 0);
+    lease = host_lease_all(&bench);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        for (uint64_t more = 0; more < 3; more++) { /* Bytes of room behind the block. */
+            uint64_t capacity = lengths[i] + (more < 2 ? more : PAGE_BYTES);
+            struct kvt_result result;
+
+            memset(memory, 0xA5, ROOM);
+            numbers_fill(wanted, lengths[i], i);
+            result = transient_get(&bench, i, memory, capacity);
+            assert_int_equal(result.status, KVT_OK);
+            assert_int_equal(result.length, lengths[i]);
+            assert_memory_equal(memory, wanted, lengths[i]);
+            for (uint64_t at = capacity; at < ROOM; at++)
+                assert_int_equal(memory[at], 0xA5);
+        }
+    }
+    /* HOST had no slot: another destination needs one. */
+    assert_int_equal(transient_get(&bench, 4, memory + 1, 20000).status, KVT_E_NOSPC);
+    kvt_lease_release(bench.store, lease);
+    bench_end(&bench);
+    free(memory);
+    free(wanted);
+}
+
 int
 main(void)
 {
@@ -492,6 +570,7 @@ main(void)
         cmocka_unit_test(a_namespace_is_configured_with_what_is_known),
         cmocka_unit_test(a_rebuilt_index_knows_how_blocks_are_stored),
         cmocka_unit_test(every_damaged_byte_is_a_miss_of_what_it_is_in),
+        cmocka_unit_test(what_goes_straight_to_its_destination_ends_with_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -395,3 +395,9 @@ codec_decode(struct codec *codec, uint32_t id, const void *source, uint64_t stor
     memcpy(target, source, size);
     return KVT_OK;
 }
+
+const char *
+codec_zstd_version(void)
+{
+    return ZSTD_versionString();
+}

@@ -50,4 +50,7 @@ enum codec_id codec_encode(struct codec *codec, enum codec_id id, const void *so
 enum kvt_status codec_decode(struct codec *codec, uint32_t id, const void *source, uint64_t stored,
     void *target, uint64_t size);
 
+/* codec_zstd_version - of the library that was loaded. Static. */
+const char *codec_zstd_version(void);
+
 #endif /* KVT_TIERS_CODEC_H */

@@ -21,7 +21,7 @@ enum {
 
 enum {
     ARGUMENT_OPTION_MAX = 24,
-    ARGUMENT_OPERAND_MAX = 4,
+    ARGUMENT_OPERAND_MAX = 256,
 };
 
 struct argument_option {

@@ -73,7 +73,7 @@ value_begin(struct json *json, const char *key)
     if (json->comma_due)
         fputc(',', json->out);
     json->comma_due = true;
-    if (json->depth > 0 && json->depth <= 2)
+    if (json->depth > 0 && json->depth <= 2 && !json->is_one_line)
         fprintf(json->out, "\n%*s", json->depth * 2, "");
     if (key != NULL) {
         text_write(json->out, (const unsigned char *)key, strlen(key));
@@ -94,7 +94,7 @@ static void
 nest_end(struct json *json, char bracket)
 {
     json->depth--;
-    if (json->depth <= 1 && json->comma_due)
+    if (json->depth <= 1 && json->comma_due && !json->is_one_line)
         fprintf(json->out, "\n%*s", json->depth * 2, "");
     fputc(bracket, json->out);
     json->comma_due = true;

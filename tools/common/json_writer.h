@@ -16,6 +16,7 @@ struct json {
     FILE *out;
     bool comma_due; /* A value stands before this place at its level. */
     int depth;
+    bool is_one_line; /* No newline but json_end()'s. */
 };
 
 #define JSON_INIT(stream) \

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scrub.c - reading every durable block, verified, at the speed of the device.
+ *
+ * Blocks are read in the order in which they lie, in batches of some megabytes of which several are
+ * under way. Reads go the way of every get, so that what a caller would be answered is what is
+ * found.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "inspect.h"
+#include "store_internal.h"
+
+enum {
+    BATCH_COUNT = 256,     /* Blocks in a batch. */
+    BATCH_BYTES = 4 << 20, /* And bytes, but at least one block. */
+    LANE_COUNT = 8,        /* Batches under way. */
+    SCAN_COUNT = 4096,     /* Blocks looked at in one step of the loop. */
+    TEXT_BYTES = 256,
+};
+
+/* One block, small: a store may have millions. */
+struct target {
+    uint64_t place; /* segment << 32 | page */
+    uint32_t number;
+    uint32_t length;
+};
+
+struct scrub_lane {
+    uint8_t *memory;
+    struct kvt_ticket *ticket; /* NULL: idle. */
+    uint64_t first;            /* Of targets. */
+    uint32_t count;
+};
+
+struct scrub {
+    struct kvt_store *store;
+    struct examination *examination;
+    uint32_t namespace_id; /* 0: all. */
+    struct target *targets;
+    uint64_t count, capacity;
+    uint64_t total_bytes;
+    uint64_t lane_bytes;
+    struct scrub_lane lanes[LANE_COUNT];
+    struct kvt_result results[BATCH_COUNT];
+    uint32_t number_next; /* While they are gathered. */
+    bool is_short_of_memory;
+};
+
+/* --- Gathering -------------------------------------------------------------------------------- */
+
+static bool
+target_add(struct scrub *scrub, uint32_t number)
+{
+    const struct entry *entry = residency_at(scrub->store->map, number);
+
+    if (scrub->count == scrub->capacity) {
+        uint64_t capacity = scrub->capacity == 0 ? SCAN_COUNT : scrub->capacity * 2;
+        struct target *targets = env_take(&scrub->store->env, capacity * sizeof(*targets));
+
+        if (targets == NULL)
+            return false;
+        if (scrub->count > 0)
+            memcpy(targets, scrub->targets, scrub->count * sizeof(*targets));
+        env_put(&scrub->store->env, scrub->targets, scrub->capacity * sizeof(*targets));
+        scrub->targets = targets;
+        scrub->capacity = capacity;
+    }
+    scrub->targets[scrub->count++] = (struct target){
+        .place = (uint64_t)entry->segment << 32 | entry->page,
+        .number = number,
+        .length = entry->length,
+    };
+    scrub->total_bytes += entry->length;
+    return true;
+}
+
+/* The loop: some numbers at a time, so that an owner's work goes on. */
+static bool
+targets_run(struct kvt_store *store, void *context)
+{
+    struct scrub *scrub = context;
+    uint32_t limit = residency_number_limit(store->map);
+    uint32_t end =
+        limit - scrub->number_next < SCAN_COUNT ? limit : scrub->number_next + SCAN_COUNT;
+
+    for (; scrub->number_next < end; scrub->number_next++) {
+        uint64_t word = atomic_load_explicit(
+            &residency_at(store->map, scrub->number_next)->word, memory_order_relaxed);
+        struct block_key key;
+
+        if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_NVME) == 0)
+            continue;
+        if (scrub->namespace_id != 0) {
+            residency_key(store->map, scrub->number_next, &key);
+            if (key.namespace_id != scrub->namespace_id)
+                continue;
+        }
+        if (!target_add(scrub, scrub->number_next))
+            scrub->is_short_of_memory = true;
+    }
+    return true;
+}
+
+static int
+target_compare(const void *a, const void *b)
+{
+    const struct target *left = a;
+    const struct target *right = b;
+
+    return left->place < right->place ? -1 : left->place > right->place;
+}
+
+static enum kvt_status
+targets_gather(struct scrub *scrub)
+{
+    uint32_t before;
+
+    do {
+        before = scrub->number_next;
+        loop_call(scrub->store, targets_run, scrub);
+    } while (scrub->number_next != before && !scrub->is_short_of_memory);
+    if (scrub->is_short_of_memory)
+        return failure_set(
+            KVT_E_NOMEM, 0, "no memory to list %llu blocks", (unsigned long long)scrub->count);
+    if (scrub->count > 0)
+        qsort(scrub->targets, (size_t)scrub->count, sizeof(*scrub->targets), target_compare);
+    return KVT_OK;
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+struct naming {
+    struct scrub *scrub;
+    struct scrub_lane *lane;
+};
+
+/* The loop: the keys of a batch, the stored ones, also when they are hashes. */
+static bool
+keys_run(struct kvt_store *store, void *context)
+{
+    const struct naming *naming = context;
+    const struct scrub_lane *lane = naming->lane;
+
+    for (uint32_t i = 0; i < lane->count; i++) {
+        struct op *op = &lane->ticket->ops[i];
+
+        residency_key(store->map, naming->scrub->targets[lane->first + i].number, &op->key);
+        op->fingerprint = key_fingerprint(store->fingerprint_seed, &op->key);
+    }
+    return true;
+}
+
+static enum kvt_status
+lane_begin(struct scrub *scrub, struct scrub_lane *lane, uint64_t *next)
+{
+    struct naming naming = {.scrub = scrub, .lane = lane};
+    uint64_t bytes = 0;
+
+    lane->first = *next;
+    lane->count = 0;
+    while (*next < scrub->count && lane->count < BATCH_COUNT) {
+        uint64_t size = round_up(scrub->targets[*next].length, PAGE_BYTES);
+
+        if (lane->count > 0 && bytes + size > scrub->lane_bytes)
+            break;
+        bytes += size;
+        lane->count++;
+        (*next)++;
+    }
+    KVT_TRY(ticket_create(scrub->store, TICKET_GET, lane->count, NULL, &lane->ticket));
+    loop_call(scrub->store, keys_run, &naming);
+    bytes = 0;
+    for (uint32_t i = 0; i < lane->count; i++) {
+        struct op *op = &lane->ticket->ops[i];
+        uint64_t size = round_up(scrub->targets[lane->first + i].length, PAGE_BYTES);
+
+        op->destination = lane->memory + bytes;
+        op->length = size;
+        op->flags = KVT_GET_TRANSIENT;
+        bytes += size;
+    }
+    ticket_send(lane->ticket);
+    return KVT_OK;
+}
+
+static void
+damage_report(struct scrub *scrub, const struct target *target)
+{
+    char text[TEXT_BYTES];
+
+    scrub->examination->report.damaged_count++;
+    (void)snprintf(text, sizeof(text),
+        "the payload of %" PRIu32 " bytes at segment %" PRIu32 " page %" PRIu32
+        " cannot be read, or differs from its checksum: the block is answered as a miss; its "
+        "owner writes it anew",
+        target->length, (uint32_t)(target->place >> 32), (uint32_t)target->place);
+    examination_found(scrub->examination, "payload", text, (uint32_t)(target->place >> 32),
+        (uint32_t)target->place);
+}
+
+static enum kvt_status
+lane_end(struct scrub *scrub, struct scrub_lane *lane)
+{
+    struct examination *examination = scrub->examination;
+    enum kvt_status status;
+
+    if (lane->ticket == NULL)
+        return KVT_OK;
+    status = kvt_ticket_wait(lane->ticket, KVT_STAGE_DONE, KVT_FOREVER);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(lane->ticket, KVT_STAGE_DONE, scrub->results, lane->count);
+    kvt_ticket_free(lane->ticket);
+    lane->ticket = NULL;
+    KVT_TRY(status);
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct target *target = &scrub->targets[lane->first + i];
+
+        if (scrub->results[i].status != KVT_OK && scrub->results[i].status != KVT_MISS)
+            return scrub->results[i].status;
+        examination->report.block_count++;
+        examination->report.block_bytes += target->length;
+        if (scrub->results[i].status == KVT_MISS)
+            damage_report(scrub, target);
+    }
+    if (examination->progress != NULL && !examination->progress(examination->context,
+                                             examination->report.block_bytes, scrub->total_bytes))
+        return failure_set(KVT_CANCELLED, 0, "the examination was given up");
+    return KVT_OK;
+}
+
+static enum kvt_status
+blocks_read(struct scrub *scrub)
+{
+    uint64_t next = 0;
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t turn = 0; status == KVT_OK && next < scrub->count; turn++) {
+        struct scrub_lane *lane = &scrub->lanes[turn % LANE_COUNT];
+
+        status = lane_end(scrub, lane);
+        if (status == KVT_OK)
+            status = lane_begin(scrub, lane, &next);
+    }
+    for (uint32_t i = 0; i < LANE_COUNT; i++)
+        status = status_keep(status, lane_end(scrub, &scrub->lanes[i]));
+    return status;
+}
+
+enum kvt_status
+scrub_run(struct kvt_store *store, uint32_t namespace_id, struct examination *examination)
+{
+    uint64_t largest = round_up(store->options.block_bytes_max, PAGE_BYTES);
+    struct scrub *scrub = env_take(&store->env, sizeof(*scrub));
+    uint8_t *memory;
+    enum kvt_status status;
+
+    if (scrub == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory to read all blocks");
+    scrub->store = store;
+    scrub->namespace_id = namespace_id;
+    scrub->examination = examination;
+    scrub->lane_bytes = largest > BATCH_BYTES ? largest : BATCH_BYTES;
+    memory = env_map(&store->env, scrub->lane_bytes * LANE_COUNT);
+    status = memory == NULL ? failure_set(KVT_E_NOMEM, 0, "no memory to read all blocks")
+                            : targets_gather(scrub);
+    for (uint32_t i = 0; i < LANE_COUNT; i++)
+        scrub->lanes[i].memory = memory + i * scrub->lane_bytes;
+    if (status == KVT_OK)
+        status = blocks_read(scrub);
+    env_unmap(&store->env, memory, scrub->lane_bytes * LANE_COUNT);
+    env_put(&store->env, scrub->targets, scrub->capacity * sizeof(*scrub->targets));
+    env_put(&store->env, scrub, sizeof(*scrub));
+    return status;
+}
+
+enum kvt_status
+kvt_scrub(kvt_store *store, kvt_namespace only, const struct kvt_examiner *examiner,
+    struct kvt_check_report *report_out)
+{
+    struct examination examination;
+    enum kvt_status status;
+
+    KVT_TRY(store_enter(store));
+    if (!store->is_read_only)
+        return failure_set(KVT_E_STATE, 0, "the store is not open for reading only");
+    KVT_TRY(examination_begin(&examination, examiner, report_out));
+    status = scrub_run(store, only.id, &examination);
+    if (status == KVT_OK)
+        *report_out = examination.report;
+    return status;
+}

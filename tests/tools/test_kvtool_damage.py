@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_kvtool_damage.py - kvtool on damaged stores: each kind of damage has its name, and what is
+whole comes back.
+
+Usage: test_kvtool_damage.py SOURCE-FOLDER BIN-FOLDER
+"""
+import json
+import os
+import shutil
+
+import programs
+from programs import Programs
+
+
+class Damage(Programs):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        case = cls("test_a_whole_store_has_no_findings")
+        case.replay("whole", requests=8)
+        cls.blocks = case.json_of("kvtool", "ls", "whole")["blocks"]
+        cls.segment_bytes = case.json_of("kvtool", "stat", "whole")["segment_bytes"]
+
+    def copy(self):
+        shutil.rmtree(self.path("d"), ignore_errors=True)
+        shutil.copytree(self.path("whole"), self.path("d"))
+
+    def overwrite(self, name, place, content):
+        with open(self.path("d", name), "r+b") as file:
+            file.seek(place)
+            file.write(content)
+
+    def place_of(self, block):
+        return (block["segment"] & 0xFFFFFF) * self.segment_bytes + block["page"] * 4096
+
+    def findings(self, expect=1):
+        report = self.json_of("kvtool", "check", "d", expect=expect)
+        for finding in report["findings"]:
+            self.assertGreater(len(finding["text"]), 40)
+        return report, [finding["kind"] for finding in report["findings"]]
+
+    def test_a_whole_store_has_no_findings(self):
+        self.copy()
+        report, kinds = self.findings(expect=0)
+        self.assertEqual((report["blocks"], kinds), (len(self.blocks), []))
+        scrub = self.json_of("kvtool", "scrub", "d")
+        self.assertEqual((scrub["blocks"], scrub["damaged"]), (len(self.blocks), 0))
+        one = self.json_of("kvtool", "scrub", "d", "--namespace", "replay")
+        self.assertEqual(one["blocks"], len(self.blocks))
+
+    def test_one_damaged_copy_is_named_and_mended_by_an_owner(self):
+        for name, kind in (("STORE.a", "store"), ("STORE.b", "store"), ("NAMES.a", "names"),
+                           ("NAMES.b", "names")):
+            with self.subTest(name=name):
+                self.copy()
+                self.overwrite(name, 90, b"damage")
+                report, kinds = self.findings()
+                self.assertEqual((kinds, report["blocks"]), ([kind], len(self.blocks)))
+        self.copy()
+        os.unlink(self.path("d", "NAMES.a"))
+        self.assertEqual(self.findings()[1], ["names"])
+        self.copy()
+        self.overwrite("STORE.a", 90, b"damage")
+        self.run_program("kvtool", "put", "d", "a/01", input=b"x")
+        self.run_program("kvtool", "put", "d", "a/02", input=b"x")
+        self.assertEqual(self.findings(expect=0)[1], [])
+
+    def test_both_copies_damaged_are_a_finding_and_a_refusal(self):
+        for names in (("STORE.a", "STORE.b"), ("NAMES.a", "NAMES.b")):
+            self.copy()
+            for name in names:
+                self.overwrite(name, 90, b"damage")
+            report, kinds = self.findings()
+            self.assertEqual((kinds, report["status"]), (["store"], "KVT_E_CORRUPT"))
+            for words in (["stat"], ["ls"], ["scrub"], ["dump", "records"], ["export", "no"]):
+                self.run_program("kvtool", words[0], "d", *words[1:], expect=1)
+
+    def test_a_damaged_index_is_named_and_made_anew(self):
+        self.copy()
+        size = os.path.getsize(self.path("d", "meta", "data.mdb"))
+        self.overwrite("meta/data.mdb", 8192, os.urandom(64 << 10))
+        self.assertGreater(size, 128 << 10)
+        self.assertEqual(self.findings()[1], ["index"])
+        report = self.json_of("kvtool", "check", "d", "--rebuild")
+        self.assertEqual((report["blocks"], report["finding_count"]), (len(self.blocks), 0))
+
+    def test_without_an_index_every_whole_block_comes_back(self):
+        self.copy()
+        shutil.rmtree(self.path("d", "meta"))
+        self.assertEqual(self.findings()[1], ["index"])
+        self.refused("kvtool", "ls", "d", expect=1)
+        lost = self.blocks[3]
+        self.overwrite("data/data.00", self.place_of(lost) + 100, b"damage")
+        done = self.run_program("kvtool", "check", "--rebuild", "d", expect=1)
+        self.assertIn(b"made anew", done.stdout)
+        self.assertIn(b"payload: ", done.stdout)
+        listed = self.json_of("kvtool", "ls", "d")["blocks"]
+        self.assertEqual({each["key"] for each in listed}, {each["key"] for each in self.blocks})
+        self.assertEqual(self.json_of("kvtool", "scrub", "d", expect=1)["damaged"], 1)
+
+    def test_an_overwritten_segment_is_payloads_and_a_header(self):
+        self.copy()
+        segment = self.blocks[0]["segment"]
+        inside = [each for each in self.blocks if each["segment"] == segment]
+        self.overwrite("data/data.00", (segment & 0xFFFFFF) * self.segment_bytes,
+                       os.urandom(self.segment_bytes))
+        report, kinds = self.findings()
+        self.assertEqual(kinds.count("payload"), len(inside))
+        self.assertEqual(kinds.count("header"), 1)
+        self.assertEqual(report["damaged"], len(inside))
+        self.assertTrue(all("segment" in each for each in report["findings"]))
+
+    def test_swapped_and_zeroed_payloads_are_found(self):
+        self.copy()
+        first, second = self.blocks[0], self.blocks[5]
+        with open(self.path("d", "data", "data.00"), "r+b") as file:
+            contents = []
+            for block in (first, second):
+                file.seek(self.place_of(block))
+                contents.append(file.read(block["stored_bytes"]))
+            for block, content in ((first, contents[1]), (second, contents[0])):
+                file.seek(self.place_of(block))
+                file.write(content)
+        self.overwrite("data/data.00", self.place_of(self.blocks[7]), bytes(65536))
+        report, kinds = self.findings()
+        self.assertEqual(kinds, ["payload"] * 3)
+        places = {(each["segment"], each["page"]) for each in report["findings"]}
+        self.assertIn((first["segment"], first["page"]), places)
+        done = self.run_program("kvtool", "export", "d", "rest.kva", expect=1)
+        self.assertIn(b"3 blocks are damaged", done.stderr)
+
+    def test_a_short_data_file_is_named(self):
+        self.copy()
+        os.truncate(self.path("d", "data", "data.00"), self.segment_bytes * 9)
+        _, kinds = self.findings()
+        self.assertIn("file", kinds)
+
+    def test_every_command_survives_every_damage(self):
+        for name, place in (("STORE.a", 0), ("NAMES.a", 0), ("meta/data.mdb", 0),
+                            ("meta/data.mdb", 4096), ("data/data.00", 0)):
+            self.copy()
+            self.overwrite(name, place, b"\xff" * 4096)
+            for words in (["ls"], ["ns"], ["stat"], ["check"], ["scrub"], ["options"],
+                          ["dump", "segments"], ["dump", "extents"], ["verify", "replay/00"],
+                          ["export", "some.kva"]):
+                with self.subTest(name=name, words=words):
+                    done = self.attempt("kvtool", words[0], "d", *words[1:])
+                    self.assertIn(done.returncode, (0, 1), done.stderr)
+
+    def test_dump_of_one_segment_is_that_segment(self):
+        self.copy()
+        segment = self.blocks[0]["segment"]
+        for kind in ("segments", "records", "extents", "batches"):
+            done = self.run_program("kvtool", "dump", "d", kind, "--segment", segment, "--json")
+            lines = [json.loads(line) for line in done.stdout.splitlines()]
+            self.assertGreater(len(lines), 0)
+            self.assertEqual({line["segment"] for line in lines}, {segment})
+            if kind == "extents":
+                live = sum(line["what"] == "live" for line in lines)
+                self.assertEqual(live, sum(each["segment"] == segment for each in self.blocks))
+                ends = [(line["page"], line["page"] + line["pages"]) for line in lines]
+                self.assertEqual(sorted(ends), ends)
+        self.refused("kvtool", "dump", "d", "records", "--segment", "16000000", expect=1)
+
+    def test_caps_and_options_of_a_closed_store(self):
+        self.copy()
+        caps = self.json_of("kvtool", "caps", "d")
+        self.assertIn(caps["library"]["io_engine"], ("uring", "threads"))
+        self.assertIn("is_direct", caps["library"]["folder"])
+        self.assertIn("lmdb", caps["library"]["versions"])
+        self.json_of("kvtool", "caps")
+        self.assertIn(b"io_engine", self.run_program("kvtool", "caps").stdout)
+        options = self.json_of("kvtool", "options", "d")
+        self.assertFalse(options["is_open"])
+        self.assertEqual(options["options"]["segment_bytes"]["value"], self.segment_bytes)
+        self.assertTrue(options["options"]["host_capacity_bytes"]["is_default"])
+
+
+if __name__ == "__main__":
+    programs.main()

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""test_kvtool_files.py - kvtool put and get of files of any length, export and import.
+
+Usage: test_kvtool_files.py SOURCE-FOLDER BIN-FOLDER
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import programs
+from programs import Programs
+
+BLOCK = 256 << 10  # The largest of a store of 64 MiB.
+
+
+class Files(Programs):
+    def put(self, directory, key, content, *more, nvme="64M", expect=0):
+        return self.run_program("kvtool", "put", "--create", "--nvme", nvme, directory, key, *more,
+                                input=content, expect=expect)
+
+    def get(self, directory, key):
+        return self.run_program("kvtool", "get", directory, key).stdout
+
+    def keys(self, directory, *more):
+        return {block["key"] for block in
+                self.json_of("kvtool", "ls", directory, *more)["blocks"]}
+
+    def test_content_of_any_length_comes_back(self):
+        self.put("f1", "a/00", b"x")
+        for length in (0, 1, 95, 96, 97, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 20 * BLOCK + 77):
+            with self.subTest(length=length):
+                content = os.urandom(length)
+                self.put("f1", f'a/"{length}"', content)
+                self.assertEqual(self.get("f1", f'a/"{length}"'), content)
+                self.assertEqual(self.run_program("kvtool", "verify", "f1", f'a/"{length}"',
+                                                  "a/00").stdout.count(b"is whole"), 2)
+        self.assertEqual(self.json_of("kvtool", "check", "f1")["finding_count"], 0)
+
+    def test_content_that_looks_like_a_manifest_is_kept_as_it_is(self):
+        self.put("f2", 'a/"large"', os.urandom(BLOCK + 1))
+        manifest = b"kvtool manifest\n" + bytes(80)
+        self.put("f2", 'a/"like"', manifest)
+        self.assertEqual(self.get("f2", 'a/"like"'), manifest)
+
+    def test_parts_are_listed_when_asked_for_and_go_with_their_file(self):
+        self.put("f3", "a/00", b"x")
+        self.put("f3", 'a/"large"', os.urandom(3 * BLOCK))
+        self.put("f3", 'a/"other"', os.urandom(2 * BLOCK))
+        self.assertEqual(self.keys("f3"), {"a/00", 'a/"large"', 'a/"other"'})
+        self.assertEqual(len(self.keys("f3", "--parts")), 8)
+        self.put("f3", 'a/"large"', os.urandom(BLOCK * 2), "--replace")
+        self.assertEqual(len(self.keys("f3", "--parts")), 7)
+        self.put("f3", 'a/"large"', b"small", "--replace")
+        self.assertEqual(self.get("f3", 'a/"large"'), b"small")
+        self.assertEqual(len(self.keys("f3", "--parts")), 5)
+        self.assertEqual(self.json_of("kvtool", "rm", "f3", 'a/"other"')["outcome"], "deleted")
+        self.assertEqual(self.keys("f3", "--parts"), {"a/00", 'a/"large"'})
+
+    def test_a_file_without_one_of_its_parts_is_missing(self):
+        self.put("f4", "a/00", b"x")
+        self.put("f4", 'a/"large"', os.urandom(3 * BLOCK))
+        with open(self.path("keep"), "wb") as file:
+            file.write(b"as it was")
+        part = sorted(self.keys("f4", "--parts") - self.keys("f4"))[1]
+        self.run_program("kvtool", "rm", "f4", part)
+        self.refused("kvtool", "get", "f4", 'a/"large"', "-o", "keep", expect=1,
+                     saying="not whole")
+        self.refused("kvtool", "verify", "f4", 'a/"large"', expect=1, saying="not whole")
+        with open(self.path("keep"), "rb") as file:
+            self.assertEqual(file.read(), b"as it was")
+
+    def test_a_file_with_a_damaged_part_is_missing(self):
+        self.put("f8", "a/00", b"x")
+        self.put("f8", 'a/"large"', b"\x5a" * (3 * BLOCK))
+        with open(self.path("f8", "data", "data.00"), "r+b") as file:
+            place = file.read().rindex(b"\x5a" * 100)
+            file.seek(place)
+            file.write(b"damage")
+        with open(self.path("keep"), "wb") as file:
+            file.write(b"as it was")
+        self.refused("kvtool", "get", "f8", 'a/"large"', "-o", "keep", expect=1, saying="damaged")
+        with open(self.path("keep"), "rb") as file:
+            self.assertEqual(file.read(), b"as it was")
+        self.assertEqual([name for name in os.listdir(self.scratch) if "keep." in name], [])
+
+    def test_a_file_that_does_not_fit_leaves_nothing(self):
+        self.put("f5", "a/00", b"x", nvme="16M")
+        done = self.put("f5", 'a/"large"', bytes(40 << 20), nvme="16M", expect=1)
+        self.assertIn(b"no room", done.stderr)
+        self.assertLessEqual(self.keys("f5", "--parts"), {"a/00"})
+
+    def test_an_interrupted_put_leaves_nothing(self):
+        self.put("f6", "a/00", b"x", nvme="256M")
+        large = os.urandom(11 << 20)
+        self.put("f6", 'a/"large"', large)
+        before = self.keys("f6", "--parts")
+        self.assertGreater(len(before), 4)
+        for words in (['a/"new"'], ['a/"large"', "--replace"]):
+            putter = subprocess.Popen(["build/bin/kvtool", "put", "f6", *words], cwd=self.scratch,
+                                      stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+            putter.stdin.write(bytes(80 << 20))  # More than is read before the store is opened.
+            putter.stdin.flush()
+            time.sleep(0.1)
+            putter.send_signal(signal.SIGINT)
+            self.assertEqual(putter.wait(60), 1)
+            self.assertIn(b"interrupted", putter.stderr.read())
+            putter.stdin.close()
+            putter.stderr.close()
+            self.assertEqual(self.keys("f6", "--parts"), before)
+        self.assertEqual(self.get("f6", 'a/"large"'), large)
+
+    def test_what_a_killed_put_left_goes_with_the_next(self):
+        self.put("f7", "a/00", b"x", nvme="256M")
+        putter = subprocess.Popen(["build/bin/kvtool", "put", "f7", 'a/"new"'], cwd=self.scratch,
+                                  stdin=subprocess.PIPE)
+        putter.stdin.write(bytes(100 << 20))
+        putter.stdin.flush()
+        time.sleep(0.3)
+        putter.kill()
+        putter.wait()
+        putter.stdin.close()
+        self.assertEqual(self.keys("f7"), {"a/00"})
+        self.run_program("kvtool", "rm", "f7", 'a/"new"', expect=1)
+        self.assertEqual(self.keys("f7", "--parts"), {"a/00"})
+        self.assertEqual(self.json_of("kvtool", "check", "f7")["finding_count"], 0)
+
+
+class Archives(Programs):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        case = cls("test_an_archive_brings_everything_back")
+        for key, content in (("a/01", b"one"), ("a/02@7", b"two" * 3000), ("b/c/03", b"x"),
+                             ('b/c/"large"', os.urandom(BLOCK + 5))):
+            case.run_program("kvtool", "put", "--create", "--nvme", "64M", "s", key,
+                             "--namespace-description", "made for tests", input=content)
+        case.run_program("kvtool", "export", "s", "all.kva")
+        with open(case.path("all.kva"), "rb") as file:
+            cls.archive = file.read()
+
+    def import_bytes(self, directory, content, *more, expect=0):
+        return self.run_program("kvtool", "import", "--create", "--nvme", "64M", directory, "-",
+                                *more, input=content, expect=expect)
+
+    def contents(self, directory):
+        return {key: self.run_program("kvtool", "get", directory, key).stdout for key in
+                ("a/01", "a/02@7", "b/c/03", 'b/c/"large"')}
+
+    def test_an_archive_brings_everything_back(self):
+        facts = self.json_of("kvtool", "import", "--create", "--nvme", "64M", "a1", "all.kva")
+        self.assertEqual((facts["stored"], facts["existed"]), (6, 0))
+        self.assertEqual(self.contents("a1"), self.contents("s"))
+        self.assertEqual(json.loads(self.import_bytes("a1", self.archive, "--json").stdout)
+                         ["existed"], 6)
+        # The namespaces have their descriptions.
+        self.run_program("kvtool", "put", "a1", "a/04", "--namespace-description",
+                         "made for tests", input=b"four")
+        self.refused("kvtool", "put", "a1", "a/05", "--namespace-description", "else", expect=1,
+                     input=b"five")
+
+    def test_facts_of_blocks_survive(self):
+        self.replay("a2", requests=5)
+        self.run_program("kvtool", "export", "a2", "a2.kva")
+        self.run_program("kvtool", "import", "--create", "--nvme", "64M", "a3", "a2.kva")
+        self.run_program("kvtool", "export", "a3", "a3.kva")
+        sizes = [os.path.getsize(self.path(name)) for name in ("a2.kva", "a3.kva")]
+        self.assertEqual(sizes[0], sizes[1])  # Parents included.
+
+    def test_a_namespace_or_a_key_alone_can_be_exported(self):
+        for words, count in ((["a"], 2), (["b/c"], 4), (["a/01"], 1), (['b/c/"large"'], 3),
+                             (["a", "b/c/03"], 3), (["a/02@7"], 1)):
+            with self.subTest(words=words):
+                facts = self.json_of("kvtool", "export", "s", "part.kva", *words)
+                self.assertEqual(facts["blocks"], count)
+        for words in (["zz"], ["a/77"], ["zz/01"]):
+            self.refused("kvtool", "export", "s", "no.kva", *words, expect=1)
+            self.assertFalse(os.path.exists(self.path("no.kva")))
+
+    def test_a_pipe_is_as_good_as_a_file(self):
+        command = ("build/bin/kvtool export s - | build/bin/kvtool import --create --nvme 64M a4")
+        subprocess.run(["bash", "-c", "set -o pipefail; " + command], cwd=self.scratch, check=True,
+                       capture_output=True, timeout=60)
+        self.assertEqual(self.contents("a4"), self.contents("s"))
+
+    def nothing_came_of(self, content):
+        done = self.run_program("kvtool", "import", "a5", "-", input=content, expect=1)
+        self.assertRegex(done.stderr.decode(), r"\Akvtool: [^\n]+\n\Z")
+
+    def test_a_damaged_archive_leaves_nothing(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "a5", "z/00", input=b"z")
+        size = len(self.archive)
+        places = list(range(0, 200, 9)) + [size - 1, size - 16, size - 40, size - 72]
+        places += [random.randrange(size) for _ in range(12)]
+        for place in places:
+            with self.subTest(flipped=place):
+                damaged = bytearray(self.archive)
+                damaged[place] ^= 1 << place % 8
+                self.nothing_came_of(bytes(damaged))
+        for cut in [0, 1, 31, 32, 33, 63, 64, 100, size - 1, size - 40, size - 72, size // 2]:
+            with self.subTest(cut=cut):
+                self.nothing_came_of(self.archive[:cut])
+        self.nothing_came_of(self.archive + b"\0")
+        self.nothing_came_of(self.archive + self.archive)
+        listed = self.json_of("kvtool", "ls", "a5", "--parts")
+        self.assertEqual({block["key"] for block in listed["blocks"]}, {"z/00"})
+        names = self.json_of("kvtool", "ns", "a5")["namespaces"]
+        self.assertEqual([name["name"] for name in names], ["z"])
+
+    def test_blocks_too_large_or_too_many_are_refused_before_the_first(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "1G", "a6", "a/01",
+                         input=bytes(1 << 20))
+        self.run_program("kvtool", "export", "a6", "large.kva")
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "a7", "z/00", input=b"z")
+        self.refused("kvtool", "import", "a7", "large.kva", expect=1, saying="made for blocks of")
+        self.assertEqual(self.json_of("kvtool", "ls", "a7")["block_count"], 1)
+
+    def test_an_interrupted_import_is_all_or_nothing(self):
+        self.replay("a8", requests=12)
+        facts = self.json_of("kvtool", "export", "a8", "many.kva")
+        self.run_program("kvtool", "put", "--create", "--nvme", "128M", "a9", "z/00", input=b"z")
+        start = time.monotonic()
+        self.run_program("kvtool", "import", "--create", "--nvme", "128M", "a11", "many.kva")
+        whole = time.monotonic() - start
+        for share in (0.3, 0.45, 0.55, 0.65, 0.75, 0.85):
+            importer = subprocess.Popen(["build/bin/kvtool", "import", "a9", "many.kva"],
+                                        cwd=self.scratch, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.PIPE)
+            time.sleep(whole * share)
+            importer.send_signal(signal.SIGINT)
+            _, error = importer.communicate(timeout=60)
+            count = self.json_of("kvtool", "ls", "a9")["block_count"]
+            if importer.returncode == 0:
+                self.assertEqual(count, facts["blocks"] + 1)
+                break
+            self.assertEqual(count, 1, error)
+            self.assertIn(importer.returncode, (1, -signal.SIGINT))
+        self.assertEqual(self.json_of("kvtool", "check", "a9")["finding_count"], 0)
+
+    def test_long_keys_are_left_out_and_counted(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "a10", "a/" + "ab" * 100,
+                         input=b"long")
+        self.run_program("kvtool", "put", "a10", "a/01", input=b"short")
+        facts = self.json_of("kvtool", "export", "a10", "a10.kva", expect=1)
+        self.assertEqual((facts["blocks"], facts["left_out_hashed"]), (1, 1))
+
+
+if __name__ == "__main__":
+    programs.main()

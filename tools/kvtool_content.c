@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtool_content.c - what a key of the command line stands for: the bytes of one block, or of the
+ * file behind a manifest.
+ */
+#include "kvtool_content.h"
+
+#include <string.h>
+
+#include "complain.h"
+#include "kvtool_parts.h"
+
+/* A miss may be a block that was never there, or one whose bytes are damaged. */
+static void
+miss_complain(kvt_store *store, const char *key)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (kvt_stats_get(store, &stats) == KVT_OK && stats.corrupt_count > 0)
+        complain("the block %s is there, but its bytes are damaged: it counts as missing", key);
+    else if (stats.read_failed_count > 0)
+        complain("the block %s is there, but the device cannot read it: it counts as missing", key);
+    else
+        complain("there is no block %s", key);
+}
+
+bool
+content_find(kvt_store *store, const char *path, const struct spelled_key *key,
+    const char *spelling, struct content *content_out)
+{
+    struct kvt_namespace_info info;
+    enum kvt_status status = namespace_find(store, key->namespace_name, &info);
+
+    memset(content_out, 0, sizeof(*content_out));
+    if (status == KVT_MISS) {
+        namespace_complain(key->namespace_name, path);
+        return false;
+    }
+    if (status == KVT_OK)
+        status = block_get(store, info.ns, &key->key, &content_out->block);
+    if (status == KVT_MISS)
+        miss_complain(store, spelling);
+    else if (status != KVT_OK)
+        complain_status(status, "cannot read the block %s", spelling);
+    if (status != KVT_OK)
+        return false;
+    content_out->ns = info.ns;
+    content_out->length = content_out->block.result.length;
+    content_out->is_file = manifest_read(
+        &content_out->manifest, content_out->block.bytes, content_out->block.result.length);
+    if (!content_out->is_file)
+        return true;
+    content_out->length = content_out->manifest.length;
+    if (parts_are_there(store, info.ns, key->key.component, &content_out->manifest))
+        return true;
+    complain("the file %s is not whole: parts of it were evicted or damaged; it counts as missing",
+        spelling);
+    return false;
+}
+
+void
+content_free(struct content *content)
+{
+    block_free(&content->block);
+}
+
+bool
+content_read(kvt_store *store, const struct spelled_key *key, const char *spelling,
+    const struct content *content, bool (*sink)(void *context, const void *bytes, uint64_t size),
+    void *context)
+{
+    enum kvt_status status = KVT_OK;
+
+    if (!content->is_file)
+        return sink(context, content->block.bytes, content->length);
+    status = parts_get(store, content->ns, key->key.component, &content->manifest, sink, context);
+    if (status == KVT_MISS)
+        complain("the file %s is damaged: it counts as missing", spelling);
+    else if (status < 0)
+        complain_status(status, "cannot read the file %s", spelling);
+    return status == KVT_OK;
+}

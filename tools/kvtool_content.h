@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtool_content.h - what a key of the command line stands for: the bytes of one block, or of the
+ * file behind a manifest.
+ */
+#ifndef KVTOOL_CONTENT_H
+#define KVTOOL_CONTENT_H
+
+#include "kvtool.h"
+#include "kvtool_block.h"
+#include "kvtool_manifest.h"
+
+struct content {
+    kvt_namespace ns;
+    struct block block;
+    struct manifest manifest;
+    bool is_file; /* The block is a manifest. */
+    uint64_t length;
+};
+
+/* content_find - reads the key's block, and looks whether all parts of a file are there. False,
+ * with a sentence: there is none, or it is damaged. */
+bool content_find(kvt_store *store, const char *path, const struct spelled_key *key,
+    const char *spelling, struct content *content_out);
+void content_free(struct content *content);
+
+/* content_read - the bytes to `sink`. False: with a sentence, or the sink has said one. */
+bool content_read(kvt_store *store, const struct spelled_key *key, const char *spelling,
+    const struct content *content, bool (*sink)(void *context, const void *bytes, uint64_t size),
+    void *context);
+
+#endif /* KVTOOL_CONTENT_H */

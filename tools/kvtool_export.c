@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtool_export.c - `kvtool export`: namespaces or single keys of a store as one archive.
+ *
+ * Parents come before their children, so that an import finds them.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "complain.h"
+#include "interrupt.h"
+#include "json_writer.h"
+#include "kvtier/kvtier_unstable.h"
+#include "kvtool.h"
+#include "kvtool_archive.h"
+#include "kvtool_block.h"
+#include "kvtool_manifest.h"
+#include "kvtool_output.h"
+#include "progress.h"
+#include "quantity.h"
+
+enum {
+    SCAN_COUNT = 256
+};
+
+enum {
+    OPTION_JSON
+};
+
+static const struct argument_option options[] = {
+    [OPTION_JSON] = {"--json", NULL, "print facts as JSON; needs a FILE"},
+    {NULL, NULL, NULL},
+};
+
+const struct command_line kvtool_export_line = {
+    .program = "kvtool",
+    .command = "export",
+    .operands = "DIR FILE|- [NAMESPACE|KEY]...",
+    .summary = "Write the blocks of DIR, or those named, as an archive for kvtool import.",
+    .text =
+        "An operand that is the name of a namespace means all of it; any other is a KEY. Blocks\n"
+        "whose keys are longer than 64 bytes cannot be exported (a store keeps only a hash of\n"
+        "them): they are counted, and the exit code is 1. FILE is there whole or as it was.\n"
+        "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"archive_bytes\",\n"
+        "\"left_out_hashed\", \"left_out_damaged\"}",
+    .operand_min = 2,
+    .operand_max = ARGUMENT_OPERAND_MAX,
+    .options = options,
+};
+
+/* What was asked for: all, or these. */
+struct wish {
+    uint32_t namespace_id;
+    bool is_key;
+    uint64_t hash; /* Of the key: its parts are meant, too. */
+    struct spelled_key key;
+};
+
+struct export
+{
+    const char *path;
+    kvt_store *store;
+    struct wish *wishes;
+    size_t wish_count;
+    struct kvt_scan_entry *entries;
+    struct kvt_block_facts *facts;
+    uint32_t *order; /* Of the entries: parents first. */
+    size_t count, capacity;
+    uint64_t payload_bytes;
+    uint64_t hashed_count;
+    uint64_t damaged_count;
+    uint32_t *namespace_indexes; /* By id; UINT32_MAX: not in the archive. */
+    uint32_t namespace_limit;
+    struct archive_writer writer;
+    struct progress progress;
+};
+
+/* --- What is wanted --------------------------------------------------------------------------- */
+
+static bool
+wish_read(struct export *export, const char *text, struct wish *wish)
+{
+    struct kvt_namespace_info info;
+    enum kvt_status status = namespace_find(export->store, text, &info);
+
+    if (status == KVT_MISS) {
+        if (!spelled_key_read(&wish->key, text))
+            return false;
+        wish->is_key = true;
+        wish->hash = key_hash(&wish->key.key);
+        status = namespace_find(export->store, wish->key.namespace_name, &info);
+        if (status == KVT_MISS) {
+            namespace_complain(wish->key.namespace_name, export->path);
+            return false;
+        }
+    }
+    if (status != KVT_OK)
+        complain_status(status, "cannot list the namespaces of %s", export->path);
+    wish->namespace_id = info.ns.id;
+    return status == KVT_OK;
+}
+
+static bool
+wish_wants(const struct wish *wish, const struct kvt_scan_entry *entry)
+{
+    const struct kvt_key *key = &wish->key.key;
+    uint64_t hash = 0;
+    uint64_t file = 0;
+
+    if (wish->namespace_id != entry->ns.id)
+        return false;
+    if (!wish->is_key)
+        return true;
+    if (entry->component != key->component)
+        return false;
+    if (part_key_is(entry, &hash, &file))
+        return hash == wish->hash;
+    return !entry->is_hashed && entry->key_length == key->length &&
+           memcmp(entry->key, key->bytes, key->length) == 0;
+}
+
+static bool
+is_wanted(const struct export *export, const struct kvt_scan_entry *entry)
+{
+    for (size_t i = 0; i < export->wish_count; i++) {
+        if (wish_wants(&export->wishes[i], entry))
+            return true;
+    }
+    return export->wish_count == 0;
+}
+
+/* --- Collecting ------------------------------------------------------------------------------- */
+
+static bool
+entry_add(struct export *export, const struct kvt_scan_entry *entry)
+{
+    if (export->count == export->capacity) {
+        size_t capacity = export->capacity == 0 ? SCAN_COUNT : export->capacity * 2;
+        struct kvt_scan_entry *entries =
+            realloc(export->entries, capacity * sizeof(*export->entries));
+
+        if (entries == NULL)
+            return false;
+        export->entries = entries;
+        export->capacity = capacity;
+    }
+    export->entries[export->count++] = *entry;
+    export->payload_bytes += entry->length;
+    return true;
+}
+
+static enum kvt_status
+entries_collect(struct export *export)
+{
+    struct kvt_scan_entry entries[SCAN_COUNT];
+    uint64_t cursor = 0;
+    uint32_t count = 0;
+    enum kvt_status status = KVT_OK;
+
+    while ((status = kvt_scan(export->store, &cursor, entries, SCAN_COUNT, &count)) == KVT_OK) {
+        for (uint32_t i = 0; i < count; i++) {
+            if (!is_wanted(export, &entries[i]))
+                continue;
+            if (entries[i].is_hashed)
+                export->hashed_count++;
+            else if (!entry_add(export, &entries[i]))
+                return KVT_E_NOMEM;
+        }
+    }
+    return status == KVT_MISS ? KVT_OK : status;
+}
+
+/* Parents first; then as the blocks lie on NVMe. */
+static int
+order_compare(const void *a, const void *b, void *context)
+{
+    const struct export *export = context;
+    const struct kvt_scan_entry *left = &export->entries[*(const uint32_t *)a];
+    const struct kvt_scan_entry *right = &export->entries[*(const uint32_t *)b];
+    uint32_t left_depth = export->facts[*(const uint32_t *)a].depth;
+    uint32_t right_depth = export->facts[*(const uint32_t *)b].depth;
+
+    if (left_depth != right_depth)
+        return left_depth < right_depth ? -1 : 1;
+    if (left->segment != right->segment)
+        return left->segment < right->segment ? -1 : 1;
+    return left->page < right->page ? -1 : left->page > right->page;
+}
+
+static enum kvt_status
+entries_order(struct export *export)
+{
+    size_t room = export->count == 0 ? 1 : export->count;
+
+    export->facts = calloc(room, sizeof(*export->facts));
+    export->order = calloc(room, sizeof(*export->order));
+    if (export->facts == NULL || export->order == NULL || export->count > UINT32_MAX)
+        return KVT_E_NOMEM;
+    for (size_t at = 0; at < export->count; at += SCAN_COUNT) {
+        size_t part = export->count - at < SCAN_COUNT ? export->count - at : SCAN_COUNT;
+        enum kvt_status status = kvt_block_facts_get(
+            export->store, export->entries + at, (uint32_t)part, export->facts + at);
+
+        if (status != KVT_OK)
+            return status;
+    }
+    for (size_t i = 0; i < export->count; i++)
+        export->order[i] = (uint32_t)i;
+    qsort_r(export->order, export->count, sizeof(*export->order), order_compare, export);
+    return KVT_OK;
+}
+
+/* --- Writing ---------------------------------------------------------------------------------- */
+
+static enum kvt_status
+namespaces_write(struct export *export)
+{
+    struct archive_namespace space;
+    struct kvt_namespace_info info;
+    uint32_t cursor = 0;
+    enum kvt_status status = KVT_OK;
+
+    while ((status = kvt_namespace_next(export->store, &cursor, &info)) == KVT_OK) {
+        size_t length = 0;
+        bool is_used = export->wish_count == 0;
+
+        for (size_t i = 0; i < export->wish_count; i++)
+            is_used = is_used || export->wishes[i].namespace_id == info.ns.id;
+        if (!is_used || info.ns.id >= export->namespace_limit)
+            continue;
+        status = kvt_namespace_description(
+            export->store, info.ns, space.description, sizeof(space.description), &length);
+        if (status != KVT_OK)
+            return status;
+        space.description_length = (uint32_t)length;
+        snprintf(space.name, sizeof(space.name), "%s", info.name);
+        export->namespace_indexes[info.ns.id] = (uint32_t) export->writer.sums.namespace_count;
+        if (!archive_namespace_write(&export->writer, &space))
+            return KVT_CANCELLED;
+    }
+    return status == KVT_MISS ? KVT_OK : status;
+}
+
+static void
+block_describe(const struct export *export, uint32_t number, struct archive_block *block_out)
+{
+    const struct kvt_scan_entry *entry = &export->entries[number];
+    const struct kvt_block_facts *facts = &export->facts[number];
+
+    *block_out = (struct archive_block){
+        .namespace_index = export->namespace_indexes[entry->ns.id],
+        .component = entry->component,
+        .part_count = entry->part_count,
+        .class_id = facts->class_id,
+        .hint = facts->hint,
+        .depth = facts->depth,
+        .token_start = facts->token_start,
+        .token_count = facts->token_count,
+        .recompute_us = facts->recompute_us,
+        .importance = facts->importance,
+        .key_length = entry->key_length,
+    };
+    memcpy(block_out->key, entry->key, entry->key_length);
+    if (facts->has_parent && !facts->parent_is_hashed) {
+        block_out->parent_length = facts->parent_length;
+        block_out->parent_component = facts->parent_component;
+        memcpy(block_out->parent, facts->parent, facts->parent_length);
+    }
+}
+
+static enum kvt_status
+block_begin(struct export *export, struct lanes *lanes, size_t at)
+{
+    const struct kvt_scan_entry *entry = &export->entries[export->order[at]];
+    const struct kvt_key key = {
+        .bytes = entry->key, .length = entry->key_length, .component = entry->component};
+
+    return lane_get(lanes, lanes_at(lanes, at), entry->ns, &key);
+}
+
+static enum kvt_status
+blocks_write(struct export *export, struct lanes *lanes)
+{
+    size_t begun = 0;
+
+    progress_begin(&export->progress, "export", PROGRESS_BYTES, 0, export->payload_bytes);
+    for (size_t i = 0; i < export->count; i++) {
+        struct lane *lane = lanes_at(lanes, i);
+        struct archive_block block;
+        uint64_t length = 0;
+        enum kvt_status status = KVT_OK;
+
+        for (; status == KVT_OK && begun < export->count && begun < i + lanes->count; begun++)
+            status = block_begin(export, lanes, begun);
+        if (status == KVT_OK)
+            status = lane_wait(lane, &length);
+        if (status == KVT_MISS) {
+            export->damaged_count++;
+            continue;
+        }
+        if (status != KVT_OK)
+            return status;
+        block_describe(export, export->order[i], &block);
+        if (!archive_block_write(&export->writer, &block, lane->bytes, length))
+            return KVT_CANCELLED;
+        progress_at(&export->progress, export->writer.sums.payload_bytes);
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+archive_write(struct export *export, struct output *output)
+{
+    struct kvt_options made = KVT_OPTIONS_INIT;
+    struct kvt_namespace_info info;
+    struct lanes lanes;
+    uint32_t cursor = 0;
+    enum kvt_status status = kvt_options_get(export->store, &made);
+
+    while (kvt_namespace_next(export->store, &cursor, &info) == KVT_OK)
+        export->namespace_limit = info.ns.id + 1;
+    export->namespace_indexes =
+        calloc((size_t) export->namespace_limit + 1, sizeof(*export->namespace_indexes));
+    if (status == KVT_OK && export->namespace_indexes == NULL)
+        status = KVT_E_NOMEM;
+    if (status != KVT_OK)
+        return status;
+    if (!archive_begin(&export->writer, output_write, output))
+        return KVT_CANCELLED;
+    status = namespaces_write(export);
+    if (status != KVT_OK)
+        return status;
+    if (!lanes_open(&lanes, export->store, made.block_bytes_max))
+        return KVT_CANCELLED;
+    status = blocks_write(export, &lanes);
+    progress_end(&export->progress);
+    lanes_close(&lanes);
+    if (status == KVT_OK && !archive_end(&export->writer))
+        status = KVT_CANCELLED;
+    return status;
+}
+
+/* --- The command ------------------------------------------------------------------------------ */
+
+static void
+facts_print(const struct export *export, bool is_json, FILE *out)
+{
+    const struct archive_sums *sums = &export->writer.sums;
+    struct json json = JSON_INIT(out);
+    char texts[3][QUANTITY_TEXT_BYTES];
+
+    if (!is_json) {
+        fprintf(out, "%s blocks of %" PRIu64 " namespaces, %s; an archive of %s\n",
+            quantity_count_text(texts[0], sums->block_count), sums->namespace_count,
+            quantity_bytes_text(texts[1], (double)sums->payload_bytes),
+            quantity_bytes_text(texts[2], (double)sums->archive_bytes));
+        return;
+    }
+    json_object_begin(&json, NULL);
+    json_number(&json, "namespaces", sums->namespace_count);
+    json_number(&json, "blocks", sums->block_count);
+    json_number(&json, "payload_bytes", sums->payload_bytes);
+    json_number(&json, "archive_bytes", sums->archive_bytes);
+    json_number(&json, "left_out_hashed", export->hashed_count);
+    json_number(&json, "left_out_damaged", export->damaged_count);
+    json_object_end(&json);
+    json_end(&json);
+}
+
+static bool
+export_run(struct export *export, const struct arguments *arguments)
+{
+    const char *file = arguments->operands[1];
+    struct output output;
+    enum kvt_status status = KVT_OK;
+
+    export->wish_count = (size_t)(arguments->operand_count - 2);
+    export->wishes = calloc(export->wish_count + 1, sizeof(*export->wishes));
+    if (export->wishes == NULL)
+        return false;
+    for (size_t i = 0; i < export->wish_count; i++) {
+        if (!wish_read(export, arguments->operands[i + 2], &export->wishes[i]))
+            return false;
+    }
+    status = entries_collect(export);
+    if (status == KVT_OK)
+        status = entries_order(export);
+    if (status != KVT_OK) {
+        complain_status(status, "cannot list %s", export->path);
+        return false;
+    }
+    for (size_t i = 0; i < export->wish_count; i++) {
+        if (export->wishes[i].is_key && export->count == 0) {
+            complain("there is no block %s", arguments->operands[i + 2]);
+            return false;
+        }
+    }
+    if (!output_open(&output, file))
+        return false;
+    status = archive_write(export, &output);
+    if (!output_close(&output, status == KVT_OK))
+        return false;
+    if (status < 0)
+        complain_status(status, "cannot export %s", export->path);
+    if (status != KVT_OK)
+        return false;
+    facts_print(
+        export, arguments->values[OPTION_JSON] != NULL, strcmp(file, "-") == 0 ? stderr : stdout);
+    if (export->hashed_count > 0)
+        complain("%" PRIu64
+                 " blocks have keys of more than 64 bytes, of which a store keeps a hash: "
+                 "they were left out",
+            export->hashed_count);
+    if (export->damaged_count > 0)
+        complain("%" PRIu64 " blocks are damaged: they were left out", export->damaged_count);
+    return export->hashed_count + export->damaged_count == 0;
+}
+
+int
+kvtool_export(int argc, char **argv)
+{
+    struct arguments arguments;
+    struct export export = {0};
+    bool is_fine = false;
+    int exit_code = EXIT_FINE;
+
+    if (!arguments_read(&kvtool_export_line, argc, argv, &arguments, &exit_code))
+        return exit_code;
+    if (strcmp(arguments.operands[1], "-") == 0 && isatty(STDOUT_FILENO) == 1) {
+        complain("the archive would go to the terminal: name a file");
+        return EXIT_USAGE;
+    }
+    interrupt_watch();
+    export.path = arguments.operands[0];
+    export.store = store_open_to_read(export.path);
+    if (export.store == NULL)
+        return EXIT_PROBLEM;
+    is_fine = export_run(&export, &arguments);
+    for (size_t i = 0; export.wishes != NULL && i < export.wish_count; i++)
+        spelled_key_free(&export.wishes[i].key);
+    archive_free(&export.writer);
+    free(export.wishes);
+    free(export.entries);
+    free(export.facts);
+    free(export.order);
+    free(export.namespace_indexes);
+    return store_close(export.store, export.path) && is_fine ? EXIT_FINE : EXIT_PROBLEM;
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtool_parts.c - files that are larger than a block, put and read part by part.
+ *
+ * The manifest is put last, when every part is durable, so that a reader finds all of a file or
+ * nothing. The parts of what was interrupted are deleted; where a crash prevented that, the next
+ * put or rm of the key does it (parts_sweep()).
+ */
+#include "kvtool_parts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "complain.h"
+#include "interrupt.h"
+#include "progress.h"
+
+enum {
+    SCAN_COUNT = 256
+};
+
+/* --- The source ------------------------------------------------------------------------------- */
+
+uint64_t
+source_read(struct source *source, void *target, uint64_t size)
+{
+    uint8_t *to = target;
+    uint64_t done = source->head_length - source->head_done;
+
+    done = done < size ? done : size;
+    if (done > 0)
+        memcpy(to, source->head + source->head_done, done);
+    source->head_done += done;
+    while (done < size && !source->is_bad) {
+        ssize_t count = read(source->descriptor, to + done, size - done);
+
+        if (count == 0)
+            break;
+        if (interrupt_came()) {
+            complain("interrupted");
+            source->is_bad = true;
+        } else if (count > 0) {
+            done += (uint64_t)count;
+        } else if (errno != EINTR) {
+            complain("cannot read %s: %s", source->name, strerror(errno));
+            source->is_bad = true;
+        }
+    }
+    return done;
+}
+
+/* --- Putting ---------------------------------------------------------------------------------- */
+
+struct upload {
+    struct lanes lanes;
+    struct source *source;
+    struct progress progress;
+    kvt_namespace ns;
+    uint16_t component;
+    struct manifest manifest;
+    XXH3_state_t *digest;
+};
+
+static bool
+part_wait(struct lane *lane)
+{
+    uint64_t length = 0;
+    enum kvt_status status = lane_wait(lane, &length);
+
+    if (status == KVT_OK)
+        return true;
+    if (status == KVT_E_NOSPC || status == KVT_MISS)
+        complain("the store has no room for all parts of the file");
+    else
+        complain_status(status, "cannot keep a part of the file");
+    return false;
+}
+
+/* Puts the next part. False: there is none, or it went wrong (*is_fine_out false). */
+static bool
+part_put(struct upload *upload, bool *is_fine_out)
+{
+    struct manifest *manifest = &upload->manifest;
+    struct lane *lane = lanes_at(&upload->lanes, manifest->part_count);
+    char text[PART_KEY_BYTES + 1];
+    struct kvt_put put = {.source = lane->bytes};
+    enum kvt_status status = KVT_OK;
+
+    *is_fine_out = part_wait(lane);
+    if (!*is_fine_out)
+        return false;
+    put.length = source_read(upload->source, lane->bytes, manifest->part_bytes);
+    *is_fine_out = !upload->source->is_bad;
+    if (!*is_fine_out || put.length == 0)
+        return false;
+    if (manifest->part_count == PART_COUNT_MAX) {
+        complain("a file has at most %d parts", PART_COUNT_MAX);
+        *is_fine_out = false;
+        return false;
+    }
+    put.key = part_key(manifest, manifest->part_count, upload->component, text);
+    XXH3_128bits_update(upload->digest, lane->bytes, put.length);
+    status = lane_put(&upload->lanes, lane, upload->ns, &put);
+    if (status != KVT_OK) {
+        complain_status(status, "cannot keep a part of the file");
+        *is_fine_out = false;
+        return false;
+    }
+    manifest->part_count++;
+    manifest->length += put.length;
+    progress_at(&upload->progress, manifest->length);
+    return put.length == manifest->part_bytes;
+}
+
+static bool
+upload_run(struct upload *upload)
+{
+    XXH128_canonical_t canonical;
+    bool is_fine = true;
+
+    progress_begin(&upload->progress, "put", PROGRESS_BYTES, 0, 0);
+    while (part_put(upload, &is_fine))
+        ;
+    for (uint32_t i = 0; i < upload->lanes.count; i++) {
+        struct lane *lane = &upload->lanes.lanes[i];
+
+        if (is_fine)
+            is_fine = part_wait(lane);
+    }
+    progress_end(&upload->progress);
+    if (is_fine && interrupt_came()) {
+        complain("interrupted");
+        is_fine = false;
+    }
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(upload->digest));
+    memcpy(upload->manifest.digest, canonical.digest, sizeof(upload->manifest.digest));
+    if (is_fine &&
+        !parts_are_there(upload->lanes.store, upload->ns, upload->component, &upload->manifest)) {
+        complain("the store has no room for all parts of the file: the first were evicted");
+        is_fine = false;
+    }
+    return is_fine;
+}
+
+static bool
+manifest_put(struct upload *upload, const struct file_put *wish)
+{
+    uint8_t bytes[MANIFEST_BYTES];
+    struct kvt_put put = {
+        .key = wish->key, .source = bytes, .length = sizeof(bytes), .flags = wish->flags};
+    enum kvt_status status = KVT_OK;
+
+    manifest_write(bytes, &upload->manifest);
+    status = block_put(upload->lanes.store, upload->ns, &put);
+    if (status != KVT_OK)
+        complain_status(status, "cannot keep the manifest of the file");
+    return status == KVT_OK;
+}
+
+bool
+parts_put(kvt_store *store, const struct file_put *put, struct source *source, uint64_t *length_out)
+{
+    struct upload upload = {
+        .source = source,
+        .ns = put->ns,
+        .component = put->key.component,
+        .manifest = {.part_bytes = put->part_bytes, .key_hash = key_hash(&put->key)},
+        .digest = XXH3_createState(),
+    };
+    bool is_fine = false;
+
+    if (upload.digest == NULL || getrandom(&upload.manifest.file, sizeof(upload.manifest.file),
+                                     0) != (ssize_t)sizeof(upload.manifest.file)) {
+        complain("there is no memory to put a file, or no random number");
+        XXH3_freeState(upload.digest);
+        return false;
+    }
+    upload.manifest.file |= 1; /* 0 is none. */
+    XXH3_128bits_reset(upload.digest);
+    if (lanes_open(&upload.lanes, store, put->part_bytes)) {
+        is_fine = upload_run(&upload) && manifest_put(&upload, put);
+        lanes_close(&upload.lanes);
+        /* The old file's parts, or those of this one. */
+        if (parts_sweep(store, put->ns, &put->key, is_fine ? upload.manifest.file : put->old_file) <
+            0)
+            complain("parts that nobody needs could not be deleted: the next put or rm does it");
+    }
+    XXH3_freeState(upload.digest);
+    *length_out = upload.manifest.length;
+    return is_fine;
+}
+
+/* --- Reading ---------------------------------------------------------------------------------- */
+
+struct download {
+    struct lanes lanes;
+    struct progress progress;
+    kvt_namespace ns;
+    uint16_t component;
+    const struct manifest *manifest;
+    XXH3_state_t *digest;
+};
+
+static enum kvt_status
+part_get(struct download *download, uint64_t index)
+{
+    char text[PART_KEY_BYTES + 1];
+    const struct kvt_key key = part_key(download->manifest, index, download->component, text);
+
+    return lane_get(&download->lanes, lanes_at(&download->lanes, index), download->ns, &key);
+}
+
+static enum kvt_status
+download_run(struct download *download,
+    bool (*sink)(void *context, const void *bytes, uint64_t size), void *context)
+{
+    const struct manifest *manifest = download->manifest;
+    uint64_t begun = 0;
+    uint64_t length = 0;
+
+    progress_begin(&download->progress, "get", PROGRESS_BYTES, 0, manifest->length);
+    for (uint64_t i = 0; i < manifest->part_count; i++) {
+        struct lane *lane = lanes_at(&download->lanes, i);
+        enum kvt_status status = KVT_OK;
+
+        for (; begun < manifest->part_count && begun < i + download->lanes.count; begun++) {
+            status = part_get(download, begun);
+            if (status != KVT_OK)
+                return status;
+        }
+        status = lane_wait(lane, &length);
+        if (status == KVT_OK && length != part_length(manifest, i))
+            status = KVT_MISS;
+        if (status != KVT_OK)
+            return status;
+        XXH3_128bits_update(download->digest, lane->bytes, length);
+        if (!sink(context, lane->bytes, length))
+            return KVT_CANCELLED;
+        progress_at(&download->progress, i * manifest->part_bytes + length);
+    }
+    return KVT_OK;
+}
+
+enum kvt_status
+parts_get(kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest,
+    bool (*sink)(void *context, const void *bytes, uint64_t size), void *context)
+{
+    struct download download = {
+        .ns = ns,
+        .component = component,
+        .manifest = manifest,
+        .digest = XXH3_createState(),
+    };
+    XXH128_canonical_t canonical;
+    enum kvt_status status = KVT_E_NOMEM;
+
+    if (download.digest == NULL)
+        return KVT_E_NOMEM;
+    XXH3_128bits_reset(download.digest);
+    if (lanes_open(&download.lanes, store, manifest->part_bytes)) {
+        status = download_run(&download, sink, context);
+        progress_end(&download.progress);
+        lanes_close(&download.lanes);
+    }
+    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(download.digest));
+    XXH3_freeState(download.digest);
+    if (status == KVT_OK && memcmp(canonical.digest, manifest->digest, MANIFEST_DIGEST_BYTES) != 0)
+        return KVT_MISS;
+    return status;
+}
+
+bool
+parts_are_there(
+    kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest)
+{
+    for (uint64_t i = 0; i < manifest->part_count; i++) {
+        char text[PART_KEY_BYTES + 1];
+        const struct kvt_key key = part_key(manifest, i, component, text);
+
+        if (!blocks_are_there(store, ns, &key, 1))
+            return false;
+    }
+    return true;
+}
+
+/* --- Sweeping --------------------------------------------------------------------------------- */
+
+/* Collects the keys of parts, and deletes them when the walk is over. */
+struct sweep {
+    char (*texts)[PART_KEY_BYTES];
+    struct kvt_key *keys;
+    uint32_t count, capacity;
+};
+
+static bool
+sweep_add(struct sweep *sweep, const struct kvt_scan_entry *entry)
+{
+    if (sweep->count == sweep->capacity) {
+        uint32_t capacity = sweep->capacity == 0 ? 64 : sweep->capacity * 2;
+        char(*texts)[PART_KEY_BYTES] = realloc(sweep->texts, capacity * sizeof(*texts));
+
+        if (texts == NULL)
+            return false;
+        sweep->texts = texts;
+        sweep->capacity = capacity;
+    }
+    memcpy(sweep->texts[sweep->count++], entry->key, PART_KEY_BYTES);
+    return true;
+}
+
+static enum kvt_status
+sweep_collect(struct sweep *sweep, kvt_store *store, kvt_namespace ns, const struct kvt_key *key,
+    uint64_t keep)
+{
+    struct kvt_scan_entry entries[SCAN_COUNT];
+    uint64_t wanted = key_hash(key);
+    uint64_t cursor = 0;
+    uint32_t count = 0;
+    enum kvt_status status = KVT_OK;
+
+    while ((status = kvt_scan(store, &cursor, entries, SCAN_COUNT, &count)) == KVT_OK) {
+        for (uint32_t i = 0; i < count; i++) {
+            uint64_t hash = 0;
+            uint64_t file = 0;
+
+            if (entries[i].ns.id == ns.id && entries[i].component == key->component &&
+                part_key_is(&entries[i], &hash, &file) && hash == wanted && file != keep &&
+                !sweep_add(sweep, &entries[i]))
+                return KVT_E_NOMEM;
+        }
+    }
+    return status == KVT_MISS ? KVT_OK : status;
+}
+
+enum kvt_status
+parts_sweep(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t keep)
+{
+    struct sweep sweep = {0};
+    enum kvt_status status = sweep_collect(&sweep, store, ns, key, keep);
+
+    if (status == KVT_OK && sweep.count > 0) {
+        sweep.keys = calloc(sweep.count, sizeof(*sweep.keys));
+        status = sweep.keys == NULL ? KVT_E_NOMEM : KVT_OK;
+    }
+    for (uint32_t i = 0; status == KVT_OK && i < sweep.count; i++)
+        sweep.keys[i] = (struct kvt_key){
+            .bytes = sweep.texts[i], .length = PART_KEY_BYTES, .component = key->component};
+    if (status == KVT_OK && sweep.count > 0)
+        status = blocks_delete(store, ns, sweep.keys, sweep.count);
+    free(sweep.keys);
+    free(sweep.texts);
+    return status;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kvtool_parts.h - content of any length: put and read as one block, or as parts and a manifest.
+ */
+#ifndef KVTOOL_PARTS_H
+#define KVTOOL_PARTS_H
+
+#include "kvtool.h"
+#include "kvtool_block.h"
+#include "kvtool_manifest.h"
+
+/* Where content comes from: reads up to `size` bytes, fewer only at its end; *is_bad_out with a
+ * sentence when it cannot be read (or somebody pressed Ctrl-C). */
+struct source {
+    int descriptor;
+    const char *name; /* For sentences. */
+    uint8_t *head;    /* Read already; then the descriptor goes on. */
+    uint64_t head_length;
+    uint64_t head_done;
+    bool is_bad;
+};
+
+uint64_t source_read(struct source *source, void *target, uint64_t size);
+
+/* A file to put. */
+struct file_put {
+    kvt_namespace ns;
+    struct kvt_key key;
+    uint64_t part_bytes; /* At most, in a part. */
+    uint32_t flags;      /* enum kvt_put_flags */
+    uint64_t old_file;   /* Whose parts stay when it fails; 0: the key has no manifest now. */
+};
+
+/* parts_put - all of `source` as parts, then the manifest. False, with a sentence, and nothing was
+ * changed: a part was refused, there is no room, Ctrl-C. */
+bool parts_put(
+    kvt_store *store, const struct file_put *put, struct source *source, uint64_t *length_out);
+
+/* parts_get - the file in order, verified, to `sink` until it returns false. KVT_MISS: a part is
+ * missing or damaged, or the digest differs. */
+enum kvt_status parts_get(kvt_store *store, kvt_namespace ns, uint16_t component,
+    const struct manifest *manifest, bool (*sink)(void *context, const void *bytes, uint64_t size),
+    void *context);
+
+/* parts_are_there - each has a durable copy; nothing is read. */
+bool parts_are_there(
+    kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest);
+
+/* parts_sweep - delete the parts of `key`'s files, but for those of the file `keep` (0: none).
+ * What an interrupted put left goes with them. */
+enum kvt_status parts_sweep(
+    kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t keep);
+
+#endif /* KVTOOL_PARTS_H */
