@@ -175,11 +175,12 @@ def sweep_part(folder):
                       picture(folder, "sweep.svg", "Share of the ceiling over depth"))
 
 
-def peers_rows(result, ceiling):
-    """A line for each peer; the share is of the machine's reads of pieces of that size."""
+def peers_rows(result):
+    """A line for each peer; the share is of raw reads of pieces of that size in the same rounds."""
     for peer in result["peers"]:
         best = peer["get_best_bytes_per_s"]
-        yield (peer["peer"], rate(best), f"{best / ceiling:.2f}" if ceiling else "",
+        share = peer.get("get_best_ceiling_share")
+        yield (peer["peer"], rate(best), f"{share:.2f}" if share else "",
                peer["get_best_threads"], time_of(peer["get_best_cpu_ns"]),
                size_of(round(peer["get_best_read_bytes"])), rate(peer["put_best_bytes_per_s"]),
                peer["put_best_threads"], peer["wrong_bytes"], peer["refused_blocks"])
@@ -197,10 +198,6 @@ def ratios_table(result):
 
 
 def vs_part(folder):
-    ceilings = {}
-    for report in load(folder, "ceiling.json"):
-        ceilings = {1 << 20: report.get("read_1m_random_bytes_per_s"),
-                    64 << 10: report.get("read_64k_random_bytes_per_s")}
     for report in load(folder, "vs.json"):
         parts = []
         for result in report["results"]:
@@ -208,14 +205,14 @@ def vs_part(folder):
             parts.append(table(("", "get", "of the ceiling", "threads", "CPU of a get",
                                 "read for a get", "durable put", "threads", "wrong bytes",
                                 "refused"),
-                               peers_rows(result, ceilings.get(result["block_bytes"]))))
+                               peers_rows(result)))
             parts.append(ratios_table(result))
         for peer in report["results"][0]["peers"] if report["results"] else []:
             parts.append(text(f"{peer['peer']} {peer['version']}: {peer['settings']}."))
         yield section("kvtier beside others",
                       text("The same durable puts and cold gets in random order on the same file "
                            "system, in turns, medians; each at its best number of threads. The "
-                           "ceiling is that of the first table."),
+                           "ceiling: raw reads of kvtier's data file in the same rounds."),
                       picture(folder, "vs.svg", "Rate and CPU of cold gets, by peer"), *parts)
 
 

@@ -17,6 +17,7 @@
 #include "lap.h"
 #include "pattern.h"
 #include "progress.h"
+#include "raw_reads.h"
 #include "statistics.h"
 #include "usage.h"
 
@@ -41,6 +42,7 @@ struct contest_run {
     struct peer_block *blocks; /* Of a lap. */
     uint64_t *order;           /* All blocks, shuffled. */
     struct tally tallies[CONTEST_PEERS_MAX];
+    double raw_rates[RAW_DEPTHS][CONTEST_ROUNDS_MAX];
     struct progress progress;
     uint64_t steps;
 };
@@ -205,6 +207,28 @@ get_round(struct contest_run *run, uint32_t index, uint32_t round)
     return row->peer->close(lap.state) && is_fine;
 }
 
+/* What the disk gives of the same blocks without a peer: of kvtier's data file, which is full of
+ * them from its beginning on. */
+static bool
+raw_round(struct contest_run *run, uint32_t round)
+{
+    const struct contest *contest = run->contest;
+    char path[PATH_BYTES + sizeof("/data/data.00")];
+    double rates[RAW_DEPTHS];
+
+    for (uint32_t i = 0; i < contest->row_count; i++) {
+        if (contest->rows[i].peer != &peer_kvtier)
+            continue;
+        snprintf(path, sizeof(path), "%s/data/data.00", run->tallies[i].directory);
+        if (!raw_reads(path, contest->block_bytes, contest->block_count * contest->block_bytes,
+                run->plan->seconds / run->plan->rounds, rates))
+            return false;
+        for (uint32_t j = 0; j < RAW_DEPTHS; j++)
+            run->raw_rates[j][round] = rates[j];
+    }
+    return true;
+}
+
 /* Medians of the rounds, each figure by itself. */
 static struct contest_point
 point_of(const struct contest_run *run, uint32_t callers, const struct lap_result *results)
@@ -235,6 +259,14 @@ point_of(const struct contest_run *run, uint32_t callers, const struct lap_resul
 static void
 medians_take(struct contest_run *run)
 {
+    for (uint32_t i = 0; i < RAW_DEPTHS; i++) {
+        double rate = median(run->raw_rates[i], run->plan->rounds);
+
+        if (rate <= run->contest->ceiling_bytes_per_s)
+            continue;
+        run->contest->ceiling_bytes_per_s = rate;
+        run->contest->ceiling_depth = raw_depth(run->contest->block_bytes, i);
+    }
     for (uint32_t i = 0; i < run->contest->row_count; i++) {
         struct contest_row *row = &run->contest->rows[i];
         const struct tally *tally = &run->tallies[i];
@@ -273,7 +305,7 @@ rounds_run(struct contest_run *run)
             return false;
     }
     for (uint32_t round = 0; round < run->plan->rounds; round++) {
-        if (!round_run(run, round, get_round))
+        if (!round_run(run, round, get_round) || !raw_round(run, round))
             return false;
     }
     return true;

@@ -66,6 +66,8 @@ struct contest {
     uint32_t lap_blocks;
     struct contest_row rows[CONTEST_PEERS_MAX];
     uint32_t row_count;
+    double ceiling_bytes_per_s; /* Reads of kvtier's data file in the same rounds; 0: none. */
+    uint32_t ceiling_depth;
     bool has_read_bytes; /* The kernel accounts them. */
 };
 

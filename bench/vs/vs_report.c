@@ -46,6 +46,8 @@ row_print_json(struct json *json, const struct contest *contest, const struct co
     json_real(json, "get_best_bytes_per_s", get->bytes_per_s);
     json_real(json, "get_best_cpu_ns", get->cpu_ns);
     json_real(json, "get_best_read_bytes", get->read_bytes);
+    if (contest->ceiling_bytes_per_s > 0)
+        json_real(json, "get_best_ceiling_share", get->bytes_per_s / contest->ceiling_bytes_per_s);
     json_bool(json, "is_cold", contest_is_cold(contest, row));
     json_number(json, "got_blocks", row->got_blocks);
     json_number(json, "wrong_bytes", row->wrong_bytes);
@@ -93,6 +95,10 @@ report_print_json(
         json_number(&json, "block_count", contests[i].block_count);
         json_number(&json, "batch_blocks", contests[i].batch_blocks);
         json_number(&json, "lap_blocks", contests[i].lap_blocks);
+        if (contests[i].ceiling_bytes_per_s > 0) {
+            json_real(&json, "ceiling_bytes_per_s", contests[i].ceiling_bytes_per_s);
+            json_number(&json, "ceiling_depth", contests[i].ceiling_depth);
+        }
         json_array_begin(&json, "peers");
         for (uint32_t j = 0; j < contests[i].row_count; j++) {
             row_print_json(&json, &contests[i], &contests[i].rows[j]);
@@ -147,6 +153,7 @@ static void
 contest_print(const struct contest *contest)
 {
     char text[QUANTITY_TEXT_BYTES];
+    char rate[QUANTITY_TEXT_BYTES];
 
     printf("%" PRIu64 " blocks of %s, batches of %u\n", contest->block_count,
         quantity_bytes_text(text, (double)contest->block_bytes), contest->batch_blocks);
@@ -161,6 +168,10 @@ contest_print(const struct contest *contest)
             row->peer->name, row->got_blocks, row->wrong_bytes, row->refused_blocks,
             contest_is_cold(contest, row) ? "" : "; NOT all of it was read from storage");
     }
+    if (contest->ceiling_bytes_per_s > 0)
+        printf("  the disk without any of them: reads of %s, %s at depth %u\n",
+            quantity_bytes_text(text, (double)contest->block_bytes),
+            quantity_rate_text(rate, contest->ceiling_bytes_per_s), contest->ceiling_depth);
     ratios_print(contest);
 }
 

@@ -31,6 +31,8 @@ class Vs(Programs):
                 self.assertGreater(point["bytes_per_s"], 1e5)
                 self.assertGreaterEqual(point["cpu_ns"], 0)
             self.assertTrue(peer["is_cold"], peer)
+            self.assertAlmostEqual(peer["get_best_ceiling_share"] * result["ceiling_bytes_per_s"] /
+                                   peer["get_best_bytes_per_s"], 1, 3)
             self.assertIn(peer["get_best_threads"], [point["threads"] for point in peer["gets"]])
             self.assertEqual(peer["get_best_bytes_per_s"],
                              max(point["bytes_per_s"] for point in peer["gets"]))
