@@ -25,7 +25,7 @@ bool plot_can(void);
 /* plot_begin - an empty picture with a title, `width` x `height`. False: complained. */
 bool plot_begin(struct plot *plot, const char *title, int width, int height);
 
-/* plot_end - draws it to the file `path`, and frees it. False: complained; the file is not there. */
+/* plot_end - draws it to the file `path`, and frees it. False: complained; there is no file. */
 bool plot_end(struct plot *plot, const char *path);
 
 #endif /* BENCH_PLOT_H */

@@ -21,9 +21,9 @@ struct scale_row {
 };
 
 /*
- * scale_measure - with `entries` blocks in a new store at `path`, which is removed. The work is done
- * in a process of its own: memory that another number of blocks had left behind would hide what
- * this one takes. False: complained.
+ * scale_measure - with `entries` blocks in a new store at `path`, which is removed. The work is
+ * done in a process of its own: memory that another number of blocks had left behind would hide
+ * what this one takes. False: complained.
  */
 bool scale_measure(const char *path, uint64_t entries, struct scale_row *row_out);
 

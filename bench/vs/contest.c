@@ -178,7 +178,8 @@ get_lap(struct contest_run *run, uint32_t index, struct lap *lap, struct lap_res
     return true;
 }
 
-/* One peer's gets in one round: for each number of callers a lap to warm up, then some that count. */
+/* One peer's gets in one round: for each number of callers a lap to warm up, then those that
+ * count. */
 static bool
 get_round(struct contest_run *run, uint32_t index, uint32_t round)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lap.h - a list of blocks that callers move through a peer, batch by batch, once, against the clock.
+ * lap.h - a list of blocks that callers move through a peer, batch by batch, against the clock.
  *
  * The clock runs from the moment when all callers stand ready to the end of the last of them.
  * Making the bytes and comparing them lies outside of it.

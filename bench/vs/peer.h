@@ -3,9 +3,9 @@
  * peer.h - something that keeps blocks on a disk, as `tierbench vs` sees it: kvtier and those that
  * it is compared with.
  *
- * A peer lives in a directory of its own, which is there. It is opened and closed several times; what was put stays.
- * Several threads ("callers", numbered from 0) put and get batches at the same time; a batch has
- * ended when its call returns.
+ * A peer lives in a directory of its own, which is there. It is opened and closed several times;
+ * what was put stays. Several threads ("callers", numbered from 0) put and get batches at the same
+ * time; a batch has ended when its call returns.
  */
 #ifndef BENCH_PEER_H
 #define BENCH_PEER_H
@@ -56,8 +56,8 @@ struct peer {
         void *state, uint32_t caller, const struct peer_block *blocks, uint32_t count);
     /* Every block that is not refused is in its bytes. False: complained. */
     bool (*get_batch)(void *state, uint32_t caller, struct peer_block *blocks, uint32_t count);
-    /* Gives up what it, and the system for it, has cached: called before each lap of gets. NULL: its
-     * gets use no cache of blocks. False: complained. */
+    /* Gives up what it, and the system for it, has cached: called before each lap of gets. NULL:
+     * its gets use no cache of blocks. False: complained. */
     bool (*forget)(void *state);
     /* What was put is where a reader finds it best. False: complained. */
     bool (*close)(void *state);

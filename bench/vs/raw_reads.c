@@ -6,6 +6,8 @@
 
 #include "complain.h"
 #include "disk_probe.h"
+#include "progress.h"
+#include "usage.h"
 
 uint32_t
 raw_depth(uint64_t piece_bytes, uint32_t index)
@@ -17,6 +19,24 @@ raw_depth(uint64_t piece_bytes, uint32_t index)
     if (depth * piece_bytes > DISK_BUFFER_BYTES)
         depth = DISK_BUFFER_BYTES / piece_bytes;
     return (uint32_t)(depth < DISK_DEPTH_MAX ? depth : DISK_DEPTH_MAX);
+}
+
+/* The rate of one depth. Where the file has space that was never written, reads of it cost nothing:
+ * what counts is what the kernel had from storage, if it says so. */
+static double
+depth_measure(struct disk_probe *probe, const struct disk_read_plan *plan)
+{
+    struct usage before;
+    struct usage after;
+    bool is_accounted = usage_now(&before);
+    double start = clock_seconds();
+    double rate = disk_probe_read(probe, plan);
+    double elapsed = clock_seconds() - start;
+
+    usage_now(&after);
+    if (rate < 0 || !is_accounted)
+        return rate;
+    return (double)(after.read_bytes - before.read_bytes) / elapsed;
 }
 
 bool
@@ -35,7 +55,7 @@ raw_reads(const char *path, uint64_t piece_bytes, uint64_t end_bytes, double sec
             .end_bytes = end_bytes,
         };
 
-        rates_out[i] = disk_probe_read(&probe, &plan);
+        rates_out[i] = depth_measure(&probe, &plan);
         is_fine = rates_out[i] >= 0;
     }
     if (!is_fine)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * raw_reads.h - what the disk gives of a file without anything in between: the ceiling of every peer.
+ * raw_reads.h - what the disk gives of a file without anything in between: everybody's ceiling.
  */
 #ifndef BENCH_RAW_READS_H
 #define BENCH_RAW_READS_H
@@ -16,8 +16,8 @@ enum {
 uint32_t raw_depth(uint64_t piece_bytes, uint32_t index);
 
 /*
- * raw_reads - random reads of pieces from the first `end_bytes` of the file, with O_DIRECT, io_uring
- * and registered buffers on huge pages; `seconds` for each depth. False: complained.
+ * raw_reads - random reads of pieces from the first `end_bytes` of the file, with O_DIRECT,
+ * io_uring and registered buffers on huge pages; `seconds` for each depth. False: complained.
  */
 bool raw_reads(const char *path, uint64_t piece_bytes, uint64_t end_bytes, double seconds,
     double rates_out[RAW_DEPTHS]);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_reports.py - the files that tierbench writes beside its report, and the page of `make bench`.
+"""test_reports.py - the files that tierbench writes beside its report, and `make bench`'s page.
 
 Usage: test_reports.py SOURCE-FOLDER BIN-FOLDER. Nothing here needs gnuplot or the libraries of
 others: test_plots.py and test_vs.py do.
