@@ -28,7 +28,7 @@ if [ -e .git ]; then
     git ls-files -co --exclude-standard -z | xargs -0 sh -c 'for file; do [ ! -e "$file" ] || printf "%s\0" "$file"; done' sh
 else
     find . \( -path ./build -o -name __pycache__ \) -prune -o -type f -print0
-fi | tar -c --null -T - --exclude=packaging/debian | tar -x -C "$folder/$name"
+fi | tar -c --null -T - | tar -x -C "$folder/$name"
 tar -C "$folder" -cJf "$folder/kvtier_$version.orig.tar.xz" "$name"
 cp -R packaging/debian "$folder/$name/debian"
 
