@@ -242,6 +242,9 @@ class Packaging(unittest.TestCase):
                      library + "a", library + "so", library + "so.0", library + "so.0.1.0",
                      self.libdir + "/pkgconfig/kvtier.pc",
                      package + "kvtierConfig.cmake", package + "kvtierConfigVersion.cmake"]
+        # It is built where its libraries are.
+        if os.path.exists(os.path.join(self.build, "bin", "tierbench-peers")):
+            expected.append("bin/tierbench-peers")
         # A file more for each library and kind of build: kvtierShared-release.cmake.
         made = [name for name in files
                 if re.fullmatch(re.escape(package) + r"kvtier(Shared|Static)(-\w+)?\.cmake", name)]
