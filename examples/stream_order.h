@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stream_order.h - puts, gets and leases in the order of the caller's own streams (stream_order.c).
+ */
+#ifndef STREAM_ORDER_H
+#define STREAM_ORDER_H
+
+#include <kvtier/kvtier.h>
+
+enum kvt_status blocks_put_behind(kvt_store *store, kvt_namespace ns, const struct kvt_put *puts,
+    uint32_t count, void *filled_event, kvt_ticket **ticket_out);
+enum kvt_status layer_await(kvt_ticket *ticket, uint32_t layer, void *stream);
+
+/* Queues a kernel that reads `length` bytes of the device on the caller's stream. */
+typedef void (*kernel_launch)(void *context, const void *address, uint64_t length);
+
+uint32_t chain_read_in_place(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
+    uint32_t count, void *stream, kernel_launch launch, void *context);
+
+#endif /* STREAM_ORDER_H */
