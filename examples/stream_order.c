@@ -31,30 +31,23 @@ layer_await(kvt_ticket *ticket, uint32_t layer, void *stream)
     return status;
 }
 
-/* Kernels read the leading blocks of a chain where they lie in HBM. Returns how many blocks: those
- * before the first that has no copy there. The lease ends when the kernels have. */
-uint32_t
-chain_read_in_place(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
-    void *stream, kernel_launch launch, void *context)
+/* Kernels read the leading blocks of a lease where they lie in HBM: *used_out of them, those before
+ * the first that has no copy there. The lease ends when the kernels have, and is not the caller's
+ * any more after KVT_OK and KVT_E_GPU (the device is lost, and what the kernels did with it). After
+ * another status the caller synchronizes with `stream` and calls kvt_lease_release(). */
+enum kvt_status
+lease_read_in_place(kvt_store *store, kvt_lease lease, uint32_t count, void *stream,
+    const struct kernel *kernel, uint32_t *used_out)
 {
     const void *address;
     uint64_t length;
-    kvt_lease lease;
-    uint32_t used = 0;
+    uint32_t i;
 
-    if (kvt_lookup(store, ns, keys, count, NULL, NULL, &lease) != KVT_OK || lease.id == 0)
-        return 0;
-    while (used < count &&
-           kvt_lease_address(store, lease, used, KVT_TIER_HBM, &address, &length) == KVT_OK) {
-        launch(context, address, length);
-        used++;
+    for (i = 0; i < count; i++) {
+        if (kvt_lease_address(store, lease, i, KVT_TIER_HBM, &address, &length) != KVT_OK)
+            break;
+        kernel->launch(kernel->context, address, length);
     }
-    switch (kvt_lease_release_after(store, lease, 0, stream)) {
-    case KVT_OK:
-        return used;
-    case KVT_E_GPU: /* The device is lost, and what the kernels did with it. */
-        return 0;
-    default: /* The order could not be recorded: wait for `stream`, then kvt_lease_release(). */
-        return UINT32_MAX;
-    }
+    *used_out = i;
+    return kvt_lease_release_after(store, lease, 0, stream);
 }

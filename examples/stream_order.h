@@ -11,10 +11,13 @@ enum kvt_status blocks_put_behind(kvt_store *store, kvt_namespace ns, const stru
     uint32_t count, void *filled_event, kvt_ticket **ticket_out);
 enum kvt_status layer_await(kvt_ticket *ticket, uint32_t layer, void *stream);
 
-/* Queues a kernel that reads `length` bytes of the device on the caller's stream. */
-typedef void (*kernel_launch)(void *context, const void *address, uint64_t length);
+struct kernel {
+    /* Queues work that reads `length` bytes of the device on the caller's stream. */
+    void (*launch)(void *context, const void *address, uint64_t length);
+    void *context;
+};
 
-uint32_t chain_read_in_place(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
-    uint32_t count, void *stream, kernel_launch launch, void *context);
+enum kvt_status lease_read_in_place(kvt_store *store, kvt_lease lease, uint32_t count, void *stream,
+    const struct kernel *kernel, uint32_t *used_out);
 
 #endif /* STREAM_ORDER_H */

@@ -144,43 +144,46 @@ blocks_make(uint16_t part_count)
     device->ops->event_destroy(device, event);
 }
 
+/* How many blocks of `count`, from key 0 on, kernels read in place. */
+static uint32_t
+chain_read(uint32_t count)
+{
+    static const struct kernel kernel = {.launch = read_launch};
+    struct kvt_key keys[COUNT];
+    kvt_lease lease;
+    uint32_t used;
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = names[i].key;
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, keys, count, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(lease_read_in_place(hbm.store, lease, count, stream, &kernel, &used), KVT_OK);
+    return used;
+}
+
 /* --- Tests ------------------------------------------------------------------------------------ */
 
 static void
 put_begins_when_the_pages_are_filled_and_kernels_read_in_place(void **state)
 {
-    struct kvt_key keys[COUNT];
-    struct kvt_stats stats;
-
     (void)state;
     blocks_make(1);
-    for (uint32_t i = 0; i < COUNT; i++)
-        keys[i] = names[i].key;
-    assert_int_equal(
-        chain_read_in_place(hbm.store, hbm.ns, keys, COUNT, stream, read_launch, NULL), COUNT);
+    assert_int_equal(chain_read(COUNT), COUNT);
     stream_finish();
     assert_memory_equal(seen, bytes, sizeof(seen));
-    do { /* The lease ends when the store has seen the kernels end. */
-        stats = hbm_stats();
-    } while (stats.lease_count_now > 0);
+    while (hbm_stats().lease_count_now > 0) /* Until the store has seen the kernels end. */
+        sched_yield();
 }
 
 static void
 chain_ends_at_the_first_block_that_is_not_in_hbm(void **state)
 {
-    struct kvt_key keys[COUNT];
-
     (void)state;
     blocks_make(1);
     assert_int_equal(hbm_demote(3, KVT_TIER_HOST), KVT_OK);
-    for (uint32_t i = 0; i < COUNT; i++)
-        keys[i] = names[i].key;
-    assert_int_equal(
-        chain_read_in_place(hbm.store, hbm.ns, keys, COUNT, stream, read_launch, NULL), 3);
-    keys[0] = (struct kvt_key){.bytes = "none", .length = 4};
-    assert_int_equal(chain_read_in_place(hbm.store, hbm.ns, keys, 1, stream, read_launch, NULL), 0);
+    assert_int_equal(chain_read(COUNT), 3);
     stream_finish();
     assert_memory_equal(seen, bytes, 3 * sizeof(seen[0]));
+    assert_memory_equal(seen[3], seen[4], sizeof(seen[3]));
 }
 
 static void
