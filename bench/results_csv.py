@@ -52,6 +52,13 @@ def flat_rows(values):
             yield name, "", value, None
 
 
+def scale_rows(report):
+    """The figures of each number of entries, by their name and that number."""
+    for row in report["results"]:
+        for name, _, value, ceiling in flat_rows(row):
+            yield f"{name} at {row['entries']}", "", value, ceiling
+
+
 def write(path, facts, rows):
     with open(path, "w", encoding="utf-8", newline="") as file:
         out = csv.writer(file, lineterminator="\n")
@@ -72,7 +79,7 @@ def main():
     rows += [("fio_read_bytes_per_s", size, rate, None) for size, rate in sorted(fio.items())]
     write(os.path.join(results, "sweep.csv"), facts, rows)
     write(os.path.join(results, "ceiling.csv"), facts, flat_rows(load(folder, "ceiling.json")))
-    write(os.path.join(results, "scale.csv"), facts, flat_rows(load(folder, "scale.json")))
+    write(os.path.join(results, "scale.csv"), facts, scale_rows(load(folder, "scale.json")))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# make bench: ceiling, sweep, fio and scale in turns, into bench/results/<machine>/*.csv.
+# make bench: ceiling, sweep, fio, vs, scale and a replay, into bench/results/<machine>/, and a page with pictures: DIR/index.html.
 #
-# Usage: bench/run-bench.sh [DIR]   DIR (default build/bench) lies on the disk to measure; 12 GiB are needed there.
+# Usage: bench/run-bench.sh [DIR]   DIR (default build/bench) lies on the disk to measure; 20 GiB are needed there, and 80 GiB for
+# ten million blocks, which are measured where there is so much. Environment: ROUNDS (default 3), MACHINE (the results' folder).
 # fio reads the data file of a store that a replay filled: the same file system, the same kind of file, O_DIRECT, io_uring,
 # huge-page buffers; in each of three rounds fio and the sweep follow each other.
 set -euo pipefail
@@ -16,13 +17,21 @@ rounds=${ROUNDS:-3}
 mkdir -p "$folder" "$results"
 rm -f "$folder"/fio.[0-9]* # Of a run that was interrupted.
 
-if ! command -v fio >/dev/null; then
-    echo "installing: fio"
+# What only the measuring needs. tierbench-peers is built where the two libraries are: `make all` ran before they were there.
+packages=(librocksdb-dev libsqlite3-dev fio gnuplot-nox)
+missing=()
+for package in "${packages[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+    echo "installing: ${missing[*]}"
     as_root=()
     [ "$(id -u)" -eq 0 ] || as_root=(sudo)
     "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends fio >/dev/null
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
+cmake --preset release >/dev/null
+cmake --build build
 
 # fio_rate FILE PIECE DEPTH - bytes per second of random reads. The file's first 3 GiB: what was never written would be read
 # without the disk, and the replay goes around the whole file.
@@ -61,12 +70,20 @@ for round in $(seq "$rounds"); do
         echo "$piece $rate $depth" >>"$folder/fio.$round"
     done
     echo "round $round of $rounds: sweep"
-    $tierbench sweep --dir "$folder" --json >"$folder/sweep.$round.json"
+    $tierbench sweep --dir "$folder" --csv "$folder/sweep.csv" --plot "$folder/sweep.svg" --json >"$folder/sweep.$round.json"
 done
 echo "ceiling"
-$tierbench ceiling --dir "$folder" --json >"$folder/ceiling.json"
+$tierbench ceiling --dir "$folder" --csv "$folder/ceiling.csv" --plot "$folder/ceiling.svg" --json >"$folder/ceiling.json"
+rm -rf "$store"
+echo "vs"
+$tierbench vs --dir "$folder" --rounds "$rounds" --csv "$folder/vs.csv" --plot "$folder/vs.svg" --json >"$folder/vs.json"
 echo "scale"
-$tierbench scale --dir "$folder" --json >"$folder/scale.json"
+entries=1000,10000,100000,1000000
+[ "$(df --output=avail -B1G "$folder" | tail -n 1)" -lt 80 ] || entries=$entries,10000000
+$tierbench scale --dir "$folder" --entries "$entries" --csv "$folder/scale.csv" --plot "$folder/scale.svg" --json >"$folder/scale.json"
+echo "replay"
+$tierbench replay --trace bench/traces/conversation_h1.jsonl.zst --dir "$store" --host 5% --nvme 80% \
+    --csv "$folder/replay.csv" --plot "$folder/replay.svg" --json >"$folder/replay.json"
 rm -rf "$store"
 if [ -x build/bin/micro_lookup ]; then
     echo "micro_lookup"
@@ -90,4 +107,7 @@ if [ -x build/bin/micro_lookup ]; then
 fi
 
 python3 -B bench/results_csv.py "$folder" "$results" "$rounds" "$facts"
+cp "$folder/vs.json" "$results/"
+python3 -B bench/bench_page.py "$folder"
+echo "$folder/index.html"
 rm -f "$folder"/fio.[0-9]*

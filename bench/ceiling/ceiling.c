@@ -4,14 +4,14 @@
  */
 #include "ceiling.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "complain.h"
+#include "directory.h"
 #include "json_writer.h"
+#include "outputs.h"
+#include "plot.h"
 #include "quantity.h"
 #include "tierbench.h"
 
@@ -19,6 +19,8 @@ enum {
     OPTION_DIR,
     OPTION_FILE_BYTES,
     OPTION_SECONDS,
+    OPTION_CSV,
+    OPTION_PLOT,
     OPTION_JSON
 };
 
@@ -26,6 +28,8 @@ static const struct argument_option options[] = {
     [OPTION_DIR] = {"--dir", "DIR", "where to measure; made when missing"},
     [OPTION_FILE_BYTES] = {"--file-bytes", "SIZE", "of the file to measure with (default 2G)"},
     [OPTION_SECONDS] = {"--seconds", "S", "for each way to read (default 0.6)"},
+    [OPTION_CSV] = OUTPUT_CSV_OPTION,
+    [OPTION_PLOT] = OUTPUT_PLOT_OPTION("draw the reads over depth (gnuplot)"),
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -141,6 +145,58 @@ ceiling_print(const struct ceiling *ceiling)
 }
 
 static bool
+ceiling_csv(const struct ceiling *ceiling, const char *path)
+{
+    FILE *out = csv_open(path, "figure,piece_bytes,depth,bytes_per_s");
+
+    if (out == NULL)
+        return false;
+    for (uint32_t i = 0; i < ceiling->point_count; i++) {
+        const struct ceiling_point *point = &ceiling->points[i];
+
+        fprintf(out, "%s,%" PRIu64 ",%u,%.6g\n",
+            point->is_random ? "read_random" : "read_sequential", point->piece_bytes, point->depth,
+            point->bytes_per_s);
+    }
+    fprintf(out, "write_first,%d,,%.6g\n", DISK_BATCH_BYTES, ceiling->write_first_bytes_per_s);
+    fprintf(out, "write_again,%d,,%.6g\n", DISK_BATCH_BYTES, ceiling->write_again_bytes_per_s);
+    fprintf(out, "memcpy,,,%.6g\n", ceiling->copy_bytes_per_s);
+    fprintf(out, "xxh3_128,,,%.6g\n", ceiling->hash_bytes_per_s);
+    return csv_close(out, path);
+}
+
+/* A line for each piece and order. */
+static bool
+ceiling_plot(const struct ceiling *ceiling, const struct ceiling_plan *plan, const char *path)
+{
+    struct plot plot;
+
+    if (!plot_begin(&plot, "Reads without a store", 900, 450))
+        return false;
+    for (uint32_t line = 0; line < 2 * plan->piece_count; line++) {
+        fprintf(plot.script, "$line%u << EOD\n", line);
+        for (uint32_t i = 0; i < ceiling->point_count; i++) {
+            const struct ceiling_point *point = &ceiling->points[i];
+
+            if (point->piece_bytes == plan->pieces[line / 2] && point->is_random == (line % 2 == 0))
+                fprintf(plot.script, "%u %.6g\n", point->depth, point->bytes_per_s / 1e9);
+        }
+        fprintf(plot.script, "EOD\n");
+    }
+    fprintf(plot.script, "set logscale x 2\nset yrange [0:*]\nset xlabel 'reads at once'\n"
+                         "set ylabel 'GB/s'\nplot ");
+    for (uint32_t line = 0; line < 2 * plan->piece_count; line++) {
+        char text[QUANTITY_TEXT_BYTES];
+
+        fprintf(plot.script, "%s$line%u using 1:2 with linespoints title '%s %s'",
+            line > 0 ? ", " : "", line, quantity_bytes_text(text, (double)plan->pieces[line / 2]),
+            line % 2 == 0 ? "random" : "sequential");
+    }
+    fprintf(plot.script, "\n");
+    return plot_end(&plot, path);
+}
+
+static bool
 options_read(const struct arguments *arguments, struct ceiling_plan *plan)
 {
     const char *bytes = arguments->values[OPTION_FILE_BYTES];
@@ -169,6 +225,7 @@ tierbench_ceiling(int argc, char **argv)
 {
     struct arguments arguments;
     struct ceiling ceiling;
+    struct outputs outputs;
     struct ceiling_plan plan = {
         .file_bytes = UINT64_C(2) << 30,
         .seconds = 0.6,
@@ -185,10 +242,9 @@ tierbench_ceiling(int argc, char **argv)
         return exit_code;
     if (!options_read(&arguments, &plan))
         return EXIT_USAGE;
-    if (mkdir(plan.directory, 0700) != 0 && errno != EEXIST) {
-        complain("cannot make %s: %s", plan.directory, strerror(errno));
+    outputs = (struct outputs){arguments.values[OPTION_CSV], arguments.values[OPTION_PLOT]};
+    if (!outputs_check(&outputs) || !directory_make(plan.directory))
         return EXIT_PROBLEM;
-    }
     if (!ceiling_measure(&ceiling, &plan)) {
         complain("cannot measure in %s: %s", plan.directory, ceiling.message);
         return EXIT_PROBLEM;
@@ -197,5 +253,9 @@ tierbench_ceiling(int argc, char **argv)
         ceiling_print_json(&ceiling, &plan);
     else
         ceiling_print(&ceiling);
+    if (outputs.csv_path != NULL && !ceiling_csv(&ceiling, outputs.csv_path))
+        return EXIT_PROBLEM;
+    if (outputs.plot_path != NULL && !ceiling_plot(&ceiling, &plan, outputs.plot_path))
+        return EXIT_PROBLEM;
     return EXIT_FINE;
 }

@@ -56,7 +56,4 @@ bool ceiling_measure(struct ceiling *ceiling_out, const struct ceiling_plan *pla
 const struct ceiling_point *ceiling_best_read(
     const struct ceiling *ceiling, uint64_t piece_bytes, bool is_random);
 
-/* median - sorts `values` and gives the middle one; 0 of none. */
-double median(double *values, uint32_t count);
-
 #endif /* BENCH_CEILING_H */

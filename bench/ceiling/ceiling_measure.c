@@ -11,24 +11,7 @@
 #include "ceiling.h"
 #include "memory_probe.h"
 #include "progress.h"
-
-static int
-double_compare(const void *left, const void *right)
-{
-    double a = *(const double *)left;
-    double b = *(const double *)right;
-
-    return (a > b) - (a < b);
-}
-
-double
-median(double *values, uint32_t count)
-{
-    if (count == 0)
-        return 0;
-    qsort(values, count, sizeof(*values), double_compare);
-    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
-}
+#include "statistics.h"
 
 const struct ceiling_point *
 ceiling_best_read(const struct ceiling *ceiling, uint64_t piece_bytes, bool is_random)

@@ -174,12 +174,18 @@ tierbench_replay(int argc, char **argv)
         complain("%s", message);
         return EXIT_PROBLEM;
     }
+    exit_code = EXIT_PROBLEM;
+    if (!outputs_check(&settings.outputs)) {
+        trace_free(&replay.trace);
+        return exit_code;
+    }
     exit_code = EXIT_USAGE;
     if (replay_capacities(&settings, &replay.trace)) {
         exit_code = EXIT_PROBLEM;
         if (replay_all(&replay)) {
-            replay_report(&replay);
-            exit_code = replay_is_fine(&replay) ? EXIT_FINE : EXIT_PROBLEM;
+            bool is_told = replay_report(&replay);
+
+            exit_code = is_told && replay_is_fine(&replay) ? EXIT_FINE : EXIT_PROBLEM;
         }
     }
     trace_free(&replay.trace);

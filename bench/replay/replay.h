@@ -20,6 +20,7 @@
 #include "device_pool.h"
 #include "huge_buffer.h"
 #include "kvtier/kvtier.h"
+#include "outputs.h"
 #include "pattern.h"
 #include "progress.h"
 #include "trace.h"
@@ -57,6 +58,7 @@ struct replay_settings {
     double ceiling_seconds; /* 0: the ceilings are not measured. */
     int acks_fd;            /* -1: acknowledgements are only counted. */
     bool as_json;
+    struct outputs outputs; /* Of the paths. */
 };
 
 /* Time and bytes of one way that blocks take. */
@@ -229,8 +231,9 @@ bool replay_verify(struct replay *replay, const uint64_t *numbers, uint64_t coun
 /* replay_answered - looks up the first 1,000 of the numbers; false: complained. */
 bool replay_answered(struct replay *replay, const uint64_t *numbers, uint64_t count);
 
-/* replay_report - to stdout, as JSON or as a table. */
-void replay_report(const struct replay *replay);
+/* replay_report - to stdout, as JSON or as a table, and to the files that were asked for. False:
+ * complained about one of those. */
+bool replay_report(const struct replay *replay);
 
 /* replay_is_fine - nothing was wrong or lost. */
 bool replay_is_fine(const struct replay *replay);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "json_writer.h"
+#include "plot.h"
 #include "quantity.h"
 #include "replay.h"
 
@@ -356,13 +357,9 @@ verified_print(const struct replay_verified *verified)
         quantity_time_text(open, verified->reopen_seconds * 1e9));
 }
 
-void
-replay_report(const struct replay *replay)
+static void
+report_print(const struct replay *replay)
 {
-    if (replay->settings->as_json) {
-        report_print_json(replay);
-        return;
-    }
     if (replay->verified.key_count > 0)
         verified_print(&replay->verified);
     if (replay->totals.request_count == 0)
@@ -371,4 +368,63 @@ replay_report(const struct replay *replay)
     writes_print(replay);
     paths_print(replay);
     latencies_print(&replay->stats);
+}
+
+static bool
+report_csv(const struct replay *replay, const char *path)
+{
+    struct path_row rows[PATH_COUNT];
+    uint32_t count = paths_list(replay, rows);
+    FILE *out = csv_open(path, "path,bytes,busy_ns,bytes_per_s,ceiling_bytes_per_s,ceiling_share");
+
+    if (out == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        double rate = path_rate(&rows[i].path);
+
+        fprintf(out, "%s,%" PRIu64 ",%.0f,%.6g,", rows[i].key, rows[i].path.bytes,
+            rows[i].path.busy_seconds * 1e9, rate);
+        if (rows[i].ceiling > 0)
+            fprintf(out, "%.6g,%.4f\n", rows[i].ceiling, rate / rows[i].ceiling);
+        else
+            fprintf(out, ",\n");
+    }
+    return csv_close(out, path);
+}
+
+/* Two bars for each path. */
+static bool
+report_plot(const struct replay *replay, const char *path)
+{
+    struct path_row rows[PATH_COUNT];
+    uint32_t count = paths_list(replay, rows);
+    struct plot plot;
+
+    if (!plot_begin(&plot, "Replay: paths and their ceilings", 900, 450))
+        return false;
+    fprintf(plot.script, "$paths << EOD\n");
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(plot.script, "\"%s\" %.6g %.6g\n", rows[i].text, path_rate(&rows[i].path) / 1e9,
+            rows[i].ceiling / 1e9);
+    fprintf(plot.script, "EOD\n"
+                         "set style data histograms\nset style histogram clustered gap 1\n"
+                         "set style fill solid 0.9 noborder\nset boxwidth 0.9\nset yrange [0:*]\n"
+                         "set ylabel 'GB/s'\n"
+                         "plot $paths using 2:xtic(1) title 'replay', '' using 3 title 'ceiling' "
+                         "lc rgb '#cccccc'\n");
+    return plot_end(&plot, path);
+}
+
+bool
+replay_report(const struct replay *replay)
+{
+    const struct outputs *outputs = &replay->settings->outputs;
+
+    if (replay->settings->as_json)
+        report_print_json(replay);
+    else
+        report_print(replay);
+    if (outputs->csv_path != NULL && !report_csv(replay, outputs->csv_path))
+        return false;
+    return outputs->plot_path == NULL || report_plot(replay, outputs->plot_path);
 }

@@ -32,6 +32,8 @@ enum {
     OPTION_ACKS,
     OPTION_VERIFY_ACKS,
     OPTION_CEILING_SECONDS,
+    OPTION_CSV,
+    OPTION_PLOT,
     OPTION_JSON,
 };
 
@@ -67,6 +69,8 @@ static const struct argument_option options[] = {
     [OPTION_CEILING_SECONDS] = {"--ceiling-seconds", "S",
         "for measuring each limit of the machine before the\n"
         "replay (default 0.3); none: do not measure"},
+    [OPTION_CSV] = OUTPUT_CSV_OPTION,
+    [OPTION_PLOT] = OUTPUT_PLOT_OPTION("draw the paths beside their ceilings (gnuplot)"),
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -276,6 +280,8 @@ replay_settings_read(struct replay_settings *settings, int argc, char **argv, in
     settings->host_text = arguments.values[OPTION_HOST];
     settings->nvme_text = arguments.values[OPTION_NVME];
     settings->as_json = arguments.values[OPTION_JSON] != NULL;
+    settings->outputs =
+        (struct outputs){arguments.values[OPTION_CSV], arguments.values[OPTION_PLOT]};
     return needed_are_there(settings) && words_read(&arguments, settings) &&
            device_read(&arguments, settings) && sizes_read(&arguments, settings) &&
            acks_open(&arguments, settings);

@@ -72,6 +72,8 @@ batch_submit(struct bench_store *bench, struct bench_ticket *ticket)
 
     if (count > BENCH_BATCH_BLOCKS_MAX)
         count = BENCH_BATCH_BLOCKS_MAX;
+    if (bench->batch_blocks > 0 && count > bench->batch_blocks)
+        count = bench->batch_blocks;
     if (count == 0)
         count = 1;
     ticket->count = (uint32_t)count;

@@ -5,8 +5,6 @@
  */
 #include "bench_store.h"
 
-#include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,29 +12,12 @@
 #include <unistd.h>
 
 #include "complain.h"
+#include "directory.h"
 
 enum {
     PAGE_BYTES = 4096,
     SCAN_COUNT = 256,
 };
-
-static int
-entry_remove(const char *path, const struct stat *facts, int type, struct FTW *place)
-{
-    (void)facts;
-    (void)type;
-    (void)place;
-    return remove(path);
-}
-
-bool
-directory_remove(const char *path)
-{
-    if (nftw(path, entry_remove, 16, FTW_DEPTH | FTW_PHYS) == 0 || errno == ENOENT)
-        return true;
-    complain("cannot remove %s: %s", path, strerror(errno));
-    return false;
-}
 
 bool
 bench_store_open(struct bench_store *bench)

@@ -41,6 +41,7 @@ struct bench_store {
     uint64_t host_bytes;
     uint64_t nvme_bytes;
     uint64_t segment_bytes; /* 0: the library's choice. */
+    uint32_t batch_blocks;  /* Of a put at most; 0: BENCH_BATCH_BLOCKS_MAX. */
     kvt_store *store;
     kvt_namespace ns;
     kvt_queue *queue;
@@ -108,9 +109,6 @@ double bench_store_read(
 /* bench_store_lookup - one lookup of 1,000 random keys of blocks that were put, under a lease;
  * nanoseconds for lookup and release; 0: complained. *found_out counts the hits. */
 uint64_t bench_store_lookup(struct bench_store *bench, uint32_t *found_out);
-
-/* directory_remove - and everything in it. True when it is gone. */
-bool directory_remove(const char *path);
 
 enum {
     BENCH_LOOKUP_KEYS = 1000

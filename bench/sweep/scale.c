@@ -1,45 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scale.c - `tierbench scale`: what many entries cost: memory of each, lookups among them, and
- * opening the store again after a close and after SIGKILL.
+ * scale.c - `tierbench scale`: what few and many entries cost.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "bench_store.h"
 #include "complain.h"
+#include "directory.h"
 #include "json_writer.h"
-#include "process_memory.h"
-#include "progress.h"
+#include "number_list.h"
+#include "outputs.h"
+#include "plot.h"
 #include "quantity.h"
-#include "sweep.h"
+#include "scale_measure.h"
 #include "tierbench.h"
 
 enum {
-    BLOCK_BYTES = 4096,
-    LOOKUP_COUNT = 2000,
-    HOST_BYTES = 64 << 20,
-    WARM_ENTRIES = 65536, /* Put before the first look at the memory: HOST is full then. */
-    SLICE_ENTRIES = 16384,
+    SIZES_MAX = 8,
+    ENTRIES_MIN = 1000,
+    ENTRIES_MAX = 100000000,
+    PATH_BYTES = 4096,
 };
 
 enum {
     OPTION_DIR,
     OPTION_ENTRIES,
+    OPTION_CSV,
+    OPTION_PLOT,
     OPTION_JSON
 };
 
 static const struct argument_option options[] = {
-    [OPTION_DIR] = {"--dir", "DIR", "where the store is made and removed; made when missing"},
-    [OPTION_ENTRIES] = {"--entries", "N", "blocks of 4 KiB, each a page of NVMe (default 1000000)"},
+    [OPTION_DIR] = {"--dir", "DIR", "where the stores are made and removed; made when missing"},
+    [OPTION_ENTRIES] = {"--entries", "COUNTS",
+        "blocks of 4 KiB, each a page of NVMe; separated by\ncommas (default "
+        "1000,10000,100000,1000000)"},
+    [OPTION_CSV] = OUTPUT_CSV_OPTION,
+    [OPTION_PLOT] = OUTPUT_PLOT_OPTION("draw memory, opening, lookups and puts (gnuplot)"),
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -48,248 +46,180 @@ const struct command_line tierbench_scale_line = {
     .program = "tierbench",
     .command = "scale",
     .operands = "",
-    .summary = "Measure memory, lookups and reopening with many small blocks.",
-    .text = "JSON: \"entries\", \"entry_memory_bytes\" (growth of the process's anonymous memory\n"
-            "for each entry, key included), \"lookup_1000_p50_ns\", \"lookup_1000_p99_ns\" (with\n"
-            "lease and release), \"lookup_found\" (of the last 1,000), \"reopen_clean_ns\",\n"
-            "\"reopen_killed_ns\" (until 1,000 keys were answered), \"page_cache_dropped\" (needs\n"
-            "root), \"put_per_s\"",
+    .summary = "Measure memory, lookups, puts and reopening with few and many small blocks.",
+    .text =
+        "A store of each size, one after the other, each in a process of its own. A million "
+        "blocks\n"
+        "need 6 GiB of disk, ten million 60 GiB.\n"
+        "\n"
+        "JSON: \"results\" [{\"entries\", \"entry_memory_bytes\" (growth of the process's\n"
+        "anonymous memory for each entry, key included; of few entries only a hint),\n"
+        "\"lookup_1000_p50_ns\", \"lookup_1000_p99_ns\" (with lease and release),\n"
+        "\"lookup_found\" (of the last 1,000), \"reopen_clean_ns\", \"reopen_killed_ns\" (until\n"
+        "1,000 keys were answered), \"page_cache_dropped\" (needs root), \"put_per_s\" (durable)}]",
     .operand_min = 0,
     .operand_max = 0,
     .options = options,
 };
 
-struct scale {
-    struct bench_store bench;
-    uint64_t entries;
-    double entry_memory_bytes;
-    double put_per_s;
-    uint64_t lookup_p50_ns;
-    uint64_t lookup_p99_ns;
-    uint32_t lookup_found;
-    double reopen_clean_seconds;
-    double reopen_killed_seconds;
-    bool cache_dropped;
+struct scale_plan {
+    const char *directory;
+    uint64_t entries[SIZES_MAX];
+    uint32_t size_count;
+    struct outputs outputs;
+    bool as_json;
 };
 
-/* True when the kernel forgot what it had cached of files. */
-static bool
-cache_drop(void)
-{
-    int fd = -1;
-    bool dropped = false;
-
-    sync();
-    fd = open("/proc/sys/vm/drop_caches", O_WRONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    dropped = write(fd, "3", 1) == 1;
-    close(fd);
-    return dropped;
-}
-
-/* Puts until `entries` are there. */
-static bool
-entries_put(struct scale *scale, uint64_t entries, struct progress *progress)
-{
-    while (scale->bench.next_number < entries) {
-        uint64_t left = entries - scale->bench.next_number;
-
-        if (left > SLICE_ENTRIES)
-            left = SLICE_ENTRIES;
-        if (bench_store_put(&scale->bench, left * BLOCK_BYTES, 3600) < 0)
-            return false;
-        progress_at(progress, scale->bench.next_number);
-    }
-    return true;
-}
-
-static bool
-fill(struct scale *scale)
-{
-    struct progress progress;
-    uint64_t warm = scale->entries / 2 < WARM_ENTRIES ? scale->entries / 2 : WARM_ENTRIES;
-    uint64_t before = 0;
-    double start = clock_seconds();
-    bool is_fine = false;
-
-    progress_begin(&progress, "put", PROGRESS_COUNT, 0, scale->entries);
-    is_fine = entries_put(scale, warm, &progress);
-    warm = scale->bench.next_number;
-    before = process_anonymous_bytes();
-    is_fine = is_fine && entries_put(scale, scale->entries, &progress);
-    progress_end(&progress);
-    if (!is_fine)
-        return false;
-    scale->entries = scale->bench.next_number; /* Whole batches: a few more than asked for. */
-    scale->put_per_s = (double)scale->entries / (clock_seconds() - start);
-    scale->entry_memory_bytes =
-        ((double)process_anonymous_bytes() - (double)before) / (double)(scale->entries - warm);
-    return true;
-}
-
-static bool
-lookups(struct scale *scale)
-{
-    static uint64_t times[LOOKUP_COUNT];
-
-    for (uint32_t i = 0; i < LOOKUP_COUNT; i++) {
-        times[i] = bench_store_lookup(&scale->bench, &scale->lookup_found);
-        if (times[i] == 0)
-            return false;
-    }
-    scale->lookup_p50_ns = number_percentile(times, LOOKUP_COUNT, 0.50);
-    scale->lookup_p99_ns = number_percentile(times, LOOKUP_COUNT, 0.99);
-    return true;
-}
-
-/* Opens with a cold page cache until 1,000 keys were answered. */
-static bool
-reopen(struct scale *scale, double *seconds_out)
-{
-    double start = 0;
-    uint32_t found = 0;
-
-    scale->cache_dropped = cache_drop();
-    start = clock_seconds();
-    if (!bench_store_open(&scale->bench) || bench_store_lookup(&scale->bench, &found) == 0)
-        return false;
-    *seconds_out = clock_seconds() - start;
-    if (found < BENCH_LOOKUP_KEYS * 9 / 10) {
-        complain("only %u of 1,000 keys were found after a reopen", found);
-        return false;
-    }
-    return true;
-}
-
-/* A child opens the store, writes, and is killed in the middle of it. No store is open here. */
-static bool
-kill_child(struct scale *scale)
-{
-    int wait_status = 0;
-    pid_t child = fork();
-
-    if (child == 0) {
-        if (bench_store_open(&scale->bench) &&
-            bench_store_put(&scale->bench, UINT64_C(4) << 20, 60) > 0)
-            kill(getpid(), SIGKILL);
-        _exit(1);
-    }
-    if (child < 0 || waitpid(child, &wait_status, 0) != child || !WIFSIGNALED(wait_status)) {
-        complain("the child that was to be killed with the store open was not");
-        return false;
-    }
-    return true;
-}
-
-static bool
-measure(struct scale *scale)
-{
-    if (!bench_store_new(&scale->bench) || !fill(scale) || !lookups(scale) ||
-        !bench_store_close(&scale->bench))
-        return false;
-    if (!reopen(scale, &scale->reopen_clean_seconds) || !bench_store_close(&scale->bench))
-        return false;
-    return kill_child(scale) && reopen(scale, &scale->reopen_killed_seconds) &&
-           bench_store_close(&scale->bench);
-}
-
 static void
-scale_print_json(const struct scale *scale)
+rows_print_json(const struct scale_row *rows, uint32_t count)
 {
     struct json json = JSON_INIT(stdout);
 
     json_object_begin(&json, NULL);
-    json_number(&json, "entries", scale->entries);
-    json_real(&json, "entry_memory_bytes", scale->entry_memory_bytes);
-    json_number(&json, "lookup_1000_p50_ns", scale->lookup_p50_ns);
-    json_number(&json, "lookup_1000_p99_ns", scale->lookup_p99_ns);
-    json_number(&json, "lookup_found", scale->lookup_found);
-    json_number(&json, "reopen_clean_ns", (uint64_t)(scale->reopen_clean_seconds * 1e9));
-    json_number(&json, "reopen_killed_ns", (uint64_t)(scale->reopen_killed_seconds * 1e9));
-    json_bool(&json, "page_cache_dropped", scale->cache_dropped);
-    json_real(&json, "put_per_s", scale->put_per_s);
+    json_array_begin(&json, "results");
+    for (uint32_t i = 0; i < count; i++) {
+        json_object_begin(&json, NULL);
+        json_number(&json, "entries", rows[i].entries);
+        json_real(&json, "entry_memory_bytes", rows[i].entry_memory_bytes);
+        json_number(&json, "lookup_1000_p50_ns", rows[i].lookup_p50_ns);
+        json_number(&json, "lookup_1000_p99_ns", rows[i].lookup_p99_ns);
+        json_number(&json, "lookup_found", rows[i].lookup_found);
+        json_number(&json, "reopen_clean_ns", (uint64_t)(rows[i].reopen_clean_seconds * 1e9));
+        json_number(&json, "reopen_killed_ns", (uint64_t)(rows[i].reopen_killed_seconds * 1e9));
+        json_bool(&json, "page_cache_dropped", rows[i].cache_dropped);
+        json_real(&json, "put_per_s", rows[i].put_per_s);
+        json_object_end(&json);
+    }
+    json_array_end(&json);
     json_object_end(&json);
     json_end(&json);
 }
 
 static void
-scale_print(const struct scale *scale)
+row_print(const struct scale_row *row)
 {
     char text[QUANTITY_TEXT_BYTES];
 
-    printf("%-34s %12s\n", "entries", quantity_count_text(text, scale->entries));
-    printf("%-34s %12.1f bytes\n", "memory of an entry, key included", scale->entry_memory_bytes);
-    printf("%-34s %12s p50", "lookup of 1,000 keys, with lease",
-        quantity_time_text(text, (double)scale->lookup_p50_ns));
-    printf(" %12s p99\n", quantity_time_text(text, (double)scale->lookup_p99_ns));
-    printf("%-34s %12s\n", "reopen after a close",
-        quantity_time_text(text, scale->reopen_clean_seconds * 1e9));
-    printf("%-34s %12s\n", "reopen after SIGKILL",
-        quantity_time_text(text, scale->reopen_killed_seconds * 1e9));
-    if (!scale->cache_dropped)
-        printf("the page cache was not dropped (that needs root): the reopens read from memory\n");
+    printf("%-34s %12s\n", "entries", quantity_count_text(text, row->entries));
+    printf("  %-32s %12.1f bytes\n", "memory of an entry, key included", row->entry_memory_bytes);
+    printf("  %-32s %12s p50", "lookup of 1,000 keys, with lease",
+        quantity_time_text(text, (double)row->lookup_p50_ns));
+    printf(" %12s p99\n", quantity_time_text(text, (double)row->lookup_p99_ns));
+    printf("  %-32s %12s a second\n", "durable puts",
+        quantity_count_text(text, (uint64_t)row->put_per_s));
+    printf("  %-32s %12s\n", "reopen after a close",
+        quantity_time_text(text, row->reopen_clean_seconds * 1e9));
+    printf("  %-32s %12s\n", "reopen after SIGKILL",
+        quantity_time_text(text, row->reopen_killed_seconds * 1e9));
+    if (!row->cache_dropped)
+        printf("  the page cache was not dropped (that needs root): reopens read from memory\n");
 }
 
-/* Half as much again: batch headers, and the mark above which segments are reclaimed. */
-static uint64_t
-capacity_for(uint64_t entries)
+static bool
+rows_csv(const char *path, const struct scale_row *rows, uint32_t count)
 {
-    return (entries * BLOCK_BYTES * 3 / 2 + (UINT64_C(256) << 20)) >> 20 << 20;
+    FILE *out = csv_open(path, "entries,entry_memory_bytes,lookup_1000_p50_ns,lookup_1000_p99_ns,"
+                               "reopen_clean_ns,reopen_killed_ns,put_per_s");
+
+    if (out == NULL)
+        return false;
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(out, "%" PRIu64 ",%.6g,%" PRIu64 ",%" PRIu64 ",%.0f,%.0f,%.6g\n", rows[i].entries,
+            rows[i].entry_memory_bytes, rows[i].lookup_p50_ns, rows[i].lookup_p99_ns,
+            rows[i].reopen_clean_seconds * 1e9, rows[i].reopen_killed_seconds * 1e9,
+            rows[i].put_per_s);
+    return csv_close(out, path);
 }
 
-static int
-scale_run(const char *path, uint64_t entries, bool as_json)
+/* Four small pictures over the number of blocks. */
+static bool
+rows_plot(const char *path, const struct scale_row *rows, uint32_t count)
 {
-    struct scale *scale = calloc(1, sizeof(*scale));
-    bool is_fine = false;
+    struct plot plot;
 
-    if (scale == NULL) {
-        complain("there is no memory");
-        return EXIT_PROBLEM;
+    if (!plot_begin(&plot, "Blocks of 4 KiB in one store", 1000, 700))
+        return false;
+    fprintf(plot.script, "$rows << EOD\n");
+    for (uint32_t i = 0; i < count; i++)
+        fprintf(plot.script, "%" PRIu64 " %.6g %.6g %.6g %.6g %.6g %.6g\n", rows[i].entries,
+            rows[i].entry_memory_bytes, (double)rows[i].lookup_p50_ns / 1e3,
+            (double)rows[i].lookup_p99_ns / 1e3, rows[i].reopen_clean_seconds * 1e3,
+            rows[i].reopen_killed_seconds * 1e3, rows[i].put_per_s / 1e3);
+    fprintf(plot.script,
+        "EOD\n"
+        "set multiplot layout 2,2 title 'Blocks of 4 KiB in one store'\nunset title\n"
+        "set logscale x 10\nset format x '10^{%%T}'\nset key inside left top\n"
+        "set xlabel 'blocks'\nset yrange [0:*]\n"
+        "set ylabel 'memory of a block, bytes'\nplot $rows using 1:2 with linespoints notitle\n"
+        "set ylabel 'puts, thousands a second'\nplot $rows using 1:7 with linespoints notitle\n"
+        "set ylabel 'lookup of 1,000 keys, microseconds'\n"
+        "plot $rows using 1:3 with linespoints title 'p50', "
+        "'' using 1:4 with linespoints title 'p99'\n"
+        "set ylabel 'opening, milliseconds'\nset logscale y 10\nset yrange [*:*]\n"
+        "plot $rows using 1:5 with linespoints title 'after a close', "
+        "'' using 1:6 with linespoints title 'after SIGKILL'\n"
+        "unset multiplot\n");
+    return plot_end(&plot, path);
+}
+
+static bool
+rows_report(const struct scale_plan *plan, const struct scale_row *rows)
+{
+    if (plan->as_json) {
+        rows_print_json(rows, plan->size_count);
+    } else {
+        for (uint32_t i = 0; i < plan->size_count; i++)
+            row_print(&rows[i]);
     }
-    scale->entries = entries;
-    scale->bench.path = path;
-    scale->bench.block_bytes = BLOCK_BYTES;
-    scale->bench.host_bytes = HOST_BYTES;
-    scale->bench.nvme_bytes = capacity_for(entries);
-    is_fine = measure(scale);
-    if (is_fine && as_json)
-        scale_print_json(scale);
-    else if (is_fine)
-        scale_print(scale);
-    bench_store_end(&scale->bench);
-    free(scale);
-    return is_fine ? EXIT_FINE : EXIT_PROBLEM;
+    if (plan->outputs.csv_path != NULL && !rows_csv(plan->outputs.csv_path, rows, plan->size_count))
+        return false;
+    return plan->outputs.plot_path == NULL ||
+           rows_plot(plan->outputs.plot_path, rows, plan->size_count);
+}
+
+static bool
+plan_read(const struct arguments *arguments, struct scale_plan *plan)
+{
+    const char *entries = arguments->values[OPTION_ENTRIES];
+    bool is_fine = number_list_read(entries != NULL ? entries : "1000,10000,100000,1000000",
+        ENTRIES_MAX, plan->entries, SIZES_MAX, &plan->size_count);
+
+    for (uint32_t i = 0; is_fine && i < plan->size_count; i++)
+        is_fine = plan->entries[i] >= ENTRIES_MIN;
+    if (!is_fine) {
+        complain("--entries %s is no list of up to 8 counts of 1000 to 100000000", entries);
+        return false;
+    }
+    plan->directory = arguments->values[OPTION_DIR];
+    plan->outputs = (struct outputs){arguments->values[OPTION_CSV], arguments->values[OPTION_PLOT]};
+    plan->as_json = arguments->values[OPTION_JSON] != NULL;
+    if (plan->directory == NULL)
+        complain("scale needs --dir DIR");
+    return plan->directory != NULL;
 }
 
 int
 tierbench_scale(int argc, char **argv)
 {
     struct arguments arguments;
-    char path[4096];
-    const char *directory = NULL;
-    uint64_t entries = 1000000;
+    struct scale_plan plan;
+    struct scale_row rows[SIZES_MAX];
+    char path[PATH_BYTES];
     int exit_code = EXIT_FINE;
 
     if (!arguments_read(&tierbench_scale_line, argc, argv, &arguments, &exit_code))
         return exit_code;
-    directory = arguments.values[OPTION_DIR];
-    if (directory == NULL ||
-        snprintf(path, sizeof(path), "%s/scale-store", directory) >= (int)sizeof(path)) {
-        complain("scale needs --dir DIR");
+    if (!plan_read(&arguments, &plan))
+        return EXIT_USAGE;
+    if (snprintf(path, sizeof(path), "%s/scale-store", plan.directory) >= (int)sizeof(path)) {
+        complain("%s is too long", plan.directory);
         return EXIT_USAGE;
     }
-    if (arguments.values[OPTION_ENTRIES] != NULL &&
-        (!quantity_count(arguments.values[OPTION_ENTRIES], &entries) || entries < 10000 ||
-            entries > 100000000)) {
-        complain(
-            "--entries %s is no count of 10000 to 100000000", arguments.values[OPTION_ENTRIES]);
-        return EXIT_USAGE;
-    }
-    if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
-        complain("cannot make %s: %s", directory, strerror(errno));
+    if (!outputs_check(&plan.outputs) || !directory_make(plan.directory))
         return EXIT_PROBLEM;
+    for (uint32_t i = 0; i < plan.size_count; i++) {
+        if (!scale_measure(path, plan.entries[i], &rows[i]))
+            return EXIT_PROBLEM;
     }
-    return scale_run(path, entries, arguments.values[OPTION_JSON] != NULL);
+    return rows_report(&plan, rows) ? EXIT_FINE : EXIT_PROBLEM;
 }

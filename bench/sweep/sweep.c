@@ -4,15 +4,16 @@
  */
 #include "sweep.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #include "complain.h"
+#include "directory.h"
 #include "json_writer.h"
 #include "kvtier/kvtier.h"
+#include "number_list.h"
+#include "outputs.h"
+#include "plot.h"
 #include "quantity.h"
 #include "tierbench.h"
 
@@ -26,6 +27,8 @@ enum {
     OPTION_STORE_BYTES,
     OPTION_SEGMENT_BYTES,
     OPTION_SECONDS,
+    OPTION_CSV,
+    OPTION_PLOT,
     OPTION_JSON,
 };
 
@@ -40,6 +43,8 @@ static const struct argument_option options[] = {
         "of the store's segments (default 256M, which stores\nof 16G and more have by themselves; "
         "at most a 16th)"},
     [OPTION_SECONDS] = {"--seconds", "S", "for each figure (default 1.5)"},
+    [OPTION_CSV] = OUTPUT_CSV_OPTION,
+    [OPTION_PLOT] = OUTPUT_PLOT_OPTION("draw the share of the ceiling over depth (gnuplot)"),
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -70,31 +75,6 @@ const struct command_line tierbench_sweep_line = {
     .options = options,
 };
 
-/* Numbers separated by commas. False: one of them is none, or is out of bounds. */
-static bool
-list_read(const char *text, uint64_t limit, uint64_t *numbers_out, uint32_t count_max,
-    uint32_t *count_out)
-{
-    char word[QUANTITY_TEXT_BYTES];
-
-    *count_out = 0;
-    for (;;) {
-        size_t length = strcspn(text, ",");
-
-        if (length >= sizeof(word) || *count_out == count_max)
-            return false;
-        memcpy(word, text, length);
-        word[length] = '\0';
-        if (!quantity_size(word, &numbers_out[*count_out]) || numbers_out[*count_out] == 0 ||
-            numbers_out[*count_out] > limit)
-            return false;
-        ++*count_out;
-        if (text[length] == '\0')
-            return true;
-        text += length + 1;
-    }
-}
-
 static bool
 plan_read(const struct arguments *arguments, struct sweep_plan *plan)
 {
@@ -109,12 +89,12 @@ plan_read(const struct arguments *arguments, struct sweep_plan *plan)
         complain("sweep needs --dir DIR");
         return false;
     }
-    if (!list_read(sizes != NULL ? sizes : "64K,1M", KVT_BLOCK_BYTES_MAX, plan->block_bytes,
+    if (!number_list_read(sizes != NULL ? sizes : "64K,1M", KVT_BLOCK_BYTES_MAX, plan->block_bytes,
             SWEEP_SIZE_MAX, &plan->size_count)) {
         complain("--block-bytes %s is no list of up to 16 sizes of 1 to 64M", sizes);
         return false;
     }
-    if (!list_read(depths != NULL ? depths : "1,4,8,16,32,64,128", 256, plan->depths,
+    if (!number_list_read(depths != NULL ? depths : "1,4,8,16,32,64,128", 256, plan->depths,
             SWEEP_DEPTH_MAX, &plan->depth_count)) {
         complain("--depth %s is no list of up to 16 counts of 1 to 256", depths);
         return false;
@@ -259,12 +239,66 @@ rows_print(const struct sweep_plan *plan, const struct sweep_row *rows, bool as_
     json_end(&json);
 }
 
+static void
+pair_write(FILE *out, uint64_t block_bytes, const char *figure, uint64_t depth,
+    const struct sweep_pair *pair)
+{
+    fprintf(out, "%" PRIu64 ",%s,%" PRIu64 ",%.6g,%.6g,%.4f\n", block_bytes, figure, depth,
+        pair->ours_bytes_per_s, pair->raw_bytes_per_s, share_of(pair));
+}
+
+static bool
+rows_csv(const struct sweep_plan *plan, const struct sweep_row *rows, const char *path)
+{
+    FILE *out =
+        csv_open(path, "block_bytes,figure,depth,bytes_per_s,ceiling_bytes_per_s,ceiling_share");
+
+    if (out == NULL)
+        return false;
+    for (uint32_t i = 0; i < plan->size_count; i++) {
+        pair_write(out, rows[i].block_bytes, "put_first", 0, &rows[i].put_first);
+        pair_write(out, rows[i].block_bytes, "put_again", 0, &rows[i].put_again);
+        for (uint32_t j = 0; j < plan->depth_count; j++)
+            pair_write(out, rows[i].block_bytes, "nvme_get", plan->depths[j], &rows[i].reads[j]);
+        pair_write(out, rows[i].block_bytes, "host_get", 0, &rows[i].host_get);
+    }
+    return csv_close(out, path);
+}
+
+/* A line for each block size: which share of the same reads without a store it has. */
+static bool
+rows_plot(const struct sweep_plan *plan, const struct sweep_row *rows, const char *path)
+{
+    struct plot plot;
+
+    if (!plot_begin(&plot, "Gets from NVMe: share of the ceiling at the same depth", 900, 450))
+        return false;
+    for (uint32_t i = 0; i < plan->size_count; i++) {
+        fprintf(plot.script, "$size%u << EOD\n", i);
+        for (uint32_t j = 0; j < plan->depth_count; j++)
+            fprintf(
+                plot.script, "%" PRIu64 " %.6g\n", plan->depths[j], share_of(&rows[i].reads[j]));
+        fprintf(plot.script, "EOD\n");
+    }
+    fprintf(plot.script, "set logscale x 2\nset yrange [0:*]\nset xlabel 'blocks at once'\n"
+                         "set ylabel 'share of the ceiling'\nplot ");
+    for (uint32_t i = 0; i < plan->size_count; i++) {
+        char text[QUANTITY_TEXT_BYTES];
+
+        fprintf(plot.script, "$size%u using 1:2 with linespoints title '%s', ", i,
+            quantity_bytes_text(text, (double)rows[i].block_bytes));
+    }
+    fprintf(plot.script, "1 with lines dashtype 2 lc rgb 'black' lw 1 title 'ceiling'\n");
+    return plot_end(&plot, path);
+}
+
 int
 tierbench_sweep(int argc, char **argv)
 {
     struct arguments arguments;
     struct sweep_plan plan = {.store_bytes = 4 * GIB, .segment_bytes = 256 * MIB, .seconds = 1.5};
     struct sweep_row rows[SWEEP_SIZE_MAX];
+    struct outputs outputs;
     uint64_t bad = 0;
     int exit_code = EXIT_FINE;
 
@@ -272,12 +306,15 @@ tierbench_sweep(int argc, char **argv)
         return exit_code;
     if (!plan_read(&arguments, &plan))
         return EXIT_USAGE;
-    if (mkdir(plan.directory, 0700) != 0 && errno != EEXIST) {
-        complain("cannot make %s: %s", plan.directory, strerror(errno));
+    outputs = (struct outputs){arguments.values[OPTION_CSV], arguments.values[OPTION_PLOT]};
+    if (!outputs_check(&outputs) || !directory_make(plan.directory))
         return EXIT_PROBLEM;
-    }
     if (!rows_measure(&plan, rows, &bad))
         return EXIT_PROBLEM;
     rows_print(&plan, rows, arguments.values[OPTION_JSON] != NULL);
+    if (outputs.csv_path != NULL && !rows_csv(&plan, rows, outputs.csv_path))
+        return EXIT_PROBLEM;
+    if (outputs.plot_path != NULL && !rows_plot(&plan, rows, outputs.plot_path))
+        return EXIT_PROBLEM;
     return bad == 0 ? EXIT_FINE : EXIT_PROBLEM;
 }

@@ -51,7 +51,4 @@ struct sweep_row {
 /* sweep_measure - one block size. False: complained. */
 bool sweep_measure(const struct sweep_plan *plan, uint64_t block_bytes, struct sweep_row *row_out);
 
-/* number_percentile - sorts the numbers; the value that `share` (0..1) of them do not exceed. */
-uint64_t number_percentile(uint64_t *numbers, uint32_t count, double share);
-
 #endif /* BENCH_SWEEP_H */

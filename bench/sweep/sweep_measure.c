@@ -14,6 +14,7 @@
 #include "complain.h"
 #include "disk_probe.h"
 #include "memory_probe.h"
+#include "statistics.h"
 #include "sweep.h"
 
 enum {
@@ -230,26 +231,6 @@ host_measure(struct sweep_run *run)
     run->row->host_get.ours_bytes_per_s = median(ours, SWEEP_ROUND_COUNT);
     run->row->host_get.raw_bytes_per_s = median(raw, SWEEP_ROUND_COUNT);
     return true;
-}
-
-static int
-number_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left;
-    uint64_t b = *(const uint64_t *)right;
-
-    return (a > b) - (a < b);
-}
-
-uint64_t
-number_percentile(uint64_t *numbers, uint32_t count, double share)
-{
-    uint32_t index = (uint32_t)(share * (double)count);
-
-    if (count == 0)
-        return 0;
-    qsort(numbers, count, sizeof(*numbers), number_compare);
-    return numbers[index < count ? index : count - 1];
 }
 
 static bool

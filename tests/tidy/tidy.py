@@ -39,6 +39,7 @@ FOREIGN = [
     (re.compile(r"^zstd\w*\.h$"), {"tiers", "bench", "bench/micro", "tools"}),
     (re.compile(r"^cu(da|blas|file)\w*\.h$"), {"tiers"}),
     (re.compile(r"^sodium(\.h|/)"), {"base", "tiers"}),
+    (re.compile(r"^(rocksdb/|sqlite3\.h$)"), {"bench"}),
     (re.compile(r"^xxhash\.h$"), {"base", "bench", "tools"}),
 ]
 

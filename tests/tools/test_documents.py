@@ -19,7 +19,7 @@ from test_kvtool_open import Owner
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
 COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import leases options "
                        "caps top").split(),
-            "tierbench": "replay ceiling sweep scale".split()}
+            "tierbench": "replay ceiling sweep scale vs".split()}
 GUIDES = ("docs/embedding.md", "docs/operations.md")
 # What makes a command of the documents short enough for a test, by its first two words.
 SMALLER = {
@@ -27,6 +27,7 @@ SMALLER = {
     "tierbench sweep": "--store-bytes 1G --seconds 0.2 --block-bytes 1M --depth 4",
     "tierbench replay": "--requests 30 --ceiling-seconds 0.1",
     "tierbench scale": "--entries 20000",
+    "tierbench vs": "--count 16 --block-bytes 64K --rounds 1 --seconds 0.01",
 }
 
 
@@ -58,6 +59,9 @@ class Documents(Programs):
             text = text.replace(mark, plain)
         return text
 
+    def has_peers(self):
+        return os.path.exists(os.path.join(self.programs, "tierbench-peers"))
+
     def shell_lines(self):
         """The commands of the documents, in order."""
         blocks = re.findall(r"^```sh\n(.*?)^```", self.text("README.md"), re.M | re.S)
@@ -81,7 +85,7 @@ class Documents(Programs):
         kept = [word for at, word in enumerate(option) if
                 (option[at] if word.startswith("--") else option[at - 1]) not in line]
         if words[1:2] == ["scale"]:
-            line = line.replace("1000000", "20000")
+            line = re.sub(r"(?<=--entries )[0-9,]+", "20000", line)
         done = subprocess.run(["bash", "-c", " ".join([line, *kept])], cwd=self.scratch,
                               capture_output=True, timeout=240)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -97,6 +101,9 @@ class Documents(Programs):
             for line in lines:
                 if line.startswith("python3 ") and not os.path.exists(self.library):
                     continue  # A sanitized build has no shared library.
+                words = line.removeprefix("build/bin/").split()
+                if words[:2] == ["tierbench", "vs"] and not self.has_peers():
+                    continue
                 with self.subTest(line=line):
                     self.run_line(line)
             for name in ("tour", "copy"):
@@ -194,6 +201,12 @@ class Documents(Programs):
             self.check_keys("kvtool", self.json_of("kvtool", *words))
         self.check_keys("tierbench", self.json_of(
             "tierbench", "ceiling", "--dir", "k2", "--file-bytes", "64M", "--seconds", "0.03"))
+        self.check_keys("tierbench", self.json_of(
+            "tierbench", "scale", "--dir", "k5", "--entries", "1000"))
+        if self.has_peers():
+            self.check_keys("tierbench", self.json_of(
+                "tierbench", "vs", "--dir", "k6", "--count", "16", "--block-bytes", "64K",
+                "--rounds", "1", "--seconds", "0.001"))
 
     def test_keys_with_a_quantity_carry_their_unit(self):
         report = json.loads(self.replay("k3").stdout)

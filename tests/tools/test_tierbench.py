@@ -256,7 +256,8 @@ class Tierbench(Programs):
                       ["sweep", "--dir", "s", "--depth", "1,"],
                       ["sweep", "--dir", "s", "--block-bytes", "128M"],
                       ["sweep", "--dir", "s", "--store-bytes", "1M"], ["scale"],
-                      ["scale", "--dir", "s", "--entries", "5"]):
+                      ["scale", "--dir", "s", "--entries", "5"],
+                      ["scale", "--dir", "s", "--entries", "20000,"]):
             with self.subTest(words=words):
                 self.refused("tierbench", *words)
 
@@ -310,7 +311,8 @@ class Tierbench(Programs):
         self.assertEqual(os.listdir(self.path("w1")), [])
 
     def test_scale_measures(self):
-        report = self.json_of("tierbench", "scale", "--dir", "e1", "--entries", "20000")
+        report = self.json_of("tierbench", "scale", "--dir", "e1", "--entries",
+                              "20000")["results"][0]
         self.assertGreaterEqual(report["entries"], 20000)
         self.assertGreater(report["lookup_found"], 990)
         self.assertGreater(report["reopen_clean_ns"], 0)
