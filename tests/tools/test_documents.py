@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""test_documents.py - README, man pages and --help say what the programs do.
+"""test_documents.py - README, docs/, man pages and --help say what the programs do.
 
 Usage: test_documents.py SOURCE-FOLDER BIN-FOLDER. Every command of a document runs as it is
 written; only the long ones get smaller sizes behind it. Every option and every JSON key is in the
-man page.
+man page. The C functions in docs/ are those of examples/; names of the interface there exist, and
+those of kvtier/stats.h are all explained.
 """
 import json
 import os
@@ -13,11 +14,13 @@ import subprocess
 
 import programs
 from programs import TRACE, Programs
+from test_kvtool_open import Owner
 
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
 COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import leases options "
                        "caps top").split(),
             "tierbench": "replay ceiling sweep scale vs".split()}
+GUIDES = ("docs/embedding.md", "docs/operations.md")
 # What makes a command of the documents short enough for a test, by its first two words.
 SMALLER = {
     "tierbench ceiling": "--file-bytes 64M --seconds 0.03",
@@ -69,6 +72,27 @@ class Documents(Programs):
             yield PAGES[program], [line for line in examples.splitlines()
                                    if line.startswith("build/bin/")]
 
+    def guide_lines(self, guide):
+        """The commands of a guide, in order: in blocks, and in the text and tables."""
+        found = re.finditer(r"^```sh\n(.*?)^```|`((?:build/bin/|df |cat )[^`]+)`", self.text(guide),
+                            re.M | re.S)
+        return [line for match in found for line in (match[1] or match[2]).splitlines()]
+
+    def run_line(self, line):
+        """Runs a command of a document, made smaller if it is a long one."""
+        words = line.removeprefix("build/bin/").split()
+        option = SMALLER.get(" ".join(words[:2]), "").split()
+        kept = [word for at, word in enumerate(option) if
+                (option[at] if word.startswith("--") else option[at - 1]) not in line]
+        if words[1:2] == ["scale"]:
+            line = re.sub(r"(?<=--entries )[0-9,]+", "20000", line)
+        done = subprocess.run(["bash", "-c", " ".join([line, *kept])], cwd=self.scratch,
+                              capture_output=True, timeout=240)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if "--json" in line:
+            json.loads(done.stdout)
+        return done.stdout.decode()
+
     def test_every_command_of_the_documents_runs(self):
         os.makedirs(self.path("build", "demo"))
         self.replay("build/demo/store")
@@ -80,19 +104,62 @@ class Documents(Programs):
                 words = line.removeprefix("build/bin/").split()
                 if words[:2] == ["tierbench", "vs"] and not self.has_peers():
                     continue
-                option = SMALLER.get(" ".join(words[:2]), "").split()
-                kept = [word for at, word in enumerate(option) if
-                        (option[at] if word.startswith("--") else option[at - 1]) not in line]
-                if words[1] == "scale":
-                    line = re.sub(r"(?<=--entries )[0-9,]+", "20000", line)
                 with self.subTest(line=line):
-                    done = subprocess.run(["bash", "-c", " ".join([line, *kept])], cwd=self.scratch,
-                                          capture_output=True, timeout=240)
-                    self.assertEqual(done.returncode, 0, done.stderr)
-                    if "--json" in line:
-                        json.loads(done.stdout)
+                    self.run_line(line)
             for name in ("tour", "copy"):
                 subprocess.run(["rm", "-rf", self.path("build", name)], check=True)
+
+    def test_every_command_of_the_guides_runs(self):
+        self.replay("build/store")
+        owner = Owner(self, "build/served")
+        self.addCleanup(owner.kill)
+        lines = [line for guide in GUIDES for line in self.guide_lines(guide)]
+        self.assertGreater(len(lines), 40)
+        for line in dict.fromkeys(lines):
+            with self.subTest(line=line):
+                self.run_line(line)
+
+    def test_the_functions_of_the_guides_are_those_of_the_examples(self):
+        blocks = list(re.finditer(r"^```c\n(.*?)^```", self.text(GUIDES[0]), re.M | re.S))
+        self.assertGreater(len(blocks), 8)
+        for block in blocks:
+            name = re.findall(r"`(examples/\w+\.c)`", self.text(GUIDES[0])[:block.start()])[-1]
+            with self.subTest(name=name, line=block[1].splitlines()[0]):
+                self.assertIn("\n" + block[1], self.text(name))
+                self.assertTrue(block[1].endswith("\n}\n"), "it is no whole function")
+        self.assertEqual(re.findall(r"^```c$", self.text(GUIDES[1]), re.M), [])
+
+    def test_the_names_of_the_guides_are_those_of_the_interface(self):
+        folder = os.path.join(self.source, "include", "kvtier")
+        headers = "".join(self.text(os.path.join(folder, name)) for name in os.listdir(folder))
+        known = set(re.findall(r"\bkvt_\w+|\bKVT_\w+", headers))
+        for guide in (*GUIDES, "README.md"):
+            used = set(re.findall(r"\bkvt_\w+|\bKVT_\w+", self.text(guide)))
+            self.assertEqual(used - known, set(), guide)
+        said = re.findall(r"^    (KVT_(?:OK|OVERRUN|E_\w+|HEALTH_\w+)) =", headers, re.M)
+        self.assertGreater(len(said), 20)
+        for name in said:
+            self.assertIn(f"`{name}`", self.text(GUIDES[0]))
+        options = re.search(r"^struct kvt_options \{(.*?)^\};", headers, re.M | re.S)[1]
+        options = re.sub(r"/\*.*?\*/", "", options, flags=re.S)
+        fields = re.findall(r"(\w+)\)?(?:\([^)]*\))?;", options)
+        self.assertGreater(len(fields), 25)
+        rows = re.findall(r"^\| (`.*?) \|", self.text(GUIDES[0]), re.M)
+        named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+        self.assertEqual(set(fields) - named, set())
+
+    def test_every_statistic_is_explained_and_none_is_invented(self):
+        names = re.findall(r"^    X\((\w+),", self.text("include/kvtier/stats.h"), re.M)
+        self.assertGreater(len(names), 70)
+        text = self.text(GUIDES[1])
+        rows = re.findall(r"^\| (`.*?`) \|", text.split("\n## 10.", 1)[1], re.M)
+        explained = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+        self.assertEqual(sorted(explained), sorted(names))
+        sources = "".join(map(self.text, (
+            "include/kvtier/stats.h", "include/kvtier/kvtier.h", "tools/kvtool.1",
+            "bench/sweep/scale.c", "bench/micro/micro_memory.c")))
+        for name in re.findall(r"`(\w+_(?:count|bytes|ns|now))`", text.split("\n## 10.", 1)[0]):
+            self.assertRegex(sources, rf"\b{name}\b")
 
     def test_help_and_man_page_have_the_same_options(self):
         for program, commands in COMMANDS.items():

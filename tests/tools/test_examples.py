@@ -62,6 +62,21 @@ class Examples(Programs):
         first = self.python("both2")
         self.check_again(self.c("both2"), first)
 
+    def test_each_small_program_does_what_it_says(self):
+        for name, says in (("paged_pool", r"6 of 6 pages read back, right"),
+                           ("layer_by_layer", r"8 layers of 6 blocks, right"),
+                           ("event_loop", r"(32 kept, 0|31 kept, 1) given up"),
+                           ("health_check", r"go on")):
+            for _ in range(2):  # The second time the blocks are there already.
+                with self.subTest(name=name):
+                    done = subprocess.run([f"build/bin/examples/{name}", name], cwd=self.scratch,
+                                          capture_output=True, timeout=60)
+                    self.assertEqual((done.returncode, done.stderr), (0, b""), done.stdout)
+                    self.assertRegex(done.stdout.decode(), rf"\A{says}\n\Z")
+        done = subprocess.run(["build/bin/examples/health_check", "health_check", "read-only"],
+                              cwd=self.scratch, capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (0, b"put to memory only\n"))
+
     def test_a_store_that_cannot_be_opened_is_said(self):
         for command in (["build/bin/examples/decoder_loop", "no/where"],
                         ["build/bin/examples/decoder_loop", "LICENSE"]):
@@ -69,6 +84,11 @@ class Examples(Programs):
             self.assertEqual(done.returncode, 1)
             self.assertRegex(done.stderr.decode(),
                              r"\Adecoder_loop: cannot open the store: KVT_[A-Z_]+: [^\n]+\n\Z")
+
+        done = subprocess.run(["build/bin/examples/health_check", "no/where"], cwd=self.scratch,
+                              capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.decode(), r"\Ahealth_check: no cache: KVT_[A-Z_]+: [^\n]+\n\Z")
 
 
 if __name__ == "__main__":
