@@ -1,7 +1,11 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long mutants bench tidy install clean
+.PHONY: all deps demo test test-long mutants bench tidy install uninstall deb clean
 
 PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD = build
+# What the last `make install` wrote, for `make uninstall`.
+INSTALLED = $(BUILD)/installed.txt
 
 all: deps
 	@cmake --preset release >/dev/null
@@ -29,7 +33,14 @@ tidy: all
 	@ctest --test-dir build -L tidy --output-on-failure
 
 install: all
-	@cmake --install build --prefix $(DESTDIR)$(PREFIX)
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
+	@mv $(BUILD)/install_manifest.txt "$(INSTALLED)"
+
+uninstall:
+	@DESTDIR="$(DESTDIR)" tools/uninstall.sh "$(INSTALLED)"
+
+deb:
+	@packaging/make-deb.sh
 
 clean:
 	@rm -rf build

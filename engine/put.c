@@ -424,6 +424,9 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
     enum policy_place hbm = place_of_device(op->device);
     enum kvt_status status = KVT_OK;
 
+    /* A copy that cannot come would cost the slot (copy_slot_put()). */
+    if (op->memory_device >= 0 && device_is_lost(store, (uint32_t)op->memory_device))
+        return failure_set(KVT_E_GPU, 0, "device %d is lost", op->memory_device);
     *slots_out = (struct put_slots){
         .has_hbm = op->target == KVT_TIER_HBM,
         .has_host = op->target == KVT_TIER_HOST || op->ticket->last_stage == 2,

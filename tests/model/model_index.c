@@ -27,19 +27,6 @@ enum {
     MAP_STEPS = 8,
 };
 
-/* ThreadSanitizer makes the checker some thirty times slower and has nothing to find in one thread:
- * there the lives are the same, but the file is looked at less often. */
-#if defined(__SANITIZE_THREAD__)
-#    define OPERATIONS_A_CHECK 25
-#elif defined(__has_feature)
-#    if __has_feature(thread_sanitizer)
-#        define OPERATIONS_A_CHECK 25
-#    endif
-#endif
-#ifndef OPERATIONS_A_CHECK
-#    define OPERATIONS_A_CHECK 1
-#endif
-
 struct life {
     struct kvt_env env;
     struct scratch_dir scratch;
@@ -146,10 +133,8 @@ life_run(struct life *life, uint64_t seed, uint32_t operation_count)
     assert_int_equal(index_lmdb_ops.install(life->index), KVT_OK);
     for (uint32_t i = 0; i < operation_count; i++) {
         operation_run(life);
-        if (i % OPERATIONS_A_CHECK == 0)
-            file_check(life);
+        file_check(life);
     }
-    file_check(life);
     reopen(life);
     life->index->ops->close(life->index);
 }

@@ -16,9 +16,10 @@
 #include "workload_internal.h"
 
 enum {
-    RAW_BYTES = 20000,   /* No whole number of pages. */
-    RAW_COUNT = 4,       /* Blocks of the stream's part. */
-    RAW_COMPLETIONS = 8, /* More than can come. */
+    SLOT_BYTES_MAX = 256 << 10, /* A quarter of a segment. */
+    RAW_BYTES = 20000,          /* No whole number of pages. */
+    RAW_COUNT = 4,              /* Blocks of the stream's part. */
+    RAW_COMPLETIONS = 8,        /* More than can come. */
     HOST_REGION = 8 * 4096,
 };
 
@@ -406,8 +407,7 @@ static void
 slots_check(struct workload *work, const char *tier, uint64_t used_bytes, uint64_t block_bytes,
     uint64_t stranded_count)
 {
-    if (used_bytes < block_bytes ||
-        used_bytes - block_bytes > stranded_count * model_length_max(&work->model))
+    if (used_bytes < block_bytes || used_bytes - block_bytes > stranded_count * SLOT_BYTES_MAX)
         model_fail(&work->model, "%s: %llu bytes are used, blocks have %llu, %llu slots are lost",
             tier, (unsigned long long)used_bytes, (unsigned long long)block_bytes,
             (unsigned long long)stranded_count);
@@ -477,6 +477,7 @@ device_course_judge(struct small_life *life)
     struct workload *work = life->work;
     struct device_host_config *device = &life->host.device;
     uint32_t fail_call = device->fail_call;
+    uint32_t spread_percent = work->spread_percent;
     uint32_t call_count;
     struct model_name names[2];
 
@@ -489,6 +490,7 @@ device_course_judge(struct small_life *life)
     if (call_count < fail_call)
         device->fail_call = 0;
     work->device_percent = 0;
+    work->spread_percent = 0;
     work->is_faulty = false;
     durable_blocks_are_there(work);
     names_of(names, 1, 4, 2);
@@ -504,6 +506,7 @@ device_course_judge(struct small_life *life)
     durable_blocks_are_there(work);
     work->is_faulty = true;
     work->device_percent = 50;
+    work->spread_percent = spread_percent;
     life->is_judging = false;
     if (call_count < fail_call)
         device->fail_call = fail_call + (device->call_count - call_count);

@@ -16,11 +16,7 @@
 #include "stop_on_proof.h"
 
 enum {
-#if defined(__SANITIZE_THREAD__)
-    SEEDS = 1, /* One thread: there is nothing to find, and it is slow. */
-#else
     SEEDS = 8,
-#endif
     STEPS_MAX = 200000,
     FILLER = 13, /* Blocks that leave room for two more in their segment. */
     FIRST = 100,

@@ -302,7 +302,7 @@ a_lost_device_takes_and_gives_nothing_more(void **state)
     lose_now();
     assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_E_GPU);
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HOST | KVT_TIER_NVME);
-    refused(kvt_device_write(hbm.store, 0, hbm.pool, &hbm, 64), KVT_E_GPU, "device 0 failed");
+    refused(kvt_device_write(hbm.store, 0, hbm.pool, &hbm, 64), KVT_E_GPU, "device 0 is lost");
     refused(register_memory(0), KVT_E_GPU, "lost");
     refused(take_memory(0), KVT_E_GPU, "lost");
     assert_int_equal(hbm_stats().gpu_lost_count, 1);
@@ -363,6 +363,36 @@ a_demotion_whose_copy_fails_keeps_the_copy(void **state)
     hbm.config.fail_status = KVT_OK;
 }
 
+/* Whoever goes on as if the device were there costs no memory. */
+static void
+what_is_asked_of_a_lost_device_takes_no_slots(void **state)
+{
+    uint8_t bytes[HBM_BLOCK_BYTES] = {0};
+    struct payload_key name;
+    struct kvt_put put = {
+        .source = hbm_pool_at(0), .length = HBM_BLOCK_BYTES, .region = hbm.region};
+    uint64_t stranded_count;
+    kvt_ticket *ticket;
+
+    (void)state;
+    lose_now();
+    stranded_count = hbm_stats().slot_stranded_count;
+    assert_in_range(stranded_count, 0, 1);
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    for (uint32_t i = 0; i < 300; i++) { /* 4 MiB of HOST have some 200. */
+        assert_int_equal(
+            kvt_device_write(hbm.store, 0, hbm_pool_at(0), bytes, sizeof(bytes)), KVT_E_GPU);
+        assert_int_equal(
+            kvt_device_read(hbm.store, 0, bytes, hbm_pool_at(0), sizeof(bytes)), KVT_E_GPU);
+        assert_int_equal(
+            kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+        assert_int_equal(hbm_finish(ticket, 2).status, KVT_E_GPU);
+    }
+    assert_int_equal(hbm_stats().slot_stranded_count, stranded_count);
+    assert_int_equal(kit_put(hbm.store, hbm.ns, 2, 1, HBM_BLOCK_BYTES, KVT_SYNC), KVT_OK);
+}
+
 int
 main(void)
 {
@@ -377,6 +407,7 @@ main(void)
         TEST(a_lost_device_takes_and_gives_nothing_more),
         TEST(requests_that_need_a_lost_device_say_so),
         TEST(a_demotion_whose_copy_fails_keeps_the_copy),
+        TEST(what_is_asked_of_a_lost_device_takes_no_slots),
     };
 
     stop_on_proof();

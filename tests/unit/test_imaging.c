@@ -18,11 +18,7 @@
 #include "stop_on_proof.h"
 
 enum {
-#if defined(__SANITIZE_THREAD__)
-    MOMENTS = 4, /* One thread: there is nothing to find, and it is slow. */
-#else
     MOMENTS = 60,
-#endif
     STEPS = 180, /* Of the world, in which a block is written; events come at MOMENTS of them. */
     KEYS = 24,
     PARTS = 8,

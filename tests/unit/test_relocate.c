@@ -18,11 +18,7 @@
 #include "stop_on_proof.h"
 
 enum {
-#if defined(__SANITIZE_THREAD__)
-    MOMENTS = 2, /* One thread: there is nothing to find, and it is slow. */
-#else
     MOMENTS = 24,
-#endif
     STEPS_MAX = 200000,
     CLOSING_BLOCKS = 16,
 };

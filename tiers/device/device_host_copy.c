@@ -22,10 +22,6 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #    define UNDER_ASAN 1
-#elif defined(__has_feature)
-#    if __has_feature(address_sanitizer)
-#        define UNDER_ASAN 1
-#    endif
 #endif
 
 /* --- 1. Bytes and shades ---------------------------------------------------------------------- */
