@@ -107,7 +107,7 @@ if [ -x build/bin/micro_lookup ]; then
 fi
 
 python3 -B bench/results_csv.py "$folder" "$results" "$rounds" "$facts"
-cp "$folder/vs.json" "$results/"
+cp "$folder/vs.csv" "$results/"
 python3 -B bench/bench_page.py "$folder"
 echo "$folder/index.html"
 rm -f "$folder"/fio.[0-9]*

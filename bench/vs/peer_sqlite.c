@@ -16,7 +16,8 @@
 #include "peer.h"
 #include "usage.h"
 
-/* Of 4, 16, 32 and 64 KiB the one with the fastest cold gets, of 64 KiB and of 1 MiB together. */
+/* Of 4, 16, 32 and 64 KiB the one with the fastest cold gets of 64 KiB and of 1 MiB together, in a
+ * file of 512 MiB. */
 static const int page_bytes = 32768;
 
 struct connection {
