@@ -155,6 +155,8 @@ class Documents(Programs):
         rows = re.findall(r"^\| (`.*?`) \|", text.split("\n## 10.", 1)[1], re.M)
         explained = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
         self.assertEqual(sorted(explained), sorted(names))
+        for path in re.findall(r"`(bench/results/[^`]+)`", text):
+            self.assertTrue(os.path.exists(os.path.join(self.source, path)), path)
         sources = "".join(map(self.text, (
             "include/kvtier/stats.h", "include/kvtier/kvtier.h", "tools/kvtool.1",
             "bench/sweep/scale.c", "bench/micro/micro_memory.c")))
