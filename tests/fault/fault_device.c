@@ -32,7 +32,7 @@ enum {
 #endif
 };
 
-static struct seeds seeds = {.first = 44, .count = 1};
+static struct seeds seeds = {.first = 1, .count = 1};
 
 /* --- 1. Which call ---------------------------------------------------------------------------- */
 

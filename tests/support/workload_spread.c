@@ -169,13 +169,16 @@ spread_is_untouched(struct workload *work, const struct flight *flight, uint32_t
            run_plan_is_clean(&area->plan, &(struct run_plan_range){0}, area->bytes, POISON);
 }
 
-/* Which bytes of the block were written, by what the answer says. */
+/* Which bytes of the block may have been written, by what the answer says. */
 static struct run_plan_range
 range_written(const struct flight *flight, uint32_t i, const struct kvt_result *result)
 {
     const struct model_range *parts = &flight->ranges[i];
     struct run_plan_range range = {.slot = flight->spreads[i].slot};
 
+    /* A copy that was on its way when its device was lost may have come. */
+    if (result->status == KVT_E_GPU)
+        range.length = flight->spreads[i].plan.block_bytes;
     if (result->status != KVT_OK)
         return range;
     range.length = result->length;
