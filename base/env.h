@@ -257,6 +257,15 @@ env_now(const struct kvt_env *env)
     return env->clock->now_ns(env->clock_context);
 }
 
+/* env_until - the moment `timeout_ns` from now; UINT64_MAX: never. */
+static inline uint64_t
+env_until(const struct kvt_env *env, uint64_t timeout_ns)
+{
+    uint64_t now_ns = env_now(env);
+
+    return timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+}
+
 static inline void *
 env_take(const struct kvt_env *env, size_t size)
 {

@@ -127,11 +127,11 @@ entry_publish(struct kvt_store *store, uint32_t number, const struct slot *hbm,
 }
 
 void
-copy_slot_put(
-    struct kvt_store *store, enum policy_place place, struct slot slot, enum kvt_status status)
+copy_slot_put(struct kvt_store *store, enum policy_place place, struct slot slot,
+    const struct device_move *move)
 {
-    /* What was in flight to a lost device may still arrive: never in somebody else's block. */
-    if (status == KVT_E_GPU)
+    /* What was in flight when its device was lost may still arrive: never in another block. */
+    if (move->status == KVT_E_GPU && move->is_begun)
         COUNT(store, slot_stranded_count, 1);
     else
         room_put(store, place, slot);

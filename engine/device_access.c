@@ -86,10 +86,7 @@ access_run(struct kvt_store *store, void *context)
         return true;
     if (!access->is_write && access->status == KVT_OK)
         memcpy(access->memory, slab_address(store->slab, access->slot), access->size);
-    if (access->is_write)
-        room_put(store, POLICY_HOST, access->slot); /* The device writes nothing to it. */
-    else
-        copy_slot_put(store, POLICY_HOST, access->slot, access->status);
+    copy_slot_put(store, POLICY_HOST, access->slot, &access->device_job.move);
     return true;
 }
 
@@ -119,15 +116,10 @@ access_failed(enum kvt_status status, uint32_t device, size_t size)
 static enum kvt_status
 access_all(struct kvt_store *store, struct access access, uint32_t device, uint64_t size)
 {
-    kvt_region region;
-    uint64_t part_max;
+    kvt_region region = region_hold_host(store, access.memory, size);
+    uint64_t part_max = region.id != 0 ? size : store->options.block_bytes_max;
     uint64_t done = 0;
 
-    /* A copy that cannot come would cost the slot it goes through (copy_slot_put()). */
-    if (device_is_lost(store, device))
-        return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    region = region_hold_host(store, access.memory, size);
-    part_max = region.id != 0 ? size : store->options.block_bytes_max;
     while (done < size && access.status == KVT_OK) {
         struct access part = access;
         uint64_t left = size - done;

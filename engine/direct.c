@@ -262,8 +262,7 @@ kvt_map(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t 
         return failure_set(KVT_E_INVAL, 0, "lease_out, address_out or length_out is NULL");
     lease_out->id = 0;
     KVT_TRY(store_enter(store));
-    now_ns = env_now(&store->env);
-    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+    until_ns = env_until(&store->env, timeout_ns);
     for (;;) {
         status = map_lease(store, ns, key, &lease);
         /* While the new lease holds the block the old one can go. */

@@ -81,7 +81,7 @@ move_end(struct kvt_store *store, struct move *move, bool is_copied)
             move->place == POLICY_HOST ? KVT_REASON_DEMOTED : KVT_REASON_RAISED);
     } else {
         entry_unprepare(store, move->entry);
-        copy_slot_put(store, move->place, move->slot, move->device_job.move.status);
+        copy_slot_put(store, move->place, move->slot, &move->device_job.move);
     }
     entry_unpin(store, move->entry);
     pool_put(&store->move_pool, move);

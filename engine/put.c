@@ -196,15 +196,14 @@ copies_prepare(struct kvt_store *store, uint32_t number, const struct put_slots 
     return status;
 }
 
-/* `status`: of the device's copies into them. */
+/* Nothing was copied into them. */
 static void
-slots_put(
-    struct kvt_store *store, uint32_t device, const struct put_slots *slots, enum kvt_status status)
+slots_put(struct kvt_store *store, uint32_t device, const struct put_slots *slots)
 {
     if (slots->has_host)
-        copy_slot_put(store, POLICY_HOST, slots->host, status);
+        room_put(store, POLICY_HOST, slots->host);
     if (slots->has_hbm)
-        copy_slot_put(store, place_of_device(device), slots->hbm, status);
+        room_put(store, place_of_device(device), slots->hbm);
 }
 
 static void
@@ -250,7 +249,11 @@ put_abandon(struct kvt_store *store, struct fill *fill, enum kvt_status status)
     copies_unprepare(store, number, &fill->slots);
     entries_unlink(store->entries, number);
     residency_discard(store->map, number);
-    slots_put(store, fill->op->device, &fill->slots, fill->status);
+    if (fill->slots.has_host)
+        copy_slot_put(store, POLICY_HOST, fill->slots.host, &fill->copies[1].move);
+    if (fill->slots.has_hbm)
+        copy_slot_put(
+            store, place_of_device(fill->op->device), fill->slots.hbm, &fill->copies[0].move);
     op_finish(store, fill->op, status);
 }
 
@@ -424,9 +427,6 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
     enum policy_place hbm = place_of_device(op->device);
     enum kvt_status status = KVT_OK;
 
-    /* A copy that cannot come would cost the slot (copy_slot_put()). */
-    if (op->memory_device >= 0 && device_is_lost(store, (uint32_t)op->memory_device))
-        return failure_set(KVT_E_GPU, 0, "device %d is lost", op->memory_device);
     *slots_out = (struct put_slots){
         .has_hbm = op->target == KVT_TIER_HBM,
         .has_host = op->target == KVT_TIER_HOST || op->ticket->last_stage == 2,
@@ -512,7 +512,7 @@ put_begin(struct kvt_store *store, struct op *op)
     if (status == KVT_OK) {
         status = put_place(store, op, number, &slots);
         if (status != KVT_OK)
-            slots_put(store, op->device, &slots, KVT_OK);
+            slots_put(store, op->device, &slots);
     }
     if (status != KVT_OK) {
         COUNT(store, put_refused_count, 1);

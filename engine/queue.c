@@ -144,15 +144,13 @@ kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done, uint32_t count_max
     uint64_t timeout_ns, uint32_t *count_out)
 {
     struct kvt_store *store;
-    uint64_t now_ns;
     uint64_t until_ns;
 
     if (queue == NULL || done == NULL || count_max == 0 || count_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "queue, done or count_out is NULL, or count_max is 0");
     store = queue->store;
     KVT_TRY(store_enter(store));
-    now_ns = env_now(&store->env);
-    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+    until_ns = env_until(&store->env, timeout_ns);
     for (;;) {
         uint32_t seen = atomic_load_explicit(&queue->gate.value, memory_order_acquire);
         uint32_t count = queue_collect(queue, done, count_max);
@@ -174,15 +172,13 @@ enum kvt_status
 kvt_queue_drain(kvt_queue *queue, uint64_t timeout_ns)
 {
     struct kvt_store *store;
-    uint64_t now_ns;
     uint64_t until_ns;
 
     if (queue == NULL)
         return failure_set(KVT_E_INVAL, 0, "queue is NULL");
     store = queue->store;
     KVT_TRY(store_enter(store));
-    now_ns = env_now(&store->env);
-    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
+    until_ns = env_until(&store->env, timeout_ns);
     for (;;) {
         uint32_t seen = atomic_load_explicit(&queue->gate.value, memory_order_acquire);
 

@@ -334,33 +334,36 @@ kvt_ticket_cancel(kvt_ticket *ticket)
 /* --- Waiting ---------------------------------------------------------------------------------- */
 
 enum kvt_status
-kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
+ticket_await(
+    struct kvt_ticket *ticket, const _Atomic uint32_t *fact, uint32_t least, uint64_t timeout_ns)
 {
-    struct kvt_store *store;
-    uint64_t now_ns;
-    uint64_t until_ns;
+    struct kvt_store *store = ticket->store;
+    uint64_t until_ns = env_until(&store->env, timeout_ns);
 
-    if (ticket == NULL)
-        return failure_set(KVT_E_INVAL, 0, "ticket is NULL");
-    store = ticket->store;
-    KVT_TRY(store_enter(store));
-    if (stage < 1 || stage > ticket->last_stage)
-        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has the stages 1..%u", stage,
-            ticket->last_stage);
-    if (ticket->queue != NULL)
-        return failure_set(KVT_E_STATE, 0, "the ticket reports to a queue: poll that");
-    now_ns = env_now(&store->env);
-    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
     for (;;) {
         uint32_t seen = atomic_load_explicit(&ticket->gate.value, memory_order_acquire);
 
-        if (atomic_load_explicit(&ticket->stage, memory_order_acquire) >= stage)
+        if (atomic_load_explicit(fact, memory_order_acquire) >= least)
             return KVT_OK;
         KVT_TRY(store_enter(store));
         if (env_now(&store->env) >= until_ns)
             return KVT_LATE;
         gate_wait(&store->env, &ticket->gate, seen, until_ns);
     }
+}
+
+enum kvt_status
+kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
+{
+    if (ticket == NULL)
+        return failure_set(KVT_E_INVAL, 0, "ticket is NULL");
+    KVT_TRY(store_enter(ticket->store));
+    if (stage < 1 || stage > ticket->last_stage)
+        return failure_set(KVT_E_INVAL, 0, "stage %u: this ticket has the stages 1..%u", stage,
+            ticket->last_stage);
+    if (ticket->queue != NULL)
+        return failure_set(KVT_E_STATE, 0, "the ticket reports to a queue: poll that");
+    return ticket_await(ticket, &ticket->stage, stage, timeout_ns);
 }
 
 /* Of block `i`: the first part that has another status than KVT_OK speaks for all. */

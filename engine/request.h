@@ -153,4 +153,9 @@ enum kvt_status ticket_create_by_part(struct kvt_store *store, uint32_t count, u
 void ticket_release(struct kvt_ticket *ticket);
 void ticket_send(struct kvt_ticket *ticket);
 
+/* ticket_await - until `fact`, which is told through the ticket's gate, is `least` or more (any).
+ * KVT_LATE: not within `timeout_ns`. */
+enum kvt_status ticket_await(
+    struct kvt_ticket *ticket, const _Atomic uint32_t *fact, uint32_t least, uint64_t timeout_ns);
+
 #endif /* KVT_ENGINE_REQUEST_H */

@@ -300,10 +300,10 @@ unsigned entry_tiers(const struct kvt_store *store, uint32_t number);
 /* Of a block with that copy (any, when it is pinned). */
 void *entry_host_address(const struct kvt_store *store, const struct entry *entry);
 void *entry_hbm_address(const struct kvt_store *store, const struct entry *entry);
-/* copy_slot_put - a slot that did not become a copy; `status`: how the device's copy into it ended.
- * After KVT_E_GPU the slot is used no more. */
-void copy_slot_put(
-    struct kvt_store *store, enum policy_place place, struct slot slot, enum kvt_status status);
+/* copy_slot_put - a slot that did not become a copy; `move`: the device's copy into it, which has
+ * ended. When the device was lost while it was on its way, the slot is used no more. */
+void copy_slot_put(struct kvt_store *store, enum policy_place place, struct slot slot,
+    const struct device_move *move);
 /* copies_forget - the entry leaves the map: its copies are none to the policy any more.
  * copies_free: nobody reads them: the slots of an entry that `was`, by its tiers. */
 void copies_forget(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);

@@ -74,31 +74,17 @@ enum kvt_status
 kvt_ticket_part_wait(kvt_ticket *ticket, uint32_t number, uint64_t timeout_ns)
 {
     const struct ticket_part *part = NULL;
-    struct kvt_store *store;
-    uint64_t now_ns;
-    uint64_t until_ns;
 
     if (ticket == NULL)
         return failure_set(KVT_E_INVAL, 0, "ticket is NULL");
-    store = ticket->store;
-    KVT_TRY(store_enter(store));
+    KVT_TRY(store_enter(ticket->store));
     if (ticket->is_by_part)
         part = part_find(ticket, number);
     if (part == NULL)
         return failure_set(
             KVT_E_INVAL, 0, "part %u: the ticket does not bring it by itself", number);
-    now_ns = env_now(&store->env);
-    until_ns = timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
-    for (;;) {
-        uint32_t seen = atomic_load_explicit(&ticket->gate.value, memory_order_acquire);
-
-        if (atomic_load_explicit(&part->is_there, memory_order_acquire) != 0)
-            return (enum kvt_status)atomic_load_explicit(&part->status, memory_order_relaxed);
-        KVT_TRY(store_enter(store));
-        if (env_now(&store->env) >= until_ns)
-            return KVT_LATE;
-        gate_wait(&store->env, &ticket->gate, seen, until_ns);
-    }
+    KVT_TRY(ticket_await(ticket, &part->is_there, 1, timeout_ns));
+    return (enum kvt_status)atomic_load_explicit(&part->status, memory_order_relaxed);
 }
 
 /* Whether nothing of these parts is still to be queued. */

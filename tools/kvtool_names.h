@@ -5,17 +5,14 @@
 #ifndef KVTOOL_NAMES_H
 #define KVTOOL_NAMES_H
 
-#include "json_writer.h"
-#include "kvtier/kvtier.h"
+#include "figures.h"
 
 void health_print(uint32_t flags); /* One line, "well" when there is nothing to say. */
 void health_print_json(struct json *json, uint32_t flags); /* "health" [...] */
 
 /* Those that are not 0, with their sentence. */
 void counters_print(const struct kvt_stats *stats);
-void counters_print_json(struct json *json, const struct kvt_stats *stats); /* "counters" {...} */
 void latencies_print(const struct kvt_stats *stats);
-void latencies_print_json(struct json *json, const struct kvt_stats *stats); /* "latencies" {...} */
 
 void namespace_print(const struct kvt_namespace_info *info);
 void namespace_print_json(struct json *json, const struct kvt_namespace_info *info);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "figures.h"
 #include "json_writer.h"
 #include "plot.h"
 #include "quantity.h"
@@ -89,29 +90,6 @@ percent_of(uint64_t part, uint64_t whole)
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0;
 }
 
-static const struct {
-    const char *name;
-    const char *text;
-} latency_texts[] = {
-#define LATENCY_TEXT(name, text) {#name, text},
-    KVT_LATENCIES(LATENCY_TEXT)
-#undef LATENCY_TEXT
-};
-
-enum {
-    LATENCY_COUNT = sizeof(latency_texts) / sizeof(latency_texts[0])
-};
-
-static void
-latencies_of(const struct kvt_stats *stats, struct kvt_latency values_out[LATENCY_COUNT])
-{
-    size_t i = 0;
-
-#define LATENCY_VALUE(name, text) values_out[i++] = stats->name;
-    KVT_LATENCIES(LATENCY_VALUE)
-#undef LATENCY_VALUE
-}
-
 static void
 paths_print_json(const struct replay *replay, struct json *json)
 {
@@ -133,30 +111,6 @@ paths_print_json(const struct replay *replay, struct json *json)
         }
         json_object_end(json);
     }
-    json_object_end(json);
-}
-
-static void
-stats_print_json(const struct kvt_stats *stats, struct json *json)
-{
-    struct kvt_latency latencies[LATENCY_COUNT];
-
-    latencies_of(stats, latencies);
-    json_object_begin(json, "latencies");
-    for (size_t i = 0; i < LATENCY_COUNT; i++) {
-        json_object_begin(json, latency_texts[i].name);
-        json_number(json, "count", latencies[i].count);
-        json_number(json, "p50_ns", latencies[i].p50_ns);
-        json_number(json, "p99_ns", latencies[i].p99_ns);
-        json_number(json, "p999_ns", latencies[i].p999_ns);
-        json_number(json, "max_ns", latencies[i].max_ns);
-        json_object_end(json);
-    }
-    json_object_end(json);
-    json_object_begin(json, "counters");
-#define COUNTER_PRINT(name, text) json_number(json, #name, stats->name);
-    KVT_COUNTERS(COUNTER_PRINT)
-#undef COUNTER_PRINT
     json_object_end(json);
 }
 
@@ -237,7 +191,8 @@ report_print_json(const struct replay *replay)
     paths_print_json(replay, &json);
     if (replay->verified.key_count > 0)
         verified_print_json(&replay->verified, &json);
-    stats_print_json(&replay->stats, &json);
+    latencies_print_json(&json, &replay->stats);
+    counters_print_json(&json, &replay->stats);
     json_object_end(&json);
     json_end(&json);
 }
@@ -321,23 +276,21 @@ paths_print(const struct replay *replay)
 static void
 latencies_print(const struct kvt_stats *stats)
 {
-    struct kvt_latency values[LATENCY_COUNT];
+    struct latency_figure figures[LATENCY_COUNT];
 
-    latencies_of(stats, values);
+    latency_figures(stats, figures);
     printf("\n%-16s %10s %10s %10s %10s  %s\n", "latency", "p50", "p99", "p99.9", "max", "of");
     for (size_t i = 0; i < LATENCY_COUNT; i++) {
-        char p50[QUANTITY_TEXT_BYTES];
-        char p99[QUANTITY_TEXT_BYTES];
-        char p999[QUANTITY_TEXT_BYTES];
-        char max[QUANTITY_TEXT_BYTES];
+        const struct kvt_latency *value = &figures[i].value;
+        char texts[4][QUANTITY_TEXT_BYTES];
 
-        if (values[i].count == 0)
+        if (value->count == 0)
             continue;
-        printf("%-16s %10s %10s %10s %10s  %s\n", latency_texts[i].name,
-            quantity_time_text(p50, (double)values[i].p50_ns),
-            quantity_time_text(p99, (double)values[i].p99_ns),
-            quantity_time_text(p999, (double)values[i].p999_ns),
-            quantity_time_text(max, (double)values[i].max_ns), latency_texts[i].text);
+        printf("%-16s %10s %10s %10s %10s  %s\n", figures[i].name,
+            quantity_time_text(texts[0], (double)value->p50_ns),
+            quantity_time_text(texts[1], (double)value->p99_ns),
+            quantity_time_text(texts[2], (double)value->p999_ns),
+            quantity_time_text(texts[3], (double)value->max_ns), figures[i].text);
     }
 }
 

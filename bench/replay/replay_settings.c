@@ -99,7 +99,7 @@ const struct command_line tierbench_replay_line = {
         "\"host_to_nvme\", \"nvme_to_caller\", \"host_to_caller\", with --hbm\n"
         "\"caller_to_hbm\", \"hbm_to_caller\", \"hbm_to_host\", \"host_to_hbm\": each with\n"
         "\"bytes\", \"busy_ns\", \"bytes_per_s\", \"ceiling_bytes_per_s\", \"ceiling_share\" and\n"
-        "\"ceiling\" (of what)}, \"latencies\" {name: {\"count\",\n"
+        "\"ceiling\" (of what)}, \"latencies\" {name: {\"count\", \"sum_ns\",\n"
         "\"p50_ns\", \"p99_ns\", \"p999_ns\", \"max_ns\"}}, \"counters\" (kvtier/stats.h), and\n"
         "after --verify-acks \"verify\" {\"keys\", \"lost_blocks\", \"wrong_blocks\",\n"
         "\"wrong_bytes\", \"read_bytes\", \"read_ns\", \"open_ns\", \"reopen_ns\" (until 1,000\n"

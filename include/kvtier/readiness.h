@@ -35,8 +35,8 @@ KVT_CHECKED enum kvt_status kvt_ticket_part_wait(
 
 /*
  * kvt_ticket_stream_wait - work that is submitted to `stream` from now on waits, on the device,
- * until `part` (KVT_PART_ALL without KVT_GET_BY_PART, or for the last) has been copied to each
- * destination. The host does not wait.
+ * until `part` (without KVT_GET_BY_PART: KVT_PART_ALL) has been copied to each destination. The
+ * host does not wait.
  *
  * KVT_OK: the stream waits, or there is nothing to wait for any more. KVT_NOT_READY: the copy of
  * some block was not queued yet, because it is not verified, not read, or waits for room or for

@@ -302,7 +302,7 @@ a_lost_device_takes_and_gives_nothing_more(void **state)
     lose_now();
     assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_E_GPU);
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HOST | KVT_TIER_NVME);
-    refused(kvt_device_write(hbm.store, 0, hbm.pool, &hbm, 64), KVT_E_GPU, "device 0 is lost");
+    refused(kvt_device_write(hbm.store, 0, hbm.pool, &hbm, 64), KVT_E_GPU, "device 0 failed");
     refused(register_memory(0), KVT_E_GPU, "lost");
     refused(take_memory(0), KVT_E_GPU, "lost");
     assert_int_equal(hbm_stats().gpu_lost_count, 1);

@@ -28,7 +28,7 @@ struct call_plan {
 };
 
 /* plan_make - whole moves from the head of a queue that has one, or a part of the first when a call
- * does not hold it. */
+ * does not hold it. They count as begun. */
 void plan_make(struct call_plan *plan, const struct move_queue *queue);
 
 /* plan_commit - the copy was queued: its moves leave the queue for those of the call. */

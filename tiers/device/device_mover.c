@@ -302,6 +302,7 @@ mover_take(struct device_mover *mover)
         node = node->next;
         move->status = KVT_OK;
         move->is_marked = false;
+        move->is_begun = false;
         move->mover.piece_at = 0;
         /* Without pieces it would pass unseen in a call with others. */
         move->mover.is_alone = move->piece_count == 0;

@@ -23,8 +23,9 @@
  *   - moves of one direction that are alike (urgent or not) and wait for no event are queued, and
  *     answered, in the order in which they were pushed, errors among them;
  *   - after an error of the device that stays (KVT_E_GPU) every move, in flight or new, is
- *     answered with KVT_E_GPU and the device is not called any more. Its copies may still arrive:
- *     host memory that such a move was to write must not be used before the device is closed;
+ *     answered with KVT_E_GPU and the device is not called any more. Copies of those that were
+ *     begun may still arrive: host memory that such a move was to write must not be used before the
+ *     device is closed;
  *   - any other error is the answer of the moves of that call alone (they are tried one by one
  *     first); a move is answered with such an error only when nothing of it is in flight;
  *   - an event of its own that cannot be recorded or asked is tried again: without it nobody knows
@@ -74,6 +75,8 @@ struct device_move {
     void *wait;
     struct device_mark *mark;  /* NULL: nobody asks. */
     bool is_marked;            /* The answer: it was counted there. */
+    bool is_begun;             /* The answer: the device was given some of it. Without it, what the
+                                * move was to write is not touched, whatever its status. */
     _Atomic bool is_cancelled; /* device_move_cancel() */
     struct inbox *done;
     struct task *const *done_task; /* May be, and may point to, NULL. */
