@@ -49,18 +49,19 @@ struct rig {
     uint64_t not_ready_count, in_place_count;
 };
 
-#define MUST(call) must((call) == 0, #call, __LINE__)
+/* A kvtier or a CUDA call. */
+#define MUST(call) must((int)(call), #call, __LINE__)
 
 /* Nothing can go on without it: the process ends. */
 static void
-must(bool is_right, const char *what, int line)
+must(int code, const char *what, int line)
 {
     struct kvt_error error;
 
-    if (is_right)
+    if (code == 0)
         return;
     kvt_last_error(&error);
-    fprintf(stderr, "gpu_readiness.c:%d: %s failed: %s; %s\n", line, what, error.text,
+    fprintf(stderr, "gpu_readiness.c:%d: %s gave %d (%s, %s)\n", line, what, code, error.text,
         cudaGetErrorString(cudaGetLastError()));
     exit(1);
 }
@@ -74,7 +75,7 @@ rig_open(struct rig *rig, struct real_host *host)
 
     host_options_add_hbm(&options);
     options.device_kind = KVT_DEVICE_CUDA;
-    must(real_host_init(host, &options), "a directory for the store", __LINE__);
+    MUST(!real_host_init(host, &options));
     MUST(cudaStreamCreateWithFlags(&rig->stream, cudaStreamNonBlocking));
     MUST(cudaEventCreateWithFlags(&rig->event, cudaEventDisableTiming));
     MUST(cudaMalloc((void **)&rig->pages, ALL_BYTES));
@@ -214,8 +215,7 @@ blocks_get(struct rig *rig, uint64_t round)
         rig->host_out, rig->leased, ALL_BYTES, cudaMemcpyDeviceToHost, rig->stream));
     MUST(cudaStreamSynchronize(rig->stream));
     for (uint32_t i = 0; i < ALL_BYTES; i++)
-        must(
-            rig->host_out[i] == POISON, "a get waits for the readers of its destination", __LINE__);
+        MUST(rig->host_out[i] != POISON);
 }
 
 static void
@@ -226,9 +226,8 @@ blocks_compare(struct rig *rig, uint64_t round, const uint8_t *memory, uint32_t 
     MUST(cudaMemcpyAsync(rig->host_out, memory, ALL_BYTES, cudaMemcpyDeviceToHost, rig->stream));
     MUST(cudaStreamSynchronize(rig->stream));
     for (uint32_t i = 0; i < count; i++)
-        must(payload_is_right(
-                 rig->host_out + i * BLOCK_BYTES, BLOCK_BYTES, number_of(round, i), &version),
-            "the bytes of a block", __LINE__);
+        MUST(!payload_is_right(
+            rig->host_out + i * BLOCK_BYTES, BLOCK_BYTES, number_of(round, i), &version));
 }
 
 static void
@@ -263,7 +262,7 @@ blocks_lease(struct rig *rig, uint64_t round)
     rig->in_place_count -= rig->in_place_count % COUNT;
     stream_delay(rig);
     MUST(lease_read_in_place(rig->store, lease, COUNT, rig->stream, &kernel, &used));
-    must(used == COUNT, "every block was brought to HBM", __LINE__);
+    MUST(used != COUNT);
     /* The stream has only begun: the blocks are given up, as far as the lease lets them go. */
     MUST(kvt_delete_submit(rig->store, rig->ns, keys, COUNT, NULL, &ticket));
     MUST(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER));
