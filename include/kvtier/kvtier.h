@@ -22,7 +22,8 @@
  *   Limits     Every queue, table and wait has an upper bound that an option sets.
  *   Fork       A store belongs to the process that opened it. In a forked child every call with its
  *              handles returns KVT_E_STATE and kvt_close() only forgets them.
- *   State      After a broken invariant every call returns KVT_E_POISONED; kvt_close() still works.
+ *   State      After a broken invariant every call returns KVT_E_POISONED; kvt_health(),
+ *              kvt_queue_destroy() and kvt_close() still work.
  */
 #ifndef KVTIER_H
 #define KVTIER_H
@@ -396,18 +397,23 @@ KVT_CHECKED enum kvt_status kvt_lease_release_after(
 /* --- 6. Queues and tickets -------------------------------------------------------------------- */
 
 /*
- * kvt_queue_create - where completions are delivered. kvt_queue_destroy() needs every completion
- * of it to be collected: else KVT_E_STATE. NULL does nothing.
+ * kvt_queue_create - where completions are delivered.
  *
  * KVT_E_NOMEM. Threads: any (one queue: poll and drain serial). Ownership: gives *queue_out.
  * Blocks: never.
+ *
+ * kvt_queue_destroy - the end of a queue. NULL does nothing.
+ *
+ * KVT_E_STATE: a completion of it was not collected, or is still to come.
+ * Threads: serial for one queue. Ownership: takes `queue` when KVT_OK. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_queue_create(kvt_store *store, kvt_queue **queue_out);
 KVT_CHECKED enum kvt_status kvt_queue_destroy(kvt_queue *queue);
 
 /*
  * kvt_queue_fd - an eventfd that is readable while completions may be waiting; kvt_queue_poll()
- * resets it. The caller polls it, and neither reads nor closes it. -1 in a simulation.
+ * resets it. The caller polls it, and neither reads nor closes it. -1: in a simulation; in a forked
+ * child; NULL.
  * Threads: any. Ownership: the queue's. Blocks: never.
  */
 KVT_API int kvt_queue_fd(kvt_queue *queue);
