@@ -234,13 +234,13 @@ KVT_CHECKED enum kvt_status kvt_live_read(const char *path, struct kvt_live *liv
  *
  * kvt_device_write - copy to the device; kvt_device_read() copies from it.
  *
- * KVT_E_INVAL: no such device, a NULL. KVT_E_NOSPC: no slot of HOST to go through. KVT_E_GPU: the
- * device is lost.
+ * KVT_E_INVAL: no such device, a NULL. KVT_E_NOSPC: no slot of HOST to go through. KVT_E_NOMEM.
+ * KVT_E_GPU: the device is lost.
  * Threads: any. Ownership: borrows. Blocks: until the bytes are there.
  *
  * kvt_device_read - as kvt_device_write(), from the device.
  *
- * KVT_E_INVAL, KVT_E_NOSPC, KVT_E_GPU as kvt_device_write().
+ * KVT_E_INVAL, KVT_E_NOSPC, KVT_E_NOMEM, KVT_E_GPU as kvt_device_write().
  * Threads: any. Ownership: borrows. Blocks: until the bytes are there.
  */
 KVT_CHECKED enum kvt_status kvt_device_alloc(
