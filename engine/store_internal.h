@@ -33,6 +33,7 @@
 #include "move.h"
 #include "names_file.h"
 #include "nvme_tier.h"
+#include "phase.h"
 #include "pins.h"
 #include "policy.h"
 #include "pool.h"
@@ -160,6 +161,7 @@ struct kvt_store {
     struct entries *entries;
     struct policy *policy; /* Which copy in HOST goes first: options.policy. */
     struct pins *pins;
+    struct phases phases;
     struct event_ring *event_ring; /* NULL: nobody asked for events. any reads */
     struct commit *commit;
     struct committer *committer;

@@ -114,6 +114,7 @@ CALL(match_call,
 CALL(touch_call, kvt_touch(hbm.store, hbm.ns, out.keys, 1))
 CALL(pin_call, kvt_pin(hbm.store, hbm.ns, out.keys, 1, KVT_FOREVER))
 CALL(importance_call, kvt_importance_set(hbm.store, hbm.ns, out.keys, 1, 1))
+CALL(phase_call, kvt_phase_set(hbm.store, hbm.ns, out.keys, 1, KVT_PHASE_IO_WAIT, KVT_FOREVER))
 CALL(estimate_call, kvt_estimate(hbm.store, hbm.ns, out.keys, 1, &got.cost))
 CALL(address_call,
     kvt_lease_address(hbm.store, out.lease, 0, KVT_TIER_HOST, &got.address, &got.length))
@@ -174,6 +175,7 @@ static const struct {
     {"kvt_touch", touch_call, NULL, false},
     {"kvt_pin", pin_call, NULL, false},
     {"kvt_importance_set", importance_call, NULL, false},
+    {"kvt_phase_set", phase_call, NULL, false},
     {"kvt_estimate", estimate_call, NULL, false},
     {"kvt_lease_address", address_call, NULL, false},
     {"kvt_lease_export", export_call, NULL, false},
