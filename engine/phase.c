@@ -2,8 +2,8 @@
 /*
  * phase.c - chains whose requests wait (phase.h): what goes down now, and when it comes back.
  *
- * What can fail comes first: the caller makes the wait with both its tickets, so that the loop, when
- * the time has come, only sends one.
+ * What can fail comes first: the caller makes the wait with both its tickets, so that the loop,
+ * when the time has come, only sends one.
  *
  * Threads   the loop, but for kvt_phase_set() and what it calls.
  */

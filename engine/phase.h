@@ -14,8 +14,8 @@
  *                              |
  *                              +--> replaced by the same wait, closed: wait_drop()
  *
- *   WAITING   Its prefetches have not begun; the ticket has one reference, the wait's. The ticket of
- *             its demotions was sent, and may be reached or not.
+ *   WAITING   Its prefetches have not begun; the ticket has one reference, the wait's. The ticket
+ *             of its demotions was sent (if it has any), and has reached its stage or not.
  *
  * phases_check() asserts these facts.
  */
