@@ -18,16 +18,6 @@ enum {
                         * may stand between them. */
 };
 
-struct wait {
-    struct wait *next;
-    struct kvt_ticket *down; /* Its demotions. */
-    struct kvt_ticket *up;   /* Its prefetches. */
-    uint64_t chain;          /* Hash of its keys, ... */
-    uint32_t key_count;      /* ... and how many they are. */
-    uint64_t resume_ns;
-    uint64_t look_ns; /* When to see whether it is time; UINT64_MAX: never. */
-};
-
 /* What one kvt_phase_set() is about. */
 struct phase_call {
     struct hint hint;

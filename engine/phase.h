@@ -26,10 +26,20 @@
 #include <stdint.h>
 
 struct kvt_store;
-struct wait;
+struct kvt_ticket;
 
 enum {
     PHASE_WAITS_SHARE = 4, /* One in so many of request_count_max may be a wait's. */
+};
+
+struct wait {
+    struct wait *next;
+    struct kvt_ticket *down; /* Its demotions. */
+    struct kvt_ticket *up;   /* Its prefetches. */
+    uint64_t chain;          /* Hash of its keys, ... */
+    uint32_t key_count;      /* ... and how many they are. */
+    uint64_t resume_ns;
+    uint64_t look_ns; /* When to see whether it is time; UINT64_MAX: never. */
 };
 
 /* All waits of a store. */

@@ -228,6 +228,29 @@ copies_come_back_in_the_order_of_the_chain(void **state)
 }
 
 /* A copy below is enough: nothing is copied down. It has sunk to NVMe when it is wanted. */
+/* What a request that has gone on wants is no bulk any more. */
+static void
+reads_ahead_of_time_give_way_to_others(void **state)
+{
+    (void)state;
+    chain_put(KVT_MEMORY);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct kvt_ticket *up;
+
+        wait_for(CHAIN, SECOND);
+        pass(100 * MILLISECOND);
+        up = store->phases.first->up;
+        atomic_fetch_add(&up->reference_count, 1);
+        if (i == 1)
+            assert_int_equal(phase_set(0, CHAIN, KVT_PHASE_DECODE, 0), KVT_OK);
+        pass(SECOND);
+        assert_int_equal(up->stage, 1);
+        assert_int_equal(up->is_bulk, i == 0);
+        ticket_release(up);
+    }
+    nothing_is_remembered();
+}
+
 static void
 what_has_a_copy_below_is_only_released(void **state)
 {
@@ -571,6 +594,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_wait_gives_hbm_up_now_and_has_it_back_in_time),
         TEST(copies_come_back_in_the_order_of_the_chain),
+        TEST(reads_ahead_of_time_give_way_to_others),
         TEST(what_has_a_copy_below_is_only_released),
         TEST(it_begins_earlier_when_loading_is_known_to_be_slow),
         TEST(a_wait_without_an_end_lasts_until_the_request_goes_on),
