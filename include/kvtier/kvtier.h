@@ -22,8 +22,8 @@
  *   Limits     Every queue, table and wait has an upper bound that an option sets.
  *   Fork       A store belongs to the process that opened it. In a forked child every call with its
  *              handles returns KVT_E_STATE and kvt_close() only forgets them.
- *   State      After a broken invariant every call returns KVT_E_POISONED; kvt_health(),
- *              kvt_queue_destroy() and kvt_close() still work.
+ *   State      After a broken invariant every call returns KVT_E_POISONED; kvt_health(), kvt_close()
+ *              and what gives back without a status, and kvt_queue_destroy(), still work.
  */
 #ifndef KVTIER_H
 #define KVTIER_H

@@ -50,6 +50,13 @@ device_take(void)
     assert_int_equal(kvt_region_register(store, &about, &region), KVT_OK);
 }
 
+static void
+device_give_back(void)
+{
+    assert_int_equal(kvt_region_unregister(store, region), KVT_OK);
+    kvt_device_free(store, 0, memory, BLOCK_BYTES);
+}
+
 static int
 setup(void **state)
 {
@@ -75,6 +82,7 @@ static int
 teardown(void **state)
 {
     (void)state;
+    device_give_back();
     sim_store_close(&sim);
     return 0;
 }
@@ -497,6 +505,7 @@ waits_end_with_the_store(void **state)
     (void)state;
     chain_put(KVT_SYNC);
     wait_for(CHAIN, KVT_FOREVER);
+    device_give_back();
     assert_int_equal(kvt_close(store), KVT_OK);
     sim_store_reopen(&sim);
     store = sim.store;
@@ -505,6 +514,7 @@ waits_end_with_the_store(void **state)
     device_take();
     chain_put(KVT_SYNC);
     wait_for(CHAIN, SECOND);
+    device_give_back();
     kvt_abort(store);
     sim_store_reopen(&sim);
     store = sim.store;
