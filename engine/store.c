@@ -100,12 +100,10 @@ store_threads_stop(struct kvt_store *store)
 
     live_stop(store);
     committer_close(store, store->committer);
-    if (store->loop_task != NULL && !is_poisoned) {
+    if (store->loop_task != NULL && !is_poisoned)
         loop_call(store, nvme_detach_run, &nvme);
-    } else if (store->loop_task != NULL) {
-        store->env.sched->stop(store->env.sched_context, store->loop_task);
-        store->loop_task = NULL;
-    }
+    else if (store->loop_task != NULL)
+        loop_rest(store); /* What it is on may be broken; it can still be woken. */
     victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));

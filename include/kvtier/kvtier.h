@@ -22,8 +22,8 @@
  *   Limits     Every queue, table and wait has an upper bound that an option sets.
  *   Fork       A store belongs to the process that opened it. In a forked child every call with its
  *              handles returns KVT_E_STATE and kvt_close() only forgets them.
- *   State      After a broken invariant every call returns KVT_E_POISONED; kvt_health(), kvt_close()
- *              and what gives back without a status, and kvt_queue_destroy(), still work.
+ *   State      After a broken invariant every call returns KVT_E_POISONED, but kvt_health(),
+ *              kvt_close(), kvt_queue_destroy() and those that give back without a status.
  */
 #ifndef KVTIER_H
 #define KVTIER_H
