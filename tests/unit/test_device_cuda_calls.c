@@ -40,6 +40,8 @@ static struct play {
     enum cudaStreamCaptureMode capture_mode;
     int holds; /* Whatever must be given back. */
     void *memory[HOLDS_MAX];
+    size_t sizes[HOLDS_MAX];
+    enum cudaMemoryType foreign_type; /* Of what was given. */
 
     uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
     uint32_t batch_count;
@@ -79,6 +81,7 @@ hold(size_t size)
     for (size_t i = 0; i < HOLDS_MAX; i++) {
         if (play.memory[i] == NULL) {
             play.memory[i] = memory;
+            play.sizes[i] = size;
             play.holds++;
             return memory;
         }
@@ -109,6 +112,7 @@ play_begin(void)
     for (size_t i = 0; i < HOLDS_MAX; i++)
         free(play.memory[i]);
     memset(&play, 0, sizeof(play));
+    play.foreign_type = cudaMemoryTypeDevice;
 }
 
 cudaError_t
@@ -295,6 +299,20 @@ cudaFree(void *address)
     return error;
 }
 
+/* What was given is memory of device 1, all other memory the host's. */
+cudaError_t
+cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *address)
+{
+    PLAY_TRY(true);
+    *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered};
+    for (size_t i = 0; i < HOLDS_MAX; i++) {
+        if (play.memory[i] != NULL && (const uint8_t *)address >= (uint8_t *)play.memory[i] &&
+            (const uint8_t *)address < (uint8_t *)play.memory[i] + play.sizes[i])
+            *attributes = (struct cudaPointerAttributes){.type = play.foreign_type, .device = 1};
+    }
+    return cudaSuccess;
+}
+
 cudaError_t
 cudaHostRegister(void *memory, size_t size, unsigned int flags)
 {
@@ -412,13 +430,33 @@ pass_at_once(struct device_rig *rig)
     (void)rig;
 }
 
+static enum kvt_status
+own_memory_take(struct device *device, uint64_t size, void **memory_out)
+{
+    (void)device;
+    *memory_out = hold(size);
+    return KVT_OK;
+}
+
+static void
+own_memory_put(struct device *device, void *memory, uint64_t size)
+{
+    (void)device;
+    (void)size;
+    (void)hold_end(memory);
+}
+
 static void
 bench_init(struct bench *bench)
 {
     play_begin();
     env_host(&bench->env);
-    bench->rig = (struct device_rig){
-        .ops = &device_cuda_ops, .env = &bench->env, .ordinal = 1, .pass = pass_at_once};
+    bench->rig = (struct device_rig){.ops = &device_cuda_ops,
+        .env = &bench->env,
+        .ordinal = 1,
+        .pass = pass_at_once,
+        .memory_take = own_memory_take,
+        .memory_put = own_memory_put};
 }
 
 static void
@@ -460,6 +498,26 @@ list_of_all_devices_passes(void **state)
             fail_msg("%s", device_checks[i].name);
         bench_check();
     }
+}
+
+static void
+managed_memory_and_that_of_other_devices_are_refused(void **state)
+{
+    struct bench bench;
+    void *memory = NULL;
+
+    (void)state;
+    bench_open(&bench);
+    memory = hold(4096);
+    play.foreign_type = cudaMemoryTypeManaged;
+    assert_int_equal(device_cuda_ops.memory_register(bench.rig.device, memory, 4096), KVT_E_INVAL);
+    play.foreign_type = cudaMemoryTypeDevice;
+    /* One byte too many. */
+    assert_int_equal(device_cuda_ops.memory_register(bench.rig.device, memory, 4097), KVT_E_INVAL);
+    assert_int_equal(device_cuda_ops.memory_register(bench.rig.device, memory, 4096), KVT_OK);
+    device_cuda_ops.memory_unregister(bench.rig.device, memory, 4096);
+    (void)hold_end(memory);
+    bench_close(&bench);
 }
 
 /* --- 3. Copies -------------------------------------------------------------------------------- */
@@ -601,6 +659,7 @@ life_run(struct life *life, const struct kvt_env *env)
     in = ops->stream(life->device, DEVICE_IN);
     LIFE_TRY(ops->info(life->device, &info));
     LIFE_TRY(ops->slab_take(life->device, 4096, &life->slab));
+    LIFE_TRY(ops->memory_register(life->device, life->slab, 4096));
     LIFE_TRY(ops->event_create(life->device, &life->event));
     LIFE_TRY(ops->host_register(life->device, life->host, RIG_CHUNK_BYTES));
     life->is_registered = true;
@@ -682,6 +741,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_of_all_devices_passes),
+        cmocka_unit_test(managed_memory_and_that_of_other_devices_are_refused),
         cmocka_unit_test(pieces_that_touch_on_both_sides_are_one_run),
         cmocka_unit_test(run_never_crosses_from_one_registration_to_the_next),
         cmocka_unit_test(stream_that_is_captured_or_the_legacy_one_is_refused),

@@ -217,6 +217,8 @@ regions_are_bounded(void **state)
 
     (void)state;
     about.address = bytes;
+    refused(kvt_region_register(store, &about, &another), KVT_E_INVAL, "no memory of the emulated");
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
     for (uint32_t i = 0; i < KVT_REGIONS_MAX - 1; i++)
         assert_int_equal(kvt_region_register(store, &about, &regions[i]), KVT_OK);
     refused(kvt_region_register(store, &about, &another), KVT_E_NOSPC, "regions");
@@ -224,6 +226,7 @@ regions_are_bounded(void **state)
         assert_int_equal(kvt_region_unregister(store, regions[i]), KVT_OK);
     assert_int_equal(kvt_region_register(store, &about, &another), KVT_OK);
     assert_int_equal(kvt_region_unregister(store, another), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
 }
 
 /* --- No room ---------------------------------------------------------------------------------- */

@@ -105,6 +105,7 @@ device_free(struct device_host *device)
     const struct kvt_env env = device->env;
 
     device_ranges_deinit(&device->ranges);
+    device_ranges_deinit(&device->foreign);
     (void)pthread_mutex_destroy(&device->mutex);
     env_put(&env, device, sizeof(*device));
 }
@@ -127,6 +128,7 @@ device_make(struct device_host_config *config, const struct kvt_env *env, uint32
     if (config != NULL && config->memory_bytes > 0)
         device->memory_bytes = config->memory_bytes;
     device->ranges.env = &device->env;
+    device->foreign.env = &device->env;
     (void)pthread_mutex_init(&device->mutex, NULL);
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
         enum kvt_status status = host_stream_create(device, &stream);
@@ -174,7 +176,7 @@ host_close(struct device *base)
     memset(&everything, 0xFF, sizeof(everything));
     host_shades_release(device, &everything);
     /* Slabs, registrations and events have been given back; what was not goes with the device. */
-    KVT_ASSERT(device->ranges.count == 0);
+    KVT_ASSERT(device->ranges.count == 0 && device->foreign.count == 0);
     for (uint32_t i = 0; i < device->ranges.count; i++) {
         const struct device_range *range = &device->ranges.items[i];
 
@@ -183,6 +185,7 @@ host_close(struct device *base)
             env_unmap(
                 &device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT), range->size);
             break;
+        case DEVICE_RANGE_MEMORY:
         case DEVICE_RANGE_HOST:
             break;
         case DEVICE_RANGE_EVENT:
@@ -210,8 +213,10 @@ host_info(struct device *base, struct device_info *info_out)
 
 /* --- 3. Memory -------------------------------------------------------------------------------- */
 
+/* Memory that is noted in `ranges`. */
 static enum kvt_status
-slab_take_guarded(struct device_host *device, uint64_t size, void **address_out)
+memory_take(
+    struct device_host *device, struct device_ranges *ranges, uint64_t size, void **address_out)
 {
     uint64_t free_bytes = device->memory_bytes - device->used_bytes;
     struct device_range range = {.size = size, .kind = DEVICE_RANGE_SLAB};
@@ -228,7 +233,7 @@ slab_take_guarded(struct device_host *device, uint64_t size, void **address_out)
     if (memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "No memory for a slab of %" PRIu64 " bytes.", size);
     range.start = address_of(memory) ^ DEVICE_HOST_BIT;
-    status = device_ranges_add(&device->ranges, &range);
+    status = device_ranges_add(ranges, &range);
     if (status != KVT_OK) {
         env_unmap(&device->env, memory, size);
         return status;
@@ -249,15 +254,14 @@ host_slab_take(struct device *base, uint64_t size, void **address_out)
     if (size == 0)
         return failure_set(KVT_E_INVAL, 0, "A slab has one byte or more.");
     device_host_lock(device);
-    status = slab_take_guarded(device, size, address_out);
+    status = memory_take(device, &device->ranges, size, address_out);
     device_host_unlock(device);
     return status;
 }
 
 static void
-host_slab_put(struct device *base, void *address, uint64_t size)
+memory_put(struct device_host *device, struct device_ranges *ranges, void *address, uint64_t size)
 {
-    struct device_host *device = device_host_of(base);
     const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
     const struct device_range memory = {range.start ^ DEVICE_HOST_BIT, size, DEVICE_RANGE_SLAB};
     bool is_lost = atomic_load_explicit(&device->is_lost, memory_order_relaxed);
@@ -265,7 +269,7 @@ host_slab_put(struct device *base, void *address, uint64_t size)
     bool is_there;
 
     device_host_lock(device);
-    is_there = device_ranges_remove(&device->ranges, &range);
+    is_there = device_ranges_remove(ranges, &range);
     if (is_there) {
         in_flight = host_works_give_up(device, &memory);
         device->used_bytes -= round_up(size, SLAB_ALIGN_BYTES);
@@ -275,6 +279,80 @@ host_slab_put(struct device *base, void *address, uint64_t size)
     KVT_ASSERT(is_lost || in_flight == 0);
     if (is_there)
         env_unmap(&device->env, (void *)(uintptr_t)memory.start, size);
+}
+
+static void
+host_slab_put(struct device *base, void *address, uint64_t size)
+{
+    memory_put(device_host_of(base), &device_host_of(base)->ranges, address, size);
+}
+
+enum kvt_status
+device_host_memory_take(struct device *base, uint64_t size, void **memory_out)
+{
+    struct device_host *device = device_host_of(base);
+    enum kvt_status status;
+
+    *memory_out = NULL;
+    device_host_lock(device);
+    status = memory_take(device, &device->foreign, size, memory_out);
+    device_host_unlock(device);
+    return status;
+}
+
+void
+device_host_memory_put(struct device *base, void *memory, uint64_t size)
+{
+    if (memory != NULL)
+        memory_put(device_host_of(base), &device_host_of(base)->foreign, memory, size);
+}
+
+static bool
+lies_in_slab(const struct device_host *device, const struct device_range *range)
+{
+    const struct device_range *found =
+        device_ranges_find(&device->ranges, range->start, range->size);
+
+    return found != NULL && found->kind == DEVICE_RANGE_SLAB;
+}
+
+static enum kvt_status
+memory_register(struct device_host *device, const struct device_range *range)
+{
+    if (range->size == 0)
+        return failure_set(KVT_E_INVAL, 0, "Memory has one byte or more.");
+    if (lies_in_slab(device, range))
+        return KVT_OK;
+    if (device_ranges_find(&device->foreign, range->start, range->size) == NULL)
+        return failure_set(KVT_E_INVAL, 0,
+            "%" PRIu64 " bytes at 0x%" PRIx64 " are no memory of the emulated device %" PRIu32 ".",
+            range->size, range->start, device->ordinal);
+    return device_ranges_add(&device->ranges, range);
+}
+
+static enum kvt_status
+host_memory_register(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_MEMORY};
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    device_host_lock(device);
+    status = memory_register(device, &range);
+    device_host_unlock(device);
+    return status;
+}
+
+static void
+host_memory_unregister(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_MEMORY};
+
+    device_host_lock(device);
+    (void)device_ranges_remove(&device->ranges, &range); /* Of memory in a slab none was noted. */
+    device_host_unlock(device);
 }
 
 static enum kvt_status
@@ -386,10 +464,14 @@ launch_push(struct device_host *device, const void *handle, struct host_work *wo
         device_ranges_find(&device->ranges, address_of(device_address), 1);
     struct host_stream *stream = host_stream_find(device, handle);
 
+    /* A kernel uses its program's memory, registered or not. */
+    if (slab == NULL || slab->kind == DEVICE_RANGE_MEMORY)
+        slab = device_ranges_find(&device->foreign, address_of(device_address), 1);
+
     if (stream == NULL)
         return KVT_E_INVAL;
     if (slab == NULL || slab->kind != DEVICE_RANGE_SLAB)
-        return failure_set(KVT_E_INVAL, 0, "%p lies in no slab of the device.", device_address);
+        return failure_set(KVT_E_INVAL, 0, "%p is no memory of the device.", device_address);
     work->launch.memory = (uint8_t *)(uintptr_t)(address_of(device_address) ^ DEVICE_HOST_BIT);
     work->launch.slab = *slab;
     work->launch.slab.start ^= DEVICE_HOST_BIT;
@@ -606,6 +688,8 @@ const struct kvt_device_ops device_host_ops = {
     .info = host_info,
     .slab_take = host_slab_take,
     .slab_put = host_slab_put,
+    .memory_register = host_memory_register,
+    .memory_unregister = host_memory_unregister,
     .host_register = host_host_register,
     .host_unregister = host_host_unregister,
     .stream = host_stream,

@@ -119,6 +119,7 @@ struct device_host {
     bool is_closing;      /* Delays are over. */
     uint64_t used_bytes;  /* Of memory_bytes. */
     struct device_ranges ranges;
+    struct device_ranges foreign;                         /* Taken by device_host_memory_take(). */
     struct host_stream *streams[DEVICE_HOST_STREAMS_MAX]; /* First the lanes'. */
     uint64_t sequences[DEVICE_HOST_STREAMS_MAX]; /* Of the last work; outlive the streams. */
     struct host_batch *shaded;                   /* Batches that AddressSanitizer guards. */
