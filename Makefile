@@ -1,5 +1,5 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long mutants bench tidy install uninstall deb clean
+.PHONY: all deps demo test test-long gpu-test mutants bench tidy install uninstall deb clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -22,6 +22,10 @@ test: deps
 
 test-long: deps
 	@tests/run-tests.sh --long
+
+# Exit code 77, and a reason, where there is no GPU.
+gpu-test: all
+	@tests/gpu/run-gpu-tests.sh
 
 mutants: deps
 	@python3 -B tests/mutants/run_mutants.py
