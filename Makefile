@@ -1,5 +1,5 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long mutants bench tidy install uninstall deb clean
+.PHONY: all deps demo test test-long fuzz mutants bench tidy install uninstall deb clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -22,6 +22,15 @@ test: deps
 
 test-long: deps
 	@tests/run-tests.sh --long
+
+# Seconds for each fuzz target.
+SECONDS ?= 10
+
+fuzz: deps
+	@cmake --preset fuzz >/dev/null
+	@cmake --build build/fuzz --target fuzz
+	@build/fuzz/tests/fuzz_seeds build/fuzz/tests/fuzz-seeds
+	@python3 -B tests/fuzz/run_fuzz.py --programs build/fuzz/tests --seconds $(SECONDS) --csv tests/long.csv
 
 mutants: deps
 	@python3 -B tests/mutants/run_mutants.py
