@@ -134,7 +134,7 @@ listing_open(struct listing *listing, const char *path)
     if (status == KVT_OK)
         status = names_read(&listing->names, listing->dir);
     if (status == KVT_OK)
-        status = index_lmdb_ops.inspect(NULL, &listing->env, listing->meta, false, &condition);
+        status = index_lmdb_ops.inspect(NULL, &listing->env, listing->meta, &condition);
     if (status == KVT_OK && condition != INDEX_CLEAN)
         status = KVT_MISS;
     if (status == KVT_MISS || status == KVT_E_CORRUPT)
