@@ -72,8 +72,8 @@ struct index;
 struct index_ops {
     const char *name;
 
-    /* Look at the file without opening it, at every page of it (LMDB: lmdb_check.h). Only I/O errors
-     * make it fail. */
+    /* Look at the file, at every page of it, without opening it (LMDB: lmdb_check.h). Only I/O
+     * errors make it fail. */
     enum kvt_status (*inspect)(void *context, const struct kvt_env *env, struct fs_dir *dir,
         enum index_condition *condition_out);
 

@@ -20,10 +20,10 @@
 #include "stop_on_proof.h"
 
 enum {
-    SEEDS = 5200,
+    SEEDS = 5040,
     /* Prime, so that all structures have their turn: */
-    CHECK_EVERY = 37, /* one in so many stores is examined before it is opened, */
-    REOPEN_EVERY = 7, /* and one in so many opened once more. */
+    CHECK_EVERY = 101, /* one in so many stores is examined before it is opened, */
+    REOPEN_EVERY = 7,  /* and one in so many opened once more. */
     NEW_KEY = 900,
     FAILURE_BYTES = 600,
 };
@@ -95,9 +95,9 @@ keys_get(kvt_store *store, const char *space, uint32_t first, uint32_t count)
         fails("the namespace %s does not open", space);
         return;
     }
-    memset(rig.memory + (size_t)first * DAMAGE_BLOCK_BYTES_MAX, 0xA5,
-        (size_t)count * DAMAGE_BLOCK_BYTES_MAX);
     for (uint32_t i = 0; i < count; i++) {
+        memset(rig.memory + (size_t)(first + i) * DAMAGE_BLOCK_BYTES_MAX, 0xA5,
+            damage_length(first + i));
         rig.keys[first + i] = first + i;
         gets[i] = (struct kvt_get){
             .key = {.bytes = (const uint8_t *)&rig.keys[first + i], .length = sizeof(uint64_t)},
