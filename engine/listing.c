@@ -126,7 +126,7 @@ listing_open(struct listing *listing, const char *path)
 
     KVT_TRY(fs->dir_open(listing->env.fs_context, path, 0, &listing->dir));
     KVT_TRY(store_file_read(&listing->env, listing->dir, &file, &is_unwritable));
-    KVT_TRY(store_lock(&listing->env, listing->dir, &listing->lock));
+    KVT_TRY(store_lock(&listing->env, listing->dir, true, &listing->lock));
     /* Again: it may have been open until now. */
     KVT_TRY(store_file_read(&listing->env, listing->dir, &file, &is_unwritable));
     names_init(&listing->names, &listing->env, file.uuid);

@@ -5,7 +5,8 @@
 #
 # Builds and runs, stage by stage, and goes on after a failure so that one run shows all of them:
 #   release     gcc, warnings are errors as everywhere: every test but those that need a GPU (label gpu)
-#   asan        clang; address and undefined-behaviour sanitizers: unit, conform, model, fault, golden
+#   asan        clang; address and undefined-behaviour sanitizers: unit, conform, model, fault,
+#               golden, fuzz corpora, damage, hostile
 #   tsan        thread sanitizer: unit, conform, stress, model, where there are threads
 #   format      clang-format over every tracked .c and .h
 #   mutants     with --long: every deliberate break is noticed (each counts as a test)
@@ -113,7 +114,7 @@ fi
 
 format
 stage release build -LE '^gpu$'
-KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
+KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden|fuzz|damage|hostile)$'
 KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$' \
     -L '^threads$'
 
