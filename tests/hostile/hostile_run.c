@@ -2,8 +2,8 @@
 /*
  * hostile_run.c - runs a program in surroundings that are worse than usual.
  *
- * Usage: hostile_run [uring=ERRNO] [memlock=BYTES] [nofile=COUNT] [umask=OCTAL] [user=ID] -- PROGRAM
- * [ARGUMENT...]. uring=: io_uring_setup() fails with this errno (seccomp).
+ * Usage: hostile_run [uring=ERRNO] [memlock=BYTES] [nofile=COUNT] [umask=OCTAL] [user=ID] --
+ * PROGRAM [ARGUMENT...]. uring=: io_uring_setup() fails with this errno (seccomp).
  */
 #include <errno.h>
 #include <grp.h>

@@ -157,7 +157,7 @@ disk_clear(const struct fixture *fixture)
     assert_int_equal(unlink(filler), 0);
 }
 
-/* What grows is refused while there is no room, and is taken when there is again; all else goes on. */
+/* What grows is refused while there is no room, and is taken when there is; all else goes on. */
 static void
 a_disk_that_is_full_and_then_not_costs_only_what_grows(void **state)
 {
