@@ -26,7 +26,7 @@ enum {
     HBM_STEP = 61,
 #else
     N_STEP = 1,
-    HBM_STEP = 7, /* With HBM: always a share. */
+    HBM_STEP = 5, /* With HBM: always a share. */
 #endif
 };
 
@@ -288,6 +288,23 @@ power_cut_at_every_operation_of_a_recovery(void **state)
     }
 }
 
+/* Another small life, at every other operation: other lengths, and another order of work. */
+static void
+faults_and_power_cuts_in_another_life(void **state)
+{
+    seeds.first++;
+    n_step = 2 * N_STEP;
+    io_error_at_every_operation(state);
+    full_disk_at_every_operation(state);
+    torn_write_at_every_write(state);
+    failed_sync_at_every_sync(state);
+    wrong_bytes_at_every_read_of_data(state);
+    power_cut_at_every_operation(state);
+    power_cut_at_every_operation_and_the_index_is_lost(state);
+    seeds.first--;
+    n_step = N_STEP;
+}
+
 /* The same, with blocks that are born in HBM and moved between three tiers. */
 static void
 faults_and_power_cuts_with_an_hbm_tier(void **state)
@@ -320,6 +337,7 @@ main(int argc, char **argv)
         cmocka_unit_test(power_cut_at_every_operation),
         cmocka_unit_test(power_cut_at_every_operation_and_the_index_is_lost),
         cmocka_unit_test(power_cut_at_every_operation_of_a_recovery),
+        cmocka_unit_test(faults_and_power_cuts_in_another_life),
         cmocka_unit_test(faults_and_power_cuts_with_an_hbm_tier),
     };
 

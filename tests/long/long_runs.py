@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """long_runs.py - `make test-long`: seeds beyond those of `make test`, for as long as one likes.
 
-Usage: long_runs.py [--minutes N] [--seed N] [--csv FILE] [SUITE...]. The suites of long_rows.py take
-turns, a slice each, until the time is over; where nothing says otherwise the seeds follow from the
-clock, and each slice prints its own. Each suite then has one row in tests/long.csv. A slice that
-fails leaves its output in build/test-logs/long-SUITE-SEED.log, with the command that repeats it.
+Usage: long_runs.py [--minutes N] [--seed N] [--csv FILE] [SUITE...]. The suites of long_rows.py
+take turns, a slice each, until the time is over; where nothing says otherwise the seeds follow from
+the clock, and each slice prints its own. Each suite then has one row in tests/long.csv. A slice
+that fails leaves its output, with the command that repeats it, in build/test-logs/long-*.log.
 """
 import argparse
 import os
