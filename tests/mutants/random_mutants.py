@@ -26,7 +26,8 @@ import run_mutants as tree
 BAR = 90.0
 # Files by family, and the tests of a family, cheapest first. They run in order until one fails.
 ENGINE = "test_store_life test_recover test_reclaim test_relocate test_statuses test_bad_store " \
-         "test_failed_batches test_strays model_store model_tiers sim_lives fault_io damage_stores " \
+         "test_failed_batches test_strays model_store model_tiers sim_lives fault_io " \
+         "damage_stores " \
          "crash_replace crash_delete crash_recycle crash_rebuild_delete crash_rebuild_replace " \
          "crash_mixed"
 FAMILIES = {
@@ -51,8 +52,8 @@ FAMILIES = {
               "engine/block_facts.c", "test_victim " + ENGINE),
 }
 CONDITION = re.compile(r"^(\s*(?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)$")
-STATEMENT = re.compile(r"^\s+(?!\w+ \*?\w+;|return|break|continue|goto|case|static|const|struct|enum|uint|int |"
-                       r"bool|size_t|char|KVT_ASSERT|\})[\w(*&>\-.\[\]]+.*;$")
+STATEMENT = re.compile(r"^\s+(?!\w+ \*?\w+;|return|break|continue|goto|case|static|const|struct|enum|"
+                       r"uint|int |bool|size_t|char|KVT_ASSERT|\})[\w(*&>\-.\[\]]+.*;$")
 NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 COMPARE = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ",
            " != ": " == "}
@@ -115,7 +116,7 @@ def code_lines(path):
         if is_body and not is_comment and not starts and not IDLE.search(line) and line.strip():
             yield n, line
         if "/*" in line or is_comment:
-            is_comment = "*/" not in line[line.find("/*") + 2:] if "/*" in line else "*/" not in line
+            is_comment = "*/" not in line[line.find("/*") + 2 if "/*" in line else 0:]
 
 
 def is_whole(lines, n):
@@ -198,7 +199,8 @@ def summary(rows):
     killed, survived = verdicts.count("killed"), verdicts.count("SURVIVED")
     for row in rows:
         if row[1] == "SURVIVED":
-            print(f"SURVIVED {row[3]}:{row[4]} {row[5]}\n  - {row[6].strip()}\n  + {row[7].strip()}")
+            print(f"SURVIVED {row[3]}:{row[4]} {row[5]}")
+            print(f"  - {row[6].strip()}\n  + {row[7].strip()}")
     share = 100.0 * killed / max(1, killed + survived)
     print(f"{killed} of {killed + survived} killed: {share:.1f} % (the bar is {BAR} %); "
           f"{verdicts.count('invalid')} were no mutants")
