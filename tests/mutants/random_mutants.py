@@ -52,8 +52,8 @@ FAMILIES = {
               "engine/block_facts.c", "test_victim " + ENGINE),
 }
 CONDITION = re.compile(r"^(\s*(?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)$")
-STATEMENT = re.compile(r"^\s+(?!\w+ \*?\w+;|return|break|continue|goto|case|static|const|struct|enum|"
-                       r"uint|int |bool|size_t|char|KVT_ASSERT|\})[\w(*&>\-.\[\]]+.*;$")
+STATEMENT = re.compile(r"^\s+(?!\w+ \*?\w+;|return|break|continue|goto|case|static|const|struct|"
+                       r"enum|uint|int |bool|size_t|char|KVT_ASSERT|\})[\w(*&>\-.\[\]]+.*;$")
 NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 COMPARE = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ",
            " != ": " == "}
