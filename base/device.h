@@ -14,9 +14,10 @@
  *            to the stream before has been done. A `void *`: a cudaEvent_t, or an emulation's. An
  *            event that was never recorded counts as reached. It may be recorded again; then only
  *            the last record counts, but a wait keeps to the record that it was asked for.
- *   piece    one contiguous run of bytes to be copied. Either end may be memory of the device or
- *            host memory that was registered with it. Pieces of one call may run in any order: what
- *            one of them writes, no other may read or write (the emulation refuses it).
+ *   piece    one contiguous run of bytes to be copied. Either end may be a slab of the device, or
+ *            other memory of it or of the host that was registered with it. Pieces of one call may
+ *            run in any order: what one of them writes, no other may read or write (the emulation
+ *            refuses it).
  *
  * What a copy reads may not change, and what it writes may not be touched or relied on, from the
  * submission until an event that was recorded behind it has been reached. Work of the device that
@@ -79,6 +80,12 @@ struct kvt_device_ops {
      * them but through copies. */
     enum kvt_status (*slab_take)(struct device *device, uint64_t size, void **address_out);
     void (*slab_put)(struct device *device, void *address, uint64_t size);
+
+    /* Let copies use memory of the device that somebody else took (cudaMalloc). Memory that lies in
+     * a slab can be used anyway: then this changes nothing. KVT_E_INVAL: it is no memory of this
+     * device, or overlaps what was registered. Unregister: no copy of it may be in flight. */
+    enum kvt_status (*memory_register)(struct device *device, void *memory, uint64_t size);
+    void (*memory_unregister)(struct device *device, void *memory, uint64_t size);
 
     /* Let copies use host memory at full speed: whole pages, at most 1 GiB in one call. A copy's
      * piece lies in one registration. Unregister: no transfer of it may be in flight. */

@@ -80,6 +80,8 @@ def main():
     write(os.path.join(results, "sweep.csv"), facts, rows)
     write(os.path.join(results, "ceiling.csv"), facts, flat_rows(load(folder, "ceiling.json")))
     write(os.path.join(results, "scale.csv"), facts, scale_rows(load(folder, "scale.json")))
+    if os.path.exists(os.path.join(folder, "kvtool.json")):
+        write(os.path.join(results, "kvtool.csv"), facts, flat_rows(load(folder, "kvtool.json")))
 
 
 if __name__ == "__main__":

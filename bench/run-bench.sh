@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# make bench: ceiling, sweep, fio, vs, scale and a replay, into bench/results/<machine>/, and a page with pictures: DIR/index.html.
+# make bench: ceiling, sweep, fio, vs, scale, kvtool and a replay, into bench/results/<machine>/, and a page with pictures: DIR/index.html.
 #
 # Usage: bench/run-bench.sh [DIR]   DIR (default build/bench) lies on the disk to measure; 20 GiB are needed there, and 80 GiB for
 # ten million blocks, which are measured where there is so much. Environment: ROUNDS (default 3), MACHINE (the results' folder).
@@ -81,6 +81,12 @@ echo "scale"
 entries=1000,10000,100000,1000000
 [ "$(df --output=avail -B1G "$folder" | tail -n 1)" -lt 80 ] || entries=$entries,10000000
 $tierbench scale --dir "$folder" --entries "$entries" --csv "$folder/scale.csv" --plot "$folder/scale.svg" --json >"$folder/scale.json"
+if [ "$(df --output=avail -B1G "$folder" | tail -n 1)" -ge 60 ]; then
+    echo "kvtool"
+    $tierbench scale --dir "$folder" --entries 1000000 --block-bytes 32K --keep --json >"$folder/scale-32k.json"
+    python3 -B bench/kvtool_times.py build/bin "$folder/scale-store" "$rounds" >"$folder/kvtool.json"
+    rm -rf "$folder/scale-store"
+fi
 echo "replay"
 $tierbench replay --trace bench/traces/conversation_h1.jsonl.zst --dir "$store" --host 5% --nvme 80% \
     --csv "$folder/replay.csv" --plot "$folder/replay.svg" --json >"$folder/replay.json"

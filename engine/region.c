@@ -83,11 +83,26 @@ host_register(struct kvt_store *store, const struct region *region)
     return KVT_OK;
 }
 
+static enum kvt_status
+memory_register(struct kvt_store *store, const struct region *region)
+{
+    struct device *device = hbm_device(store->devices.tiers[region->device]);
+
+    return device_answer(
+        store, region->device, device->ops->memory_register(device, region->address, region->size));
+}
+
 static void
 region_forget(struct kvt_store *store, const struct region *region)
 {
-    if (!region->is_device)
+    struct device *device;
+
+    if (!region->is_device) {
         host_unregister(store, region, POLICY_DEVICES_MAX);
+        return;
+    }
+    device = hbm_device(store->devices.tiers[region->device]);
+    device->ops->memory_unregister(device, region->address, region->size);
 }
 
 void
@@ -168,7 +183,7 @@ kvt_region_register(
     region->size = options->size;
     region->is_device = options->tier == KVT_TIER_HBM;
     region->device = options->device;
-    status = region->is_device ? KVT_OK : host_register(store, region);
+    status = region->is_device ? memory_register(store, region) : host_register(store, region);
     if (status == KVT_OK) {
         uint32_t generation = atomic_fetch_add(&region->generation, 1) + 1;
 

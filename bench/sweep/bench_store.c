@@ -83,7 +83,8 @@ bench_store_end(struct bench_store *bench)
         complain("%s is removed all the same", bench->path);
     huge_buffer_put(&bench->sources);
     huge_buffer_put(&bench->targets);
-    directory_remove(bench->path);
+    if (!bench->keeps_files)
+        directory_remove(bench->path);
 }
 
 bool

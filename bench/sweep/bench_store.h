@@ -41,6 +41,7 @@ struct bench_store {
     uint64_t host_bytes;
     uint64_t nvme_bytes;
     uint64_t segment_bytes; /* 0: the library's choice. */
+    bool keeps_files;       /* At the end. */
     uint32_t batch_blocks;  /* Of a put at most; 0: BENCH_BATCH_BLOCKS_MAX. */
     kvt_store *store;
     kvt_namespace ns;
@@ -68,7 +69,7 @@ bool bench_store_open(struct bench_store *bench);
 /* bench_store_close - closes the store; the buffers stay. True when all was written. */
 bool bench_store_close(struct bench_store *bench);
 
-/* bench_store_end - closes if need be, frees everything, removes the files. */
+/* bench_store_end - closes if need be, frees everything, removes the files (or not). */
 void bench_store_end(struct bench_store *bench);
 
 /*

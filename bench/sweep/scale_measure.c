@@ -20,7 +20,6 @@
 #include "statistics.h"
 
 enum {
-    BLOCK_BYTES = 4096,
     LOOKUP_COUNT = 2000,
     HOST_BYTES = 64 << 20,
     WARM_ENTRIES = 65536, /* Put before the first look at the memory: HOST is full then. */
@@ -58,7 +57,7 @@ entries_put(struct scale *scale, uint64_t entries, struct progress *progress)
 
         if (left > SLICE_ENTRIES)
             left = SLICE_ENTRIES;
-        if (bench_store_put(&scale->bench, left * BLOCK_BYTES, 3600) < 0)
+        if (bench_store_put(&scale->bench, left * scale->bench.block_bytes, 3600) < 0)
             return false;
         progress_at(progress, scale->bench.next_number);
     }
@@ -157,14 +156,14 @@ measure(struct scale *scale)
 
 /* Half as much again: batch headers, and the mark above which segments are reclaimed. */
 static uint64_t
-capacity_for(uint64_t entries)
+capacity_for(const struct scale_store *store)
 {
-    return (entries * BLOCK_BYTES * 3 / 2 + (UINT64_C(256) << 20)) >> 20 << 20;
+    return (store->entries * store->block_bytes * 3 / 2 + (UINT64_C(256) << 20)) >> 20 << 20;
 }
 
 /* In the child: 0 when *row_out is filled. */
 static int
-child_measure(const char *path, uint64_t entries, struct scale_row *row_out)
+child_measure(const struct scale_store *store, struct scale_row *row_out)
 {
     struct scale *scale = calloc(1, sizeof(*scale));
     bool is_fine = false;
@@ -173,21 +172,22 @@ child_measure(const char *path, uint64_t entries, struct scale_row *row_out)
         complain("there is no memory");
         return 1;
     }
-    row_out->entries = entries;
+    row_out->entries = store->entries;
     scale->row = row_out;
-    scale->bench.path = path;
-    scale->bench.block_bytes = BLOCK_BYTES;
+    scale->bench.path = store->path;
+    scale->bench.block_bytes = store->block_bytes;
     scale->bench.host_bytes = HOST_BYTES;
-    scale->bench.nvme_bytes = capacity_for(entries);
-    scale->bench.batch_blocks = (uint32_t)(entries / BATCHES_MIN);
+    scale->bench.nvme_bytes = capacity_for(store);
+    scale->bench.batch_blocks = (uint32_t)(store->entries / BATCHES_MIN);
     is_fine = measure(scale);
+    scale->bench.keeps_files = is_fine && store->keeps;
     bench_store_end(&scale->bench);
     free(scale);
     return is_fine ? 0 : 1;
 }
 
 bool
-scale_measure(const char *path, uint64_t entries, struct scale_row *row_out)
+scale_measure(const struct scale_store *store, struct scale_row *row_out)
 {
     int ends[2];
     int wait_status = 0;
@@ -200,7 +200,7 @@ scale_measure(const char *path, uint64_t entries, struct scale_row *row_out)
         return false;
     }
     if (child == 0) {
-        int exit_code = child_measure(path, entries, row_out);
+        int exit_code = child_measure(store, row_out);
 
         if (write(ends[1], row_out, sizeof(*row_out)) != (ssize_t)sizeof(*row_out))
             exit_code = 1;

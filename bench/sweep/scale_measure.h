@@ -8,6 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What is measured. */
+struct scale_store {
+    const char *path;
+    uint64_t entries;
+    uint32_t block_bytes;
+    bool keeps; /* It stays at `path`, closed. */
+};
+
 struct scale_row {
     uint64_t entries; /* That were put: whole batches, so a few more than asked for. */
     double entry_memory_bytes;
@@ -21,10 +29,10 @@ struct scale_row {
 };
 
 /*
- * scale_measure - with `entries` blocks in a new store at `path`, which is removed. The work is
- * done in a process of its own: memory that another number of blocks had left behind would hide
- * what this one takes. False: complained.
+ * scale_measure - with a new store, in place of what lies there. The work is done in a process of
+ * its own: memory that another number of blocks had left behind would hide what this one takes.
+ * False: complained, and there is no store.
  */
-bool scale_measure(const char *path, uint64_t entries, struct scale_row *row_out);
+bool scale_measure(const struct scale_store *store, struct scale_row *row_out);
 
 #endif /* BENCH_SCALE_MEASURE_H */

@@ -16,7 +16,7 @@
 #include "peer.h"
 
 enum {
-    CONTEST_PEERS_MAX = 4,
+    CONTEST_PEERS_MAX = 5,
     CONTEST_ROUNDS_MAX = 15,
     CONTEST_SIZES_MAX = 8,
 };

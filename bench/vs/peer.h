@@ -67,6 +67,7 @@ struct peer {
 extern const struct peer peer_kvtier;
 extern const struct peer peer_rocksdb;
 extern const struct peer peer_sqlite;
-extern const struct peer peer_files;
+extern const struct peer peer_files; /* O_DIRECT */
+extern const struct peer peer_files_cached;
 
 #endif /* BENCH_PEER_H */

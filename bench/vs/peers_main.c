@@ -15,6 +15,7 @@ static const struct peer *const peers[VS_PEERS] = {
     [VS_ROCKSDB] = &peer_rocksdb,
     [VS_SQLITE] = &peer_sqlite,
     [VS_FILES] = &peer_files,
+    [VS_FILES_CACHED] = &peer_files_cached,
 };
 
 static struct contest_plan

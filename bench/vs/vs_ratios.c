@@ -21,6 +21,8 @@ static const struct {
     {"get_cpu_to_sqlite", "sqlite", true, 0, 0},
     {"get_rate_to_files", "files", false, 1.8, 1.3},
     {"get_cpu_to_files", "files", true, 0.2, 0.1},
+    {"get_rate_to_files_cached", "files_cached", false, 1.8, 1.3},
+    {"get_cpu_to_files_cached", "files_cached", true, 0.2, 0.1},
 };
 
 static_assert(sizeof(bars) / sizeof(bars[0]) <= VS_RATIO_MAX, "there is room for every ratio");
@@ -29,7 +31,7 @@ static_assert(sizeof(bars) / sizeof(bars[0]) <= VS_RATIO_MAX, "there is room for
 static const struct contest_point *
 opponent_of(const struct contest_row *row)
 {
-    for (uint32_t i = 0; strcmp(row->peer->name, "files") == 0 && i < row->get_count; i++) {
+    for (uint32_t i = 0; strncmp(row->peer->name, "files", 5) == 0 && i < row->get_count; i++) {
         if (row->gets[i].callers == 8)
             return &row->gets[i];
     }

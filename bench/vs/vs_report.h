@@ -20,7 +20,7 @@ struct vs_ratio {
 };
 
 enum {
-    VS_RATIO_MAX = 6
+    VS_RATIO_MAX = 8
 };
 
 /* vs_ratios - those whose peers took part; how many. */

@@ -45,7 +45,8 @@ static const struct argument_option options[] = {
     [OPTION_SECONDS] = {"--seconds", "S",
         "of gets for each peer and number of threads, all\nrounds together (default 2)"},
     [OPTION_ROUNDS] = {"--rounds", "N", "1 to 15 (default 3)"},
-    [OPTION_PEERS] = {"--peers", "NAMES", "of kvtier,rocksdb,sqlite,files (default: all)"},
+    [OPTION_PEERS] = {"--peers", "NAMES",
+        "of kvtier,rocksdb,sqlite,files,files_cached (default:\nall)"},
     [OPTION_DAMAGE] = {"--damage", NULL,
         "change a byte of block 0 in the files of each peer\n"
         "before the gets: is it noticed?"},
@@ -94,6 +95,7 @@ peers_read(const char *text, bool has_peer[VS_PEERS])
         [VS_ROCKSDB] = "rocksdb",
         [VS_SQLITE] = "sqlite",
         [VS_FILES] = "files",
+        [VS_FILES_CACHED] = "files_cached",
     };
 
     for (uint32_t i = 0; i < VS_PEERS; i++)
@@ -179,7 +181,7 @@ ways_read(const struct arguments *arguments, struct vs_settings *settings)
     }
     settings->rounds = (uint32_t)number;
     if (!peers_read(peers, settings->has_peer)) {
-        complain("--peers %s is no list of kvtier, rocksdb, sqlite and files", peers);
+        complain("--peers %s is no list of kvtier, rocksdb, sqlite, files and files_cached", peers);
         return false;
     }
     return true;

@@ -14,7 +14,7 @@
 enum {
     VS_SIZES_MAX = 8,
     VS_ROUNDS_MAX = 15,
-    VS_PEERS = 4,
+    VS_PEERS = 5,
 };
 
 /* In the order in which they are listed. */
@@ -22,7 +22,8 @@ enum vs_peer {
     VS_KVTIER,
     VS_ROCKSDB,
     VS_SQLITE,
-    VS_FILES
+    VS_FILES,
+    VS_FILES_CACHED,
 };
 
 struct vs_settings {

@@ -25,9 +25,10 @@ struct kvt_region_options {
  * kvt_region_register - memory of the caller that blocks may be copied from and to without a stop
  * in between. Host memory is registered with (and pinned for) every device of the store.
  *
- * KVT_E_INVAL: a bound; no such device; host memory that is not made of whole pages, or overlaps
- * another region. KVT_E_UNSUPPORTED: host memory, and the store has no device. KVT_E_NOSPC:
- * KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM, KVT_E_GPU.
+ * KVT_E_INVAL: a bound; no such device; memory that is not this device's own (managed memory is
+ * not), or host memory that is not made of whole pages; memory that overlaps another region (what
+ * kvt_device_alloc() gave may). KVT_E_UNSUPPORTED: host memory, and the store has no device.
+ * KVT_E_NOSPC: KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM, KVT_E_GPU.
  * Threads: any. Ownership: borrows `options`; keeps the memory until it is unregistered, and gives
  * *region_out. Blocks: in the driver, for host memory in proportion to its size.
  *

@@ -57,6 +57,8 @@ passes_on_threads(void **state)
         .context = &config,
         .env = &env,
         .pass = pass_real,
+        .memory_take = device_host_memory_take,
+        .memory_put = device_host_memory_put,
         .is_emulated = true,
         .has_threads = true};
 
@@ -78,6 +80,8 @@ sim_check(const struct device_check *check, uint64_t seed)
         .env = sim_env(world),
         .pass = pass_sim,
         .pass_context = world,
+        .memory_take = device_host_memory_take,
+        .memory_put = device_host_memory_put,
         .is_emulated = true};
     char leaks[256] = "";
     uint64_t hash;

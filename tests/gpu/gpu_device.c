@@ -149,7 +149,24 @@ static const struct device_check gpu_checks[] = {
     {.name = "large_batches_arrive", .run = large_batches_arrive},
 };
 
-/* --- 2. The program --------------------------------------------------------------------------- */
+/* --- 2. The program's own memory -------------------------------------------------------------- */
+
+static enum kvt_status
+own_memory_take(struct device *device, uint64_t size, void **memory_out)
+{
+    (void)device; /* The current one: main() has set it. */
+    return cudaMalloc(memory_out, size) == cudaSuccess ? KVT_OK : KVT_E_NOMEM;
+}
+
+static void
+own_memory_put(struct device *device, void *memory, uint64_t size)
+{
+    (void)device;
+    (void)size;
+    (void)cudaFree(memory);
+}
+
+/* --- 3. The program --------------------------------------------------------------------------- */
 
 static uint32_t
 checks_run(struct device_rig *rig, const struct device_check *checks, size_t count)
@@ -187,7 +204,12 @@ main(void)
             .env = &env,
             .ordinal = ordinal,
             .pass = pass_real,
+            .memory_take = own_memory_take,
+            .memory_put = own_memory_put,
             .has_threads = true};
+
+        if (cudaSetDevice((int)ordinal) != cudaSuccess)
+            return 1;
 
         failed += checks_run(&rig, device_checks, DEVICE_CHECK_COUNT);
         failed += checks_run(&rig, gpu_checks, sizeof(gpu_checks) / sizeof(gpu_checks[0]));

@@ -444,6 +444,59 @@ bad_registrations_are_refused(struct device_rig *rig)
     return true;
 }
 
+/* What a program took for itself is used as far as it was registered. */
+static bool
+foreign_memory_is_checked(struct device_rig *rig, uint8_t *memory)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+    uint8_t *half = memory + MIB;
+
+    RIG_CHECK(is_refused(rig, memory, rig->host, 4096));
+    RIG_CHECK(ops->memory_register(rig->device, half, MIB) == KVT_OK);
+    RIG_CHECK(is_refused(rig, half - 1, rig->host, 4096));
+    RIG_CHECK(ops->memory_register(rig->device, memory, 2 * MIB) == KVT_E_INVAL);
+    RIG_CHECK(ops->memory_register(rig->device, half + 100, 4096) == KVT_E_INVAL);
+    RIG_CHECK(ops->memory_register(rig->device, memory, MIB) == KVT_OK);
+    device_rig_fill(rig->host, MIB, 7);
+    RIG_CHECK(device_rig_copy(rig, rig->in, half, rig->host, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_copy(rig, rig->in, memory + 1, half, MIB - 1) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    RIG_CHECK(device_rig_copy(rig, rig->out, rig->host + MIB, memory + 1, MIB - 1) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->out));
+    RIG_CHECK(memcmp(rig->host + MIB, rig->host, MIB - 1) == 0);
+    ops->memory_unregister(rig->device, half, MIB);
+    RIG_CHECK(is_refused(rig, half, rig->host, 4096));
+    RIG_CHECK(device_rig_copy(rig, rig->in, memory, rig->host, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    ops->memory_unregister(rig->device, memory, MIB);
+    RIG_CHECK(is_refused(rig, memory, rig->host, 4096));
+    return true;
+}
+
+static bool
+memory_of_others_is_used_while_it_is_registered(struct device_rig *rig)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+    void *memory = NULL;
+    bool is_right;
+
+    RIG_CHECK(rig->memory_take(rig->device, 2 * MIB, &memory) == KVT_OK);
+    is_right = foreign_memory_is_checked(rig, memory);
+    rig->memory_put(rig->device, memory, 2 * MIB);
+    RIG_CHECK(is_right);
+    /* A slab's memory is the device's anyway, before and after. */
+    RIG_CHECK(ops->memory_register(rig->device, rig->slab + 4096, 4096) == KVT_OK);
+    RIG_CHECK(ops->memory_register(rig->device, rig->slab, MIB) == KVT_OK);
+    ops->memory_unregister(rig->device, rig->slab, MIB);
+    ops->memory_unregister(rig->device, rig->slab + 4096, 4096);
+    RIG_CHECK(device_rig_copy(rig, rig->in, rig->slab, rig->host, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    RIG_CHECK(ops->memory_register(rig->device, rig->slab, 0) == KVT_E_INVAL);
+    RIG_CHECK(ops->memory_register(rig->device, NULL, 4096) == KVT_E_INVAL);
+    RIG_CHECK(ops->memory_register(rig->device, rig->host, 4096) == KVT_E_INVAL);
+    return true;
+}
+
 /* --- 4. Limits and threads -------------------------------------------------------------------- */
 
 static bool
@@ -565,6 +618,7 @@ const struct device_check device_checks[DEVICE_CHECK_COUNT] = {
     {CHECK(foreign_streams_and_events_are_refused), .needs_emulation = true},
     {CHECK(pieces_that_overlap_are_refused), .needs_emulation = true},
     {CHECK(bad_registrations_are_refused)},
+    {CHECK(memory_of_others_is_used_while_it_is_registered)},
     {CHECK(slabs_are_aligned_and_end_with_the_memory)},
     {CHECK(threads_may_use_one_device), .needs_threads = true},
 };

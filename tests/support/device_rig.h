@@ -29,6 +29,9 @@ struct device_rig {
     uint32_t ordinal;
     void (*pass)(struct device_rig *rig); /* Let some time pass. */
     void *pass_context;
+    /* Memory of the device that the test's program takes for itself. */
+    enum kvt_status (*memory_take)(struct device *device, uint64_t size, void **memory_out);
+    void (*memory_put)(struct device *device, void *memory, uint64_t size);
     bool is_emulated; /* It refuses what CUDA believes, and its memory can be used up. */
     bool has_threads;
 

@@ -13,6 +13,7 @@
 
 #include "kvtier/kvtier_unstable.h"
 #include "payload.h"
+#include "store_internal.h"
 
 enum {
     HBM_BYTES = 2 << 20,
@@ -30,7 +31,9 @@ hbm_open_again(void)
 
     assert_int_equal(kvt_open_env(hbm.path, &hbm.options, &hbm.env, &hbm.store), KVT_OK);
     assert_int_equal(kvt_namespace_open(hbm.store, "hbm", "", 0, &hbm.ns), KVT_OK);
-    assert_int_equal(kvt_device_alloc(hbm.store, 0, POOL_BYTES, &address), KVT_OK);
+    assert_int_equal(
+        device_host_memory_take(hbm_device(hbm.store->devices.tiers[0]), POOL_BYTES, &address),
+        KVT_OK);
     hbm.pool = address;
     about.address = address;
     about.size = POOL_BYTES;
@@ -41,7 +44,7 @@ void
 hbm_close(void)
 {
     assert_int_equal(kvt_region_unregister(hbm.store, hbm.region), KVT_OK);
-    kvt_device_free(hbm.store, 0, hbm.pool, POOL_BYTES);
+    device_host_memory_put(hbm_device(hbm.store->devices.tiers[0]), hbm.pool, POOL_BYTES);
     assert_int_equal(kvt_close(hbm.store), KVT_OK);
     hbm.store = NULL;
 }

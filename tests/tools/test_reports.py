@@ -88,13 +88,14 @@ class Reports(Programs):
         report = self.reports["scale"]
         rows = self.rows("e.csv")
         self.assertEqual(list(rows[0]), [
-            "entries", "entry_memory_bytes", "lookup_1000_p50_ns", "lookup_1000_p99_ns",
-            "reopen_clean_ns", "reopen_killed_ns", "put_per_s"])
+            "block_bytes", "entries", "entry_memory_bytes", "lookup_1000_p50_ns",
+            "lookup_1000_p99_ns", "reopen_clean_ns", "reopen_killed_ns", "put_per_s"])
         self.assertEqual([int(row["entries"]) for row in rows],
                          [row["entries"] for row in report["results"]])
         for asked, row in zip((1000, 3000), report["results"]):
             self.assertGreaterEqual(row["entries"], asked)
             self.assertLess(row["entries"], asked * 1.1)
+        self.assertEqual((report["block_bytes"], rows[0]["block_bytes"]), (4096, "4096"))
         self.assertEqual(os.listdir(self.path("e")), [])
 
         rows = self.rows("r.csv")

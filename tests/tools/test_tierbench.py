@@ -257,6 +257,7 @@ class Tierbench(Programs):
                       ["sweep", "--dir", "s", "--block-bytes", "128M"],
                       ["sweep", "--dir", "s", "--store-bytes", "1M"], ["scale"],
                       ["scale", "--dir", "s", "--entries", "5"],
+                      ["scale", "--dir", "s", "--block-bytes", "5000"],
                       ["scale", "--dir", "s", "--entries", "20000,"]):
             with self.subTest(words=words):
                 self.refused("tierbench", *words)
@@ -318,6 +319,14 @@ class Tierbench(Programs):
         self.assertGreater(report["reopen_clean_ns"], 0)
         self.assertGreater(report["reopen_killed_ns"], 0)
         self.assertEqual(os.listdir(self.path("e1")), [])
+
+    def test_a_store_that_scale_keeps_is_whole(self):
+        self.json_of("tierbench", "scale", "--dir", "e2", "--entries", "1000,2000",
+                     "--block-bytes", "16K", "--keep")
+        self.assertEqual(os.listdir(self.path("e2")), ["scale-store"])
+        found = self.json_of("kvtool", "check", "e2/scale-store")
+        self.assertEqual((found["finding_count"], found["blocks"] >= 2000), (0, True))
+        self.assertEqual(found["read_bytes"], found["blocks"] * 16384)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import os
 import programs
 from programs import Programs
 
-PEERS = ["kvtier", "rocksdb", "sqlite", "files"]
+PEERS = ["kvtier", "rocksdb", "sqlite", "files", "files_cached"]
 SMALL = ["--block-bytes", "64K", "--count", "32", "--rounds", "1", "--seconds", "0.005"]
 # Who keeps checksums must refuse a damaged block; who does not hands it out, and it is noticed.
 HAVE_CHECKSUMS = ["kvtier", "rocksdb"]

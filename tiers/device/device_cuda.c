@@ -434,6 +434,63 @@ cuda_slab_put(struct device *base, void *address, uint64_t size)
     cuda_leave(&scope);
 }
 
+/* Is the byte at `address` plain memory of this device? */
+static enum kvt_status
+foreign_check(struct device_cuda *device, uint64_t address)
+{
+    struct cudaPointerAttributes attributes = {.type = cudaMemoryTypeUnregistered};
+
+    KVT_TRY(cuda_check(device,
+        cudaPointerGetAttributes(&attributes, (const void *)(uintptr_t)address), "look at memory"));
+    if (attributes.type == cudaMemoryTypeDevice && attributes.device == device->ordinal)
+        return KVT_OK;
+    return failure_set(KVT_E_INVAL, 0,
+        "0x%" PRIx64 " is no address of device %d's own memory (managed memory is not used).",
+        address, device->ordinal);
+}
+
+static bool
+lies_in_slab(struct device_cuda *device, const struct device_range *range)
+{
+    const struct device_range *found;
+    bool is_slab;
+
+    (void)pthread_mutex_lock(&device->mutex);
+    found = device_ranges_find(&device->ranges, range->start, range->size);
+    is_slab = found != NULL && found->kind == DEVICE_RANGE_SLAB;
+    (void)pthread_mutex_unlock(&device->mutex);
+    return is_slab;
+}
+
+static enum kvt_status
+cuda_memory_register(struct device *base, void *memory, uint64_t size)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_MEMORY};
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    if (memory == NULL || size == 0 || range.start > UINT64_MAX - size)
+        return failure_set(KVT_E_INVAL, 0, "%" PRIu64 " bytes at %p are no memory.", size, memory);
+    KVT_TRY(cuda_enter(device, &scope));
+    status = foreign_check(device, range.start);
+    if (status == KVT_OK)
+        status = foreign_check(device, range.start + size - 1);
+    cuda_leave(&scope);
+    if (status != KVT_OK || lies_in_slab(device, &range))
+        return status;
+    return range_add(device, &range);
+}
+
+static void
+cuda_memory_unregister(struct device *base, void *memory, uint64_t size)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_MEMORY};
+
+    (void)range_remove(device, &range); /* Of memory in a slab none was noted. */
+}
+
 static enum kvt_status
 cuda_host_register(struct device *base, void *memory, uint64_t size)
 {
@@ -594,6 +651,8 @@ const struct kvt_device_ops device_cuda_ops = {
     .info = cuda_info,
     .slab_take = cuda_slab_take,
     .slab_put = cuda_slab_put,
+    .memory_register = cuda_memory_register,
+    .memory_unregister = cuda_memory_unregister,
     .host_register = cuda_host_register,
     .host_unregister = cuda_host_unregister,
     .stream = cuda_stream,

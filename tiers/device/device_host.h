@@ -58,6 +58,11 @@ struct device_host_config {
 
 extern const struct kvt_device_ops device_host_ops;
 
+/* Memory of the device that a program takes for itself (as by cudaMalloc): the device's copies may
+ * use what is registered of it. KVT_E_NOMEM. Put: none of it is registered; NULL is fine. */
+enum kvt_status device_host_memory_take(struct device *device, uint64_t size, void **memory_out);
+void device_host_memory_put(struct device *device, void *memory, uint64_t size);
+
 /* A caller's stream, as a program with its own kernels has one. KVT_E_BUSY: too many. */
 enum kvt_status device_host_stream_create(struct device *device, void **stream_out);
 /* Waits for its work (not inside an actor's step). NULL is fine. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_ranges.h - which addresses a device may be asked to use: its slabs, the host memory that
- * was registered with it, and (in the emulation) its events.
+ * device_ranges.h - which addresses a device may be asked to use: its slabs, other memory of the
+ * device and of the host that was registered with it, and (in the emulation) its events.
  *
  * Threads   serial: guarded by the device's mutex.
  */
@@ -15,6 +15,7 @@
 
 enum device_range_kind {
     DEVICE_RANGE_SLAB,
+    DEVICE_RANGE_MEMORY, /* Of the device, taken by somebody else. */
     DEVICE_RANGE_HOST,
     DEVICE_RANGE_EVENT,
 };
