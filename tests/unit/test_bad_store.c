@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "kvtier/kvtier_unstable.h"
 #include "store_kit.h"
 
 enum {
@@ -291,6 +292,30 @@ damaged_data_is_a_miss_and_never_wrong(void **state)
     assert_int_equal(use_store(fixture->path), 0);
 }
 
+static void
+finding_note(void *context, const struct kvt_finding *finding)
+{
+    char *kinds = context;
+
+    if (strstr(kinds, finding->kind) == NULL)
+        (void)snprintf(kinds + strlen(kinds), 64 - strlen(kinds), "%s ", finding->kind);
+}
+
+static void
+a_check_of_a_store_without_its_data_says_so(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvt_check_report report = {0};
+    char kinds[64] = "";
+    const struct kvt_examiner examiner = {.found = finding_note, .context = kinds};
+
+    fresh_copy(fixture);
+    take_away(fixture, "data/data.00");
+    assert_int_equal(kvt_check(fixture->path, &examiner, &report), KVT_OK);
+    assert_non_null(strstr(kinds, "file"));
+    assert_int_equal(report.damaged_count, BLOCKS);
+}
+
 /* --- The operating system says no ------------------------------------------------------------- */
 
 /* Runs in a child as user nobody; its exit code is 0 when the open was refused as it should be. */
@@ -374,6 +399,7 @@ main(void)
         cmocka_unit_test(a_store_without_good_names_is_refused_by_name),
         cmocka_unit_test(a_damaged_index_is_rebuilt_without_a_loss),
         cmocka_unit_test(damaged_data_is_a_miss_and_never_wrong),
+        cmocka_unit_test(a_check_of_a_store_without_its_data_says_so),
         cmocka_unit_test(a_store_of_somebody_else_is_refused),
         cmocka_unit_test(a_full_disk_refuses_a_new_store_and_leaves_an_old_one_alone),
     };
