@@ -26,10 +26,9 @@ import run_mutants as tree
 BAR = 90.0
 # Files by family, and the tests of a family, cheapest first. They run in order until one fails.
 ENGINE = "test_store_life test_recover test_reclaim test_relocate test_statuses test_bad_store " \
-         "test_failed_batches test_strays model_store model_tiers sim_lives fault_io " \
-         "damage_stores " \
+         "test_failed_batches test_strays model_store model_tiers sim_lives damage_stores " \
          "crash_replace crash_delete crash_recycle crash_rebuild_delete crash_rebuild_replace " \
-         "crash_mixed"
+         "crash_mixed fault_io"
 FAMILIES = {
     "format": ("base/block_record.c tiers/batch_header.c tiers/store_file.c tiers/names_file.c "
                "tiers/copy_pair.c tiers/image.c index/segment_facts.c",
@@ -51,6 +50,8 @@ FAMILIES = {
     "reuse": ("engine/reclaim.c engine/relocate.c engine/victim.c engine/victim_scan.c "
               "engine/block_facts.c", "test_victim " + ENGINE),
 }
+# Finer errors than those of mutants.txt take more seeds.
+SEEDS = {"damage_stores": "400", "test_lmdb_check": "1000"}
 CONDITION = re.compile(r"^(\s*(?:\} else )?(?:if|while) \()(.*)(\)(?: \{)?)$")
 STATEMENT = re.compile(r"^\s+(?!\w+ \*?\w+;|return|break|continue|goto|case|static|const|struct|"
                        r"enum|uint|int |bool|size_t|char|KVT_ASSERT|\})[\w(*&>\-.\[\]]+.*;$")
@@ -180,6 +181,7 @@ def judge(path, n, new, tests, whole):
             if i == 0 and object_of(path) == whole:
                 return "invalid", "the same code"
             for test in some:
+                tree.COUNTS["KVT_TEST_SEEDS"] = SEEDS.get(test, "40")
                 if not tree.passes(log, [test]):
                     return "killed", test
         return "SURVIVED", ""
