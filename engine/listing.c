@@ -126,7 +126,7 @@ listing_open(struct listing *listing, const char *path)
 
     KVT_TRY(fs->dir_open(listing->env.fs_context, path, 0, &listing->dir));
     KVT_TRY(store_file_read(&listing->env, listing->dir, &file, &is_unwritable));
-    KVT_TRY(store_lock(&listing->env, listing->dir, &listing->lock));
+    KVT_TRY(store_lock(&listing->env, listing->dir, true, &listing->lock));
     /* Again: it may have been open until now. */
     KVT_TRY(store_file_read(&listing->env, listing->dir, &file, &is_unwritable));
     names_init(&listing->names, &listing->env, file.uuid);
@@ -134,7 +134,7 @@ listing_open(struct listing *listing, const char *path)
     if (status == KVT_OK)
         status = names_read(&listing->names, listing->dir);
     if (status == KVT_OK)
-        status = index_lmdb_ops.inspect(NULL, &listing->env, listing->meta, false, &condition);
+        status = index_lmdb_ops.inspect(NULL, &listing->env, listing->meta, &condition);
     if (status == KVT_OK && condition != INDEX_CLEAN)
         status = KVT_MISS;
     if (status == KVT_MISS || status == KVT_E_CORRUPT)

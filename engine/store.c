@@ -8,7 +8,7 @@
  */
 #include "store_internal.h"
 
-#include "io_engines.h"
+#include "io_choice.h"
 #include "strays.h"
 #include "ticket_pool.h"
 
@@ -256,26 +256,6 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     return KVT_OK;
 }
 
-static enum kvt_status
-io_engine_choose(struct kvt_store *store)
-{
-    enum kvt_status status;
-
-    store->env.io_context = &store->env;
-    if (store->options.io_engine == KVT_IO_THREADS) {
-        store->env.io = &io_threads_ops;
-    } else {
-        status = io_uring_probe();
-        if (status != KVT_OK && store->options.io_engine == KVT_IO_URING)
-            return status;
-        store->env.io = status == KVT_OK ? &io_uring_ops : &io_threads_ops;
-    }
-    store->is_threads = store->env.io == &io_threads_ops;
-    if (store->is_threads)
-        store_health_set(store, KVT_HEALTH_IO_THREADS);
-    return KVT_OK;
-}
-
 /* What may lie in a directory whose creation as a store was cut short. */
 static bool
 name_is_foreign(void *visitor, const char *name)
@@ -462,6 +442,7 @@ nvme_prepare(struct kvt_store *store)
         .logger = &store->logger,
         .loop_task = &store->loop_task,
     };
+    enum kvt_status status;
 
     if (store->options.nvme_capacity_bytes == KVT_CAPACITY_NONE ||
         store->options.nvme_capacity_bytes == 0)
@@ -474,7 +455,10 @@ nvme_prepare(struct kvt_store *store)
         options.roots[i] = store->root_dirs[i];
         options.root_bytes[i] = store->options.nvme_capacity_bytes / options.root_count;
     }
-    KVT_TRY(nvme_open(&store->env, &options, &store->nvme));
+    do
+        status = nvme_open(&store->env, &options, &store->nvme);
+    while (status != KVT_OK && io_engine_fall_back(store, status));
+    KVT_TRY(status);
     store->segments = nvme_segments(store->nvme);
     return KVT_OK;
 }
@@ -543,7 +527,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
         KVT_TRY(io_engine_choose(store));
     KVT_TRY(
         dir_prepare(store, (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0));
-    KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
+    KVT_TRY(store_lock(&store->env, store->dir, store->is_read_only, &store->lock));
     KVT_TRY(identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
     KVT_TRY(recover_meta_open(store));

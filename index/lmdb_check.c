@@ -5,7 +5,7 @@
  * Not here  pages (lmdb_page.c), reading (lmdb_reader.c), trees (lmdb_tree.c).
  * Format    SCHEMA.md, version 1, in LMDB 0.9's data format 1.
  *
- * Order: meta pages, the main tree (which names the others), `system`; if thorough, `block`,
+ * Order: meta pages, the main tree (which names the others), `system`, `block`,
  * `segment` and the free list. Pages claimed by one are refused to the next.
  */
 #include "lmdb_check.h"
@@ -331,18 +331,15 @@ free_list_check(struct check *check)
 /* --- 5. The whole file ------------------------------------------------------------------------ */
 
 static enum kvt_status
-check_run(struct check *check, bool thorough)
+check_run(struct check *check)
 {
     KVT_TRY(names_check(check));
-    if (!thorough)
-        return KVT_OK;
     KVT_TRY(blocks_check(check));
     return free_list_check(check);
 }
 
 enum kvt_status
-lmdb_check(
-    const struct kvt_env *env, struct fs_file *file, bool thorough, struct lmdb_report *report_out)
+lmdb_check(const struct kvt_env *env, struct fs_file *file, struct lmdb_report *report_out)
 {
     struct check check = {0};
     enum kvt_status status;
@@ -351,7 +348,7 @@ lmdb_check(
     KVT_TRY(meta_find(env, file, &check.meta));
     KVT_TRY(lmdb_reader_open(
         &check.reader, env, file, check.meta.page_bytes, check.meta.page_last + 1));
-    status = check_run(&check, thorough);
+    status = check_run(&check);
     check.report.page_count = META_COUNT + check.reader.claimed_count;
     *report_out = check.report;
     if (check.runs != NULL)
