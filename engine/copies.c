@@ -180,7 +180,7 @@ entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reaso
 void
 copies_forget(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
 {
-    for (uint32_t i = 0; i < POLICY_PLACE_COUNT; i++) {
+    for (uint32_t i = 0; i < POLICY_NVME; i++) {
         if (entries_has_copy(store->entries, (enum policy_place)i, number))
             copy_remove(store, (enum policy_place)i, number, reason);
     }

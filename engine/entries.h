@@ -26,16 +26,20 @@ enum {
     POLICY_DEVICES_MAX = 8,
 };
 
-/* Where copies are that a policy orders: one place is full independently of the others. */
+/* Where copies are that a policy orders: one place is full independently of the others. The store
+ * reclaims NVMe by whole segments: only the simulator has the policy order it block by block. */
 enum policy_place {
     POLICY_HOST = 0,
     POLICY_HBM = 1, /* + the device's ordinal */
-    POLICY_PLACE_COUNT = POLICY_HBM + POLICY_DEVICES_MAX,
+    POLICY_NVME = POLICY_HBM + POLICY_DEVICES_MAX,
+    POLICY_PLACE_COUNT,
 };
 
 /* Bits of entry_state.places. */
 #define PLACES_HOST 1u
 #define PLACES_HBM (((1u << POLICY_DEVICES_MAX) - 1u) << POLICY_HBM)
+#define PLACES_MEMORY (PLACES_HOST | PLACES_HBM)
+#define PLACES_NVME (1u << POLICY_NVME)
 
 /* The memory promise: 64 bytes an entry, whatever the policy. */
 struct entry_state {
@@ -92,10 +96,11 @@ void entries_unlink(struct entries *entries, uint32_t number);
 /* entries_parent - the entry's parent if it is still in the map, else ENTRY_NONE. */
 uint32_t entries_parent(struct entries *entries, uint32_t number);
 
-/* --- Copies in memory ------------------------------------------------------------------------- */
+/* --- Copies ----------------------------------------------------------------------------------- */
 
 /* entries_copy_add, entries_copy_remove - a copy in `place` came, or goes. Whatever implements a
- * policy calls them through policy_nodes.c, and nobody else does. */
+ * policy calls them through policy_nodes.c, and nobody else does; but the store itself notes its
+ * copies on NVMe, which it has no policy order. */
 void entries_copy_add(struct entries *entries, enum policy_place place, uint32_t number);
 void entries_copy_remove(struct entries *entries, enum policy_place place, uint32_t number);
 

@@ -85,6 +85,7 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
     entry->checksum = record->checksum;
     entry->sequence = record->sequence;
     state->record_crc = record_crc;
+    entries_copy_add(store->entries, POLICY_NVME, number);
     segment->use_sum += state->last_use;
     segment->use_count++;
     if (segment->newest_sequence < record->sequence)
@@ -102,6 +103,7 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
     struct segment *segment = segment_at(store->segments, extent.segment);
 
     KVT_ASSERT(segment->generation == extent.generation && segment->use_count > 0);
+    entries_copy_remove(store->entries, POLICY_NVME, number);
     segment->use_sum -= entries_at(store->entries, number)->last_use;
     segment->use_count--;
     extent_forget(store, &extent, entry->stored_length);
@@ -166,6 +168,14 @@ entry_touch(struct kvt_store *store, uint32_t number)
 
 /* --- Leaving the map -------------------------------------------------------------------------- */
 
+/* Whether the block was given up for want of room: it may be put again. */
+static bool
+is_eviction(enum kvt_event_reason reason)
+{
+    return reason == KVT_REASON_EVICTED || reason == KVT_REASON_RECLAIMED ||
+           reason == KVT_REASON_DEVICE_LOST;
+}
+
 /* The last pin is gone: the slot and the entry may be used again. */
 static bool
 entry_free(struct kvt_store *store, uint32_t number)
@@ -215,6 +225,7 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_ev
 {
     struct entry *entry = residency_at(store->map, number);
     struct namespace_state *space = entry_namespace(store, number);
+    bool has_nvme;
 
     /* A pin keeps what can be read: copies of lost devices cannot. */
     if (!is_forced && pins_hold(store, number) && entry_tiers(store, number) != 0)
@@ -223,14 +234,17 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_ev
         residency_doom(store->map, number);
     else if (!residency_doom_unpinned(store->map, number))
         return false;
-    if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0) {
-        entry_place_forget(store, number);
+    has_nvme =
+        (word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0;
+    if (has_nvme)
         event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, reason);
-    }
     space->block_count--;
     space->block_bytes -= entry->length;
     pins_drop(store, number);
     copies_forget(store, number, reason);
+    store->policy->ops->leave(store->policy, number, is_eviction(reason));
+    if (has_nvme) /* The policy has seen that it was there. */
+        entry_place_forget(store, number);
     entries_unlink(store->entries, number);
     if (!entry_free(store, number))
         entry_doomed_add(store, number);

@@ -234,6 +234,24 @@ policy_last_use(struct policy *policy, uint32_t number)
 }
 
 void
+policy_arrive_ignore(
+    struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns)
+{
+    (void)policy;
+    (void)numbers;
+    (void)count;
+    (void)now_ns;
+}
+
+void
+policy_leave_ignore(struct policy *policy, uint32_t number, bool is_evicted)
+{
+    (void)policy;
+    (void)number;
+    (void)is_evicted;
+}
+
+void
 policy_costs_ignore(struct policy *policy, const struct policy_costs *costs)
 {
     (void)policy;

@@ -185,11 +185,11 @@ struct kvt_store {
     struct inbox jobs_done;    /* workers push */
     struct inbox batches_done; /* tiers push */
     uint64_t now_ns;
-    uint64_t sequence;                               /* Of the record written last. */
-    struct op_list room_waiters[POLICY_PLACE_COUNT]; /* Operations that wait for a slot there. */
-    bool has_shares;                                 /* A namespace has a share of a tier. */
-    bool room_changed; /* A slot or a pin came free since the last look. */
-    uint32_t *doomed;  /* Entries that wait for their last pin. */
+    uint64_t sequence;                        /* Of the record written last. */
+    struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
+    bool has_shares;                          /* A namespace has a share of a tier. */
+    bool room_changed;                        /* A slot or a pin came free since the last look. */
+    uint32_t *doomed;                         /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;

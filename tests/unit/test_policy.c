@@ -70,11 +70,11 @@ an_empty_place_has_no_victim(void **state)
     struct policy_rig *rig = *state;
     uint32_t block = policy_rig_block(rig, ENTRY_NONE);
 
-    for (unsigned place = 0; place < POLICY_PLACE_COUNT; place++) {
+    for (unsigned place = 0; place < POLICY_NVME; place++) {
         expect_victim(rig, place, ENTRY_NONE);
         policy_rig_add(rig, place, block);
         expect_only_victim(rig, place, block);
-        expect_victim(rig, (place + 1) % POLICY_PLACE_COUNT, ENTRY_NONE);
+        expect_victim(rig, (place + 1) % POLICY_NVME, ENTRY_NONE);
         policy_rig_remove(rig, place, block);
         expect_victim(rig, place, ENTRY_NONE);
     }
@@ -89,7 +89,7 @@ a_chain_goes_from_its_end_in_every_place(void **state)
 
     for (uint32_t i = 0; i < 5; i++)
         chain[i] = policy_rig_block(rig, i == 0 ? ENTRY_NONE : chain[i - 1]);
-    for (unsigned place = 0; place < POLICY_PLACE_COUNT; place++) {
+    for (unsigned place = 0; place < POLICY_NVME; place++) {
         for (uint32_t i = 0; i < 5; i++)
             policy_rig_add(rig, place, chain[i]);
         for (uint32_t i = 5; i > 0; i--) {
@@ -269,11 +269,11 @@ no_memory_is_taken_while_copies_come_and_go(void **state)
         blocks[i] = policy_rig_block(rig, i % 10 == 0 ? ENTRY_NONE : blocks[i - 1]);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         for (uint32_t i = 0; i < 100; i++)
-            policy_rig_add(rig, i % POLICY_PLACE_COUNT, blocks[i]);
+            policy_rig_add(rig, i % POLICY_NVME, blocks[i]);
         rig->policy->ops->request(rig->policy, blocks, 100, round);
         for (uint32_t i = 0; i < 100; i++) {
-            (void)policy_rig_victim(rig, i % POLICY_PLACE_COUNT, ENTRY_NONE);
-            policy_rig_remove(rig, i % POLICY_PLACE_COUNT, blocks[i]);
+            (void)policy_rig_victim(rig, i % POLICY_NVME, ENTRY_NONE);
+            policy_rig_remove(rig, i % POLICY_NVME, blocks[i]);
         }
         if (round == 0)
             taken_count = rig->memory.taken_count;
