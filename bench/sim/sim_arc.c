@@ -96,6 +96,7 @@ arc_victim(struct sim_policy *policy, enum sim_place place)
 
 const struct sim_policy_ops sim_arc_ops = {
     .name = "arc",
+    .has_no_bypass = true,
     .open = arc_open,
     .close = queued_close,
     .request = arc_request,

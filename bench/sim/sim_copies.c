@@ -23,7 +23,8 @@ sim_copies_create(struct sim_copies *copies_out, const struct chains *chains)
     copies_out->places = calloc(count, sizeof(*copies_out->places));
     copies_out->child_counts =
         calloc(count * SIM_PLACE_COUNT, sizeof(*copies_out->child_counts));
-    if (copies_out->places != NULL && copies_out->child_counts != NULL)
+    copies_out->users = calloc(count, sizeof(*copies_out->users));
+    if (copies_out->places != NULL && copies_out->users != NULL && copies_out->child_counts != NULL)
         return true;
     sim_copies_destroy(copies_out);
     return false;
@@ -33,8 +34,23 @@ void
 sim_copies_destroy(struct sim_copies *copies)
 {
     free(copies->places);
+    free(copies->users);
     free(copies->child_counts);
     memset(copies, 0, sizeof(*copies));
+}
+
+void
+sim_copies_pin(struct sim_copies *copies, const struct chain *chain)
+{
+    copies->pinned = chain->request + 1;
+    for (uint32_t i = 0; i < chain->count; i++)
+        copies->users[chain->blocks[i]] = copies->pinned;
+}
+
+void
+sim_copies_unpin(struct sim_copies *copies)
+{
+    copies->pinned = 0;
 }
 
 /* The block's copies are in `places` now: its parent has a child more, or less, in some sets. */

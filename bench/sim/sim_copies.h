@@ -25,6 +25,8 @@ struct sim_copies {
     const struct chains *chains;
     uint8_t *places;                       /* By block: 1 << enum sim_place. */
     uint32_t *child_counts;                /* By block and set, SIM_PLACE_COUNT each. */
+    uint32_t *users;                       /* By block: the last request that asked for it, + 1. */
+    uint32_t pinned;                       /* Such a number: what it asked for stays. 0: none. */
     uint32_t counts[SIM_PLACE_COUNT];      /* Copies in each tier. */
     uint32_t block_count;                  /* Blocks with a copy. */
 };
@@ -32,6 +34,10 @@ struct sim_copies {
 /* sim_copies_create - none anywhere. False: there is no memory, and nothing to destroy. */
 bool sim_copies_create(struct sim_copies *copies_out, const struct chains *chains);
 void sim_copies_destroy(struct sim_copies *copies);
+
+/* sim_copies_pin - the blocks of that request stay, until sim_copies_unpin. */
+void sim_copies_pin(struct sim_copies *copies, const struct chain *chain);
+void sim_copies_unpin(struct sim_copies *copies);
 
 void sim_copies_add(struct sim_copies *copies, enum sim_place place, uint32_t block);
 void sim_copies_remove(struct sim_copies *copies, enum sim_place place, uint32_t block);
@@ -50,6 +56,20 @@ sim_copies_is_leaf(const struct sim_copies *copies, enum sim_place place, uint32
 
     return copies->child_counts[(size_t)block * SIM_PLACE_COUNT + place] == 0 ||
            (copies->places[block] & higher) != 0;
+}
+
+/* sim_copies_is_pinned - the running request holds it. */
+static inline bool
+sim_copies_is_pinned(const struct sim_copies *copies, uint32_t block)
+{
+    return copies->pinned != 0 && copies->users[block] == copies->pinned;
+}
+
+/* sim_copies_may_go - it is a leaf, and not pinned. */
+static inline bool
+sim_copies_may_go(const struct sim_copies *copies, enum sim_place place, uint32_t block)
+{
+    return sim_copies_is_leaf(copies, place, block) && !sim_copies_is_pinned(copies, block);
 }
 
 #endif /* BENCH_SIM_COPIES_H */

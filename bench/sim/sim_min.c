@@ -191,7 +191,7 @@ min_victim(struct sim_policy *policy, enum sim_place place)
     while (queue != UINT32_MAX) {
         uint32_t block = here->lists.lists[queue].oldest;
 
-        while (block != BLOCK_NONE && !sim_copies_is_leaf(policy->view->copies, place, block))
+        while (block != BLOCK_NONE && !sim_copies_may_go(policy->view->copies, place, block))
             block = here->lists.links[block].newer;
         if (block != BLOCK_NONE)
             return block;

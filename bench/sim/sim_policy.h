@@ -40,6 +40,9 @@ struct sim_policy;
 
 struct sim_policy_ops {
     const char *name;
+    /* Room is made for each block when it comes, while the request holds all of its own; else for
+     * all of them behind the request. As the policies of the literature are described. */
+    bool has_no_bypass;
 
     /* False: a sentence was printed. */
     bool (*open)(const struct sim_view *view, struct sim_policy **policy_out);
@@ -55,7 +58,7 @@ struct sim_policy_ops {
     bool (*add)(struct sim_policy *policy, enum sim_place place, uint32_t block);
     void (*remove)(struct sim_policy *policy, enum sim_place place, uint32_t block);
 
-    /* The next copy to give up in `place`; BLOCK_NONE: there is none. */
+    /* The next copy to give up in `place`, which may go; BLOCK_NONE: there is none. */
     uint32_t (*victim)(struct sim_policy *policy, enum sim_place place);
 
     /* Whether a block that leaves memory is worth being written to NVMe. NULL: each is. */

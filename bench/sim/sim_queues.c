@@ -11,6 +11,9 @@
 static bool
 queues_open(struct queues *queues, uint32_t block_count)
 {
+    queues->hand = BLOCK_NONE;
+    for (unsigned i = 0; i < QUEUE_COUNT; i++)
+        queues->last_came[i] = BLOCK_NONE;
     queues->marks = calloc((size_t)block_count + 1, sizeof(*queues->marks));
     return queues->marks != NULL && sim_lists_create(&queues->lists, block_count, QUEUE_COUNT);
 }
@@ -26,7 +29,6 @@ queued_open(
         queued->base = (struct sim_policy){.ops = ops, .view = view};
     for (unsigned i = 0; is_fine && i < SIM_PLACE_COUNT; i++) {
         queued->places[i].capacity = view->capacities[i];
-        queued->places[i].hand = BLOCK_NONE;
         is_fine = view->capacities[i] == 0 ||
                   queues_open(&queued->places[i], view->chains->block_count);
     }
@@ -63,9 +65,11 @@ queues_insert(struct sim_policy *policy, enum sim_place place, uint32_t queue, u
 {
     struct sim_lists *lists = &queues_at(policy, place)->lists;
     uint32_t parent = policy->view->chains->parents[block];
-    bool is_behind = parent != BLOCK_NONE && sim_lists_of(lists, parent) == queue;
+    uint32_t *last = &queues_at(policy, place)->last_came[queue];
+    bool is_behind = parent != BLOCK_NONE && *last == parent && sim_lists_of(lists, parent) == queue;
 
     sim_lists_insert(lists, queue, block, is_behind ? parent : BLOCK_NONE);
+    *last = block;
 }
 
 uint32_t
@@ -74,7 +78,7 @@ queues_leaf(struct sim_policy *policy, enum sim_place place, uint32_t queue)
     const struct sim_lists *lists = &queues_at(policy, place)->lists;
     uint32_t block = lists->lists[queue].oldest;
 
-    while (block != BLOCK_NONE && !sim_copies_is_leaf(policy->view->copies, place, block))
+    while (block != BLOCK_NONE && !sim_copies_may_go(policy->view->copies, place, block))
         block = lists->links[block].newer;
     return block;
 }

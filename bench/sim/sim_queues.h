@@ -17,6 +17,7 @@ enum {
 struct queues {
     struct sim_lists lists;
     uint32_t capacity; /* Copies that the tier holds. */
+    uint32_t last_came[QUEUE_COUNT]; /* The block that came last. */
     /* The policy's own. */
     uint32_t target;
     uint32_t hand;
@@ -37,11 +38,11 @@ void queued_close(struct sim_policy *policy);
 /* queues_at - of a tier. */
 struct queues *queues_at(struct sim_policy *policy, enum sim_place place);
 
-/* queues_insert - a new copy: behind its parent if that is in the same queue, else newest. */
+/* queues_insert - a new copy: to the newest end, but behind its parent if that came just before. */
 void queues_insert(
     struct sim_policy *policy, enum sim_place place, uint32_t queue, uint32_t block);
 
-/* queues_leaf - the oldest copy in the queue that no child needs; BLOCK_NONE: there is none. */
+/* queues_leaf - the oldest copy in the queue that may go; BLOCK_NONE: there is none. */
 uint32_t queues_leaf(struct sim_policy *policy, enum sim_place place, uint32_t queue);
 
 /* queues_forget - the oldest of the queue, which has copies no more, until `count` are left. */

@@ -129,8 +129,10 @@ place_trim(struct run *run, enum sim_place place)
     while (run->copies.counts[place] > run->plan->capacities[place]) {
         uint32_t victim = run->policy->ops->victim(run->policy, place);
 
+        if (victim == BLOCK_NONE && run->copies.pinned != 0)
+            break; /* All that is there belongs to the request. */
         if (victim == BLOCK_NONE || !sim_copies_has(&run->copies, place, victim) ||
-            !sim_copies_is_leaf(&run->copies, place, victim)) {
+            !sim_copies_may_go(&run->copies, place, victim)) {
             complain("the policy %s names no copy that could go, in request %" PRIu32,
                 run->policy->ops->name, run->request + 1);
             return false;
@@ -188,10 +190,13 @@ chain_raise(struct run *run, const struct chain *chain)
     enum sim_place best = run->plan->capacities[SIM_HBM] > 0 ? SIM_HBM : SIM_HOST;
 
     for (uint32_t i = 0; i < chain->count; i++) {
-        if (!sim_copies_has(&run->copies, best, chain->blocks[i]) &&
-            !copy_add(run, best, chain->blocks[i]))
+        if (sim_copies_has(&run->copies, best, chain->blocks[i]))
+            continue;
+        if (!copy_add(run, best, chain->blocks[i]) ||
+            (run->copies.pinned != 0 && !place_trim(run, best)))
             return false;
     }
+    sim_copies_unpin(&run->copies);
     return true;
 }
 
@@ -205,6 +210,8 @@ request_run(struct run *run, uint32_t request)
     run->request = request;
     run->is_scored = request >= run->plan->score_from;
     hit_count = hits_count(run, &chain);
+    if (ops->has_no_bypass)
+        sim_copies_pin(&run->copies, &chain);
     ops->request(run->policy, &chain, hit_count);
     if (hit_count < chain.count && ops->arrive != NULL &&
         !ops->arrive(run->policy, &chain, hit_count))

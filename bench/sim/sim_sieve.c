@@ -55,9 +55,10 @@ sieve_victim(struct sim_policy *policy, enum sim_place place)
         uint32_t block = here->hand == BLOCK_NONE ? here->lists.lists[SIEVE_ALL].oldest : here->hand;
 
         here->hand = block;
-        if (here->marks[block] == 0 && sim_copies_is_leaf(policy->view->copies, place, block))
+        if (here->marks[block] == 0 && sim_copies_may_go(policy->view->copies, place, block))
             return block;
-        here->marks[block] = 0;
+        if (!sim_copies_is_pinned(policy->view->copies, block))
+            here->marks[block] = 0;
         here->hand = here->lists.links[block].newer;
     }
     return BLOCK_NONE;
@@ -65,6 +66,7 @@ sieve_victim(struct sim_policy *policy, enum sim_place place)
 
 const struct sim_policy_ops sim_sieve_ops = {
     .name = "sieve",
+    .has_no_bypass = true,
     .open = sieve_open,
     .close = queued_close,
     .request = sieve_request,

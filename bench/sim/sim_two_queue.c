@@ -70,6 +70,7 @@ two_queue_victim(struct sim_policy *policy, enum sim_place place)
 
 const struct sim_policy_ops sim_two_queue_ops = {
     .name = "2q",
+    .has_no_bypass = true,
     .open = two_queue_open,
     .close = queued_close,
     .request = two_queue_request,
