@@ -124,7 +124,7 @@ entries_copy_add(struct entries *entries, enum policy_place place, uint32_t numb
     KVT_ASSERT((state->places & bit) == 0);
     if (parent != ENTRY_NONE)
         child_count(at(entries, parent), bit, state->places, true);
-    state->places = (uint16_t)(state->places | bit);
+    state->places = (state->places | bit) & PLACES_ALL;
 }
 
 void
@@ -135,7 +135,7 @@ entries_copy_remove(struct entries *entries, enum policy_place place, uint32_t n
     unsigned bit = 1u << place;
 
     KVT_ASSERT((state->places & bit) != 0);
-    state->places = (uint16_t)(state->places & ~bit);
+    state->places = state->places & ~bit & PLACES_ALL;
     if (parent != ENTRY_NONE)
         child_count(at(entries, parent), bit, state->places, false);
 }

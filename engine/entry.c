@@ -132,32 +132,51 @@ entry_nvme_release(struct kvt_store *store, uint32_t number)
 
 /* --- Uses ------------------------------------------------------------------------------------- */
 
-void
-entry_use(struct kvt_store *store, uint32_t number)
+/* The sum of last uses of the segment that holds the entry's copy; NULL: none does. */
+static uint64_t *
+use_sum_of(struct kvt_store *store, uint32_t number)
 {
-    const struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = entries_at(store->entries, number);
-    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-    uint32_t now = (uint32_t)(store->now_ns >> USE_TICK_SHIFT);
+    if (!entries_has_copy(store->entries, POLICY_NVME, number))
+        return NULL;
+    return &segment_at(store->segments, residency_at(store->map, number)->segment)->use_sum;
+}
 
-    if (word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0)
-        segment_at(store->segments, entry->segment)->use_sum += (uint64_t)now - state->last_use;
-    state->last_use = now;
+/* Whether the block can be told as used, and was not listed yet. */
+static bool
+request_lists(struct kvt_store *store, uint32_t number)
+{
+    struct entry_state *state;
+
+    if (number == ENTRY_NONE ||
+        word_state(atomic_load_explicit(
+            &residency_at(store->map, number)->word, memory_order_relaxed)) != ENTRY_RESIDENT)
+        return false;
+    state = entries_at(store->entries, number);
+    if (state->is_listed)
+        return false;
+    state->is_listed = true;
+    return true;
 }
 
 void
 entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count)
 {
+    uint64_t *sum;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!request_lists(store, numbers[i]))
+            numbers[i] = ENTRY_NONE;
+        else if ((sum = use_sum_of(store, numbers[i])) != NULL)
+            *sum -= entries_at(store->entries, numbers[i])->last_use;
+    }
+    store->policy->ops->request(store->policy, numbers, count, store->now_ns);
     for (uint32_t i = 0; i < count; i++) {
         if (numbers[i] == ENTRY_NONE)
             continue;
-        if (word_state(atomic_load_explicit(&residency_at(store->map, numbers[i])->word,
-                memory_order_relaxed)) == ENTRY_RESIDENT)
-            entry_use(store, numbers[i]);
-        else
-            numbers[i] = ENTRY_NONE;
+        entries_at(store->entries, numbers[i])->is_listed = false;
+        if ((sum = use_sum_of(store, numbers[i])) != NULL)
+            *sum += entries_at(store->entries, numbers[i])->last_use;
     }
-    store->policy->ops->request(store->policy, numbers, count, store->now_ns);
 }
 
 void

@@ -21,7 +21,8 @@
  * one call or several, `arrive` of the new ones behind them, with the same time; then `add` of
  * their copies.
  *
- * Implementations: policy_lru.c (leaf-first LRU), policy_s3fifo.c (S3-FIFO, leaf-first).
+ * Implementations: policy_lru.c (leaf-first LRU), policy_s3fifo.c (S3-FIFO, leaf-first),
+ * policy_default.c (GHI: learned hazards, leaf-first).
  * Threads   the loop only.
  */
 #ifndef KVT_ENGINE_POLICY_H
@@ -69,7 +70,8 @@ struct policy_ops {
     void (*add)(struct policy *policy, enum policy_place place, uint32_t number);
     void (*remove)(struct policy *policy, enum policy_place place, uint32_t number);
 
-    /* The blocks of one request were used: a chain, first block first (ENTRY_NONE: none). */
+    /* The blocks of one request were used: a chain, first block first (ENTRY_NONE: none). It notes
+     * their last use in their entry states, and so does `arrive`; nobody else does. */
     void (*request)(
         struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns);
 
@@ -97,5 +99,6 @@ struct policy {
 
 extern const struct policy_ops policy_lru_ops;
 extern const struct policy_ops policy_s3fifo_ops;
+extern const struct policy_ops policy_default_ops;
 
 #endif /* KVT_ENGINE_POLICY_H */

@@ -234,13 +234,17 @@ policy_last_use(struct policy *policy, uint32_t number)
 }
 
 void
+policy_use(struct policy *policy, uint32_t number, uint64_t now_ns)
+{
+    entries_at(policy->entries, number)->last_use = (uint32_t)(now_ns >> USE_TICK_SHIFT);
+}
+
+void
 policy_arrive_ignore(
     struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns)
 {
-    (void)policy;
-    (void)numbers;
-    (void)count;
-    (void)now_ns;
+    for (uint32_t i = 0; i < count; i++)
+        policy_use(policy, numbers[i], now_ns);
 }
 
 void

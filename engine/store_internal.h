@@ -260,8 +260,6 @@ void entry_place(struct kvt_store *store, uint32_t number, const struct block_re
 void entry_place_forget(struct kvt_store *store, uint32_t number);
 /* entry_nvme_release - give up the NVMe copy of a block that HOST holds too; false when pinned. */
 bool entry_nvme_release(struct kvt_store *store, uint32_t number);
-/* entry_use - note when the block was used, also in the sum of its segment. */
-void entry_use(struct kvt_store *store, uint32_t number);
 /* entry_request - the blocks of one request were used, a chain, first block first (ENTRY_NONE:
  * passed over). Those that have left the map meanwhile become ENTRY_NONE. */
 void entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count);
