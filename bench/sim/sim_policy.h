@@ -75,6 +75,7 @@ struct sim_policy {
 
 extern const struct sim_policy_ops sim_lru_ops;
 extern const struct sim_policy_ops sim_s3fifo_ops;
+extern const struct sim_policy_ops sim_default_ops;
 extern const struct sim_policy_ops sim_min_ops;
 extern const struct sim_policy_ops sim_lfu_ops;
 extern const struct sim_policy_ops sim_lfuda_ops;

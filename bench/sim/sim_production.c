@@ -17,6 +17,9 @@
 #include "rng.h"
 #include "sim_policy.h"
 
+/* The trace begins then: 0 would be the last use of a block that was not used yet. */
+#define TRACE_START_NS UINT64_C(1000000000)
+
 struct production {
     struct sim_policy base;
     struct kvt_env env;
@@ -168,8 +171,10 @@ block_describe(struct production *production, uint32_t number, uint32_t block)
 }
 
 static bool
-block_make(struct production *production, uint32_t block)
+block_make(struct production *production, const struct chain *chain, uint32_t at)
 {
+    const uint8_t *hints = production->base.view->hints;
+    uint32_t block = chain->blocks[at];
     const struct chains *chains = production->base.view->chains;
     struct block_key key = {.namespace_id = 1, .length = sizeof(block)};
     uint32_t parent = chains->parents[block];
@@ -183,27 +188,20 @@ block_make(struct production *production, uint32_t block)
     }
     production->numbers[block] = number;
     block_describe(production, number, block);
+    if (hints != NULL)
+        entries_at(production->entries, number)->hint = hints[chain->id_start + at] & 3u;
     if (parent != BLOCK_NONE)
         entries_link(production->entries, number, production->numbers[parent]);
     residency_publish(production->map, number, TIER_NVME);
     return true;
 }
 
-/* The entries of a part of the chain, which are used now, in production->chain. */
+/* The entries of a part of the chain, in production->chain. */
 static void
-chain_use(struct production *production, const struct chain *chain, uint32_t start, uint32_t end)
+chain_find(struct production *production, const struct chain *chain, uint32_t start, uint32_t end)
 {
-    const uint8_t *hints = production->base.view->hints;
-
-    for (uint32_t i = start; i < end; i++) {
-        uint32_t number = production->numbers[chain->blocks[i]];
-        struct entry_state *state = entries_at(production->entries, number);
-
-        production->chain[i] = number;
-        state->last_use = (uint32_t)(chain->now_ns >> USE_TICK_SHIFT) + 1;
-        if (hints != NULL)
-            state->hint = hints[chain->id_start + i] & 3u;
-    }
+    for (uint32_t i = start; i < end; i++)
+        production->chain[i] = production->numbers[chain->blocks[i]];
 }
 
 static void
@@ -211,9 +209,9 @@ production_request(struct sim_policy *policy, const struct chain *chain, uint32_
 {
     struct production *production = production_of(policy);
 
-    chain_use(production, chain, 0, hit_count);
+    chain_find(production, chain, 0, hit_count);
     production->policy->ops->request(
-        production->policy, production->chain, hit_count, chain->now_ns);
+        production->policy, production->chain, hit_count, TRACE_START_NS + chain->now_ns);
 }
 
 static bool
@@ -222,12 +220,12 @@ production_arrive(struct sim_policy *policy, const struct chain *chain, uint32_t
     struct production *production = production_of(policy);
 
     for (uint32_t i = hit_count; i < chain->count; i++) {
-        if (!block_make(production, chain->blocks[i]))
+        if (!block_make(production, chain, i))
             return false;
     }
-    chain_use(production, chain, hit_count, chain->count);
+    chain_find(production, chain, hit_count, chain->count);
     production->policy->ops->arrive(production->policy, &production->chain[hit_count],
-        chain->count - hit_count, chain->now_ns);
+        chain->count - hit_count, TRACE_START_NS + chain->now_ns);
     return !production->has_failed;
 }
 
@@ -333,5 +331,12 @@ s3fifo_open(const struct sim_view *view, struct sim_policy **policy_out)
     return production_open(&sim_s3fifo_ops, &policy_s3fifo_ops, view, policy_out);
 }
 
+static bool
+default_open(const struct sim_view *view, struct sim_policy **policy_out)
+{
+    return production_open(&sim_default_ops, &policy_default_ops, view, policy_out);
+}
+
 PRODUCTION_OPS(sim_lru_ops, "lru", lru_open, false);
 PRODUCTION_OPS(sim_s3fifo_ops, "s3fifo", s3fifo_open, false);
+PRODUCTION_OPS(sim_default_ops, "default", default_open, false);
