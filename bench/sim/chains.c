@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A year: what counts time in ticks has room for it. */
+#define SPAN_MS_MAX (UINT64_C(366) * 24 * 3600 * 1000)
+
 /* From ids to blocks: open addressing, at most half full. */
 struct id_table {
     uint64_t *ids;
@@ -76,6 +79,16 @@ order_fill(struct chains *chains)
         chains->trace->requests);
 }
 
+/* From the first request to the last. */
+static uint64_t
+times_span_ms(struct chains *chains)
+{
+    const struct trace_request *requests = chains->trace->requests;
+
+    chains->start_ms = requests[chains->order[0]].timestamp_ms;
+    return requests[chains->order[chains->request_count - 1]].timestamp_ms - chains->start_ms;
+}
+
 struct chain
 chains_at(const struct chains *chains, uint32_t request)
 {
@@ -87,7 +100,7 @@ chains_at(const struct chains *chains, uint32_t request)
         .blocks = &chains->blocks[source->id_start],
         .next_uses = &chains->next_uses[source->id_start],
         .count = source->id_count,
-        .now_ns = source->timestamp_ms * 1000000u,
+        .now_ns = (source->timestamp_ms - chains->start_ms) * 1000000u,
         .tokens = source->input_length,
     };
 }
@@ -157,6 +170,8 @@ chains_fill(struct chains *chains, struct id_table *table, uint32_t *request_out
     if (!chains_allocate(chains) || !id_table_open(table, chains->trace->unique_count))
         return "there is no memory to number the trace's blocks";
     order_fill(chains);
+    if (times_span_ms(chains) > SPAN_MS_MAX)
+        return "the trace's requests lie more than a year apart";
     for (uint32_t request = 0; request < chains->request_count; request++) {
         if (!request_number(chains, table, request)) {
             *request_out = chains->order[request] + 1;
@@ -179,14 +194,14 @@ chains_create(
     uint32_t request = 0;
     const char *wrong;
 
-    *chains_out =
-        (struct chains){.trace = trace, .request_count = (uint32_t)trace->request_count};
+    *chains_out = (struct chains){.trace = trace, .request_count = (uint32_t)trace->request_count};
     wrong = chains_fill(chains_out, &table, &request);
     id_table_close(&table);
     if (wrong == NULL)
         return true;
     if (request > 0)
-        snprintf(message, TRACE_MESSAGE_BYTES, "request %" PRIu32 " of the trace: %s", request, wrong);
+        snprintf(
+            message, TRACE_MESSAGE_BYTES, "request %" PRIu32 " of the trace: %s", request, wrong);
     else
         snprintf(message, TRACE_MESSAGE_BYTES, "%s", wrong);
     chains_destroy(chains_out);

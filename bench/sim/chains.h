@@ -8,7 +8,7 @@
 
 #include "trace.h"
 
-#define BLOCK_NONE UINT32_MAX  /* The number of no block. */
+#define BLOCK_NONE UINT32_MAX   /* The number of no block. */
 #define REQUEST_NONE UINT32_MAX /* Of no request: a block is not used again. */
 
 struct chains {
@@ -21,6 +21,7 @@ struct chains {
     uint32_t block_count;
     uint32_t *order; /* trace->requests in the order of their times. */
     uint32_t request_count;
+    uint64_t start_ms; /* When the first one came. */
 };
 
 /* One request of them. */
@@ -30,7 +31,7 @@ struct chain {
     const uint32_t *blocks;
     const uint32_t *next_uses;
     uint32_t count;
-    uint64_t now_ns; /* When it came, in the trace's time. */
+    uint64_t now_ns; /* When it came, after the first one. */
     uint64_t tokens; /* Of its input. */
 };
 

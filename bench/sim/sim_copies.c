@@ -21,8 +21,7 @@ sim_copies_create(struct sim_copies *copies_out, const struct chains *chains)
 
     *copies_out = (struct sim_copies){.chains = chains};
     copies_out->places = calloc(count, sizeof(*copies_out->places));
-    copies_out->child_counts =
-        calloc(count * SIM_PLACE_COUNT, sizeof(*copies_out->child_counts));
+    copies_out->child_counts = calloc(count * SIM_PLACE_COUNT, sizeof(*copies_out->child_counts));
     copies_out->users = calloc(count, sizeof(*copies_out->users));
     if (copies_out->places != NULL && copies_out->users != NULL && copies_out->child_counts != NULL)
         return true;

@@ -23,12 +23,12 @@ enum sim_place {
 
 struct sim_copies {
     const struct chains *chains;
-    uint8_t *places;                       /* By block: 1 << enum sim_place. */
-    uint32_t *child_counts;                /* By block and set, SIM_PLACE_COUNT each. */
-    uint32_t *users;                       /* By block: the last request that asked for it, + 1. */
-    uint32_t pinned;                       /* Such a number: what it asked for stays. 0: none. */
-    uint32_t counts[SIM_PLACE_COUNT];      /* Copies in each tier. */
-    uint32_t block_count;                  /* Blocks with a copy. */
+    uint8_t *places;                  /* By block: 1 << enum sim_place. */
+    uint32_t *child_counts;           /* By block and set, SIM_PLACE_COUNT each. */
+    uint32_t *users;                  /* By block: the last request that asked for it, + 1. */
+    uint32_t pinned;                  /* Such a number: what it asked for stays. 0: none. */
+    uint32_t counts[SIM_PLACE_COUNT]; /* Copies in each tier. */
+    uint32_t block_count;             /* Blocks with a copy. */
 };
 
 /* sim_copies_create - none anywhere. False: there is no memory, and nothing to destroy. */

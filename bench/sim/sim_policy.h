@@ -20,9 +20,9 @@
 struct sim_costs {
     double host_load_ms;
     double nvme_load_ms;
-    double recompute_ms; /* Of a block at depth 0 ... */
-    double recompute_depth_ms; /* ... and more for each block above it. */
-    double write_price_ms;     /* Of a block written to NVMe. */
+    double recompute_ms;            /* Of a block at depth 0 ... */
+    double recompute_depth_ms;      /* ... and more for each block above it. */
+    double write_price_ms;          /* Of a block written to NVMe. */
     uint32_t writes_per_second_max; /* 0: no budget. */
 };
 

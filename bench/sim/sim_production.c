@@ -112,8 +112,8 @@ parts_open(struct production *production, const struct policy_ops *ops)
     env_host(&production->env);
     production->env.random = &random_ops;
     production->env.random_context = &production->rng;
-    status = residency_open(
-        &production->env, (uint64_t)view->chains->block_count + 1, &production->map);
+    status =
+        residency_open(&production->env, (uint64_t)view->chains->block_count + 1, &production->map);
     if (status == KVT_OK)
         status = entries_open(&production->env, production->map, &production->entries);
     if (status == KVT_OK)
@@ -166,8 +166,8 @@ block_describe(struct production *production, uint32_t number, uint32_t block)
     state->depth = depth;
     state->token_count = view->block_tokens;
     state->token_start = depth * view->block_tokens;
-    state->recompute_us = (uint32_t)(1000 * (view->costs.recompute_ms +
-                                                depth * view->costs.recompute_depth_ms));
+    state->recompute_us =
+        (uint32_t)(1000 * (view->costs.recompute_ms + depth * view->costs.recompute_depth_ms));
 }
 
 static bool
@@ -263,8 +263,7 @@ production_remove(struct sim_policy *policy, enum sim_place place, uint32_t bloc
 {
     struct production *production = production_of(policy);
 
-    production->policy->ops->remove(
-        production->policy, places[place], production->numbers[block]);
+    production->policy->ops->remove(production->policy, places[place], production->numbers[block]);
 }
 
 static uint32_t
@@ -303,20 +302,20 @@ production_importance(struct sim_policy *policy, uint32_t block)
 
 /* --- The vtables ------------------------------------------------------------------------------ */
 
-#define PRODUCTION_OPS(symbol, text, opener, no_bypass)                  \
-    const struct sim_policy_ops symbol = {                               \
-        .name = text,                                                    \
-        .has_no_bypass = no_bypass,                                      \
-        .open = opener,                                                  \
-        .close = production_close,                                       \
-        .request = production_request,                                   \
-        .arrive = production_arrive,                                     \
-        .leave = production_leave,                                       \
-        .add = production_add,                                           \
-        .remove = production_remove,                                     \
-        .victim = production_victim,                                     \
-        .admits = production_admits,                                     \
-        .importance = production_importance,                             \
+#define PRODUCTION_OPS(symbol, text, opener, no_bypass) \
+    const struct sim_policy_ops symbol = {              \
+        .name = text,                                   \
+        .has_no_bypass = no_bypass,                     \
+        .open = opener,                                 \
+        .close = production_close,                      \
+        .request = production_request,                  \
+        .arrive = production_arrive,                    \
+        .leave = production_leave,                      \
+        .add = production_add,                          \
+        .remove = production_remove,                    \
+        .victim = production_victim,                    \
+        .admits = production_admits,                    \
+        .importance = production_importance,            \
     }
 
 static bool

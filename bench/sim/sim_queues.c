@@ -29,8 +29,8 @@ queued_open(
         queued->base = (struct sim_policy){.ops = ops, .view = view};
     for (unsigned i = 0; is_fine && i < SIM_PLACE_COUNT; i++) {
         queued->places[i].capacity = view->capacities[i];
-        is_fine = view->capacities[i] == 0 ||
-                  queues_open(&queued->places[i], view->chains->block_count);
+        is_fine =
+            view->capacities[i] == 0 || queues_open(&queued->places[i], view->chains->block_count);
     }
     if (!is_fine) {
         complain("there is no memory for the policy %s", ops->name);
@@ -66,7 +66,8 @@ queues_insert(struct sim_policy *policy, enum sim_place place, uint32_t queue, u
     struct sim_lists *lists = &queues_at(policy, place)->lists;
     uint32_t parent = policy->view->chains->parents[block];
     uint32_t *last = &queues_at(policy, place)->last_came[queue];
-    bool is_behind = parent != BLOCK_NONE && *last == parent && sim_lists_of(lists, parent) == queue;
+    bool is_behind =
+        parent != BLOCK_NONE && *last == parent && sim_lists_of(lists, parent) == queue;
 
     sim_lists_insert(lists, queue, block, is_behind ? parent : BLOCK_NONE);
     *last = block;

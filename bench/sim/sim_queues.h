@@ -16,7 +16,7 @@ enum {
 /* One tier's. */
 struct queues {
     struct sim_lists lists;
-    uint32_t capacity; /* Copies that the tier holds. */
+    uint32_t capacity;               /* Copies that the tier holds. */
     uint32_t last_came[QUEUE_COUNT]; /* The block that came last. */
     /* The policy's own. */
     uint32_t target;
@@ -31,16 +31,15 @@ struct queued {
 };
 
 /* queued_open - all empty. False: a sentence was printed. */
-bool queued_open(const struct sim_policy_ops *ops, const struct sim_view *view,
-    struct sim_policy **policy_out);
+bool queued_open(
+    const struct sim_policy_ops *ops, const struct sim_view *view, struct sim_policy **policy_out);
 void queued_close(struct sim_policy *policy);
 
 /* queues_at - of a tier. */
 struct queues *queues_at(struct sim_policy *policy, enum sim_place place);
 
 /* queues_insert - a new copy: to the newest end, but behind its parent if that came just before. */
-void queues_insert(
-    struct sim_policy *policy, enum sim_place place, uint32_t queue, uint32_t block);
+void queues_insert(struct sim_policy *policy, enum sim_place place, uint32_t queue, uint32_t block);
 
 /* queues_leaf - the oldest copy in the queue that may go; BLOCK_NONE: there is none. */
 uint32_t queues_leaf(struct sim_policy *policy, enum sim_place place, uint32_t queue);

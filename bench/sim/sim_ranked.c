@@ -177,8 +177,8 @@ heap_wake(struct ranked *ranked, uint32_t block)
 static void
 copy_rank(struct ranked *ranked, struct ranked_place *place, uint32_t block)
 {
-    place->ranks[block] = place->age + ranked->rule->worth(ranked->base.view, block,
-                                           ranked->use_counts[block]);
+    place->ranks[block] =
+        place->age + ranked->rule->worth(ranked->base.view, block, ranked->use_counts[block]);
     if (place->positions[block] != POSITION_NONE)
         heap_settle(ranked, place, place->positions[block]);
 }

@@ -31,16 +31,11 @@ bool ranked_add(struct sim_policy *policy, enum sim_place place, uint32_t block)
 void ranked_remove(struct sim_policy *policy, enum sim_place place, uint32_t block);
 uint32_t ranked_victim(struct sim_policy *policy, enum sim_place place);
 
-#define RANKED_OPS(text, opener)         \
-    {                                    \
-        .name = text,                    \
-        .open = opener,                  \
-        .close = ranked_close,           \
-        .request = ranked_request,       \
-        .arrive = ranked_arrive,         \
-        .add = ranked_add,               \
-        .remove = ranked_remove,         \
-        .victim = ranked_victim,         \
+#define RANKED_OPS(text, opener)                                                        \
+    {                                                                                   \
+        .name = text, .open = opener, .close = ranked_close, .request = ranked_request, \
+        .arrive = ranked_arrive, .add = ranked_add, .remove = ranked_remove,            \
+        .victim = ranked_victim,                                                        \
     }
 
 #endif /* BENCH_SIM_RANKED_H */

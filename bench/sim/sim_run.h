@@ -21,7 +21,7 @@ struct sim_plan {
     const struct sim_policy_ops *policy;
     uint32_t capacities[SIM_PLACE_COUNT]; /* Blocks; 0: there is no such tier. HOST is there. */
     struct sim_costs costs;
-    const uint8_t *hints;    /* By place in trace->ids; NULL: none. */
+    const uint8_t *hints; /* By place in trace->ids; NULL: none. */
     uint32_t block_tokens;
     uint32_t score_from;     /* The first request that counts. */
     uint32_t segment_blocks; /* 0: NVMe gives up block by block. */

@@ -52,7 +52,8 @@ sieve_victim(struct sim_policy *policy, enum sim_place place)
     uint32_t count = here->lists.lists[SIEVE_ALL].count;
 
     for (uint64_t look = 0; look < 2 * (uint64_t)count + 1; look++) {
-        uint32_t block = here->hand == BLOCK_NONE ? here->lists.lists[SIEVE_ALL].oldest : here->hand;
+        uint32_t block =
+            here->hand == BLOCK_NONE ? here->lists.lists[SIEVE_ALL].oldest : here->hand;
 
         here->hand = block;
         if (here->marks[block] == 0 && sim_copies_may_go(policy->view->copies, place, block))
