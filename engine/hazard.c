@@ -19,6 +19,7 @@ enum {
     GAP_COUNT = 5,
     USE_BUCKETS = 5,
     SEGMENT_COUNT = 4,
+    FAMILY_COUNT = USE_BUCKETS * GAP_COUNT, /* Classes with one segment and turn stand together. */
     MAP_BYTES = 2 << 20,
 };
 
@@ -199,46 +200,61 @@ exposure_add_cohorts(struct hazard *hazard, uint32_t now)
 
 /* --- Estimating ------------------------------------------------------------------------------- */
 
+/* What was counted of some classes, and the hazard that follows. */
+struct estimate {
+    double reuses[HAZARD_BUCKETS], seconds[HAZARD_BUCKETS];
+    double rates[HAZARD_BUCKETS];
+};
+
+static void
+estimate_add(struct estimate *estimate, const struct hazard *hazard, uint32_t class_index)
+{
+    for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
+        estimate->reuses[k] += hazard->reuses[class_index][k];
+        estimate->seconds[k] += hazard->seconds[class_index][k];
+    }
+}
+
 /* The hazard of all classes together; its peak is returned. */
 static uint32_t
-pooled_estimate(const struct hazard *hazard, double rates_out[HAZARD_BUCKETS])
+pooled_estimate(const struct hazard *hazard, struct estimate *pooled)
 {
+    double weights[HAZARD_BUCKETS];
     uint32_t peak;
 
+    *pooled = (struct estimate){.reuses = {0}};
+    for (uint32_t c = 0; c < HAZARD_CLASSES; c++) {
+        if (hazard->is_used[c])
+            estimate_add(pooled, hazard, c);
+    }
     for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
         double middle = hazard->edges[k] + hazard->widths[k] / 2;
-        double reuses = strength;
-        double seconds = strength / (prior_share / (middle + prior_seconds));
+        double prior = prior_share / (middle + prior_seconds);
 
-        for (uint32_t c = 0; c < HAZARD_CLASSES; c++) {
-            if (!hazard->is_used[c])
-                continue;
-            reuses += hazard->reuses[c][k];
-            seconds += hazard->seconds[c][k];
-        }
-        rates_out[k] = reuses / seconds;
+        weights[k] = pooled->seconds[k] + strength / prior;
+        pooled->rates[k] = (pooled->reuses[k] + strength) / weights[k];
     }
-    peak = hazard_peak(rates_out);
-    hazard_unimodal(rates_out, peak);
+    peak = hazard_peak(pooled->rates, weights);
+    hazard_unimodal(pooled->rates, weights, peak);
     return peak;
 }
 
+/* The hazard of a part of those that have the hazard `prior` together. */
 static void
-class_rates(const struct hazard *hazard, uint32_t class_index, const double *pooled,
-    double rates_out[HAZARD_BUCKETS])
+part_estimate(struct estimate *part, const double prior[HAZARD_BUCKETS], uint32_t peak)
 {
-    const double *reuses = hazard->reuses[class_index];
-    const double *seconds = hazard->seconds[class_index];
+    double weights[HAZARD_BUCKETS];
     double seen = strength, expected = strength;
-    double ratio;
 
     for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
-        seen += reuses[k];
-        expected += seconds[k] * pooled[k];
+        seen += part->reuses[k];
+        expected += part->seconds[k] * prior[k];
     }
-    ratio = seen / expected;
-    for (uint32_t k = 0; k < HAZARD_BUCKETS; k++)
-        rates_out[k] = (reuses[k] + strength) / (seconds[k] + strength / (ratio * pooled[k]));
+    for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
+        weights[k] = part->seconds[k] + strength * expected / (seen * prior[k]);
+        part->rates[k] = (part->reuses[k] + strength) / weights[k];
+    }
+    hazard_unimodal(part->rates, weights, peak);
 }
 
 /* Reuses that are expected of a block between two ages. Behind the last edge the hazard stays. */
@@ -280,27 +296,45 @@ class_set(struct hazard *hazard, uint32_t class_index, const double rates[HAZARD
         (float)(indices[HAZARD_BUCKETS - 1] * tail / (AGE_MAX_SECONDS + prior_seconds));
 }
 
+/* The classes of a family: those that differ in segment and turn only. */
 static void
-tables_set(struct hazard *hazard)
+family_set(struct hazard *hazard, uint32_t first, const struct estimate *pooled, uint32_t peak)
 {
-    double pooled[HAZARD_BUCKETS];
-    uint32_t peak = pooled_estimate(hazard, pooled);
+    struct estimate family = {.reuses = {0}};
+    const uint32_t end = first - first % COHORT_CLASSES + COHORT_CLASSES;
     uint32_t unused = HAZARD_CLASSES; /* The first class that has shown nothing: as all others. */
 
-    for (uint32_t c = 0; c < HAZARD_CLASSES; c++) {
-        double rates[HAZARD_BUCKETS];
+    for (uint32_t c = first; c < end; c += FAMILY_COUNT) {
+        if (hazard->is_used[c])
+            estimate_add(&family, hazard, c);
+    }
+    part_estimate(&family, pooled->rates, peak);
+    for (uint32_t c = first; c < end; c += FAMILY_COUNT) {
+        struct estimate own = {.reuses = {0}};
 
         if (hazard->is_used[c]) {
-            class_rates(hazard, c, pooled, rates);
-            hazard_unimodal(rates, peak);
-            class_set(hazard, c, rates);
+            estimate_add(&own, hazard, c);
+            part_estimate(&own, family.rates, peak);
+            class_set(hazard, c, own.rates);
         } else if (unused == HAZARD_CLASSES) {
-            class_set(hazard, c, pooled);
+            class_set(hazard, c, family.rates);
             unused = c;
         } else {
             memcpy(hazard->chances[c], hazard->chances[unused], sizeof(hazard->chances[c]));
             memcpy(hazard->indices[c], hazard->indices[unused], sizeof(hazard->indices[c]));
         }
+    }
+}
+
+static void
+tables_set(struct hazard *hazard)
+{
+    struct estimate pooled;
+    uint32_t peak = pooled_estimate(hazard, &pooled);
+
+    for (uint32_t plane = 0; plane < COHORT_PLANES; plane++) {
+        for (uint32_t family = 0; family < FAMILY_COUNT; family++)
+            family_set(hazard, plane * COHORT_CLASSES + family, &pooled, peak);
     }
 }
 

@@ -19,8 +19,10 @@
  * Each 5 s an estimate:
  *   pooled    the hazard of all classes together; before there are data 0.5 / (age + 60 s), which
  *             makes the index fall with age: LRU. One peak (hazard_fit.h).
- *   class     (H + k) / (E + k / (r x pooled)), r the class's ratio to the pooled hazard, k = 10:
- *             a class that has shown little is like the others. The pooled peak.
+ *   family    of the classes with one count, gap and hint: (H + k) / (E + k / (r x pooled)), r the
+ *             family's ratio to the pooled hazard, k = 10: what has shown little is like the
+ *             others. The pooled peak.
+ *   class     the same, from its family's hazard instead of the pooled one.
  *   index     the Gittins index of the class's hazard, at each bucket's beginning.
  *   then      H and E fade by half in two hours.
  *

@@ -7,43 +7,51 @@
 #include <math.h>
 #include <stdbool.h>
 
+/* Neighbours that have one value. */
+struct pool {
+    double mean, weight;
+    uint32_t size;
+};
+
+static struct pool
+pool_join(struct pool a, struct pool b)
+{
+    double weight = a.weight + b.weight;
+
+    return (struct pool){(a.mean * a.weight + b.mean * b.weight) / weight, weight, a.size + b.size};
+}
+
 /* The nearest curve to values[0], values[step] ... (count of them) that does not fall. */
 static void
-rising_fit(double *values, uint32_t count, int step)
+rising_fit(double *values, const double *weights, uint32_t count, int step)
 {
-    double means[HAZARD_BUCKETS];
-    uint32_t sizes[HAZARD_BUCKETS];
+    struct pool pools[HAZARD_BUCKETS];
     uint32_t pool_count = 0;
 
     for (uint32_t i = 0; i < count; i++) {
-        means[pool_count] = values[(int)i * step];
-        sizes[pool_count] = 1;
-        pool_count++;
-        while (pool_count > 1 && means[pool_count - 2] > means[pool_count - 1]) {
-            uint32_t size = sizes[pool_count - 2] + sizes[pool_count - 1];
-
-            means[pool_count - 2] = (means[pool_count - 2] * sizes[pool_count - 2] +
-                                        means[pool_count - 1] * sizes[pool_count - 1]) /
-                                    size;
-            sizes[pool_count - 2] = size;
+        pools[pool_count++] = (struct pool){values[(int)i * step], weights[(int)i * step], 1};
+        while (pool_count > 1 && pools[pool_count - 2].mean > pools[pool_count - 1].mean) {
+            pools[pool_count - 2] = pool_join(pools[pool_count - 2], pools[pool_count - 1]);
             pool_count--;
         }
     }
     for (uint32_t pool = 0, i = 0; pool < pool_count; pool++) {
-        for (uint32_t member = 0; member < sizes[pool]; member++, i++)
-            values[(int)i * step] = means[pool];
+        for (uint32_t member = 0; member < pools[pool].size; member++, i++)
+            values[(int)i * step] = pools[pool].mean;
     }
 }
 
 void
-hazard_unimodal(double values[HAZARD_BUCKETS], uint32_t peak)
+hazard_unimodal(double values[HAZARD_BUCKETS], const double weights[HAZARD_BUCKETS], uint32_t peak)
 {
-    rising_fit(values, peak + 1, 1);
-    rising_fit(&values[HAZARD_BUCKETS - 1], HAZARD_BUCKETS - 1 - peak, -1);
+    uint32_t last = HAZARD_BUCKETS - 1;
+
+    rising_fit(values, weights, peak + 1, 1);
+    rising_fit(&values[last], &weights[last], last - peak, -1);
 }
 
 uint32_t
-hazard_peak(const double values[HAZARD_BUCKETS])
+hazard_peak(const double values[HAZARD_BUCKETS], const double weights[HAZARD_BUCKETS])
 {
     double least = INFINITY;
     uint32_t best = 0;
@@ -54,9 +62,9 @@ hazard_peak(const double values[HAZARD_BUCKETS])
 
         for (uint32_t k = 0; k < HAZARD_BUCKETS; k++)
             fitted[k] = values[k];
-        hazard_unimodal(fitted, peak);
+        hazard_unimodal(fitted, weights, peak);
         for (uint32_t k = 0; k < HAZARD_BUCKETS; k++)
-            error += (fitted[k] - values[k]) * (fitted[k] - values[k]);
+            error += weights[k] * (fitted[k] - values[k]) * (fitted[k] - values[k]);
         if (error < least) {
             least = error;
             best = peak;

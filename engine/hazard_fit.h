@@ -14,12 +14,14 @@ enum {
     HAZARD_BUCKETS = 25,
 };
 
-/* hazard_unimodal - replace `values` by the nearest curve (least squares) that does not fall up to
- * `peak`, and does not rise behind it. */
-void hazard_unimodal(double values[HAZARD_BUCKETS], uint32_t peak);
+/* hazard_unimodal - replace `values` by the nearest curve (least squares; each bucket has a weight
+ * above 0) that does not fall up to `peak`, and does not rise behind it. With the exposure as
+ * weight it is the likeliest such hazard. */
+void hazard_unimodal(
+    double values[HAZARD_BUCKETS], const double weights[HAZARD_BUCKETS], uint32_t peak);
 
 /* hazard_peak - the peak with which hazard_unimodal() comes nearest; of equals the first. */
-uint32_t hazard_peak(const double values[HAZARD_BUCKETS]);
+uint32_t hazard_peak(const double values[HAZARD_BUCKETS], const double weights[HAZARD_BUCKETS]);
 
 /*
  * hazard_gittins - for each bucket k: the most reuses a block-second that keeping a block can earn

@@ -10,9 +10,10 @@
  * Invariant: a block with use_count > 0 is in the cohort of its class and last use; so is each
  * ghost; nothing else is in one.
  *
- * The blocks of a request that were never seen are a run, however many calls of arrive() bring
- * them: each is the child of the last, at the same time. The run's length is only known at its end,
- * so its blocks change their class when it passes 4, 8 and 16.
+ * The blocks that a request brings are a run, however many calls of arrive() say so: each is the
+ * child of the last, at the same time. A run's turn is one more than that of the block before it.
+ * Its length is that of those that were never seen, without ghosts; it is only known at the end, so
+ * they change their class when it passes 4, 8 and 16.
  *
  * A block that an open found on NVMe is tracked from its first use on, as one that was used before,
  * long ago.
@@ -171,57 +172,70 @@ fingerprint_of(struct default_policy *self, uint32_t number)
     return residency_at(entries_map(self->base.entries), number)->fingerprint.low;
 }
 
+/* The block is the next of the run, or begins another. Returns its turn. */
+static uint8_t
+run_join(struct default_policy *self, uint32_t number, uint64_t now_ns, bool is_new)
+{
+    struct default_run *run = &self->run;
+    uint32_t parent = entries_parent(self->base.entries, number);
+    bool is_going_on = parent != ENTRY_NONE && parent == run->last && now_ns == run->now_ns;
+
+    run->length = (is_going_on ? run->length : 0) + is_new;
+    run->last = number;
+    run->now_ns = now_ns;
+    return is_going_on ? (uint8_t)(entries_at(self->base.entries, parent)->turn + 1u)
+                       : turn_after(self, number);
+}
+
+/* The run has become longer: its new blocks, from the last up, are of another class. */
+static void
+run_reclass(struct default_policy *self, uint32_t number)
+{
+    uint8_t segment = hazard_segment_bucket(self->run.length);
+    uint32_t left = self->run.length;
+
+    while (left > 0 && number != ENTRY_NONE) {
+        struct entry_state *state = entries_at(self->base.entries, number);
+
+        if (state->use_count == 0 || state->last_use != self->now)
+            return; /* It left in the meantime. */
+        if (state->use_count == 1) {
+            uint32_t from = class_of(state);
+
+            state->segment = segment & 3u;
+            hazard_reclass(self->hazard, from, class_of(state), state->last_use);
+            left--;
+        }
+        number = entries_parent(self->base.entries, number);
+    }
+}
+
 /* A ghost comes back: that is a use. */
 static void
-ghost_return(struct default_policy *self, uint32_t number, const struct ghost_facts *facts)
+ghost_return(
+    struct default_policy *self, uint32_t number, uint64_t now_ns, const struct ghost_facts *facts)
 {
     struct hazard_traits traits = traits_unpack(facts->traits);
     uint32_t from = hazard_class(&traits);
 
     hazard_traits_use(&traits, self->now - facts->last_use);
+    traits.turn = run_join(self, number, now_ns, false);
     traits.hint = entries_at(self->base.entries, number)->hint;
     track(self, number, &traits);
     hazard_use(self->hazard, from, hazard_class(&traits), facts->last_use, self->now);
-}
-
-/* The run has become longer: its blocks, from the last up, are of another class. */
-static void
-run_reclass(struct default_policy *self, uint32_t number)
-{
-    uint8_t segment = hazard_segment_bucket(self->run.length);
-
-    for (uint32_t i = 0; i < self->run.length && number != ENTRY_NONE; i++) {
-        struct entry_state *state = entries_at(self->base.entries, number);
-        uint32_t from;
-
-        if (state->use_count == 0)
-            return; /* It left in the meantime. */
-        from = class_of(state);
-        state->segment = segment & 3u;
-        hazard_reclass(self->hazard, from, class_of(state), state->last_use);
-        number = entries_parent(self->base.entries, number);
-    }
 }
 
 /* A block that was never seen, or is forgotten. */
 static void
 block_begin(struct default_policy *self, uint32_t number, uint64_t now_ns)
 {
-    struct default_run *run = &self->run;
-    uint32_t parent = entries_parent(self->base.entries, number);
-    bool is_going_on = parent != ENTRY_NONE && parent == run->last && now_ns == run->now_ns;
-    struct hazard_traits traits = {.use_count = 1};
+    struct hazard_traits traits = {.use_count = 1, .turn = run_join(self, number, now_ns, true)};
 
-    run->length = is_going_on ? run->length + 1 : 1;
-    run->last = number;
-    run->now_ns = now_ns;
-    traits.turn = is_going_on ? (uint8_t)(entries_at(self->base.entries, parent)->turn + 1u)
-                              : turn_after(self, number);
-    traits.segment = hazard_segment_bucket(run->length);
+    traits.segment = hazard_segment_bucket(self->run.length);
     traits.hint = entries_at(self->base.entries, number)->hint;
     track(self, number, &traits);
     hazard_arrive(self->hazard, hazard_class(&traits), self->now);
-    if (is_going_on && traits.segment != hazard_segment_bucket(run->length - 1))
+    if (traits.segment != hazard_segment_bucket(self->run.length - 1))
         run_reclass(self, number);
 }
 
@@ -237,7 +251,7 @@ default_arrive(struct policy *policy, const uint32_t *numbers, uint32_t count, u
 
         weights_add(&self->weights, entries_at(policy->entries, numbers[i])->importance);
         if (ghost_table_take(&self->ghosts, fingerprint_of(self, numbers[i]), &facts))
-            ghost_return(self, numbers[i], &facts);
+            ghost_return(self, numbers[i], now_ns, &facts);
         else
             block_begin(self, numbers[i], now_ns);
         if (parent != ENTRY_NONE)

@@ -45,11 +45,11 @@ struct default_place {
     float shown_score;
 };
 
-/* The run of new blocks that arrives. */
+/* The run of blocks that one request brings. */
 struct default_run {
     uint64_t now_ns;
-    uint32_t last; /* The block that came last; ENTRY_NONE: no run. */
-    uint32_t length;
+    uint32_t last;   /* The block that came last; ENTRY_NONE: no run. */
+    uint32_t length; /* Of those that were never seen. */
 };
 
 struct default_policy {
