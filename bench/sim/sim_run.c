@@ -55,7 +55,8 @@ is_written(struct run *run, uint32_t block)
 
     if (run->plan->capacities[SIM_NVME] == 0 || sim_copies_has(&run->copies, SIM_NVME, block))
         return false;
-    return is_needed(run, block) || ops->admits == NULL || ops->admits(run->policy, block);
+    /* The policy is asked in any case: it may count what is written. */
+    return ops->admits == NULL || ops->admits(run->policy, block) || is_needed(run, block);
 }
 
 /* --- Trimming --------------------------------------------------------------------------------- */
