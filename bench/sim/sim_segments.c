@@ -12,8 +12,8 @@
 #include "complain.h"
 
 enum {
-    /* As in engine/reclaim.c: a share of all (nvme_high_percent is 90), at least the reserve and one
-     * to write into. */
+    /* As in engine/reclaim.c: a share of all (nvme_high_percent is 90), at least the reserve and
+     * one to write into. */
     FREE_SHARE = 10,
     FREE_MIN = 3,
 };
