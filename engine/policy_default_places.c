@@ -12,8 +12,8 @@
  * the other doubles, from the newest on: the older ones' blocks will leave the better tier sooner.
  * What was shown is swapped behind `open`, and not drawn again in that walk.
  *
- * When the leaf that was shown last has gone, its parent is next, if it has become a leaf and scores
- * no higher: chains go from their end, one after the other.
+ * When the leaf that was shown last has gone, its parent is next, if it has become a leaf and
+ * scores no higher: chains go from their end, one after the other.
  */
 #include "array.h"
 #include "failure.h"
