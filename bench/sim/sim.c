@@ -12,7 +12,7 @@
 #include "tierbench.h"
 
 enum {
-    SEGMENTS_MIN = 4,
+    SEGMENTS_MIN = 5, /* Three free ones, one to write into, one that is full. */
 };
 
 /* The time model of the report. */

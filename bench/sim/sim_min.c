@@ -171,9 +171,10 @@ min_request(struct sim_policy *policy, const struct chain *chain, uint32_t hit_c
 {
     struct min *min = min_of(policy);
 
+    (void)hit_count; /* What is new has no copies yet. */
     for (uint32_t i = chain->count; i-- > 0;) {
         min->next_uses[chain->blocks[i]] = chain->next_uses[i];
-        for (unsigned place = 0; place < SIM_PLACE_COUNT && i < hit_count; place++) {
+        for (unsigned place = 0; place < SIM_PLACE_COUNT; place++) {
             if (!sim_copies_has(policy->view->copies, place, chain->blocks[i]))
                 continue;
             min_remove(policy, place, chain->blocks[i]);

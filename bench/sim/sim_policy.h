@@ -34,6 +34,9 @@ struct sim_view {
     struct sim_costs costs;
     uint32_t block_tokens;
     const uint8_t *hints; /* By place in trace->ids; NULL: none. */
+    /* NVMe is reclaimed by segments: no victim is asked for there, and blocks may stay there while
+     * their parents leave. Such a block does not arrive when they are back, but is used. */
+    bool has_segments;
 };
 
 struct sim_policy;
@@ -50,7 +53,8 @@ struct sim_policy_ops {
 
     /* The first `hit_count` blocks of the chain are there and are used. */
     void (*request)(struct sim_policy *policy, const struct chain *chain, uint32_t hit_count);
-    /* The others are new, and come. False: a sentence was printed. NULL: nothing to do. */
+    /* The others come: those that have no copy are new. False: a sentence was printed. NULL:
+     * nothing to do. */
     bool (*arrive)(struct sim_policy *policy, const struct chain *chain, uint32_t hit_count);
     void (*leave)(struct sim_policy *policy, uint32_t block); /* NULL: nothing to do. */
 

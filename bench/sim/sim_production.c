@@ -214,18 +214,42 @@ production_request(struct sim_policy *policy, const struct chain *chain, uint32_
         production->policy, production->chain, hit_count, TRACE_START_NS + chain->now_ns);
 }
 
+/* A block that stayed when its parents left: it has them again. */
+static void
+block_rejoin(struct production *production, const struct chain *chain, uint32_t at)
+{
+    uint32_t number = production->numbers[chain->blocks[at]];
+
+    if (at > 0)
+        entries_link(production->entries, number, production->numbers[chain->blocks[at - 1]]);
+    production->policy->ops->request(
+        production->policy, &number, 1, TRACE_START_NS + chain->now_ns);
+}
+
+/* One call for each run of blocks that are new. */
 static bool
 production_arrive(struct sim_policy *policy, const struct chain *chain, uint32_t hit_count)
 {
     struct production *production = production_of(policy);
+    uint32_t start = hit_count;
 
     for (uint32_t i = hit_count; i < chain->count; i++) {
-        if (!block_make(production, chain, i))
+        bool is_new = production->numbers[chain->blocks[i]] == ENTRY_NONE;
+
+        if (is_new && !block_make(production, chain, i))
             return false;
+        if (is_new && i + 1 < chain->count &&
+            production->numbers[chain->blocks[i + 1]] == ENTRY_NONE)
+            continue;
+        if (is_new) {
+            chain_find(production, chain, start, i + 1);
+            production->policy->ops->arrive(production->policy, &production->chain[start],
+                i + 1 - start, TRACE_START_NS + chain->now_ns);
+        } else {
+            block_rejoin(production, chain, i);
+        }
+        start = i + 1;
     }
-    chain_find(production, chain, hit_count, chain->count);
-    production->policy->ops->arrive(production->policy, &production->chain[hit_count],
-        chain->count - hit_count, TRACE_START_NS + chain->now_ns);
     return !production->has_failed;
 }
 
@@ -236,6 +260,8 @@ production_leave(struct sim_policy *policy, uint32_t block)
     uint32_t number = production->numbers[block];
 
     production->policy->ops->leave(production->policy, number, true);
+    if (entries_has_copy(production->entries, POLICY_NVME, number)) /* Only with segments. */
+        entries_copy_remove(production->entries, POLICY_NVME, number);
     entries_unlink(production->entries, number);
     residency_doom(production->map, number);
     (void)residency_release(production->map, number); /* Nobody has it pinned. */
@@ -244,12 +270,23 @@ production_leave(struct sim_policy *policy, uint32_t block)
 
 /* --- Copies ----------------------------------------------------------------------------------- */
 
+/* The store itself notes its copies there; the policy has no order of them. */
+static bool
+is_noted(const struct production *production, enum sim_place place)
+{
+    return place == SIM_NVME && production->base.view->has_segments;
+}
+
 static bool
 production_add(struct sim_policy *policy, enum sim_place place, uint32_t block)
 {
     struct production *production = production_of(policy);
     uint32_t number = production->numbers[block];
 
+    if (is_noted(production, place)) {
+        entries_copy_add(production->entries, POLICY_NVME, number);
+        return true;
+    }
     if (production->policy->ops->prepare(production->policy, number) != KVT_OK) {
         complain("no room for a copy: %s", failure_last()->text);
         return false;
@@ -262,8 +299,13 @@ static void
 production_remove(struct sim_policy *policy, enum sim_place place, uint32_t block)
 {
     struct production *production = production_of(policy);
+    uint32_t number = production->numbers[block];
 
-    production->policy->ops->remove(production->policy, places[place], production->numbers[block]);
+    if (!is_noted(production, place))
+        production->policy->ops->remove(production->policy, places[place], number);
+    else if (policy->view->copies->places[block] != 0)
+        entries_copy_remove(production->entries, POLICY_NVME, number);
+    /* Else it leaves: the policy sees that it was there. */
 }
 
 static uint32_t

@@ -10,12 +10,18 @@
 
 #include "complain.h"
 #include "progress.h"
+#include "sim_segments.h"
+
+enum {
+    TICK_SHIFT = 26, /* Of the engine's ticks: 67 ms. */
+};
 
 struct run {
     const struct sim_plan *plan;
     struct sim_view view;
     struct sim_copies copies;
     struct sim_policy *policy;
+    struct sim_segments *segments; /* NULL: NVMe gives up block by block. */
     struct sim_totals totals;
     uint32_t *lowered_at; /* By block: the request that lowered it to HOST, and one more. */
     uint32_t request;     /* The one that runs. */
@@ -41,12 +47,77 @@ copy_remove(struct run *run, enum sim_place place, uint32_t block)
         run->policy->ops->leave(run->policy, block);
 }
 
-/* A child that stays on NVMe would be of no use without it. */
+/* --- Segments of NVMe ------------------------------------------------------------------------- */
+
+/* A child that stays there would be of no use without it. */
 static bool
 is_needed(const struct run *run, uint32_t block)
 {
     return run->copies.child_counts[(size_t)block * SIM_PLACE_COUNT + SIM_NVME] > 0;
 }
+
+static bool
+segment_has_children(void *context, uint32_t block)
+{
+    return is_needed(context, block);
+}
+
+static uint64_t
+segment_importance(void *context, uint32_t block)
+{
+    struct run *run = context;
+
+    if (run->policy->ops->importance == NULL)
+        return sim_segments_last_use(run->segments, block);
+    return run->policy->ops->importance(run->policy, block);
+}
+
+static void
+segment_drop(void *context, uint32_t block)
+{
+    struct run *run = context;
+
+    sim_segments_forget(run->segments, block);
+    copy_remove(run, SIM_NVME, block);
+}
+
+static void
+segment_rewritten(void *context, uint32_t block)
+{
+    struct run *run = context;
+
+    (void)block;
+    run->totals.nvme_rewrite_count += run->is_scored;
+}
+
+static bool
+segments_open(struct run *run)
+{
+    const struct sim_plan *plan = run->plan;
+    const struct sim_segments_user user = {
+        .context = run,
+        .has_children = segment_has_children,
+        .importance = segment_importance,
+        .drop = segment_drop,
+        .rewritten = segment_rewritten,
+    };
+
+    if (plan->segment_blocks == 0)
+        return true;
+    run->segments = sim_segments_create(plan->chains,
+        plan->capacities[SIM_NVME] / plan->segment_blocks, plan->segment_blocks, &user);
+    return run->segments != NULL;
+}
+
+/* All blocks of the request were used now. */
+static void
+segments_use(struct run *run, const struct chain *chain)
+{
+    for (uint32_t i = 0; run->segments != NULL && i < chain->count; i++)
+        sim_segments_use(run->segments, chain->blocks[i], (uint32_t)(chain->now_ns >> TICK_SHIFT));
+}
+
+/* --- Trimming --------------------------------------------------------------------------------- */
 
 static bool
 is_written(struct run *run, uint32_t block)
@@ -55,11 +126,9 @@ is_written(struct run *run, uint32_t block)
 
     if (run->plan->capacities[SIM_NVME] == 0 || sim_copies_has(&run->copies, SIM_NVME, block))
         return false;
-    /* Asked in any case: what it says yes to counts against its budget. */
+    /* The policy is asked in any case: it may count what is written. */
     return ops->admits == NULL || ops->admits(run->policy, block) || is_needed(run, block);
 }
-
-/* --- Trimming --------------------------------------------------------------------------------- */
 
 /* HBM gives a copy up; HOST may have one already. */
 static bool
@@ -83,6 +152,8 @@ host_lower(struct run *run, uint32_t block)
     bool is_last = !sim_copies_has(&run->copies, SIM_HBM, block);
 
     if (is_last && is_written(run, block)) {
+        if (run->segments != NULL)
+            sim_segments_write(run->segments, block);
         if (!copy_add(run, SIM_NVME, block))
             return false;
         run->totals.nvme_write_count += run->is_scored;
@@ -124,6 +195,13 @@ place_lower(struct run *run, enum sim_place place, uint32_t block)
     return true;
 }
 
+/* A block that came back while a child of it had stayed on NVMe may not know of it. */
+static bool
+may_go(const struct run *run, enum sim_place place, uint32_t block)
+{
+    return run->segments != NULL || sim_copies_may_go(&run->copies, place, block);
+}
+
 static bool
 place_trim(struct run *run, enum sim_place place)
 {
@@ -133,7 +211,7 @@ place_trim(struct run *run, enum sim_place place)
         if (victim == BLOCK_NONE && run->copies.pinned != 0)
             break; /* All that is there belongs to the request. */
         if (victim == BLOCK_NONE || !sim_copies_has(&run->copies, place, victim) ||
-            !sim_copies_may_go(&run->copies, place, victim)) {
+            !may_go(run, place, victim)) {
             complain("the policy %s names no copy that could go, in request %" PRIu32,
                 run->policy->ops->name, run->request + 1);
             return false;
@@ -222,6 +300,7 @@ request_run(struct run *run, uint32_t request)
     hit_count = hits_count(run, &chain);
     if (ops->has_no_bypass)
         sim_copies_pin(&run->copies, &chain);
+    segments_use(run, &chain);
     ops->request(run->policy, &chain, hit_count);
     if (hit_count < chain.count && ops->arrive != NULL &&
         !ops->arrive(run->policy, &chain, hit_count))
@@ -231,8 +310,8 @@ request_run(struct run *run, uint32_t request)
     if (run->plan->capacities[SIM_HBM] > 0 && !place_trim(run, SIM_HBM))
         return false;
     host_spare(run, &chain, hit_count);
-    if (!place_trim(run, SIM_HOST) ||
-        (run->plan->capacities[SIM_NVME] > 0 && !place_trim(run, SIM_NVME)))
+    if (!place_trim(run, SIM_HOST) || (run->plan->capacities[SIM_NVME] > 0 &&
+                                          run->segments == NULL && !place_trim(run, SIM_NVME)))
         return false;
     if (run->plan->look != NULL)
         run->plan->look(run->plan->look_context, &run->copies, &chain);
@@ -251,6 +330,7 @@ run_open(struct run *run, const struct sim_plan *plan)
         .costs = plan->costs,
         .block_tokens = plan->block_tokens,
         .hints = plan->hints,
+        .has_segments = plan->segment_blocks > 0,
     };
     memcpy(run->view.capacities, plan->capacities, sizeof(plan->capacities));
     run->lowered_at = calloc((size_t)plan->chains->block_count + 1, sizeof(*run->lowered_at));
@@ -258,7 +338,7 @@ run_open(struct run *run, const struct sim_plan *plan)
         complain("there is no memory to simulate %" PRIu32 " blocks", plan->chains->block_count);
         return false;
     }
-    return plan->policy->open(&run->view, &run->policy);
+    return segments_open(run) && plan->policy->open(&run->view, &run->policy);
 }
 
 static void
@@ -266,6 +346,7 @@ run_close(struct run *run)
 {
     if (run->policy != NULL)
         run->policy->ops->close(run->policy);
+    sim_segments_destroy(run->segments);
     sim_copies_destroy(&run->copies);
     free(run->lowered_at);
 }

@@ -43,9 +43,10 @@ static const struct argument_option options[] = {
         "the trace's unique blocks, as in 1000 or 5%"},
     [OPTION_TIERS] = {"--tiers", "H,D,N", "capacities of HBM, HOST and NVMe instead"},
     [OPTION_WRITE_PRICE] = {"--write-price", "MS",
-        "with --tiers: what a block written to NVMe costs beside\ntime (default 0)"},
+        "with --tiers: what a block written to NVMe costs beside\ntime (default 0, with a budget "
+        "4)"},
     [OPTION_WRITE_BUDGET] = {"--write-budget", "N",
-        "with --tiers: blocks a second; the price follows"},
+        "with --tiers: so many blocks a second; the price follows,\nand begins at that one"},
     [OPTION_SEGMENT_BLOCKS] = {"--segment-blocks", "N",
         "with --tiers: reclaim NVMe by segments of N blocks, as\nthe store does"},
     [OPTION_SCORE_FROM] = {"--score-from", "N",
@@ -236,10 +237,6 @@ tier_options_read(const struct arguments *arguments, struct sim_settings *settin
             complain("%s needs --tiers", options[tier_options[i]].name);
             return false;
         }
-    }
-    if (price != NULL && arguments->values[OPTION_WRITE_BUDGET] != NULL) {
-        complain("--write-price and --write-budget exclude each other");
-        return false;
     }
     if (price != NULL &&
         (!quantity_decimal(price, &settings->write_price_ms) || settings->write_price_ms > 1e6)) {
