@@ -8,10 +8,10 @@
  * Not here  the blocks: who asks says of each its class and the tick of its last use. Which of them
  *           are kept (policy_default.c).
  *
- * Terms: a block is tracked from its arrival till it is forgotten, wherever its copies are, or while
- * it is only remembered. Its age is the time since its last use. Its class says what it was like
- * then: how often it was used, after which gap, in how long a run of new blocks it came, how deep in
- * a conversation, and the caller's hint.
+ * Terms: a block is tracked from its arrival till it is forgotten, wherever its copies are, or
+ * while it is only remembered. Its age is the time since its last use. Its class says what it was
+ * like then: how often it was used, after which gap, in how long a run of new blocks it came, how
+ * deep in a conversation, and the caller's hint.
  *
  * Ages have 25 buckets with edges 0, 1, 1.41, 2 ... s (half octaves), the last ends at 3600 s; what
  * is older neither stands in E nor counts when it comes back.

@@ -9,10 +9,11 @@
  *
  * Order of a walk: doubles in HOST of the last request; then leaves, each time the one with the
  * least score of 32 drawn at random (of all, when they are no more), of equals the deepest; then
- * the other doubles. What was shown is swapped behind `open`, and not drawn again in that walk.
+ * the other doubles, from the newest on: the older ones' blocks will leave the better tier sooner.
+ * What was shown is swapped behind `open`, and not drawn again in that walk.
  *
- * When the leaf that was shown last has gone, its parent is next, if it has become a leaf and scores
- * no higher: chains go from their end, one after the other.
+ * When the leaf that was shown last has gone, its parent is next, if it has become a leaf and
+ * scores no higher: chains go from their end, one after the other.
  */
 #include "array.h"
 #include "failure.h"
@@ -109,7 +110,7 @@ node_quit(struct default_policy *self, uint32_t node)
         copy->newer = NODE_NONE;
     } else if (copy->queue == QUEUE_DOUBLES) {
         if (here->double_next == node)
-            here->double_next = copy->newer;
+            here->double_next = copy->older;
         node_list_remove(self->base.nodes, &here->doubles, node);
     }
     copy->queue = QUEUE_NONE;
@@ -327,24 +328,21 @@ leaf_next(struct default_policy *self, unsigned place)
     return ENTRY_NONE;
 }
 
-/* The next double on the way from `double_next`, older ones first or last. */
+/* The next double towards the older ones; when only fresh ones are wanted it may be none. */
 static uint32_t
-double_next(struct default_policy *self, unsigned place, bool wants_fresh)
+double_show(struct default_policy *self, unsigned place, bool wants_fresh)
 {
     struct default_place *here = &self->places[place];
+    const struct policy_node *copy;
 
-    while (here->double_next != NODE_NONE) {
-        const struct policy_node *copy = node_at(self->base.nodes, here->double_next);
-        bool is_fresh = place == POLICY_HOST &&
-                        entries_at(self->base.entries, copy->entry)->last_use == self->now;
-
-        here->double_next = wants_fresh ? copy->older : copy->newer;
-        if (is_fresh == wants_fresh)
-            return copy->entry;
-        if (wants_fresh)
-            break; /* The others are older. */
-    }
-    return ENTRY_NONE;
+    if (here->double_next == NODE_NONE)
+        return ENTRY_NONE;
+    copy = node_at(self->base.nodes, here->double_next);
+    if (wants_fresh && (place != POLICY_HOST ||
+                           entries_at(self->base.entries, copy->entry)->last_use != self->now))
+        return ENTRY_NONE;
+    here->double_next = copy->older;
+    return copy->entry;
 }
 
 uint32_t
@@ -360,12 +358,11 @@ default_victim(struct policy *policy, enum policy_place place, uint32_t cursor)
         here->has_shown_fresh = false;
     }
     if (!here->has_shown_fresh) {
-        number = double_next(self, place, true);
+        number = double_show(self, place, true);
         if (number != ENTRY_NONE)
             return number;
         here->has_shown_fresh = true;
-        here->double_next = here->doubles.oldest;
     }
     number = leaf_next(self, place);
-    return number != ENTRY_NONE ? number : double_next(self, place, false);
+    return number != ENTRY_NONE ? number : double_show(self, place, false);
 }

@@ -12,6 +12,7 @@ enum {
 };
 
 static const double gain = 0.15;
+static const double excess_max = 10; /* Budgets over the budget. */
 static const double price_first_ns = 1e6;
 static const double price_min_ns = 1e3; /* From 0 no factor leads away. */
 static const double price_max_ns = 1e13;
@@ -47,6 +48,6 @@ write_price_step(struct write_price *price, double now)
     if (price->budget <= 0)
         return;
     windows = fmin(floor(passed / WINDOW_SECONDS), WINDOWS_MAX);
-    price->price_ns *= exp(gain * windows * fmax(-1, fmin(1, excess / price->budget)));
+    price->price_ns *= exp(gain * windows * fmax(-1, fmin(excess_max, excess / price->budget)));
     price->price_ns = fmax(price_min_ns, fmin(price_max_ns, price->price_ns));
 }

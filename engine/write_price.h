@@ -3,8 +3,10 @@
  * write_price.h - what a block written to NVMe must be worth, steered so that as many are written
  * as a budget allows.
  *
- * Each 10 s the price rises by up to e^0.15 when more was written than the budget, and falls by as
- * much when less was.
+ * Each 10 s the price rises by e^0.15 for each budget that was written over the budget, and falls
+ * by up to as much when less was. Writes come in bursts: were a burst to raise the price no more
+ * than a pause lowers it, more than the budget would be written (on the conversation trace up to
+ * 1.8 times as much).
  *
  * Threads   the loop only.
  */

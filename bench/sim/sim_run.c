@@ -262,6 +262,14 @@ hits_count(struct run *run, const struct chain *chain)
     return hit_count;
 }
 
+/* What NVMe alone has comes to HOST on its way to HBM, and stays there. */
+static bool
+block_pass_host(struct run *run, uint32_t block)
+{
+    return !sim_copies_has(&run->copies, SIM_NVME, block) ||
+           sim_copies_has(&run->copies, SIM_HOST, block) || copy_add(run, SIM_HOST, block);
+}
+
 /* All of the chain comes to the highest tier. */
 static bool
 chain_raise(struct run *run, const struct chain *chain)
@@ -271,7 +279,8 @@ chain_raise(struct run *run, const struct chain *chain)
     for (uint32_t i = 0; i < chain->count; i++) {
         if (sim_copies_has(&run->copies, best, chain->blocks[i]))
             continue;
-        if (!copy_add(run, best, chain->blocks[i]) ||
+        if ((best == SIM_HBM && !block_pass_host(run, chain->blocks[i])) ||
+            !copy_add(run, best, chain->blocks[i]) ||
             (run->copies.pinned != 0 && !place_trim(run, best)))
             return false;
     }

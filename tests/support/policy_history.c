@@ -192,7 +192,8 @@ request(struct history *history)
         numbers[i] =
             is_none ? ENTRY_NONE : history->blocks[rng_below(&history->rng, history->count)].number;
     }
-    history->rig->policy->ops->request(history->rig->policy, numbers, count, 1);
+    history->rig->now_ns += (uint64_t)rng_below(&history->rng, 8) << 29; /* Up to 4 s. */
+    history->rig->policy->ops->request(history->rig->policy, numbers, count, history->rig->now_ns);
     for (uint32_t i = count; i-- > 0;) {
         for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++) {
             struct order *order = &history->orders[place];
