@@ -359,6 +359,7 @@ put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
     KVT_TRY_GOTO(residency_insert(store->map, op->fingerprint, &op->key, &number), put_back_fill);
     KVT_TRY_GOTO(entries_reserve(store->entries, number), discard);
     entry_describe(store, number, op);
+    costs_note(store, op);
     store->policy->ops->arrive(store->policy, &number, 1, store->now_ns);
     KVT_TRY_GOTO(copies_prepare(store, number, slots), leave);
     fill->flight = flight_create(store, number, FLIGHT_FILLING);

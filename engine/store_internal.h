@@ -194,7 +194,9 @@ struct kvt_store {
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;
     struct load_meter host_meter, nvme_meter;
-    uint64_t metered_ns;    /* Until then. */
+    uint64_t metered_ns;                      /* Until then. */
+    uint64_t costs_told_ns;                   /* To the policy. */
+    double put_mean_bytes, recompute_mean_us; /* Of puts; 0: none yet (that said). */
     uint32_t joins_waiting; /* Puts whose block, there before, has yet to come to HOST. */
     struct imaging imaging;
     uint64_t dirty_bytes; /* HOST slots of blocks that shall become durable. */
@@ -260,6 +262,12 @@ void entry_place(struct kvt_store *store, uint32_t number, const struct block_re
 void entry_place_forget(struct kvt_store *store, uint32_t number);
 /* entry_nvme_release - give up the NVMe copy of a block that HOST holds too; false when pinned. */
 bool entry_nvme_release(struct kvt_store *store, uint32_t number);
+/* load_meter_ns - how long so many bytes take; 0: not known. */
+uint64_t load_meter_ns(const struct load_meter *meter, uint64_t bytes);
+/* costs_note - a put brings a block. costs_step - the policy hears what was measured. */
+void costs_note(struct kvt_store *store, const struct op *op);
+void costs_step(struct kvt_store *store);
+
 /* entry_request - the blocks of one request were used, a chain, first block first (ENTRY_NONE:
  * passed over). Those that have left the map meanwhile become ENTRY_NONE. */
 void entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count);

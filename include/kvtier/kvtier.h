@@ -98,6 +98,8 @@ enum kvt_policy {
     KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_LRU in this version. */
     KVT_POLICY_LRU = 1,     /* The least recently used. */
     KVT_POLICY_S3FIFO = 2,  /* S3-FIFO: what is used once leaves soon, and in its own order. */
+    KVT_POLICY_GHI = 3,     /* Learns how blocks like it came back, and when; heeds hints, weights,
+                             * and what loading and computing cost. */
 };
 
 enum kvt_device_kind {
@@ -170,6 +172,10 @@ struct kvt_options {
     uint32_t event_count_max; /* Events that are kept for kvt_events_read(): 64..2^20, the next
                                * power of two. Default: none, and nothing is noted. */
     uint32_t reserved0;       /* Must be zero. */
+
+    uint64_t nvme_write_bytes_per_second; /* KVT_POLICY_GHI: of blocks that leave memory so much is
+                                           * written to NVMe, those that are worth most. Default:
+                                           * all that are worth more than their loss. */
 };
 
 #define KVT_OPTIONS_INIT                          \
