@@ -413,22 +413,10 @@ identity_open(struct kvt_store *store, bool *is_new_out)
     return KVT_OK;
 }
 
-static const struct policy_ops *
-policy_ops_of(uint32_t policy)
-{
-    static const struct policy_ops *const all[] = {
-        [KVT_POLICY_LRU] = &policy_lru_ops,
-        [KVT_POLICY_S3FIFO] = &policy_s3fifo_ops,
-        [KVT_POLICY_GHI] = &policy_default_ops,
-    };
-
-    return all[policy]; /* options_resolve() has seen that it is one of them. */
-}
-
 static enum kvt_status
 memory_open(struct kvt_store *store)
 {
-    const struct policy_ops *ops = policy_ops_of(store->options.policy);
+    const struct policy_ops *ops = options_policy(&store->options);
 
     KVT_TRY(host_open(&store->env, store->options.host_capacity_bytes,
         (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES), &store->host));

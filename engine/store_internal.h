@@ -417,5 +417,7 @@ uint64_t stats_live_bytes(struct kvt_store *store);
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */
 enum kvt_status options_resolve(struct kvt_options *options, const struct store_file *file);
+/* options_policy - the policy that resolved options name. */
+const struct policy_ops *options_policy(const struct kvt_options *options);
 
 #endif /* KVT_ENGINE_STORE_INTERNAL_H */

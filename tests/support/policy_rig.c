@@ -113,7 +113,7 @@ block_key_of(uint64_t key)
 }
 
 static uint32_t
-block_make(struct policy_rig *rig, uint64_t key, uint32_t parent)
+block_make(struct policy_rig *rig, uint64_t key, uint32_t parent, uint32_t weight)
 {
     struct block_key block = block_key_of(key);
     uint32_t number;
@@ -121,6 +121,7 @@ block_make(struct policy_rig *rig, uint64_t key, uint32_t parent)
     assert_int_equal(residency_insert(rig->map, fingerprint_of(key), &block, &number), KVT_OK);
     assert_int_equal(entries_reserve(rig->entries, number), KVT_OK);
     entries_link(rig->entries, number, parent);
+    entries_at(rig->entries, number)->importance = weight;
     rig->policy->ops->arrive(rig->policy, &number, 1, rig->now_ns);
     residency_publish(rig->map, number, TIER_NVME);
     return number;
@@ -129,7 +130,13 @@ block_make(struct policy_rig *rig, uint64_t key, uint32_t parent)
 uint32_t
 policy_rig_block(struct policy_rig *rig, uint32_t parent)
 {
-    return block_make(rig, ++rig->key_count, parent);
+    return block_make(rig, ++rig->key_count, parent, 0);
+}
+
+uint32_t
+policy_rig_block_weighing(struct policy_rig *rig, uint32_t weight)
+{
+    return block_make(rig, ++rig->key_count, ENTRY_NONE, weight);
 }
 
 uint32_t
@@ -141,7 +148,7 @@ policy_rig_copy(struct policy_rig *rig, uint32_t parent)
 uint32_t
 policy_rig_copy_of(struct policy_rig *rig, uint64_t key, uint32_t parent)
 {
-    uint32_t number = block_make(rig, key, parent);
+    uint32_t number = block_make(rig, key, parent, 0);
 
     policy_rig_add(rig, POLICY_HOST, number);
     return number;

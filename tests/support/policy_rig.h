@@ -35,6 +35,8 @@ void policy_rig_close(struct policy_rig *rig); /* All memory must be back. */
 
 /* policy_rig_block - a new block without a copy in memory (NVMe has it). */
 uint32_t policy_rig_block(struct policy_rig *rig, uint32_t parent);
+/* policy_rig_block_weighing - one with that weight, and no parent. */
+uint32_t policy_rig_block_weighing(struct policy_rig *rig, uint32_t weight);
 /* policy_rig_copy - a new block in HOST; policy_rig_copy_of: with that key. */
 uint32_t policy_rig_copy(struct policy_rig *rig, uint32_t parent);
 uint32_t policy_rig_copy_of(struct policy_rig *rig, uint64_t key, uint32_t parent);
