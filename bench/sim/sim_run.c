@@ -47,14 +47,14 @@ copy_remove(struct run *run, enum sim_place place, uint32_t block)
         run->policy->ops->leave(run->policy, block);
 }
 
-/* --- Segments of NVMe ------------------------------------------------------------------------- */
-
-/* A child that stays there would be of no use without it. */
+/* It has children in the store, which would be of no use without it. */
 static bool
 is_needed(const struct run *run, uint32_t block)
 {
     return run->copies.child_counts[(size_t)block * SIM_PLACE_COUNT + SIM_NVME] > 0;
 }
+
+/* --- Segments of NVMe ------------------------------------------------------------------------- */
 
 static bool
 segment_has_children(void *context, uint32_t block)
