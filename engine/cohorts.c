@@ -51,7 +51,10 @@ row_of_now(struct cohorts *cohorts, uint32_t tick)
 void
 cohorts_join(struct cohorts *cohorts, uint32_t class_index, uint32_t tick)
 {
-    (*cell(cohorts, row_of_now(cohorts, tick), class_index))++;
+    uint32_t index = row_of_now(cohorts, tick);
+
+    (*cell(cohorts, index, class_index))++;
+    cohorts->totals[cohorts->rows[index]]++;
 }
 
 void
@@ -63,6 +66,7 @@ cohorts_leave(struct cohorts *cohorts, uint32_t class_index, uint32_t tick)
         return;
     KVT_ASSERT(*cell(cohorts, index, class_index) > 0);
     (*cell(cohorts, index, class_index))--;
+    cohorts->totals[cohorts->rows[index]]--;
 }
 
 void
@@ -83,6 +87,20 @@ cohorts_counts(const struct cohorts *cohorts, uint32_t plane, uint32_t index)
     return cohorts->lives[plane][cohorts->rows[index]];
 }
 
+uint32_t
+cohorts_since(const struct cohorts *cohorts, uint32_t tick, uint32_t now, uint32_t *in_span_out)
+{
+    uint32_t index = row_find(cohorts, tick);
+    uint32_t count = 0;
+
+    if (index == COHORT_NONE)
+        return COHORT_NONE;
+    *in_span_out = cohorts->totals[cohorts->rows[index]];
+    for (uint32_t i = index + 1; i < cohorts->count && cohorts->starts[i] < now; i++)
+        count += cohorts->totals[cohorts->rows[i]];
+    return count;
+}
+
 /* --- Age -------------------------------------------------------------------------------------- */
 
 /* A plane that was never used stays untouched. */
@@ -98,6 +116,9 @@ row_is_empty(const uint32_t *counts)
 static void
 row_empty(struct cohorts *cohorts, int target, uint32_t source)
 {
+    if (target >= 0)
+        cohorts->totals[cohorts->rows[target]] += cohorts->totals[cohorts->rows[source]];
+    cohorts->totals[cohorts->rows[source]] = 0;
     for (uint32_t plane = 0; plane < COHORT_PLANES; plane++) {
         uint32_t *counts = cohorts->lives[plane][cohorts->rows[source]];
 

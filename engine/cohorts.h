@@ -32,7 +32,8 @@ struct cohorts {
     uint32_t starts[COHORT_ROWS]; /* Of the spans, oldest first. */
     uint16_t rows[COHORT_ROWS];   /* Where their counts are; behind `count`: rows that are free. */
     uint32_t count;
-    bool has_rows; /* `rows` is a permutation. */
+    bool has_rows;                /* `rows` is a permutation. */
+    uint32_t totals[COHORT_ROWS]; /* Of all classes. */
     uint32_t lives[COHORT_PLANES][COHORT_ROWS][COHORT_CLASSES];
 };
 
@@ -48,6 +49,11 @@ void cohorts_leave(struct cohorts *cohorts, uint32_t class_index, uint32_t tick)
 
 /* cohorts_counts - the counts of the row at `index` (0..count-1, oldest first). */
 const uint32_t *cohorts_counts(const struct cohorts *cohorts, uint32_t plane, uint32_t index);
+
+/* cohorts_since - how many blocks were used last behind the span with `tick` and before `now`, and
+ * in `in_span_out` those in it. COHORT_NONE: it was forgotten. */
+uint32_t cohorts_since(
+    const struct cohorts *cohorts, uint32_t tick, uint32_t now, uint32_t *in_span_out);
 
 /* cohorts_age - join rows, and forget those whose span begins more than `age_max` ticks ago. */
 void cohorts_age(struct cohorts *cohorts, uint32_t now, uint32_t age_max);

@@ -403,6 +403,12 @@ hazard_reuse(const struct hazard *hazard, uint32_t class_index, uint32_t age)
     return seconds < AGE_MAX_SECONDS ? table_at(hazard, chances, seconds) : chances[HAZARD_BUCKETS];
 }
 
+uint32_t
+hazard_since(const struct hazard *hazard, uint32_t tick, uint32_t now, uint32_t *in_span_out)
+{
+    return cohorts_since(&hazard->cohorts, tick, now, in_span_out);
+}
+
 void
 hazard_horizon_set(struct hazard *hazard, double horizon)
 {

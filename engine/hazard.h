@@ -94,6 +94,10 @@ double hazard_seconds(uint32_t ticks);
 /* hazard_reuse - the probability that one of this age is used within the horizon. */
 float hazard_reuse(const struct hazard *hazard, uint32_t class_index, uint32_t age);
 
+/* hazard_since - cohorts_since(). */
+uint32_t hazard_since(
+    const struct hazard *hazard, uint32_t tick, uint32_t now, uint32_t *in_span_out);
+
 /* hazard_horizon_set - the horizon, in seconds (600 at first), from the next estimate on. */
 void hazard_horizon_set(struct hazard *hazard, double horizon);
 

@@ -23,6 +23,7 @@
 
 enum {
     GHOSTS_A_BLOCK = 4,
+    GUARD_SECONDS = 5,
 };
 
 static const uint64_t seed = 0x6768692d6b767469; /* Any: the same choices in every run. */
@@ -81,6 +82,18 @@ class_of(const struct entry_state *state)
 /* --- Time ------------------------------------------------------------------------------------- */
 
 static void
+guards_step(struct default_policy *self)
+{
+    double passed = hazard_seconds(self->now - self->guard_tick);
+
+    if (passed < GUARD_SECONDS)
+        return;
+    for (uint32_t set = 0; set < SET_COUNT; set++)
+        guard_step(&self->guards[set], hazard_seconds(self->now), passed);
+    self->guard_tick = self->now;
+}
+
+static void
 now_set(struct default_policy *self, uint64_t now_ns)
 {
     uint32_t now = (uint32_t)(now_ns >> USE_TICK_SHIFT);
@@ -88,8 +101,40 @@ now_set(struct default_policy *self, uint64_t now_ns)
     if (now <= self->now)
         return; /* Time never falls. */
     self->now = now;
+    guards_step(self);
     hazard_step(self->hazard, now);
     write_price_step(&self->price, (double)now_ns / 1e9);
+}
+
+/* --- Guards ----------------------------------------------------------------------------------- */
+
+/* A block that was used last at `last` is used: what the sets had of it, and LRU would have had.
+ * Those above it in its chain were used after it. */
+static void
+guards_note(struct default_policy *self, uint32_t last, uint32_t depth, const bool *was_there)
+{
+    uint64_t hbm_count = 0;
+    uint64_t capacities[SET_COUNT];
+    struct default_rank *rank = &self->rank;
+    uint64_t others;
+
+    if (last == self->now)
+        return;
+    if (rank->tick != last || rank->now != self->now) {
+        *rank = (struct default_rank){.tick = last, .now = self->now};
+        rank->since = hazard_since(self->hazard, last, self->now, &rank->in_span);
+    }
+    others = rank->since == COHORT_NONE
+                 ? UINT64_MAX
+                 : (uint64_t)rank->since + (depth < rank->in_span ? depth : rank->in_span);
+    for (uint32_t place = POLICY_HBM; place < POLICY_NVME; place++)
+        hbm_count += self->places[place].copy_count;
+    capacities[SET_HBM] = hbm_count;
+    capacities[SET_MEMORY] =
+        hbm_count + self->places[POLICY_HOST].copy_count - self->places[POLICY_HOST].doubles.count;
+    capacities[SET_MAP] = self->tracked_count;
+    for (uint32_t set = 0; set < SET_COUNT; set++)
+        guard_note(&self->guards[set], was_there[set], others, capacities[set]);
 }
 
 /* --- Tracking --------------------------------------------------------------------------------- */
@@ -142,6 +187,9 @@ block_use(struct default_policy *self, uint32_t number)
         default_track(self, number);
         return;
     }
+    guards_note(self, state->last_use, state->depth,
+        (const bool[SET_COUNT]){
+            (state->places & PLACES_HBM) != 0, (state->places & PLACES_MEMORY) != 0, true});
     traits = default_traits(state);
     from = hazard_class(&traits);
     hazard_traits_use(&traits, self->now - state->last_use);
@@ -218,6 +266,8 @@ ghost_return(
     struct hazard_traits traits = traits_unpack(facts->traits);
     uint32_t from = hazard_class(&traits);
 
+    guards_note(self, facts->last_use, entries_at(self->base.entries, number)->depth,
+        (const bool[SET_COUNT]){false});
     hazard_traits_use(&traits, self->now - facts->last_use);
     traits.turn = run_join(self, number, now_ns, false);
     traits.hint = entries_at(self->base.entries, number)->hint;

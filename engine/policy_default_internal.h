@@ -14,6 +14,7 @@
 #define KVT_ENGINE_POLICY_DEFAULT_INTERNAL_H
 
 #include "ghost_table.h"
+#include "guard.h"
 #include "hazard.h"
 #include "policy_nodes.h"
 #include "rng.h"
@@ -52,6 +53,20 @@ struct default_run {
     uint32_t length; /* Of those that were never seen. */
 };
 
+/* The nested sets, each with a guard of its own. */
+enum default_set {
+    SET_HBM,
+    SET_MEMORY,
+    SET_MAP,
+    SET_COUNT,
+};
+
+/* How many blocks were used since a time: asked again and again for one request. */
+struct default_rank {
+    uint32_t tick, now; /* For which it was worked out; now 0: for none. */
+    uint32_t since, in_span;
+};
+
 struct default_policy {
     struct policy base;
     struct kvt_env env;
@@ -62,6 +77,9 @@ struct default_policy {
     struct write_price price;
     struct policy_costs costs;
     struct default_run run;
+    struct guard guards[SET_COUNT];
+    uint32_t guard_tick; /* Of their last step. */
+    struct default_rank rank;
     double nvme_age_seconds;  /* Mean age at which blocks leave NVMe. */
     uint64_t tracked_count;   /* Blocks in the map that are tracked, */
     uint64_t tracked_highest; /* and how many they were at most. */

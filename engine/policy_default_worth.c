@@ -83,7 +83,15 @@ float
 default_score(const struct default_policy *self, unsigned place, uint32_t number)
 {
     const struct entry_state *state = entries_at(self->base.entries, number);
-    float importance = importance_of(self, state);
+    enum default_set set = place == POLICY_HOST   ? SET_MEMORY
+                           : place == POLICY_NVME ? SET_MAP
+                                                  : SET_HBM;
+    float importance;
+
+    if (self->guards[set].is_lru)
+        return 1 / (1 + (float)age_of(self, state)) *
+               weights_factor(&self->weights, state->importance);
+    importance = importance_of(self, state);
 
     return place == POLICY_HOST ? importance * host_value(self, state) : importance;
 }

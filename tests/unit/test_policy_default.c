@@ -2,7 +2,8 @@
 /*
  * test_policy_default.c - what the learning policy does beside what every policy must do
  * (test_policy.c): it keeps what comes back, remembers a bounded number of ghosts, weighs what
- * callers say, steers what is written, gives up doubles in their order, and is the same each time.
+ * callers say, steers what is written, gives up doubles in their order, knows what LRU would do,
+ * and is the same each time.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -347,6 +348,107 @@ a_write_budget_is_held_whatever_comes_in_bursts(void **state)
     assert_in_range(written_count, 6000 * 95 / 10, 6000 * 105 / 10);
 }
 
+/* --- The guard -------------------------------------------------------------------------------- */
+
+/* A list that is searched from end to end, of what LRU would hold. */
+static double
+lru_hits(const uint64_t *keys, uint32_t count)
+{
+    double hits = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t others = 0;
+        uint32_t last = i;
+
+        for (uint32_t j = i; j-- > 0 && last == i;) {
+            if (keys[j] == keys[i])
+                last = j;
+        }
+        for (uint32_t j = last + 1; j < i; j++) {
+            bool is_again = false;
+
+            for (uint32_t k = last + 1; k < j; k++)
+                is_again = is_again || keys[k] == keys[j];
+            others += !is_again;
+        }
+        hits += last < i && others < CACHE_BLOCKS;
+    }
+    return hits;
+}
+
+static void
+what_lru_would_hit_is_known(void **state)
+{
+    struct policy_rig *rig = *state;
+    struct default_policy *self = default_of(rig->policy);
+    struct rng rng = {.state = 3};
+    uint64_t keys[1200];
+    double wanted;
+
+    for (uint32_t i = 0; i < 1200; i++) {
+        keys[i] = 1 + rng_below(&rng, 100) * (1 + rng_below(&rng, 8));
+        rig->now_ns += second_ns / 100 * 7; /* A tick or two: the counts hardly fade. */
+        access_key(rig, keys[i]);
+    }
+    wanted = lru_hits(keys, 1200);
+    assert_true(self->guards[SET_MAP].lru_hits > wanted * 0.85);
+    assert_true(self->guards[SET_MAP].lru_hits < wanted * 1.02);
+    assert_true(self->guards[SET_MEMORY].lru_hits == self->guards[SET_MAP].lru_hits);
+    assert_true(self->guards[SET_HBM].lru_hits == 0);
+}
+
+static void
+lru_is_obeyed_while_it_leads_and_tried_no_longer_than_its_term(void **state)
+{
+    struct guard guard = {.hits = 0};
+    uint32_t changes[4] = {0};
+    uint32_t change_count = 0;
+
+    (void)state;
+    for (uint32_t second = 5; second < 4000 && change_count < 4; second += 5) {
+        bool was_lru = guard.is_lru;
+
+        for (uint32_t i = 0; i < 1000; i++)
+            guard_note(&guard, i % 100 < 90, i % 100 < 94 ? 0 : 10, 10);
+        guard_step(&guard, second, 5);
+        if (guard.is_lru != was_lru)
+            changes[change_count++] = second;
+    }
+    assert_int_equal(change_count, 4);
+    assert_in_range(changes[0], 240, 260);
+    assert_in_range(changes[1] - changes[0], 300, 305); /* Its first term, */
+    assert_in_range(changes[2] - changes[1], 240, 260);
+    assert_in_range(changes[3] - changes[2], 600, 605); /* and its second. */
+    guard = (struct guard){.hits = 0};
+    for (uint32_t second = 5; second < 4000; second += 5) {
+        for (uint32_t i = 0; i < 1000; i++)
+            guard_note(&guard, i % 100 < 90, i % 100 < 92 ? 0 : 10, 10);
+        guard_step(&guard, second, 5);
+        assert_false(guard.is_lru); /* A small lead is none. */
+    }
+}
+
+/* While LRU is obeyed, order is all that counts. */
+static void
+the_oldest_goes_while_lru_is_obeyed(void **state)
+{
+    struct policy_rig *rig = *state;
+    uint32_t blocks[20];
+    uint32_t shown = ENTRY_NONE;
+
+    for (uint32_t i = 0; i < 20; i++) {
+        rig->now_ns += second_ns;
+        blocks[i] = policy_rig_copy(rig, ENTRY_NONE);
+        /* The older the likelier to come back, as far as is known. */
+        entries_at(rig->entries, blocks[i])->recompute_us = 1000 * (20 - i);
+    }
+    default_of(rig->policy)->guards[SET_MEMORY].is_lru = true;
+    for (uint32_t i = 0; i < 20; i++) {
+        shown = policy_rig_victim(rig, POLICY_HOST, shown);
+        assert_int_equal(shown, blocks[i]);
+    }
+}
+
 /* --- Walks ------------------------------------------------------------------------------------ */
 
 /* After a leaf its parent, if that is no younger: a chain goes from its end, whole. */
@@ -394,6 +496,9 @@ main(void)
         OF_RIG(what_is_cheap_to_have_again_leaves_host_first),
         OF_RIG(a_block_is_admitted_when_it_is_worth_the_price_or_has_a_child_there),
         OF_RIG(a_write_budget_is_held_whatever_comes_in_bursts),
+        OF_RIG(what_lru_would_hit_is_known),
+        cmocka_unit_test(lru_is_obeyed_while_it_leads_and_tried_no_longer_than_its_term),
+        OF_RIG(the_oldest_goes_while_lru_is_obeyed),
         OF_RIG(a_chain_goes_whole),
     };
 
