@@ -396,8 +396,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
 static enum kvt_status
 memory_open(struct kvt_store *store)
 {
-    const struct policy_ops *ops =
-        store->options.policy == KVT_POLICY_S3FIFO ? &policy_s3fifo_ops : &policy_lru_ops;
+    const struct policy_ops *ops = options_policy(&store->options);
 
     KVT_TRY(host_open(&store->env, store->options.host_capacity_bytes,
         (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES), &store->host));
