@@ -227,5 +227,6 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     if (pins_next_ns(store) < *next_ns_out)
         *next_ns_out = pins_next_ns(store);
     live_step(store, was_busy, next_ns_out);
+    learned_step(store);
     return was_busy;
 }

@@ -349,6 +349,23 @@ default_leave(struct policy *policy, uint32_t number, bool is_evicted)
     self->tracked_count--;
 }
 
+/* --- Keeping ---------------------------------------------------------------------------------- */
+
+_Static_assert(
+    (size_t)HAZARD_STATE_BYTES_MAX <= (size_t)POLICY_STATE_BYTES_MAX, "what is learned fits");
+
+static size_t
+default_save(struct policy *policy, uint8_t *target)
+{
+    return hazard_save(default_of(policy)->hazard, target);
+}
+
+static bool
+default_restore(struct policy *policy, const uint8_t *source, size_t size)
+{
+    return hazard_restore(default_of(policy)->hazard, source, size);
+}
+
 /* --- Life ------------------------------------------------------------------------------------- */
 
 static void
@@ -409,4 +426,6 @@ const struct policy_ops policy_default_ops = {
     .admits = default_admits,
     .importance = default_importance,
     .costs_set = default_costs_set,
+    .save = default_save,
+    .restore = default_restore,
 };
