@@ -55,8 +55,12 @@ traits_note(struct entry_state *state, const struct hazard_traits *traits)
 static uint16_t
 traits_pack(const struct hazard_traits *traits)
 {
-    return (uint16_t)(traits->use_count | traits->gap << 4 | traits->segment << 7 |
-                      (traits->turn - 1u) << 9 | traits->hint << 11);
+    uint32_t gap = traits->gap;
+    uint32_t segment = traits->segment;
+    uint32_t hint = traits->hint;
+
+    return (uint16_t)(traits->use_count | gap << 4 | segment << 7 | (traits->turn - 1u) << 9 |
+                      hint << 11);
 }
 
 static struct hazard_traits
