@@ -402,8 +402,11 @@ default_open(const struct kvt_env *env, struct entries *entries, struct policy *
     self->rng.state = seed;
     self->run.last = ENTRY_NONE;
     self->nvme_age_seconds = HAZARD_HORIZON_FIRST;
-    for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++)
+    for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++) {
         self->places[place].shown = ENTRY_NONE;
+        for (uint32_t i = 0; i < DEFAULT_SAMPLES; i++)
+            self->places[place].draws[i] = (uint32_t)(rng_next(&self->rng) >> 32);
+    }
     status = policy_nodes_open(env, entries, &self->base.nodes);
     if (status == KVT_OK)
         status = hazard_open(env, &self->hazard);
