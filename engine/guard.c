@@ -14,7 +14,7 @@ enum {
     HITS_MIN = 1000,    /* Fewer say nothing. */
 };
 
-static const double lead_min = 1.03;
+static const double lead_min = 1.05;
 
 void
 guard_note(struct guard *guard, bool was_there, uint64_t rank, uint64_t capacity)

@@ -8,7 +8,7 @@
  * many those are the cohorts say (cohorts.h; ghosts are in them). Both counts of hits fade by half
  * in 300 s.
  *
- *              LRU has had 3 % more hits for four minutes
+ *              LRU has had 5 % more hits for four minutes
  *     LEARNED ------------------------------------------> LRU
  *        ^                                                 |
  *        +-------------------------------------------------+

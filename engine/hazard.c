@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "failure.h"
 
 #define TICK_SECONDS ((double)(UINT64_C(1) << HAZARD_TICK_SHIFT) / 1e9)
@@ -26,6 +27,8 @@ enum {
 static const double strength = 10;     /* k: how much the prior weighs, in reuses. */
 static const double prior_share = 0.5; /* The hazard before there are data: this / (age + 60 s). */
 static const double prior_seconds = 60;
+
+#define STATE_COUNT_MAX 1e18f /* Of what is restored: a thousand million blocks for 30 years. */
 
 struct hazard {
     struct kvt_env env;
@@ -421,6 +424,100 @@ hazard_counts(const struct hazard *hazard, uint32_t class_index, double reuses_o
 {
     memcpy(reuses_out, hazard->reuses[class_index], HAZARD_BUCKETS * sizeof(*reuses_out));
     memcpy(seconds_out, hazard->seconds[class_index], HAZARD_BUCKETS * sizeof(*seconds_out));
+}
+
+/* --- Keeping ---------------------------------------------------------------------------------- */
+
+enum {
+    STATE_VERSION = 1,
+    STATE_HEAD_BYTES = 8,                           /* u32 version, u32 number of classes. */
+    STATE_CLASS_BYTES = 4 + 2 * 4 * HAZARD_BUCKETS, /* u32 class, H, E: u32 bits of floats. */
+};
+
+static void
+put_float(uint8_t *target, double value)
+{
+    float narrow = (float)value;
+    uint32_t bits;
+
+    memcpy(&bits, &narrow, sizeof(bits));
+    put_u32(target, bits);
+}
+
+/* Below 0: no count. */
+static double
+get_count(const uint8_t *source)
+{
+    uint32_t bits = get_u32(source);
+    float value;
+
+    memcpy(&value, &bits, sizeof(value));
+    return isfinite(value) && value >= 0 && value <= STATE_COUNT_MAX ? (double)value : -1;
+}
+
+size_t
+hazard_save(const struct hazard *hazard, uint8_t *target)
+{
+    uint8_t *at = target + STATE_HEAD_BYTES;
+    uint32_t count = 0;
+
+    for (uint32_t c = 0; c < HAZARD_CLASSES; c++) {
+        if (!hazard->is_used[c])
+            continue;
+        put_u32(at, c);
+        for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
+            put_float(at + 4 + 4 * k, hazard->reuses[c][k]);
+            put_float(at + 4 + 4 * (HAZARD_BUCKETS + k), hazard->seconds[c][k]);
+        }
+        at += STATE_CLASS_BYTES;
+        count++;
+    }
+    put_u32(target, STATE_VERSION);
+    put_u32(target + 4, count);
+    return count == 0 ? 0 : (size_t)(at - target);
+}
+
+static bool
+state_is_valid(const uint8_t *source, size_t size)
+{
+    uint32_t count, next = 0;
+
+    if (size < STATE_HEAD_BYTES || get_u32(source) != STATE_VERSION)
+        return false;
+    count = get_u32(source + 4);
+    if (count > HAZARD_CLASSES || size != STATE_HEAD_BYTES + (size_t)count * STATE_CLASS_BYTES)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *at = source + STATE_HEAD_BYTES + (size_t)i * STATE_CLASS_BYTES;
+
+        if (get_u32(at) < next || get_u32(at) >= HAZARD_CLASSES)
+            return false;
+        next = get_u32(at) + 1;
+        for (uint32_t k = 0; k < 2 * HAZARD_BUCKETS; k++) {
+            if (get_count(at + 4 + 4 * k) < 0)
+                return false;
+        }
+    }
+    return true;
+}
+
+bool
+hazard_restore(struct hazard *hazard, const uint8_t *source, size_t size)
+{
+    if (!state_is_valid(source, size))
+        return false;
+    for (uint32_t i = 0; i < get_u32(source + 4); i++) {
+        const uint8_t *at = source + STATE_HEAD_BYTES + (size_t)i * STATE_CLASS_BYTES;
+        uint32_t c = get_u32(at);
+
+        hazard->is_used[c] = true;
+        for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
+            hazard->reuses[c][k] = get_count(at + 4 + 4 * k);
+            hazard->seconds[c][k] = get_count(at + 4 + 4 * (HAZARD_BUCKETS + k));
+        }
+    }
+    tables_set(hazard);
+    return true;
 }
 
 /* --- Life ------------------------------------------------------------------------------------- */

@@ -45,6 +45,7 @@ enum {
     HAZARD_GAP_NONE = 0, /* It was used once. */
     HAZARD_HORIZON_FIRST = 600,
     HAZARD_CLASSES = COHORT_PLANES * COHORT_CLASSES,
+    HAZARD_STATE_BYTES_MAX = 8 + HAZARD_CLASSES * (4 + 2 * 4 * HAZARD_BUCKETS),
 };
 
 /* What makes the class of a block. */
@@ -104,5 +105,15 @@ void hazard_horizon_set(struct hazard *hazard, double horizon);
 /* hazard_counts - H and E of a class. */
 void hazard_counts(const struct hazard *hazard, uint32_t class_index,
     double reuses_out[HAZARD_BUCKETS], double seconds_out[HAZARD_BUCKETS]);
+
+/* --- Keeping ---------------------------------------------------------------------------------- */
+
+/* hazard_save - H and E, as at most HAZARD_STATE_BYTES_MAX bytes; returns how many, 0: nothing was
+ * counted. The bytes are those of tiers/FORMAT.md 3.8. */
+size_t hazard_save(const struct hazard *hazard, uint8_t *target);
+
+/* hazard_restore - what hazard_save() wrote, into one that has counted nothing; false, and it stays
+ * so, when it is not that. */
+bool hazard_restore(struct hazard *hazard, const uint8_t *source, size_t size);
 
 #endif /* KVT_ENGINE_HAZARD_H */

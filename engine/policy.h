@@ -46,6 +46,10 @@ struct policy_costs {
 struct policy;
 struct policy_nodes;
 
+enum {
+    POLICY_STATE_BYTES_MAX = 256 << 10,
+};
+
 struct policy_ops {
     const char *name; /* "lru", "s3fifo" */
 
@@ -88,6 +92,12 @@ struct policy_ops {
     uint64_t (*importance)(struct policy *policy, uint32_t number);
 
     void (*costs_set)(struct policy *policy, const struct policy_costs *costs);
+
+    /* What was learned, as at most POLICY_STATE_BYTES_MAX bytes (returns how many; 0: nothing), and
+     * back: false, and nothing has changed, when these bytes are not what a policy of this kind
+     * wrote. Nothing about single blocks is kept. */
+    size_t (*save)(struct policy *policy, uint8_t *target);
+    bool (*restore)(struct policy *policy, const uint8_t *source, size_t size);
 };
 
 /* The first member of every implementation. */

@@ -55,8 +55,12 @@ traits_note(struct entry_state *state, const struct hazard_traits *traits)
 static uint16_t
 traits_pack(const struct hazard_traits *traits)
 {
-    return (uint16_t)(traits->use_count | traits->gap << 4 | traits->segment << 7 |
-                      (traits->turn - 1u) << 9 | traits->hint << 11);
+    uint32_t gap = traits->gap;
+    uint32_t segment = traits->segment;
+    uint32_t hint = traits->hint;
+
+    return (uint16_t)(traits->use_count | gap << 4 | segment << 7 | (traits->turn - 1u) << 9 |
+                      hint << 11);
 }
 
 static struct hazard_traits
@@ -349,6 +353,23 @@ default_leave(struct policy *policy, uint32_t number, bool is_evicted)
     self->tracked_count--;
 }
 
+/* --- Keeping ---------------------------------------------------------------------------------- */
+
+_Static_assert(
+    (size_t)HAZARD_STATE_BYTES_MAX <= (size_t)POLICY_STATE_BYTES_MAX, "what is learned fits");
+
+static size_t
+default_save(struct policy *policy, uint8_t *target)
+{
+    return hazard_save(default_of(policy)->hazard, target);
+}
+
+static bool
+default_restore(struct policy *policy, const uint8_t *source, size_t size)
+{
+    return hazard_restore(default_of(policy)->hazard, source, size);
+}
+
 /* --- Life ------------------------------------------------------------------------------------- */
 
 static void
@@ -381,8 +402,11 @@ default_open(const struct kvt_env *env, struct entries *entries, struct policy *
     self->rng.state = seed;
     self->run.last = ENTRY_NONE;
     self->nvme_age_seconds = HAZARD_HORIZON_FIRST;
-    for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++)
+    for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++) {
         self->places[place].shown = ENTRY_NONE;
+        for (uint32_t i = 0; i < DEFAULT_SAMPLES; i++)
+            self->places[place].draws[i] = (uint32_t)(rng_next(&self->rng) >> 32);
+    }
     status = policy_nodes_open(env, entries, &self->base.nodes);
     if (status == KVT_OK)
         status = hazard_open(env, &self->hazard);
@@ -409,4 +433,6 @@ const struct policy_ops policy_default_ops = {
     .admits = default_admits,
     .importance = default_importance,
     .costs_set = default_costs_set,
+    .save = default_save,
+    .restore = default_restore,
 };

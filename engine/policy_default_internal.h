@@ -21,6 +21,10 @@
 #include "weights.h"
 #include "write_price.h"
 
+enum {
+    DEFAULT_SAMPLES = 32,
+};
+
 /* Where the node of a copy is: policy_node.queue. */
 enum default_queue {
     QUEUE_NONE,   /* It has children in the same set. */
@@ -44,6 +48,7 @@ struct default_place {
     uint32_t shown;       /* Entry that was shown last, ENTRY_NONE: none; its parent; its score. */
     uint32_t shown_parent;
     float shown_score;
+    uint32_t draws[DEFAULT_SAMPLES]; /* Of the next choice, as shares of 2^32. */
 };
 
 /* The run of blocks that one request brings. */

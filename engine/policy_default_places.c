@@ -20,10 +20,6 @@
 #include "policy_default_internal.h"
 #include "try.h"
 
-enum {
-    SAMPLES = 32,
-};
-
 /* --- Leaves ----------------------------------------------------------------------------------- */
 
 static struct policy_node *
@@ -256,31 +252,47 @@ goes_before(struct default_policy *self, uint32_t a, uint32_t b)
     return entries_at(self->base.entries, a)->depth > entries_at(self->base.entries, b)->depth;
 }
 
+static uint32_t
+draw_at(const struct default_place *here, uint32_t i)
+{
+    return (uint32_t)((uint64_t)here->draws[i] * here->open >> 32);
+}
+
+/* Draw for the next choice now: those leaves come from memory while something else is done. */
+static void
+draws_renew(struct default_policy *self, struct default_place *here)
+{
+    for (uint32_t i = 0; i < DEFAULT_SAMPLES; i++) {
+        here->draws[i] = (uint32_t)(rng_next(&self->rng) >> 32);
+        __builtin_prefetch(&here->leaves[draw_at(here, i)]);
+    }
+}
+
 /* Where the leaf stands that has the least score of some. */
 static uint32_t
 leaf_choose(struct default_policy *self, unsigned place, float *score_out)
 {
     struct default_place *here = &self->places[place];
-    uint32_t drawn[SAMPLES];
-    uint32_t count = here->open < SAMPLES ? here->open : SAMPLES;
+    bool has_all = here->open <= DEFAULT_SAMPLES;
+    uint32_t count = has_all ? here->open : DEFAULT_SAMPLES;
     uint32_t best = 0;
 
-    for (uint32_t i = 0; i < count; i++) {
-        drawn[i] = here->open <= SAMPLES ? i : rng_below(&self->rng, here->open);
-        __builtin_prefetch(&here->leaves[drawn[i]]);
-    }
     for (uint32_t i = 0; i < count; i++)
-        __builtin_prefetch(entries_at(self->base.entries, here->leaves[drawn[i]]));
+        __builtin_prefetch(
+            entries_at(self->base.entries, here->leaves[has_all ? i : draw_at(here, i)]));
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t number = here->leaves[drawn[i]];
+        uint32_t at = has_all ? i : draw_at(here, i);
+        uint32_t number = here->leaves[at];
         float score = default_score(self, place, number);
 
         if (i > 0 && (score > *score_out ||
                          (score == *score_out && !goes_before(self, number, here->leaves[best]))))
             continue;
-        best = drawn[i];
+        best = at;
         *score_out = score;
     }
+    if (!has_all)
+        draws_renew(self, here);
     return best;
 }
 

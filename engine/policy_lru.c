@@ -142,4 +142,6 @@ const struct policy_ops policy_lru_ops = {
     .admits = policy_admits_all,
     .importance = policy_last_use,
     .costs_set = policy_costs_ignore,
+    .save = policy_save_nothing,
+    .restore = policy_restore_nothing,
 };

@@ -261,3 +261,20 @@ policy_costs_ignore(struct policy *policy, const struct policy_costs *costs)
     (void)policy;
     (void)costs;
 }
+
+size_t
+policy_save_nothing(struct policy *policy, uint8_t *target)
+{
+    (void)policy;
+    (void)target;
+    return 0;
+}
+
+bool
+policy_restore_nothing(struct policy *policy, const uint8_t *source, size_t size)
+{
+    (void)policy;
+    (void)source;
+    (void)size;
+    return false;
+}

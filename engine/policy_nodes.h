@@ -91,5 +91,8 @@ void policy_arrive_ignore(
 void policy_leave_ignore(struct policy *policy, uint32_t number, bool is_evicted);
 /* policy_costs_ignore - what moving costs makes no difference. */
 void policy_costs_ignore(struct policy *policy, const struct policy_costs *costs);
+/* policy_save_nothing, policy_restore_nothing - it learns nothing. */
+size_t policy_save_nothing(struct policy *policy, uint8_t *target);
+bool policy_restore_nothing(struct policy *policy, const uint8_t *source, size_t size);
 
 #endif /* KVT_ENGINE_POLICY_NODES_H */

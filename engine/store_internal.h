@@ -27,6 +27,7 @@
 #include "inbox.h"
 #include "kvtier/kvtier.h"
 #include "layout.h"
+#include "learned.h"
 #include "lease.h"
 #include "live.h"
 #include "log.h"
@@ -175,6 +176,7 @@ struct kvt_store {
     struct victim_scans *victim_scans;
     struct relocate *relocate;
     struct lease_table *leases;      /* any */
+    struct learned *learned;         /* NULL: nothing is kept. */
     struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
     struct layout_table *layouts;    /* any */

@@ -393,6 +393,50 @@ a_longer_horizon_makes_a_reuse_likelier(void **state)
     assert_true(fabs((double)hazard_reuse(hazard, class_index, 0) - 6 * 0.5 / 63) < 0.005);
 }
 
+/* --- Keeping ---------------------------------------------------------------------------------- */
+
+static void
+what_was_learned_is_kept_and_nothing_else_is_taken(void **state)
+{
+    struct hazard *hazard = *state;
+    struct kvt_env env;
+    struct hazard *again;
+    static uint8_t bytes[HAZARD_STATE_BYTES_MAX], broken[HAZARD_STATE_BYTES_MAX];
+    uint32_t class_index = hazard_class(&fresh);
+    size_t size;
+
+    env_host(&env);
+    assert_int_equal(hazard_save(hazard, bytes), 0);
+    hazard_step(hazard, 1);
+    for (uint32_t i = 0; i < 500; i++) {
+        hazard_arrive(hazard, class_index, 1 + i * 15);
+        hazard_use(hazard, class_index, class_index, 1 + i * 15, 1 + i * 15 + 14);
+        hazard_step(hazard, 1 + i * 15 + 14);
+    }
+    hazard_step(hazard, 10000);
+    size = hazard_save(hazard, bytes);
+    assert_in_range(size, 9, sizeof(bytes));
+    assert_int_equal(hazard_open(&env, &again), KVT_OK);
+    for (size_t i = 0; i < size; i++)
+        assert_false(hazard_restore(again, bytes, i));
+    for (size_t i = 0; i < 12; i += i == 7 ? 2 : 1) { /* Version, count; a class too high. */
+        memcpy(broken, bytes, size);
+        broken[i] ^= 0x81;
+        assert_false(hazard_restore(again, broken, size));
+    }
+    memcpy(broken, bytes, size);
+    memset(broken + 12, 0xFF, 4); /* Not a number. */
+    assert_false(hazard_restore(again, broken, size));
+    assert_true(counted_sum(again, true) == 0);
+    assert_true(hazard_restore(again, bytes, size));
+    assert_true(fabs(counted_sum(again, false) - counted_sum(hazard, false)) < 0.01);
+    for (uint32_t age = 0; age < 1000; age += 5)
+        assert_true(fabsf(hazard_importance(again, class_index, age) /
+                              hazard_importance(hazard, class_index, age) -
+                          1) < 0.02f);
+    hazard_close(again);
+}
+
 int
 main(void)
 {
@@ -409,6 +453,8 @@ main(void)
         cmocka_unit_test_setup_teardown(
             what_comes_back_is_worth_more_when_it_is_due, setup, teardown),
         cmocka_unit_test_setup_teardown(a_longer_horizon_makes_a_reuse_likelier, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_was_learned_is_kept_and_nothing_else_is_taken, setup, teardown),
     };
 
     stop_on_proof();

@@ -409,7 +409,7 @@ lru_is_obeyed_while_it_leads_and_tried_no_longer_than_its_term(void **state)
         bool was_lru = guard.is_lru;
 
         for (uint32_t i = 0; i < 1000; i++)
-            guard_note(&guard, i % 100 < 90, i % 100 < 94 ? 0 : 10, 10);
+            guard_note(&guard, i % 100 < 90, i % 100 < 96 ? 0 : 10, 10);
         guard_step(&guard, second, 5);
         if (guard.is_lru != was_lru)
             changes[change_count++] = second;
