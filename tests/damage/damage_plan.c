@@ -317,10 +317,28 @@ damage_may_refuse(const struct damage *damage)
            (damage->names_hurt[0] && damage->names_hurt[1]);
 }
 
-bool
-damage_may_return(const struct damage *damage)
+/* Some page of the block's extent is damaged. */
+static bool
+block_is_hurt(const struct damage *damage, const struct known_block *block)
 {
-    return damage->index_hurt && damage->header_hurt;
+    for (uint32_t i = 0; i < block->page_count; i++) {
+        if (damage->page_hurt[block->page + i] != 0)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Without the index, a batch whose payloads are damaged may be one that a crash cut short: then it
+ * says nothing, and what it replaced is current.
+ */
+bool
+damage_may_return(const struct damage *damage, const struct damage_fixture *fixture, uint64_t key)
+{
+    const struct known_block *block = &fixture->blocks[key];
+
+    return damage->index_hurt &&
+           (damage->header_hurt || (block->is_live && block_is_hurt(damage, block)));
 }
 
 bool
@@ -328,11 +346,6 @@ damage_must_hit(const struct damage *damage, const struct damage_fixture *fixtur
 {
     const struct known_block *block = &fixture->blocks[key];
 
-    if (!block->is_live || damage_may_return(damage))
-        return false;
-    for (uint32_t i = 0; i < block->page_count; i++) {
-        if (damage->page_hurt[block->page + i] != 0)
-            return false;
-    }
-    return true;
+    return block->is_live && !block_is_hurt(damage, block) &&
+           !damage_may_return(damage, fixture, key);
 }

@@ -49,6 +49,7 @@ bool damage_may_refuse(const struct damage *damage);
  * was deleted, cleared or replaced may be seen: the index and headers are damaged. */
 bool damage_must_hit(
     const struct damage *damage, const struct damage_fixture *fixture, uint64_t key);
-bool damage_may_return(const struct damage *damage);
+bool damage_may_return(
+    const struct damage *damage, const struct damage_fixture *fixture, uint64_t key);
 
 #endif /* KVT_TESTS_DAMAGE_PLAN_H */

@@ -134,7 +134,8 @@ key_judge(const struct damage *damage, const struct damage_fixture *fixture, uin
     rig.hit_count++;
     if (!payload_is_right(bytes, result->length, key, &version))
         fails("key %llu has wrong bytes", (unsigned long long)key);
-    else if ((!block->is_live || version != block->version) && !damage_may_return(damage))
+    else if ((!block->is_live || version != block->version) &&
+             !damage_may_return(damage, fixture, key))
         fails("key %llu came back with version %llu", (unsigned long long)key,
             (unsigned long long)version);
     rig.versions[key] = version;
