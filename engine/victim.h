@@ -16,8 +16,8 @@
  * worth being written once more. When they fill more than a quarter of a segment, or more than can
  * be written elsewhere, those go that are least important to the policy, the deepest first: so each
  * reclaim gains at least half a segment, and one is possible when no segment is free. A quarter,
- * because on the conversation trace (NVMe of 30 % of its blocks) it had as many hits as a half, with
- * a quarter of the writes.
+ * because on the conversation trace (NVMe of 30 % of its blocks) it had as many hits as a half,
+ * with a quarter of the writes.
  *
  * When less than half of what the SEALED segments hold is alive, nothing has to be lost: the
  * segment with the least alive goes first, and all of it stays, up to half a segment.
