@@ -1,5 +1,5 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long mutants bench tidy install uninstall deb clean
+.PHONY: all deps demo test test-long mutants bench policies tidy install uninstall deb clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -28,6 +28,9 @@ mutants: deps
 
 bench: all
 	@bench/run-bench.sh
+
+policies: all
+	@bench/run-policies.sh
 
 tidy: all
 	@ctest --test-dir build -L tidy --output-on-failure

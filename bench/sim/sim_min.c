@@ -201,6 +201,13 @@ min_victim(struct sim_policy *policy, enum sim_place place)
     return BLOCK_NONE;
 }
 
+/* What is not used again is not worth a copy anywhere. */
+static bool
+min_returns(struct sim_policy *policy, uint32_t block)
+{
+    return min_of(policy)->next_uses[block] != REQUEST_NONE;
+}
+
 const struct sim_policy_ops sim_min_ops = {
     .name = "min",
     .open = min_open,
@@ -209,4 +216,6 @@ const struct sim_policy_ops sim_min_ops = {
     .add = min_add,
     .remove = min_remove,
     .victim = min_victim,
+    .lowers = min_returns,
+    .admits = min_returns,
 };

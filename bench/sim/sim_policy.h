@@ -65,6 +65,8 @@ struct sim_policy_ops {
     /* The next copy to give up in `place`, which may go; BLOCK_NONE: there is none. */
     uint32_t (*victim)(struct sim_policy *policy, enum sim_place place);
 
+    /* Whether a block that leaves HBM is worth a place in HOST. NULL: each is. */
+    bool (*lowers)(struct sim_policy *policy, uint32_t block);
     /* Whether a block that leaves memory is worth being written to NVMe. NULL: each is. */
     bool (*admits)(struct sim_policy *policy, uint32_t block);
     /* The larger the longer it is worth keeping. NULL: the later it was used. */

@@ -312,17 +312,15 @@ static uint32_t
 production_victim(struct sim_policy *policy, enum sim_place place)
 {
     struct production *production = production_of(policy);
-    uint32_t number = ENTRY_NONE;
+    uint32_t number =
+        production->policy->ops->victim(production->policy, places[place], ENTRY_NONE);
     struct block_key key;
     uint32_t block;
 
-    do {
-        number = production->policy->ops->victim(production->policy, places[place], number);
-        if (number == ENTRY_NONE || production->has_failed)
-            return BLOCK_NONE;
-        residency_key(production->map, number, &key);
-        memcpy(&block, key.bytes, sizeof(block));
-    } while (sim_copies_is_pinned(policy->view->copies, block));
+    if (number == ENTRY_NONE || production->has_failed)
+        return BLOCK_NONE;
+    residency_key(production->map, number, &key);
+    memcpy(&block, key.bytes, sizeof(block));
     return block;
 }
 
@@ -344,20 +342,19 @@ production_importance(struct sim_policy *policy, uint32_t block)
 
 /* --- The vtables ------------------------------------------------------------------------------ */
 
-#define PRODUCTION_OPS(symbol, text, opener, no_bypass) \
-    const struct sim_policy_ops symbol = {              \
-        .name = text,                                   \
-        .has_no_bypass = no_bypass,                     \
-        .open = opener,                                 \
-        .close = production_close,                      \
-        .request = production_request,                  \
-        .arrive = production_arrive,                    \
-        .leave = production_leave,                      \
-        .add = production_add,                          \
-        .remove = production_remove,                    \
-        .victim = production_victim,                    \
-        .admits = production_admits,                    \
-        .importance = production_importance,            \
+#define PRODUCTION_OPS(symbol, text, opener) \
+    const struct sim_policy_ops symbol = {   \
+        .name = text,                        \
+        .open = opener,                      \
+        .close = production_close,           \
+        .request = production_request,       \
+        .arrive = production_arrive,         \
+        .leave = production_leave,           \
+        .add = production_add,               \
+        .remove = production_remove,         \
+        .victim = production_victim,         \
+        .admits = production_admits,         \
+        .importance = production_importance, \
     }
 
 static bool
@@ -378,6 +375,6 @@ default_open(const struct sim_view *view, struct sim_policy **policy_out)
     return production_open(&sim_default_ops, &policy_default_ops, view, policy_out);
 }
 
-PRODUCTION_OPS(sim_lru_ops, "lru", lru_open, false);
-PRODUCTION_OPS(sim_s3fifo_ops, "s3fifo", s3fifo_open, false);
-PRODUCTION_OPS(sim_default_ops, "default", default_open, false);
+PRODUCTION_OPS(sim_lru_ops, "lru", lru_open);
+PRODUCTION_OPS(sim_s3fifo_ops, "s3fifo", s3fifo_open);
+PRODUCTION_OPS(sim_default_ops, "default", default_open);

@@ -47,14 +47,14 @@ copy_remove(struct run *run, enum sim_place place, uint32_t block)
         run->policy->ops->leave(run->policy, block);
 }
 
-/* --- Segments of NVMe ------------------------------------------------------------------------- */
-
-/* A child that stays there would be of no use without it. */
+/* It has children in the store, which would be of no use without it. */
 static bool
 is_needed(const struct run *run, uint32_t block)
 {
     return run->copies.child_counts[(size_t)block * SIM_PLACE_COUNT + SIM_NVME] > 0;
 }
+
+/* --- Segments of NVMe ------------------------------------------------------------------------- */
 
 static bool
 segment_has_children(void *context, uint32_t block)
@@ -130,11 +130,19 @@ is_written(struct run *run, uint32_t block)
     return ops->admits == NULL || ops->admits(run->policy, block) || is_needed(run, block);
 }
 
+static bool
+is_lowered(struct run *run, uint32_t block)
+{
+    const struct sim_policy_ops *ops = run->policy->ops;
+
+    return ops->lowers == NULL || ops->lowers(run->policy, block) || is_needed(run, block);
+}
+
 /* HBM gives a copy up; HOST may have one already. */
 static bool
 hbm_lower(struct run *run, uint32_t block)
 {
-    if (!sim_copies_has(&run->copies, SIM_HOST, block)) {
+    if (!sim_copies_has(&run->copies, SIM_HOST, block) && is_lowered(run, block)) {
         if (!copy_add(run, SIM_HOST, block))
             return false;
         run->lowered_at[block] = run->request + 1;

@@ -3,11 +3,11 @@
  * sim_run.h - one run: a trace through a simulated store with one policy, and what was counted.
  *
  * One request at a time, in the order of their times. The leading blocks that are there are its
- * hits. They come to the highest tier, and so do the blocks that were missing; copies further down
- * stay. Then each tier gives up what is above its capacity, from the highest to the lowest: what
- * leaves HBM goes to HOST, what leaves HOST to NVMe if the policy admits it or a child needs it,
- * and what has no copy any more has left the store. HOST first gives up copies of what the request
- * has just taken to HBM.
+ * hits. They come to the highest tier, what NVMe alone has by way of HOST, and so do the blocks
+ * that were missing; copies further down stay. Then each tier gives up what is above its capacity,
+ * from the highest to the lowest: what leaves HBM goes to HOST, what leaves HOST to NVMe if the
+ * policy admits it or a child needs it, and what has no copy any more has left the store. HOST
+ * first gives up copies of what the request has just taken to HBM.
  *
  * With --capacity there is one tier, HOST.
  */

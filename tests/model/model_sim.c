@@ -256,7 +256,7 @@ tiers_hold_what_they_can_and_parents_before_children(void **state)
             plan.costs.write_price_ms = round % 2 == 0 ? 0 : 6;
             totals = run(&plan, true);
             assert_true(hits_of(&totals) <= hits_of(&bound));
-            assert_true(totals.nvme_write_count >= totals.hits[SIM_NVME] / 4);
+            assert_true(totals.hits[SIM_NVME] == 0 || totals.nvme_write_count > 0);
             assert_true(plan.segment_blocks > 0 || totals.nvme_rewrite_count == 0);
             again = run(&plan, true);
             totals.elapsed_seconds = again.elapsed_seconds = 0;
@@ -382,34 +382,50 @@ agents_hit_as_often_as_it_was_measured(void **state)
     recorded_free();
 }
 
+/* Of three tiers; for each 1,000 blocks asked for. */
+struct moved {
+    double hits, h2d, d2h, nvme_reads, nvme_writes; /* Hits and time in percent. */
+    double time_saved;
+};
+
 static void
 expect_near(const char *name, double value, double wanted, double tolerance)
 {
-    print_message("%s: %.1f (%.1f)\n", name, value, wanted);
-    assert_true(value > wanted - tolerance && value < wanted + tolerance);
+    print_message("  %s: %.1f (%.1f)\n", name, value, wanted);
+    assert_true(value >= wanted - tolerance && value <= wanted + tolerance);
 }
 
-/* HBM 1 %, HOST 5 %, NVMe 30 %; within a twentieth, and half a point of the time. */
+/* HBM 1 %, HOST 5 %, NVMe 30 %: within a twentieth (and what the figures were rounded by), and half
+ * a point of the time. */
+static void
+expect_moved(const struct sim_policy_ops *policy, const struct moved *wanted)
+{
+    struct sim_plan plan = {
+        .policy = policy, .chains = &recorded_chains, .capacities = {942, 4709, 28252}};
+    struct sim_totals totals = run(&plan, false);
+    double thousands = (double)totals.block_count / 1000;
+
+    print_message("%s\n", policy->name);
+    expect_near("hits", (double)hits_of(&totals) / thousands / 10, wanted->hits, 0.5);
+    expect_near("H2D", (double)totals.hits[SIM_HOST] / thousands, wanted->h2d, wanted->h2d / 20);
+    expect_near("D2H", (double)totals.d2h_count / thousands, wanted->d2h, wanted->d2h / 20);
+    expect_near("NVMe reads", (double)totals.hits[SIM_NVME] / thousands, wanted->nvme_reads,
+        wanted->nvme_reads / 20 + 0.5);
+    expect_near("NVMe writes", (double)totals.nvme_write_count / thousands, wanted->nvme_writes,
+        wanted->nvme_writes / 20 + 0.5);
+    expect_near("time", 100 * totals.saved_ms / totals.recompute_ms, wanted->time_saved, 0.5);
+}
+
 static void
 three_tiers_move_as_much_as_was_measured(void **state)
 {
-    struct sim_plan plan = {.policy = &sim_lru_ops, .chains = &recorded_chains};
-    struct sim_totals totals;
-    double blocks;
+    const struct moved lru = {33.9, 99, 947, 196, 634, 26.7};
+    const struct moved min = {35.9, 158, 132, 11, 10, 33.2};
 
     (void)state;
     recorded_load("conversation_h1.jsonl.zst");
-    plan.capacities[SIM_HBM] = 942;
-    plan.capacities[SIM_HOST] = 4709;
-    plan.capacities[SIM_NVME] = 28252;
-    totals = run(&plan, false);
-    blocks = (double)totals.block_count;
-    expect_near("hits", 100 * (double)hits_of(&totals) / blocks, 33.9, 1.7);
-    expect_near("H2D", 1000 * (double)totals.hits[SIM_HOST] / blocks, 99, 4.9);
-    expect_near("D2H", 1000 * (double)totals.d2h_count / blocks, 947, 47);
-    expect_near("NVMe reads", 1000 * (double)totals.hits[SIM_NVME] / blocks, 196, 9.8);
-    expect_near("NVMe writes", 1000 * (double)totals.nvme_write_count / blocks, 634, 31);
-    expect_near("time saved", 100 * totals.saved_ms / totals.recompute_ms, 26.7, 0.5);
+    expect_moved(&sim_lru_ops, &lru);
+    expect_moved(&sim_min_ops, &min);
     recorded_free();
 }
 
