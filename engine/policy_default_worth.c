@@ -88,7 +88,8 @@ default_score(const struct default_policy *self, unsigned place, uint32_t number
                                                   : SET_HBM;
     float importance;
 
-    if (self->guards[set].is_lru)
+    /* Where losing a block costs more or less hits are not all that counts. */
+    if (self->guards[set].is_lru && (place != POLICY_HOST || self->costs.nvme_load_ns == 0))
         return 1 / (1 + (float)age_of(self, state)) *
                weights_factor(&self->weights, state->importance);
     importance = importance_of(self, state);
