@@ -1,5 +1,6 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long fuzz coverage mutants bench tidy install uninstall deb clean
+.PHONY: all deps demo test test-long fuzz coverage gpu-test mutants bench policies tidy install uninstall \
+	deb clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -38,11 +39,18 @@ fuzz: deps
 coverage: deps
 	@tests/coverage/run-coverage.sh
 
+# Exit code 77, and a reason, where there is no GPU.
+gpu-test: all
+	@tests/gpu/run-gpu-tests.sh
+
 mutants: deps
 	@python3 -B tests/mutants/run_mutants.py
 
 bench: all
 	@bench/run-bench.sh
+
+policies: all
+	@bench/run-policies.sh
 
 tidy: all
 	@ctest --test-dir build -L tidy --output-on-failure

@@ -85,6 +85,7 @@ nvme_detach_run(struct kvt_store *store, void *context)
 
     *nvme_out = store->nvme;
     store->nvme = NULL;
+    learned_stop(store);
     return true;
 }
 
@@ -139,6 +140,7 @@ store_free(struct kvt_store *store)
 
     store_threads_stop(store);
     live_close(store);
+    learned_close(store);
     codecs_deinit(&store->codecs);
     commit_close(store);
     reclaim_close(store);
@@ -396,8 +398,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
 static enum kvt_status
 memory_open(struct kvt_store *store)
 {
-    const struct policy_ops *ops =
-        store->options.policy == KVT_POLICY_S3FIFO ? &policy_s3fifo_ops : &policy_lru_ops;
+    const struct policy_ops *ops = options_policy(&store->options);
 
     KVT_TRY(host_open(&store->env, store->options.host_capacity_bytes,
         (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES), &store->host));
@@ -503,6 +504,7 @@ threads_start(struct kvt_store *store)
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
     KVT_TRY(live_open(store));
+    learned_open(store);
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     return strays_void(store); /* Before anything is promised. */
 }
@@ -646,8 +648,10 @@ kvt_close(kvt_store *store)
     store_threads_stop(store);
     if (!is_poisoned && !store->is_read_only &&
         (atomic_load_explicit(&store->health, memory_order_relaxed) & KVT_HEALTH_META_READONLY) ==
-            0)
+            0) {
+        learned_write(store);
         status = status_keep(status, store->index->ops->mark(store->index, true));
+    }
     store_free(store);
     return status;
 }

@@ -15,6 +15,7 @@
 #define KVT_INDEX_LMDB_CHECK_H
 
 #include "env.h"
+#include "index.h"
 
 struct lmdb_report {
     uint64_t page_count;    /* Pages visited. */
@@ -31,5 +32,22 @@ struct lmdb_report {
  */
 enum kvt_status lmdb_check(
     const struct kvt_env *env, struct fs_file *file, struct lmdb_report *report_out);
+
+/* Who is shown what; false: no more. */
+struct lmdb_lister {
+    bool (*visit_segment)(void *visitor, const struct index_segment *segment);
+    bool (*visit_block)(void *visitor, const struct index_block *block);
+    void *visitor;
+};
+
+/*
+ * lmdb_list - all segments, then all blocks, each in order, of an index that was closed in order.
+ * LMDB is not asked: each page is proved as it is read, so that the first block comes at once.
+ *
+ * KVT_NOT_READY: it was not closed in order. KVT_E_CORRUPT: a page is damaged; what was shown
+ * before lay in pages that are not. KVT_E_IO, KVT_E_NOMEM.
+ */
+enum kvt_status lmdb_list(
+    const struct kvt_env *env, struct fs_file *file, const struct lmdb_lister *lister);
 
 #endif /* KVT_INDEX_LMDB_CHECK_H */

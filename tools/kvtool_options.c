@@ -58,7 +58,7 @@ struct row {
 };
 
 static const char *const io_words[] = {"auto", "uring", "threads"};
-static const char *const policy_words[] = {"default", "lru", "s3fifo"};
+static const char *const policy_words[] = {"default", "lru", "s3fifo", "ghi"};
 static const char *const device_words[] = {"auto", "cuda", "emulation"};
 static const char *const log_words[] = {"error", "warn", "info", "debug"};
 
@@ -107,6 +107,8 @@ rows_of(const struct kvt_options *o, struct row rows_out[ROW_MAX])
         {"device_mask", UNIT_COUNT, o->device_mask, 0, NULL, 0, false},
         {"pin_bytes_max", UNIT_BYTES, o->pin_bytes_max, pin, NULL, 0, false},
         {"event_count_max", UNIT_COUNT, o->event_count_max, 0, NULL, 0, false},
+        {"nvme_write_bytes_per_second", UNIT_BYTES, o->nvme_write_bytes_per_second, 0, NULL, 0,
+            false},
         {"log_level", UNIT_WORD, o->log_level, KVT_LOG_ERROR, WORDS(log_words), false},
     };
 

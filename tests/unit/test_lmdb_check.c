@@ -229,6 +229,121 @@ a_flipped_bit_in_a_record_is_found_and_counted(void **state)
     assert_int_equal(check_bytes(good->bytes, good->size, &report), KVT_OK);
 }
 
+/* --- Lists ------------------------------------------------------------------------------------ */
+
+struct listed {
+    uint32_t segment_count, block_count;
+    uint32_t count_max; /* Of blocks. */
+    bool is_segment_behind;
+    uint64_t last;
+    bool is_in_order;
+};
+
+static bool
+segment_list(void *visitor, const struct index_segment *segment)
+{
+    struct listed *listed = visitor;
+
+    (void)segment;
+    listed->is_segment_behind = listed->is_segment_behind || listed->block_count > 0;
+    listed->segment_count++;
+    return true;
+}
+
+static bool
+block_list(void *visitor, const struct index_block *block)
+{
+    struct listed *listed = visitor;
+    uint64_t place = (uint64_t)block->segment << 32 | block->page;
+    uint8_t record[BLOCK_RECORD_BYTES_MAX];
+
+    listed->is_in_order = listed->is_in_order &&
+                          (listed->block_count == 0 || place > listed->last) &&
+                          block->size == model_record(block->segment, block->page, 1, record) &&
+                          memcmp(block->bytes, record, block->size) == 0;
+    listed->last = place;
+    return ++listed->block_count < listed->count_max;
+}
+
+static enum kvt_status
+list_file(uint32_t count_max, struct listed *listed_out)
+{
+    const struct lmdb_lister lister = {
+        .visit_segment = segment_list, .visit_block = block_list, .visitor = listed_out};
+    struct fs_file *file;
+    enum kvt_status status;
+
+    *listed_out = (struct listed){.count_max = count_max, .is_in_order = true};
+    assert_int_equal(made.env.fs->open(made.dir, "data.mdb", FS_READ_ONLY, &file), KVT_OK);
+    status = lmdb_list(&made.env, file, &lister);
+    made.env.fs->close(file);
+    return status;
+}
+
+/* The long file, closed in order. */
+static void
+long_file_close(void)
+{
+    const struct good_file *good = &made.files[LMDB_FILE_LONG];
+    struct index *index;
+
+    scratch_write(&made.scratch, "data.mdb", good->bytes, good->size);
+    assert_int_equal(index_lmdb_ops.open(NULL, &made.env, made.dir, false, &index), KVT_OK);
+    assert_int_equal(index->ops->mark(index, true), KVT_OK);
+    index_lmdb_ops.close(index);
+}
+
+static void
+a_list_is_what_was_committed_as_far_as_it_is_wanted(void **state)
+{
+    const struct good_file *good = &made.files[LMDB_FILE_LONG];
+    struct listed listed;
+
+    (void)state;
+    scratch_write(&made.scratch, "data.mdb", good->bytes, good->size);
+    assert_int_equal(list_file(UINT32_MAX, &listed), KVT_NOT_READY);
+    assert_int_equal(listed.segment_count + listed.block_count, 0);
+    long_file_close();
+    assert_int_equal(list_file(UINT32_MAX, &listed), KVT_OK);
+    assert_int_equal(listed.block_count, LMDB_FILES_LONG_LEFT);
+    assert_true(listed.is_in_order && !listed.is_segment_behind && listed.segment_count >= 1);
+    assert_int_equal(list_file(7, &listed), KVT_OK);
+    assert_int_equal(listed.block_count, 7);
+}
+
+/* Whatever page is gone: a list that ends well shows everything, any other only what was there. */
+static void
+a_list_of_a_damaged_file_shows_nothing_else(void **state)
+{
+    static const uint8_t nothing[PAGE_BYTES];
+    uint8_t *bytes = malloc(LMDB_FILES_BYTES_MAX);
+    uint32_t refused_count = 0, begun_count = 0;
+    size_t size;
+
+    (void)state;
+    assert_non_null(bytes);
+    long_file_close();
+    size = scratch_read(&made.scratch, "data.mdb", bytes, LMDB_FILES_BYTES_MAX);
+    for (size_t page = 0; page < made.files[LMDB_FILE_LONG].page_used_count; page++) {
+        uint8_t kept[PAGE_BYTES];
+        struct listed listed;
+        enum kvt_status status;
+
+        memcpy(kept, bytes + page * PAGE_BYTES, PAGE_BYTES);
+        memcpy(bytes + page * PAGE_BYTES, nothing, PAGE_BYTES);
+        scratch_write(&made.scratch, "data.mdb", bytes, size);
+        memcpy(bytes + page * PAGE_BYTES, kept, PAGE_BYTES);
+        status = list_file(UINT32_MAX, &listed);
+        assert_true(status == KVT_OK || status == KVT_E_CORRUPT);
+        assert_true(listed.is_in_order);
+        assert_int_equal(listed.block_count == LMDB_FILES_LONG_LEFT, status == KVT_OK);
+        refused_count += status == KVT_E_CORRUPT;
+        begun_count += status == KVT_E_CORRUPT && listed.block_count > 0;
+    }
+    assert_true(refused_count > begun_count && begun_count > 0);
+    free(bytes);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -237,6 +352,8 @@ main(int argc, char **argv)
         cmocka_unit_test(files_that_lmdb_made_pass),
         cmocka_unit_test(every_page_that_is_in_a_tree_is_needed),
         cmocka_unit_test(a_flipped_bit_in_a_record_is_found_and_counted),
+        cmocka_unit_test(a_list_is_what_was_committed_as_far_as_it_is_wanted),
+        cmocka_unit_test(a_list_of_a_damaged_file_shows_nothing_else),
         cmocka_unit_test_prestate(damaged_files_get_a_verdict_and_what_passes_is_whole, &seeds),
     };
 
