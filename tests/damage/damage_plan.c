@@ -232,8 +232,8 @@ file_remove(
     file_hurt(damage, fixture, which);
     if (which == FILE_INDEX && rng_below(rng, 2) == 0) {
         (void)snprintf(full, sizeof(full), "%s/meta", path);
-        assert_int_equal(rmdir(full), 0);
-        note(damage, "remove", "meta", 0);
+        if (rmdir(full) == 0) /* There may be litter in it. */
+            note(damage, "remove", "meta", 0);
     }
     return true;
 }

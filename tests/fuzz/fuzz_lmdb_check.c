@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_lmdb_check.c - the reader of LMDB files that proves one safe to map, and lists what it has.
- * Input: the file.
+ * fuzz_lmdb_check.c - the reader of LMDB files that proves one safe to map, and lists what is in
+ * it. Input: the file.
  */
 #include "lmdb_check.h"
 

@@ -72,6 +72,7 @@ def fuzz(folder, seconds, csv, targets):
         print("the canary lives: a finding would not be noticed\n" + log[-2000:])
         return 1
     print("canary          found, as it must be")
+    commit = long_rows.commit_now("fuzz")
     total, failures = 0, 0
     for target in targets:
         count, log, is_found = run_target(folder, target, seconds)
@@ -83,7 +84,7 @@ def fuzz(folder, seconds, csv, targets):
             print(log[-6000:])
     print(f"{total} executions of {len(targets)} targets, {failures} with findings")
     if csv:
-        long_rows.append(csv, "fuzz", len(targets), total, failures)
+        long_rows.append(csv, "fuzz", commit, (len(targets), total, failures))
     return 1 if failures else 0
 
 

@@ -132,8 +132,9 @@ def main():
         print(f"skipped: {reason}")
         return 77
     finally:
-        subprocess.run(["umount", "-q", "-R", os.path.join(folder, "ext4")], check=False,
-                       stderr=subprocess.DEVNULL)
+        for name in ("ext4", "tmpfs"):
+            subprocess.run(["umount", "-q", "-R", os.path.join(folder, name)], check=False,
+                           stderr=subprocess.DEVNULL)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -30,6 +30,10 @@ SUITES = {
 }
 
 
+def paths_of(suite):
+    return [*SUITES[suite][2], ":(exclude)*.md"]
+
+
 def git(*arguments):
     return subprocess.run(["git", "-C", ROOT, *arguments], check=False, capture_output=True)
 
@@ -37,19 +41,20 @@ def git(*arguments):
 def commit_now(suite):
     """The commit, with a plus when files of the suite have changes that it does not have."""
     commit = git("rev-parse", "--short=12", "HEAD").stdout.decode().strip()
-    changed = git("status", "--porcelain", "--", *SUITES[suite][2]).stdout
+    changed = git("status", "--porcelain", "--", *paths_of(suite)).stdout
     return commit + ("+" if changed else "")
 
 
-def append(path, suite, seeds, states, failures):
-    """One row; the file is made when it is not there."""
+def append(path, suite, commit, counts):
+    """One row, with what commit_now() said before the run and (seeds, states, failures); the file
+    is made when it is not there."""
     is_new = not os.path.exists(path)
     with open(path, "a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         if is_new:
             writer.writerow(HEADER)
         time = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        writer.writerow([time, suite, commit_now(suite), seeds, states, failures])
+        writer.writerow([time, suite, commit, *counts])
 
 
 def row_counts(row):
@@ -60,7 +65,7 @@ def row_counts(row):
         return "something failed"
     if row["commit"].endswith("+"):
         return "it ran with changes that were not committed"
-    changed = git("diff", "--quiet", row["commit"], "--", *SUITES[row["suite"]][2])
+    changed = git("diff", "--quiet", row["commit"], "--", *paths_of(row["suite"]))
     if changed.returncode == 1:
         return "what it tests has changed since"
     if changed.returncode != 0:

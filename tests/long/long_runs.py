@@ -124,6 +124,7 @@ def main():
     if unknown:
         parser.error("no such suite: " + " ".join(sorted(unknown)))
     os.makedirs(LOGS, exist_ok=True)
+    commits = {suite: long_rows.commit_now(suite) for suite in suites}
     build(suites)
     sums = {suite: (0, 0, 0) for suite in suites}
     spent = dict.fromkeys(suites, 0.0)
@@ -139,7 +140,7 @@ def main():
         seed += 1201  # More than the seeds of any slice, and no factor of the lists above.
     for suite, (seeds, counted, failures) in sums.items():
         if seeds > 0:
-            long_rows.append(arguments.csv, suite, seeds, counted, failures)
+            long_rows.append(arguments.csv, suite, commits[suite], (seeds, counted, failures))
     return 1 if any(failures for _, _, failures in sums.values()) else 0
 
 
