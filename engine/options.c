@@ -223,7 +223,7 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     if (options->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0, "reserved0 %u is not zero", options->reserved0);
     KVT_TRY(bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG));
-    return bound32("policy", &options->policy, KVT_POLICY_LRU, KVT_POLICY_LRU, KVT_POLICY_GHI);
+    return bound32("policy", &options->policy, KVT_POLICY_GHI, KVT_POLICY_LRU, KVT_POLICY_GHI);
 }
 
 const struct policy_ops *
