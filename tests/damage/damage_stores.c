@@ -37,7 +37,7 @@ struct rig {
     uint64_t keys[DAMAGE_ALL_KEYS];
     uint64_t versions[DAMAGE_ALL_KEYS]; /* That were found; 0: a miss. */
     char failure[FAILURE_BYTES];
-    bool may_evict; /* Since the last full reading something was put into a full store. */
+    bool may_evict; /* What was put since the last full reading has pushed out something. */
     uint32_t target_counts[TARGET_COUNT];
     uint32_t refused_count, examined_count, hit_count, miss_count;
 };
@@ -181,8 +181,18 @@ work_judge(kvt_store *store, uint64_t version)
         fails("the new block is not there");
 }
 
-/* What was found before is found again; but in a worn store, which is full, the new block has made
- * room for itself. */
+/* Whether blocks left NVMe for want of room: only in a worn store, which is full. */
+static bool
+has_evicted(kvt_store *store)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (kvt_stats_get(store, &stats) != KVT_OK)
+        fails("there are no statistics");
+    return stats.nvme_evict_count > 0;
+}
+
+/* What was found before is found again, unless the new block has made room for itself. */
 static void
 reopen_judge(const struct damage *damage, const struct damage_fixture *fixture)
 {
@@ -191,7 +201,6 @@ reopen_judge(const struct damage *damage, const struct damage_fixture *fixture)
     kvt_store *store;
 
     memcpy(versions, rig.versions, sizeof(versions));
-    rig.may_evict = fixture->kind == FIXTURE_WORN;
     if (kvt_open(rig.path, &options, &store) != KVT_OK) {
         fails("it does not open again");
         return;
@@ -221,6 +230,9 @@ open_judge(const struct damage *damage, const struct damage_fixture *fixture, ui
     }
     keys_judge(store, damage, fixture);
     work_judge(store, 1);
+    rig.may_evict = has_evicted(store);
+    if (rig.may_evict && fixture->kind != FIXTURE_WORN)
+        fails("a store that is not full has evicted something");
     if (kvt_close(store) != KVT_OK)
         fails("it does not close");
     if (seed % REOPEN_EVERY == 0 && rig.failure[0] == '\0')
