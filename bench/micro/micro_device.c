@@ -263,7 +263,7 @@ report(struct bench *bench, const char *name)
 static bool
 bench_run(struct bench *bench)
 {
-    static const uint64_t slot_sizes[] = {64 * KIB, MIB};
+    static const uint64_t slot_sizes[] = {4 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, MIB};
     struct rng rng = {.state = 2};
 
     bench->arena = env_map(&bench->env, 2 * bench->total_bytes);
