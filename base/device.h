@@ -69,7 +69,7 @@ struct device_plan {
 enum device_plan_choice {
     DEVICE_PLAN_KEEP,    /* As it is: what open found. */
     DEVICE_PLAN_ENGINES, /* The processors are left alone. */
-    DEVICE_PLAN_MEASURE, /* Try both ways, with 4 MiB, for 200 ms at most. */
+    DEVICE_PLAN_MEASURE, /* Try both ways, with 16 MiB, for 200 ms at most. */
 };
 
 /* The first member of every implementation. */

@@ -79,6 +79,7 @@ struct bench {
     uint32_t *order[2]; /* Where pieces lie on the host's and the device's side. */
     struct lane lanes[DEVICE_LANE_COUNT];
     struct device_plan plan;
+    double measure_ms;                                    /* That it took to find. */
     double rates[WAY_COUNT][DIRECTION_COUNT][ROUNDS_MAX]; /* Bytes a second. */
 };
 
@@ -205,8 +206,11 @@ way_run(struct bench *bench, enum way way, uint32_t round)
 static bool
 rounds_run(struct bench *bench)
 {
+    uint64_t begin_ns = env_now(&bench->env);
+
     if (!plan_choose(bench, DEVICE_PLAN_MEASURE))
         return false;
+    bench->measure_ms = (double)(env_now(&bench->env) - begin_ns) / 1e6;
     for (uint32_t round = 0; round < bench->round_count; round++) {
         if (!way_run(bench, CEILING, round) || !way_run(bench, PLANNER, round))
             return false;
@@ -412,10 +416,10 @@ report(struct bench *bench, const char *name)
             printf("{\"device\": \"%s\", \"piece_bytes\": %" PRIu64
                    ", \"direction\": \"%s\", \"way\": \"%s\", \"bytes_per_second\": %.0f"
                    ", \"ceiling_bytes_per_second\": %.0f, \"share\": %.3f"
-                   ", \"kernel_below_bytes\": [%" PRIu64 ", %" PRIu64 "]}\n",
+                   ", \"kernel_below_bytes\": [%" PRIu64 ", %" PRIu64 "], \"measure_ms\": %.1f}\n",
                 name, bench->piece_bytes, direction_names[direction], way_names[way], rate, ceiling,
                 rate / ceiling, way == ENGINES ? 0 : bench->plan.kernel_below_bytes[DEVICE_IN],
-                way == ENGINES ? 0 : bench->plan.kernel_below_bytes[DEVICE_OUT]);
+                way == ENGINES ? 0 : bench->plan.kernel_below_bytes[DEVICE_OUT], bench->measure_ms);
         }
     }
     (void)fflush(stdout);

@@ -73,92 +73,111 @@ struct copy_job {
     struct cuda_runs runs;
     struct copy_sum sums[COPY_WAY_COUNT];
     struct copy_plan plan;
-    /* Where the two ends of the last run lie: no run crosses from one range to the next. */
-    const struct device_range *target_range;
-    const struct device_range *source_range;
     struct cuda_list *list; /* That is being filled. */
     uint32_t chunk_count;   /* In it. */
     bool has_no_list;       /* All are in use. */
     bool is_begun;          /* Something was queued: an error loses the device. */
 };
 
-/* Many pieces follow each other in one range: it is looked at first. */
-static const struct device_range *
-end_find(
-    struct device_cuda *device, const struct device_range *last, const void *start, uint64_t size)
-{
-    const struct device_range *range = last;
+/* Rows come by the ten thousand, and the device takes 10 ns for one: what is looked at for each
+ * piece lies in one struct of the loop's own. */
+struct run_end {
+    uint64_t start; /* Of the range. */
+    uint64_t size;
+    uint64_t next; /* The address behind the last piece. */
+    enum device_range_kind kind;
+};
 
-    if (last == NULL || size == 0 || address_of(start) - last->start >= last->size ||
-        size > last->size - (address_of(start) - last->start))
-        range = size == 0 ? NULL : device_ranges_find(&device->ranges, address_of(start), size);
+struct last_run {
+    struct run_end target;
+    struct run_end source;
+    uint64_t size; /* 0: there was no piece yet. */
+    enum copy_way way;
+};
+
+static inline bool
+end_holds(const struct run_end *end, uint64_t address, uint64_t size)
+{
+    return address - end->start < end->size && size <= end->size - (address - end->start);
+}
+
+static bool
+end_find(struct device_cuda *device, const void *start, uint64_t size, struct run_end *end_out)
+{
+    const struct device_range *range =
+        size == 0 ? NULL : device_ranges_find(&device->ranges, address_of(start), size);
+
     if (range == NULL) {
         (void)failure_set(KVT_E_INVAL, 0,
             "%" PRIu64 " bytes at %p lie in no slab and in no registered memory.", size, start);
+        return false;
     }
-    return range;
+    end_out->start = range->start;
+    end_out->size = range->size;
+    end_out->next = 0; /* No run crosses from one range to the next. */
+    end_out->kind = range->kind;
+    return true;
 }
 
 static enum copy_way
-way_between(const struct device_range *target, const struct device_range *source)
+way_between(const struct run_end *target, const struct run_end *source)
 {
     if (source->kind == DEVICE_RANGE_HOST)
         return target->kind == DEVICE_RANGE_HOST ? COPY_ACROSS : COPY_IN;
     return target->kind == DEVICE_RANGE_HOST ? COPY_OUT : COPY_WITHIN;
 }
 
-/* Does the piece begin where the last run ends, on both sides? */
-static bool
-runs_touch(const struct cuda_runs *runs, const struct device_piece *piece)
-{
-    uint32_t last = runs->count - 1;
-
-    return address_of(runs->targets[last]) + runs->sizes[last] == address_of(piece->target) &&
-           address_of(runs->sources[last]) + runs->sizes[last] == address_of(piece->source);
-}
-
 /* The last run will not grow any more. */
-static void
-run_sum(struct copy_job *job)
+static inline void
+last_close(struct copy_job *job, const struct last_run *last)
 {
-    const struct cuda_runs *runs = &job->runs;
-    uint32_t way = runs->ways[runs->count - 1];
-    uint64_t size = runs->sizes[runs->count - 1];
+    struct copy_sum *sum = &job->sums[last->way];
 
-    if (size < job->plan.kernel_below_bytes[way]) {
-        job->sums[way].short_count++;
-        job->sums[way].short_bytes += size;
+    if (last->size == 0)
+        return;
+    job->runs.sizes[job->runs.count - 1] = last->size;
+    if (last->size < job->plan.kernel_below_bytes[last->way]) {
+        sum->short_count++;
+        sum->short_bytes += last->size;
     } else {
-        job->sums[way].long_bytes += size;
+        sum->long_bytes += last->size;
     }
 }
 
+/* Pieces that touch the last one on both sides, within the same ranges, make its run longer. */
 static enum kvt_status
-runs_add(struct copy_job *job, const struct device_piece *piece)
+runs_fill(struct copy_job *job, const struct device_piece *pieces, uint32_t count)
 {
-    struct cuda_runs *runs = &job->runs;
-    const struct device_range *target =
-        end_find(job->device, job->target_range, piece->target, piece->size);
-    const struct device_range *source =
-        target == NULL ? NULL
-                       : end_find(job->device, job->source_range, piece->source, piece->size);
+    const struct cuda_runs runs = job->runs;
+    struct last_run last = {.size = 0};
 
-    if (source == NULL)
-        return KVT_E_INVAL;
-    if (runs->count > 0) {
-        if (target == job->target_range && source == job->source_range && runs_touch(runs, piece)) {
-            runs->sizes[runs->count - 1] += piece->size;
-            return KVT_OK;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct device_piece piece = pieces[i];
+        uint64_t target = address_of(piece.target);
+        uint64_t source = address_of(piece.source);
+        bool is_known = piece.size > 0 && end_holds(&last.target, target, piece.size) &&
+                        end_holds(&last.source, source, piece.size);
+
+        if (is_known && target == last.target.next && source == last.source.next) {
+            last.size += piece.size;
+        } else {
+            last_close(job, &last);
+            if (!is_known) {
+                if (!end_find(job->device, piece.target, piece.size, &last.target) ||
+                    !end_find(job->device, piece.source, piece.size, &last.source))
+                    return KVT_E_INVAL;
+                last.way = way_between(&last.target, &last.source);
+            }
+            runs.targets[job->runs.count] = piece.target;
+            runs.sources[job->runs.count] = piece.source;
+            runs.ways[job->runs.count] = (uint8_t)last.way;
+            job->runs.count++;
+            last.size = piece.size;
         }
-        run_sum(job);
+        last.target.next = target + piece.size;
+        last.source.next = source + piece.size;
     }
-    runs->targets[runs->count] = piece->target;
-    runs->sources[runs->count] = piece->source;
-    runs->sizes[runs->count] = piece->size;
-    runs->ways[runs->count] = (uint8_t)way_between(target, source);
-    runs->count++;
-    job->target_range = target;
-    job->source_range = source;
+    last_close(job, &last);
     return KVT_OK;
 }
 
@@ -167,16 +186,13 @@ job_plan(struct copy_job *job, const struct device_piece *pieces, uint32_t count
 {
     struct device_cuda *device = job->device;
     uint64_t now_ns = env_now(&device->env);
-    enum kvt_status status = KVT_OK;
+    enum kvt_status status;
 
     (void)pthread_mutex_lock(&device->mutex);
     copy_planner_crossovers(&device->planner, now_ns, job->plan.kernel_below_bytes);
-    for (uint32_t i = 0; i < count && status == KVT_OK; i++)
-        status = runs_add(job, &pieces[i]);
-    if (status == KVT_OK) {
-        run_sum(job);
+    status = runs_fill(job, pieces, count);
+    if (status == KVT_OK)
         copy_planner_decide(&device->planner, job->sums, now_ns, &job->plan);
-    }
     (void)pthread_mutex_unlock(&device->mutex);
     return status;
 }
@@ -229,7 +245,7 @@ list_has_room(struct copy_job *job, uint32_t chunk_count, enum kvt_status *statu
     return job->list != NULL;
 }
 
-/* False: the kernel is not to copy this run, or cannot. */
+/* False: the kernel cannot copy this run. */
 static bool
 run_list(struct copy_job *job, uint32_t index, enum kvt_status *status)
 {
@@ -240,14 +256,43 @@ run_list(struct copy_job *job, uint32_t index, enum kvt_status *status)
     uint32_t cut = job->plan.cut_bytes;
     uint64_t chunk_count = (size + cut - 1) / cut;
 
-    if (size >= job->plan.kernel_below_bytes[runs->ways[index]] ||
-        ((target | source) >> COPY_ADDRESS_BITS) != 0 || chunk_count > CUDA_LIST_CHUNKS ||
+    if (((target | source) >> COPY_ADDRESS_BITS) != 0 || chunk_count > CUDA_LIST_CHUNKS ||
         !list_has_room(job, (uint32_t)chunk_count, status))
         return false;
     for (; size > cut; size -= cut, target += cut, source += cut)
         job->list->chunks[job->chunk_count++] = copy_chunk_make(target, source, cut);
     job->list->chunks[job->chunk_count++] = copy_chunk_make(target, source, (uint32_t)size);
     return true;
+}
+
+/* The runs from `index` on that are a chunk each, as far as the list has room: most are, so they
+ * have a loop without calls. The number of them. */
+static uint32_t
+rows_list(struct copy_job *job, uint32_t index)
+{
+    const struct cuda_runs runs = job->runs;
+    const uint8_t way = runs.ways[index];
+    uint64_t size_max = job->plan.kernel_below_bytes[way] - 1;
+    struct copy_chunk *chunks = job->list->chunks + job->chunk_count;
+    uint32_t room = CUDA_LIST_CHUNKS - job->chunk_count;
+    uint32_t count = 0;
+
+    if (size_max > job->plan.cut_bytes)
+        size_max = job->plan.cut_bytes;
+    if (room > runs.count - index)
+        room = runs.count - index;
+    for (; count < room; count++) {
+        uint64_t target = address_of(runs.targets[index + count]);
+        uint64_t source = address_of(runs.sources[index + count]);
+        uint64_t size = runs.sizes[index + count];
+
+        if (size > size_max || runs.ways[index + count] != way ||
+            ((target | source) >> COPY_ADDRESS_BITS) != 0)
+            break;
+        chunks[count] = copy_chunk_make(target, source, (uint32_t)size);
+    }
+    job->chunk_count += count;
+    return count;
 }
 
 /* Start the kernel on its runs; the others stay. */
@@ -259,8 +304,12 @@ kernel_queue(struct copy_job *job)
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < runs->count && status == KVT_OK; i++) {
-        if (run_list(job, i, &status))
+        if (runs->sizes[i] < job->plan.kernel_below_bytes[runs->ways[i]] &&
+            run_list(job, i, &status)) {
+            if (i + 1 < runs->count && job->plan.kernel_below_bytes[runs->ways[i + 1]] > 0)
+                i += rows_list(job, i + 1);
             continue;
+        }
         runs->targets[kept] = runs->targets[i];
         runs->sources[kept] = runs->sources[i];
         runs->sizes[kept] = runs->sizes[i];

@@ -2,10 +2,12 @@
 /*
  * device_cuda_measure.c - from which length of runs on the copy engines are faster than the kernel.
  *
- * Both copy the same scattered runs, of growing length, until the engines win: that is the
- * direction's crossover. One that is never reached is CROSSOVER_MAX. Each way has its best time of
- * a few, so that what else the machine does has little to say. The direction with the other one
- * quiet is what is measured: copy_planner.h says what changes when both are busy.
+ * Both copy the same scattered runs, with as much in flight as the mover has. (A call alone tells
+ * another story: the kernel begins sooner.) The shortest runs with which the engines win are the
+ * direction's crossover. They win by WIN_PERCENT: close to the crossover they keep a
+ * whole processor of the host busy, which the kernel does not. Each way has its best time of a few,
+ * so that what else the machine does has little to say. The direction with the other one quiet is
+ * what is measured: copy_planner.h says what changes when both are busy.
  */
 #include "device_cuda_internal.h"
 #include "failure.h"
@@ -13,11 +15,11 @@
 
 enum {
     KIB = 1024,
-    TOTAL_BYTES = 4096 * KIB, /* On each side. */
-    CALLS = 4,                /* In flight: what the mover has. */
-    ROUNDS = 3,
-    RUN_BYTES_MIN = 8 * KIB,
-    CROSSOVER_MAX = 256 * KIB,
+    TOTAL_BYTES = 16 * 1024 * KIB, /* On each side: a call of the mover. */
+    CALLS = 4,                     /* In flight: what the mover has. */
+    ROUNDS = 2,
+    WIN_PERCENT = 5,
+    RUN_BYTES_MIN = 16 * KIB,
 };
 
 static const uint64_t PATIENCE_NS = 200 * 1000 * 1000;
@@ -123,24 +125,40 @@ runs_make(struct measure *measure, enum device_lane lane, uint64_t size)
     return count;
 }
 
+/* Do the engines win with runs of this length? */
+static enum kvt_status
+engines_win(struct measure *measure, enum device_lane lane, uint64_t size, bool *is_won_out)
+{
+    uint32_t count = runs_make(measure, lane, size);
+    uint64_t kernel_ns;
+    uint64_t engine_ns;
+
+    KVT_TRY(way_time(measure, lane, count, true, &kernel_ns));
+    KVT_TRY(way_time(measure, lane, count, false, &engine_ns));
+    *is_won_out = engine_ns <= kernel_ns / 100 * (100 - WIN_PERCENT);
+    return KVT_OK;
+}
+
+/* Between the length with which they never win and the one with which they always do. */
 static enum kvt_status
 lane_measure(struct measure *measure, enum device_lane lane, uint64_t *below_bytes_out)
 {
-    static const uint64_t sizes[] = {RUN_BYTES_MIN, 16 * KIB, 24 * KIB, 32 * KIB, 40 * KIB,
-        48 * KIB, 64 * KIB, 96 * KIB, 128 * KIB, 192 * KIB};
+    static const uint64_t sizes[] = {
+        RUN_BYTES_MIN, 24 * KIB, 32 * KIB, 40 * KIB, 48 * KIB, 64 * KIB, 96 * KIB, 128 * KIB};
+    uint32_t low = 0;
+    uint32_t high = sizeof(sizes) / sizeof(sizes[0]) - 1;
 
-    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        uint32_t count = runs_make(measure, lane, sizes[i]);
-        uint64_t kernel_ns;
-        uint64_t engine_ns;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        bool is_won;
 
-        KVT_TRY(way_time(measure, lane, count, true, &kernel_ns));
-        KVT_TRY(way_time(measure, lane, count, false, &engine_ns));
-        *below_bytes_out = sizes[i];
-        if (engine_ns <= kernel_ns)
-            return KVT_OK;
+        KVT_TRY(engines_win(measure, lane, sizes[middle], &is_won));
+        if (is_won)
+            high = middle;
+        else
+            low = middle + 1;
     }
-    *below_bytes_out = CROSSOVER_MAX;
+    *below_bytes_out = sizes[low];
     return KVT_OK;
 }
 
