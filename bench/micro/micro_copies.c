@@ -7,8 +7,8 @@
  * Usage: micro_copies [cuda|emulation] [MIB] [ROUNDS]   MIB: a power of two, 2 to 512.
  *
  * One thread queues calls as the mover does, four in flight in each direction, of at most
- * DEVICE_MOVER_PIECES_MAX pieces and DEVICE_MOVER_CALL_BYTES; rows, which only their own readers ask
- * for, come in calls of ROWS_MAX. Ceiling, planner and engines take turns, and medians are
+ * DEVICE_MOVER_PIECES_MAX pieces and DEVICE_MOVER_CALL_BYTES; rows, which only their own readers
+ * ask for, come in calls of ROWS_MAX. Ceiling, planner and engines take turns, and medians are
  * compared. After each size the bytes of both sides are checked.
  */
 #include <inttypes.h>

@@ -29,6 +29,7 @@ struct cuda_play {
     bool is_busy;       /* The next query of an event says so. */
     bool is_stuck;      /* Every query says so. */
     bool is_kernel_missing;
+    bool has_no_bytes; /* Copies are counted only. */
 
     int depth; /* Of pushed contexts. */
     enum cudaStreamCaptureMode capture_mode;
@@ -39,7 +40,9 @@ struct cuda_play {
 
     uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
     uint32_t batch_count;
-    size_t run_count; /* Of the last batch. */
+    size_t run_count;  /* Of the last batch. */
+    uint64_t now_ns;   /* What queueing took, and waiting, as on an H200 in calls of 16 MiB. */
+    uint64_t until_ns; /* The device will have done all that is queued. */
     uint32_t launch_count;
     uint32_t chunk_count; /* Of the last launch, as the next two. */
     uint32_t chunk_bytes_max;

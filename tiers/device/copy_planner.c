@@ -13,9 +13,9 @@ enum {
     LANES = 32, /* Threads of a warp. */
 };
 
-/* Measured on an H200, PCIe 5 x16: at these lengths the engines reach the kernel's rate. */
-static const uint64_t BELOW_BYTES_IN = 48 * KIB;
-static const uint64_t BELOW_BYTES_OUT = 40 * KIB;
+/* As device_cuda_measure.c finds them on an H200 behind PCIe 5 x16. */
+static const uint64_t BELOW_BYTES_IN = 64 * KIB;
+static const uint64_t BELOW_BYTES_OUT = 48 * KIB;
 
 /* Within the device the kernel moves 260 GB/s with 8 blocks, and an engine begins a run every
  * 4.7 us, however long it is. That is not measured anew: neither has to do with the bus. */
@@ -52,15 +52,6 @@ copy_planner_get(const struct copy_planner *planner, struct device_plan *plan_ou
     plan_out->is_measured = planner->is_measured;
 }
 
-void
-copy_planner_crossovers(
-    const struct copy_planner *planner, uint64_t now_ns, uint64_t *below_bytes_out)
-{
-    memcpy(below_bytes_out, planner->kernel_below_bytes, sizeof(planner->kernel_below_bytes));
-    if (planner->busy_until_ns[COPY_OUT] > now_ns)
-        below_bytes_out[COPY_IN] = below_bytes_out[COPY_IN] / 3 * 2;
-}
-
 static uint64_t
 later(uint64_t until_ns, uint64_t now_ns, uint64_t bytes)
 {
@@ -71,27 +62,26 @@ void
 copy_planner_decide(struct copy_planner *planner, const struct copy_sum *sums, uint64_t now_ns,
     struct copy_plan *plan)
 {
-    uint64_t kernel_bytes[COPY_WAY_COUNT] = {0};
-    uint64_t all_kernel_bytes = 0;
+    bool is_narrow = planner->busy_until_ns[COPY_IN] > now_ns;
+    uint64_t kernel_bytes = 0;
     uint64_t cut_bytes;
-    bool is_narrow;
 
     for (uint32_t i = 0; i < COPY_WAY_COUNT; i++) {
-        if (sums[i].short_count < COPY_KERNEL_RUNS_MIN)
-            plan->kernel_below_bytes[i] = 0;
-        else
-            kernel_bytes[i] = sums[i].short_bytes;
-        all_kernel_bytes += kernel_bytes[i];
+        plan->kernel_below_bytes[i] = 0;
+        if (sums[i].short_count >= COPY_KERNEL_RUNS_MIN) {
+            plan->kernel_below_bytes[i] = planner->kernel_below_bytes[i];
+            kernel_bytes += sums[i].short_bytes;
+        }
+        /* What goes out, and nothing else. */
+        is_narrow = is_narrow && (i == COPY_OUT || plan->kernel_below_bytes[i] == 0);
         planner->busy_until_ns[i] =
             later(planner->busy_until_ns[i], now_ns, sums[i].short_bytes + sums[i].long_bytes);
-        planner->kernel_until_ns[i] = later(planner->kernel_until_ns[i], now_ns, kernel_bytes[i]);
     }
-    is_narrow = kernel_bytes[COPY_OUT] > 0 && planner->kernel_until_ns[COPY_IN] > now_ns;
     plan->block_count = is_narrow ? COPY_NARROW_BLOCKS : COPY_WIDE_BLOCKS;
     plan->thread_count = is_narrow ? COPY_NARROW_THREADS : COPY_WIDE_THREADS;
     /* A chunk for every warp, as far as the bytes go. */
     cut_bytes = round_up(
-        all_kernel_bytes / (plan->block_count * (plan->thread_count / LANES)), COPY_CUT_BYTES_MIN);
+        kernel_bytes / (plan->block_count * (plan->thread_count / LANES)), COPY_CUT_BYTES_MIN);
     if (cut_bytes < COPY_CUT_BYTES_MIN)
         cut_bytes = COPY_CUT_BYTES_MIN;
     if (cut_bytes > COPY_CUT_BYTES_MAX)

@@ -13,10 +13,10 @@
  * faster, the crossover, is measured when a store is opened (device_cuda_measure.c).
  *
  * Both directions at once disturb each other when both go by kernels: what is written out keeps
- * what is read in from asking for more. Two measures against that, by what was seen on an H200
- * (GB/s in + out, of 102): the kernel out takes a small grid while one goes in (4 KiB: 41 + 39
- * against 18 + 47), and longer runs in leave the kernel earlier while there is work out (32 KiB:
- * 41 + 45, engine in and kernel out, against 37 + 40). From 64 KiB on engines do both (51 + 49).
+ * what is read in from asking for more. So the kernel out takes a small grid while something goes
+ * in: on an H200 pieces of 4 KiB then go 41 + 39 GB/s instead of 18 + 47. (A kernel in and engines
+ * out, or the other way round, was no better with runs short enough for a kernel: the engines need
+ * the thread that queues, and from 64 KiB on engines both ways reach 49 + 51.)
  */
 #ifndef KVT_TIERS_COPY_PLANNER_H
 #define KVT_TIERS_COPY_PLANNER_H
@@ -48,8 +48,7 @@ enum {
 struct copy_planner {
     uint64_t kernel_below_bytes[COPY_WAY_COUNT]; /* The crossovers. 0: never the kernel. */
     bool is_measured;
-    uint64_t busy_until_ns[COPY_WAY_COUNT];   /* All that was queued will be done, as estimated. */
-    uint64_t kernel_until_ns[COPY_WAY_COUNT]; /* So will what kernels do of it. */
+    uint64_t busy_until_ns[COPY_WAY_COUNT]; /* All that was queued will be done, as estimated. */
 };
 
 /* What a call has to copy one way. */
@@ -75,12 +74,8 @@ void copy_planner_set(struct copy_planner *planner, const struct device_plan *pl
 
 void copy_planner_get(const struct copy_planner *planner, struct device_plan *plan_out);
 
-/* copy_planner_crossovers - of a call at this moment, by which its runs are summed up. */
-void copy_planner_crossovers(
-    const struct copy_planner *planner, uint64_t now_ns, uint64_t *below_bytes_out);
-
-/* copy_planner_decide - for a call with these sums, one for each way; it counts as queued.
- * `plan->kernel_below_bytes` has the crossovers, and what is not worth a kernel is set to 0. */
+/* copy_planner_decide - for a call with these sums, one for each way, by the crossovers; it counts
+ * as queued. What is not worth a kernel has the crossover 0 in the plan. */
 void copy_planner_decide(struct copy_planner *planner, const struct copy_sum *sums, uint64_t now_ns,
     struct copy_plan *plan);
 

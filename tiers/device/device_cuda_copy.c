@@ -12,6 +12,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "device_cuda_internal.h"
 #include "failure.h"
@@ -189,7 +190,8 @@ job_plan(struct copy_job *job, const struct device_piece *pieces, uint32_t count
     enum kvt_status status;
 
     (void)pthread_mutex_lock(&device->mutex);
-    copy_planner_crossovers(&device->planner, now_ns, job->plan.kernel_below_bytes);
+    memcpy(job->plan.kernel_below_bytes, device->planner.kernel_below_bytes,
+        sizeof(job->plan.kernel_below_bytes));
     status = runs_fill(job, pieces, count);
     if (status == KVT_OK)
         copy_planner_decide(&device->planner, job->sums, now_ns, &job->plan);
@@ -241,6 +243,9 @@ list_has_room(struct copy_job *job, uint32_t chunk_count, enum kvt_status *statu
         job->list = cuda_list_take(job->device);
         job->has_no_list = job->list == NULL;
         job->chunk_count = 0;
+        /* It was lost by the question. */
+        if (cuda_is_lost(job->device))
+            *status = KVT_E_GPU;
     }
     return job->list != NULL;
 }
