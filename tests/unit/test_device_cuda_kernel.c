@@ -234,6 +234,8 @@ launch_that_fails_leaves_nothing_queued(void **state)
     play.fail_with = cudaErrorInvalidValue;
     assert_int_equal(copy(&bench, bench.rig.in, RUNS), KVT_E_INVAL);
     assert_int_equal(bench.rig.slab[0], 0xEE);
+    /* Its list is free again, at once. */
+    play.is_stuck = true;
     for (uint32_t i = 0; i < CUDA_LISTS_MAX; i++)
         assert_int_equal(copy(&bench, bench.rig.in, RUNS), KVT_OK);
     assert_int_equal(play.launch_count, CUDA_LISTS_MAX);

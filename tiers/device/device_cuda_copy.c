@@ -115,7 +115,6 @@ end_find(struct device_cuda *device, const void *start, uint64_t size, struct ru
     }
     end_out->start = range->start;
     end_out->size = range->size;
-    end_out->next = 0; /* No run crosses from one range to the next. */
     end_out->kind = range->kind;
     return true;
 }
@@ -163,6 +162,7 @@ runs_fill(struct copy_job *job, const struct device_piece *pieces, uint32_t coun
             last.size += piece.size;
         } else {
             last_close(job, &last);
+            /* No run crosses from one range to the next. */
             if (!is_known) {
                 if (!end_find(job->device, piece.target, piece.size, &last.target) ||
                     !end_find(job->device, piece.source, piece.size, &last.source))
