@@ -23,6 +23,9 @@ static_assert(sizeof(size_t) == sizeof(uint64_t), "a piece's size is a size_t");
 
 enum {
     RUNS_ON_STACK = 64,
+    /* Pieces between the one that is looked at and the one that is fetched: a caller's long list
+     * has left the caches, and the processor's own prefetch stops at the end of a page. */
+    PIECES_AHEAD = 96,
     /* Of one copy between host and device: what comes from another stream gets between two. */
     ENGINE_BYTES_MAX = 8 << 20,
 };
@@ -80,8 +83,8 @@ struct copy_job {
     bool is_begun;          /* Something was queued: an error loses the device. */
 };
 
-/* Rows come by the ten thousand, and the device takes 10 ns for one: what is looked at for each
- * piece lies in one struct of the loop's own. */
+/* Rows come by the ten thousand, and the device takes 10 ns for one: what is needed for each piece
+ * lies in one struct of the loop's own, which need not be in memory. */
 struct run_end {
     uint64_t start; /* Of the range. */
     uint64_t size;
@@ -89,11 +92,14 @@ struct run_end {
     enum device_range_kind kind;
 };
 
-struct last_run {
+struct run_cursor {
     struct run_end target;
     struct run_end source;
-    uint64_t size; /* 0: there was no piece yet. */
+    uint32_t count; /* Runs. */
+    uint64_t size;  /* Of the last. */
     enum copy_way way;
+    uint64_t below_bytes; /* Its crossover. */
+    struct copy_sum sum;  /* Of those of its way since it was the way. */
 };
 
 static inline bool
@@ -129,19 +135,41 @@ way_between(const struct run_end *target, const struct run_end *source)
 
 /* The last run will not grow any more. */
 static inline void
-last_close(struct copy_job *job, const struct last_run *last)
+cursor_close(struct run_cursor *cursor, size_t *sizes)
 {
-    struct copy_sum *sum = &job->sums[last->way];
-
-    if (last->size == 0)
+    if (cursor->count == 0)
         return;
-    job->runs.sizes[job->runs.count - 1] = last->size;
-    if (last->size < job->plan.kernel_below_bytes[last->way]) {
-        sum->short_count++;
-        sum->short_bytes += last->size;
+    sizes[cursor->count - 1] = cursor->size;
+    if (cursor->size < cursor->below_bytes) {
+        cursor->sum.short_count++;
+        cursor->sum.short_bytes += cursor->size;
     } else {
-        sum->long_bytes += last->size;
+        cursor->sum.long_bytes += cursor->size;
     }
+}
+
+static void
+cursor_sum(struct copy_job *job, struct run_cursor *cursor)
+{
+    struct copy_sum *sum = &job->sums[cursor->way];
+
+    sum->short_count += cursor->sum.short_count;
+    sum->short_bytes += cursor->sum.short_bytes;
+    sum->long_bytes += cursor->sum.long_bytes;
+    cursor->sum = (struct copy_sum){.short_count = 0};
+}
+
+/* The piece lies elsewhere than the last one. No run crosses from one range to the next. */
+static enum kvt_status
+cursor_move(struct copy_job *job, struct run_cursor *cursor, const struct device_piece *piece)
+{
+    cursor_sum(job, cursor);
+    if (!end_find(job->device, piece->target, piece->size, &cursor->target) ||
+        !end_find(job->device, piece->source, piece->size, &cursor->source))
+        return KVT_E_INVAL;
+    cursor->way = way_between(&cursor->target, &cursor->source);
+    cursor->below_bytes = job->plan.kernel_below_bytes[cursor->way];
+    return KVT_OK;
 }
 
 /* Pieces that touch the last one on both sides, within the same ranges, make its run longer. */
@@ -149,36 +177,35 @@ static enum kvt_status
 runs_fill(struct copy_job *job, const struct device_piece *pieces, uint32_t count)
 {
     const struct cuda_runs runs = job->runs;
-    struct last_run last = {.size = 0};
+    struct run_cursor cursor = {.count = 0};
 
     for (uint32_t i = 0; i < count; i++) {
         const struct device_piece piece = pieces[i];
         uint64_t target = address_of(piece.target);
         uint64_t source = address_of(piece.source);
-        bool is_known = piece.size > 0 && end_holds(&last.target, target, piece.size) &&
-                        end_holds(&last.source, source, piece.size);
+        bool is_known = piece.size > 0 && end_holds(&cursor.target, target, piece.size) &&
+                        end_holds(&cursor.source, source, piece.size);
 
-        if (is_known && target == last.target.next && source == last.source.next) {
-            last.size += piece.size;
+        if (i + PIECES_AHEAD < count)
+            __builtin_prefetch(&pieces[i + PIECES_AHEAD]);
+        if (is_known && target == cursor.target.next && source == cursor.source.next) {
+            cursor.size += piece.size;
         } else {
-            last_close(job, &last);
-            /* No run crosses from one range to the next. */
-            if (!is_known) {
-                if (!end_find(job->device, piece.target, piece.size, &last.target) ||
-                    !end_find(job->device, piece.source, piece.size, &last.source))
-                    return KVT_E_INVAL;
-                last.way = way_between(&last.target, &last.source);
-            }
-            runs.targets[job->runs.count] = piece.target;
-            runs.sources[job->runs.count] = piece.source;
-            runs.ways[job->runs.count] = (uint8_t)last.way;
-            job->runs.count++;
-            last.size = piece.size;
+            cursor_close(&cursor, runs.sizes);
+            if (!is_known)
+                KVT_TRY(cursor_move(job, &cursor, &piece));
+            runs.targets[cursor.count] = piece.target;
+            runs.sources[cursor.count] = piece.source;
+            runs.ways[cursor.count] = (uint8_t)cursor.way;
+            cursor.count++;
+            cursor.size = piece.size;
         }
-        last.target.next = target + piece.size;
-        last.source.next = source + piece.size;
+        cursor.target.next = target + piece.size;
+        cursor.source.next = source + piece.size;
     }
-    last_close(job, &last);
+    cursor_close(&cursor, runs.sizes);
+    cursor_sum(job, &cursor);
+    job->runs.count = cursor.count;
     return KVT_OK;
 }
 
