@@ -19,7 +19,7 @@ from test_kvtool_open import Owner
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
 COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import leases options "
                        "caps top").split(),
-            "tierbench": "replay ceiling sweep scale vs".split()}
+            "tierbench": "replay ceiling sweep scale vs sim".split()}
 GUIDES = ("docs/embedding.md", "docs/operations.md")
 # What makes a command of the documents short enough for a test, by its first two words.
 SMALLER = {
@@ -205,6 +205,9 @@ class Documents(Programs):
             "tierbench", "ceiling", "--dir", "k2", "--file-bytes", "64M", "--seconds", "0.03"))
         self.check_keys("tierbench", self.json_of(
             "tierbench", "scale", "--dir", "k5", "--entries", "1000"))
+        self.check_keys("tierbench", self.json_of(
+            "tierbench", "sim", "--trace", TRACE, "--policy", "lru,min", "--tiers", "1%,5%,30%",
+            "--segment-blocks", "128"))
         if self.has_peers():
             self.check_keys("tierbench", self.json_of(
                 "tierbench", "vs", "--dir", "k6", "--count", "16", "--block-bytes", "64K",
