@@ -32,6 +32,7 @@
 #ifndef KVT_BASE_DEVICE_H
 #define KVT_BASE_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kvtier/status.h"
@@ -54,6 +55,21 @@ struct device_info {
     char name[64]; /* "NVIDIA H200", "emulation". */
     uint64_t memory_bytes;
     uint64_t free_bytes; /* Of it, now. */
+};
+
+/* How copies between the host and the device are made. */
+struct device_plan {
+    /* Of each direction: shorter runs are copied by a kernel, which takes a few of the device's
+     * processors from others, when a call has several of them; longer ones, and with 0 all, by the
+     * copy engines. */
+    uint64_t kernel_below_bytes[DEVICE_LANE_COUNT];
+    bool is_measured; /* On this machine; otherwise they are those of another one. */
+};
+
+enum device_plan_choice {
+    DEVICE_PLAN_KEEP,    /* As it is: what open found. */
+    DEVICE_PLAN_ENGINES, /* The processors are left alone. */
+    DEVICE_PLAN_MEASURE, /* Try both ways, with 16 MiB, for 200 ms at most. */
 };
 
 /* The first member of every implementation. */
@@ -98,6 +114,11 @@ struct kvt_device_ops {
      * lost. The pieces are read during the call only. */
     enum kvt_status (*copy)(
         struct device *device, void *stream, const struct device_piece *pieces, uint32_t count);
+
+    /* How copies are made from now on. NULL: there is but one way. To measure, no copy may be in
+     * flight or be queued meanwhile; when it cannot be done, nothing changes. KVT_E_GPU. */
+    enum kvt_status (*plan)(
+        struct device *device, enum device_plan_choice choice, struct device_plan *plan_out);
 
     enum kvt_status (*event_create)(struct device *device, void **event_out);
     void (*event_destroy)(struct device *device, void *event); /* NULL is fine. Not waited for. */

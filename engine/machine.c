@@ -55,6 +55,39 @@ io_describe(struct text *text)
     text_add_sentence(text, status == KVT_OK ? "a ring can be made" : failure_last()->text);
 }
 
+/* Runs below which length a kernel copies on each device, as a store would find it. */
+static void
+plans_describe(struct text *text, const struct kvt_device_ops *ops, uint32_t count)
+{
+    struct kvt_env env;
+
+    env_host(&env);
+    text_add(text, ", \"copy_plans\": [");
+    for (uint32_t i = 0; i < count && ops->plan != NULL; i++) {
+        struct device_plan plan = {.is_measured = false};
+        struct device *device = NULL;
+        enum kvt_status status = ops->open(NULL, &env, i, &device);
+
+        if (status == KVT_OK)
+            status = ops->plan(device, DEVICE_PLAN_MEASURE, &plan);
+        text_add(text, "%s{\"device\": %u, ", i == 0 ? "" : ", ", i);
+        if (status == KVT_OK) {
+            text_add(text,
+                "\"kernel_below_bytes_in\": %llu, \"kernel_below_bytes_out\": %llu, "
+                "\"is_measured\": %s}",
+                (unsigned long long)plan.kernel_below_bytes[DEVICE_IN],
+                (unsigned long long)plan.kernel_below_bytes[DEVICE_OUT],
+                plan.is_measured ? "true" : "false");
+        } else {
+            text_add(text, "\"reason\": ");
+            text_add_sentence(text, failure_last()->text);
+            text_add(text, "}");
+        }
+        ops->close(device);
+    }
+    text_add(text, "]");
+}
+
 static void
 devices_describe(struct text *text)
 {
@@ -72,6 +105,8 @@ devices_describe(struct text *text)
     text_add(text, ", \"devices\": \"%s\", \"device_count\": %u, \"devices_reason\": ",
         status == KVT_OK ? "cuda" : "emulation", count);
     text_add_sentence(text, status == KVT_OK ? "usable devices are there" : failure_last()->text);
+    if (status == KVT_OK)
+        plans_describe(text, ops, count);
 }
 
 /* How the file system of a folder takes direct transfers: asked of a file that is there. */

@@ -28,8 +28,8 @@ options_import(struct kvt_options *target, const struct kvt_options *source)
             "struct_size %zu: an option that this version does not know is set", size);
     memcpy(target, source, sizeof(*target));
     target->struct_size = sizeof(*target);
-    if ((target->flags & ~(uint32_t)(KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD)) !=
-        0)
+    if ((target->flags & ~(uint32_t)(KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD |
+                                     KVT_OPEN_COPY_ENGINES)) != 0)
         return failure_set(KVT_E_UNSUPPORTED, 0,
             "flags 0x%x: not all of them are known to this version", target->flags);
     return KVT_OK;

@@ -435,6 +435,17 @@ memory_take(struct hbm_tier *hbm, uint32_t ordinal)
 }
 
 static enum kvt_status
+plan_choose(struct hbm_tier *hbm, bool is_engines_only)
+{
+    struct device_plan plan;
+
+    if (hbm->ops->plan == NULL)
+        return KVT_OK;
+    return hbm->ops->plan(
+        hbm->device, is_engines_only ? DEVICE_PLAN_ENGINES : DEVICE_PLAN_MEASURE, &plan);
+}
+
+static enum kvt_status
 arena_register(struct hbm_tier *hbm, void *arena, size_t size)
 {
     if (arena == NULL)
@@ -465,6 +476,7 @@ hbm_open(const struct kvt_env *env, const struct hbm_options *options, struct hb
     hbm->ops = options->ops;
     hbm->size = round_up(options->capacity_bytes, LARGE_PAGE_BYTES);
     KVT_TRY_GOTO(hbm->ops->open(options->context, env, options->ordinal, &hbm->device), close);
+    KVT_TRY_GOTO(plan_choose(hbm, options->is_engines_only), close);
     if (hbm->size > 0) {
         KVT_TRY_GOTO(memory_take(hbm, options->ordinal), close);
         KVT_TRY_GOTO(

@@ -39,6 +39,7 @@ struct hbm_options {
     size_t slot_bytes_max; /* As slab_open(). */
     void *arena;           /* Host memory that copies will use; registered in runs of at most */
     size_t arena_size;     /* 1 GiB, which no slot of a slab crosses. NULL: none. */
+    bool is_engines_only;  /* DEVICE_PLAN_ENGINES; otherwise it is measured what is faster. */
 };
 
 /*

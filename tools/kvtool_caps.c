@@ -37,8 +37,9 @@ const struct command_line kvtool_caps_line = {
         "JSON: {\"kernel\", \"processor_count\", \"memory_bytes\", \"huge_pages\" (transparent),\n"
         "\"huge_page_count\" (reserved), \"memlock_bytes\" (null: no limit), \"library\": "
         "{io_engine,\n"
-        "io_engine_reason, is_cuda_built_in, devices, device_count, devices_reason, codecs,\n"
-        "folder {free_bytes, is_direct, align_bytes}, versions {...}}}. Not stable.",
+        "io_engine_reason, is_cuda_built_in, devices, device_count, devices_reason,\n"
+        "copy_plans [{device, kernel_below_bytes_in, kernel_below_bytes_out, is_measured}],\n"
+        "codecs, folder {free_bytes, is_direct, align_bytes}, versions {...}}}. Not stable.",
     .operand_min = 0,
     .operand_max = 1,
     .options = options,

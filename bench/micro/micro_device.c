@@ -88,16 +88,21 @@ plain_run(struct bench *bench, enum device_lane lane, uint64_t size)
     return status == KVT_OK;
 }
 
-static bool
-mover_run(struct bench *bench, enum device_lane lane, uint32_t count)
+static void
+moves_make(struct bench *bench, enum device_lane lane)
 {
-    bool is_fine = true;
-
     for (uint32_t i = 0; i < bench->slot_count; i++) {
         bench->pieces[i] = piece_make(bench, lane, i, bench->slot_bytes);
         bench->moves[i] = (struct device_move){
             .lane = lane, .pieces = &bench->pieces[i], .piece_count = 1, .done = &bench->done};
     }
+}
+
+static bool
+mover_run(struct bench *bench, uint32_t count)
+{
+    bool is_fine = true;
+
     device_mover_push(hbm_mover(bench->hbm), bench->order, count);
     while (count > 0) {
         struct inbox_node *node = inbox_take(&bench->done);
@@ -119,11 +124,11 @@ what_run(struct bench *bench, enum device_lane lane, enum what what)
     case CEILING:
         return plain_run(bench, lane, bench->total_bytes);
     case MOVER:
-        return mover_run(bench, lane, bench->slot_count);
+        return mover_run(bench, bench->slot_count);
     case LONE_CEILING:
         return plain_run(bench, lane, bench->slot_bytes);
     case LONE:
-        return mover_run(bench, lane, 1);
+        return mover_run(bench, 1);
     case WHAT_COUNT:
         break;
     }
@@ -136,8 +141,10 @@ rounds_run(struct bench *bench)
     for (uint32_t round = 0; round < bench->round_count; round++) {
         for (uint32_t lane = 0; lane < DEVICE_LANE_COUNT; lane++) {
             for (uint32_t what = 0; what < WHAT_COUNT; what++) {
-                uint64_t begin_ns = env_now(&bench->env);
+                uint64_t begin_ns;
 
+                moves_make(bench, (enum device_lane)lane);
+                begin_ns = env_now(&bench->env);
                 if (!what_run(bench, (enum device_lane)lane, (enum what)what))
                     return false;
                 bench->times_ns[lane][what][round] = (double)(env_now(&bench->env) - begin_ns);
@@ -263,7 +270,7 @@ report(struct bench *bench, const char *name)
 static bool
 bench_run(struct bench *bench)
 {
-    static const uint64_t slot_sizes[] = {64 * KIB, MIB};
+    static const uint64_t slot_sizes[] = {4 * KIB, 16 * KIB, 32 * KIB, 64 * KIB, MIB};
     struct rng rng = {.state = 2};
 
     bench->arena = env_map(&bench->env, 2 * bench->total_bytes);

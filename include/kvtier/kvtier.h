@@ -85,6 +85,10 @@ enum kvt_open_flags {
     KVT_OPEN_EXISTING = 1,  /* Do not create: KVT_MISS when there is no store. */
     KVT_OPEN_READ_ONLY = 2, /* Nothing on disk is changed. Implies KVT_OPEN_EXISTING. */
     KVT_OPEN_REBUILD = 4,   /* Rebuild the index from the segments even if it looks whole. */
+    /* Leave the processors of devices alone: their copy engines do all copies to and from the host.
+     * Without it short scattered runs are copied by a kernel of at most 8 thread blocks, several
+     * times faster, which has to wait behind other work and takes room from it. */
+    KVT_OPEN_COPY_ENGINES = 8,
 };
 
 enum kvt_io_engine {

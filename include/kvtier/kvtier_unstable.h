@@ -113,11 +113,12 @@ KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind, 
 
 /*
  * kvt_machine_json - what this machine and this build offer, as one JSON object: io engine and why,
- * devices and why, codecs, versions of the libraries; of the folder `path` (may be NULL) its free
- * space, and, when it has a store, how direct transfers are done there.
+ * devices and why, of each GPU which runs a kernel copies (measured now: KVT_OPEN_COPY_ENGINES),
+ * codecs, versions of the libraries; of the folder `path` (may be NULL) its free space, and, when
+ * it has a store, how direct transfers are done there.
  *
- * KVT_E_INVAL: a NULL, or `size` is too small (2048 is enough).
- * Threads: any. Ownership: borrows. Blocks: briefly.
+ * KVT_E_INVAL: a NULL, or `size` is too small (4096 is enough).
+ * Threads: any. Ownership: borrows. Blocks: briefly; half a second for each GPU.
  */
 KVT_CHECKED enum kvt_status kvt_machine_json(const char *path, char *target, size_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_play.c - the CUDA runtime's functions, played with host memory, at once: a program that is
- * linked with this file is not linked with the real ones.
+ * cuda_play.c - the CUDA runtime's functions and the copy kernel, played with host memory, at once:
+ * a program that is linked with this file is not linked with the real ones.
  */
 #include "cuda_play.h"
 
@@ -41,6 +41,13 @@ play_call(bool needs_context)
         if (error_ != cudaSuccess)                     \
             return error_;                             \
     } while (0)
+
+/* Something that takes the device so long is queued. */
+static void
+play_time(uint64_t time_ns)
+{
+    play.until_ns = (play.until_ns > play.now_ns ? play.until_ns : play.now_ns) + time_ns;
+}
 
 void *
 play_hold(size_t size)
@@ -199,7 +206,8 @@ cudaError_t
 cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
     PLAY_TRY(true);
-    assert_int_equal(attribute, cudaDevAttrUnifiedAddressing);
+    assert_true(attribute == cudaDevAttrUnifiedAddressing ||
+                attribute == cudaDevAttrCanUseHostPointerForRegisteredMem);
     assert_int_equal(device, 1);
     *value = 1;
     return cudaSuccess;
@@ -218,6 +226,8 @@ cudaError_t
 cudaStreamSynchronize(cudaStream_t stream)
 {
     assert_non_null(stream);
+    if (play.until_ns > play.now_ns)
+        play.now_ns = play.until_ns;
     return play_call(true);
 }
 
@@ -283,6 +293,24 @@ cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *a
 }
 
 cudaError_t
+cudaHostAlloc(void **address, size_t size, unsigned int flags)
+{
+    PLAY_TRY(true);
+    assert_int_equal(flags, cudaHostAllocPortable | cudaHostAllocMapped);
+    *address = play_hold(size);
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaFreeHost(void *address)
+{
+    cudaError_t error = play_call(true);
+
+    (void)play_hold_end(address);
+    return error;
+}
+
+cudaError_t
 cudaHostRegister(void *memory, size_t size, unsigned int flags)
 {
     PLAY_TRY(true);
@@ -336,7 +364,14 @@ cudaEventQuery(cudaEvent_t event)
     assert_non_null(event);
     PLAY_TRY(true);
     play.is_busy = false;
-    return was_busy ? cudaErrorNotReady : cudaSuccess;
+    return was_busy || play.is_stuck ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t
+cudaEventSynchronize(cudaEvent_t event)
+{
+    assert_non_null(event);
+    return play_call(true);
 }
 
 cudaError_t
@@ -381,7 +416,67 @@ cudaMemcpyBatchAsync(void *const *targets, const void *const *sources, const siz
     PLAY_TRY(true);
     play.batch_count++;
     play.run_count = count;
-    for (size_t i = 0; i < count; i++)
+    play.now_ns += count * 720;
+    play_time(300000);
+    for (size_t i = 0; i < count && !play.has_no_bytes; i++)
         memcpy(targets[i], sources[i], sizes[i]);
+    return cudaSuccess;
+}
+
+/* --- The kernel ------------------------------------------------------------------------------- */
+
+cudaError_t
+copy_kernel_load(void)
+{
+    if (play.is_kernel_missing)
+        return cudaErrorNoKernelImageForDevice;
+    return play_call(true);
+}
+
+/* By the accesses that the kernel makes, so that the address checker sees a wrong one. */
+static void
+chunk_copy(struct copy_chunk chunk)
+{
+    struct copy_split split = copy_chunk_split(chunk);
+    uint8_t *target = (uint8_t *)(uintptr_t)chunk.target;
+    const uint8_t *source = (const uint8_t *)(uintptr_t)copy_chunk_source(chunk);
+    uint32_t size = copy_chunk_size(chunk);
+    uint32_t at = 0;
+
+    assert_true(size > 0 && size <= COPY_CHUNK_BYTES_MAX);
+    for (; at < split.head; at++)
+        target[at] = source[at];
+    for (; at < split.head + split.body; at += split.width) {
+        assert_int_equal((uintptr_t)(target + at) % split.width, 0);
+        assert_int_equal((uintptr_t)(source + at) % split.width, 0);
+        memcpy(target + at, source + at, split.width);
+    }
+    for (; at < size; at++)
+        target[at] = source[at];
+}
+
+cudaError_t
+copy_kernel_launch(const struct copy_chunk *chunks, uint32_t count, const struct copy_grid *grid,
+    cudaStream_t stream)
+{
+    assert_non_null(stream);
+    assert_in_range(count, 1, CUDA_LIST_CHUNKS);
+    assert_in_range(grid->block_count, 1, 8);
+    assert_true(grid->thread_count % 32 == 0);
+    assert_in_range(grid->thread_count, 32, 1024);
+    PLAY_TRY(true);
+    play.launch_count++;
+    play_time(335000);
+    play.chunk_count = count;
+    play.chunk_bytes_max = 0;
+    play.grid = *grid;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t size = copy_chunk_size(chunks[i]);
+
+        if (size > play.chunk_bytes_max)
+            play.chunk_bytes_max = size;
+        if (!play.has_no_bytes)
+            chunk_copy(chunks[i]);
+    }
     return cudaSuccess;
 }

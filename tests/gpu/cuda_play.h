@@ -12,10 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cuda_runtime_api.h>
+#include "copy_kernel.h"
 
 enum {
-    PLAY_HOLDS_MAX = 32,
+    PLAY_HOLDS_MAX = 64,
 };
 
 struct cuda_play {
@@ -27,6 +27,9 @@ struct cuda_play {
     bool is_stream_captured;
     bool is_malloc_odd; /* It is not aligned as it should be. */
     bool is_busy;       /* The next query of an event says so. */
+    bool is_stuck;      /* Every query says so. */
+    bool is_kernel_missing;
+    bool has_no_bytes; /* Copies are counted only. */
 
     int depth; /* Of pushed contexts. */
     enum cudaStreamCaptureMode capture_mode;
@@ -37,7 +40,13 @@ struct cuda_play {
 
     uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
     uint32_t batch_count;
-    size_t run_count; /* Of the last batch. */
+    size_t run_count;  /* Of the last batch. */
+    uint64_t now_ns;   /* What queueing took, and waiting, as on an H200 in calls of 16 MiB. */
+    uint64_t until_ns; /* The device will have done all that is queued. */
+    uint32_t launch_count;
+    uint32_t chunk_count; /* Of the last launch, as the next two. */
+    uint32_t chunk_bytes_max;
+    struct copy_grid grid;
 };
 
 extern struct cuda_play play;

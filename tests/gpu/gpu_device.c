@@ -141,12 +141,56 @@ large_batches_arrive(struct device_rig *rig)
     return true;
 }
 
+/* Rooms change places again and again, on the way in and on the way out, by more calls than there
+ * are lists, each with a list of its own: what a kernel reads while it changes shows at the end. */
+static bool
+calls_far_ahead_of_the_device_keep_their_lists(struct device_rig *rig)
+{
+    enum {
+        ROOM = 4 * KIB,
+        SIZE = ROOM - 96, /* So that no two touch. */
+        COUNT = RIG_CHUNK_BYTES / ROOM,
+        CALLS = 96,
+    };
+    static struct device_piece pieces[COUNT];
+    static uint32_t place[COUNT]; /* Of what lay in each room at first. */
+    static uint8_t first[RIG_CHUNK_BYTES];
+
+    device_rig_fill(first, RIG_CHUNK_BYTES, 12);
+    memcpy(rig->host, first, RIG_CHUNK_BYTES);
+    for (uint32_t i = 0; i < COUNT; i++)
+        place[i] = i;
+    for (uint32_t call = 0; call < CALLS; call++) {
+        bool is_in = call % 2 == 0;
+        /* In from where the call before took it, out to one of the other two areas in turn. */
+        uint8_t *area = rig->host + (uint64_t)RIG_CHUNK_BYTES * ((call + 1) / 2 % 3);
+        uint8_t *from = is_in ? area : rig->slab;
+        uint8_t *to = is_in ? rig->slab : area;
+
+        for (uint32_t i = 0; i < COUNT; i++) {
+            uint32_t next = (i * (2 * call + 3) + 7 * call) % COUNT;
+
+            pieces[i] = (struct device_piece){to + next * ROOM, from + i * ROOM, SIZE};
+        }
+        for (uint32_t i = 0; i < COUNT; i++)
+            place[i] = (place[i] * (2 * call + 3) + 7 * call) % COUNT;
+        RIG_CHECK(rig->ops->copy(rig->device, rig->in, pieces, COUNT) == KVT_OK);
+    }
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    /* CALLS / 2 % 3 == 0: the last call's area is the first one's. */
+    for (uint32_t i = 0; i < COUNT; i++)
+        RIG_CHECK(memcmp(rig->host + place[i] * ROOM, first + i * ROOM, SIZE) == 0);
+    return true;
+}
+
 static const struct device_check gpu_checks[] = {
     {.name = "thread_is_left_as_it_was", .run = thread_is_left_as_it_was},
     {.name = "streams_and_events_of_the_host_are_taken",
         .run = streams_and_events_of_the_host_are_taken},
     {.name = "capture_of_the_host_is_not_disturbed", .run = capture_of_the_host_is_not_disturbed},
     {.name = "large_batches_arrive", .run = large_batches_arrive},
+    {.name = "calls_far_ahead_of_the_device_keep_their_lists",
+        .run = calls_far_ahead_of_the_device_keep_their_lists},
 };
 
 /* --- 2. The program's own memory -------------------------------------------------------------- */

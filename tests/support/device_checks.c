@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "device_scatter.h"
 #include "failure.h"
 
 enum {
@@ -606,6 +607,8 @@ const struct device_check device_checks[DEVICE_CHECK_COUNT] = {
     {CHECK(bytes_go_in_around_and_out)},
     {CHECK(many_pieces_arrive_and_nothing_else)},
     {CHECK(odd_sizes_at_odd_places_arrive)},
+    {CHECK(odd_pieces_go_both_ways_at_once)},
+    {CHECK(odd_pieces_within_the_device_arrive)},
     {CHECK(pieces_may_reach_every_end)},
     {CHECK(work_of_one_stream_keeps_its_order)},
     {CHECK(streams_wait_for_each_other)},

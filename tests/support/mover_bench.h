@@ -15,8 +15,8 @@
 
 enum {
     MOVER_BENCH_MOVES = 64,
-    MOVER_BENCH_MANY = 200, /* Pieces of a move that shares no call: two are too many for one. */
-    MOVER_BENCH_PIECE_BYTES = 64,
+    MOVER_BENCH_MANY = 1200, /* Pieces of a move that shares no call: two are too many for one. */
+    MOVER_BENCH_PIECE_BYTES = 8,
     MOVER_BENCH_RECORDS = 64,
 };
 

@@ -327,6 +327,43 @@ large_arenas_are_registered_in_runs(void **state)
     }
 }
 
+static struct {
+    uint32_t count;
+    enum device_plan_choice choice;
+    enum kvt_status status;
+} chosen;
+
+static enum kvt_status
+plan_note(struct device *device, enum device_plan_choice choice, struct device_plan *plan_out)
+{
+    (void)device;
+    *plan_out = (struct device_plan){.is_measured = false};
+    chosen.count++;
+    chosen.choice = choice;
+    return chosen.status == KVT_OK ? KVT_OK : failure_set(chosen.status, 0, "It is lost.");
+}
+
+static void
+copies_are_measured_unless_engines_are_asked_for(void **state)
+{
+    struct kvt_device_ops ops = device_host_ops;
+    struct bench bench;
+
+    (void)state;
+    ops.plan = plan_note;
+    for (uint32_t i = 0; i < 3; i++) {
+        bench_init(&bench, 1);
+        bench.options.ops = &ops;
+        bench.options.is_engines_only = i == 1;
+        chosen.count = 0;
+        chosen.status = i == 2 ? KVT_E_GPU : KVT_OK;
+        assert_int_equal(bench_try(&bench), chosen.status);
+        assert_int_equal(chosen.count, 1);
+        assert_int_equal(chosen.choice, i == 1 ? DEVICE_PLAN_ENGINES : DEVICE_PLAN_MEASURE);
+        bench_close(&bench);
+    }
+}
+
 /* --- 3. Drops --------------------------------------------------------------------------------- */
 
 /* The tier holds two slots of 1 MiB: one of them is dropped while its bytes are on their way. */
@@ -561,6 +598,7 @@ main(int argc, char **argv)
         cmocka_unit_test(capacity_is_rounded_up_and_lies_on_the_device),
         cmocka_unit_test(what_cannot_be_opened_is_named),
         cmocka_unit_test(large_arenas_are_registered_in_runs),
+        cmocka_unit_test(copies_are_measured_unless_engines_are_asked_for),
         cmocka_unit_test(slot_is_not_reused_while_a_copy_of_it_is_in_flight),
         cmocka_unit_test(block_that_is_being_put_is_a_miss),
         cmocka_unit_test(bad_block_fails_alone_and_keeps_no_slot),

@@ -3,7 +3,8 @@
  * device_cuda.c - an accelerator through the CUDA runtime: devices, slabs, registrations, events.
  *
  * Owns      a hold on the device's primary context, and the streams of the lanes.
- * Not here  copies (device_cuda_copy.c).
+ * Not here  copies (device_cuda_copy.c), the kernel's lists (device_cuda_lists.c), measuring which
+ *           way of copying is faster (device_cuda_measure.c).
  * Threads   any. A mutex guards the table of addresses; it is never held during a call of CUDA.
  *
  * The host's threads and contexts stay as they are. A call pushes the primary context and pops it
@@ -99,18 +100,12 @@ cuda_check(struct device_cuda *device, cudaError_t error, const char *what)
     return cuda_fail(status, device, error, what);
 }
 
-static bool
-device_is_lost(struct device_cuda *device)
-{
-    return atomic_load_explicit(&device->is_lost, memory_order_relaxed);
-}
-
 enum kvt_status
 cuda_enter(struct device_cuda *device, struct cuda_scope *scope_out)
 {
     CUresult result;
 
-    if (device_is_lost(device)) {
+    if (cuda_is_lost(device)) {
         return failure_set(
             KVT_E_GPU, 0, "Device %d was lost by an earlier error of CUDA.", device->ordinal);
     }
@@ -241,10 +236,10 @@ streams_destroy(struct device_cuda *device)
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
         cudaStream_t stream = device->streams[i];
 
-        if (stream == NULL || device_is_lost(device))
+        if (stream == NULL || cuda_is_lost(device))
             continue;
         (void)cuda_check(device, cudaStreamSynchronize(stream), "wait for a stream");
-        if (!device_is_lost(device))
+        if (!cuda_is_lost(device))
             (void)cuda_check(device, cudaStreamDestroy(stream), "free a stream");
     }
 }
@@ -262,11 +257,13 @@ cuda_close(struct device *base)
     if (device->context != NULL) {
         if (cuda_enter(device, &scope) == KVT_OK) {
             streams_destroy(device);
+            cuda_lists_close(device);
             cuda_leave(&scope);
         }
         (void)device->driver.primary_release(device->handle);
     }
     KVT_ASSERT(device->ranges.count == 0);
+    cuda_runs_free(device);
     device_ranges_deinit(&device->ranges);
     (void)pthread_mutex_destroy(&device->mutex);
     env_put(&env, device, sizeof(*device));
@@ -278,10 +275,13 @@ device_start(struct device_cuda *device)
     struct cuda_scope scope;
     enum kvt_status status;
 
+    KVT_TRY(cuda_runs_keep(device));
     KVT_TRY(driver_load(&device->driver));
     KVT_TRY(context_take(device));
     KVT_TRY(cuda_enter(device, &scope));
     status = streams_create(device);
+    if (status == KVT_OK)
+        status = cuda_lists_open(device);
     cuda_leave(&scope);
     return status;
 }
@@ -306,6 +306,7 @@ cuda_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct dev
     device->env = *env;
     device->ordinal = (int)ordinal;
     device->ranges.env = &device->env;
+    copy_planner_init(&device->planner);
     (void)pthread_mutex_init(&device->mutex, NULL);
     status = device_start(device);
     if (status != KVT_OK) {
@@ -657,6 +658,7 @@ const struct kvt_device_ops device_cuda_ops = {
     .host_unregister = cuda_host_unregister,
     .stream = cuda_stream,
     .copy = device_cuda_copy,
+    .plan = device_cuda_plan,
     .event_create = cuda_event_create,
     .event_destroy = cuda_event_destroy,
     .event_record = cuda_event_record,

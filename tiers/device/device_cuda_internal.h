@@ -11,6 +11,8 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
+#include "copy_kernel.h"
+#include "copy_planner.h"
 #include "device_cuda.h"
 #include "device_ranges.h"
 #include "env.h"
@@ -24,6 +26,42 @@ struct cuda_driver {
     PFN_cuCtxPopCurrent_v4000 pop;
 };
 
+enum {
+    CUDA_LISTS_MAX = 16,               /* Twice what the mover has in flight. */
+    CUDA_LIST_CHUNKS = 16384,          /* Of one list: 256 KiB. */
+    CUDA_RUNS_KEPT = CUDA_LIST_CHUNKS, /* Calls of more pieces take memory. */
+};
+
+enum cuda_list_state {
+    CUDA_LIST_FREE,
+    CUDA_LIST_TAKEN,  /* A call fills it; or its kernel cannot be asked for. */
+    CUDA_LIST_QUEUED, /* A kernel reads it until its event is reached. */
+};
+
+/* A list of chunks for the kernel, in pinned memory. */
+struct cuda_list {
+    struct copy_chunk *chunks; /* CUDA_LIST_CHUNKS */
+    cudaEvent_t event;
+    _Atomic int state; /* enum cuda_list_state; who finds it QUEUED may take it to look. */
+};
+
+/* count == 0: the kernel cannot be used here. Without the lists, constant after open. */
+struct cuda_lists {
+    struct cuda_list lists[CUDA_LISTS_MAX];
+    uint32_t count;
+    _Atomic uint32_t next; /* The one that was queued longest ago, most likely. */
+    void *memory;
+};
+
+/* The runs of a call as cudaMemcpyBatchAsync() takes them, and between what they lie. */
+struct cuda_runs {
+    void **targets;
+    const void **sources;
+    size_t *sizes;
+    uint8_t *ways; /* enum copy_way */
+    uint32_t count;
+};
+
 struct device_cuda {
     struct device device; /* First. */
     struct kvt_env env;   /* This and the next five: set at open, then constant. */
@@ -33,8 +71,12 @@ struct device_cuda {
     CUcontext context; /* The primary one, which the runtime uses too. */
     cudaStream_t streams[DEVICE_LANE_COUNT];
     _Atomic bool is_lost; /* Relaxed: who sees it late gets the same error from CUDA. */
+    struct cuda_lists lists;
+    struct cuda_runs kept;      /* Memory for the runs of a call... */
+    _Atomic bool is_kept_taken; /* ...of one at a time. */
     pthread_mutex_t mutex;
     struct device_ranges ranges; /* guarded by: mutex */
+    struct copy_planner planner; /* guarded by: mutex */
 };
 
 /* What a call found on the calling thread. */
@@ -47,6 +89,12 @@ static inline struct device_cuda *
 device_cuda_of(struct device *device)
 {
     return (struct device_cuda *)device;
+}
+
+static inline bool
+cuda_is_lost(const struct device_cuda *device)
+{
+    return atomic_load_explicit(&device->is_lost, memory_order_relaxed);
 }
 
 /*
@@ -70,5 +118,28 @@ enum kvt_status cuda_stream_check(const void *stream);
 /* device_cuda_copy.c */
 enum kvt_status device_cuda_copy(
     struct device *device, void *stream, const struct device_piece *pieces, uint32_t count);
+enum kvt_status cuda_runs_keep(struct device_cuda *device); /* KVT_E_NOMEM */
+void cuda_runs_free(struct device_cuda *device);
+
+/* --- device_cuda_lists.c: what the kernel reads. In the device's scope. ----------------------- */
+
+/* Load the kernel and take the memory of its lists. KVT_OK with count 0: this build or this device
+ * cannot use it. */
+enum kvt_status cuda_lists_open(struct device_cuda *device);
+/* Wait for the kernels that read them, and free them, as long as the device is there. */
+void cuda_lists_close(struct device_cuda *device);
+
+/* A list that nobody reads; NULL: all are in use, or CUDA does not say. */
+struct cuda_list *cuda_list_take(struct device_cuda *device);
+/* It was not queued. */
+void cuda_list_put(struct cuda_list *list);
+/* Start the kernel on the list's first `count` chunks. An error: it was not started, or the device
+ * is lost. */
+enum kvt_status cuda_list_queue(struct device_cuda *device, struct cuda_list *list, uint32_t count,
+    const struct copy_plan *plan, cudaStream_t stream);
+
+/* device_cuda_measure.c */
+enum kvt_status device_cuda_plan(
+    struct device *device, enum device_plan_choice choice, struct device_plan *plan_out);
 
 #endif /* KVT_TIERS_DEVICE_CUDA_INTERNAL_H */

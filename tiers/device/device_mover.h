@@ -44,9 +44,11 @@
 #include "inbox.h"
 
 enum {
-    DEVICE_MOVER_PIECES_MAX = 256, /* Of one call. */
-    DEVICE_MOVER_CALLS_MAX = 4,    /* In flight in one direction. */
-    DEVICE_MOVER_URGENT_RUN = 8,   /* Calls. */
+    /* Of one call. A kernel's start and end cost as much as 200 KiB on the bus; copy engines alone
+     * need 2.5 ms to begin so many. */
+    DEVICE_MOVER_PIECES_MAX = 2048,
+    DEVICE_MOVER_CALLS_MAX = 4,  /* In flight in one direction. */
+    DEVICE_MOVER_URGENT_RUN = 8, /* Calls. */
     /* Of one call: 0.3 ms at 50 GB/s. Several in flight keep the stream busy all the same. */
     DEVICE_MOVER_CALL_BYTES = 16 << 20,
 };
