@@ -689,6 +689,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 /* The rest, by subject; each needs what is above. */
 #include "kvtier/compression.h"
 #include "kvtier/direct.h"
+#include "kvtier/engram.h"
 #include "kvtier/events.h"
 #include "kvtier/hints.h"
 #include "kvtier/layouts.h"
