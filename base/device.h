@@ -15,8 +15,9 @@
  *            event that was never recorded counts as reached. It may be recorded again; then only
  *            the last record counts, but a wait keeps to the record that it was asked for.
  *   piece    one contiguous run of bytes to be copied. Either end may be a slab of the device, or
- *            other memory of it or of the host that was registered with it. Pieces of one call may run in any order: what
- *            one of them writes, no other may read or write (the emulation refuses it).
+ *            other memory of it or of the host that was registered with it. Pieces of one call may
+ *            run in any order: what one of them writes, no other may read or write (the emulation
+ *            refuses it).
  *
  * What a copy reads may not change, and what it writes may not be touched or relied on, from the
  * submission until an event that was recorded behind it has been reached. Work of the device that

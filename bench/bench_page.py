@@ -223,8 +223,9 @@ def scale_part(folder):
                  f"{row['put_per_s']:,.0f} /s", time_of(row["reopen_clean_ns"]),
                  time_of(row["reopen_killed_ns"])) for row in report["results"]]
         yield section("Few and many blocks",
-                      table((f"blocks of {report['block_bytes'] // 1024} KiB", "memory of one", "lookup of 1,000, p50", "p99",
-                             "durable puts", "open after a close", "after SIGKILL"), rows),
+                      table((f"blocks of {report['block_bytes'] // 1024} KiB", "memory of one",
+                             "lookup of 1,000, p50", "p99", "durable puts",
+                             "open after a close", "after SIGKILL"), rows),
                       picture(folder, "scale.svg", "Memory, puts, lookups and opening by size"))
 
 

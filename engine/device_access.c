@@ -175,9 +175,12 @@ kvt_device_alloc(kvt_store *store, uint32_t device, uint64_t size, void **addres
 void
 kvt_device_free(kvt_store *store, uint32_t device, void *address, uint64_t size)
 {
+    enum kvt_status status = store_enter(store);
     struct device *handle;
 
-    if (address == NULL || access_check(store, device, address) != KVT_OK)
+    /* A poisoned store gives it back: it cannot be closed with it. */
+    if (address == NULL || (status != KVT_OK && status != KVT_E_POISONED) ||
+        !device_is_open(store, device))
         return;
     handle = hbm_device(store->devices.tiers[device]);
     handle->ops->slab_put(handle, address, size);

@@ -5,23 +5,12 @@
  *
  * Threads   any; the *_run() functions are the loop's.
  */
+#include "hint.h"
+
 #include "lookup.h"
 #include "store_internal.h"
 
-/* Blocks by their keys, on their way to the loop. */
-struct hint {
-    struct block_key *keys;
-    struct hash128 *fingerprints;
-    uint32_t *numbers; /* Of those that are there; ENTRY_NONE. */
-    uint32_t *added;   /* Of those that had no pin. */
-    uint32_t count;
-    uint32_t found_count;
-    uint32_t importance;
-    uint64_t ttl_ns;
-    enum kvt_status status;
-};
-
-static void
+void
 hint_free(struct kvt_store *store, struct hint *hint)
 {
     env_put(&store->env, hint->keys, hint->count * sizeof(*hint->keys));
@@ -30,7 +19,7 @@ hint_free(struct kvt_store *store, struct hint *hint)
     env_put(&store->env, hint->added, hint->count * sizeof(*hint->added));
 }
 
-static enum kvt_status
+enum kvt_status
 hint_make(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
     struct hint *hint)
 {
@@ -54,8 +43,7 @@ hint_make(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
     return KVT_OK;
 }
 
-/* The loop: which of them are there. */
-static void
+void
 hint_find(struct kvt_store *store, struct hint *hint)
 {
     for (uint32_t i = 0; i < hint->count; i++) {
@@ -107,8 +95,7 @@ struct estimate_call {
     struct kvt_cost cost;
 };
 
-/* 0: not known. */
-static uint64_t
+uint64_t
 load_ns(const struct load_meter *meter, uint64_t bytes)
 {
     if (meter->bytes == 0 || meter->busy_ns == 0)

@@ -5,8 +5,8 @@
  *
  * Only of a store that was closed in order: of any other a recovery decides what is there.
  */
+#include "listing.h"
 #include "array.h"
-#include "kvtier/kvtier_unstable.h"
 #include "store_internal.h"
 
 /* Which generation of a segment has blocks; 0: none. */
@@ -161,19 +161,29 @@ listing_run(struct listing *listing, const char *namespace_name)
 }
 
 enum kvt_status
-kvt_list(const char *path, const char *namespace_name,
-    int (*visit)(void *context, const struct kvt_scan_entry *entry, const char *name),
-    void *context)
+list_in(const struct kvt_env *env, const char *path, const char *namespace_name,
+    const struct list_visitor *visitor)
 {
-    struct listing listing = {.visit = visit, .context = context, .status = KVT_OK};
-    enum kvt_status status;
+    struct listing listing = {
+        .visit = visitor->visit, .context = visitor->context, .status = KVT_OK, .env = *env};
+    enum kvt_status status = listing_open(&listing, path);
 
-    if (path == NULL || path[0] == '\0' || visit == NULL)
-        return failure_set(KVT_E_INVAL, 0, "path is NULL or empty, or visit is NULL");
-    env_host(&listing.env);
-    status = listing_open(&listing, path);
     if (status == KVT_OK)
         status = listing_run(&listing, namespace_name);
     listing_close(&listing);
     return status;
+}
+
+enum kvt_status
+kvt_list(const char *path, const char *namespace_name,
+    int (*visit)(void *context, const struct kvt_scan_entry *entry, const char *name),
+    void *context)
+{
+    const struct list_visitor visitor = {.visit = visit, .context = context};
+    struct kvt_env env;
+
+    if (path == NULL || path[0] == '\0' || visit == NULL)
+        return failure_set(KVT_E_INVAL, 0, "path is NULL or empty, or visit is NULL");
+    env_host(&env);
+    return list_in(&env, path, namespace_name, &visitor);
 }

@@ -13,10 +13,15 @@
 
 #include <stdbool.h>
 
+#include "env.h"
 #include "kvtier/kvtier.h"
 #include "live_page.h"
 
 struct live;
+
+/* live_read_in - kvt_live_read() in a world of the caller's making (any). */
+enum kvt_status live_read_in(
+    const struct kvt_env *env, const char *path, struct kvt_live *live_out);
 
 /* live_open - before the loop is started. What cannot be shown is not: KVT_E_NOMEM is all. */
 enum kvt_status live_open(struct kvt_store *store);

@@ -44,7 +44,7 @@ page_read(const struct kvt_env *env, struct fs_dir *dir, uint8_t *page, struct k
     return status;
 }
 
-static enum kvt_status
+enum kvt_status
 live_read_in(const struct kvt_env *env, const char *path, struct kvt_live *live_out)
 {
     uint8_t *page = env_take(env, LIVE_PAGE_BYTES_MAX);

@@ -149,6 +149,34 @@ loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void
     }
 }
 
+void
+loop_rest(struct kvt_store *store)
+{
+    atomic_store_explicit(&store->rest, REST_ASKED, memory_order_relaxed);
+    env_wake(&store->env, store->loop_task);
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&store->call_gate.value, memory_order_acquire);
+
+        /* (P2) acquire: pairs with the release in rest_step(). */
+        if (atomic_load_explicit(&store->rest, memory_order_acquire) == REST_REACHED)
+            return;
+        gate_wait(&store->env, &store->call_gate, seen, UINT64_MAX);
+    }
+}
+
+/* True: the loop does nothing any more. */
+static bool
+rest_step(struct kvt_store *store)
+{
+    uint32_t rest = atomic_load_explicit(&store->rest, memory_order_relaxed);
+
+    if (rest == REST_ASKED) {
+        atomic_store_explicit(&store->rest, REST_REACHED, memory_order_release); /* (P2) */
+        gate_post(&store->env, &store->call_gate);
+    }
+    return rest != REST_NONE;
+}
+
 /* --- Operations ------------------------------------------------------------------------------- */
 
 void
@@ -201,6 +229,9 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     struct kvt_store *store = context;
     bool was_busy;
 
+    *next_ns_out = UINT64_MAX;
+    if (rest_step(store))
+        return false;
     store->now_ns = now_ns;
     meters_step(store);
     was_busy = messages_take(store);
@@ -215,6 +246,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         was_busy = true;
     }
     was_busy = pins_step(store) || was_busy;
+    was_busy = phases_step(store) || was_busy;
     was_busy = room_step(store) || was_busy;
     was_busy = commit_step(store) || was_busy;
     was_busy = reclaim_step(store) || was_busy;
@@ -225,6 +257,8 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     *next_ns_out = commit_next_ns(store);
     if (pins_next_ns(store) < *next_ns_out)
         *next_ns_out = pins_next_ns(store);
+    if (store->phases.look_ns < *next_ns_out)
+        *next_ns_out = store->phases.look_ns;
     live_step(store, was_busy, next_ns_out);
     return was_busy;
 }

@@ -72,7 +72,7 @@ kvt_queue_destroy(kvt_queue *queue)
 int
 kvt_queue_fd(kvt_queue *queue)
 {
-    return queue == NULL ? -1 : queue->signal;
+    return queue == NULL || store_enter(queue->store) == KVT_E_STATE ? -1 : queue->signal;
 }
 
 bool

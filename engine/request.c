@@ -409,11 +409,17 @@ kvt_ticket_results(
 }
 
 void
+ticket_disown(struct kvt_ticket *ticket)
+{
+    atomic_store_explicit(&ticket->is_freed, 1, memory_order_release);
+    atomic_fetch_sub_explicit(&ticket->store->ticket_held_count, 1, memory_order_relaxed);
+}
+
+void
 kvt_ticket_free(kvt_ticket *ticket)
 {
     if (ticket == NULL || store_enter(ticket->store) == KVT_E_STATE)
         return;
-    atomic_store_explicit(&ticket->is_freed, 1, memory_order_release);
-    atomic_fetch_sub_explicit(&ticket->store->ticket_held_count, 1, memory_order_relaxed);
+    ticket_disown(ticket);
     ticket_release(ticket);
 }

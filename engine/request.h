@@ -151,6 +151,8 @@ enum kvt_status ticket_create(struct kvt_store *store, enum ticket_kind kind, ui
 enum kvt_status ticket_create_by_part(struct kvt_store *store, uint32_t count, uint16_t part_total,
     const struct kvt_submit *submit, struct kvt_ticket **ticket_out);
 void ticket_release(struct kvt_ticket *ticket);
+/* ticket_disown - it is no caller's: its reference is the engine's own, and closes nothing off. */
+void ticket_disown(struct kvt_ticket *ticket);
 void ticket_send(struct kvt_ticket *ticket);
 
 /* ticket_await - until `fact`, which is told through the ticket's gate, is `least` or more (any).

@@ -100,12 +100,10 @@ store_threads_stop(struct kvt_store *store)
 
     live_stop(store);
     committer_close(store, store->committer);
-    if (store->loop_task != NULL && !is_poisoned) {
+    if (store->loop_task != NULL && !is_poisoned)
         loop_call(store, nvme_detach_run, &nvme);
-    } else if (store->loop_task != NULL) {
-        store->env.sched->stop(store->env.sched_context, store->loop_task);
-        store->loop_task = NULL;
-    }
+    else if (store->loop_task != NULL)
+        loop_rest(store); /* What it is on may be broken; it can still be woken. */
     victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
@@ -150,6 +148,7 @@ store_free(struct kvt_store *store)
         store->index->ops->close(store->index);
     leases_close(store);
     reservations_close(store);
+    phases_end(store);
     ticket_pool_close(store);
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
@@ -245,6 +244,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
     pthread_mutex_init(&store->reservations_lock, NULL);
+    phases_open(store);
     store->path = env_take(env, size);
     if (store->path == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
@@ -618,6 +618,7 @@ static bool
 drain_run(struct kvt_store *store, void *context)
 {
     (void)context;
+    phases_end(store);
     commit_hurry_all(store);
     return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store) &&
            !room_is_wanted(store) &&
@@ -674,6 +675,7 @@ abandon_run(struct kvt_store *store, void *context)
     (void)context;
     if (!store->is_draining) {
         store->is_draining = true;
+        phases_end(store);
         commit_abandon(store);
     }
     return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store);

@@ -33,6 +33,7 @@
 #include "move.h"
 #include "names_file.h"
 #include "nvme_tier.h"
+#include "phase.h"
 #include "pins.h"
 #include "policy.h"
 #include "pool.h"
@@ -52,6 +53,12 @@ enum {
     WORK_KEEP_MAX = 8192,        /* Free objects of a pool: more than that are under way seldom. */
     SHORT_JOB_BYTES = 128 << 10, /* A worker copies or sums so much in some 20 us. */
     EPOCH_SHIFT = 40,            /* Sequences and batch numbers: open epoch << 40 | counter. */
+};
+
+enum loop_rest_state {
+    REST_NONE,
+    REST_ASKED,
+    REST_REACHED, /* The loop's step does nothing from now on. */
 };
 
 enum {
@@ -160,6 +167,7 @@ struct kvt_store {
     struct entries *entries;
     struct policy *policy; /* Which copy in HOST goes first: options.policy. */
     struct pins *pins;
+    struct phases phases;
     struct event_ring *event_ring; /* NULL: nobody asked for events. any reads */
     struct commit *commit;
     struct committer *committer;
@@ -203,6 +211,7 @@ struct kvt_store {
     /* Shared. */
     _Atomic uint32_t health;            /* enum kvt_health_flags */
     _Atomic uint32_t poisoned;          /* Set once, by a proof that failed. */
+    _Atomic uint32_t rest;              /* enum loop_rest_state */
     _Atomic uint32_t ticket_count;      /* Tickets in memory. */
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
     _Atomic uint32_t queue_count;
@@ -235,6 +244,8 @@ enum kvt_status store_flush(struct kvt_store *store);
 
 bool loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out);
 void loop_send(struct kvt_store *store, struct message *message); /* any */
+/* loop_rest - the loop takes no further step (any): of a poisoned store that is closed. */
+void loop_rest(struct kvt_store *store);
 void loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context);
 /* loop_job - hand a job to the workers, at the end of the step at the latest; loop_job_on: to
  * another crew, now. */

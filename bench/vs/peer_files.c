@@ -107,8 +107,8 @@ files_put(void *opened, uint32_t caller, const struct peer_block *blocks, uint32
         int fd = -1;
 
         file_path(blocks[i].number, path);
-        fd = openat(state->folder_fd, path,
-            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | state->flags, 0600);
+        fd = openat(
+            state->folder_fd, path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | state->flags, 0600);
         if (fd >= 0) {
             is_fine = block_write(fd, blocks[i].bytes, state->block_bytes);
             is_fine = close(fd) == 0 && is_fine;

@@ -69,6 +69,43 @@ KVT_CHECKED enum kvt_status kvt_pin(kvt_store *store, kvt_namespace ns, const st
 KVT_CHECKED enum kvt_status kvt_namespace_share_set(
     kvt_store *store, kvt_namespace ns, uint32_t tier, uint64_t bytes);
 
+#define KVT_PHASE_BLOCKS_MAX 65536u /* Blocks that are remembered for all waits together. */
+
+/* What a request does with its chain of blocks. */
+enum kvt_phase {
+    KVT_PHASE_PREFILL = 1, /* It reads them now. */
+    KVT_PHASE_DECODE = 2,  /* It builds on them now. */
+    KVT_PHASE_IO_WAIT = 3, /* It waits for something outside: a tool's answer, say. */
+};
+
+/*
+ * kvt_phase_set - what the request of this chain of `count` keys, first block first, does from now
+ * on. `resume_ns`, with KVT_PHASE_IO_WAIT: it goes on about so long from now; else zero.
+ *
+ * KVT_PHASE_IO_WAIT gives up the copies in HBM now, last block first, as kvt_demote_submit() to
+ * HOST does. Blocks stay that are pinned or leased, or have a child in HBM that stays or belongs to
+ * another chain. The store remembers which blocks had copies in which HBM, and has them back there,
+ * first block first, before the request goes on: it begins as long before as it takes to load them
+ * at the rates that kvt_estimate() knows (1 GB/s while it knows none), twice that and 5 ms to be
+ * sure. That is a bulk prefetch: its reads give way. When there is less time than that, nothing is
+ * given up. 0: so too. KVT_FOREVER: nobody knows when; nothing is brought back before the call that
+ * ends the wait. The same wait again: the new time counts.
+ *
+ * KVT_PHASE_PREFILL and KVT_PHASE_DECODE end the waits whose keys are the first of these (all of
+ * them, as a rule): what was remembered is brought back now, not as bulk. The blocks count as used,
+ * as by kvt_touch(). A wait ends too when its blocks are on their way back, and by kvt_close().
+ * Blocks that were deleted meanwhile, or cleared with their namespace, are passed over. Nothing is
+ * promised: room in HBM may be short then, and what is back may be evicted again.
+ *
+ * KVT_MISS: none of the keys is there. KVT_E_BUSY: a quarter of request_count_max chains wait (a
+ * wait takes two tickets), or all tickets are out. KVT_E_NOSPC: KVT_PHASE_BLOCKS_MAX. With the last
+ * two nothing changed. KVT_E_INVAL as kvt_lookup(), or no such phase, or a resume_ns without
+ * KVT_PHASE_IO_WAIT. KVT_E_NOMEM.
+ * Threads: any. Ownership: borrows. Blocks: until the loop has answered.
+ */
+KVT_CHECKED enum kvt_status kvt_phase_set(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, enum kvt_phase phase, uint64_t resume_ns);
+
 /* What it would take to have blocks again. Set struct_size. */
 struct kvt_cost {
     uint32_t struct_size;             /* sizeof(struct kvt_cost) */

@@ -22,7 +22,8 @@
  *   Limits     Every queue, table and wait has an upper bound that an option sets.
  *   Fork       A store belongs to the process that opened it. In a forked child every call with its
  *              handles returns KVT_E_STATE and kvt_close() only forgets them.
- *   State      After a broken invariant every call returns KVT_E_POISONED; kvt_close() still works.
+ *   State      After a broken invariant every call returns KVT_E_POISONED, but kvt_health(),
+ *              kvt_close(), kvt_queue_destroy() and those that give back without a status.
  */
 #ifndef KVTIER_H
 #define KVTIER_H
@@ -393,54 +394,12 @@ KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
 KVT_CHECKED enum kvt_status kvt_lease_release_after(
     kvt_store *store, kvt_lease lease, uint32_t device, void *stream);
 
-/* --- 6. Queues and tickets -------------------------------------------------------------------- */
-
-/*
- * kvt_queue_create - where completions are delivered. kvt_queue_destroy() needs every completion
- * of it to be collected: else KVT_E_STATE. NULL does nothing.
- *
- * KVT_E_NOMEM. Threads: any (one queue: poll and drain serial). Ownership: gives *queue_out.
- * Blocks: never.
- */
-KVT_CHECKED enum kvt_status kvt_queue_create(kvt_store *store, kvt_queue **queue_out);
-KVT_CHECKED enum kvt_status kvt_queue_destroy(kvt_queue *queue);
-
-/*
- * kvt_queue_fd - an eventfd that is readable while completions may be waiting; kvt_queue_poll()
- * resets it. The caller polls it, and neither reads nor closes it. -1 in a simulation.
- * Threads: any. Ownership: the queue's. Blocks: never.
- */
-KVT_API int kvt_queue_fd(kvt_queue *queue);
+/* --- 6. Tickets ------------------------------------------------------------------------------- */
 
 enum kvt_stage {
     KVT_STAGE_DONE = 1, /* Put: visible, or refused; the source may be reused. Get, delete: all. */
     KVT_STAGE_DURABLE = 2, /* Put RELAXED and SYNC, delete: committed, or known not to be. */
 };
-
-struct kvt_completion {
-    kvt_ticket *ticket;
-    void *user;             /* As submitted. */
-    uint32_t stage;         /* enum kvt_stage */
-    enum kvt_status status; /* KVT_OK, or the first status of the batch that is below zero. */
-};
-
-/*
- * kvt_queue_poll - collect up to `count_max` completions, waiting for the first one until
- * `timeout_ns` from now (0: do not wait). *count_out 0 with KVT_LATE: none came.
- * Threads: serial for one queue. Ownership: borrows. Blocks: as asked.
- */
-KVT_CHECKED enum kvt_status kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done,
-    uint32_t count_max, uint64_t timeout_ns, uint32_t *count_out);
-
-/*
- * kvt_queue_drain - wait, at most `timeout_ns`, until every submission that named the queue has
- * delivered its last completion into it. They lie there to be polled: nothing is collected or given
- * up. It hurries nothing: a RELAXED put is waited for as long as it takes (kvt_flush() is faster).
- *
- * KVT_OK: nothing more will come, unless something is submitted. KVT_LATE: not yet. KVT_E_INVAL.
- * Threads: serial for one queue. Ownership: borrows. Blocks: as asked.
- */
-KVT_CHECKED enum kvt_status kvt_queue_drain(kvt_queue *queue, uint64_t timeout_ns);
 
 /* One block's outcome. */
 struct kvt_result {
@@ -694,6 +653,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #include "kvtier/hints.h"
 #include "kvtier/layouts.h"
 #include "kvtier/matching.h"
+#include "kvtier/queues.h"
 #include "kvtier/readiness.h"
 #include "kvtier/regions.h"
 #include "kvtier/scanning.h"

@@ -219,14 +219,29 @@ KVT_CHECKED enum kvt_status kvt_live_read(const char *path, struct kvt_live *liv
 
 /*
  * Memory of a device of the store, for programs that are to run with and without a GPU: taken and
- * given back (`size` as taken) before the store is closed, written and read by copies that wait.
- * An address may be put into a region. Host memory that lies in a region of 1 GiB or less is copied
- * as a whole; other host memory goes through slots of HOST, which is slow.
+ * given back before the store is closed, written and read by copies that wait. An address may be
+ * put into a region. Host memory that lies in a region of 1 GiB or less is copied as a whole; other
+ * host memory goes through slots of HOST, which is slow.
  *
- * KVT_E_INVAL: no such device, a NULL. KVT_E_NOMEM. KVT_E_NOSPC: no slot of HOST to go through.
+ * kvt_device_alloc - `size` bytes of the device.
+ *
+ * KVT_E_INVAL: no such device, a NULL. KVT_E_NOMEM. KVT_E_GPU: the device is lost.
+ * Threads: any. Ownership: gives *address_out, see kvt_device_free(). Blocks: in the driver.
+ *
+ * kvt_device_free - give them back, `size` as taken.
+ *
+ * Threads: any. Ownership: takes `address`. Blocks: in the driver.
+ *
+ * kvt_device_write - copy to the device; kvt_device_read() copies from it.
+ *
+ * KVT_E_INVAL: no such device, a NULL. KVT_E_NOSPC: no slot of HOST to go through. KVT_E_NOMEM.
  * KVT_E_GPU: the device is lost.
- * Threads: any. Ownership: kvt_device_alloc() gives *address_out, kvt_device_free() takes it.
- * Blocks: kvt_device_write() and _read() until the bytes are there.
+ * Threads: any. Ownership: borrows. Blocks: until the bytes are there.
+ *
+ * kvt_device_read - as kvt_device_write(), from the device.
+ *
+ * KVT_E_INVAL, KVT_E_NOSPC, KVT_E_NOMEM, KVT_E_GPU as kvt_device_write().
+ * Threads: any. Ownership: borrows. Blocks: until the bytes are there.
  */
 KVT_CHECKED enum kvt_status kvt_device_alloc(
     kvt_store *store, uint32_t device, uint64_t size, void **address_out);

@@ -27,8 +27,8 @@ struct kvt_region_options {
  *
  * KVT_E_INVAL: a bound; no such device; memory that is not this device's own (managed memory is
  * not), or host memory that is not made of whole pages; memory that overlaps another region (what
- * kvt_device_alloc() gave may). KVT_E_UNSUPPORTED: host memory, and the store has no device. KVT_E_NOSPC:
- * KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM, KVT_E_GPU.
+ * kvt_device_alloc() gave may). KVT_E_UNSUPPORTED: host memory, and the store has no device.
+ * KVT_E_NOSPC: KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM, KVT_E_GPU.
  * Threads: any. Ownership: borrows `options`; keeps the memory until it is unregistered, and gives
  * *region_out. Blocks: in the driver, for host memory in proportion to its size.
  *

@@ -111,6 +111,11 @@ moves_of_all_kinds(struct workload *work)
     names_of(names, 1, 0, 3);
     workload_move(work, names, 3, KVT_TIER_HOST, false);
     move_each(work, 2, 2, KVT_TIER_NVME, false); /* Of MEMORY: the only copies are in HBM. */
+    names_of(names, 0, 0, 3);
+    workload_phase(work, names, 3, KVT_PHASE_IO_WAIT, KVT_FOREVER);
+    workload_phase(work, names, 3, KVT_PHASE_DECODE, 0);
+    names_of(names, 2, 0, 4);
+    workload_phase(work, names, 4, KVT_PHASE_IO_WAIT, KVT_FOREVER);
     names_of(names, 0, 0, 8);
     workload_lookup(work, names, 8);
 }

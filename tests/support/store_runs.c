@@ -100,8 +100,8 @@ run(struct workload *work, uint32_t operation_count)
         (work->device_percent > 0 &&
             (work->spread_count[SPREAD_PINNED] == 0 || work->spread_count[SPREAD_DEVICE] == 0)))
         model_fail(&work->model, "nothing was read to memory of some kind that is spread");
-    if (work->pin_count == 0 || work->direct_count == 0)
-        model_fail(&work->model, "nothing was pinned, or written where it lies");
+    if (work->pin_count == 0 || work->direct_count == 0 || work->phase_count == 0)
+        model_fail(&work->model, "nothing was pinned, written where it lies, or made to wait");
 }
 
 static struct kvt_options

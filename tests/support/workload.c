@@ -306,13 +306,26 @@ step_look(struct workload *work, uint32_t choice)
     }
 }
 
+/* Half of the waits end by the time that they gave, or are made anew. */
+static void
+step_phase(struct workload *work, const struct model_name *names, uint32_t count)
+{
+    static const uint64_t times[4] = {KVT_FOREVER, 0, 8000000, 40000000};
+
+    if (rng_below(&work->rng, 3) > 0)
+        workload_phase(work, names, count, KVT_PHASE_IO_WAIT, times[rng_below(&work->rng, 4)]);
+    else
+        workload_phase(work, names, count,
+            rng_below(&work->rng, 2) == 0 ? KVT_PHASE_PREFILL : KVT_PHASE_DECODE, 0);
+}
+
 static void
 step_hold(struct workload *work)
 {
     static const enum kvt_durability durabilities[3] = {KVT_MEMORY, KVT_RELAXED, KVT_SYNC};
     struct model_name names[BATCH_MAX];
-    uint32_t choice = rng_below(&work->rng, 6);
-    uint32_t count = names_pick(work, names, choice > 3);
+    uint32_t choice = rng_below(&work->rng, 8);
+    uint32_t count = names_pick(work, names, choice == 4 || choice == 5);
 
     if (choice < 2)
         workload_events(work);
@@ -322,6 +335,8 @@ step_hold(struct workload *work)
         workload_pin(work, names, count);
     else if (choice == 3)
         workload_map(work, names[0]);
+    else if (choice > 5)
+        step_phase(work, names, count);
     else
         workload_direct(work, names[0], durabilities[rng_below(&work->rng, 3)],
             KVT_PUT_REPLACE * rng_below(&work->rng, 2));
@@ -330,7 +345,7 @@ step_hold(struct workload *work)
 bool
 workload_step(struct workload *work)
 {
-    uint32_t choice = rng_below(&work->rng, 116);
+    uint32_t choice = rng_below(&work->rng, 120);
 
     work->operation_count++;
     workload_note(work, 3, choice);

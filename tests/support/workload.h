@@ -111,7 +111,7 @@ struct workload {
     uint64_t spread_count[SPREAD_DEVICE + 1]; /* Of each kind that landed well. */
     uint64_t operation_count;
     uint64_t hit_count; /* Reads that gave bytes. */
-    uint64_t cancel_count, pin_count, direct_count;
+    uint64_t cancel_count, pin_count, direct_count, phase_count;
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     uint64_t event_cursor;
     uint64_t shadow_count;                        /* How often the two were compared. */
@@ -153,6 +153,8 @@ void workload_clear(struct workload *work, uint32_t space);
 void workload_move(struct workload *work, const struct model_name *names, uint32_t count,
     uint32_t tier, bool is_up);
 void workload_pin(struct workload *work, const struct model_name *names, uint32_t count);
+void workload_phase(struct workload *work, const struct model_name *names, uint32_t count,
+    enum kvt_phase phase, uint64_t resume_ns);
 /* Reserve, write, and commit or discard. */
 void workload_direct(
     struct workload *work, struct model_name name, enum kvt_durability durability, uint32_t flags);

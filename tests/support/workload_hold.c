@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workload_hold.c - the workload's hold on the store: blocks that are pinned, memory of HOST that
- * is reserved and committed, or mapped.
+ * workload_hold.c - the workload's hold on the store: blocks that are pinned, chains that wait,
+ * memory of HOST that is reserved and committed, or mapped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -58,7 +58,27 @@ workload_pin(struct workload *work, const struct model_name *names, uint32_t cou
     }
 }
 
-/* --- 2. Reservations -------------------------------------------------------------------------- */
+/* --- 2. Phases -------------------------------------------------------------------------------- */
+
+/* Whatever it moves, no block is lost by it: that is judged whenever one is asked for. */
+void
+workload_phase(struct workload *work, const struct model_name *names, uint32_t count,
+    enum kvt_phase phase, uint64_t resume_ns)
+{
+    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_key keys[BATCH_MAX];
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = workload_key(names[i], bytes[i]);
+    status =
+        kvt_phase_set(work->store, work->spaces[names[0].space], keys, count, phase, resume_ns);
+    workload_note(work, 24, (uint64_t)status);
+    if (status != KVT_MISS && workload_expect(work, "kvt_phase_set", status))
+        work->phase_count++;
+}
+
+/* --- 3. Reservations -------------------------------------------------------------------------- */
 
 /* The bytes are written: as a put of one block from here on. */
 static void
@@ -128,7 +148,7 @@ workload_direct(
     direct_commit(work, flight, reservation, address);
 }
 
-/* --- 3. Maps ---------------------------------------------------------------------------------- */
+/* --- 4. Maps ---------------------------------------------------------------------------------- */
 
 void
 workload_map(struct workload *work, struct model_name name)

@@ -188,6 +188,7 @@ memory_of_the_device_is_reached_from_a_region_when_host_has_no_slot(void **state
     }
     assert_int_equal(kvt_lookup(hbm.store, hbm.ns, keys, COUNT_ALL, NULL, NULL, &lease), KVT_OK);
     refused(kvt_device_write(hbm.store, 0, hbm.pool, plain, SIZE), KVT_E_NOSPC, "HOST");
+    refused(kvt_device_read(hbm.store, 0, plain, hbm.pool, SIZE), KVT_E_NOSPC, "HOST");
     about.address = memory;
     assert_int_equal(kvt_region_register(hbm.store, &about, &host), KVT_OK);
     for (uint32_t i = 0; i < SIZE; i++)

@@ -263,6 +263,18 @@ estimate_call(void)
     return kvt_estimate(store, ns, keys, COUNT_ALL, &cost);
 }
 
+/* It gives HBM up, and has it back. */
+static enum kvt_status
+phase_call(void)
+{
+    enum kvt_status status =
+        kvt_phase_set(store, ns, keys, COUNT_ALL, KVT_PHASE_IO_WAIT, KVT_FOREVER);
+
+    if (status == KVT_OK)
+        status = kvt_phase_set(store, ns, keys, COUNT_ALL, KVT_PHASE_DECODE, 0);
+    return status;
+}
+
 static enum kvt_status
 register_call(void)
 {
@@ -313,6 +325,13 @@ release_after_call(void)
     return status;
 }
 
+/* The blocks are in HBM. */
+static void
+phase_prepare(void)
+{
+    assert_int_equal(prefetch_call(), KVT_OK);
+}
+
 /* The driver has no memory either. */
 static void
 driver_prepare(void)
@@ -359,6 +378,7 @@ static const struct {
     {"kvt_importance_set", importance_call, NULL},
     {"kvt_pin", pin_call, NULL},
     {"kvt_estimate", estimate_call, NULL},
+    {"kvt_phase_set", phase_call, phase_prepare},
     {"kvt_region_register", register_call, driver_prepare},
     {"kvt_device_alloc", alloc_call, driver_prepare},
     {"kvt_device_write", write_call, driver_prepare},

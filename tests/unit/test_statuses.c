@@ -62,6 +62,7 @@ setup(void **state)
     (void)state;
     options.hbm_capacity_bytes = 2 << 20;
     options.nvme_capacity_bytes = 32 << 20;
+    options.pin_bytes_max = options.host_capacity_bytes;
     open_with(&options);
     return 0;
 }
@@ -261,6 +262,42 @@ host_that_is_leased_whole_takes_nothing(void **state)
     assert_int_equal(demote(1, KVT_TIER_NVME), KVT_NOT_READY);
     kvt_lease_release(store, lease);
     assert_int_equal(prefetch(0, &to_host), KVT_OK);
+}
+
+/* It is only in HBM, and can go nowhere. */
+static void
+a_demotion_into_host_that_is_reserved_whole_keeps_the_copy(void **state)
+{
+    kvt_reservation *held[HOST_SLOTS_MAX];
+    struct kvt_put put = {.length = BLOCK_BYTES};
+    enum kvt_status status = KVT_OK;
+    uint32_t count = 0;
+    void *address;
+    uint8_t tiers;
+
+    (void)state;
+    assert_int_equal(demote(0, KVT_TIER_HOST), KVT_MISS);
+    assert_int_equal(kit_put(store, ns, 0, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    assert_int_equal(prefetch(0, &to_hbm), KVT_OK);
+    while (count < TICKETS_MAX) {
+        put.key = keys[1 + count];
+        assert_int_equal(kvt_reserve(store, ns, &put, &address, &held[count]), KVT_OK);
+        count++;
+    }
+    for (uint32_t i = 20; status == KVT_OK && i < HOST_SLOTS_MAX; i++) {
+        status = kit_put(store, ns, i, 1, BLOCK_BYTES, KVT_MEMORY);
+        if (status == KVT_OK)
+            assert_int_equal(kvt_pin(store, ns, &keys[i], 1, KVT_FOREVER), KVT_OK);
+    }
+    assert_int_equal(status, KVT_E_NOSPC);
+    assert_int_equal(kvt_lookup(store, ns, keys, 1, &tiers, NULL, NULL), KVT_OK);
+    assert_int_equal(tiers, KVT_TIER_HBM);
+    assert_int_equal(demote(0, KVT_TIER_HOST), KVT_E_NOSPC);
+    assert_int_equal(kvt_lookup(store, ns, keys, 1, &tiers, NULL, NULL), KVT_OK);
+    assert_int_equal(tiers, KVT_TIER_HBM);
+    while (count > 0)
+        kvt_discard(held[--count]);
+    assert_int_equal(demote(0, KVT_TIER_HOST), KVT_OK);
 }
 
 static void
@@ -542,6 +579,7 @@ main(void)
         TEST(while_all_leases_are_out_nothing_can_be_leased),
         TEST(regions_are_bounded),
         TEST(host_that_is_leased_whole_takes_nothing),
+        TEST(a_demotion_into_host_that_is_reserved_whole_keeps_the_copy),
         TEST(what_others_have_by_their_share_is_not_reserved),
         cmocka_unit_test_setup_teardown(a_store_without_a_tier_says_so, setup_host_only, teardown),
         TEST(a_store_that_takes_no_commits_says_so),

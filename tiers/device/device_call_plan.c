@@ -69,8 +69,8 @@ plan_make(struct call_plan *plan, const struct move_queue *queue)
             plan->bytes = bytes_before;
             return;
         }
-        move->is_begun =
-            true; /* What comes of a call that the device refuses for good is unknown. */
+        /* What comes of a call that the device refuses for good is unknown. */
+        move->is_begun = true;
         plan->move_count++;
         plan->last = move;
         plan->last_piece_at = piece_at;

@@ -125,6 +125,12 @@ struct device_host {
     struct host_batch *shaded;                   /* Batches that AddressSanitizer guards. */
 };
 
+static inline struct device_host *
+device_host_of(struct device *device)
+{
+    return (struct device_host *)device;
+}
+
 static inline void
 device_host_lock(struct device_host *device)
 {
@@ -139,6 +145,15 @@ device_host_unlock(struct device_host *device)
 
 /* device_host_call - count a call; what it must fail with, or KVT_OK. Without the mutex. */
 enum kvt_status device_host_call(struct device_host *device);
+
+/* --- device_host_memory.c: what stands in struct kvt_device_ops ------------------------------- */
+
+enum kvt_status device_host_slab_take(struct device *device, uint64_t size, void **address_out);
+void device_host_slab_put(struct device *device, void *address, uint64_t size);
+enum kvt_status device_host_memory_register(struct device *device, void *memory, uint64_t size);
+void device_host_memory_unregister(struct device *device, void *memory, uint64_t size);
+enum kvt_status device_host_host_register(struct device *device, void *memory, uint64_t size);
+void device_host_host_unregister(struct device *device, void *memory, uint64_t size);
 
 /* --- device_host_stream.c: streams, their work; all under the mutex but create and close ------ */
 

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_play.c - the CUDA runtime's functions, played with host memory, at once: a program that is
+ * linked with this file is not linked with the real ones.
+ */
+#include "cuda_play.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_cuda_internal.h"
+
+struct cuda_play play;
+
+/* In a call that needs the device's context, which can fail. */
+static cudaError_t
+play_call(bool needs_context)
+{
+    assert_int_equal(play.depth, needs_context ? 1 : 0);
+    if (needs_context)
+        assert_int_equal(play.capture_mode, cudaStreamCaptureModeRelaxed);
+    if (play.is_lost) {
+        play.after_loss_count++;
+        return play.fail_with;
+    }
+    if (++play.call_count != play.fail_call)
+        return cudaSuccess;
+    play.is_lost = status_from_cuda(play.fail_with) == KVT_E_GPU;
+    return play.fail_with;
+}
+
+#define PLAY_TRY(needs_context)                        \
+    do {                                               \
+        cudaError_t error_ = play_call(needs_context); \
+        if (error_ != cudaSuccess)                     \
+            return error_;                             \
+    } while (0)
+
+void *
+play_hold(size_t size)
+{
+    void *memory = aligned_alloc(2 << 20, (size + (2 << 20) - 1) & ~(size_t)((2 << 20) - 1));
+
+    assert_non_null(memory);
+    for (size_t i = 0; i < PLAY_HOLDS_MAX; i++) {
+        if (play.memory[i] == NULL) {
+            play.memory[i] = memory;
+            play.sizes[i] = size;
+            play.holds++;
+            return memory;
+        }
+    }
+    fail_msg("more than %d pieces of memory", PLAY_HOLDS_MAX);
+    return NULL;
+}
+
+cudaError_t
+play_hold_end(const void *memory)
+{
+    for (size_t i = 0; i < PLAY_HOLDS_MAX; i++) {
+        if (play.memory[i] == memory) {
+            free(play.memory[i]);
+            play.memory[i] = NULL;
+            play.holds--;
+            return cudaSuccess;
+        }
+    }
+    fail_msg("%p was not given", memory);
+    return cudaErrorInvalidValue;
+}
+
+void
+play_begin(void)
+{
+    for (size_t i = 0; i < PLAY_HOLDS_MAX; i++)
+        free(play.memory[i]);
+    memset(&play, 0, sizeof(play));
+    play.foreign_type = cudaMemoryTypeDevice;
+}
+
+cudaError_t
+cudaGetDeviceCount(int *count)
+{
+    PLAY_TRY(false);
+    *count = 2;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaDriverGetVersion(int *version)
+{
+    *version = 12040;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaGetLastError(void)
+{
+    return cudaSuccess;
+}
+
+const char *
+cudaGetErrorString(cudaError_t error)
+{
+    return error == cudaSuccess ? "no error" : "an error of the play";
+}
+
+const char *
+cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaSuccess ? "cudaSuccess" : "cudaErrorPlayed";
+}
+
+cudaError_t
+cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode)
+{
+    enum cudaStreamCaptureMode found = play.capture_mode;
+
+    play.capture_mode = *mode;
+    *mode = found;
+    return cudaSuccess;
+}
+
+static CUresult
+play_device_get(CUdevice *device, int ordinal)
+{
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+static CUresult
+play_retain(CUcontext *context, CUdevice device)
+{
+    assert_int_equal(device, 1);
+    *context = (CUcontext)&play;
+    play.holds++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult
+play_release(CUdevice device)
+{
+    assert_int_equal(device, 1);
+    play.holds--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult
+play_push(CUcontext context)
+{
+    assert_ptr_equal(context, &play);
+    play.depth++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult
+play_pop(CUcontext *context)
+{
+    *context = (CUcontext)&play;
+    play.depth--;
+    return CUDA_SUCCESS;
+}
+
+cudaError_t
+cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned int version,
+    unsigned long long flags, enum cudaDriverEntryPointQueryResult *found_out)
+{
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } functions[] = {
+        {"cuDeviceGet", (void (*)(void))play_device_get},
+        {"cuDevicePrimaryCtxRetain", (void (*)(void))play_retain},
+        {"cuDevicePrimaryCtxRelease", (void (*)(void))play_release},
+        {"cuCtxPushCurrent", (void (*)(void))play_push},
+        {"cuCtxPopCurrent", (void (*)(void))play_pop},
+    };
+
+    PLAY_TRY(false);
+    (void)flags;
+    assert_in_range(version, 4000, 13000);
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        if (strcmp(functions[i].name, name) == 0) {
+            memcpy(function_out, &functions[i].function, sizeof(*function_out));
+            *found_out = cudaDriverEntryPointSuccess;
+            return cudaSuccess;
+        }
+    }
+    return cudaErrorSymbolNotFound;
+}
+
+cudaError_t
+cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    PLAY_TRY(true);
+    assert_int_equal(attribute, cudaDevAttrUnifiedAddressing);
+    assert_int_equal(device, 1);
+    *value = 1;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+    PLAY_TRY(true);
+    assert_int_equal(flags, cudaStreamNonBlocking);
+    *stream = play_hold(1);
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaStreamSynchronize(cudaStream_t stream)
+{
+    assert_non_null(stream);
+    return play_call(true);
+}
+
+cudaError_t
+cudaStreamDestroy(cudaStream_t stream)
+{
+    cudaError_t error = play_call(true);
+
+    (void)play_hold_end(stream);
+    return error;
+}
+
+cudaError_t
+cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    PLAY_TRY(true);
+    assert_int_equal(device, 1);
+    memset(properties, 0, sizeof(*properties));
+    memset(properties->name, 'x', sizeof(properties->name) - 1);
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaMemGetInfo(size_t *free_out, size_t *total_out)
+{
+    PLAY_TRY(true);
+    *free_out = 64 << 20;
+    *total_out = 128 << 20;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaMalloc(void **address, size_t size)
+{
+    PLAY_TRY(true);
+    if (size > 128 << 20)
+        return cudaErrorMemoryAllocation;
+    *address = (uint8_t *)play_hold(size) + (play.is_malloc_odd ? 4096 : 0);
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaFree(void *address)
+{
+    cudaError_t error = play_call(true);
+
+    (void)play_hold_end((uint8_t *)address - (play.is_malloc_odd ? 4096 : 0));
+    return error;
+}
+
+/* What was given is memory of device 1, all other memory the host's. */
+cudaError_t
+cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *address)
+{
+    PLAY_TRY(true);
+    *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered};
+    for (size_t i = 0; i < PLAY_HOLDS_MAX; i++) {
+        if (play.memory[i] != NULL && (const uint8_t *)address >= (uint8_t *)play.memory[i] &&
+            (const uint8_t *)address < (uint8_t *)play.memory[i] + play.sizes[i])
+            *attributes = (struct cudaPointerAttributes){.type = play.foreign_type, .device = 1};
+    }
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaHostRegister(void *memory, size_t size, unsigned int flags)
+{
+    PLAY_TRY(true);
+    assert_true(memory != NULL && size > 0);
+    assert_int_equal(flags, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    play.holds++;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaHostUnregister(void *memory)
+{
+    cudaError_t error = play_call(true);
+
+    assert_non_null(memory);
+    play.holds--;
+    return error;
+}
+
+cudaError_t
+cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
+{
+    PLAY_TRY(true);
+    assert_int_equal(flags, cudaEventDisableTiming);
+    *event = play_hold(1);
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaEventDestroy(cudaEvent_t event)
+{
+    cudaError_t error = play_call(true);
+
+    (void)play_hold_end(event);
+    return error;
+}
+
+cudaError_t
+cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    assert_true(event != NULL && stream != NULL);
+    play.is_busy = true;
+    return play_call(true);
+}
+
+cudaError_t
+cudaEventQuery(cudaEvent_t event)
+{
+    bool was_busy = play.is_busy;
+
+    assert_non_null(event);
+    PLAY_TRY(true);
+    play.is_busy = false;
+    return was_busy ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t
+cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
+{
+    assert_true(event != NULL && stream != NULL);
+    assert_int_equal(flags, cudaEventWaitDefault);
+    return play_call(true);
+}
+
+cudaError_t
+cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
+{
+    PLAY_TRY(true);
+    assert_non_null(stream);
+    *status = play.is_stream_captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaMemcpyAsync(
+    void *target, const void *source, size_t size, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    assert_non_null(stream);
+    assert_int_equal(kind, cudaMemcpyDefault);
+    PLAY_TRY(true);
+    play.single_count++;
+    memcpy(target, source, size);
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaMemcpyBatchAsync(void *const *targets, const void *const *sources, const size_t *sizes,
+    size_t count, struct cudaMemcpyAttributes *attributes, size_t *first, size_t attribute_count,
+    cudaStream_t stream)
+{
+    assert_non_null(stream);
+    assert_int_equal(attribute_count, 1);
+    assert_int_equal(first[0], 0);
+    assert_int_equal(attributes->srcAccessOrder, cudaMemcpySrcAccessOrderStream);
+    assert_int_equal(attributes->flags, 0);
+    PLAY_TRY(true);
+    play.batch_count++;
+    play.run_count = count;
+    for (size_t i = 0; i < count; i++)
+        memcpy(targets[i], sources[i], sizes[i]);
+    return cudaSuccess;
+}

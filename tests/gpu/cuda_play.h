@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda_play.h - what a played CUDA runtime does and has seen (cuda_play.c).
+ *
+ * Device 1 of two is the one that is used, so that a mistake for device 0 shows. A call that needs
+ * a context and has none fails the test.
+ */
+#ifndef KVT_TESTS_CUDA_PLAY_H
+#define KVT_TESTS_CUDA_PLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+enum {
+    PLAY_HOLDS_MAX = 32,
+};
+
+struct cuda_play {
+    uint32_t call_count;   /* Of the functions that can fail. */
+    uint32_t fail_call;    /* 0: none. */
+    cudaError_t fail_with; /* Sticky when it loses the device. */
+    uint32_t after_loss_count;
+    bool is_lost;
+    bool is_stream_captured;
+    bool is_malloc_odd; /* It is not aligned as it should be. */
+    bool is_busy;       /* The next query of an event says so. */
+
+    int depth; /* Of pushed contexts. */
+    enum cudaStreamCaptureMode capture_mode;
+    int holds; /* Whatever must be given back. */
+    void *memory[PLAY_HOLDS_MAX];
+    size_t sizes[PLAY_HOLDS_MAX];
+    enum cudaMemoryType foreign_type; /* Of what was given. */
+
+    uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
+    uint32_t batch_count;
+    size_t run_count; /* Of the last batch. */
+};
+
+extern struct cuda_play play;
+
+/* play_begin - a new play. What a lost device held is the driver's: here it ends with the play. */
+void play_begin(void);
+
+/* play_hold - memory of device 1. play_hold_end - it is given back; it must have been given. */
+void *play_hold(size_t size);
+cudaError_t play_hold_end(const void *memory);
+
+#endif /* KVT_TESTS_CUDA_PLAY_H */

@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_inspection.c - what kvtier_unstable.h says of those who look into a store: every status that
+ * it names, from a store that gives cause for it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "bytes.h"
+#include "hash.h"
+#include "kvtier/kvtier_unstable.h"
+#include "listing.h"
+#include "live.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+enum {
+    BLOCKS = 5,
+    BLOCK_BYTES = 20000,
+    NOBODY = 65534,
+    STORE_BYTES = 4096, /* As far as its checksum reaches; at least. */
+    AT_CRC = 4,
+    AT_VERSION_MAJOR = 16,
+    AT_LIVE_VERSION = 8,
+    PATIENCE = 500,
+};
+
+static struct {
+    char dir[KIT_PATH_BYTES];
+    char path[KIT_PATH_BYTES + 16];
+    struct kvt_options options;
+    struct kvt_env env; /* The machine's, but for what follows. */
+    struct fs_ops fs;
+    struct memory_ops memory;
+    enum kvt_status (*open)(
+        struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out);
+    const char *failing_file;
+    const char *last_file; /* After its last_count-th opening the process has no descriptors. */
+    uint32_t last_count;
+    struct rlimit normal;
+    uint32_t list_count, list_max;
+    uint32_t progress_count, progress_max;
+} look;
+
+static enum kvt_status
+open_failing(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    struct rlimit limit = look.normal;
+    enum kvt_status status;
+
+    if (look.failing_file != NULL && strcmp(name, look.failing_file) == 0)
+        return failure_errno(EIO, "open", name);
+    status = look.open(dir, name, flags, file_out);
+    if (status == KVT_OK && look.last_file != NULL && strcmp(name, look.last_file) == 0 &&
+        --look.last_count == 0) {
+        limit.rlim_cur = (rlim_t)(*file_out)->descriptor;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    }
+    return status;
+}
+
+static void *
+take_nothing(void *context, size_t size)
+{
+    (void)context;
+    (void)size;
+    return NULL;
+}
+
+static kvt_store *
+open_store(uint32_t flags)
+{
+    kvt_store *store;
+
+    look.options.flags = flags;
+    assert_int_equal(kvt_open(look.path, &look.options, &store), KVT_OK);
+    return store;
+}
+
+static kvt_namespace
+space_of(kvt_store *store)
+{
+    kvt_namespace ns;
+
+    assert_int_equal(kvt_namespace_open(store, "space", "what it is", 10, &ns), KVT_OK);
+    return ns;
+}
+
+/* A store that was closed in order. */
+static int
+setup(void **state)
+{
+    kvt_store *store;
+
+    (void)state;
+    memset(&look, 0, sizeof(look));
+    kit_dir_make(look.dir);
+    (void)snprintf(look.path, sizeof(look.path), "%s/store", look.dir);
+    look.options = kit_options();
+    env_host(&look.env);
+    look.fs = *look.env.fs;
+    look.memory = *look.env.memory;
+    look.env.fs = &look.fs;
+    look.env.memory = &look.memory;
+    look.open = look.fs.open;
+    look.fs.open = open_failing;
+    look.list_max = UINT32_MAX;
+    look.progress_max = UINT32_MAX;
+    store = open_store(0);
+    for (uint64_t i = 0; i < BLOCKS; i++)
+        assert_int_equal(kit_put(store, space_of(store), i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    kit_dir_remove(look.dir);
+    return 0;
+}
+
+static const char *
+file_of(const char *name)
+{
+    static char path[KIT_PATH_BYTES + 64];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", look.path, name);
+    return path;
+}
+
+/* Of both copies of STORE. */
+static void
+store_patch(size_t offset, uint8_t value, bool is_crc_right)
+{
+    static const char *const names[] = {"STORE.a", "STORE.b"};
+    static uint8_t bytes[65536];
+
+    for (uint32_t i = 0; i < 2; i++) {
+        int fd = open(file_of(names[i]), O_RDWR | O_CLOEXEC);
+        ssize_t size = pread(fd, bytes, sizeof(bytes), 0);
+
+        assert_true(size >= STORE_BYTES);
+        bytes[offset] = value;
+        if (is_crc_right)
+            put_u32(bytes + AT_CRC, crc32c(0, bytes + 8, (size_t)size - 8));
+        assert_int_equal(pwrite(fd, bytes, (size_t)size, 0), size);
+        close(fd);
+    }
+}
+
+/* --- 1. Lists --------------------------------------------------------------------------------- */
+
+static int
+list_take(void *context, const struct kvt_scan_entry *entry, const char *name)
+{
+    (void)context;
+    assert_int_equal(entry->length, BLOCK_BYTES);
+    assert_string_equal(name, "space");
+    return ++look.list_count >= look.list_max;
+}
+
+static enum kvt_status
+list_of(const char *name)
+{
+    look.list_count = 0;
+    return kvt_list(look.path, name, list_take, NULL);
+}
+
+static void
+a_list_says_why_it_cannot_be(void **state)
+{
+    char nowhere[KIT_PATH_BYTES + 16];
+    kvt_store *store;
+
+    (void)state;
+    assert_int_equal(list_of(NULL), KVT_OK);
+    assert_int_equal(look.list_count, BLOCKS);
+    look.list_max = 2;
+    assert_int_equal(list_of("space"), KVT_OK);
+    assert_int_equal(look.list_count, 2);
+    refused(kvt_list(NULL, NULL, list_take, NULL), KVT_E_INVAL, "path");
+    refused(kvt_list(look.path, NULL, NULL, NULL), KVT_E_INVAL, "visit");
+    refused(list_of("another"), KVT_E_INVAL, "another");
+    (void)snprintf(nowhere, sizeof(nowhere), "%s/nowhere", look.dir);
+    assert_int_equal(kvt_list(nowhere, NULL, list_take, NULL), KVT_MISS);
+    store = open_store(0);
+    refused(list_of(NULL), KVT_E_LOCKED, look.path);
+    kvt_abort(store);
+    refused(list_of(NULL), KVT_NOT_READY, "order");
+    assert_int_equal(kvt_close(open_store(0)), KVT_OK);
+    assert_int_equal(list_of(NULL), KVT_OK);
+}
+
+static void
+a_list_of_a_store_that_is_not_known_or_damaged_is_refused(void **state)
+{
+    (void)state;
+    store_patch(AT_VERSION_MAJOR, 9, true);
+    refused(list_of(NULL), KVT_E_FORMAT, "version");
+    store_patch(AT_VERSION_MAJOR, 7, false);
+    refused(list_of(NULL), KVT_E_CORRUPT, "STORE");
+}
+
+static void
+a_list_whose_world_fails_says_so(void **state)
+{
+    const struct list_visitor visitor = {.visit = list_take};
+    struct memory_ops memory = look.memory;
+
+    (void)state;
+    look.failing_file = "LOCK";
+    refused(list_in(&look.env, look.path, NULL, &visitor), KVT_E_IO, "LOCK");
+    look.failing_file = NULL;
+    look.memory.take = take_nothing;
+    refused(list_in(&look.env, look.path, NULL, &visitor), KVT_E_NOMEM, "memory");
+    look.memory = memory;
+    assert_int_equal(list_in(&look.env, look.path, NULL, &visitor), KVT_OK);
+}
+
+/* LMDB opens its file by itself, after those who looked whether it is whole and how large. */
+static void
+a_list_whose_index_cannot_be_opened_says_so(void **state)
+{
+    const struct list_visitor visitor = {.visit = list_take};
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &look.normal), 0);
+    look.last_file = "data.mdb";
+    look.last_count = 2;
+    refused(list_in(&look.env, look.path, NULL, &visitor), KVT_E_META, "LMDB");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &look.normal), 0);
+    look.last_file = NULL;
+    assert_int_equal(list_in(&look.env, look.path, NULL, &visitor), KVT_OK);
+    assert_int_equal(look.list_count, BLOCKS);
+}
+
+/* --- 2. Checks -------------------------------------------------------------------------------- */
+
+static int
+progress_take(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    (void)context;
+    assert_true(done_bytes <= total_bytes);
+    return ++look.progress_count < look.progress_max;
+}
+
+static const struct kvt_examiner examiner = {.progress = progress_take};
+
+static void
+a_check_can_be_given_up_and_says_what_cannot_be_opened(void **state)
+{
+    struct kvt_check_report report = {.struct_size = sizeof(report)};
+
+    (void)state;
+    assert_int_equal(kvt_check(look.path, &examiner, &report), KVT_OK);
+    assert_int_equal(report.block_count, BLOCKS);
+    look.progress_max = 1;
+    assert_int_equal(kvt_check(look.path, &examiner, &report), KVT_CANCELLED);
+    store_patch(AT_VERSION_MAJOR, 7, false);
+    assert_int_equal(kvt_check(look.path, NULL, &report), KVT_E_CORRUPT);
+    assert_true(report.finding_count > 0);
+}
+
+static void
+a_scrub_needs_a_store_that_holds_still(void **state)
+{
+    struct kvt_check_report report = {.struct_size = sizeof(report)};
+    void *(*take)(void *context, size_t size);
+    const kvt_namespace all = {0};
+    kvt_store *store = open_store(0);
+
+    (void)state;
+    refused(kvt_scrub(store, all, NULL, &report), KVT_E_STATE, "reading");
+    assert_int_equal(kvt_close(store), KVT_OK);
+    store = open_store(KVT_OPEN_READ_ONLY);
+    refused(kvt_scrub(store, all, NULL, NULL), KVT_E_INVAL, "report");
+    look.progress_max = 1;
+    assert_int_equal(kvt_scrub(store, all, &examiner, &report), KVT_CANCELLED);
+    look.progress_max = UINT32_MAX;
+    assert_int_equal(kvt_scrub(store, all, &examiner, &report), KVT_OK);
+    assert_int_equal(report.block_count, BLOCKS);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    /* The loop is at rest: nobody else takes memory. */
+    look.options.flags = KVT_OPEN_READ_ONLY;
+    assert_int_equal(kvt_open_env(look.path, &look.options, &look.env, &store), KVT_OK);
+    take = look.memory.take;
+    look.memory.take = take_nothing;
+    refused(kvt_scrub(store, all, NULL, &report), KVT_E_NOMEM, "memory");
+    look.memory.take = take;
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+/* --- 3. Small questions ----------------------------------------------------------------------- */
+
+static void
+questions_that_make_no_sense_are_refused(void **state)
+{
+    kvt_store *store = open_store(0);
+    kvt_namespace ns = space_of(store), none = {77};
+    struct kvt_scan_entry entry = {0};
+    struct kvt_block_facts facts;
+    char text[4096];
+    size_t length;
+
+    (void)state;
+    refused(kvt_machine_json(NULL, NULL, 100), KVT_E_INVAL, "target");
+    refused(kvt_machine_json(NULL, text, 20), KVT_E_INVAL, "size");
+    assert_int_equal(kvt_machine_json(look.path, text, sizeof(text)), KVT_OK);
+    refused(kvt_caps_json(store, NULL, 100), KVT_E_INVAL, "target");
+    refused(kvt_caps_json(store, text, 20), KVT_E_INVAL, "size");
+    assert_int_equal(kvt_caps_json(store, text, sizeof(text)), KVT_OK);
+    refused(kvt_block_facts_get(store, NULL, 1, &facts), KVT_E_INVAL, "entries");
+    refused(kvt_block_facts_get(store, &entry, 0, &facts), KVT_E_INVAL, "count");
+    refused(kvt_block_facts_get(store, &entry, 1, NULL), KVT_E_INVAL, "facts_out");
+    refused(kvt_namespace_description(store, ns, NULL, 10, &length), KVT_E_INVAL, "target");
+    refused(kvt_namespace_description(store, ns, text, 9, &length), KVT_E_INVAL, "size");
+    refused(kvt_namespace_description(store, none, text, 10, &length), KVT_E_INVAL, "77");
+    assert_int_equal(kvt_namespace_description(store, ns, text, 10, &length), KVT_OK);
+    assert_memory_equal(text, "what it is", 10);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+/* --- 4. What an owner shows ------------------------------------------------------------------- */
+
+static struct kvt_live live = {.struct_size = sizeof(live)};
+
+static void
+a_page_in_place_of_the_owners_is_refused(void **state)
+{
+    static uint8_t page[LIVE_PAGE_BYTES_MAX];
+    kvt_store *store = open_store(0);
+    ssize_t size;
+    int fd;
+
+    (void)state;
+    for (int i = 0; i < PATIENCE && kvt_live_read(look.path, &live) != KVT_OK; i++)
+        usleep(10000);
+    assert_int_equal(kvt_live_read(look.path, &live), KVT_OK);
+    fd = open(file_of("live"), O_RDONLY | O_CLOEXEC);
+    size = read(fd, page, sizeof(page));
+    assert_true(size > 0);
+    close(fd);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    assert_int_equal(kvt_live_read(look.path, &live), KVT_MISS);
+    for (uint32_t i = 0; i < 2; i++) {
+        page[i == 0 ? AT_LIVE_VERSION : 0] ^= 0x40;
+        fd = open(file_of("live"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        assert_int_equal(write(fd, page, (size_t)size), size);
+        close(fd);
+        refused(kvt_live_read(look.path, &live), i == 0 ? KVT_E_FORMAT : KVT_E_CORRUPT, "live");
+    }
+    refused(kvt_live_read(NULL, &live), KVT_E_INVAL, "path");
+    refused(kvt_live_read(look.path, NULL), KVT_E_INVAL, "live_out");
+    refused(kvt_live_read(look.path, &(struct kvt_live){0}), KVT_E_INVAL, "struct_size");
+}
+
+static void
+what_keeps_a_page_from_being_read_is_named(void **state)
+{
+    (void)state;
+    look.failing_file = "live";
+    refused(live_read_in(&look.env, look.path, &live), KVT_E_IO, "live");
+    look.failing_file = NULL;
+    look.memory.take = take_nothing;
+    refused(live_read_in(&look.env, look.path, &live), KVT_E_NOMEM, "memory");
+}
+
+static void
+a_page_of_somebody_elses_store_is_refused(void **state)
+{
+    int outcome = -1;
+    pid_t child;
+
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("[  SKIPPED ] only root can become somebody else\n");
+        skip();
+    }
+    assert_int_equal(chmod(look.dir, 0755), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+            _exit(2);
+        _exit(kvt_live_read(look.path, &live) == KVT_E_PERMISSION ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &outcome, 0), child);
+    assert_int_equal(outcome, 0);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_list_says_why_it_cannot_be),
+        TEST(a_list_of_a_store_that_is_not_known_or_damaged_is_refused),
+        TEST(a_list_whose_world_fails_says_so),
+        TEST(a_list_whose_index_cannot_be_opened_says_so),
+        TEST(a_check_can_be_given_up_and_says_what_cannot_be_opened),
+        TEST(a_scrub_needs_a_store_that_holds_still),
+        TEST(questions_that_make_no_sense_are_refused),
+        TEST(a_page_in_place_of_the_owners_is_refused),
+        TEST(what_keeps_a_page_from_being_read_is_named),
+        TEST(a_page_of_somebody_elses_store_is_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

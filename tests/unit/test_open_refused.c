@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_open_refused.c - what keeps a store from being opened, and a namespace from being made: each
+ * cause has its status and its sentence, leaves no handle, and does no harm to what is there.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kvtier/kvtier_unstable.h"
+#include "sim_store.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+enum {
+    BLOCK_BYTES = 20000,
+    NAMESPACES_MAX = 4096,
+    DESCRIPTORS_MAX = 80, /* More than an open and all its threads take. */
+};
+
+/* --- 1. In a simulated world ------------------------------------------------------------------ */
+
+static struct sim_store sim;
+
+/* A closed store with one block. */
+static void
+sim_begin(const struct kvt_options *options)
+{
+    kvt_namespace ns;
+
+    sim_store_open(&sim, options);
+    assert_int_equal(kvt_namespace_open(sim.store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_put(sim.store, ns, 1, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+}
+
+static void
+sim_open_is_refused(enum kvt_status wanted, const char *word)
+{
+    char leaks[200];
+
+    sim.store = (kvt_store *)(uintptr_t)1;
+    refused(store_open_in(&sim.store_world, "/store", &sim.options, &sim.store), wanted, word);
+    assert_null(sim.store);
+    if (sim_leaks(sim.world, leaks, sizeof(leaks)) != 0)
+        fail_msg("the open left behind: %s", leaks);
+}
+
+/* With nothing in its way any more the store is as it was. */
+static void
+sim_end(void)
+{
+    kvt_namespace ns;
+    uint64_t version;
+
+    sim_rules_clear(sim.world);
+    sim_memory_fail(sim.world, 0, false);
+    sim.device.fail_call = 0;
+    sim_store_reopen(&sim);
+    assert_int_equal(kvt_namespace_open(sim.store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_get(sim.store, ns, 1, &version), KVT_OK);
+    sim_store_close(&sim);
+}
+
+static void
+files_that_fail_are_named(void **state)
+{
+    static const struct {
+        struct sim_rule rule;
+        enum kvt_status wanted;
+        const char *word;
+    } cases[] = {
+        {{.ops = SIM_WRITE, .effect = SIM_EIO, .file = "STORE", .nth = 1, .sticky = true}, KVT_E_IO,
+            "STORE"},
+        {{.ops = SIM_SYNC, .effect = SIM_EIO, .file = "STORE", .nth = 1, .sticky = true}, KVT_E_IO,
+            "STORE"},
+        {{.ops = SIM_OPEN, .effect = SIM_EIO, .file = "data", .nth = 1, .sticky = true}, KVT_E_IO,
+            "data"},
+        {{.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 1, .sticky = true}, KVT_E_META, "index"},
+    };
+    struct kvt_options options = kit_options();
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        sim_begin(&options);
+        sim_rule_add(sim.world, &cases[i].rule);
+        sim_open_is_refused(cases[i].wanted, cases[i].word);
+        sim_end();
+    }
+}
+
+static void
+a_device_that_fails_or_is_not_there_is_named(void **state)
+{
+    struct kvt_options options = kit_options();
+
+    (void)state;
+    options.hbm_capacity_bytes = 1 << 20;
+    sim_begin(&options);
+    sim.device.fail_call = atomic_load(&sim.device.call_count) + 1;
+    sim.device.fail_status = KVT_E_GPU;
+    sim_open_is_refused(KVT_E_GPU, "device");
+    sim.device.fail_call = 0;
+    sim.options.device_mask = 1u << 5;
+    sim_open_is_refused(KVT_E_UNSUPPORTED, "device");
+    sim.options.device_mask = 0;
+    sim_end();
+}
+
+static void
+an_open_without_memory_says_so(void **state)
+{
+    struct kvt_options options = kit_options();
+
+    (void)state;
+    sim_begin(&options);
+    sim_memory_fail(sim.world, 1, true);
+    sim_open_is_refused(KVT_E_NOMEM, "memory");
+    sim_memory_fail(sim.world, 12, true);
+    sim_open_is_refused(KVT_E_NOMEM, "memory");
+    sim_end();
+}
+
+static void
+namespaces_are_bounded(void **state)
+{
+    struct kvt_options options = kit_options();
+    char name[32];
+    kvt_namespace ns, last = {0};
+
+    (void)state;
+    sim_begin(&options);
+    sim_store_reopen(&sim);
+    for (uint32_t i = 1; i < NAMESPACES_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "space %u", i);
+        assert_int_equal(kvt_namespace_open(sim.store, name, "", 0, &last), KVT_OK);
+    }
+    refused(kvt_namespace_open(sim.store, "one more", "", 0, &ns), KVT_E_NOSPC, "4096");
+    assert_int_equal(ns.id, 0);
+    assert_int_equal(kvt_namespace_open(sim.store, name, "", 0, &ns), KVT_OK);
+    assert_int_equal(ns.id, last.id);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+    sim_end();
+}
+
+/* --- 2. On this machine ----------------------------------------------------------------------- */
+
+static struct {
+    char dir[KIT_PATH_BYTES];
+    char path[KIT_PATH_BYTES + 16];
+    struct kvt_options options;
+    struct kvt_env env;
+    struct fs_ops fs; /* The machine's, but for what follows. */
+    enum kvt_status (*open)(
+        struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out);
+    bool is_read_only; /* The file system. */
+} real;
+
+static enum kvt_status
+open_on_read_only(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    if (real.is_read_only && (flags & FS_READ_ONLY) == 0)
+        return failure_errno(EROFS, "open", name);
+    return real.open(dir, name, flags, file_out);
+}
+
+static kvt_store *
+real_open(void)
+{
+    kvt_store *store;
+
+    assert_int_equal(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_OK);
+    return store;
+}
+
+static int
+setup(void **state)
+{
+    kvt_namespace ns;
+    kvt_store *store;
+
+    (void)state;
+    kit_dir_make(real.dir);
+    (void)snprintf(real.path, sizeof(real.path), "%s/store", real.dir);
+    real.options = kit_options();
+    kvt_env_host(&real.env);
+    real.fs = *real.env.fs;
+    real.open = real.fs.open;
+    real.fs.open = open_on_read_only;
+    real.env.fs = &real.fs;
+    real.is_read_only = false;
+    store = real_open();
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    kit_dir_remove(real.dir);
+    return 0;
+}
+
+static void
+real_is_whole(void)
+{
+    kvt_store *store = real_open();
+    kvt_namespace ns;
+    uint64_t version;
+
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_get(store, ns, 1, &version), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+static void
+a_file_system_that_takes_no_writes_is_named(void **state)
+{
+    kvt_store *store = NULL;
+    kvt_namespace ns;
+
+    (void)state;
+    real.is_read_only = true;
+    refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_READONLY, "LOCK");
+    assert_null(store);
+    real.is_read_only = false;
+    store = real_open();
+    real.is_read_only = true;
+    refused(kvt_namespace_open(store, "new", "", 0, &ns), KVT_E_READONLY, "NAMES");
+    assert_int_equal(ns.id, 0);
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    refused(kvt_namespace_clear(store, ns), KVT_E_READONLY, "NAMES");
+    real.is_read_only = false;
+    kvt_abort(store);
+    real_is_whole();
+}
+
+/* So many descriptors are left to the process. */
+static void
+descriptors_left(const struct rlimit *normal, rlim_t count)
+{
+    struct rlimit limit = *normal;
+    int lowest = dup(0);
+
+    assert_true(lowest >= 0);
+    close(lowest);
+    limit.rlim_cur = (rlim_t)lowest + count;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+/* Wherever they run out, files or LMDB or threads say so, and the next open is a good one. */
+static void
+an_open_that_runs_out_of_descriptors_says_where(void **state)
+{
+    uint32_t io_count = 0, meta_count = 0;
+    enum kvt_status status = KVT_E_IO;
+    struct kvt_error error = {0};
+    kvt_store *store = NULL;
+    struct rlimit normal;
+    rlim_t count = 0;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &normal), 0);
+    real.options.io_engine = KVT_IO_THREADS; /* io_uring may be denied for another reason. */
+    for (; status != KVT_OK && count < DESCRIPTORS_MAX; count++) {
+        descriptors_left(&normal, count);
+        status = kvt_open(real.path, &real.options, &store);
+        kvt_last_error(&error);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &normal), 0);
+        if (status == KVT_OK)
+            break;
+        assert_null(store);
+        assert_int_equal(error.status, status);
+        io_count += status == KVT_E_IO;
+        meta_count += status == KVT_E_META;
+        if (status != KVT_E_IO && status != KVT_E_META)
+            fail_msg(
+                "%u descriptors: %s: %s", (unsigned)count, kvt_status_name(status), error.text);
+    }
+    assert_int_equal(status, KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    assert_true(io_count > 0 && meta_count > 0);
+    real_is_whole();
+}
+
+int
+main(void)
+{
+#define REAL_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(files_that_fail_are_named),
+        cmocka_unit_test(a_device_that_fails_or_is_not_there_is_named),
+        cmocka_unit_test(an_open_without_memory_says_so),
+        cmocka_unit_test(namespaces_are_bounded),
+        REAL_TEST(a_file_system_that_takes_no_writes_is_named),
+        REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

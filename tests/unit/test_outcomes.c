@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_outcomes.c - outcomes of single blocks that kvt_ticket_results() names and that need a store
+ * in trouble, or something that happens meanwhile.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "payload.h"
+#include "sim_store.h"
+#include "stop_on_proof.h"
+#include "store_kit.h"
+
+enum {
+    BLOCK_BYTES = 60000,
+    KEYS_MAX = 400, /* More than NVMe has room for. */
+};
+
+static struct sim_store sim;
+static kvt_store *store;
+static kvt_namespace ns;
+static uint8_t bytes[BLOCK_BYTES];
+static struct payload_key names[KEYS_MAX];
+static struct kvt_key keys[KEYS_MAX];
+
+static int
+setup(void **state)
+{
+    struct kvt_options options = kit_options();
+
+    (void)state;
+    options.host_capacity_bytes = 16 << 20;
+    options.relaxed_interval_ns = UINT64_C(3600) * 1000000000;
+    options.pin_bytes_max = options.host_capacity_bytes;
+    sim_store_open(&sim, &options);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    for (uint32_t i = 0; i < KEYS_MAX; i++) {
+        payload_key_make(&names[i], i);
+        keys[i] = names[i].key;
+    }
+    return 0;
+}
+
+/* Blocks that could not be made durable are no success. */
+static int
+teardown(void **state)
+{
+    (void)state;
+    sim_rules_clear(sim.world);
+    kvt_abort(store);
+    sim_world_destroy(sim.world);
+    return 0;
+}
+
+static kvt_ticket *
+put_begin(uint32_t i, enum kvt_durability durability)
+{
+    struct kvt_put put = {.key = keys[i], .source = bytes, .length = BLOCK_BYTES};
+    kvt_ticket *ticket;
+
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, durability, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static enum kvt_status
+result_of(kvt_ticket *ticket, uint32_t stage)
+{
+    struct kvt_result result;
+
+    assert_int_equal(kvt_ticket_wait(ticket, stage, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
+    return result.status;
+}
+
+static void
+a_put_that_a_clear_overtakes_is_a_miss(void **state)
+{
+    kvt_ticket *ticket;
+    uint64_t version;
+
+    (void)state;
+    ticket = put_begin(1, KVT_SYNC);
+    assert_int_equal(kvt_namespace_clear(store, ns), KVT_OK);
+    assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_MISS);
+    assert_int_equal(result_of(ticket, KVT_STAGE_DURABLE), KVT_MISS);
+    kvt_ticket_free(ticket);
+    assert_int_equal(kit_get(store, ns, 1, &version), KVT_MISS);
+}
+
+static void
+a_put_that_is_deleted_before_its_commit_is_no_longer_durable(void **state)
+{
+    kvt_ticket *ticket;
+
+    (void)state;
+    ticket = put_begin(1, KVT_RELAXED);
+    assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_OK);
+    assert_int_equal(kit_delete(store, ns, 1), KVT_OK);
+    assert_int_equal(result_of(ticket, KVT_STAGE_DURABLE), KVT_MISS);
+    kvt_ticket_free(ticket);
+    /* There is nothing left to delete. */
+    assert_int_equal(kvt_delete_submit(store, ns, &keys[1], 1, NULL, &ticket), KVT_OK);
+    assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_MISS);
+    kvt_ticket_free(ticket);
+}
+
+static void
+results_of_a_stage_that_was_not_reached_are_not_given(void **state)
+{
+    struct kvt_result result;
+    kvt_ticket *ticket;
+
+    (void)state;
+    ticket = put_begin(1, KVT_RELAXED);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_NOT_READY);
+    assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_NOT_READY);
+    assert_int_equal(kvt_flush(store), KVT_OK);
+    assert_int_equal(result_of(ticket, KVT_STAGE_DURABLE), KVT_OK);
+    kvt_ticket_free(ticket);
+}
+
+/* What is pinned leaves no room, however often it is written again. */
+static void
+nvme_that_is_pinned_whole_takes_nothing_more(void **state)
+{
+    enum kvt_status status = KVT_OK;
+    uint32_t count = 0;
+    uint64_t version;
+
+    (void)state;
+    for (; status == KVT_OK && count < KEYS_MAX; count++) {
+        kvt_ticket *ticket = put_begin(count, KVT_SYNC);
+
+        assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_OK);
+        assert_int_equal(kvt_pin(store, ns, &keys[count], 1, KVT_FOREVER), KVT_OK);
+        status = result_of(ticket, KVT_STAGE_DURABLE);
+        kvt_ticket_free(ticket);
+    }
+    assert_int_equal(status, KVT_E_NOSPC);
+    assert_in_range(count, 60, 200);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(kit_get(store, ns, i, &version), KVT_E_CORRUPT); /* It is all zeros. */
+}
+
+static void
+roots_that_take_no_writes_any_more_say_so(void **state)
+{
+    struct sim_rule rule = {
+        .ops = SIM_SYNC, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    enum kvt_status status = KVT_E_IO;
+    uint32_t count = 0, health;
+
+    (void)state;
+    sim_rule_add(sim.world, &rule);
+    for (; status == KVT_E_IO && count < KEYS_MAX; count++) {
+        kvt_ticket *ticket = put_begin(count, KVT_SYNC);
+
+        status = result_of(ticket, KVT_STAGE_DURABLE);
+        kvt_ticket_free(ticket);
+    }
+    assert_int_equal(status, KVT_E_READONLY);
+    assert_true(count >= 1);
+    assert_int_equal(kvt_health(store, &health), KVT_OK);
+    assert_true((health & KVT_HEALTH_ROOT_READONLY) != 0);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_put_that_a_clear_overtakes_is_a_miss),
+        TEST(a_put_that_is_deleted_before_its_commit_is_no_longer_durable),
+        TEST(results_of_a_stage_that_was_not_reached_are_not_given),
+        TEST(nvme_that_is_pinned_whole_takes_nothing_more),
+        TEST(roots_that_take_no_writes_any_more_say_so),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * device_host_memory.c - memory of the emulated accelerator: slabs, what a program takes for
+ * itself, and registrations.
+ *
+ * Memory of the device stands in the tables with the addresses that the caller sees: an address
+ * without DEVICE_HOST_BIT is not found, and refused like any other foreign pointer.
+ */
+#include <inttypes.h>
+
+#include "bytes.h"
+#include "device_host_internal.h"
+#include "failure.h"
+#include "try.h"
+
+static const uint64_t REGISTER_BYTES_MAX = UINT64_C(1) << 30;
+static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
+
+/* Memory that is noted in `ranges`. */
+static enum kvt_status
+memory_take(
+    struct device_host *device, struct device_ranges *ranges, uint64_t size, void **address_out)
+{
+    uint64_t free_bytes = device->memory_bytes - device->used_bytes;
+    struct device_range range = {.size = size, .kind = DEVICE_RANGE_SLAB};
+    enum kvt_status status;
+    void *memory;
+
+    if (size > free_bytes || round_up(size, SLAB_ALIGN_BYTES) > free_bytes) {
+        return failure_set(KVT_E_NOMEM, 0,
+            "The emulated device has %" PRIu64 " of %" PRIu64 " bytes left; a slab of %" PRIu64
+            " does not fit.",
+            free_bytes, device->memory_bytes, size);
+    }
+    memory = env_map(&device->env, size);
+    if (memory == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory for a slab of %" PRIu64 " bytes.", size);
+    range.start = address_of(memory) ^ DEVICE_HOST_BIT;
+    status = device_ranges_add(ranges, &range);
+    if (status != KVT_OK) {
+        env_unmap(&device->env, memory, size);
+        return status;
+    }
+    device->used_bytes += round_up(size, SLAB_ALIGN_BYTES);
+    *address_out = (void *)(uintptr_t)range.start;
+    return KVT_OK;
+}
+
+enum kvt_status
+device_host_slab_take(struct device *base, uint64_t size, void **address_out)
+{
+    struct device_host *device = device_host_of(base);
+    enum kvt_status status;
+
+    *address_out = NULL;
+    KVT_TRY(device_host_call(device));
+    if (size == 0)
+        return failure_set(KVT_E_INVAL, 0, "A slab has one byte or more.");
+    device_host_lock(device);
+    status = memory_take(device, &device->ranges, size, address_out);
+    device_host_unlock(device);
+    return status;
+}
+
+static void
+memory_put(struct device_host *device, struct device_ranges *ranges, void *address, uint64_t size)
+{
+    const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
+    const struct device_range memory = {range.start ^ DEVICE_HOST_BIT, size, DEVICE_RANGE_SLAB};
+    bool is_lost = atomic_load_explicit(&device->is_lost, memory_order_relaxed);
+    uint32_t in_flight = 0;
+    bool is_there;
+
+    device_host_lock(device);
+    is_there = device_ranges_remove(ranges, &range);
+    if (is_there) {
+        in_flight = host_works_give_up(device, &memory);
+        device->used_bytes -= round_up(size, SLAB_ALIGN_BYTES);
+    }
+    device_host_unlock(device);
+    KVT_ASSERT(is_there);
+    KVT_ASSERT(is_lost || in_flight == 0);
+    if (is_there)
+        env_unmap(&device->env, (void *)(uintptr_t)memory.start, size);
+}
+
+void
+device_host_slab_put(struct device *base, void *address, uint64_t size)
+{
+    memory_put(device_host_of(base), &device_host_of(base)->ranges, address, size);
+}
+
+enum kvt_status
+device_host_memory_take(struct device *base, uint64_t size, void **memory_out)
+{
+    struct device_host *device = device_host_of(base);
+    enum kvt_status status;
+
+    *memory_out = NULL;
+    device_host_lock(device);
+    status = memory_take(device, &device->foreign, size, memory_out);
+    device_host_unlock(device);
+    return status;
+}
+
+void
+device_host_memory_put(struct device *base, void *memory, uint64_t size)
+{
+    if (memory != NULL)
+        memory_put(device_host_of(base), &device_host_of(base)->foreign, memory, size);
+}
+
+static bool
+lies_in_slab(const struct device_host *device, const struct device_range *range)
+{
+    const struct device_range *found =
+        device_ranges_find(&device->ranges, range->start, range->size);
+
+    return found != NULL && found->kind == DEVICE_RANGE_SLAB;
+}
+
+static enum kvt_status
+memory_register(struct device_host *device, const struct device_range *range)
+{
+    if (range->size == 0)
+        return failure_set(KVT_E_INVAL, 0, "Memory has one byte or more.");
+    if (lies_in_slab(device, range))
+        return KVT_OK;
+    if (device_ranges_find(&device->foreign, range->start, range->size) == NULL)
+        return failure_set(KVT_E_INVAL, 0,
+            "%" PRIu64 " bytes at 0x%" PRIx64 " are no memory of the emulated device %" PRIu32 ".",
+            range->size, range->start, device->ordinal);
+    return device_ranges_add(&device->ranges, range);
+}
+
+enum kvt_status
+device_host_memory_register(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_MEMORY};
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    device_host_lock(device);
+    status = memory_register(device, &range);
+    device_host_unlock(device);
+    return status;
+}
+
+void
+device_host_memory_unregister(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_MEMORY};
+
+    device_host_lock(device);
+    (void)device_ranges_remove(&device->ranges, &range); /* Of memory in a slab none was noted. */
+    device_host_unlock(device);
+}
+
+enum kvt_status
+device_host_host_register(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    enum kvt_status status;
+
+    KVT_TRY(device_host_call(device));
+    if (memory == NULL || size == 0 || (range.start | size) % PAGE_BYTES != 0 ||
+        size > REGISTER_BYTES_MAX) {
+        return failure_set(KVT_E_INVAL, 0,
+            "%" PRIu64
+            " bytes at %p cannot be registered: it takes whole pages, and at most %" PRIu64
+            " bytes.",
+            size, memory, REGISTER_BYTES_MAX);
+    }
+    device_host_lock(device);
+    status = device_ranges_add(&device->ranges, &range);
+    device_host_unlock(device);
+    return status;
+}
+
+void
+device_host_host_unregister(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    bool is_lost = atomic_load_explicit(&device->is_lost, memory_order_relaxed);
+    uint32_t in_flight = 0;
+    bool is_there;
+
+    device_host_lock(device);
+    is_there = device_ranges_remove(&device->ranges, &range);
+    if (is_there) {
+        in_flight = host_works_give_up(device, &range);
+        host_shades_forget(device, &range);
+    }
+    device_host_unlock(device);
+    KVT_ASSERT(is_there);
+    KVT_ASSERT(is_lost || in_flight == 0);
+}
