@@ -25,9 +25,10 @@ layer_prepare(struct engram_layer *layer, const struct kvt_engram_layer *from, u
 }
 
 static enum kvt_status
-map_check(const struct kvt_engram_profile *profile, const uint32_t *map, const uint32_t *map_copy)
+map_check(const struct kvt_engram_profile *profile, const uint32_t *map,
+    const struct kvt_engram_hasher *hasher)
 {
-    uint8_t sha256[HASH_SHA256_BYTES];
+    const uint32_t *map_copy = hasher->class_map;
     uint32_t class_count = 0;
 
     for (uint32_t i = 0; i < profile->token_count; i++) {
@@ -47,10 +48,9 @@ map_check(const struct kvt_engram_profile *profile, const uint32_t *map, const u
     if (map[profile->pad_token] != profile->pad_class)
         return failure_set(KVT_E_INVAL, 0, "class_map[%u], the pad token's, is %u, not %u",
             profile->pad_token, map[profile->pad_token], profile->pad_class);
-    if (bytes_are_zero(profile->class_map_sha256, sizeof(profile->class_map_sha256)))
-        return KVT_OK;
-    hash_sha256(sha256, map_copy, (size_t)profile->token_count * sizeof(*map_copy));
-    if (memcmp(sha256, profile->class_map_sha256, sizeof(sha256)) != 0)
+    if (!bytes_are_zero(profile->class_map_sha256, sizeof(profile->class_map_sha256)) &&
+        memcmp(hasher->class_map_sha256, profile->class_map_sha256,
+            sizeof(profile->class_map_sha256)) != 0)
         return failure_set(KVT_E_INVAL, 0, "class_map has another SHA-256 than the profile says");
     return KVT_OK;
 }
@@ -70,7 +70,8 @@ map_adopt(struct kvt_engram_hasher *hasher, const struct kvt_engram_profile *pro
     /* As it is hashed: little-endian. */
     for (uint32_t i = 0; i < profile->token_count; i++)
         put_u32(&hasher->class_map[i], class_map[i]);
-    status = map_check(profile, class_map, hasher->class_map);
+    hash_sha256(hasher->class_map_sha256, hasher->class_map, size);
+    status = map_check(profile, class_map, hasher);
     memcpy(hasher->class_map, class_map, size);
     return status;
 }
@@ -105,6 +106,7 @@ kvt_engram_hasher_open(const struct kvt_engram_profile *profile, const uint32_t 
     hasher->column_count = (own.order_max - 1) * own.head_count;
     hasher->class_count = own.class_count;
     hasher->pad_class = own.pad_class;
+    memcpy(hasher->class_map_sha256, own.class_map_sha256, sizeof(own.class_map_sha256));
     for (uint32_t i = 0; i < own.layer_count; i++)
         layer_prepare(&hasher->layers[i], &own.layers[i], hasher->column_count);
     if (class_map != NULL)

@@ -35,8 +35,9 @@ struct kvt_engram_hasher {
     uint32_t column_count;
     uint32_t class_count;
     uint32_t pad_class;
-    uint32_t token_count; /* Of the map. */
-    uint32_t *class_map;  /* NULL: tokens are classes. */
+    uint32_t token_count;         /* Of the map. */
+    uint32_t *class_map;          /* NULL: tokens are classes. */
+    uint8_t class_map_sha256[32]; /* All zero: not known. */
 };
 
 /* What a plan has of one layer. */

@@ -207,4 +207,6 @@ KVT_CHECKED enum kvt_status kvt_engram_dequantise(const struct kvt_engram_profil
 }
 #endif
 
+#include "kvtier/engram_tables.h"
+
 #endif /* KVTIER_ENGRAM_H */

@@ -171,6 +171,8 @@ struct kvt_options {
     uint32_t event_count_max; /* Events that are kept for kvt_events_read(): 64..2^20, the next
                                * power of two. Default: none, and nothing is noted. */
     uint32_t reserved0;       /* Must be zero. */
+    uint64_t engram_capacity_bytes; /* Files of Engram tables, all together; what is above is not
+                                     * imported. Default: no bound but the disk's. */
 };
 
 #define KVT_OPTIONS_INIT                          \
