@@ -55,6 +55,26 @@ map_check(const struct kvt_engram_profile *profile, const uint32_t *map,
     return KVT_OK;
 }
 
+enum kvt_status
+kvt_engram_map_hash(const uint32_t *class_map, uint32_t token_count, uint8_t sha256_out[32])
+{
+    size_t size = (size_t)token_count * sizeof(*class_map);
+    struct kvt_env env;
+    uint32_t *copy;
+
+    if (class_map == NULL || token_count == 0 || sha256_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "class_map or sha256_out is NULL, or has no tokens");
+    env_host(&env);
+    copy = env_take(&env, size);
+    if (copy == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a class map of %zu bytes", size);
+    for (uint32_t i = 0; i < token_count; i++)
+        put_u32(&copy[i], class_map[i]);
+    hash_sha256(sha256_out, copy, size);
+    env_put(&env, copy, size);
+    return KVT_OK;
+}
+
 /* The hasher's own map. */
 static enum kvt_status
 map_adopt(struct kvt_engram_hasher *hasher, const struct kvt_engram_profile *profile,

@@ -59,7 +59,8 @@ uint32_t engrams_open_count(struct kvt_store *store);
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
-/* engram_dir - the folder. `is_to_write`: made when missing, and there after any crash. KVT_MISS. */
+/* engram_dir - the folder. `is_to_write`: made when missing, and sure to be there after a crash.
+ * KVT_MISS. */
 enum kvt_status engram_dir(struct kvt_store *store, bool is_to_write, struct fs_dir **dir_out);
 
 /* engram_use - KVT_E_STATE: somebody is in the way. KVT_E_INVAL: no name. */

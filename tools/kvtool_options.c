@@ -107,6 +107,7 @@ rows_of(const struct kvt_options *o, struct row rows_out[ROW_MAX])
         {"device_mask", UNIT_COUNT, o->device_mask, 0, NULL, 0, false},
         {"pin_bytes_max", UNIT_BYTES, o->pin_bytes_max, pin, NULL, 0, false},
         {"event_count_max", UNIT_COUNT, o->event_count_max, 0, NULL, 0, false},
+        {"engram_capacity_bytes", UNIT_BYTES, o->engram_capacity_bytes, none, NULL, 0, false},
         {"log_level", UNIT_WORD, o->log_level, KVT_LOG_ERROR, WORDS(log_words), false},
     };
 

@@ -92,6 +92,15 @@ KVT_CHECKED enum kvt_status kvt_engram_profile_get(
  */
 KVT_CHECKED enum kvt_status kvt_engram_profile_check(const struct kvt_engram_profile *profile);
 
+/*
+ * kvt_engram_map_hash - SHA-256 of a class map, for a profile's class_map_sha256.
+ *
+ * KVT_E_INVAL: NULL. KVT_E_NOMEM.
+ * Threads: any. Ownership: borrows. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_map_hash(
+    const uint32_t *class_map, uint32_t token_count, uint8_t sha256_out[32]);
+
 /* --- 2. Addressing ---------------------------------------------------------------------------- */
 
 typedef struct kvt_engram_hasher kvt_engram_hasher;
