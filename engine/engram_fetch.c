@@ -86,7 +86,7 @@ rows_deliver(struct target *target, const struct page_read *read, enum kvt_engra
     const uint8_t *page = read->piece.iov_base;
 
     for (uint32_t j = read->row_first; j < read->row_end; j++) {
-        const uint8_t *row = page + (target->rows.rows[j] - base) * row_bytes;
+        size_t offset = (target->rows.rows[j] - base) * row_bytes;
         uint32_t first = target->is_once ? j : target->rows.firsts[j];
         uint32_t end = target->is_once ? j + 1 : target->rows.firsts[j + 1];
 
@@ -94,7 +94,7 @@ rows_deliver(struct target *target, const struct page_read *read, enum kvt_engra
             uint32_t place = target->is_once ? k : target->rows.slots[k];
 
             if (state == KVT_ENGRAM_ROW_THERE)
-                memcpy(target->destination + place * row_bytes, row, row_bytes);
+                memcpy(target->destination + place * row_bytes, page + offset, row_bytes);
             else
                 target->lost_count++;
             if (target->states != NULL)
