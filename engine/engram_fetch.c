@@ -60,6 +60,7 @@ struct page_read {
 
 struct engram_reader {
     struct kvt_env env;
+    struct kvt_store *store; /* Its counters and log. */
     struct lane *lane;
     struct task *task;
     uint8_t *memory;
@@ -117,6 +118,15 @@ target_is_finished(const struct target *target)
     return target->asked == target->rows.row_count && target->pages_in_flight == 0;
 }
 
+/* For the operator. */
+static void
+page_lose(struct engram_reader *reader, const struct page_read *read, const char *event)
+{
+    COUNT(reader->store, engram_page_lost_count, 1);
+    log_line(&reader->store->logger, LOG_ERROR, "engram", "event=%s table=%s page=%u errno=%d",
+        event, read->target->table->head.name, read->page, read->transfer.error);
+}
+
 static void
 page_arrived(struct engram_reader *reader, struct page_read *read)
 {
@@ -124,10 +134,13 @@ page_arrived(struct engram_reader *reader, struct page_read *read)
     enum kvt_engram_row_state state = KVT_ENGRAM_ROW_THERE;
     enum kvt_status status = read->transfer.status;
 
+    COUNT(reader->store, engram_page_count, 1);
     if (status != KVT_OK) {
+        page_lose(reader, read, "page_unreadable");
         state = KVT_ENGRAM_ROW_UNREADABLE;
         status = KVT_E_IO;
     } else if (!engram_page_is_intact(&target->table->head, read->page, read->piece.iov_base)) {
+        page_lose(reader, read, "page_damaged");
         state = KVT_ENGRAM_ROW_DAMAGED;
         status = KVT_E_CORRUPT;
     }
@@ -301,6 +314,7 @@ engram_reader_open(struct kvt_store *store, struct engram_reader **reader_out)
     if (reader == NULL)
         return failure_set(KVT_E_NOMEM, 0, "engram: no memory for a reader");
     reader->env = *env;
+    reader->store = store;
     reader->memory = env_map(env, memory_bytes);
     status = reader->memory != NULL
                  ? KVT_OK

@@ -178,6 +178,20 @@ file_open(struct importer *importer)
     return KVT_OK;
 }
 
+/* Room that one import has found is taken before another looks. */
+static enum kvt_status
+file_prepare(struct importer *importer)
+{
+    enum kvt_status status;
+
+    pthread_mutex_lock(&importer->store->engrams->space_lock);
+    status = capacity_check(importer);
+    if (status == KVT_OK)
+        status = file_open(importer);
+    pthread_mutex_unlock(&importer->store->engrams->space_lock);
+    return status;
+}
+
 /* --- Pages ------------------------------------------------------------------------------------ */
 
 static bool
@@ -361,12 +375,11 @@ import_run(struct importer *importer)
     KVT_TRY(engram_dir(store, true, &importer->dir));
     KVT_TRY(table_is_missing(importer));
     engram_file_name(importer->head.name, ENGRAM_ENDING_NEW, importer->file_name);
-    KVT_TRY(capacity_check(importer));
     importer->pages = engram_buffer(store, ENGRAM_CHUNK_BYTES + PAGE_BYTES);
     if (importer->pages == NULL)
         return KVT_E_NOMEM;
     importer->rows = engram_buffer(store, rows_bytes);
-    status = importer->rows == NULL ? KVT_E_NOMEM : file_open(importer);
+    status = importer->rows == NULL ? KVT_E_NOMEM : file_prepare(importer);
     if (status == KVT_OK)
         status = pages_write(importer);
     if (status == KVT_OK)

@@ -76,7 +76,7 @@ kvt_engram_plan_create(
     plan->hasher = hasher;
     plan->token_count_max = token_count_max;
     plan->memory_bytes = parts_place(plan);
-    plan->memory = env_map(&hasher->env, plan->memory_bytes);
+    plan->memory = env_take(&hasher->env, plan->memory_bytes);
     if (plan->memory == NULL) {
         size_t size = plan->memory_bytes;
 
@@ -94,7 +94,7 @@ kvt_engram_plan_destroy(kvt_engram_plan *plan)
 {
     if (plan == NULL)
         return;
-    env_unmap(&plan->hasher->env, plan->memory, plan->memory_bytes);
+    env_put(&plan->hasher->env, plan->memory, plan->memory_bytes);
     env_put(&plan->hasher->env, plan, sizeof(*plan));
 }
 

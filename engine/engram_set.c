@@ -14,6 +14,7 @@ engrams_open(struct kvt_store *store)
     store->engrams = env_take(&store->env, sizeof(*store->engrams));
     if (store->engrams == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for Engram tables");
+    pthread_mutex_init(&store->engrams->space_lock, NULL);
     pthread_mutex_init(&store->engrams->lock, NULL);
     return KVT_OK;
 }
@@ -37,6 +38,7 @@ engrams_close(struct kvt_store *store)
     }
     store->env.fs->dir_close(set->dir);
     pthread_mutex_destroy(&set->lock);
+    pthread_mutex_destroy(&set->space_lock);
     env_put(&store->env, set, sizeof(*set));
     store->engrams = NULL;
 }

@@ -41,6 +41,7 @@ struct kvt_engram {
 };
 
 struct engram_set {
+    pthread_mutex_t space_lock; /* Of two imports one asks for room at a time. */
     pthread_mutex_t lock;
     /* Guarded by lock: */
     struct engram_use *uses;

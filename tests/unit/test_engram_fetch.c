@@ -256,6 +256,7 @@ rows_of_damaged_pages_are_lost_and_others_come(void **state)
 
     (void)state;
     for (uint32_t flags = 0; flags <= KVT_ENGRAM_ONCE; flags++) {
+        struct kvt_stats stats = {.struct_size = sizeof(stats)};
         uint64_t lost_wanted = 0, lost = 0;
 
         sim_store_open(&sim, &small_options);
@@ -278,6 +279,9 @@ rows_of_damaged_pages_are_lost_and_others_come(void **state)
         assert_int_equal(lost, lost_wanted);
         kvt_engram_fetch_free(fetch);
         assert_rows(&fixture, 0, flags, lost_wanted);
+        assert_int_equal(kvt_stats_get(sim.store, &stats), KVT_OK);
+        assert_int_equal(stats.engram_page_lost_count, 2);
+        assert_in_range(stats.engram_page_count, 3, 200);
         fixture_close(&fixture);
         sim_store_close(&sim);
     }
