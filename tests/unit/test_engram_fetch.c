@@ -246,6 +246,28 @@ many_fetches_are_under_way_at_once(void **state)
 /* --- A simulated disk ------------------------------------------------------------------------- */
 
 static void
+files_without_direct_access_give_the_same_rows(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        const struct sim_options world = {.seed = 5,
+            .direct_unsupported = i == 1,
+            .short_per_mille = 100,
+            .retry_per_mille = 100};
+        struct fixture fixture;
+        struct sim_store sim;
+
+        sim_store_open_world(&sim, &small_options, &world);
+        fixture_open(&fixture, sim.store, 264, 500);
+        plan_fill(&fixture, TOKENS);
+        fetch_both(&fixture, 0);
+        fetch_both(&fixture, KVT_ENGRAM_ONCE);
+        fixture_close(&fixture);
+        sim_store_close(&sim);
+    }
+}
+
+static void
 rows_of_damaged_pages_are_lost_and_others_come(void **state)
 {
     struct kvt_engram_target target;
@@ -467,6 +489,7 @@ main(void)
         cmocka_unit_test(every_row_comes_to_its_slots_with_the_thread_pool),
         cmocka_unit_test(every_row_comes_to_its_slots_with_the_best_engine),
         cmocka_unit_test(many_fetches_are_under_way_at_once),
+        cmocka_unit_test(files_without_direct_access_give_the_same_rows),
         cmocka_unit_test(rows_of_damaged_pages_are_lost_and_others_come),
         cmocka_unit_test(faults_of_the_disk_lose_rows_and_never_give_wrong_ones),
         cmocka_unit_test(the_earlier_deadline_comes_first_under_load),
