@@ -56,23 +56,31 @@ map_check(const struct kvt_engram_profile *profile, const uint32_t *map,
 }
 
 enum kvt_status
-kvt_engram_map_hash(const uint32_t *class_map, uint32_t token_count, uint8_t sha256_out[32])
+engram_map_hash_in(const struct kvt_env *env, const uint32_t *class_map, uint32_t token_count,
+    uint8_t sha256_out[32])
 {
     size_t size = (size_t)token_count * sizeof(*class_map);
-    struct kvt_env env;
     uint32_t *copy;
 
     if (class_map == NULL || token_count == 0 || sha256_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "class_map or sha256_out is NULL, or has no tokens");
-    env_host(&env);
-    copy = env_take(&env, size);
+    copy = env_take(env, size);
     if (copy == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a class map of %zu bytes", size);
     for (uint32_t i = 0; i < token_count; i++)
         put_u32(&copy[i], class_map[i]);
     hash_sha256(sha256_out, copy, size);
-    env_put(&env, copy, size);
+    env_put(env, copy, size);
     return KVT_OK;
+}
+
+enum kvt_status
+kvt_engram_map_hash(const uint32_t *class_map, uint32_t token_count, uint8_t sha256_out[32])
+{
+    struct kvt_env env;
+
+    env_host(&env);
+    return engram_map_hash_in(&env, class_map, token_count, sha256_out);
 }
 
 /* The hasher's own map. */
@@ -97,12 +105,11 @@ map_adopt(struct kvt_engram_hasher *hasher, const struct kvt_engram_profile *pro
 }
 
 enum kvt_status
-kvt_engram_hasher_open(const struct kvt_engram_profile *profile, const uint32_t *class_map,
-    uint32_t token_count, kvt_engram_hasher **hasher_out)
+engram_hasher_open_in(const struct kvt_env *env, const struct kvt_engram_profile *profile,
+    const uint32_t *class_map, uint32_t token_count, kvt_engram_hasher **hasher_out)
 {
     struct kvt_engram_hasher *hasher;
     struct kvt_engram_profile own;
-    struct kvt_env env;
     enum kvt_status status = KVT_OK;
 
     if (hasher_out == NULL)
@@ -115,11 +122,10 @@ kvt_engram_hasher_open(const struct kvt_engram_profile *profile, const uint32_t 
     if (class_map != NULL && token_count != own.token_count)
         return failure_set(KVT_E_INVAL, 0, "class_map has %u tokens, the profile %u", token_count,
             own.token_count);
-    env_host(&env);
-    hasher = env_take(&env, sizeof(*hasher));
+    hasher = env_take(env, sizeof(*hasher));
     if (hasher == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a hasher");
-    hasher->env = env;
+    hasher->env = *env;
     hasher->layer_count = own.layer_count;
     hasher->order_max = own.order_max;
     hasher->head_count = own.head_count;
@@ -137,6 +143,16 @@ kvt_engram_hasher_open(const struct kvt_engram_profile *profile, const uint32_t 
     }
     *hasher_out = hasher;
     return KVT_OK;
+}
+
+enum kvt_status
+kvt_engram_hasher_open(const struct kvt_engram_profile *profile, const uint32_t *class_map,
+    uint32_t token_count, kvt_engram_hasher **hasher_out)
+{
+    struct kvt_env env;
+
+    env_host(&env);
+    return engram_hasher_open_in(&env, profile, class_map, token_count, hasher_out);
 }
 
 void

@@ -63,6 +63,13 @@ struct kvt_engram_plan {
     size_t memory_bytes;
 };
 
+/* engram_hasher_open_in, engram_map_hash_in - the public functions with memory of `env`. */
+enum kvt_status engram_hasher_open_in(const struct kvt_env *env,
+    const struct kvt_engram_profile *profile, const uint32_t *class_map, uint32_t token_count,
+    kvt_engram_hasher **hasher_out);
+enum kvt_status engram_map_hash_in(const struct kvt_env *env, const uint32_t *class_map,
+    uint32_t token_count, uint8_t sha256_out[32]);
+
 /* engram_profile_import - a profile as long as ours, checked. KVT_E_INVAL, KVT_E_UNSUPPORTED. */
 enum kvt_status engram_profile_import(
     struct kvt_engram_profile *target, const struct kvt_engram_profile *source);

@@ -98,7 +98,7 @@ kvt_engram_close(kvt_engram *table)
         return KVT_OK;
     store = table->store;
     if (store_enter(store) == KVT_E_STATE)
-        return KVT_OK; /* A forked child only forgets. */
+        return KVT_E_STATE;
     fetches = atomic_load_explicit(&table->fetch_count, memory_order_acquire);
     if (fetches > 0)
         return failure_set(KVT_E_STATE, 0, "%u fetches from the table %s have not been freed",

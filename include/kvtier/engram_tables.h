@@ -50,7 +50,7 @@ struct kvt_engram_info {
  *
  * KVT_MISS: there is none. KVT_E_CORRUPT: both heads are damaged, or it is not that table.
  * KVT_E_FORMAT: of a later version. KVT_E_STATE: it is being imported or dropped. KVT_E_INVAL: no
- * name. KVT_E_NOMEM, KVT_E_IO, KVT_E_PERMISSION, KVT_E_UNSUPPORTED.
+ * name. KVT_E_NOMEM, KVT_E_IO.
  * Threads: any. Ownership: borrows `name`; gives *table_out, see kvt_engram_close(). Blocks: for
  * reads of a page or two.
  */
@@ -80,7 +80,7 @@ KVT_CHECKED enum kvt_status kvt_engram_profile_of(
  * kvt_engram_list - calls `visit` for each table, imports that are not finished among them, until
  * it returns 0. It must not call back into the store's tables.
  *
- * KVT_E_INVAL: NULL. KVT_E_IO, KVT_E_NOMEM, KVT_E_PERMISSION.
+ * KVT_E_INVAL: NULL. KVT_E_IO, KVT_E_NOMEM.
  * Threads: any. Ownership: borrows. Blocks: for reads of a page or two of each.
  */
 KVT_CHECKED enum kvt_status kvt_engram_list(kvt_store *store,
@@ -209,8 +209,8 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_submit(const kvt_engram_plan *plan,
 /*
  * kvt_engram_fetch_wait - wait, at most `timeout_ns`, until target `index` is settled.
  *
- * KVT_OK: every row is in place. KVT_LATE: not yet. KVT_E_CORRUPT, KVT_E_IO, KVT_CANCELLED: some
- * rows are not (the states say which), the others are; a row that is not was left as it was.
+ * KVT_OK: every row is in place. KVT_LATE: not yet. KVT_E_CORRUPT, KVT_E_IO: some rows are
+ * not (the states say which), the others are; a row that is not was left as it was.
  * *lost_out (may be NULL): how many are not. KVT_E_INVAL: NULL, no such target.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
  */

@@ -192,6 +192,7 @@ longer_profiles_are_taken_when_the_rest_is_zero(void **state)
         struct kvt_engram_profile profile;
         uint32_t later[4];
     } longer = {.later = {0}};
+    kvt_engram_hasher *hasher;
 
     (void)state;
     assert_int_equal(kvt_engram_profile_get(KVT_ENGRAM_PAPER_DEMO, &longer.profile), KVT_OK);
@@ -199,6 +200,8 @@ longer_profiles_are_taken_when_the_rest_is_zero(void **state)
     assert_int_equal(kvt_engram_profile_check(&longer.profile), KVT_OK);
     longer.later[3] = 1;
     assert_int_equal(kvt_engram_profile_check(&longer.profile), KVT_E_UNSUPPORTED);
+    assert_int_equal(kvt_engram_hasher_open(&longer.profile, NULL, 0, &hasher), KVT_E_UNSUPPORTED);
+    assert_null(hasher);
 }
 
 /* --- Class maps ------------------------------------------------------------------------------- */
