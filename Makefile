@@ -1,5 +1,6 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long mutants bench tidy install uninstall deb clean
+.PHONY: all deps demo test test-long fuzz coverage gpu-test mutants bench policies tidy install uninstall \
+	deb clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -20,14 +21,36 @@ demo: all
 test: deps
 	@tests/run-tests.sh
 
-test-long: deps
-	@tests/run-tests.sh --long
+# Minutes of `make test-long`, shared out among its suites.
+MINUTES ?= 60
+
+test-long: all
+	@python3 -B tests/long/long_runs.py --minutes $(MINUTES)
+
+# Seconds for each fuzz target.
+SECONDS ?= 10
+
+fuzz: deps
+	@cmake --preset fuzz >/dev/null
+	@cmake --build build/fuzz --target fuzz
+	@build/fuzz/tests/fuzz_seeds build/fuzz/tests/fuzz-seeds
+	@python3 -B tests/fuzz/run_fuzz.py --programs build/fuzz/tests --seconds $(SECONDS) --csv tests/long.csv
+
+coverage: deps
+	@tests/coverage/run-coverage.sh
+
+# Exit code 77, and a reason, where there is no GPU.
+gpu-test: all
+	@tests/gpu/run-gpu-tests.sh
 
 mutants: deps
 	@python3 -B tests/mutants/run_mutants.py
 
 bench: all
 	@bench/run-bench.sh
+
+policies: all
+	@bench/run-policies.sh
 
 tidy: all
 	@ctest --test-dir build -L tidy --output-on-failure

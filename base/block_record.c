@@ -151,7 +151,7 @@ record_fault(const uint8_t *bytes, size_t size, uint32_t segment, uint32_t page)
 
     if (size != AT_KEY + (size_t)key_length)
         return "its size does not match the length of its key";
-    if (get_u32(bytes + AT_CRC) != record_crc(bytes, key_length, segment, page))
+    if (checksum_differs(get_u32(bytes + AT_CRC) != record_crc(bytes, key_length, segment, page)))
         return "its CRC differs";
     if (bytes[AT_VERSION] != RECORD_VERSION)
         return "it has another version";

@@ -139,8 +139,9 @@ struct fs_ops {
     enum kvt_status (*size)(struct fs_file *file, uint64_t *size_out);
     enum kvt_status (*allocate)(struct fs_file *file, uint64_t offset, uint64_t size);
     enum kvt_status (*truncate)(struct fs_file *file, uint64_t size);
-    /* Exclusive owner's lock (open file description lock); held elsewhere: KVT_E_LOCKED. In a
-     * forked child the descriptor is closed, so that the lock dies with its owner. */
+    /* Exclusive owner's lock (open file description lock); held elsewhere: KVT_E_LOCKED. Of a file
+     * that was opened with FS_READ_ONLY it is shared: nobody owns the file meanwhile. In a forked
+     * child the descriptor is closed, so that the lock dies with its owner. */
     enum kvt_status (*lock)(struct fs_file *file);
     bool (*is_direct)(const struct fs_file *file); /* FS_DIRECT was asked and took effect. */
     /* Alignment of memory and of offsets for direct transfers (STATX_DIOALIGN); 1 if none. */

@@ -75,7 +75,9 @@ lock_fork_count(void)
 static enum kvt_status
 lock_take_guarded(struct fs_host_file *file)
 {
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int flags = fcntl(file->file.descriptor, F_GETFL);
+    struct flock lock = {
+        .l_type = (flags & O_ACCMODE) == O_RDONLY ? F_RDLCK : F_WRLCK, .l_whence = SEEK_SET};
 
     if (list_error != 0)
         return failure_errno(list_error, "No memory for the fork handlers of", file->path);

@@ -11,6 +11,7 @@ static const struct command commands[] = {
     {&tierbench_scale_line, tierbench_scale},
     {&tierbench_engram_line, tierbench_engram},
     {&tierbench_vs_line, tierbench_vs},
+    {&tierbench_sim_line, tierbench_sim},
 };
 
 static const struct program tierbench = {

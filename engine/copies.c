@@ -104,7 +104,6 @@ entry_copy_add(struct kvt_store *store, uint32_t number, enum policy_place place
     slot_note(residency_at(store->map, number), place, slot);
     residency_tier_set(store->map, number, tier_of_place(place));
     copy_note(store, place, number, reason);
-    entry_use(store, number);
 }
 
 void
@@ -123,7 +122,6 @@ entry_publish(struct kvt_store *store, uint32_t number, const struct slot *hbm,
         copy_note(store, place_of_device(device), number, KVT_REASON_PUT);
     if (host != NULL)
         copy_note(store, POLICY_HOST, number, KVT_REASON_PUT);
-    entry_use(store, number);
 }
 
 void
@@ -180,7 +178,7 @@ entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reaso
 void
 copies_forget(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
 {
-    for (uint32_t i = 0; i < POLICY_PLACE_COUNT; i++) {
+    for (uint32_t i = 0; i < POLICY_NVME; i++) {
         if (entries_has_copy(store->entries, (enum policy_place)i, number))
             copy_remove(store, (enum policy_place)i, number, reason);
     }

@@ -94,14 +94,14 @@ at(const struct entries *entries, uint32_t number)
     return state;
 }
 
-/* --- Copies in memory ------------------------------------------------------------------------- */
+/* --- Copies ----------------------------------------------------------------------------------- */
 
 /* Count a child with copies in `places` in (or out) at its parent: those that it has come, or
  * go, and `others` stay. */
 static void
 child_count(struct entry_state *parent, unsigned places, unsigned others, bool is_coming)
 {
-    bool is_new = others == 0;
+    bool is_new = (places & PLACES_MEMORY) != 0 && (others & PLACES_MEMORY) == 0;
     bool is_new_in_hbm = (places & PLACES_HBM) != 0 && (others & PLACES_HBM) == 0;
 
     if (is_coming) {
@@ -124,7 +124,7 @@ entries_copy_add(struct entries *entries, enum policy_place place, uint32_t numb
     KVT_ASSERT((state->places & bit) == 0);
     if (parent != ENTRY_NONE)
         child_count(at(entries, parent), bit, state->places, true);
-    state->places = (uint16_t)(state->places | bit);
+    state->places = (state->places | bit) & PLACES_ALL;
 }
 
 void
@@ -135,7 +135,7 @@ entries_copy_remove(struct entries *entries, enum policy_place place, uint32_t n
     unsigned bit = 1u << place;
 
     KVT_ASSERT((state->places & bit) != 0);
-    state->places = (uint16_t)(state->places & ~bit);
+    state->places = state->places & ~bit & PLACES_ALL;
     if (parent != ENTRY_NONE)
         child_count(at(entries, parent), bit, state->places, false);
 }
@@ -151,6 +151,8 @@ entries_is_leaf(const struct entries *entries, enum policy_place place, uint32_t
 {
     const struct entry_state *state = at(entries, number);
 
+    if (place == POLICY_NVME)
+        return state->child_count == 0 || (state->places & PLACES_MEMORY) != 0;
     if (place != POLICY_HOST)
         return state->hbm_child_count == 0;
     return state->memory_child_count == 0 || (state->places & PLACES_HBM) != 0;

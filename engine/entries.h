@@ -26,16 +26,21 @@ enum {
     POLICY_DEVICES_MAX = 8,
 };
 
-/* Where copies are that a policy orders: one place is full independently of the others. */
+/* Where copies are that a policy orders: one place is full independently of the others. The store
+ * reclaims NVMe by whole segments: only the simulator has the policy order it block by block. */
 enum policy_place {
     POLICY_HOST = 0,
     POLICY_HBM = 1, /* + the device's ordinal */
-    POLICY_PLACE_COUNT = POLICY_HBM + POLICY_DEVICES_MAX,
+    POLICY_NVME = POLICY_HBM + POLICY_DEVICES_MAX,
+    POLICY_PLACE_COUNT,
 };
 
 /* Bits of entry_state.places. */
 #define PLACES_HOST 1u
 #define PLACES_HBM (((1u << POLICY_DEVICES_MAX) - 1u) << POLICY_HBM)
+#define PLACES_MEMORY (PLACES_HOST | PLACES_HBM)
+#define PLACES_NVME (1u << POLICY_NVME)
+#define PLACES_ALL ((1u << POLICY_PLACE_COUNT) - 1u)
 
 /* The memory promise: 64 bytes an entry, whatever the policy. */
 struct entry_state {
@@ -43,22 +48,28 @@ struct entry_state {
     uint32_t parent;                 /* Entry, or ENTRY_NONE; good only while its generation ... */
     uint32_t parent_generation : 24; /* ... is this: entries_parent() looks. */
     uint32_t hint : 2;
+    uint32_t turn : 2; /* This and the next, use_count and gap: the policy's own. */
+    uint32_t segment : 2;
+    uint32_t is_listed : 1;      /* Of the request that is being told (entry_request). */
     uint32_t node;               /* The policy's first node for it; 0: none. */
     uint32_t hbm_child_count;    /* Children with a copy in HBM. */
     uint32_t memory_child_count; /* Children with a copy in HBM or HOST. */
     uint32_t child_count;        /* Children in the map, wherever their copies are. */
-    uint32_t last_use;           /* In ticks of the monotonic clock; 0: not since the open. */
+    uint32_t last_use;           /* In ticks of the policy's time; 0: not since the open. */
     uint32_t depth;
     uint32_t token_start;
     uint32_t token_count;
     uint32_t recompute_us;
     uint32_t importance;
     uint32_t record_crc; /* Of the durable record. */
-    uint16_t class_id;
-    uint16_t places; /* 1 << enum policy_place: which of them hold a copy. */
+    uint32_t class_id : 16;
+    uint32_t places : 10; /* 1 << enum policy_place: which of them hold a copy. */
+    uint32_t use_count : 4;
+    uint32_t gap : 2;
 };
 
 _Static_assert(sizeof(struct entry_state) == 64, "64 bytes an entry are promised");
+_Static_assert(POLICY_PLACE_COUNT == 10, "a bit of entry_state.places for each");
 
 enum {
     USE_TICK_SHIFT = 26, /* A tick is 2^26 ns: 67 ms, and 9 years of uptime. */
@@ -92,10 +103,11 @@ void entries_unlink(struct entries *entries, uint32_t number);
 /* entries_parent - the entry's parent if it is still in the map, else ENTRY_NONE. */
 uint32_t entries_parent(struct entries *entries, uint32_t number);
 
-/* --- Copies in memory ------------------------------------------------------------------------- */
+/* --- Copies ----------------------------------------------------------------------------------- */
 
 /* entries_copy_add, entries_copy_remove - a copy in `place` came, or goes. Whatever implements a
- * policy calls them through policy_nodes.c, and nobody else does. */
+ * policy calls them through policy_nodes.c, and nobody else does; but the store itself notes its
+ * copies on NVMe, which it has no policy order. */
 void entries_copy_add(struct entries *entries, enum policy_place place, uint32_t number);
 void entries_copy_remove(struct entries *entries, enum policy_place place, uint32_t number);
 

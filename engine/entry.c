@@ -85,6 +85,7 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
     entry->checksum = record->checksum;
     entry->sequence = record->sequence;
     state->record_crc = record_crc;
+    entries_copy_add(store->entries, POLICY_NVME, number);
     segment->use_sum += state->last_use;
     segment->use_count++;
     if (segment->newest_sequence < record->sequence)
@@ -102,6 +103,7 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
     struct segment *segment = segment_at(store->segments, extent.segment);
 
     KVT_ASSERT(segment->generation == extent.generation && segment->use_count > 0);
+    entries_copy_remove(store->entries, POLICY_NVME, number);
     segment->use_sum -= entries_at(store->entries, number)->last_use;
     segment->use_count--;
     extent_forget(store, &extent, entry->stored_length);
@@ -130,32 +132,51 @@ entry_nvme_release(struct kvt_store *store, uint32_t number)
 
 /* --- Uses ------------------------------------------------------------------------------------- */
 
-void
-entry_use(struct kvt_store *store, uint32_t number)
+/* The sum of last uses of the segment that holds the entry's copy; NULL: none does. */
+static uint64_t *
+use_sum_of(struct kvt_store *store, uint32_t number)
 {
-    const struct entry *entry = residency_at(store->map, number);
-    struct entry_state *state = entries_at(store->entries, number);
-    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-    uint32_t now = (uint32_t)(store->now_ns >> USE_TICK_SHIFT);
+    if (!entries_has_copy(store->entries, POLICY_NVME, number))
+        return NULL;
+    return &segment_at(store->segments, residency_at(store->map, number)->segment)->use_sum;
+}
 
-    if (word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0)
-        segment_at(store->segments, entry->segment)->use_sum += (uint64_t)now - state->last_use;
-    state->last_use = now;
+/* Whether the block can be told as used, and was not listed yet. */
+static bool
+request_lists(struct kvt_store *store, uint32_t number)
+{
+    struct entry_state *state;
+
+    if (number == ENTRY_NONE ||
+        word_state(atomic_load_explicit(
+            &residency_at(store->map, number)->word, memory_order_relaxed)) != ENTRY_RESIDENT)
+        return false;
+    state = entries_at(store->entries, number);
+    if (state->is_listed)
+        return false;
+    state->is_listed = true;
+    return true;
 }
 
 void
 entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count)
 {
+    uint64_t *sum;
+
+    for (uint32_t i = 0; i < count; i++) {
+        if (!request_lists(store, numbers[i]))
+            numbers[i] = ENTRY_NONE;
+        else if ((sum = use_sum_of(store, numbers[i])) != NULL)
+            *sum -= entries_at(store->entries, numbers[i])->last_use;
+    }
+    store->policy->ops->request(store->policy, numbers, count, store->now_ns);
     for (uint32_t i = 0; i < count; i++) {
         if (numbers[i] == ENTRY_NONE)
             continue;
-        if (word_state(atomic_load_explicit(&residency_at(store->map, numbers[i])->word,
-                memory_order_relaxed)) == ENTRY_RESIDENT)
-            entry_use(store, numbers[i]);
-        else
-            numbers[i] = ENTRY_NONE;
+        entries_at(store->entries, numbers[i])->is_listed = false;
+        if ((sum = use_sum_of(store, numbers[i])) != NULL)
+            *sum += entries_at(store->entries, numbers[i])->last_use;
     }
-    store->policy->ops->request(store->policy, numbers, count, store->now_ns);
 }
 
 void
@@ -165,6 +186,14 @@ entry_touch(struct kvt_store *store, uint32_t number)
 }
 
 /* --- Leaving the map -------------------------------------------------------------------------- */
+
+/* Whether the block was given up for want of room: it may be put again. */
+static bool
+is_eviction(enum kvt_event_reason reason)
+{
+    return reason == KVT_REASON_EVICTED || reason == KVT_REASON_RECLAIMED ||
+           reason == KVT_REASON_DEVICE_LOST;
+}
 
 /* The last pin is gone: the slot and the entry may be used again. */
 static bool
@@ -215,6 +244,7 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_ev
 {
     struct entry *entry = residency_at(store->map, number);
     struct namespace_state *space = entry_namespace(store, number);
+    bool has_nvme;
 
     /* A pin keeps what can be read: copies of lost devices cannot. */
     if (!is_forced && pins_hold(store, number) && entry_tiers(store, number) != 0)
@@ -223,14 +253,17 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_ev
         residency_doom(store->map, number);
     else if (!residency_doom_unpinned(store->map, number))
         return false;
-    if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0) {
-        entry_place_forget(store, number);
+    has_nvme =
+        (word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0;
+    if (has_nvme)
         event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, reason);
-    }
     space->block_count--;
     space->block_bytes -= entry->length;
     pins_drop(store, number);
     copies_forget(store, number, reason);
+    store->policy->ops->leave(store->policy, number, is_eviction(reason));
+    if (has_nvme) /* The policy has seen that it was there. */
+        entry_place_forget(store, number);
     entries_unlink(store->entries, number);
     if (!entry_free(store, number))
         entry_doomed_add(store, number);

@@ -562,8 +562,10 @@ fetch_get(struct kvt_store *store, struct op *op, uint32_t number)
 {
     struct fetch *fetch = fetch_open(store, op, number);
 
-    if (fetch != NULL)
-        fetch_read(store, fetch);
+    if (fetch == NULL)
+        return;
+    entry_touch(store, number);
+    fetch_read(store, fetch);
 }
 
 void

@@ -10,7 +10,6 @@
 #include "tier.h"
 
 struct kvt_store;
-struct load_meter;
 
 /* Blocks by their keys, on their way to the loop. */
 struct hint {
@@ -33,9 +32,5 @@ void hint_free(struct kvt_store *store, struct hint *hint);
 
 /* hint_find - which of them are there (loop); status: KVT_OK, or KVT_MISS when none is. */
 void hint_find(struct kvt_store *store, struct hint *hint);
-
-/* load_ns - what it takes to get so many bytes of a tier at the rate seen so far (loop); 0: that is
- * not known. */
-uint64_t load_ns(const struct load_meter *meter, uint64_t bytes);
 
 #endif /* KVT_ENGINE_HINT_H */

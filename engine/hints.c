@@ -95,14 +95,6 @@ struct estimate_call {
     struct kvt_cost cost;
 };
 
-uint64_t
-load_ns(const struct load_meter *meter, uint64_t bytes)
-{
-    if (meter->bytes == 0 || meter->busy_ns == 0)
-        return 0;
-    return (uint64_t)((double)bytes * (double)meter->busy_ns / (double)meter->bytes);
-}
-
 static void
 estimate_add(struct kvt_store *store, uint32_t number, struct kvt_cost *cost)
 {
@@ -131,8 +123,8 @@ estimate_run(struct kvt_store *store, void *context)
     hint_find(store, &call->hint);
     for (uint32_t i = 0; i < call->hint.count && call->hint.numbers[i] != ENTRY_NONE; i++)
         estimate_add(store, call->hint.numbers[i], cost);
-    host_ns = load_ns(&store->host_meter, cost->host_bytes);
-    nvme_ns = load_ns(&store->nvme_meter, cost->nvme_bytes);
+    host_ns = load_meter_ns(&store->host_meter, cost->host_bytes);
+    nvme_ns = load_meter_ns(&store->nvme_meter, cost->nvme_bytes);
     if ((cost->host_bytes == 0 || host_ns > 0) && (cost->nvme_bytes == 0 || nvme_ns > 0))
         cost->load_ns = host_ns + nvme_ns;
     return true;

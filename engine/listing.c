@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * listing.c - the blocks of a closed store straight from its index, from the first one on: nothing
- * is loaded.
+ * listing.c - the blocks of a closed store straight from the pages of its index, from the first one
+ * on: nothing is loaded, and LMDB is not asked.
  *
  * Only of a store that was closed in order: of any other a recovery decides what is there.
  */
 #include "listing.h"
 #include "array.h"
+#include "lmdb_check.h"
 #include "store_internal.h"
 
 /* Which generation of a segment has blocks; 0: none. */
@@ -19,13 +20,14 @@ struct listing {
     struct kvt_env env;
     struct fs_dir *dir, *meta;
     struct fs_file *lock;
+    struct fs_file *index;
     struct names_file names;
-    struct index *index;
     struct segment_life *lives; /* In order of their numbers. */
     uint32_t life_count, life_capacity;
     uint32_t namespace_id; /* 0: all. */
     int (*visit)(void *context, const struct kvt_scan_entry *entry, const char *namespace_name);
     void *context;
+    bool has_shown;
     enum kvt_status status;
 };
 
@@ -98,6 +100,7 @@ block_take(void *visitor, const struct index_block *block)
     show.part_count = record.part_count;
     show.is_encoded = record.codec == RECORD_PARTS &&
                       record.stored_length != record_raw_bytes(record.length, record.part_count);
+    listing->has_shown = true;
     return listing->visit(listing->context, &show, name->name) == 0;
 }
 
@@ -106,27 +109,31 @@ listing_close(struct listing *listing)
 {
     const struct fs_ops *fs = listing->env.fs;
 
-    if (listing->index != NULL)
-        listing->index->ops->close(listing->index);
     env_put(&listing->env, listing->lives, listing->life_capacity * sizeof(*listing->lives));
     names_deinit(&listing->names);
+    fs->close(listing->index);
     fs->close(listing->lock);
     fs->dir_close(listing->meta);
     fs->dir_close(listing->dir);
 }
 
 static enum kvt_status
+not_ready(const char *path)
+{
+    return failure_set(KVT_NOT_READY, 0, "%s was not closed in order, or is damaged", path);
+}
+
+static enum kvt_status
 listing_open(struct listing *listing, const char *path)
 {
     const struct fs_ops *fs = listing->env.fs;
-    enum index_condition condition;
     struct store_file file;
     bool is_unwritable;
     enum kvt_status status;
 
     KVT_TRY(fs->dir_open(listing->env.fs_context, path, 0, &listing->dir));
     KVT_TRY(store_file_read(&listing->env, listing->dir, &file, &is_unwritable));
-    KVT_TRY(store_lock(&listing->env, listing->dir, &listing->lock));
+    KVT_TRY(store_lock(&listing->env, listing->dir, true, &listing->lock));
     /* Again: it may have been open until now. */
     KVT_TRY(store_file_read(&listing->env, listing->dir, &file, &is_unwritable));
     names_init(&listing->names, &listing->env, file.uuid);
@@ -134,19 +141,16 @@ listing_open(struct listing *listing, const char *path)
     if (status == KVT_OK)
         status = names_read(&listing->names, listing->dir);
     if (status == KVT_OK)
-        status = index_lmdb_ops.inspect(NULL, &listing->env, listing->meta, false, &condition);
-    if (status == KVT_OK && condition != INDEX_CLEAN)
-        status = KVT_MISS;
-    if (status == KVT_MISS || status == KVT_E_CORRUPT)
-        return failure_set(KVT_NOT_READY, 0, "%s was not closed in order, or is damaged", path);
-    KVT_TRY(status);
-    return index_lmdb_ops.open(NULL, &listing->env, listing->meta, true, &listing->index);
+        status = fs->open(listing->meta, "data.mdb", FS_READ_ONLY, &listing->index);
+    return status == KVT_MISS || status == KVT_E_CORRUPT ? not_ready(path) : status;
 }
 
 static enum kvt_status
-listing_run(struct listing *listing, const char *namespace_name)
+listing_run(struct listing *listing, const char *path, const char *namespace_name)
 {
-    const struct index_ops *ops = listing->index->ops;
+    const struct lmdb_lister lister = {
+        .visit_segment = segment_take, .visit_block = block_take, .visitor = listing};
+    enum kvt_status status;
 
     if (namespace_name != NULL) {
         const struct name_entry *name = names_find(&listing->names, namespace_name);
@@ -155,9 +159,10 @@ listing_run(struct listing *listing, const char *namespace_name)
             return failure_set(KVT_E_INVAL, 0, "there is no namespace %s", namespace_name);
         listing->namespace_id = name->id;
     }
-    KVT_TRY(ops->each_segment(listing->index, segment_take, listing));
-    KVT_TRY(listing->status);
-    return ops->each_block(listing->index, block_take, listing);
+    status = lmdb_list(&listing->env, listing->index, &lister);
+    if (!listing->has_shown && (status == KVT_NOT_READY || status == KVT_E_CORRUPT))
+        return not_ready(path);
+    return status_keep(listing->status, status);
 }
 
 enum kvt_status
@@ -169,7 +174,7 @@ list_in(const struct kvt_env *env, const char *path, const char *namespace_name,
     enum kvt_status status = listing_open(&listing, path);
 
     if (status == KVT_OK)
-        status = listing_run(&listing, namespace_name);
+        status = listing_run(&listing, path, namespace_name);
     listing_close(&listing);
     return status;
 }

@@ -242,8 +242,8 @@ page_check(const uint8_t *page, size_t size)
     if (page_size < HEADER_BYTES || page_size > size)
         return failure_set(
             KVT_E_CORRUPT, 0, "live: a page of %u bytes in a file of %zu", page_size, size);
-    if (get_u64(page + AT_CHECK) !=
-        hash_payload(page + AT_SEQUENCE, (size_t)page_size - AT_SEQUENCE).low)
+    if (checksum_differs(get_u64(page + AT_CHECK) !=
+                         hash_payload(page + AT_SEQUENCE, (size_t)page_size - AT_SEQUENCE).low))
         return failure_set(KVT_E_CORRUPT, 0, "live: the checksum differs: torn or damaged");
     if (!lists_fit(page, page_size))
         return failure_set(

@@ -234,6 +234,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         return false;
     store->now_ns = now_ns;
     meters_step(store);
+    costs_step(store);
     was_busy = messages_take(store);
     was_busy = jobs_take(store) || was_busy;
     was_busy = batches_take(store) || was_busy;
@@ -260,5 +261,6 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     if (store->phases.look_ns < *next_ns_out)
         *next_ns_out = store->phases.look_ns;
     live_step(store, was_busy, next_ns_out);
+    learned_step(store);
     return was_busy;
 }

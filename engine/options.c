@@ -225,5 +225,17 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     KVT_TRY(bound64("engram_capacity_bytes", &options->engram_capacity_bytes, KVT_CAPACITY_NONE, 1,
         KVT_CAPACITY_NONE));
     KVT_TRY(bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG));
-    return bound32("policy", &options->policy, KVT_POLICY_LRU, KVT_POLICY_LRU, KVT_POLICY_S3FIFO);
+    return bound32("policy", &options->policy, KVT_POLICY_GHI, KVT_POLICY_LRU, KVT_POLICY_GHI);
+}
+
+const struct policy_ops *
+options_policy(const struct kvt_options *options)
+{
+    static const struct policy_ops *const all[] = {
+        [KVT_POLICY_LRU] = &policy_lru_ops,
+        [KVT_POLICY_S3FIFO] = &policy_s3fifo_ops,
+        [KVT_POLICY_GHI] = &policy_default_ops,
+    };
+
+    return all[options->policy]; /* options_resolve() has seen that it is one of them. */
 }

@@ -169,7 +169,7 @@ phases_end(struct kvt_store *store)
 static uint64_t
 load_at_most_ns(const struct load_meter *meter, uint64_t bytes)
 {
-    uint64_t known_ns = load_ns(meter, bytes);
+    uint64_t known_ns = load_meter_ns(meter, bytes);
 
     return known_ns > 0 ? known_ns : bytes;
 }

@@ -3,17 +3,26 @@
  * policy.h - the vtable of a policy: which copy in memory goes first, which blocks are worth a
  * place on NVMe, and what a block is worth beside another.
  *
- * A policy is told of every copy in HBM and HOST that comes and goes, and of every request; it is
- * asked for victims. It never moves anything, and knows blocks by their entry numbers only; what it
- * may know of a block (parent, depth, class, hint, tiers ...) it reads from `struct entries`
- * (entries.h). The same object files run in the engine and in the simulator.
+ * A policy is told of every block that comes into the map and leaves it, of every copy in HBM and
+ * HOST that comes and goes, and of every request; it is asked for victims. It never moves anything,
+ * and knows blocks by their entry numbers only; what it may know of a block (parent, depth, class,
+ * hint, places ...) it reads from `struct entries` (entries.h). Time is what callers give: it has
+ * no clock. The same object files run in the engine and in the simulator.
  *
  * Order: leaves first. A copy with children in the same set is no victim: a child without its
  * parent is of no use. The sets are nested: HBM's copies have children in HBM (of any device); a
- * block that is only in HOST has children in HOST or HBM; a HOST copy of a block that HBM holds too
- * can go at any time.
+ * block that is only in HOST has children in HOST or HBM; one that is only on NVMe has children
+ * anywhere in the map. A copy of a block that a better tier holds too can go at any time.
  *
- * Implementations: policy_lru.c (leaf-first LRU), policy_s3fifo.c (S3-FIFO, leaf-first).
+ * NVMe: the store reclaims it by whole segments. It notes those copies in entry_state.places
+ * itself, adds none here and asks for no victim there; the simulator does both.
+ *
+ * One request is told in this order: `request` of the resident blocks that it begins with; then, in
+ * one call or several, `arrive` of the new ones behind them, with the same time; then `add` of
+ * their copies.
+ *
+ * Implementations: policy_lru.c (leaf-first LRU), policy_s3fifo.c (S3-FIFO, leaf-first),
+ * policy_default.c (GHI: learned hazards, leaf-first).
  * Threads   the loop only.
  */
 #ifndef KVT_ENGINE_POLICY_H
@@ -27,10 +36,19 @@ struct policy_costs {
     uint64_t nvme_load_ns;
     uint64_t recompute_ns;       /* Of a block at depth 0 ... */
     uint64_t recompute_depth_ns; /* ... and more for each block above it. */
+
+    /* What a block written to NVMe costs beside time: endurance. 0: nothing. */
+    uint64_t nvme_write_price_ns;
+    /* The price is steered to hold as many blocks a second. 0: it stays as it is. */
+    uint32_t nvme_writes_per_second_max;
 };
 
 struct policy;
 struct policy_nodes;
+
+enum {
+    POLICY_STATE_BYTES_MAX = 256 << 10,
+};
 
 struct policy_ops {
     const char *name; /* "lru", "s3fifo" */
@@ -38,6 +56,13 @@ struct policy_ops {
     enum kvt_status (*open)(
         const struct kvt_env *env, struct entries *entries, struct policy **policy_out);
     void (*close)(struct policy *policy); /* NULL is fine. */
+
+    /* Blocks that are new in the map: a chain of one put, first block first. Their parents are
+     * linked; no copy was prepared yet. A block that an open finds on NVMe does not arrive. */
+    void (*arrive)(struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns);
+    /* The block leaves the map, whether it arrived or not: after its last `remove`, before its link
+     * to its parent is cut. Evicted: it may come back; else it was deleted, or never filled. */
+    void (*leave)(struct policy *policy, uint32_t number, bool is_evicted);
 
     /* Make sure that `add` of the entry's next copy works. KVT_E_NOMEM. `unprepare`: the copy did
      * not come after all. Each prepare ends with one add or one unprepare of the entry. */
@@ -49,7 +74,8 @@ struct policy_ops {
     void (*add)(struct policy *policy, enum policy_place place, uint32_t number);
     void (*remove)(struct policy *policy, enum policy_place place, uint32_t number);
 
-    /* The blocks of one request were used: a chain, first block first (ENTRY_NONE: none). */
+    /* The blocks of one request were used: a chain, first block first (ENTRY_NONE: none). It notes
+     * their last use in their entry states, and so does `arrive`; nobody else does. */
     void (*request)(
         struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns);
 
@@ -66,6 +92,12 @@ struct policy_ops {
     uint64_t (*importance)(struct policy *policy, uint32_t number);
 
     void (*costs_set)(struct policy *policy, const struct policy_costs *costs);
+
+    /* What was learned, as at most POLICY_STATE_BYTES_MAX bytes (returns how many; 0: nothing), and
+     * back: false, and nothing has changed, when these bytes are not what a policy of this kind
+     * wrote. Nothing about single blocks is kept. */
+    size_t (*save)(struct policy *policy, uint8_t *target);
+    bool (*restore)(struct policy *policy, const uint8_t *source, size_t size);
 };
 
 /* The first member of every implementation. */
@@ -77,5 +109,6 @@ struct policy {
 
 extern const struct policy_ops policy_lru_ops;
 extern const struct policy_ops policy_s3fifo_ops;
+extern const struct policy_ops policy_default_ops;
 
 #endif /* KVT_ENGINE_POLICY_H */

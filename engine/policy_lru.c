@@ -79,10 +79,11 @@ lru_remove(struct policy *policy, enum policy_place place, uint32_t number)
 
 /* To the newest end, in each place that has a copy. */
 static void
-lru_touch(struct policy *policy, uint32_t number)
+lru_touch(struct policy *policy, uint32_t number, uint64_t now_ns)
 {
     uint32_t node = entries_at(policy->entries, number)->node;
 
+    policy_use(policy, number, now_ns);
     for (; node != NODE_NONE; node = node_at(policy->nodes, node)->next) {
         unsigned place = node_at(policy->nodes, node)->place;
         struct node_list *list;
@@ -100,10 +101,9 @@ lru_touch(struct policy *policy, uint32_t number)
 static void
 lru_request(struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns)
 {
-    (void)now_ns; /* The order says it all. */
     for (uint32_t i = count; i-- > 0;) {
         if (numbers[i] != ENTRY_NONE)
-            lru_touch(policy, numbers[i]);
+            lru_touch(policy, numbers[i], now_ns);
     }
 }
 
@@ -131,6 +131,8 @@ const struct policy_ops policy_lru_ops = {
     .name = "lru",
     .open = lru_open,
     .close = lru_close,
+    .arrive = policy_arrive_ignore,
+    .leave = policy_leave_ignore,
     .prepare = policy_prepare,
     .unprepare = policy_unprepare,
     .add = lru_add,
@@ -140,4 +142,6 @@ const struct policy_ops policy_lru_ops = {
     .admits = policy_admits_all,
     .importance = policy_last_use,
     .costs_set = policy_costs_ignore,
+    .save = policy_save_nothing,
+    .restore = policy_restore_nothing,
 };

@@ -234,8 +234,47 @@ policy_last_use(struct policy *policy, uint32_t number)
 }
 
 void
+policy_use(struct policy *policy, uint32_t number, uint64_t now_ns)
+{
+    entries_at(policy->entries, number)->last_use = (uint32_t)(now_ns >> USE_TICK_SHIFT);
+}
+
+void
+policy_arrive_ignore(
+    struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < count; i++)
+        policy_use(policy, numbers[i], now_ns);
+}
+
+void
+policy_leave_ignore(struct policy *policy, uint32_t number, bool is_evicted)
+{
+    (void)policy;
+    (void)number;
+    (void)is_evicted;
+}
+
+void
 policy_costs_ignore(struct policy *policy, const struct policy_costs *costs)
 {
     (void)policy;
     (void)costs;
+}
+
+size_t
+policy_save_nothing(struct policy *policy, uint8_t *target)
+{
+    (void)policy;
+    (void)target;
+    return 0;
+}
+
+bool
+policy_restore_nothing(struct policy *policy, const uint8_t *source, size_t size)
+{
+    (void)policy;
+    (void)source;
+    (void)size;
+    return false;
 }

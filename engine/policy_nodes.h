@@ -82,7 +82,17 @@ void policy_unprepare(struct policy *policy, uint32_t number);
 bool policy_admits_all(struct policy *policy, uint32_t number);
 /* policy_last_use - importance is the last use, in ticks. */
 uint64_t policy_last_use(struct policy *policy, uint32_t number);
+/* policy_use - note when the block was used last. */
+void policy_use(struct policy *policy, uint32_t number, uint64_t now_ns);
+/* policy_arrive_ignore, policy_leave_ignore - blocks count when they have copies: of one that
+ * arrives only the time is noted. */
+void policy_arrive_ignore(
+    struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns);
+void policy_leave_ignore(struct policy *policy, uint32_t number, bool is_evicted);
 /* policy_costs_ignore - what moving costs makes no difference. */
 void policy_costs_ignore(struct policy *policy, const struct policy_costs *costs);
+/* policy_save_nothing, policy_restore_nothing - it learns nothing. */
+size_t policy_save_nothing(struct policy *policy, uint8_t *target);
+bool policy_restore_nothing(struct policy *policy, const uint8_t *source, size_t size);
 
 #endif /* KVT_ENGINE_POLICY_NODES_H */

@@ -170,11 +170,13 @@ s3_remove(struct policy *policy, enum policy_place place, uint32_t number)
 static void
 s3_request(struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns)
 {
-    (void)now_ns;
     for (uint32_t i = 0; i < count; i++) {
-        uint32_t node =
-            numbers[i] == ENTRY_NONE ? NODE_NONE : entries_at(policy->entries, numbers[i])->node;
+        uint32_t node;
 
+        if (numbers[i] == ENTRY_NONE)
+            continue;
+        policy_use(policy, numbers[i], now_ns);
+        node = entries_at(policy->entries, numbers[i])->node;
         for (; node != NODE_NONE; node = node_at(policy->nodes, node)->next) {
             struct policy_node *used = node_at(policy->nodes, node);
 
@@ -272,6 +274,8 @@ const struct policy_ops policy_s3fifo_ops = {
     .name = "s3fifo",
     .open = s3_open,
     .close = s3_close,
+    .arrive = policy_arrive_ignore,
+    .leave = policy_leave_ignore,
     .prepare = policy_prepare,
     .unprepare = policy_unprepare,
     .add = s3_add,
@@ -281,4 +285,6 @@ const struct policy_ops policy_s3fifo_ops = {
     .admits = policy_admits_all,
     .importance = policy_last_use,
     .costs_set = policy_costs_ignore,
+    .save = policy_save_nothing,
+    .restore = policy_restore_nothing,
 };

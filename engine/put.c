@@ -247,6 +247,7 @@ put_abandon(struct kvt_store *store, struct fill *fill, enum kvt_status status)
     commit_replace_end(store, flight);
     flight_destroy(store, flight);
     copies_unprepare(store, number, &fill->slots);
+    store->policy->ops->leave(store->policy, number, false);
     entries_unlink(store->entries, number);
     residency_discard(store->map, number);
     if (fill->slots.has_host)
@@ -357,13 +358,15 @@ put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
         return failure_set(KVT_E_NOMEM, 0, "no memory for a put");
     KVT_TRY_GOTO(residency_insert(store->map, op->fingerprint, &op->key, &number), put_back_fill);
     KVT_TRY_GOTO(entries_reserve(store->entries, number), discard);
-    KVT_TRY_GOTO(copies_prepare(store, number, slots), discard);
+    entry_describe(store, number, op);
+    costs_note(store, op);
+    store->policy->ops->arrive(store->policy, &number, 1, store->now_ns);
+    KVT_TRY_GOTO(copies_prepare(store, number, slots), leave);
     fill->flight = flight_create(store, number, FLIGHT_FILLING);
     if (fill->flight == NULL) {
         status = KVT_E_NOMEM;
         goto unprepare;
     }
-    entry_describe(store, number, op);
     if (replaced != NULL)
         commit_replace(store, fill->flight, replaced);
     fill->op = op;
@@ -383,6 +386,9 @@ put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
 
 unprepare:
     copies_unprepare(store, number, slots);
+leave:
+    store->policy->ops->leave(store->policy, number, false);
+    entries_unlink(store->entries, number);
 discard:
     residency_discard(store->map, number);
 put_back_fill:

@@ -293,8 +293,7 @@ recover_store(struct kvt_store *store, bool is_new)
     const struct recover_row *row;
 
     KVT_TRY(names_recover(store, is_new, &facts.names));
-    KVT_TRY(ops->inspect(
-        store->world.index_context, &store->env, store->meta_dir, false, &facts.index));
+    KVT_TRY(ops->inspect(store->world.index_context, &store->env, store->meta_dir, &facts.index));
     if (facts.index == INDEX_ABSENT && !is_new)
         log_line(&store->logger, LOG_WARN, "recover",
             "event=index_damaged text=\"meta/data.mdb is missing\"");

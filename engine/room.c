@@ -199,7 +199,7 @@ room_wait(struct kvt_store *store, enum policy_place place, struct op *op)
 bool
 room_is_wanted(const struct kvt_store *store)
 {
-    for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++) {
+    for (uint32_t place = 0; place < POLICY_NVME; place++) {
         if (store->room_waiters[place].first != NULL)
             return true;
     }
@@ -259,7 +259,7 @@ room_step(struct kvt_store *store)
     /* A reclaim that found too much pinned may find less of it now. */
     if (reclaim_is_idle(store))
         commit_unstall(store);
-    for (uint32_t i = 0; i < POLICY_PLACE_COUNT; i++) {
+    for (uint32_t i = 0; i < POLICY_NVME; i++) {
         if (place_slab(store, (enum policy_place)i) != NULL)
             place_step(store, (enum policy_place)i);
     }

@@ -62,7 +62,7 @@ shares_begin(struct kvt_store *store)
 
         if (word_state(word) != ENTRY_RESIDENT)
             continue;
-        for (uint32_t i = 0; i < POLICY_PLACE_COUNT; i++) {
+        for (uint32_t i = 0; i < POLICY_NVME; i++) {
             if (entries_has_copy(store->entries, (enum policy_place)i, number))
                 shares_add(store, number, share_of_place((enum policy_place)i),
                     copy_bytes(store, (enum policy_place)i, number));

@@ -9,7 +9,7 @@
 #include "store_internal.h"
 
 #include "engram_set.h"
-#include "io_engines.h"
+#include "io_choice.h"
 #include "strays.h"
 #include "ticket_pool.h"
 
@@ -86,6 +86,7 @@ nvme_detach_run(struct kvt_store *store, void *context)
 
     *nvme_out = store->nvme;
     store->nvme = NULL;
+    learned_stop(store);
     return true;
 }
 
@@ -141,6 +142,7 @@ store_free(struct kvt_store *store)
 
     store_threads_stop(store);
     live_close(store);
+    learned_close(store);
     codecs_deinit(&store->codecs);
     commit_close(store);
     reclaim_close(store);
@@ -255,26 +257,6 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     if (store->fork_page == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a store");
     atomic_store_explicit(store->fork_page, STORE_ALIVE, memory_order_relaxed);
-    return KVT_OK;
-}
-
-static enum kvt_status
-io_engine_choose(struct kvt_store *store)
-{
-    enum kvt_status status;
-
-    store->env.io_context = &store->env;
-    if (store->options.io_engine == KVT_IO_THREADS) {
-        store->env.io = &io_threads_ops;
-    } else {
-        status = io_uring_probe();
-        if (status != KVT_OK && store->options.io_engine == KVT_IO_URING)
-            return status;
-        store->env.io = status == KVT_OK ? &io_uring_ops : &io_threads_ops;
-    }
-    store->is_threads = store->env.io == &io_threads_ops;
-    if (store->is_threads)
-        store_health_set(store, KVT_HEALTH_IO_THREADS);
     return KVT_OK;
 }
 
@@ -418,8 +400,7 @@ identity_open(struct kvt_store *store, bool *is_new_out)
 static enum kvt_status
 memory_open(struct kvt_store *store)
 {
-    const struct policy_ops *ops =
-        store->options.policy == KVT_POLICY_S3FIFO ? &policy_s3fifo_ops : &policy_lru_ops;
+    const struct policy_ops *ops = options_policy(&store->options);
 
     KVT_TRY(host_open(&store->env, store->options.host_capacity_bytes,
         (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES), &store->host));
@@ -465,6 +446,7 @@ nvme_prepare(struct kvt_store *store)
         .logger = &store->logger,
         .loop_task = &store->loop_task,
     };
+    enum kvt_status status;
 
     if (store->options.nvme_capacity_bytes == KVT_CAPACITY_NONE ||
         store->options.nvme_capacity_bytes == 0)
@@ -477,7 +459,10 @@ nvme_prepare(struct kvt_store *store)
         options.roots[i] = store->root_dirs[i];
         options.root_bytes[i] = store->options.nvme_capacity_bytes / options.root_count;
     }
-    KVT_TRY(nvme_open(&store->env, &options, &store->nvme));
+    do
+        status = nvme_open(&store->env, &options, &store->nvme);
+    while (status != KVT_OK && io_engine_fall_back(store, status));
+    KVT_TRY(status);
     store->segments = nvme_segments(store->nvme);
     return KVT_OK;
 }
@@ -522,6 +507,7 @@ threads_start(struct kvt_store *store)
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
     KVT_TRY(live_open(store));
+    learned_open(store);
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     return strays_void(store); /* Before anything is promised. */
 }
@@ -546,7 +532,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
         KVT_TRY(io_engine_choose(store));
     KVT_TRY(
         dir_prepare(store, (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0));
-    KVT_TRY(store_lock(&store->env, store->dir, &store->lock));
+    KVT_TRY(store_lock(&store->env, store->dir, store->is_read_only, &store->lock));
     KVT_TRY(identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
     KVT_TRY(recover_meta_open(store));
@@ -666,8 +652,10 @@ kvt_close(kvt_store *store)
     store_threads_stop(store);
     if (!is_poisoned && !store->is_read_only &&
         (atomic_load_explicit(&store->health, memory_order_relaxed) & KVT_HEALTH_META_READONLY) ==
-            0)
+            0) {
+        learned_write(store);
         status = status_keep(status, store->index->ops->mark(store->index, true));
+    }
     store_free(store);
     return status;
 }

@@ -27,6 +27,7 @@
 #include "inbox.h"
 #include "kvtier/kvtier.h"
 #include "layout.h"
+#include "learned.h"
 #include "lease.h"
 #include "live.h"
 #include "log.h"
@@ -175,6 +176,7 @@ struct kvt_store {
     struct victim_scans *victim_scans;
     struct relocate *relocate;
     struct lease_table *leases;      /* any */
+    struct learned *learned;         /* NULL: nothing is kept. */
     struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
     struct engram_set *engrams;      /* any */
@@ -194,16 +196,18 @@ struct kvt_store {
     struct inbox jobs_done;    /* workers push */
     struct inbox batches_done; /* tiers push */
     uint64_t now_ns;
-    uint64_t sequence;                               /* Of the record written last. */
-    struct op_list room_waiters[POLICY_PLACE_COUNT]; /* Operations that wait for a slot there. */
-    bool has_shares;                                 /* A namespace has a share of a tier. */
-    bool room_changed; /* A slot or a pin came free since the last look. */
-    uint32_t *doomed;  /* Entries that wait for their last pin. */
+    uint64_t sequence;                        /* Of the record written last. */
+    struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
+    bool has_shares;                          /* A namespace has a share of a tier. */
+    bool room_changed;                        /* A slot or a pin came free since the last look. */
+    uint32_t *doomed;                         /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;
     struct load_meter host_meter, nvme_meter;
-    uint64_t metered_ns;    /* Until then. */
+    uint64_t metered_ns;                      /* Until then. */
+    uint64_t costs_told_ns;                   /* To the policy. */
+    double put_mean_bytes, recompute_mean_us; /* Of puts; 0: none yet (that said). */
     uint32_t joins_waiting; /* Puts whose block, there before, has yet to come to HOST. */
     struct imaging imaging;
     uint64_t dirty_bytes; /* HOST slots of blocks that shall become durable. */
@@ -272,8 +276,12 @@ void entry_place(struct kvt_store *store, uint32_t number, const struct block_re
 void entry_place_forget(struct kvt_store *store, uint32_t number);
 /* entry_nvme_release - give up the NVMe copy of a block that HOST holds too; false when pinned. */
 bool entry_nvme_release(struct kvt_store *store, uint32_t number);
-/* entry_use - note when the block was used, also in the sum of its segment. */
-void entry_use(struct kvt_store *store, uint32_t number);
+/* load_meter_ns - how long so many bytes take; 0: not known. */
+uint64_t load_meter_ns(const struct load_meter *meter, uint64_t bytes);
+/* costs_note - a put brings a block. costs_step - the policy hears what was measured. */
+void costs_note(struct kvt_store *store, const struct op *op);
+void costs_step(struct kvt_store *store);
+
 /* entry_request - the blocks of one request were used, a chain, first block first (ENTRY_NONE:
  * passed over). Those that have left the map meanwhile become ENTRY_NONE. */
 void entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count);
@@ -423,5 +431,7 @@ uint64_t stats_live_bytes(struct kvt_store *store);
 enum kvt_status options_import(struct kvt_options *target, const struct kvt_options *source);
 /* options_resolve - bounds and defaults; `file` is NULL for a new store. */
 enum kvt_status options_resolve(struct kvt_options *options, const struct store_file *file);
+/* options_policy - the policy that resolved options name. */
+const struct policy_ops *options_policy(const struct kvt_options *options);
 
 #endif /* KVT_ENGINE_STORE_INTERNAL_H */

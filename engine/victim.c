@@ -197,16 +197,19 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
     for (uint32_t i = 0; i < count; i++) {
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
-        bool is_wanted = resident.is_pinned || keeps_all || resident.last_use > mean ||
+        bool must_stay = resident.is_pinned || keeps_all ||
                          entries_at(store->entries, resident.number)->child_count > 0;
 
-        if (!is_wanted)
+        if (!must_stay && resident.last_use <= mean)
             continue;
         if (moved_pages + pages > (resident.is_pinned || keeps_all ? room : room / 2)) {
             if (resident.is_pinned)
                 return VICTIM_UNMOVABLE;
             break;
         }
+        /* Asked last: what the policy says yes to counts as written. */
+        if (!must_stay && !store->policy->ops->admits(store->policy, resident.number))
+            continue;
         moved_pages += pages;
         residents[i] = residents[kept_count];
         residents[kept_count++] = resident;

@@ -11,12 +11,13 @@
  * one with copies that are being replaced last.
  *
  * Blocks: pinned ones (by readers, or kvt_pin()) stay whatever they are, up to half a segment. Of
- * the others those stay that were used later than the average block on NVMe, or that have children
- * in the map: without them the children could not be reached by a prefix. When they fill more than
- * a quarter of a segment, or more than can be written elsewhere, those go that are least important
- * to the policy (used longest ago), the deepest first: so each reclaim gains at least half a
- * segment, and one is possible when no segment is free. A quarter, because on the conversation
- * trace (NVMe of 30 % of its blocks) it had as many hits as a half, with a quarter of the writes.
+ * the others those stay that have children in the map, without which these could not be reached by
+ * a prefix, and those that were used later than the average block on NVMe, if the policy finds them
+ * worth being written once more. When they fill more than a quarter of a segment, or more than can
+ * be written elsewhere, those go that are least important to the policy, the deepest first: so each
+ * reclaim gains at least half a segment, and one is possible when no segment is free. A quarter,
+ * because on the conversation trace (NVMe of 30 % of its blocks) it had as many hits as a half,
+ * with a quarter of the writes.
  *
  * When less than half of what the SEALED segments hold is alive, nothing has to be lost: the
  * segment with the least alive goes first, and all of it stays, up to half a segment.

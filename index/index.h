@@ -55,7 +55,7 @@ struct index_batch {
 /* What an index looks like before it is opened. */
 enum index_condition {
     INDEX_ABSENT,  /* No file. */
-    INDEX_CLEAN,   /* Closed in order; size and meta pages are right. */
+    INDEX_CLEAN,   /* Closed in order, and every reachable page is whole. */
     INDEX_UNCLEAN, /* Not closed in order, but every reachable page is whole. */
     INDEX_DAMAGED, /* To be rebuilt; the failure record says what is wrong. */
 };
@@ -72,10 +72,10 @@ struct index;
 struct index_ops {
     const char *name;
 
-    /* Look at the file without opening it (LMDB: lmdb_check.h). `thorough` walks every page even
-     * after a clean close. Only I/O errors make it fail. */
+    /* Look at the file, at every page of it, without opening it (LMDB: lmdb_check.h). Only I/O
+     * errors make it fail. */
     enum kvt_status (*inspect)(void *context, const struct kvt_env *env, struct fs_dir *dir,
-        bool thorough, enum index_condition *condition_out);
+        enum index_condition *condition_out);
 
     /* Make a new, empty index of `map_bytes` beside the old one (name "data.mdb.new"), zero-filled
      * to its full size and synced. Blocks may be committed into it; index_install puts it in

@@ -36,14 +36,11 @@ static const unsigned ENVIRONMENT_FLAGS = MDB_NOSUBDIR | MDB_NOLOCK | MDB_NORDAH
 /* --- 1. Inspection ---------------------------------------------------------------------------- */
 
 static enum kvt_status
-file_condition(const struct kvt_env *env, struct fs_file *file, bool thorough,
-    enum index_condition *condition_out)
+file_condition(const struct kvt_env *env, struct fs_file *file, enum index_condition *condition_out)
 {
     struct lmdb_report report = {0};
-    enum kvt_status status = lmdb_check(env, file, false, &report);
+    enum kvt_status status = lmdb_check(env, file, &report);
 
-    if (status == KVT_OK && (thorough || !report.is_clean))
-        status = lmdb_check(env, file, true, &report);
     if (status == KVT_E_CORRUPT)
         *condition_out = INDEX_DAMAGED;
     else if (status != KVT_OK)
@@ -54,7 +51,7 @@ file_condition(const struct kvt_env *env, struct fs_file *file, bool thorough,
 }
 
 static enum kvt_status
-lmdb_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir, bool thorough,
+lmdb_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir,
     enum index_condition *condition_out)
 {
     struct fs_file *file;
@@ -67,7 +64,7 @@ lmdb_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir, bool 
     }
     if (status != KVT_OK)
         return status;
-    status = file_condition(env, file, thorough, condition_out);
+    status = file_condition(env, file, condition_out);
     env->fs->close(file);
     return status;
 }

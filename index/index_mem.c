@@ -40,14 +40,13 @@ mem_of(struct index *index)
 /* --- 1. Opening ------------------------------------------------------------------------------- */
 
 static enum kvt_status
-mem_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir, bool thorough,
+mem_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir,
     enum index_condition *condition_out)
 {
     const struct index_disk *disk = context;
 
     (void)env;
     (void)dir;
-    (void)thorough;
     if (disk->current == NULL)
         *condition_out = INDEX_ABSENT;
     else

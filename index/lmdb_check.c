@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lmdb_check.c - prove that an index file is safe to map, and that it says what was committed.
+ * lmdb_check.c - prove that an index file is safe to map, and that it says what was committed; list
+ * what is in one without mapping it.
  *
  * Not here  pages (lmdb_page.c), reading (lmdb_reader.c), trees (lmdb_tree.c).
  * Format    SCHEMA.md, version 1, in LMDB 0.9's data format 1.
  *
- * Order: meta pages, the main tree (which names the others), `system`; if thorough, `block`,
+ * Order: meta pages, the main tree (which names the others), `system`, `block`,
  * `segment` and the free list. Pages claimed by one are refused to the next.
  */
 #include "lmdb_check.h"
@@ -202,6 +203,16 @@ run_of(struct check *check, uint32_t segment)
 }
 
 static enum kvt_status
+block_key_check(const struct lmdb_node *node)
+{
+    if (node->flags == 0 && node->key_size == BLOCK_KEY_BYTES)
+        return KVT_OK;
+    return failure_set(KVT_E_CORRUPT, 0,
+        "The index's database `block` has a key of %u bytes, flags %u.", (unsigned)node->key_size,
+        (unsigned)node->flags);
+}
+
+static enum kvt_status
 block_visit(void *visitor, const struct lmdb_node *node)
 {
     struct check *check = visitor;
@@ -209,11 +220,7 @@ block_visit(void *visitor, const struct lmdb_node *node)
     struct segment_run *run;
     uint32_t segment;
 
-    if (node->flags != 0 || node->key_size != BLOCK_KEY_BYTES) {
-        return failure_set(KVT_E_CORRUPT, 0,
-            "The index's database `block` has a key of %u bytes, flags %u.",
-            (unsigned)node->key_size, (unsigned)node->flags);
-    }
+    KVT_TRY(block_key_check(node));
     segment = get_u32_big(node->key);
     check->report.block_count++;
     if (block_record_decode(
@@ -232,6 +239,17 @@ block_visit(void *visitor, const struct lmdb_node *node)
 }
 
 static enum kvt_status
+segment_read(const struct lmdb_node *node, struct index_segment *segment_out)
+{
+    if (node->flags != 0 || node->key_size != SEGMENT_KEY_BYTES) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The index's database `segment` has a key of %u bytes, flags %u.",
+            (unsigned)node->key_size, (unsigned)node->flags);
+    }
+    return segment_facts_decode(segment_out, get_u32_big(node->key), node->data, node->data_size);
+}
+
+static enum kvt_status
 segment_visit(void *visitor, const struct lmdb_node *node)
 {
     struct check *check = visitor;
@@ -239,13 +257,8 @@ segment_visit(void *visitor, const struct lmdb_node *node)
     struct segment_run run = {0};
     uint32_t number;
 
-    if (node->flags != 0 || node->key_size != SEGMENT_KEY_BYTES) {
-        return failure_set(KVT_E_CORRUPT, 0,
-            "The index's database `segment` has a key of %u bytes, flags %u.",
-            (unsigned)node->key_size, (unsigned)node->flags);
-    }
+    KVT_TRY(segment_read(node, &segment));
     number = get_u32_big(node->key);
-    KVT_TRY(segment_facts_decode(&segment, number, node->data, node->data_size));
     if (check->run_next < check->run_count && check->runs[check->run_next].segment == number)
         run = check->runs[check->run_next++];
     if (run.count != segment.record_count || run.crc_xor != segment.crc_xor) {
@@ -331,18 +344,15 @@ free_list_check(struct check *check)
 /* --- 5. The whole file ------------------------------------------------------------------------ */
 
 static enum kvt_status
-check_run(struct check *check, bool thorough)
+check_run(struct check *check)
 {
     KVT_TRY(names_check(check));
-    if (!thorough)
-        return KVT_OK;
     KVT_TRY(blocks_check(check));
     return free_list_check(check);
 }
 
 enum kvt_status
-lmdb_check(
-    const struct kvt_env *env, struct fs_file *file, bool thorough, struct lmdb_report *report_out)
+lmdb_check(const struct kvt_env *env, struct fs_file *file, struct lmdb_report *report_out)
 {
     struct check check = {0};
     enum kvt_status status;
@@ -351,11 +361,63 @@ lmdb_check(
     KVT_TRY(meta_find(env, file, &check.meta));
     KVT_TRY(lmdb_reader_open(
         &check.reader, env, file, check.meta.page_bytes, check.meta.page_last + 1));
-    status = check_run(&check, thorough);
+    status = check_run(&check);
     check.report.page_count = META_COUNT + check.reader.claimed_count;
     *report_out = check.report;
     if (check.runs != NULL)
         env_put(env, check.runs, check.run_capacity * sizeof(*check.runs));
     lmdb_reader_close(&check.reader);
     return status;
+}
+
+/* --- 6. Listing ------------------------------------------------------------------------------- */
+
+/* KVT_CANCELLED: it wants no more. */
+static enum kvt_status
+segment_show(void *visitor, const struct lmdb_node *node)
+{
+    const struct lmdb_lister *lister = visitor;
+    struct index_segment segment;
+
+    KVT_TRY(segment_read(node, &segment));
+    return lister->visit_segment(lister->visitor, &segment) ? KVT_OK : KVT_CANCELLED;
+}
+
+static enum kvt_status
+block_show(void *visitor, const struct lmdb_node *node)
+{
+    const struct lmdb_lister *lister = visitor;
+    struct index_block block = {.bytes = node->data, .size = node->data_size};
+
+    KVT_TRY(block_key_check(node));
+    block.segment = get_u32_big(node->key);
+    block.page = get_u32_big(node->key + 4);
+    return lister->visit_block(lister->visitor, &block) ? KVT_OK : KVT_CANCELLED;
+}
+
+static enum kvt_status
+list_run(struct check *check, const struct lmdb_lister *lister)
+{
+    const struct lmdb_walk segment_walk = {.visit = segment_show, .visitor = (void *)lister};
+    const struct lmdb_walk block_walk = {.visit = block_show, .visitor = (void *)lister};
+
+    KVT_TRY(names_check(check));
+    if (!check->report.is_clean)
+        return failure_set(KVT_NOT_READY, 0, "The index was not closed in order.");
+    KVT_TRY(lmdb_tree_walk(&check->reader, &check->segment, &segment_walk));
+    return lmdb_tree_walk(&check->reader, &check->block, &block_walk);
+}
+
+enum kvt_status
+lmdb_list(const struct kvt_env *env, struct fs_file *file, const struct lmdb_lister *lister)
+{
+    struct check check = {0};
+    enum kvt_status status;
+
+    KVT_TRY(meta_find(env, file, &check.meta));
+    KVT_TRY(lmdb_reader_open(
+        &check.reader, env, file, check.meta.page_bytes, check.meta.page_last + 1));
+    status = list_run(&check, lister);
+    lmdb_reader_close(&check.reader);
+    return status == KVT_CANCELLED ? KVT_OK : status;
 }

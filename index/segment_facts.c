@@ -58,7 +58,7 @@ segment_facts_decode(
 
     if (size != SEGMENT_FACTS_BYTES)
         fault = "its size is not 40 bytes";
-    else if (get_u32(bytes + AT_CRC) != facts_crc(bytes, number))
+    else if (checksum_differs(get_u32(bytes + AT_CRC) != facts_crc(bytes, number)))
         fault = "its CRC differs";
     else if (bytes[AT_STATE] > STATE_MAX)
         fault = "its state is unknown";

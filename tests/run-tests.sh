@@ -1,21 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that must hold before a change lands: `make test`. With --long, the long seeds and the
-# mutants too.
+# Everything that must hold before a change lands: `make test`.
 #
 # Builds and runs, stage by stage, and goes on after a failure so that one run shows all of them:
 #   release     gcc, warnings are errors as everywhere: every test but those that need a GPU (label gpu)
-#   asan        clang; address and undefined-behaviour sanitizers: unit, conform, model, fault, golden
+#   asan        clang; address and undefined-behaviour sanitizers: unit, conform, model, fault,
+#               golden, fuzz corpora, damage, hostile
 #   tsan        thread sanitizer: unit, conform, stress, model, where there are threads
 #   format      clang-format over every tracked .c and .h
-#   mutants     with --long: every deliberate break is noticed (each counts as a test)
 # The last line is `N passed, N failed, N skipped`, summed over all stages. Exit code 1 on any failure, and,
 # as root on a machine with io_uring, on any skip: there everything can run.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-long=0
-[ "${1:-}" = --long ] && long=1
 jobs=$(nproc)
 logs=build/test-logs
 mkdir -p "$logs"
@@ -86,19 +83,6 @@ format() {
     fi
 }
 
-mutants() {
-    local from=$SECONDS log="$logs/mutants.log"
-    python3 -B tests/mutants/run_mutants.py >"$log" 2>&1
-    local c o
-    c=$(grep -c '^caught ' "$log")
-    o=$(grep -cE '^(SURVIVED|BROKEN|NOT JUDGED) ' "$log")
-    [ $((c + o)) -gt 0 ] || o=1
-    passed=$((passed + c))
-    failed=$((failed + o))
-    note mutants $((SECONDS - from)) "$c passed, $o failed, 0 skipped"
-    [ "$o" -eq 0 ] || grep -v '^caught ' "$log"
-}
-
 # Sanitizers see races and leaks better when they stop at the first one, and print no colours.
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:color=never
 export UBSAN_OPTIONS=print_stacktrace=1:color=never
@@ -106,27 +90,12 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:color=never
 
 # How many simulated or modelled lives a sanitizer build runs: they are several times slower.
 smoke_seeds=20
-if [ $long = 1 ]; then
-    smoke_seeds=2000
-    export KVT_TEST_SEEDS=20000 KVT_CRASH_STATES=100000 KVT_KILL_ROUNDS=5000
-fi
 
 format
 stage release build -LE '^gpu$'
-KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden)$'
+KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden|fuzz|damage|hostile)$'
 KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$' \
     -L '^threads$'
-
-[ $long = 0 ] || mutants
-
-# A long run adds a line: the counts add up over several runs.
-if [ $long = 1 ]; then
-    states=$(grep -ohE '[0-9]+ distinct states' build/Testing/Temporary/LastTest.log |
-        awk '{ sum += $1 } END { print sum + 0 }')
-    [ -e tests/long.csv ] || echo "time_utc,commit,passed,failed,crash_states,kill_rounds" >tests/long.csv
-    echo "$(date -u +%FT%TZ),$(git rev-parse --short HEAD),$passed,$failed,$states,$KVT_KILL_ROUNDS" \
-        >>tests/long.csv
-fi
 
 status=0
 [ "$failed" -eq 0 ] || status=1

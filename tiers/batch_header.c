@@ -301,7 +301,7 @@ batch_header_decode(const uint8_t *bytes, size_t size, const uint8_t store_uuid[
         return failure_set(KVT_E_CORRUPT, 0, "batch header: %u pages, %zu bytes were read",
             header.header_pages, size);
     mac_compute(mac, secret, bytes, (size_t)header.header_pages * PAGE_BYTES);
-    if (sodium_memcmp(mac, bytes + AT_MAC, sizeof(mac)) != 0)
+    if (checksum_differs(sodium_memcmp(mac, bytes + AT_MAC, sizeof(mac)) != 0))
         return failure_set(KVT_E_CORRUPT, 0, "batch header: the MAC differs");
     KVT_TRY(blocks_decode(&header, bytes, &at, records));
     if (!bytes_are_zero(bytes + at, round_up(at, 8) - at))

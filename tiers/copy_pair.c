@@ -37,7 +37,8 @@ bytes_verify(const struct copy_format *format, const uint8_t *bytes, size_t size
         return "its magic is another";
     if (format->length_at != 0 && get_u32(bytes + format->length_at) != size)
         return "its length is another";
-    if (get_u32(bytes + AT_CRC) != crc32c(0, bytes + AT_SEQUENCE, size - AT_SEQUENCE))
+    if (checksum_differs(
+            get_u32(bytes + AT_CRC) != crc32c(0, bytes + AT_SEQUENCE, size - AT_SEQUENCE)))
         return "its CRC differs";
     if (get_u64(bytes + AT_SEQUENCE) == 0 || get_u64(bytes + AT_SEQUENCE) == UINT64_MAX)
         return "its sequence is impossible";

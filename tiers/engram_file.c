@@ -42,9 +42,9 @@ enum {
     AT_RESERVED_TOO = 576,
 };
 
-_Static_assert(AT_MULTIPLIERS + 8 * KVT_ENGRAM_ORDER_MAX == AT_PRIMES, "FORMAT.md 3.8");
-_Static_assert(AT_PRIMES + 4 * KVT_ENGRAM_COLUMNS_MAX == AT_RESERVED_TOO, "FORMAT.md 3.8");
-_Static_assert(AT_NAME + ENGRAM_NAME_BYTES_MAX == AT_LAYER, "FORMAT.md 3.8");
+_Static_assert(AT_MULTIPLIERS + 8 * KVT_ENGRAM_ORDER_MAX == AT_PRIMES, "FORMAT.md 3.9");
+_Static_assert(AT_PRIMES + 4 * KVT_ENGRAM_COLUMNS_MAX == AT_RESERVED_TOO, "FORMAT.md 3.9");
+_Static_assert(AT_NAME + ENGRAM_NAME_BYTES_MAX == AT_LAYER, "FORMAT.md 3.9");
 
 /* --- The head --------------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engram_file.h - the bytes of an Engram table's file (FORMAT.md section 3.8): its head, which it
+ * engram_file.h - the bytes of an Engram table's file (FORMAT.md section 3.9): its head, which it
  * has twice, and its pages of rows.
  *
  * Not here  reading and writing the file, and whether the manifest makes sense (engine/).

@@ -233,13 +233,17 @@ store_file_examine(const struct kvt_env *env, struct fs_dir *dir,
 /* --- The owner's lock ------------------------------------------------------------------------- */
 
 enum kvt_status
-store_lock(const struct kvt_env *env, struct fs_dir *dir, struct fs_file **lock_out)
+store_lock(
+    const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **lock_out)
 {
     struct fs_file *file = NULL;
     enum kvt_status status;
 
     *lock_out = NULL;
-    KVT_TRY(env->fs->open(dir, "LOCK", FS_CREATE, &file));
+    status = env->fs->open(dir, "LOCK", FS_CREATE, &file);
+    if (status == KVT_E_READONLY && only_reads)
+        status = env->fs->open(dir, "LOCK", FS_READ_ONLY, &file);
+    KVT_TRY(status);
     status = env->fs->lock(file);
     if (status != KVT_OK) {
         env->fs->close(file);

@@ -65,9 +65,12 @@ enum kvt_status store_file_examine(const struct kvt_env *env, struct fs_dir *dir
 enum kvt_status store_file_write(
     const struct kvt_env *env, struct fs_dir *dir, struct store_file *file);
 
-/* store_lock - create LOCK when missing and lock it. KVT_E_LOCKED: another owner. The lock lasts
- * until the file is closed. */
+/*
+ * store_lock - create LOCK when missing and lock it. KVT_E_LOCKED: another owner. The lock lasts
+ * until the file is closed. `only_reads`: on a read-only file system LOCK is taken as it is, and
+ * shared with others who only read (an owner may be there by another mount).
+ */
 enum kvt_status store_lock(
-    const struct kvt_env *env, struct fs_dir *dir, struct fs_file **lock_out);
+    const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **lock_out);
 
 #endif /* KVT_TIERS_STORE_FILE_H */

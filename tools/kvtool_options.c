@@ -58,7 +58,7 @@ struct row {
 };
 
 static const char *const io_words[] = {"auto", "uring", "threads"};
-static const char *const policy_words[] = {"default", "lru", "s3fifo"};
+static const char *const policy_words[] = {"default", "lru", "s3fifo", "ghi"};
 static const char *const device_words[] = {"auto", "cuda", "emulation"};
 static const char *const log_words[] = {"error", "warn", "info", "debug"};
 
@@ -101,12 +101,14 @@ rows_of(const struct kvt_options *o, struct row rows_out[ROW_MAX])
             false},
         {"relaxed_interval_ns", UNIT_NS, o->relaxed_interval_ns, 1000000000, NULL, 0, false},
         {"batch_delay_ns", UNIT_NS, o->batch_delay_ns, 2000000, NULL, 0, false},
-        {"policy", UNIT_WORD, o->policy, KVT_POLICY_LRU, WORDS(policy_words), false},
+        {"policy", UNIT_WORD, o->policy, KVT_POLICY_GHI, WORDS(policy_words), false},
         {"hbm_capacity_bytes", UNIT_BYTES, o->hbm_capacity_bytes, none, NULL, 0, false},
         {"device_kind", UNIT_WORD, o->device_kind, KVT_DEVICE_AUTO, WORDS(device_words), false},
         {"device_mask", UNIT_COUNT, o->device_mask, 0, NULL, 0, false},
         {"pin_bytes_max", UNIT_BYTES, o->pin_bytes_max, pin, NULL, 0, false},
         {"event_count_max", UNIT_COUNT, o->event_count_max, 0, NULL, 0, false},
+        {"nvme_write_bytes_per_second", UNIT_BYTES, o->nvme_write_bytes_per_second, 0, NULL, 0,
+            false},
         {"engram_capacity_bytes", UNIT_BYTES, o->engram_capacity_bytes, none, NULL, 0, false},
         {"log_level", UNIT_WORD, o->log_level, KVT_LOG_ERROR, WORDS(log_words), false},
     };

@@ -134,7 +134,7 @@ settings_print_json(const struct replay_settings *settings, uint32_t device_kind
 {
     static const char *const devices[] = {"auto", "cuda", "emulation"};
     static const char *const durabilities[] = {"memory", "relaxed", "sync"};
-    static const char *const policies[] = {"default", "lru", "s3fifo"};
+    static const char *const policies[] = {"default", "lru", "s3fifo", "ghi"};
 
     if (settings->trace_path != NULL)
         json_string(json, "trace", settings->trace_path);

@@ -49,7 +49,7 @@ static const struct argument_option options[] = {
         "HOST capacity; 5% is that share of the trace's unique\n"
         "blocks, here, for --hbm and for --nvme"},
     [OPTION_NVME] = {"--nvme", "SIZE", "NVMe capacity"},
-    [OPTION_POLICY] = {"--policy", "P", "what stays in memory: lru (default) or s3fifo"},
+    [OPTION_POLICY] = {"--policy", "P", "what stays in memory: lru (default), s3fifo or ghi"},
     [OPTION_DURABILITY] = {"--durability", "D", "memory, relaxed (default) or sync"},
     [OPTION_DURABLE_EVERY] = {"--durable-every", "N",
         "only each N-th request is put with that durability,\n"
@@ -137,17 +137,18 @@ words_read(const struct arguments *arguments, struct replay_settings *settings)
 {
     static const char *const durabilities[] = {"memory", "relaxed", "sync"};
     static const char *const engines[] = {"auto", "uring", "threads"};
-    static const char *const policies[] = {"lru", "s3fifo"}; /* As enum kvt_policy from 1 on. */
+    static const char *const policies[] = {
+        "lru", "s3fifo", "ghi"}; /* As enum kvt_policy from 1 on. */
     const char *policy = arguments->values[OPTION_POLICY];
     const char *durability = arguments->values[OPTION_DURABILITY];
     const char *engine = arguments->values[OPTION_IO];
-    int policy_index = policy == NULL ? 0 : word_find(policy, policies, 2);
+    int policy_index = policy == NULL ? 0 : word_find(policy, policies, 3);
     int durability_index =
         durability == NULL ? KVT_RELAXED : word_find(durability, durabilities, 3);
     int engine_index = engine == NULL ? KVT_IO_AUTO : word_find(engine, engines, 3);
 
     if (policy_index < 0) {
-        complain("--policy %s is none of lru, s3fifo", policy);
+        complain("--policy %s is none of lru, s3fifo, ghi", policy);
         return false;
     }
     if (durability_index < 0) {

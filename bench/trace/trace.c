@@ -65,11 +65,18 @@ lines_parse(struct trace *trace, struct trace_lines *lines, uint64_t *line_numbe
 bool
 trace_load(struct trace *trace_out, const char *path, char message[TRACE_MESSAGE_BYTES])
 {
+    return trace_load_blocks(trace_out, path, 0, message);
+}
+
+bool
+trace_load_blocks(struct trace *trace_out, const char *path, uint32_t block_tokens,
+    char message[TRACE_MESSAGE_BYTES])
+{
     uint64_t line_number = 0;
     const char *wrong = NULL;
     struct trace_lines *lines = trace_lines_open(path, &wrong);
 
-    memset(trace_out, 0, sizeof(*trace_out));
+    *trace_out = (struct trace){.block_tokens = block_tokens};
     if (lines == NULL) {
         snprintf(message, TRACE_MESSAGE_BYTES, "cannot read the trace %s: %s", path, wrong);
         return false;

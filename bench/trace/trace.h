@@ -39,6 +39,7 @@ struct trace {
     size_t id_count;
     size_t id_room;
     uint64_t unique_count; /* Different ids. */
+    uint32_t block_tokens; /* In a block; 0: TRACE_BLOCK_TOKENS, and every block is full. */
 };
 
 /*
@@ -46,6 +47,11 @@ struct trace {
  * and a sentence with the line's number in `message`.
  */
 bool trace_load(struct trace *trace_out, const char *path, char message[TRACE_MESSAGE_BYTES]);
+
+/* trace_load_blocks - the same with blocks of so many tokens; the last one of a request may lack
+ * some. */
+bool trace_load_blocks(struct trace *trace_out, const char *path, uint32_t block_tokens,
+    char message[TRACE_MESSAGE_BYTES]);
 void trace_free(struct trace *trace);
 
 /*

@@ -207,6 +207,20 @@ member_read(struct parser *parser)
 }
 
 static bool
+ids_fit(struct parser *parser)
+{
+    uint64_t tokens = parser->request.input_length;
+    uint32_t block_tokens = parser->trace->block_tokens;
+
+    if (block_tokens == 0 && tokens / TRACE_BLOCK_TOKENS < parser->request.id_count)
+        return fail(parser, "there are more ids than input_length has blocks of 512 tokens");
+    if (block_tokens > 0 &&
+        tokens / block_tokens + (tokens % block_tokens > 0) < parser->request.id_count)
+        return fail(parser, "there are more ids than input_length has blocks");
+    return true;
+}
+
+static bool
 object_read(struct parser *parser)
 {
     if (!sign_take(parser, '{'))
@@ -226,9 +240,7 @@ object_read(struct parser *parser)
         return fail(parser, "there is no hash_ids");
     if ((parser->seen & (1u << MEMBER_INPUT)) == 0)
         return fail(parser, "there is no input_length");
-    if (parser->request.input_length / TRACE_BLOCK_TOKENS < parser->request.id_count)
-        return fail(parser, "there are more ids than input_length has blocks of 512 tokens");
-    return true;
+    return ids_fit(parser);
 }
 
 /* Makes room for one more request. */

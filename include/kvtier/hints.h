@@ -15,8 +15,9 @@ extern "C" {
 /*
  * kvt_importance_set - the weight (struct kvt_put) of `count` blocks from now on. Keys that are not
  * there are passed over. On NVMe it is kept with the block's next write: until then a restart
- * brings the old one back. What the weight does is the policy's affair: KVT_POLICY_LRU and
- * KVT_POLICY_S3FIFO of this version do not look at it.
+ * brings the old one back. What the weight does is the policy's affair: KVT_POLICY_GHI keeps blocks
+ * longer that weigh more than half of those that were put lately, those of the top tenth longest;
+ * KVT_POLICY_LRU and KVT_POLICY_S3FIFO do not look at it.
  *
  * KVT_MISS: none of the keys is there. KVT_E_INVAL as kvt_lookup(). KVT_E_NOMEM.
  * Threads: any. Ownership: borrows. Blocks: until the loop has answered.

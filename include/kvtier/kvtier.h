@@ -96,9 +96,10 @@ enum kvt_io_engine {
 /* Which block leaves memory first when a tier is full. Whatever the policy, a block leaves after
  * those that build on it. */
 enum kvt_policy {
-    KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_LRU in this version. */
+    KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_GHI in this version. */
     KVT_POLICY_LRU = 1,     /* The least recently used. */
     KVT_POLICY_S3FIFO = 2,  /* S3-FIFO: what is used once leaves soon, and in its own order. */
+    KVT_POLICY_GHI = 3,     /* What is least likely to come back soon: learned; heeds hints. */
 };
 
 enum kvt_device_kind {
@@ -144,10 +145,8 @@ struct kvt_options {
     uint32_t worker_count;      /* 1..64. Default 2. */
     uint32_t request_count_max; /* Submitted and not yet freed tickets: 16..65536. Default 4096. */
     uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
-    uint32_t host_high_percent; /* Eviction from HOST starts above. Default 95. */
-    uint32_t host_low_percent;  /* ... and ends below. Default 90. */
-    uint32_t nvme_high_percent; /* Reclaim starts when so much of NVME is in segments in use.
-                                 * Default 90. */
+    uint32_t host_high_percent, host_low_percent; /* Eviction: from .. down to. Default 95, 90. */
+    uint32_t nvme_high_percent; /* Reclaim starts when so much of NVME is in use. Default 90. */
     uint64_t dirty_bytes_max;   /* HOST bytes that wait for NVMe at most. Default: half of HOST. */
     uint64_t relaxed_interval_ns; /* RELAXED puts are durable after so long. Default 1 s. */
     uint64_t batch_delay_ns;      /* Longest wait for a fuller batch. Default 2 ms. */
@@ -158,19 +157,20 @@ struct kvt_options {
     uint32_t log_level; /* enum kvt_log_level; lines above it are not made. Default: errors only. */
     uint32_t policy;    /* enum kvt_policy */
 
-    uint64_t
-        hbm_capacity_bytes; /* HBM tier of each device: at least block_bytes_max, taken once, at
-                                  * open. Default and KVT_CAPACITY_NONE: no HBM tier. */
-    uint32_t device_kind;   /* enum kvt_device_kind; read back: which it is. */
-    uint32_t device_mask;   /* Bit i: device i (0..7) is used. Default: device 0, and none when
+    /* HBM tier of each device: at least block_bytes_max, taken once, at open. Default and
+     * KVT_CAPACITY_NONE: no HBM tier. */
+    uint64_t hbm_capacity_bytes;
+    uint32_t device_kind; /* enum kvt_device_kind; read back: which it is. */
+    uint32_t device_mask; /* Bit i: device i (0..7) is used. Default: device 0, and none when
                                   * there is no HBM tier. Without an HBM tier the devices serve
                                   * regions; nothing touches a device that is not named here. */
 
     uint64_t pin_bytes_max; /* Blocks that kvt_pin() may keep: 4 KiB..host_capacity_bytes. Default:
                              * a quarter of HOST, or of NVMe when that is smaller. */
-    uint32_t event_count_max; /* Events that are kept for kvt_events_read(): 64..2^20, the next
-                               * power of two. Default: none, and nothing is noted. */
+    uint32_t event_count_max; /* For kvt_events_read(): 64..2^20, the next power of two. Default:
+                               * none, and nothing is noted. */
     uint32_t reserved0;       /* Must be zero. */
+    uint64_t nvme_write_bytes_per_second; /* Demoted by KVT_POLICY_GHI. Default: no limit. */
     uint64_t engram_capacity_bytes; /* Files of Engram tables, all together; what is above is not
                                      * imported. Default: no bound but the disk's. */
 };

@@ -55,8 +55,9 @@ struct kvt_check_report {
  * which they lie, until `visit` returns non-zero. Nothing is loaded: the first one comes at once.
  *
  * KVT_NOT_READY: it was not closed in order, or is damaged: open it, and use kvt_scan().
- * KVT_E_INVAL: a NULL, or no such namespace. KVT_MISS: no store. KVT_E_LOCKED, KVT_E_CORRUPT,
- * KVT_E_FORMAT, KVT_E_META, KVT_E_IO, KVT_E_NOMEM as kvt_open().
+ * KVT_E_INVAL: a NULL, or no such namespace. KVT_MISS: no store. KVT_E_LOCKED, KVT_E_CORRUPT (also:
+ * the index is damaged behind the blocks that were shown), KVT_E_FORMAT, KVT_E_IO, KVT_E_NOMEM as
+ * kvt_open().
  * Threads: any. Ownership: borrows. Blocks: yes; nobody can open the store meanwhile.
  */
 KVT_CHECKED enum kvt_status kvt_list(const char *path, const char *namespace_name,

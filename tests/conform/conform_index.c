@@ -65,12 +65,11 @@ rig_close(void **state)
 }
 
 static enum index_condition
-condition_of(struct rig *rig, bool thorough)
+condition_of(struct rig *rig)
 {
     enum index_condition condition = INDEX_DAMAGED;
 
-    assert_int_equal(
-        rig->ops->inspect(rig->context, &rig->env, rig->dir, thorough, &condition), KVT_OK);
+    assert_int_equal(rig->ops->inspect(rig->context, &rig->env, rig->dir, &condition), KVT_OK);
     return condition;
 }
 
@@ -110,8 +109,8 @@ an_index_that_was_never_made_is_absent(void **state)
     struct rig *rig = *state;
     struct index *index = (struct index *)state;
 
-    assert_int_equal(condition_of(rig, false), INDEX_ABSENT);
-    assert_int_equal(condition_of(rig, true), INDEX_ABSENT);
+    assert_int_equal(condition_of(rig), INDEX_ABSENT);
+    assert_int_equal(condition_of(rig), INDEX_ABSENT);
     assert_int_equal(rig->ops->open(rig->context, &rig->env, rig->dir, false, &index), KVT_MISS);
     assert_null(index);
     rig->ops->close(NULL);
@@ -130,7 +129,7 @@ a_new_index_is_empty_and_unclean(void **state)
     assert_int_equal(stats.block_count, 0);
     assert_int_equal(stats.commit_count, 0);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, false), INDEX_UNCLEAN);
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
 }
 
 static void
@@ -141,9 +140,9 @@ an_index_that_was_made_but_not_installed_is_absent(void **state)
 
     assert_int_equal(
         rig->ops->create(rig->context, &rig->env, rig->dir, MAP_BYTES, &index), KVT_OK);
-    assert_int_equal(condition_of(rig, true), INDEX_ABSENT);
+    assert_int_equal(condition_of(rig), INDEX_ABSENT);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, true), INDEX_ABSENT);
+    assert_int_equal(condition_of(rig), INDEX_ABSENT);
 }
 
 static void
@@ -168,7 +167,7 @@ random_batches_leave_what_the_model_holds(void **state)
     index = index_reopen(rig, index);
     model_check(&model, index);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
 }
 
 static void
@@ -252,7 +251,7 @@ a_segment_is_emptied_before_the_same_batch_fills_it(void **state)
     index = index_reopen(rig, index);
     model_check(&model, index);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
 }
 
 static void
@@ -277,12 +276,12 @@ the_clean_flag_is_what_was_marked_last(void **state)
 
     assert_int_equal(rig->ops->mark(index, true), KVT_OK);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, false), INDEX_CLEAN);
-    assert_int_equal(condition_of(rig, true), INDEX_CLEAN);
+    assert_int_equal(condition_of(rig), INDEX_CLEAN);
+    assert_int_equal(condition_of(rig), INDEX_CLEAN);
     index = index_open(rig, false);
     assert_int_equal(rig->ops->mark(index, false), KVT_OK);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, false), INDEX_UNCLEAN);
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
 }
 
 static void
@@ -368,7 +367,7 @@ a_full_map_refuses_additions_and_changes_nothing(void **state)
     index = index_reopen(rig, index);
     model_check(&model, index);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
 }
 
 static void
@@ -391,7 +390,7 @@ a_full_map_still_deletes_and_then_adds_again(void **state)
         model_check(&model, index);
     }
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
 }
 
 static void
@@ -415,7 +414,7 @@ a_grown_map_keeps_everything_and_takes_more(void **state)
     assert_int_equal(stats.map_bytes, 8 * MAP_BYTES_SMALL);
     model_check(&model, index);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, true), INDEX_UNCLEAN);
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
 }
 
 static void
@@ -436,7 +435,7 @@ an_index_opened_for_reading_takes_no_writes(void **state)
     assert_int_equal(rig->ops->grow(index, 0), KVT_E_READONLY);
     model_check(&model, index);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig, true), INDEX_CLEAN);
+    assert_int_equal(condition_of(rig), INDEX_CLEAN);
 }
 
 static bool

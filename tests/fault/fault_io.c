@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "seeds.h"
 #include "small_life.h"
 
 enum {
@@ -25,7 +26,7 @@ enum {
     HBM_STEP = 61,
 #else
     N_STEP = 1,
-    HBM_STEP = 17, /* With HBM: always a share. */
+    HBM_STEP = 5, /* With HBM: always a share. */
 #endif
 };
 
@@ -33,13 +34,18 @@ enum {
 static bool has_hbm;
 static uint64_t n_step = N_STEP;
 
+/* KVT_TEST_SEED: another small life. */
+static struct seeds seeds = {.first = SEED, .count = 1};
+static uint64_t run_count;
+
 static void
 life_init(struct small_life *life)
 {
     if (has_hbm)
-        small_life_init_hbm(life, SEED);
+        small_life_init_hbm(life, seeds.first);
     else
-        small_life_init(life, SEED);
+        small_life_init(life, seeds.first);
+    run_count++;
 }
 
 struct fault {
@@ -282,6 +288,23 @@ power_cut_at_every_operation_of_a_recovery(void **state)
     }
 }
 
+/* Another small life, at every other operation: other lengths, and another order of work. */
+static void
+faults_and_power_cuts_in_another_life(void **state)
+{
+    seeds.first++;
+    n_step = 2 * N_STEP;
+    io_error_at_every_operation(state);
+    full_disk_at_every_operation(state);
+    torn_write_at_every_write(state);
+    failed_sync_at_every_sync(state);
+    wrong_bytes_at_every_read_of_data(state);
+    power_cut_at_every_operation(state);
+    power_cut_at_every_operation_and_the_index_is_lost(state);
+    seeds.first--;
+    n_step = N_STEP;
+}
+
 /* The same, with blocks that are born in HBM and moved between three tiers. */
 static void
 faults_and_power_cuts_with_an_hbm_tier(void **state)
@@ -299,8 +322,9 @@ faults_and_power_cuts_with_an_hbm_tier(void **state)
 }
 
 int
-main(void)
+main(int argc, char **argv)
 {
+    int failed;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(io_error_at_every_operation),
         cmocka_unit_test(full_disk_at_every_operation),
@@ -313,8 +337,13 @@ main(void)
         cmocka_unit_test(power_cut_at_every_operation),
         cmocka_unit_test(power_cut_at_every_operation_and_the_index_is_lost),
         cmocka_unit_test(power_cut_at_every_operation_of_a_recovery),
+        cmocka_unit_test(faults_and_power_cuts_in_another_life),
         cmocka_unit_test(faults_and_power_cuts_with_an_hbm_tier),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!seeds_parse(&seeds, argc, argv))
+        return 2;
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    print_message("%llu lives with a fault or a cut\n", (unsigned long long)run_count);
+    return failed;
 }

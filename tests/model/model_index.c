@@ -76,7 +76,7 @@ file_check(const struct life *life)
     enum kvt_status status;
 
     assert_int_equal(life->env.fs->open(life->dir, "data.mdb", FS_READ_ONLY, &file), KVT_OK);
-    status = lmdb_check(&life->env, file, true, &report);
+    status = lmdb_check(&life->env, file, &report);
     life->env.fs->close(file);
     if (status != KVT_OK)
         fail_msg("the checker refuses LMDB's own file: %s", failure_last()->text);

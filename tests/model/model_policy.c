@@ -59,10 +59,13 @@ prefix_hits(const struct policy_ops *ops, double capacity_percent)
 
         input_tokens += request->input_length;
         saved_tokens += hit_tokens < request->input_length ? hit_tokens : request->input_length;
-        ops->request(rig->policy, chain, hit_count, 0);
-        for (uint32_t block = hit_count; block < request->id_count; block++)
+        rig->now_ns = (1000 + request->timestamp_ms) * 1000000;
+        ops->request(rig->policy, chain, hit_count, rig->now_ns);
+        for (uint32_t block = hit_count; block < request->id_count; block++) {
             chain[block] = policy_rig_copy_of(rig, trace.ids[request->id_start + block],
                 block == 0 ? ENTRY_NONE : chain[block - 1]);
+            entries_at(rig->entries, chain[block])->depth = block;
+        }
         policy_rig_trim(rig, capacity);
     }
     policy_rig_close(rig);
@@ -100,12 +103,24 @@ s3fifo_hits_as_often_as_it_was_measured(void **state)
         expect_hits(&policy_s3fifo_ops, wanted[i][0], wanted[i][1], 0.2);
 }
 
+/* 32 leaves drawn at random, 300 classes, four ghosts a block. */
+static void
+default_hits_as_often_as_it_was_measured(void **state)
+{
+    const double wanted[][2] = {{0.5, 5.6}, {1, 7.6}, {2, 10}, {5, 15.7}, {10, 22.7}, {20, 29.5}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        expect_hits(&policy_default_ops, wanted[i][0], wanted[i][1], 0.5);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lru_hits_as_often_as_it_was_measured),
         cmocka_unit_test(s3fifo_hits_as_often_as_it_was_measured),
+        cmocka_unit_test(default_hits_as_often_as_it_was_measured),
     };
     char message[TRACE_MESSAGE_BYTES];
     int failed;

@@ -112,6 +112,8 @@ def targets_of(tests):
     for test in tests:
         special = [names for pattern, names in TARGETS if pattern.fullmatch(test)]
         targets.update(special[0] if special else [test])
+        if test.startswith("fuzz_"):
+            targets.add("fuzz_seeds")
     return sorted(targets)
 
 

@@ -198,7 +198,7 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
 
     lives.work = calloc(1, sizeof(*lives.work));
     assert_non_null(lives.work);
-    options.policy = seed / 2 % 2 == 0 ? KVT_POLICY_LRU : KVT_POLICY_S3FIFO;
+    options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
     sim_host_init(&lives.host, &world, &options);
     reach = sim_host_of(&lives.host);
     workload_init(lives.work, &reach, seed, LARGE_KEYS, LARGE_SHIFT);

@@ -28,6 +28,8 @@ full_begin(uint64_t seed, uint32_t segment_count)
     assert_non_null(full);
     full->options = kit_options();
     full->options.nvme_capacity_bytes = (uint64_t)segment_count << 20;
+    full->options.policy =
+        KVT_POLICY_LRU; /* Which segments go, and what of them stays, is expected. */
     full->options.relaxed_interval_ns = 2000000;
     full->world = sim_world_create(&world);
     full->reach = (struct store_world){

@@ -55,7 +55,7 @@ memory_size(struct fs_file *file, uint64_t *size_out)
 }
 
 enum kvt_status
-lmdb_files_check(const struct lmdb_files *files, const uint8_t *bytes, size_t size, bool thorough,
+lmdb_files_check(const struct lmdb_files *files, const uint8_t *bytes, size_t size,
     struct lmdb_report *report_out)
 {
     static const struct fs_ops memory_fs = {.read_at = memory_read_at, .size = memory_size};
@@ -64,7 +64,7 @@ lmdb_files_check(const struct lmdb_files *files, const uint8_t *bytes, size_t si
 
     memory_env.fs = &memory_fs;
     failure_clear();
-    return lmdb_check(&memory_env, &file.file, thorough, report_out);
+    return lmdb_check(&memory_env, &file.file, report_out);
 }
 
 static bool

@@ -45,7 +45,7 @@ void lmdb_files_remove(struct lmdb_files *files);
 
 /* lmdb_files_check - lmdb_check() of these bytes. */
 enum kvt_status lmdb_files_check(const struct lmdb_files *files, const uint8_t *bytes, size_t size,
-    bool thorough, struct lmdb_report *report_out);
+    struct lmdb_report *report_out);
 
 /* index_content - a sum over all that an index holds; stops the test when it cannot be read. */
 uint32_t index_content(struct index *index);

@@ -71,7 +71,7 @@ order_remove(struct order *order, uint32_t number)
 static bool
 is_in_hbm(const struct block *block)
 {
-    for (uint32_t place = POLICY_HBM; place < POLICY_PLACE_COUNT; place++) {
+    for (uint32_t place = POLICY_HBM; place < POLICY_NVME; place++) {
         if (block->has_copy[place])
             return true;
     }
@@ -89,11 +89,14 @@ is_leaf(const struct history *history, const struct block *block, uint32_t place
 {
     if (place == POLICY_HOST && is_in_hbm(block))
         return true;
+    if (place == POLICY_NVME && is_in_memory(block))
+        return true;
     for (uint32_t i = 0; i < history->count; i++) {
         const struct block *child = &history->blocks[i];
 
-        if (child->parent == block->number &&
-            (place == POLICY_HOST ? is_in_memory(child) : is_in_hbm(child)))
+        if (child->parent != block->number)
+            continue;
+        if (place == POLICY_NVME || (place == POLICY_HOST ? is_in_memory(child) : is_in_hbm(child)))
             return false;
     }
     return true;
@@ -116,9 +119,10 @@ block_of(struct history *history, uint32_t number)
 static uint32_t
 place_choose(struct history *history)
 {
-    static const uint32_t places[] = {POLICY_HOST, POLICY_HOST, POLICY_HBM, POLICY_HBM + 7};
+    static const uint32_t places[] = {
+        POLICY_HOST, POLICY_HOST, POLICY_HBM, POLICY_HBM + 7, POLICY_NVME};
 
-    return places[rng_below(&history->rng, 4)];
+    return places[rng_below(&history->rng, sizeof(places) / sizeof(places[0]))];
 }
 
 static void
@@ -188,7 +192,8 @@ request(struct history *history)
         numbers[i] =
             is_none ? ENTRY_NONE : history->blocks[rng_below(&history->rng, history->count)].number;
     }
-    history->rig->policy->ops->request(history->rig->policy, numbers, count, 1);
+    history->rig->now_ns += (uint64_t)rng_below(&history->rng, 8) << 29; /* Up to 4 s. */
+    history->rig->policy->ops->request(history->rig->policy, numbers, count, history->rig->now_ns);
     for (uint32_t i = count; i-- > 0;) {
         for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++) {
             struct order *order = &history->orders[place];

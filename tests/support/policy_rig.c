@@ -113,7 +113,7 @@ block_key_of(uint64_t key)
 }
 
 static uint32_t
-block_make(struct policy_rig *rig, uint64_t key, uint32_t parent)
+block_make(struct policy_rig *rig, uint64_t key, uint32_t parent, uint32_t weight)
 {
     struct block_key block = block_key_of(key);
     uint32_t number;
@@ -121,6 +121,8 @@ block_make(struct policy_rig *rig, uint64_t key, uint32_t parent)
     assert_int_equal(residency_insert(rig->map, fingerprint_of(key), &block, &number), KVT_OK);
     assert_int_equal(entries_reserve(rig->entries, number), KVT_OK);
     entries_link(rig->entries, number, parent);
+    entries_at(rig->entries, number)->importance = weight;
+    rig->policy->ops->arrive(rig->policy, &number, 1, rig->now_ns);
     residency_publish(rig->map, number, TIER_NVME);
     return number;
 }
@@ -128,7 +130,13 @@ block_make(struct policy_rig *rig, uint64_t key, uint32_t parent)
 uint32_t
 policy_rig_block(struct policy_rig *rig, uint32_t parent)
 {
-    return block_make(rig, ++rig->key_count, parent);
+    return block_make(rig, ++rig->key_count, parent, 0);
+}
+
+uint32_t
+policy_rig_block_weighing(struct policy_rig *rig, uint32_t weight)
+{
+    return block_make(rig, ++rig->key_count, ENTRY_NONE, weight);
 }
 
 uint32_t
@@ -140,22 +148,35 @@ policy_rig_copy(struct policy_rig *rig, uint32_t parent)
 uint32_t
 policy_rig_copy_of(struct policy_rig *rig, uint64_t key, uint32_t parent)
 {
-    uint32_t number = block_make(rig, key, parent);
+    uint32_t number = block_make(rig, key, parent, 0);
 
     policy_rig_add(rig, POLICY_HOST, number);
     return number;
 }
 
-void
-policy_rig_drop(struct policy_rig *rig, uint32_t number)
+static void
+block_leave(struct policy_rig *rig, uint32_t number, bool is_evicted)
 {
     residency_doom(rig->map, number);
     for (unsigned place = 0; place < POLICY_PLACE_COUNT; place++) {
         if (entries_has_copy(rig->entries, place, number))
             policy_rig_remove(rig, place, number);
     }
+    rig->policy->ops->leave(rig->policy, number, is_evicted);
     entries_unlink(rig->entries, number);
     assert_true(residency_release(rig->map, number));
+}
+
+void
+policy_rig_drop(struct policy_rig *rig, uint32_t number)
+{
+    block_leave(rig, number, true);
+}
+
+void
+policy_rig_delete(struct policy_rig *rig, uint32_t number)
+{
+    block_leave(rig, number, false);
 }
 
 uint64_t
@@ -197,7 +218,7 @@ policy_rig_remove(struct policy_rig *rig, unsigned place, uint32_t number)
 void
 policy_rig_use(struct policy_rig *rig, uint32_t number)
 {
-    rig->policy->ops->request(rig->policy, &number, 1, 0);
+    rig->policy->ops->request(rig->policy, &number, 1, rig->now_ns);
 }
 
 uint32_t

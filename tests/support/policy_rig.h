@@ -24,6 +24,7 @@ struct policy_rig {
     struct entries *entries;
     struct policy *policy;
     uint64_t key_count; /* Of the last block with a key of its own. */
+    uint64_t now_ns;    /* The caller's: what the policy is told. */
     uint32_t host_count;
 };
 
@@ -34,11 +35,14 @@ void policy_rig_close(struct policy_rig *rig); /* All memory must be back. */
 
 /* policy_rig_block - a new block without a copy in memory (NVMe has it). */
 uint32_t policy_rig_block(struct policy_rig *rig, uint32_t parent);
+/* policy_rig_block_weighing - one with that weight, and no parent. */
+uint32_t policy_rig_block_weighing(struct policy_rig *rig, uint32_t weight);
 /* policy_rig_copy - a new block in HOST; policy_rig_copy_of: with that key. */
 uint32_t policy_rig_copy(struct policy_rig *rig, uint32_t parent);
 uint32_t policy_rig_copy_of(struct policy_rig *rig, uint64_t key, uint32_t parent);
-/* policy_rig_drop - the block leaves the store with all its copies. */
+/* policy_rig_drop - the block is evicted with all its copies; policy_rig_delete: deleted. */
 void policy_rig_drop(struct policy_rig *rig, uint32_t number);
+void policy_rig_delete(struct policy_rig *rig, uint32_t number);
 
 uint64_t policy_rig_key(struct policy_rig *rig, uint32_t number);
 uint32_t policy_rig_find(struct policy_rig *rig, uint64_t key); /* ENTRY_NONE: not there. */

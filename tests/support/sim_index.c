@@ -120,7 +120,7 @@ wrap(struct sim_world *world, struct index *inner, struct index **index_out)
 }
 
 static enum kvt_status
-sim_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir, bool thorough,
+sim_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir,
     enum index_condition *condition_out)
 {
     struct sim_world *world = context;
@@ -128,7 +128,7 @@ sim_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir, bool t
     enum kvt_status status = index_begin(world, SIM_INDEX, &too);
 
     if (status == KVT_OK)
-        status = index_mem_ops.inspect(disk_of(world), env, dir, thorough, condition_out);
+        status = index_mem_ops.inspect(disk_of(world), env, dir, condition_out);
     if (status == KVT_OK && world->guest.is_damaged && *condition_out != INDEX_ABSENT) {
         *condition_out = INDEX_DAMAGED;
         failure_set(KVT_E_CORRUPT, 0, "index: declared damaged by the simulation");

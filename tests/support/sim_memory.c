@@ -18,6 +18,7 @@ enum {
     RECORD_BYTES = 128, /* Keeps what follows aligned to two cache lines. */
     HUGE_BYTES = 2 << 20,
     SCRIBBLE = 0xDB,
+    SCRIBBLE_BYTES_MAX = 64 << 10, /* At most: tables of megabytes come and go with each open. */
 };
 
 struct sim_allocation {
@@ -113,7 +114,7 @@ sim_put(void *context, void *memory, size_t size)
             allocation->size, (unsigned long long)allocation->number);
     allocation_unlink(heap, allocation);
     allocation->memory = NULL;
-    memset(memory, SCRIBBLE, size);
+    memset(memory, SCRIBBLE, size < SCRIBBLE_BYTES_MAX ? size : SCRIBBLE_BYTES_MAX);
     allocation_free(allocation);
 }
 

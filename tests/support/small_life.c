@@ -24,10 +24,10 @@ life_init(struct small_life *life, uint64_t seed, bool has_hbm)
 
     memset(life, 0, sizeof(*life));
     life->has_hbm = has_hbm;
-    options.host_capacity_bytes = UINT64_C(12) << 20;
+    options.host_capacity_bytes = UINT64_C(4) << 20;
     options.nvme_capacity_bytes = UINT64_C(12) << 20;
     if (has_hbm) {
-        options.host_capacity_bytes = UINT64_C(8) << 20;
+        options.host_capacity_bytes = UINT64_C(4) << 20;
         options.hbm_capacity_bytes = UINT64_C(2) << 20;
         options.device_kind = KVT_DEVICE_EMULATION;
     }

@@ -109,7 +109,7 @@ options_of(const struct shape *shape, uint64_t seed)
 {
     struct kvt_options options = shape->is_small ? host_options_small() : host_options_large();
 
-    options.policy = seed / 2 % 2 == 0 ? KVT_POLICY_LRU : KVT_POLICY_S3FIFO;
+    options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
     if (shape->has_hbm)
         host_options_add_hbm(&options);
     return options;

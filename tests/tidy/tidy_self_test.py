@@ -53,6 +53,9 @@ GOOD = {
     "tests/tidy/function_length.txt": "# listed\nengine/loop.c loop_long 80\n",
     "tests/run.sh": "#!/bin/sh\n# Runs.\n",
     "bench/sweep/sweep.c": c_file("sweep.c", '#include "kvtier/kvtier.h"\n'),
+    "bench/sim/sim.c": c_file("sim.c", '#include "kvtier/kvtier.h"\n'),
+    "bench/sim/sim_production.c": c_file("sim_production.c",
+                                         '#include "loop.h"\n#include "map.h"\n'),
     "README.md": "See index/map.c, map.h and `kvtier/kvtier.h`; any *.c file.\n"
                  "```\ncc mine.c\n```\n",
     "Makefile": "all:\n\ttrue\n",
@@ -74,6 +77,8 @@ CASES = [
     ("layering", "tools/main.c", '#include "loop.h"\n'),
     ("layering", "bench/sweep/sweep.c", '#include "map.h"\n'),
     ("layering", "bench/micro/micro_map.c", "#include <lmdb.h>\n"),
+    ("layering", "bench/sim/sim.c", '#include "loop.h"\n'),
+    ("layering", "bench/sim/sim_production.c", '#include "tier.h"\n'),
     ("layering", "include/kvtier/kvtier.h", '#include "clock.h"\n'),
     ("parent-include", "engine/loop.c", '#include "../base/clock.h"\n'),
     ("parent-include", "tests/unit/test_map.c", '#include "../../index/map.h"\n'),

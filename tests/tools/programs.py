@@ -46,6 +46,12 @@ class Programs(unittest.TestCase):
     def path(self, *parts):
         return os.path.join(self.scratch, *parts)
 
+    def write(self, name, text):
+        """A file in the scratch folder; its name."""
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return name
+
     def run_program(self, *words, expect=0, **more):
         """Runs build/bin/WORDS[0]; its exit code must be `expect`, and never a signal's."""
         command = [f"build/bin/{words[0]}", *[str(word) for word in words[1:]]]

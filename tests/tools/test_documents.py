@@ -19,7 +19,7 @@ from test_kvtool_open import Owner
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
 COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import engram leases "
                        "options caps top").split(),
-            "tierbench": "replay ceiling sweep scale engram vs".split()}
+            "tierbench": "replay ceiling sweep scale engram vs sim".split()}
 TOY_PROFILE = """{"order_max": 3, "head_count": 2, "class_count": 9, "pad_class": 2, "row_bytes": 8,
     "encoding": "bytes",
     "layers": [{"number": 3, "multipliers": [3, 5, 7], "primes": [7, 7, 7, 7]}]}"""
@@ -209,6 +209,9 @@ class Documents(Programs):
             "tierbench", "ceiling", "--dir", "k2", "--file-bytes", "64M", "--seconds", "0.03"))
         self.check_keys("tierbench", self.json_of(
             "tierbench", "scale", "--dir", "k5", "--entries", "1000"))
+        self.check_keys("tierbench", self.json_of(
+            "tierbench", "sim", "--trace", TRACE, "--policy", "lru,min", "--tiers", "1%,5%,30%",
+            "--segment-blocks", "128"))
         self.check_keys("tierbench", self.json_of(
             "tierbench", "engram", "--dir", "k7", "--rows", "20000", "--batch", "4", "--seconds",
             "0.03"))

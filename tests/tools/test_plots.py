@@ -46,6 +46,9 @@ class Plots(Programs):
         self.check_svg("e.svg", "memory of a block", "after SIGKILL")
         self.replay("r", "--plot", "r.svg", requests=3)
         self.check_svg("r.svg", "caller -> HOST")
+        self.run_program("tierbench", "sim", "--trace", programs.TRACE, "--policy", "lru,min",
+                         "--capacity", "1%,5%", "--plot", "curves")
+        self.check_svg("curves/conversation_h1.svg", "lru", "min", "capacity")
 
     def test_the_same_data_gives_the_same_picture(self):
         """Draws what one run gave to gnuplot once more."""

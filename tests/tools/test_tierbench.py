@@ -36,11 +36,6 @@ class Tierbench(Programs):
                                 check=True).stdout
         return packed.decode().splitlines()[:count]
 
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as file:
-            file.write(text)
-        return name
-
     def test_every_resident_block_hits(self):
         hits, saved, blocks = expected_hits(self.trace_lines(150))
         report = json.loads(self.replay("r1", requests=150, nvme="512M", host="64M").stdout)

@@ -109,7 +109,7 @@ options_outside_their_bounds_are_refused_by_name(void **state)
     refused_option(nvme_high_percent, 101, KVT_E_INVAL);
     refused_option(nvme_high_percent, 9, KVT_E_INVAL);
     refused_option(log_level, 4, KVT_E_INVAL);
-    refused_option(policy, KVT_POLICY_S3FIFO + 1, KVT_E_INVAL);
+    refused_option(policy, KVT_POLICY_GHI + 1, KVT_E_INVAL);
 }
 
 /* No machine has these: whatever the status, it comes with a sentence and without a crash. */

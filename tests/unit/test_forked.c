@@ -414,7 +414,8 @@ a_poisoned_store_refuses_everything_but_its_end(void **state)
     assert_int_equal(kvt_health(hbm.store, &health), KVT_OK);
     kvt_lease_release(hbm.store, out.lease);
     kvt_device_free(hbm.store, 0, out.extra, EXTRA_BYTES);
-    kvt_device_free(hbm.store, 0, hbm.pool, HBM_POOL_BLOCKS * HBM_BLOCK_BYTES);
+    device_host_memory_put(hbm_device(hbm.store->devices.tiers[0]), hbm.pool,
+        (uint64_t)HBM_POOL_BLOCKS * HBM_BLOCK_BYTES);
     assert_int_equal(kvt_close(hbm.store), KVT_OK);
     hbm_open_again();
 }

@@ -85,7 +85,7 @@ lmdb_condition(void)
 {
     enum index_condition condition = INDEX_ABSENT;
 
-    assert_int_equal(index_lmdb_ops.inspect(NULL, &env, dir, false, &condition), KVT_OK);
+    assert_int_equal(index_lmdb_ops.inspect(NULL, &env, dir, &condition), KVT_OK);
     return condition;
 }
 

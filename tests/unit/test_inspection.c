@@ -12,7 +12,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,9 +47,6 @@ static struct {
     enum kvt_status (*open)(
         struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out);
     const char *failing_file;
-    const char *last_file; /* After its last_count-th opening the process has no descriptors. */
-    uint32_t last_count;
-    struct rlimit normal;
     uint32_t list_count, list_max;
     uint32_t progress_count, progress_max;
 } look;
@@ -58,18 +54,9 @@ static struct {
 static enum kvt_status
 open_failing(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
 {
-    struct rlimit limit = look.normal;
-    enum kvt_status status;
-
     if (look.failing_file != NULL && strcmp(name, look.failing_file) == 0)
         return failure_errno(EIO, "open", name);
-    status = look.open(dir, name, flags, file_out);
-    if (status == KVT_OK && look.last_file != NULL && strcmp(name, look.last_file) == 0 &&
-        --look.last_count == 0) {
-        limit.rlim_cur = (rlim_t)(*file_out)->descriptor;
-        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    }
-    return status;
+    return look.open(dir, name, flags, file_out);
 }
 
 static void *
@@ -230,23 +217,6 @@ a_list_whose_world_fails_says_so(void **state)
     refused(list_in(&look.env, look.path, NULL, &visitor), KVT_E_NOMEM, "memory");
     look.memory = memory;
     assert_int_equal(list_in(&look.env, look.path, NULL, &visitor), KVT_OK);
-}
-
-/* LMDB opens its file by itself, after those who looked whether it is whole and how large. */
-static void
-a_list_whose_index_cannot_be_opened_says_so(void **state)
-{
-    const struct list_visitor visitor = {.visit = list_take};
-
-    (void)state;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &look.normal), 0);
-    look.last_file = "data.mdb";
-    look.last_count = 2;
-    refused(list_in(&look.env, look.path, NULL, &visitor), KVT_E_META, "LMDB");
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &look.normal), 0);
-    look.last_file = NULL;
-    assert_int_equal(list_in(&look.env, look.path, NULL, &visitor), KVT_OK);
-    assert_int_equal(look.list_count, BLOCKS);
 }
 
 /* --- 2. Checks -------------------------------------------------------------------------------- */
@@ -411,7 +381,6 @@ main(void)
         TEST(a_list_says_why_it_cannot_be),
         TEST(a_list_of_a_store_that_is_not_known_or_damaged_is_refused),
         TEST(a_list_whose_world_fails_says_so),
-        TEST(a_list_whose_index_cannot_be_opened_says_so),
         TEST(a_check_can_be_given_up_and_says_what_cannot_be_opened),
         TEST(a_scrub_needs_a_store_that_holds_still),
         TEST(questions_that_make_no_sense_are_refused),

@@ -71,6 +71,20 @@ sim_end(void)
 }
 
 static void
+a_data_file_that_cannot_grow_is_named_and_let_go(void **state)
+{
+    static const struct sim_rule rule = {.ops = SIM_ALLOCATE, .effect = SIM_EIO, .nth = 1};
+    const struct kvt_options options = kit_options();
+
+    (void)state;
+    sim_begin(&options);
+    sim.options.nvme_capacity_bytes = 2 * options.nvme_capacity_bytes;
+    sim_rule_add(sim.world, &rule);
+    sim_open_is_refused(KVT_E_IO, "data.00");
+    sim_end();
+}
+
+static void
 files_that_fail_are_named(void **state)
 {
     static const struct {
@@ -300,6 +314,7 @@ main(void)
 #define REAL_TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_that_fail_are_named),
+        cmocka_unit_test(a_data_file_that_cannot_grow_is_named_and_let_go),
         cmocka_unit_test(a_device_that_fails_or_is_not_there_is_named),
         cmocka_unit_test(an_open_without_memory_says_so),
         cmocka_unit_test(namespaces_are_bounded),

@@ -39,6 +39,7 @@ open_with(uint64_t nvme_capacity_bytes)
     struct kvt_options options = kit_options();
 
     options.nvme_capacity_bytes = nvme_capacity_bytes;
+    options.policy = KVT_POLICY_LRU; /* Which of the others go is expected. */
     sim_store_open(&sim, &options);
     store = sim.store;
     assert_int_equal(kvt_namespace_open(store, "pins", "", 0, &ns), KVT_OK);

@@ -41,6 +41,12 @@ setup_s3fifo(void **state)
 }
 
 static int
+setup_default(void **state)
+{
+    return (*state = policy_rig_open(&policy_default_ops)) == NULL ? -1 : 0;
+}
+
+static int
 teardown(void **state)
 {
     policy_rig_close(*state);
@@ -70,11 +76,11 @@ an_empty_place_has_no_victim(void **state)
     struct policy_rig *rig = *state;
     uint32_t block = policy_rig_block(rig, ENTRY_NONE);
 
-    for (unsigned place = 0; place < POLICY_PLACE_COUNT; place++) {
+    for (unsigned place = 0; place < POLICY_NVME; place++) {
         expect_victim(rig, place, ENTRY_NONE);
         policy_rig_add(rig, place, block);
         expect_only_victim(rig, place, block);
-        expect_victim(rig, (place + 1) % POLICY_PLACE_COUNT, ENTRY_NONE);
+        expect_victim(rig, (place + 1) % POLICY_NVME, ENTRY_NONE);
         policy_rig_remove(rig, place, block);
         expect_victim(rig, place, ENTRY_NONE);
     }
@@ -89,7 +95,7 @@ a_chain_goes_from_its_end_in_every_place(void **state)
 
     for (uint32_t i = 0; i < 5; i++)
         chain[i] = policy_rig_block(rig, i == 0 ? ENTRY_NONE : chain[i - 1]);
-    for (unsigned place = 0; place < POLICY_PLACE_COUNT; place++) {
+    for (unsigned place = 0; place < POLICY_NVME; place++) {
         for (uint32_t i = 0; i < 5; i++)
             policy_rig_add(rig, place, chain[i]);
         for (uint32_t i = 5; i > 0; i--) {
@@ -269,11 +275,11 @@ no_memory_is_taken_while_copies_come_and_go(void **state)
         blocks[i] = policy_rig_block(rig, i % 10 == 0 ? ENTRY_NONE : blocks[i - 1]);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         for (uint32_t i = 0; i < 100; i++)
-            policy_rig_add(rig, i % POLICY_PLACE_COUNT, blocks[i]);
+            policy_rig_add(rig, i % POLICY_NVME, blocks[i]);
         rig->policy->ops->request(rig->policy, blocks, 100, round);
         for (uint32_t i = 0; i < 100; i++) {
-            (void)policy_rig_victim(rig, i % POLICY_PLACE_COUNT, ENTRY_NONE);
-            policy_rig_remove(rig, i % POLICY_PLACE_COUNT, blocks[i]);
+            (void)policy_rig_victim(rig, i % POLICY_NVME, ENTRY_NONE);
+            policy_rig_remove(rig, i % POLICY_NVME, blocks[i]);
         }
         if (round == 0)
             taken_count = rig->memory.taken_count;
@@ -600,24 +606,26 @@ case_of(const char *name, CMUnitTestFunction test, CMFixtureFunction setup)
 
 #define OF_LRU(test) case_of(#test "_lru", test, setup_lru)
 #define OF_S3FIFO(test) case_of(#test "_s3fifo", test, setup_s3fifo)
+#define OF_DEFAULT(test) case_of(#test "_default", test, setup_default)
 #define OF_BOTH(test) OF_LRU(test), OF_S3FIFO(test)
+#define OF_ALL(test) OF_BOTH(test), OF_DEFAULT(test)
 
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        OF_BOTH(an_empty_place_has_no_victim),
-        OF_BOTH(a_chain_goes_from_its_end_in_every_place),
-        OF_BOTH(a_parent_stays_in_hbm_while_a_child_is_there),
-        OF_BOTH(a_parent_in_host_alone_stays_while_a_child_is_in_memory),
-        OF_BOTH(a_host_copy_that_hbm_has_too_can_go_at_any_time),
-        OF_BOTH(a_child_counts_for_a_parent_that_is_not_in_memory),
-        OF_BOTH(a_link_that_is_made_late_counts_as_one_made_early),
-        OF_BOTH(a_parent_that_left_is_nobodys_parent),
-        OF_BOTH(what_was_prepared_and_did_not_come_leaves_nothing),
-        OF_BOTH(without_memory_nothing_is_prepared_and_nothing_breaks),
-        OF_BOTH(no_memory_is_taken_while_copies_come_and_go),
-        OF_BOTH(random_histories_agree_with_a_naive_list),
+        OF_ALL(an_empty_place_has_no_victim),
+        OF_ALL(a_chain_goes_from_its_end_in_every_place),
+        OF_ALL(a_parent_stays_in_hbm_while_a_child_is_there),
+        OF_ALL(a_parent_in_host_alone_stays_while_a_child_is_in_memory),
+        OF_ALL(a_host_copy_that_hbm_has_too_can_go_at_any_time),
+        OF_ALL(a_child_counts_for_a_parent_that_is_not_in_memory),
+        OF_ALL(a_link_that_is_made_late_counts_as_one_made_early),
+        OF_ALL(a_parent_that_left_is_nobodys_parent),
+        OF_ALL(what_was_prepared_and_did_not_come_leaves_nothing),
+        OF_ALL(without_memory_nothing_is_prepared_and_nothing_breaks),
+        OF_ALL(no_memory_is_taken_while_copies_come_and_go),
+        OF_ALL(random_histories_agree_with_a_naive_list),
         OF_BOTH(importance_is_the_last_use),
         OF_LRU(blocks_without_relations_go_in_order_of_their_last_use),
         OF_LRU(a_block_is_as_old_as_the_parent_it_joins),

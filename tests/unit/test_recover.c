@@ -79,7 +79,7 @@ condition_of(const struct fixture *fixture)
     snprintf(path, sizeof(path), "%s/meta", fixture->path);
     env_host(&env);
     assert_int_equal(env.fs->dir_open(env.fs_context, path, 0, &dir), KVT_OK);
-    assert_int_equal(index_lmdb_ops.inspect(NULL, &env, dir, false, &condition), KVT_OK);
+    assert_int_equal(index_lmdb_ops.inspect(NULL, &env, dir, &condition), KVT_OK);
     env.fs->dir_close(dir);
     return condition;
 }
@@ -245,13 +245,6 @@ chosen_find(void *visitor, const struct index_block *block)
            memcmp(record->key.bytes, key.bytes, record->key.length) != 0;
 }
 
-static bool
-first_segment_find(void *visitor, const struct index_segment *facts)
-{
-    *(struct index_segment *)visitor = *facts;
-    return false;
-}
-
 /* The index of a store that is closed, and the record of the chosen key. */
 static struct index *
 index_open(const struct fixture *fixture, struct fs_dir **dir_out, struct block_record *record_out)
@@ -278,22 +271,59 @@ index_close(struct index *index, struct fs_dir *dir)
     env.fs->dir_close(dir);
 }
 
+static bool
+segment_find(void *visitor, const struct index_segment *facts)
+{
+    struct index_segment *wanted = visitor;
+
+    if (facts->number != wanted->number)
+        return true;
+    *wanted = *facts;
+    return false;
+}
+
+/* The facts of a segment; of one that the index does not have, what they would be. */
+static struct index_segment
+segment_facts_of(struct index *index, uint32_t number)
+{
+    struct index_segment facts = {.number = number, .generation = 1};
+
+    assert_int_equal(index->ops->each_segment(index, segment_find, &facts), KVT_OK);
+    return facts;
+}
+
+/* The record says something else, and the facts of the segments agree with it: so the index is
+ * whole, and only what else is known contradicts it. */
 static void
 record_change(const struct fixture *fixture, void (*change)(struct block_record *))
 {
     struct fs_dir *dir;
     struct block_record record;
     struct index *index = index_open(fixture, &dir, &record);
+    struct index_segment facts[2];
     uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
 
     const struct index_block old = {.segment = record.extent.segment, .page = record.extent.page};
+    facts[0] = segment_facts_of(index, record.extent.segment);
+    (void)block_record_encode(&record, bytes);
+    facts[0].record_count--;
+    facts[0].crc_xor ^= block_record_crc(bytes);
     change(&record);
     const struct index_block new = {.segment = record.extent.segment,
         .page = record.extent.page,
         .bytes = bytes,
         .size = (uint32_t)block_record_encode(&record, bytes)};
-    const struct index_batch batch = {
-        .deleted = &old, .deleted_count = 1, .added = &new, .added_count = 1};
+    bool has_moved = new.segment != old.segment;
+    if (has_moved)
+        facts[1] = segment_facts_of(index, new.segment);
+    facts[has_moved].record_count++;
+    facts[has_moved].crc_xor ^= block_record_crc(bytes);
+    const struct index_batch batch = {.deleted = &old,
+        .deleted_count = 1,
+        .added = &new,
+        .added_count = 1,
+        .segments = facts,
+        .segment_count = has_moved ? 2 : 1};
     assert_int_equal(index->ops->commit(index, &batch), KVT_OK);
     index_close(index, dir);
 }
@@ -308,8 +338,7 @@ record_double(const struct fixture *fixture, int higher)
     struct index *index = index_open(fixture, &dir, &record);
     uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
 
-    assert_int_equal(index->ops->each_segment(index, first_segment_find, &facts), KVT_OK);
-    assert_int_equal(facts.number, record.extent.segment);
+    facts = segment_facts_of(index, record.extent.segment);
     record.extent.page = SEGMENT_PAGES / 2;
     record.sequence += (uint64_t)higher;
     const struct index_block new = {.segment = record.extent.segment,

@@ -410,11 +410,11 @@ a_second_owner_is_refused_until_the_first_has_gone(void **state)
 
     (void)state;
     fixture_open(&fixture);
-    assert_int_equal(store_lock(&fixture.env, fixture.dir, &first), KVT_OK);
-    assert_int_equal(store_lock(&fixture.env, fixture.dir, &second), KVT_E_LOCKED);
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, false, &first), KVT_OK);
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, false, &second), KVT_E_LOCKED);
     assert_null(second);
     fixture.fs.close(first);
-    assert_int_equal(store_lock(&fixture.env, fixture.dir, &second), KVT_OK);
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, false, &second), KVT_OK);
     fixture.fs.close(second);
     fixture_close(&fixture);
 }

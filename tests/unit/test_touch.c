@@ -31,6 +31,7 @@ store_setup(void **state)
     (void)state;
     kit_dir_make(path);
     options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    options.policy = KVT_POLICY_LRU; /* Order alone counts. */
     assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
     assert_int_equal(kvt_namespace_open(store, "touch", "", 0, &ns), KVT_OK);
     return 0;

@@ -90,11 +90,22 @@ quantity_share(const char *text, double *percent_out)
 }
 
 bool
+quantity_decimal(const char *text, double *number_out)
+{
+    double number = 0;
+
+    if (!decimal_read(&text, &number) || *text != '\0')
+        return false;
+    *number_out = number;
+    return true;
+}
+
+bool
 quantity_seconds(const char *text, double *seconds_out)
 {
     double seconds = 0;
 
-    if (!decimal_read(&text, &seconds) || *text != '\0' || seconds <= 0 || seconds > 86400)
+    if (!quantity_decimal(text, &seconds) || seconds <= 0 || seconds > 86400)
         return false;
     *seconds_out = seconds;
     return true;

@@ -25,6 +25,9 @@ bool quantity_size(const char *text, uint64_t *bytes_out);
 /* quantity_share - "5%" or "0.5%": 0 < percent <= 1000. */
 bool quantity_share(const char *text, double *percent_out);
 
+/* quantity_decimal - "0.8" or "4": a number that is not negative. */
+bool quantity_decimal(const char *text, double *number_out);
+
 /* quantity_seconds - a decimal number of seconds above 0, at most a day. */
 bool quantity_seconds(const char *text, double *seconds_out);
 

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * costs.c - what the store has measured of loading and computing, told to the policy.
+ *
+ * Loads are those that kvt_estimate() answers with: time that bytes were on their way. What
+ * computing a block costs callers say when they put it; of one whose caller did not, it is what the
+ * others cost on average.
+ *
+ * Threads   the loop.
+ */
+#include "store_internal.h"
+
+static const uint64_t interval_ns = UINT64_C(1000000000);
+static const double recompute_gain = 1.0 / 64;
+
+uint64_t
+load_meter_ns(const struct load_meter *meter, uint64_t bytes)
+{
+    if (meter->bytes == 0 || meter->busy_ns == 0)
+        return 0;
+    return (uint64_t)((double)bytes * (double)meter->busy_ns / (double)meter->bytes);
+}
+
+void
+costs_note(struct kvt_store *store, const struct op *op)
+{
+    double *mean = &store->recompute_mean_us;
+
+    store->put_mean_bytes += ((double)op->length - store->put_mean_bytes) *
+                             (store->put_mean_bytes == 0 ? 1 : recompute_gain);
+    if (op->recompute_us != 0)
+        *mean += (op->recompute_us - *mean) * (*mean == 0 ? 1 : recompute_gain);
+}
+
+void
+costs_step(struct kvt_store *store)
+{
+    uint64_t bytes = (uint64_t)store->put_mean_bytes;
+    uint64_t budget = store->options.nvme_write_bytes_per_second;
+    struct policy_costs costs;
+
+    if (bytes == 0 || store->now_ns - store->costs_told_ns < interval_ns)
+        return;
+    store->costs_told_ns = store->now_ns;
+    costs = (struct policy_costs){
+        .host_load_ns = load_meter_ns(&store->host_meter, bytes),
+        .nvme_load_ns = load_meter_ns(&store->nvme_meter, bytes),
+        .recompute_ns = (uint64_t)(store->recompute_mean_us * 1000),
+    };
+    if (budget != 0)
+        costs.nvme_writes_per_second_max = budget <= bytes ? 1
+                                           : budget / bytes < UINT32_MAX
+                                               ? (uint32_t)(budget / bytes)
+                                               : UINT32_MAX;
+    store->policy->ops->costs_set(store->policy, &costs);
+}

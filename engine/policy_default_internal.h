@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * policy_default_internal.h - the parts of the default policy, GHI (a ghost-hazard index).
+ *
+ * It learns how likely blocks of each class and age are to be used again (hazard.h), from all that
+ * are in the map and from ghosts (ghost_table.h), and gives up the leaf whose importance is least
+ * of 32 drawn at random, then its parent while that has become a leaf and scores no higher.
+ *
+ *   policy_default.c         blocks and requests; the vtable
+ *   policy_default_places.c  copies: leaves of each place, walks over victims
+ *   policy_default_worth.c   scores, and what is admitted to NVMe
+ */
+#ifndef KVT_ENGINE_POLICY_DEFAULT_INTERNAL_H
+#define KVT_ENGINE_POLICY_DEFAULT_INTERNAL_H
+
+#include "ghost_table.h"
+#include "guard.h"
+#include "hazard.h"
+#include "policy_nodes.h"
+#include "rng.h"
+#include "weights.h"
+#include "write_price.h"
+
+enum {
+    DEFAULT_SAMPLES = 32,
+};
+
+/* Where the node of a copy is: policy_node.queue. */
+enum default_queue {
+    QUEUE_NONE,   /* It has children in the same set. */
+    QUEUE_LEAVES, /* In the array; `newer` is where. */
+    QUEUE_DOUBLES /* In the list: the block is in a better tier too. */
+};
+
+/*
+ * What may go of one place. A walk shows leaves: those at `open` and behind have been shown.
+ *
+ *   leaves   [ ... not shown yet ... | ... shown ... ]
+ *             0                       open            count
+ */
+struct default_place {
+    uint32_t copy_count;
+    uint32_t *leaves; /* Entries. */
+    uint32_t count, capacity, open;
+    struct node_list doubles;
+    uint32_t double_next; /* Node that the walk looks at next. */
+    bool has_shown_fresh; /* The walk is through with doubles of the last request. */
+    uint32_t shown;       /* Entry that was shown last, ENTRY_NONE: none; its parent; its score. */
+    uint32_t shown_parent;
+    float shown_score;
+    uint32_t draws[DEFAULT_SAMPLES]; /* Of the next choice, as shares of 2^32. */
+};
+
+/* The run of blocks that one request brings. */
+struct default_run {
+    uint64_t now_ns;
+    uint32_t last;   /* The block that came last; ENTRY_NONE: no run. */
+    uint32_t length; /* Of those that were never seen. */
+};
+
+/* The nested sets, each with a guard of its own. */
+enum default_set {
+    SET_HBM,
+    SET_MEMORY,
+    SET_MAP,
+    SET_COUNT,
+};
+
+/* How many blocks were used since a time: asked again and again for one request. */
+struct default_rank {
+    uint32_t tick, now; /* For which it was worked out; now 0: for none. */
+    uint32_t since, in_span;
+};
+
+struct default_policy {
+    struct policy base;
+    struct kvt_env env;
+    struct rng rng;
+    struct hazard *hazard;
+    struct ghost_table ghosts;
+    struct weights weights;
+    struct write_price price;
+    struct policy_costs costs;
+    struct default_run run;
+    struct guard guards[SET_COUNT];
+    uint32_t guard_tick; /* Of their last step. */
+    struct default_rank rank;
+    double nvme_age_seconds;  /* Mean age at which blocks leave NVMe. */
+    uint64_t tracked_count;   /* Blocks in the map that are tracked, */
+    uint64_t tracked_highest; /* and how many they were at most. */
+    uint32_t now;             /* Ticks; of the last call that said it. */
+    uint32_t prepared_count;
+    struct default_place places[POLICY_PLACE_COUNT];
+};
+
+static inline struct default_policy *
+default_of(struct policy *policy)
+{
+    return (struct default_policy *)policy;
+}
+
+/* --- policy_default.c ------------------------------------------------------------------------- */
+
+struct hazard_traits default_traits(const struct entry_state *state);
+/* default_track - a block of which nothing is known is tracked from now on. */
+void default_track(struct default_policy *self, uint32_t number);
+
+/* --- policy_default_places.c ------------------------------------------------------------------ */
+
+void default_places_close(struct default_policy *self);
+enum kvt_status default_prepare(struct policy *policy, uint32_t number);
+void default_unprepare(struct policy *policy, uint32_t number);
+void default_add(struct policy *policy, enum policy_place place, uint32_t number);
+void default_remove(struct policy *policy, enum policy_place place, uint32_t number);
+uint32_t default_victim(struct policy *policy, enum policy_place place, uint32_t cursor);
+/* default_refresh - what the entry's copies count as, after its children or copies changed. */
+void default_refresh(struct default_policy *self, uint32_t number);
+/* default_double_touch - those copies of the entry that are doubles were used now. */
+void default_double_touch(struct default_policy *self, uint32_t number);
+/* default_child_leaves - the entry loses a child that is in the map still. */
+void default_child_leaves(struct default_policy *self, uint32_t number);
+
+/* --- policy_default_worth.c ------------------------------------------------------------------- */
+
+/* default_score - what keeping the entry's copy in `place` is worth. */
+float default_score(const struct default_policy *self, unsigned place, uint32_t number);
+bool default_admits(struct policy *policy, uint32_t number);
+uint64_t default_importance(struct policy *policy, uint32_t number);
+void default_costs_set(struct policy *policy, const struct policy_costs *costs);
+/* default_nvme_left - a block left NVMe for want of room. */
+void default_nvme_left(struct default_policy *self, uint32_t number);
+
+#endif /* KVT_ENGINE_POLICY_DEFAULT_INTERNAL_H */

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write_price.c - one multiplication each ten seconds.
+ */
+#include "write_price.h"
+
+#include <math.h>
+
+enum {
+    WINDOW_SECONDS = 10,
+    WINDOWS_MAX = 60, /* What a longer silence counts as. */
+};
+
+static const double gain = 0.15;
+static const double excess_max = 10; /* Budgets over the budget. */
+static const double price_first_ns = 1e6;
+static const double price_min_ns = 1e3; /* From 0 no factor leads away. */
+static const double price_max_ns = 1e13;
+
+void
+write_price_set(struct write_price *price, uint64_t price_ns, uint32_t writes_per_second)
+{
+    if (price->fixed_ns == (double)price_ns && price->budget == writes_per_second)
+        return;
+    price->fixed_ns = (double)price_ns;
+    price->budget = writes_per_second;
+    price->price_ns = (double)price_ns;
+    if (writes_per_second > 0 && price->price_ns < price_min_ns)
+        price->price_ns = price_first_ns;
+}
+
+void
+write_price_step(struct write_price *price, double now)
+{
+    double passed = now - price->window_start;
+    double excess, windows;
+
+    if (!price->has_started) {
+        price->has_started = true;
+        price->window_start = now;
+        return;
+    }
+    if (passed < WINDOW_SECONDS)
+        return;
+    excess = (double)price->write_count / passed - price->budget;
+    price->write_count = 0;
+    price->window_start = now;
+    if (price->budget <= 0)
+        return;
+    windows = fmin(floor(passed / WINDOW_SECONDS), WINDOWS_MAX);
+    price->price_ns *= exp(gain * windows * fmax(-1, fmin(excess_max, excess / price->budget)));
+    price->price_ns = fmax(price_min_ns, fmin(price_max_ns, price->price_ns));
+}

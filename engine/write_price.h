@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write_price.h - what a block written to NVMe must be worth, steered so that as many are written
+ * as a budget allows.
+ *
+ * Each 10 s the price rises by e^0.15 for each budget that was written over the budget, and falls
+ * by up to as much when less was. Writes come in bursts: were a burst to raise the price no more
+ * than a pause lowers it, more than the budget would be written (on the conversation trace up to
+ * 1.8 times as much).
+ *
+ * Threads   the loop only.
+ */
+#ifndef KVT_ENGINE_WRITE_PRICE_H
+#define KVT_ENGINE_WRITE_PRICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All zero: free. */
+struct write_price {
+    double price_ns;
+    double fixed_ns;      /* What the price was set to. */
+    double budget;        /* Writes a second; 0: the price stays as it is. */
+    double window_start;  /* Seconds. */
+    uint64_t write_count; /* In the window. */
+    bool has_started;
+};
+
+/* write_price_set - the price, or where it begins, and the budget. The same as before: it goes on
+ * from where it is. */
+void write_price_set(struct write_price *price, uint64_t price_ns, uint32_t writes_per_second);
+
+/* write_price_step - the time is `now` (seconds). */
+void write_price_step(struct write_price *price, double now);
+
+#endif /* KVT_ENGINE_WRITE_PRICE_H */

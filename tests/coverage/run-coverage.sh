@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# `make coverage`: builds with the preset `coverage`, runs the tests that end by themselves (a process that is killed
+# counts nothing), and prints the table of coverage.py.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+log=build/coverage/coverage.log
+# What builds programs against the library, without the flags that this one was built with.
+left_out='^(test_packaging|readme_example)$'
+status=0
+mkdir -p build/coverage
+cmake --preset coverage >"$log"
+cmake --build build/coverage -j "$(nproc)" >>"$log"
+find build/coverage -name '*.gcda' -delete
+KVT_TEST_SEEDS=${KVT_TEST_SEEDS:-60} ctest --test-dir build/coverage -j "$(nproc)" \
+    -L '^(unit|conform|model|fault|sim|stress|golden|damage|fuzz|hostile|tools)$' -E "$left_out" >>"$log" 2>&1 || status=1
+[ "$status" -eq 0 ] || sed -n '/tests FAILED/,$p' "$log"
+python3 -B tests/coverage/coverage.py build/coverage || status=1
+exit "$status"

@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""long_runs.py - `make test-long`: seeds beyond those of `make test`, for as long as one likes.
+
+Usage: long_runs.py [--minutes N] [--seed N] [--csv FILE] [SUITE...]. The suites of long_rows.py
+take turns, a slice each, until the time is over; where nothing says otherwise the seeds follow from
+the clock, and each slice prints its own. Each suite then has one row in tests/long.csv. A slice
+that fails leaves its output, with the command that repeats it, in build/test-logs/long-*.log.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import long_rows  # noqa: E402  (the folder of this file)
+
+ROOT = long_rows.ROOT
+TESTS = os.path.join(ROOT, "build", "tests")
+LOGS = os.path.join(ROOT, "build", "test-logs")
+WORKLOADS = ("create put_sync put_relaxed replace delete overlap evict hbm recycle relocate "
+             "small_tier reopen recover rebuild_delete rebuild_replace rebuild_clear clear "
+             "map_growth two_roots mixed").split()
+MODELS = ["model_store", "model_tiers", "model_index", "model_policy"]
+FUZZ_SECONDS = 5
+
+
+def program(name, *arguments):
+    return [os.path.join(TESTS, name), *map(str, arguments)]
+
+
+def crash(seed):
+    workload = WORKLOADS[seed % len(WORKLOADS)]
+    return program("crash_check", "--workload", workload, "--seed", seed, "--states", 3000), {}
+
+
+def kill(seed):
+    del seed  # Chance is the moment of the kill.
+    return program("crash_kill"), {"KVT_KILL_ROUNDS": "200"}
+
+
+def fault(seed):
+    return program("fault_io", "--seed", seed, "--seeds", 1), {}
+
+
+def damage(seed):
+    return program("damage_stores", "--seed", seed, "--seeds", 1200), {}
+
+
+def sim(seed):
+    # Four lives of up to 500 operations each.
+    return program("sim_lives", "--seed", seed, "--seeds", 150, "--ops", 500), {}
+
+
+def model(seed):
+    return program(MODELS[seed % len(MODELS)], "--seed", seed, "--seeds", 60), {}
+
+
+def fuzz(seed):
+    del seed
+    return [sys.executable, "-B", os.path.join(ROOT, "tests", "fuzz", "run_fuzz.py"), "--programs",
+            os.path.join(ROOT, "build", "fuzz", "tests"), "--seconds", str(FUZZ_SECONDS)], {}
+
+
+# Suite: what makes a slice's command, how many seeds that is, where its output says what it counted
+# (None: the seeds are what counts).
+SLICES = {
+    "crash": (crash, 1, r"(\d+) distinct states"),
+    "kill": (kill, 200, None),
+    "fault": (fault, 1, r"(\d+) lives with a fault"),
+    "damage": (damage, 1200, r"(\d+) damaged stores"),
+    "sim": (sim, 150, None),
+    "model": (model, 60, None),
+    "fuzz": (fuzz, 12, r"(\d+) executions of"),
+}
+
+
+def run_slice(suite, seed):
+    """Returns (seeds, what was counted, failures)."""
+    make, seeds, pattern = SLICES[suite]
+    command, more = make(seed)
+    begin = time.monotonic()
+    done = subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, **more},
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    text = done.stdout.decode("utf-8", "replace")
+    found = re.findall(pattern, text) if pattern else [str(seeds)]
+    counted = int(found[-1]) if found else 0
+    is_failed = done.returncode != 0 or counted == 0
+    print(f"{suite:7} seed {seed:<11} {counted:9} in {time.monotonic() - begin:5.1f} s"
+          f"{'  FAILED' if is_failed else ''}", flush=True)
+    if is_failed:
+        path = os.path.join(LOGS, f"long-{suite}-{seed}.log")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("again: " + " ".join(command) + f"\n(status {done.returncode})\n" + text)
+        print(f"  {path}")
+    return (seeds, counted, 1) if is_failed else (seeds, counted, 0)
+
+
+def build(suites):
+    folders = [("release", "build", [])]
+    if "fuzz" in suites:
+        folders.append(("fuzz", os.path.join("build", "fuzz"), ["--target", "fuzz"]))
+    for preset, folder, target in folders:
+        for command in (["cmake", "--preset", preset], ["cmake", "--build", folder, *target]):
+            subprocess.run(command, check=True, cwd=ROOT, stdout=subprocess.DEVNULL)
+    if "fuzz" in suites:
+        tests = os.path.join(ROOT, "build", "fuzz", "tests")
+        subprocess.run([os.path.join(tests, "fuzz_seeds"), os.path.join(tests, "fuzz-seeds")],
+                       check=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000_000)
+    parser.add_argument("--csv", default=long_rows.CSV)
+    parser.add_argument("suites", nargs="*")
+    arguments = parser.parse_args()
+    suites = arguments.suites or list(SLICES)
+    unknown = set(suites) - set(SLICES)
+    if unknown:
+        parser.error("no such suite: " + " ".join(sorted(unknown)))
+    os.makedirs(LOGS, exist_ok=True)
+    commits = {suite: long_rows.commit_now(suite) for suite in suites}
+    build(suites)
+    sums = {suite: (0, 0, 0) for suite in suites}
+    spent = dict.fromkeys(suites, 0.0)
+    end = time.monotonic() + 60 * arguments.minutes
+    seed = arguments.seed
+    while time.monotonic() < end:
+        # Whoever had the least time so far.
+        suite = min(suites, key=lambda name: spent[name])
+        begin = time.monotonic()
+        counts = run_slice(suite, seed)
+        spent[suite] += time.monotonic() - begin
+        sums[suite] = tuple(a + b for a, b in zip(sums[suite], counts))
+        seed += 1201  # More than the seeds of any slice, and no factor of the lists above.
+    for suite, (seeds, counted, failures) in sums.items():
+        if seeds > 0:
+            long_rows.append(arguments.csv, suite, commits[suite], (seeds, counted, failures))
+    return 1 if any(failures for _, _, failures in sums.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
