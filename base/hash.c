@@ -14,8 +14,10 @@
 #    define XXH_DISPATCH_DISABLE_REPLACE
 #    include <xxh_x86dispatch.h>
 #    define PAYLOAD_HASH XXH3_128bits_dispatch
+#    define PAGE_HASH XXH3_64bits_withSeed_dispatch
 #else
 #    define PAYLOAD_HASH XXH3_128bits
+#    define PAGE_HASH XXH3_64bits_withSeed
 #endif
 
 #include "bytes.h"
@@ -29,6 +31,7 @@ _Static_assert(HASH_MAC_BYTES >= crypto_generichash_BYTES_MIN &&
                    HASH_SECRET_BYTES >= crypto_generichash_KEYBYTES_MIN &&
                    HASH_SECRET_BYTES <= crypto_generichash_KEYBYTES_MAX,
     "BLAKE2b takes these sizes");
+_Static_assert(HASH_SHA256_BYTES == crypto_hash_sha256_BYTES, "a SHA-256");
 _Static_assert(KEY_HASHED_BYTES == HASH_MAC_BYTES, "a long key is kept as its MAC");
 
 struct hash128
@@ -53,6 +56,20 @@ hash_mac(uint8_t mac_out[HASH_MAC_BYTES], const uint8_t secret[HASH_SECRET_BYTES
 
     (void)is_chosen;
     KVT_ASSERT(is_hashed);
+}
+
+void
+hash_sha256(uint8_t hash_out[HASH_SHA256_BYTES], const void *bytes, size_t size)
+{
+    bool is_hashed = crypto_hash_sha256(hash_out, bytes, size) == 0; /* It refuses nothing. */
+
+    KVT_ASSERT(is_hashed);
+}
+
+uint64_t
+hash_page(uint64_t seed, const void *bytes, size_t size)
+{
+    return PAGE_HASH(bytes, size, seed);
 }
 
 bool

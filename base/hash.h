@@ -19,6 +19,7 @@ enum {
     KEY_BYTES_MAX = 64,             /* Longer keys are kept as their keyed hash. */
     KEY_CALLER_BYTES_MAX = 1 << 20, /* The longest that a caller may give. */
     KEY_HASHED_BYTES = 32,
+    HASH_SHA256_BYTES = 32,
 };
 
 /* 128 bits: the canonical (big-endian) XXH3-128 value, split. */
@@ -78,6 +79,12 @@ uint64_t fingerprint_seed(const uint8_t secret[HASH_SECRET_BYTES]);
 /* hash_mac - BLAKE2b-256 keyed with the secret. */
 void hash_mac(uint8_t mac_out[HASH_MAC_BYTES], const uint8_t secret[HASH_SECRET_BYTES],
     const void *bytes, size_t size);
+
+/* hash_sha256 - for checksums that others have made too. */
+void hash_sha256(uint8_t hash_out[HASH_SHA256_BYTES], const void *bytes, size_t size);
+
+/* hash_page - XXH3-64 with a seed: what a small page carries itself. */
+uint64_t hash_page(uint64_t seed, const void *bytes, size_t size);
 
 /* crc32c - of `bytes`, continuing from `crc` (start with 0). */
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t size);

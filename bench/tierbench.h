@@ -11,6 +11,7 @@ extern const struct command_line tierbench_replay_line;
 extern const struct command_line tierbench_ceiling_line;
 extern const struct command_line tierbench_sweep_line;
 extern const struct command_line tierbench_scale_line;
+extern const struct command_line tierbench_engram_line;
 extern const struct command_line tierbench_vs_line;
 extern const struct command_line tierbench_sim_line;
 
@@ -18,6 +19,7 @@ int tierbench_replay(int argc, char **argv);
 int tierbench_ceiling(int argc, char **argv);
 int tierbench_sweep(int argc, char **argv);
 int tierbench_scale(int argc, char **argv);
+int tierbench_engram(int argc, char **argv);
 int tierbench_vs(int argc, char **argv);
 int tierbench_sim(int argc, char **argv);
 

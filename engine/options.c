@@ -222,6 +222,8 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
         KVT_TRY(bound32("event_count_max", &options->event_count_max, 64, 64, 1u << 20));
     if (options->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0, "reserved0 %u is not zero", options->reserved0);
+    KVT_TRY(bound64("engram_capacity_bytes", &options->engram_capacity_bytes, KVT_CAPACITY_NONE, 1,
+        KVT_CAPACITY_NONE));
     KVT_TRY(bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG));
     return bound32("policy", &options->policy, KVT_POLICY_GHI, KVT_POLICY_LRU, KVT_POLICY_GHI);
 }

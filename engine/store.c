@@ -8,6 +8,7 @@
  */
 #include "store_internal.h"
 
+#include "engram_set.h"
 #include "io_choice.h"
 #include "strays.h"
 #include "ticket_pool.h"
@@ -100,6 +101,7 @@ store_threads_stop(struct kvt_store *store)
     bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
 
     live_stop(store);
+    engrams_close(store);
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned)
         loop_call(store, nvme_detach_run, &nvme);
@@ -416,6 +418,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(leases_open(store));
     KVT_TRY(regions_open(store));
     KVT_TRY(layouts_open(store));
+    KVT_TRY(engrams_open(store));
     KVT_TRY(devices_open(store));
     codecs_init(&store->codecs, &store->env, store->options.block_bytes_max);
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
@@ -618,12 +621,13 @@ close_refuse(struct kvt_store *store)
     uint32_t tickets = atomic_load_explicit(&store->ticket_held_count, memory_order_acquire);
     uint32_t queues = atomic_load_explicit(&store->queue_count, memory_order_acquire);
     uint32_t reservations = atomic_load_explicit(&store->reservation_count, memory_order_acquire);
+    uint32_t tables = engrams_open_count(store);
 
-    if (leases + tickets + queues + reservations == 0)
+    if (leases + tickets + queues + reservations + tables == 0)
         return KVT_OK;
     return failure_set(KVT_E_STATE, 0,
-        "%u leases, %u tickets, %u queues and %u reservations are out", leases, tickets, queues,
-        reservations);
+        "%u leases, %u tickets, %u queues, %u reservations and %u Engram tables are out", leases,
+        tickets, queues, reservations, tables);
 }
 
 enum kvt_status

@@ -179,6 +179,7 @@ struct kvt_store {
     struct learned *learned;         /* NULL: nothing is kept. */
     struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
+    struct engram_set *engrams;      /* any */
     struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;

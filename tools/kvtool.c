@@ -18,6 +18,7 @@ static const struct command commands[] = {
     {&kvtool_dump_line, kvtool_dump},
     {&kvtool_export_line, kvtool_export},
     {&kvtool_import_line, kvtool_import},
+    {&kvtool_engram_line, kvtool_engram},
     {&kvtool_leases_line, kvtool_leases},
     {&kvtool_options_line, kvtool_options},
     {&kvtool_caps_line, kvtool_caps},

@@ -109,6 +109,7 @@ rows_of(const struct kvt_options *o, struct row rows_out[ROW_MAX])
         {"event_count_max", UNIT_COUNT, o->event_count_max, 0, NULL, 0, false},
         {"nvme_write_bytes_per_second", UNIT_BYTES, o->nvme_write_bytes_per_second, 0, NULL, 0,
             false},
+        {"engram_capacity_bytes", UNIT_BYTES, o->engram_capacity_bytes, none, NULL, 0, false},
         {"log_level", UNIT_WORD, o->log_level, KVT_LOG_ERROR, WORDS(log_words), false},
     };
 

@@ -175,6 +175,8 @@ struct kvt_options {
                                * none, and nothing is noted. */
     uint32_t reserved0;       /* Must be zero. */
     uint64_t nvme_write_bytes_per_second; /* Demoted by KVT_POLICY_GHI. Default: no limit. */
+    uint64_t engram_capacity_bytes; /* Files of Engram tables, all together; what is above is not
+                                     * imported. Default: no bound but the disk's. */
 };
 
 #define KVT_OPTIONS_INIT                          \
@@ -652,6 +654,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 /* The rest, by subject; each needs what is above. */
 #include "kvtier/compression.h"
 #include "kvtier/direct.h"
+#include "kvtier/engram.h"
 #include "kvtier/events.h"
 #include "kvtier/hints.h"
 #include "kvtier/layouts.h"

@@ -81,7 +81,9 @@
     X(codec_in_bytes, "payload bytes of blocks that were encoded for NVMe")                    \
     X(codec_out_bytes, "stored bytes of these")                                                \
     X(codec_raw_count, "parts that were not encoded because it would save too little")         \
-    X(codec_decode_bytes, "payload bytes of parts that were decoded")
+    X(codec_decode_bytes, "payload bytes of parts that were decoded")                          \
+    X(engram_page_count, "pages of N-gram tables read for fetches")                            \
+    X(engram_page_lost_count, "such pages that were unreadable or damaged")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \

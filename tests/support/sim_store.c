@@ -18,19 +18,18 @@ sim_store_open(struct sim_store *sim, const struct kvt_options *options)
     sim_store_open_showing(sim, options, false);
 }
 
-void
-sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows)
+static void
+sim_store_make(struct sim_store *sim, const struct kvt_options *options,
+    const struct sim_options *world_options, bool shows)
 {
-    const struct sim_options world = {.seed = 11, .align_bytes = 512};
-
     memset(sim, 0, sizeof(*sim));
-    sim->world = sim_world_create(&world);
+    sim->world = sim_world_create(world_options);
     if (shows)
         sim_board_enable(sim->world);
     sim->env = *sim_env(sim->world);
     sim->env.device = &device_host_ops;
     sim->env.device_context = &sim->device;
-    sim->device.seed = world.seed;
+    sim->device.seed = world_options->seed;
     sim->device.delay_ns_max = 300000;
     sim->device.memory_bytes = UINT64_C(64) << 20;
     sim->device.device_count = 2;
@@ -39,6 +38,21 @@ sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options,
     sim->store_world.index_context = sim->world;
     sim->options = *options;
     sim_store_reopen(sim);
+}
+
+void
+sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows)
+{
+    const struct sim_options world_options = {.seed = 11, .align_bytes = 512};
+
+    sim_store_make(sim, options, &world_options, shows);
+}
+
+void
+sim_store_open_world(struct sim_store *sim, const struct kvt_options *options,
+    const struct sim_options *world_options)
+{
+    sim_store_make(sim, options, world_options, false);
 }
 
 void

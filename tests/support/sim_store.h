@@ -23,6 +23,9 @@ struct sim_store {
 void sim_store_open(struct sim_store *sim, const struct kvt_options *options);
 /* sim_store_open_showing - as above; `shows`: it shows what it does (sim_board()). */
 void sim_store_open_showing(struct sim_store *sim, const struct kvt_options *options, bool shows);
+/* sim_store_open_world - as the first, in such a world. */
+void sim_store_open_world(struct sim_store *sim, const struct kvt_options *options,
+    const struct sim_options *world_options);
 /* sim_store_reopen - the same store again, after the test's own kvt_close() or kvt_abort(). */
 void sim_store_reopen(struct sim_store *sim);
 /* sim_store_close - kvt_close(), which must succeed, and the end of the world. */

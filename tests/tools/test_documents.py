@@ -17,9 +17,12 @@ from programs import TRACE, Programs
 from test_kvtool_open import Owner
 
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
-COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import leases options "
-                       "caps top").split(),
-            "tierbench": "replay ceiling sweep scale vs sim".split()}
+COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import engram leases "
+                       "options caps top").split(),
+            "tierbench": "replay ceiling sweep scale engram vs sim".split()}
+TOY_PROFILE = """{"order_max": 3, "head_count": 2, "class_count": 9, "pad_class": 2, "row_bytes": 8,
+    "encoding": "bytes",
+    "layers": [{"number": 3, "multipliers": [3, 5, 7], "primes": [7, 7, 7, 7]}]}"""
 GUIDES = ("docs/embedding.md", "docs/operations.md")
 # What makes a command of the documents short enough for a test, by its first two words.
 SMALLER = {
@@ -27,6 +30,7 @@ SMALLER = {
     "tierbench sweep": "--store-bytes 1G --seconds 0.2 --block-bytes 1M --depth 4",
     "tierbench replay": "--requests 30 --ceiling-seconds 0.1",
     "tierbench scale": "--entries 20000",
+    "tierbench engram": "--rows 20000 --seconds 0.03 --batch 4",
     "tierbench vs": "--count 16 --block-bytes 64K --rounds 1 --seconds 0.01",
 }
 
@@ -208,6 +212,16 @@ class Documents(Programs):
         self.check_keys("tierbench", self.json_of(
             "tierbench", "sim", "--trace", TRACE, "--policy", "lru,min", "--tiers", "1%,5%,30%",
             "--segment-blocks", "128"))
+        self.check_keys("tierbench", self.json_of(
+            "tierbench", "engram", "--dir", "k7", "--rows", "20000", "--batch", "4", "--seconds",
+            "0.03"))
+        with open(self.path("engram.json"), "w", encoding="utf-8") as file:
+            file.write(TOY_PROFILE)
+        with open(self.path("engram.rows"), "wb") as file:
+            file.write(bytes(28 * 8))
+        for words in (["import", "k1", "t", "engram.rows", "--raw", "--profile", "engram.json",
+                       "--layer", "3"], ["ls", "k1"], ["verify", "k1", "t"], ["drop", "k1", "t"]):
+            self.check_keys("kvtool", self.json_of("kvtool", "engram", *words))
         if self.has_peers():
             self.check_keys("tierbench", self.json_of(
                 "tierbench", "vs", "--dir", "k6", "--count", "16", "--block-bytes", "64K",

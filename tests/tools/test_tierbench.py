@@ -253,7 +253,10 @@ class Tierbench(Programs):
                       ["sweep", "--dir", "s", "--store-bytes", "1M"], ["scale"],
                       ["scale", "--dir", "s", "--entries", "5"],
                       ["scale", "--dir", "s", "--block-bytes", "5000"],
-                      ["scale", "--dir", "s", "--entries", "20000,"]):
+                      ["scale", "--dir", "s", "--entries", "20000,"], ["engram"],
+                      ["engram", "--dir", "s", "--rows", "5"],
+                      ["engram", "--dir", "s", "--batch", "0"],
+                      ["engram", "--dir", "s", "--seconds", "x"]):
             with self.subTest(words=words):
                 self.refused("tierbench", *words)
 

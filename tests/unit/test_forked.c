@@ -58,6 +58,7 @@ static struct {
     kvt_lease lease;
     kvt_region region;
     kvt_layout layout;
+    kvt_engram *table;
     const void *address;
     void *memory;
     uint64_t length;
@@ -90,8 +91,17 @@ static struct kvt_get get = {.destination = got.text, .capacity = sizeof(got.tex
 static int a_stream; /* Nobody may look at it. */
 static uint32_t cursor;
 static uint64_t long_cursor;
+static const struct kvt_engram_source source = {.struct_size = sizeof(source), .name = "table"};
 
 /* --- 1. Every call ---------------------------------------------------------------------------- */
+
+static int
+table_visit(void *context, const struct kvt_engram_info *info)
+{
+    (void)context;
+    (void)info;
+    return 1;
+}
 
 #define CALL(name, call)              \
     static enum kvt_status name(void) \
@@ -146,6 +156,10 @@ CALL(layout_call, kvt_layout_register(hbm.store, &layout_about, &got.layout))
 CALL(layout_end_call, kvt_layout_unregister(hbm.store, out.layout))
 CALL(events_call, kvt_events_read(hbm.store, &long_cursor, &got.event, 1, &got.count))
 CALL(scan_call, kvt_scan(hbm.store, &long_cursor, &got.entry, 1, &got.count))
+CALL(table_call, kvt_engram_open(hbm.store, "table", &got.table))
+CALL(tables_call, kvt_engram_list(hbm.store, table_visit, NULL))
+CALL(drop_call, kvt_engram_drop(hbm.store, "table"))
+CALL(import_call, kvt_engram_import(hbm.store, &source))
 CALL(facts_call, kvt_block_facts_get(hbm.store, &got.entry, 1, &got.facts))
 CALL(description_call,
     kvt_namespace_description(hbm.store, hbm.ns, got.text, sizeof(got.text), &(size_t){0}))
@@ -162,6 +176,10 @@ static const struct {
     bool is_for_the_poisoned;
 } calls[] = {
     {"kvt_flush", flush_call, NULL, false},
+    {"kvt_engram_open", table_call, &got.table, false},
+    {"kvt_engram_list", tables_call, NULL, false},
+    {"kvt_engram_drop", drop_call, NULL, false},
+    {"kvt_engram_import", import_call, NULL, false},
     {"kvt_options_get", options_call, NULL, false},
     {"kvt_stats_get", stats_call, NULL, false},
     {"kvt_health", health_call, NULL, true},

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engram_set.h - the Engram tables of a store: which are in use, their files, who reads them.
+ *
+ * Threads   any. A name is in use by any number of open tables, or by one import or drop.
+ */
+#ifndef KVT_ENGINE_ENGRAM_SET_H
+#define KVT_ENGINE_ENGRAM_SET_H
+
+#include <pthread.h>
+
+#include "engram_file.h"
+#include "engram_internal.h"
+#include "store_internal.h"
+
+enum {
+    ENGRAM_CHUNK_PAGES = 256, /* Read or written at a time by who is in no hurry. */
+    ENGRAM_CHUNK_BYTES = ENGRAM_CHUNK_PAGES * PAGE_BYTES,
+    ENGRAM_FILE_NAME_BYTES = ENGRAM_NAME_BYTES_MAX + 12,
+};
+
+#define ENGRAM_ENDING ".engram"         /* A table's file: its name and this. */
+#define ENGRAM_ENDING_NEW ".engram.new" /* While it is imported. */
+
+struct engram_reader; /* engram_fetch.c */
+
+/* Somebody uses a name. */
+struct engram_use {
+    struct engram_use *next;
+    char name[ENGRAM_NAME_BYTES_MAX + 1];
+    bool is_alone; /* Nobody else may. */
+};
+
+struct kvt_engram {
+    struct kvt_store *store;
+    struct kvt_engram *next; /* Guarded by the set's lock. */
+    struct engram_use use;
+    struct engram_head head; /* Constant, as what follows. */
+    struct fs_file *file;
+    _Atomic uint32_t fetch_count; /* Targets that have not been freed. */
+};
+
+struct engram_set {
+    pthread_mutex_t space_lock; /* Of two imports one asks for room at a time. */
+    pthread_mutex_t lock;
+    /* Guarded by lock: */
+    struct engram_use *uses;
+    struct kvt_engram *tables;
+    struct kvt_engram_fetch *fetches;
+    struct fs_dir *dir;           /* NULL: nobody asked yet. */
+    bool is_dir_sure;             /* Its name was synced in this life. */
+    struct engram_reader *reader; /* NULL: no table was opened yet. */
+    uint32_t table_count;
+};
+
+enum kvt_status engrams_open(struct kvt_store *store);
+/* engrams_close - tables and fetches that are out are void. */
+void engrams_close(struct kvt_store *store);
+uint32_t engrams_open_count(struct kvt_store *store);
+
+/* --- Files ------------------------------------------------------------------------------------ */
+
+/* engram_dir - the folder. `is_to_write`: made when missing, and sure to be there after a crash.
+ * KVT_MISS. */
+enum kvt_status engram_dir(struct kvt_store *store, bool is_to_write, struct fs_dir **dir_out);
+
+/* engram_use - KVT_E_STATE: somebody is in the way. KVT_E_INVAL: no name. */
+enum kvt_status engram_use_begin(
+    struct kvt_store *store, const char *name, bool is_alone, struct engram_use *use);
+void engram_use_end(struct kvt_store *store, struct engram_use *use);
+
+void engram_file_name(const char *name, const char *ending, char file_name[ENGRAM_FILE_NAME_BYTES]);
+
+/* engram_file_open - direct where that works; `flags` as of fs_ops.open. KVT_MISS, KVT_EXISTS. */
+enum kvt_status engram_file_open(struct kvt_store *store, struct fs_dir *dir, const char *file_name,
+    unsigned flags, struct fs_file **file_out);
+
+/* engram_head_read - the better of both heads. KVT_E_CORRUPT, KVT_E_FORMAT, KVT_E_IO. */
+enum kvt_status engram_head_read(struct kvt_store *store, struct fs_file *file,
+    const char *file_name, struct engram_head *head_out);
+
+/* engram_buffer - memory that direct reads and writes may use; NULL, with a sentence. */
+void *engram_buffer(struct kvt_store *store, size_t size);
+
+/* Who reads all pages of a file, and what was found. */
+struct engram_survey {
+    struct kvt_store *store;
+    struct fs_file *file;
+    const struct engram_head *head;
+    int (*progress)(void *context, uint64_t rows_done, uint64_t row_count);
+    void *context;
+    struct kvt_engram_findings findings;
+};
+
+enum kvt_status engram_survey_run(struct engram_survey *survey);
+
+/* --- engram_fetch.c --------------------------------------------------------------------------- */
+
+enum kvt_status engram_reader_open(struct kvt_store *store, struct engram_reader **reader_out);
+/* engram_reader_close - what is not settled is cancelled; in flight it is waited for. */
+void engram_reader_close(struct engram_reader *reader);
+void engram_fetch_destroy(struct kvt_engram_fetch *fetch);
+
+#endif /* KVT_ENGINE_ENGRAM_SET_H */

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_engram_statuses.c - statuses of calls about Engram tables that the other tests do not
+ * provoke: failing disks, missing memory, calls at the wrong time.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "bytes.h"
+#include "engram_internal.h"
+#include "engram_rig.h"
+#include "hash.h"
+#include "sim_store.h"
+#include "stop_on_proof.h"
+
+static const struct kvt_options small_options = {.struct_size = sizeof(struct kvt_options),
+    .host_capacity_bytes = 2 << 20,
+    .nvme_capacity_bytes = 16 << 20,
+    .segment_bytes = 1 << 20,
+    .block_bytes_max = 64 << 10};
+
+/* A store with a table "t" of layer 0. */
+struct fixture {
+    struct sim_store sim;
+    struct engram_rig rig;
+    kvt_engram *table;
+};
+
+static void
+fixture_open(struct fixture *fixture)
+{
+    memset(fixture, 0, sizeof(*fixture));
+    sim_store_open(&fixture->sim, &small_options);
+    engram_rig_init(&fixture->rig, "t", 264, 61);
+    assert_int_equal(engram_rig_import(&fixture->rig, fixture->sim.store, "t", 0), KVT_OK);
+    assert_int_equal(kvt_engram_open(fixture->sim.store, "t", &fixture->table), KVT_OK);
+}
+
+static void
+fixture_close(struct fixture *fixture)
+{
+    assert_int_equal(kvt_engram_close(fixture->table), KVT_OK);
+    sim_store_close(&fixture->sim);
+}
+
+/* From now on each of these operations fails. */
+static void
+fail_all(struct fixture *fixture, unsigned ops)
+{
+    const struct sim_rule rule = {.ops = ops, .effect = SIM_EIO, .nth = 1, .sticky = true};
+
+    sim_rule_add(fixture->sim.world, &rule);
+}
+
+static int
+table_visit(void *context, const struct kvt_engram_info *info)
+{
+    (void)context;
+    (void)info;
+    return 1;
+}
+
+static int
+stop_at_once(void *context, uint64_t rows_done, uint64_t row_count)
+{
+    (void)context;
+    (void)rows_done;
+    (void)row_count;
+    return 0;
+}
+
+/* --- Failing disks ---------------------------------------------------------------------------- */
+
+static void
+a_failing_disk_is_an_error_of_each_call(void **state)
+{
+    struct fixture fixture;
+    kvt_engram *table;
+    uint8_t row[264];
+
+    (void)state;
+    fixture_open(&fixture);
+    fail_all(&fixture, SIM_READ);
+    assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &table), KVT_E_IO);
+    assert_null(table);
+    assert_int_equal(kvt_engram_read(fixture.table, 0, 1, row), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    fail_all(&fixture, SIM_LIST);
+    assert_int_equal(kvt_engram_list(fixture.sim.store, table_visit, NULL), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    fail_all(&fixture, SIM_WRITE);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "u", 1), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    assert_int_equal(kvt_engram_close(fixture.table), KVT_OK);
+    fail_all(&fixture, SIM_UNLINK);
+    assert_int_equal(kvt_engram_drop(fixture.sim.store, "t"), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &fixture.table), KVT_OK);
+    assert_true(engram_rig_has(&fixture.rig, fixture.table, 0));
+    fixture_close(&fixture);
+}
+
+/* A plan of one token, and a fetch of its rows. */
+static enum kvt_status
+fetch_one(struct fixture *fixture, kvt_engram_plan *plan)
+{
+    static uint8_t rows[4 * 264];
+    const struct kvt_engram_sequence sequence = {.tokens = (const uint32_t[]){7}, .token_count = 1};
+    const struct kvt_engram_target target = {
+        .table = fixture->table, .destination = rows, .capacity = sizeof(rows)};
+    kvt_engram_fetch *fetch;
+    enum kvt_status status;
+
+    assert_int_equal(kvt_engram_plan_fill(plan, &sequence, 1, KVT_ENGRAM_UNIQUE), KVT_OK);
+    status = kvt_engram_fetch_submit(plan, &target, 1, &fetch);
+    if (status != KVT_OK) {
+        assert_null(fetch);
+        return status;
+    }
+    assert_int_equal(kvt_engram_fetch_wait(fetch, 1, 0, NULL), KVT_E_INVAL);
+    status = kvt_engram_fetch_wait(fetch, 0, KVT_FOREVER, NULL);
+    kvt_engram_fetch_free(fetch);
+    return status;
+}
+
+static void
+a_fetch_from_a_failing_disk_says_so(void **state)
+{
+    struct fixture fixture;
+    kvt_engram_hasher *hasher;
+    kvt_engram_plan *plan;
+
+    (void)state;
+    fixture_open(&fixture);
+    assert_int_equal(kvt_engram_hasher_open(&fixture.rig.profile, NULL, 0, &hasher), KVT_OK);
+    assert_int_equal(kvt_engram_plan_create(hasher, 1, &plan), KVT_OK);
+    fail_all(&fixture, SIM_READ);
+    assert_int_equal(fetch_one(&fixture, plan), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    sim_memory_fail(fixture.sim.world, 1, false);
+    assert_int_equal(fetch_one(&fixture, plan), KVT_E_NOMEM);
+    assert_int_equal(fetch_one(&fixture, plan), KVT_OK);
+    kvt_engram_plan_destroy(plan);
+    kvt_engram_hasher_close(hasher);
+    fixture_close(&fixture);
+}
+
+/* --- No memory -------------------------------------------------------------------------------- */
+
+static void
+calls_without_memory_say_so_and_work_later(void **state)
+{
+    const uint32_t map[] = {0, 1, 2};
+    struct kvt_engram_findings findings;
+    struct fixture fixture;
+    const struct kvt_env *env;
+    kvt_engram_hasher *hasher;
+    kvt_engram_plan *plan;
+    uint8_t row[264], sha256[32];
+
+    (void)state;
+    fixture_open(&fixture);
+    env = sim_env(fixture.sim.world);
+    for (int sick = 1; sick >= 0; sick--) {
+        enum kvt_status wanted = sick ? KVT_E_NOMEM : KVT_OK;
+
+#define SICK(call)                                                 \
+    do {                                                           \
+        sim_memory_fail(fixture.sim.world, (uint64_t)sick, false); \
+        assert_int_equal(call, wanted);                            \
+    } while (0)
+        SICK(engram_map_hash_in(env, map, 3, sha256));
+        SICK(engram_hasher_open_in(env, &fixture.rig.profile, NULL, 0, &hasher));
+        SICK(kvt_engram_read(fixture.table, 0, 1, row));
+        SICK(kvt_engram_verify(fixture.table, NULL, NULL, &findings));
+        SICK(kvt_engram_list(fixture.sim.store, table_visit, NULL));
+#undef SICK
+    }
+    sim_memory_fail(fixture.sim.world, 1, false);
+    assert_int_equal(kvt_engram_plan_create(hasher, 10, &plan), KVT_E_NOMEM);
+    sim_memory_fail(fixture.sim.world, 2, false);
+    assert_int_equal(kvt_engram_plan_create(hasher, 10, &plan), KVT_E_NOMEM);
+    assert_null(plan);
+    assert_int_equal(kvt_engram_plan_create(hasher, 10, &plan), KVT_OK);
+    kvt_engram_plan_destroy(plan);
+    kvt_engram_hasher_close(hasher);
+    assert_int_equal(kvt_engram_map_hash(NULL, 3, sha256), KVT_E_INVAL);
+    assert_int_equal(kvt_engram_map_hash(map, 0, sha256), KVT_E_INVAL);
+    assert_int_equal(kvt_engram_map_hash(map, 3, NULL), KVT_E_INVAL);
+    fixture_close(&fixture);
+}
+
+/* --- The wrong time --------------------------------------------------------------------------- */
+
+/* While a table is imported nobody else may use its name. */
+static enum kvt_status
+read_and_interfere(void *context, uint64_t row_first, uint64_t row_count, void *rows_out)
+{
+    struct fixture *fixture = context;
+    kvt_engram *table;
+
+    (void)row_first;
+    memset(rows_out, 1, (size_t)row_count * 264);
+    assert_int_equal(kvt_engram_open(fixture->sim.store, "u", &table), KVT_E_STATE);
+    assert_int_equal(kvt_engram_drop(fixture->sim.store, "u"), KVT_E_STATE);
+    assert_int_equal(kvt_engram_import(fixture->sim.store, &fixture->rig.source), KVT_E_STATE);
+    return KVT_OK;
+}
+
+static void
+a_name_is_one_import_s_alone(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    fixture_open(&fixture);
+    fixture.rig.source.read = read_and_interfere;
+    fixture.rig.source.progress = NULL;
+    fixture.rig.source.context = &fixture;
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "u", 1), KVT_OK);
+    assert_int_equal(kvt_engram_drop(fixture.sim.store, "u"), KVT_OK);
+    fixture_close(&fixture);
+}
+
+static void
+a_verification_can_be_stopped(void **state)
+{
+    struct kvt_engram_findings findings;
+    struct fixture fixture;
+
+    (void)state;
+    fixture_open(&fixture);
+    assert_int_equal(
+        kvt_engram_verify(fixture.table, stop_at_once, NULL, &findings), KVT_CANCELLED);
+    assert_int_equal(kvt_engram_verify(fixture.table, NULL, NULL, &findings), KVT_OK);
+    fixture_close(&fixture);
+}
+
+/* Both heads say version 2, with right checksums. */
+static void
+a_table_of_a_later_version_is_refused_by_name(void **state)
+{
+    struct fixture fixture;
+    const struct fs_ops *fs;
+    struct fs_dir *dir;
+    struct fs_file *file;
+    kvt_engram *table;
+    uint64_t size = 0;
+
+    (void)state;
+    fixture_open(&fixture);
+    fs = fixture.sim.env.fs;
+    assert_int_equal(fs->dir_open(fixture.sim.env.fs_context, "/store/engram", 0, &dir), KVT_OK);
+    assert_int_equal(fs->open(dir, "t.engram", 0, &file), KVT_OK);
+    assert_int_equal(fs->size(file, &size), KVT_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t offset = i == 0 ? 0 : size - PAGE_BYTES;
+        uint8_t page[PAGE_BYTES];
+        size_t read_size;
+
+        assert_int_equal(fs->read_at(file, page, PAGE_BYTES, offset, &read_size), KVT_OK);
+        put_u16(page + 8, 2);
+        put_u32(page + 4, crc32c(0, page + 8, PAGE_BYTES - 8));
+        assert_int_equal(fs->write_at(file, page, PAGE_BYTES, offset), KVT_OK);
+    }
+    fs->close(file);
+    fs->dir_close(dir);
+    assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &table), KVT_E_FORMAT);
+    assert_null(table);
+    fixture_close(&fixture);
+}
+
+static int
+stop_on_proof_setup(void **state)
+{
+    (void)state;
+    stop_on_proof();
+    return 0;
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_failing_disk_is_an_error_of_each_call),
+        cmocka_unit_test(a_fetch_from_a_failing_disk_says_so),
+        cmocka_unit_test(calls_without_memory_say_so_and_work_later),
+        cmocka_unit_test(a_name_is_one_import_s_alone),
+        cmocka_unit_test(a_verification_can_be_stopped),
+        cmocka_unit_test(a_table_of_a_later_version_is_refused_by_name),
+    };
+
+    return cmocka_run_group_tests(tests, stop_on_proof_setup, NULL);
+}
