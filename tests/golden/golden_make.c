@@ -102,6 +102,7 @@ main(int count, char **values)
     env.random = &seeded_ops;
     env.random_context = &rng;
     options.io_engine = KVT_IO_THREADS;
+    options.policy = KVT_POLICY_LRU; /* What the other one learns depends on the time. */
     first_life(&world, values[1], &options);
     second_life(&world, values[1], &options);
     return 0;
