@@ -168,9 +168,9 @@ KVT_CHECKED enum kvt_status kvt_engram_import(
 /* --- 2. Fetching rows ------------------------------------------------------------------------- */
 
 enum kvt_engram_target_flags {
-    KVT_ENGRAM_ONCE =
-        1, /* The destination gets rows[0], rows[1] ... of the plan, each once, instead
-                          * of the row of each slot. */
+    /* The destination gets rows[0], rows[1] ... of the plan, each once, instead of the row of each
+     * slot. */
+    KVT_ENGRAM_ONCE = 1,
 };
 
 enum kvt_engram_row_state {
