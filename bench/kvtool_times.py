@@ -100,7 +100,9 @@ def one_round(kvtool, store):
 def main():
     bin_folder, store, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     rows = [one_round(f"{bin_folder}/kvtool", store) for _ in range(rounds)]
-    medians = {name: statistics.median(row[name] for row in rows) for name in rows[0]}
+    medians = {name: statistics.median(row[name] for row in rows) for name in rows[0]
+               if name != "is_cold"}
+    medians["is_cold"] = all(row["is_cold"] for row in rows)
     print(json.dumps({**medians, "rounds": rows}, indent=1))
 
 

@@ -78,7 +78,7 @@ def page(raw, results):
     yield "# What the policies keep"
     yield ""
     yield ("Made by `make policies` (`bench/run-policies.sh`); `bench/README.md` says what is "
-           "simulated. lru, s3fifo and default are the\nlibrary's own; min knows the future.")
+           "simulated. lru, s3fifo and default (GHI) are\nthe library's own; min knows the future.")
     for trace, (title, origin, unique) in TRACES.items():
         one, three = one_tier(raw, trace), three_tiers(raw, trace)
         csv_write(os.path.join(results, f"{trace}.csv"), one)

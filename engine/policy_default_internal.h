@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * policy_default_internal.h - the parts of the default policy, GHI (a ghost-hazard index).
+ * policy_default_internal.h - the parts of the policy that learns, GHI (a ghost-hazard index).
  *
  * It learns how likely blocks of each class and age are to be used again (hazard.h), from all that
  * are in the map and from ghosts (ghost_table.h), and gives up the leaf whose importance is least

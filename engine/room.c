@@ -134,7 +134,6 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     uint64_t demoting_bytes = 0;
 
     for (uint32_t i = 0; i < VICTIMS_LOOKED_AT && victim != ENTRY_NONE; i++) {
-        uint32_t next = victim_next(store, want->place, victim);
         uint32_t length = residency_at(store->map, victim)->length;
         enum victim_action action = victim_evict(store, want->place, victim, want->namespace_id);
 
@@ -144,8 +143,9 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
             demoting_bytes += length;
         if (demoting_bytes >= DEMOTE_BYTES)
             return false;
-        /* A parent whose last child went has become a leaf: it may lie behind us. */
-        victim = action == VICTIM_RELEASED ? victim_next(store, want->place, ENTRY_NONE) : next;
+        /* A parent whose last child went has become a leaf: it may lie behind us. A copy that did
+         * not go is still there to go on from. */
+        victim = victim_next(store, want->place, action == VICTIM_RELEASED ? ENTRY_NONE : victim);
     }
     return false;
 }

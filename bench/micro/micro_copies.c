@@ -17,9 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef KVT_WITH_CUDA
-#    include "device_cuda.h"
-#endif
+#include "device_arguments.h"
 #include "device_host.h"
 #include "device_mover.h"
 #include "failure.h"
@@ -28,10 +26,6 @@
 enum {
     KIB = 1 << 10,
     MIB = 1 << 20,
-    TOTAL_MIB_DEFAULT = 256,
-    TOTAL_MIB_MAX = 512,
-    ROUNDS_DEFAULT = 7,
-    ROUNDS_MAX = 101,
     ROW_BYTES_MAX = 1024, /* Smaller pieces are rows. */
     ROWS_MAX = 16384,
     CEILING_PIECE_BYTES = 16 * MIB,
@@ -79,8 +73,8 @@ struct bench {
     uint32_t *order[2]; /* Where pieces lie on the host's and the device's side. */
     struct lane lanes[DEVICE_LANE_COUNT];
     struct device_plan plan;
-    double measure_ms;                                    /* That it took to find. */
-    double rates[WAY_COUNT][DIRECTION_COUNT][ROUNDS_MAX]; /* Bytes a second. */
+    double measure_ms;                                           /* That it took to find. */
+    double rates[WAY_COUNT][DIRECTION_COUNT][DEVICE_ROUNDS_MAX]; /* Bytes a second. */
 };
 
 /* --- 1. What is timed ------------------------------------------------------------------------- */
@@ -451,40 +445,18 @@ bench_run(struct bench *bench)
     return true;
 }
 
-/* NULL: not in this build, or no such device. */
-static const struct kvt_device_ops *
-device_choose(const char *name)
-{
-#ifdef KVT_WITH_CUDA
-    uint32_t count = 0;
-
-    if (strcmp(name, "emulation") != 0 && device_cuda_ops.count(NULL, &count) == KVT_OK)
-        return &device_cuda_ops;
-#endif
-    return strcmp(name, "cuda") == 0 ? NULL : &device_host_ops;
-}
-
 int
 main(int argc, char **argv)
 {
     static struct bench bench;
-    const char *name = argc > 1 ? argv[1] : "";
-    uint64_t total_mib = argc > 2 ? strtoull(argv[2], NULL, 10) : TOTAL_MIB_DEFAULT;
-    uint64_t rounds = argc > 3 ? strtoull(argv[3], NULL, 10) : ROUNDS_DEFAULT;
-    bool is_named = argc < 2 || strcmp(name, "cuda") == 0 || strcmp(name, "emulation") == 0;
+    struct device_arguments arguments;
 
-    if (!is_named || argc > 4 || total_mib < 2 || total_mib > TOTAL_MIB_MAX ||
-        (total_mib & (total_mib - 1)) != 0 || rounds == 0 || rounds > ROUNDS_MAX) {
-        fprintf(stderr,
-            "usage: micro_copies [cuda|emulation] [MIB] [ROUNDS]  (MIB a power of two, 2 to 512; "
-            "1 to %d rounds)\n",
-            ROUNDS_MAX);
+    if (!device_arguments_read("micro_copies", argc, argv, &arguments))
         return 2;
-    }
     env_host(&bench.env);
-    bench.ops = device_choose(name);
-    bench.total_bytes = total_mib * MIB;
-    bench.round_count = (uint32_t)rounds;
+    bench.ops = arguments.ops;
+    bench.total_bytes = arguments.total_bytes;
+    bench.round_count = arguments.round_count;
     if (bench.ops == NULL || !bench_run(&bench)) {
         fprintf(stderr, "micro_copies: %s\n", failure_last()->text);
         return 1;

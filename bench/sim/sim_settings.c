@@ -35,7 +35,7 @@ static const struct argument_option options[] = {
     [OPTION_TRACE] = {"--trace", "FILE[.zst]", "requests, one JSON object a line"},
     [OPTION_POLICY] = {"--policy", "NAMES",
         "separated by commas: lru, s3fifo, default (those of the\n"
-        "library); lfu, sieve, arc, gdsf, 2q, lfuda (from the\n"
+        "library; default is GHI, which learns); lfu, sieve, arc, gdsf, 2q, lfuda (from the\n"
         "literature, leaf-first); min (the optimum: it knows the\n"
         "future)"},
     [OPTION_CAPACITY] = {"--capacity", "SIZES",

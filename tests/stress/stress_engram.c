@@ -179,14 +179,6 @@ many_threads_fetch_right_rows_while_tables_come_and_go(void **state)
     scratch_dir_remove(&scratch);
 }
 
-static int
-stop_on_proof_setup(void **state)
-{
-    (void)state;
-    stop_on_proof();
-    return 0;
-}
-
 int
 main(void)
 {
@@ -194,5 +186,6 @@ main(void)
         cmocka_unit_test(many_threads_fetch_right_rows_while_tables_come_and_go),
     };
 
-    return cmocka_run_group_tests(tests, stop_on_proof_setup, NULL);
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

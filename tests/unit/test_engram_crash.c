@@ -220,14 +220,6 @@ no_memory_at_any_point_leaves_nothing_behind(void **state)
     fail();
 }
 
-static int
-stop_on_proof_setup(void **state)
-{
-    (void)state;
-    stop_on_proof();
-    return 0;
-}
-
 int
 main(void)
 {
@@ -237,5 +229,6 @@ main(void)
         cmocka_unit_test(no_memory_at_any_point_leaves_nothing_behind),
     };
 
-    return cmocka_run_group_tests(tests, stop_on_proof_setup, NULL);
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -275,14 +275,6 @@ a_table_of_a_later_version_is_refused_by_name(void **state)
     fixture_close(&fixture);
 }
 
-static int
-stop_on_proof_setup(void **state)
-{
-    (void)state;
-    stop_on_proof();
-    return 0;
-}
-
 int
 main(void)
 {
@@ -295,5 +287,6 @@ main(void)
         cmocka_unit_test(a_table_of_a_later_version_is_refused_by_name),
     };
 
-    return cmocka_run_group_tests(tests, stop_on_proof_setup, NULL);
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

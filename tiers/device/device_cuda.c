@@ -450,17 +450,17 @@ foreign_check(struct device_cuda *device, uint64_t address)
         address, device->ordinal);
 }
 
-static bool
-lies_in_slab(struct device_cuda *device, const struct device_range *range)
+/* Memory in a slab can be used anyway. */
+static enum kvt_status
+foreign_add(struct device_cuda *device, const struct device_range *range)
 {
-    const struct device_range *found;
-    bool is_slab;
+    enum kvt_status status = KVT_OK;
 
     (void)pthread_mutex_lock(&device->mutex);
-    found = device_ranges_find(&device->ranges, range->start, range->size);
-    is_slab = found != NULL && found->kind == DEVICE_RANGE_SLAB;
+    if (!device_ranges_in_slab(&device->ranges, range))
+        status = device_ranges_add(&device->ranges, range);
     (void)pthread_mutex_unlock(&device->mutex);
-    return is_slab;
+    return status;
 }
 
 static enum kvt_status
@@ -478,9 +478,7 @@ cuda_memory_register(struct device *base, void *memory, uint64_t size)
     if (status == KVT_OK)
         status = foreign_check(device, range.start + size - 1);
     cuda_leave(&scope);
-    if (status != KVT_OK || lies_in_slab(device, &range))
-        return status;
-    return range_add(device, &range);
+    return status == KVT_OK ? foreign_add(device, &range) : status;
 }
 
 static void

@@ -110,21 +110,12 @@ device_host_memory_put(struct device *base, void *memory, uint64_t size)
         memory_put(device_host_of(base), &device_host_of(base)->foreign, memory, size);
 }
 
-static bool
-lies_in_slab(const struct device_host *device, const struct device_range *range)
-{
-    const struct device_range *found =
-        device_ranges_find(&device->ranges, range->start, range->size);
-
-    return found != NULL && found->kind == DEVICE_RANGE_SLAB;
-}
-
 static enum kvt_status
 memory_register(struct device_host *device, const struct device_range *range)
 {
     if (range->size == 0)
         return failure_set(KVT_E_INVAL, 0, "Memory has one byte or more.");
-    if (lies_in_slab(device, range))
+    if (device_ranges_in_slab(&device->ranges, range))
         return KVT_OK;
     if (device_ranges_find(&device->foreign, range->start, range->size) == NULL)
         return failure_set(KVT_E_INVAL, 0,

@@ -42,6 +42,14 @@ device_ranges_find(const struct device_ranges *ranges, uint64_t start, uint64_t 
     return range;
 }
 
+bool
+device_ranges_in_slab(const struct device_ranges *ranges, const struct device_range *range)
+{
+    const struct device_range *found = device_ranges_find(ranges, range->start, range->size);
+
+    return found != NULL && found->kind == DEVICE_RANGE_SLAB;
+}
+
 enum kvt_status
 device_ranges_add(struct device_ranges *ranges, const struct device_range *range)
 {

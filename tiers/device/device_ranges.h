@@ -53,6 +53,9 @@ enum kvt_status device_ranges_add(struct device_ranges *ranges, const struct dev
 const struct device_range *device_ranges_find(
     const struct device_ranges *ranges, uint64_t start, uint64_t size);
 
+/* Whether all of the range is memory of one slab. */
+bool device_ranges_in_slab(const struct device_ranges *ranges, const struct device_range *range);
+
 /* False: this range, exactly, is not there. */
 bool device_ranges_remove(struct device_ranges *ranges, const struct device_range *range);
 
