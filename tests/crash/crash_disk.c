@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,11 +79,11 @@ log_append(
 static struct undo undo_list[UNDO_MAX];
 static uint32_t undo_count;
 
-/* Keep what a write is about to replace, when a flush is going to fail. */
+/* Keep what a write is about to replace, when no flush will save it. */
 static void
 undo_keep(struct crash_disk *disk, off_t offset, uint64_t size)
 {
-    if (atomic_load(&disk->board->fail_flushes) == 0 || undo_count == UNDO_MAX)
+    if (atomic_load(&disk->board->fail_flushes) != DISK_ALWAYS || undo_count == UNDO_MAX)
         return;
     struct undo undo = {malloc(size), (uint64_t)offset, size};
     if (undo.bytes != NULL && pread(disk->image, undo.bytes, size, offset) == (ssize_t)size)
@@ -192,6 +193,10 @@ serve(struct crash_disk *disk)
     struct fuse *fuse = fuse_new(&arguments, &operations, sizeof(operations), disk);
     if (fuse == NULL || fuse_mount(fuse, disk->point) != 0)
         _exit(1);
+    /* The last process of a mount namespace unmounts what is in it, and waits for the disk: that
+     * must not be the one that serves the disk. */
+    if (unshare(CLONE_NEWNS) != 0)
+        _exit(1);
     _exit(fuse_loop(fuse) == 0 ? 0 : 1);
 }
 
@@ -249,8 +254,8 @@ void
 crash_disk_stop(struct crash_disk *disk)
 {
     close(disk->file);
-    if (umount2(disk->point, MNT_DETACH) != 0)
+    if (umount2(disk->point, 0) != 0)
         run_fail("cannot unmount %s: %s", disk->point, strerror(errno));
-    if (waitpid(disk->server, NULL, 0) != disk->server)
+    if (kill(disk->server, SIGKILL) != 0 || waitpid(disk->server, NULL, 0) != disk->server)
         run_fail("the server of the disk is gone");
 }

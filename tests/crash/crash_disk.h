@@ -23,8 +23,9 @@ struct disk_board {
     _Atomic uint32_t is_logging; /* Else nothing is kept; the position stays. */
     /* How many of the next ones fail with EIO; DISK_ALWAYS: all of them. */
     _Atomic uint32_t fail_writes;
-    /* A flush that fails takes with it what was written since the one before, or since this was
-     * set: the old bytes are there again. */
+    /* DISK_ALWAYS: a flush takes with it what was written since the one before, or since this was
+     * set; the old bytes are there again. A single one takes nothing: the disk would be lost to the
+     * other files on it, whose next sync is told nothing of that. */
     _Atomic uint32_t fail_flushes;
     _Atomic uint32_t fail_reads;
     _Atomic uint64_t failed_count; /* So many did. */

@@ -22,8 +22,8 @@
 
 enum {
     BATCH_MAX = 4,
-    RELAXED_MAX = 6, /* Tickets of a thread that nobody waited for yet. */
-    FAILURES_MAX = 8,
+    RELAXED_MAX = 6,   /* Tickets of a thread that nobody waited for yet. */
+    FAILURES_MAX = 12, /* Requests of a thread; then it stops. */
     POOL_BYTES = BATCH_MAX * WRITERS_BYTES_HIGH, /* Of a writer, on the device. */
 };
 
@@ -110,7 +110,14 @@ failed(struct writer *writer, const char *what, uint32_t key, enum kvt_status st
     if (writer->store != NULL && kvt_health(writer->store, &note.health) != KVT_OK)
         run_fail("kvt_health");
     tell_note(writer, &note);
-    if (++writer->failure_count == FAILURES_MAX)
+}
+
+/* A thread that only fails tells nothing new, and fills the oracle with what may be. */
+static void
+stop_after_failures(struct writer *writer, bool is_failed)
+{
+    writer->failure_count += is_failed;
+    if (writer->failure_count == FAILURES_MAX)
         wait_for_the_end();
 }
 
@@ -119,6 +126,7 @@ static void
 finish(struct writer *writer, struct pending *pending)
 {
     struct kvt_result results[BATCH_MAX], visible[BATCH_MAX];
+    bool is_failed = false;
     enum kvt_status status = kvt_ticket_wait(pending->ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
 
     if (status == KVT_OK)
@@ -132,16 +140,24 @@ finish(struct writer *writer, struct pending *pending)
         status = results[i].status;
         if (pending->is_delete && (status == KVT_OK || status == KVT_MISS))
             tell(writer, WRITERS_DELETE_OK, key, 0);
-        else if (pending->is_delete)
-            failed(writer, "a delete", key, status);
-        else if (status == KVT_OK && visible[i].status == KVT_OK)
+        else if (!pending->is_delete && status == KVT_OK && visible[i].status == KVT_OK)
             tell(writer, WRITERS_PUT_OK, key, pending->versions[i]);
         /* It shared the outcome of another put; or a later request took its place. */
         else if (status != KVT_OK && status != KVT_EXISTS &&
-                 !(status == KVT_MISS && writer->plan->has_relaxed))
-            failed(writer, "a put", key, status);
+                 !(status == KVT_MISS && writer->plan->has_relaxed)) {
+            failed(writer, pending->is_delete ? "a delete" : "a put", key, status);
+            is_failed = true;
+        }
     }
     kvt_ticket_free(pending->ticket);
+    stop_after_failures(writer, is_failed);
+}
+
+static void
+submission_failed(struct writer *writer, const char *what, uint32_t key, enum kvt_status status)
+{
+    failed(writer, what, key, status);
+    stop_after_failures(writer, true);
 }
 
 static void
@@ -183,7 +199,7 @@ delete_some(struct writer *writer, uint32_t first, uint32_t count)
     if (status == KVT_OK)
         finish(writer, &pending);
     else
-        failed(writer, "a delete's submission", first, status);
+        submission_failed(writer, "a delete's submission", first, status);
 }
 
 /* Submit new versions, and wait as the durability asks. */
@@ -206,6 +222,9 @@ put_some(struct writer *writer, uint32_t first, uint32_t count, uint32_t flags)
         puts[i].length = payload_length(first + i, version, WRITERS_BYTES_LOW, WRITERS_BYTES_HIGH);
         puts[i].flags = flags;
         payload_fill(sources[i], puts[i].length, first + i, version);
+        /* The old block is given up at once; its kill goes on alone when the new one fails. */
+        if (writer->plan->may_lose && (flags & KVT_PUT_REPLACE) != 0)
+            tell(writer, WRITERS_DELETE, first + i, 0);
         tell(writer, WRITERS_PUT, first + i, version);
         if (writer->device_pool != NULL)
             put_from_device(writer, i, &puts[i]);
@@ -213,7 +232,7 @@ put_some(struct writer *writer, uint32_t first, uint32_t count, uint32_t flags)
     enum kvt_status status = kvt_put_submit(writer->store, writer->ns, puts, count,
         is_relaxed ? KVT_RELAXED : KVT_SYNC, &submit, &pending.ticket);
     if (status != KVT_OK) {
-        failed(writer, "a put's submission", first, status);
+        submission_failed(writer, "a put's submission", first, status);
         return;
     }
     if (!is_relaxed) {
@@ -300,8 +319,8 @@ writers_start(const char *mode, const struct writers_plan *plan, int *pipe_out)
     if (pipe(ends) != 0)
         run_fail("no pipe");
     snprintf(numbers, sizeof(numbers),
-        "%d %d %" PRIu64 " %d %d %" PRIu64 " %u %" PRIu64 " %" PRIu64, ends[1], plan->stamp_fd,
-        plan->seed, plan->may_fail, plan->has_relaxed, plan->action_count,
+        "%d %d %" PRIu64 " %d %d %d %" PRIu64 " %u %" PRIu64 " %" PRIu64, ends[1], plan->stamp_fd,
+        plan->seed, plan->may_fail, plan->has_relaxed, plan->may_lose, plan->action_count,
         plan->workload->io_engine, plan->workload->hbm_bytes, plan->workload->nvme_bytes);
     pid_t child = fork();
     if (child == 0) {
@@ -319,14 +338,16 @@ writers_plan_read(
     char **values, struct workload *workload, struct writers_plan *plan_out, int *pipe_out)
 {
     struct writers_plan plan = {.workload = workload, .dir = values[2]};
-    int may_fail, has_relaxed;
+    int may_fail, has_relaxed, may_lose;
 
-    if (sscanf(values[3], "%d %d %" SCNu64 " %d %d %" SCNu64 " %u %" SCNu64 " %" SCNu64, pipe_out,
-            &plan.stamp_fd, &plan.seed, &may_fail, &has_relaxed, &plan.action_count,
-            &workload->io_engine, &workload->hbm_bytes, &workload->nvme_bytes) != 9)
+    if (sscanf(values[3], "%d %d %" SCNu64 " %d %d %d %" SCNu64 " %u %" SCNu64 " %" SCNu64,
+            pipe_out, &plan.stamp_fd, &plan.seed, &may_fail, &has_relaxed, &may_lose,
+            &plan.action_count, &workload->io_engine, &workload->hbm_bytes,
+            &workload->nvme_bytes) != 10)
         run_fail("this is a mode for the test itself");
     plan.may_fail = may_fail != 0;
     plan.has_relaxed = has_relaxed != 0;
+    plan.may_lose = may_lose != 0;
     *plan_out = plan;
     /* Nobody is left behind, whatever ends the parent. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);

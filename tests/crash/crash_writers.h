@@ -48,8 +48,9 @@ struct writers_plan {
     const struct workload *workload;
     const char *dir;
     uint64_t seed;         /* None twice on one store: versions follow from it. */
-    bool may_fail;         /* An error is told and not the end; each thread stops after eight. */
+    bool may_fail;         /* An error is told and not the end; each thread stops after twelve. */
     bool has_relaxed;      /* Some puts are RELAXED. */
+    bool may_lose;         /* A replace that fails may leave nothing of its key. */
     int stamp_fd;          /* A file whose first eight bytes go into each note; -1: none. */
     uint64_t action_count; /* Each thread stops after so many submissions; 0: never. */
 };
