@@ -9,6 +9,7 @@ its processors or its disk is judged too.
 """
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 
@@ -26,6 +27,9 @@ def main():
     parser.add_argument("--rows", default=long_rows.CSV)
     arguments = parser.parse_args()
     commit = long_rows.commit_now("soak")
+    left = os.path.join(arguments.dir, "soak")
+    if os.path.isfile(os.path.join(left, "probe")):
+        shutil.rmtree(left)  # Of a run that failed, or was ended.
     lines = os.path.join(BUILD, "soak.csv")
     done = subprocess.run([os.path.join(BUILD, "tests", "soak_store"), "--dir", arguments.dir,
                            "--minutes", str(arguments.minutes), "--csv", lines], check=False)
