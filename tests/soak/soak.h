@@ -16,7 +16,7 @@
 #define SOAK_OWNER_MODE "--owner"
 
 enum {
-    SOAK_RECENT = 32, /* Of the last blocks that were acknowledged: all are there after a kill. */
+    SOAK_RECENT = 32, /* Of the last blocks that were acknowledged, to look for after a kill. */
     SOAK_BLOCK_LOW = 128 << 10,
     SOAK_BLOCK_SIZES = 4, /* Each twice the one before. */
     SOAK_BLOCK_MAX = SOAK_BLOCK_LOW << (SOAK_BLOCK_SIZES - 1),
@@ -57,6 +57,7 @@ struct soak_board {
     _Atomic uint64_t hit_count, miss_count, put_count;
     _Atomic uint64_t wrong_count;  /* Bytes that are not the block's, or of an older version. */
     _Atomic uint64_t lost_count;   /* Recent acknowledged blocks that a kill has taken. */
+    _Atomic uint64_t kept_count;   /* ... and that are there. */
     _Atomic uint64_t failed_count; /* Requests with an error; reads that the store calls damaged. */
     _Atomic uint64_t probe_count;
     _Atomic uint64_t probe_rate; /* Bytes a second, of the last one. */
