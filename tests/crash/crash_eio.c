@@ -55,6 +55,7 @@ struct failing {
     uint64_t fault_ns;   /* When the disk began to fail; 0: it does not. */
     uint64_t fail_count; /* Answers with an error, of a cycle. */
     uint32_t health;     /* Of the last such answer. */
+    char text[192];      /* Its sentence. */
     uint64_t counts[FAULTS];
     uint64_t heard[FAULTS]; /* Cycles in which the writers noticed. */
     struct oracle oracle;
@@ -71,6 +72,7 @@ hear(void *context, const struct writers_note *note)
     if (note->verb == WRITERS_FAILED) {
         failing->fail_count++;
         failing->health = note->health;
+        snprintf(failing->text, sizeof(failing->text), "%s", note->text);
         if (failing->fault_ns == 0 || note->time_ns < failing->fault_ns)
             run_fail("on a sound disk %s", note->text);
         if (note->status >= 0)
@@ -125,8 +127,8 @@ lasting_fault_is_told(struct failing *failing, int pipe)
         if ((failing->health & (KVT_HEALTH_META_READONLY | KVT_HEALTH_ROOT_READONLY)) != 0)
             return true;
     }
-    printf("WRONG: %" PRIu64 " requests failed, and then the health is %u\n", failing->fail_count,
-        failing->health);
+    printf("WRONG: %" PRIu64 " requests failed, and then the health is %u (%s)\n",
+        failing->fail_count, failing->health, failing->text);
     return false;
 }
 

@@ -22,7 +22,8 @@ enum {
     SOAK_BLOCK_MAX = SOAK_BLOCK_LOW << (SOAK_BLOCK_SIZES - 1),
     SOAK_BLOCK_MEAN = SOAK_BLOCK_LOW * 15 / 4,
     SOAK_READ_PERCENT = 70, /* Of the requests. */
-    SOAK_DEPTH = 64,        /* Requests that move bytes at a time. */
+    SOAK_DEPTH = 96,        /* Requests that move bytes at a time. */
+    SOAK_PROBE_DEPTH = 32,  /* Of the raw probe: more gives no more. */
 };
 
 enum soak_state {
@@ -92,8 +93,8 @@ int soak_own(const struct soak_plan *plan, struct soak_board *board);
 
 /*
  * soak_probe - what the disk gives with nothing in between: reads and writes of the soak's sizes,
- * `write_share` (0..1) of the bytes written, SOAK_DEPTH at a time, in a file of its own in `dir`;
- * bytes a second. 0: it cannot be measured here.
+ * `write_share` (0..1) of the bytes written, SOAK_PROBE_DEPTH at a time, in a file of its own in
+ * `dir`; bytes a second. 0: it cannot be measured here.
  */
 uint64_t soak_probe(const char *dir, double write_share, uint64_t duration_ns);
 

@@ -82,7 +82,7 @@ probe_run(struct probe *probe, uint64_t until_ns)
     uint32_t inflight = 0;
     bool is_good = true;
 
-    for (; inflight < SOAK_DEPTH; inflight++)
+    for (; inflight < SOAK_PROBE_DEPTH; inflight++)
         probe_submit(probe, inflight);
     while (inflight > 0) {
         struct io_uring_cqe *done;
@@ -104,7 +104,7 @@ probe_run(struct probe *probe, uint64_t until_ns)
 uint64_t
 soak_probe(const char *dir, double write_share, uint64_t duration_ns)
 {
-    size_t size = (size_t)SOAK_DEPTH * SOAK_BLOCK_MAX;
+    size_t size = (size_t)SOAK_PROBE_DEPTH * SOAK_BLOCK_MAX;
     struct probe probe = {.write_share = write_share, .rng = {soak_now_ns()}};
     uint64_t rate = 0;
 
@@ -117,7 +117,7 @@ soak_probe(const char *dir, double write_share, uint64_t duration_ns)
         memcpy(probe.memory + i, &word, sizeof(word));
     }
     probe.fd = file_ready(dir, probe.memory);
-    if (probe.fd >= 0 && io_uring_queue_init(SOAK_DEPTH, &probe.ring, 0) == 0) {
+    if (probe.fd >= 0 && io_uring_queue_init(SOAK_PROBE_DEPTH, &probe.ring, 0) == 0) {
         uint64_t begin_ns = soak_now_ns();
         if (probe_run(&probe, begin_ns + duration_ns))
             rate = (uint64_t)((double)probe.done_bytes * 1e9 / (double)(soak_now_ns() - begin_ns));
