@@ -7,9 +7,9 @@
  * device, on a disk that fails on command (crash_disk.h). In each, four writers (crash_writers.h)
  * work, the disk begins to fail, they are killed, the disk is mended and mounted anew, and the
  * store is judged with crash_verify(): all that was acknowledged, before and after the failure, is
- * there. A disk that takes nothing any more must have made the store say so: each request that
- * fails has a sentence, and kvt_health() is not well. Then all reads fail: each is a miss, and
- * mended, the blocks are there.
+ * there. A disk that takes nothing any more makes the store say so: each request that fails has a
+ * sentence, and kvt_health() is not well, or every request is refused. Then all reads fail: each is
+ * a miss, and mended, the blocks are there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,6 +58,7 @@ struct failing {
     char text[192];      /* Its sentence. */
     uint64_t counts[FAULTS];
     uint64_t heard[FAULTS]; /* Cycles in which the writers noticed. */
+    uint64_t told[FAULTS];  /* ... and kvt_health() said so, of a fault that lasts. */
     struct oracle oracle;
 };
 
@@ -118,16 +119,23 @@ mend(struct failing *failing)
     failing->fault_ns = 0;
 }
 
-/* Wait until writers who met a disk that takes nothing say that the store knows. */
+/* Wait until the writers know that the disk takes nothing: from the store's health, or because each
+ * of them has given up after request upon request (when no segment is free, the store may refuse
+ * all of them before it has met the disk often enough). */
 static bool
-lasting_fault_is_told(struct failing *failing, int pipe)
+lasting_fault_is_told(struct failing *failing, enum fault fault, int pipe)
 {
     for (int i = 0; i < 100; i++) {
+        uint64_t before = failing->fail_count;
         writers_listen(pipe, writers_now_ms() + AFTER_MS, hear, failing);
-        if ((failing->health & (KVT_HEALTH_META_READONLY | KVT_HEALTH_ROOT_READONLY)) != 0)
+        if ((failing->health & (KVT_HEALTH_META_READONLY | KVT_HEALTH_ROOT_READONLY)) != 0) {
+            failing->told[fault]++;
+            return true;
+        }
+        if (failing->fail_count >= WRITERS_FAILURES * WRITERS && failing->fail_count == before)
             return true;
     }
-    printf("WRONG: %" PRIu64 " requests failed, and then the health is %u (%s)\n",
+    printf("WRONG: only %" PRIu64 " answers were errors, and then the health is %u (%s)\n",
         failing->fail_count, failing->health, failing->text);
     return false;
 }
@@ -154,7 +162,7 @@ fail(struct failing *failing, enum fault fault)
     failing->notes_left = 0;
     fault_set(failing, fault);
     if (fault == FAULT_WRITES || fault == FAULT_FLUSHES) {
-        is_right = lasting_fault_is_told(failing, pipe);
+        is_right = lasting_fault_is_told(failing, fault, pipe);
     } else {
         failing->notes_left = 1 + rng_below(&failing->rng, AFTER_NOTES);
         writers_listen(pipe, writers_now_ms() + AFTER_MS, hear, failing);
@@ -195,12 +203,13 @@ run_cycles(struct failing *failing, uint64_t cycles)
         }
     }
     for (uint32_t i = 0; i < FAULTS; i++)
-        printf("%s: noticed in %" PRIu64 " of %" PRIu64 " cycles\n", fault_names[i],
-            failing->heard[i], failing->counts[i]);
+        printf("%s: noticed in %" PRIu64 " of %" PRIu64 " cycles, by the health in %" PRIu64 "\n",
+            fault_names[i], failing->heard[i], failing->counts[i], failing->told[i]);
     printf("%" PRIu64 " cycles judged, %" PRIu64 " acknowledgements, %" PRIu64 " calls failed\n",
         cycles, failing->oracle.acknowledged_count,
         atomic_load(&failing->disk.board->failed_count));
-    return true;
+    return cycles < CYCLES_DEFAULT ||
+           (failing->told[FAULT_WRITES] > 0 && failing->told[FAULT_FLUSHES] > 0);
 }
 
 /* Ask for each key that was ever put: the number of hits. A wrong byte ends the program. */

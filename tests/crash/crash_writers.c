@@ -22,8 +22,7 @@
 
 enum {
     BATCH_MAX = 4,
-    RELAXED_MAX = 6,   /* Tickets of a thread that nobody waited for yet. */
-    FAILURES_MAX = 12, /* Requests of a thread; then it stops. */
+    RELAXED_MAX = 6, /* Tickets of a thread that nobody waited for yet. */
     POOL_BYTES = BATCH_MAX * WRITERS_BYTES_HIGH, /* Of a writer, on the device. */
 };
 
@@ -117,7 +116,7 @@ static void
 stop_after_failures(struct writer *writer, bool is_failed)
 {
     writer->failure_count += is_failed;
-    if (writer->failure_count == FAILURES_MAX)
+    if (writer->failure_count == WRITERS_FAILURES)
         wait_for_the_end();
 }
 

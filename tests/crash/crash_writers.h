@@ -18,7 +18,8 @@
 
 enum {
     WRITERS = 4,
-    WRITERS_KEYS = 48, /* Of each. */
+    WRITERS_KEYS = 48,     /* Of each. */
+    WRITERS_FAILURES = 12, /* Requests of a thread that fail; then it stops. */
     WRITERS_BYTES_LOW = 1000,
     WRITERS_BYTES_HIGH = 40000,
 };
@@ -48,7 +49,7 @@ struct writers_plan {
     const struct workload *workload;
     const char *dir;
     uint64_t seed;         /* None twice on one store: versions follow from it. */
-    bool may_fail;         /* An error is told and not the end; each thread stops after twelve. */
+    bool may_fail;         /* An error is told and not the end; each thread stops after some. */
     bool has_relaxed;      /* Some puts are RELAXED. */
     bool may_lose;         /* A replace that fails may leave nothing of its key. */
     int stamp_fd;          /* A file whose first eight bytes go into each note; -1: none. */
