@@ -26,6 +26,9 @@ enum {
     POLL_NS = 100000000,
     SYNC_PERCENT = 25, /* Of the puts; the others are RELAXED. */
     HEAD_WORDS = 4,
+    EVENTS = 256, /* Read at a time. */
+    EVENTS_KEPT = 1 << 16,
+    EVENTS_NAP_NS = 200000,
 };
 
 #define HEAD_MAGIC UINT64_C(0x736F616B626C6B31)
@@ -60,6 +63,8 @@ struct owner {
     pthread_barrier_t barrier;
     uint64_t probed_get_bytes, probed_put_bytes; /* At the last probe. */
     uint64_t moved_bytes;                        /* That the board knows of. */
+    uint64_t event_cursor;
+    _Atomic uint32_t events_end;
     struct worker workers[THREADS];
 };
 
@@ -435,6 +440,45 @@ worker_main(void *context)
     return NULL;
 }
 
+/* Note what NVMe has given up for room. */
+static void
+events_take(struct owner *owner)
+{
+    struct kvt_event events[EVENTS];
+    enum kvt_status status;
+    uint32_t count = 0;
+
+    do {
+        status = kvt_events_read(owner->store, &owner->event_cursor, events, EVENTS, &count);
+        for (uint32_t i = 0; i < count; i++) {
+            const struct kvt_event *event = &events[i];
+            uint64_t key;
+
+            if (event->kind == KVT_EVENT_REMOVED && event->tier == KVT_TIER_NVME &&
+                event->reason == KVT_REASON_RECLAIMED && pattern_key_number(event->key, &key) &&
+                key < owner->plan->key_count)
+                atomic_store(
+                    &owner->board->keys[key].evicted, atomic_load(&owner->board->keys[key].sure));
+        }
+    } while (status == KVT_OK);
+    if (status != KVT_MISS)
+        soak_complain(
+            owner->board, &owner->board->failed_count, "events gave %s", kvt_status_name(status));
+}
+
+/* At once, so that a kill finds hardly any that were not read. */
+static void *
+events_main(void *context)
+{
+    struct owner *owner = context;
+
+    while (atomic_load(&owner->events_end) == 0) {
+        events_take(owner);
+        nanosleep(&(struct timespec){.tv_nsec = EVENTS_NAP_NS}, NULL);
+    }
+    return NULL;
+}
+
 /* Whether a block is there; what it holds is judged like any other read. */
 static bool
 recent_is_there(struct owner *owner, uint64_t key)
@@ -448,29 +492,30 @@ recent_is_there(struct owner *owner, uint64_t key)
     return atomic_load(&owner->board->hit_count) > hits;
 }
 
-/* The blocks that were acknowledged last, before a kill, are there. Half a segment of them: what is
- * older may have been evicted. */
+/* The blocks that were acknowledged last, before a kill, are there, or the store has told that it
+ * evicted them. */
 static void
 recent_check(struct owner *owner)
 {
     struct soak_board *board = owner->board;
-    struct kvt_options options = {.struct_size = sizeof(options)};
-    uint64_t newest = atomic_load(&board->recent_count), bytes = 0;
 
-    if (kvt_options_get(owner->store, &options) != KVT_OK)
-        return;
-    for (uint64_t i = newest; i > 0 && newest - i < SOAK_RECENT; i--) {
-        struct soak_recent *recent = &board->recent[(i - 1) % SOAK_RECENT];
-        uint64_t version = atomic_load(&recent->version), key = atomic_load(&recent->key);
-        bytes += soak_block_length(key);
-        if (bytes > options.segment_bytes / 2)
-            return;
-        if (version != 0 && !recent_is_there(owner, key))
+    for (uint32_t i = 0; i < SOAK_RECENT; i++) {
+        uint64_t version = atomic_load(&board->recent[i].version);
+        uint64_t key = atomic_load(&board->recent[i].key);
+
+        if (version == 0)
+            continue;
+        if (recent_is_there(owner, key)) {
+            atomic_fetch_add(&board->kept_count, 1);
+            continue;
+        }
+        events_take(owner);
+        if (atomic_load(&board->keys[key].evicted) >= version)
+            atomic_fetch_add(&board->gone_count, 1);
+        else
             soak_complain(board, &board->lost_count,
                 "key %llu, version %llu was acknowledged and is gone after a kill",
                 (unsigned long long)key, (unsigned long long)version);
-        else if (version != 0)
-            atomic_fetch_add(&board->kept_count, 1);
     }
 }
 
@@ -487,6 +532,7 @@ owner_open(struct owner *owner)
     options.host_capacity_bytes = plan->host_bytes;
     options.block_bytes_max = SOAK_BLOCK_MAX;
     options.relaxed_interval_ns = 100000000;
+    options.event_count_max = EVENTS_KEPT;
     enum kvt_status status = kvt_open(path, &options, &owner->store);
     if (status == KVT_OK)
         status = kvt_namespace_open(owner->store, "soak", "a model", 7, &owner->ns);
@@ -522,7 +568,7 @@ int
 soak_own(const struct soak_plan *plan, struct soak_board *board)
 {
     static struct owner owner;
-    pthread_t threads[THREADS];
+    pthread_t threads[THREADS], event_thread;
 
     owner.plan = plan;
     owner.board = board;
@@ -539,6 +585,8 @@ soak_own(const struct soak_plan *plan, struct soak_board *board)
     recent_check(&owner);
     atomic_store(&board->last_ns, soak_now_ns());
     atomic_store(&board->state, SOAK_RUNNING);
+    if (pthread_create(&event_thread, NULL, events_main, &owner) != 0)
+        return 1;
     for (uint32_t i = 0; i < THREADS; i++) {
         if (pthread_create(&threads[i], NULL, worker_main, &owner.workers[i]) != 0)
             return 1;
@@ -548,6 +596,8 @@ soak_own(const struct soak_plan *plan, struct soak_board *board)
         if (kvt_queue_destroy(owner.workers[i].queue) != KVT_OK)
             return 1;
     }
+    atomic_store(&owner.events_end, 1);
+    pthread_join(event_thread, NULL);
     atomic_store(&board->state, SOAK_CLOSED);
     return kvt_close(owner.store) == KVT_OK ? 0 : 1;
 }
