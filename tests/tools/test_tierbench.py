@@ -259,7 +259,9 @@ class Tierbench(Programs):
                       ["engram", "--dir", "s", "--seconds", "x"], ["load", "LICENSE"],
                       ["load", "--dir", "s"], ["load", "LICENSE", "--dir", "s", "--chunk", "5000"],
                       ["load", "LICENSE", "--dir", "s", "--device", "tpu"],
-                      ["load", "LICENSE", "--dir", "s", "--rounds", "0"]):
+                      ["load", "LICENSE", "--dir", "s", "--rounds", "0"], ["gpu"],
+                      ["gpu", "--dir", "s", "--nvme", "64M"],
+                      ["gpu", "--dir", "s", "--device", "tpu"]):
             with self.subTest(words=words):
                 self.refused("tierbench", *words)
 
@@ -298,6 +300,18 @@ class Tierbench(Programs):
                                 "emulation", "--seconds", "0.05").stdout.decode()
         self.assertIn("emulated", said)
         self.assertIn("0 wrong bytes", said)
+
+    def test_every_way_to_a_device_is_measured_and_takes_nothing_meanwhile(self):
+        report = self.json_of("tierbench", "gpu", "--dir", "g1", "--device", "emulation", "--host",
+                              "64M", "--nvme", "128M", "--pinned", "64M", "--seconds", "0.05")
+        self.assertTrue(report["is_emulated"])
+        self.assertEqual(report["wrong_bytes"], 0)
+        for what in ("memory", "pin", "event"):
+            self.assertEqual(report[f"steady_{what}_count"], 0)
+        for key in ("host", "copy", "nvme", "disk", "load", "load_disk"):
+            self.assertGreater(report[f"{key}_bytes_per_s"], 0)
+        self.assertGreater(report["first_use_ns"], report["open_ns"])
+        self.assertEqual(os.listdir(self.path("g1")), [])
 
     def test_what_cannot_be_loaded_is_said(self):
         self.safetensors("bad.safetensors", [(0, 4097)], 4096)
