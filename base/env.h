@@ -105,6 +105,7 @@ enum fs_open_flags {
     FS_CREATE = 2,    /* Create when missing, mode 0600. */
     FS_EXCLUSIVE = 4, /* With FS_CREATE: KVT_EXISTS when it is there. */
     FS_DIRECT = 8,    /* Bypass the page cache where the file system can; see fs_file_direct(). */
+    FS_FOLLOW = 16,   /* With FS_READ_ONLY: a file that is not ours, perhaps by a link. */
 };
 
 struct fs_ops {
@@ -125,7 +126,7 @@ struct fs_ops {
     enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);
     enum kvt_status (*unlink)(struct fs_dir *dir, const char *name); /* Missing: KVT_MISS. */
 
-    /* Links are not followed. Missing: KVT_MISS. */
+    /* Links are not followed, but for FS_FOLLOW. Missing: KVT_MISS. */
     enum kvt_status (*open)(
         struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out);
     void (*close)(struct fs_file *file); /* NULL is fine. */

@@ -83,7 +83,10 @@
     X(codec_raw_count, "parts that were not encoded because it would save too little")         \
     X(codec_decode_bytes, "payload bytes of parts that were decoded")                          \
     X(engram_page_count, "pages of N-gram tables read for fetches")                            \
-    X(engram_page_lost_count, "such pages that were unreadable or damaged")
+    X(engram_page_lost_count, "such pages that were unreadable or damaged")                    \
+    X(load_bytes, "bytes of files loaded to devices")                                          \
+    X(load_lost_count, "chunks of files that could not be read or copied")                     \
+    X(load_device_bytes_now, "memory of devices that loads have taken")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \
