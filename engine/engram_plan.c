@@ -19,6 +19,8 @@ enum {
     DIGIT_BITS_MAX = 12, /* 4,096 counters of 4 bytes: half of a 32 KiB cache. */
     PASSES_MAX = 4,
     SHORT_COUNT = 32, /* So few keys are sorted by insertion. */
+    /* Of an inverse of 512 KiB: with the keys it fits a second-level cache. */
+    NEAR_SLOTS = 128 << 10,
 };
 
 /* --- 1. Memory -------------------------------------------------------------------------------- */
@@ -47,6 +49,8 @@ parts_place(struct kvt_engram_plan *plan)
     plan->hashes = part_take(plan, &used, tokens, sizeof(uint64_t));
     plan->keys[0] = part_take(plan, &used, tokens, sizeof(uint64_t));
     plan->keys[1] = part_take(plan, &used, tokens, sizeof(uint64_t));
+    for (uint32_t h = 0; h < hasher->head_count; h++)
+        plan->ranks[h] = part_take(plan, &used, tokens, sizeof(uint32_t));
     for (uint32_t i = 0; i < hasher->layer_count; i++) {
         struct engram_plan_layer *layer = &plan->layers[i];
 
@@ -258,12 +262,23 @@ keys_sort(struct kvt_engram_plan *plan, uint32_t row_count)
     return source;
 }
 
+/* A layer's inverse stays in the caches while its columns are sorted. */
+static inline bool
+plan_is_near(const struct kvt_engram_plan *plan)
+{
+    return plan->token_count <= NEAR_SLOTS / plan->hasher->column_count;
+}
+
 /* One column, each row once, behind those of the columns before it. */
 static void
 column_unique(struct kvt_engram_plan *plan, const struct engram_bucket *bucket, uint32_t column,
     struct engram_plan_layer *target)
 {
     uint32_t column_count = plan->hasher->column_count;
+    bool is_near = plan_is_near(plan);
+    uint32_t *restrict ranks =
+        is_near ? target->inverse + column : plan->ranks[column % plan->hasher->head_count];
+    size_t stride = is_near ? column_count : 1;
     uint32_t count = plan->token_count;
     uint32_t slot_at = column * count;
     uint32_t row_at = target->row_count;
@@ -275,17 +290,35 @@ column_unique(struct kvt_engram_plan *plan, const struct engram_bucket *bucket, 
     keys = keys_sort(plan, bucket->prime);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = (uint32_t)(keys[i] >> 32);
-        uint32_t slot = (uint32_t)keys[i] * column_count + column;
+        uint32_t token = (uint32_t)keys[i];
 
         if (row != before) {
             target->rows[row_at] = bucket->offset + row;
             target->firsts[row_at++] = slot_at;
             before = row;
         }
-        target->slots[slot_at++] = slot;
-        target->inverse[slot] = row_at - 1;
+        target->slots[slot_at++] = token * column_count + column;
+        ranks[token * stride] = row_at - 1;
     }
     target->row_count = row_at;
+}
+
+/*
+ * The inverse of an order's columns, from what column_unique() left in plan->ranks. A column's own
+ * places lie a token's slots apart, in the order of rows each in another line: written at once they
+ * would miss every cache.
+ */
+static void
+inverse_fill(struct kvt_engram_plan *plan, uint32_t column, struct engram_plan_layer *target)
+{
+    uint32_t head_count = plan->hasher->head_count;
+    uint32_t column_count = plan->hasher->column_count;
+    uint32_t *restrict inverse = target->inverse + column;
+
+    for (uint32_t i = 0; i < plan->token_count; i++, inverse += column_count) {
+        for (uint32_t h = 0; h < head_count; h++)
+            inverse[h] = plan->ranks[h][i];
+    }
 }
 
 /* --- 5. The plan ------------------------------------------------------------------------------ */
@@ -308,6 +341,8 @@ layer_fill(struct kvt_engram_plan *plan, uint32_t index)
         }
         for (uint32_t h = 0; h < hasher->head_count; h++)
             column_unique(plan, &layer->buckets[column + h], column + h, target);
+        if (!plan_is_near(plan))
+            inverse_fill(plan, column, target);
     }
     if (plan->is_unique)
         target->firsts[target->row_count] = plan->token_count * hasher->column_count;
