@@ -37,6 +37,17 @@ engrams_close(struct kvt_store *store)
         env_put(&store->env, table, sizeof(*table));
     }
     store->env.fs->dir_close(set->dir);
+    set->dir = NULL;
+}
+
+void
+engrams_free(struct kvt_store *store)
+{
+    struct engram_set *set = store->engrams;
+
+    if (set == NULL)
+        return;
+    engram_reader_free(set->reader);
     pthread_mutex_destroy(&set->lock);
     pthread_mutex_destroy(&set->space_lock);
     env_put(&store->env, set, sizeof(*set));

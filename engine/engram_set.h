@@ -22,7 +22,7 @@ enum {
 #define ENGRAM_ENDING ".engram"         /* A table's file: its name and this. */
 #define ENGRAM_ENDING_NEW ".engram.new" /* While it is imported. */
 
-struct engram_reader; /* engram_fetch.c */
+struct engram_reader; /* engram_reader.h */
 
 /* Somebody uses a name. */
 struct engram_use {
@@ -54,8 +54,10 @@ struct engram_set {
 };
 
 enum kvt_status engrams_open(struct kvt_store *store);
-/* engrams_close - tables and fetches that are out are void. */
+/* engrams_close - tables and fetches that are out are void. engrams_free - behind devices_close():
+ * the rest. */
 void engrams_close(struct kvt_store *store);
+void engrams_free(struct kvt_store *store);
 uint32_t engrams_open_count(struct kvt_store *store);
 
 /* --- Files ------------------------------------------------------------------------------------ */
@@ -94,11 +96,14 @@ struct engram_survey {
 
 enum kvt_status engram_survey_run(struct engram_survey *survey);
 
-/* --- engram_fetch.c --------------------------------------------------------------------------- */
+/* --- engram_reader.c, engram_fetch.c ---------------------------------------------------------- */
 
 enum kvt_status engram_reader_open(struct kvt_store *store, struct engram_reader **reader_out);
-/* engram_reader_close - what is not settled is cancelled; in flight it is waited for. */
+/* engram_reader_close - what is not settled is cancelled; in flight it is waited for. Its actor
+ * stays, with nothing to do, until engram_reader_free(): a mover may wake it after its last answer
+ * was taken. */
 void engram_reader_close(struct engram_reader *reader);
+void engram_reader_free(struct engram_reader *reader);
 void engram_fetch_destroy(struct kvt_engram_fetch *fetch);
 
 #endif /* KVT_ENGINE_ENGRAM_SET_H */

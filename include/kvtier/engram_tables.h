@@ -178,6 +178,7 @@ enum kvt_engram_row_state {
     KVT_ENGRAM_ROW_UNREADABLE = 1, /* The device failed. */
     KVT_ENGRAM_ROW_DAMAGED = 2,    /* Its page is not what was imported. */
     KVT_ENGRAM_ROW_NOT_READ = 3,   /* The store was aborted first. */
+    KVT_ENGRAM_ROW_NOT_COPIED = 4, /* To the device; some of its bytes may be. */
 };
 
 /* What is wanted of one table. Start from all zero. */
@@ -185,11 +186,14 @@ struct kvt_engram_target {
     kvt_engram *table;
     uint32_t layer_index; /* Of the plan's profile. */
     uint32_t flags;       /* enum kvt_engram_target_flags */
-    void *destination;    /* Host memory: row after row, without gaps. */
+    void *destination;    /* Row after row, without gaps. */
     uint64_t capacity;    /* Bytes of it. */
     uint8_t *states;      /* May be NULL. Gets an enum kvt_engram_row_state of each row. */
     uint64_t deadline_ns; /* When it is needed, CLOCK_MONOTONIC: of all pages that wait, those of
                             * the target with the earliest time go first. 0: behind all others. */
+    kvt_region region;    /* {0}: the destination is host memory. Else it lies in this one, of a
+                           * device (or of the host). */
+    uint32_t reserved0;   /* Must be zero. */
 };
 
 /*
@@ -197,9 +201,11 @@ struct kvt_engram_target {
  * page is read once for each target, all of them with as many in flight as the device likes.
  *
  * KVT_E_INVAL: NULL, a plan without KVT_ENGRAM_UNIQUE, a table of another profile than the plan's,
- * of another layer, or of another store than the first, too little capacity. KVT_E_NOMEM.
+ * of another layer, or of another store than the first, too little capacity, a destination that
+ * does not lie in its region, or a stale region. KVT_E_NOMEM.
  * Threads: any. Ownership: borrows `targets`; keeps the plan (which may not be filled), the
- * destinations and states until the fetch is done, the tables until it is freed; gives *fetch_out.
+ * destinations, states and regions until the fetch is done, the tables until it is freed; gives
+ * *fetch_out.
  * Blocks: never.
  * Completion: KVT_OK -> each target is settled exactly once. Otherwise never.
  */
@@ -210,12 +216,28 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_submit(const kvt_engram_plan *plan,
  * kvt_engram_fetch_wait - wait, at most `timeout_ns`, until target `index` is settled.
  *
  * KVT_OK: every row is in place. KVT_LATE: not yet. KVT_E_CORRUPT, KVT_E_IO: some rows are
- * not (the states say which), the others are; a row that is not was left as it was.
+ * not (the states say which), the others are; a row that is not was left as it was. KVT_E_GPU: the
+ * device is lost: what is in the rows that are not there is undefined.
  * *lost_out (may be NULL): how many are not. KVT_E_INVAL: NULL, no such target.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
  */
 KVT_CHECKED enum kvt_status kvt_engram_fetch_wait(
     kvt_engram_fetch *fetch, uint32_t index, uint64_t timeout_ns, uint64_t *lost_out);
+
+/*
+ * kvt_engram_fetch_stream_wait - work that is submitted to `stream` from now on waits, on the
+ * device, until the rows of target `index` have been copied there. The host does not wait.
+ *
+ * KVT_OK: the stream waits, or there is nothing to wait for any more. KVT_NOT_READY: the copy of
+ * some row was not queued yet, because its page is still being read: nothing has changed, ask
+ * again. KVT_E_CORRUPT, KVT_E_IO: some rows are not there; the stream waits for the others.
+ * KVT_E_GPU: the device is lost. KVT_E_INVAL: NULL, the default stream among it; no such target;
+ * its destination is host memory.
+ * Threads: any. Ownership: `stream` is a cudaStream_t of the destination's device. Blocks: never,
+ * but for the driver.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_fetch_stream_wait(
+    kvt_engram_fetch *fetch, uint32_t index, void *stream);
 
 /*
  * kvt_engram_fetch_free - waits for what is not settled yet. NULL does nothing.
