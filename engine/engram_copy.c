@@ -30,8 +30,7 @@ row_source(const struct page_read *read, uint32_t row)
     const struct engram_head *head = &read->target->table->head;
     uint32_t base = read->page * head->rows_per_page;
 
-    return (const uint8_t *)read->piece.iov_base +
-           (size_t)(read->target->rows.rows[row] - base) * head->profile.row_bytes;
+    return read->bytes + (size_t)(read->target->rows.rows[row] - base) * head->profile.row_bytes;
 }
 
 void

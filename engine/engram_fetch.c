@@ -74,6 +74,11 @@ target_make(
         return failure_set(KVT_E_INVAL, 0, "reserved0 is not zero");
     KVT_TRY(layer_check(plan->hasher, from->layer_index, &from->table->head));
     KVT_TRY(kvt_engram_plan_rows(plan, from->layer_index, &target->rows));
+    if (from->table->file == NULL && target->rows.row_count > 0 &&
+        target->rows.rows[target->rows.row_count - 1] >= from->table->pin.row_count)
+        return failure_set(KVT_E_INVAL, 0, "row %u: only %u rows of the table %s are shared",
+            target->rows.rows[target->rows.row_count - 1], from->table->pin.row_count,
+            from->table->head.name);
     target->is_once = (from->flags & KVT_ENGRAM_ONCE) != 0;
     target->table = from->table;
     target->states = from->states;

@@ -63,6 +63,21 @@ page_finish(struct engram_reader *reader, struct page_read *read, enum kvt_engra
         engram_target_settle(reader, target);
 }
 
+/* Its bytes are right. */
+static void
+page_deliver(struct engram_reader *reader, struct page_read *read)
+{
+    struct fetch_target *target = read->target;
+
+    if (target->device >= 0) {
+        engram_rows_send(reader, read);
+        engram_target_look(target);
+    } else {
+        engram_rows_copy(target, read);
+        page_finish(reader, read, KVT_ENGRAM_ROW_THERE, KVT_OK);
+    }
+}
+
 static void
 page_fail(struct engram_reader *reader, struct page_read *read, enum kvt_engram_row_state state)
 {
@@ -77,19 +92,13 @@ page_fail(struct engram_reader *reader, struct page_read *read, enum kvt_engram_
 static void
 page_arrived(struct engram_reader *reader, struct page_read *read)
 {
-    struct fetch_target *target = read->target;
-
     COUNT(reader->store, engram_page_count, 1);
     if (read->transfer.status != KVT_OK) {
         page_fail(reader, read, KVT_ENGRAM_ROW_UNREADABLE);
-    } else if (!engram_page_is_intact(&target->table->head, read->page, read->piece.iov_base)) {
+    } else if (!engram_page_is_intact(&read->target->table->head, read->page, read->bytes)) {
         page_fail(reader, read, KVT_ENGRAM_ROW_DAMAGED);
-    } else if (target->device >= 0) {
-        engram_rows_send(reader, read);
-        engram_target_look(target);
     } else {
-        engram_rows_copy(target, read);
-        page_finish(reader, read, KVT_ENGRAM_ROW_THERE, KVT_OK);
+        page_deliver(reader, read);
     }
 }
 
@@ -130,6 +139,7 @@ page_ask(struct engram_reader *reader, struct fetch_target *target)
     if (target->device >= 0)
         target->pages_unsent++;
     reader->in_flight++;
+    read->bytes = read->piece.iov_base;
     read->transfer = (struct transfer){.kind = IO_READ,
         .class = LANE_URGENT,
         .file = target->table->file,
@@ -141,22 +151,46 @@ page_ask(struct engram_reader *reader, struct fetch_target *target)
     return read;
 }
 
+/* Whether the page is pinned; then it has its bytes. */
+static bool
+page_find_pinned(struct engram_reader *reader, struct page_read *read)
+{
+    const struct fetch_target *target = read->target;
+    const struct engram_pin *pin = &target->table->pin;
+
+    if (read->page >= engram_pin_pages(pin))
+        return false;
+    COUNT(reader->store, engram_pinned_page_count, 1);
+    if (target->device < 0 || (pin->device_mask >> target->device & 1) != 0)
+        read->bytes = engram_pin_page(pin, read->page);
+    else /* A device that cannot read it where it is. */
+        memcpy(read->piece.iov_base, engram_pin_page(pin, read->page), PAGE_BYTES);
+    return true;
+}
+
 static bool
 pages_ask(struct engram_reader *reader)
 {
     struct transfer *transfers[PAGES_IN_FLIGHT];
-    uint32_t count = 0;
+    uint32_t count = 0, asked_count = 0;
 
-    while (reader->free != NULL && reader->waiting != NULL) {
+    for (; asked_count < PAGES_IN_FLIGHT; asked_count++) {
         struct fetch_target *target = reader->waiting;
+        struct page_read *read;
 
-        transfers[count++] = &page_ask(reader, target)->transfer;
+        if (reader->free == NULL || target == NULL)
+            break;
+        read = page_ask(reader, target);
         if (target->asked == target->rows.row_count)
             reader->waiting = target->next;
+        if (page_find_pinned(reader, read))
+            page_deliver(reader, read);
+        else
+            transfers[count++] = &read->transfer;
     }
     if (count > 0)
         lane_push_many(reader->lane, transfers, count);
-    return count > 0;
+    return asked_count > 0;
 }
 
 /* --- 3. Targets ------------------------------------------------------------------------------- */

@@ -65,6 +65,7 @@ struct page_read {
     struct fetch_target *target;
     uint32_t page;
     uint32_t row_first, row_end; /* In the plan's rows. */
+    const uint8_t *bytes;        /* Of the page: in our memory, or pinned. */
     struct page_read *next_free;
     /* To a device: */
     struct device_move move;

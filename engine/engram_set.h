@@ -11,6 +11,7 @@
 
 #include "engram_file.h"
 #include "engram_internal.h"
+#include "engram_pin.h"
 #include "store_internal.h"
 
 enum {
@@ -36,7 +37,8 @@ struct kvt_engram {
     struct kvt_engram *next; /* Guarded by the set's lock. */
     struct engram_use use;
     struct engram_head head; /* Constant, as what follows. */
-    struct fs_file *file;
+    struct fs_file *file;    /* NULL: it is shared by another process, and has no name in use. */
+    struct engram_pin pin;
     _Atomic uint32_t fetch_count; /* Targets that have not been freed. */
 };
 
@@ -59,6 +61,7 @@ enum kvt_status engrams_open(struct kvt_store *store);
 void engrams_close(struct kvt_store *store);
 void engrams_free(struct kvt_store *store);
 uint32_t engrams_open_count(struct kvt_store *store);
+uint64_t engrams_pinned_bytes(struct kvt_store *store);
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
@@ -80,6 +83,13 @@ enum kvt_status engram_file_open(struct kvt_store *store, struct fs_dir *dir, co
 /* engram_head_read - the better of both heads. KVT_E_CORRUPT, KVT_E_FORMAT, KVT_E_IO. */
 enum kvt_status engram_head_read(struct kvt_store *store, struct fs_file *file,
     const char *file_name, struct engram_head *head_out);
+
+/* engram_table_add - among the open ones. Whoever is the first starts the reader. */
+enum kvt_status engram_table_add(struct kvt_store *store, struct kvt_engram *table);
+
+/* engram_pages_read - some pages as they are. KVT_E_IO: the file ends before that. */
+enum kvt_status engram_pages_read(
+    struct kvt_store *store, struct fs_file *file, uint32_t first, uint32_t count, uint8_t *buffer);
 
 /* engram_buffer - memory that direct reads and writes may use; NULL, with a sentence. */
 void *engram_buffer(struct kvt_store *store, size_t size);

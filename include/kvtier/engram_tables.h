@@ -41,8 +41,9 @@ struct kvt_engram_info {
     uint64_t row_count;
     uint64_t rows_done; /* IMPORTING: durable rows. */
     uint64_t file_bytes;
-    uint64_t created_ns; /* Wall clock, for people. */
-    uint8_t uuid[16];    /* Another one for each import. */
+    uint64_t created_ns;  /* Wall clock, for people. */
+    uint8_t uuid[16];     /* Another one for each import. */
+    uint64_t rows_pinned; /* Of an open table: engram_pinned.h. */
 };
 
 /*
@@ -119,7 +120,9 @@ struct kvt_engram_findings {
  * kvt_engram_verify - reads every page. `progress` (may be NULL) is told of rows that were read and
  * stops it by returning 0.
  *
- * KVT_OK: look at the findings. KVT_CANCELLED: it was stopped. KVT_E_INVAL: NULL. KVT_E_NOMEM.
+ * KVT_OK: look at the findings. KVT_CANCELLED: it was stopped. KVT_E_INVAL: NULL.
+ * KVT_E_UNSUPPORTED: a table that another process shares was verified when it was opened.
+ * KVT_E_NOMEM.
  * Threads: any. Ownership: borrows. Blocks: for as long as reading the whole table takes.
  */
 KVT_CHECKED enum kvt_status kvt_engram_verify(kvt_engram *table,
@@ -202,7 +205,7 @@ struct kvt_engram_target {
  *
  * KVT_E_INVAL: NULL, a plan without KVT_ENGRAM_UNIQUE, a table of another profile than the plan's,
  * of another layer, or of another store than the first, too little capacity, a destination that
- * does not lie in its region, or a stale region. KVT_E_NOMEM.
+ * does not lie in its region, a stale region, a row that a shared table does not have. KVT_E_NOMEM.
  * Threads: any. Ownership: borrows `targets`; keeps the plan (which may not be filled), the
  * destinations, states and regions until the fetch is done, the tables until it is freed; gives
  * *fetch_out.
@@ -248,5 +251,7 @@ KVT_API void kvt_engram_fetch_free(kvt_engram_fetch *fetch);
 #ifdef __cplusplus
 }
 #endif
+
+#include "kvtier/engram_pinned.h"
 
 #endif /* KVTIER_ENGRAM_TABLES_H */

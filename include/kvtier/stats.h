@@ -83,7 +83,9 @@
     X(codec_raw_count, "parts that were not encoded because it would save too little")         \
     X(codec_decode_bytes, "payload bytes of parts that were decoded")                          \
     X(engram_page_count, "pages of N-gram tables read for fetches")                            \
-    X(engram_page_lost_count, "such pages that were unreadable or damaged")
+    X(engram_page_lost_count, "such pages that were unreadable or damaged")                    \
+    X(engram_pinned_page_count, "pages that fetches took from pinned rows instead")            \
+    X(engram_pinned_bytes_now, "host memory of pinned rows of N-gram tables")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \

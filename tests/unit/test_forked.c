@@ -160,6 +160,7 @@ CALL(table_call, kvt_engram_open(hbm.store, "table", &got.table))
 CALL(tables_call, kvt_engram_list(hbm.store, table_visit, NULL))
 CALL(drop_call, kvt_engram_drop(hbm.store, "table"))
 CALL(import_call, kvt_engram_import(hbm.store, &source))
+CALL(shared_call, kvt_engram_open_shared(hbm.store, 0, &got.table))
 CALL(facts_call, kvt_block_facts_get(hbm.store, &got.entry, 1, &got.facts))
 CALL(description_call,
     kvt_namespace_description(hbm.store, hbm.ns, got.text, sizeof(got.text), &(size_t){0}))
@@ -178,6 +179,7 @@ static const struct {
     {"kvt_flush", flush_call, NULL, false},
     {"kvt_engram_open", table_call, &got.table, false},
     {"kvt_engram_list", tables_call, NULL, false},
+    {"kvt_engram_open_shared", shared_call, &got.table, false},
     {"kvt_engram_drop", drop_call, NULL, false},
     {"kvt_engram_import", import_call, NULL, false},
     {"kvt_options_get", options_call, NULL, false},

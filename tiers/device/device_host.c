@@ -499,6 +499,7 @@ const struct kvt_device_ops device_host_ops = {
     .host_unregister = device_host_host_unregister,
     .stream = host_stream,
     .copy = host_copy,
+    .gather = device_host_gather,
     .event_create = host_event_create,
     .event_destroy = host_event_destroy,
     .event_record = host_event_record,
