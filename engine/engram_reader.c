@@ -12,6 +12,7 @@
 
 enum {
     MEMORY_BYTES = PAGES_IN_FLIGHT * PAGE_BYTES,
+    TELL_ROWS = 16, /* Of a cache's sample, between two looks at its counts. */
 };
 
 #define PIECES_BYTES (sizeof(struct device_piece) * PAGES_IN_FLIGHT * PAGE_PIECES)
@@ -89,15 +90,35 @@ page_fail(struct engram_reader *reader, struct page_read *read, enum kvt_engram_
     page_finish(reader, read, state, is_damaged ? KVT_E_CORRUPT : KVT_E_IO);
 }
 
+/* The caches take what was verified. */
+static void
+rows_keep(struct page_read *read)
+{
+    const struct engram_head *head = &read->target->table->head;
+    struct engram_cache *cache =
+        atomic_load_explicit(&read->target->table->cache, memory_order_acquire); /* (F4) */
+
+    for (uint32_t j = read->row_first; cache != NULL && j < read->row_end; j++) {
+        uint32_t row = read->target->rows.rows[j];
+
+        engram_cache_keep(cache, row,
+            read->bytes +
+                (size_t)(row - read->page * head->rows_per_page) * head->profile.row_bytes);
+    }
+}
+
 static void
 page_arrived(struct engram_reader *reader, struct page_read *read)
 {
     COUNT(reader->store, engram_page_count, 1);
+    reader->reads_in_flight--;
+    reader->busy_pages++;
     if (read->transfer.status != KVT_OK) {
         page_fail(reader, read, KVT_ENGRAM_ROW_UNREADABLE);
     } else if (!engram_page_is_intact(&read->target->table->head, read->page, read->bytes)) {
         page_fail(reader, read, KVT_ENGRAM_ROW_DAMAGED);
     } else {
+        rows_keep(read);
         page_deliver(reader, read);
     }
 }
@@ -168,6 +189,33 @@ page_find_pinned(struct engram_reader *reader, struct page_read *read)
     return true;
 }
 
+/* Whether the cache had every row of the page that is wanted; then they are in its memory. Each is
+ * looked for, so that the sample is one of all rows. */
+static bool
+page_find_cached(struct engram_reader *reader, struct page_read *read)
+{
+    const struct fetch_target *target = read->target;
+    const struct engram_head *head = &target->table->head;
+    struct engram_cache *cache =
+        atomic_load_explicit(&target->table->cache, memory_order_acquire); /* (F4) */
+    uint8_t *page = read->piece.iov_base;
+    bool is_whole = true, was_on;
+
+    if (cache == NULL)
+        return false;
+    was_on = cache->is_on;
+    for (uint32_t j = read->row_first; j < read->row_end; j++) {
+        uint32_t row = target->rows.rows[j];
+        uint32_t place = row - read->page * head->rows_per_page;
+
+        is_whole = engram_cache_find(cache, row, page + (size_t)place * head->profile.row_bytes) &&
+                   is_whole;
+    }
+    if (engram_cache_judge(cache, reader->page_ns) || cache->counts.seen_count >= TELL_ROWS)
+        engram_cache_tell(reader->store, cache, was_on);
+    return is_whole;
+}
+
 static bool
 pages_ask(struct engram_reader *reader)
 {
@@ -183,11 +231,12 @@ pages_ask(struct engram_reader *reader)
         read = page_ask(reader, target);
         if (target->asked == target->rows.row_count)
             reader->waiting = target->next;
-        if (page_find_pinned(reader, read))
+        if (page_find_pinned(reader, read) || page_find_cached(reader, read))
             page_deliver(reader, read);
         else
             transfers[count++] = &read->transfer;
     }
+    reader->reads_in_flight += count;
     if (count > 0)
         lane_push_many(reader->lane, transfers, count);
     return asked_count > 0;
@@ -287,13 +336,26 @@ reader_stop_step(struct engram_reader *reader)
     }
 }
 
+/* The time in which pages were in flight, shared out among them. */
+static void
+reader_clock(struct engram_reader *reader, uint64_t now_ns)
+{
+    if (reader->reads_in_flight > 0)
+        reader->busy_ns += now_ns - reader->step_ns;
+    reader->step_ns = now_ns;
+    if (reader->busy_pages < PAGES_IN_FLIGHT)
+        return;
+    reader->page_ns = reader->busy_ns / reader->busy_pages + 1;
+    reader->busy_ns = reader->busy_pages = 0;
+}
+
 static bool
 reader_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
     struct engram_reader *reader = context;
     bool is_busy;
 
-    (void)now_ns;
+    reader_clock(reader, now_ns);
     *next_ns_out = UINT64_MAX;
     is_busy = answers_take(reader);
     is_busy = copies_take(reader) || is_busy;

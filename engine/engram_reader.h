@@ -90,6 +90,11 @@ struct engram_reader {
     struct page_read *free;
     uint32_t in_flight;
     struct fetch_target *waiting;
+    /* What a page's read takes when many are in flight: */
+    uint32_t reads_in_flight;
+    uint64_t step_ns; /* Of the last step. */
+    uint64_t busy_ns, busy_pages;
+    uint64_t page_ns;             /* 0: not known yet. */
     _Atomic uint32_t is_stopping; /* Cancel what waits. */
     _Atomic uint32_t is_idle;     /* ... and nothing is in flight any more. */
 };

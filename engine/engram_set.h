@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "engram_cache.h"
 #include "engram_file.h"
 #include "engram_internal.h"
 #include "engram_pin.h"
@@ -39,6 +40,8 @@ struct kvt_engram {
     struct engram_head head; /* Constant, as what follows. */
     struct fs_file *file;    /* NULL: it is shared by another process, and has no name in use. */
     struct engram_pin pin;
+    /* (F4) Released whole; acquired by the reader. NULL: there is none. */
+    struct engram_cache *_Atomic cache;
     _Atomic uint32_t fetch_count; /* Targets that have not been freed. */
 };
 
@@ -62,6 +65,11 @@ void engrams_close(struct kvt_store *store);
 void engrams_free(struct kvt_store *store);
 uint32_t engrams_open_count(struct kvt_store *store);
 uint64_t engrams_pinned_bytes(struct kvt_store *store);
+
+/* engram_cache_tell - what the cache has counted, to the statistics. engram_cache_end - it goes;
+ * the reader does not use it any more. */
+void engram_cache_tell(struct kvt_store *store, struct engram_cache *cache, bool was_on);
+void engram_cache_end(struct kvt_engram *table);
 
 /* --- Files ------------------------------------------------------------------------------------ */
 

@@ -200,6 +200,18 @@ struct kvt_engram_target {
 };
 
 /*
+ * kvt_engram_cache - give fetches from this table up to `capacity_bytes` (256 KiB ..) of host
+ * memory, until it is closed, for rows that they read. What would be found there is measured with
+ * the numbers of one row of 16; rows are kept only while that pays: while the reads of pages that
+ * it saves take longer than the keeping. The counters engram_cache_* say what was found.
+ *
+ * KVT_E_INVAL: NULL, a bound. KVT_E_STATE: it has been given some. KVT_E_NOMEM.
+ * Threads: serial for one table; fetches of it may be under way. Ownership: nothing changes hands.
+ * Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_cache(kvt_engram *table, uint64_t capacity_bytes);
+
+/*
  * kvt_engram_fetch_submit - read what the plan wants of up to KVT_ENGRAM_LAYERS_MAX tables. Each
  * page is read once for each target, all of them with as many in flight as the device likes.
  *

@@ -31,11 +31,9 @@ enum {
     CHILD_FINE = 42,
 };
 
-/* --- Other processes -------------------------------------------------------------------------- */
-
 static char own_path[512];
 
-/* The child: a store of its own, and the pinned.table of the descriptor. Reads it once for each byte that
+/* The child: a store of its own, and the table of the descriptor. Reads it once for each byte that
  * comes, and says so. */
 static int
 child_main(const char *number)
