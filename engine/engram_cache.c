@@ -96,6 +96,9 @@ engram_cache_open(const struct kvt_env *env, uint64_t capacity_bytes, uint32_t r
         env_put(env, cache, sizeof(*cache));
         return failure_set(KVT_E_NOMEM, 0, "no memory for a cache of %zu bytes of rows", size);
     }
+    /* Here and not in a fetch: a first touch clears up to 2 MiB. */
+    for (size_t i = 0; i < cache->memory_bytes; i += PAGE_BYTES)
+        ((volatile uint8_t *)cache->memory)[i] = 0;
     cache->env = *env;
     cache->row_bytes = row_bytes;
     cache->cost_ns = CACHE_COST_NS;
@@ -205,6 +208,9 @@ engram_cache_judge(struct engram_cache *cache, uint64_t page_ns)
         cache->cost_ns = (meter_ns(&cache->found) + meter_ns(&cache->kept)) / cache->window_rows;
         if (cache->cost_ns < CACHE_COST_NS_MIN)
             cache->cost_ns = CACHE_COST_NS_MIN;
+    } else if (cache->cost_ns > CACHE_COST_NS) {
+        /* It may have been a bad moment: some time it is tried again. */
+        cache->cost_ns -= (cache->cost_ns - CACHE_COST_NS + 7) / 8;
     }
     cache->worth_ns = page_ns * cache->window_hits / cache->window_seen;
     cache->is_on = cache->worth_ns > (cache->is_on ? cache->cost_ns : 2 * cache->cost_ns);

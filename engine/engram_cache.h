@@ -9,7 +9,8 @@
  *           in so many sets as its share is. So the rate of hits is known while nothing is kept.
  *           After each window of rows it is judged: the hit rate times what a page's read takes,
  *           against what looking up and keeping a row takes. Rows are kept from the window on in
- *           which that pays twice over, and no more after one in which it does not pay.
+ *           which that pays twice over, and no more after one in which it does not pay. What it
+ *           took then is believed less with each window, so that it is tried again.
  * Threads   serial: the reader's actor, from the moment that the table has it.
  */
 #ifndef KVT_ENGINE_ENGRAM_CACHE_H

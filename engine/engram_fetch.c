@@ -103,6 +103,18 @@ submit_check(const kvt_engram_plan *plan, const struct kvt_engram_target *target
     return store_enter(targets[0].table->store);
 }
 
+/* Slots whose rows are another rank's: nobody else writes their states. */
+static void
+elsewhere_note(const kvt_engram_plan *plan, const struct fetch_target *target)
+{
+    if (!plan->is_part || target->is_once || target->states == NULL)
+        return;
+    for (uint32_t i = 0; i < target->rows.slot_count; i++) {
+        if (target->rows.inverse[i] == KVT_ENGRAM_ELSEWHERE)
+            target->states[i] = KVT_ENGRAM_ROW_ELSEWHERE;
+    }
+}
+
 /* From here on the store and the tables know of it. */
 static void
 fetch_start(struct kvt_engram_fetch *fetch)
@@ -150,6 +162,8 @@ kvt_engram_fetch_submit(const kvt_engram_plan *plan, const struct kvt_engram_tar
         env_put(&fetch->store->env, fetch, sizeof(*fetch));
         return status;
     }
+    for (uint32_t i = 0; i < count; i++)
+        elsewhere_note(plan, &fetch->targets[i]);
     *fetch_out = fetch;
     fetch_start(fetch);
     return KVT_OK;

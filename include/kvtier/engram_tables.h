@@ -182,6 +182,7 @@ enum kvt_engram_row_state {
     KVT_ENGRAM_ROW_DAMAGED = 2,    /* Its page is not what was imported. */
     KVT_ENGRAM_ROW_NOT_READ = 3,   /* The store was aborted first. */
     KVT_ENGRAM_ROW_NOT_COPIED = 4, /* To the device; some of its bytes may be. */
+    KVT_ENGRAM_ROW_ELSEWHERE = 5,  /* Another rank's: the slot was left as it was. */
 };
 
 /* What is wanted of one table. Start from all zero. */
@@ -207,7 +208,7 @@ struct kvt_engram_target {
  *
  * KVT_E_INVAL: NULL, a bound. KVT_E_STATE: it has been given some. KVT_E_NOMEM.
  * Threads: serial for one table; fetches of it may be under way. Ownership: nothing changes hands.
- * Blocks: never.
+ * Blocks: while the memory is cleared.
  */
 KVT_CHECKED enum kvt_status kvt_engram_cache(kvt_engram *table, uint64_t capacity_bytes);
 

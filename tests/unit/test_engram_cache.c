@@ -273,6 +273,22 @@ a_cache_that_does_not_pay_any_more_is_left(void **state)
     engram_cache_close(cache);
 }
 
+/* A moment in which everything took long does not keep it off for ever. */
+static void
+a_cache_that_was_slow_once_is_tried_again(void **state)
+{
+    struct engram_cache *cache = cache_make(1 << 20);
+    struct rng rng = {.state = 1};
+
+    (void)state;
+    cache->cost_ns = 200000;
+    (void)rows_pass(cache, &rng, 3 * CACHE_WINDOW_ROWS, 1000);
+    assert_false(cache->is_on);
+    (void)rows_pass(cache, &rng, 30 * CACHE_WINDOW_ROWS, 1000);
+    assert_true(cache->is_on);
+    engram_cache_close(cache);
+}
+
 static void
 wrong_caches_are_refused(void **state)
 {
@@ -298,6 +314,7 @@ main(void)
         cmocka_unit_test(the_sample_foresees_the_rate_of_hits),
         cmocka_unit_test(rows_that_come_once_pass_through),
         cmocka_unit_test(a_cache_that_does_not_pay_any_more_is_left),
+        cmocka_unit_test(a_cache_that_was_slow_once_is_tried_again),
         SIM(a_stream_that_repeats_itself_turns_the_cache_on),
         SIM(a_stream_without_repetition_leaves_it_off),
         SIM(wrong_caches_are_refused),
