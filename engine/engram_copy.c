@@ -65,6 +65,9 @@ engram_target_look(struct fetch_target *target)
 {
     if (target->device < 0 || target->asked < target->rows.row_count || target->pages_unsent > 0)
         return;
+    /* Once: nothing is handed over any more, and others read what was said. */
+    if (atomic_load_explicit(&target->moves_sent, memory_order_relaxed) != MOVES_UNSENT)
+        return;
     target->queued_status = target->status;
     /* (F2) release: pairs with the acquire in kvt_engram_fetch_stream_wait(). */
     atomic_store_explicit(&target->moves_sent, target->move_count + 1, memory_order_release);
