@@ -39,8 +39,8 @@ struct memory_ops {
     /* `memory` may be NULL. `size` is what was taken. */
     void (*put)(void *context, void *memory, size_t size);
     /*
-     * Whole 2 MiB pages, zeroed, aligned to 2 MiB, huge where the system allows, not inherited by
-     * a forked child. For arenas and large tables.
+     * Whole pages, zeroed, not inherited by a forked child; from 2 MiB on whole 2 MiB pages,
+     * aligned to 2 MiB, huge where the system allows. For arenas, large tables and io.
      */
     void *(*map)(void *context, size_t size);
     void (*unmap)(void *context, void *memory, size_t size);

@@ -70,34 +70,30 @@ host_put(void *context, void *memory, size_t size)
     free(memory);
 }
 
-/*
- * The length of a mapping that was asked for with `size`: whole huge pages, but a single page (as
- * host_fork_page() makes it) stays one. 0: there is no such length.
- */
+/* The length of a mapping that was asked for with `size`: what is shorter than a huge page would
+ * cost the zeroing of one. 0: there is no such length. */
 static size_t
 mapping_length(size_t size)
 {
     if (size == 0 || size > SIZE_MAX - 2 * (size_t)HUGE_PAGE_BYTES)
         return 0;
-    return round_up(size, size <= PAGE_BYTES ? PAGE_BYTES : HUGE_PAGE_BYTES);
+    return round_up(size, size < HUGE_PAGE_BYTES ? PAGE_BYTES : HUGE_PAGE_BYTES);
 }
 
-static void *
-host_map(void *context, size_t size)
+/* Aligned to its page size; MAP_FAILED: no memory. */
+static uint8_t *
+mapping_take(size_t length)
 {
-    size_t length = mapping_length(size);
-    size_t reserve = length + HUGE_PAGE_BYTES;
-    uint8_t *start;
+    bool is_huge = length >= HUGE_PAGE_BYTES;
+    /* One huge page too many, then the ends are cut so that what remains is aligned. */
+    size_t reserve = length + (is_huge ? HUGE_PAGE_BYTES : 0);
+    uint8_t *start =
+        mmap(NULL, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     size_t before;
     size_t after;
 
-    (void)context;
-    if (length == 0)
-        return NULL;
-    /* One huge page too many, then the ends are cut so that what remains is aligned. */
-    start = mmap(NULL, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (start == MAP_FAILED)
-        return NULL;
+    if (start == MAP_FAILED || !is_huge)
+        return start;
     before = (size_t)(round_up((uintptr_t)start, HUGE_PAGE_BYTES) - (uintptr_t)start);
     after = reserve - before - length;
     if (before > 0)
@@ -107,6 +103,21 @@ host_map(void *context, size_t size)
     start += before;
     /* Huge pages are a wish: a kernel without them refuses, and small ones do. */
     (void)madvise(start, length, MADV_HUGEPAGE);
+    return start;
+}
+
+static void *
+host_map(void *context, size_t size)
+{
+    size_t length = mapping_length(size);
+    uint8_t *start;
+
+    (void)context;
+    if (length == 0)
+        return NULL;
+    start = mapping_take(length);
+    if (start == MAP_FAILED)
+        return NULL;
     /* A child would otherwise copy pages that a device is writing into. */
     if (madvise(start, length, MADV_DONTFORK) != 0) {
         (void)munmap(start, length);

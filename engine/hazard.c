@@ -299,12 +299,35 @@ class_set(struct hazard *hazard, uint32_t class_index, const double rates[HAZARD
         (float)(indices[HAZARD_BUCKETS - 1] * tail / (AGE_MAX_SECONDS + prior_seconds));
 }
 
-/* The classes of a family: those that differ in segment and turn only. */
+static void
+class_copy(struct hazard *hazard, uint32_t class_index, uint32_t source)
+{
+    memcpy(hazard->chances[class_index], hazard->chances[source], sizeof(hazard->chances[0]));
+    memcpy(hazard->indices[class_index], hazard->indices[source], sizeof(hazard->indices[0]));
+}
+
+/* The classes of a family, those that differ in segment and turn only, end before this one. */
+static uint32_t
+family_end(uint32_t first)
+{
+    return first - first % COHORT_CLASSES + COHORT_CLASSES;
+}
+
+static bool
+family_is_used(const struct hazard *hazard, uint32_t first)
+{
+    for (uint32_t c = first; c < family_end(first); c += FAMILY_COUNT) {
+        if (hazard->is_used[c])
+            return true;
+    }
+    return false;
+}
+
 static void
 family_set(struct hazard *hazard, uint32_t first, const struct estimate *pooled, uint32_t peak)
 {
     struct estimate family = {.reuses = {0}};
-    const uint32_t end = first - first % COHORT_CLASSES + COHORT_CLASSES;
+    const uint32_t end = family_end(first);
     uint32_t unused = HAZARD_CLASSES; /* The first class that has shown nothing: as all others. */
 
     for (uint32_t c = first; c < end; c += FAMILY_COUNT) {
@@ -323,8 +346,7 @@ family_set(struct hazard *hazard, uint32_t first, const struct estimate *pooled,
             class_set(hazard, c, family.rates);
             unused = c;
         } else {
-            memcpy(hazard->chances[c], hazard->chances[unused], sizeof(hazard->chances[c]));
-            memcpy(hazard->indices[c], hazard->indices[unused], sizeof(hazard->indices[c]));
+            class_copy(hazard, c, unused);
         }
     }
 }
@@ -334,10 +356,20 @@ tables_set(struct hazard *hazard)
 {
     struct estimate pooled;
     uint32_t peak = pooled_estimate(hazard, &pooled);
+    uint32_t blank = HAZARD_CLASSES; /* Of the first family that has shown nothing: as all such. */
 
-    for (uint32_t plane = 0; plane < COHORT_PLANES; plane++) {
-        for (uint32_t family = 0; family < FAMILY_COUNT; family++)
-            family_set(hazard, plane * COHORT_CLASSES + family, &pooled, peak);
+    for (uint32_t i = 0; i < COHORT_PLANES * FAMILY_COUNT; i++) {
+        uint32_t first = i / FAMILY_COUNT * COHORT_CLASSES + i % FAMILY_COUNT;
+        bool is_blank = !family_is_used(hazard, first);
+
+        if (is_blank && blank != HAZARD_CLASSES) {
+            for (uint32_t c = first; c < family_end(first); c += FAMILY_COUNT)
+                class_copy(hazard, c, blank);
+            continue;
+        }
+        family_set(hazard, first, &pooled, peak);
+        if (is_blank)
+            blank = first;
     }
 }
 

@@ -225,7 +225,7 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     KVT_TRY(bound64("engram_capacity_bytes", &options->engram_capacity_bytes, KVT_CAPACITY_NONE, 1,
         KVT_CAPACITY_NONE));
     KVT_TRY(bound32("log_level", &options->log_level, KVT_LOG_ERROR, 0, KVT_LOG_DEBUG));
-    return bound32("policy", &options->policy, KVT_POLICY_LRU, KVT_POLICY_LRU, KVT_POLICY_GHI);
+    return bound32("policy", &options->policy, KVT_POLICY_GHI, KVT_POLICY_LRU, KVT_POLICY_GHI);
 }
 
 const struct policy_ops *

@@ -74,6 +74,10 @@ struct policy_ops {
     void (*add)(struct policy *policy, enum policy_place place, uint32_t number);
     void (*remove)(struct policy *policy, enum policy_place place, uint32_t number);
 
+    /* Something is under way for the entry from now on, or nothing is any more (its state has a
+     * flight, or none): its copies cannot go in the meantime, and a walk need not show them. */
+    void (*flight)(struct policy *policy, uint32_t number);
+
     /* The blocks of one request were used: a chain, first block first (ENTRY_NONE: none). It notes
      * their last use in their entry states, and so does `arrive`; nobody else does. */
     void (*request)(

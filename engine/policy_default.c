@@ -428,6 +428,7 @@ const struct policy_ops policy_default_ops = {
     .unprepare = default_unprepare,
     .add = default_add,
     .remove = default_remove,
+    .flight = default_flight,
     .request = default_request,
     .victim = default_victim,
     .admits = default_admits,

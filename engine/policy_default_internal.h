@@ -27,7 +27,7 @@ enum {
 
 /* Where the node of a copy is: policy_node.queue. */
 enum default_queue {
-    QUEUE_NONE,   /* It has children in the same set. */
+    QUEUE_NONE,   /* It has children in the same set, or a flight. */
     QUEUE_LEAVES, /* In the array; `newer` is where. */
     QUEUE_DOUBLES /* In the list: the block is in a better tier too. */
 };
@@ -112,6 +112,7 @@ enum kvt_status default_prepare(struct policy *policy, uint32_t number);
 void default_unprepare(struct policy *policy, uint32_t number);
 void default_add(struct policy *policy, enum policy_place place, uint32_t number);
 void default_remove(struct policy *policy, enum policy_place place, uint32_t number);
+void default_flight(struct policy *policy, uint32_t number);
 uint32_t default_victim(struct policy *policy, enum policy_place place, uint32_t cursor);
 /* default_refresh - what the entry's copies count as, after its children or copies changed. */
 void default_refresh(struct default_policy *self, uint32_t number);

@@ -137,6 +137,7 @@ const struct policy_ops policy_lru_ops = {
     .unprepare = policy_unprepare,
     .add = lru_add,
     .remove = lru_remove,
+    .flight = policy_flight_ignore,
     .request = lru_request,
     .victim = lru_victim,
     .admits = policy_admits_all,

@@ -256,6 +256,13 @@ policy_leave_ignore(struct policy *policy, uint32_t number, bool is_evicted)
 }
 
 void
+policy_flight_ignore(struct policy *policy, uint32_t number)
+{
+    (void)policy;
+    (void)number;
+}
+
+void
 policy_costs_ignore(struct policy *policy, const struct policy_costs *costs)
 {
     (void)policy;

@@ -280,6 +280,7 @@ const struct policy_ops policy_s3fifo_ops = {
     .unprepare = policy_unprepare,
     .add = s3_add,
     .remove = s3_remove,
+    .flight = policy_flight_ignore,
     .request = s3_request,
     .victim = s3_victim,
     .admits = policy_admits_all,

@@ -16,11 +16,20 @@
 #include "store_internal.h"
 
 enum {
-    VICTIMS_LOOKED_AT = 4096,
+    VICTIMS_AT_ONCE = 1024, /* Looked at before other work has its turn. */
     DEMOTE_BYTES = 8 << 20, /* Started at once when room is wanted. */
     TRIM_COUNT = 64,        /* Victims of one step. */
     HBM_HIGH_PERCENT = 95,  /* Of HBM: a share is kept free, so that puts seldom wait. */
     HBM_LOW_PERCENT = 90,
+};
+
+/* A walk in pieces begins anew after so long: what could not go then may be able to go now. */
+static const uint64_t walk_ns = UINT64_C(1000) * 1000 * 1000;
+
+enum search {
+    SEARCH_FOUND,
+    SEARCH_GOES_ON, /* Victims that were not looked at yet are left. */
+    SEARCH_ENDED,   /* Nothing can go now. */
 };
 
 enum victim_action {
@@ -28,6 +37,13 @@ enum victim_action {
     VICTIM_DEMOTING,  /* It is on its way to the tier below. */
     VICTIM_UNTOUCHED, /* Pinned, or waiting for something already. */
 };
+
+void
+room_open(struct kvt_store *store)
+{
+    for (uint32_t place = 0; place < POLICY_NVME; place++)
+        store->room_hands[place] = (struct room_hand){.entry = ENTRY_NONE};
+}
 
 struct slab *
 place_slab(const struct kvt_store *store, enum policy_place place)
@@ -125,29 +141,53 @@ victim_next(struct kvt_store *store, enum policy_place place, uint32_t cursor)
     return store->policy->ops->victim(store->policy, place, cursor);
 }
 
-/* Evict in the policy's order until the slot can be taken. Returns true when it was. */
-static bool
+/* The first victim of a walk, or of the rest of one that was too long for one search. */
+static uint32_t
+walk_first(struct kvt_store *store, enum policy_place place)
+{
+    struct room_hand *hand = &store->room_hands[place];
+    uint32_t victim = ENTRY_NONE;
+
+    if (hand->entry != ENTRY_NONE && store->now_ns - hand->begin_ns < walk_ns)
+        victim = victim_next(store, place, hand->entry);
+    if (victim != ENTRY_NONE)
+        return victim;
+    *hand = (struct room_hand){.entry = ENTRY_NONE, .begin_ns = store->now_ns};
+    return victim_next(store, place, ENTRY_NONE);
+}
+
+/* Evict in the policy's order until the slot can be taken. */
+static enum search
 room_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
 {
     struct slab *slab = place_slab(store, want->place);
-    uint32_t victim = victim_next(store, want->place, ENTRY_NONE);
+    struct room_hand *hand = &store->room_hands[want->place];
+    uint32_t victim = walk_first(store, want->place);
+    uint32_t first = hand->entry;
+    uint32_t last = first;
     uint64_t demoting_bytes = 0;
 
-    for (uint32_t i = 0; i < VICTIMS_LOOKED_AT && victim != ENTRY_NONE; i++) {
+    for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
         enum victim_action action = victim_evict(store, want->place, victim, want->namespace_id);
 
+        hand->has_found |= action != VICTIM_UNTOUCHED;
         if (action == VICTIM_RELEASED && slab_take(slab, want->size, slot_out) == KVT_OK)
-            return true;
+            return SEARCH_FOUND;
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
         if (demoting_bytes >= DEMOTE_BYTES)
-            return false;
+            return SEARCH_ENDED;
         /* A parent whose last child went has become a leaf: it may lie behind us. A copy that did
          * not go is still there to go on from. */
-        victim = victim_next(store, want->place, action == VICTIM_RELEASED ? ENTRY_NONE : victim);
+        last = action == VICTIM_RELEASED ? first : victim;
+        victim = victim_next(store, want->place, last);
     }
-    return false;
+    hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
+    /* At the end of a walk in one piece nothing can go; of one in pieces something may have gone
+     * meanwhile. */
+    return victim == ENTRY_NONE && (first == ENTRY_NONE || !hand->has_found) ? SEARCH_ENDED
+                                                                             : SEARCH_GOES_ON;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------ */
@@ -163,8 +203,15 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
     status = slab_take(place_slab(store, want->place), want->size, slot_out);
     if (status != KVT_E_NOSPC)
         return status;
-    if (room_evict(store, want, slot_out))
+    switch (room_evict(store, want, slot_out)) {
+    case SEARCH_FOUND:
         return KVT_OK;
+    case SEARCH_GOES_ON:
+        store->room_changed = true;
+        return KVT_NOT_READY;
+    case SEARCH_ENDED:
+        break;
+    }
     /* What HBM waits for may itself wait for HOST. */
     if (!commit_is_idle(store)) {
         commit_hurry_all(store);

@@ -409,6 +409,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(residency_open(&store->env, store->options.entry_count_max, &store->map));
     KVT_TRY(entries_open(&store->env, store->map, &store->entries));
     KVT_TRY(ops->open(&store->env, store->entries, &store->policy));
+    room_open(store);
     flight_pool_open(store);
     fill_pool_open(store);
     copy_pool_open(store);

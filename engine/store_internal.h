@@ -137,6 +137,13 @@ struct load_meter {
     uint64_t busy_ns;
 };
 
+/* How far the search for room in a place has come. */
+struct room_hand {
+    uint32_t entry;    /* It goes on behind this one; ENTRY_NONE: it begins anew. */
+    bool has_found;    /* Something went since it began, or is on its way. */
+    uint64_t begin_ns; /* When it did. */
+};
+
 /* --- 2. The store ----------------------------------------------------------------------------- */
 
 struct kvt_store {
@@ -198,6 +205,7 @@ struct kvt_store {
     uint64_t now_ns;
     uint64_t sequence;                        /* Of the record written last. */
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
+    struct room_hand room_hands[POLICY_NVME]; /* room.c */
     bool has_shares;                          /* A namespace has a share of a tier. */
     bool room_changed;                        /* A slot or a pin came free since the last look. */
     uint32_t *doomed;                         /* Entries that wait for their last pin. */
@@ -338,6 +346,7 @@ struct room_want {
     uint64_t size;
 };
 
+void room_open(struct kvt_store *store);
 /* room_take - a slot, evicting what may go. KVT_NOT_READY: wait with room_wait(), work that will
  * make room is under way. KVT_E_NOSPC: nothing will. */
 enum kvt_status room_take(

@@ -4,6 +4,7 @@
 #
 # Builds and runs, stage by stage, and goes on after a failure so that one run shows all of them:
 #   release     gcc, warnings are errors as everywhere: every test but those that need a GPU (label gpu)
+#               and those where one call after the other fails (label fault): asan has these
 #   asan        clang; address and undefined-behaviour sanitizers: unit, conform, model, fault,
 #               golden, fuzz corpora, damage, hostile
 #   tsan        thread sanitizer: unit, conform, stress, model, where there are threads
@@ -92,7 +93,7 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:color=never
 smoke_seeds=20
 
 format
-stage release build -LE '^gpu$'
+stage release build -LE '^(gpu|fault)$'
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden|fuzz|damage|hostile)$'
 KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$' \
     -L '^threads$'

@@ -64,7 +64,7 @@ scan_deinit(struct scan *scan)
     const struct kvt_env *env = scan->nvme->env;
 
     if (scan->window != NULL)
-        env_unmap(env, scan->window, round_up(WINDOW_BYTES, (uint64_t)2 << 20));
+        env_unmap(env, scan->window, WINDOW_BYTES);
     env_put(env, scan->records, RECORDS_BYTES);
     env_put(env, scan->kills, KILLS_BYTES);
     env_put(env, scan->found, scan->found_capacity * sizeof(*scan->found));
@@ -82,7 +82,7 @@ scan_init(struct scan *scan, struct nvme_tier *nvme, uint32_t segment)
     if (segment_at(nvme->table, segment) == NULL)
         return failure_set(KVT_E_INVAL, 0, "nvme tier: there is no segment 0x%x", segment);
     scan->file = nvme->roots[segment_root(segment)].file;
-    scan->window = env_map(env, round_up(WINDOW_BYTES, (uint64_t)2 << 20));
+    scan->window = env_map(env, WINDOW_BYTES);
     scan->records = env_take(env, RECORDS_BYTES);
     scan->kills = env_take(env, KILLS_BYTES);
     if (scan->window == NULL || scan->records == NULL || scan->kills == NULL)

@@ -101,7 +101,7 @@ rows_of(const struct kvt_options *o, struct row rows_out[ROW_MAX])
             false},
         {"relaxed_interval_ns", UNIT_NS, o->relaxed_interval_ns, 1000000000, NULL, 0, false},
         {"batch_delay_ns", UNIT_NS, o->batch_delay_ns, 2000000, NULL, 0, false},
-        {"policy", UNIT_WORD, o->policy, KVT_POLICY_LRU, WORDS(policy_words), false},
+        {"policy", UNIT_WORD, o->policy, KVT_POLICY_GHI, WORDS(policy_words), false},
         {"hbm_capacity_bytes", UNIT_BYTES, o->hbm_capacity_bytes, none, NULL, 0, false},
         {"device_kind", UNIT_WORD, o->device_kind, KVT_DEVICE_AUTO, WORDS(device_words), false},
         {"device_mask", UNIT_COUNT, o->device_mask, 0, NULL, 0, false},

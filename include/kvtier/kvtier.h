@@ -100,7 +100,7 @@ enum kvt_io_engine {
 /* Which block leaves memory first when a tier is full. Whatever the policy, a block leaves after
  * those that build on it. */
 enum kvt_policy {
-    KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_LRU in this version. */
+    KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_GHI in this version. */
     KVT_POLICY_LRU = 1,     /* The least recently used. */
     KVT_POLICY_S3FIFO = 2,  /* S3-FIFO: what is used once leaves soon, and in its own order. */
     KVT_POLICY_GHI = 3,     /* What is least likely to come back soon: learned; heeds hints. */

@@ -28,7 +28,7 @@
 enum {
     RECORD_SECONDS_MAX = 120,
     STATE_SECONDS_MAX = 60,
-    STATES_DEFAULT = 500,
+    STATES_DEFAULT = 300,
 };
 
 struct arguments {

@@ -20,7 +20,7 @@
 #include "stop_on_proof.h"
 
 enum {
-    SEEDS = 5040,
+    SEEDS = 2520,
     /* Prime, so that all structures have their turn: */
     CHECK_EVERY = 101, /* one in so many stores is examined before it is opened, */
     REOPEN_EVERY = 7,  /* and one in so many opened once more. */

@@ -53,7 +53,7 @@ map_is_aligned_zeroed_and_as_long_as_asked(void **state)
         uint8_t *memory = env_map(&env, sizes[i]);
 
         assert_non_null(memory);
-        assert_int_equal((uintptr_t)memory % HUGE, 0);
+        assert_int_equal((uintptr_t)memory % (sizes[i] < HUGE ? PAGE_BYTES : HUGE), 0);
         assert_true(bytes_are_zero(memory, sizes[i]));
         memset(memory, 0xA5, sizes[i]);
         env_unmap(&env, memory, sizes[i]);
@@ -92,6 +92,12 @@ unmap_gives_back_exactly_what_was_mapped(void **state)
 
     (void)state;
     env_host(&env);
+    memory = env_map(&env, HUGE - PAGE_BYTES);
+    assert_non_null(memory);
+    assert_int_equal(byte_at(memory + HUGE - PAGE_BYTES - 1), 0);
+    env_unmap(&env, memory, HUGE - PAGE_BYTES);
+    assert_int_equal(byte_at(memory), -1);
+    assert_int_equal(byte_at(memory + HUGE - PAGE_BYTES - 1), -1);
     memory = env_map(&env, HUGE + 1);
     assert_non_null(memory);
     assert_int_equal(byte_at(memory + 2 * HUGE - 1), 0);

@@ -98,7 +98,7 @@ zero_means_the_default_of_the_header(void **state)
     assert_int_equal(options.relaxed_interval_ns, 1000000000);
     assert_int_equal(options.batch_delay_ns, 2000000);
     assert_int_equal(options.log_level, KVT_LOG_ERROR);
-    assert_int_equal(options.policy, KVT_POLICY_LRU);
+    assert_int_equal(options.policy, KVT_POLICY_GHI);
     assert_true(options.index_map_bytes >= MIB);
     assert_true(options.worker_count >= 1 && options.worker_count <= 8);
 }

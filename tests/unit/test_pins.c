@@ -23,6 +23,9 @@ enum {
     PINNED = 8, /* 512 KiB of the MiB that may be pinned. */
     OTHERS = 1000,
     MANY = 250, /* All of them may be pinned. */
+    SMALL_BYTES = 4096,
+    SMALL_IN_HOST = 2048, /* In open_wide()'s: 8 MiB. */
+    SMALL_PINNED = 1200,  /* More than one search looks at. */
 };
 
 static const uint64_t SECOND = UINT64_C(1000) * 1000 * 1000;
@@ -62,6 +65,38 @@ setup_memory(void **state)
 {
     (void)state;
     open_with(KVT_CAPACITY_NONE);
+    return 0;
+}
+
+/* A wide HOST and nothing below; a share of it may be pinned that no single search gets past. */
+static void
+open_wide(enum kvt_policy policy)
+{
+    struct kvt_options options = kit_options();
+
+    options.host_capacity_bytes = SMALL_IN_HOST * SMALL_BYTES;
+    options.pin_bytes_max = options.host_capacity_bytes;
+    options.host_high_percent = 100;
+    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    options.policy = policy;
+    sim_store_open(&sim, &options);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "pins", "", 0, &ns), KVT_OK);
+}
+
+static int
+setup_wide_lru(void **state)
+{
+    (void)state;
+    open_wide(KVT_POLICY_LRU);
+    return 0;
+}
+
+static int
+setup_wide_ghi(void **state)
+{
+    (void)state;
+    open_wide(KVT_POLICY_GHI);
     return 0;
 }
 
@@ -176,6 +211,53 @@ what_is_pinned_on_nvme_outlives_its_segment(void **state)
     }
     for (uint32_t i = PINNED; i < 2 * PINNED; i++)
         assert_int_equal(tiers_of(i), 0);
+}
+
+static void
+room_is_found_behind_any_number_of_pins(void **state)
+{
+    uint32_t host_count = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < SMALL_PINNED; i++) {
+        struct payload_key name;
+
+        assert_int_equal(kit_put(store, ns, i, 1, SMALL_BYTES, KVT_MEMORY), KVT_OK);
+        payload_key_make(&name, i);
+        assert_int_equal(kvt_pin(store, ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+    }
+    for (uint64_t i = 0; i < 2 * SMALL_IN_HOST; i++)
+        assert_int_equal(kit_put(store, ns, SMALL_PINNED + i, 1, SMALL_BYTES, KVT_MEMORY), KVT_OK);
+    for (uint64_t i = 0; i < SMALL_PINNED; i++) {
+        struct payload_key name;
+        uint8_t tiers;
+
+        payload_key_make(&name, i);
+        assert_int_equal(kvt_lookup(store, ns, &name.key, 1, &tiers, NULL, NULL), KVT_OK);
+        host_count += tiers == KVT_TIER_HOST;
+    }
+    assert_int_equal(host_count, SMALL_PINNED);
+}
+
+/* However long the search is, it ends. */
+static void
+when_all_is_pinned_there_is_no_room(void **state)
+{
+    enum kvt_status status = KVT_OK;
+    uint64_t count = 0;
+
+    (void)state;
+    for (; count < 2 * SMALL_IN_HOST && status == KVT_OK; count++) {
+        struct payload_key name;
+
+        payload_key_make(&name, count);
+        status = kit_put(store, ns, count, 1, SMALL_BYTES, KVT_MEMORY);
+        if (status == KVT_OK)
+            assert_int_equal(kvt_pin(store, ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+    }
+    assert_int_equal(status, KVT_E_NOSPC);
+    assert_in_range(count, SMALL_IN_HOST / 2, SMALL_IN_HOST + 1);
+    assert_int_equal(kit_put(store, ns, count, 1, SMALL_BYTES, KVT_MEMORY), KVT_E_NOSPC);
 }
 
 static void
@@ -384,6 +466,14 @@ main(void)
         TEST(what_is_pinned_in_host_is_not_evicted_to_nvme),
         TEST(what_is_pinned_on_nvme_outlives_its_segment),
         TEST(a_demote_of_what_is_pinned_waits_for_a_better_time),
+        cmocka_unit_test_setup_teardown(
+            room_is_found_behind_any_number_of_pins, setup_wide_lru, teardown),
+        cmocka_unit_test_setup_teardown(
+            room_is_found_behind_any_number_of_pins, setup_wide_ghi, teardown),
+        cmocka_unit_test_setup_teardown(
+            when_all_is_pinned_there_is_no_room, setup_wide_lru, teardown),
+        cmocka_unit_test_setup_teardown(
+            when_all_is_pinned_there_is_no_room, setup_wide_ghi, teardown),
         TEST(a_pin_does_not_outlive_its_block),
         MEMORY_TEST(more_than_the_bound_is_refused_and_nothing_changes),
         MEMORY_TEST(keys_that_are_not_there_are_passed_over),

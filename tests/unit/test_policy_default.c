@@ -453,6 +453,36 @@ the_oldest_goes_while_lru_is_obeyed(void **state)
 
 /* After a leaf its parent, if that is no younger: a chain goes from its end, whole. */
 static void
+flight_set(struct policy_rig *rig, uint32_t number, bool has_one)
+{
+    static uint8_t some_flight;
+
+    entries_at(rig->entries, number)->flight = has_one ? (struct flight *)&some_flight : NULL;
+    rig->policy->ops->flight(rig->policy, number);
+}
+
+static void
+a_leaf_is_not_shown_while_it_has_a_flight(void **state)
+{
+    struct policy_rig *rig = *state;
+    uint32_t parent = policy_rig_copy(rig, ENTRY_NONE);
+    uint32_t child = policy_rig_copy(rig, parent);
+
+    flight_set(rig, parent, true);
+    assert_int_equal(policy_rig_victim(rig, POLICY_HOST, ENTRY_NONE), child);
+    flight_set(rig, child, true);
+    assert_int_equal(policy_rig_victim(rig, POLICY_HOST, child), ENTRY_NONE);
+    assert_int_equal(policy_rig_victim(rig, POLICY_HOST, ENTRY_NONE), ENTRY_NONE);
+    flight_set(rig, child, false);
+    assert_int_equal(policy_rig_victim(rig, POLICY_HOST, ENTRY_NONE), child);
+    policy_rig_drop(rig, child);
+    assert_int_equal(policy_rig_victim(rig, POLICY_HOST, ENTRY_NONE), ENTRY_NONE);
+    flight_set(rig, parent, false);
+    assert_int_equal(policy_rig_victim(rig, POLICY_HOST, ENTRY_NONE), parent);
+    policy_rig_drop(rig, parent);
+}
+
+static void
 a_chain_goes_whole(void **state)
 {
     struct policy_rig *rig = *state;
@@ -499,6 +529,7 @@ main(void)
         OF_RIG(what_lru_would_hit_is_known),
         cmocka_unit_test(lru_is_obeyed_while_it_leads_and_tried_no_longer_than_its_term),
         OF_RIG(the_oldest_goes_while_lru_is_obeyed),
+        OF_RIG(a_leaf_is_not_shown_while_it_has_a_flight),
         OF_RIG(a_chain_goes_whole),
     };
 

@@ -19,6 +19,9 @@ enum {
     GROUP_WORDS = PAIRS_GROUP / WORD_BYTES,
 };
 
+/* Into each function for a processor of its own. */
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
 static_assert(PAIRS_GROUP == 2 * VECTOR_NUMBERS, "a group is two vectors");
 
 /* --- The window ------------------------------------------------------------------------------- */
@@ -64,13 +67,12 @@ pairs_window(const uint8_t *source, size_t count, uint8_t *base_out)
 
 /* --- Packing ---------------------------------------------------------------------------------- */
 
-/* Which bytes of a group are set: eight in a word, the lowest bit of each. Non-zero if any. */
-static inline uint64_t
+/* Which bytes of a group are set: eight in a word, the lowest bit of each. */
+static inline void
 marks_of(bytes16 low, bytes16 high, uint64_t words[GROUP_WORDS])
 {
     memcpy(words, &low, sizeof(low));
     memcpy(words + GROUP_WORDS / 2, &high, sizeof(high));
-    return words[0] | words[1] | words[2] | words[3];
 }
 
 /* Append the exponents that are marked; returns how many there are now. */
@@ -106,7 +108,8 @@ group_pack(const struct pairs_target *target, const uint8_t *source, uint8_t *co
     low_far = (bytes16)(low_code >= PAIRS_CODE_ESCAPE);
     high_far = (bytes16)(high_code >= PAIRS_CODE_ESCAPE);
     bytes16_store(codes, ((low_code | low_far) & 15) | (high_code | high_far) << 4);
-    if (__builtin_expect(marks_of(low_far, high_far, marks) != 0, 0)) {
+    if (__builtin_expect(bytes16_any(low_far | high_far), 0)) {
+        marks_of(low_far, high_far, marks);
         bytes16_store(exponents, low);
         bytes16_store(exponents + VECTOR_NUMBERS, high);
         escape_count = escapes_append(target->escapes, escape_count, exponents, marks);
@@ -172,12 +175,35 @@ escapes_insert(const struct pairs_source *source, size_t *used, uint8_t *exponen
     return true;
 }
 
-/* One group; *used: how many escapes were. */
-static inline bool
-group_unpack(const struct pairs_source *source, const uint8_t *codes, const uint8_t *rests,
-    uint8_t *target, size_t *used)
+/* Sixteen numbers to the target: past the caches, if it is aligned. */
+static inline void
+half_store(uint8_t *target, bytes16 exponents, bytes16 rests, bool is_streamed)
 {
-    bytes16 pairs = bytes16_load(codes);
+    bytes16 numbers[2];
+
+    bf16_join(exponents, rests, numbers);
+    if (is_streamed) {
+        bytes16_stream(target, numbers[0]);
+        bytes16_stream(target + VECTOR_NUMBERS, numbers[1]);
+    } else {
+        bytes16_store(target, numbers[0]);
+        bytes16_store(target + VECTOR_NUMBERS, numbers[1]);
+    }
+}
+
+/* What a group is made of and becomes. */
+struct group {
+    const uint8_t *codes;
+    const uint8_t *rests;
+    uint8_t *target;
+    bool is_streamed;
+};
+
+/* One group; *used: how many escapes were. */
+ALWAYS_INLINE bool
+group_unpack(const struct pairs_source *source, const struct group *group, size_t *used)
+{
+    bytes16 pairs = bytes16_load(group->codes);
     bytes16 low = pairs & 15, high = pairs >> 4;
     bytes16 low_far = (bytes16)(low == PAIRS_CODE_ESCAPE);
     bytes16 high_far = (bytes16)(high == PAIRS_CODE_ESCAPE);
@@ -186,7 +212,8 @@ group_unpack(const struct pairs_source *source, const uint8_t *codes, const uint
 
     low += source->base;
     high += source->base;
-    if (__builtin_expect(marks_of(low_far, high_far, marks) != 0, 0)) {
+    if (__builtin_expect(bytes16_any(low_far | high_far), 0)) {
+        marks_of(low_far, high_far, marks);
         bytes16_store(exponents, low);
         bytes16_store(exponents + VECTOR_NUMBERS, high);
         if (!escapes_insert(source, used, exponents, marks))
@@ -194,9 +221,59 @@ group_unpack(const struct pairs_source *source, const uint8_t *codes, const uint
         low = bytes16_load(exponents);
         high = bytes16_load(exponents + VECTOR_NUMBERS);
     }
-    bf16_join(target, low, bytes16_load(rests));
-    bf16_join(target + GROUP_BYTES / 2, high, bytes16_load(rests + VECTOR_NUMBERS));
+    half_store(group->target, low, bytes16_load(group->rests), group->is_streamed);
+    half_store(group->target + GROUP_BYTES / 2, high, bytes16_load(group->rests + VECTOR_NUMBERS),
+        group->is_streamed);
     return true;
+}
+
+/* All whole groups. */
+ALWAYS_INLINE bool
+groups_unpack(const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
+{
+    struct group group = {
+        .codes = source->codes,
+        .rests = source->rests,
+        .target = target,
+        .is_streamed = (uintptr_t)target % VECTOR_NUMBERS == 0,
+    };
+
+    for (size_t i = 0; i < whole; i += PAIRS_GROUP) {
+        ahead_read(group.rests);
+        if (!group_unpack(source, &group, used))
+            return false;
+        group.codes += PAIRS_GROUP / 2;
+        group.rests += PAIRS_GROUP;
+        group.target += GROUP_BYTES;
+    }
+    stream_end();
+    return true;
+}
+
+static bool
+groups_unpack_anywhere(
+    const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
+{
+    return groups_unpack(source, target, whole, used);
+}
+
+#ifdef __x86_64__
+/* The same, of instructions with three operands. */
+__attribute__((target("avx2"))) static bool
+groups_unpack_avx2(const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
+{
+    return groups_unpack(source, target, whole, used);
+}
+#endif
+
+static bool
+groups_unpack_here(const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2"))
+        return groups_unpack_avx2(source, target, whole, used);
+#endif
+    return groups_unpack_anywhere(source, target, whole, used);
 }
 
 bool
@@ -206,16 +283,14 @@ pairs_unpack(const struct pairs_source *source, uint8_t *target, size_t count)
     size_t used = 0;
     uint8_t rests[PAIRS_GROUP] = {0};
     uint8_t numbers[GROUP_BYTES];
+    const struct group last = {
+        .codes = source->codes + whole / 2, .rests = rests, .target = numbers};
 
-    for (size_t i = 0; i < whole; i += PAIRS_GROUP) {
-        ahead_read(source->rests + i);
-        ahead_write(target + 2 * i);
-        if (!group_unpack(source, source->codes + i / 2, source->rests + i, target + 2 * i, &used))
-            return false;
-    }
+    if (!groups_unpack_here(source, target, whole, &used))
+        return false;
     if (whole < count) {
         memcpy(rests, source->rests + whole, count - whole);
-        if (!group_unpack(source, source->codes + whole / 2, rests, numbers, &used))
+        if (!group_unpack(source, &last, &used))
             return false;
         memcpy(target + 2 * whole, numbers, 2 * (count - whole));
     }

@@ -29,10 +29,14 @@ vector_split(bool is_bf16, const uint8_t *source, uint8_t *skewed, uint8_t *rest
 static inline void
 vector_join(bool is_bf16, uint8_t *target, const uint8_t *skewed, const uint8_t *rests)
 {
+    bytes16 numbers[2];
+
     if (is_bf16)
-        bf16_join(target, bytes16_load(skewed), bytes16_load(rests));
+        bf16_join(bytes16_load(skewed), bytes16_load(rests), numbers);
     else
-        fp16_join(target, bytes16_load(skewed), bytes16_load(rests));
+        fp16_join(bytes16_load(skewed), bytes16_load(rests), numbers);
+    bytes16_store(target, numbers[0]);
+    bytes16_store(target + VECTOR_NUMBERS, numbers[1]);
 }
 
 void

@@ -3,14 +3,18 @@
  * codec_vector.h - sixteen numbers at a time, in vectors that compilers know on every processor.
  *
  * Vectors wider than 16 bytes are never parameters or results: how these are passed depends on
- * compiler options. Wider instructions (AVX2) were measured and gain nothing: memory is the limit.
+ * compiler options.
  */
 #ifndef KVT_TIERS_CODEC_VECTOR_H
 #define KVT_TIERS_CODEC_VECTOR_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#    include <emmintrin.h>
+#endif
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a number's low byte comes first");
 
@@ -52,6 +56,46 @@ bytes16_store(uint8_t *target, bytes16 bytes)
     memcpy(target, &bytes, sizeof(bytes));
 }
 
+/* Whether any bit is set. */
+static inline bool
+bytes16_any(bytes16 bytes)
+{
+    uint64_t words[2];
+
+    memcpy(words, &bytes, sizeof(words));
+    return (words[0] | words[1]) != 0;
+}
+
+/* Past the caches: the line is not read first only to be overwritten, and nothing else is driven
+ * out of them. `target` is aligned. stream_end() comes before anyone else is told of the bytes. */
+static inline void
+bytes16_stream(uint8_t *target, bytes16 bytes)
+{
+#ifdef __SSE2__
+    _mm_stream_si128((__m128i *)(void *)target, (__m128i)bytes);
+#else
+    bytes16_store(target, bytes);
+#endif
+}
+
+static inline void
+stream_end(void)
+{
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+/* Sixteen numbers from their low and high bytes. */
+static inline void
+bytes16_weave(bytes16 lows, bytes16 highs, bytes16 numbers_out[2])
+{
+    numbers_out[0] = __builtin_shufflevector(
+        lows, highs, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    numbers_out[1] = __builtin_shufflevector(
+        lows, highs, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
 /* --- bf16: sign (bit 15), exponent (14..7), mantissa (6..0) ----------------------------------- */
 
 static inline void
@@ -64,14 +108,14 @@ bf16_split(const uint8_t *source, bytes16 *exponents_out, bytes16 *rests_out)
     *rests_out = __builtin_convertvector(((numbers >> 8) & 0x80) | (numbers & 0x7F), bytes16);
 }
 
+/* Sixteen numbers, as two vectors. */
 static inline void
-bf16_join(uint8_t *target, bytes16 exponents, bytes16 rests)
+bf16_join(bytes16 exponents, bytes16 rests, bytes16 numbers_out[2])
 {
-    numbers16 wide = __builtin_convertvector(rests, numbers16);
-    numbers16 numbers =
-        (wide & 0x80) << 8 | __builtin_convertvector(exponents, numbers16) << 7 | (wide & 0x7F);
+    bytes16 highs = (rests & 0x80) | (exponents >> 1);
+    bytes16 lows = (exponents << 7) | (rests & 0x7F);
 
-    memcpy(target, &numbers, sizeof(numbers));
+    bytes16_weave(lows, highs, numbers_out);
 }
 
 /* --- fp16: sign, exponent and two bits of the mantissa are the high byte ---------------------- */
@@ -87,12 +131,9 @@ fp16_split(const uint8_t *source, bytes16 *highs_out, bytes16 *lows_out)
 }
 
 static inline void
-fp16_join(uint8_t *target, bytes16 highs, bytes16 lows)
+fp16_join(bytes16 highs, bytes16 lows, bytes16 numbers_out[2])
 {
-    numbers16 numbers =
-        __builtin_convertvector(highs, numbers16) << 8 | __builtin_convertvector(lows, numbers16);
-
-    memcpy(target, &numbers, sizeof(numbers));
+    bytes16_weave(lows, highs, numbers_out);
 }
 
 #endif /* KVT_TIERS_CODEC_VECTOR_H */
