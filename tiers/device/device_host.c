@@ -173,8 +173,8 @@ host_close(struct device *base)
 
         switch (range->kind) {
         case DEVICE_RANGE_SLAB:
-            env_unmap(
-                &device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT), range->size);
+            env_unmap(&device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT),
+                (size_t)round_up(range->size, 2 << 20));
             break;
         case DEVICE_RANGE_MEMORY:
         case DEVICE_RANGE_HOST:
