@@ -2,6 +2,7 @@
 /*
  * stats.c - reading counters, gauges, latencies and the options in force.
  */
+#include "engram_set.h"
 #include "file_load.h"
 
 static void
@@ -50,6 +51,7 @@ stats_gauges(struct kvt_store *store, struct kvt_stats *stats)
         atomic_load_explicit(&store->reservation_count, memory_order_relaxed);
     stats->pin_count_now = pins_count(store);
     stats->pin_bytes_now = pins_bytes(store);
+    stats->engram_pinned_bytes_now = engrams_pinned_bytes(store);
     stats->namespace_count_now =
         atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
     if (store->nvme == NULL)

@@ -116,6 +116,7 @@ store_threads_stop(struct kvt_store *store)
     regions_close(store);
     devices_close(&store->devices);
     loads_close(store);
+    engrams_free(store);
     crew_close(store->crew);
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);

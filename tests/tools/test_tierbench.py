@@ -256,6 +256,9 @@ class Tierbench(Programs):
                       ["scale", "--dir", "s", "--entries", "20000,"], ["engram"],
                       ["engram", "--dir", "s", "--rows", "5"],
                       ["engram", "--dir", "s", "--batch", "0"],
+                      ["engram", "--dir", "s", "--step-ms", "0"],
+                      ["engram", "--dir", "s", "--step-ms", "1", "--cache", "1K"],
+                      ["engram", "--dir", "s", "--text", "x"],
                       ["engram", "--dir", "s", "--seconds", "x"], ["load", "LICENSE"],
                       ["load", "--dir", "s"], ["load", "LICENSE", "--dir", "s", "--chunk", "5000"],
                       ["load", "LICENSE", "--dir", "s", "--device", "tpu"],
@@ -377,6 +380,25 @@ class Tierbench(Programs):
         self.assertGreater(report["reopen_clean_ns"], 0)
         self.assertGreater(report["reopen_killed_ns"], 0)
         self.assertEqual(os.listdir(self.path("e1")), [])
+
+    def test_engram_steps_measure(self):
+        with open(self.path("text"), "w", encoding="ascii") as text:
+            text.write("".join(f"row {i * i % 7919} of table {i % 3}, and {i % 101} more. "
+                               for i in range(3000)))
+        report = self.json_of("tierbench", "engram", "--dir", "g1", "--rows", "20000", "--batch",
+                              "2", "--seconds", "0.05", "--step-ms", "2", "--cache", "1M",
+                              "--text", "text")
+        self.assertEqual(report["wrong_rows"], 0)
+        self.assertIn("timed wait", report["compute"])
+        self.assertEqual([(row["way"], row["tokens"], row["prefetched"])
+                          for row in report["steps"]],
+                         [(way, tokens, prefetched) for way in ("pinned", "nvme", "nvme_cache")
+                          for tokens in ("uniform", "zipf", "text")
+                          for prefetched in (False, True)])
+        for row in report["steps"]:
+            self.assertGreater(row["tokens_per_s"], 0)
+            if row["way"] != "nvme_cache":
+                self.assertEqual(row["pages_per_step"] > 0, row["way"] == "nvme")
 
     def test_a_store_that_scale_keeps_is_whole(self):
         self.json_of("tierbench", "scale", "--dir", "e2", "--entries", "1000,2000",

@@ -171,6 +171,7 @@ CALL(load_stream_wait_call, kvt_load_stream_wait(hbm.store, out.load, 0, &a_stre
 CALL(load_cancel_call, kvt_load_cancel(hbm.store, out.load))
 CALL(load_release_call, kvt_load_release(hbm.store, out.load, NULL, 0))
 CALL(load_close_call, kvt_load_close(hbm.store, out.load))
+CALL(shared_call, kvt_engram_open_shared(hbm.store, 0, &got.table))
 CALL(facts_call, kvt_block_facts_get(hbm.store, &got.entry, 1, &got.facts))
 CALL(description_call,
     kvt_namespace_description(hbm.store, hbm.ns, got.text, sizeof(got.text), &(size_t){0}))
@@ -189,6 +190,7 @@ static const struct {
     {"kvt_flush", flush_call, NULL, false},
     {"kvt_engram_open", table_call, &got.table, false},
     {"kvt_engram_list", tables_call, NULL, false},
+    {"kvt_engram_open_shared", shared_call, &got.table, false},
     {"kvt_engram_drop", drop_call, NULL, false},
     {"kvt_engram_import", import_call, NULL, false},
     {"kvt_file_load", load_call, &got.load, false},
