@@ -33,6 +33,8 @@ enum {
     TOKENS = 1024,
     SLOTS = TOKENS * COLUMNS,
     ROUNDS = 20,
+    TIMED_ROWS = 1 << 20,
+    COPY_BYTES = 256 << 20,
     POISON = 0xA5,
 };
 
@@ -292,22 +294,81 @@ gather_compare(struct rig *rig, bool is_values, uint32_t shift, int64_t wrong_at
     MUST(memcmp(rig->host, rig->wanted, VALUES_BYTES) != 0);
 }
 
-static void
-gather_time(struct rig *rig, bool is_values)
+/* One large copy from pinned memory: bytes a second of the bus. */
+static double
+bus_rate(uint8_t *target)
 {
-    struct kvt_engram_gather gather = gather_of(rig, is_values, 0);
-    double begin, rate;
+    double best = 0;
+    void *source;
+
+    MUST(cudaHostAlloc(&source, COPY_BYTES, cudaHostAllocDefault));
+    memset(source, 1, COPY_BYTES);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        double begin = seconds_now(), rate;
+
+        MUST(cudaMemcpy(target, source, COPY_BYTES, cudaMemcpyHostToDevice));
+        rate = COPY_BYTES / (seconds_now() - begin);
+        best = rate > best ? rate : best;
+    }
+    MUST(cudaFreeHost(source));
+    return best;
+}
+
+/* Rows of ids that are drawn from the whole table: far more than caches hold. */
+static void
+gather_time(struct rig *rig, uint8_t *memory, kvt_region region, bool is_values)
+{
+    uint64_t verdict = 0;
+    const struct kvt_engram_gather gather = {.table = rig->table,
+        .ids = (const uint32_t *)(void *)(memory + 4096),
+        .count = TIMED_ROWS,
+        .destination = memory + 4096 + TIMED_ROWS * sizeof(uint32_t),
+        .capacity = (uint64_t)TIMED_ROWS * VALUES * 2,
+        .region = region,
+        .ids_region = region,
+        .stream = rig->stream,
+        .verdict = (uint64_t *)(void *)memory,
+        .flags = is_values ? KVT_ENGRAM_VALUES : 0};
+    double bus = bus_rate(gather.destination), begin, rate;
 
     MUST(kvt_engram_gather(&gather));
     MUST(cudaStreamSynchronize(rig->stream));
     begin = seconds_now();
-    for (uint32_t i = 0; i < 10 * ROUNDS; i++)
+    for (uint32_t i = 0; i < ROUNDS; i++)
         MUST(kvt_engram_gather(&gather));
     MUST(cudaStreamSynchronize(rig->stream));
-    rate = (double)gather.count * 10 * ROUNDS / (seconds_now() - begin);
+    rate = (double)gather.count * ROUNDS / (seconds_now() - begin);
+    MUST(cudaMemcpy(&verdict, memory, sizeof(verdict), cudaMemcpyDeviceToHost));
+    MUST(verdict != KVT_ENGRAM_GATHER_FINE);
     printf("{\"what\": \"gather\", \"values\": %s, \"rows\": %" PRIu64
-           ", \"rows_per_s\": %.0f, \"bus_bytes_per_s\": %.0f}\n",
-        is_values ? "true" : "false", gather.count, rate, rate * ROW_BYTES);
+           ", \"of\": %u, \"rows_per_s\": %.0f, \"bytes_per_s\": %.0f, "
+           "\"copy_bytes_per_s\": %.0f, \"share\": %.3f}\n",
+        is_values ? "true" : "false", gather.count, rig->row_count, rate, rate * ROW_BYTES, bus,
+        rate * ROW_BYTES / bus);
+}
+
+static void
+gathers_time(struct rig *rig)
+{
+    const size_t ids_bytes = TIMED_ROWS * sizeof(uint32_t);
+    struct kvt_region_options about = {.struct_size = sizeof(about),
+        .tier = KVT_TIER_HBM,
+        .size = 4096 + ids_bytes + (size_t)TIMED_ROWS * VALUES * 2};
+    uint32_t *ids = malloc(ids_bytes);
+    struct rng rng = {.state = 10};
+    kvt_region region;
+
+    MUST(ids == NULL);
+    for (uint32_t i = 0; i < TIMED_ROWS; i++)
+        ids[i] = rng_below(&rng, rig->row_count);
+    MUST(cudaMalloc(&about.address, about.size));
+    MUST(kvt_region_register(rig->store, &about, &region));
+    MUST(cudaMemcpy((uint8_t *)about.address + 4096, ids, ids_bytes, cudaMemcpyHostToDevice));
+    gather_time(rig, about.address, region, false);
+    gather_time(rig, about.address, region, true);
+    MUST(kvt_region_unregister(rig->store, region));
+    MUST(cudaFree(about.address));
+    free(ids);
 }
 
 static void
@@ -322,8 +383,7 @@ gathers_run(struct rig *rig)
         gather_compare(rig, round % 2 == 0, shifts[round % 6], -1);
         gather_compare(rig, round % 2 == 0, shifts[round % 6], rng_below(&rng, SLOTS - 16));
     }
-    gather_time(rig, false);
-    gather_time(rig, true);
+    gathers_time(rig);
 }
 
 int
