@@ -83,7 +83,13 @@
     X(codec_raw_count, "parts that were not encoded because it would save too little")         \
     X(codec_decode_bytes, "payload bytes of parts that were decoded")                          \
     X(engram_page_count, "pages of N-gram tables read for fetches")                            \
-    X(engram_page_lost_count, "such pages that were unreadable or damaged")
+    X(engram_page_lost_count, "such pages that were unreadable or damaged")                    \
+    X(miss_unknown_count, "first misses of blocks never stored, or too long ago to be known")  \
+    X(miss_evicted_count, "of blocks that were given up for room")                             \
+    X(miss_refused_count, "of blocks that were not worth a write to NVMe")                     \
+    X(miss_damaged_count, "of blocks that were damaged, or that the device could not read")    \
+    X(miss_deleted_count, "of blocks that were deleted, or cleared with their namespace")      \
+    X(miss_lost_count, "of blocks lost with a close, with a device, or by a put that failed")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \
