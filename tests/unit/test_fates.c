@@ -287,31 +287,23 @@ a_delete_and_a_clear_are_told_apart(void **state)
 static void
 a_put_that_found_no_room_says_so(void **state)
 {
-    struct payload_key names[HOST_BLOCKS];
-    struct kvt_key keys[HOST_BLOCKS];
+    kvt_reservation *reservations[HOST_BLOCKS + 1];
     struct payload_key name;
-    bool is_stored = true;
-    kvt_lease lease;
-    uint32_t leading;
-    uint64_t last;
+    struct kvt_put block = {.length = BLOCK_BYTES};
+    uint32_t count = 0;
+    void *memory;
 
     (void)state;
-    for (uint32_t i = 0; i < HOST_BLOCKS; i++) {
-        put(i, KVT_MEMORY);
-        payload_key_make(&names[i], i);
-        keys[i] = names[i].key;
-    }
-    assert_int_equal(kvt_lookup(store, ns, keys, HOST_BLOCKS, NULL, &leading, &lease), KVT_OK);
-    /* All but what is leased goes before anything is refused. */
-    for (last = 1000; is_stored; last++) {
-        is_stored = kit_put(store, ns, last, 1, BLOCK_BYTES, KVT_MEMORY) == KVT_OK;
-        payload_key_make(&name, last);
-        if (is_stored)
-            assert_int_equal(kvt_pin(store, ns, &name.key, 1, KVT_FOREVER), KVT_OK);
-    }
-    assert_true(last <= 1000 + HOST_BLOCKS + 1);
-    assert_int_equal(why(last - 1).fate, KVT_FATE_PUT_FAILED);
-    kvt_lease_release(store, lease);
+    payload_key_make(&name, 1);
+    block.key = name.key;
+    while (count <= HOST_BLOCKS &&
+           kvt_reserve(store, ns, &block, &memory, &reservations[count]) == KVT_OK)
+        count++;
+    assert_int_equal(count, HOST_BLOCKS);
+    assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_MEMORY), KVT_E_NOSPC);
+    assert_int_equal(why(1).fate, KVT_FATE_PUT_FAILED);
+    while (count > 0)
+        kvt_discard(reservations[--count]);
 }
 
 static void
