@@ -73,6 +73,7 @@ static struct {
     struct kvt_cost cost;
     struct kvt_scan_entry entry;
     struct kvt_block_facts facts;
+    struct kvt_why why;
     struct kvt_check_report report;
     char text[256];
 } got;
@@ -160,6 +161,7 @@ CALL(table_call, kvt_engram_open(hbm.store, "table", &got.table))
 CALL(tables_call, kvt_engram_list(hbm.store, table_visit, NULL))
 CALL(drop_call, kvt_engram_drop(hbm.store, "table"))
 CALL(import_call, kvt_engram_import(hbm.store, &source))
+CALL(why_call, kvt_why(hbm.store, hbm.ns, out.keys, &got.why))
 CALL(facts_call, kvt_block_facts_get(hbm.store, &got.entry, 1, &got.facts))
 CALL(description_call,
     kvt_namespace_description(hbm.store, hbm.ns, got.text, sizeof(got.text), &(size_t){0}))
@@ -222,6 +224,7 @@ static const struct {
     {"kvt_layout_unregister", layout_end_call, NULL, false},
     {"kvt_events_read", events_call, NULL, false},
     {"kvt_scan", scan_call, NULL, false},
+    {"kvt_why", why_call, NULL, false},
     {"kvt_block_facts_get", facts_call, NULL, false},
     {"kvt_namespace_description", description_call, NULL, false},
     {"kvt_caps_json", caps_call, NULL, false},
@@ -248,6 +251,7 @@ all_are_refused(enum kvt_status wanted, const char *word)
         got.options.struct_size = sizeof(got.options);
         got.stats.struct_size = sizeof(got.stats);
         got.cost.struct_size = sizeof(got.cost);
+        got.why.struct_size = sizeof(got.why);
         got.report.struct_size = sizeof(got.report);
         status = calls[i].run();
         kvt_last_error(&error);
