@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "full_store.h"
 #include "kvtier/kvtier_unstable.h"
 #include "lease.h"
 #include "payload.h"
@@ -133,6 +134,16 @@ count_of(enum kvt_fate kind, uint32_t count)
     return found;
 }
 
+static struct hash128
+fingerprint_of(uint64_t number, struct block_key *key_out)
+{
+    struct payload_key name;
+
+    payload_key_make(&name, number);
+    assert_true(key_init(key_out, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
+    return key_fingerprint(store->fingerprint_seed, key_out);
+}
+
 /* --- Each kind -------------------------------------------------------------------------------- */
 
 static void
@@ -193,6 +204,35 @@ what_nvme_gave_up_is_reclaimed(void **state)
     assert_int_equal(count_of(KVT_FATE_EVICTED, MANY_BLOCKS), 0);
 }
 
+/* In a world where blocks that are read again and again are known as such. */
+static void
+what_nvme_gave_up_says_what_was_kept(void **state)
+{
+    struct full_store *full = full_begin(7, FULL_SEGMENTS);
+    uint32_t compared_count = 0;
+
+    (void)state;
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full->options.policy = KVT_POLICY_GHI;
+    full_open(full, 0);
+    full_fill(full);
+    for (uint32_t i = 0; i < FULL_BLOCKS * 2; i++)
+        full_churn(full);
+    for (uint64_t i = FULL_COLD; i < full->next_cold; i++) {
+        struct kvt_why each = {.struct_size = sizeof(each)};
+        struct payload_key name;
+
+        payload_key_make(&name, i);
+        assert_int_equal(kvt_why(full->store, full->ns, &name.key, &each), KVT_OK);
+        if (each.fate != KVT_FATE_RECLAIMED)
+            continue;
+        assert_true(each.score > 0);
+        compared_count += each.cut > 0;
+    }
+    assert_true(compared_count > 0);
+    full_end(full);
+}
+
 static bool
 admit_none(struct policy *policy, uint32_t number)
 {
@@ -251,7 +291,6 @@ a_damaged_block_says_so(void **state)
 {
     struct hash128 fingerprint;
     struct block_key key;
-    struct payload_key name;
     uint64_t version;
     uint32_t number;
     uint8_t tiers;
@@ -260,9 +299,7 @@ a_damaged_block_says_so(void **state)
     put(1, KVT_SYNC);
     close_store();
     open_store();
-    payload_key_make(&name, 1);
-    assert_true(key_init(&key, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
-    fingerprint = key_fingerprint(store->fingerprint_seed, &key);
+    fingerprint = fingerprint_of(1, &key);
     assert_int_equal(residency_find_pin(store->map, &fingerprint, &key, 1, &number, &tiers), 1);
     residency_at(store->map, number)->checksum.low ^= 1;
     lease_unpin(store, number);
@@ -323,6 +360,9 @@ what_only_memory_had_is_gone_with_the_close(void **state)
 static void
 a_block_that_comes_back_has_no_fate(void **state)
 {
+    struct block_key key;
+    struct fate fate;
+
     (void)state;
     put(1, KVT_SYNC);
     assert_int_equal(kit_delete(store, ns, 1), KVT_OK);
@@ -330,6 +370,7 @@ a_block_that_comes_back_has_no_fate(void **state)
     assert_int_equal(why(1).fate, KVT_FATE_NONE);
     put(1, KVT_MEMORY); /* In the place of the other. */
     assert_int_equal(why(1).fate, KVT_FATE_NONE);
+    assert_false(fates_find(store, fingerprint_of(1, &key), &fate));
     /* And when it leaves again, that is what is told. */
     assert_int_equal(kvt_namespace_clear(store, ns), KVT_OK);
     assert_int_equal(why(1).fate, KVT_FATE_CLEARED);
@@ -636,6 +677,7 @@ main(void)
         cmocka_unit_test_setup_teardown(
             a_policy_without_scores_invents_none, setup_host_only, teardown),
         OF_STORE(what_nvme_gave_up_is_reclaimed),
+        cmocka_unit_test(what_nvme_gave_up_says_what_was_kept),
         OF_STORE(what_was_not_worth_a_write_is_refused),
         OF_STORE(a_damaged_block_says_so),
         OF_STORE(a_delete_and_a_clear_are_told_apart),
