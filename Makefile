@@ -1,6 +1,6 @@
 # The two commands of kvtier are `make demo` and `make test`; the rest is for its engineers.
-.PHONY: all deps demo test test-long fuzz coverage gpu-test mutants bench policies tidy install uninstall \
-	deb clean
+.PHONY: all deps demo test test-long soak fuzz coverage gpu-test mutants bench policies tidy install \
+	uninstall deb clean
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -21,11 +21,17 @@ demo: all
 test: deps
 	@tests/run-tests.sh
 
-# Minutes of `make test-long`, shared out among its suites.
+# Minutes of `make test-long`, shared out among its suites, and of `make soak`.
 MINUTES ?= 60
 
 test-long: all
 	@python3 -B tests/long/long_runs.py --minutes $(MINUTES)
+
+# On which disk `make soak` works: a folder with 20 GiB of room.
+SOAK_DIR ?= $(BUILD)
+
+soak: all
+	@python3 -B tests/soak/soak_run.py --minutes $(MINUTES) --dir $(SOAK_DIR)
 
 # Seconds for each fuzz target.
 SECONDS ?= 10

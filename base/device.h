@@ -66,6 +66,24 @@ struct device_plan {
     bool is_measured; /* On this machine; otherwise they are those of another one. */
 };
 
+/* Rows of a table by their numbers: row ids[i] becomes the i-th of the target. */
+struct device_gather {
+    const uint32_t *ids; /* Of the device, or registered. */
+    uint64_t count;      /* > 0 */
+    /* The table: host memory that was registered, from one page of 4096 bytes on, in one or more
+     * runs; rows_per_page rows at the beginning of each page. */
+    const void *pages;
+    uint32_t row_count; /* Ids are below it. */
+    uint32_t rows_per_page;
+    uint32_t row_bytes;
+    uint32_t value_count; /* 0: rows as they are. Else so many E4M3 numbers a row ... */
+    uint32_t scale_count; /* ... and E8M0 scales behind them, to bfloat16. */
+    void *target;         /* Of the device, as what follows. */
+    /* At a multiple of 8. Gets UINT64_MAX, or which id is the first that is out of range: then
+     * nothing is written to the target. */
+    uint64_t *verdict;
+};
+
 enum device_plan_choice {
     DEVICE_PLAN_KEEP,    /* As it is: what open found. */
     DEVICE_PLAN_ENGINES, /* The processors are left alone. */
@@ -119,6 +137,11 @@ struct kvt_device_ops {
      * flight or be queued meanwhile; when it cannot be done, nothing changes. KVT_E_GPU. */
     enum kvt_status (*plan)(
         struct device *device, enum device_plan_choice choice, struct device_plan *plan_out);
+
+    /* Queue a gather on `stream`. NULL: there is no such thing. KVT_E_UNSUPPORTED: not in this
+     * build. Everything that it names is as what a copy reads and writes. */
+    enum kvt_status (*gather)(
+        struct device *device, void *stream, const struct device_gather *gather);
 
     enum kvt_status (*event_create)(struct device *device, void **event_out);
     void (*event_destroy)(struct device *device, void *event); /* NULL is fine. Not waited for. */

@@ -47,6 +47,16 @@ struct memory_ops {
     /* One page that reads as zero in a forked child (MADV_WIPEONFORK); put back with unmap and
      * PAGE_BYTES. NULL when there is no memory. */
     void *(*fork_page)(void *context);
+    /*
+     * Memory that other processes may map to read, and nobody can cut: whole pages of 4096 bytes,
+     * zeroed; with the descriptor of its file, closed by exec. adopt: map what another process
+     * shares; only to read. KVT_E_INVAL: the descriptor is of nothing like that. NULL, all three:
+     * there is no such memory. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_IO.
+     */
+    enum kvt_status (*share)(void *context, size_t size, void **memory_out, int *descriptor_out);
+    enum kvt_status (*share_adopt)(
+        void *context, int descriptor, void **memory_out, size_t *size_out, int *descriptor_out);
+    void (*share_end)(void *context, void *memory, size_t size, int descriptor);
 };
 
 /* --- 3. Actors: what production runs on threads and the simulation steps one by one ----------- */
@@ -105,6 +115,7 @@ enum fs_open_flags {
     FS_CREATE = 2,    /* Create when missing, mode 0600. */
     FS_EXCLUSIVE = 4, /* With FS_CREATE: KVT_EXISTS when it is there. */
     FS_DIRECT = 8,    /* Bypass the page cache where the file system can; see fs_file_direct(). */
+    FS_FOLLOW = 16,   /* With FS_READ_ONLY: a file that is not ours, perhaps by a link. */
 };
 
 struct fs_ops {
@@ -125,7 +136,7 @@ struct fs_ops {
     enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);
     enum kvt_status (*unlink)(struct fs_dir *dir, const char *name); /* Missing: KVT_MISS. */
 
-    /* Links are not followed. Missing: KVT_MISS. */
+    /* Links are not followed, but for FS_FOLLOW. Missing: KVT_MISS. */
     enum kvt_status (*open)(
         struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out);
     void (*close)(struct fs_file *file); /* NULL is fine. */

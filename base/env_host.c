@@ -165,6 +165,9 @@ static const struct memory_ops memory_host_ops = {
     .map = host_map,
     .unmap = host_unmap,
     .fork_page = host_fork_page,
+    .share = share_host_make,
+    .share_adopt = share_host_adopt,
+    .share_end = share_host_end,
 };
 
 void

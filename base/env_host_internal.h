@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * env_host_internal.h - what the files of the real world (env_host.c, sched_host.c, fs_host.c,
- * lock_host.c, board_host.c) show each other.
+ * lock_host.c, board_host.c, share_host.c) show each other.
  */
 #ifndef KVT_BASE_ENV_HOST_INTERNAL_H
 #define KVT_BASE_ENV_HOST_INTERNAL_H
@@ -13,6 +13,12 @@
 extern const struct sched_ops sched_host_ops;
 extern const struct fs_ops fs_host_ops;
 extern const struct board_ops board_host_ops;
+
+/* share_host.c: what stands in struct memory_ops. */
+enum kvt_status share_host_make(void *context, size_t size, void **memory_out, int *descriptor_out);
+enum kvt_status share_host_adopt(
+    void *context, int descriptor, void **memory_out, size_t *size_out, int *descriptor_out);
+void share_host_end(void *context, void *memory, size_t size, int descriptor);
 
 enum {
     NS_PER_S = 1000000000,

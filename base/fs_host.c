@@ -341,6 +341,18 @@ host_close(struct fs_file *file)
     free(file_of(file));
 }
 
+/* A file of somebody else's, wherever its name leads. */
+static int
+open_anywhere(int directory, const char *name, int flags)
+{
+    int descriptor;
+
+    do
+        descriptor = openat(directory, name, flags | O_CLOEXEC);
+    while (descriptor < 0 && errno == EINTR);
+    return descriptor >= 0 ? descriptor : -errno;
+}
+
 /* Open or create; *is_new_out tells which. Returns minus an errno value on failure. */
 static int
 open_or_create(const struct fs_dir *dir, const char *name, unsigned flags, bool *is_new_out)
@@ -350,6 +362,8 @@ open_or_create(const struct fs_dir *dir, const char *name, unsigned flags, bool 
     int descriptor = -1;
 
     *is_new_out = false;
+    if ((flags & FS_FOLLOW) != 0)
+        return open_anywhere(dir->descriptor, name, access);
     for (int i = 0; i < OPEN_ATTEMPTS_MAX; i++) {
         if ((flags & FS_CREATE) != 0) {
             /* Exclusive, to know whether the file is ours to set the mode of. */

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
-#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>)
+#if defined(__x86_64__) && __has_include(<xxh_x86dispatch.h>) && !defined(KVT_PLAIN_XXHASH)
 #    define XXH_DISPATCH_DISABLE_REPLACE
 #    include <xxh_x86dispatch.h>
 #    define PAYLOAD_HASH XXH3_128bits_dispatch

@@ -10,6 +10,8 @@ static const struct command commands[] = {
     {&tierbench_sweep_line, tierbench_sweep},
     {&tierbench_scale_line, tierbench_scale},
     {&tierbench_engram_line, tierbench_engram},
+    {&tierbench_load_line, tierbench_load},
+    {&tierbench_gpu_line, tierbench_gpu},
     {&tierbench_vs_line, tierbench_vs},
     {&tierbench_sim_line, tierbench_sim},
 };

@@ -71,6 +71,71 @@ device_is_open(const struct kvt_store *store, uint32_t device)
     return device < POLICY_DEVICES_MAX && (store->devices.mask >> device & 1) != 0;
 }
 
+/* --- Memory ----------------------------------------------------------------------------------- */
+
+/* What devices register in one call. */
+#define SHARE_BYTES_MAX (UINT64_C(1) << 30)
+
+static void
+memory_unregister(struct device *device, uint8_t *memory, uint64_t size)
+{
+    for (uint64_t at = 0; at < size; at += SHARE_BYTES_MAX)
+        device->ops->host_unregister(
+            device, memory + at, size - at < SHARE_BYTES_MAX ? size - at : SHARE_BYTES_MAX);
+}
+
+static enum kvt_status
+memory_register(struct device *device, uint8_t *memory, uint64_t size)
+{
+    for (uint64_t at = 0; at < size; at += SHARE_BYTES_MAX) {
+        enum kvt_status status = device->ops->host_register(
+            device, memory + at, size - at < SHARE_BYTES_MAX ? size - at : SHARE_BYTES_MAX);
+
+        if (status != KVT_OK) {
+            struct failure failure = *failure_last();
+
+            memory_unregister(device, memory, at);
+            failure_copy(&failure);
+            return status;
+        }
+    }
+    return KVT_OK;
+}
+
+void
+devices_memory_unshare(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask)
+{
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        if ((mask >> i & 1) != 0)
+            memory_unregister(hbm_device(store->devices.tiers[i]), memory, size);
+    }
+}
+
+enum kvt_status
+devices_memory_share(struct kvt_store *store, void *memory, uint64_t size, uint32_t *mask_out)
+{
+    *mask_out = 0;
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        enum kvt_status status;
+
+        if (!device_is_open(store, i))
+            continue;
+        status = device_answer(
+            store, i, memory_register(hbm_device(store->devices.tiers[i]), memory, size));
+        if (status == KVT_OK) {
+            *mask_out |= 1u << i;
+        } else if (status != KVT_E_GPU) { /* A lost device copies nothing any more. */
+            struct failure failure = *failure_last();
+
+            devices_memory_unshare(store, memory, size, *mask_out);
+            *mask_out = 0;
+            failure_copy(&failure);
+            return status;
+        }
+    }
+    return KVT_OK;
+}
+
 /* --- Losing ----------------------------------------------------------------------------------- */
 
 bool

@@ -59,6 +59,13 @@ void device_job_spread(struct kvt_store *store, struct device_job *job, enum dev
     const struct spread *spread, bool is_gather);
 void device_job_wait(struct kvt_store *store, struct device_job *job, void *event);
 
+/* devices_memory_share - register host memory of whole pages with every device that is not lost, in
+ * runs of at most 1 GiB from `memory` on; *mask_out: with which. KVT_E_NOMEM, KVT_E_INVAL: with
+ * none. devices_memory_unshare - no copy of it is in flight. any */
+enum kvt_status devices_memory_share(
+    struct kvt_store *store, void *memory, uint64_t size, uint32_t *mask_out);
+void devices_memory_unshare(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask);
+
 bool device_is_open(const struct kvt_store *store, uint32_t device); /* any */
 bool device_is_lost(const struct kvt_store *store, uint32_t device); /* any */
 /* device_answer - what a call of the device said, unchanged: with KVT_E_GPU it is lost. any */

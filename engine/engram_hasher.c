@@ -13,6 +13,7 @@ static void
 layer_prepare(struct engram_layer *layer, const struct kvt_engram_layer *from, uint32_t columns)
 {
     layer->number = from->number;
+    layer->row_count = from->row_count;
     memcpy(layer->multipliers, from->multipliers, sizeof(layer->multipliers));
     for (uint32_t i = 0; i < columns; i++) {
         layer->buckets[i].prime = from->primes[i];

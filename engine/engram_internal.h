@@ -23,6 +23,7 @@ struct engram_layer {
     uint64_t multipliers[KVT_ENGRAM_ORDER_MAX];
     struct engram_bucket buckets[KVT_ENGRAM_COLUMNS_MAX];
     uint32_t number;
+    uint32_t row_count;
 };
 
 /* Constant from open to close: any thread. */
@@ -47,6 +48,7 @@ struct engram_plan_layer {
     uint32_t *slots;   /* slot_count_max */
     uint32_t *firsts;  /* slot_count_max + 1 */
     uint32_t row_count;
+    uint32_t slot_count; /* In slots: with a shard those of its rows. */
 };
 
 struct kvt_engram_plan {
@@ -55,10 +57,13 @@ struct kvt_engram_plan {
     uint32_t token_count_max;
     uint32_t token_count;
     bool is_unique;
+    bool is_part; /* It was filled with the rows of one rank of several. */
+    struct kvt_engram_shard shard;
     /* Scratch: */
     uint32_t *windows[KVT_ENGRAM_ORDER_MAX]; /* [s][token]: the class s before it. */
     uint64_t *hashes;                        /* Of N-grams of one order. */
     uint64_t *keys[2];                       /* {row in the column 32, token 32} */
+    uint32_t *ranks[KVT_ENGRAM_COLUMNS_MAX]; /* Of an order: [head][token]: its row's number. */
     void *memory;                            /* All of it. */
     size_t memory_bytes;
 };

@@ -19,6 +19,8 @@ enum {
     DIGIT_BITS_MAX = 12, /* 4,096 counters of 4 bytes: half of a 32 KiB cache. */
     PASSES_MAX = 4,
     SHORT_COUNT = 32, /* So few keys are sorted by insertion. */
+    /* Of an inverse of 512 KiB: with the keys it fits a second-level cache. */
+    NEAR_SLOTS = 128 << 10,
 };
 
 /* --- 1. Memory -------------------------------------------------------------------------------- */
@@ -47,6 +49,8 @@ parts_place(struct kvt_engram_plan *plan)
     plan->hashes = part_take(plan, &used, tokens, sizeof(uint64_t));
     plan->keys[0] = part_take(plan, &used, tokens, sizeof(uint64_t));
     plan->keys[1] = part_take(plan, &used, tokens, sizeof(uint64_t));
+    for (uint32_t h = 0; h < hasher->head_count; h++)
+        plan->ranks[h] = part_take(plan, &used, tokens, sizeof(uint32_t));
     for (uint32_t i = 0; i < hasher->layer_count; i++) {
         struct engram_plan_layer *layer = &plan->layers[i];
 
@@ -74,6 +78,7 @@ kvt_engram_plan_create(
     if (plan == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a plan");
     plan->hasher = hasher;
+    plan->shard.rank_count = 1;
     plan->token_count_max = token_count_max;
     plan->memory_bytes = parts_place(plan);
     plan->memory = env_take(&hasher->env, plan->memory_bytes);
@@ -98,7 +103,62 @@ kvt_engram_plan_destroy(kvt_engram_plan *plan)
     env_put(&plan->hasher->env, plan, sizeof(*plan));
 }
 
-/* --- 2. Tokens -------------------------------------------------------------------------------- */
+/* --- 2. Shards -------------------------------------------------------------------------------- */
+
+static enum kvt_status
+shard_check(const struct kvt_engram_shard *shard)
+{
+    if (shard == NULL || shard->rank_count == 0 || shard->rank_count > KVT_ENGRAM_RANKS_MAX ||
+        shard->rank >= shard->rank_count)
+        return failure_set(KVT_E_INVAL, 0,
+            "shard is NULL, its ranks are not 1..%u, or its rank is none of them",
+            KVT_ENGRAM_RANKS_MAX);
+    return KVT_OK;
+}
+
+/* A run of rows. */
+struct row_span {
+    uint32_t first;
+    uint32_t count;
+};
+
+static struct row_span
+shard_span(const struct kvt_engram_shard *shard, uint32_t row_count)
+{
+    uint64_t part = ((uint64_t)row_count + shard->rank_count - 1) / shard->rank_count;
+    uint64_t first = part * shard->rank;
+    uint64_t left = first < row_count ? row_count - first : 0;
+
+    return (struct row_span){
+        (uint32_t)(left == 0 ? row_count : first), (uint32_t)(left < part ? left : part)};
+}
+
+enum kvt_status
+kvt_engram_shard_rows(const struct kvt_engram_shard *shard, uint32_t row_count,
+    uint32_t *row_first_out, uint32_t *row_count_out)
+{
+    struct row_span span;
+
+    if (row_first_out == NULL || row_count_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "row_first_out or row_count_out is NULL");
+    KVT_TRY(shard_check(shard));
+    span = shard_span(shard, row_count);
+    *row_first_out = span.first;
+    *row_count_out = span.count;
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_engram_plan_shard(kvt_engram_plan *plan, const struct kvt_engram_shard *shard)
+{
+    if (plan == NULL)
+        return failure_set(KVT_E_INVAL, 0, "plan is NULL");
+    KVT_TRY(shard_check(shard));
+    plan->shard = *shard;
+    return KVT_OK;
+}
+
+/* --- 3. Tokens -------------------------------------------------------------------------------- */
 
 /* The class of a token, KVT_ENGRAM_DEAD included. False: there is no such token. */
 static inline bool
@@ -149,7 +209,7 @@ sequence_windows(struct kvt_engram_plan *plan, const struct kvt_engram_sequence 
     return KVT_OK;
 }
 
-/* --- 3. Rows ---------------------------------------------------------------------------------- */
+/* --- 4. Rows ---------------------------------------------------------------------------------- */
 
 /*
  * x mod prime. The quotient by the reciprocal is at most one too small: the reciprocal is short of
@@ -192,7 +252,7 @@ rows_plain(struct kvt_engram_plan *plan, const struct engram_bucket *buckets, ui
     }
 }
 
-/* --- 4. Sorting ------------------------------------------------------------------------------- */
+/* --- 5. Sorting ------------------------------------------------------------------------------- */
 
 static void
 keys_insert(uint64_t *keys, uint32_t count)
@@ -224,12 +284,11 @@ keys_pass(const uint64_t *restrict source, uint64_t *restrict target, uint32_t c
         target[places[source[i] >> shift & mask]++] = source[i];
 }
 
-/* Sorts keys[0] by its rows, which are below `row_count`. Returns where the result is. */
+/* Sorts `count` of keys[0] by their rows, below `row_count`. Returns where the result is. */
 static uint64_t *
-keys_sort(struct kvt_engram_plan *plan, uint32_t row_count)
+keys_sort(struct kvt_engram_plan *plan, uint32_t count, uint32_t row_count)
 {
     uint32_t places[PASSES_MAX][1 << DIGIT_BITS_MAX];
-    uint32_t count = plan->token_count;
     unsigned row_bits = 32 - (unsigned)__builtin_clz((row_count - 1) | 1);
     /* Few keys: counters cost more than a pass. */
     unsigned passes =
@@ -258,37 +317,98 @@ keys_sort(struct kvt_engram_plan *plan, uint32_t row_count)
     return source;
 }
 
+/* A layer's inverse stays in the caches while its columns are sorted. */
+static inline bool
+plan_is_near(const struct kvt_engram_plan *plan)
+{
+    return plan->token_count <= NEAR_SLOTS / plan->hasher->column_count;
+}
+
+/* Where a column's ranks go, token after token. */
+struct rank_list {
+    uint32_t *ranks;
+    size_t stride;
+};
+
+/* The keys of a column's rows that are the shard's; *count_out. The others are elsewhere. */
+static void
+keys_make(struct kvt_engram_plan *plan, const struct engram_bucket *bucket, struct row_span span,
+    struct rank_list list, uint32_t *count_out)
+{
+    uint64_t *restrict keys = plan->keys[0];
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < plan->token_count; i++) {
+        uint32_t row = bucket_row(bucket, plan->hashes[i]);
+
+        keys[count] = (uint64_t)row << 32 | i;
+        if (bucket->offset + row - span.first < span.count)
+            count++;
+        else
+            list.ranks[i * list.stride] = KVT_ENGRAM_ELSEWHERE;
+    }
+    *count_out = count;
+}
+
 /* One column, each row once, behind those of the columns before it. */
 static void
-column_unique(struct kvt_engram_plan *plan, const struct engram_bucket *bucket, uint32_t column,
+column_unique(struct kvt_engram_plan *plan, const struct engram_layer *layer, uint32_t column,
     struct engram_plan_layer *target)
 {
+    const struct engram_bucket *bucket = &layer->buckets[column];
     uint32_t column_count = plan->hasher->column_count;
+    bool is_near = plan_is_near(plan);
+    const struct rank_list list = {
+        is_near ? target->inverse + column : plan->ranks[column % plan->hasher->head_count],
+        is_near ? column_count : 1};
     uint32_t count = plan->token_count;
-    uint32_t slot_at = column * count;
+    uint32_t slot_at = target->slot_count;
     uint32_t row_at = target->row_count;
     uint32_t before = UINT32_MAX; /* No row of a column: a prime is at most 2^32 - 1. */
     const uint64_t *keys;
 
-    for (uint32_t i = 0; i < count; i++)
-        plan->keys[0][i] = (uint64_t)bucket_row(bucket, plan->hashes[i]) << 32 | i;
-    keys = keys_sort(plan, bucket->prime);
+    if (plan->is_part) {
+        keys_make(plan, bucket, shard_span(&plan->shard, layer->row_count), list, &count);
+    } else {
+        for (uint32_t i = 0; i < count; i++)
+            plan->keys[0][i] = (uint64_t)bucket_row(bucket, plan->hashes[i]) << 32 | i;
+    }
+    keys = keys_sort(plan, count, bucket->prime);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = (uint32_t)(keys[i] >> 32);
-        uint32_t slot = (uint32_t)keys[i] * column_count + column;
+        uint32_t token = (uint32_t)keys[i];
 
         if (row != before) {
             target->rows[row_at] = bucket->offset + row;
             target->firsts[row_at++] = slot_at;
             before = row;
         }
-        target->slots[slot_at++] = slot;
-        target->inverse[slot] = row_at - 1;
+        target->slots[slot_at++] = token * column_count + column;
+        list.ranks[token * list.stride] = row_at - 1;
     }
     target->row_count = row_at;
+    target->slot_count = slot_at;
 }
 
-/* --- 5. The plan ------------------------------------------------------------------------------ */
+/*
+ * The inverse of an order's columns, from what column_unique() left in plan->ranks. A column's own
+ * places lie a token's slots apart, in the order of rows each in another line: written at once they
+ * would miss every cache.
+ */
+static void
+inverse_fill(struct kvt_engram_plan *plan, uint32_t column, struct engram_plan_layer *target)
+{
+    uint32_t head_count = plan->hasher->head_count;
+    uint32_t column_count = plan->hasher->column_count;
+    uint32_t *restrict inverse = target->inverse + column;
+
+    for (uint32_t i = 0; i < plan->token_count; i++, inverse += column_count) {
+        for (uint32_t h = 0; h < head_count; h++)
+            inverse[h] = plan->ranks[h][i];
+    }
+}
+
+/* --- 6. The plan ------------------------------------------------------------------------------ */
 
 static void
 layer_fill(struct kvt_engram_plan *plan, uint32_t index)
@@ -307,10 +427,12 @@ layer_fill(struct kvt_engram_plan *plan, uint32_t index)
             continue;
         }
         for (uint32_t h = 0; h < hasher->head_count; h++)
-            column_unique(plan, &layer->buckets[column + h], column + h, target);
+            column_unique(plan, layer, column + h, target);
+        if (!plan_is_near(plan))
+            inverse_fill(plan, column, target);
     }
     if (plan->is_unique)
-        target->firsts[target->row_count] = plan->token_count * hasher->column_count;
+        target->firsts[target->row_count] = target->slot_count;
     else
         target->row_count = plan->token_count * hasher->column_count;
 }
@@ -340,10 +462,13 @@ kvt_engram_plan_fill(kvt_engram_plan *plan, const struct kvt_engram_sequence *se
         return failure_set(KVT_E_INVAL, 0, "plan or sequences is NULL");
     plan->token_count = 0;
     plan->is_unique = false;
+    plan->is_part = plan->shard.rank_count > 1;
     for (uint32_t i = 0; i < plan->hasher->layer_count; i++)
-        plan->layers[i].row_count = 0;
+        plan->layers[i].row_count = plan->layers[i].slot_count = 0;
     if ((flags & ~(uint32_t)KVT_ENGRAM_UNIQUE) != 0)
         return failure_set(KVT_E_INVAL, 0, "flags 0x%x: only KVT_ENGRAM_UNIQUE is known", flags);
+    if (plan->is_part && flags == 0)
+        return failure_set(KVT_E_INVAL, 0, "rows of one rank take KVT_ENGRAM_UNIQUE");
     for (uint32_t i = 0; i < count; i++)
         KVT_TRY(sequence_check(plan, &sequences[i], &token_count));
     for (uint32_t i = 0; i < count; i++) {

@@ -33,10 +33,23 @@ engrams_close(struct kvt_store *store)
         struct kvt_engram *table = set->tables;
 
         set->tables = table->next;
+        engram_pin_drop(table);
+        engram_cache_end(table);
         store->env.fs->close(table->file);
         env_put(&store->env, table, sizeof(*table));
     }
     store->env.fs->dir_close(set->dir);
+    set->dir = NULL;
+}
+
+void
+engrams_free(struct kvt_store *store)
+{
+    struct engram_set *set = store->engrams;
+
+    if (set == NULL)
+        return;
+    engram_reader_free(set->reader);
     pthread_mutex_destroy(&set->lock);
     pthread_mutex_destroy(&set->space_lock);
     env_put(&store->env, set, sizeof(*set));
@@ -52,6 +65,22 @@ engrams_open_count(struct kvt_store *store)
     count = store->engrams->table_count;
     pthread_mutex_unlock(&store->engrams->lock);
     return count;
+}
+
+uint64_t
+engrams_pinned_bytes(struct kvt_store *store)
+{
+    uint64_t sum = 0;
+
+    pthread_mutex_lock(&store->engrams->lock);
+    for (const struct kvt_engram *table = store->engrams->tables; table != NULL;
+         table = table->next) {
+        uint32_t pages = engram_pin_pages(&table->pin);
+
+        sum += pages > 0 ? ((uint64_t)pages + 1) * PAGE_BYTES : 0;
+    }
+    pthread_mutex_unlock(&store->engrams->lock);
+    return sum;
 }
 
 /* --- Uses ------------------------------------------------------------------------------------- */

@@ -9,8 +9,10 @@
 
 #include <pthread.h>
 
+#include "engram_cache.h"
 #include "engram_file.h"
 #include "engram_internal.h"
+#include "engram_pin.h"
 #include "store_internal.h"
 
 enum {
@@ -22,7 +24,7 @@ enum {
 #define ENGRAM_ENDING ".engram"         /* A table's file: its name and this. */
 #define ENGRAM_ENDING_NEW ".engram.new" /* While it is imported. */
 
-struct engram_reader; /* engram_fetch.c */
+struct engram_reader; /* engram_reader.h */
 
 /* Somebody uses a name. */
 struct engram_use {
@@ -36,7 +38,10 @@ struct kvt_engram {
     struct kvt_engram *next; /* Guarded by the set's lock. */
     struct engram_use use;
     struct engram_head head; /* Constant, as what follows. */
-    struct fs_file *file;
+    struct fs_file *file;    /* NULL: it is shared by another process, and has no name in use. */
+    struct engram_pin pin;
+    /* (F4) Released whole; acquired by the reader. NULL: there is none. */
+    struct engram_cache *_Atomic cache;
     _Atomic uint32_t fetch_count; /* Targets that have not been freed. */
 };
 
@@ -54,9 +59,17 @@ struct engram_set {
 };
 
 enum kvt_status engrams_open(struct kvt_store *store);
-/* engrams_close - tables and fetches that are out are void. */
+/* engrams_close - tables and fetches that are out are void. engrams_free - behind devices_close():
+ * the rest. */
 void engrams_close(struct kvt_store *store);
+void engrams_free(struct kvt_store *store);
 uint32_t engrams_open_count(struct kvt_store *store);
+uint64_t engrams_pinned_bytes(struct kvt_store *store);
+
+/* engram_cache_tell - what the cache has counted, to the statistics. engram_cache_end - it goes;
+ * the reader does not use it any more. */
+void engram_cache_tell(struct kvt_store *store, struct engram_cache *cache, bool was_on);
+void engram_cache_end(struct kvt_engram *table);
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
@@ -79,6 +92,13 @@ enum kvt_status engram_file_open(struct kvt_store *store, struct fs_dir *dir, co
 enum kvt_status engram_head_read(struct kvt_store *store, struct fs_file *file,
     const char *file_name, struct engram_head *head_out);
 
+/* engram_table_add - among the open ones. Whoever is the first starts the reader. */
+enum kvt_status engram_table_add(struct kvt_store *store, struct kvt_engram *table);
+
+/* engram_pages_read - some pages as they are. KVT_E_IO: the file ends before that. */
+enum kvt_status engram_pages_read(
+    struct kvt_store *store, struct fs_file *file, uint32_t first, uint32_t count, uint8_t *buffer);
+
 /* engram_buffer - memory that direct reads and writes may use; NULL, with a sentence. */
 void *engram_buffer(struct kvt_store *store, size_t size);
 
@@ -94,11 +114,14 @@ struct engram_survey {
 
 enum kvt_status engram_survey_run(struct engram_survey *survey);
 
-/* --- engram_fetch.c --------------------------------------------------------------------------- */
+/* --- engram_reader.c, engram_fetch.c ---------------------------------------------------------- */
 
 enum kvt_status engram_reader_open(struct kvt_store *store, struct engram_reader **reader_out);
-/* engram_reader_close - what is not settled is cancelled; in flight it is waited for. */
+/* engram_reader_close - what is not settled is cancelled; in flight it is waited for. Its actor
+ * stays, with nothing to do, until engram_reader_free(): a mover may wake it after its last answer
+ * was taken. */
 void engram_reader_close(struct engram_reader *reader);
+void engram_reader_free(struct engram_reader *reader);
 void engram_fetch_destroy(struct kvt_engram_fetch *fetch);
 
 #endif /* KVT_ENGINE_ENGRAM_SET_H */

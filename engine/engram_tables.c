@@ -5,6 +5,56 @@
  */
 #include "engram_set.h"
 
+/* --- Caches ----------------------------------------------------------------------------------- */
+
+void
+engram_cache_tell(struct kvt_store *store, struct engram_cache *cache, bool was_on)
+{
+    COUNT(store, engram_cache_row_count, cache->counts.row_count);
+    COUNT(store, engram_cache_hit_count, cache->counts.hit_count);
+    COUNT(store, engram_cache_sample_count, cache->counts.seen_count);
+    COUNT(store, engram_cache_sample_hit_count, cache->counts.seen_hit_count);
+    memset(&cache->counts, 0, sizeof(cache->counts));
+    COUNT(store, engram_cache_on_now, (uint64_t)cache->is_on - (uint64_t)was_on);
+    atomic_store_explicit(
+        &store->counters.engram_cache_worth_ns_now, cache->worth_ns, memory_order_relaxed);
+    atomic_store_explicit(
+        &store->counters.engram_cache_cost_ns_now, cache->cost_ns, memory_order_relaxed);
+}
+
+void
+engram_cache_end(struct kvt_engram *table)
+{
+    struct engram_cache *cache = table->cache;
+    bool was_on;
+
+    if (cache == NULL)
+        return;
+    was_on = cache->is_on;
+    cache->is_on = false;
+    engram_cache_tell(table->store, cache, was_on);
+    engram_cache_close(cache);
+}
+
+enum kvt_status
+kvt_engram_cache(kvt_engram *table, uint64_t capacity_bytes)
+{
+    struct engram_cache *cache = NULL;
+
+    if (table == NULL)
+        return failure_set(KVT_E_INVAL, 0, "table is NULL");
+    KVT_TRY(store_enter(table->store));
+    if (capacity_bytes < CACHE_BYTES_MIN || capacity_bytes > INT64_MAX)
+        return failure_set(KVT_E_INVAL, 0, "%llu bytes: a cache of rows has %d or more",
+            (unsigned long long)capacity_bytes, CACHE_BYTES_MIN);
+    if (atomic_load_explicit(&table->cache, memory_order_relaxed) != NULL)
+        return failure_set(KVT_E_STATE, 0, "the table %s has a cache of rows", table->head.name);
+    KVT_TRY(engram_cache_open(
+        &table->store->env, capacity_bytes, table->head.profile.row_bytes, &cache));
+    atomic_store_explicit(&table->cache, cache, memory_order_release); /* (F4) */
+    return KVT_OK;
+}
+
 /* --- Opening ---------------------------------------------------------------------------------- */
 
 /* The file of a table that is there, and what its head says. */
@@ -33,9 +83,8 @@ table_file_open(struct kvt_store *store, const char *name, struct kvt_engram *ta
     return status;
 }
 
-/* Whoever is the first to open a table starts the reader. */
-static enum kvt_status
-table_add(struct kvt_store *store, struct kvt_engram *table)
+enum kvt_status
+engram_table_add(struct kvt_store *store, struct kvt_engram *table)
 {
     struct engram_set *set = store->engrams;
     enum kvt_status status = KVT_OK;
@@ -72,7 +121,7 @@ kvt_engram_open(kvt_store *store, const char *name, kvt_engram **table_out)
     status = table_file_open(store, name, table);
     if (status != KVT_OK)
         goto end_use;
-    status = table_add(store, table);
+    status = engram_table_add(store, table);
     if (status != KVT_OK)
         goto close_file;
     *table_out = table;
@@ -103,7 +152,8 @@ kvt_engram_close(kvt_engram *table)
     if (fetches > 0)
         return failure_set(KVT_E_STATE, 0, "%u fetches from the table %s have not been freed",
             fetches, table->head.name);
-    engram_use_end(store, &table->use);
+    if (table->file != NULL)
+        engram_use_end(store, &table->use);
     pthread_mutex_lock(&store->engrams->lock);
     link = &store->engrams->tables;
     while (*link != table)
@@ -111,6 +161,8 @@ kvt_engram_close(kvt_engram *table)
     *link = table->next;
     store->engrams->table_count--;
     pthread_mutex_unlock(&store->engrams->lock);
+    engram_pin_drop(table);
+    engram_cache_end(table);
     store->env.fs->close(table->file);
     env_put(&store->env, table, sizeof(*table));
     return KVT_OK;
@@ -143,6 +195,8 @@ kvt_engram_info_get(kvt_engram *table, struct kvt_engram_info *info_out)
         return failure_set(KVT_E_INVAL, 0, "table or info_out is NULL");
     KVT_TRY(store_enter(table->store));
     info_fill(&table->head, KVT_ENGRAM_WHOLE, info_out);
+    if (engram_pin_pages(&table->pin) > 0)
+        info_out->rows_pinned = table->pin.row_count;
     return KVT_OK;
 }
 
@@ -288,8 +342,8 @@ page_rows(const struct engram_head *head, uint32_t page)
     return left < head->rows_per_page ? (uint32_t)left : head->rows_per_page;
 }
 
-static enum kvt_status
-pages_read(
+enum kvt_status
+engram_pages_read(
     struct kvt_store *store, struct fs_file *file, uint32_t first, uint32_t count, uint8_t *buffer)
 {
     size_t size = (size_t)count * PAGE_BYTES;
@@ -327,7 +381,7 @@ rows_read(const kvt_engram *table, uint64_t first, uint64_t end, uint8_t *target
         uint32_t count =
             page_end - page < ENGRAM_CHUNK_PAGES ? page_end - page : ENGRAM_CHUNK_PAGES;
 
-        KVT_TRY(pages_read(table->store, table->file, page, count, buffer));
+        KVT_TRY(engram_pages_read(table->store, table->file, page, count, buffer));
         for (uint32_t i = 0; i < count; i++, page++) {
             const uint8_t *bytes = buffer + (size_t)i * PAGE_BYTES;
 
@@ -338,6 +392,17 @@ rows_read(const kvt_engram *table, uint64_t first, uint64_t end, uint8_t *target
         }
     }
     return KVT_OK;
+}
+
+/* Of pinned ones. */
+static void
+rows_take(const struct kvt_engram *table, uint64_t first, uint64_t end, uint8_t *target)
+{
+    uint32_t page = (uint32_t)(first / table->head.rows_per_page);
+
+    for (; (uint64_t)page * table->head.rows_per_page < end; page++)
+        target =
+            page_copy(&table->head, page, engram_pin_page(&table->pin, page), first, end, target);
 }
 
 enum kvt_status
@@ -356,6 +421,13 @@ kvt_engram_read(kvt_engram *table, uint64_t row_first, uint64_t row_count, void 
             engram_row_count(&table->head));
     if (row_count == 0)
         return KVT_OK;
+    if (engram_pin_pages(&table->pin) > 0 && row_first + row_count <= table->pin.row_count) {
+        rows_take(table, row_first, row_first + row_count, rows_out);
+        return KVT_OK;
+    }
+    if (table->file == NULL)
+        return failure_set(KVT_E_INVAL, 0, "only %u rows of the table %s are shared",
+            table->pin.row_count, table->head.name);
     buffer = engram_buffer(table->store, ENGRAM_CHUNK_BYTES);
     if (buffer == NULL)
         return KVT_E_NOMEM;
@@ -385,14 +457,14 @@ static void
 survey_pages(
     struct engram_survey *survey, uint32_t first, uint32_t count, uint8_t *buffer, uint64_t *sum)
 {
-    bool is_read = pages_read(survey->store, survey->file, first, count, buffer) == KVT_OK;
+    bool is_read = engram_pages_read(survey->store, survey->file, first, count, buffer) == KVT_OK;
 
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *bytes = buffer + (size_t)i * PAGE_BYTES;
 
         if (!is_read) {
             bytes = buffer;
-            if (pages_read(survey->store, survey->file, first + i, 1, buffer) != KVT_OK)
+            if (engram_pages_read(survey->store, survey->file, first + i, 1, buffer) != KVT_OK)
                 bytes = NULL;
         }
         survey_page(survey, first + i, bytes, sum);
@@ -439,6 +511,10 @@ kvt_engram_verify(kvt_engram *table,
     if (table == NULL || findings_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "table or findings_out is NULL");
     KVT_TRY(store_enter(table->store));
+    if (table->file == NULL)
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "the table %s is another process's: it was verified when it was opened",
+            table->head.name);
     survey.store = table->store;
     survey.file = table->file;
     survey.head = &table->head;

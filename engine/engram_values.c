@@ -1,72 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * engram_values.c - rows of 8-bit numbers with shared scales as bfloat16 numbers, in integers, so
- * that no floating-point mode of the caller's thread changes a bit.
- *
- * E4M3 (the "fn" kind): sign, 4 bits of exponent with bias 7, 3 of mantissa; subnormals are
- * multiples of 2^-9; 0x7F and 0xFF are NaN, there is no infinity. E8M0: 2^(byte - 127), 255 is NaN.
+ * that no floating-point mode of the caller's thread changes a bit: gather_row.h, faster.
  */
 #include "engram_internal.h"
 
 #include "failure.h"
+#include "gather_row.h"
 
 enum {
-    MAGNITUDE_NAN = 0x7F,
-    SCALE_NAN = 255,
-    SCALE_ONE = 127,
-    BF16_NAN = 0x7FC0,
-    BF16_INFINITY = 0x7F80,
     /* Between these every value is a normal bfloat16: its exponent at scale 1 is 118 .. 135. */
     SCALE_PLAIN_MIN = 10,
     SCALE_PLAIN_MAX = 246,
 };
 
-/* A magnitude at scale 1: all of them are normal numbers but 0. */
-static uint16_t
-magnitude_plain(uint32_t magnitude)
-{
-    uint32_t shift;
-
-    if (magnitude >= 8)
-        return (uint16_t)((magnitude << 4) + (120u << 7));
-    if (magnitude == 0)
-        return 0;
-    /* m * 2^-9, m = 1.. 7: bring its highest bit in front of the point. */
-    shift = 31 - (uint32_t)__builtin_clz(magnitude);
-    return (uint16_t)((118 + shift) << 7 | ((magnitude << (7 - shift)) & 0x7F));
-}
-
-/* A magnitude at any scale but NaN. */
-static uint16_t
-magnitude_scaled(uint32_t magnitude, uint32_t scale)
-{
-    uint32_t plain = magnitude_plain(magnitude);
-    int exponent = (int)(plain >> 7) + (int)scale - SCALE_ONE;
-    uint32_t significand = 0x80 | (plain & 0x7F);
-    uint32_t shift, half;
-
-    if (magnitude == 0)
-        return 0;
-    if (exponent >= 255)
-        return BF16_INFINITY;
-    if (exponent >= 1)
-        return (uint16_t)((uint32_t)exponent << 7 | (plain & 0x7F));
-    /* A subnormal: the nearest multiple of 2^-133, ties to even. It may become the least normal. */
-    shift = (uint32_t)(1 - exponent);
-    half = 1u << (shift - 1);
-    return (uint16_t)((significand + half - 1 + (significand >> shift & 1)) >> shift);
-}
-
 /* What each magnitude is at this scale. */
 static void
 magnitudes_make(uint16_t table[128], uint32_t scale)
 {
-    for (uint32_t magnitude = 0; magnitude < 128; magnitude++) {
-        if (magnitude == MAGNITUDE_NAN || scale == SCALE_NAN)
-            table[magnitude] = BF16_NAN;
-        else
-            table[magnitude] = magnitude_scaled(magnitude, scale);
-    }
+    for (uint32_t magnitude = 0; magnitude < 128; magnitude++)
+        table[magnitude] = gather_value(magnitude, scale);
 }
 
 /* Values of one group, whose scale is far from both ends: exponents are added. */

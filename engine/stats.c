@@ -2,7 +2,8 @@
 /*
  * stats.c - reading counters, gauges, latencies and the options in force.
  */
-#include "store_internal.h"
+#include "engram_set.h"
+#include "file_load.h"
 
 static void
 latency_read(const struct histogram *histogram, struct kvt_latency *latency_out)
@@ -44,11 +45,13 @@ stats_gauges(struct kvt_store *store, struct kvt_stats *stats)
         stats->hbm_capacity_bytes_now += slab == NULL ? 0 : slab_capacity(slab);
         stats->hbm_used_bytes_now += slab == NULL ? 0 : slab_used(slab);
     }
+    stats->load_device_bytes_now = loads_device_bytes(store);
     stats->host_dirty_bytes_now = store->dirty_bytes;
     stats->reservation_count_now =
         atomic_load_explicit(&store->reservation_count, memory_order_relaxed);
     stats->pin_count_now = pins_count(store);
     stats->pin_bytes_now = pins_bytes(store);
+    stats->engram_pinned_bytes_now = engrams_pinned_bytes(store);
     stats->namespace_count_now =
         atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
     if (store->nvme == NULL)

@@ -9,6 +9,7 @@
 #include "store_internal.h"
 
 #include "engram_set.h"
+#include "file_load.h"
 #include "io_choice.h"
 #include "strays.h"
 #include "ticket_pool.h"
@@ -103,6 +104,7 @@ store_threads_stop(struct kvt_store *store)
 
     live_stop(store);
     engrams_close(store);
+    loads_stop(store);
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned)
         loop_call(store, nvme_detach_run, &nvme);
@@ -114,6 +116,8 @@ store_threads_stop(struct kvt_store *store)
     layouts_close(store);
     regions_close(store);
     devices_close(&store->devices);
+    loads_close(store);
+    engrams_free(store);
     crew_close(store->crew);
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
@@ -422,6 +426,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(regions_open(store));
     KVT_TRY(layouts_open(store));
     KVT_TRY(engrams_open(store));
+    KVT_TRY(loads_open(store));
     KVT_TRY(devices_open(store));
     codecs_init(&store->codecs, &store->env, store->options.block_bytes_max);
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
@@ -626,12 +631,13 @@ close_refuse(struct kvt_store *store)
     uint32_t queues = atomic_load_explicit(&store->queue_count, memory_order_acquire);
     uint32_t reservations = atomic_load_explicit(&store->reservation_count, memory_order_acquire);
     uint32_t tables = engrams_open_count(store);
+    uint32_t loads = loads_open_count(store);
 
-    if (leases + tickets + queues + reservations + tables == 0)
+    if (leases + tickets + queues + reservations + tables + loads == 0)
         return KVT_OK;
     return failure_set(KVT_E_STATE, 0,
-        "%u leases, %u tickets, %u queues, %u reservations and %u Engram tables are out", leases,
-        tickets, queues, reservations, tables);
+        "%u leases, %u tickets, %u queues, %u reservations, %u Engram tables and %u loads are out",
+        leases, tickets, queues, reservations, tables, loads);
 }
 
 enum kvt_status

@@ -190,6 +190,7 @@ struct kvt_store {
     struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
     struct engram_set *engrams;      /* any */
+    struct load_set *loads;          /* any */
     struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;

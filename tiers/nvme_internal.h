@@ -94,7 +94,8 @@ struct nvme_root {
     bool sync_is_pending;
     uint64_t sync_number; /* Of the last sync that was started. */
     uint32_t sync_failure_count;
-    uint64_t sync_failed_ns; /* The last one. */
+    uint64_t sync_failed_ns;      /* The last one. */
+    uint32_t write_failure_count; /* Since a write last succeeded. */
 };
 
 struct nvme_tier {

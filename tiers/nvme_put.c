@@ -16,6 +16,11 @@
 
 #define SYNC_FAILURE_WINDOW_NS (60ull * 1000 * 1000 * 1000)
 
+/* In a row: twice as many as are in flight at a time. Each costs its segment. */
+enum {
+    WRITE_FAILURES_MAX = 6
+};
+
 /* --- The pool --------------------------------------------------------------------------------- */
 
 #define HEADER_MEMORY_BYTES ((size_t)(BATCH_HEADER_PAGES_MAX + 1) * PAGE_BYTES)
@@ -349,25 +354,36 @@ followers_doom(struct nvme_put *put)
     }
 }
 
+/* What a failed write costs: its segment, and after several in a row, the root. */
+static void
+write_failed(struct nvme_tier *nvme, struct nvme_put *put)
+{
+    struct segment *segment = put->segment;
+    struct nvme_root *root = &nvme->roots[segment_root(segment->number)];
+
+    if (put->op.transfer.status == KVT_E_IO && ++root->write_failure_count >= WRITE_FAILURES_MAX)
+        root->is_read_only = true;
+    if (nvme->options.logger != NULL)
+        log_line(nvme->options.logger, root->is_read_only ? LOG_ERROR : LOG_WARN, "nvme",
+            "event=write_failed root=%u segment=%u page=%llu status=%s errno=%d read_only=%d",
+            segment_root(segment->number), segment_index(segment->number),
+            (unsigned long long)put->op.transfer.offset / PAGE_BYTES,
+            kvt_status_name(put->op.transfer.status), put->op.transfer.error, root->is_read_only);
+    if (segment->state == SEGMENT_ACTIVE)
+        segment_seal(nvme->table, segment);
+    put_fail(put, put->op.transfer.status);
+    followers_doom(put);
+}
+
 void
 nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
 {
-    struct segment *segment = put->segment;
-
     KVT_ASSERT(put->state == PUT_WRITING);
     if (put->op.transfer.status != KVT_OK) {
-        if (nvme->options.logger != NULL)
-            log_line(nvme->options.logger, LOG_WARN, "nvme",
-                "event=write_failed root=%u segment=%u page=%llu status=%s errno=%d",
-                segment_root(segment->number), segment_index(segment->number),
-                (unsigned long long)put->op.transfer.offset / PAGE_BYTES,
-                kvt_status_name(put->op.transfer.status), put->op.transfer.error);
-        if (segment->state == SEGMENT_ACTIVE)
-            segment_seal(nvme->table, segment);
-        put_fail(put, put->op.transfer.status);
-        followers_doom(put);
+        write_failed(nvme, put);
         return;
     }
+    nvme->roots[segment_root(put->segment->number)].write_failure_count = 0;
     if (put->doom != KVT_OK) {
         put_fail(put, put->doom);
         return;

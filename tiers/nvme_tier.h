@@ -11,9 +11,10 @@
  * A put: run reserved -> header and payloads written as one run (O_DIRECT) -> every write answered
  * -> one data sync of the file, started after those answers, beside the writes of other batches,
  * and shared by the batches that wait for it -> done. Rules on failure: a failed write kills that
- * batch (its run is never used again) and seals its segment; a failed sync is never retried: every
- * batch of that file that was written but not synced fails, its active segment is sealed, and a
- * second failed sync of a root within 60 s makes the root read-only. With a batch fail all that
+ * batch (its run is never used again) and seals its segment, and six in a row make the root
+ * read-only; a failed sync is never retried: every batch of that file that was written but not
+ * synced fails, its active segment is sealed, and a second failed sync of a root within 60 s makes
+ * the root read-only. With a batch fail all that
  * were put behind it and are in flight, whatever their root (KVT_E_STATE: nothing is wrong with
  * them): so an answer of success says that all before it are durable, and in a segment nothing that
  * failed stands before something that was answered with success. Recycle headers keep out of this.

@@ -3,7 +3,7 @@
 set -euo pipefail
 packages=(gcc g++ libc6-dev make cmake ninja-build pkg-config clang clang-format libclang-rt-14-dev python3
     zstd xfsprogs e2fsprogs util-linux
-    liblmdb-dev liburing-dev libzstd-dev libcmocka-dev libsodium-dev libxxhash-dev)
+    liblmdb-dev liburing-dev libzstd-dev libcmocka-dev libsodium-dev libxxhash-dev libfuse3-dev)
 missing=()
 for package in "${packages[@]}"; do
     [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")

@@ -19,6 +19,9 @@ enum {
     ROWS_DEFAULT = 4000000,
     ROWS_MIN = 10000,
     ROWS_MAX = 400000000,
+    STEP_MS_MAX = 10000,
+    CACHE_DEFAULT = 256 << 20,
+    CACHE_MIN = 256 << 10,
 };
 
 enum {
@@ -26,6 +29,9 @@ enum {
     OPTION_ROWS,
     OPTION_BATCH,
     OPTION_SECONDS,
+    OPTION_STEP,
+    OPTION_CACHE,
+    OPTION_TEXT,
     OPTION_JSON,
 };
 
@@ -35,6 +41,10 @@ static const struct argument_option options[] = {
     [OPTION_BATCH] = {"--batch", "COUNTS",
         "tokens of a step, separated by commas (default\n1,16,64,256,1024)"},
     [OPTION_SECONDS] = {"--seconds", "S", "for each figure (default 1)"},
+    [OPTION_STEP] = {"--step-ms", "MS", "also run steps that compute for so long"},
+    [OPTION_CACHE] = {"--cache", "SIZE", "of rows, for each table of these (default 256M)"},
+    [OPTION_TEXT] = {"--text", "FILES",
+        "whose bytes are a third stream of these,\nseparated by commas"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -51,6 +61,15 @@ const struct command_line tierbench_engram_line = {
         "stream four steps are in flight; its ceiling, random reads of 4 KiB of the same file at\n"
         "the best of three depths, is measured in turns with it.\n"
         "\n"
+        "With --step-ms: steps that need their rows and then compute, which is a timed wait of "
+        "the\n"
+        "host (no GPU computes); the rows in pinned memory, on NVMe, and there with a cache; "
+        "asked\n"
+        "for when the step begins, or prefetched while the one before computes. The ids of text\n"
+        "are those of byte pairs that are made of the files, each token of a batch with a place "
+        "of\n"
+        "its own there. The share is of the rate of steps that only compute.\n"
+        "\n"
         "JSON: \"dir\", \"row_count\", \"row_bytes\", \"wrong_rows\", \"results\" [{\"tokens\" "
         "(uniform or\n"
         "zipf: Zipf's law with exponent 1), \"batch\", \"plan_tokens_per_s\", "
@@ -59,6 +78,12 @@ const struct command_line tierbench_engram_line = {
         "\"ceiling_pages_per_s\", \"ceiling_share\", first_table_{p50,p99}_ns (from the start of "
         "the\n"
         "plan until the table with the earlier deadline is there), step_{p50,p99}_ns,\n"
+        "\"wrong_rows\"}]; with --step-ms \"compute\", \"step_ns\", \"cache_bytes\", \"steps\" "
+        "[{\"tokens\",\n"
+        "\"way\" (pinned, nvme, nvme_cache), \"prefetched\", \"batch\", \"tokens_per_s\", "
+        "\"compute_share\",\n"
+        "step_{p50,p99}_ns, \"pages_per_step\", \"cache_hit_share\", \"cache_sample_share\",\n"
+        "cache_{worth,cost}_ns (of a row), \"cache_on_count\", "
         "\"wrong_rows\"}]",
     .operand_min = 0,
     .operand_max = 0,
@@ -71,8 +96,79 @@ share_of(const struct engram_row *row)
     return row->ceiling_pages_per_s > 0 ? row->stream_pages_per_s / row->ceiling_pages_per_s : 0;
 }
 
+static const char *
+tokens_name(enum engram_tokens tokens)
+{
+    static const char *const names[] = {"uniform", "zipf", "text"};
+
+    return names[tokens];
+}
+
+static const char *
+way_name(enum engram_way way)
+{
+    static const char *const names[] = {"pinned", "nvme", "nvme_cache"};
+
+    return names[way];
+}
+
 static void
-rows_print_json(const struct engram_plan *plan, const struct engram_row *rows, uint64_t wrong_rows)
+steps_print_json(
+    struct json *json, const struct engram_plan *plan, const struct engram_step_row *rows)
+{
+    if (plan->step_ns == 0)
+        return;
+    json_string(json, "compute", "a timed wait of the host");
+    json_number(json, "step_ns", plan->step_ns);
+    json_number(json, "cache_bytes", plan->cache_bytes);
+    json_array_begin(json, "steps");
+    for (uint32_t i = 0; i < engram_step_row_count(plan); i++) {
+        json_object_begin(json, NULL);
+        json_string(json, "tokens", tokens_name(rows[i].tokens));
+        json_string(json, "way", way_name(rows[i].way));
+        json_bool(json, "prefetched", rows[i].is_prefetched);
+        json_number(json, "batch", rows[i].batch);
+        json_real(json, "tokens_per_s", rows[i].tokens_per_s);
+        json_real(json, "compute_share", rows[i].compute_share);
+        json_number(json, "step_p50_ns", rows[i].step_p50_ns);
+        json_number(json, "step_p99_ns", rows[i].step_p99_ns);
+        json_real(json, "pages_per_step", rows[i].pages_per_step);
+        json_real(json, "cache_hit_share", rows[i].cache_hit_share);
+        json_real(json, "cache_sample_share", rows[i].cache_sample_share);
+        json_number(json, "cache_worth_ns", rows[i].cache_worth_ns);
+        json_number(json, "cache_cost_ns", rows[i].cache_cost_ns);
+        json_number(json, "cache_on_count", rows[i].cache_on_count);
+        json_number(json, "wrong_rows", rows[i].wrong_rows);
+        json_object_end(json);
+    }
+    json_array_end(json);
+}
+
+static void
+steps_print(const struct engram_plan *plan, const struct engram_step_row *rows)
+{
+    if (plan->step_ns == 0)
+        return;
+    printf(
+        "steps that compute for %.1f ms (a timed wait of the host)\n", (double)plan->step_ns / 1e6);
+    for (uint32_t i = 0; i < engram_step_row_count(plan); i++) {
+        char texts[2][QUANTITY_TEXT_BYTES];
+
+        printf("  %-7s %5" PRIu64 "  %-10s  %-11s %9.0f tokens/s  %6.3f  %10s p50 %10s p99"
+               "  %6.0f pages  %.2f cached (%.2f of the sample; worth %" PRIu64 " of %" PRIu64
+               " ns)\n",
+            tokens_name(rows[i].tokens), rows[i].batch, way_name(rows[i].way),
+            rows[i].is_prefetched ? "prefetched" : "synchronous", rows[i].tokens_per_s,
+            rows[i].compute_share, quantity_time_text(texts[0], (double)rows[i].step_p50_ns),
+            quantity_time_text(texts[1], (double)rows[i].step_p99_ns), rows[i].pages_per_step,
+            rows[i].cache_hit_share, rows[i].cache_sample_share, rows[i].cache_worth_ns,
+            rows[i].cache_cost_ns);
+    }
+}
+
+static void
+rows_print_json(const struct engram_plan *plan, const struct engram_row *rows,
+    const struct engram_step_row *steps, uint64_t wrong_rows)
 {
     struct json json = JSON_INIT(stdout);
 
@@ -101,6 +197,7 @@ rows_print_json(const struct engram_plan *plan, const struct engram_row *rows, u
         json_object_end(&json);
     }
     json_array_end(&json);
+    steps_print_json(&json, plan, steps);
     json_object_end(&json);
     json_end(&json);
 }
@@ -123,6 +220,35 @@ row_print(const struct engram_row *row)
     printf("  %-32s %12s p50 %12s p99\n", "both tables",
         quantity_time_text(texts[0], (double)row->step_p50_ns),
         quantity_time_text(texts[1], (double)row->step_p99_ns));
+}
+
+/* What concerns steps that compute. */
+static bool
+plan_read_steps(const struct arguments *arguments, struct engram_plan *plan)
+{
+    const char *step = arguments->values[OPTION_STEP];
+    const char *cache = arguments->values[OPTION_CACHE];
+    uint64_t step_ms = 0;
+
+    plan->step_ns = 0;
+    plan->cache_bytes = CACHE_DEFAULT;
+    plan->text = arguments->values[OPTION_TEXT];
+    if (step != NULL &&
+        (!quantity_count(step, &step_ms) || step_ms == 0 || step_ms > STEP_MS_MAX)) {
+        complain("--step-ms %s is no count of 1 to %d", step, STEP_MS_MAX);
+        return false;
+    }
+    plan->step_ns = step_ms * 1000000;
+    if (cache != NULL &&
+        (!quantity_size(cache, &plan->cache_bytes) || plan->cache_bytes < CACHE_MIN)) {
+        complain("--cache %s is no size of 256K or more", cache);
+        return false;
+    }
+    if (step == NULL && (cache != NULL || plan->text != NULL)) {
+        complain("--cache and --text are of the steps of --step-ms");
+        return false;
+    }
+    return true;
 }
 
 static bool
@@ -153,13 +279,14 @@ plan_read(const struct arguments *arguments, struct engram_plan *plan)
         complain("--seconds %s is no time: seconds above 0", seconds);
         return false;
     }
-    return true;
+    return plan_read_steps(arguments, plan);
 }
 
 int
 tierbench_engram(int argc, char **argv)
 {
     struct engram_row rows[2 * ENGRAM_BATCH_MAX];
+    static struct engram_step_row steps[ENGRAM_STEP_ROWS_MAX];
     struct engram_plan plan;
     struct arguments arguments;
     int exit_code = EXIT_FINE;
@@ -169,15 +296,18 @@ tierbench_engram(int argc, char **argv)
         return exit_code;
     if (!plan_read(&arguments, &plan))
         return EXIT_USAGE;
-    if (!directory_make(plan.directory) || !engram_measure(&plan, rows))
+    if (!directory_make(plan.directory) || !engram_measure(&plan, rows, steps))
         return EXIT_PROBLEM;
     for (uint32_t i = 0; i < 2 * plan.batch_count; i++)
         wrong_rows += rows[i].wrong_rows;
+    for (uint32_t i = 0; i < engram_step_row_count(&plan); i++)
+        wrong_rows += steps[i].wrong_rows;
     if (arguments.values[OPTION_JSON] != NULL) {
-        rows_print_json(&plan, rows, wrong_rows);
+        rows_print_json(&plan, rows, steps, wrong_rows);
     } else {
         for (uint32_t i = 0; i < 2 * plan.batch_count; i++)
             row_print(&rows[i]);
+        steps_print(&plan, steps);
         printf("compared: %" PRIu64 " wrong rows\n", wrong_rows);
     }
     return wrong_rows == 0 ? EXIT_FINE : EXIT_PROBLEM;

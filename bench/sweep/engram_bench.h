@@ -6,6 +6,7 @@
 #define BENCH_ENGRAM_BENCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -19,7 +20,55 @@ struct engram_plan {
     uint64_t batches[ENGRAM_BATCH_MAX];
     uint32_t batch_count;
     double seconds; /* For each figure. */
+    /* Steps with something to compute: */
+    uint64_t step_ns;     /* 0: none are measured. */
+    uint64_t cache_bytes; /* Of each table. */
+    const char *text;     /* Files, separated by commas; NULL: no stream of text. */
 };
+
+enum engram_tokens {
+    ENGRAM_UNIFORM,
+    ENGRAM_ZIPF, /* Exponent 1. */
+    ENGRAM_TEXT, /* Of files, by byte pairs. */
+    ENGRAM_TOKENS_COUNT,
+};
+
+enum engram_way {
+    ENGRAM_PINNED, /* All rows in pinned memory, gathered. */
+    ENGRAM_NVME,
+    ENGRAM_NVME_CACHE,
+    ENGRAM_WAY_COUNT,
+};
+
+enum {
+    ENGRAM_STEP_ROWS_MAX = ENGRAM_BATCH_MAX * ENGRAM_TOKENS_COUNT * ENGRAM_WAY_COUNT * 2,
+};
+
+/* Steps that compute for plan->step_ns, a timed wait of the host, and need their rows first. */
+struct engram_step_row {
+    enum engram_tokens tokens;
+    enum engram_way way;
+    bool is_prefetched; /* The rows of a step are asked for before the one before it computes. */
+    uint64_t batch;
+    double tokens_per_s;
+    double compute_share; /* Of the rate of steps that only compute, measured in turns with it. */
+    uint64_t step_p50_ns, step_p99_ns;
+    double pages_per_step; /* That were read. */
+    double cache_hit_share;
+    double cache_sample_share;              /* What a sample says that it would be. */
+    uint64_t cache_worth_ns, cache_cost_ns; /* Of a row, at the end. */
+    uint32_t cache_on_count;                /* Of the tables, at the end. */
+    uint64_t wrong_rows;
+};
+
+/* engram_step_row_count - rows of such a plan. */
+static inline uint32_t
+engram_step_row_count(const struct engram_plan *plan)
+{
+    uint32_t streams = plan->text != NULL ? ENGRAM_TOKENS_COUNT : ENGRAM_TOKENS_COUNT - 1;
+
+    return plan->step_ns == 0 ? 0 : streams * ENGRAM_WAY_COUNT * 2 * plan->batch_count;
+}
 
 struct engram_row {
     bool is_zipf;
@@ -36,6 +85,7 @@ struct engram_row {
 };
 
 /* engram_measure - every row of the result; two for each batch. False: complained. */
-bool engram_measure(const struct engram_plan *plan, struct engram_row *rows_out);
+bool engram_measure(
+    const struct engram_plan *plan, struct engram_row *rows_out, struct engram_step_row *steps_out);
 
 #endif /* BENCH_ENGRAM_BENCH_H */

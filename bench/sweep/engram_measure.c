@@ -13,49 +13,21 @@
 #include "complain.h"
 #include "directory.h"
 #include "disk_probe.h"
-#include "engram_bench.h"
+#include "engram_rig_bench.h"
 #include "kvtier/kvtier.h"
 #include "pattern.h"
 #include "progress.h"
 #include "statistics.h"
 
 enum {
-    PATH_BYTES = 4096,
-    COLUMNS = 24,
-    STEPS_IN_FLIGHT = 4,
+    STEPS_IN_FLIGHT = ENGRAM_STEPS_IN_FLIGHT,
+    COLUMNS = ENGRAM_COLUMNS,
+    PATH_BYTES = ENGRAM_PATH_BYTES,
     STEPS_MAX = 20000, /* Whose times are kept. */
     ROUNDS = 3,        /* Of the stream and its ceiling, in turns. */
-    FIRST_DEADLINE_NS = 1,
-    SECOND_DEADLINE_NS = 2,
 };
 
-static const char *const table_names[ENGRAM_TABLES] = {"layer1", "layer14"};
-
-/* One step's memory. */
-struct step {
-    kvt_engram_plan *plan;
-    kvt_engram_fetch *fetch;
-    uint8_t *rows[ENGRAM_TABLES];
-    uint64_t page_count, row_count;
-};
-
-struct rig {
-    const struct engram_plan *plan;
-    char path[PATH_BYTES];
-    struct kvt_engram_profile profile;
-    kvt_store *store;
-    kvt_engram_hasher *hasher;
-    kvt_engram *tables[ENGRAM_TABLES];
-    struct disk_probe probe;
-    bool has_probe;
-    uint32_t depth; /* At which the ceiling is highest. */
-    double *sums;   /* Of Zipf's law. */
-    uint32_t *tokens;
-    uint64_t random;
-    struct step steps[STEPS_IN_FLIGHT];
-    uint64_t *first_ns, *step_ns;
-    uint32_t layer_index; /* While a table is made. */
-};
+const char *const engram_table_names[ENGRAM_TABLES] = {"layer1", "layer14"};
 
 /* --- 1. Tables -------------------------------------------------------------------------------- */
 
@@ -68,7 +40,7 @@ row_number(uint32_t layer_index, uint64_t row)
 static enum kvt_status
 rows_make(void *context, uint64_t row_first, uint64_t row_count, void *rows_out)
 {
-    const struct rig *rig = context;
+    const struct engram_bench_rig *rig = context;
     uint8_t *rows = rows_out;
 
     for (uint64_t i = 0; i < row_count; i++, rows += rig->profile.row_bytes)
@@ -78,7 +50,7 @@ rows_make(void *context, uint64_t row_first, uint64_t row_count, void *rows_out)
 
 /* V4.1's profile with so many rows. */
 static void
-profile_shrink(struct rig *rig)
+profile_shrink(struct engram_bench_rig *rig)
 {
     for (uint32_t i = 0; i < ENGRAM_TABLES; i++) {
         struct kvt_engram_layer *layer = &rig->profile.layers[i];
@@ -93,11 +65,11 @@ profile_shrink(struct rig *rig)
 }
 
 static bool
-table_make(struct rig *rig, uint32_t index)
+table_make(struct engram_bench_rig *rig, uint32_t index)
 {
     const struct kvt_engram_source source = {.struct_size = sizeof(source),
         .flags = KVT_ENGRAM_IMPORT_UNREAD,
-        .name = table_names[index],
+        .name = engram_table_names[index],
         .profile = &rig->profile,
         .layer_index = index,
         .read = rows_make,
@@ -107,14 +79,14 @@ table_make(struct rig *rig, uint32_t index)
     rig->layer_index = index;
     status = kvt_engram_import(rig->store, &source);
     if (status == KVT_OK)
-        status = kvt_engram_open(rig->store, table_names[index], &rig->tables[index]);
+        status = kvt_engram_open(rig->store, engram_table_names[index], &rig->tables[index]);
     if (status != KVT_OK)
-        complain_status(status, "cannot make the table %s", table_names[index]);
+        complain_status(status, "cannot make the table %s", engram_table_names[index]);
     return status == KVT_OK;
 }
 
 static bool
-store_make(struct rig *rig)
+store_make(struct engram_bench_rig *rig)
 {
     struct kvt_options options = KVT_OPTIONS_INIT;
     enum kvt_status status;
@@ -137,7 +109,7 @@ store_make(struct rig *rig)
 
 /* Pages a second at a depth; below 0: complained. */
 static double
-ceiling_run(struct rig *rig, uint32_t depth, double seconds)
+ceiling_run(struct engram_bench_rig *rig, uint32_t depth, double seconds)
 {
     struct kvt_engram_info info;
     struct disk_read_plan plan = {
@@ -155,13 +127,13 @@ ceiling_run(struct rig *rig, uint32_t depth, double seconds)
 }
 
 static bool
-ceiling_prepare(struct rig *rig)
+ceiling_prepare(struct engram_bench_rig *rig)
 {
     static const uint32_t depths[] = {64, 128, 256};
     char path[PATH_BYTES + 64];
     double best = 0;
 
-    snprintf(path, sizeof(path), "%s/engram/%s.engram", rig->path, table_names[1]);
+    snprintf(path, sizeof(path), "%s/engram/%s.engram", rig->path, engram_table_names[1]);
     if (!disk_probe_open(&rig->probe, path)) {
         complain("cannot measure the ceiling: %s", rig->probe.message);
         return false;
@@ -183,12 +155,12 @@ ceiling_prepare(struct rig *rig)
 /* --- 3. Tokens -------------------------------------------------------------------------------- */
 
 static bool
-tokens_prepare(struct rig *rig)
+tokens_prepare(struct engram_bench_rig *rig)
 {
     uint32_t count = rig->profile.class_count;
 
     rig->sums = calloc(count, sizeof(*rig->sums));
-    rig->tokens = calloc(16384, sizeof(*rig->tokens));
+    rig->tokens = calloc(ENGRAM_TOKENS_MAX, sizeof(*rig->tokens));
     rig->first_ns = calloc(STEPS_MAX, sizeof(*rig->first_ns));
     rig->step_ns = calloc(STEPS_MAX, sizeof(*rig->step_ns));
     if (rig->sums == NULL || rig->tokens == NULL || rig->first_ns == NULL || rig->step_ns == NULL) {
@@ -200,8 +172,8 @@ tokens_prepare(struct rig *rig)
     return true;
 }
 
-static uint32_t
-token_next(struct rig *rig, bool is_zipf)
+uint32_t
+engram_token_next(struct engram_bench_rig *rig, bool is_zipf)
 {
     uint64_t random = pattern_mix(rig->random++);
     uint32_t low = 0, high = rig->profile.class_count - 1;
@@ -222,13 +194,13 @@ token_next(struct rig *rig, bool is_zipf)
 
 /* --- 4. Steps --------------------------------------------------------------------------------- */
 
-static bool
-steps_take(struct rig *rig, uint32_t batch)
+bool
+engram_steps_take(struct engram_bench_rig *rig, uint32_t batch)
 {
     size_t bytes = (size_t)batch * COLUMNS * rig->profile.row_bytes;
 
     for (uint32_t i = 0; i < STEPS_IN_FLIGHT; i++) {
-        struct step *step = &rig->steps[i];
+        struct engram_step *step = &rig->steps[i];
 
         if (kvt_engram_plan_create(rig->hasher, batch, &step->plan) != KVT_OK)
             return false;
@@ -242,8 +214,8 @@ steps_take(struct rig *rig, uint32_t batch)
     return true;
 }
 
-static void
-steps_put(struct rig *rig)
+void
+engram_steps_put(struct engram_bench_rig *rig)
 {
     for (uint32_t i = 0; i < STEPS_IN_FLIGHT; i++) {
         kvt_engram_fetch_free(rig->steps[i].fetch);
@@ -256,18 +228,18 @@ steps_put(struct rig *rig)
 
 /* Tokens of a decode step: each its own sequence, whose N-grams are as random as its token. */
 static bool
-step_plan(struct rig *rig, struct step *step, uint32_t batch, bool is_zipf)
+step_plan(struct engram_bench_rig *rig, struct engram_step *step, uint32_t batch, bool is_zipf)
 {
     const struct kvt_engram_sequence sequence = {.tokens = rig->tokens, .token_count = batch};
 
     for (uint32_t i = 0; i < batch; i++)
-        rig->tokens[i] = token_next(rig, is_zipf);
+        rig->tokens[i] = engram_token_next(rig, is_zipf);
     return kvt_engram_plan_fill(step->plan, &sequence, 1, KVT_ENGRAM_UNIQUE) == KVT_OK;
 }
 
 /* Pages and rows of a plan, for the report. */
-static void
-step_count(struct rig *rig, struct step *step)
+void
+engram_step_count(struct engram_bench_rig *rig, struct engram_step *step)
 {
     step->page_count = 0;
     step->row_count = 0;
@@ -287,8 +259,8 @@ step_count(struct rig *rig, struct step *step)
     }
 }
 
-static bool
-step_submit(struct rig *rig, struct step *step, uint32_t batch)
+bool
+engram_step_submit(struct engram_bench_rig *rig, struct engram_step *step, uint32_t batch)
 {
     struct kvt_engram_target targets[ENGRAM_TABLES] = {0};
 
@@ -297,12 +269,12 @@ step_submit(struct rig *rig, struct step *step, uint32_t batch)
             .layer_index = t,
             .destination = step->rows[t],
             .capacity = (uint64_t)batch * COLUMNS * rig->profile.row_bytes,
-            .deadline_ns = t == 0 ? FIRST_DEADLINE_NS : SECOND_DEADLINE_NS};
+            .deadline_ns = t == 0 ? 1 : 2};
     return kvt_engram_fetch_submit(step->plan, targets, ENGRAM_TABLES, &step->fetch) == KVT_OK;
 }
 
-static bool
-step_wait(struct step *step)
+bool
+engram_step_wait(struct engram_step *step)
 {
     bool is_fine = true;
 
@@ -313,8 +285,8 @@ step_wait(struct step *step)
     return is_fine;
 }
 
-static uint64_t
-step_wrong_rows(struct rig *rig, const struct step *step)
+uint64_t
+engram_step_wrong_rows(struct engram_bench_rig *rig, const struct engram_step *step)
 {
     uint64_t wrong = 0;
 
@@ -325,7 +297,8 @@ step_wrong_rows(struct rig *rig, const struct step *step)
             return 1;
         for (uint32_t i = 0; i < rows.slot_count; i++)
             wrong +=
-                pattern_wrong_bytes(row_number(t, rows.rows[rows.inverse[i]]),
+                pattern_wrong_bytes(
+                    row_number(t, rows.rows[rows.inverse == NULL ? i : rows.inverse[i]]),
                     step->rows[t] + (size_t)i * rig->profile.row_bytes, rig->profile.row_bytes) > 0;
     }
     return wrong;
@@ -335,9 +308,9 @@ step_wrong_rows(struct rig *rig, const struct step *step)
 
 /* One step at a time. */
 static bool
-steps_run(struct rig *rig, struct engram_row *row, uint32_t batch)
+steps_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch)
 {
-    struct step *step = &rig->steps[0];
+    struct engram_step *step = &rig->steps[0];
     double start = clock_seconds(), plan_seconds = 0, step_seconds = 0;
     uint32_t count = 0;
 
@@ -352,18 +325,18 @@ steps_run(struct rig *rig, struct engram_row *row, uint32_t batch)
                 KVT_ENGRAM_UNIQUE) != KVT_OK)
             return false;
         planned = clock_seconds();
-        if (!step_submit(rig, step, batch) ||
+        if (!engram_step_submit(rig, step, batch) ||
             kvt_engram_fetch_wait(step->fetch, 0, KVT_FOREVER, NULL) != KVT_OK)
             return false;
         first = clock_seconds();
-        if (!step_wait(step))
+        if (!engram_step_wait(step))
             return false;
         plan_seconds += planned - begin;
         step_seconds += clock_seconds() - begin;
         rig->first_ns[count % STEPS_MAX] = (uint64_t)((first - begin) * 1e9);
         rig->step_ns[count++ % STEPS_MAX] = (uint64_t)((clock_seconds() - begin) * 1e9);
     } while (clock_seconds() - start < rig->plan->seconds);
-    row->wrong_rows += step_wrong_rows(rig, step);
+    row->wrong_rows += engram_step_wrong_rows(rig, step);
     row->plan_tokens_per_s = (double)batch * count / plan_seconds;
     row->step_tokens_per_s = (double)batch * count / step_seconds;
     count = count < STEPS_MAX ? count : STEPS_MAX;
@@ -376,32 +349,32 @@ steps_run(struct rig *rig, struct engram_row *row, uint32_t batch)
 
 /* Four steps in flight, for `seconds`. */
 static bool
-stream_run(struct rig *rig, struct engram_row *row, uint32_t batch, double seconds)
+stream_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch, double seconds)
 {
     double start = clock_seconds(), elapsed = 0;
     uint64_t steps = 0, pages = 0, rows = 0;
     uint32_t next = 0;
 
     do {
-        struct step *step = &rig->steps[next++ % STEPS_IN_FLIGHT];
+        struct engram_step *step = &rig->steps[next++ % STEPS_IN_FLIGHT];
 
-        if (step->fetch != NULL && !step_wait(step))
+        if (step->fetch != NULL && !engram_step_wait(step))
             return false;
         if (!step_plan(rig, step, batch, row->is_zipf))
             return false;
-        step_count(rig, step);
-        if (!step_submit(rig, step, batch))
+        engram_step_count(rig, step);
+        if (!engram_step_submit(rig, step, batch))
             return false;
         steps++;
         pages += step->page_count;
         rows += step->row_count;
     } while (clock_seconds() - start < seconds);
     for (uint32_t i = 0; i < STEPS_IN_FLIGHT; i++) {
-        if (rig->steps[i].fetch != NULL && !step_wait(&rig->steps[i]))
+        if (rig->steps[i].fetch != NULL && !engram_step_wait(&rig->steps[i]))
             return false;
     }
     elapsed = clock_seconds() - start;
-    row->wrong_rows += step_wrong_rows(rig, &rig->steps[(next - 1) % STEPS_IN_FLIGHT]);
+    row->wrong_rows += engram_step_wrong_rows(rig, &rig->steps[(next - 1) % STEPS_IN_FLIGHT]);
     row->stream_tokens_per_s = (double)(steps * batch) / elapsed;
     row->stream_rows_per_s = (double)rows / elapsed;
     row->stream_pages_per_s = (double)pages / elapsed;
@@ -410,7 +383,7 @@ stream_run(struct rig *rig, struct engram_row *row, uint32_t batch, double secon
 
 /* The stream and its ceiling in turns; of each the median. */
 static bool
-turns_run(struct rig *rig, struct engram_row *row, uint32_t batch)
+turns_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch)
 {
     double tokens[ROUNDS], rows[ROUNDS], pages[ROUNDS], ceilings[ROUNDS];
 
@@ -432,22 +405,22 @@ turns_run(struct rig *rig, struct engram_row *row, uint32_t batch)
 }
 
 static bool
-batch_run(struct rig *rig, struct engram_row *row)
+batch_run(struct engram_bench_rig *rig, struct engram_row *row)
 {
     uint32_t batch = (uint32_t)row->batch;
     bool is_fine =
-        steps_take(rig, batch) && steps_run(rig, row, batch) && turns_run(rig, row, batch);
+        engram_steps_take(rig, batch) && steps_run(rig, row, batch) && turns_run(rig, row, batch);
     struct kvt_error error;
 
     kvt_last_error(&error);
     if (!is_fine)
         complain("cannot fetch rows for %" PRIu32 " tokens: %s", batch, error.text);
-    steps_put(rig);
+    engram_steps_put(rig);
     return is_fine;
 }
 
 static void
-rig_close(struct rig *rig)
+rig_close(struct engram_bench_rig *rig)
 {
     if (rig->has_probe)
         disk_probe_close(&rig->probe);
@@ -465,9 +438,10 @@ rig_close(struct rig *rig)
 }
 
 bool
-engram_measure(const struct engram_plan *plan, struct engram_row *rows_out)
+engram_measure(
+    const struct engram_plan *plan, struct engram_row *rows_out, struct engram_step_row *steps_out)
 {
-    struct rig *rig = calloc(1, sizeof(*rig));
+    struct engram_bench_rig *rig = calloc(1, sizeof(*rig));
     bool is_fine;
 
     if (rig == NULL) {
@@ -484,6 +458,8 @@ engram_measure(const struct engram_plan *plan, struct engram_row *rows_out)
             .is_zipf = i >= plan->batch_count, .batch = plan->batches[i % plan->batch_count]};
         is_fine = batch_run(rig, &rows_out[i]);
     }
+    if (is_fine && plan->step_ns > 0)
+        is_fine = engram_steps_measure(rig, steps_out);
     rig_close(rig);
     return is_fine;
 }

@@ -29,6 +29,8 @@ extern "C" {
 #define KVT_ENGRAM_COLUMNS_MAX 64u
 #define KVT_ENGRAM_TOKENS_MAX 1048576u /* Tokens of one plan. */
 #define KVT_ENGRAM_DEAD UINT32_MAX     /* As a token: an image's, say. Breaks N-grams. */
+#define KVT_ENGRAM_RANKS_MAX 1024u
+#define KVT_ENGRAM_ELSEWHERE UINT32_MAX /* In an inverse: the row is another rank's. */
 
 /* --- 1. Profiles ------------------------------------------------------------------------------ */
 
@@ -144,6 +146,33 @@ KVT_CHECKED enum kvt_status kvt_engram_plan_create(
  */
 KVT_API void kvt_engram_plan_destroy(kvt_engram_plan *plan);
 
+/* The rows of one rank, where those of a table are divided among several: row / part_rows == rank,
+ * with part_rows = row_count / rank_count, rounded up. (Bounds of columns lie anywhere in that.) */
+struct kvt_engram_shard {
+    uint32_t rank;       /* 0 .. rank_count - 1 */
+    uint32_t rank_count; /* 1 .. KVT_ENGRAM_RANKS_MAX */
+};
+
+/*
+ * kvt_engram_shard_rows - which rows of a table of `row_count` they are: *row_count_out from
+ * *row_first_out on, 0 where there are more ranks than rows.
+ *
+ * KVT_E_INVAL: NULL, a bound.
+ * Threads: any. Ownership: borrows. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_shard_rows(const struct kvt_engram_shard *shard,
+    uint32_t row_count, uint32_t *row_first_out, uint32_t *row_count_out);
+
+/*
+ * kvt_engram_plan_shard - from its next fill on, which must be KVT_ENGRAM_UNIQUE, a plan has the
+ * rows of one rank only, of every layer's table. A new plan has all: rank 0 of 1.
+ *
+ * KVT_E_INVAL: NULL, a bound.
+ * Threads: serial for one plan. Ownership: borrows. Blocks: never.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_plan_shard(
+    kvt_engram_plan *plan, const struct kvt_engram_shard *shard);
+
 /* One sequence of a batch. What is before its first token is a sequence's start. */
 struct kvt_engram_sequence {
     const uint32_t *tokens; /* Oldest first; KVT_ENGRAM_DEAD is allowed. */
@@ -161,7 +190,8 @@ enum kvt_engram_plan_flags {
  * was in the plan before is gone.
  *
  * KVT_E_INVAL: a NULL, a flag, a token that the map (or the profile) does not have, more history
- * than tokens, more tokens than the plan has room for: the plan is empty then.
+ * than tokens, more tokens than the plan has room for, a shard without KVT_ENGRAM_UNIQUE: the plan
+ * is empty then.
  * Threads: serial for one plan. Ownership: borrows. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_engram_plan_fill(kvt_engram_plan *plan,
@@ -172,13 +202,14 @@ KVT_CHECKED enum kvt_status kvt_engram_plan_fill(kvt_engram_plan *plan,
  * i / column_count; tokens count through all sequences.
  */
 struct kvt_engram_rows {
-    uint32_t layer;        /* Its number in the model. */
-    uint32_t column_count; /* Rows of a token. */
-    uint32_t slot_count;
+    uint32_t layer;          /* Its number in the model. */
+    uint32_t column_count;   /* Rows of a token. */
+    uint32_t slot_count;     /* Of the tokens, whatever the shard. */
     uint32_t row_count;      /* UNIQUE: different rows; else slot_count. */
     const uint32_t *rows;    /* row_count: UNIQUE: rising, so that rows of a page are neighbours;
                               * else the row of each slot. */
-    const uint32_t *inverse; /* UNIQUE: slot i has rows[inverse[i]]. Else NULL. */
+    const uint32_t *inverse; /* UNIQUE: slot i has rows[inverse[i]], or with a shard
+                              * KVT_ENGRAM_ELSEWHERE. Else NULL. */
     const uint32_t *slots;   /* UNIQUE: slots in the order of their rows ... */
     const uint32_t *firsts;  /* ... of rows[j]: slots[firsts[j]] up to before slots[firsts[j + 1]];
                               * row_count + 1. Else both NULL. */

@@ -41,8 +41,9 @@ struct kvt_engram_info {
     uint64_t row_count;
     uint64_t rows_done; /* IMPORTING: durable rows. */
     uint64_t file_bytes;
-    uint64_t created_ns; /* Wall clock, for people. */
-    uint8_t uuid[16];    /* Another one for each import. */
+    uint64_t created_ns;  /* Wall clock, for people. */
+    uint8_t uuid[16];     /* Another one for each import. */
+    uint64_t rows_pinned; /* Of an open table: engram_pinned.h. */
 };
 
 /*
@@ -119,7 +120,9 @@ struct kvt_engram_findings {
  * kvt_engram_verify - reads every page. `progress` (may be NULL) is told of rows that were read and
  * stops it by returning 0.
  *
- * KVT_OK: look at the findings. KVT_CANCELLED: it was stopped. KVT_E_INVAL: NULL. KVT_E_NOMEM.
+ * KVT_OK: look at the findings. KVT_CANCELLED: it was stopped. KVT_E_INVAL: NULL.
+ * KVT_E_UNSUPPORTED: a table that another process shares was verified when it was opened.
+ * KVT_E_NOMEM.
  * Threads: any. Ownership: borrows. Blocks: for as long as reading the whole table takes.
  */
 KVT_CHECKED enum kvt_status kvt_engram_verify(kvt_engram *table,
@@ -178,6 +181,8 @@ enum kvt_engram_row_state {
     KVT_ENGRAM_ROW_UNREADABLE = 1, /* The device failed. */
     KVT_ENGRAM_ROW_DAMAGED = 2,    /* Its page is not what was imported. */
     KVT_ENGRAM_ROW_NOT_READ = 3,   /* The store was aborted first. */
+    KVT_ENGRAM_ROW_NOT_COPIED = 4, /* To the device; some of its bytes may be. */
+    KVT_ENGRAM_ROW_ELSEWHERE = 5,  /* Another rank's: the slot was left as it was. */
 };
 
 /* What is wanted of one table. Start from all zero. */
@@ -185,21 +190,38 @@ struct kvt_engram_target {
     kvt_engram *table;
     uint32_t layer_index; /* Of the plan's profile. */
     uint32_t flags;       /* enum kvt_engram_target_flags */
-    void *destination;    /* Host memory: row after row, without gaps. */
+    void *destination;    /* Row after row, without gaps. */
     uint64_t capacity;    /* Bytes of it. */
     uint8_t *states;      /* May be NULL. Gets an enum kvt_engram_row_state of each row. */
     uint64_t deadline_ns; /* When it is needed, CLOCK_MONOTONIC: of all pages that wait, those of
                             * the target with the earliest time go first. 0: behind all others. */
+    kvt_region region;    /* {0}: the destination is host memory. Else it lies in this one, of a
+                           * device (or of the host). */
+    uint32_t reserved0;   /* Must be zero. */
 };
+
+/*
+ * kvt_engram_cache - give fetches from this table up to `capacity_bytes` (256 KiB ..) of host
+ * memory, until it is closed, for rows that they read. What would be found there is measured with
+ * the numbers of one row of 16; rows are kept only while that pays: while the reads of pages that
+ * it saves take longer than the keeping. The counters engram_cache_* say what was found.
+ *
+ * KVT_E_INVAL: NULL, a bound. KVT_E_STATE: it has been given some. KVT_E_NOMEM.
+ * Threads: serial for one table; fetches of it may be under way. Ownership: nothing changes hands.
+ * Blocks: while the memory is cleared.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_cache(kvt_engram *table, uint64_t capacity_bytes);
 
 /*
  * kvt_engram_fetch_submit - read what the plan wants of up to KVT_ENGRAM_LAYERS_MAX tables. Each
  * page is read once for each target, all of them with as many in flight as the device likes.
  *
  * KVT_E_INVAL: NULL, a plan without KVT_ENGRAM_UNIQUE, a table of another profile than the plan's,
- * of another layer, or of another store than the first, too little capacity. KVT_E_NOMEM.
+ * of another layer, or of another store than the first, too little capacity, a destination that
+ * does not lie in its region, a stale region, a row that a shared table does not have. KVT_E_NOMEM.
  * Threads: any. Ownership: borrows `targets`; keeps the plan (which may not be filled), the
- * destinations and states until the fetch is done, the tables until it is freed; gives *fetch_out.
+ * destinations, states and regions until the fetch is done, the tables until it is freed; gives
+ * *fetch_out.
  * Blocks: never.
  * Completion: KVT_OK -> each target is settled exactly once. Otherwise never.
  */
@@ -210,12 +232,28 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_submit(const kvt_engram_plan *plan,
  * kvt_engram_fetch_wait - wait, at most `timeout_ns`, until target `index` is settled.
  *
  * KVT_OK: every row is in place. KVT_LATE: not yet. KVT_E_CORRUPT, KVT_E_IO: some rows are
- * not (the states say which), the others are; a row that is not was left as it was.
+ * not (the states say which), the others are; a row that is not was left as it was. KVT_E_GPU: the
+ * device is lost: what is in the rows that are not there is undefined.
  * *lost_out (may be NULL): how many are not. KVT_E_INVAL: NULL, no such target.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
  */
 KVT_CHECKED enum kvt_status kvt_engram_fetch_wait(
     kvt_engram_fetch *fetch, uint32_t index, uint64_t timeout_ns, uint64_t *lost_out);
+
+/*
+ * kvt_engram_fetch_stream_wait - work that is submitted to `stream` from now on waits, on the
+ * device, until the rows of target `index` have been copied there. The host does not wait.
+ *
+ * KVT_OK: the stream waits, or there is nothing to wait for any more. KVT_NOT_READY: the copy of
+ * some row was not queued yet, because its page is still being read: nothing has changed, ask
+ * again. KVT_E_CORRUPT, KVT_E_IO: some rows are not there; the stream waits for the others.
+ * KVT_E_GPU: the device is lost. KVT_E_INVAL: NULL, the default stream among it; no such target;
+ * its destination is host memory.
+ * Threads: any. Ownership: `stream` is a cudaStream_t of the destination's device. Blocks: never,
+ * but for the driver.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_fetch_stream_wait(
+    kvt_engram_fetch *fetch, uint32_t index, void *stream);
 
 /*
  * kvt_engram_fetch_free - waits for what is not settled yet. NULL does nothing.
@@ -226,5 +264,7 @@ KVT_API void kvt_engram_fetch_free(kvt_engram_fetch *fetch);
 #ifdef __cplusplus
 }
 #endif
+
+#include "kvtier/engram_pinned.h"
 
 #endif /* KVTIER_ENGRAM_TABLES_H */

@@ -215,10 +215,10 @@ KVT_CHECKED enum kvt_status kvt_open(
 /*
  * kvt_close - finish what was submitted, make durable what shall be, mark the store clean, free it.
  *
- * NULL does nothing. With leases or reservations out, unfreed tickets or live queues it returns
- * KVT_E_STATE and changes nothing; release, discard, free and destroy them first, or call
- * kvt_abort(). Other errors (the last writes failed) are reported, and the store is closed all the
- * same.
+ * NULL does nothing. With leases or reservations out, unfreed tickets, live queues or open loads it
+ * returns KVT_E_STATE and changes nothing; release, discard, free, destroy and close them first, or
+ * call kvt_abort(). Other errors (the last writes failed) are reported, and the store is closed all
+ * the same.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
  * Blocks: yes.
@@ -227,7 +227,7 @@ KVT_CHECKED enum kvt_status kvt_close(kvt_store *store);
 
 /*
  * kvt_abort - free everything now. What was not durable is lost; the next open recovers as after a
- * crash. Leases, reservations, tickets and queues of the store are void. NULL does nothing.
+ * crash. Leases, reservations, tickets, queues and loads of the store are void. NULL does nothing.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store`. Blocks: until the
  * transfers in flight have ended.
@@ -658,6 +658,7 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #include "kvtier/events.h"
 #include "kvtier/hints.h"
 #include "kvtier/layouts.h"
+#include "kvtier/loading.h"
 #include "kvtier/matching.h"
 #include "kvtier/queues.h"
 #include "kvtier/readiness.h"

@@ -34,8 +34,8 @@ struct kvt_region_options {
  *
  * kvt_region_unregister - forget it. Id 0 does nothing; kvt_close() forgets all that are left.
  *
- * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1, or a
- * layout lies in it.
+ * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1, a
+ * layout lies in it, or rows of N-gram tables are on their way there.
  * Threads: any. Ownership: takes `region` when KVT_OK. Blocks: in the driver.
  */
 KVT_CHECKED enum kvt_status kvt_region_register(

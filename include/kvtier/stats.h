@@ -84,6 +84,18 @@
     X(codec_decode_bytes, "payload bytes of parts that were decoded")                          \
     X(engram_page_count, "pages of N-gram tables read for fetches")                            \
     X(engram_page_lost_count, "such pages that were unreadable or damaged")                    \
+    X(load_bytes, "bytes of files loaded to devices")                                          \
+    X(load_lost_count, "chunks of files that could not be read or copied")                     \
+    X(load_device_bytes_now, "memory of devices that loads have taken")                        \
+    X(engram_pinned_page_count, "pages that fetches took from pinned rows instead")            \
+    X(engram_pinned_bytes_now, "host memory of pinned rows of N-gram tables")                  \
+    X(engram_cache_row_count, "rows that were looked for in a cache of rows that is in use")   \
+    X(engram_cache_hit_count, "of these found")                                                \
+    X(engram_cache_sample_count, "rows by which it is measured what a cache would find")       \
+    X(engram_cache_sample_hit_count, "of these that it would have")                            \
+    X(engram_cache_on_now, "caches of rows in use, because they pay")                          \
+    X(engram_cache_worth_ns_now, "saved by a row looked for, in the cache judged last")        \
+    X(engram_cache_cost_ns_now, "what that takes")                                             \
     X(miss_unknown_count, "first misses of blocks never stored, or too long ago to be known")  \
     X(miss_evicted_count, "of blocks that were given up for room")                             \
     X(miss_refused_count, "of blocks that were not worth a write to NVMe")                     \

@@ -56,6 +56,8 @@ run_options(const struct workload *workload, const char *dir, struct run_paths *
     options.index_map_bytes = workload->map_bytes != 0 ? workload->map_bytes : 1 << 20;
     options.entry_count_max = 1 << 16;
     options.io_engine = workload->io_engine != 0 ? workload->io_engine : KVT_IO_THREADS;
+    if (workload->io_engine == RUN_IO_AUTO)
+        options.io_engine = KVT_IO_AUTO;
     options.worker_count = 1;
     options.relaxed_interval_ns = 20 * UINT64_C(1000000);
     if (workload->root_count > 0) {

@@ -19,6 +19,7 @@ enum {
     RUN_BATCH_MAX = 128,
     RUN_DEVICE_BLOCKS = 16, /* Of a batch, in memory of the device. */
     RUN_BLOCK_BYTES_MAX = 65536,
+    RUN_IO_AUTO = 100, /* As workload.io_engine: KVT_IO_AUTO, whose number means something else. */
 };
 
 /* A workload: its store, and its steps. */
@@ -36,7 +37,8 @@ struct workload {
     uint32_t block_low;  /* Lengths of blocks; 0: 4 KiB .. 24 KiB. */
     uint32_t block_high;
     uint32_t root_count; /* 0: the store's own directory. */
-    uint32_t io_engine;  /* enum kvt_io_engine; 0: the threads, whose calls the shim can see. */
+    uint32_t io_engine;  /* enum kvt_io_engine; 0: the threads, whose calls the shim can see;
+                          * RUN_IO_AUTO. */
     bool is_crowded;     /* The tier may be too full for a put. */
 };
 

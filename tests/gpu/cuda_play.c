@@ -480,3 +480,24 @@ copy_kernel_launch(const struct copy_chunk *chunks, uint32_t count, const struct
     }
     return cudaSuccess;
 }
+
+/* As the kernels do it, in order. */
+cudaError_t
+gather_kernel_launch(
+    const struct gather_work *work, const struct copy_grid *grid, cudaStream_t stream)
+{
+    assert_non_null(stream);
+    assert_in_range(grid->block_count, 1, 8);
+    assert_in_range(grid->thread_count, 32, 1024);
+    if (play.is_kernel_missing)
+        return cudaErrorNotSupported;
+    PLAY_TRY(true);
+    *work->verdict = GATHER_FINE;
+    for (uint64_t i = 0; i < work->count; i++) {
+        if (work->ids[i] >= work->row_count && i < *work->verdict)
+            *work->verdict = i;
+    }
+    for (uint64_t i = 0; i < work->count && *work->verdict == GATHER_FINE; i++)
+        memcpy(work->target + i * work->row_bytes, gather_row(work, work->ids[i]), work->row_bytes);
+    return cudaSuccess;
+}

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "copy_kernel.h"
+#include "gather_kernel.h"
 
 enum {
     PLAY_HOLDS_MAX = 64,

@@ -3,9 +3,10 @@
 """long_runs.py - `make test-long`: seeds beyond those of `make test`, for as long as one likes.
 
 Usage: long_runs.py [--minutes N] [--seed N] [--csv FILE] [SUITE...]. The suites of long_rows.py
-take turns, a slice each, until the time is over; where nothing says otherwise the seeds follow from
-the clock, and each slice prints its own. Each suite then has one row in tests/long.csv. A slice
-that fails leaves its output, with the command that repeats it, in build/test-logs/long-*.log.
+(but the soak) take turns, a slice each, until the time is over; where nothing says otherwise the
+seeds follow from the clock, and each slice prints its own. Each suite then has one row in
+tests/long.csv. A slice that fails leaves its output, with the command that repeats it, in
+build/test-logs/long-*.log.
 """
 import argparse
 import os
@@ -42,6 +43,18 @@ def kill(seed):
     return program("crash_kill"), {"KVT_KILL_ROUNDS": "200"}
 
 
+def shutdown(seed):
+    return program("crash_shutdown", "--seed", seed, "--cycles", 50), {}
+
+
+def blocklog(seed):
+    return program("crash_blocklog", "--seed", seed, "--states", 500), {}
+
+
+def eio(seed):
+    return program("crash_eio", "--seed", seed, "--cycles", 100), {}
+
+
 def fault(seed):
     return program("fault_io", "--seed", seed, "--seeds", 1), {}
 
@@ -70,6 +83,9 @@ def fuzz(seed):
 SLICES = {
     "crash": (crash, 1, r"(\d+) distinct states"),
     "kill": (kill, 200, None),
+    "shutdown": (shutdown, 4, r"(\d+) cuts judged"),
+    "blocklog": (blocklog, 1, r"(\d+) states judged"),
+    "eio": (eio, 1, r"(\d+) cycles judged"),
     "fault": (fault, 1, r"(\d+) lives with a fault"),
     "damage": (damage, 1200, r"(\d+) damaged stores"),
     "sim": (sim, 150, None),
@@ -89,7 +105,7 @@ def run_slice(suite, seed):
     found = re.findall(pattern, text) if pattern else [str(seeds)]
     counted = int(found[-1]) if found else 0
     is_failed = done.returncode != 0 or counted == 0
-    print(f"{suite:7} seed {seed:<11} {counted:9} in {time.monotonic() - begin:5.1f} s"
+    print(f"{suite:8} seed {seed:<11} {counted:9} in {time.monotonic() - begin:5.1f} s"
           f"{'  FAILED' if is_failed else ''}", flush=True)
     if is_failed:
         path = os.path.join(LOGS, f"long-{suite}-{seed}.log")

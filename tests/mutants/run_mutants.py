@@ -22,6 +22,9 @@ FIELDS = ("why", "file", "from", "to", "tests")
 # Programs that a test needs, where they are not called like the test.
 TARGETS = [
     (re.compile(r"crash_kill"), ["crash_kill"]),
+    (re.compile(r"crash_shutdown"), ["crash_shutdown"]),
+    (re.compile(r"crash_blocklog"), ["crash_blocklog"]),
+    (re.compile(r"crash_eio"), ["crash_eio"]),
     (re.compile(r"crash_\w+"), ["crash_check"]),
     (re.compile(r"golden_tools"), ["kvtool", "golden_make"]),
     (re.compile(r"golden_decode"), ["decode_reference"]),

@@ -19,7 +19,7 @@ from test_kvtool_open import Owner
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
 COMMANDS = {"kvtool": ("ls ns stat get put rm why verify check scrub dump export import engram "
                        "leases options caps top").split(),
-            "tierbench": "replay ceiling sweep scale engram vs sim".split()}
+            "tierbench": "replay ceiling sweep scale engram load gpu vs sim".split()}
 TOY_PROFILE = """{"order_max": 3, "head_count": 2, "class_count": 9, "pad_class": 2, "row_bytes": 8,
     "encoding": "bytes",
     "layers": [{"number": 3, "multipliers": [3, 5, 7], "primes": [7, 7, 7, 7]}]}"""
@@ -31,6 +31,8 @@ SMALLER = {
     "tierbench replay": "--requests 30 --ceiling-seconds 0.1",
     "tierbench scale": "--entries 20000",
     "tierbench engram": "--rows 20000 --seconds 0.03 --batch 4",
+    "tierbench load": "--seconds 0.03",
+    "tierbench gpu": "--seconds 0.03",
     "tierbench vs": "--count 16 --block-bytes 64K --rounds 1 --seconds 0.01",
 }
 
@@ -215,6 +217,12 @@ class Documents(Programs):
         self.check_keys("tierbench", self.json_of(
             "tierbench", "engram", "--dir", "k7", "--rows", "20000", "--batch", "4", "--seconds",
             "0.03"))
+        self.check_keys("tierbench", self.json_of(
+            "tierbench", "load", "LICENSE", "--dir", "k8", "--device", "emulation", "--seconds",
+            "0.03"))
+        self.check_keys("tierbench", self.json_of(
+            "tierbench", "gpu", "--dir", "k9", "--device", "emulation", "--host", "64M", "--nvme",
+            "128M", "--pinned", "64M", "--seconds", "0.03"))
         with open(self.path("engram.json"), "w", encoding="utf-8") as file:
             file.write(TOY_PROFILE)
         with open(self.path("engram.rows"), "wb") as file:

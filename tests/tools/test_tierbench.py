@@ -256,9 +256,72 @@ class Tierbench(Programs):
                       ["scale", "--dir", "s", "--entries", "20000,"], ["engram"],
                       ["engram", "--dir", "s", "--rows", "5"],
                       ["engram", "--dir", "s", "--batch", "0"],
-                      ["engram", "--dir", "s", "--seconds", "x"]):
+                      ["engram", "--dir", "s", "--step-ms", "0"],
+                      ["engram", "--dir", "s", "--step-ms", "1", "--cache", "1K"],
+                      ["engram", "--dir", "s", "--text", "x"],
+                      ["engram", "--dir", "s", "--seconds", "x"], ["load", "LICENSE"],
+                      ["load", "--dir", "s"], ["load", "LICENSE", "--dir", "s", "--chunk", "5000"],
+                      ["load", "LICENSE", "--dir", "s", "--device", "tpu"],
+                      ["load", "LICENSE", "--dir", "s", "--rounds", "0"], ["gpu"],
+                      ["gpu", "--dir", "s", "--nvme", "64M"],
+                      ["gpu", "--dir", "s", "--device", "tpu"]):
             with self.subTest(words=words):
                 self.refused("tierbench", *words)
+
+    def safetensors(self, name, offsets, size):
+        """A file with two tensors of these offsets, and `size` bytes of data."""
+        header = json.dumps({"__metadata__": {"format": "pt"}} | {
+            f"t{i}": {"dtype": "U8", "shape": [end - begin], "data_offsets": [begin, end]}
+            for i, (begin, end) in enumerate(offsets)}).encode()
+        with open(self.path(name), "wb") as file:
+            file.write(len(header).to_bytes(8, "little") + header + os.urandom(size))
+        return 8 + len(header)
+
+    def test_a_file_is_loaded_and_its_timeline_shows_the_overlap(self):
+        size = (5 << 20) + 77
+        offset = self.safetensors("m.safetensors", [(0, 1 << 20), (1 << 20, size)], size)
+        for more in ([], ["--memory", "2M"]):
+            report = json.loads(self.run_program(
+                "tierbench", "load", "m.safetensors", "--dir", "l1", "--device", "emulation",
+                "--chunk", "1M", "--rounds", "2", "--seconds", "0.05", "--trace", "l1.json",
+                "--json", *more).stdout)
+            self.assertEqual((report["offset"], report["bytes"]), (offset, size))
+            self.assertEqual((report["tensor_count"], report["tensor_bytes"]), (2, size))
+            self.assertEqual((report["chunk_count"], report["wrong_bytes"]), (6, 0))
+            self.assertTrue(report["is_emulated"] and report["is_safetensors"])
+            for key in ("load_bytes_per_s", "disk_bytes_per_s", "copy_bytes_per_s"):
+                self.assertGreater(report[key], 0)
+            self.assertTrue(0 <= report["overlap"] <= 1)
+            with open(self.path("l1.json"), encoding="utf-8") as file:
+                spans = json.load(file)["traceEvents"]
+            self.assertEqual(sorted(span["name"] for span in spans),
+                             sorted(f"{kind} {i}" for kind in ("copy", "read") for i in range(6)))
+            self.assertTrue(all(span["dur"] >= 0 and span["ts"] >= 0 for span in spans))
+            self.assertEqual(sum(span["args"]["bytes"] for span in spans), 2 * size)
+        self.assertFalse(os.path.exists(self.path("l1", "load-store")))
+        said = self.run_program("tierbench", "load", "LICENSE", "--dir", "l1", "--device",
+                                "emulation", "--seconds", "0.05").stdout.decode()
+        self.assertIn("emulated", said)
+        self.assertIn("0 wrong bytes", said)
+
+    def test_every_way_to_a_device_is_measured_and_takes_nothing_meanwhile(self):
+        report = self.json_of("tierbench", "gpu", "--dir", "g1", "--device", "emulation", "--host",
+                              "64M", "--nvme", "128M", "--pinned", "64M", "--seconds", "0.05")
+        self.assertTrue(report["is_emulated"])
+        self.assertEqual(report["wrong_bytes"], 0)
+        for what in ("memory", "pin", "event"):
+            self.assertEqual(report[f"steady_{what}_count"], 0)
+        for key in ("host", "copy", "nvme", "disk", "load", "load_disk"):
+            self.assertGreater(report[f"{key}_bytes_per_s"], 0)
+        self.assertGreater(report["first_use_ns"], report["open_ns"])
+        self.assertEqual(os.listdir(self.path("g1")), [])
+
+    def test_what_cannot_be_loaded_is_said(self):
+        self.safetensors("bad.safetensors", [(0, 4097)], 4096)
+        self.write("empty", "")
+        self.write("text.safetensors", "this is no header, but text")
+        for name in ("bad.safetensors", "empty", "text.safetensors", "absent"):
+            self.refused("tierbench", "load", name, "--dir", "l2", expect=1, saying=name)
 
     def test_hbm_can_be_none_and_a_gpu_that_is_not_there_is_said(self):
         report = json.loads(self.replay("r10", "--hbm", "0", requests=2).stdout)
@@ -317,6 +380,25 @@ class Tierbench(Programs):
         self.assertGreater(report["reopen_clean_ns"], 0)
         self.assertGreater(report["reopen_killed_ns"], 0)
         self.assertEqual(os.listdir(self.path("e1")), [])
+
+    def test_engram_steps_measure(self):
+        with open(self.path("text"), "w", encoding="ascii") as text:
+            text.write("".join(f"row {i * i % 7919} of table {i % 3}, and {i % 101} more. "
+                               for i in range(3000)))
+        report = self.json_of("tierbench", "engram", "--dir", "g1", "--rows", "20000", "--batch",
+                              "2", "--seconds", "0.05", "--step-ms", "2", "--cache", "1M",
+                              "--text", "text")
+        self.assertEqual(report["wrong_rows"], 0)
+        self.assertIn("timed wait", report["compute"])
+        self.assertEqual([(row["way"], row["tokens"], row["prefetched"])
+                          for row in report["steps"]],
+                         [(way, tokens, prefetched) for way in ("pinned", "nvme", "nvme_cache")
+                          for tokens in ("uniform", "zipf", "text")
+                          for prefetched in (False, True)])
+        for row in report["steps"]:
+            self.assertGreater(row["tokens_per_s"], 0)
+            if row["way"] != "nvme_cache":
+                self.assertEqual(row["pages_per_step"] > 0, row["way"] == "nvme")
 
     def test_a_store_that_scale_keeps_is_whole(self):
         self.json_of("tierbench", "scale", "--dir", "e2", "--entries", "1000,2000",

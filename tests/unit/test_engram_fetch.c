@@ -406,6 +406,50 @@ an_abort_takes_fetches_and_tables_with_it(void **state)
     }
 }
 
+/* Fetches of all ranks into one destination fill it; each leaves the others' slots alone. */
+static void
+ranks_fetch_their_own_rows(void **state)
+{
+    enum {
+        RANKS = 3
+    };
+    struct fixture fixture;
+    struct sim_store sim;
+    struct kvt_engram_rows rows;
+    uint8_t wanted[RIG_ROW_BYTES_MAX];
+
+    (void)state;
+    sim_store_open(&sim, &small_options);
+    fixture_open(&fixture, sim.store, 264, 500);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const struct kvt_engram_shard shard = {.rank = rank, .rank_count = RANKS};
+        struct kvt_engram_target target = target_of(&fixture, 0, 0);
+        kvt_engram_fetch *fetch;
+
+        assert_int_equal(kvt_engram_plan_shard(fixture.plan, &shard), KVT_OK);
+        plan_fill(&fixture, TOKENS);
+        assert_int_equal(kvt_engram_fetch_submit(fixture.plan, &target, 1, &fetch), KVT_OK);
+        assert_int_equal(kvt_engram_fetch_wait(fetch, 0, KVT_FOREVER, NULL), KVT_OK);
+        kvt_engram_fetch_free(fetch);
+        assert_int_equal(kvt_engram_plan_rows(fixture.plan, 0, &rows), KVT_OK);
+        for (uint32_t i = 0; i < rows.slot_count; i++) {
+            const uint8_t *at = fixture.rows[0] + (size_t)i * 264;
+
+            if (rows.inverse[i] == KVT_ENGRAM_ELSEWHERE) {
+                assert_int_equal(fixture.states[0][i], KVT_ENGRAM_ROW_ELSEWHERE);
+                assert_int_equal(at[0], FILLER);
+                assert_memory_equal(at, at + 1, 263);
+            } else {
+                assert_int_equal(fixture.states[0][i], KVT_ENGRAM_ROW_THERE);
+                engram_rig_row(&fixture.rig, 0, rows.rows[rows.inverse[i]], wanted);
+                assert_memory_equal(at, wanted, 264);
+            }
+        }
+    }
+    fixture_close(&fixture);
+    sim_store_close(&sim);
+}
+
 static void
 wrong_fetches_are_refused(void **state)
 {
@@ -486,6 +530,7 @@ main(void)
         cmocka_unit_test(faults_of_the_disk_lose_rows_and_never_give_wrong_ones),
         cmocka_unit_test(the_earlier_deadline_comes_first_under_load),
         cmocka_unit_test(an_abort_takes_fetches_and_tables_with_it),
+        cmocka_unit_test(ranks_fetch_their_own_rows),
         cmocka_unit_test(wrong_fetches_are_refused),
     };
 

@@ -41,6 +41,7 @@ static struct {
     kvt_ticket *queued_ticket; /* It reports to the queue. */
     kvt_reservation *reservation;
     kvt_layout layout;
+    kvt_load load;
     void *extra; /* Memory of the device. */
     void *reserved;
     struct payload_key names[NUMBERS];
@@ -59,6 +60,7 @@ static struct {
     kvt_region region;
     kvt_layout layout;
     kvt_engram *table;
+    kvt_load load;
     const void *address;
     void *memory;
     uint64_t length;
@@ -92,6 +94,8 @@ static struct kvt_get get = {.destination = got.text, .capacity = sizeof(got.tex
 static int a_stream; /* Nobody may look at it. */
 static uint32_t cursor;
 static uint64_t long_cursor;
+static const struct kvt_file_load_options load_about = {
+    .struct_size = sizeof(load_about), .length = KVT_LOAD_TO_END};
 static const struct kvt_engram_source source = {.struct_size = sizeof(source), .name = "table"};
 
 /* --- 1. Every call ---------------------------------------------------------------------------- */
@@ -162,6 +166,14 @@ CALL(tables_call, kvt_engram_list(hbm.store, table_visit, NULL))
 CALL(drop_call, kvt_engram_drop(hbm.store, "table"))
 CALL(import_call, kvt_engram_import(hbm.store, &source))
 CALL(why_call, kvt_why(hbm.store, hbm.ns, out.keys, &got.why))
+CALL(load_call, kvt_file_load(hbm.store, "file", &load_about, &got.load))
+CALL(load_count_call, kvt_load_chunk_count(hbm.store, out.load, &got.count))
+CALL(load_wait_call, kvt_load_wait(hbm.store, out.load, 0, KVT_FOREVER, NULL))
+CALL(load_stream_wait_call, kvt_load_stream_wait(hbm.store, out.load, 0, &a_stream, NULL))
+CALL(load_cancel_call, kvt_load_cancel(hbm.store, out.load))
+CALL(load_release_call, kvt_load_release(hbm.store, out.load, NULL, 0))
+CALL(load_close_call, kvt_load_close(hbm.store, out.load))
+CALL(shared_call, kvt_engram_open_shared(hbm.store, 0, &got.table))
 CALL(facts_call, kvt_block_facts_get(hbm.store, &got.entry, 1, &got.facts))
 CALL(description_call,
     kvt_namespace_description(hbm.store, hbm.ns, got.text, sizeof(got.text), &(size_t){0}))
@@ -180,8 +192,16 @@ static const struct {
     {"kvt_flush", flush_call, NULL, false},
     {"kvt_engram_open", table_call, &got.table, false},
     {"kvt_engram_list", tables_call, NULL, false},
+    {"kvt_engram_open_shared", shared_call, &got.table, false},
     {"kvt_engram_drop", drop_call, NULL, false},
     {"kvt_engram_import", import_call, NULL, false},
+    {"kvt_file_load", load_call, &got.load, false},
+    {"kvt_load_chunk_count", load_count_call, NULL, false},
+    {"kvt_load_wait", load_wait_call, NULL, false},
+    {"kvt_load_stream_wait", load_stream_wait_call, NULL, false},
+    {"kvt_load_cancel", load_cancel_call, NULL, false},
+    {"kvt_load_release", load_release_call, NULL, false},
+    {"kvt_load_close", load_close_call, NULL, false},
     {"kvt_options_get", options_call, NULL, false},
     {"kvt_stats_get", stats_call, NULL, false},
     {"kvt_health", health_call, NULL, true},
@@ -293,6 +313,7 @@ take_all(void)
         .flags = KVT_GET_BY_PART,
         .part_count = 1};
     struct kvt_submit submit = {0};
+    char path[KIT_PATH_BYTES + 16];
 
     assert_int_equal(kit_put(hbm.store, hbm.ns, LEASED, 1, HBM_BLOCK_BYTES, KVT_SYNC), KVT_OK);
     assert_int_equal(kit_put(hbm.store, hbm.ns, GOTTEN, 1, HBM_BLOCK_BYTES, KVT_SYNC), KVT_OK);
@@ -309,6 +330,8 @@ take_all(void)
     assert_int_equal(
         kvt_reserve(hbm.store, hbm.ns, &reserved, &out.reserved, &out.reservation), KVT_OK);
     assert_int_equal(kvt_layout_register(hbm.store, &layout_about, &out.layout), KVT_OK);
+    snprintf(path, sizeof(path), "%s/STORE.a", hbm.path);
+    assert_int_equal(kvt_file_load(hbm.store, path, &load_about, &out.load), KVT_OK);
     assert_int_equal(kvt_device_alloc(hbm.store, 0, EXTRA_BYTES, &out.extra), KVT_OK);
     region_about.address = out.extra;
 }
@@ -342,6 +365,8 @@ use_all(void)
     assert_int_equal(kvt_commit(out.reservation, KVT_SYNC, NULL, &out.ticket), KVT_OK);
     assert_int_equal(hbm_finish(out.ticket, KVT_STAGE_DURABLE).status, KVT_OK);
     assert_int_equal(kvt_layout_unregister(hbm.store, out.layout), KVT_OK);
+    assert_int_equal(kvt_load_wait(hbm.store, out.load, 0, KVT_FOREVER, NULL), KVT_OK);
+    assert_int_equal(kvt_load_close(hbm.store, out.load), KVT_OK);
     kvt_device_free(hbm.store, 0, out.extra, EXTRA_BYTES);
 }
 

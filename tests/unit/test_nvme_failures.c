@@ -329,6 +329,53 @@ a_second_failed_sync_later_does_not(void **state)
 }
 
 static void
+six_failed_writes_in_a_row_close_the_root(void **state)
+{
+    static struct rig_batch batch, kept;
+    struct nvme_caps caps;
+
+    (void)state;
+    fixture_open(1);
+    batch_make(&kept, 2, 5);
+    put_expect(&kept, KVT_OK);
+    for (uint32_t i = 0; i < 6; i++) {
+        nvme_caps_get(rig.nvme, &caps);
+        assert_false(caps.is_read_only[0]);
+        io_puppet_fail(script, IO_WRITE, 0, 1, EIO);
+        batch_make(&batch, 1, 10);
+        put_expect(&batch, KVT_E_IO);
+    }
+    nvme_caps_get(rig.nvme, &caps);
+    assert_true(caps.is_read_only[0]);
+    batch_make(&batch, 1, 30);
+    assert_int_equal(rig_put(&rig, &batch), KVT_E_READONLY);
+    get_expect(&kept);
+    fixture_close();
+}
+
+static void
+failed_writes_with_a_good_one_between_do_not(void **state)
+{
+    static struct rig_batch batch;
+    struct nvme_caps caps;
+
+    (void)state;
+    fixture_open(1);
+    for (uint32_t i = 0; i < 6; i++) {
+        io_puppet_fail(script, IO_WRITE, 0, 1, EIO);
+        batch_make(&batch, 1, 10);
+        put_expect(&batch, KVT_E_IO);
+        if (i == 3) {
+            batch_make(&batch, 1, 20);
+            put_expect(&batch, KVT_OK);
+        }
+    }
+    nvme_caps_get(rig.nvme, &caps);
+    assert_false(caps.is_read_only[0]);
+    fixture_close();
+}
+
+static void
 a_closed_root_leaves_the_work_to_the_others(void **state)
 {
     static struct rig_batch batch;
@@ -604,6 +651,8 @@ main(void)
         cmocka_unit_test(a_failed_sync_fails_every_write_that_was_in_flight),
         cmocka_unit_test(a_second_failed_sync_within_a_minute_closes_the_root),
         cmocka_unit_test(a_second_failed_sync_later_does_not),
+        cmocka_unit_test(six_failed_writes_in_a_row_close_the_root),
+        cmocka_unit_test(failed_writes_with_a_good_one_between_do_not),
         cmocka_unit_test(a_closed_root_leaves_the_work_to_the_others),
         cmocka_unit_test(one_sync_serves_all_that_wait),
         cmocka_unit_test(a_sync_does_not_wait_for_the_writes_of_other_batches),

@@ -656,6 +656,7 @@ const struct kvt_device_ops device_cuda_ops = {
     .host_unregister = cuda_host_unregister,
     .stream = cuda_stream,
     .copy = device_cuda_copy,
+    .gather = device_cuda_gather,
     .plan = device_cuda_plan,
     .event_create = cuda_event_create,
     .event_destroy = cuda_event_destroy,

@@ -138,6 +138,10 @@ void cuda_list_put(struct cuda_list *list);
 enum kvt_status cuda_list_queue(struct device_cuda *device, struct cuda_list *list, uint32_t count,
     const struct copy_plan *plan, cudaStream_t stream);
 
+/* device_cuda_gather.c */
+enum kvt_status device_cuda_gather(
+    struct device *device, void *stream, const struct device_gather *gather);
+
 /* device_cuda_measure.c */
 enum kvt_status device_cuda_plan(
     struct device *device, enum device_plan_choice choice, struct device_plan *plan_out);

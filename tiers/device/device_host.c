@@ -173,8 +173,8 @@ host_close(struct device *base)
 
         switch (range->kind) {
         case DEVICE_RANGE_SLAB:
-            env_unmap(
-                &device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT), range->size);
+            env_unmap(&device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT),
+                (size_t)round_up(range->size, 2 << 20));
             break;
         case DEVICE_RANGE_MEMORY:
         case DEVICE_RANGE_HOST:
@@ -499,6 +499,7 @@ const struct kvt_device_ops device_host_ops = {
     .host_unregister = device_host_host_unregister,
     .stream = host_stream,
     .copy = host_copy,
+    .gather = device_host_gather,
     .event_create = host_event_create,
     .event_destroy = host_event_destroy,
     .event_record = host_event_record,

@@ -81,6 +81,8 @@ struct host_launch {
     struct device_range slab; /* Which `memory` lies in. */
     bool is_running;
     bool is_given_up;
+    void *owned; /* Freed with the work. NULL: nothing. */
+    size_t owned_bytes;
 };
 
 struct host_work {
@@ -154,6 +156,11 @@ enum kvt_status device_host_memory_register(struct device *device, void *memory,
 void device_host_memory_unregister(struct device *device, void *memory, uint64_t size);
 enum kvt_status device_host_host_register(struct device *device, void *memory, uint64_t size);
 void device_host_host_unregister(struct device *device, void *memory, uint64_t size);
+
+/* --- device_host_gather.c --------------------------------------------------------------------- */
+
+enum kvt_status device_host_gather(
+    struct device *device, void *stream, const struct device_gather *gather);
 
 /* --- device_host_stream.c: streams, their work; all under the mutex but create and close ------ */
 

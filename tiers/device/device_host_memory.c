@@ -32,13 +32,13 @@ memory_take(
             " does not fit.",
             free_bytes, device->memory_bytes, size);
     }
-    memory = env_map(&device->env, size);
+    memory = env_map(&device->env, (size_t)round_up(size, SLAB_ALIGN_BYTES));
     if (memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "No memory for a slab of %" PRIu64 " bytes.", size);
     range.start = address_of(memory) ^ DEVICE_HOST_BIT;
     status = device_ranges_add(ranges, &range);
     if (status != KVT_OK) {
-        env_unmap(&device->env, memory, size);
+        env_unmap(&device->env, memory, (size_t)round_up(size, SLAB_ALIGN_BYTES));
         return status;
     }
     device->used_bytes += round_up(size, SLAB_ALIGN_BYTES);
@@ -81,7 +81,8 @@ memory_put(struct device_host *device, struct device_ranges *ranges, void *addre
     KVT_ASSERT(is_there);
     KVT_ASSERT(is_lost || in_flight == 0);
     if (is_there)
-        env_unmap(&device->env, (void *)(uintptr_t)memory.start, size);
+        env_unmap(&device->env, (void *)(uintptr_t)memory.start,
+            (size_t)round_up(size, SLAB_ALIGN_BYTES));
 }
 
 void

@@ -40,6 +40,7 @@ host_work_put(struct device_host *device, struct host_work *work)
         return;
     host_batch_release(device, work->batch);
     host_record_release(device, work->record);
+    env_put(&device->env, work->launch.owned, work->launch.owned_bytes);
     env_put(&device->env, work, sizeof(*work));
 }
 
