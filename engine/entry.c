@@ -257,6 +257,7 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_ev
         (word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_NVME) != 0;
     if (has_nvme)
         event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, reason);
+    fates_leave(store, number, reason);
     space->block_count--;
     space->block_bytes -= entry->length;
     pins_drop(store, number);

@@ -104,6 +104,11 @@ get_miss(struct kvt_store *store, struct op *op)
     if (op == NULL)
         return;
     COUNT(store, get_miss_count, 1);
+    /* What is there all the same could not be read. */
+    if (residency_find(store->map, op->fingerprint, &op->key) != ENTRY_NONE)
+        COUNT(store, miss_damaged_count, 1);
+    else
+        fates_count(store, op->fingerprint);
     op->length = 0;
     op_reach(store, op, 1, KVT_MISS);
 }

@@ -133,6 +133,8 @@ kvt_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint3
     if (lease_out != NULL)
         KVT_TRY(lease_begin(store, count, &lease));
     leading = lookup_run(store, ns, keys, count, lease, tiers_out);
+    if (leading < count)
+        fates_count_key(store, ns, &keys[leading], keys[leading].component);
     if (leading_out != NULL)
         *leading_out = leading;
     if (lease != NULL && lease->count == 0)

@@ -261,6 +261,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     if (store->phases.look_ns < *next_ns_out)
         *next_ns_out = store->phases.look_ns;
     live_step(store, was_busy, next_ns_out);
-    learned_step(store);
+    lazy_file_step(store->learned);
+    lazy_file_step(store->fates_file);
     return was_busy;
 }

@@ -14,7 +14,9 @@ struct match {
     uint32_t count;                         /* Keys of the chain. */
     uint32_t run[KVT_MATCH_COMPONENTS_MAX]; /* Hits in a row up to the last block, by component. */
     uint32_t usable;                        /* The longest usable prefix so far. */
-    bool is_broken; /* An ALL component has a gap: nothing longer is usable. */
+    bool is_broken;         /* An ALL component has a gap: nothing longer is usable. */
+    uint32_t gap;           /* Where it is, ... */
+    uint16_t gap_component; /* ... and whose. */
 };
 
 static enum kvt_status
@@ -85,7 +87,11 @@ match_chunk(struct match *match, uint32_t first, uint32_t chunk, const uint32_t 
             if (match->run[c] >= wanted)
                 continue;
             is_usable = false;
-            match->is_broken = match->is_broken || each->policy == KVT_MATCH_ALL;
+            if (match->is_broken || each->policy != KVT_MATCH_ALL)
+                continue;
+            match->is_broken = true;
+            match->gap = first + i;
+            match->gap_component = each->component;
         }
         if (is_usable)
             match->usable = first + i + 1;
@@ -175,6 +181,8 @@ kvt_match(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32
         memset(usable_lengths_out, 0, count);
     seen = match_run(store, ns, keys, &match, lease, usable_lengths_out);
     *usable_out = match.usable;
+    if (match.is_broken)
+        fates_count_key(store, ns, &keys[match.gap], match.gap_component);
     if (lease != NULL && lease_trim(store, &match, lease, seen) > 0)
         *lease_out = lease_keep(store, lease, begin_ns);
     else if (lease != NULL)

@@ -43,6 +43,13 @@ struct policy_costs {
     uint32_t nvme_writes_per_second_max;
 };
 
+/* What its answers rest on, for people; NaN: nothing that says anything by itself. */
+struct policy_appraisal {
+    float score;    /* Of a copy, in its place: what has less goes first. */
+    float worth_ns; /* Time that a copy on NVMe is expected to save ... */
+    float price_ns; /* ... and what it must reach to be admitted. */
+};
+
 struct policy;
 struct policy_nodes;
 
@@ -94,6 +101,9 @@ struct policy_ops {
     /* The larger the longer it is worth keeping; comparable between blocks at one time (survivors
      * of a segment, segments). */
     uint64_t (*importance)(struct policy *policy, uint32_t number);
+
+    void (*appraise)(struct policy *policy, enum policy_place place, uint32_t number,
+        struct policy_appraisal *appraisal_out);
 
     void (*costs_set)(struct policy *policy, const struct policy_costs *costs);
 

@@ -433,6 +433,7 @@ const struct policy_ops policy_default_ops = {
     .victim = default_victim,
     .admits = default_admits,
     .importance = default_importance,
+    .appraise = default_appraise,
     .costs_set = default_costs_set,
     .save = default_save,
     .restore = default_restore,

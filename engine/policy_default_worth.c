@@ -12,6 +12,7 @@
  *
  * Importance is the index of the block's class at its age, times what the caller's weight says.
  */
+#include <math.h>
 #include <string.h>
 
 #include "policy_default_internal.h"
@@ -46,17 +47,23 @@ recompute_ns(const struct default_policy *self, const struct entry_state *state)
     return (double)self->costs.recompute_ns + (double)self->costs.recompute_depth_ns * state->depth;
 }
 
+/* What a copy of a tracked block on NVMe is expected to save. */
+static double
+nvme_worth_ns(const struct default_policy *self, const struct entry_state *state)
+{
+    struct hazard_traits traits = default_traits(state);
+
+    return (double)hazard_reuse(self->hazard, hazard_class(&traits), age_of(self, state)) *
+           (recompute_ns(self, state) - (double)self->costs.nvme_load_ns);
+}
+
 static bool
 is_admissible(const struct default_policy *self, const struct entry_state *state)
 {
-    struct hazard_traits traits = default_traits(state);
-    double recompute = recompute_ns(self, state);
-
-    if (recompute <= 0 || traits.use_count == 0 || state->child_count > state->memory_child_count)
+    if (recompute_ns(self, state) <= 0 || state->use_count == 0 ||
+        state->child_count > state->memory_child_count)
         return true;
-    return (double)hazard_reuse(self->hazard, hazard_class(&traits), age_of(self, state)) *
-               (recompute - (double)self->costs.nvme_load_ns) >=
-           self->price.price_ns;
+    return nvme_worth_ns(self, state) >= self->price.price_ns;
 }
 
 /* What the next use costs more without the HOST copy. */
@@ -116,6 +123,21 @@ default_importance(struct policy *policy, uint32_t number)
 
     memcpy(&bits, &importance, sizeof(bits));
     return bits;
+}
+
+void
+default_appraise(struct policy *policy, enum policy_place place, uint32_t number,
+    struct policy_appraisal *appraisal_out)
+{
+    const struct default_policy *self = default_of(policy);
+    const struct entry_state *state = entries_at(policy->entries, number);
+
+    *appraisal_out = (struct policy_appraisal){
+        .score =
+            place == POLICY_NVME ? importance_of(self, state) : default_score(self, place, number),
+        .worth_ns = state->use_count == 0 ? NAN : (float)nvme_worth_ns(self, state),
+        .price_ns = (float)self->price.price_ns,
+    };
 }
 
 void

@@ -142,6 +142,7 @@ const struct policy_ops policy_lru_ops = {
     .victim = lru_victim,
     .admits = policy_admits_all,
     .importance = policy_last_use,
+    .appraise = policy_appraise_nothing,
     .costs_set = policy_costs_ignore,
     .save = policy_save_nothing,
     .restore = policy_restore_nothing,

@@ -4,6 +4,8 @@
  */
 #include "policy_nodes.h"
 
+#include <math.h>
+
 #include "failure.h"
 
 enum {
@@ -231,6 +233,16 @@ uint64_t
 policy_last_use(struct policy *policy, uint32_t number)
 {
     return entries_at(policy->entries, number)->last_use;
+}
+
+void
+policy_appraise_nothing(struct policy *policy, enum policy_place place, uint32_t number,
+    struct policy_appraisal *appraisal_out)
+{
+    (void)policy;
+    (void)place;
+    (void)number;
+    *appraisal_out = (struct policy_appraisal){.score = NAN, .worth_ns = NAN, .price_ns = NAN};
 }
 
 void

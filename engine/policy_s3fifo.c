@@ -285,6 +285,7 @@ const struct policy_ops policy_s3fifo_ops = {
     .victim = s3_victim,
     .admits = policy_admits_all,
     .importance = policy_last_use,
+    .appraise = policy_appraise_nothing,
     .costs_set = policy_costs_ignore,
     .save = policy_save_nothing,
     .restore = policy_restore_nothing,

@@ -250,6 +250,8 @@ put_abandon(struct kvt_store *store, struct fill *fill, enum kvt_status status)
     store->policy->ops->leave(store->policy, number, false);
     entries_unlink(store->entries, number);
     residency_discard(store->map, number);
+    fates_note(
+        store, fill->op->fingerprint, status == KVT_MISS ? KVT_FATE_CLEARED : KVT_FATE_PUT_FAILED);
     if (fill->slots.has_host)
         copy_slot_put(store, POLICY_HOST, fill->slots.host, &fill->copies[1].move);
     if (fill->slots.has_hbm)
@@ -522,6 +524,8 @@ put_begin(struct kvt_store *store, struct op *op)
     }
     if (status != KVT_OK) {
         COUNT(store, put_refused_count, 1);
+        if (residency_find(store->map, op->fingerprint, &op->key) == ENTRY_NONE)
+            fates_note(store, op->fingerprint, KVT_FATE_PUT_FAILED);
         op_finish(store, op, status);
     }
 }

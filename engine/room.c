@@ -72,9 +72,12 @@ victim_demote(struct kvt_store *store, uint32_t number)
 {
     struct flight *flight;
 
-    if (!nvme_takes_writes(store) || store->dirty_bytes >= store->options.dirty_bytes_max ||
-        !store->policy->ops->admits(store->policy, number))
+    if (!nvme_takes_writes(store) || store->dirty_bytes >= store->options.dirty_bytes_max)
         return false;
+    if (!store->policy->ops->admits(store->policy, number)) {
+        fates_refuse(store, number);
+        return false;
+    }
     flight = flight_create(store, number, FLIGHT_QUEUED);
     if (flight == NULL)
         return false;

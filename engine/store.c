@@ -87,7 +87,8 @@ nvme_detach_run(struct kvt_store *store, void *context)
 
     *nvme_out = store->nvme;
     store->nvme = NULL;
-    learned_stop(store);
+    lazy_file_stop(store->learned);
+    lazy_file_stop(store->fates_file);
     return true;
 }
 
@@ -146,7 +147,8 @@ store_free(struct kvt_store *store)
 
     store_threads_stop(store);
     live_close(store);
-    learned_close(store);
+    lazy_file_close(store->learned);
+    fates_close(store);
     codecs_deinit(&store->codecs);
     commit_close(store);
     reclaim_close(store);
@@ -513,7 +515,8 @@ threads_start(struct kvt_store *store)
     KVT_TRY(reclaim_open(store));
     KVT_TRY(committer_open(store, &store->committer));
     KVT_TRY(live_open(store));
-    learned_open(store);
+    store->learned = lazy_file_open(store, &learned_file);
+    fates_open(store);
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     return strays_void(store); /* Before anything is promised. */
 }
@@ -660,7 +663,9 @@ kvt_close(kvt_store *store)
     if (!is_poisoned && !store->is_read_only &&
         (atomic_load_explicit(&store->health, memory_order_relaxed) & KVT_HEALTH_META_READONLY) ==
             0) {
-        learned_write(store);
+        lazy_file_write(store->learned);
+        fates_end(store);
+        lazy_file_write(store->fates_file);
         status = status_keep(status, store->index->ops->mark(store->index, true));
     }
     store_free(store);

@@ -20,6 +20,7 @@
 #include "devices.h"
 #include "event_ring.h"
 #include "failure.h"
+#include "fates.h"
 #include "flight.h"
 #include "histogram.h"
 #include "host_tier.h"
@@ -183,7 +184,9 @@ struct kvt_store {
     struct victim_scans *victim_scans;
     struct relocate *relocate;
     struct lease_table *leases;      /* any */
-    struct learned *learned;         /* NULL: nothing is kept. */
+    struct lazy_file *learned;       /* NULL: nothing is kept. */
+    struct lazy_file *fates_file;    /* The same. */
+    struct fates fates;              /* any asks */
     struct live *live;               /* NULL: nothing is shown. */
     struct region_table *regions;    /* any */
     struct engram_set *engrams;      /* any */

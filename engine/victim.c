@@ -183,6 +183,7 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
     uint32_t moved_pages = 0;
     uint32_t kept_count = 0;
 
+    fates_cut(store, ENTRY_NONE);
     for (uint32_t i = 0; i < count; i++) {
         const struct entry_state *state = entries_at(store->entries, residents[i].number);
 
@@ -210,6 +211,8 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
         /* Asked last: what the policy says yes to counts as written. */
         if (!must_stay && !store->policy->ops->admits(store->policy, resident.number))
             continue;
+        if (!must_stay)
+            fates_cut(store, resident.number);
         moved_pages += pages;
         residents[i] = residents[kept_count];
         residents[kept_count++] = resident;

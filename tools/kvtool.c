@@ -12,6 +12,7 @@ static const struct command commands[] = {
     {&kvtool_get_line, kvtool_get},
     {&kvtool_put_line, kvtool_put},
     {&kvtool_rm_line, kvtool_rm},
+    {&kvtool_why_line, kvtool_why},
     {&kvtool_verify_line, kvtool_verify},
     {&kvtool_check_line, kvtool_check},
     {&kvtool_scrub_line, kvtool_scrub},

@@ -6,6 +6,7 @@
 #ifndef KVTIER_UNSTABLE_H
 #define KVTIER_UNSTABLE_H
 
+#include "kvtier/explaining.h"
 #include "kvtier/kvtier.h"
 
 #ifdef __cplusplus
@@ -218,6 +219,20 @@ struct kvt_live {
  * Threads: any. Ownership: borrows. Blocks: to read a small file.
  */
 KVT_CHECKED enum kvt_status kvt_live_read(const char *path, struct kvt_live *live_out);
+
+/*
+ * kvt_why_read - kvt_why() of a store that a process has open, as its owner wrote it last (each
+ * minute), without disturbing it. Where blocks are is not known: why_out->tiers is 0, and
+ * why_out->other none, and a block without a fate may be there. *written_seconds_out: when that
+ * was, since 1970; 0: nothing that can be read was written.
+ *
+ * KVT_MISS: no store, or no such namespace in it. KVT_E_INVAL: a NULL, a struct_size, a key's
+ * bound.
+ * Other errors as kvt_open().
+ * Threads: any. Ownership: borrows. Blocks: to read a file of a megabyte.
+ */
+KVT_CHECKED enum kvt_status kvt_why_read(const char *path, const char *namespace_name,
+    const struct kvt_key *key, struct kvt_why *why_out, uint64_t *written_seconds_out);
 
 /*
  * Memory of a device of the store, for programs that are to run with and without a GPU: taken and

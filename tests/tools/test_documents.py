@@ -17,8 +17,8 @@ from programs import TRACE, Programs
 from test_kvtool_open import Owner
 
 PAGES = {"kvtool": "tools/kvtool.1", "tierbench": "bench/tierbench.1"}
-COMMANDS = {"kvtool": ("ls ns stat get put rm verify check scrub dump export import engram leases "
-                       "options caps top").split(),
+COMMANDS = {"kvtool": ("ls ns stat get put rm why verify check scrub dump export import engram "
+                       "leases options caps top").split(),
             "tierbench": "replay ceiling sweep scale engram load gpu vs sim".split()}
 TOY_PROFILE = """{"order_max": 3, "head_count": 2, "class_count": 9, "pad_class": 2, "row_bytes": 8,
     "encoding": "bytes",

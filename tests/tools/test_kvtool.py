@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 import programs
 from programs import Programs
@@ -69,6 +70,29 @@ class Kvtool(Programs):
                 self.assertEqual(facts["block_bytes_max"], largest)
                 self.assertEqual(facts["segment_bytes"], largest * 4)
                 shutil.rmtree(self.path("s21"))
+
+    def test_why_says_where_a_block_is_or_what_became_of_it(self):
+        self.put("s30", "a/01", input=b"one")
+        self.put("s30", "b/02", input=b"two")
+        facts = self.json_of("kvtool", "why", "s30", "a/01")
+        self.assertEqual((facts["tiers"], facts["fate"], facts["is_open"]), ("nvme", "none", False))
+        self.assertIn(b"a/01 is there: nvme",
+                      self.run_program("kvtool", "why", "s30", "a/01").stdout)
+        facts = self.json_of("kvtool", "why", "s30", "a/02")
+        self.assertEqual((facts["tiers"], facts["fate"], facts["other_namespace"]),
+                         ("-", "none", "b"))
+        text = self.run_program("kvtool", "why", "s30", "a/02").stdout.decode()
+        self.assertIn("a/02 was never stored", text)
+        self.assertIn("the namespace b has this key", text)
+        self.run_program("kvtool", "rm", "s30", "a/01")
+        facts = self.json_of("kvtool", "why", "s30", "a/01")
+        self.assertEqual((facts["tiers"], facts["fate"], facts["score"]), ("-", "deleted", None))
+        self.assertLess(abs(facts["when_seconds"] - time.time()), 600)
+        self.assertRegex(self.run_program("kvtool", "why", "s30", "a/01").stdout.decode(),
+                         r"\Aa/01 was deleted, \d+ s ago\n\Z")
+        self.refused("kvtool", "why", "s30", "c/01", expect=1, saying="no namespace c")
+        self.refused("kvtool", "why", "none", "c/01", expect=1, saying="none")
+        self.refused("kvtool", "why", "s30", "c", saying="no key")
 
     def test_a_block_that_exists_stays_unless_replaced(self):
         self.put("s4", "a/01", input=b"old")

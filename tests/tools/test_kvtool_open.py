@@ -87,6 +87,13 @@ class OpenStores(Programs):
                          {"value": 16 << 20, "is_default": False, "is_made": False})
         self.assertTrue(facts["options"]["lease_count_max"]["is_default"])
 
+    def test_why_tells_what_the_owner_wrote(self):
+        facts = self.json_of("kvtool", "why", "s", "replay/0102")
+        self.assertEqual((facts["is_open"], facts["fate"]), (True, "none"))
+        self.assertIn(b"a process has the store open",
+                      self.run_program("kvtool", "why", "s", "replay/0102").stdout)
+        self.refused("kvtool", "why", "s", "absent/0102", expect=1, saying="absent")
+
     def test_top_prints_a_line_or_an_object_each_time(self):
         done = self.run_program("kvtool", "top", "s", "--interval", "0.15", "--count", "3")
         self.assertEqual(len(done.stdout.splitlines()), 4)

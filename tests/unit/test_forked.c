@@ -75,6 +75,7 @@ static struct {
     struct kvt_cost cost;
     struct kvt_scan_entry entry;
     struct kvt_block_facts facts;
+    struct kvt_why why;
     struct kvt_check_report report;
     char text[256];
 } got;
@@ -164,6 +165,7 @@ CALL(table_call, kvt_engram_open(hbm.store, "table", &got.table))
 CALL(tables_call, kvt_engram_list(hbm.store, table_visit, NULL))
 CALL(drop_call, kvt_engram_drop(hbm.store, "table"))
 CALL(import_call, kvt_engram_import(hbm.store, &source))
+CALL(why_call, kvt_why(hbm.store, hbm.ns, out.keys, &got.why))
 CALL(load_call, kvt_file_load(hbm.store, "file", &load_about, &got.load))
 CALL(load_count_call, kvt_load_chunk_count(hbm.store, out.load, &got.count))
 CALL(load_wait_call, kvt_load_wait(hbm.store, out.load, 0, KVT_FOREVER, NULL))
@@ -242,6 +244,7 @@ static const struct {
     {"kvt_layout_unregister", layout_end_call, NULL, false},
     {"kvt_events_read", events_call, NULL, false},
     {"kvt_scan", scan_call, NULL, false},
+    {"kvt_why", why_call, NULL, false},
     {"kvt_block_facts_get", facts_call, NULL, false},
     {"kvt_namespace_description", description_call, NULL, false},
     {"kvt_caps_json", caps_call, NULL, false},
@@ -268,6 +271,7 @@ all_are_refused(enum kvt_status wanted, const char *word)
         got.options.struct_size = sizeof(got.options);
         got.stats.struct_size = sizeof(got.stats);
         got.cost.struct_size = sizeof(got.cost);
+        got.why.struct_size = sizeof(got.why);
         got.report.struct_size = sizeof(got.report);
         status = calls[i].run();
         kvt_last_error(&error);
