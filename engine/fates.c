@@ -14,6 +14,8 @@ enum {
     AT_WRITTEN = 8,
 };
 
+static const uint64_t second_ns = UINT64_C(1000000000);
+
 /* --- Noting ----------------------------------------------------------------------------------- */
 
 static uint32_t
@@ -22,12 +24,25 @@ wall_seconds(const struct kvt_store *store)
     return (uint32_t)(store->env.clock->wall_ns(store->env.clock_context) / 1000000000);
 }
 
+/* The same, asked for once a second: blocks leave by the hundred thousand. */
+static uint32_t
+wall_seconds_about(struct kvt_store *store)
+{
+    struct fates *fates = &store->fates;
+
+    if (fates->wall_s == 0 || store->now_ns - fates->wall_asked_ns >= second_ns) {
+        fates->wall_s = wall_seconds(store);
+        fates->wall_asked_ns = store->now_ns;
+    }
+    return fates->wall_s;
+}
+
 static void
 note(
     struct kvt_store *store, struct hash128 fingerprint, enum kvt_fate kind, float score, float cut)
 {
     const struct fate fate = {
-        .kind = (uint8_t)kind, .when_s = wall_seconds(store), .score = score, .cut = cut};
+        .kind = (uint8_t)kind, .when_s = wall_seconds_about(store), .score = score, .cut = cut};
 
     fate_table_add(&store->fates.table, fingerprint.low, &fate);
 }

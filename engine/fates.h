@@ -26,7 +26,9 @@ struct fates {
     struct fate_table table;
     float cuts[POLICY_PLACE_COUNT]; /* What the next to leave each place is compared with. */
     struct policy_appraisal refusal;
-    uint32_t refused; /* The entry that `refusal` is about. */
+    uint32_t refused;       /* The entry that `refusal` is about. */
+    uint32_t wall_s;        /* Of the wall clock, when ... */
+    uint64_t wall_asked_ns; /* ... it was asked last; 0: it was not. */
 };
 
 extern const struct lazy_file_kind fates_file;

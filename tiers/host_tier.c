@@ -18,7 +18,7 @@
 #define TOUCH_STEP_BYTES ((size_t)64 << 20)
 
 enum {
-    TOUCH_ACTORS = 4,
+    TOUCH_ACTORS = 16,
 };
 
 struct host_tier {
