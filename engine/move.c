@@ -19,16 +19,9 @@ struct move {
     struct hash128 checksum;
 };
 
-static void
-move_cancel(struct kvt_store *store, struct move *move)
-{
-    flight_destroy(store, move->flight);
-    entry_unprepare(store, move->entry);
-    entry_unpin(store, move->entry);
-    pool_put(&store->move_pool, move);
-}
-
-/* Take what a move needs: the memory of the policy, a flight and a pin, and last a slot. */
+/* Take what a move needs: the memory of the policy, a pin, a slot, and last a flight. A walk over
+ * victims may ask for many moves that find no slot: they leave no trace, so that the walk ends and
+ * is not begun anew for the sake of a pin that only the attempt itself had. */
 static enum kvt_status
 move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
     enum policy_place place, struct move **move_out)
@@ -42,25 +35,25 @@ move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
     move->entry = number;
     move->place = place;
     move->length = residency_at(store->map, number)->length;
+    residency_pin(store->map, number);
+    KVT_TRY_GOTO(room_take(store,
+                     &(struct room_want){.place = place,
+                         .namespace_id = entry_namespace(store, number)->id,
+                         .size = round_up(move->length, PAGE_BYTES)},
+                     &move->slot),
+        unpin);
     move->flight = flight_create(store, number, state);
     if (move->flight == NULL) {
-        entry_unprepare(store, number);
+        room_put(store, place, move->slot);
         status = failure_set(KVT_E_NOMEM, 0, "no memory to move a block");
-        goto put_back;
-    }
-    residency_pin(store->map, number);
-    status = room_take(store,
-        &(struct room_want){.place = place,
-            .namespace_id = entry_namespace(store, number)->id,
-            .size = round_up(move->length, PAGE_BYTES)},
-        &move->slot);
-    if (status != KVT_OK) {
-        move_cancel(store, move);
-        return status;
+        goto unpin;
     }
     *move_out = move;
     return KVT_OK;
 
+unpin:
+    entry_unprepare(store, number);
+    lease_unpin(store, number);
 put_back:
     pool_put(&store->move_pool, move);
     return status;
@@ -73,9 +66,12 @@ move_end(struct kvt_store *store, struct move *move, bool is_copied)
     const struct entry *entry = residency_at(store->map, move->entry);
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
     struct op_list waiters = move->flight->waiters;
+    bool is_demotion = move->flight->is_demotion;
 
     move->flight->waiters = (struct op_list){NULL, NULL};
     flight_destroy(store, move->flight);
+    if (move->place == POLICY_HOST)
+        store->room_hands[place_of_device(move->device_job.device)].leaving_bytes -= move->length;
     if (is_copied && word_state(word) == ENTRY_RESIDENT) {
         entry_copy_add(store, move->entry, move->place, move->slot,
             move->place == POLICY_HOST ? KVT_REASON_DEMOTED : KVT_REASON_RAISED);
@@ -84,6 +80,8 @@ move_end(struct kvt_store *store, struct move *move, bool is_copied)
         copy_slot_put(store, move->place, move->slot, &move->device_job.move);
     }
     entry_unpin(store, move->entry);
+    if (is_copied && is_demotion && (entry_tiers(store, move->entry) & TIER_HOST) != 0)
+        room_lowered(store, place_of_device(move->device_job.device), move->entry);
     pool_put(&store->move_pool, move);
     ops_restart(store, &waiters);
 }
@@ -151,6 +149,7 @@ move_down(struct kvt_store *store, uint32_t number)
     move->memory = slab_address(store->slab, move->slot);
     move->device_job.device = device;
     move->device_job.finish = down_copied;
+    store->room_hands[place_of_device(device)].leaving_bytes += move->length;
     device_job_copy(store, &move->device_job, DEVICE_OUT,
         &(struct device_piece){.target = move->memory,
             .source = entry_hbm_address(store, entry),

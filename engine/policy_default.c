@@ -10,10 +10,11 @@
  * Invariant: a block with use_count > 0 is in the cohort of its class and last use; so is each
  * ghost; nothing else is in one.
  *
- * The blocks that a request brings are a run, however many calls of arrive() say so: each is the
- * child of the last, at the same time. A run's turn is one more than that of the block before it.
- * Its length is that of those that were never seen, without ghosts; it is only known at the end, so
- * they change their class when it passes 4, 8 and 16.
+ * The blocks that a request brings are a run, however many calls of arrive() say so, and however
+ * long one waited for room: each is the child of the last, which nobody used since. A run's turn is
+ * one more than that of the block before it. Its length is that of those that were never seen,
+ * without ghosts; it is only known at the end, so they change their class when it passes 4, 8 and
+ * 16.
  *
  * A block that an open found on NVMe is tracked from its first use on, as one that was used before,
  * long ago.
@@ -187,6 +188,8 @@ block_use(struct default_policy *self, uint32_t number)
     struct hazard_traits traits;
     uint32_t from;
 
+    if (number == self->run.last)
+        self->run.last = ENTRY_NONE; /* What comes behind it is another request's. */
     if (state->use_count == 0) {
         default_track(self, number);
         return;
@@ -208,6 +211,7 @@ default_request(struct policy *policy, const uint32_t *numbers, uint32_t count, 
     struct default_policy *self = default_of(policy);
 
     now_set(self, now_ns);
+    self->requested = self->now;
     for (uint32_t i = count; i-- > 0;) {
         if (numbers[i] == ENTRY_NONE)
             continue;
@@ -226,15 +230,18 @@ fingerprint_of(struct default_policy *self, uint32_t number)
 
 /* The block is the next of the run, or begins another. Returns its turn. */
 static uint8_t
-run_join(struct default_policy *self, uint32_t number, uint64_t now_ns, bool is_new)
+run_join(struct default_policy *self, uint32_t number, bool is_new)
 {
     struct default_run *run = &self->run;
     uint32_t parent = entries_parent(self->base.entries, number);
-    bool is_going_on = parent != ENTRY_NONE && parent == run->last && now_ns == run->now_ns;
+    bool is_going_on = parent != ENTRY_NONE && parent == run->last;
 
-    run->length = (is_going_on ? run->length : 0) + is_new;
+    if (!is_going_on) {
+        run->length = 0;
+        run->begin = self->now;
+    }
+    run->length += is_new;
     run->last = number;
-    run->now_ns = now_ns;
     return is_going_on ? (uint8_t)(entries_at(self->base.entries, parent)->turn + 1u)
                        : turn_after(self, number);
 }
@@ -249,8 +256,8 @@ run_reclass(struct default_policy *self, uint32_t number)
     while (left > 0 && number != ENTRY_NONE) {
         struct entry_state *state = entries_at(self->base.entries, number);
 
-        if (state->use_count == 0 || state->last_use != self->now)
-            return; /* It left in the meantime. */
+        if (state->use_count == 0 || state->last_use < self->run.begin)
+            return; /* Some of them left, or were used, in the meantime. */
         if (state->use_count == 1) {
             uint32_t from = class_of(state);
 
@@ -264,8 +271,7 @@ run_reclass(struct default_policy *self, uint32_t number)
 
 /* A ghost comes back: that is a use. */
 static void
-ghost_return(
-    struct default_policy *self, uint32_t number, uint64_t now_ns, const struct ghost_facts *facts)
+ghost_return(struct default_policy *self, uint32_t number, const struct ghost_facts *facts)
 {
     struct hazard_traits traits = traits_unpack(facts->traits);
     uint32_t from = hazard_class(&traits);
@@ -273,7 +279,7 @@ ghost_return(
     guards_note(self, facts->last_use, entries_at(self->base.entries, number)->depth,
         (const bool[SET_COUNT]){false});
     hazard_traits_use(&traits, self->now - facts->last_use);
-    traits.turn = run_join(self, number, now_ns, false);
+    traits.turn = run_join(self, number, false);
     traits.hint = entries_at(self->base.entries, number)->hint;
     track(self, number, &traits);
     hazard_use(self->hazard, from, hazard_class(&traits), facts->last_use, self->now);
@@ -281,9 +287,9 @@ ghost_return(
 
 /* A block that was never seen, or is forgotten. */
 static void
-block_begin(struct default_policy *self, uint32_t number, uint64_t now_ns)
+block_begin(struct default_policy *self, uint32_t number)
 {
-    struct hazard_traits traits = {.use_count = 1, .turn = run_join(self, number, now_ns, true)};
+    struct hazard_traits traits = {.use_count = 1, .turn = run_join(self, number, true)};
 
     traits.segment = hazard_segment_bucket(self->run.length);
     traits.hint = entries_at(self->base.entries, number)->hint;
@@ -305,9 +311,9 @@ default_arrive(struct policy *policy, const uint32_t *numbers, uint32_t count, u
 
         weights_add(&self->weights, entries_at(policy->entries, numbers[i])->importance);
         if (ghost_table_take(&self->ghosts, fingerprint_of(self, numbers[i]), &facts))
-            ghost_return(self, numbers[i], now_ns, &facts);
+            ghost_return(self, numbers[i], &facts);
         else
-            block_begin(self, numbers[i], now_ns);
+            block_begin(self, numbers[i]);
         if (parent != ENTRY_NONE)
             default_refresh(self, parent);
     }

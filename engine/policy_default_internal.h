@@ -53,7 +53,7 @@ struct default_place {
 
 /* The run of blocks that one request brings. */
 struct default_run {
-    uint64_t now_ns;
+    uint32_t begin;  /* Tick of its first block. */
     uint32_t last;   /* The block that came last; ENTRY_NONE: no run. */
     uint32_t length; /* Of those that were never seen. */
 };
@@ -88,7 +88,8 @@ struct default_policy {
     double nvme_age_seconds;  /* Mean age at which blocks leave NVMe. */
     uint64_t tracked_count;   /* Blocks in the map that are tracked, */
     uint64_t tracked_highest; /* and how many they were at most. */
-    uint32_t now;             /* Ticks; of the last call that said it. */
+    uint32_t now;             /* Ticks; of the last call that said it, */
+    uint32_t requested;       /* and of the last request. */
     uint32_t prepared_count;
     struct default_place places[POLICY_PLACE_COUNT];
 };

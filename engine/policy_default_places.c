@@ -5,7 +5,7 @@
  *
  * A double is a copy of a block that a better tier holds too. It costs nothing to give it up now,
  * but the block must be copied down anew when it leaves the better tier; so doubles go last, apart
- * from those of the request that is being told: their blocks are the youngest of the better tier.
+ * from those of the last request that was told: their blocks are the youngest of the better tier.
  *
  * Order of a walk: doubles in HOST of the last request; then leaves, each time the one with the
  * least score of 32 drawn at random (of all, when they are no more), of equals the deepest; then
@@ -362,8 +362,9 @@ double_show(struct default_policy *self, unsigned place, bool wants_fresh)
     if (here->double_next == NODE_NONE)
         return ENTRY_NONE;
     copy = node_at(self->base.nodes, here->double_next);
-    if (wants_fresh && (place != POLICY_HOST ||
-                           entries_at(self->base.entries, copy->entry)->last_use != self->now))
+    if (wants_fresh &&
+        (place != POLICY_HOST ||
+            entries_at(self->base.entries, copy->entry)->last_use != self->requested))
         return ENTRY_NONE;
     here->double_next = copy->older;
     return copy->entry;

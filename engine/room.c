@@ -17,7 +17,10 @@
 
 enum {
     VICTIMS_AT_ONCE = 1024, /* Looked at before other work has its turn. */
-    DEMOTE_BYTES = 8 << 20, /* Started at once when room is wanted. */
+    DEMOTE_BYTES = 8 << 20, /* To NVMe: started at once when room is wanted. */
+    LOWER_BYTES = 32 << 20, /* From HBM: under way at a time ... */
+    LOWER_SHARE = 256,      /* ... but no more than this part of the tier ... */
+    LOWER_BLOCKS = 4,       /* ... nor fewer than so many blocks. */
     TRIM_COUNT = 64,        /* Victims of one step. */
     HBM_HIGH_PERCENT = 95,  /* Of HBM: a share is kept free, so that puts seldom wait. */
     HBM_LOW_PERCENT = 90,
@@ -116,8 +119,10 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
         return VICTIM_RELEASED;
     }
     status = move_down(store, number);
-    if (status == KVT_OK)
+    if (status == KVT_OK) {
+        entries_at(store->entries, number)->flight->is_demotion = true;
         return VICTIM_DEMOTING;
+    }
     if (status == KVT_NOT_READY || !entry_drop(store, number, false, KVT_REASON_EVICTED))
         return VICTIM_UNTOUCHED;
     COUNT(store, hbm_drop_count, 1);
@@ -155,8 +160,23 @@ walk_first(struct kvt_store *store, enum policy_place place)
         victim = victim_next(store, place, hand->entry);
     if (victim != ENTRY_NONE)
         return victim;
-    *hand = (struct room_hand){.entry = ENTRY_NONE, .begin_ns = store->now_ns};
+    hand->entry = ENTRY_NONE;
+    hand->has_found = false;
+    hand->begin_ns = store->now_ns;
     return victim_next(store, place, ENTRY_NONE);
+}
+
+/* As much may be on its way down for one who wants room. */
+static uint64_t
+leaving_bytes_max(const struct kvt_store *store, enum policy_place place, uint64_t block_bytes)
+{
+    uint64_t share = slab_capacity(place_slab(store, place)) / LOWER_SHARE;
+    uint64_t least = LOWER_BLOCKS * block_bytes;
+
+    if (place == POLICY_HOST)
+        return DEMOTE_BYTES;
+    share = share < LOWER_BYTES ? share : LOWER_BYTES;
+    return share > least ? share : least;
 }
 
 /* Evict in the policy's order until the slot can be taken. */
@@ -168,7 +188,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     uint32_t victim = walk_first(store, want->place);
     uint32_t first = hand->entry;
     uint32_t last = first;
-    uint64_t demoting_bytes = 0;
+    uint64_t demoting_bytes = hand->leaving_bytes;
 
     for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
@@ -179,7 +199,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
             return SEARCH_FOUND;
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
-        if (demoting_bytes >= DEMOTE_BYTES)
+        if (demoting_bytes >= leaving_bytes_max(store, want->place, want->size))
             return SEARCH_ENDED;
         /* A parent whose last child went has become a leaf: it may lie behind us. A copy that did
          * not go is still there to go on from. */
@@ -256,6 +276,28 @@ room_is_wanted(const struct kvt_store *store)
     return false;
 }
 
+/* The least that room_trim() leaves. */
+static uint64_t
+low_mark(const struct kvt_store *store, enum policy_place place)
+{
+    uint64_t percent = place == POLICY_HOST ? store->options.host_low_percent : HBM_LOW_PERCENT;
+
+    return slab_capacity(place_slab(store, place)) / 100 * percent;
+}
+
+void
+room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number)
+{
+    const struct slab *slab = place_slab(store, place);
+    bool is_wanted =
+        store->room_waiters[place].first != NULL || slab_used(slab) > low_mark(store, place);
+
+    if (is_wanted && entries_has_copy(store->entries, place, number) &&
+        entries_is_leaf(store->entries, place, number) &&
+        entry_hbm_release(store, number, KVT_REASON_EVICTED))
+        COUNT(store, hbm_evict_count, 1);
+}
+
 /* Keep a share free, so that puts seldom wait. */
 static void
 room_trim(struct kvt_store *store, enum policy_place place)
@@ -264,16 +306,23 @@ room_trim(struct kvt_store *store, enum policy_place place)
     struct slab *slab = place_slab(store, place);
     uint64_t percent = slab_capacity(slab) / 100;
     uint64_t high = percent * (is_host ? store->options.host_high_percent : HBM_HIGH_PERCENT);
-    uint64_t low = percent * (is_host ? store->options.host_low_percent : HBM_LOW_PERCENT);
+    uint64_t low = low_mark(store, place);
     uint64_t leaving = is_host ? store->dirty_bytes / 2 : 0;
     uint32_t victim;
 
     if (slab_used(slab) + leaving <= high)
         return;
     victim = victim_next(store, place, ENTRY_NONE);
-    for (uint32_t i = 0; i < TRIM_COUNT && victim != ENTRY_NONE && slab_used(slab) > low; i++) {
-        uint32_t next = victim_next(store, place, victim);
+    for (uint32_t i = 0; i < TRIM_COUNT && victim != ENTRY_NONE; i++) {
+        uint64_t lowering = store->room_hands[place].leaving_bytes;
+        uint32_t next;
 
+        /* With more on its way the ends of many chains would go, instead of one chain to its root:
+         * a parent is no victim before its child has left. */
+        if (slab_used(slab) <= low + lowering ||
+            lowering >= leaving_bytes_max(store, place, residency_at(store->map, victim)->length))
+            break;
+        next = victim_next(store, place, victim);
         (void)victim_evict(store, place, victim, 0);
         victim = next;
         if (victim != ENTRY_NONE && !entries_has_copy(store->entries, place, victim))

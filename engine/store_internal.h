@@ -140,9 +140,10 @@ struct load_meter {
 
 /* How far the search for room in a place has come. */
 struct room_hand {
-    uint32_t entry;    /* It goes on behind this one; ENTRY_NONE: it begins anew. */
-    bool has_found;    /* Something went since it began, or is on its way. */
-    uint64_t begin_ns; /* When it did. */
+    uint32_t entry;         /* It goes on behind this one; ENTRY_NONE: it begins anew. */
+    bool has_found;         /* Something went since it began, or is on its way. */
+    uint64_t begin_ns;      /* When it did. */
+    uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
 };
 
 /* --- 2. The store ----------------------------------------------------------------------------- */
@@ -359,6 +360,12 @@ void room_put(struct kvt_store *store, enum policy_place place, struct slot slot
 void room_wait(struct kvt_store *store, enum policy_place place, struct op *op);
 bool room_is_wanted(const struct kvt_store *store);
 bool room_step(struct kvt_store *store);
+/*
+ * room_lowered - the copy in HOST is there for which that in `place`, HBM, was to make room: the
+ * latter goes, if room is still wanted. Left to the next search it might be passed over, and the
+ * copy in HOST given up for that of another block, and so on for ever.
+ */
+void room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number);
 
 /* place_slab - of HOST or of a device's HBM; NULL: there is none. */
 struct slab *place_slab(const struct kvt_store *store, enum policy_place place);

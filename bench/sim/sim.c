@@ -69,7 +69,7 @@ row_run(struct sim_result *row, const struct sim_settings *settings, const struc
 
     plan.costs.write_price_ms = settings->write_price_ms;
     plan.costs.writes_per_second_max = (uint32_t)settings->writes_per_second_max;
-    return sim_run(&plan, &row->totals);
+    return sim_plan_run(&plan, &row->totals);
 }
 
 static bool

@@ -210,10 +210,24 @@ may_go(const struct run *run, enum sim_place place, uint32_t block)
     return run->segments != NULL || sim_copies_may_go(&run->copies, place, block);
 }
 
+/* What a tier that holds too much keeps. */
+static uint32_t
+low_mark(const struct run *run, enum sim_place place)
+{
+    uint32_t capacity = run->plan->capacities[place];
+    uint32_t percent = run->plan->hbm_low_percent;
+
+    if (place != SIM_HBM || percent == 0 || run->copies.counts[place] <= capacity)
+        return capacity;
+    return (uint32_t)((uint64_t)capacity * percent / 100);
+}
+
 static bool
 place_trim(struct run *run, enum sim_place place)
 {
-    while (run->copies.counts[place] > run->plan->capacities[place]) {
+    uint32_t kept = low_mark(run, place);
+
+    while (run->copies.counts[place] > kept) {
         uint32_t victim = run->policy->ops->victim(run->policy, place);
 
         if (victim == BLOCK_NONE && run->copies.pinned != 0)
@@ -317,7 +331,8 @@ request_run(struct run *run, uint32_t request)
         return false;
     if (run->plan->capacities[SIM_HBM] > 0 && !place_trim(run, SIM_HBM))
         return false;
-    host_spare(run, &chain, hit_count);
+    if (!run->plan->keeps_doubles)
+        host_spare(run, &chain, hit_count);
     if (!place_trim(run, SIM_HOST) || (run->plan->capacities[SIM_NVME] > 0 &&
                                           run->segments == NULL && !place_trim(run, SIM_NVME)))
         return false;
@@ -360,7 +375,7 @@ run_close(struct run *run)
 }
 
 bool
-sim_run(const struct sim_plan *plan, struct sim_totals *totals_out)
+sim_plan_run(const struct sim_plan *plan, struct sim_totals *totals_out)
 {
     struct run run = {0};
     bool is_fine = run_open(&run, plan);

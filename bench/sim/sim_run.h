@@ -23,8 +23,10 @@ struct sim_plan {
     struct sim_costs costs;
     const uint8_t *hints; /* By place in trace->ids; NULL: none. */
     uint32_t block_tokens;
-    uint32_t score_from;     /* The first request that counts. */
-    uint32_t segment_blocks; /* 0: NVMe gives up block by block. */
+    uint32_t score_from;      /* The first request that counts. */
+    uint32_t segment_blocks;  /* 0: NVMe gives up block by block. */
+    bool keeps_doubles;       /* HOST has no turn of its own for what the request took to HBM. */
+    uint32_t hbm_low_percent; /* HBM, when it is full, gives up down to that. 0: one by one. */
     /* Called behind each request; NULL: nobody looks. */
     void (*look)(void *context, const struct sim_copies *copies, const struct chain *chain);
     void *look_context;
@@ -46,7 +48,7 @@ struct sim_totals {
     uint64_t access_count;  /* Blocks asked for in the whole run. */
 };
 
-/* sim_run - false: a sentence was printed. */
-bool sim_run(const struct sim_plan *plan, struct sim_totals *totals_out);
+/* sim_plan_run - false: a sentence was printed. */
+bool sim_plan_run(const struct sim_plan *plan, struct sim_totals *totals_out);
 
 #endif /* BENCH_SIM_RUN_H */

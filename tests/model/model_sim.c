@@ -135,7 +135,7 @@ run(struct sim_plan *plan, bool is_checked)
         plan->look = store_check;
         plan->look_context = plan;
     }
-    assert_true(sim_run(plan, &totals));
+    assert_true(sim_plan_run(plan, &totals));
     return totals;
 }
 

@@ -131,9 +131,11 @@ a_run_is_as_long_as_all_its_calls_and_one_turn(void **state)
     struct policy_rig *rig = *state;
     uint32_t chain[20];
 
-    for (uint32_t i = 0; i < 17; i++)
+    for (uint32_t i = 0; i < 17; i++) {
         chain[i] = policy_rig_copy(rig, i == 0 ? ENTRY_NONE : chain[i - 1]);
-    rig->now_ns += second_ns;
+        rig->now_ns += second_ns; /* Each waits for room. */
+    }
+    rig->policy->ops->request(rig->policy, chain, 17, rig->now_ns);
     for (uint32_t i = 17; i < 20; i++)
         chain[i] = policy_rig_copy(rig, chain[i - 1]);
     for (uint32_t i = 0; i < 20; i++) {
