@@ -118,7 +118,6 @@ entry_publish(struct kvt_store *store, uint32_t number, const struct slot *hbm,
         slot_note(entry, POLICY_HOST, *host);
     residency_publish(
         store->map, number, (hbm != NULL ? TIER_HBM : 0u) | (host != NULL ? TIER_HOST : 0u));
-    fates_arrive(store, entry->fingerprint);
     if (hbm != NULL)
         copy_note(store, place_of_device(device), number, KVT_REASON_PUT);
     if (host != NULL)

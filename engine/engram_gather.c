@@ -7,13 +7,13 @@
 #include "engram_set.h"
 
 static bool
-is_values(const struct kvt_engram_gather *gather)
+is_values(const struct kvt_engram_selection *gather)
 {
     return (gather->flags & KVT_ENGRAM_VALUES) != 0;
 }
 
 static uint64_t
-target_row_bytes(const struct kvt_engram_gather *gather)
+target_row_bytes(const struct kvt_engram_selection *gather)
 {
     const struct kvt_engram_profile *profile = &gather->table->head.profile;
 
@@ -21,7 +21,7 @@ target_row_bytes(const struct kvt_engram_gather *gather)
 }
 
 static enum kvt_status
-gather_check(const struct kvt_engram_gather *gather)
+gather_check(const struct kvt_engram_selection *gather)
 {
     const struct engram_head *head = &gather->table->head;
 
@@ -48,7 +48,7 @@ gather_check(const struct kvt_engram_gather *gather)
 /* --- 1. On the host --------------------------------------------------------------------------- */
 
 static enum kvt_status
-host_gather(const struct kvt_engram_gather *gather)
+host_gather(const struct kvt_engram_selection *gather)
 {
     const struct kvt_engram *table = gather->table;
     const struct kvt_engram_profile *profile = &table->head.profile;
@@ -82,7 +82,7 @@ host_gather(const struct kvt_engram_gather *gather)
 
 /* Everything lies in its region; *device_out. The regions are held. */
 static enum kvt_status
-regions_check(const struct kvt_engram_gather *gather, int *device_out)
+regions_check(const struct kvt_engram_selection *gather, int *device_out)
 {
     struct kvt_store *store = gather->table->store;
     const struct iovec verdict = {.iov_base = gather->verdict, .iov_len = sizeof(*gather->verdict)};
@@ -106,7 +106,7 @@ regions_check(const struct kvt_engram_gather *gather, int *device_out)
 }
 
 static enum kvt_status
-device_gather(const struct kvt_engram_gather *gather)
+device_gather(const struct kvt_engram_selection *gather)
 {
     const struct kvt_engram *table = gather->table;
     const struct kvt_engram_profile *profile = &table->head.profile;
@@ -139,7 +139,7 @@ device_gather(const struct kvt_engram_gather *gather)
 }
 
 enum kvt_status
-kvt_engram_gather(const struct kvt_engram_gather *gather)
+kvt_engram_gather(const struct kvt_engram_selection *gather)
 {
     if (gather == NULL || gather->table == NULL)
         return failure_set(KVT_E_INVAL, 0, "gather or its table is NULL");

@@ -156,23 +156,6 @@ fate_table_add(struct fate_table *table, uint64_t fingerprint, const struct fate
         bucket_add(table, tag_of(fingerprint), value_pack(fate));
 }
 
-void
-fate_table_remove(struct fate_table *table, uint64_t fingerprint)
-{
-    uint64_t tag = tag_of(fingerprint);
-    struct fate_slot *bucket;
-
-    if (table->slots == NULL)
-        return;
-    bucket = bucket_of(table, tag);
-    for (uint32_t i = 0; i < FATE_WAYS; i++) {
-        if (atomic_load_explicit(&bucket[i].tag, memory_order_relaxed) != tag)
-            continue;
-        atomic_store_explicit(&bucket[i].tag, 0, memory_order_relaxed);
-        atomic_store_explicit(&table->is_changed, 1, memory_order_relaxed);
-    }
-}
-
 bool
 fate_table_find(const struct fate_table *table, uint64_t fingerprint, struct fate *fate_out)
 {

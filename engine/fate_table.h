@@ -46,9 +46,8 @@ struct fate_table {
 void fate_table_open(struct fate_table *table, const struct kvt_env *env, uint64_t count);
 void fate_table_close(struct fate_table *table, const struct kvt_env *env);
 
-/* `fingerprint`: any 64 bits of it, the same ones each time. */
+/* `fingerprint`: any 64 bits of it, the same ones each time. What was noted of it before goes. */
 void fate_table_add(struct fate_table *table, uint64_t fingerprint, const struct fate *fate);
-void fate_table_remove(struct fate_table *table, uint64_t fingerprint);
 bool fate_table_find(
     const struct fate_table *table, uint64_t fingerprint, struct fate *fate_out); /* any */
 

@@ -53,25 +53,16 @@ fates_note(struct kvt_store *store, struct hash128 fingerprint, enum kvt_fate ki
     note(store, fingerprint, kind, NAN, NAN);
 }
 
-void
-fates_arrive(struct kvt_store *store, struct hash128 fingerprint)
-{
-    fate_table_remove(&store->fates.table, fingerprint.low);
-}
-
 static float
 score_of(struct kvt_store *store, enum policy_place place, uint32_t number)
 {
-    struct policy_appraisal appraisal;
-
-    store->policy->ops->appraise(store->policy, place, number, &appraisal);
-    return appraisal.score;
+    return store->policy->ops->score(store->policy, place, number);
 }
 
 void
 fates_refuse(struct kvt_store *store, uint32_t number)
 {
-    store->policy->ops->appraise(store->policy, POLICY_HOST, number, &store->fates.refusal);
+    store->policy->ops->worth(store->policy, number, &store->fates.refusal);
     store->fates.refused = number;
 }
 

@@ -25,7 +25,7 @@ enum {
 struct fates {
     struct fate_table table;
     float cuts[POLICY_PLACE_COUNT]; /* What the next to leave each place is compared with. */
-    struct policy_appraisal refusal;
+    struct policy_worth refusal;
     uint32_t refused;       /* The entry that `refusal` is about. */
     uint32_t wall_s;        /* Of the wall clock, when ... */
     uint64_t wall_asked_ns; /* ... it was asked last; 0: it was not. */
@@ -42,9 +42,9 @@ void fates_leave(struct kvt_store *store, uint32_t number, enum kvt_event_reason
 void fates_refuse(struct kvt_store *store, uint32_t number);
 /* fates_cut - a reclaim begins (ENTRY_NONE), or chose to write this block again. */
 void fates_cut(struct kvt_store *store, uint32_t number);
-/* fates_note - a put came to nothing. fates_arrive: a block is there. */
+/* fates_note - a put came to nothing. Of a block that comes back nothing is noted: who asks looks
+ * first whether it is there, and when it leaves again, that is noted. */
 void fates_note(struct kvt_store *store, struct hash128 fingerprint, enum kvt_fate kind);
-void fates_arrive(struct kvt_store *store, struct hash128 fingerprint);
 /* fates_end - the store is closed in order: what only memory has is gone. */
 void fates_end(struct kvt_store *store);
 

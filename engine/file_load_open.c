@@ -458,10 +458,17 @@ loads_stop(struct kvt_store *store)
     if (set == NULL)
         return;
     load_reader_stop(set->reader);
-    while (set->loads != NULL) {
-        struct load *load = set->loads;
+    /* Nothing is in flight, but the actor still looks what there is, when a mover wakes it. */
+    for (;;) {
+        struct load *load;
 
-        set->loads = load->next;
+        pthread_mutex_lock(&set->lock);
+        load = set->loads;
+        if (load != NULL)
+            set->loads = load->next;
+        pthread_mutex_unlock(&set->lock);
+        if (load == NULL)
+            return;
         load_free(load);
     }
 }

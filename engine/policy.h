@@ -43,9 +43,8 @@ struct policy_costs {
     uint32_t nvme_writes_per_second_max;
 };
 
-/* What its answers rest on, for people; NaN: nothing that says anything by itself. */
-struct policy_appraisal {
-    float score;    /* Of a copy, in its place: what has less goes first. */
+/* What admission to NVMe rests on, for people; NaN: nothing that says anything by itself. */
+struct policy_worth {
     float worth_ns; /* Time that a copy on NVMe is expected to save ... */
     float price_ns; /* ... and what it must reach to be admitted. */
 };
@@ -102,8 +101,10 @@ struct policy_ops {
      * of a segment, segments). */
     uint64_t (*importance)(struct policy *policy, uint32_t number);
 
-    void (*appraise)(struct policy *policy, enum policy_place place, uint32_t number,
-        struct policy_appraisal *appraisal_out);
+    /* Of a copy, in its place, for people: what has less goes first. NaN: nothing that says
+     * anything by itself. */
+    float (*score)(struct policy *policy, enum policy_place place, uint32_t number);
+    void (*worth)(struct policy *policy, uint32_t number, struct policy_worth *worth_out);
 
     void (*costs_set)(struct policy *policy, const struct policy_costs *costs);
 

@@ -127,8 +127,8 @@ void default_child_leaves(struct default_policy *self, uint32_t number);
 /* default_score - what keeping the entry's copy in `place` is worth. */
 float default_score(const struct default_policy *self, unsigned place, uint32_t number);
 bool default_admits(struct policy *policy, uint32_t number);
-void default_appraise(struct policy *policy, enum policy_place place, uint32_t number,
-    struct policy_appraisal *appraisal_out);
+float default_score_told(struct policy *policy, enum policy_place place, uint32_t number);
+void default_worth(struct policy *policy, uint32_t number, struct policy_worth *worth_out);
 uint64_t default_importance(struct policy *policy, uint32_t number);
 void default_costs_set(struct policy *policy, const struct policy_costs *costs);
 /* default_nvme_left - a block left NVMe for want of room. */

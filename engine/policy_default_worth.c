@@ -125,16 +125,22 @@ default_importance(struct policy *policy, uint32_t number)
     return bits;
 }
 
+float
+default_score_told(struct policy *policy, enum policy_place place, uint32_t number)
+{
+    const struct default_policy *self = default_of(policy);
+
+    return place == POLICY_NVME ? importance_of(self, entries_at(policy->entries, number))
+                                : default_score(self, place, number);
+}
+
 void
-default_appraise(struct policy *policy, enum policy_place place, uint32_t number,
-    struct policy_appraisal *appraisal_out)
+default_worth(struct policy *policy, uint32_t number, struct policy_worth *worth_out)
 {
     const struct default_policy *self = default_of(policy);
     const struct entry_state *state = entries_at(policy->entries, number);
 
-    *appraisal_out = (struct policy_appraisal){
-        .score =
-            place == POLICY_NVME ? importance_of(self, state) : default_score(self, place, number),
+    *worth_out = (struct policy_worth){
         .worth_ns = state->use_count == 0 ? NAN : (float)nvme_worth_ns(self, state),
         .price_ns = (float)self->price.price_ns,
     };

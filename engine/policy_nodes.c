@@ -235,14 +235,21 @@ policy_last_use(struct policy *policy, uint32_t number)
     return entries_at(policy->entries, number)->last_use;
 }
 
-void
-policy_appraise_nothing(struct policy *policy, enum policy_place place, uint32_t number,
-    struct policy_appraisal *appraisal_out)
+float
+policy_score_nothing(struct policy *policy, enum policy_place place, uint32_t number)
 {
     (void)policy;
     (void)place;
     (void)number;
-    *appraisal_out = (struct policy_appraisal){.score = NAN, .worth_ns = NAN, .price_ns = NAN};
+    return NAN;
+}
+
+void
+policy_worth_nothing(struct policy *policy, uint32_t number, struct policy_worth *worth_out)
+{
+    (void)policy;
+    (void)number;
+    *worth_out = (struct policy_worth){.worth_ns = NAN, .price_ns = NAN};
 }
 
 void

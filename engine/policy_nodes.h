@@ -82,9 +82,9 @@ void policy_unprepare(struct policy *policy, uint32_t number);
 bool policy_admits_all(struct policy *policy, uint32_t number);
 /* policy_last_use - importance is the last use, in ticks. */
 uint64_t policy_last_use(struct policy *policy, uint32_t number);
-/* policy_appraise_nothing - it orders by time only. */
-void policy_appraise_nothing(struct policy *policy, enum policy_place place, uint32_t number,
-    struct policy_appraisal *appraisal_out);
+/* policy_score_nothing, policy_worth_nothing - it orders by time only. */
+float policy_score_nothing(struct policy *policy, enum policy_place place, uint32_t number);
+void policy_worth_nothing(struct policy *policy, uint32_t number, struct policy_worth *worth_out);
 /* policy_use - note when the block was used last. */
 void policy_use(struct policy *policy, uint32_t number, uint64_t now_ns);
 /* policy_arrive_ignore, policy_leave_ignore - blocks count when they have copies: of one that

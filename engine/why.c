@@ -10,7 +10,7 @@
 #include "store_internal.h"
 
 static void
-fate_show(const struct fate *fate, struct kvt_why *why)
+fate_show(const struct fate *fate, struct kvt_explanation *why)
 {
     why->fate = fate->kind;
     why->when_seconds = fate->when_s;
@@ -19,14 +19,14 @@ fate_show(const struct fate *fate, struct kvt_why *why)
 }
 
 static enum kvt_status
-why_begin(struct kvt_why *why)
+why_begin(struct kvt_explanation *why)
 {
     if (why == NULL)
         return failure_set(KVT_E_INVAL, 0, "why_out is NULL");
     if (why->struct_size != sizeof(*why))
         return failure_set(
             KVT_E_INVAL, 0, "struct_size %u is not %zu", why->struct_size, sizeof(*why));
-    *why = (struct kvt_why){.struct_size = sizeof(*why), .score = NAN, .cut = NAN};
+    *why = (struct kvt_explanation){.struct_size = sizeof(*why), .score = NAN, .cut = NAN};
     return KVT_OK;
 }
 
@@ -70,7 +70,8 @@ other_find(struct kvt_store *store, const struct kvt_key *key)
 }
 
 enum kvt_status
-kvt_why(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, struct kvt_why *why_out)
+kvt_why(
+    kvt_store *store, kvt_namespace ns, const struct kvt_key *key, struct kvt_explanation *why_out)
 {
     struct hash128 fingerprint;
     struct fate fate;
@@ -120,7 +121,7 @@ fingerprint_read(const struct kvt_env *env, struct fs_dir *dir, const char *name
 
 static enum kvt_status
 fate_read(const struct kvt_env *env, struct fs_dir *dir, struct hash128 fingerprint,
-    struct kvt_why *why, uint64_t *written_out)
+    struct kvt_explanation *why, uint64_t *written_out)
 {
     struct lazy_bytes bytes;
     struct fate fate;
@@ -136,7 +137,7 @@ fate_read(const struct kvt_env *env, struct fs_dir *dir, struct hash128 fingerpr
 
 enum kvt_status
 kvt_why_read(const char *path, const char *namespace_name, const struct kvt_key *key,
-    struct kvt_why *why_out, uint64_t *written_seconds_out)
+    struct kvt_explanation *why_out, uint64_t *written_seconds_out)
 {
     struct hash128 fingerprint;
     struct fs_dir *dir;

@@ -72,7 +72,7 @@ static const char *const fate_texts[] = {
 };
 
 struct answer {
-    struct kvt_why why;
+    struct kvt_explanation why;
     const char *key;
     bool is_open;
     uint64_t written_seconds;
@@ -157,7 +157,7 @@ open_ask(const char *path, const struct spelled_key *key, struct answer *answer)
 /* --- Answering -------------------------------------------------------------------------------- */
 
 static void
-score_print(const struct kvt_why *why)
+score_print(const struct kvt_explanation *why)
 {
     if (isnan(why->score))
         return;
@@ -179,7 +179,7 @@ score_print(const struct kvt_why *why)
 static void
 answer_print(const struct answer *answer)
 {
-    const struct kvt_why *why = &answer->why;
+    const struct kvt_explanation *why = &answer->why;
     char text[QUANTITY_TEXT_BYTES];
 
     text_print(stdout, answer->key, 0);
@@ -206,7 +206,8 @@ answer_print(const struct answer *answer)
     if (answer->is_open && answer->written_seconds == 0)
         printf("a process has the store open, and has written nothing of this yet\n");
     else if (answer->is_open)
-        printf("a process has the store open: this is what it wrote %s ago\n",
+        printf("a process has the store open: this is what it wrote %s ago; what has left may be "
+               "back\n",
             age_text(text, answer->written_seconds));
 }
 
@@ -214,7 +215,7 @@ static void
 answer_print_json(const struct answer *answer)
 {
     struct json json = JSON_INIT(stdout);
-    const struct kvt_why *why = &answer->why;
+    const struct kvt_explanation *why = &answer->why;
     bool is_known = why->fate < sizeof(fate_names) / sizeof(fate_names[0]);
 
     json_object_begin(&json, NULL);

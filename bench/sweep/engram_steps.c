@@ -89,7 +89,7 @@ step_gather(struct steps *steps, struct engram_step *step)
 {
     for (uint32_t t = 0; t < ENGRAM_TABLES; t++) {
         struct kvt_engram_rows rows;
-        struct kvt_engram_gather gather = {.table = steps->rig->tables[t],
+        struct kvt_engram_selection gather = {.table = steps->rig->tables[t],
             .destination = step->rows[t],
             .capacity = steps->row->batch * ENGRAM_COLUMNS * steps->rig->profile.row_bytes};
 

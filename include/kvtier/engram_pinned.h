@@ -81,7 +81,7 @@ enum kvt_engram_gather_flags {
  * host: ids and destination are the host's memory, both regions {0}, and stream and verdict NULL.
  * On a device: the destination lies in a region of it.
  */
-struct kvt_engram_gather {
+struct kvt_engram_selection {
     kvt_engram *table;
     const uint32_t *ids;
     uint64_t count;        /* On a device 1 or more. */
@@ -101,6 +101,10 @@ struct kvt_engram_gather {
  * kvt_engram_gather - rows by their numbers: on the host at once; on a device by a kernel on
  * `stream` that reads the pinned memory over the bus. Both give the same bits.
  *
+ * Of a table of more than about 1 GB a device reads rows in rising order several times as fast as
+ * in any other: neighbours share pages, and its address translation knows only so many (seen on an
+ * H200, 5.5 GB: 145 against 38 million rows a second). A plan with KVT_ENGRAM_UNIQUE has them so.
+ *
  * All ids are looked at before the first row is written: with one out of range nothing is. On a
  * device that is found there: a first kernel leaves the verdict, and the one that writes rows reads
  * it before it does anything.
@@ -113,7 +117,7 @@ struct kvt_engram_gather {
  * regions and the table are the stream's until it is past the gather. Blocks: on the host for the
  * copy; else never, but for the driver.
  */
-KVT_CHECKED enum kvt_status kvt_engram_gather(const struct kvt_engram_gather *gather);
+KVT_CHECKED enum kvt_status kvt_engram_gather(const struct kvt_engram_selection *gather);
 
 #ifdef __cplusplus
 }

@@ -29,8 +29,8 @@ enum kvt_fate {
 };
 
 /* Set struct_size. */
-struct kvt_why {
-    uint32_t struct_size; /* sizeof(struct kvt_why) */
+struct kvt_explanation {
+    uint32_t struct_size; /* sizeof(struct kvt_explanation) */
     uint8_t tiers;        /* enum kvt_tiers: where it is; 0: nowhere. */
     uint8_t fate;         /* enum kvt_fate; KVT_FATE_NONE when it is somewhere. */
     uint16_t reserved0;
@@ -66,7 +66,7 @@ struct kvt_why {
  * is not there.
  */
 KVT_CHECKED enum kvt_status kvt_why(
-    kvt_store *store, kvt_namespace ns, const struct kvt_key *key, struct kvt_why *why_out);
+    kvt_store *store, kvt_namespace ns, const struct kvt_key *key, struct kvt_explanation *why_out);
 
 #ifdef __cplusplus
 }

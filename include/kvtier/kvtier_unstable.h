@@ -232,7 +232,7 @@ KVT_CHECKED enum kvt_status kvt_live_read(const char *path, struct kvt_live *liv
  * Threads: any. Ownership: borrows. Blocks: to read a file of a megabyte.
  */
 KVT_CHECKED enum kvt_status kvt_why_read(const char *path, const char *namespace_name,
-    const struct kvt_key *key, struct kvt_why *why_out, uint64_t *written_seconds_out);
+    const struct kvt_key *key, struct kvt_explanation *why_out, uint64_t *written_seconds_out);
 
 /*
  * Memory of a device of the store, for programs that are to run with and without a GPU: taken and

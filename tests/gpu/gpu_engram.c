@@ -245,10 +245,10 @@ verdict_of(struct rig *rig)
     return (uint64_t *)(void *)(rig->device + VALUES_BYTES);
 }
 
-static struct kvt_engram_gather
+static struct kvt_engram_selection
 gather_of(struct rig *rig, bool is_values, uint32_t shift)
 {
-    return (struct kvt_engram_gather){.table = rig->table,
+    return (struct kvt_engram_selection){.table = rig->table,
         .ids = (const uint32_t *)(void *)(rig->device + VALUES_BYTES + 4096),
         .count = SLOTS - 16,
         .destination = rig->device + shift,
@@ -264,7 +264,7 @@ gather_of(struct rig *rig, bool is_values, uint32_t shift)
 static void
 gather_compare(struct rig *rig, bool is_values, uint32_t shift, int64_t wrong_at)
 {
-    struct kvt_engram_gather gather = gather_of(rig, is_values, shift);
+    struct kvt_engram_selection gather = gather_of(rig, is_values, shift);
     uint64_t verdict = 0;
 
     if (wrong_at >= 0)
@@ -314,12 +314,13 @@ bus_rate(uint8_t *target)
     return best;
 }
 
-/* Rows of ids that are drawn from the whole table: far more than caches hold. */
+/* Rows of ids that are drawn from the whole table: far more than caches hold, and in any order more
+ * pages than the device's address translation does. */
 static void
-gather_time(struct rig *rig, uint8_t *memory, kvt_region region, bool is_values)
+gather_time(struct rig *rig, uint8_t *memory, kvt_region region, const char *order, bool is_values)
 {
     uint64_t verdict = 0;
-    const struct kvt_engram_gather gather = {.table = rig->table,
+    const struct kvt_engram_selection gather = {.table = rig->table,
         .ids = (const uint32_t *)(void *)(memory + 4096),
         .count = TIMED_ROWS,
         .destination = memory + 4096 + TIMED_ROWS * sizeof(uint32_t),
@@ -340,11 +341,19 @@ gather_time(struct rig *rig, uint8_t *memory, kvt_region region, bool is_values)
     rate = (double)gather.count * ROUNDS / (seconds_now() - begin);
     MUST(cudaMemcpy(&verdict, memory, sizeof(verdict), cudaMemcpyDeviceToHost));
     MUST(verdict != KVT_ENGRAM_GATHER_FINE);
-    printf("{\"what\": \"gather\", \"values\": %s, \"rows\": %" PRIu64
+    printf("{\"what\": \"gather\", \"ids\": \"%s\", \"values\": %s, \"rows\": %" PRIu64
            ", \"of\": %u, \"rows_per_s\": %.0f, \"bytes_per_s\": %.0f, "
            "\"copy_bytes_per_s\": %.0f, \"share\": %.3f}\n",
-        is_values ? "true" : "false", gather.count, rig->row_count, rate, rate * ROW_BYTES, bus,
-        rate * ROW_BYTES / bus);
+        order, is_values ? "true" : "false", gather.count, rig->row_count, rate, rate * ROW_BYTES,
+        bus, rate * ROW_BYTES / bus);
+}
+
+static int
+id_compare(const void *a, const void *b)
+{
+    const uint32_t *left = a, *right = b;
+
+    return (*left > *right) - (*left < *right);
 }
 
 static void
@@ -363,9 +372,15 @@ gathers_time(struct rig *rig)
         ids[i] = rng_below(&rng, rig->row_count);
     MUST(cudaMalloc(&about.address, about.size));
     MUST(kvt_region_register(rig->store, &about, &region));
-    MUST(cudaMemcpy((uint8_t *)about.address + 4096, ids, ids_bytes, cudaMemcpyHostToDevice));
-    gather_time(rig, about.address, region, false);
-    gather_time(rig, about.address, region, true);
+    for (uint32_t sorted = 0; sorted < 2; sorted++) {
+        const char *order = sorted != 0 ? "sorted" : "random";
+
+        if (sorted != 0)
+            qsort(ids, TIMED_ROWS, sizeof(*ids), id_compare);
+        MUST(cudaMemcpy((uint8_t *)about.address + 4096, ids, ids_bytes, cudaMemcpyHostToDevice));
+        gather_time(rig, about.address, region, order, false);
+        gather_time(rig, about.address, region, order, true);
+    }
     MUST(kvt_region_unregister(rig->store, region));
     MUST(cudaFree(about.address));
     free(ids);

@@ -79,11 +79,11 @@ pinned_teardown(void **state)
     return hbm_teardown(state);
 }
 
-struct kvt_engram_gather
+struct kvt_engram_selection
 pinned_host_gather(bool is_values)
 {
     memset(pinned.got, FILLER, sizeof(pinned.got));
-    return (struct kvt_engram_gather){.table = pinned.table,
+    return (struct kvt_engram_selection){.table = pinned.table,
         .ids = pinned.ids,
         .count = COUNT,
         .destination = pinned.got,
@@ -117,7 +117,7 @@ pinned_device_target(void)
     return (uint8_t *)((uintptr_t)hbm.pool + 16384);
 }
 
-struct kvt_engram_gather
+struct kvt_engram_selection
 pinned_device_gather(bool is_values, void *stream)
 {
     const uint64_t verdict = 77;
@@ -130,7 +130,7 @@ pinned_device_gather(bool is_values, void *stream)
         kvt_device_write(hbm.store, 0, pinned_device_ids(), pinned.ids, sizeof(pinned.ids)),
         KVT_OK);
     assert_int_equal(kvt_device_write(hbm.store, 0, pinned_device_verdict(), &verdict, 8), KVT_OK);
-    return (struct kvt_engram_gather){.table = pinned.table,
+    return (struct kvt_engram_selection){.table = pinned.table,
         .ids = pinned_device_ids(),
         .count = COUNT,
         .destination = pinned_device_target(),

@@ -44,7 +44,7 @@ void pinned_wanted_make(
     const struct engram_rig *from, const uint32_t *numbers, bool is_values, uint8_t *out);
 
 /* pinned_host_gather - of pinned.ids to pinned.got, which is filled with FILLER. */
-struct kvt_engram_gather pinned_host_gather(bool is_values);
+struct kvt_engram_selection pinned_host_gather(bool is_values);
 /* pinned_assert_untouched - pinned.got is FILLER from there on. */
 void pinned_assert_untouched(size_t from);
 
@@ -54,7 +54,7 @@ uint64_t *pinned_device_verdict(void);
 uint8_t *pinned_device_target(void);
 /* pinned_device_gather - the same there. pinned_device_look - after it: pinned.got is the target;
  * returns the verdict. */
-struct kvt_engram_gather pinned_device_gather(bool is_values, void *stream);
+struct kvt_engram_selection pinned_device_gather(bool is_values, void *stream);
 uint64_t pinned_device_look(void);
 /* pinned_stream_finish - all work of the stream is done. */
 void pinned_stream_finish(void *stream);

@@ -208,7 +208,7 @@ an_abort_takes_pinned_rows_with_it(void **state)
 static void
 the_host_gathers_rows_and_values(void **state)
 {
-    struct kvt_engram_gather gather = pinned_host_gather(false);
+    struct kvt_engram_selection gather = pinned_host_gather(false);
 
     (void)state;
     pinned_ids_make(pinned.ids, 1000);
@@ -233,7 +233,7 @@ static void
 a_device_gathers_the_same_bits(void **state)
 {
     struct device *device = hbm_device(hbm.store->devices.tiers[0]);
-    struct kvt_engram_gather gather;
+    struct kvt_engram_selection gather;
     void *stream;
 
     (void)state;
@@ -257,7 +257,7 @@ an_id_out_of_range_leaves_the_device_as_it_was(void **state)
 {
     struct device *device = hbm_device(hbm.store->devices.tiers[0]);
     static const uint32_t wrong[] = {1005, UINT32_MAX, 2000};
-    struct kvt_engram_gather gather;
+    struct kvt_engram_selection gather;
     void *stream;
 
     (void)state;
@@ -280,7 +280,7 @@ static void
 wrong_gathers_are_refused(void **state)
 {
     struct device *device = hbm_device(hbm.store->devices.tiers[0]);
-    struct kvt_engram_gather good, bad;
+    struct kvt_engram_selection good, bad;
     struct kvt_device_ops without = device_host_ops;
     void *stream;
 
@@ -337,7 +337,7 @@ calls_of_the_device_that_fail_are_told(void **state)
 {
     static const enum kvt_status statuses[] = {KVT_E_NOMEM, KVT_E_GPU};
     struct device *device = hbm_device(hbm.store->devices.tiers[0]);
-    struct kvt_engram_gather gather;
+    struct kvt_engram_selection gather;
     void *stream;
 
     (void)state;

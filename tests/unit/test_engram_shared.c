@@ -53,7 +53,7 @@ child_main(const char *number)
         kvt_engram_open_shared(store, (int)strtol(number, NULL, 10), &shared) != KVT_OK)
         return 1;
     while (is_right && read(STDIN_FILENO, &byte, 1) == 1) {
-        struct kvt_engram_gather gather = {.table = shared,
+        struct kvt_engram_selection gather = {.table = shared,
             .ids = child_ids,
             .count = COUNT,
             .destination = child_got,
@@ -137,7 +137,7 @@ static void
 another_process_reads_the_rows_and_either_may_die_first(void **state)
 {
     struct child first, second;
-    struct kvt_engram_gather gather;
+    struct kvt_engram_selection gather;
     char byte = 0;
     int descriptor;
 
@@ -180,7 +180,7 @@ a_shared_table_is_fetched_and_gathered_from(void **state)
     uint8_t rows[3 * COLUMNS * ROW_BYTES];
     struct kvt_engram_target target = {.destination = rows, .capacity = sizeof(rows)};
     struct kvt_engram_findings findings;
-    struct kvt_engram_gather gather;
+    struct kvt_engram_selection gather;
     kvt_engram *owner = pinned.table, *part;
     kvt_engram_hasher *hasher;
     kvt_engram_plan *plan;

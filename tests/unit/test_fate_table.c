@@ -83,9 +83,6 @@ a_full_bucket_forgets_its_oldest(void **state)
         is_found = fate_table_find(&again, i * FATE_SLOTS_LEAST, &fate);
         assert_int_equal(is_found, i == 3 || i == 6 || i == 7 || i == 8);
     }
-    fate_table_remove(&table, 6 * (uint64_t)FATE_SLOTS_LEAST);
-    assert_false(fate_table_find(&table, 6 * (uint64_t)FATE_SLOTS_LEAST, &fate));
-    assert_true(fate_table_find(&table, 5 * (uint64_t)FATE_SLOTS_LEAST, &fate));
     fate_table_close(&table, &env);
     fate_table_close(&again, &env);
 }

@@ -75,7 +75,7 @@ static struct {
     struct kvt_cost cost;
     struct kvt_scan_entry entry;
     struct kvt_block_facts facts;
-    struct kvt_why why;
+    struct kvt_explanation why;
     struct kvt_check_report report;
     char text[256];
 } got;

@@ -109,14 +109,14 @@ a_large_arena_is_touched_by_several_actors(void **state)
     (void)state;
     env_prepare();
     assert_int_equal(host_open(&env, 300 * MIB, 1 << 20, &host), KVT_OK);
-    assert_int_equal(started_count, 4);
+    assert_int_equal(started_count, 16);
     arena_verify(host, 300 * MIB);
     host_as_tier(host)->ops->close(host_as_tier(host));
 
     /* Without threads it only takes longer. */
     sched_ops.start = start_refused;
     assert_int_equal(host_open(&env, 300 * MIB, 1 << 20, &host), KVT_OK);
-    assert_int_equal(started_count, 8);
+    assert_int_equal(started_count, 32);
     arena_verify(host, 300 * MIB);
     host_as_tier(host)->ops->close(host_as_tier(host));
 }
