@@ -223,8 +223,8 @@ KVT_CHECKED enum kvt_status kvt_live_read(const char *path, struct kvt_live *liv
 /*
  * kvt_why_read - kvt_why() of a store that a process has open, as its owner wrote it last (each
  * minute), without disturbing it. Where blocks are is not known: why_out->tiers is 0, and
- * why_out->other none, and a block without a fate may be there. *written_seconds_out: when that
- * was, since 1970; 0: nothing that can be read was written.
+ * why_out->other none, and a block may be there, with a fate or without. *written_seconds_out:
+ * when that was, since 1970; 0: nothing that can be read was written.
  *
  * KVT_MISS: no store, or no such namespace in it. KVT_E_INVAL: a NULL, a struct_size, a key's
  * bound.
