@@ -90,7 +90,7 @@ export UBSAN_OPTIONS=print_stacktrace=1:color=never
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:color=never
 
 # How many simulated or modelled lives a sanitizer build runs: they are several times slower.
-smoke_seeds=20
+smoke_seeds=12
 
 format
 stage release build -LE '^gpu$' -E '^fault_alloc$'

@@ -38,7 +38,7 @@ store_that_evicts_forgets_but_never_lies(void **state)
 int
 main(int argc, char **argv)
 {
-    struct seeds seeds = {.first = 1, .count = RUN_SEEDS, .operation_count = RUN_OPERATIONS};
+    struct seeds seeds = {.first = 1, .count = RUN_SEEDS / 2, .operation_count = RUN_OPERATIONS};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(store_that_holds_everything_is_a_map, &seeds),
         cmocka_unit_test_prestate(store_that_evicts_forgets_but_never_lies, &seeds),
