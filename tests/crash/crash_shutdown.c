@@ -4,7 +4,7 @@
  * flush of their journals, at any moment of four writers' work, and mounted again.
  *
  * Usage: crash_shutdown [--cycles N] [--seed N]. For each file system and each io engine one store
- * lives through N cycles (10): writers (crash_writers.h) put SYNC and RELAXED, replace and delete;
+ * lives through N cycles (25): writers (crash_writers.h) put SYNC and RELAXED, replace and delete;
  * after some notes, or while the store is being opened, the file system is cut, and goes on failing
  * until the writers are killed; it is mounted anew and the store is judged with crash_verify().
  * What was acknowledged before the kill counts, also when the cut came first: the store must not
@@ -22,7 +22,7 @@
 #include "crash_writers.h"
 
 enum {
-    CYCLES_DEFAULT = 10,
+    CYCLES_DEFAULT = 25,
     NOTES_MAX = 400,      /* Of a cycle, before the cut. */
     NOTES_MS = 10000,     /* For these, on a machine that stands still. */
     EARLY_US_MAX = 20000, /* A cut while the store is being opened. */
@@ -174,7 +174,7 @@ run_all(const char *folder, uint64_t cycles, uint64_t seed)
     }
     printf("%" PRIu64 " cuts judged\n", cycles * 4);
     /* Segments must have been filled again and again. */
-    if (cycles >= CYCLES_DEFAULT && put_bytes < cycles * 4 * (NVME_BYTES / 32))
+    if (cycles >= CYCLES_DEFAULT && put_bytes < UINT64_C(5) * NVME_BYTES)
         run_fail("only %" PRIu64 " bytes were acknowledged", put_bytes);
     return true;
 }

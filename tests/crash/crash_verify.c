@@ -158,6 +158,22 @@ miss_is_explained(struct verify *verify)
                verify->request->evicted_count + verify->evicted_count + stats.nvme_evict_count;
 }
 
+/* What the open found, beside a key that is wrong. */
+static const char *
+store_describe(const struct verify *verify, char *text, size_t size)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (kvt_stats_get(verify->store, &stats) != KVT_OK)
+        return "no statistics";
+    snprintf(text, size,
+        "rebuilt %" PRIu64 ", records refused %" PRIu64 ", damaged %" PRIu64 ", unreadable %" PRIu64
+        ", evicted since %" PRIu64,
+        stats.recover_rebuilt_count, stats.recover_dropped_count, stats.corrupt_count,
+        stats.read_failed_count, stats.nvme_evict_count);
+    return text;
+}
+
 static bool
 verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *result,
     const uint8_t *bytes, bool is_transient)
@@ -165,7 +181,7 @@ verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *r
     const struct verify_request *request = verify->request;
     const struct oracle *oracle = request->oracle;
     uint64_t version = 0;
-    char allowed[256] = "";
+    char allowed[256] = "", facts[256];
 
     if (result->status == KVT_OK) {
         if (result->length > BLOCK_BYTES ||
@@ -188,7 +204,8 @@ verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *r
     if (version == 0 && miss_is_explained(verify))
         return true;
     oracle_describe(oracle, number, allowed, sizeof(allowed));
-    return problem(verify, "key %u has version %" PRIu64 ", allowed: %s", number, version, allowed);
+    return problem(verify, "key %u has version %" PRIu64 ", allowed: %s; %s", number, version,
+        allowed, store_describe(verify, facts, sizeof(facts)));
 }
 
 static bool
