@@ -20,6 +20,7 @@
 
 #include "device_cuda.h"
 #include "failure.h"
+#include "gpu_must.h"
 #include "kvtier/kvtier.h"
 #include "rng.h"
 #include "stop_on_proof.h"
@@ -55,23 +56,6 @@ struct rig {
     uint32_t *ids;
     uint32_t row_count;
 };
-
-/* A kvtier or a CUDA call. */
-#define MUST(call) must((int)(call), #call, __LINE__)
-
-/* Nothing can go on without it: the process ends. */
-static void
-must(int code, const char *what, int line)
-{
-    struct kvt_error error;
-
-    if (code == 0)
-        return;
-    kvt_last_error(&error);
-    fprintf(stderr, "gpu_engram.c:%d: %s gave %d (%s, %s)\n", line, what, code, error.text,
-        cudaGetErrorString(cudaGetLastError()));
-    exit(1);
-}
 
 static double
 seconds_now(void)

@@ -20,6 +20,7 @@
 
 #include "device_cuda.h"
 #include "failure.h"
+#include "gpu_must.h"
 #include "payload.h"
 #include "stop_on_proof.h"
 #include "store_host.h"
@@ -48,23 +49,6 @@ struct rig {
     uint8_t *host_in, *host_out; /* Pinned. */
     uint64_t not_ready_count, in_place_count;
 };
-
-/* A kvtier or a CUDA call. */
-#define MUST(call) must((int)(call), #call, __LINE__)
-
-/* Nothing can go on without it: the process ends. */
-static void
-must(int code, const char *what, int line)
-{
-    struct kvt_error error;
-
-    if (code == 0)
-        return;
-    kvt_last_error(&error);
-    fprintf(stderr, "gpu_readiness.c:%d: %s gave %d (%s, %s)\n", line, what, code, error.text,
-        cudaGetErrorString(cudaGetLastError()));
-    exit(1);
-}
 
 static void
 rig_open(struct rig *rig, struct real_host *host)

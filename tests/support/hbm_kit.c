@@ -4,6 +4,7 @@
  */
 #include "hbm_kit.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -186,6 +187,20 @@ hbm_demote(uint64_t number, uint32_t tier)
     assert_int_equal(
         kvt_demote_submit(hbm.store, hbm.ns, &name.key, 1, tier, NULL, &ticket), KVT_OK);
     return hbm_finish(ticket, 1).status;
+}
+
+void
+hbm_stream_finish(struct device *device, void *stream)
+{
+    enum kvt_status status;
+    void *event;
+
+    assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
+    assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
+    while ((status = device->ops->event_query(device, event)) == KVT_NOT_READY)
+        sched_yield();
+    assert_int_equal(status, KVT_OK);
+    device->ops->event_destroy(device, event);
 }
 
 struct kvt_stats

@@ -49,6 +49,8 @@ enum kvt_status hbm_get(uint64_t number, uint64_t version, bool by_device, uint3
 unsigned hbm_tiers_of(uint64_t number);
 enum kvt_status hbm_prefetch(uint64_t number, uint32_t tier, uint64_t deadline_ns);
 enum kvt_status hbm_demote(uint64_t number, uint32_t tier);
+/* hbm_stream_finish - all work of the stream is done. */
+void hbm_stream_finish(struct device *device, void *stream);
 struct kvt_stats hbm_stats(void);
 
 #endif /* KVT_TESTS_HBM_KIT_H */

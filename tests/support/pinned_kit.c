@@ -4,7 +4,6 @@
  */
 #include "pinned_kit.h"
 
-#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -140,21 +139,6 @@ pinned_device_gather(bool is_values, void *stream)
         .stream = stream,
         .verdict = pinned_device_verdict(),
         .flags = is_values ? KVT_ENGRAM_VALUES : 0};
-}
-
-void
-pinned_stream_finish(void *stream)
-{
-    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
-    enum kvt_status status;
-    void *event;
-
-    assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
-    assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
-    while ((status = device->ops->event_query(device, event)) == KVT_NOT_READY)
-        sched_yield();
-    assert_int_equal(status, KVT_OK);
-    device->ops->event_destroy(device, event);
 }
 
 /* pinned.got: the target; returns the verdict. */

@@ -56,7 +56,5 @@ uint8_t *pinned_device_target(void);
  * returns the verdict. */
 struct kvt_engram_selection pinned_device_gather(bool is_values, void *stream);
 uint64_t pinned_device_look(void);
-/* pinned_stream_finish - all work of the stream is done. */
-void pinned_stream_finish(void *stream);
 
 #endif /* KVT_TESTS_PINNED_KIT_H */

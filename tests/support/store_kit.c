@@ -6,6 +6,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -151,4 +152,36 @@ kit_refused(enum kvt_status got, enum kvt_status wanted, const char *word, int l
         fail_msg("line %d: wanted %s and a sentence with '%s', got %s; last failure %s: %s", line,
             kvt_status_name(wanted), word, kvt_status_name(got), kvt_status_name(error.status),
             error.text);
+}
+
+size_t
+kit_file_read(const char *path, void *target, size_t size)
+{
+    FILE *file = fopen(path, "rb");
+    size_t count = 0;
+
+    if (file != NULL) {
+        count = fread(target, 1, size, file);
+        (void)fclose(file);
+    }
+    return count;
+}
+
+void
+kit_file_write(const char *path, const void *source, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+
+    assert_non_null(file);
+    assert_int_equal(fwrite(source, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+struct kvt_stats
+kit_stats(kvt_store *store)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    assert_int_equal(kvt_stats_get(store, &stats), KVT_OK);
+    return stats;
 }

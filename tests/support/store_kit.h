@@ -35,6 +35,13 @@ enum kvt_status kit_get(kvt_store *store, kvt_namespace ns, uint64_t key, uint64
 /* kit_delete - the outcome of stage 2. */
 enum kvt_status kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key);
 
+/* kit_file_read - how many bytes the file has, up to `size`; 0: there is none. kit_file_write - the
+ * file has these bytes and no others. */
+size_t kit_file_read(const char *path, void *target, size_t size);
+void kit_file_write(const char *path, const void *source, size_t size);
+
+struct kvt_stats kit_stats(kvt_store *store);
+
 /* refused - the call was refused with this status and a sentence with this word in it. */
 #define refused(call, wanted, word) kit_refused((call), (wanted), (word), __LINE__)
 void kit_refused(enum kvt_status got, enum kvt_status wanted, const char *word, int line);

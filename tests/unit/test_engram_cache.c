@@ -17,6 +17,7 @@
 #include "rng.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
+#include "store_kit.h"
 
 enum {
     ROW_BYTES = 264,
@@ -183,15 +184,6 @@ teardown(void **state)
     return 0;
 }
 
-static struct kvt_stats
-stats_now(void)
-{
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
-
-    assert_int_equal(kvt_stats_get(fixture.sim.store, &stats), KVT_OK);
-    return stats;
-}
-
 /* A step whose tokens are below `range`, each its own sequence of two. */
 static void
 fetch_step(uint32_t range)
@@ -231,17 +223,18 @@ a_stream_that_repeats_itself_turns_the_cache_on(void **state)
     assert_int_equal(kvt_engram_cache(fixture.table, 4 << 20), KVT_OK);
     for (uint32_t i = 0; i < 120; i++)
         fetch_step(20);
-    assert_int_equal(stats_now().engram_cache_on_now, 1);
-    assert_true(stats_now().engram_cache_hit_count > 0);
-    assert_true(stats_now().engram_cache_worth_ns_now > stats_now().engram_cache_cost_ns_now);
-    assert_true(stats_now().engram_cache_sample_hit_count > 0);
+    assert_int_equal(kit_stats(fixture.sim.store).engram_cache_on_now, 1);
+    assert_true(kit_stats(fixture.sim.store).engram_cache_hit_count > 0);
+    assert_true(kit_stats(fixture.sim.store).engram_cache_worth_ns_now >
+                kit_stats(fixture.sim.store).engram_cache_cost_ns_now);
+    assert_true(kit_stats(fixture.sim.store).engram_cache_sample_hit_count > 0);
     /* Few pages are read any more. */
-    pages = stats_now().engram_page_count;
+    pages = kit_stats(fixture.sim.store).engram_page_count;
     for (uint32_t i = 0; i < 20; i++)
         fetch_step(20);
-    assert_true(stats_now().engram_page_count - pages < 20 * SLOTS / 100);
+    assert_true(kit_stats(fixture.sim.store).engram_page_count - pages < 20 * SLOTS / 100);
     assert_int_equal(kvt_engram_close(fixture.table), KVT_OK);
-    assert_int_equal(stats_now().engram_cache_on_now, 0);
+    assert_int_equal(kit_stats(fixture.sim.store).engram_cache_on_now, 0);
     assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &fixture.table), KVT_OK);
 }
 
@@ -252,10 +245,10 @@ a_stream_without_repetition_leaves_it_off(void **state)
     assert_int_equal(kvt_engram_cache(fixture.table, CACHE_BYTES_MIN), KVT_OK);
     for (uint32_t i = 0; i < 60; i++)
         fetch_step(RIG_CLASSES);
-    assert_true(stats_now().engram_cache_sample_count > 1000);
-    assert_int_equal(fixture.table->cache->is_on, stats_now().engram_cache_on_now);
-    assert_true(
-        stats_now().engram_cache_sample_hit_count < stats_now().engram_cache_sample_count / 4);
+    assert_true(kit_stats(fixture.sim.store).engram_cache_sample_count > 1000);
+    assert_int_equal(fixture.table->cache->is_on, kit_stats(fixture.sim.store).engram_cache_on_now);
+    assert_true(kit_stats(fixture.sim.store).engram_cache_sample_hit_count <
+                kit_stats(fixture.sim.store).engram_cache_sample_count / 4);
 }
 
 static void

@@ -220,20 +220,6 @@ kernel_read(void *context, void *memory)
     memcpy(kernel->seen, memory, kernel->size);
 }
 
-static void
-stream_finish(struct device *device, void *stream)
-{
-    void *event;
-    enum kvt_status status;
-
-    assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
-    assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
-    while ((status = device->ops->event_query(device, event)) == KVT_NOT_READY)
-        sched_yield();
-    assert_int_equal(status, KVT_OK);
-    device->ops->event_destroy(device, event);
-}
-
 /* The host never waits for the copies: the stream does. */
 static void
 a_stream_that_waits_reads_the_rows(void **state)
@@ -259,7 +245,7 @@ a_stream_that_waits_reads_the_rows(void **state)
             assert_int_equal(status, KVT_OK);
             assert_int_equal(
                 device_host_launch(device, stream, kernel_read, &kernel, device_rows(i)), KVT_OK);
-            stream_finish(device, stream);
+            hbm_stream_finish(device, stream);
             assert_int_equal(kvt_engram_fetch_wait(fetch, i, KVT_FOREVER, NULL), KVT_OK);
             assert_int_equal(assert_rows(i, flags, true), 0);
         }

@@ -77,15 +77,6 @@ sim_teardown(void **state)
     return 0;
 }
 
-static struct kvt_stats
-stats_now(void)
-{
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
-
-    assert_int_equal(kvt_stats_get(fixture.sim.store, &stats), KVT_OK);
-    return stats;
-}
-
 static void
 fetch_all(void)
 {
@@ -115,15 +106,15 @@ pinned_rows_are_fetched_without_a_file(void **state)
 
     (void)state;
     fetch_all();
-    pages = stats_now().engram_page_count;
+    pages = kit_stats(fixture.sim.store).engram_page_count;
     assert_true(pages > 0);
-    assert_int_equal(stats_now().engram_pinned_bytes_now, 0);
+    assert_int_equal(kit_stats(fixture.sim.store).engram_pinned_bytes_now, 0);
     assert_int_equal(kvt_engram_pin(fixture.table, KVT_ENGRAM_ROWS_ALL, 0), KVT_OK);
     assert_true(engram_rig_has(&fixture.rig, fixture.table, 0));
     fetch_all();
-    assert_int_equal(stats_now().engram_page_count, pages);
-    assert_int_equal(stats_now().engram_pinned_page_count, pages);
-    assert_true(stats_now().engram_pinned_bytes_now >
+    assert_int_equal(kit_stats(fixture.sim.store).engram_page_count, pages);
+    assert_int_equal(kit_stats(fixture.sim.store).engram_pinned_page_count, pages);
+    assert_true(kit_stats(fixture.sim.store).engram_pinned_bytes_now >
                 (uint64_t)pinned_row_count(&fixture.rig) / ROWS_A_PAGE * PAGE_BYTES);
     assert_int_equal(kvt_engram_info_get(fixture.table, &info), KVT_OK);
     assert_int_equal(info.rows_pinned, pinned_row_count(&fixture.rig));
@@ -139,8 +130,8 @@ rows_behind_the_pinned_ones_come_from_the_file(void **state)
     assert_int_equal(kvt_engram_info_get(fixture.table, &info), KVT_OK);
     assert_int_equal(info.rows_pinned, 1005); /* 67 pages. */
     fetch_all();
-    assert_true(stats_now().engram_page_count > 10);
-    assert_true(stats_now().engram_pinned_page_count > 10);
+    assert_true(kit_stats(fixture.sim.store).engram_page_count > 10);
+    assert_true(kit_stats(fixture.sim.store).engram_pinned_page_count > 10);
     assert_true(engram_rig_has(&fixture.rig, fixture.table, 0));
 }
 
@@ -152,7 +143,7 @@ a_damaged_page_is_not_pinned(void **state)
         fixture.sim.world, "store/engram/t.engram", engram_page_offset(30) + 100, 4));
     for (uint32_t i = 0; i < 2; i++) {
         assert_int_equal(kvt_engram_pin(fixture.table, KVT_ENGRAM_ROWS_ALL, 0), KVT_E_CORRUPT);
-        assert_int_equal(stats_now().engram_pinned_bytes_now, 0);
+        assert_int_equal(kit_stats(fixture.sim.store).engram_pinned_bytes_now, 0);
     }
     assert_int_equal(kvt_engram_pin(fixture.table, 30 * ROWS_A_PAGE, 0), KVT_OK);
     assert_int_equal(kvt_engram_pin(fixture.table, 30 * ROWS_A_PAGE, 0), KVT_E_STATE);
@@ -244,7 +235,7 @@ a_device_gathers_the_same_bits(void **state)
         pinned_wanted_make(&pinned.rig, pinned.ids, i == 1, pinned.wanted);
         gather = pinned_device_gather(i == 1, stream);
         assert_int_equal(kvt_engram_gather(&gather), KVT_OK);
-        pinned_stream_finish(stream);
+        hbm_stream_finish(hbm_device(hbm.store->devices.tiers[0]), stream);
         assert_true(pinned_device_look() == KVT_ENGRAM_GATHER_FINE);
         assert_memory_equal(pinned.got, pinned.wanted, gather.capacity);
         pinned_assert_untouched(gather.capacity);
@@ -269,7 +260,7 @@ an_id_out_of_range_leaves_the_device_as_it_was(void **state)
         pinned.ids[COUNT - 1] = wrong[i];
         gather = pinned_device_gather(i % 2 == 1, stream);
         assert_int_equal(kvt_engram_gather(&gather), KVT_OK);
-        pinned_stream_finish(stream);
+        hbm_stream_finish(hbm_device(hbm.store->devices.tiers[0]), stream);
         assert_int_equal(pinned_device_look(), 100 * (i + 1) - 1);
         pinned_assert_untouched(0);
     }

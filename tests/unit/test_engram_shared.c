@@ -200,7 +200,7 @@ a_shared_table_is_fetched_and_gathered_from(void **state)
     pinned_wanted_make(&pinned.rig, pinned.ids, true, pinned.wanted);
     gather = pinned_device_gather(true, stream);
     assert_int_equal(kvt_engram_gather(&gather), KVT_OK);
-    pinned_stream_finish(stream);
+    hbm_stream_finish(hbm_device(hbm.store->devices.tiers[0]), stream);
     assert_true(pinned_device_look() == KVT_ENGRAM_GATHER_FINE);
     assert_memory_equal(pinned.got, pinned.wanted, gather.capacity);
     assert_int_equal(kvt_engram_hasher_open(&pinned.rig.profile, NULL, 0, &hasher), KVT_OK);

@@ -419,29 +419,6 @@ misses_are_counted_by_their_reason(void **state)
 
 /* --- The file --------------------------------------------------------------------------------- */
 
-static size_t
-file_read(void)
-{
-    FILE *file = fopen(file_path, "rb");
-    size_t size = 0;
-
-    if (file != NULL) {
-        size = fread(bytes, 1, sizeof(bytes), file);
-        (void)fclose(file);
-    }
-    return size;
-}
-
-static void
-file_write(size_t size)
-{
-    FILE *file = fopen(file_path, "wb");
-
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
 /* A file with one fate, of block 1. */
 static size_t
 file_make(void)
@@ -451,7 +428,7 @@ file_make(void)
     put(1, KVT_SYNC);
     assert_int_equal(kit_delete(store, ns, 1), KVT_OK);
     close_store();
-    size = file_read();
+    size = kit_file_read(file_path, bytes, sizeof(bytes));
     assert_true(size > 0);
     return size;
 }
@@ -474,7 +451,7 @@ fates_outlive_a_close(void **state)
     assert_int_equal(unlink(file_path), 0);
     open_store();
     close_store();
-    assert_int_equal(file_read(), 0);
+    assert_int_equal(kit_file_read(file_path, bytes, sizeof(bytes)), 0);
     open_store();
     assert_int_equal(why(1).fate, KVT_FATE_NONE);
 }
@@ -487,7 +464,7 @@ an_abort_writes_nothing(void **state)
     assert_int_equal(kit_delete(store, ns, 1), KVT_OK);
     kvt_abort(store);
     store = NULL;
-    assert_int_equal(file_read(), 0);
+    assert_int_equal(kit_file_read(file_path, bytes, sizeof(bytes)), 0);
 }
 
 static void
@@ -504,7 +481,7 @@ a_damaged_file_is_an_empty_table(void **state)
     for (size_t damage = 0; damage < size * 2; damage++) {
         memcpy(bytes, whole, size);
         bytes[damage / 2] ^= 1;
-        file_write(damage % 2 == 0 ? size : damage / 2);
+        kit_file_write(file_path, bytes, damage % 2 == 0 ? size : damage / 2);
         open_store();
         assert_int_equal(why(1).fate, KVT_FATE_NONE);
         close_store();

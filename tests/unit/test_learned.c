@@ -73,29 +73,6 @@ store_use(kvt_store *store)
 }
 
 static size_t
-file_read(void)
-{
-    FILE *file = fopen(file_path, "rb");
-    size_t size = 0;
-
-    if (file != NULL) {
-        size = fread(bytes, 1, sizeof(bytes), file);
-        (void)fclose(file);
-    }
-    return size;
-}
-
-static void
-file_write(size_t size)
-{
-    FILE *file = fopen(file_path, "wb");
-
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, size, file), size);
-    assert_int_equal(fclose(file), 0);
-}
-
-static size_t
 file_make(void)
 {
     kvt_store *store = store_open(KVT_POLICY_GHI);
@@ -103,7 +80,7 @@ file_make(void)
 
     store_use(store);
     assert_int_equal(kvt_close(store), KVT_OK);
-    size = file_read();
+    size = kit_file_read(file_path, bytes, sizeof(bytes));
     assert_true(size > 100);
     return size;
 }
@@ -116,11 +93,11 @@ what_was_learned_outlives_a_close(void **state)
     (void)state;
     /* A life in which nothing happens keeps it: it was taken over. */
     assert_int_equal(kvt_close(store_open(KVT_POLICY_GHI)), KVT_OK);
-    assert_int_equal(file_read(), size);
+    assert_int_equal(kit_file_read(file_path, bytes, sizeof(bytes)), size);
     /* Without it there is nothing to keep. */
     assert_int_equal(unlink(file_path), 0);
     assert_int_equal(kvt_close(store_open(KVT_POLICY_GHI)), KVT_OK);
-    assert_int_equal(file_read(), 0);
+    assert_int_equal(kit_file_read(file_path, bytes, sizeof(bytes)), 0);
 }
 
 static void
@@ -130,7 +107,7 @@ a_policy_that_learns_nothing_leaves_the_file_alone(void **state)
 
     (void)state;
     assert_int_equal(kvt_close(store_open(KVT_POLICY_LRU)), KVT_OK);
-    assert_int_equal(file_read(), size);
+    assert_int_equal(kit_file_read(file_path, bytes, sizeof(bytes)), size);
 }
 
 /* What an abort leaves is the file of before. */
@@ -142,7 +119,7 @@ an_abort_writes_nothing(void **state)
     (void)state;
     store_use(store);
     kvt_abort(store);
-    assert_int_equal(file_read(), 0);
+    assert_int_equal(kit_file_read(file_path, bytes, sizeof(bytes)), 0);
 }
 
 static void
@@ -159,10 +136,10 @@ a_damaged_file_is_a_cold_start(void **state)
         memcpy(bytes, whole, size);
         if (damage % 2 == 0)
             bytes[damage < 24 ? damage / 2 : size * damage / 40] ^= 1;
-        file_write(kept);
+        kit_file_write(file_path, bytes, kept);
         assert_int_equal(kvt_close(store_open(KVT_POLICY_GHI)), KVT_OK);
         /* Nothing was taken over, so nothing was written: the damage is still there. */
-        assert_int_equal(file_read(), kept);
+        assert_int_equal(kit_file_read(file_path, bytes, sizeof(bytes)), kept);
         assert_true(kept < size || memcmp(bytes, whole, size) != 0);
     }
 }

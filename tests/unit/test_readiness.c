@@ -252,20 +252,6 @@ kernel_hold(void *context, void *memory)
         sched_yield();
 }
 
-static void
-stream_finish(struct device *device, void *stream)
-{
-    void *event;
-    enum kvt_status status;
-
-    assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
-    assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
-    while ((status = device->ops->event_query(device, event)) == KVT_NOT_READY)
-        sched_yield();
-    assert_int_equal(status, KVT_OK);
-    device->ops->event_destroy(device, event);
-}
-
 /* Kernels of the stream read all destinations; the host never waits for the copies. */
 static void
 a_stream_that_waits_reads_what_was_copied(void **state)
@@ -306,7 +292,7 @@ a_stream_that_waits_reads_what_was_copied(void **state)
         for (uint32_t i = 0; i < COUNT; i++)
             assert_int_equal(
                 device_host_launch(device, stream, kernel_read, &kernel, hbm_pool_at(i)), KVT_OK);
-        stream_finish(device, stream);
+        hbm_stream_finish(device, stream);
         for (uint32_t i = 0; i < COUNT; i++) {
             uint64_t version;
 
@@ -347,7 +333,7 @@ what_waits_for_an_event_is_not_ready(void **state)
     assert_int_equal(kvt_ticket_part_wait(batch.ticket, 0, KVT_FOREVER), KVT_OK);
     assert_int_equal(kvt_ticket_stream_wait(batch.ticket, 0, 0, stream), KVT_OK);
     batch_finish(&batch);
-    stream_finish(device, stream);
+    hbm_stream_finish(device, stream);
     device->ops->event_destroy(device, event);
     device_host_stream_destroy(device, stream);
 }

@@ -103,18 +103,6 @@ event_record(void)
     return event;
 }
 
-static void
-stream_finish(void)
-{
-    void *event = event_record();
-    enum kvt_status status;
-
-    while ((status = device->ops->event_query(device, event)) == KVT_NOT_READY)
-        sched_yield();
-    assert_int_equal(status, KVT_OK);
-    device->ops->event_destroy(device, event);
-}
-
 /* Puts all blocks from pages that a kernel is still to fill. */
 static void
 blocks_make(uint16_t part_count)
@@ -168,7 +156,7 @@ put_begins_when_the_pages_are_filled_and_kernels_read_in_place(void **state)
     (void)state;
     blocks_make(1);
     assert_int_equal(chain_read(COUNT), COUNT);
-    stream_finish();
+    hbm_stream_finish(device, stream);
     assert_memory_equal(seen, bytes, sizeof(seen));
     while (hbm_stats().lease_count_now > 0) /* Until the store has seen the kernels end. */
         sched_yield();
@@ -181,7 +169,7 @@ chain_ends_at_the_first_block_that_is_not_in_hbm(void **state)
     blocks_make(1);
     assert_int_equal(hbm_demote(3, KVT_TIER_HOST), KVT_OK);
     assert_int_equal(chain_read(COUNT), 3);
-    stream_finish();
+    hbm_stream_finish(device, stream);
     assert_memory_equal(seen, bytes, 3 * sizeof(seen[0]));
     assert_memory_equal(seen[3], seen[4], sizeof(seen[3]));
 }
@@ -212,7 +200,7 @@ kernels_of_a_layer_read_what_was_copied(void **state)
                     hbm_pool_at(COUNT + i) + layer * PART_BYTES),
                 KVT_OK);
     }
-    stream_finish();
+    hbm_stream_finish(device, stream);
     assert_memory_equal(seen, bytes, sizeof(seen));
     kvt_ticket_free(ticket);
 }
