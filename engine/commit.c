@@ -213,9 +213,17 @@ batch_is_due(const struct kvt_store *store)
     return writing_count == 0 || store->now_ns - commit->due_ns >= store->options.batch_delay_ns;
 }
 
-/* Move the oldest QUEUED flights into the batch. */
+/* Whether the block takes the place of a copy in the segment; SEGMENT_NONE: any will do. */
+static bool
+flight_replaces_in(const struct flight *flight, uint32_t segment)
+{
+    return segment == SEGMENT_NONE ||
+           (flight->has_replaced && flight->replaced.extent.segment == segment);
+}
+
+/* Move the oldest QUEUED flights that flight_replaces_in() wants into the batch. */
 static void
-batch_take_flights(struct kvt_store *store, struct batch *batch)
+batch_take_flights(struct kvt_store *store, struct batch *batch, uint32_t segment)
 {
     struct commit *commit = store->commit;
     uint64_t bytes = 0;
@@ -228,6 +236,11 @@ batch_take_flights(struct kvt_store *store, struct batch *batch)
         /* Of one that is IMAGING nobody knows the size yet. */
         if (flight->state != FLIGHT_QUEUED)
             continue;
+        if (!flight_replaces_in(flight, segment)) {
+            if (flight->due_ns < commit->due_ns)
+                commit->due_ns = flight->due_ns;
+            continue;
+        }
         size = imaging_bytes(store, flight);
         is_room = batch->count < COMMIT_BLOCKS_MAX &&
                   (batch->count == 0 || bytes + size <= commit->batch_bytes_max);
@@ -344,22 +357,25 @@ room_is_coming(struct kvt_store *store)
     return work_is_in_flight(store);
 }
 
-static bool
-batch_close(struct kvt_store *store)
+/* One that is IDLE; NULL: all are under way. */
+static struct batch *
+batch_idle(struct commit *commit)
 {
-    struct commit *commit = store->commit;
-    struct batch *batch = NULL;
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        if (commit->batches[i].state == BATCH_IDLE)
+            return &commit->batches[i];
+    }
+    return NULL;
+}
+
+/* What the batch has taken goes to the tier. KVT_E_NOSPC: it still has it; after any other refusal
+ * that has failed. */
+static enum kvt_status
+batch_send(struct kvt_store *store, struct batch *batch, bool is_ahead)
+{
     struct tier *tier = nvme_as_tier(store->nvme);
     enum kvt_status status;
 
-    for (uint32_t i = 0; i < BATCH_COUNT && batch == NULL; i++) {
-        if (commit->batches[i].state == BATCH_IDLE)
-            batch = &commit->batches[i];
-    }
-    if (batch == NULL)
-        return false;
-    batch->count = 0;
-    batch_take_flights(store, batch);
     batch_fill(store, batch);
     batch->owner.finish = batch_written;
     batch->tier_batch = (struct tier_batch){.blocks = batch->blocks,
@@ -370,20 +386,52 @@ batch_close(struct kvt_store *store)
         .done = &store->batches_done,
         .done_task = &store->loop_task,
         .user = &batch->owner};
-    status = tier->ops->put(tier, &batch->tier_batch);
-    if (status == KVT_E_NOSPC && room_is_coming(store)) {
-        commit->is_stalled = true;
-        batch_return(store, batch);
-        return false;
-    }
-    if (status != KVT_OK) {
+    status = is_ahead ? nvme_put_reserved(store->nvme, &batch->tier_batch)
+                      : tier->ops->put(tier, &batch->tier_batch);
+    if (status == KVT_OK) {
+        batch->state = BATCH_WRITING;
+    } else if (status != KVT_E_NOSPC) {
         if (status == KVT_E_READONLY)
             store_health_set(store, KVT_HEALTH_ROOT_READONLY);
         commit_batch_fail(store, batch, status);
-        return true;
     }
-    batch->state = BATCH_WRITING;
+    return status;
+}
+
+static bool
+batch_close(struct kvt_store *store)
+{
+    struct batch *batch = batch_idle(store->commit);
+
+    if (batch == NULL)
+        return false;
+    batch_take_flights(store, batch, SEGMENT_NONE);
+    if (batch_send(store, batch, false) != KVT_E_NOSPC)
+        return true;
+    if (room_is_coming(store)) {
+        store->commit->is_stalled = true;
+        batch_return(store, batch);
+        return false;
+    }
+    commit_batch_fail(store, batch, KVT_E_NOSPC);
     return true;
+}
+
+enum kvt_status
+commit_batch_ahead(struct kvt_store *store, uint32_t segment)
+{
+    struct batch *batch = batch_idle(store->commit);
+    enum kvt_status status;
+
+    if (batch == NULL)
+        return KVT_NOT_READY;
+    batch_take_flights(store, batch, segment);
+    if (batch->count == 0)
+        return KVT_MISS;
+    status = batch_send(store, batch, true);
+    if (status == KVT_E_NOSPC)
+        batch_return(store, batch);
+    return status;
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
@@ -419,7 +467,7 @@ batch_retry(struct kvt_store *store, struct batch *batch)
 
     COUNT(store, batch_failed_count, 1);
     memcpy(flights, batch->flights, count * sizeof(struct flight *));
-    commit_void(store, &batch->tier_batch.header);
+    commit_void(store, &batch->tier_batch);
     batch->count = 0;
     batch_return(store, batch);
     commit_batch_end(store, batch);

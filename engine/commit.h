@@ -77,7 +77,11 @@ void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
  * batch that it does not count (strays.h has the crash before that). When it cannot be remembered:
  * as commit_bury().
  */
-void commit_void(struct kvt_store *store, const struct extent *header);
+void commit_void(struct kvt_store *store, const struct tier_batch *batch);
+
+/* commit_doubt - what was once written for any key may come back: deletes that have nothing of
+ * their own to make durable fail with `status` from now on. */
+void commit_doubt(struct kvt_store *store, enum kvt_status status);
 
 /*
  * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may
@@ -100,10 +104,10 @@ void commit_replace_end(struct kvt_store *store, struct flight *flight);
 bool commit_replace_take(
     struct kvt_store *store, struct flight *flight, struct commit_kill *kill_out);
 
-/* commit_replace_leave - the copies in that segment whose place blocks will take leave it: with the
- * batches of these blocks, or, when there is no room for a batch, before, as if they had been
- * evicted (a crash may then leave neither). True: none is left; else ask again after the next
- * step. */
+/* commit_replace_leave - the copies in that segment whose place blocks will take leave it with the
+ * batches of these blocks. When there is no room for batches these blocks go first, with some of
+ * the room that is kept for reclaiming; and when that is not enough the copies are evicted: a crash
+ * may then leave neither. True: none is left; else ask again after the next step. */
 bool commit_replace_leave(struct kvt_store *store, uint32_t segment);
 
 bool commit_step(struct kvt_store *store);

@@ -91,7 +91,7 @@ block_compare(const void *a, const void *b)
 
 /* A segment that was closed in memory is ACTIVE in the index until its last batch is committed, and
  * void entries for those that failed are: after a crash what stands in an ACTIVE one without a
- * commit is made void (strays.h). */
+ * commit is taken away (strays.h). */
 static void
 facts_take(struct kvt_store *store, const struct index_work *work, uint32_t number,
     struct index_segment *facts_out)

@@ -71,15 +71,21 @@ commit_kills_return(struct commit *commit, const struct kill_item *items, uint32
 }
 
 void
-commit_void(struct kvt_store *store, const struct extent *header)
+commit_doubt(struct kvt_store *store, enum kvt_status status)
+{
+    store->commit->lost_status = status;
+}
+
+void
+commit_void(struct kvt_store *store, const struct tier_batch *batch)
 {
     struct commit *commit = store->commit;
-    const struct kill_item item = {.kill = {.extent = *header}};
+    const struct kill_item item = {.kill = {.extent = batch->header}, .sequence = batch->sequence};
 
-    segment_at(store->segments, header->segment)->void_count++;
+    segment_at(store->segments, batch->header.segment)->void_count++;
     if (commit_kill_reserve(store) != KVT_OK) {
         COUNT(store, kill_lost_count, 1);
-        commit->lost_status = KVT_E_NOMEM;
+        commit_doubt(store, KVT_E_NOMEM);
         return;
     }
     commit_kills_return(commit, &item, 1);
@@ -209,23 +215,48 @@ commit_replace_end(struct kvt_store *store, struct flight *flight)
     }
 }
 
-bool
-commit_replace_leave(struct kvt_store *store, uint32_t segment)
+/* The copies in that segment die before the blocks that replace them are durable. */
+static void
+replaced_evict(struct kvt_store *store, uint32_t segment)
 {
-    const struct commit *commit = store->commit;
-    const struct segment *from = segment_at(store->segments, segment);
-
-    if (from->held_count > 0 && !commit->is_stalled)
-        commit_hurry_all(store);
-    if (!commit->is_stalled)
-        return from->held_count == 0;
-    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+    for (struct flight *flight = store->commit->oldest; flight != NULL; flight = flight->newer) {
         if (flight_is_waiting(flight) && flight->has_replaced &&
             flight->replaced.extent.segment == segment) {
             commit_replace_end(store, flight);
             COUNT(store, nvme_evict_count, 1);
         }
     }
+}
+
+/* Whether a flight whose block replaces a copy in that segment waits for its image's turn, which
+ * may not come before a batch was written. */
+static bool
+is_waiting_for_image(const struct commit *commit, uint32_t segment)
+{
+    for (const struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+        if (flight->state == FLIGHT_IMAGING && flight->image == NULL && flight->has_replaced &&
+            flight->replaced.extent.segment == segment)
+            return true;
+    }
+    return false;
+}
+
+bool
+commit_replace_leave(struct kvt_store *store, uint32_t segment)
+{
+    const struct commit *commit = store->commit;
+    const struct segment *from = segment_at(store->segments, segment);
+    enum kvt_status status;
+
+    if (from->held_count == 0)
+        return true;
+    if (!commit->is_stalled) {
+        commit_hurry_all(store);
+        return false;
+    }
+    status = commit_batch_ahead(store, segment);
+    if (status == KVT_E_NOSPC || (status == KVT_MISS && is_waiting_for_image(commit, segment)))
+        replaced_evict(store, segment);
     return from->held_count == 0;
 }
 
@@ -234,7 +265,7 @@ commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum k
 {
     if (status < 0) {
         store->commit->error_count++;
-        store->commit->lost_status = status;
+        commit_doubt(store, status);
     }
     if (item->kill.waiter != NULL)
         op_reach(store, item->kill.waiter, 2, status);

@@ -166,28 +166,30 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
 
 /* --- Which batches count ---------------------------------------------------------------------- */
 
+/* The one that a void entry names; NULL: it is not there. */
 static struct found_batch *
-batch_at(struct rebuild *rebuild, const struct extent *header)
+batch_named(struct rebuild *rebuild, const struct tier_kill *entry)
 {
     for (uint32_t i = 0; i < rebuild->batch_count; i++) {
-        const struct extent *extent = &rebuild->batches[i].header;
+        struct found_batch *batch = &rebuild->batches[i];
+        const struct extent *extent = &batch->header;
 
-        if (extent->segment == header->segment && extent->generation == header->generation &&
-            extent->page == header->page)
-            return &rebuild->batches[i];
+        if (batch->number == entry->sequence && extent->segment == entry->extent.segment &&
+            extent->generation == entry->extent.generation && extent->page == entry->extent.page)
+            return batch;
     }
     return NULL;
 }
 
-/* A void entry names a batch that was never committed: the life in which it failed wrote it, or the
- * open after a crash. It counts in a batch that is void itself, too: what it says stays true. */
+/* A void entry names a batch that was never committed: the life in which it failed wrote it. It
+ * counts in a batch that is void itself, too: what it says stays true. */
 static void
 batches_void(struct rebuild *rebuild)
 {
     for (uint32_t i = 0; i < rebuild->kill_count; i++) {
         const struct tier_kill *kill = &rebuild->kills[i];
         struct found_batch *batch =
-            hash128_is_zero(kill->fingerprint) ? batch_at(rebuild, &kill->extent) : NULL;
+            hash128_is_zero(kill->fingerprint) ? batch_named(rebuild, kill) : NULL;
 
         if (batch != NULL)
             batch->is_void = true;

@@ -218,7 +218,7 @@ group_failed(struct kvt_store *store, enum kvt_status status)
     struct relocate *relocate = store->relocate;
 
     COUNT(store, batch_failed_count, 1);
-    commit_void(store, &relocate->put.header);
+    commit_void(store, &relocate->put);
     group_end(store, status);
     waiters_restart(store);
 }

@@ -518,7 +518,8 @@ threads_start(struct kvt_store *store)
     store->learned = lazy_file_open(store, &learned_file);
     fates_open(store);
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
-    return strays_void(store); /* Before anything is promised. */
+    strays_remove(store); /* Before anything is promised. */
+    return KVT_OK;
 }
 
 static enum kvt_status

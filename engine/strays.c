@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strays.c - batches without a commit, made void. See strays.h.
+ * strays.c - batches without a commit, taken away. See strays.h.
  */
 #include "strays.h"
 
+#include "array.h"
 #include "batch_header.h"
 #include "store_internal.h"
 
@@ -75,12 +76,14 @@ strays_recycle(struct kvt_store *store)
     return status;
 }
 
-/* --- Void entries ----------------------------------------------------------------------------- */
+/* --- Segments with blocks --------------------------------------------------------------------- */
 
+/* What the headers of one segment say. */
 struct search {
     struct kvt_store *store;
-    const struct segment *segment;
-    uint32_t count;
+    struct extent *strays;
+    uint32_t stray_count, stray_capacity;
+    uint32_t end_page; /* Of the batch that was committed last; 0: its header was not found. */
     enum kvt_status status;
 };
 
@@ -93,23 +96,72 @@ segment_is_suspect(const struct segment *segment)
     return segment->was_active || segment->state == SEGMENT_RECYCLING;
 }
 
+static enum kvt_status
+stray_add(struct search *search, const struct extent *header)
+{
+    if (search->stray_count == search->stray_capacity) {
+        struct extent *grown = array_grow(
+            &search->store->env, search->strays, &search->stray_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return failure_set(KVT_E_NOMEM, 0, "no memory to note %u batches", search->stray_count);
+        search->strays = grown;
+    }
+    search->strays[search->stray_count++] = *header;
+    return KVT_OK;
+}
+
 static bool
 batch_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
     const struct tier_kill *kills)
 {
     struct search *search = visitor;
-    const struct commit_kill kill = {.extent = header->extent};
+    uint64_t committed = segment_at(search->store->segments, header->extent.segment)->batch_number;
 
     (void)records;
     (void)kills;
-    if (header->is_recycle || header->sequence <= search->segment->batch_number)
-        return true;
-    search->status = commit_kill(search->store, &kill);
-    search->count++;
+    if (header->sequence > committed && !header->is_recycle)
+        search->status = stray_add(search, &header->extent);
+    else if (header->sequence == committed)
+        search->end_page = header->extent.page + header->total_pages;
     return search->status == KVT_OK;
 }
 
-/* The loop, which has nothing else to do yet: queue the void entries. */
+/* Find the strays of a segment, and let none of them stand. */
+static enum kvt_status
+strays_erase(struct search *search, const struct segment *segment)
+{
+    struct nvme_tier *nvme = search->store->nvme;
+    uint32_t generation = 0;
+    uint64_t damaged_pages = 0;
+
+    search->stray_count = search->end_page = 0;
+    KVT_TRY(nvme_scan(nvme, segment->number, batch_visit, search, &generation, &damaged_pages));
+    for (uint32_t i = 0; i < search->stray_count && search->status == KVT_OK; i++)
+        search->status = nvme_header_erase(nvme, &search->strays[i]);
+    if (search->status == KVT_OK && search->stray_count > 0)
+        search->status = nvme_files_sync(nvme);
+    return search->status;
+}
+
+/* The segment takes batches again, behind its last one, unless another of its root has more room:
+ * nothing but what was committed stands in it now. */
+static void
+segment_continue(struct search *search, struct segment *segment)
+{
+    struct segment_table *table = search->store->segments;
+    struct segment *active = segment_active(table, segment_root(segment->number));
+
+    if (segment->state != SEGMENT_SEALED || search->end_page == 0 ||
+        search->end_page == segment_pages(table) ||
+        (active != NULL && active->fill_page <= search->end_page))
+        return;
+    if (active != NULL)
+        segment_seal(table, active);
+    segment_resume(table, segment, search->end_page);
+}
+
+/* The loop, which has nothing else to do yet. */
 static bool
 search_run(struct kvt_store *store, void *context)
 {
@@ -118,31 +170,27 @@ search_run(struct kvt_store *store, void *context)
     uint32_t cursor = 0;
 
     while (search->status == KVT_OK && (segment = segment_next(store->segments, &cursor)) != NULL) {
-        uint32_t generation = 0;
-        uint64_t damaged_pages = 0;
-        enum kvt_status status;
-
         if (!segment_is_suspect(segment))
             continue;
-        search->segment = segment;
-        status = nvme_scan(
-            store->nvme, segment->number, batch_visit, search, &generation, &damaged_pages);
-        search->status = status_keep(search->status, status);
+        search->status = strays_erase(search, segment);
+        if (search->status == KVT_OK)
+            segment_continue(search, segment);
     }
+    if (search->status != KVT_OK)
+        commit_doubt(store, search->status);
     return true;
 }
 
-enum kvt_status
-strays_void(struct kvt_store *store)
+void
+strays_remove(struct kvt_store *store)
 {
     struct search search = {.store = store};
 
-    if (store->is_read_only)
-        return KVT_OK;
+    if (store->is_read_only || store->nvme == NULL)
+        return;
     loop_call(store, search_run, &search);
-    KVT_TRY(search.status);
-    if (search.count > 0 && store_flush(store) != KVT_OK)
-        log_line(&store->logger, LOG_WARN, "strays", "event=not_void batches=%u text=\"%s\"",
-            search.count, failure_last()->text);
-    return KVT_OK;
+    env_put(&store->env, search.strays, search.stray_capacity * sizeof(*search.strays));
+    if (search.status != KVT_OK)
+        log_line(&store->logger, LOG_WARN, "strays", "event=not_erased status=%s",
+            kvt_status_name(search.status));
 }

@@ -3,12 +3,16 @@
  * strays.h - batches that a crash left on disk without a commit of the index.
  *
  * The index does not know their blocks and their kills, and nobody can see them; but a later
- * rebuild would take them for good, although the lives in between went on without them. So they are
- * made void at the next open. In a segment they are those above its batch_number: a void entry
- * (tiers/FORMAT.md section 3.3) is written for each that stands in a segment that was ACTIVE or is
- * RECYCLING. A FREE segment in which some stand becomes RECYCLING before that; all other FREE
- * segments get a higher generation for their next fill, so that a torn header in them can never be
- * followed by one of the same generation.
+ * rebuild would take them for good, although the lives in between went on without them. So the next
+ * open takes them away. In a segment they are those above its batch_number: the first page of each
+ * header that stands in a segment that was ACTIVE or is RECYCLING is overwritten with zeros, and
+ * synced. A FREE segment in which some stand becomes RECYCLING before that; all other FREE segments
+ * get a higher generation for their next fill, so that a torn header in them can never be followed
+ * by one of the same generation.
+ *
+ * A segment that was ACTIVE goes on being filled behind its last batch, one a root: a store whose
+ * process dies again and again does not spend a segment on each life, and reclaiming keeps the room
+ * that it needs.
  *
  * Of a FREE segment only the beginning is looked at: when the header of its first batch is torn, a
  * whole one behind it is not found, and a rebuild takes that one's blocks until the segment is used
@@ -27,9 +31,9 @@ struct kvt_store;
  * stop. */
 enum kvt_status strays_recycle(struct kvt_store *store);
 
-/* strays_void - write the void entries, and wait for them. When that cannot be, no delete of a key
- * that is not there is promised in this life, and a line in the log says so. Behind the start of
- * the loop. KVT_E_NOMEM. */
-enum kvt_status strays_void(struct kvt_store *store);
+/* strays_remove - the others. When that cannot be (no memory, a disk that fails), no delete of a
+ * key that is not there is promised in this life, a line in the log says so, and segments that were
+ * ACTIVE stay SEALED. Behind the start of the loop. */
+void strays_remove(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_STRAYS_H */

@@ -153,8 +153,7 @@ resident_compare(const void *a, const void *b)
     return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
 }
 
-/* Pages that pinned blocks may fill: half a segment, or what one root can take less a share for
- * headers. */
+/* Pages that one root can take, less a share for headers. */
 static uint32_t
 room_to_move(const struct kvt_store *store)
 {
@@ -171,15 +170,17 @@ room_to_move(const struct kvt_store *store)
             most = pages;
     }
     most -= most / 8;
-    return most < store->file.segment_pages / 2 ? (uint32_t)most : store->file.segment_pages / 2;
+    return most < store->file.segment_pages ? (uint32_t)most : store->file.segment_pages;
 }
 
 uint32_t
 victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t count)
 {
     uint64_t mean = use_mean(store);
-    uint32_t room = room_to_move(store);
     bool keeps_all = is_mostly_dead(store);
+    uint32_t room = room_to_move(store);
+    uint32_t most = store->file.segment_pages / 2;
+    uint32_t half = room < most ? room : most; /* For pinned ones; for others half of it. */
     uint32_t moved_pages = 0;
     uint32_t kept_count = 0;
 
@@ -203,7 +204,7 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
 
         if (!must_stay && resident.last_use <= mean)
             continue;
-        if (moved_pages + pages > (resident.is_pinned || keeps_all ? room : room / 2)) {
+        if (moved_pages + pages > (keeps_all ? room : resident.is_pinned ? half : half / 2)) {
             if (resident.is_pinned)
                 return VICTIM_UNMOVABLE;
             break;

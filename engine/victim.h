@@ -20,7 +20,7 @@
  * with a quarter of the writes.
  *
  * When less than half of what the SEALED segments hold is alive, nothing has to be lost: the
- * segment with the least alive goes first, and all of it stays, up to half a segment.
+ * segment with the least alive goes first, and all of it stays for which there is room elsewhere.
  */
 #ifndef KVT_ENGINE_VICTIM_H
 #define KVT_ENGINE_VICTIM_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvme_scan.c - rebuild: find the batch headers of one segment (FORMAT.md section 4).
+ * nvme_scan.c - find the batch headers of one segment (FORMAT.md section 4), and what else recovery
+ * does to data files.
  *
  * Headers form a chain: the next one stands behind the run of this one. Where no proven header
  * stands, the search goes on page by page. Two passes: the first notes the place of every proven
@@ -299,6 +300,31 @@ nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, vo
         return failure_set(
             KVT_E_IO, 0, "nvme tier: 0x%x ends within page %u", extent->segment, extent->page);
     return KVT_OK;
+}
+
+enum kvt_status
+nvme_header_erase(struct nvme_tier *nvme, const struct extent *header)
+{
+    const struct kvt_env *env = nvme->env;
+    const struct nvme_root *root;
+    uint8_t *zeros;
+    enum kvt_status status;
+
+    if (segment_at(nvme->table, header->segment) == NULL ||
+        header->page >= nvme->options.segment_pages)
+        return failure_set(KVT_E_INVAL, 0, "nvme tier: there is no page %u in segment 0x%x",
+            header->page, header->segment);
+    root = &nvme->roots[segment_root(header->segment)];
+    if (nvme->options.read_only || root->is_read_only)
+        return failure_set(
+            KVT_E_READONLY, 0, "nvme tier: root %u takes no writes", segment_root(header->segment));
+    zeros = env_map(env, PAGE_BYTES);
+    if (zeros == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for a page");
+    status = env->fs->write_at(
+        root->file, zeros, PAGE_BYTES, nvme_offset(nvme, header->segment, header->page));
+    env_unmap(env, zeros, PAGE_BYTES);
+    return status;
 }
 
 enum kvt_status

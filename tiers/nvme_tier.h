@@ -119,8 +119,12 @@ enum kvt_status nvme_has_batches(
 enum kvt_status nvme_peek(
     struct nvme_tier *nvme, const struct extent *extent, uint32_t size, void *memory);
 
-/* nvme_files_sync - what an earlier life has written is durable, synchronously (a rebuild only).
- * The first failure; the other files are synced all the same. */
+/* nvme_header_erase - no header stands at that place any more, once it is synced; synchronously
+ * (recovery only). KVT_E_INVAL: no such place; KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO. */
+enum kvt_status nvme_header_erase(struct nvme_tier *nvme, const struct extent *header);
+
+/* nvme_files_sync - what was written is durable, synchronously (recovery only). The first failure;
+ * the other files are synced all the same. */
 enum kvt_status nvme_files_sync(struct nvme_tier *nvme);
 
 struct nvme_caps {

@@ -296,6 +296,20 @@ segment_run_take(struct segment_table *table, uint32_t root_number, uint32_t pag
 }
 
 void
+segment_resume(struct segment_table *table, struct segment *segment, uint32_t fill_page)
+{
+    struct root_table *root = &table->roots[segment_root(segment->number)];
+
+    KVT_ASSERT(segment->state == SEGMENT_SEALED);
+    KVT_ASSERT(root->active == INDEX_NONE);
+    segment->fill_page = fill_page;
+    state_set(table, segment, SEGMENT_ACTIVE);
+    root->active = segment_index(segment->number);
+    root->cursor = root->active + 1;
+    segment_check(segment, table->pages);
+}
+
+void
 segment_seal(struct segment_table *table, struct segment *segment)
 {
     KVT_ASSERT(segment->state == SEGMENT_ACTIVE);

@@ -15,12 +15,14 @@
  *    |                              segment_free(): generation + 1                          |
  *    +--------------------------------------------------------------------------------------+
  *
+ * and, in recovery, SEALED --segment_resume()--> ACTIVE.
+ *
  *   FREE       No live record names it. Its generation is the one the next fill will use, and (once
  *              used before) a header of that generation stands durably at page 0, so that whatever
  *              older headers remain in it are void (FORMAT.md section 4). The fill mark is 0 in a
  *              segment that was never used, and behind that header in others. An open after a crash
  *              passes generations over: then the header is older, but no batch of its own follows.
- *   ACTIVE     Takes runs at `fill_page`; at most one a root. Never survives a crash as ACTIVE.
+ *   ACTIVE     Takes runs at `fill_page`; at most one a root. After a crash it is SEALED at first.
  *   SEALED     Full, or closed early after failures or a crash. Only read.
  *   RECYCLING  The index no longer has records in it (the range delete is durable); readers may
  *              still be in flight. No writers.
@@ -87,6 +89,10 @@ struct segment *segment_next(struct segment_table *table, uint32_t *cursor);
  * impossible values.
  */
 bool segment_restore(struct segment_table *table, const struct segment *segment);
+
+/* segment_resume - SEALED -> ACTIVE, to be filled from `fill_page` on: nothing stands there or
+ * behind it that counts (recovery only). The root has no other that is ACTIVE. */
+void segment_resume(struct segment_table *table, struct segment *segment, uint32_t fill_page);
 
 /*
  * segment_run_take - `pages` pages in the active segment of a root, sealing it and activating a

@@ -45,9 +45,10 @@ struct tier_block {
 
 /* A delete or replace to be remembered with the batch (NVME only; others ignore it). */
 struct tier_kill {
-    struct extent extent;       /* The copy that is dead. */
-    struct hash128 fingerprint; /* Of its key. */
-    uint64_t sequence;          /* Every record of that key up to this one is dead. */
+    struct extent extent;       /* The copy that is dead; a void entry: the header of its batch. */
+    struct hash128 fingerprint; /* Of its key; zero: a void entry. */
+    uint64_t sequence;          /* Every record of that key up to this one is dead; a void entry: of
+                                 * its batch. */
 };
 
 /* The caller's memory; the tier's from put/get until it lies in `done`. */

@@ -12,6 +12,8 @@
 
 #include <cmocka.h>
 
+#include "batch_header.h"
+#include "commit.h"
 #include "full_store.h"
 #include "stop_on_proof.h"
 
@@ -144,8 +146,9 @@ has_free_below(const struct full_store *full, uint32_t number)
 }
 
 /*
- * The last segment of a life stays ACTIVE in the index, however that life ends. The next life may
- * fill one before it: a crash then leaves two of them.
+ * The last segment of a life stays ACTIVE in the index, however that life ends. The next life goes
+ * on with it after a crash, and may fill one before it after an orderly end: a crash then leaves
+ * two of them.
  */
 static void
 a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either(void **state)
@@ -153,6 +156,7 @@ a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct full_store *full = full_begin_hasty(seed);
+        bool is_closed = seed % 2 == 0;
         uint32_t last = 0;
 
         for (uint32_t i = 0; i < FULL_BLOCKS && !has_free_below(full, last); i++) {
@@ -161,17 +165,17 @@ a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either
             last = active_number(full);
         }
         assert_true(has_free_below(full, last));
-        if (seed % 2 == 0) {
+        if (is_closed) {
             assert_int_equal(kvt_close(full->store), KVT_OK);
             full_open(full, 0);
         } else {
             full_again(full, 0);
         }
         full_put(full, FIRST, 1);
-        assert_true(active_number(full) < last);
+        assert_true(is_closed ? active_number(full) < last : active_number(full) == last);
         sim_rule_add(full->world, &late_syncs);
         (void)put_start(full, SECOND);
-        assert_true(active_number(full) < last);
+        assert_true(is_closed ? active_number(full) < last : active_number(full) == last);
         (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
         cut_with_all_kept(full);
         full_expect(full, FIRST, 1);
@@ -183,6 +187,80 @@ a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either
     }
 }
 
+/* --- What cannot be done ---------------------------------------------------------------------- */
+
+static void
+a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail(void **state)
+{
+    const struct sim_rule no_write = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1, .sticky = true, .file = "data."};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+
+        full_put(full, FIRST, 1);
+        sim_rule_add(full->world, &late_syncs);
+        (void)put_start(full, SECOND);
+        (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
+        sim_rules_clear(full->world);
+        sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
+        sim_rule_add(full->world, &no_write);
+        full_open(full, 0);
+        assert_null(segment_active(full->store->segments, 0));
+        full_expect(full, FIRST, 1);
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_E_IO);
+        cut_with_all_kept(full);
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FIRST, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        full_end(full);
+    }
+}
+
+/* --- Void entries ----------------------------------------------------------------------------- */
+
+static bool
+batch_note(void *visitor, const struct batch_header *header, const struct block_record *records,
+    const struct tier_kill *kills)
+{
+    struct tier_batch *last = visitor;
+
+    (void)records;
+    (void)kills;
+    last->header = header->extent;
+    last->sequence = header->sequence;
+    return true;
+}
+
+/* Where a batch failed another may stand later, when its segment is filled once more. */
+static void
+a_void_entry_names_its_batch_and_no_other_in_its_place(void **state)
+{
+    struct full_store *full = full_begin(1, FULL_SEGMENTS);
+    struct tier_batch batch, other;
+    uint32_t generation;
+    uint64_t damaged_pages;
+
+    (void)state;
+    full_put(full, FIRST, 1);
+    assert_int_equal(nvme_scan(full->store->nvme, active_number(full), batch_note, &batch,
+                         &generation, &damaged_pages),
+        KVT_OK);
+    other = batch;
+    other.sequence--;
+    commit_void(full->store, &other);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    full_again(full, KVT_OPEN_REBUILD);
+    full_expect(full, FIRST, 1);
+    commit_void(full->store, &batch);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FIRST, 0));
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -190,6 +268,8 @@ main(void)
         cmocka_unit_test(what_is_behind_the_last_commit_of_a_closed_segment_never_comes_to_life),
         cmocka_unit_test(
             a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either),
+        cmocka_unit_test(a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail),
+        cmocka_unit_test(a_void_entry_names_its_batch_and_no_other_in_its_place),
     };
 
     stop_on_proof();

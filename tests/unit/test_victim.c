@@ -315,17 +315,17 @@ no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go(void **state)
 }
 
 static void
-where_most_is_dead_half_a_segment_stays(void **state)
+where_most_is_dead_all_stays(void **state)
 {
     struct fixture *fixture = *state;
     struct segment *segment = segment_make(fixture, 0);
-    uint32_t wanted[8];
+    uint32_t wanted[12];
 
     segment->live_bytes = 0;
     segment_make(fixture, 1)->live_bytes = 0;
-    for (uint32_t i = 0; i < 8; i++)
+    for (uint32_t i = 0; i < 12; i++)
         wanted[i] = block_add(fixture, segment, 100 - i, true);
-    expect_survivors(fixture, wanted, 8);
+    expect_survivors(fixture, wanted, 12);
 }
 
 static void
@@ -409,7 +409,7 @@ main(void)
         cmocka_unit_test_setup_teardown(a_block_whose_children_need_it_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(
             no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(where_most_is_dead_half_a_segment_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(where_most_is_dead_all_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(
             pinned_blocks_stay_in_front_whenever_they_were_used, setup, teardown),
         cmocka_unit_test_setup_teardown(
