@@ -20,6 +20,11 @@
  * copy, is decoded into one more slot. Of the last page before the trailer, what belongs to parts
  * is moved from the tail behind the other pages, so that every part lies in one piece.
  *
+ * A TRANSIENT get into memory of a device takes its bytes from a stage, or from the slot they were
+ * decoded to: the device copies them when they are verified. So many of these stages are in use at
+ * a time as keep a disk busy; what they hold is then still in the processor's caches when it is
+ * verified and copied.
+ *
  * Threads   the loop; fetch_run() a worker.
  */
 #include "get.h"
@@ -27,8 +32,10 @@
 #include "store_internal.h"
 
 enum {
-    GAP_PAGES = 8,       /* As much is read in vain rather than by one more read. */
-    TAILS_KEEP_MAX = 64, /* Free ones of a page. */
+    GAP_PAGES = 8,             /* As much is read in vain rather than by one more read. */
+    TAILS_KEEP_MAX = 64,       /* Free ones of a page. */
+    SENT_BYTES_MAX = 32 << 20, /* Of blocks on their way to devices through stages, ... */
+    SENT_SHARE = 4,            /* ... and no more than that share of HOST. */
 };
 
 /* The work of one read. Holds one pin of the entry. */
@@ -47,15 +54,18 @@ struct fetch {
         *decoded_memory; /* Decoded bytes that are not a copy; the destination's, or a slot's. */
     uint8_t *memory;     /* Where pages from first_page on are read to: copy, stage, destination. */
     uint32_t first_page; /* Of the image. */
+    uint8_t *found;      /* What is wanted, verified. */
     uint8_t *tail;       /* The pages from tail_page on; NULL: it has no trailer, nor a bounce. */
     void *tail_taken;
     uint32_t tail_page, tail_pages;
     bool is_right;
-    bool is_failed;     /* Nothing is known of its bytes: a codec had no memory. */
-    bool is_bulk;       /* Reads of others go first. */
-    bool is_transient;  /* The get's flag: the ticket may be gone when the read is settled. */
-    bool is_trailer;    /* Only the trailer was asked for. */
-    uint64_t decode_ns; /* 0: nothing was decoded. */
+    bool is_failed;    /* Nothing is known of its bytes: a codec had no memory. */
+    bool is_bulk;      /* Reads of others go first. */
+    bool is_transient; /* The get's flag: the ticket may be gone when the read is settled. */
+    bool is_trailer;   /* Only the trailer was asked for. */
+    bool is_sent;      /* A device copies it to its memory. */
+    struct device_job device_job; /* is_sent */
+    uint64_t decode_ns;           /* 0: nothing was decoded. */
     struct tier_batch tier_batch;
     struct tier_block blocks[2];
 };
@@ -76,9 +86,10 @@ fetch_destroy(struct kvt_store *store, struct fetch *fetch)
     else if (fetch->tail_taken != NULL)
         env_put(&store->env, fetch->tail_taken, tail_taken_bytes(fetch));
     if (fetch->has_stage)
-        room_put(store, POLICY_HOST, fetch->stage);
+        copy_slot_put(store, POLICY_HOST, fetch->stage, &fetch->device_job.move);
     if (fetch->has_decoded)
-        room_put(store, POLICY_HOST, fetch->decoded);
+        copy_slot_put(store, POLICY_HOST, fetch->decoded, &fetch->device_job.move);
+    store->sent_bytes -= fetch->is_sent ? fetch->shape.length : 0;
     KVT_ASSERT(!fetch->has_copy);
     entry_unpin(store, fetch->entry);
     pool_put(&store->fetch_pool, fetch);
@@ -109,7 +120,9 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
     if (fetch == NULL)
         return NULL;
     fetch->op = op;
-    fetch->is_transient = op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
+    fetch->is_transient = op_is_transient(op);
+    fetch->is_sent = fetch->is_transient && op->memory_device >= 0;
+    store->sent_bytes += fetch->is_sent ? entry->length : 0;
     fetch->entry = number;
     fetch->shape = (struct image_shape){.length = entry->length,
         .stored_length = entry->stored_length,
@@ -117,12 +130,11 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
         .has_trailer = entry->has_trailer != 0,
         .checksum = entry->checksum};
     (void)part_range_of(op, entry, &fetch->range);
-    if (fetch->shape.has_trailer && !tail_take(store, fetch, image_trailer_at(&fetch->shape))) {
-        pool_put(&store->fetch_pool, fetch);
-        return NULL;
-    }
     residency_pin(store->map, number);
-    return fetch;
+    if (!fetch->shape.has_trailer || tail_take(store, fetch, image_trailer_at(&fetch->shape)))
+        return fetch;
+    fetch_destroy(store, fetch);
+    return NULL;
 }
 
 /* --- Verifying (a worker) --------------------------------------------------------------------- */
@@ -211,7 +223,8 @@ fetch_run(struct crew_job *crew_job)
         bytes = fetch->decoded_memory;
     else if (bytes == NULL)
         bytes = fetch->memory - (size_t)fetch->first_page * PAGE_BYTES + fetch->range.offset;
-    if (bytes != fetch->op->destination)
+    fetch->found = bytes;
+    if (!fetch->is_sent && bytes != fetch->op->destination)
         destination_store(fetch->op, &fetch->range, bytes);
 }
 
@@ -241,13 +254,56 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
     ops_restart(store, &waiters);
 }
 
+/* Whether a get must wait until less is on its way. */
+static bool
+is_enough_sent(const struct kvt_store *store)
+{
+    uint64_t most = slab_capacity(store->slab) / SENT_SHARE;
+
+    return store->sent_bytes >= (most < SENT_BYTES_MAX ? most : SENT_BYTES_MAX);
+}
+
+static void
+senders_restart(struct kvt_store *store)
+{
+    struct op *op;
+
+    while (!is_enough_sent(store) && (op = op_list_take(&store->send_waiters)) != NULL)
+        op_begin(store, op);
+}
+
 static void
 fetch_end(struct kvt_store *store, struct fetch *fetch)
 {
+    bool is_sent = fetch->is_sent;
+
     store->reads_in_flight--;
     if (fetch->flight != NULL)
         copy_settle(store, fetch);
     fetch_destroy(store, fetch);
+    if (is_sent)
+        senders_restart(store);
+}
+
+static void
+fetch_sent(struct kvt_store *store, struct device_job *job)
+{
+    struct fetch *fetch = CONTAINER_OF(job, struct fetch, device_job);
+
+    fetch->op->is_queued = job->move.is_marked;
+    if (job->move.status == KVT_OK)
+        get_answer(store, fetch->op, &fetch->range, KVT_TIER_NVME);
+    else
+        op_finish(store, fetch->op, job->move.status);
+    fetch_end(store, fetch);
+}
+
+/* What was found, to the memory of the device. */
+static void
+fetch_send(struct kvt_store *store, struct fetch *fetch)
+{
+    fetch->device_job.finish = fetch_sent;
+    get_send(store, fetch->op, &fetch->range, fetch->found, &fetch->device_job);
 }
 
 static void
@@ -259,6 +315,10 @@ fetch_verified(struct kvt_store *store, struct job *job)
     if (fetch->decode_ns > 0) {
         COUNT(store, codec_decode_bytes, fetch->range.length);
         histogram_add(&store->latencies.decode_ns, fetch->decode_ns);
+    }
+    if (fetch->is_right && fetch->is_sent) {
+        fetch_send(store, fetch);
+        return;
     }
     if (fetch->is_right) {
         get_answer(store, fetch->op, &fetch->range, KVT_TIER_NVME);
@@ -430,8 +490,8 @@ fetch_is_direct(const struct fetch *fetch)
 {
     const struct op *op = fetch->op;
 
-    return fetch->is_transient && op->layout == NULL && !fetch->shape.has_trailer &&
-           ((uintptr_t)op->destination & (PAGE_BYTES - 1)) == 0;
+    return fetch->is_transient && !fetch->is_sent && op->layout == NULL &&
+           !fetch->shape.has_trailer && ((uintptr_t)op->destination & (PAGE_BYTES - 1)) == 0;
 }
 
 /* The last page bounces off the tail when the destination does not hold all of it. */
@@ -502,7 +562,7 @@ decoded_take(struct kvt_store *store, struct fetch *fetch)
     enum kvt_status status;
 
     fetch->decoded_memory = fetch->op->destination;
-    if (fetch->op->layout == NULL || !image_is_encoded(&fetch->shape))
+    if ((fetch->op->layout == NULL && !fetch->is_sent) || !image_is_encoded(&fetch->shape))
         return KVT_OK;
     status = host_take(store, fetch, round_up(fetch->range.length, PAGE_BYTES), &fetch->decoded);
     fetch->has_decoded = status == KVT_OK;
@@ -515,14 +575,16 @@ static enum kvt_status
 fetch_room(struct kvt_store *store, struct fetch *fetch)
 {
     bool is_encoded = image_is_encoded(&fetch->shape);
-    bool is_bring = fetch->op->ticket->kind != TICKET_GET || fetch->op->memory_device >= 0;
+    bool is_bring =
+        fetch->op->ticket->kind != TICKET_GET || (fetch->op->memory_device >= 0 && !fetch->is_sent);
     enum kvt_status status;
 
     if (!is_bring && fetch_is_direct(fetch))
         return direct_take(store, fetch);
-    if (is_encoded || !fetch->range.is_whole)
+    if (is_encoded || !fetch->range.is_whole || fetch->is_sent)
         KVT_TRY(stage_take(store, fetch));
-    if (!is_bring && (!fetch->range.is_whole || (is_encoded && fetch->is_transient)))
+    if (!is_bring &&
+        (!fetch->range.is_whole || fetch->is_sent || (is_encoded && fetch->is_transient)))
         return decoded_take(store, fetch);
     status = copy_take(store, fetch);
     /* It can be decoded without: then no copy stays. */
@@ -543,7 +605,7 @@ fetch_open(struct kvt_store *store, struct op *op, uint32_t number)
         return NULL;
     }
     /* A device takes its parts from HOST, which has whole blocks. */
-    if (op->memory_device >= 0)
+    if (op->memory_device >= 0 && !fetch->is_sent)
         fetch->range = (struct part_range){
             .count = fetch->shape.part_count, .length = fetch->shape.length, .is_whole = true};
     status = fetch_room(store, fetch);
@@ -560,8 +622,13 @@ fetch_open(struct kvt_store *store, struct op *op, uint32_t number)
 void
 fetch_get(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    struct fetch *fetch = fetch_open(store, op, number);
+    struct fetch *fetch;
 
+    if (op->memory_device >= 0 && is_enough_sent(store)) {
+        op_list_add(&store->send_waiters, op);
+        return;
+    }
+    fetch = fetch_open(store, op, number);
     if (fetch == NULL)
         return;
     entry_touch(store, number);

@@ -8,8 +8,8 @@
  *   HBM    memory of the same device, or host memory in a region: a copy of the device
  *   HOST   other host memory: a worker; memory of a device: a copy of the device
  *   HBM    otherwise: the block is first copied down to HOST (move.c), then as above
- *   NVMe   host memory: fetch.c; memory of a device: first read into HOST (get_bring()), then as
- *          above
+ *   NVMe   host memory, or TRANSIENT: fetch.c; memory of a device: first read into HOST
+ *          (get_bring()), then as above
  *
  * Threads   the loop; copies run on workers and devices.
  */
@@ -141,6 +141,30 @@ device_copy_finish(struct kvt_store *store, struct device_job *job)
     copy_destroy(store, copy);
 }
 
+static void
+move_start(struct kvt_store *store, const struct op *op, const struct part_range *range,
+    uint8_t *bytes, enum device_lane lane, struct device_job *job)
+{
+    job->is_urgent = true;
+    job->mark = ticket_part_mark(op, job->device);
+    if (op->layout != NULL) {
+        struct spread spread = op_spread(op, range->offset, range->length, bytes);
+
+        device_job_spread(store, job, lane, &spread, false);
+        return;
+    }
+    device_job_copy(store, job, lane,
+        &(struct device_piece){.target = op->destination, .source = bytes, .size = range->length});
+}
+
+void
+get_send(struct kvt_store *store, const struct op *op, const struct part_range *range,
+    uint8_t *bytes, struct device_job *job)
+{
+    job->device = (uint32_t)op->memory_device;
+    move_start(store, op, range, bytes, DEVICE_IN, job);
+}
+
 /* A copy of device `device` into the caller's memory. */
 static void
 get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t device)
@@ -160,18 +184,8 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     copy->memory = is_from_hbm ? entry_hbm_address(store, entry) : entry_host_address(store, entry);
     copy->memory += copy->range.offset;
     copy->device_job.device = device;
-    copy->device_job.is_urgent = true;
-    copy->device_job.mark = ticket_part_mark(op, device);
     copy->device_job.finish = device_copy_finish;
-    if (op->layout != NULL) {
-        struct spread spread = op_spread(op, copy->range.offset, copy->range.length, copy->memory);
-
-        device_job_spread(store, &copy->device_job, lane, &spread, false);
-        return;
-    }
-    device_job_copy(store, &copy->device_job, lane,
-        &(struct device_piece){
-            .target = op->destination, .source = copy->memory, .size = copy->range.length});
+    move_start(store, op, &copy->range, copy->memory, lane, &copy->device_job);
 }
 
 /* --- From HOST -------------------------------------------------------------------------------- */
@@ -294,7 +308,7 @@ get_begin(struct kvt_store *store, struct op *op)
         op_list_add(&flight->waiters, op);
     else if ((tiers & TIER_HBM) != 0 && !op->is_brought)
         get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0 && op->memory_device < 0)
+    else if ((tiers & TIER_NVME) != 0 && (op->memory_device < 0 || op_is_transient(op)))
         fetch_get(store, op, number);
     else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
         get_bring(store, op, number);

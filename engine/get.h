@@ -30,10 +30,15 @@ void get_miss(struct kvt_store *store, struct op *op);
 /* destination_store - what the operation wanted to its memory, which is the host's (a worker). */
 void destination_store(const struct op *op, const struct part_range *range, uint8_t *bytes);
 
+/* get_send - a copy of `bytes`, of host memory that devices reach, into the operation's memory,
+ * which is a device's; job->finish() is called. */
+void get_send(struct kvt_store *store, const struct op *op, const struct part_range *range,
+    uint8_t *bytes, struct device_job *job);
+
 /* --- fetch.c ---------------------------------------------------------------------------------- */
 
-/* fetch_get - into the operation's memory, which is the host's. It is answered, or waits for
- * room. */
+/* fetch_get - into the operation's memory, which is the host's, or a device's and the get
+ * TRANSIENT. It is answered, or waits for room. */
 void fetch_get(struct kvt_store *store, struct op *op, uint32_t number);
 
 #endif /* KVT_ENGINE_GET_H */

@@ -122,6 +122,13 @@ struct kvt_ticket {
     struct op ops[];
 };
 
+/* op_is_transient - a get that leaves no copy in HOST. */
+static inline bool
+op_is_transient(const struct op *op)
+{
+    return op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
+}
+
 /*
  * op_reach - operation `op` has reached stage 1 or 2 with `status` (loop). After the last stage the
  * operation may be gone. Stage 1 is reached before stage 2.

@@ -44,10 +44,10 @@ const struct command_line tierbench_gpu_line = {
     .summary = "Measure what reaches a device from HOST, NVMe and files, beside the ceilings.",
     .text =
         "Blocks of 64 KiB from HOST in batches of 256, eight batches in flight, beside one copy\n"
-        "of 64 MiB from pinned memory; blocks of 1 MiB from NVMe, each once after an open and\n"
-        "verified, beside random reads of the same file; a file, as tierbench load has it; and\n"
-        "how long an open with much pinned memory takes. Calls of the device that have no place\n"
-        "in a steady state are counted.\n"
+        "of 64 MiB from pinned memory; blocks of 1 MiB from NVMe, TRANSIENT, each once after an\n"
+        "open and verified, beside reads of the same places in the file, before and after; a\n"
+        "file, as tierbench load has it; and how long an open with much pinned memory takes.\n"
+        "Calls of the device that have no place in a steady state are counted.\n"
         "\n"
         "JSON: \"is_emulated\", \"copy_bytes_per_s\", \"host_bytes_per_s\", \"host_share\",\n"
         "\"loop_ns_per_block\", \"mover_ns_per_block\" (on a processor), "

@@ -162,6 +162,50 @@ a_get_to_the_device_says_that_the_block_came_from_nvme(void **state)
     assert_int_equal(tier, KVT_TIER_HOST);
 }
 
+/* All blocks at once: more than may be on their way to the device at a time. */
+static void
+transient_gets_to_the_device_leave_no_copy_in_host(void **state)
+{
+    enum {
+        COUNT_ALL = 128
+    };
+    struct payload_key names[COUNT_ALL];
+    struct kvt_get gets[COUNT_ALL] = {0};
+    struct kvt_result results[COUNT_ALL];
+    kvt_ticket *ticket;
+
+    (void)state;
+    for (uint64_t i = 0; i < COUNT_ALL; i++) {
+        assert_int_equal(hbm_put(i, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
+        assert_int_equal(hbm_demote(i, KVT_TIER_NVME), KVT_OK);
+    }
+    for (uint32_t i = 0; i < COUNT_ALL; i++) {
+        payload_key_make(&names[i], i);
+        gets[i] = (struct kvt_get){.key = names[i].key,
+            .destination = hbm_pool_at(i),
+            .region = hbm.region,
+            .capacity = HBM_BLOCK_BYTES,
+            .flags = KVT_GET_TRANSIENT};
+    }
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, gets, COUNT_ALL, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, results, COUNT_ALL), KVT_OK);
+    kvt_ticket_free(ticket);
+    for (uint32_t i = 0; i < COUNT_ALL; i++) {
+        uint8_t bytes[HBM_BLOCK_BYTES];
+        uint64_t version = 0;
+
+        assert_int_equal(results[i].status, KVT_OK);
+        assert_int_equal(results[i].tier, KVT_TIER_NVME);
+        assert_int_equal(hbm_tiers_of(i), KVT_TIER_NVME);
+        assert_int_equal(
+            kvt_device_read(hbm.store, 0, bytes, hbm_pool_at(i), sizeof(bytes)), KVT_OK);
+        assert_true(payload_is_right(bytes, sizeof(bytes), i, &version));
+        assert_int_equal(version, 1);
+    }
+    assert_int_equal(hbm_stats().host_used_bytes_now, 0);
+}
+
 static void
 memory_of_the_device_is_reached_from_a_region_when_host_has_no_slot(void **state)
 {
@@ -218,6 +262,7 @@ main(void)
         TEST(a_prefetch_brings_a_block_up_and_a_demotion_down),
         TEST(a_leased_copy_is_not_demoted),
         TEST(a_get_to_the_device_says_that_the_block_came_from_nvme),
+        TEST(transient_gets_to_the_device_leave_no_copy_in_host),
         TEST(memory_of_the_device_is_reached_from_a_region_when_host_has_no_slot),
     };
 
