@@ -32,7 +32,8 @@ static struct workload kill_workload = {
     .host_bytes = UINT64_C(8) << 20,
 };
 
-/* Opens the store, forks a child that only sleeps, and tells its number. */
+/* Opens the store and forks a child, which tells its number and then only sleeps. The child tells:
+ * what it inherited is closed when fork() has returned in it, and not before. */
 static int
 hold(char **values)
 {
@@ -44,14 +45,14 @@ hold(char **values)
     if (writers_open(&kill_workload, plan.dir, namespaces) == NULL)
         run_fail("the owner cannot open the store");
     pid_t child = fork();
+    if (child < 0)
+        run_fail("the owner cannot fork");
     if (child == 0) {
+        struct writers_note note = {.version = (uint64_t)getpid()};
         alarm(60);
-        for (;;)
-            pause();
+        if (write(pipe, &note, sizeof(note)) != sizeof(note))
+            return 1;
     }
-    struct writers_note note = {.version = (uint64_t)child};
-    if (write(pipe, &note, sizeof(note)) != sizeof(note))
-        return 1;
     for (;;)
         pause();
 }
