@@ -117,9 +117,7 @@ fates_leave(struct kvt_store *store, uint32_t number, enum kvt_event_reason reas
         fates_note(store, fingerprint, KVT_FATE_CLEARED);
         break;
     case KVT_REASON_REPLACED:
-        /* Until the block that takes its place is there. */
-        fates_note(store, fingerprint, KVT_FATE_PUT_FAILED);
-        break;
+        break; /* If no block takes its place, put.c says so. */
     case KVT_REASON_CORRUPT:
         fates_note(store, fingerprint, KVT_FATE_DAMAGED);
         break;
