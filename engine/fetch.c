@@ -34,7 +34,7 @@
 enum {
     GAP_PAGES = 8,             /* As much is read in vain rather than by one more read. */
     TAILS_KEEP_MAX = 64,       /* Free ones of a page. */
-    SENT_BYTES_MAX = 32 << 20, /* Of blocks on their way to devices through stages, ... */
+    SENT_BYTES_MAX = 64 << 20, /* Of blocks on their way to devices through stages, ... */
     SENT_SHARE = 4,            /* ... and no more than that share of HOST. */
 };
 
