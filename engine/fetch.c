@@ -22,8 +22,7 @@
  *
  * A TRANSIENT get into memory of a device takes its bytes from a stage, or from the slot they were
  * decoded to: the device copies them when they are verified. So many of these stages are in use at
- * a time as keep a disk busy; what they hold is then still in the processor's caches when it is
- * verified and copied.
+ * a time as keep a disk busy; HOST is for others, too.
  *
  * Threads   the loop; fetch_run() a worker.
  */
@@ -263,13 +262,18 @@ is_enough_sent(const struct kvt_store *store)
     return store->sent_bytes >= (most < SENT_BYTES_MAX ? most : SENT_BYTES_MAX);
 }
 
+/* One that fails at once comes back here: then the others are begun from where it was. */
 static void
 senders_restart(struct kvt_store *store)
 {
     struct op *op;
 
+    if (store->is_restarting_senders)
+        return;
+    store->is_restarting_senders = true;
     while (!is_enough_sent(store) && (op = op_list_take(&store->send_waiters)) != NULL)
         op_begin(store, op);
+    store->is_restarting_senders = false;
 }
 
 static void

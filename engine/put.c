@@ -137,11 +137,21 @@ put_join_again(struct kvt_store *store, struct op *op, uint32_t number)
 }
 
 static void
+parent_link(struct kvt_store *store, uint32_t number, const struct op *op)
+{
+    if (!hash128_is_zero(op->parent))
+        entries_link(store->entries, number, residency_find_fingerprint(store->map, op->parent));
+}
+
+static void
 put_exists(struct kvt_store *store, struct op *op, uint32_t number)
 {
     bool has_stage_2 = op->ticket->last_stage == 2;
 
     COUNT(store, put_exists_count, 1);
+    /* Its parent left, and is back: without the link that would be the end of its chain. */
+    if (entries_parent(store->entries, number) == ENTRY_NONE)
+        parent_link(store, number, op);
     /* Found without children of its own being used: a put counts as a use. */
     entry_touch(store, number);
     /* The answer of the last stage gives the ticket back to the caller, who may free it. */
@@ -169,8 +179,7 @@ entry_describe(struct kvt_store *store, uint32_t number, const struct op *op)
     state->importance = op->importance;
     state->class_id = op->class_id;
     state->hint = op->hint & 3u;
-    if (!hash128_is_zero(op->parent))
-        entries_link(store->entries, number, residency_find_fingerprint(store->map, op->parent));
+    parent_link(store, number, op);
 }
 
 static void
@@ -479,6 +488,22 @@ put_find(struct kvt_store *store, const struct op *op)
     return ENTRY_NONE;
 }
 
+/* Blocks of one submission come in their order: a child that came before its parent would have no
+ * link to it. */
+static bool
+put_waits_behind(struct kvt_store *store, struct op *op)
+{
+    for (uint32_t place = 0; place < POLICY_NVME; place++) {
+        const struct op_list *waiters = &store->room_waiters[place];
+
+        if (waiters->first != NULL && waiters->last->ticket == op->ticket) {
+            room_wait(store, (enum policy_place)place, op);
+            return true;
+        }
+    }
+    return false;
+}
+
 void
 put_begin(struct kvt_store *store, struct op *op)
 {
@@ -511,6 +536,8 @@ put_begin(struct kvt_store *store, struct op *op)
         if (relocate_wait(store, number, op))
             return;
     }
+    if (put_waits_behind(store, op))
+        return;
     status = put_room(store, op, &slots);
     if (status == KVT_NOT_READY)
         return;

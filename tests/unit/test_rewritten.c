@@ -16,7 +16,7 @@
 #include "stop_on_proof.h"
 
 enum {
-    SEEDS = 6,
+    SEEDS = 2,
     LIVES = 60,
     SEGMENTS = 16,
     KEYS = 96, /* Less than 3 of 16 MiB. */
