@@ -213,15 +213,8 @@ batch_is_due(const struct kvt_store *store)
     return writing_count == 0 || store->now_ns - commit->due_ns >= store->options.batch_delay_ns;
 }
 
-/* Whether the block takes the place of a copy in the segment; SEGMENT_NONE: any will do. */
-static bool
-flight_replaces_in(const struct flight *flight, uint32_t segment)
-{
-    return segment == SEGMENT_NONE ||
-           (flight->has_replaced && flight->replaced.extent.segment == segment);
-}
-
-/* Move the oldest QUEUED flights that flight_replaces_in() wants into the batch. */
+/* Move the oldest QUEUED flights into the batch: those that replace in the segment, or, with
+ * SEGMENT_NONE, any. */
 static void
 batch_take_flights(struct kvt_store *store, struct batch *batch, uint32_t segment)
 {
@@ -236,7 +229,7 @@ batch_take_flights(struct kvt_store *store, struct batch *batch, uint32_t segmen
         /* Of one that is IMAGING nobody knows the size yet. */
         if (flight->state != FLIGHT_QUEUED)
             continue;
-        if (!flight_replaces_in(flight, segment)) {
+        if (segment != SEGMENT_NONE && !commit_replaces_in(flight, segment)) {
             if (flight->due_ns < commit->due_ns)
                 commit->due_ns = flight->due_ns;
             continue;

@@ -100,11 +100,18 @@ void commit_kills_return(struct commit *commit, const struct kill_item *items, u
 void commit_batch_end(struct kvt_store *store, struct batch *batch);
 void commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status status);
 
+/* commit_replaces_in - the flight's block takes the place of a copy in that segment. */
+static inline bool
+commit_replaces_in(const struct flight *flight, uint32_t segment)
+{
+    return flight->has_replaced && flight->replaced.extent.segment == segment;
+}
+
 /*
  * commit_batch_ahead - NVMe has no room for batches, and copies in that segment, which is being
  * reclaimed, live until the blocks that replace them are durable: these blocks go ahead of all
- * others, and into the room that is kept for reclaiming, as much of it as the copies' own move
- * would take. KVT_E_NOSPC: not even there is room. KVT_MISS: none of them is QUEUED.
+ * others, into the room that is kept for reclaiming. Nothing else keeps the segment: it is given
+ * back when they are durable. KVT_E_NOSPC: not even there is room. KVT_MISS: none is QUEUED.
  * KVT_NOT_READY: every batch is under way. After any other failure they have failed.
  */
 enum kvt_status commit_batch_ahead(struct kvt_store *store, uint32_t segment);

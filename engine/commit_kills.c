@@ -220,8 +220,7 @@ static void
 replaced_evict(struct kvt_store *store, uint32_t segment)
 {
     for (struct flight *flight = store->commit->oldest; flight != NULL; flight = flight->newer) {
-        if (flight_is_waiting(flight) && flight->has_replaced &&
-            flight->replaced.extent.segment == segment) {
+        if (flight_is_waiting(flight) && commit_replaces_in(flight, segment)) {
             commit_replace_end(store, flight);
             COUNT(store, nvme_evict_count, 1);
         }
@@ -234,8 +233,8 @@ static bool
 is_waiting_for_image(const struct commit *commit, uint32_t segment)
 {
     for (const struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
-        if (flight->state == FLIGHT_IMAGING && flight->image == NULL && flight->has_replaced &&
-            flight->replaced.extent.segment == segment)
+        if (flight->state == FLIGHT_IMAGING && flight->image == NULL &&
+            commit_replaces_in(flight, segment))
             return true;
     }
     return false;

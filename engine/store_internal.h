@@ -213,10 +213,10 @@ struct kvt_store {
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
     struct op_list send_waiters; /* fetch.c: gets that wait until less is on its way to devices, */
     uint64_t sent_bytes;         /* which is so much. */
-    bool is_restarting_senders;
-    bool has_shares;   /* A namespace has a share of a tier. */
-    bool room_changed; /* A slot or a pin came free since the last look. */
-    uint32_t *doomed;  /* Entries that wait for their last pin. */
+    bool is_restarting_senders;  /* Some of them are being begun again. */
+    bool has_shares;             /* A namespace has a share of a tier. */
+    bool room_changed;           /* A slot or a pin came free since the last look. */
+    uint32_t *doomed;            /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;

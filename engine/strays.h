@@ -32,8 +32,8 @@ struct kvt_store;
 enum kvt_status strays_recycle(struct kvt_store *store);
 
 /* strays_remove - the others. When that cannot be (no memory, a disk that fails), no delete of a
- * key that is not there is promised in this life, a line in the log says so, and segments that were
- * ACTIVE stay SEALED. Behind the start of the loop. */
+ * key that is not there is promised in this life, a line in the log says so, and from where it
+ * failed on segments that were ACTIVE stay SEALED. Behind the start of the loop. */
 void strays_remove(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_STRAYS_H */

@@ -365,8 +365,12 @@ disk_measure(const char *path, const uint64_t *places, uint64_t count, double se
     struct disk_probe probe;
     double best = -1;
 
-    if (stat(path, &facts) != 0 || !disk_probe_open(&probe, path)) {
-        complain("cannot read %s", path);
+    if (stat(path, &facts) != 0) {
+        complain("cannot read %s: %s", path, strerror(errno));
+        return -1;
+    }
+    if (!disk_probe_open(&probe, path)) {
+        complain("%s", probe.message);
         return -1;
     }
     for (uint32_t i = 0; i < 3; i++) {

@@ -524,16 +524,18 @@ stream_reads_in(struct sim_store *sim, kvt_engram_fetch *fetch, void *stream, vo
     assert_int_equal(assert_rows(0, 0, false), 0);
 }
 
+/* Of a store in a simulated world. */
+static const struct kvt_options sim_options = {.struct_size = sizeof(struct kvt_options),
+    .host_capacity_bytes = 2 << 20,
+    .nvme_capacity_bytes = 16 << 20,
+    .segment_bytes = 1 << 20,
+    .block_bytes_max = 64 << 10,
+    .hbm_capacity_bytes = 2 << 20};
+
 /* In a simulation nothing is read between two calls. */
 static void
 a_stream_is_told_to_ask_again_while_pages_are_read(void **state)
 {
-    static const struct kvt_options options = {.struct_size = sizeof(struct kvt_options),
-        .host_capacity_bytes = 2 << 20,
-        .nvme_capacity_bytes = 16 << 20,
-        .segment_bytes = 1 << 20,
-        .block_bytes_max = 64 << 10,
-        .hbm_capacity_bytes = 2 << 20};
     const struct sim_rule rule = {
         .ops = SIM_READ, .effect = SIM_EIO, .file = "zero", .nth = 1, .sticky = true};
     struct kvt_region_options about = {
@@ -544,7 +546,7 @@ a_stream_is_told_to_ask_again_while_pages_are_read(void **state)
     void *stream, *memory;
 
     (void)state;
-    sim_store_open(&sim, &options);
+    sim_store_open(&sim, &sim_options);
     assert_int_equal(engram_rig_import(&fixture.rig, sim.store, "zero", 0), KVT_OK);
     assert_int_equal(kvt_engram_open(sim.store, "zero", &target.table), KVT_OK);
     assert_int_equal(kvt_device_alloc(sim.store, 0, ROWS_BYTES, &memory), KVT_OK);
@@ -578,12 +580,6 @@ a_stream_is_told_to_ask_again_while_pages_are_read(void **state)
 static void
 rows_of_the_earlier_deadline_are_on_the_device_first(void **state)
 {
-    static const struct kvt_options options = {.struct_size = sizeof(struct kvt_options),
-        .host_capacity_bytes = 2 << 20,
-        .nvme_capacity_bytes = 16 << 20,
-        .segment_bytes = 1 << 20,
-        .block_bytes_max = 64 << 10,
-        .hbm_capacity_bytes = 2 << 20};
     struct engram_rig rig;
     struct kvt_region_options about = {
         .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = 2 * SLOTS * 4088};
@@ -595,7 +591,7 @@ rows_of_the_earlier_deadline_are_on_the_device_first(void **state)
 
     (void)state;
     engram_rig_init(&rig, "t", 4088, 1500);
-    sim_store_open(&sim, &options);
+    sim_store_open(&sim, &sim_options);
     assert_int_equal(kvt_engram_hasher_open(&rig.profile, NULL, 0, &hasher), KVT_OK);
     assert_int_equal(kvt_engram_plan_create(hasher, TOKENS, &plan), KVT_OK);
     assert_int_equal(kvt_engram_plan_fill(plan, &sequence, 1, KVT_ENGRAM_UNIQUE), KVT_OK);

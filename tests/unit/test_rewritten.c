@@ -120,8 +120,8 @@ free_count(const struct rewriting *work)
     return segment_count_in(work->full->store->segments, 0, SEGMENT_FREE);
 }
 
-/* One life: work until reclaiming has taken a segment, and some steps more. */
-static void
+/* One life: work until reclaiming has taken a segment, and some steps more. False: it took none. */
+static bool
 live(struct rewriting *work)
 {
     uint32_t before = free_count(work);
@@ -133,13 +133,14 @@ live(struct rewriting *work)
         while (!ticket_finish(work, i, 0) || steps < STEPS_MAX) {
             if (free_count(work) < before) {
                 sim_run_steps(work->full->world, rng_below(&work->rng, MORE_STEPS));
-                return;
+                return true;
             }
             sim_run_steps(work->full->world, 1);
             steps++;
         }
         rewrite(work, i);
     }
+    return false;
 }
 
 static void
@@ -148,6 +149,7 @@ nothing_is_lost_when_the_power_goes_again_and_again(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct rewriting work;
+        uint32_t taken_count = 0;
 
         rewriting_begin(&work, seed);
         for (uint32_t i = 0; i < FILLING; i++) {
@@ -155,7 +157,7 @@ nothing_is_lost_when_the_power_goes_again_and_again(void **state)
             rewrite(&work, i % TICKETS);
         }
         for (uint32_t life = 0; life < LIVES; life++) {
-            live(&work);
+            taken_count += live(&work);
             assert_int_equal(atomic_load(&work.full->store->counters.nvme_evict_count), 0);
             sim_power_cut(work.full->world, SIM_CUT_SEEDED);
             memset(work.tickets, 0, sizeof(work.tickets));
@@ -168,7 +170,7 @@ nothing_is_lost_when_the_power_goes_again_and_again(void **state)
                         kit_get(work.full->store, work.full->ns, key, &version), KVT_OK);
             }
         }
-        assert_true(work.version > UINT64_C(2) * SEEDS * FILLING);
+        assert_true(taken_count > LIVES / 4); /* Else the cuts were anywhere. */
         rewriting_end(&work);
     }
 }
