@@ -45,10 +45,10 @@ const struct command_line kvtool_top_line = {
     .summary = "Watch the process that has DIR open: tiers, hits, bandwidth, latencies, evictions.",
     .text =
         "On a terminal a screen that q ends; elsewhere one line each time. Ends with exit code 0\n"
-        "when the store is closed. JSON: {\"pid\", \"program\", \"age_ns\", \"interval_ns\" (0: "
-        "the\n"
-        "first), \"rates\" (each counter of kvtier/stats.h that is no gauge, per second),\n"
-        "\"counters\", \"latencies\", \"health\", \"work\" {what is under way}, \"lease_count\"}",
+        "when the store is closed. JSON: {\"pid\", \"program\", \"age_ns\", \"interval_ns\" (0:\n"
+        "the first, or the owner has shown nothing since the one before), \"rates\" (each counter\n"
+        "of kvtier/stats.h that is no gauge, per second), \"counters\", \"latencies\",\n"
+        "\"health\", \"work\" {what is under way}, \"lease_count\"}",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_mutants.py - shows that the tests can fail.
 
-Usage: run_mutants.py [NAME...]. Applies each mutant of mutants.txt (default: all) to a scratch copy
-of the tree, builds the tests that must notice it, and runs them: at least one must fail. First they
-all run once without a mutant, because a test that is red anyway proves nothing. Prints a table; the
-exit code is 1 when one survives, no longer fits its file, does not build, or could not be judged.
+Usage: run_mutants.py [--fit | NAME...]. Applies each mutant of mutants.txt (default: all) to a
+scratch copy of the tree, builds the tests that must notice it, and runs them: at least one must
+fail. First they all run once without a mutant, because a test that is red anyway proves nothing.
+Prints a table; the exit code is 1 when one survives, no longer fits its file, does not build, or
+could not be judged. --fit only looks whether each fits its file: it builds and runs nothing.
 """
 import os
 import re
@@ -49,16 +50,23 @@ class Mutant:
         singles = [len(self.fields[word]) for word in ("why", "tests")]
         return singles == [1, 1] and counts[0] > 0 and len(set(counts)) == 1
 
+    def changed(self, root):
+        """The text of each file with the mutant in it; why that is impossible, or None."""
+        texts = {}
+        for name, old, new in zip(*(self.fields[word] for word in ("file", "from", "to"))):
+            text = texts.get(name) or read(os.path.join(root, name)).decode()
+            if text.count(old) != 1:
+                return {}, f"`{old}` occurs {text.count(old)} times in {name}, not once"
+            texts[name] = text.replace(old, new)
+        return texts, None
+
     def apply(self):
         """Change the scratch tree; returns why that is impossible, or None."""
-        for name, old, new in zip(*(self.fields[word] for word in ("file", "from", "to"))):
-            path = os.path.join(TREE, name)
-            text = read(path).decode()
-            if text.count(old) != 1:
-                return f"`{old}` occurs {text.count(old)} times in {name}, not once"
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(text.replace(old, new))
-        return None
+        texts, problem = self.changed(TREE)
+        for name, text in texts.items():
+            with open(os.path.join(TREE, name), "w", encoding="utf-8") as file:
+                file.write(text)
+        return problem
 
     def undo(self):
         """Bring the files back, newer than what was built from the mutant."""
@@ -176,8 +184,20 @@ def judge(mutant, red):
         mutant.undo()
 
 
+def fit(mutants):
+    """Whether each mutant fits its file; prints those that do not."""
+    problems = {name: mutant.changed(ROOT)[1] for name, mutant in mutants.items()}
+    for name, problem in problems.items():
+        if problem is not None:
+            print(f"{name}: {problem}")
+    print(f"{len(problems)} mutants, {sum(map(bool, problems.values()))} fit no more")
+    return int(any(problems.values()))
+
+
 def main():
     mutants = read_mutants()
+    if sys.argv[1:] == ["--fit"]:
+        return fit(mutants)
     unknown = [name for name in sys.argv[1:] if name not in mutants]
     if unknown:
         sys.exit(f"no such mutant: {' '.join(unknown)}")
