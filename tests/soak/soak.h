@@ -21,9 +21,8 @@ enum {
     SOAK_BLOCK_SIZES = 4, /* Each twice the one before. */
     SOAK_BLOCK_MAX = SOAK_BLOCK_LOW << (SOAK_BLOCK_SIZES - 1),
     SOAK_BLOCK_MEAN = SOAK_BLOCK_LOW * 15 / 4,
-    SOAK_READ_PERCENT = 70, /* Of the requests. */
-    SOAK_DEPTH = 96,        /* Requests that move bytes at a time. */
-    SOAK_PROBE_DEPTH = 32,  /* Of the raw probe: more gives no more. */
+    SOAK_DEPTH = 96,       /* Requests that move bytes at a time; half of them are gets. */
+    SOAK_PROBE_DEPTH = 32, /* Of the raw probe: more gives no more. */
 };
 
 enum soak_state {

@@ -2,8 +2,10 @@
 /*
  * soak_owner.c - the process of a soak that owns the store (soak.h).
  *
- * Each of its threads has its own keys (number % THREADS), its own queue, and half of the requests
- * that move bytes. Of a key at most one request is out, until its last stage.
+ * Each of its threads has its own keys (number % THREADS), its own queue, and its part of the
+ * requests that move bytes. Half of these are gets and half puts: neither waits for the other, as
+ * the readers and writers of a serving host do not, so that the disk is full whatever the store
+ * lets pass first. Of a key at most one request is out, until its last stage.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -20,9 +22,9 @@
 
 enum {
     THREADS = 2,
-    BUFFERS = SOAK_DEPTH / THREADS, /* Of a thread: requests that move bytes. */
-    FLIGHTS = 512,                  /* Of a thread: puts that wait for their commit, besides. */
-    PICKS = 16,                     /* Tries to find a key that is there. */
+    BUFFERS = SOAK_DEPTH / THREADS / 2, /* Of a thread: gets, or puts, that move bytes. */
+    FLIGHTS = 512,                      /* Of a thread: puts that wait for their commit, besides. */
+    PICKS = 16,                         /* Tries to find a key that is there. */
     POLL_NS = 100000000,
     SYNC_PERCENT = 25, /* Of the puts; the others are RELAXED. */
     HEAD_WORDS = 4,
@@ -33,12 +35,18 @@ enum {
 
 #define HEAD_MAGIC UINT64_C(0x736F616B626C6B31)
 
+struct buffers {
+    uint8_t *free[BUFFERS];
+    uint32_t free_count;
+};
+
 struct flight {
     kvt_ticket *ticket;
     uint64_t key;
     uint64_t version; /* Of a put; 0: a get. */
     uint64_t sure;    /* Of a get: what was acknowledged when it was submitted. */
     uint8_t *buffer;  /* NULL: its bytes have moved. */
+    struct buffers *buffers;
     uint8_t key_bytes[PATTERN_KEY_BYTES];
 };
 
@@ -50,8 +58,7 @@ struct worker {
     struct flight flights[FLIGHTS];
     struct flight *free_flights[FLIGHTS];
     uint32_t free_flight_count;
-    uint8_t *free_buffers[BUFFERS];
-    uint32_t free_buffer_count;
+    struct buffers get_buffers, put_buffers;
 };
 
 struct owner {
@@ -141,29 +148,30 @@ flight_key(const struct flight *flight)
 }
 
 static void
-flight_begin(struct worker *worker, struct flight *flight, uint64_t key)
+flight_begin(struct worker *worker, struct flight *flight, struct buffers *buffers, uint64_t key)
 {
     flight->key = key;
     flight->version = 0;
     flight->ticket = NULL;
     flight->sure = atomic_load(&worker->owner->board->keys[key].sure);
-    flight->buffer = worker->free_buffers[--worker->free_buffer_count];
+    flight->buffers = buffers;
+    flight->buffer = buffers->free[--buffers->free_count];
     pattern_key(key, flight->key_bytes);
     worker->owner->busy[key] = true;
 }
 
 static void
-flight_buffer_give(struct worker *worker, struct flight *flight)
+flight_buffer_give(struct flight *flight)
 {
     if (flight->buffer != NULL)
-        worker->free_buffers[worker->free_buffer_count++] = flight->buffer;
+        flight->buffers->free[flight->buffers->free_count++] = flight->buffer;
     flight->buffer = NULL;
 }
 
 static void
 flight_end(struct worker *worker, struct flight *flight)
 {
-    flight_buffer_give(worker, flight);
+    flight_buffer_give(flight);
     kvt_ticket_free(flight->ticket);
     worker->owner->busy[flight->key] = false;
     worker->free_flights[worker->free_flight_count++] = flight;
@@ -206,7 +214,7 @@ get_submit(struct worker *worker, uint64_t key)
     struct kvt_submit submit = {.queue = worker->queue, .user = flight};
     struct kvt_get get = {.flags = KVT_GET_TRANSIENT, .capacity = SOAK_BLOCK_MAX};
 
-    flight_begin(worker, flight, key);
+    flight_begin(worker, flight, &worker->get_buffers, key);
     get.key = flight_key(flight);
     get.destination = flight->buffer;
     memset(flight->buffer, PATTERN_POISON, 64);
@@ -226,7 +234,7 @@ put_submit(struct worker *worker, uint64_t key)
     struct kvt_put put = {.flags = KVT_PUT_REPLACE, .length = soak_block_length(key)};
     bool is_sync = rng_below(&worker->rng, 100) < SYNC_PERCENT;
 
-    flight_begin(worker, flight, key);
+    flight_begin(worker, flight, &worker->put_buffers, key);
     flight->version = atomic_fetch_add(&worker->owner->board->keys[key].asked, 1) + 1;
     block_fill(flight->buffer, key, flight->version);
     put.key = flight_key(flight);
@@ -318,7 +326,7 @@ answered(struct worker *worker, const struct kvt_completion *done)
     } else if (done->stage == KVT_STAGE_DONE) {
         if (result.status != KVT_OK)
             refuse(worker, flight, "a put's first stage", result.status);
-        flight_buffer_give(worker, flight);
+        flight_buffer_give(flight);
     } else {
         put_durable(worker, flight, &result);
         flight_end(worker, flight);
@@ -344,16 +352,14 @@ collect(struct worker *worker)
 static void
 submit_some(struct worker *worker)
 {
-    while (worker->free_buffer_count > 0 && worker->free_flight_count > 0) {
-        bool is_get = rng_below(&worker->rng, 100) < SOAK_READ_PERCENT;
-        uint64_t key;
-        if (is_get && pick_key(worker, true, &key))
-            get_submit(worker, key);
-        else if (pick_key(worker, false, &key))
-            put_submit(worker, key);
-        else
-            return;
-    }
+    uint64_t key;
+
+    while (worker->get_buffers.free_count > 0 && worker->free_flight_count > 0 &&
+           pick_key(worker, true, &key))
+        get_submit(worker, key);
+    while (worker->put_buffers.free_count > 0 && worker->free_flight_count > 0 &&
+           pick_key(worker, false, &key))
+        put_submit(worker, key);
 }
 
 /* What the store says of itself, for the watcher. */
@@ -545,20 +551,30 @@ owner_open(struct owner *owner)
 }
 
 static bool
+buffers_ready(struct buffers *buffers)
+{
+    size_t size = (size_t)BUFFERS * SOAK_BLOCK_MAX;
+    uint8_t *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return false;
+    (void)madvise(memory, size, MADV_HUGEPAGE);
+    for (uint32_t i = 0; i < BUFFERS; i++)
+        buffers->free[buffers->free_count++] = memory + (size_t)i * SOAK_BLOCK_MAX;
+    return true;
+}
+
+static bool
 worker_ready(struct owner *owner, uint32_t number)
 {
     struct worker *worker = &owner->workers[number];
-    size_t size = (size_t)BUFFERS * SOAK_BLOCK_MAX;
 
     worker->owner = owner;
     worker->number = number;
     worker->rng.state = (owner->plan->seed + atomic_load(&owner->board->life)) * THREADS + number;
-    uint8_t *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED || kvt_queue_create(owner->store, &worker->queue) != KVT_OK)
+    if (!buffers_ready(&worker->get_buffers) || !buffers_ready(&worker->put_buffers) ||
+        kvt_queue_create(owner->store, &worker->queue) != KVT_OK)
         return false;
-    (void)madvise(memory, size, MADV_HUGEPAGE);
-    for (uint32_t i = 0; i < BUFFERS; i++)
-        worker->free_buffers[worker->free_buffer_count++] = memory + (size_t)i * SOAK_BLOCK_MAX;
     for (uint32_t i = 0; i < FLIGHTS; i++)
         worker->free_flights[worker->free_flight_count++] = &worker->flights[i];
     return true;

@@ -107,12 +107,12 @@ bulk_ones_take_less_while_somebody_waits_for_bytes(void **state)
 }
 
 static void
-bulk_transfer_waits_for_a_bounded_run_of_urgent_ones(void **state)
+bulk_transfer_waits_for_its_share_of_urgent_bytes(void **state)
 {
     struct bench *bench = *state;
     uint32_t bulk_at = UINT32_MAX;
 
-    (void)push(bench, IO_WRITE, LANE_BULK, 0, 4096);
+    (void)push(bench, IO_WRITE, LANE_BULK, 0, 16384);
     for (uint32_t i = 0; i < 100; i++)
         (void)push(bench, IO_READ, LANE_URGENT, i * 8192ull, 4096);
     (void)step(bench);
@@ -120,28 +120,58 @@ bulk_transfer_waits_for_a_bounded_run_of_urgent_ones(void **state)
         if (bench->script.flying[i]->kind == IO_WRITE)
             bulk_at = i;
     }
-    assert_int_equal(bulk_at, LANE_URGENT_RUN);
+    assert_int_equal(bulk_at, LANE_URGENT_SHARE * 16384 / 4096);
     finish(bench);
 }
 
-static void
-bulk_transfer_gets_its_turn_when_urgent_ones_never_end(void **state)
+/* Bytes of bulk writes that start before the last of many urgent reads does. */
+static uint64_t
+bulk_bytes_beside(struct bench *bench, uint32_t urgent_size, uint32_t bulk_size)
 {
-    struct bench *bench = *state;
-    struct transfer *bulk;
-    uint32_t urgent_count = 0;
+    enum {
+        URGENT_COUNT = 60,
+        BULK_COUNT = 30,
+    };
+    uint64_t bytes[2] = {0, 0};
 
-    for (uint32_t i = 0; i < 8; i++)
-        (void)push(bench, IO_READ, LANE_URGENT, i * 4ull * MIB, MIB);
+    for (uint64_t i = 0; i < BULK_COUNT; i++)
+        (void)push(bench, IO_WRITE, LANE_BULK, i * 4 * MIB, bulk_size);
+    for (uint64_t i = 0; i < URGENT_COUNT; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 4 * MIB, urgent_size);
     (void)step(bench);
-    bulk = push(bench, IO_WRITE, LANE_BULK, 0, MIB);
-    while (!is_answered(bench, bulk)) {
-        (void)push(bench, IO_READ, LANE_URGENT, urgent_count++ * 4ull * MIB, MIB);
-        io_script_answer(&bench->script, 0, MIB);
+    while (bytes[IO_READ] < (uint64_t)URGENT_COUNT * urgent_size - BUDGET) {
+        uint64_t size = io_script_size(&bench->script, 0);
+
+        bytes[bench->script.flying[0]->kind] += size;
+        io_script_answer(&bench->script, 0, (int64_t)size);
         (void)step(bench);
-        assert_true(urgent_count < 2 * LANE_URGENT_RUN);
     }
     finish(bench);
+    return bytes[IO_WRITE];
+}
+
+static void
+bulk_ones_get_their_share_when_urgent_ones_do_not_end(void **state)
+{
+    const uint64_t share = (60 * MIB - BUDGET) / LANE_URGENT_SHARE;
+
+    assert_in_range(bulk_bytes_beside(*state, MIB, MIB), share - 2 * MIB, share + MIB);
+}
+
+static void
+share_of_bulk_ones_is_one_of_bytes(void **state)
+{
+    const uint64_t share = (60 * (MIB / 2) - BUDGET) / LANE_URGENT_SHARE;
+
+    assert_in_range(bulk_bytes_beside(*state, MIB / 2, MIB), share - 2 * MIB, share + MIB);
+}
+
+static void
+small_bulk_ones_get_the_same_share(void **state)
+{
+    const uint64_t share = (60 * MIB - BUDGET) / LANE_URGENT_SHARE;
+
+    assert_in_range(bulk_bytes_beside(*state, MIB, MIB / 2), share - 2 * MIB, share + MIB);
 }
 
 /* --- Wakes and the queue's limits ------------------------------------------------------------- */
@@ -307,8 +337,10 @@ main(void)
         CHECK(bulk_operations_leave_slots_for_urgent_ones),
         CHECK(urgent_transfer_passes_bulk_ones_that_have_not_started),
         CHECK(bulk_ones_take_less_while_somebody_waits_for_bytes),
-        CHECK(bulk_transfer_waits_for_a_bounded_run_of_urgent_ones),
-        CHECK(bulk_transfer_gets_its_turn_when_urgent_ones_never_end),
+        CHECK(bulk_transfer_waits_for_its_share_of_urgent_bytes),
+        CHECK(bulk_ones_get_their_share_when_urgent_ones_do_not_end),
+        CHECK(share_of_bulk_ones_is_one_of_bytes),
+        CHECK(small_bulk_ones_get_the_same_share),
         CHECK(one_round_wakes_the_user_once),
         CHECK(many_transfers_are_pushed_with_one_wake),
         CHECK(push_wakes_a_parked_lane_and_spares_one_that_waits_for_room),

@@ -79,7 +79,7 @@ struct lane {
     /* The actor's, all that follows. */
     uint64_t now_ns;                 /* Of this round. */
     struct transfer_queue queues[2]; /* By lane_class: transfers with bytes that did not start. */
-    uint32_t urgent_run;             /* Urgent operations since bulk ones had a turn. */
+    uint64_t bulk_credit;            /* Bytes that bulk ones may start before urgent ones. */
     uint64_t urgent_ns;              /* When the last urgent transfer came; 0: never. */
     struct transfer_queue syncs;     /* Waiting for room in the table. */
     struct lane_budget budget;
@@ -285,6 +285,33 @@ lane_is_shared(const struct lane *lane)
     return lane->urgent_ns != 0 && lane->now_ns - lane->urgent_ns < SHARED_NS;
 }
 
+static uint64_t
+next_bytes(const struct transfer *head)
+{
+    return smaller(head->lane.size - head->lane.started, LANE_OP_BYTES);
+}
+
+/* Whether the next operation is a bulk one though urgent ones wait. One that may not be started yet
+ * (BULK_SHARED_BYTES) does not hold these up. */
+static bool
+bulk_has_turn(const struct lane *lane, const struct transfer *bulk)
+{
+    uint64_t flying = lane->table.bytes_in_flight[LANE_BULK];
+
+    return lane->bulk_credit >= next_bytes(bulk) &&
+           !(lane_is_shared(lane) && flying + next_bytes(bulk) > BULK_SHARED_BYTES);
+}
+
+/* `bytes` of the class were started. */
+static void
+bulk_credit_count(struct lane *lane, enum lane_class class, uint64_t bytes)
+{
+    if (class == LANE_URGENT)
+        lane->bulk_credit = smaller(lane->bulk_credit + bytes / LANE_URGENT_SHARE, LANE_OP_BYTES);
+    else
+        lane->bulk_credit -= smaller(lane->bulk_credit, bytes);
+}
+
 /*
  * Bytes that the class may start now; 0 when there is no room for its next operation. Whole pages
  * when it ends inside of a transfer, so that direct transfers stay aligned.
@@ -292,7 +319,7 @@ lane_is_shared(const struct lane *lane)
 static uint64_t
 lane_room(const struct lane *lane, enum lane_class class, const struct transfer *head)
 {
-    uint64_t wanted = smaller(head->lane.size - head->lane.started, LANE_OP_BYTES);
+    uint64_t wanted = next_bytes(head);
     uint64_t limit = lane->budget.bytes + (class == LANE_URGENT ? lane->budget.bytes / 4 : 0);
     uint64_t flying = table_bytes(&lane->table);
     uint64_t bulk = lane->table.bytes_in_flight[LANE_BULK];
@@ -348,10 +375,10 @@ lane_start_transfers(struct lane *lane)
     for (;;) {
         struct transfer *urgent = queue_head(lane, &lane->queues[LANE_URGENT]);
         struct transfer *bulk = queue_head(lane, &lane->queues[LANE_BULK]);
-        bool is_bulk = urgent == NULL || (bulk != NULL && lane->urgent_run >= LANE_URGENT_RUN);
+        bool is_bulk = urgent == NULL || (bulk != NULL && bulk_has_turn(lane, bulk));
         enum lane_class class = is_bulk ? LANE_BULK : LANE_URGENT;
         struct transfer *head = is_bulk ? bulk : urgent;
-        uint64_t room;
+        uint64_t room, before;
 
         lane->is_full = head != NULL;
         lane->is_measured = head != NULL && !(is_bulk && lane_is_shared(lane));
@@ -360,10 +387,12 @@ lane_start_transfers(struct lane *lane)
         room = lane_room(lane, class, head);
         if (room == 0)
             return;
+        before = table_bytes(&lane->table);
         lane_start(lane, &lane->queues[class], room);
         if (lane->table.flying_count == 0 && table_bytes(&lane->table) >= KICK_BYTES)
             lane_flush(lane);
-        lane->urgent_run = is_bulk || bulk == NULL ? 0 : lane->urgent_run + 1;
+        if (urgent != NULL && bulk != NULL)
+            bulk_credit_count(lane, class, table_bytes(&lane->table) - before);
     }
 }
 

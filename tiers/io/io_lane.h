@@ -11,8 +11,9 @@
  *     neighbours in the queue when they have the same kind, class and file and touch in the file;
  *     each transfer still gets its own answer, and when a joined read fails its parts are read
  *     again one by one, so that a bad extent does not fail its neighbours;
- *   - urgent transfers pass bulk ones that have not started; a bulk transfer never waits for
- *     more than LANE_URGENT_RUN urgent operations in a row;
+ *   - urgent transfers pass bulk ones that have not started; but while both wait, of every
+ *     LANE_URGENT_SHARE + 1 bytes that are started one is a bulk transfer's, so that writes go on
+ *     at a fifth of the device's rate under reads that never end;
  *   - matches every completion by its unique operation id and checks its length: a short one has
  *     its rest submitted again; -EINTR and -EAGAIN are submitted again (at most LANE_RETRY_MAX
  *     times); a read that ends at the end of the file, or makes no progress, is KVT_E_IO;
@@ -40,7 +41,7 @@
 
 enum {
     LANE_OP_BYTES = 1 << 20,
-    LANE_URGENT_RUN = 32,
+    LANE_URGENT_SHARE = 4, /* Bytes for one of bulk transfers, while both wait. */
     LANE_RETRY_MAX = 16,
     LANE_DEPTH = 256,
 };
