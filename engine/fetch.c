@@ -22,7 +22,8 @@
  *
  * A TRANSIENT get into memory of a device takes its bytes from a stage, or from the slot they were
  * decoded to: the device copies them when they are verified. So many of these stages are in use at
- * a time as keep a disk busy; HOST is for others, too.
+ * a time as keep a disk busy; HOST is for others, too. Bulk prefetches have such a window, too: a
+ * get of a block that waits for its turn there reads it itself.
  *
  * Threads   the loop; fetch_run() a worker.
  */
@@ -33,8 +34,10 @@
 enum {
     GAP_PAGES = 8,             /* As much is read in vain rather than by one more read. */
     TAILS_KEEP_MAX = 64,       /* Free ones of a page. */
-    SENT_BYTES_MAX = 64 << 20, /* Of blocks on their way to devices through stages, ... */
-    SENT_SHARE = 4,            /* ... and no more than that share of HOST. */
+    SENT_BYTES_MAX = 64 << 20, /* Of blocks on their way to devices through stages. */
+    BULK_BYTES_MAX =
+        16 << 20,     /* Of blocks that bulk prefetches read: what a disk needs, 4 MiB ... */
+    WINDOW_SHARE = 4, /* ... Neither is more than that share of HOST. */
 };
 
 /* The work of one read. Holds one pin of the entry. */
@@ -58,11 +61,12 @@ struct fetch {
     void *tail_taken;
     uint32_t tail_page, tail_pages;
     bool is_right;
-    bool is_failed;    /* Nothing is known of its bytes: a codec had no memory. */
-    bool is_bulk;      /* Reads of others go first. */
-    bool is_transient; /* The get's flag: the ticket may be gone when the read is settled. */
-    bool is_trailer;   /* Only the trailer was asked for. */
-    bool is_sent;      /* A device copies it to its memory. */
+    bool is_failed;        /* Nothing is known of its bytes: a codec had no memory. */
+    bool is_bulk;          /* A prefetch's: reads of others go first. */
+    bool is_transient;     /* The get's flag: the ticket may be gone when the read is settled. */
+    bool is_trailer;       /* Only the trailer was asked for. */
+    bool is_sent;          /* A device copies it to its memory. */
+    struct window *window; /* It counts in that; or NULL. */
     struct device_job device_job; /* is_sent */
     uint64_t decode_ns;           /* 0: nothing was decoded. */
     struct tier_batch tier_batch;
@@ -88,7 +92,8 @@ fetch_destroy(struct kvt_store *store, struct fetch *fetch)
         copy_slot_put(store, POLICY_HOST, fetch->stage, &fetch->device_job.move);
     if (fetch->has_decoded)
         copy_slot_put(store, POLICY_HOST, fetch->decoded, &fetch->device_job.move);
-    store->sent_bytes -= fetch->is_sent ? fetch->shape.length : 0;
+    if (fetch->window != NULL)
+        fetch->window->bytes -= fetch->shape.length;
     KVT_ASSERT(!fetch->has_copy);
     entry_unpin(store, fetch->entry);
     pool_put(&store->fetch_pool, fetch);
@@ -121,7 +126,10 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
     fetch->op = op;
     fetch->is_transient = op_is_transient(op);
     fetch->is_sent = fetch->is_transient && op->memory_device >= 0;
-    store->sent_bytes += fetch->is_sent ? entry->length : 0;
+    fetch->is_bulk = op->ticket->is_bulk;
+    fetch->window = fetch->is_sent ? &store->sends : fetch->is_bulk ? &store->bulks : NULL;
+    if (fetch->window != NULL)
+        fetch->window->bytes += entry->length;
     fetch->entry = number;
     fetch->shape = (struct image_shape){.length = entry->length,
         .stored_length = entry->stored_length,
@@ -253,40 +261,17 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
     ops_restart(store, &waiters);
 }
 
-/* Whether a get must wait until less is on its way. */
-static bool
-is_enough_sent(const struct kvt_store *store)
-{
-    uint64_t most = slab_capacity(store->slab) / SENT_SHARE;
-
-    return store->sent_bytes >= (most < SENT_BYTES_MAX ? most : SENT_BYTES_MAX);
-}
-
-/* One that fails at once comes back here: then the others are begun from where it was. */
-static void
-senders_restart(struct kvt_store *store)
-{
-    struct op *op;
-
-    if (store->is_restarting_senders)
-        return;
-    store->is_restarting_senders = true;
-    while (!is_enough_sent(store) && (op = op_list_take(&store->send_waiters)) != NULL)
-        op_begin(store, op);
-    store->is_restarting_senders = false;
-}
-
 static void
 fetch_end(struct kvt_store *store, struct fetch *fetch)
 {
-    bool is_sent = fetch->is_sent;
+    struct window *window = fetch->window;
 
     store->reads_in_flight--;
     if (fetch->flight != NULL)
         copy_settle(store, fetch);
     fetch_destroy(store, fetch);
-    if (is_sent)
-        senders_restart(store);
+    if (window != NULL)
+        window_restart(store, window);
 }
 
 static void
@@ -628,10 +613,8 @@ fetch_get(struct kvt_store *store, struct op *op, uint32_t number)
 {
     struct fetch *fetch;
 
-    if (op->memory_device >= 0 && is_enough_sent(store)) {
-        op_list_add(&store->send_waiters, op);
+    if (op->memory_device >= 0 && window_waits(&store->sends, op))
         return;
-    }
     fetch = fetch_open(store, op, number);
     if (fetch == NULL)
         return;
@@ -642,21 +625,34 @@ fetch_get(struct kvt_store *store, struct op *op, uint32_t number)
 void
 get_bring(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    struct fetch *fetch = fetch_open(store, op, number);
+    struct fetch *fetch;
 
+    if (op->ticket->is_bulk && window_waits(&store->bulks, op))
+        return;
+    fetch = fetch_open(store, op, number);
     if (fetch == NULL)
         return;
     fetch->op = NULL;
     fetch->is_transient = false;
-    fetch->is_bulk = op->ticket->is_bulk;
     op->is_brought = true;
     op_list_add(&fetch->flight->waiters, op);
     fetch_read(store, fetch);
 }
 
-void
-fetch_pool_open(struct kvt_store *store)
+/* Their sum is at most half of HOST. */
+static uint64_t
+window_max(const struct kvt_store *store, uint64_t bytes)
 {
+    uint64_t share = slab_capacity(store->slab) / WINDOW_SHARE;
+
+    return share < bytes ? share : bytes;
+}
+
+void
+fetches_open(struct kvt_store *store)
+{
+    store->sends.bytes_max = window_max(store, SENT_BYTES_MAX);
+    store->bulks.bytes_max = window_max(store, BULK_BYTES_MAX);
     pool_init(&store->fetch_pool, &store->env, sizeof(struct fetch), WORK_KEEP_MAX);
     pool_init(&store->tail_pool, &store->env, 2 * PAGE_BYTES, TAILS_KEEP_MAX);
 }

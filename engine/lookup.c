@@ -87,12 +87,23 @@ lookup_check(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *ke
     return KVT_OK;
 }
 
+/* Of the next `count` blocks, all before the first miss. */
+static void
+leading_count(struct lookup_leading *leading, const uint8_t *tiers, uint32_t count)
+{
+    leading->count += count;
+    for (uint32_t i = 0; i < count; i++) {
+        leading->hbm_count += (tiers[i] & TIER_HBM) != 0;
+        leading->memory_count += (tiers[i] & (TIER_HBM | TIER_HOST)) != 0;
+    }
+}
+
 /* All keys, into the lease or, without one, unpinned again at once. */
-static uint32_t
+static struct lookup_leading
 lookup_run(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
     struct lease *lease, uint8_t *tiers_out)
 {
-    uint32_t leading = 0;
+    struct lookup_leading leading = {.count = 0};
     uint32_t found_count = 0;
     uint32_t own_numbers[LOOKUP_KEYS];
     uint8_t own_tiers[LOOKUP_KEYS];
@@ -103,8 +114,8 @@ lookup_run(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys
         uint8_t *tiers = lease != NULL ? lease->tiers + first : own_tiers;
         size_t hits = lookup_find(store, ns, keys + first, chunk, NULL, numbers, tiers);
 
-        if (leading == first)
-            leading += (uint32_t)hits;
+        if (leading.count == first)
+            leading_count(&leading, tiers, (uint32_t)hits);
         if (tiers_out != NULL)
             memcpy(tiers_out + first, tiers, chunk);
         for (uint32_t i = 0; i < chunk; i++) {
@@ -119,12 +130,11 @@ lookup_run(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys
 }
 
 enum kvt_status
-kvt_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
-    uint8_t *tiers_out, uint32_t *leading_out, kvt_lease *lease_out)
+lookup_chain(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
+    uint8_t *tiers_out, struct lookup_leading *leading_out, kvt_lease *lease_out)
 {
     struct lease *lease = NULL;
     uint64_t begin_ns;
-    uint32_t leading;
 
     if (lease_out != NULL)
         lease_out->id = 0;
@@ -132,16 +142,26 @@ kvt_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint3
     begin_ns = env_now(&store->env);
     if (lease_out != NULL)
         KVT_TRY(lease_begin(store, count, &lease));
-    leading = lookup_run(store, ns, keys, count, lease, tiers_out);
-    if (leading < count)
-        fates_count_key(store, ns, &keys[leading], keys[leading].component);
-    if (leading_out != NULL)
-        *leading_out = leading;
+    *leading_out = lookup_run(store, ns, keys, count, lease, tiers_out);
+    if (leading_out->count < count)
+        fates_count_key(store, ns, &keys[leading_out->count], keys[leading_out->count].component);
     if (lease != NULL && lease->count == 0)
         lease_cancel(store, lease);
     else if (lease != NULL)
         *lease_out = lease_keep(store, lease, begin_ns);
     histogram_add(&store->latencies.lookup_ns, env_now(&store->env) - begin_ns);
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
+    uint8_t *tiers_out, uint32_t *leading_out, kvt_lease *lease_out)
+{
+    struct lookup_leading leading;
+
+    KVT_TRY(lookup_chain(store, ns, keys, count, tiers_out, &leading, lease_out));
+    if (leading_out != NULL)
+        *leading_out = leading.count;
     return KVT_OK;
 }
 

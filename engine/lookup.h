@@ -25,4 +25,15 @@ enum kvt_status lookup_check(
 size_t lookup_find(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
     uint32_t count, const uint16_t *component, uint32_t *numbers, uint8_t *tiers);
 
+/* Blocks of a chain before its first miss, and how many of them have such copies. */
+struct lookup_leading {
+    uint32_t count;
+    uint32_t hbm_count;
+    uint32_t memory_count; /* HBM or HOST. */
+};
+
+/* lookup_chain - kvt_lookup(). */
+enum kvt_status lookup_chain(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
+    uint32_t count, uint8_t *tiers_out, struct lookup_leading *leading_out, kvt_lease *lease_out);
+
 #endif /* KVT_ENGINE_LOOKUP_H */

@@ -418,7 +418,7 @@ memory_open(struct kvt_store *store)
     flight_pool_open(store);
     fill_pool_open(store);
     copy_pool_open(store);
-    fetch_pool_open(store);
+    fetches_open(store);
     move_pool_open(store);
     KVT_TRY(ticket_pool_open(store));
     KVT_TRY(pins_open(store));

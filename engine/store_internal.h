@@ -49,6 +49,7 @@
 #include "store_file.h"
 #include "try.h"
 #include "victim_scan.h"
+#include "window.h"
 
 enum {
     STORE_ALIVE = 0x4B565431,    /* The word on the fork page; a forked child reads zero. */
@@ -211,12 +212,11 @@ struct kvt_store {
     uint64_t sequence;                        /* Of the record written last. */
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
-    struct op_list send_waiters; /* fetch.c: gets that wait until less is on its way to devices, */
-    uint64_t sent_bytes;         /* which is so much. */
-    bool is_restarting_senders;  /* Some of them are being begun again. */
-    bool has_shares;             /* A namespace has a share of a tier. */
-    bool room_changed;           /* A slot or a pin came free since the last look. */
-    uint32_t *doomed;            /* Entries that wait for their last pin. */
+    struct window sends; /* fetch.c: blocks on their way to devices through stages, ... */
+    struct window bulks; /* ... and those that bulk prefetches read. */
+    bool has_shares;     /* A namespace has a share of a tier. */
+    bool room_changed;   /* A slot or a pin came free since the last look. */
+    uint32_t *doomed;    /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;
@@ -420,7 +420,7 @@ void op_begin(struct kvt_store *store, struct op *op);
 void flight_pool_open(struct kvt_store *store);
 void fill_pool_open(struct kvt_store *store);
 void copy_pool_open(struct kvt_store *store);
-void fetch_pool_open(struct kvt_store *store);
+void fetches_open(struct kvt_store *store);
 void move_pool_open(struct kvt_store *store);
 /* ops_restart - start all of them again. */
 void ops_restart(struct kvt_store *store, struct op_list *waiters);

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "lookup.h"
 #include "store_internal.h"
 
 enum {
@@ -506,15 +507,14 @@ keys_import(struct kvt_ticket *ticket, kvt_namespace ns, const struct kvt_key *k
     return KVT_OK;
 }
 
-enum kvt_status
-kvt_prefetch_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
+/* After the checks. */
+static enum kvt_status
+prefetch_send(struct kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
     const struct kvt_prefetch *how, const struct kvt_submit *submit, kvt_ticket **ticket_out)
 {
     struct kvt_ticket *ticket;
     enum kvt_status status;
 
-    KVT_TRY(submission_check(store, ns, keys, count, ticket_out));
-    KVT_TRY(prefetch_check(store, how));
     KVT_TRY(ticket_create(store, TICKET_PREFETCH, count, submit, &ticket));
     ticket->deadline_ns = how->deadline_ns == 0 ? KVT_FOREVER : how->deadline_ns;
     ticket->is_bulk = (how->flags & KVT_PREFETCH_BULK) != 0;
@@ -523,6 +523,43 @@ kvt_prefetch_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *ke
         return ticket_refuse(ticket, status);
     *ticket_out = ticket;
     ticket_send(ticket);
+    return KVT_OK;
+}
+
+enum kvt_status
+kvt_prefetch_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
+    const struct kvt_prefetch *how, const struct kvt_submit *submit, kvt_ticket **ticket_out)
+{
+    KVT_TRY(submission_check(store, ns, keys, count, ticket_out));
+    KVT_TRY(prefetch_check(store, how));
+    return prefetch_send(store, ns, keys, count, how, submit, ticket_out);
+}
+
+enum kvt_status
+kvt_lookup_prefetch(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count,
+    const struct kvt_prefetch *how, uint8_t *tiers_out, uint32_t *leading_out, kvt_lease *lease_out,
+    kvt_ticket **ticket_out)
+{
+    struct lookup_leading leading;
+    kvt_ticket *ticket = NULL;
+
+    if (lease_out != NULL)
+        lease_out->id = 0;
+    if (ticket_out != NULL)
+        *ticket_out = NULL;
+    KVT_TRY(store_enter(store));
+    KVT_TRY(prefetch_check(store, how));
+    KVT_TRY(lookup_chain(store, ns, keys, count, tiers_out, &leading, lease_out));
+    if (leading_out != NULL)
+        *leading_out = leading.count;
+    if (leading.count == (how->tier == KVT_TIER_HBM ? leading.hbm_count : leading.memory_count))
+        return KVT_OK;
+    if (prefetch_send(store, ns, keys, leading.count, how, NULL, &ticket) != KVT_OK)
+        COUNT(store, prefetch_skip_count, leading.count);
+    if (ticket_out != NULL)
+        *ticket_out = ticket;
+    else
+        kvt_ticket_free(ticket);
     return KVT_OK;
 }
 

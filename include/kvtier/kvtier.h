@@ -603,7 +603,7 @@ KVT_CHECKED enum kvt_status kvt_delete_submit(kvt_store *store, kvt_namespace ns
     kvt_ticket **ticket_out);
 
 enum kvt_prefetch_flags {
-    KVT_PREFETCH_BULK = 1, /* Its reads give way to those of gets. */
+    KVT_PREFETCH_BULK = 1, /* Its reads give way to those of gets; few are under way at a time. */
 };
 
 /* Where blocks shall be brought. Start from all zero but struct_size and tier. */
@@ -631,6 +631,26 @@ struct kvt_prefetch {
 KVT_CHECKED enum kvt_status kvt_prefetch_submit(kvt_store *store, kvt_namespace ns,
     const struct kvt_key *keys, uint32_t count, const struct kvt_prefetch *how,
     const struct kvt_submit *submit, kvt_ticket **ticket_out);
+
+/*
+ * kvt_lookup_prefetch - kvt_lookup(), and kvt_prefetch_submit() of the hits before the first miss,
+ * in the order of the chain: what a request will get soon is on its way when it is known. Gets that
+ * come meanwhile wait for blocks that are being read, and read those themselves whose turn has not
+ * come. With KVT_PREFETCH_BULK, as a scheduler's lookup should, no more than 16 MiB (or a quarter
+ * of HOST) of all such prefetches are read at a time, behind the reads of gets.
+ *
+ * *ticket_out gets the prefetch, of *leading_out blocks; NULL: all of these are there or above, or
+ * there are none, or all tickets are out, or memory is short (prefetch_skip_count): nothing is
+ * brought, and the lookup is answered all the same. `ticket_out` may be NULL: nobody waits for it.
+ *
+ * KVT_E_INVAL, KVT_E_NOSPC, KVT_E_NOMEM as kvt_lookup(); KVT_E_INVAL, KVT_E_UNSUPPORTED and
+ * KVT_E_STATE as kvt_prefetch_submit(): then nothing was looked up.
+ * Threads: any. Ownership: borrows; gives *lease_out and *ticket_out. Blocks: never.
+ * Completion: as kvt_prefetch_submit().
+ */
+KVT_CHECKED enum kvt_status kvt_lookup_prefetch(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, const struct kvt_prefetch *how, uint8_t *tiers_out,
+    uint32_t *leading_out, kvt_lease *lease_out, kvt_ticket **ticket_out);
 
 /*
  * kvt_demote_submit - give up the copies of `count` blocks above `tier` (KVT_TIER_HOST or

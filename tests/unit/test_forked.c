@@ -124,6 +124,8 @@ CALL(next_call, kvt_namespace_next(hbm.store, &cursor, &got.info))
 CALL(configure_call, kvt_namespace_configure(hbm.store, hbm.ns, &plain))
 CALL(share_call, kvt_namespace_share_set(hbm.store, hbm.ns, KVT_TIER_HOST, 4096))
 CALL(lookup_call, kvt_lookup(hbm.store, hbm.ns, out.keys, 1, NULL, NULL, &got.lease))
+CALL(lookup_prefetch_call, kvt_lookup_prefetch(hbm.store, hbm.ns, out.keys, 1, &to_host, NULL, NULL,
+                               &got.lease, &got.ticket))
 CALL(match_call,
     kvt_match(hbm.store, hbm.ns, out.keys, 1, &component, 1, &got.count, NULL, &got.lease))
 CALL(touch_call, kvt_touch(hbm.store, hbm.ns, out.keys, 1))
@@ -211,6 +213,7 @@ static const struct {
     {"kvt_namespace_configure", configure_call, NULL, false},
     {"kvt_namespace_share_set", share_call, NULL, false},
     {"kvt_lookup", lookup_call, &got.lease, false},
+    {"kvt_lookup_prefetch", lookup_prefetch_call, &got.lease, false},
     {"kvt_match", match_call, &got.lease, false},
     {"kvt_touch", touch_call, NULL, false},
     {"kvt_pin", pin_call, NULL, false},

@@ -172,6 +172,20 @@ prefetch_call(void)
 }
 
 static enum kvt_status
+lookup_prefetch_call(void)
+{
+    const struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = KVT_TIER_HBM};
+    kvt_ticket *ticket;
+    kvt_lease lease;
+    enum kvt_status status =
+        kvt_lookup_prefetch(store, ns, keys, COUNT_ALL, &how, NULL, NULL, &lease, &ticket);
+
+    kvt_ticket_free(ticket);
+    kvt_lease_release(store, lease);
+    return status;
+}
+
+static enum kvt_status
 demote_call(void)
 {
     kvt_ticket *ticket;
@@ -371,6 +385,7 @@ static const struct {
     {"kvt_get_submit", get_call, NULL},
     {"kvt_delete_submit", delete_call, NULL},
     {"kvt_prefetch_submit", prefetch_call, NULL},
+    {"kvt_lookup_prefetch", lookup_prefetch_call, NULL},
     {"kvt_reserve", reserve_call, NULL},
     {"kvt_commit", commit_call, NULL},
     {"kvt_demote_submit", demote_call, NULL},

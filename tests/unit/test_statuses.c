@@ -195,6 +195,8 @@ while_all_leases_are_out_nothing_can_be_leased(void **state)
         assert_int_equal(kvt_lookup(store, ns, keys, 1, NULL, NULL, &leases[i]), KVT_OK);
     refused(kvt_lookup(store, ns, keys, 1, NULL, NULL, &lease), KVT_E_NOSPC, "leases");
     refused(kvt_touch(store, ns, keys, 1), KVT_E_NOSPC, "leases");
+    refused(kvt_lookup_prefetch(store, ns, keys, 1, &to_host, NULL, NULL, &lease, NULL),
+        KVT_E_NOSPC, "leases");
     refused(
         kvt_match(store, ns, keys, 1, &component, 1, &usable, NULL, &lease), KVT_E_NOSPC, "leases");
     refused(kvt_map(store, ns, keys, 0, &lease, &address, &length), KVT_E_NOSPC, "leases");
