@@ -35,9 +35,8 @@ enum {
     GAP_PAGES = 8,             /* As much is read in vain rather than by one more read. */
     TAILS_KEEP_MAX = 64,       /* Free ones of a page. */
     SENT_BYTES_MAX = 64 << 20, /* Of blocks on their way to devices through stages. */
-    BULK_BYTES_MAX =
-        16 << 20,     /* Of blocks that bulk prefetches read: what a disk needs, 4 MiB ... */
-    WINDOW_SHARE = 4, /* ... Neither is more than that share of HOST. */
+    BULK_BYTES_MAX = 16 << 20, /* Of those that bulk prefetches read: what a lane has in flight. */
+    WINDOW_SHARE = 4,          /* Neither is more than that share of HOST. */
 };
 
 /* The work of one read. Holds one pin of the entry. */
