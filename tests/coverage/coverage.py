@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """coverage.py - how much of format, recovery, allocation and commit the tests reach.
 
-Usage: coverage.py [--show FILE] [BUILD]. Reads what the tests of a build with the preset `coverage`
+Usage: coverage.py [--show FILE | --marks | --marks-fit] [BUILD]. Reads what the tests of a build with the preset `coverage`
 (default: build/coverage) have counted, prints a table, and fails below 95 % of the lines or 85 % of
 the branches of all FILES together. There are no exclusion marks. --show: the lines and branches of
-one file that were not reached.
+one file that were not reached. --marks: whether each rare state of marks.txt was met so far.
+--marks-fit: only whether each has its place in the code; needs no build.
 """
 import glob
 import json
@@ -14,6 +15,7 @@ import subprocess
 import sys
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+MARKS = os.path.join(ROOT, "tests", "coverage", "marks.txt")
 LINES_MIN, BRANCHES_MIN = 95.0, 85.0
 GROUPS = {
     "format": ["base/block_record.c", "tiers/batch_header.c", "tiers/store_file.c",
@@ -75,8 +77,61 @@ def show(build, source):
             print(f"{number:5} {what}  {text[number - 1]}")
 
 
+class Mark:
+    """A block of marks.txt."""
+
+    def __init__(self, name):
+        self.name = name
+        self.why = self.file = self.line = ""
+
+    def place(self):
+        """The number of its line; 0: it has none, or several."""
+        with open(os.path.join(ROOT, self.file), encoding="utf-8") as file:
+            text = file.read()
+        line = self.line.replace("\\n", "\n")
+        if not line or text.count(line) != 1:
+            return 0
+        return text.count("\n", 0, text.index(line) + len(line)) + 1
+
+
+def read_marks():
+    marks = []
+    with open(MARKS, encoding="utf-8") as file:
+        for line in file:
+            word, _, rest = line.strip().partition(" ")
+            if word == "mark":
+                marks.append(Mark(rest.strip()))
+            elif word in ("why", "file", "line") and marks:
+                setattr(marks[-1], word, rest.strip())
+            elif word and not word.startswith("#"):
+                sys.exit(f"marks.txt: what is `{line.strip()}`?")
+    return marks
+
+
+def marks_fit():
+    lost = [mark for mark in read_marks() if mark.place() == 0]
+    for mark in lost:
+        print(f"{mark.name}: `{mark.line}` does not occur once in {mark.file}")
+    return int(bool(lost))
+
+
+def marks_met(build):
+    """Prints the states that were not met."""
+    marks = read_marks()
+    files = {mark.file: counts_of(build, mark.file)[0] for mark in marks}
+    missed = [mark for mark in marks if not files[mark.file].get(mark.place(), False)]
+    for mark in missed:
+        print(f"NOT MET {mark.name}: {mark.why} ({mark.file}:{mark.place()})")
+    print(f"{len(marks) - len(missed)} of {len(marks)} rare states were met by random runs")
+    return int(bool(missed))
+
+
 def main():
     arguments = sys.argv[1:]
+    if arguments[:1] == ["--marks-fit"]:
+        return marks_fit()
+    if arguments[:1] == ["--marks"]:
+        return marks_met(os.path.abspath(arguments[1]))
     source = arguments[1] if arguments[:1] == ["--show"] else None
     rest = arguments[2:] if source else arguments
     build = os.path.abspath(rest[0] if rest else os.path.join(ROOT, "build", "coverage"))
