@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """coverage.py - how much of format, recovery, allocation and commit the tests reach.
 
-Usage: coverage.py [--show FILE | --marks | --marks-fit] [BUILD]. Reads what the tests of a build with the preset `coverage`
-(default: build/coverage) have counted, prints a table, and fails below 95 % of the lines or 85 % of
-the branches of all FILES together. There are no exclusion marks. --show: the lines and branches of
-one file that were not reached. --marks: whether each rare state of marks.txt was met so far.
---marks-fit: only whether each has its place in the code; needs no build.
+Usage: coverage.py [--show FILE | --marks | --marks-fit] [BUILD]. Reads what the tests of a build
+with the preset `coverage` (default: build/coverage) have counted, prints a table, and fails below
+95 % of the lines or 85 % of the branches of all FILES together. There are no exclusion marks.
+--show: the lines and branches of one file that were not reached. --marks: whether each rare state
+of marks.txt was met so far. --marks-fit: only whether each has its place in the code; needs no
+build.
 """
 import glob
 import json

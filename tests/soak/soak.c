@@ -172,7 +172,7 @@ descriptor_count(pid_t pid)
     return count;
 }
 
-/* Without the file that a store writes beside itself for a moment, once a minute (learned state). */
+/* Without the file that a store writes beside itself for a moment, once a minute. */
 static uint32_t
 descriptors_at_rest(pid_t pid)
 {
@@ -313,7 +313,6 @@ close_and_check(struct soak *soak)
     soak->log.block_count = report.block_count;
     soak->log.wrong_count = atomic_load(&soak->board->wrong_count);
     soak->log.lost_count = atomic_load(&soak->board->lost_count);
-    soak->log.gone_count = atomic_load(&soak->board->gone_count);
     soak->log.kept_count = atomic_load(&soak->board->kept_count);
     soak->log.failed_count = atomic_load(&soak->board->failed_count);
 }

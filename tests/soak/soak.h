@@ -36,7 +36,6 @@ enum soak_state {
 struct soak_key {
     _Atomic uint64_t sure;       /* The last that was acknowledged, or read after a kill. */
     _Atomic uint64_t asked;      /* The last that was put. */
-    _Atomic uint64_t evicted;    /* What `sure` was when the store said that NVMe has it no more. */
     _Atomic uint32_t is_present; /* No get has missed it since. */
 };
 
@@ -58,7 +57,6 @@ struct soak_board {
     _Atomic uint64_t hit_count, miss_count, put_count;
     _Atomic uint64_t wrong_count;  /* Bytes that are not the block's, or of an older version. */
     _Atomic uint64_t lost_count;   /* Recent acknowledged blocks that a kill has taken, */
-    _Atomic uint64_t gone_count;   /* that had been evicted before it, or since, */
     _Atomic uint64_t kept_count;   /* and that are there. */
     _Atomic uint64_t failed_count; /* Requests with an error; reads that the store calls damaged. */
     _Atomic uint64_t probe_count;

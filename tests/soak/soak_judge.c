@@ -129,8 +129,8 @@ judge_facts(const struct soak_log *log, struct verdict *verdict)
         "%" PRIu64 " reads verified, %" PRIu64 " puts durable", hits, puts);
     bar(verdict, log->wrong_count == 0, "%" PRIu64 " wrong", log->wrong_count);
     bar(verdict, log->lost_count == 0 && (log->kept_count > 0 || log->kill_count == 0),
-        "%" PRIu64 " lost, %" PRIu64 " evicted, %" PRIu64 " kept in %u kills", log->lost_count,
-        log->gone_count, log->kept_count, log->kill_count);
+        "%" PRIu64 " lost, %" PRIu64 " kept in %u kills", log->lost_count, log->kept_count,
+        log->kill_count);
     bar(verdict, log->failed_count == 0, "%" PRIu64 " failed", log->failed_count);
     bar(verdict, health == 0, "health %u", health);
     bar(verdict, descriptors.high - descriptors.low <= DESCRIPTORS_MAX,

@@ -28,9 +28,6 @@ enum {
     POLL_NS = 100000000,
     SYNC_PERCENT = 25, /* Of the puts; the others are RELAXED. */
     HEAD_WORDS = 4,
-    EVENTS = 256, /* Read at a time. */
-    EVENTS_KEPT = 1 << 16,
-    EVENTS_NAP_NS = 200000,
 };
 
 #define HEAD_MAGIC UINT64_C(0x736F616B626C6B31)
@@ -70,8 +67,7 @@ struct owner {
     pthread_barrier_t barrier;
     uint64_t probed_get_bytes, probed_put_bytes; /* At the last probe. */
     uint64_t moved_bytes;                        /* That the board knows of. */
-    uint64_t event_cursor;
-    _Atomic uint32_t events_end;
+    _Atomic uint64_t leases[SOAK_RECENT];        /* Ids, of the blocks of board->recent. */
     struct worker workers[THREADS];
 };
 
@@ -276,6 +272,31 @@ get_answered(struct worker *worker, struct flight *flight, const struct kvt_resu
     atomic_fetch_add(&board->get_bytes, result->length);
 }
 
+/* It is one of the last that were acknowledged. A lease keeps it from being evicted: after a kill it
+ * must be there. */
+static void
+recent_note(struct owner *owner, const struct flight *flight)
+{
+    struct soak_board *board = owner->board;
+    struct kvt_key key = flight_key(flight);
+    kvt_lease lease;
+
+    if (kvt_lookup(owner->store, owner->ns, &key, 1, NULL, NULL, &lease) != KVT_OK) {
+        soak_complain(
+            board, &board->failed_count, "a lookup of key %llu", (unsigned long long)flight->key);
+        return;
+    }
+    if (lease.id == 0)
+        return; /* Evicted already. */
+    uint64_t slot = atomic_fetch_add(&board->recent_count, 1) % SOAK_RECENT;
+    struct soak_recent *recent = &board->recent[slot];
+    atomic_store(&recent->version, 0); /* A kill in the middle leaves one that does not count. */
+    lease.id = atomic_exchange(&owner->leases[slot], lease.id);
+    kvt_lease_release(owner->store, lease);
+    atomic_store(&recent->key, flight->key);
+    atomic_store(&recent->version, flight->version);
+}
+
 static void
 put_durable(struct worker *worker, struct flight *flight, const struct kvt_result *result)
 {
@@ -288,11 +309,7 @@ put_durable(struct worker *worker, struct flight *flight, const struct kvt_resul
     }
     atomic_store(&key->sure, flight->version);
     atomic_store(&key->is_present, 1);
-    struct soak_recent *recent =
-        &board->recent[atomic_fetch_add(&board->recent_count, 1) % SOAK_RECENT];
-    atomic_store(&recent->version, 0); /* A kill in the middle leaves one that does not count. */
-    atomic_store(&recent->key, flight->key);
-    atomic_store(&recent->version, flight->version);
+    recent_note(worker->owner, flight);
     atomic_fetch_add(&board->put_count, 1);
     atomic_fetch_add(&board->put_bytes, soak_block_length(flight->key));
 }
@@ -446,45 +463,6 @@ worker_main(void *context)
     return NULL;
 }
 
-/* Note what NVMe has given up for room. */
-static void
-events_take(struct owner *owner)
-{
-    struct kvt_event events[EVENTS];
-    enum kvt_status status;
-    uint32_t count = 0;
-
-    do {
-        status = kvt_events_read(owner->store, &owner->event_cursor, events, EVENTS, &count);
-        for (uint32_t i = 0; i < count; i++) {
-            const struct kvt_event *event = &events[i];
-            uint64_t key;
-
-            if (event->kind == KVT_EVENT_REMOVED && event->tier == KVT_TIER_NVME &&
-                event->reason == KVT_REASON_RECLAIMED && pattern_key_number(event->key, &key) &&
-                key < owner->plan->key_count)
-                atomic_store(
-                    &owner->board->keys[key].evicted, atomic_load(&owner->board->keys[key].sure));
-        }
-    } while (status == KVT_OK);
-    if (status != KVT_MISS)
-        soak_complain(
-            owner->board, &owner->board->failed_count, "events gave %s", kvt_status_name(status));
-}
-
-/* At once, so that a kill finds hardly any that were not read. */
-static void *
-events_main(void *context)
-{
-    struct owner *owner = context;
-
-    while (atomic_load(&owner->events_end) == 0) {
-        events_take(owner);
-        nanosleep(&(struct timespec){.tv_nsec = EVENTS_NAP_NS}, NULL);
-    }
-    return NULL;
-}
-
 /* Whether a block is there; what it holds is judged like any other read. */
 static bool
 recent_is_there(struct owner *owner, uint64_t key)
@@ -498,8 +476,7 @@ recent_is_there(struct owner *owner, uint64_t key)
     return atomic_load(&owner->board->hit_count) > hits;
 }
 
-/* The blocks that were acknowledged last, before a kill, are there, or the store has told that it
- * evicted them. */
+/* The blocks that were acknowledged last before a kill, and leased, are there. */
 static void
 recent_check(struct owner *owner)
 {
@@ -511,18 +488,21 @@ recent_check(struct owner *owner)
 
         if (version == 0)
             continue;
-        if (recent_is_there(owner, key)) {
+        if (recent_is_there(owner, key))
             atomic_fetch_add(&board->kept_count, 1);
-            continue;
-        }
-        events_take(owner);
-        if (atomic_load(&board->keys[key].evicted) >= version)
-            atomic_fetch_add(&board->gone_count, 1);
         else
             soak_complain(board, &board->lost_count,
                 "key %llu, version %llu was acknowledged and is gone after a kill",
                 (unsigned long long)key, (unsigned long long)version);
+        atomic_store(&board->recent[i].version, 0);
     }
+}
+
+static void
+leases_release(struct owner *owner)
+{
+    for (uint32_t i = 0; i < SOAK_RECENT; i++)
+        kvt_lease_release(owner->store, (kvt_lease){.id = atomic_exchange(&owner->leases[i], 0)});
 }
 
 static bool
@@ -538,7 +518,6 @@ owner_open(struct owner *owner)
     options.host_capacity_bytes = plan->host_bytes;
     options.block_bytes_max = SOAK_BLOCK_MAX;
     options.relaxed_interval_ns = 100000000;
-    options.event_count_max = EVENTS_KEPT;
     enum kvt_status status = kvt_open(path, &options, &owner->store);
     if (status == KVT_OK)
         status = kvt_namespace_open(owner->store, "soak", "a model", 7, &owner->ns);
@@ -584,7 +563,7 @@ int
 soak_own(const struct soak_plan *plan, struct soak_board *board)
 {
     static struct owner owner;
-    pthread_t threads[THREADS], event_thread;
+    pthread_t threads[THREADS];
 
     owner.plan = plan;
     owner.board = board;
@@ -601,8 +580,6 @@ soak_own(const struct soak_plan *plan, struct soak_board *board)
     recent_check(&owner);
     atomic_store(&board->last_ns, soak_now_ns());
     atomic_store(&board->state, SOAK_RUNNING);
-    if (pthread_create(&event_thread, NULL, events_main, &owner) != 0)
-        return 1;
     for (uint32_t i = 0; i < THREADS; i++) {
         if (pthread_create(&threads[i], NULL, worker_main, &owner.workers[i]) != 0)
             return 1;
@@ -612,8 +589,7 @@ soak_own(const struct soak_plan *plan, struct soak_board *board)
         if (kvt_queue_destroy(owner.workers[i].queue) != KVT_OK)
             return 1;
     }
-    atomic_store(&owner.events_end, 1);
-    pthread_join(event_thread, NULL);
+    leases_release(&owner);
     atomic_store(&board->state, SOAK_CLOSED);
     return kvt_close(owner.store) == KVT_OK ? 0 : 1;
 }
