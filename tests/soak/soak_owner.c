@@ -272,8 +272,8 @@ get_answered(struct worker *worker, struct flight *flight, const struct kvt_resu
     atomic_fetch_add(&board->get_bytes, result->length);
 }
 
-/* It is one of the last that were acknowledged. A lease keeps it from being evicted: after a kill it
- * must be there. */
+/* It is one of the last that were acknowledged. A lease keeps it from being evicted: after a kill
+ * it must be there. */
 static void
 recent_note(struct owner *owner, const struct flight *flight)
 {
