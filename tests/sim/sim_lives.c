@@ -22,6 +22,15 @@
 enum {
     LIVES = 4,         /* With trouble; one in peace follows. */
     REPEAT_EVERY = 10, /* One seed in so many runs twice. */
+    SMALL_LENGTH = 5,  /* A run in small tiers is so much longer: NVMe has to be full. */
+};
+
+/* What a seed's tiers are like. */
+enum shape {
+    SHAPE_LARGE, /* All that is put stays. */
+    SHAPE_SMALL, /* It evicts, and reclaims segments. */
+    SHAPE_TIGHT, /* All stays, but not in HOST, where room is waited for. */
+    SHAPES,
 };
 
 /* How a life ends. */
@@ -185,7 +194,9 @@ static uint64_t
 run(uint64_t seed, uint32_t operation_count, char *failure)
 {
     struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u, .writes_arrive = seed % 4 == 1};
-    struct kvt_options options = host_options_large();
+    enum shape shape = (enum shape)(seed % SHAPES);
+    bool is_small = shape == SHAPE_SMALL;
+    struct kvt_options options = is_small ? host_options_small() : host_options_large();
     struct sim_options world = {
         .seed = seed,
         .align_bytes = seed % 2 == 0 ? 512 : 4096,
@@ -196,12 +207,17 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
     struct workload_host reach;
     uint64_t hash;
 
+    if (shape == SHAPE_TIGHT)
+        options.host_capacity_bytes = 4 << 20;
     lives.work = calloc(1, sizeof(*lives.work));
     assert_non_null(lives.work);
     options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
     sim_host_init(&lives.host, &world, &options);
     reach = sim_host_of(&lives.host);
-    workload_init(lives.work, &reach, seed, LARGE_KEYS, LARGE_SHIFT);
+    workload_init(lives.work, &reach, seed, is_small ? SMALL_KEYS : LARGE_KEYS,
+        is_small ? SMALL_SHIFT : LARGE_SHIFT);
+    lives.work->evicts = is_small;
+    operation_count *= is_small ? SMALL_LENGTH : 1;
     for (uint32_t i = 0; i < LIVES && lives.work->model.failure[0] == '\0'; i++)
         life(&lives, operation_count);
     if (lives.work->model.failure[0] == '\0')

@@ -10,6 +10,10 @@
 #include "bytes.h"
 #include "workload_internal.h"
 
+enum {
+    AHEAD_RUN = 4, /* Lookups in a row whose prefetches nobody waits for. */
+};
+
 void
 workload_init(struct workload *work, const struct workload_host *host, uint64_t seed,
     uint32_t key_count, uint32_t length_shift)
@@ -274,6 +278,13 @@ step_move(struct workload *work, const struct model_name *names, uint32_t count)
     uint32_t down = rng_below(&work->rng, 2) == 0 ? KVT_TIER_NVME : KVT_TIER_HOST;
 
     workload_move(work, names, count, is_up ? up : down, is_up);
+    for (uint32_t i = 0; is_up && up == KVT_TIER_HOST && i < AHEAD_RUN; i++) {
+        struct model_name others[BATCH_MAX];
+        uint32_t other_count = names_pick(work, others, false);
+
+        if (other_count > 0)
+            workload_ahead(work, others, other_count, up);
+    }
 }
 
 static void

@@ -152,6 +152,9 @@ void workload_clear(struct workload *work, uint32_t space);
 /* Prefetch to `tier`, or demote to it, and wait. */
 void workload_move(struct workload *work, const struct model_name *names, uint32_t count,
     uint32_t tier, bool is_up);
+/* Look up and have brought up; nobody waits for it. */
+void workload_ahead(
+    struct workload *work, const struct model_name *names, uint32_t count, uint32_t tier);
 void workload_pin(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_phase(struct workload *work, const struct model_name *names, uint32_t count,
     enum kvt_phase phase, uint64_t resume_ns);

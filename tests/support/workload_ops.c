@@ -594,6 +594,25 @@ lookup_check(struct workload *work, const struct model_name *names, const uint8_
 }
 
 void
+workload_ahead(struct workload *work, const struct model_name *names, uint32_t count, uint32_t tier)
+{
+    const struct kvt_prefetch how = {
+        .struct_size = sizeof(how), .tier = tier, .flags = KVT_PREFETCH_BULK};
+    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_key keys[BATCH_MAX];
+    uint8_t tiers[BATCH_MAX];
+    uint32_t leading;
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = workload_key(names[i], bytes[i]);
+    status = kvt_lookup_prefetch(
+        work->store, work->spaces[names[0].space], keys, count, &how, tiers, &leading, NULL, NULL);
+    if (workload_expect(work, "kvt_lookup_prefetch", status))
+        lookup_check(work, names, tiers, count, leading);
+}
+
+void
 workload_lookup(struct workload *work, const struct model_name *names, uint32_t count)
 {
     uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
