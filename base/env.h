@@ -131,6 +131,8 @@ struct fs_ops {
     /* Calls `visit` for each name but "." and "..", until it returns false. */
     enum kvt_status (*dir_list)(
         struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), void *visitor);
+    /* The kind of network file system that it is on, "nfs" say; NULL: a local one, or unknown. */
+    const char *(*dir_network)(const struct fs_dir *dir);
     /* Bytes that the file system still gives an ordinary user. */
     enum kvt_status (*dir_space)(struct fs_dir *dir, uint64_t *free_bytes_out);
     enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);

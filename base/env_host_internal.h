@@ -50,6 +50,9 @@ enum kvt_status lock_take(struct fs_host_file *file);
 /* lock_close - close the descriptor, and give up the lock if there is one. */
 void lock_close(struct fs_host_file *file);
 
+/* fs_network_name - the kind of network file system with this magic number; NULL: it is none. */
+const char *fs_network_name(uint32_t magic);
+
 static inline uint64_t
 clock_read_ns(clockid_t clock)
 {

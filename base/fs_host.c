@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -283,6 +284,42 @@ host_dir_list(struct fs_dir *dir, bool (*visit)(void *visitor, const char *name)
     if (error != 0)
         return failure_errno(error, "Cannot list the directory", dir->path);
     return KVT_OK;
+}
+
+const char *
+fs_network_name(uint32_t magic)
+{
+    /* Of linux/magic.h, and for cifs, Lustre and GPFS of their own sources. */
+    static const struct {
+        uint32_t magic;
+        const char *name;
+    } kinds[] = {
+        {0x6969, "nfs"},
+        {0x517B, "smb"},
+        {0xFF534D42, "cifs"},
+        {0xFE534D42, "smb2"},
+        {0x01021997, "9p"},
+        {0x00C36400, "ceph"},
+        {0x5346414F, "afs"},
+        {0x6B414653, "afs"},
+        {0x73757245, "coda"},
+        {0x0BD00BD0, "lustre"},
+        {0x47504653, "gpfs"},
+    };
+
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (kinds[i].magic == magic)
+            return kinds[i].name;
+    }
+    return NULL;
+}
+
+static const char *
+host_dir_network(const struct fs_dir *dir)
+{
+    struct statfs facts;
+
+    return fstatfs(dir->descriptor, &facts) == 0 ? fs_network_name((uint32_t)facts.f_type) : NULL;
 }
 
 static enum kvt_status
@@ -605,6 +642,7 @@ const struct fs_ops fs_host_ops = {
     .dir_sync = host_dir_sync,
     .dir_path = host_dir_path,
     .dir_list = host_dir_list,
+    .dir_network = host_dir_network,
     .dir_space = host_dir_space,
     .rename = host_rename,
     .unlink = host_unlink,

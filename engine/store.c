@@ -11,6 +11,7 @@
 #include "engram_set.h"
 #include "file_load.h"
 #include "io_choice.h"
+#include "store_dir.h"
 #include "strays.h"
 #include "ticket_pool.h"
 
@@ -126,18 +127,6 @@ store_threads_stop(struct kvt_store *store)
     store->committer = NULL;
     store->nvme = NULL;
     store->crew = NULL;
-}
-
-static void
-store_dirs_close(struct kvt_store *store)
-{
-    const struct fs_ops *fs = store->env.fs;
-
-    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
-        fs->dir_close(store->root_dirs[i]);
-    fs->dir_close(store->meta_dir);
-    fs->close(store->lock);
-    fs->dir_close(store->dir);
 }
 
 static void
@@ -266,143 +255,6 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     return KVT_OK;
 }
 
-/* What may lie in a directory whose creation as a store was cut short. */
-static bool
-name_is_foreign(void *visitor, const char *name)
-{
-    static const char *const known[] = {
-        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "meta", "data", LIVE_NAME};
-
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(name, known[i]) == 0)
-            return true;
-    }
-    *(bool *)visitor = true;
-    return false;
-}
-
-static bool
-name_is_meta(void *visitor, const char *name)
-{
-    if (strcmp(name, "meta") == 0)
-        *(bool *)visitor = true;
-    return true;
-}
-
-static enum kvt_status
-dir_prepare(struct kvt_store *store, bool may_create)
-{
-    const struct fs_ops *fs = store->env.fs;
-    bool is_foreign = false;
-    enum kvt_status status =
-        fs->dir_open(store->env.fs_context, store->path, may_create ? FS_CREATE : 0, &store->dir);
-
-    if (status == KVT_MISS && may_create)
-        return failure_set(
-            KVT_E_INVAL, 0, "%s: the directory that it is to be made in is missing", store->path);
-    if (status != KVT_OK)
-        return status;
-    KVT_TRY(fs->dir_list(store->dir, name_is_foreign, &is_foreign));
-    if (is_foreign) {
-        struct fs_file *file;
-
-        /* More than a store's files: it must at least have a STORE. */
-        status = fs->open(store->dir, "STORE.a", FS_READ_ONLY, &file);
-        if (status == KVT_MISS)
-            status = fs->open(store->dir, "STORE.b", FS_READ_ONLY, &file);
-        if (status == KVT_MISS)
-            return failure_set(KVT_E_INVAL, 0,
-                "%s: a directory with other things in it, and no store", store->path);
-        KVT_TRY(status);
-        fs->close(file);
-    }
-    return KVT_OK;
-}
-
-/* A new store: NAMES before STORE, so that whoever finds STORE finds NAMES. */
-static enum kvt_status
-files_create(struct kvt_store *store)
-{
-    struct store_file *file = &store->file;
-    const struct kvt_options *options = &store->options;
-    uint64_t capacity = options->nvme_capacity_bytes;
-
-    memset(file, 0, sizeof(*file));
-    store->env.random->fill(store->env.random_context, file->uuid, sizeof(file->uuid));
-    store->env.random->fill(store->env.random_context, file->secret, sizeof(file->secret));
-    file->version_major = STORE_VERSION_MAJOR;
-    file->version_minor = STORE_VERSION_MINOR;
-    file->created_ns = store->env.clock->wall_ns(store->env.clock_context);
-    file->features_to_write = STORE_FEATURE_PARTS;
-    file->open_epoch = 1;
-    file->segment_pages = (uint32_t)(options->segment_bytes / PAGE_BYTES);
-    file->block_bytes_max = options->block_bytes_max;
-    file->map_bytes = options->index_map_bytes;
-    file->root_count = options->root_count == 0 ? 1 : options->root_count;
-    for (uint32_t i = 0; i < file->root_count; i++) {
-        file->root_bytes[i] =
-            capacity == KVT_CAPACITY_NONE
-                ? 0
-                : capacity / file->root_count / options->segment_bytes * options->segment_bytes;
-        if (options->root_count == 0)
-            continue;
-        if (options->roots[i] == NULL || strlen(options->roots[i]) >= STORE_PATH_BYTES ||
-            options->roots[i][0] == '\0')
-            return failure_set(KVT_E_INVAL, 0, "roots[%u] is NULL, empty, or longer than %d bytes",
-                i, STORE_PATH_BYTES - 1);
-        memcpy(file->root_paths[i], options->roots[i], strlen(options->roots[i]) + 1);
-    }
-    names_init(&store->names, &store->env, file->uuid);
-    KVT_TRY(names_write(&store->names, store->dir));
-    KVT_TRY(store_file_write(&store->env, store->dir, file));
-    return store_file_write(&store->env, store->dir, file); /* The other copy. */
-}
-
-/* STORE as it is, or made; the options in force; a new open epoch. */
-static enum kvt_status
-identity_open(struct kvt_store *store, bool *is_new_out)
-{
-    bool is_unwritable = false;
-    bool has_meta = false;
-    enum kvt_status status = store_file_read(&store->env, store->dir, &store->file, &is_unwritable);
-
-    /* A creation that was cut short before the first sync of STORE has nothing else yet. */
-    if (status == KVT_E_CORRUPT) {
-        KVT_TRY(store->env.fs->dir_list(store->dir, name_is_meta, &has_meta));
-        if (!has_meta && (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0)
-            status = KVT_MISS;
-    }
-    *is_new_out = status == KVT_MISS;
-    if (status == KVT_MISS) {
-        if ((store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) != 0)
-            return failure_set(KVT_MISS, 0, "%s: there is no store", store->path);
-        KVT_TRY(options_resolve(&store->options, NULL));
-        KVT_TRY(files_create(store));
-    } else {
-        KVT_TRY(status);
-        if (is_unwritable && !store->is_read_only)
-            return failure_set(KVT_E_FORMAT, 0,
-                "%s: STORE names a feature that a writer must know, and this version does not: it "
-                "may only be read",
-                store->path);
-        KVT_TRY(options_resolve(&store->options, &store->file));
-        names_init(&store->names, &store->env, store->file.uuid);
-        if (!store->is_read_only) {
-            store->file.open_epoch++;
-            /* Before the first block of parts: who does not know them must not write any more. */
-            store->file.features_to_write |= STORE_FEATURE_PARTS;
-            KVT_TRY(store_file_write(&store->env, store->dir, &store->file));
-        }
-    }
-    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
-        store->roots[i] = store->file.root_paths[i];
-    store->options.roots = store->file.root_paths[0][0] == '\0' ? NULL : store->roots;
-    store->sequence = (uint64_t)store->file.open_epoch << EPOCH_SHIFT;
-    store->fingerprint_seed = fingerprint_seed(store->file.secret);
-    store->env.random->fill(store->env.random_context, store->life, sizeof(store->life));
-    return KVT_OK;
-}
-
 static enum kvt_status
 memory_open(struct kvt_store *store)
 {
@@ -475,25 +327,6 @@ nvme_prepare(struct kvt_store *store)
     return KVT_OK;
 }
 
-/*
- * Names are sure from here on: those that were just made, and those that an earlier life made and
- * did not live to sync.
- */
-static enum kvt_status
-names_sync(struct kvt_store *store)
-{
-    const struct fs_ops *fs = store->env.fs;
-
-    if (store->is_read_only)
-        return KVT_OK;
-    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++) {
-        if (store->root_dirs[i] != NULL)
-            KVT_TRY(fs->dir_sync(store->root_dirs[i]));
-    }
-    KVT_TRY(fs->dir_sync(store->meta_dir));
-    return fs->dir_sync(store->dir);
-}
-
 static bool
 first_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
@@ -540,14 +373,14 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     store->logger.env = &store->env;
     if (store->env.io == NULL)
         KVT_TRY(io_engine_choose(store));
-    KVT_TRY(
-        dir_prepare(store, (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0));
+    KVT_TRY(store_dir_open(
+        store, (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0));
     KVT_TRY(store_lock(&store->env, store->dir, store->is_read_only, &store->lock));
-    KVT_TRY(identity_open(store, &is_new));
+    KVT_TRY(store_identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
     KVT_TRY(recover_meta_open(store));
     KVT_TRY(nvme_prepare(store));
-    KVT_TRY(names_sync(store));
+    KVT_TRY(store_dir_sync(store));
     KVT_TRY(recover_store(store, is_new));
     return threads_start(store);
 }

@@ -202,7 +202,7 @@ struct kvt_options {
  *                    index would have to be rebuilt.
  * KVT_E_NOSPC        the disk has no room for the capacity that was asked for.
  * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; there is no such device;
- *                    unknown options.
+ *                    `path` is on a network file system; unknown options.
  * KVT_E_GPU          a device failed while it was opened.
  * KVT_E_NOMEM, KVT_E_IO, KVT_E_META, KVT_E_PERMISSION, KVT_E_READONLY  see kvt_last_error().
  *

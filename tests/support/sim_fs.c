@@ -225,6 +225,13 @@ space_limit(const struct sim_world *world)
     return world->options.space_bytes == 0 ? SPACE_BYTES_DEFAULT : world->options.space_bytes;
 }
 
+static const char *
+fs_dir_network(const struct fs_dir *dir)
+{
+    (void)dir;
+    return NULL;
+}
+
 static enum kvt_status
 fs_dir_space(struct fs_dir *dir, uint64_t *free_bytes_out)
 {
@@ -548,6 +555,7 @@ const struct fs_ops sim_fs_ops = {
     .dir_sync = fs_dir_sync,
     .dir_path = fs_dir_path,
     .dir_list = fs_dir_list,
+    .dir_network = fs_dir_network,
     .dir_space = fs_dir_space,
     .rename = fs_rename,
     .unlink = fs_unlink,

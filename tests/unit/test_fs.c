@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/filter.h>
+#include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
-#include "env.h"
+#include "env_host_internal.h"
 #include "failure.h"
 #include "scratch_dir.h"
 
@@ -568,6 +569,19 @@ space_of_the_file_system_is_told(void **state)
 }
 
 static void
+network_file_systems_are_known_by_their_numbers(void **state)
+{
+    struct world *world = *state;
+
+    assert_string_equal(fs_network_name(NFS_SUPER_MAGIC), "nfs");
+    assert_string_equal(fs_network_name(SMB2_SUPER_MAGIC), "smb2");
+    assert_string_equal(fs_network_name(V9FS_MAGIC), "9p");
+    assert_null(fs_network_name(EXT4_SUPER_MAGIC));
+    assert_null(fs_network_name(TMPFS_MAGIC));
+    assert_null(world->fs->dir_network(world->dir));
+}
+
+static void
 open_directory_is_the_same_one_after_its_path_was_taken_over(void **state)
 {
     struct world *world = *state;
@@ -608,6 +622,7 @@ main(void)
         FS_TEST(rename_replaces_the_target),
         FS_TEST(listing_shows_each_name_once_and_stops_on_request),
         FS_TEST(space_of_the_file_system_is_told),
+        FS_TEST(network_file_systems_are_known_by_their_numbers),
         FS_TEST(open_directory_is_the_same_one_after_its_path_was_taken_over),
     };
 

@@ -260,6 +260,28 @@ a_file_system_that_takes_no_writes_is_named(void **state)
     real_is_whole();
 }
 
+static const char *
+network_of_all(const struct fs_dir *dir)
+{
+    (void)dir;
+    return "nfs";
+}
+
+static void
+a_store_on_a_network_file_system_is_refused(void **state)
+{
+    kvt_store *store = NULL;
+    struct kvt_env env;
+
+    (void)state;
+    kvt_env_host(&env);
+    real.fs.dir_network = network_of_all;
+    refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_UNSUPPORTED, "nfs");
+    assert_null(store);
+    real.fs.dir_network = env.fs->dir_network;
+    real_is_whole();
+}
+
 /* So many descriptors are left to the process. */
 static void
 descriptors_left(const struct rlimit *normal, rlim_t count)
@@ -319,6 +341,7 @@ main(void)
         cmocka_unit_test(an_open_without_memory_says_so),
         cmocka_unit_test(namespaces_are_bounded),
         REAL_TEST(a_file_system_that_takes_no_writes_is_named),
+        REAL_TEST(a_store_on_a_network_file_system_is_refused),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
     };
 
