@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include <zstd.h>
+
 #include "bytes.h"
 #include "codec_rig.h"
 #include "stop_on_proof.h"
@@ -101,6 +103,43 @@ codec_rig_encode(enum codec_id id, size_t size, size_t skew, uint64_t *stored_ou
     assert_int_equal(codec_bound(size), size);
     return codec_encode(codec_rig.codec, id, fenced_end(&codec_rig.source, size + skew), size,
         fenced_end(&codec_rig.target, codec_bound(size)), stored_out);
+}
+
+uint64_t
+codec_rig_encode_exponents(size_t size, uint8_t base)
+{
+    static uint8_t codes[CHUNK_BYTES / 4 + 16];
+    size_t count = size / 2, escape_count = 0, codes_bytes = (count + 31) / 32 * 16, frame_bytes;
+    const uint8_t *source = fenced_end(&codec_rig.source, size);
+    uint8_t *head = fenced_end(&codec_rig.target, size), *rests = head + AT_RESTS;
+
+    assert_true(size <= CHUNK_BYTES);
+    memset(head, 0, AT_RESTS);
+    memset(codes, 0, codes_bytes);
+    for (size_t i = 0; i < count; i++) {
+        uint16_t number = get_u16(source + 2 * i);
+        uint8_t exponent = (uint8_t)(number >> 7);
+        bool is_far = exponent < base || exponent >= base + 15;
+        uint8_t code = is_far ? 15 : (uint8_t)(exponent - base);
+
+        rests[i] = (uint8_t)((number >> 8 & 0x80) | (number & 0x7F));
+        codes[i / 32 * 16 + i % 16] |= (uint8_t)(i % 32 < 16 ? code : code << 4);
+        if (is_far)
+            rests[count + escape_count++] = exponent;
+    }
+    assert_true(escape_count <= count / 16);
+    frame_bytes = ZSTD_compress(rests + count + escape_count,
+        size - AT_RESTS - count - escape_count - size % 2, codes, codes_bytes, 1);
+    assert_false(ZSTD_isError(frame_bytes));
+    put_u32(head, (uint32_t)size);
+    head[4] = CODEC_BF16;
+    put_u32(head + AT_FRAME, (uint32_t)frame_bytes);
+    put_u16(head + AT_ESCAPES, (uint16_t)escape_count);
+    head[AT_FORM] = FORM_IS_PAIRS;
+    head[AT_BASE] = base;
+    if (size % 2 != 0)
+        rests[count + escape_count + frame_bytes] = source[size - 1];
+    return AT_RESTS + count + escape_count + frame_bytes + size % 2;
 }
 
 void

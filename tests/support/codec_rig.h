@@ -27,6 +27,7 @@ enum {
     AT_RESTS = HEAD_BYTES + 8,
     FORM_IS_BYTES = 0,
     FORM_IS_PAIRS = 1,
+    FORM_IS_TOPS = 2,
 };
 
 struct codec_rig {
@@ -51,6 +52,11 @@ void random_fill(uint8_t *target, size_t size, struct rng *rng);
 /* codec_rig_encode - the source's `size` bytes that end `skew` before its fence, to the target's
  * last `size` bytes. */
 enum codec_id codec_rig_encode(enum codec_id id, size_t size, size_t skew, uint64_t *stored_out);
+
+/* codec_rig_encode_exponents - the source's last `size` bytes (of one chunk, an exponent in sixteen
+ * far at most) as pairs of exponents, which nobody writes any more; returns how many were stored,
+ * where codec_rig_encode() stores them. */
+uint64_t codec_rig_encode_exponents(size_t size, uint8_t base);
 
 /* codec_rig_compare - decode what codec_rig_encode() made; it must be the source's bytes. */
 void codec_rig_compare(enum codec_id id, size_t size, size_t skew, uint64_t stored);

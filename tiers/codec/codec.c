@@ -51,11 +51,21 @@ enum {
 /* Stored on disk: never renumbered. */
 enum chunk_form {
     FORM_BYTES = 0, /* The frame holds a byte for each number. */
-    FORM_PAIRS = 1, /* The frame holds pairs of codes. */
+    FORM_PAIRS = 1, /* The frame holds pairs of codes of exponents: read only. */
+    FORM_TOPS = 2,  /* The frame holds pairs of codes of tops. */
 };
 
 static_assert(CHUNK_NUMBERS / 16 <= UINT16_MAX, "escapes of a chunk are counted in 16 bits");
 static_assert(CHUNK_NUMBERS % PAIRS_GROUP == 0, "only the last chunk has an unfinished group");
+
+/* What is in a chunk: its head, its sides (rests, and of tops signs), escapes, a frame. */
+struct chunk {
+    enum chunk_form form;
+    uint8_t base;
+    size_t sides_bytes;
+    size_t escape_count;
+    size_t plane_bytes; /* What the frame becomes. */
+};
 
 /* One piece of memory: this, then what the pointers point to. */
 struct codec {
@@ -169,6 +179,13 @@ struct writer {
     uint64_t left;
 };
 
+static void
+writer_skip(struct writer *writer, uint64_t count)
+{
+    writer->at += count;
+    writer->left -= count;
+}
+
 /* Append what zstd makes of `size` bytes of the scratch; false: no room. */
 static bool
 frame_write(struct codec *codec, size_t size, struct writer *writer, uint32_t *frame_bytes_out)
@@ -179,26 +196,42 @@ frame_write(struct codec *codec, size_t size, struct writer *writer, uint32_t *f
     if (ZSTD_isError(result))
         return false;
     *frame_bytes_out = (uint32_t)result;
-    writer->at += result;
-    writer->left -= result;
+    writer_skip(writer, result);
     return true;
 }
 
-/* Numbers to the plane of pairs, escapes and, behind the chunk's head, rests; false: no pairs. */
+/* Numbers to codes of tops in the scratch, escapes, and lows and signs; false: no room, or no
+ * window. */
 static bool
-chunk_pair(struct codec *codec, const uint8_t *source, size_t count, uint8_t *head,
-    size_t *escape_count_out)
+chunk_pair(struct codec *codec, const uint8_t *source, size_t count, const struct writer *writer,
+    struct chunk *chunk)
 {
     struct pairs_target target = {
         .codes = codec->plane,
-        .rests = head + CHUNK_HEAD_BYTES,
+        .lows = writer->at,
+        .signs = writer->at + count,
         .escapes = codec->escapes,
     };
 
-    if (!pairs_window(source, count, &target.base) ||
-        !pairs_pack(&target, source, count, escape_count_out))
+    chunk->form = FORM_TOPS;
+    chunk->sides_bytes = count + pairs_signs_bytes(count);
+    chunk->plane_bytes = pairs_bytes(count);
+    if (writer->left < chunk->sides_bytes || !pairs_window(source, count, &target.base) ||
+        !pairs_pack(&target, source, count, &chunk->escape_count))
         return false;
-    head[CHUNK_AT_BASE] = target.base;
+    chunk->base = target.base;
+    return true;
+}
+
+/* Numbers to bytes in the scratch, and rests; false: no room. */
+static bool
+chunk_split(struct codec *codec, enum codec_id id, const uint8_t *source, size_t count,
+    const struct writer *writer, struct chunk *chunk)
+{
+    *chunk = (struct chunk){.form = FORM_BYTES, .sides_bytes = count, .plane_bytes = count};
+    if (writer->left < count)
+        return false;
+    planes_split(id, source, count, codec->plane, writer->at);
     return true;
 }
 
@@ -208,30 +241,26 @@ chunk_encode(struct codec *codec, enum codec_id id, const uint8_t *source, size_
     struct writer *writer)
 {
     uint8_t *head = writer->at;
-    enum chunk_form form = FORM_PAIRS;
-    size_t escape_count = 0;
+    struct chunk chunk = {0};
     uint32_t frame_bytes = 0;
 
-    if (writer->left < CHUNK_HEAD_BYTES + count)
+    if (writer->left < CHUNK_HEAD_BYTES)
         return false;
-    if (id != CODEC_BF16 || !chunk_pair(codec, source, count, head, &escape_count)) {
-        form = FORM_BYTES;
-        escape_count = 0;
-        head[CHUNK_AT_BASE] = 0;
-        planes_split(id, source, count, codec->plane, head + CHUNK_HEAD_BYTES);
-    }
-    writer->at += CHUNK_HEAD_BYTES + count;
-    writer->left -= CHUNK_HEAD_BYTES + count;
-    if (writer->left < escape_count)
+    writer_skip(writer, CHUNK_HEAD_BYTES);
+    if ((id != CODEC_BF16 || !chunk_pair(codec, source, count, writer, &chunk)) &&
+        !chunk_split(codec, id, source, count, writer, &chunk))
         return false;
-    memcpy(writer->at, codec->escapes, escape_count);
-    writer->at += escape_count;
-    writer->left -= escape_count;
-    if (!frame_write(codec, form == FORM_PAIRS ? pairs_bytes(count) : count, writer, &frame_bytes))
+    writer_skip(writer, chunk.sides_bytes);
+    if (writer->left < chunk.escape_count)
+        return false;
+    memcpy(writer->at, codec->escapes, chunk.escape_count);
+    writer_skip(writer, chunk.escape_count);
+    if (!frame_write(codec, chunk.plane_bytes, writer, &frame_bytes))
         return false;
     put_u32(head + CHUNK_AT_FRAME, frame_bytes);
-    put_u16(head + CHUNK_AT_ESCAPES, (uint16_t)escape_count);
-    head[CHUNK_AT_FORM] = (uint8_t)form;
+    put_u16(head + CHUNK_AT_ESCAPES, (uint16_t)chunk.escape_count);
+    head[CHUNK_AT_FORM] = (uint8_t)chunk.form;
+    head[CHUNK_AT_BASE] = chunk.base;
     return true;
 }
 
@@ -248,8 +277,8 @@ part_encode(struct codec *codec, enum codec_id id, const uint8_t *source, uint64
     put_u32(head + PART_AT_LENGTH, (uint32_t)size);
     head[PART_AT_CODEC] = (uint8_t)id;
     memset(head + PART_AT_RESERVED, 0, PART_HEAD_BYTES - PART_AT_RESERVED);
-    writer->at += PART_HEAD_BYTES;
-    writer->left -= PART_HEAD_BYTES + size % 2;
+    writer_skip(writer, PART_HEAD_BYTES);
+    writer->left -= size % 2;
     for (uint64_t i = 0; i < number_count; i += CHUNK_NUMBERS) {
         uint64_t left = number_count - i;
         size_t count = left < CHUNK_NUMBERS ? (size_t)left : CHUNK_NUMBERS;
@@ -309,6 +338,50 @@ frame_read(struct codec *codec, const uint8_t *frame, size_t frame_bytes, size_t
     if (result != size)
         return failure_set(
             KVT_E_CORRUPT, 0, "encoded part: a frame gives %zu bytes, not %zu", result, size);
+    /* zstd takes several frames for the bytes of all. */
+    if (ZSTD_findFrameCompressedSize(frame, frame_bytes) != frame_bytes)
+        return part_corrupt("there is more than a frame in its place");
+    return KVT_OK;
+}
+
+/* What the head of a chunk of `count` numbers says. */
+static enum kvt_status
+chunk_read(enum codec_id id, const uint8_t *head, size_t count, struct chunk *chunk_out)
+{
+    struct chunk chunk = {
+        .base = head[CHUNK_AT_BASE],
+        .sides_bytes = count,
+        .escape_count = get_u16(head + CHUNK_AT_ESCAPES),
+        .plane_bytes = count,
+    };
+    size_t escapes_max = pairs_escapes_max(count);
+    uint32_t base_max = 0;
+
+    switch (head[CHUNK_AT_FORM]) {
+    case FORM_BYTES:
+        chunk.form = FORM_BYTES;
+        escapes_max = 0;
+        break;
+    case FORM_PAIRS:
+        chunk.form = FORM_PAIRS;
+        base_max = PAIRS_EXPONENT_BASE_MAX;
+        break;
+    case FORM_TOPS:
+        chunk.form = FORM_TOPS;
+        chunk.sides_bytes += pairs_signs_bytes(count);
+        base_max = PAIRS_TOP_BASE_MAX;
+        break;
+    default:
+        return part_corrupt("a chunk of unknown form");
+    }
+    if (chunk.form != FORM_BYTES) {
+        chunk.plane_bytes = pairs_bytes(count);
+        if (id != CODEC_BF16)
+            return part_corrupt("pairs of numbers that are not bf16");
+    }
+    if (chunk.escape_count > escapes_max || chunk.base > base_max)
+        return part_corrupt("the head of a chunk that cannot be");
+    *chunk_out = chunk;
     return KVT_OK;
 }
 
@@ -317,36 +390,34 @@ static enum kvt_status
 chunk_decode(
     struct codec *codec, enum codec_id id, struct reader *reader, uint8_t *target, size_t count)
 {
-    const uint8_t *head = reader->at;
-    const uint8_t *rests = head + CHUNK_HEAD_BYTES;
-    struct pairs_source pairs = {.codes = codec->plane, .rests = rests, .escapes = rests + count};
+    const uint8_t *head = reader->at, *sides = head + CHUNK_HEAD_BYTES, *frame = NULL;
+    struct pairs_source pairs = {.codes = codec->plane, .rests = sides};
+    struct chunk chunk = {0};
     uint32_t frame_bytes = 0;
-    bool is_pairs = false;
 
-    if (reader->left < CHUNK_HEAD_BYTES + count)
-        return part_corrupt("it ends inside a chunk");
-    reader->left -= CHUNK_HEAD_BYTES + count;
+    if (reader->left < CHUNK_HEAD_BYTES)
+        return part_corrupt("it ends inside the head of a chunk");
+    KVT_TRY(chunk_read(id, head, count, &chunk));
     frame_bytes = get_u32(head + CHUNK_AT_FRAME);
-    pairs.escape_count = get_u16(head + CHUNK_AT_ESCAPES);
-    pairs.base = head[CHUNK_AT_BASE];
-    is_pairs = head[CHUNK_AT_FORM] == FORM_PAIRS;
-    if (!is_pairs &&
-        (head[CHUNK_AT_FORM] != FORM_BYTES || pairs.escape_count > 0 || pairs.base > 0))
-        return part_corrupt("a chunk of unknown form");
-    if (is_pairs && (id != CODEC_BF16 || pairs.escape_count > pairs_escapes_max(count) ||
-                        pairs.base > PAIRS_BASE_MAX))
-        return part_corrupt("pairs that cannot be");
-    if (reader->left < pairs.escape_count || reader->left - pairs.escape_count < frame_bytes)
+    reader->left -= CHUNK_HEAD_BYTES;
+    if (reader->left < chunk.sides_bytes + chunk.escape_count)
+        return part_corrupt("it ends inside a chunk");
+    reader->left -= chunk.sides_bytes + chunk.escape_count;
+    if (reader->left < frame_bytes)
         return part_corrupt("it ends inside a frame");
-    reader->left -= pairs.escape_count + frame_bytes;
-    reader->at = pairs.escapes + pairs.escape_count + frame_bytes;
-    KVT_TRY(frame_read(codec, pairs.escapes + pairs.escape_count, frame_bytes,
-        is_pairs ? pairs_bytes(count) : count));
-    if (!is_pairs)
-        planes_join(id, target, count, codec->plane, rests);
-    else if (!pairs_unpack(&pairs, target, count))
-        return part_corrupt("the escapes of a chunk are too many or too few");
-    return KVT_OK;
+    reader->left -= frame_bytes;
+    frame = sides + chunk.sides_bytes + chunk.escape_count;
+    reader->at = frame + frame_bytes;
+    KVT_TRY(frame_read(codec, frame, frame_bytes, chunk.plane_bytes));
+    if (chunk.form == FORM_BYTES) {
+        planes_join(id, target, count, codec->plane, sides);
+        return KVT_OK;
+    }
+    pairs.base = chunk.base;
+    pairs.signs = chunk.form == FORM_TOPS ? sides + count : NULL;
+    pairs.escapes = sides + chunk.sides_bytes;
+    pairs.escape_count = chunk.escape_count;
+    return pairs_unpack(&pairs, target, count) ? KVT_OK : part_corrupt("pairs that cannot be");
 }
 
 static enum kvt_status

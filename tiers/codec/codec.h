@@ -8,7 +8,8 @@
  *
  * 16-bit floating-point numbers of KV caches have much the same exponent and random mantissas. So
  * the numbers are split into two planes: that of the exponents is coded by zstd (literals by
- * Huffman, hardly any matches; of bf16 two exponents in a symbol), the rest stays as it is.
+ * Huffman, hardly any matches; of bf16 the upper bits of two exponents in a symbol), the rest stays
+ * as it is.
  */
 #ifndef KVT_TIERS_CODEC_H
 #define KVT_TIERS_CODEC_H

@@ -1,42 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * codec_pairs.c - packs exponents by two and unpacks them.
+ * codec_pairs.c - packs tops by two, unpacks them, and exponents that were packed before.
  *
- * Groups with an escape take a slow path, one escape at a time; in KV caches they are few. The last
- * group, when it is not whole, travels through buffers of its own.
+ * Vectors with an escape take a slow path, one escape at a time. The last group, when it is not
+ * whole, travels through buffers of its own.
  */
 #include "codec_pairs.h"
 
+#include "bytes.h"
 #include "codec_vector.h"
 
 enum {
-    GROUP_BYTES = 2 * PAIRS_GROUP, /* Of 32 numbers. */
-    EXPONENTS = 256,
-    WINDOW = PAIRS_CODE_ESCAPE, /* Exponents in a window. */
-    SAMPLE_RUNS = 32,           /* Runs of whole groups: a cache line each. */
-    SAMPLE_MIN = SAMPLE_RUNS * PAIRS_GROUP,
+    GROUP_BYTES = 2 * PAIRS_GROUP,
+    TOPS = PAIRS_TOP_MAX + 1,
+    WINDOW = PAIRS_CODE_ESCAPE, /* Tops in a window. */
+    SAMPLE_RUNS = 32,
+    SAMPLE_NUMBERS = 32, /* In a run: a cache line. */
+    SAMPLE_MIN = SAMPLE_RUNS * SAMPLE_NUMBERS,
     WORD_BYTES = 8,
-    GROUP_WORDS = PAIRS_GROUP / WORD_BYTES,
+    VECTOR_WORDS = PAIRS_NUMBERS / WORD_BYTES, /* Of the 32 bytes that a vector of codes becomes. */
 };
 
 /* Into each function for a processor of its own. */
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-static_assert(PAIRS_GROUP == 2 * VECTOR_NUMBERS, "a group is two vectors");
+static_assert(PAIRS_NUMBERS == 2 * VECTOR_NUMBERS, "a vector of codes becomes two");
+static_assert(PAIRS_GROUP == 8 * VECTOR_NUMBERS, "the signs of a group are one vector");
 
 /* --- The window ------------------------------------------------------------------------------- */
 
 static void
-sample_add(uint32_t counts[EXPONENTS], const uint8_t *source, size_t count)
+sample_add(uint32_t counts[TOPS], const uint8_t *source, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        counts[(uint8_t)(source[2 * i + 1] << 1 | source[2 * i] >> 7)]++;
+        counts[source[2 * i + 1] & PAIRS_TOP_MAX]++;
 }
 
 bool
 pairs_window(const uint8_t *source, size_t count, uint8_t *base_out)
 {
-    uint32_t counts[EXPONENTS] = {0};
+    uint32_t counts[TOPS] = {0};
     size_t sampled = count < SAMPLE_MIN ? count : SAMPLE_MIN;
     size_t stride = count / SAMPLE_RUNS;
     uint32_t inside = 0, most = 0;
@@ -46,11 +49,11 @@ pairs_window(const uint8_t *source, size_t count, uint8_t *base_out)
         sample_add(counts, source, count);
     /* Each run begins elsewhere in a row of channels, whatever power of two that row has. */
     for (size_t i = 0; count >= SAMPLE_MIN && i < SAMPLE_RUNS; i++) {
-        size_t at = i * stride + i * PAIRS_GROUP % (stride - PAIRS_GROUP + 1);
+        size_t at = i * stride + i * SAMPLE_NUMBERS % (stride - SAMPLE_NUMBERS + 1);
 
-        sample_add(counts, source + 2 * at, PAIRS_GROUP);
+        sample_add(counts, source + 2 * at, SAMPLE_NUMBERS);
     }
-    for (uint32_t i = 0; i < EXPONENTS; i++) {
+    for (uint32_t i = 0; i < TOPS; i++) {
         inside += counts[i];
         if (i >= WINDOW)
             inside -= counts[i - WINDOW];
@@ -59,79 +62,97 @@ pairs_window(const uint8_t *source, size_t count, uint8_t *base_out)
             base = (uint8_t)(i - (WINDOW - 1));
         }
     }
-    /* The lowest of the best windows ends with the highest exponent that the sample saw. One higher
+    /* The lowest of the best windows ends with the highest top that the sample saw. One higher
      * is rarely missing in all, and what is lost below is rarer still. */
-    *base_out = (uint8_t)(base + (base < PAIRS_BASE_MAX));
+    *base_out = (uint8_t)(base + (base < PAIRS_TOP_BASE_MAX));
     return most >= sampled - sampled / 16;
 }
 
 /* --- Packing ---------------------------------------------------------------------------------- */
 
-/* Which bytes of a group are set: eight in a word, the lowest bit of each. */
+/* Which of 32 bytes are set: eight in a word, the lowest bit of each. */
 static inline void
-marks_of(bytes16 low, bytes16 high, uint64_t words[GROUP_WORDS])
+marks_of(bytes16 low, bytes16 high, uint64_t words[VECTOR_WORDS])
 {
     memcpy(words, &low, sizeof(low));
-    memcpy(words + GROUP_WORDS / 2, &high, sizeof(high));
+    memcpy(words + VECTOR_WORDS / 2, &high, sizeof(high));
 }
 
-/* Append the exponents that are marked; returns how many there are now. */
+/* Append the tops that are marked; returns how many escapes there are now. */
 static size_t
 escapes_append(
-    uint8_t *escapes, size_t count, const uint8_t *exponents, const uint64_t marks[GROUP_WORDS])
+    uint8_t *escapes, size_t count, const uint8_t *tops, const uint64_t marks[VECTOR_WORDS])
 {
-    for (size_t i = 0; i < GROUP_WORDS; i++) {
+    for (size_t i = 0; i < VECTOR_WORDS; i++) {
         uint64_t left = marks[i] & 0x0101010101010101u;
 
         for (; left != 0; left &= left - 1)
-            escapes[count++] = exponents[i * WORD_BYTES + (size_t)__builtin_ctzll(left) / 8];
+            escapes[count++] = tops[i * WORD_BYTES + (size_t)__builtin_ctzll(left) / 8];
     }
     return count;
 }
 
-/* One group; returns how many escapes there are now. */
+/* The codes of 32 tops; returns how many escapes there are now. */
 static inline size_t
-group_pack(const struct pairs_target *target, const uint8_t *source, uint8_t *codes, uint8_t *rests,
+codes_write(const struct pairs_target *target, uint8_t *codes, bytes16 low, bytes16 high,
     size_t escape_count)
 {
-    bytes16 low, high, low_rests, high_rests, low_code, high_code, low_far, high_far;
-    uint64_t marks[GROUP_WORDS];
-    uint8_t exponents[PAIRS_GROUP];
-
-    bf16_split(source, &low, &low_rests);
-    bf16_split(source + GROUP_BYTES / 2, &high, &high_rests);
-    bytes16_store(rests, low_rests);
-    bytes16_store(rests + VECTOR_NUMBERS, high_rests);
     /* What lies below the window wraps around and is far, too. */
-    low_code = low - target->base;
-    high_code = high - target->base;
-    low_far = (bytes16)(low_code >= PAIRS_CODE_ESCAPE);
-    high_far = (bytes16)(high_code >= PAIRS_CODE_ESCAPE);
+    bytes16 low_code = low - target->base, high_code = high - target->base;
+    bytes16 low_far = (bytes16)(low_code >= PAIRS_CODE_ESCAPE);
+    bytes16 high_far = (bytes16)(high_code >= PAIRS_CODE_ESCAPE);
+    uint64_t marks[VECTOR_WORDS];
+    uint8_t tops[PAIRS_NUMBERS];
+
     bytes16_store(codes, ((low_code | low_far) & 15) | (high_code | high_far) << 4);
     if (__builtin_expect(bytes16_any(low_far | high_far), 0)) {
         marks_of(low_far, high_far, marks);
-        bytes16_store(exponents, low);
-        bytes16_store(exponents + VECTOR_NUMBERS, high);
-        escape_count = escapes_append(target->escapes, escape_count, exponents, marks);
+        bytes16_store(tops, low);
+        bytes16_store(tops + VECTOR_NUMBERS, high);
+        escape_count = escapes_append(target->escapes, escape_count, tops, marks);
     }
     return escape_count;
 }
 
-/* The last group: the numbers that it lacks have the exponent `base`. */
+/* One group, to where the planes of `at` begin; returns how many escapes there are now. */
+static inline size_t
+group_pack(const struct pairs_target *at, const uint8_t *source, size_t escape_count)
+{
+    bytes16 signs = {0};
+
+    for (size_t i = 0; i < PAIRS_GROUP; i += PAIRS_NUMBERS) {
+        bytes16 lows[2], highs[2];
+
+        ahead_read(source + 2 * i);
+        ahead_write(at->lows + i);
+        for (size_t half = 0; half < 2; half++) {
+            size_t first = i + half * VECTOR_NUMBERS;
+
+            bytes16_unweave(source + 2 * first, &lows[half], &highs[half]);
+            bytes16_store(at->lows + first, lows[half]);
+            signs = (signs + signs) | highs[half] >> 7;
+        }
+        escape_count = codes_write(at, at->codes + i / 2, highs[0] & PAIRS_TOP_MAX,
+            highs[1] & PAIRS_TOP_MAX, escape_count);
+    }
+    bytes16_store(at->signs, signs);
+    return escape_count;
+}
+
+/* The last `count` numbers, fewer than a group: what it lacks are numbers of the top `base`. */
 static size_t
-tail_pack(const struct pairs_target *target, const uint8_t *source, size_t count, size_t whole,
-    size_t escape_count)
+tail_pack(const struct pairs_target *at, const uint8_t *source, size_t count, size_t escape_count)
 {
     uint8_t numbers[GROUP_BYTES];
-    uint8_t rests[PAIRS_GROUP];
+    uint8_t lows[PAIRS_GROUP];
+    struct pairs_target group = *at;
 
-    for (size_t i = 0; i < PAIRS_GROUP; i++) {
-        numbers[2 * i] = (uint8_t)(target->base << 7);
-        numbers[2 * i + 1] = target->base >> 1;
-    }
-    memcpy(numbers, source + 2 * whole, 2 * (count - whole));
-    escape_count = group_pack(target, numbers, target->codes + whole / 2, rests, escape_count);
-    memcpy(target->rests + whole, rests, count - whole);
+    group.lows = lows;
+    for (size_t i = count; i < PAIRS_GROUP; i++)
+        put_u16(numbers + 2 * i, (uint16_t)(at->base << 8));
+    memcpy(numbers, source, 2 * count);
+    escape_count = group_pack(&group, numbers, escape_count);
+    memcpy(at->lows, lows, count);
     return escape_count;
 }
 
@@ -140,17 +161,19 @@ pairs_pack(const struct pairs_target *target, const uint8_t *source, size_t coun
     size_t *escape_count_out)
 {
     size_t escapes_max = pairs_escapes_max(count);
-    size_t whole = count - count % PAIRS_GROUP;
+    size_t left = count;
     size_t escape_count = 0;
+    struct pairs_target at = *target;
 
-    for (size_t i = 0; i < whole && escape_count <= escapes_max; i += PAIRS_GROUP) {
-        ahead_read(source + 2 * i);
-        ahead_write(target->rests + i);
-        escape_count = group_pack(
-            target, source + 2 * i, target->codes + i / 2, target->rests + i, escape_count);
+    for (; left >= PAIRS_GROUP && escape_count <= escapes_max; left -= PAIRS_GROUP) {
+        escape_count = group_pack(&at, source, escape_count);
+        source += GROUP_BYTES;
+        at.codes += PAIRS_GROUP / 2;
+        at.lows += PAIRS_GROUP;
+        at.signs += PAIRS_GROUP / 8;
     }
-    if (whole < count && escape_count <= escapes_max)
-        escape_count = tail_pack(target, source, count, whole, escape_count);
+    if (left > 0 && escape_count <= escapes_max)
+        escape_count = tail_pack(&at, source, left, escape_count);
     *escape_count_out = escape_count;
     return escape_count <= escapes_max;
 }
@@ -159,30 +182,57 @@ pairs_pack(const struct pairs_target *target, const uint8_t *source, size_t coun
 
 /* Put the next escapes where they are marked; false: there are not as many. */
 static bool
-escapes_insert(const struct pairs_source *source, size_t *used, uint8_t *exponents,
-    const uint64_t marks[GROUP_WORDS])
+escapes_insert(const struct pairs_source *source, size_t *used, uint8_t *values,
+    const uint64_t marks[VECTOR_WORDS])
 {
-    for (size_t i = 0; i < GROUP_WORDS; i++) {
+    for (size_t i = 0; i < VECTOR_WORDS; i++) {
         uint64_t left = marks[i] & 0x0101010101010101u;
 
         for (; left != 0; left &= left - 1) {
             if (*used == source->escape_count)
                 return false;
-            exponents[i * WORD_BYTES + (size_t)__builtin_ctzll(left) / 8] =
-                source->escapes[(*used)++];
+            values[i * WORD_BYTES + (size_t)__builtin_ctzll(left) / 8] = source->escapes[(*used)++];
         }
     }
     return true;
 }
 
-/* Sixteen numbers to the target: past the caches, if it is aligned. */
-static inline void
-half_store(uint8_t *target, bytes16 exponents, bytes16 rests, bool is_streamed)
+/* What 32 codes stand for; *used: how many escapes were. */
+ALWAYS_INLINE bool
+codes_read(
+    const struct pairs_source *source, const uint8_t *codes, bytes16 values_out[2], size_t *used)
 {
-    bytes16 numbers[2];
+    bytes16 pairs = bytes16_load(codes);
+    bytes16 low = pairs & 15, high = pairs >> 4;
+    bytes16 low_far = (bytes16)(low == PAIRS_CODE_ESCAPE);
+    bytes16 high_far = (bytes16)(high == PAIRS_CODE_ESCAPE);
+    uint64_t marks[VECTOR_WORDS];
+    uint8_t values[PAIRS_NUMBERS];
 
-    bf16_join(exponents, rests, numbers);
-    if (is_streamed) {
+    values_out[0] = low + source->base;
+    values_out[1] = high + source->base;
+    if (__builtin_expect(bytes16_any(low_far | high_far), 0)) {
+        marks_of(low_far, high_far, marks);
+        bytes16_store(values, values_out[0]);
+        bytes16_store(values + VECTOR_NUMBERS, values_out[1]);
+        if (!escapes_insert(source, used, values, marks))
+            return false;
+        values_out[0] = bytes16_load(values);
+        values_out[1] = bytes16_load(values + VECTOR_NUMBERS);
+    }
+    return true;
+}
+
+/* What codes stand for, and how numbers are stored. */
+struct manner {
+    bool is_tops;
+    bool is_streamed; /* Past the caches: the target is aligned, and nobody reads it soon. */
+};
+
+ALWAYS_INLINE void
+numbers_store(uint8_t *target, const bytes16 numbers[2], struct manner manner)
+{
+    if (manner.is_streamed) {
         bytes16_stream(target, numbers[0]);
         bytes16_stream(target + VECTOR_NUMBERS, numbers[1]);
     } else {
@@ -191,70 +241,66 @@ half_store(uint8_t *target, bytes16 exponents, bytes16 rests, bool is_streamed)
     }
 }
 
-/* What a group is made of and becomes. */
-struct group {
-    const uint8_t *codes;
-    const uint8_t *rests;
-    uint8_t *target;
-    bool is_streamed;
-};
-
-/* One group; *used: how many escapes were. */
+/* One group, from where the planes of `at` begin. */
 ALWAYS_INLINE bool
-group_unpack(const struct pairs_source *source, const struct group *group, size_t *used)
+group_unpack(const struct pairs_source *at, uint8_t *target, struct manner manner, size_t *used)
 {
-    bytes16 pairs = bytes16_load(group->codes);
-    bytes16 low = pairs & 15, high = pairs >> 4;
-    bytes16 low_far = (bytes16)(low == PAIRS_CODE_ESCAPE);
-    bytes16 high_far = (bytes16)(high == PAIRS_CODE_ESCAPE);
-    uint64_t marks[GROUP_WORDS];
-    uint8_t exponents[PAIRS_GROUP];
+    bytes16 signs = manner.is_tops ? bytes16_load(at->signs) : (bytes16){0};
 
-    low += source->base;
-    high += source->base;
-    if (__builtin_expect(bytes16_any(low_far | high_far), 0)) {
-        marks_of(low_far, high_far, marks);
-        bytes16_store(exponents, low);
-        bytes16_store(exponents + VECTOR_NUMBERS, high);
-        if (!escapes_insert(source, used, exponents, marks))
+    for (size_t i = 0; i < PAIRS_GROUP; i += PAIRS_NUMBERS) {
+        bytes16 values[2], numbers[2];
+
+        ahead_read(at->rests + i);
+        if (!codes_read(at, at->codes + i / 2, values, used))
             return false;
-        low = bytes16_load(exponents);
-        high = bytes16_load(exponents + VECTOR_NUMBERS);
+        for (size_t half = 0; half < 2; half++) {
+            size_t first = i + half * VECTOR_NUMBERS;
+            bytes16 rests = bytes16_load(at->rests + first);
+
+            if (manner.is_tops)
+                bytes16_weave(rests, values[half] | (signs & 0x80), numbers);
+            else
+                bf16_join(values[half], rests, numbers);
+            signs += signs;
+            numbers_store(target + 2 * first, numbers, manner);
+        }
     }
-    half_store(group->target, low, bytes16_load(group->rests), group->is_streamed);
-    half_store(group->target + GROUP_BYTES / 2, high, bytes16_load(group->rests + VECTOR_NUMBERS),
-        group->is_streamed);
     return true;
 }
 
 /* All whole groups. */
 ALWAYS_INLINE bool
-groups_unpack(const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
+groups_unpack(
+    const struct pairs_source *source, uint8_t *target, size_t whole, bool is_tops, size_t *used)
 {
-    struct group group = {
-        .codes = source->codes,
-        .rests = source->rests,
-        .target = target,
-        .is_streamed = (uintptr_t)target % VECTOR_NUMBERS == 0,
-    };
+    struct manner manner = {is_tops, (uintptr_t)target % VECTOR_NUMBERS == 0};
+    struct pairs_source at = *source;
 
     for (size_t i = 0; i < whole; i += PAIRS_GROUP) {
-        ahead_read(group.rests);
-        if (!group_unpack(source, &group, used))
+        if (!group_unpack(&at, target + 2 * i, manner, used))
             return false;
-        group.codes += PAIRS_GROUP / 2;
-        group.rests += PAIRS_GROUP;
-        group.target += GROUP_BYTES;
+        at.codes += PAIRS_GROUP / 2;
+        at.rests += PAIRS_GROUP;
+        if (is_tops)
+            at.signs += PAIRS_GROUP / 8;
     }
     stream_end();
     return true;
+}
+
+ALWAYS_INLINE bool
+groups_unpack_both(const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
+{
+    if (source->signs != NULL)
+        return groups_unpack(source, target, whole, true, used);
+    return groups_unpack(source, target, whole, false, used);
 }
 
 static bool
 groups_unpack_anywhere(
     const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
 {
-    return groups_unpack(source, target, whole, used);
+    return groups_unpack_both(source, target, whole, used);
 }
 
 #ifdef __x86_64__
@@ -262,7 +308,7 @@ groups_unpack_anywhere(
 __attribute__((target("avx2"))) static bool
 groups_unpack_avx2(const struct pairs_source *source, uint8_t *target, size_t whole, size_t *used)
 {
-    return groups_unpack(source, target, whole, used);
+    return groups_unpack_both(source, target, whole, used);
 }
 #endif
 
@@ -276,23 +322,53 @@ groups_unpack_here(const struct pairs_source *source, uint8_t *target, size_t wh
     return groups_unpack_anywhere(source, target, whole, used);
 }
 
+/* The last group, of which `whole` numbers come first; what it has besides must be nothing. */
+static bool
+tail_unpack(
+    const struct pairs_source *source, uint8_t *target, size_t whole, size_t count, size_t *used)
+{
+    struct manner manner = {.is_tops = source->signs != NULL};
+    size_t left = count - whole;
+    uint8_t codes[PAIRS_GROUP / 2] = {0}, rests[PAIRS_GROUP] = {0};
+    uint8_t numbers[GROUP_BYTES];
+    struct pairs_source group = *source;
+
+    memcpy(codes, source->codes + whole / 2, pairs_bytes(left));
+    memcpy(rests, source->rests + whole, left);
+    group.codes = codes;
+    group.rests = rests;
+    if (manner.is_tops)
+        group.signs += whole / 8;
+    if (!group_unpack(&group, numbers, manner, used))
+        return false;
+    memcpy(target + 2 * whole, numbers, 2 * left);
+    for (size_t i = left; i < PAIRS_GROUP; i++) {
+        if (get_u16(numbers + 2 * i) != source->base << (manner.is_tops ? 8 : 7))
+            return false;
+    }
+    return true;
+}
+
+static bool
+escapes_are_tops(const struct pairs_source *source)
+{
+    uint8_t any = 0;
+
+    for (size_t i = 0; i < source->escape_count; i++)
+        any |= source->escapes[i];
+    return any <= PAIRS_TOP_MAX;
+}
+
 bool
 pairs_unpack(const struct pairs_source *source, uint8_t *target, size_t count)
 {
     size_t whole = count - count % PAIRS_GROUP;
     size_t used = 0;
-    uint8_t rests[PAIRS_GROUP] = {0};
-    uint8_t numbers[GROUP_BYTES];
-    const struct group last = {
-        .codes = source->codes + whole / 2, .rests = rests, .target = numbers};
 
-    if (!groups_unpack_here(source, target, whole, &used))
+    if (source->signs != NULL && !escapes_are_tops(source))
         return false;
-    if (whole < count) {
-        memcpy(rests, source->rests + whole, count - whole);
-        if (!group_unpack(source, &last, &used))
-            return false;
-        memcpy(target + 2 * whole, numbers, 2 * (count - whole));
-    }
+    if (!groups_unpack_here(source, target, whole, &used) ||
+        (whole < count && !tail_unpack(source, target, whole, count, &used)))
+        return false;
     return used == source->escape_count;
 }

@@ -21,7 +21,7 @@ vector_split(bool is_bf16, const uint8_t *source, uint8_t *skewed, uint8_t *rest
     if (is_bf16)
         bf16_split(source, &one, &other);
     else
-        fp16_split(source, &one, &other);
+        bytes16_unweave(source, &other, &one);
     bytes16_store(skewed, one);
     bytes16_store(rests, other);
 }
@@ -34,7 +34,7 @@ vector_join(bool is_bf16, uint8_t *target, const uint8_t *skewed, const uint8_t 
     if (is_bf16)
         bf16_join(bytes16_load(skewed), bytes16_load(rests), numbers);
     else
-        fp16_join(bytes16_load(skewed), bytes16_load(rests), numbers);
+        bytes16_weave(bytes16_load(rests), bytes16_load(skewed), numbers);
     bytes16_store(target, numbers[0]);
     bytes16_store(target + VECTOR_NUMBERS, numbers[1]);
 }

@@ -86,7 +86,18 @@ stream_end(void)
 #endif
 }
 
-/* Sixteen numbers from their low and high bytes. */
+/* Sixteen numbers to their low and high bytes. */
+static inline void
+bytes16_unweave(const uint8_t *source, bytes16 *lows_out, bytes16 *highs_out)
+{
+    numbers16 numbers;
+
+    memcpy(&numbers, source, sizeof(numbers));
+    *lows_out = __builtin_convertvector(numbers & 0xFF, bytes16);
+    *highs_out = __builtin_convertvector(numbers >> 8, bytes16);
+}
+
+/* The reverse: sixteen numbers from their low and high bytes. */
 static inline void
 bytes16_weave(bytes16 lows, bytes16 highs, bytes16 numbers_out[2])
 {
@@ -115,24 +126,6 @@ bf16_join(bytes16 exponents, bytes16 rests, bytes16 numbers_out[2])
     bytes16 highs = (rests & 0x80) | (exponents >> 1);
     bytes16 lows = (exponents << 7) | (rests & 0x7F);
 
-    bytes16_weave(lows, highs, numbers_out);
-}
-
-/* --- fp16: sign, exponent and two bits of the mantissa are the high byte ---------------------- */
-
-static inline void
-fp16_split(const uint8_t *source, bytes16 *highs_out, bytes16 *lows_out)
-{
-    numbers16 numbers;
-
-    memcpy(&numbers, source, sizeof(numbers));
-    *highs_out = __builtin_convertvector(numbers >> 8, bytes16);
-    *lows_out = __builtin_convertvector(numbers & 0xFF, bytes16);
-}
-
-static inline void
-fp16_join(bytes16 highs, bytes16 lows, bytes16 numbers_out[2])
-{
     bytes16_weave(lows, highs, numbers_out);
 }
 
