@@ -44,6 +44,7 @@ group_take(struct kvt_store *store, struct commit_group *group, struct batch *ba
 {
     struct index_work *work = &group->work;
 
+    KVT_ASSERT(batch->state == BATCH_WRITTEN);
     commit_touch(store, work, &batch->tier_batch);
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct commit_kill *kill = &batch->flights[i]->replaced;

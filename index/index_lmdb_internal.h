@@ -73,7 +73,7 @@ enum kvt_status status_from_mdb(int code, const char *what);
 
 /* Make the databases and their first values in an empty environment. */
 enum kvt_status lmdb_transaction_create(struct index_lmdb *lmdb);
-/* Take up the databases of an environment, check the schema, count pages and records. */
+/* Take up the databases of an environment that lmdb_check() found right; count its pages. */
 enum kvt_status lmdb_transaction_open(struct index_lmdb *lmdb);
 /* KVT_OK when the index may be written. */
 enum kvt_status lmdb_transaction_check(const struct index_lmdb *lmdb);

@@ -452,24 +452,6 @@ lmdb_transaction_create(struct index_lmdb *lmdb)
     return KVT_OK;
 }
 
-static enum kvt_status
-schema_check(struct index_lmdb *lmdb, MDB_txn *txn)
-{
-    MDB_val key = system_key(LMDB_KEY_SCHEMA);
-    MDB_val value;
-    int code = mdb_get(txn, lmdb->system, &key, &value);
-
-    if (code != 0)
-        return status_from_mdb(code, "The index's schema cannot be read");
-    if (value.mv_size != 4)
-        return failure_set(KVT_E_CORRUPT, 0, "The index's schema has not 4 bytes.");
-    if (get_u32(value.mv_data) != LMDB_SCHEMA) {
-        return failure_set(KVT_E_FORMAT, 0, "The index has schema %u; this build reads %u.",
-            (unsigned)get_u32(value.mv_data), (unsigned)LMDB_SCHEMA);
-    }
-    return KVT_OK;
-}
-
 /* Pages on LMDB's free list: each of its values begins with how many it names. */
 static int
 free_pages_count(MDB_txn *txn, uint64_t *count_out)
@@ -512,21 +494,17 @@ environment_count(struct index_lmdb *lmdb, MDB_txn *txn)
 enum kvt_status
 lmdb_transaction_open(struct index_lmdb *lmdb)
 {
-    enum kvt_status status = KVT_OK;
     MDB_txn *txn;
     int code = mdb_txn_begin(lmdb->lmdb, NULL, MDB_RDONLY, &txn);
 
     if (code != 0)
         return status_from_mdb(code, "LMDB cannot read the index");
     code = databases_open(lmdb, txn, 0);
-    if (code == 0) {
-        status = schema_check(lmdb, txn);
+    if (code == 0)
         code = environment_count(lmdb, txn);
-    }
-    if (code != 0 || status != KVT_OK) {
+    if (code != 0) {
         mdb_txn_abort(txn);
-        return status != KVT_OK ? status
-                                : status_from_mdb(code, "The index's databases cannot be opened");
+        return status_from_mdb(code, "The index's databases cannot be opened");
     }
     /* Committed, not aborted: that keeps the handles of the databases. */
     return status_from_mdb(mdb_txn_commit(txn), "LMDB cannot read the index");
