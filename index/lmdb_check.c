@@ -351,6 +351,15 @@ check_run(struct check *check)
     return free_list_check(check);
 }
 
+/* The meta page that counts, and a reader of the pages that it knows. */
+static enum kvt_status
+check_begin(struct check *check, const struct kvt_env *env, struct fs_file *file)
+{
+    KVT_TRY(meta_find(env, file, &check->meta));
+    return lmdb_reader_open(
+        &check->reader, env, file, check->meta.page_bytes, check->meta.page_last + 1);
+}
+
 enum kvt_status
 lmdb_check(const struct kvt_env *env, struct fs_file *file, struct lmdb_report *report_out)
 {
@@ -358,9 +367,7 @@ lmdb_check(const struct kvt_env *env, struct fs_file *file, struct lmdb_report *
     enum kvt_status status;
 
     *report_out = (struct lmdb_report){0};
-    KVT_TRY(meta_find(env, file, &check.meta));
-    KVT_TRY(lmdb_reader_open(
-        &check.reader, env, file, check.meta.page_bytes, check.meta.page_last + 1));
+    KVT_TRY(check_begin(&check, env, file));
     status = check_run(&check);
     check.report.page_count = META_COUNT + check.reader.claimed_count;
     *report_out = check.report;
@@ -414,9 +421,7 @@ lmdb_list(const struct kvt_env *env, struct fs_file *file, const struct lmdb_lis
     struct check check = {0};
     enum kvt_status status;
 
-    KVT_TRY(meta_find(env, file, &check.meta));
-    KVT_TRY(lmdb_reader_open(
-        &check.reader, env, file, check.meta.page_bytes, check.meta.page_last + 1));
+    KVT_TRY(check_begin(&check, env, file));
     status = list_run(&check, lister);
     lmdb_reader_close(&check.reader);
     return status == KVT_CANCELLED ? KVT_OK : status;

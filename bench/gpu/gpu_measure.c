@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "complain.h"
@@ -22,6 +21,7 @@
 #include "kvtier/kvtier_unstable.h"
 #include "kvtier/scanning.h"
 #include "pattern.h"
+#include "progress.h"
 
 enum {
     FLIGHTS = 8, /* Batches that are out at once. */
@@ -57,15 +57,6 @@ struct bench {
     struct flight *flights;
     uint64_t next; /* Of the gets: which is next. */
 };
-
-static uint64_t
-now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool
 is_fine(enum kvt_status status, const char *what)
@@ -234,7 +225,7 @@ flights_compare(struct bench *bench, uint64_t *wrong_out)
 static double
 blocks_get(struct bench *bench, uint64_t blocks, double seconds, uint64_t *got_out)
 {
-    uint64_t begin_ns = now_ns(), end_ns = begin_ns + (uint64_t)(seconds * 1e9);
+    uint64_t begin_ns = clock_ns(), end_ns = begin_ns + (uint64_t)(seconds * 1e9);
     uint64_t asked = 0, got = 0;
     kvt_queue *queue = NULL;
     bool is_right = is_fine(kvt_queue_create(bench->store, &queue), "no queue");
@@ -252,14 +243,14 @@ blocks_get(struct bench *bench, uint64_t blocks, double seconds, uint64_t *got_o
 
             is_right = flight_take(bench, flight);
             got += bench->batch;
-            if (is_right && asked + bench->batch <= blocks && now_ns() < end_ns) {
+            if (is_right && asked + bench->batch <= blocks && clock_ns() < end_ns) {
                 is_right = flight_submit(bench, (uint32_t)(flight - bench->flights), queue);
                 asked += bench->batch;
             }
         }
     }
     *got_out = got;
-    end_ns = now_ns();
+    end_ns = clock_ns();
     if (is_right)
         is_right = is_fine(kvt_queue_destroy(queue), "a queue is in use");
     return is_right ? (double)(got * bench->block_bytes) * 1e9 / (double)(end_ns - begin_ns + 1)
@@ -273,14 +264,14 @@ copy_measure(struct bench *bench)
     double best = 0;
 
     for (uint32_t i = 0; i < COPY_TIMES; i++) {
-        uint64_t begin_ns = now_ns();
+        uint64_t begin_ns = clock_ns();
         double rate;
 
         if (!is_fine(
                 kvt_device_write(bench->store, 0, bench->memory, bench->pool.bytes, POOL_BYTES),
                 "cannot copy to the device"))
             return -1;
-        rate = (double)POOL_BYTES * 1e9 / (double)(now_ns() - begin_ns + 1);
+        rate = (double)POOL_BYTES * 1e9 / (double)(clock_ns() - begin_ns + 1);
         if (rate > best)
             best = rate;
     }
@@ -484,11 +475,11 @@ open_measure(struct bench *bench, const struct gpu_plan *plan, struct gpu_figure
     options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
     options.block_bytes_max = HOST_BLOCK_BYTES;
     options.device_kind = plan->device_kind;
-    begin_ns = now_ns();
+    begin_ns = clock_ns();
     is_right = bench_open(bench, &options);
-    figures->open_ns = (double)(now_ns() - begin_ns);
+    figures->open_ns = (double)(clock_ns() - begin_ns);
     is_right = is_right && blocks_put(bench, KVT_MEMORY) && blocks_get(bench, 1, 1, &got) >= 0;
-    figures->first_use_ns = (double)(now_ns() - begin_ns);
+    figures->first_use_ns = (double)(clock_ns() - begin_ns);
     return is_right && bench_close(bench);
 }
 

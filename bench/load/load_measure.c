@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "complain.h"
@@ -16,6 +15,7 @@
 #include "disk_probe.h"
 #include "kvtier/kvtier_unstable.h"
 #include "load_bench.h"
+#include "progress.h"
 #include "statistics.h"
 
 enum {
@@ -37,19 +37,10 @@ struct load_bench {
     int descriptor; /* The file, to compare with. */
 };
 
-static uint64_t
-now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static double
 rate_of(uint64_t bytes, uint64_t begin_ns)
 {
-    return (double)bytes * 1e9 / (double)(now_ns() - begin_ns + 1);
+    return (double)bytes * 1e9 / (double)(clock_ns() - begin_ns + 1);
 }
 
 /* --- Ceilings --------------------------------------------------------------------------------- */
@@ -93,7 +84,7 @@ copy_measure(struct load_bench *bench)
     double best = 0;
 
     for (uint32_t i = 0; i < COPY_TIMES; i++) {
-        uint64_t begin_ns = now_ns();
+        uint64_t begin_ns = clock_ns();
         enum kvt_status status =
             kvt_device_write(bench->store, 0, bench->memory, bench->host.bytes, bench->copy_bytes);
         double rate = rate_of(bench->copy_bytes, begin_ns);
@@ -147,7 +138,7 @@ chunks_take(struct load_bench *bench, kvt_load load, uint64_t begin_ns, bool is_
             return false;
         }
         if (i == 0)
-            figures->first_chunk_ns = (double)(now_ns() - begin_ns);
+            figures->first_chunk_ns = (double)(clock_ns() - begin_ns);
         if (is_compared && !chunk_compare(bench, chunk, &figures->wrong_bytes))
             return false;
         status = kvt_load_release(bench->store, load, &i, 1);
@@ -169,7 +160,7 @@ load_once(struct load_bench *bench, bool is_compared, struct load_figures *figur
         .chunk_bytes = bench->plan->chunk_bytes,
         .destination = bench->memory,
         .capacity = bench->memory_bytes};
-    uint64_t begin_ns = now_ns();
+    uint64_t begin_ns = clock_ns();
     double rate = -1;
     kvt_load load;
     enum kvt_status status = kvt_file_load(bench->store, bench->plan->path, &options, &load);

@@ -40,7 +40,8 @@ void progress_at(struct progress *progress, uint64_t done);
 /* progress_end - wipes the bar. Harmless twice. */
 void progress_end(struct progress *progress);
 
-/* clock_seconds - of CLOCK_MONOTONIC. */
+/* clock_seconds, clock_ns - of CLOCK_MONOTONIC. */
 double clock_seconds(void);
+uint64_t clock_ns(void);
 
 #endif /* TOOLS_PROGRESS_H */
