@@ -302,6 +302,39 @@ hot_replace(struct full_store *full, uint8_t *bytes)
         kvt_put_submit(full->store, full->ns, puts, FULL_HOT, KVT_SYNC, NULL, &ticket), KVT_OK);
 }
 
+/* Until it is known where the copy stands that it is to take the place of. */
+static void
+a_put_that_replaces_a_block_waits_while_that_is_written(void **state)
+{
+    uint8_t *bytes = malloc((size_t)FULL_HOT * FULL_BLOCK_BYTES);
+    struct full_store *full = full_begin(700, FULL_SEGMENTS);
+    uint32_t number, looks = 0;
+    kvt_ticket *ticket;
+    uint64_t key;
+
+    (void)state;
+    assert_non_null(bytes);
+    full_fill(full);
+    key = relocation_meet(full, &ticket);
+    sync_meet(full);
+    number = full_entry(full, key);
+    assert_true(word_pins(word_of(full, number)) > 0);
+    hot_replace(full, bytes);
+    for (; group_is_writing(full); looks++) {
+        assert_int_equal(full_entry(full, key), number);
+        assert_null(entries_at(full->store->entries, number)->flight);
+        sim_run_steps(full->world, 1);
+    }
+    assert_true(looks > 1);
+    put_finish(ticket);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    full_expect(full, key, 2);
+    full_again(full, KVT_OPEN_REBUILD);
+    (void)full_expect_at_most(full, key, 2);
+    full_end(full);
+    free(bytes);
+}
+
 /*
  * The kill of a copy that was moved in vain must not be on disk before the block that takes the
  * place of both copies: a rebuild would find neither. Here that block's write takes long.
@@ -569,6 +602,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_that_is_deleted_while_it_is_moved_stays_away),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_stays_replaced),
+        cmocka_unit_test(a_put_that_replaces_a_block_waits_while_that_is_written),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_is_never_gone),
         cmocka_unit_test(a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them),
         cmocka_unit_test(a_write_that_fails_and_arrives_leaves_no_copy_that_could_come_back),
