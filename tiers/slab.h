@@ -68,7 +68,8 @@ void *slab_base(const struct slab *slab); /* Where its memory begins. */
 
 /*
  * slab_superblock_of, slab_poorest - to let memory change class: the superblock (number) in use
- * with the fewest taken bytes whose class is not that of `size`; UINT32_MAX when there is none.
+ * with the fewest taken bytes (the first of several) whose class is not that of `size`;
+ * UINT32_MAX when there is none.
  * The engine evicts what is in it, so that it becomes free.
  */
 uint32_t slab_superblock_of(const struct slab *slab, struct slot slot);

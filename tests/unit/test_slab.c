@@ -281,6 +281,11 @@ the_poorest_superblock_of_another_class_is_named(void **state)
     slot = take(&fixture, 4 * KIB);
     assert_int_equal(slab_poorest(fixture.slab, 4 * KIB), slab_superblock_of(fixture.slab, poor));
     assert_int_equal(slab_poorest(fixture.slab, 64 * KIB), slab_superblock_of(fixture.slab, slot));
+    /* Of the two that have 32 KiB the first. */
+    for (uint32_t i = 0; i < 7; i++)
+        slot = take(&fixture, 4 * KIB);
+    assert_true(slab_superblock_of(fixture.slab, poor) < slab_superblock_of(fixture.slab, slot));
+    assert_int_equal(slab_poorest(fixture.slab, 64 * KIB), slab_superblock_of(fixture.slab, poor));
     fixture_close(&fixture);
 }
 
