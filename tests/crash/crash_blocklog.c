@@ -20,6 +20,7 @@
 
 #include "crash_disk.h"
 #include "crash_mount.h"
+#include "crash_plan.h"
 #include "crash_verify.h"
 #include "crash_writers.h"
 
@@ -27,7 +28,6 @@ enum {
     STATES_DEFAULT = 100,
     ACTIONS = 160, /* Of a writer. */
     NOTES_MAX = 1 << 16,
-    SKIPPED = 77,
     IMAGE_BYTES = 48 << 20,
     SECTOR_BYTES = 512,
     SUPERBLOCK_END = 2048, /* Of ext4, from 1024 on. */
@@ -339,7 +339,7 @@ run(uint64_t count)
     bool can_record = record(&recording, reason, sizeof(reason));
     if (!can_record)
         printf("SKIPPED: %s\n", reason);
-    int code = !can_record ? SKIPPED : judge_all(&recording, count) ? 0 : 1;
+    int code = !can_record ? CRASH_SKIPPED : judge_all(&recording, count) ? 0 : 1;
     rmdir(point);
     rmdir(disk_point);
     rmdir(recording.folder);
@@ -349,26 +349,13 @@ run(uint64_t count)
 int
 main(int count, char **values)
 {
-    const char *place = getenv("KVT_TEST_TMP");
-    char reason[256];
-    uint64_t states = STATES_DEFAULT;
+    struct crash_plan plan = {
+        .name = "blocklog", .option = "--states", .count = STATES_DEFAULT, .seed = 1};
+    int code = crash_plan_begin(&plan, count, values, &recording.workload);
 
-    if (count == 4 && strcmp(values[1], WRITERS_MODE) == 0)
-        writers_main(values, &recording.workload);
-    for (int i = 1; i + 1 < count; i += 2) {
-        uint64_t number = strtoull(values[i + 1], NULL, 10);
-        if (strcmp(values[i], "--states") == 0 && number != 0)
-            states = number;
-        else if (strcmp(values[i], "--seed") == 0)
-            recording.seed = number;
-        else
-            run_fail("usage: crash_blocklog [--states N] [--seed N]");
-    }
-    if (!crash_mount_alone(reason, sizeof(reason))) {
-        printf("SKIPPED: %s\n", reason);
-        return SKIPPED;
-    }
-    snprintf(recording.folder, sizeof(recording.folder), "%s/kvt-blocklog-%d",
-        place != NULL ? place : "/dev/shm", (int)getpid());
-    return run(states);
+    if (code != 0)
+        return code;
+    recording.seed = plan.seed;
+    memcpy(recording.folder, plan.folder, sizeof(plan.folder));
+    return run(plan.count);
 }

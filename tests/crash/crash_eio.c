@@ -20,6 +20,7 @@
 
 #include "crash_disk.h"
 #include "crash_mount.h"
+#include "crash_plan.h"
 #include "crash_verify.h"
 #include "crash_writers.h"
 
@@ -29,7 +30,6 @@ enum {
     NOTES_MS = 10000,  /* For these, on a machine that stands still. */
     AFTER_NOTES = 200, /* After a fault that passes. */
     AFTER_MS = 100,    /* For these; and until the kill, after one that does not. */
-    SKIPPED = 77,
     IMAGE_BYTES = 48 << 20,
 };
 
@@ -286,7 +286,7 @@ run(const char *folder, uint64_t cycles)
         run_fail("no image in %s", folder);
     unlink(path);
     oracle_init(&failing.oracle);
-    int code = SKIPPED;
+    int code = CRASH_SKIPPED;
     if (crash_disk_start(&failing.disk, image, folder, disk_point, reason, sizeof(reason))) {
         crash_mount_attach(&failing.mount, failing.disk.file, "ext4", point);
         if (!crash_mount_up(&failing.mount))
@@ -307,27 +307,10 @@ run(const char *folder, uint64_t cycles)
 int
 main(int count, char **values)
 {
-    const char *place = getenv("KVT_TEST_TMP");
-    char folder[200], reason[256];
-    uint64_t cycles = CYCLES_DEFAULT, seed = 1;
+    struct crash_plan plan = {
+        .name = "eio", .option = "--cycles", .count = CYCLES_DEFAULT, .seed = 1};
+    int code = crash_plan_begin(&plan, count, values, &failing.workload);
 
-    if (count == 4 && strcmp(values[1], WRITERS_MODE) == 0)
-        writers_main(values, &failing.workload);
-    for (int i = 1; i + 1 < count; i += 2) {
-        uint64_t number = strtoull(values[i + 1], NULL, 10);
-        if (strcmp(values[i], "--cycles") == 0)
-            cycles = number;
-        else if (strcmp(values[i], "--seed") == 0)
-            seed = number;
-        else
-            run_fail("usage: crash_eio [--cycles N] [--seed N]");
-    }
-    if (!crash_mount_alone(reason, sizeof(reason))) {
-        printf("SKIPPED: %s\n", reason);
-        return SKIPPED;
-    }
-    failing.rng.state = seed;
-    snprintf(
-        folder, sizeof(folder), "%s/kvt-eio-%d", place != NULL ? place : "/dev/shm", (int)getpid());
-    return run(folder, cycles);
+    failing.rng.state = plan.seed;
+    return code != 0 ? code : run(plan.folder, plan.count);
 }

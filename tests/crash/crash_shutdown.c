@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "crash_mount.h"
+#include "crash_plan.h"
 #include "crash_verify.h"
 #include "crash_writers.h"
 
@@ -27,7 +28,6 @@ enum {
     NOTES_MS = 10000,     /* For these, on a machine that stands still. */
     EARLY_US_MAX = 20000, /* A cut while the store is being opened. */
     LATE_US_MAX = 3000,   /* From the last note to the cut, and from the cut to the kill. */
-    SKIPPED = 77,
     NVME_BYTES = 16 << 20,
 };
 
@@ -184,32 +184,18 @@ static struct workload child_workload = {.name = "shutdown"};
 int
 main(int count, char **values)
 {
-    const char *place = getenv("KVT_TEST_TMP");
-    char folder[200], point[256], reason[256];
-    uint64_t cycles = CYCLES_DEFAULT, seed = 1;
+    struct crash_plan plan = {
+        .name = "shutdown", .option = "--cycles", .count = CYCLES_DEFAULT, .seed = 1};
+    int code = crash_plan_begin(&plan, count, values, &child_workload);
+    char point[256];
 
-    if (count == 4 && strcmp(values[1], WRITERS_MODE) == 0)
-        writers_main(values, &child_workload);
-    for (int i = 1; i + 1 < count; i += 2) {
-        uint64_t number = strtoull(values[i + 1], NULL, 10);
-        if (strcmp(values[i], "--cycles") == 0)
-            cycles = number;
-        else if (strcmp(values[i], "--seed") == 0)
-            seed = number;
-        else
-            run_fail("usage: crash_shutdown [--cycles N] [--seed N]");
-    }
-    if (!crash_mount_alone(reason, sizeof(reason))) {
-        printf("SKIPPED: %s\n", reason);
-        return SKIPPED;
-    }
-    snprintf(folder, sizeof(folder), "%s/kvt-shutdown-%d", place != NULL ? place : "/dev/shm",
-        (int)getpid());
-    snprintf(point, sizeof(point), "%s/mount", folder);
-    if (mkdir(folder, 0700) != 0 || mkdir(point, 0700) != 0)
-        run_fail("cannot make %s", folder);
-    bool is_right = run_all(folder, cycles, seed);
+    if (code != 0)
+        return code;
+    snprintf(point, sizeof(point), "%s/mount", plan.folder);
+    if (mkdir(plan.folder, 0700) != 0 || mkdir(point, 0700) != 0)
+        run_fail("cannot make %s", plan.folder);
+    bool is_right = run_all(plan.folder, plan.count, plan.seed);
     rmdir(point);
-    rmdir(folder);
+    rmdir(plan.folder);
     return is_right ? 0 : 1;
 }
