@@ -79,8 +79,9 @@ taking_run(struct kvt_store *store, struct taking *taking)
         }
         size = imaging_bytes(store, flight);
         if (!taking_fits(store, taking, batch->count + 1, taking->bytes + size)) {
-            due_note(commit, flight);
-            /* The rest is not looked at one by one: what is behind is due soon after. */
+            /* The rest is not looked at one by one. Those ahead may have time; those behind may
+             * not. */
+            commit_hurry_all(store);
             break;
         }
         commit_uncount(store, flight);

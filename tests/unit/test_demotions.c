@@ -20,6 +20,7 @@ enum {
     AT_ONCE = 64,  /* Puts of a submission. */
     WRITTEN = 170, /* One by one: what is left of their segment holds some demotions, not all. */
     MANY = 13 * AT_ONCE, /* Demotions: more than are written at a time and fit into a batch. */
+    MORE = 15 * AT_ONCE, /* More than a batch are left when as many as can be are written. */
     HIGH_PERCENT = 15,
 };
 
@@ -38,6 +39,7 @@ demoting_begin(uint64_t latency_ns_max)
     full->options.host_high_percent = HIGH_PERCENT;
     full->options.host_low_percent = 1;
     full->options.dirty_bytes_max = HOST_BYTES;
+    full->options.relaxed_interval_ns = UINT64_C(3600) * 1000000000;
     full->options.policy = KVT_POLICY_GHI; /* It passes over blocks that are on their way. */
     full->world = sim_world_create(&world);
     full->reach = (struct store_world){
@@ -121,12 +123,29 @@ puts_go_before_demotions_that_wait(void **state)
     full_end(full);
 }
 
+/* More RELAXED puts wait than a batch takes, and one that is due at once comes behind them. */
+static void
+a_put_that_is_due_does_not_wait_for_those_before_it(void **state)
+{
+    struct full_store *full = demoting_begin(UINT64_C(100) * 1000000);
+    uint64_t begin_ns;
+
+    (void)state;
+    for (uint32_t i = 0; i < MORE / AT_ONCE; i++)
+        blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_RELAXED), KVT_STAGE_DONE);
+    begin_ns = sim_now(full->world);
+    blocks_await(blocks_submit(full, 1, 1, KVT_SYNC), KVT_STAGE_DURABLE);
+    assert_true(sim_now(full->world) - begin_ns < UINT64_C(10) * 1000000000);
+    full_end(full);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(demotions_fill_the_rest_of_a_segment),
         cmocka_unit_test(puts_go_before_demotions_that_wait),
+        cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
