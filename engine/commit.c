@@ -72,8 +72,8 @@ queue_count(struct kvt_store *store, struct flight *flight)
         commit->due_ns = flight->due_ns;
 }
 
-static void
-queue_uncount(struct kvt_store *store, struct flight *flight)
+void
+commit_uncount(struct kvt_store *store, const struct flight *flight)
 {
     struct commit *commit = store->commit;
 
@@ -179,7 +179,7 @@ commit_cancel(
     is_kept = flight->has_replaced;
     flight->replaced.waiter = waiter;
     if (flight->state == FLIGHT_QUEUED)
-        queue_uncount(store, flight);
+        commit_uncount(store, flight);
     commit_flight_settle(store, flight, status);
     return is_kept;
 }
@@ -211,43 +211,6 @@ batch_is_due(const struct kvt_store *store)
     if (commit->due_ns > store->now_ns)
         return false;
     return writing_count == 0 || store->now_ns - commit->due_ns >= store->options.batch_delay_ns;
-}
-
-/* Move the oldest QUEUED flights into the batch: those that replace in the segment, or, with
- * SEGMENT_NONE, any. */
-static void
-batch_take_flights(struct kvt_store *store, struct batch *batch, uint32_t segment)
-{
-    struct commit *commit = store->commit;
-    uint64_t bytes = 0;
-
-    commit->due_ns = UINT64_MAX;
-    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
-        uint64_t size;
-        bool is_room;
-
-        /* Of one that is IMAGING nobody knows the size yet. */
-        if (flight->state != FLIGHT_QUEUED)
-            continue;
-        if (segment != SEGMENT_NONE && !commit_replaces_in(flight, segment)) {
-            if (flight->due_ns < commit->due_ns)
-                commit->due_ns = flight->due_ns;
-            continue;
-        }
-        size = imaging_bytes(store, flight);
-        is_room = batch->count < COMMIT_BLOCKS_MAX &&
-                  (batch->count == 0 || bytes + size <= commit->batch_bytes_max);
-        if (!is_room) {
-            if (flight->due_ns < commit->due_ns)
-                commit->due_ns = flight->due_ns;
-            /* The rest is not looked at one by one: what is behind is due soon after. */
-            break;
-        }
-        queue_uncount(store, flight);
-        flight->state = FLIGHT_WRITING;
-        batch->flights[batch->count++] = flight;
-        bytes += size;
-    }
 }
 
 /* The kills of what its blocks replace, then those that wait. */
@@ -398,7 +361,7 @@ batch_close(struct kvt_store *store)
 
     if (batch == NULL)
         return false;
-    batch_take_flights(store, batch, SEGMENT_NONE);
+    commit_batch_take(store, batch, SEGMENT_NONE);
     if (batch_send(store, batch, false) != KVT_E_NOSPC)
         return true;
     if (room_is_coming(store)) {
@@ -418,7 +381,7 @@ commit_batch_ahead(struct kvt_store *store, uint32_t segment)
 
     if (batch == NULL)
         return KVT_NOT_READY;
-    batch_take_flights(store, batch, segment);
+    commit_batch_take(store, batch, segment);
     if (batch->count == 0)
         return KVT_MISS;
     status = batch_send(store, batch, true);
@@ -511,7 +474,7 @@ queue_fail(struct kvt_store *store, enum kvt_status status)
         struct flight *newer = flight->newer;
 
         if (flight->state == FLIGHT_QUEUED)
-            queue_uncount(store, flight);
+            commit_uncount(store, flight);
         if (flight_is_waiting(flight))
             commit_flight_settle(store, flight, status);
         flight = newer;

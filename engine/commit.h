@@ -24,7 +24,7 @@
  * when batches are written faster than they are committed.
  *
  * A batch is closed at once when none is WRITING, else when it is full (256 blocks or 8 MiB) or its
- * oldest block has waited batch_delay_ns.
+ * oldest block has waited batch_delay_ns. commit_take.c says which blocks it takes.
  */
 #ifndef KVT_ENGINE_COMMIT_H
 #define KVT_ENGINE_COMMIT_H

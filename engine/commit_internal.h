@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * commit_internal.h - what commit.c (blocks and batches), commit_group.c (transactions) and
- * commit_kills.c (kills) share.
+ * commit_internal.h - what commit.c (blocks and batches), commit_take.c (which blocks a batch has),
+ * commit_group.c (transactions) and commit_kills.c (kills) share.
  *
  * Threads   the loop.
  */
@@ -91,6 +91,12 @@ void commit_flight_settle(struct kvt_store *store, struct flight *flight, enum k
  * meanwhile. */
 void commit_flight_bury(
     struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
+
+/* commit_batch_take - the batch's flights, of those that are QUEUED: as many as fit, of any or, but
+ * for SEGMENT_NONE, of those that replace in that segment. commit_uncount - the flight is QUEUED no
+ * longer. */
+void commit_batch_take(struct kvt_store *store, struct batch *batch, uint32_t segment);
+void commit_uncount(struct kvt_store *store, const struct flight *flight);
 
 /* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and
  * there is room, because they were in the array before. */

@@ -188,6 +188,18 @@ root_choose(
     return KVT_OK;
 }
 
+uint32_t
+nvme_tail_pages(const struct nvme_tier *nvme)
+{
+    const struct segment *active;
+    uint32_t number;
+
+    if (root_choose(nvme, 1, 0, &number) != KVT_OK)
+        return 0;
+    active = segment_active(nvme->table, number);
+    return active == NULL ? 0 : nvme->options.segment_pages - active->fill_page;
+}
+
 /* One more piece of a run; memory that goes on where the last piece ended makes that one longer. */
 static void
 piece_add(struct nvme_put *put, void *memory, size_t size)

@@ -79,6 +79,10 @@ bool nvme_step(struct nvme_tier *nvme);
 struct tier *nvme_as_tier(struct nvme_tier *nvme);
 struct segment_table *nvme_segments(struct nvme_tier *nvme);
 
+/* nvme_tail_pages - what is left of the segment that the next batch would go on filling: a larger
+ * one leaves it as it is, and begins another. 0: it begins another in any case. */
+uint32_t nvme_tail_pages(const struct nvme_tier *nvme);
+
 /* nvme_put_reserved - as the vtable's put, but may use the reserve (reclaiming). */
 enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch);
 

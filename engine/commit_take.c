@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * commit_take.c - which of the blocks that wait go into a batch.
+ *
+ * Those that somebody waits for come first, the oldest first. Behind them come blocks that leave
+ * HOST: no more than fill what is left of the segment. One more would take the whole batch to the
+ * next segment, and a hole would stay in this one.
+ *
+ * Threads   the loop.
+ */
+#include "batch_header.h"
+#include "commit_internal.h"
+
+/* A block that leaves HOST: it may be left to the next batch until it is late. */
+static bool
+flight_is_patient(const struct kvt_store *store, const struct flight *flight)
+{
+    return flight->is_demotion && !flight->is_asked_for &&
+           flight->due_ns + store->options.batch_delay_ns > store->now_ns;
+}
+
+/* What a batch takes next, and what it has. */
+struct taking {
+    struct batch *batch;
+    uint32_t segment;    /* Flights that replace in it alone; SEGMENT_NONE: */
+    bool is_patient;     /* those that are, or those that are not. */
+    uint32_t tail_pages; /* It stays within so many, with its header; 0: it may be larger. */
+    uint64_t bytes;
+};
+
+static bool
+taking_wants(
+    const struct kvt_store *store, const struct taking *taking, const struct flight *flight)
+{
+    if (taking->segment != SEGMENT_NONE)
+        return commit_replaces_in(flight, taking->segment);
+    return flight_is_patient(store, flight) == taking->is_patient;
+}
+
+/* Whether `count` blocks of so many bytes are as much as it may take. */
+static bool
+taking_fits(
+    const struct kvt_store *store, const struct taking *taking, uint32_t count, uint64_t bytes)
+{
+    uint32_t kills = store->commit->kill_count + count; /* Each may replace one. */
+
+    if (count > COMMIT_BLOCKS_MAX || (count > 1 && bytes > store->commit->batch_bytes_max))
+        return false;
+    return taking->tail_pages == 0 ||
+           bytes / PAGE_BYTES +
+                   batch_header_pages(count, kills < COMMIT_KILLS_MAX ? kills : COMMIT_KILLS_MAX) <=
+               taking->tail_pages;
+}
+
+static void
+due_note(struct commit *commit, const struct flight *flight)
+{
+    if (flight->due_ns < commit->due_ns)
+        commit->due_ns = flight->due_ns;
+}
+
+/* Move the oldest QUEUED flights that it wants into the batch. */
+static void
+taking_run(struct kvt_store *store, struct taking *taking)
+{
+    struct commit *commit = store->commit;
+    struct batch *batch = taking->batch;
+
+    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+        uint64_t size;
+
+        /* Of one that is IMAGING nobody knows the size yet. */
+        if (flight->state != FLIGHT_QUEUED)
+            continue;
+        if (!taking_wants(store, taking, flight)) {
+            if (taking->segment != SEGMENT_NONE)
+                due_note(commit, flight);
+            continue;
+        }
+        size = imaging_bytes(store, flight);
+        if (!taking_fits(store, taking, batch->count + 1, taking->bytes + size)) {
+            /* The rest is not looked at one by one. Those ahead may have time; those behind may
+             * not. */
+            commit_hurry_all(store);
+            break;
+        }
+        commit_uncount(store, flight);
+        flight->state = FLIGHT_WRITING;
+        batch->flights[batch->count++] = flight;
+        taking->bytes += size;
+    }
+}
+
+void
+commit_batch_take(struct kvt_store *store, struct batch *batch, uint32_t segment)
+{
+    struct taking taking = {.batch = batch, .segment = segment};
+
+    store->commit->due_ns = UINT64_MAX;
+    taking_run(store, &taking);
+    if (segment != SEGMENT_NONE)
+        return;
+    taking.is_patient = true;
+    taking.tail_pages = nvme_tail_pages(store->nvme);
+    if (!taking_fits(store, &taking, batch->count, taking.bytes))
+        taking.tail_pages = 0;
+    taking_run(store, &taking);
+    if (batch->count > 0)
+        return;
+    /* Not even one goes there. */
+    taking.tail_pages = 0;
+    store->commit->due_ns = UINT64_MAX;
+    taking_run(store, &taking);
+}

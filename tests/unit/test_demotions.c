@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_demotions.c - blocks that leave HOST fill what is left of a segment, and what was put to be
+ * durable is written before them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+
+enum {
+    BYTES = 16384,
+    PAGES = BYTES / PAGE_BYTES,
+    HOST_BYTES = 16 << 20,
+    AT_ONCE = 64,  /* Puts of a submission. */
+    WRITTEN = 170, /* One by one: what is left of their segment holds some demotions, not all. */
+    MANY = 13 * AT_ONCE, /* Demotions: more than are written at a time and fit into a batch. */
+    MORE = 15 * AT_ONCE, /* More than a batch are left when as many as can be are written. */
+    HIGH_PERCENT = 15,
+};
+
+static struct full_store *
+demoting_begin(uint64_t latency_ns_max)
+{
+    const struct sim_options world = {.seed = 3, .latency_ns_max = latency_ns_max};
+    struct full_store *full = calloc(1, sizeof(*full));
+
+    assert_non_null(full);
+    full->options = kit_options();
+    full->options.batch_delay_ns = UINT64_C(500) * 1000000;
+    full->options.segment_bytes = 4 << 20;
+    full->options.nvme_capacity_bytes = 64 << 20;
+    full->options.host_capacity_bytes = HOST_BYTES;
+    full->options.host_high_percent = HIGH_PERCENT;
+    full->options.host_low_percent = 1;
+    full->options.dirty_bytes_max = HOST_BYTES;
+    full->options.relaxed_interval_ns = UINT64_C(3600) * 1000000000;
+    full->options.policy = KVT_POLICY_GHI; /* It passes over blocks that are on their way. */
+    full->world = sim_world_create(&world);
+    full->reach = (struct store_world){
+        .env = sim_env(full->world), .index_ops = &sim_index_ops, .index_context = full->world};
+    full->bytes = calloc(1, FULL_BLOCK_BYTES);
+    assert_non_null(full->bytes);
+    full_open(full, 0);
+    return full;
+}
+
+/* One submission of `count` blocks, AT_ONCE at most. */
+static kvt_ticket *
+blocks_submit(
+    struct full_store *full, uint64_t first, uint32_t count, enum kvt_durability durability)
+{
+    struct payload_key names[AT_ONCE];
+    struct kvt_put puts[AT_ONCE];
+    kvt_ticket *ticket;
+
+    for (uint32_t i = 0; i < count; i++) {
+        payload_key_make(&names[i], first + i);
+        puts[i] = (struct kvt_put){.key = names[i].key, .source = full->bytes, .length = BYTES};
+    }
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, puts, count, durability, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static void
+blocks_await(kvt_ticket *ticket, enum kvt_stage stage)
+{
+    assert_int_equal(kvt_ticket_wait(ticket, stage, KVT_FOREVER), KVT_OK);
+    kvt_ticket_free(ticket);
+}
+
+static bool
+is_clean(void *context)
+{
+    const struct full_store *full = context;
+
+    return full->store->dirty_bytes == 0;
+}
+
+/* A batch of all of them would have begun another segment, and left a hole in the first. */
+static void
+demotions_fill_the_rest_of_a_segment(void **state)
+{
+    struct full_store *full = demoting_begin(0);
+    const struct segment *first;
+    uint32_t left;
+
+    (void)state;
+    for (uint32_t i = 0; i < WRITTEN / 2; i++)
+        assert_int_equal(kit_put(full->store, full->ns, i, 1, BYTES, KVT_SYNC), KVT_OK);
+    first = segment_active(full->store->segments, 0);
+    assert_non_null(first);
+    for (uint32_t i = WRITTEN / 2; i < WRITTEN; i++)
+        assert_int_equal(kit_put(full->store, full->ns, i, 1, BYTES, KVT_SYNC), KVT_OK);
+    left = segment_pages(full->store->segments) - first->fill_page;
+    assert_true(left > PAGES && left < AT_ONCE * PAGES);
+    for (uint32_t i = 0; i < MANY / AT_ONCE; i++)
+        blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_MEMORY), KVT_STAGE_DONE);
+    assert_int_equal(
+        sim_run(full->world, is_clean, full, sim_now(full->world) + FULL_WAIT_NS), SIM_DONE);
+    assert_int_equal(first->state, SEGMENT_SEALED);
+    assert_true(segment_pages(full->store->segments) - first->fill_page < 2 * PAGES);
+    full_end(full);
+}
+
+/* Two batches of demotions are still to be written when the puts come. */
+static void
+puts_go_before_demotions_that_wait(void **state)
+{
+    struct full_store *full = demoting_begin(UINT64_C(100) * 1000000);
+
+    (void)state;
+    for (uint32_t i = 0; i < MANY / AT_ONCE; i++)
+        blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_MEMORY), KVT_STAGE_DONE);
+    blocks_await(blocks_submit(full, 1, AT_ONCE, KVT_SYNC), KVT_STAGE_DURABLE);
+    assert_true(full->store->dirty_bytes > 0);
+    full_end(full);
+}
+
+/* More RELAXED puts wait than a batch takes, and one that is due at once comes behind them. */
+static void
+a_put_that_is_due_does_not_wait_for_those_before_it(void **state)
+{
+    struct full_store *full = demoting_begin(UINT64_C(100) * 1000000);
+    uint64_t begin_ns;
+
+    (void)state;
+    for (uint32_t i = 0; i < MORE / AT_ONCE; i++)
+        blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_RELAXED), KVT_STAGE_DONE);
+    begin_ns = sim_now(full->world);
+    blocks_await(blocks_submit(full, 1, 1, KVT_SYNC), KVT_STAGE_DURABLE);
+    assert_true(sim_now(full->world) - begin_ns < UINT64_C(10) * 1000000000);
+    full_end(full);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(demotions_fill_the_rest_of_a_segment),
+        cmocka_unit_test(puts_go_before_demotions_that_wait),
+        cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
