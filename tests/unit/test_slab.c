@@ -318,7 +318,8 @@ static void
 a_slot_that_was_never_taken_is_refused(void **state)
 {
     struct fixture fixture;
-    struct slot slot;
+    struct slot slot, other;
+    uint32_t stride;
 
     (void)state;
     fixture_open(&fixture, 2 * MIB, 256 * KIB, 64 * KIB);
@@ -329,6 +330,13 @@ a_slot_that_was_never_taken_is_refused(void **state)
         assert_false(slab_is_current(fixture.slab, forged));
         assert_false(slab_put(fixture.slab, forged));
     }
+    /* The first of the superblock behind the last: the address sanitizer would see it looked up. */
+    other = take(&fixture, 4 * KIB);
+    stride = (other.number - slot.number) /
+             (slab_superblock_of(fixture.slab, other) - slab_superblock_of(fixture.slab, slot));
+    assert_false(slab_is_current(
+        fixture.slab, (struct slot){.number = 2 * MIB / (256 * KIB) * stride, .generation = 1}));
+    assert_true(slab_put(fixture.slab, other));
     assert_null(slab_address(fixture.slab, (struct slot){.number = UINT32_MAX}));
     assert_int_equal(slab_slot_bytes(fixture.slab, (struct slot){.number = UINT32_MAX}), 0);
     assert_int_equal(slab_used(fixture.slab), 64 * KIB);
