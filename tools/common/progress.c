@@ -59,12 +59,16 @@ progress_total(struct progress *progress, uint64_t total)
     progress->total = total;
 }
 
-/* "12,345/s" or "1.61 GB/s". */
+/* "12,345/s", "0.4/s" or "1.61 GB/s". */
 static const char *
 rate_text(const struct progress *progress, char text[QUANTITY_TEXT_BYTES], double rate)
 {
     if (progress->unit == PROGRESS_BYTES)
         return quantity_rate_text(text, rate);
+    if (rate < 10) {
+        snprintf(text, QUANTITY_TEXT_BYTES, "%.1f/s", rate);
+        return text;
+    }
     quantity_count_text(text, (uint64_t)rate);
     strncat(text, "/s", QUANTITY_TEXT_BYTES - strlen(text) - 1);
     return text;
