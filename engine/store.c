@@ -95,7 +95,9 @@ nvme_detach_run(struct kvt_store *store, void *context)
 
 /*
  * Whoever answers the loop wakes it after its answer can be seen, so that the loop's task goes
- * last: committer, lanes and workers, which have nothing left to do, are stopped while it runs.
+ * last: committer, lanes and workers, which have nothing left to do, are stopped while it is there.
+ * It rests meanwhile: what it would look at once more (a slot that came free at last, say) is being
+ * taken down; or, when the store is poisoned, may be broken.
  */
 static void
 store_threads_stop(struct kvt_store *store)
@@ -109,8 +111,8 @@ store_threads_stop(struct kvt_store *store)
     committer_close(store, store->committer);
     if (store->loop_task != NULL && !is_poisoned)
         loop_call(store, nvme_detach_run, &nvme);
-    else if (store->loop_task != NULL)
-        loop_rest(store); /* What it is on may be broken; it can still be woken. */
+    if (store->loop_task != NULL)
+        loop_rest(store);
     victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
