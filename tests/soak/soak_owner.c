@@ -419,6 +419,16 @@ probe(struct owner *owner)
     atomic_fetch_add(&board->probe_count, 1);
 }
 
+/* What was acknowledged last counts no longer as recent. */
+static void
+recents_forget(struct owner *owner)
+{
+    for (uint32_t i = 0; i < SOAK_RECENT; i++) {
+        atomic_store(&owner->board->recent[i].version, 0);
+        kvt_lease_release(owner->store, (kvt_lease){.id = atomic_exchange(&owner->leases[i], 0)});
+    }
+}
+
 /* Let what is out end; the first thread then does what it alone does, while the others wait. */
 static void
 pause_for(struct worker *worker, uint64_t *running_from_ns)
@@ -426,6 +436,8 @@ pause_for(struct worker *worker, uint64_t *running_from_ns)
     struct owner *owner = worker->owner;
     struct soak_board *board = owner->board;
 
+    if (worker->number == 0)
+        recents_forget(owner); /* A flush may need the room that leases hold. */
     if (worker->number == 0 && kvt_flush(owner->store) != KVT_OK)
         soak_complain(board, &board->failed_count, "kvt_flush");
     while (worker->free_flight_count < FLIGHTS)
@@ -435,6 +447,7 @@ pause_for(struct worker *worker, uint64_t *running_from_ns)
         uint64_t now_ns = soak_now_ns();
         atomic_fetch_add(&board->running_ns, now_ns - *running_from_ns);
         atomic_store(&board->state, SOAK_PAUSED);
+        recents_forget(owner);
         probe(owner);
         atomic_store(&board->probe_wanted, 0);
         atomic_store(&board->last_ns, soak_now_ns());
@@ -496,13 +509,6 @@ recent_check(struct owner *owner)
                 (unsigned long long)key, (unsigned long long)version);
         atomic_store(&board->recent[i].version, 0);
     }
-}
-
-static void
-leases_release(struct owner *owner)
-{
-    for (uint32_t i = 0; i < SOAK_RECENT; i++)
-        kvt_lease_release(owner->store, (kvt_lease){.id = atomic_exchange(&owner->leases[i], 0)});
 }
 
 static bool
@@ -589,7 +595,7 @@ soak_own(const struct soak_plan *plan, struct soak_board *board)
         if (kvt_queue_destroy(owner.workers[i].queue) != KVT_OK)
             return 1;
     }
-    leases_release(&owner);
+    recents_forget(&owner);
     atomic_store(&board->state, SOAK_CLOSED);
     return kvt_close(owner.store) == KVT_OK ? 0 : 1;
 }
