@@ -8,7 +8,7 @@
  *
  * States, and the function that makes each move:
  *
- *              commit_queue()         batch_take_flights()        batch_committed()
+ *              commit_queue()         commit_batch_take()         batch_committed()
  *   FILLING ----------------> QUEUED -------------------> WRITING -----------------> (none)
  *      |   \                   |  ^ ^                        |
  *      |    +-> IMAGING --------|--|-+ commit_ready()        |

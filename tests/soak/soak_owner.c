@@ -447,7 +447,7 @@ pause_for(struct worker *worker, uint64_t *running_from_ns)
         uint64_t now_ns = soak_now_ns();
         atomic_fetch_add(&board->running_ns, now_ns - *running_from_ns);
         atomic_store(&board->state, SOAK_PAUSED);
-        recents_forget(owner);
+        recents_forget(owner); /* Those that were acknowledged meanwhile. */
         probe(owner);
         atomic_store(&board->probe_wanted, 0);
         atomic_store(&board->last_ns, soak_now_ns());
