@@ -26,6 +26,10 @@
  *   WRITING     The recycle header of the next generation is written.
  *   FREEING     The transaction after that says FREE.
  *
+ * Each reclaim gains room, however much of its victim has leases or pins: at most half a segment is
+ * moved (victim.h), and what is moved fills the segments that it goes to but for less than a block,
+ * which is a quarter of a segment at most.
+ *
  * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let
  * go and passed over until another was reclaimed. When the index or a recycle header fails, nothing
  * more is reclaimed in this life of the store.

@@ -4,6 +4,7 @@
  */
 #include "relocate.h"
 
+#include "batch_header.h"
 #include "image.h"
 #include "store_internal.h"
 
@@ -428,11 +429,21 @@ blocks_load(struct kvt_store *store)
         group_end(store, status);
 }
 
+/* Whether `count` blocks of so many bytes are a batch, and no more than fill `tail_pages` (0: it
+ * goes to another segment). */
+static bool
+group_fits(struct kvt_store *store, uint32_t count, uint64_t bytes, uint32_t tail_pages)
+{
+    if (bytes > commit_batch_bytes_max(store))
+        return false;
+    return tail_pages == 0 || bytes / PAGE_BYTES + batch_header_pages(count, 0) <= tail_pages;
+}
+
 uint32_t
 relocate_start(struct kvt_store *store, const struct resident *residents, uint32_t count)
 {
     struct relocate *relocate = store->relocate;
-    uint64_t bytes_max = commit_batch_bytes_max(store);
+    uint32_t tail_pages = nvme_tail_pages(store->nvme);
     uint64_t bytes = 0;
     uint32_t i;
 
@@ -444,7 +455,10 @@ relocate_start(struct kvt_store *store, const struct resident *residents, uint32
             continue;
         size = (uint64_t)pages_of(residency_at(store->map, residents[i].number)->stored_length) *
                PAGE_BYTES;
-        if (relocate->count > 0 && bytes + size > bytes_max)
+        if (relocate->count == 0 && !group_fits(store, 1, size, tail_pages))
+            tail_pages = 0; /* Not even one goes there. */
+        else if (relocate->count > 0 &&
+                 !group_fits(store, relocate->count + 1, bytes + size, tail_pages))
             break;
         move_add(store, &residents[i], bytes);
         bytes += size;

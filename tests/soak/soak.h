@@ -16,7 +16,7 @@
 #define SOAK_OWNER_MODE "--owner"
 
 enum {
-    SOAK_RECENT = 8, /* Of the last blocks that were acknowledged, to look for after a kill. */
+    SOAK_RECENT = 32, /* Of the last blocks that were acknowledged, to look for after a kill. */
     SOAK_BLOCK_LOW = 128 << 10,
     SOAK_BLOCK_SIZES = 4, /* Each twice the one before. */
     SOAK_BLOCK_MAX = SOAK_BLOCK_LOW << (SOAK_BLOCK_SIZES - 1),

@@ -436,8 +436,6 @@ pause_for(struct worker *worker, uint64_t *running_from_ns)
     struct owner *owner = worker->owner;
     struct soak_board *board = owner->board;
 
-    if (worker->number == 0)
-        recents_forget(owner); /* A flush may need the room that leases hold. */
     if (worker->number == 0 && kvt_flush(owner->store) != KVT_OK)
         soak_complain(board, &board->failed_count, "kvt_flush");
     while (worker->free_flight_count < FLIGHTS)
@@ -447,7 +445,7 @@ pause_for(struct worker *worker, uint64_t *running_from_ns)
         uint64_t now_ns = soak_now_ns();
         atomic_fetch_add(&board->running_ns, now_ns - *running_from_ns);
         atomic_store(&board->state, SOAK_PAUSED);
-        recents_forget(owner); /* Those that were acknowledged meanwhile. */
+        recents_forget(owner);
         probe(owner);
         atomic_store(&board->probe_wanted, 0);
         atomic_store(&board->last_ns, soak_now_ns());

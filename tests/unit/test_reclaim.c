@@ -232,6 +232,72 @@ a_full_store_in_which_every_block_is_replaced_goes_on(void **state)
     full_end(full);
 }
 
+/* --- Leased blocks all over ------------------------------------------------------------------- */
+
+enum {
+    LEASED = 8,  /* In each segment: half of it. */
+    BATCH = 15,  /* Blocks of a segment, and of a submission. */
+    ROUNDS = 40, /* Submissions behind them. */
+};
+
+/* One submission of BATCH blocks; the status of the first that was not committed. */
+static enum kvt_status
+batch_put(struct full_store *full)
+{
+    struct payload_key names[BATCH];
+    struct kvt_put puts[BATCH] = {0};
+    struct kvt_result results[BATCH];
+    uint8_t *memory = malloc((size_t)BATCH * FULL_BLOCK_BYTES);
+    enum kvt_status status = KVT_OK;
+    kvt_ticket *ticket = NULL;
+
+    assert_non_null(memory);
+    for (uint32_t i = 0; i < BATCH; i++) {
+        payload_key_make(&names[i], full->next_cold);
+        payload_fill(memory + (size_t)i * FULL_BLOCK_BYTES, FULL_BLOCK_BYTES, full->next_cold++, 1);
+        puts[i] = (struct kvt_put){.key = names[i].key,
+            .source = memory + (size_t)i * FULL_BLOCK_BYTES,
+            .length = FULL_BLOCK_BYTES};
+    }
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, puts, BATCH, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, BATCH), KVT_OK);
+    for (uint32_t i = 0; i < BATCH && status == KVT_OK; i++)
+        status = results[i].status;
+    kvt_ticket_free(ticket);
+    free(memory);
+    return status;
+}
+
+/* Half of each segment has leases, and they have been used longest ago: again and again they are
+ * moved, in groups of half a segment and a header. Two of these make more than one segment, and the
+ * submissions behind them need a whole one. */
+static void
+leased_halves_of_segments_leave_room_for_batches(void **state)
+{
+    struct full_store *full = full_begin(23, FULL_SEGMENTS);
+    kvt_lease leases[FULL_BLOCKS];
+    uint64_t keys[FULL_BLOCKS];
+    uint32_t count = 0;
+
+    (void)state;
+    for (uint64_t key = 0; key < 5 * BATCH; key++) {
+        full_put(full, key, 1);
+        if (key % BATCH >= LEASED)
+            continue;
+        keys[count] = key;
+        leases[count++] = lease_of(full, key);
+    }
+    for (uint32_t i = 0; i < ROUNDS; i++)
+        assert_int_equal(batch_put(full), KVT_OK);
+    for (uint32_t i = 0; i < count; i++) {
+        full_expect(full, keys[i], 1);
+        kvt_lease_release(full->store, leases[i]);
+    }
+    full_end(full);
+}
+
 /* --- Kills ------------------------------------------------------------------------------------ */
 
 enum {
@@ -332,6 +398,7 @@ main(void)
         cmocka_unit_test(a_pinned_block_survives_its_segment),
         cmocka_unit_test(a_store_in_which_everything_is_pinned_refuses_and_recovers),
         cmocka_unit_test(a_full_store_in_which_every_block_is_replaced_goes_on),
+        cmocka_unit_test(leased_halves_of_segments_leave_room_for_batches),
         cmocka_unit_test(no_kill_is_lost_when_a_segment_has_more_than_a_header_takes),
     };
 
