@@ -22,7 +22,7 @@ enum {
     CALLERS = 4,
     BATCH = 256,
     BLOCK_BYTES = 64 << 10,
-    WARM_ROUNDS = 4,
+    WARM_ROUNDS = 200, /* Until all blocks of all callers were under way at once, some time. */
     ROUNDS_DEFAULT = 20,
 };
 
