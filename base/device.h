@@ -15,7 +15,8 @@
  *            event that was never recorded counts as reached. It may be recorded again; then only
  *            the last record counts, but a wait keeps to the record that it was asked for.
  *   piece    one contiguous run of bytes to be copied. Either end may be a slab of the device, or
- *            other memory of it or of the host that was registered with it. Pieces of one call may
+ *            other memory of it or of the host that was registered with it; its source also a slab
+ *            of a peer, another device, that was registered with it. Pieces of one call may
  *            run in any order: what one of them writes, no other may read or write (the emulation
  *            refuses it).
  *
@@ -125,6 +126,14 @@ struct kvt_device_ops {
      * piece lies in one registration. Unregister: no transfer of it may be in flight. */
     enum kvt_status (*host_register)(struct device *device, void *memory, uint64_t size);
     void (*host_unregister)(struct device *device, void *memory, uint64_t size);
+
+    /* Let copies of this device read a slab of `other`, an open device of the same implementation;
+     * *is_faster_out: they took less time than copies from host memory that was registered, tried
+     * now (20 ms). KVT_E_UNSUPPORTED: the two do not reach each other. KVT_E_INVAL: no such slab.
+     * KVT_E_NOMEM. Unregister, before the slab is given back: no copy of it may be in flight. */
+    enum kvt_status (*peer_register)(struct device *device, struct device *other, void *slab,
+        uint64_t size, bool *is_faster_out);
+    void (*peer_unregister)(struct device *device, void *slab, uint64_t size);
 
     void *(*stream)(struct device *device, enum device_lane lane); /* The device's own. */
 

@@ -27,6 +27,36 @@ kind_choose(struct kvt_store *store)
     return KVT_OK;
 }
 
+static enum kvt_status
+peer_open(struct devices *devices, uint32_t device, uint32_t other)
+{
+    bool is_near = false;
+    enum kvt_status status = hbm_peer_open(devices->tiers[device], devices->tiers[other], &is_near);
+
+    if (status == KVT_E_UNSUPPORTED) {
+        failure_clear(); /* They go by way of HOST. */
+        return KVT_OK;
+    }
+    if (status == KVT_OK)
+        devices->peers[device] |= 1u << other;
+    if (status == KVT_OK && is_near)
+        devices->near_peers[device] |= 1u << other;
+    return status;
+}
+
+/* What each device can read of the others. */
+static enum kvt_status
+peers_open(struct devices *devices)
+{
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        for (uint32_t other = 0; other < POLICY_DEVICES_MAX; other++) {
+            if (other != i && (devices->mask >> i & devices->mask >> other & 1) != 0)
+                KVT_TRY(peer_open(devices, i, other));
+        }
+    }
+    return KVT_OK;
+}
+
 enum kvt_status
 devices_open(struct kvt_store *store)
 {
@@ -52,12 +82,25 @@ devices_open(struct kvt_store *store)
         KVT_TRY(hbm_open(&store->env, &options, &devices->tiers[i]));
         devices->mask |= 1u << i;
     }
-    return KVT_OK;
+    return peers_open(devices);
+}
+
+static void
+peers_close(struct devices *devices)
+{
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        for (uint32_t other = 0; other < POLICY_DEVICES_MAX; other++) {
+            if ((devices->peers[i] >> other & 1) != 0)
+                hbm_peer_close(devices->tiers[i], devices->tiers[other]);
+        }
+        devices->peers[i] = devices->near_peers[i] = 0;
+    }
 }
 
 void
 devices_close(struct devices *devices)
 {
+    peers_close(devices);
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
         if (devices->tiers[i] != NULL)
             hbm_as_tier(devices->tiers[i])->ops->close(hbm_as_tier(devices->tiers[i]));
@@ -69,6 +112,15 @@ bool
 device_is_open(const struct kvt_store *store, uint32_t device)
 {
     return device < POLICY_DEVICES_MAX && (store->devices.mask >> device & 1) != 0;
+}
+
+bool
+device_reads_peer(const struct kvt_store *store, uint32_t device, uint32_t other, bool has_host)
+{
+    const struct devices *devices = &store->devices;
+    uint32_t mask = has_host ? devices->near_peers[device] : devices->peers[device];
+
+    return (mask >> other & 1) != 0;
 }
 
 /* --- Memory ----------------------------------------------------------------------------------- */

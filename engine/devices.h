@@ -35,11 +35,13 @@ struct device_job {
 struct devices {
     uint32_t mask; /* Those that are open. */
     struct hbm_tier *tiers[POLICY_DEVICES_MAX];
-    struct inbox done;     /* Movers push. */
-    uint32_t in_flight;    /* Jobs that were sent and have not finished. */
-    bool has_remains;      /* Lost devices still have copies in the map. */
-    uint32_t mourned;      /* Mask of the lost ones that the loop knows of. */
-    _Atomic uint32_t lost; /* Mask; any. */
+    uint32_t peers[POLICY_DEVICES_MAX];      /* Mask: whose HBM it reads by itself. */
+    uint32_t near_peers[POLICY_DEVICES_MAX]; /* Of them, those that it reads faster than HOST. */
+    struct inbox done;                       /* Movers push. */
+    uint32_t in_flight;                      /* Jobs that were sent and have not finished. */
+    bool has_remains;                        /* Lost devices still have copies in the map. */
+    uint32_t mourned;                        /* Mask of the lost ones that the loop knows of. */
+    _Atomic uint32_t lost;                   /* Mask; any. */
 };
 
 /* devices_open - as the options say, before the loop. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_GPU. */
@@ -65,6 +67,11 @@ void device_job_wait(struct kvt_store *store, struct device_job *job, void *even
 enum kvt_status devices_memory_share(
     struct kvt_store *store, void *memory, uint64_t size, uint32_t *mask_out);
 void devices_memory_unshare(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask);
+
+/* device_reads_peer - whether `device` copies by itself what lies in HBM of `other`; `has_host`: it
+ * lies in HOST too, and is copied from there unless `other` is nearer. */
+bool device_reads_peer(
+    const struct kvt_store *store, uint32_t device, uint32_t other, bool has_host);
 
 bool device_is_open(const struct kvt_store *store, uint32_t device); /* any */
 bool device_is_lost(const struct kvt_store *store, uint32_t device); /* any */

@@ -165,18 +165,29 @@ get_send(struct kvt_store *store, const struct op *op, const struct part_range *
     move_start(store, op, range, bytes, DEVICE_IN, job);
 }
 
+/* Whether `device` has the block in its own HBM, or reads it from another's. */
+static bool
+is_in_reach(const struct kvt_store *store, uint32_t number, unsigned tiers, uint32_t device)
+{
+    uint32_t owner = entry_device(residency_at(store->map, number));
+
+    return (tiers & TIER_HBM) != 0 &&
+           (owner == device || device_reads_peer(store, device, owner, (tiers & TIER_HOST) != 0));
+}
+
 /* A copy of device `device` into the caller's memory. */
 static void
 get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t device)
 {
     const struct entry *entry = residency_at(store->map, number);
-    bool is_from_hbm =
-        (entry_tiers(store, number) & TIER_HBM) != 0 && entry_device(entry) == device;
-    enum device_lane lane = is_from_hbm ? DEVICE_OUT : DEVICE_IN;
+    bool is_from_hbm = is_in_reach(store, number, entry_tiers(store, number), device);
+    bool is_from_peer = is_from_hbm && entry_device(entry) != device;
+    enum device_lane lane = is_from_hbm && !is_from_peer ? DEVICE_OUT : DEVICE_IN;
     struct copy *copy = copy_create(store, op, number);
 
     if (copy == NULL)
         return;
+    COUNT(store, get_peer_count, is_from_peer);
     copy->tier = is_from_hbm ? KVT_TIER_HBM : KVT_TIER_HOST;
     /* get_bring() was for this get; get_lower() leaves the copy in HBM. */
     if (op->is_brought && (entry_tiers(store, number) & TIER_HBM) == 0)
@@ -246,12 +257,14 @@ get_lower(struct kvt_store *store, struct op *op, uint32_t number)
 static int
 get_device(const struct kvt_store *store, const struct op *op, uint32_t number, unsigned tiers)
 {
-    uint32_t device = entry_device(residency_at(store->map, number));
-
-    if ((tiers & TIER_HBM) != 0 &&
-        (op->memory_device == (int)device || op->memory_device == MEMORY_PINNED))
-        return (int)device;
-    return (tiers & TIER_HOST) != 0 && op->memory_device >= 0 ? op->memory_device : -1;
+    if ((tiers & TIER_HBM) != 0 && op->memory_device == MEMORY_PINNED)
+        return (int)entry_device(residency_at(store->map, number));
+    if (op->memory_device < 0)
+        return -1;
+    return (tiers & TIER_HOST) != 0 ||
+                   is_in_reach(store, number, tiers, (uint32_t)op->memory_device)
+               ? op->memory_device
+               : -1;
 }
 
 /* Of parts that come one by one, each has its own place; in a layout it has that anyway. */

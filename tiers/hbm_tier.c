@@ -491,6 +491,22 @@ close:
     return status;
 }
 
+enum kvt_status
+hbm_peer_open(struct hbm_tier *hbm, struct hbm_tier *other, bool *is_faster_out)
+{
+    *is_faster_out = false;
+    if (other->memory == NULL)
+        return failure_set(KVT_E_UNSUPPORTED, 0, "hbm tier: a device without slots has no blocks");
+    return hbm->ops->peer_register(
+        hbm->device, other->device, other->memory, other->size, is_faster_out);
+}
+
+void
+hbm_peer_close(struct hbm_tier *hbm, struct hbm_tier *other)
+{
+    hbm->ops->peer_unregister(hbm->device, other->memory, other->size);
+}
+
 struct tier *
 hbm_as_tier(struct hbm_tier *hbm)
 {

@@ -54,6 +54,12 @@ enum kvt_status hbm_open(
  * calls it when woken. False: there was nothing. Moves of the engine's own do not need it. */
 bool hbm_step(struct hbm_tier *hbm);
 
+/* hbm_peer_open - let copies of `hbm` read the slots of `other`, another device's tier; errors and
+ * *is_faster_out as peer_register (device.h). KVT_E_UNSUPPORTED, too: that one has no slots.
+ * hbm_peer_close - before either is closed. */
+enum kvt_status hbm_peer_open(struct hbm_tier *hbm, struct hbm_tier *other, bool *is_faster_out);
+void hbm_peer_close(struct hbm_tier *hbm, struct hbm_tier *other);
+
 struct tier *hbm_as_tier(struct hbm_tier *hbm);
 struct slab *hbm_slab(struct hbm_tier *hbm); /* Its addresses are the device's. */
 struct device *hbm_device(struct hbm_tier *hbm);

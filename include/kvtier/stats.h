@@ -102,7 +102,8 @@
     X(miss_damaged_count, "of blocks that were damaged, or that the device could not read")    \
     X(miss_deleted_count, "of blocks that were deleted, or cleared with their namespace")      \
     X(miss_lost_count, "of blocks lost with a close, with a device, or by a put that failed")  \
-    X(prefetch_skip_count, "blocks that a lookup did not have brought up: tickets, memory")
+    X(prefetch_skip_count, "blocks that a lookup did not have brought up: tickets, memory")    \
+    X(get_peer_count, "blocks read from HBM by another device than the one that has them")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \

@@ -284,6 +284,8 @@ cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *a
 {
     PLAY_TRY(true);
     *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered};
+    if (play.is_pinned_already && (play.pinned_end == NULL || address < play.pinned_end))
+        attributes->type = cudaMemoryTypeHost;
     for (size_t i = 0; i < PLAY_HOLDS_MAX; i++) {
         if (play.memory[i] != NULL && (const uint8_t *)address >= (uint8_t *)play.memory[i] &&
             (const uint8_t *)address < (uint8_t *)play.memory[i] + play.sizes[i])
@@ -316,6 +318,8 @@ cudaHostRegister(void *memory, size_t size, unsigned int flags)
     PLAY_TRY(true);
     assert_true(memory != NULL && size > 0);
     assert_int_equal(flags, cudaHostRegisterPortable | cudaHostRegisterMapped);
+    if (play.is_pinned_already)
+        return cudaErrorHostMemoryAlreadyRegistered;
     play.holds++;
     return cudaSuccess;
 }
@@ -328,6 +332,24 @@ cudaHostUnregister(void *memory)
     assert_non_null(memory);
     play.holds--;
     return error;
+}
+
+/* Device 1 is alone. */
+cudaError_t
+cudaDeviceCanAccessPeer(int *can_reach, int device, int other)
+{
+    PLAY_TRY(true);
+    assert_int_equal(device, 1);
+    assert_int_not_equal(other, device);
+    *can_reach = 0;
+    return cudaSuccess;
+}
+
+cudaError_t
+cudaDeviceEnablePeerAccess(int other, unsigned int flags)
+{
+    fail_msg("device %d is not in reach (flags %u)", other, flags);
+    return cudaErrorInvalidDevice;
 }
 
 cudaError_t

@@ -38,6 +38,8 @@ struct cuda_play {
     void *memory[PLAY_HOLDS_MAX];
     size_t sizes[PLAY_HOLDS_MAX];
     enum cudaMemoryType foreign_type; /* Of what was given. */
+    bool is_pinned_already;           /* All host memory is, by somebody else. */
+    const void *pinned_end;           /* Not NULL: only below this. */
 
     uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
     uint32_t batch_count;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_store.c - whole stores with an HBM tier on a real GPU: random operations against the model
- * (workload.h), with tiers that hold everything and tiers that do not.
+ * (workload.h), with tiers that hold everything and tiers that do not; where there are
+ * two GPUs every other store has both.
  *
  * Usage: gpu_store [SEEDS [OPERATIONS]]. Exit code 0: all passed; 1: not; 77: there is no GPU, and
  * why. Stores lie below /dev/shm, or KVT_TEST_TMP. No cmocka.
@@ -25,7 +26,7 @@ enum {
 
 /* What the runs must have seen. */
 struct seen {
-    uint64_t hbm_gets, lowered, raised, evicted;
+    uint64_t hbm_gets, peer_gets, lowered, raised, evicted;
 };
 
 static void
@@ -36,6 +37,7 @@ seen_add(struct workload *work, struct seen *seen)
     if (work->store == NULL || kvt_stats_get(work->store, &stats) != KVT_OK)
         return;
     seen->hbm_gets += stats.get_hbm_count;
+    seen->peer_gets += stats.get_peer_count;
     seen->lowered += stats.hbm_lower_count;
     seen->raised += stats.hbm_raise_count;
     seen->evicted += stats.hbm_evict_count;
@@ -62,7 +64,8 @@ life(struct workload *work, uint32_t operation_count, struct seen *seen)
 }
 
 static bool
-run(uint64_t seed, uint32_t operation_count, bool is_small, struct seen *seen)
+run(uint64_t seed, uint32_t operation_count, bool is_small, uint32_t device_count,
+    struct seen *seen)
 {
     struct kvt_options options = is_small ? host_options_small() : host_options_large();
     struct workload *work = calloc(1, sizeof(*work));
@@ -72,6 +75,7 @@ run(uint64_t seed, uint32_t operation_count, bool is_small, struct seen *seen)
 
     host_options_add_hbm(&options);
     options.device_kind = KVT_DEVICE_CUDA;
+    options.device_mask = device_count > 1 && seed % 2 == 1 ? 3 : 1;
     if (work == NULL || !real_host_init(&host, &options)) {
         fprintf(stderr, "no memory, or no directory for a store\n");
         free(work);
@@ -110,11 +114,14 @@ main(int argc, char **argv)
     }
     stop_on_proof();
     for (uint64_t seed = 1; seed <= seeds && is_right; seed++)
-        is_right = run(seed, operations, false, &seen) && run(seed, operations, true, &seen);
-    printf("%s: %llu seeds; %llu gets from HBM, %llu blocks lowered, %llu raised, %llu evicted\n",
+        is_right =
+            run(seed, operations, false, count, &seen) && run(seed, operations, true, count, &seen);
+    printf("%s: %llu seeds; %llu gets from HBM (%llu by a peer), %llu blocks lowered, %llu raised, "
+           "%llu evicted\n",
         is_right ? "passed" : "FAILED", (unsigned long long)seeds,
-        (unsigned long long)seen.hbm_gets, (unsigned long long)seen.lowered,
-        (unsigned long long)seen.raised, (unsigned long long)seen.evicted);
+        (unsigned long long)seen.hbm_gets, (unsigned long long)seen.peer_gets,
+        (unsigned long long)seen.lowered, (unsigned long long)seen.raised,
+        (unsigned long long)seen.evicted);
     if (seen.hbm_gets == 0 || seen.lowered == 0 || seen.raised == 0 || seen.evicted == 0)
         is_right = false;
     return is_right ? 0 : 1;

@@ -192,9 +192,9 @@ program_put(struct program *program)
     for (uint32_t i = 0; i < RAW_COUNT; i++) {
         struct kvt_submit submit = submit_next(program, 2);
         struct kvt_put put = {.key = program->keys[i].key,
-            .source = (uint8_t *)work->device_pool + (size_t)i * RAW_BYTES,
+            .source = (uint8_t *)work->pools[0].memory + (size_t)i * RAW_BYTES,
             .length = RAW_BYTES,
-            .region = work->region,
+            .region = work->pools[0].region,
             .tier = i % 2 == 0 ? KVT_TIER_HBM : KVT_TIER_HOST};
         kvt_ticket *ticket;
 
@@ -226,8 +226,8 @@ program_get(struct program *program, bool to_device)
         gets[i] = (struct kvt_get){
             .key = program->keys[i].key, .destination = bytes[i], .capacity = RAW_BYTES};
         if (to_device) {
-            gets[i].destination = (uint8_t *)work->device_pool + (size_t)i * RAW_BYTES;
-            gets[i].region = work->region;
+            gets[i].destination = (uint8_t *)work->pools[0].memory + (size_t)i * RAW_BYTES;
+            gets[i].region = work->pools[0].region;
         }
     }
     memset(bytes, 0xEE, sizeof(bytes));
@@ -395,7 +395,7 @@ health_is_right(struct small_life *life)
 
     /* A lost device is noticed by its next call at the latest. */
     is_fine(life, "kvt_device_read",
-        kvt_device_read(work->store, 0, bytes, work->device_pool, sizeof(bytes)));
+        kvt_device_read(work->store, 0, bytes, work->pools[0].memory, sizeof(bytes)));
     if (kvt_health(work->store, &health) != KVT_OK)
         model_fail(&work->model, "kvt_health fails");
     says_lost = (health & KVT_HEALTH_GPU_LOST) != 0;

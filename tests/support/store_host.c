@@ -106,8 +106,12 @@ sim_host_init(
     host->env = *sim_env(host->world);
     host->env.device = &device_host_ops;
     host->env.device_context = &host->device;
-    host->device = (struct device_host_config){
-        .seed = world->seed, .delay_ns_max = 60000, .memory_bytes = UINT64_C(64) << 20};
+    host->device = (struct device_host_config){.seed = world->seed,
+        .delay_ns_max = 60000,
+        .memory_bytes = UINT64_C(64) << 20,
+        .device_count = 2,
+        .has_no_peers = world->seed % 8 == 1,
+        .has_slow_peers = world->seed % 8 == 3};
     host->store_world.env = &host->env;
     host->store_world.index_ops = &sim_index_ops;
     host->store_world.index_context = host->world;

@@ -144,6 +144,8 @@ run_simulated(
     char leaks[200];
 
     assert_non_null(work);
+    if (shape->has_hbm && seed % 2 == 1)
+        options.device_mask = 3;
     sim_host_init(&host, &world, &options);
     reach = sim_host_of(&host);
     work_init(work, &reach, shape, seed);

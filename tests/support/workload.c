@@ -208,8 +208,8 @@ workload_abandon(struct workload *work)
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++)
         flight_forget(&work->flights[i]);
     memset(work->leases, 0, sizeof(work->leases));
-    work->device_pool = NULL;
-    work->region.id = 0;
+    memset(work->pools, 0, sizeof(work->pools));
+    work->device_count = 0;
     free(work->pinned_pool);
     work->pinned_pool = NULL;
     work->pinned.id = 0;
@@ -274,7 +274,7 @@ step_move(struct workload *work, const struct model_name *names, uint32_t count)
 {
     bool is_up = rng_below(&work->rng, 2) == 0;
     uint32_t up =
-        work->region.id != 0 && rng_below(&work->rng, 2) == 0 ? KVT_TIER_HBM : KVT_TIER_HOST;
+        work->device_count != 0 && rng_below(&work->rng, 2) == 0 ? KVT_TIER_HBM : KVT_TIER_HOST;
     uint32_t down = rng_below(&work->rng, 2) == 0 ? KVT_TIER_NVME : KVT_TIER_HOST;
 
     workload_move(work, names, count, is_up ? up : down, is_up);

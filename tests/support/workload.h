@@ -27,6 +27,7 @@ enum {
     LEASES_MAX = 4,
     BATCH_MAX = 8,
     WORKLOAD_KEY_BYTES = 100,
+    WORKLOAD_DEVICES_MAX = 4,
 };
 
 /* How a store is reached. Functions may be NULL but for `open`. */
@@ -76,9 +77,16 @@ struct flight {
     enum kvt_durability durability;
     uint32_t flags;                        /* Of every block in it. */
     bool is_on_device[BATCH_MAX];          /* Source or destination; `memory` is a copy of it. */
+    uint8_t devices[BATCH_MAX];            /* Of which device, if it is. */
     struct spread_area spreads[BATCH_MAX]; /* Source or destination instead of `memory`. */
     bool is_visible;                       /* Stage 1 was collected. */
     bool is_cancelled;                     /* It was asked for: any block may say so. */
+};
+
+/* Memory of a device, all of it in a region. */
+struct workload_pool {
+    void *memory;
+    kvt_region region;
 };
 
 struct held_lease {
@@ -102,9 +110,9 @@ struct workload {
     bool finds_damage;       /* An earlier life counted on what was lost with the power. */
     bool is_verifying;       /* Every block is read as a whole. */
     bool is_faulty;          /* Errors are possible: statuses below zero are no failures. */
-    uint32_t device_percent; /* Sources and destinations in memory of device 0. 0: no device. */
-    void *device_pool;
-    kvt_region region;
+    uint32_t device_percent; /* Sources and destinations in memory of devices. 0: no device. */
+    uint32_t device_count;   /* That have a pool. */
+    struct workload_pool pools[WORKLOAD_DEVICES_MAX];
     uint32_t spread_percent; /* Sources and destinations that are spread, also on the device. */
     uint8_t *pinned_pool;    /* Host memory in a region, for them; NULL: there is no device. */
     kvt_region pinned;

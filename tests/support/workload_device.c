@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workload_device.c - the workload's memory on a device: sources and destinations there, leased
+ * workload_device.c - the workload's memory on devices: sources and destinations there, leased
  * copies in HBM, blocks that are moved between tiers.
  */
 #include <stdlib.h>
@@ -20,63 +20,106 @@ pool_bytes(const struct workload *work)
     return round_up(FLIGHTS_MAX * BATCH_MAX * spread_area_bytes(work), PAGE_BYTES);
 }
 
-enum kvt_status
-device_open(struct workload *work)
+static enum kvt_status
+pool_open(struct workload *work, uint32_t device)
 {
-    struct kvt_region_options about = {.struct_size = sizeof(about), .tier = KVT_TIER_HBM};
-    enum kvt_status status;
+    struct workload_pool *pool = &work->pools[device];
+    struct kvt_region_options about = {.struct_size = sizeof(about),
+        .tier = KVT_TIER_HBM,
+        .size = pool_bytes(work),
+        .device = device};
+    enum kvt_status status = kvt_device_alloc(work->store, device, pool_bytes(work), &pool->memory);
 
-    if (work->device_percent == 0)
-        return KVT_OK;
-    status = kvt_device_alloc(work->store, 0, pool_bytes(work), &work->device_pool);
     if (!workload_expect(work, "kvt_device_alloc", status))
         return status;
-    about.address = work->device_pool;
-    about.size = pool_bytes(work);
-    status = kvt_region_register(work->store, &about, &work->region);
-    if (!workload_expect(work, "kvt_region_register", status) || work->spread_percent == 0)
-        return status;
+    work->device_count++;
+    about.address = pool->memory;
+    status = kvt_region_register(work->store, &about, &pool->region);
+    workload_expect(work, "kvt_region_register", status);
+    return status;
+}
+
+static enum kvt_status
+pinned_open(struct workload *work)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HOST, .size = pool_bytes(work)};
+    enum kvt_status status;
+
     work->pinned_pool = aligned_alloc(PAGE_BYTES, (size_t)pool_bytes(work));
     if (work->pinned_pool == NULL)
         abort();
-    about.tier = KVT_TIER_HOST;
     about.address = work->pinned_pool;
     status = kvt_region_register(work->store, &about, &work->pinned);
     workload_expect(work, "kvt_region_register, host", status);
     return status;
 }
 
+enum kvt_status
+device_open(struct workload *work)
+{
+    struct kvt_options options = {.struct_size = sizeof(options)};
+    enum kvt_status status;
+
+    if (work->device_percent == 0)
+        return KVT_OK;
+    status = kvt_options_get(work->store, &options);
+    workload_expect(work, "kvt_options_get", status);
+    for (uint32_t i = 0; i < WORKLOAD_DEVICES_MAX && status == KVT_OK; i++) {
+        if ((options.device_mask >> i & 1) != 0)
+            status = pool_open(work, i);
+    }
+    return status != KVT_OK || work->spread_percent == 0 ? status : pinned_open(work);
+}
+
 void
 device_close(struct workload *work)
 {
-    if (work->device_pool == NULL)
-        return;
-    if (work->region.id != 0)
-        workload_expect(
-            work, "kvt_region_unregister", kvt_region_unregister(work->store, work->region));
     if (work->pinned.id != 0)
         workload_expect(
             work, "kvt_region_unregister", kvt_region_unregister(work->store, work->pinned));
     free(work->pinned_pool);
     work->pinned_pool = NULL;
     work->pinned.id = 0;
-    kvt_device_free(work->store, 0, work->device_pool, pool_bytes(work));
-    work->device_pool = NULL;
-    work->region.id = 0;
+    while (work->device_count > 0) {
+        struct workload_pool *pool = &work->pools[--work->device_count];
+
+        if (pool->region.id != 0)
+            workload_expect(
+                work, "kvt_region_unregister", kvt_region_unregister(work->store, pool->region));
+        kvt_device_free(work->store, work->device_count, pool->memory, pool_bytes(work));
+        *pool = (struct workload_pool){.memory = NULL};
+    }
+}
+
+uint32_t
+device_pick(struct workload *work)
+{
+    return work->device_count < 2 ? 0 : rng_below(&work->rng, work->device_count);
 }
 
 void *
 device_memory(const struct workload *work, const struct flight *flight, uint32_t i)
 {
     uint64_t block = (uint64_t)(flight - work->flights) * BATCH_MAX + i;
+    const struct workload_pool *pool = &work->pools[flight->devices[i]];
 
-    return (void *)((uintptr_t)work->device_pool + block * spread_area_bytes(work));
+    return (void *)((uintptr_t)pool->memory + block * spread_area_bytes(work));
+}
+
+kvt_region
+device_region(const struct workload *work, const struct flight *flight, uint32_t i)
+{
+    return work->pools[flight->devices[i]].region;
 }
 
 bool
-device_is_chosen(struct workload *work)
+device_is_chosen(struct workload *work, struct flight *flight, uint32_t i)
 {
-    return work->region.id != 0 && rng_below(&work->rng, 100) < work->device_percent;
+    if (work->device_count == 0 || rng_below(&work->rng, 100) >= work->device_percent)
+        return false;
+    flight->devices[i] = (uint8_t)device_pick(work);
+    return true;
 }
 
 /* Copies of the test's own go through HOST, which may be full of leases. */
@@ -91,8 +134,8 @@ is_done(struct workload *work, const char *what, enum kvt_status status)
 bool
 device_fill(struct workload *work, const struct flight *flight, uint32_t i)
 {
-    enum kvt_status status = kvt_device_write(
-        work->store, 0, device_memory(work, flight, i), flight->memory[i], flight->sizes[i]);
+    enum kvt_status status = kvt_device_write(work->store, flight->devices[i],
+        device_memory(work, flight, i), flight->memory[i], flight->sizes[i]);
 
     return is_done(work, "kvt_device_write", status);
 }
@@ -100,8 +143,8 @@ device_fill(struct workload *work, const struct flight *flight, uint32_t i)
 bool
 device_fetch(struct workload *work, const struct flight *flight, uint32_t i)
 {
-    enum kvt_status status = kvt_device_read(
-        work->store, 0, flight->memory[i], device_memory(work, flight, i), flight->sizes[i]);
+    enum kvt_status status = kvt_device_read(work->store, flight->devices[i], flight->memory[i],
+        device_memory(work, flight, i), flight->sizes[i]);
 
     return is_done(work, "kvt_device_read", status);
 }
@@ -112,17 +155,20 @@ uint32_t
 device_lease_version(
     struct workload *work, const struct held_lease *held, uint32_t i, bool is_fresh)
 {
+    struct kvt_locator locator;
     const void *address;
     uint64_t length;
     uint32_t version = 0;
     uint8_t *bytes;
 
-    if (kvt_lease_address(work->store, held->lease, i, KVT_TIER_HBM, &address, &length) != KVT_OK)
+    if (kvt_lease_address(work->store, held->lease, i, KVT_TIER_HBM, &address, &length) != KVT_OK ||
+        kvt_lease_export(work->store, held->lease, i, KVT_TIER_HBM, &locator) != KVT_OK)
         return 0;
     bytes = calloc(1, (size_t)length);
     if (bytes == NULL)
         abort();
-    if (is_done(work, "kvt_device_read", kvt_device_read(work->store, 0, bytes, address, length))) {
+    if (is_done(work, "kvt_device_read",
+            kvt_device_read(work->store, locator.device, bytes, address, length))) {
         if (is_fresh)
             model_read(&work->model, held->names[i], bytes, length);
         version = model_identify(&work->model, held->names[i], bytes, length);
@@ -154,7 +200,8 @@ workload_move(struct workload *work, const struct model_name *names, uint32_t co
 {
     struct kvt_prefetch how = {.struct_size = sizeof(how),
         .tier = tier,
-        .flags = KVT_PREFETCH_BULK * rng_below(&work->rng, 2)};
+        .flags = KVT_PREFETCH_BULK * rng_below(&work->rng, 2),
+        .device = device_pick(work)};
     uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
     struct kvt_key keys[BATCH_MAX];
     struct kvt_result results[BATCH_MAX];

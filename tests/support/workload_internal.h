@@ -72,12 +72,15 @@ void spread_forget(struct flight *flight, uint32_t i);
 
 /* --- workload_device.c ------------------------------------------------------------------------ */
 
-/* device_open, device_close - the pool in memory of device 0, and its region. */
+/* device_open, device_close - a pool in memory of each device of the store, and its region. */
 enum kvt_status device_open(struct workload *work);
 void device_close(struct workload *work);
-/* device_is_chosen - by chance: the next source or destination lies on the device. */
-bool device_is_chosen(struct workload *work);
+/* device_pick - one of them; device_is_chosen - by chance: the block's source or destination lies
+ * on a device, which is chosen. device_memory - there, the block's; device_region - its region. */
+uint32_t device_pick(struct workload *work);
+bool device_is_chosen(struct workload *work, struct flight *flight, uint32_t i);
 void *device_memory(const struct workload *work, const struct flight *flight, uint32_t i);
+kvt_region device_region(const struct workload *work, const struct flight *flight, uint32_t i);
 /* device_fill, device_fetch - the block's memory on the device from its copy, and back. */
 bool device_fill(struct workload *work, const struct flight *flight, uint32_t i);
 bool device_fetch(struct workload *work, const struct flight *flight, uint32_t i);

@@ -341,11 +341,12 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
         spread_name_put(work, flight, i, put);
         return;
     }
-    if (!device_is_chosen(work) || !device_fill(work, flight, i))
+    if (!device_is_chosen(work, flight, i) || !device_fill(work, flight, i))
         return;
     flight->is_on_device[i] = true;
     put->source = device_memory(work, flight, i);
-    put->region = work->region;
+    put->region = device_region(work, flight, i);
+    put->device = flight->devices[i];
     put->tier = rng_below(&work->rng, 4) == 0 ? KVT_TIER_HOST : KVT_TIER_HBM;
 }
 
@@ -440,11 +441,11 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
             spread_name_get(flight, i, &gets[i]);
             continue;
         }
-        if (!device_is_chosen(work) || !device_fill(work, flight, i))
+        if (!device_is_chosen(work, flight, i) || !device_fill(work, flight, i))
             continue;
         flight->is_on_device[i] = true;
         gets[i].destination = device_memory(work, flight, i);
-        gets[i].region = work->region;
+        gets[i].region = device_region(work, flight, i);
     }
     status = kvt_get_submit(
         work->store, work->spaces[names[0].space], gets, count, NULL, &flight->ticket);

@@ -42,8 +42,8 @@ area_send(struct workload *work, const struct flight *flight, uint32_t i)
 
     if (area->kind != SPREAD_DEVICE)
         return true;
-    status = kvt_device_write(
-        work->store, 0, device_memory(work, flight, i), area->bytes, area->plan.area_bytes);
+    status = kvt_device_write(work->store, flight->devices[i], device_memory(work, flight, i),
+        area->bytes, area->plan.area_bytes);
     return (status == KVT_E_NOSPC && work->evicts)
                ? false
                : workload_expect(work, "kvt_device_write of an area", status);
@@ -57,8 +57,8 @@ area_bring(struct workload *work, const struct flight *flight, uint32_t i)
 
     if (area->kind != SPREAD_DEVICE)
         return true;
-    status = kvt_device_read(
-        work->store, 0, area->bytes, device_memory(work, flight, i), area->plan.area_bytes);
+    status = kvt_device_read(work->store, flight->devices[i], area->bytes,
+        device_memory(work, flight, i), area->plan.area_bytes);
     return (status == KVT_E_NOSPC && work->evicts)
                ? false
                : workload_expect(work, "kvt_device_read of an area", status);
@@ -78,10 +78,12 @@ area_place(struct workload *work, struct flight *flight, uint32_t i)
     area->bytes = malloc((size_t)area->plan.area_bytes);
     if (area->bytes == NULL)
         abort();
-    if (area->kind == SPREAD_DEVICE)
-        run_plan_place(&area->plan, device_memory(work, flight, i), work->region);
-    else
+    if (area->kind == SPREAD_DEVICE) {
+        flight->devices[i] = (uint8_t)device_pick(work);
+        run_plan_place(&area->plan, device_memory(work, flight, i), device_region(work, flight, i));
+    } else {
         run_plan_place(&area->plan, area->bytes, (kvt_region){0});
+    }
 }
 
 bool
@@ -143,6 +145,8 @@ spread_name_put(struct workload *work, const struct flight *flight, uint32_t i, 
     }
     if (area->kind != SPREAD_PLAIN)
         put->tier = rng_below(&work->rng, 3) == 0 ? KVT_TIER_HOST : KVT_TIER_HBM;
+    if (put->tier == KVT_TIER_HBM)
+        put->device = area->kind == SPREAD_DEVICE ? flight->devices[i] : device_pick(work);
 }
 
 void

@@ -124,6 +124,39 @@ managed_memory_and_that_of_other_devices_are_refused(void **state)
     bench_close(&bench);
 }
 
+/* As torch pins memory, or another device of the store: it is used, and stays as it is. */
+static void
+memory_that_somebody_else_pinned_is_used_and_left_so(void **state)
+{
+    struct bench bench;
+    uint8_t *memory;
+    int holds;
+
+    (void)state;
+    bench_open(&bench);
+    memory = aligned_alloc(4096, RIG_CHUNK_BYTES);
+    assert_non_null(memory);
+    holds = play.holds;
+    play.is_pinned_already = true;
+    assert_int_equal(
+        device_cuda_ops.host_register(bench.rig.device, memory, RIG_CHUNK_BYTES), KVT_OK);
+    device_rig_fill(memory, 4096, 1);
+    assert_int_equal(
+        device_rig_copy(&bench.rig, bench.rig.in, bench.rig.slab, memory, 4096), KVT_OK);
+    assert_true(device_rig_is_filled(bench.rig.slab, 4096, 1));
+    device_cuda_ops.host_unregister(bench.rig.device, memory, RIG_CHUNK_BYTES);
+    assert_int_equal(play.holds, holds);
+    /* Only half of it is pinned. */
+    play.pinned_end = memory + RIG_CHUNK_BYTES / 2;
+    assert_int_equal(
+        device_cuda_ops.host_register(bench.rig.device, memory, RIG_CHUNK_BYTES), KVT_E_INVAL);
+    assert_int_equal(
+        device_rig_copy(&bench.rig, bench.rig.in, bench.rig.slab, memory, 4096), KVT_E_INVAL);
+    play.is_pinned_already = false;
+    free(memory);
+    bench_close(&bench);
+}
+
 /* --- 2. Copies -------------------------------------------------------------------------------- */
 
 static void
@@ -346,6 +379,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_of_all_devices_passes),
         cmocka_unit_test(managed_memory_and_that_of_other_devices_are_refused),
+        cmocka_unit_test(memory_that_somebody_else_pinned_is_used_and_left_so),
         cmocka_unit_test(pieces_that_touch_on_both_sides_are_one_run),
         cmocka_unit_test(run_never_crosses_from_one_registration_to_the_next),
         cmocka_unit_test(stream_that_is_captured_or_the_legacy_one_is_refused),

@@ -490,11 +490,43 @@ cuda_memory_unregister(struct device *base, void *memory, uint64_t size)
     (void)range_remove(device, &range); /* Of memory in a slab none was noted. */
 }
 
+/* Is the byte at `address` pinned? */
+static enum kvt_status
+pinned_check(struct device_cuda *device, uint64_t address)
+{
+    struct cudaPointerAttributes attributes = {.type = cudaMemoryTypeUnregistered};
+
+    KVT_TRY(cuda_check(device,
+        cudaPointerGetAttributes(&attributes, (const void *)(uintptr_t)address), "look at memory"));
+    if (attributes.type == cudaMemoryTypeHost)
+        return KVT_OK;
+    return failure_set(
+        KVT_E_INVAL, 0, "Some of the memory at 0x%" PRIx64 " is pinned, some is not.", address);
+}
+
+/* Pinning is the process's, for all devices: another one, or the program itself, may have done it.
+ */
+static enum kvt_status
+host_pin(struct device_cuda *device, struct device_range *range)
+{
+    void *memory = (void *)(uintptr_t)range->start;
+    cudaError_t error =
+        cudaHostRegister(memory, range->size, cudaHostRegisterPortable | cudaHostRegisterMapped);
+
+    if (error != cudaErrorHostMemoryAlreadyRegistered)
+        return cuda_check(device, error, "register host memory");
+    (void)cudaGetLastError();
+    KVT_TRY(pinned_check(device, range->start));
+    KVT_TRY(pinned_check(device, range->start + range->size - 1));
+    range->kind = DEVICE_RANGE_PINNED;
+    return KVT_OK;
+}
+
 static enum kvt_status
 cuda_host_register(struct device *base, void *memory, uint64_t size)
 {
     struct device_cuda *device = device_cuda_of(base);
-    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
     struct cuda_scope scope;
     enum kvt_status status;
 
@@ -507,13 +539,11 @@ cuda_host_register(struct device *base, void *memory, uint64_t size)
             size, memory, REGISTER_BYTES_MAX);
     }
     KVT_TRY(cuda_enter(device, &scope));
-    status = range_add(device, &range);
+    status = host_pin(device, &range);
     if (status == KVT_OK) {
-        status = cuda_check(device,
-            cudaHostRegister(memory, size, cudaHostRegisterPortable | cudaHostRegisterMapped),
-            "register host memory");
-        if (status != KVT_OK)
-            (void)range_remove(device, &range);
+        status = range_add(device, &range);
+        if (status != KVT_OK && range.kind == DEVICE_RANGE_HOST)
+            (void)cuda_check(device, cudaHostUnregister(memory), "unregister host memory");
     }
     cuda_leave(&scope);
     return status;
@@ -524,9 +554,13 @@ cuda_host_unregister(struct device *base, void *memory, uint64_t size)
 {
     struct device_cuda *device = device_cuda_of(base);
     const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    const struct device_range pinned = {address_of(memory), size, DEVICE_RANGE_PINNED};
     struct cuda_scope scope;
-    bool is_there = range_remove(device, &range);
+    bool is_there;
 
+    if (range_remove(device, &pinned))
+        return;
+    is_there = range_remove(device, &range);
     KVT_ASSERT(is_there);
     if (!is_there || cuda_enter(device, &scope) != KVT_OK)
         return;
@@ -544,6 +578,18 @@ cuda_stream_check(const void *stream)
             "The legacy default stream is refused: work on it waits for all other streams.");
     }
     return KVT_OK;
+}
+
+enum kvt_status
+cuda_stream_await(struct device_cuda *device, cudaStream_t stream)
+{
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    KVT_TRY(cuda_enter(device, &scope));
+    status = cuda_check(device, cudaStreamSynchronize(stream), "wait for a stream");
+    cuda_leave(&scope);
+    return status;
 }
 
 static enum kvt_status
@@ -654,6 +700,8 @@ const struct kvt_device_ops device_cuda_ops = {
     .memory_unregister = cuda_memory_unregister,
     .host_register = cuda_host_register,
     .host_unregister = cuda_host_unregister,
+    .peer_register = device_cuda_peer_register,
+    .peer_unregister = device_cuda_peer_unregister,
     .stream = cuda_stream,
     .copy = device_cuda_copy,
     .gather = device_cuda_gather,

@@ -128,9 +128,9 @@ end_find(struct device_cuda *device, const void *start, uint64_t size, struct ru
 static enum copy_way
 way_between(const struct run_end *target, const struct run_end *source)
 {
-    if (source->kind == DEVICE_RANGE_HOST)
-        return target->kind == DEVICE_RANGE_HOST ? COPY_ACROSS : COPY_IN;
-    return target->kind == DEVICE_RANGE_HOST ? COPY_OUT : COPY_WITHIN;
+    if (device_range_is_host(source->kind))
+        return device_range_is_host(target->kind) ? COPY_ACROSS : COPY_IN;
+    return device_range_is_host(target->kind) ? COPY_OUT : COPY_WITHIN;
 }
 
 /* The last run will not grow any more. */
@@ -167,6 +167,9 @@ cursor_move(struct copy_job *job, struct run_cursor *cursor, const struct device
     if (!end_find(job->device, piece->target, piece->size, &cursor->target) ||
         !end_find(job->device, piece->source, piece->size, &cursor->source))
         return KVT_E_INVAL;
+    if (cursor->target.kind == DEVICE_RANGE_PEER)
+        return failure_set(KVT_E_INVAL, 0, "%" PRIu64 " bytes at %p are a peer's: to be read only.",
+            piece->size, piece->target);
     cursor->way = way_between(&cursor->target, &cursor->source);
     cursor->below_bytes = job->plan.kernel_below_bytes[cursor->way];
     return KVT_OK;

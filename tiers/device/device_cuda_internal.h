@@ -115,6 +115,9 @@ enum kvt_status cuda_lose(struct device_cuda *device, cudaError_t error, const c
 /* The legacy default stream waits for all others, and is no stream of ours. */
 enum kvt_status cuda_stream_check(const void *stream);
 
+/* cuda_stream_await - until all that was queued on it has been done. Outside of a scope. */
+enum kvt_status cuda_stream_await(struct device_cuda *device, cudaStream_t stream);
+
 /* device_cuda_copy.c */
 enum kvt_status device_cuda_copy(
     struct device *device, void *stream, const struct device_piece *pieces, uint32_t count);
@@ -137,6 +140,11 @@ void cuda_list_put(struct cuda_list *list);
  * is lost. */
 enum kvt_status cuda_list_queue(struct device_cuda *device, struct cuda_list *list, uint32_t count,
     const struct copy_plan *plan, cudaStream_t stream);
+
+/* device_cuda_peers.c */
+enum kvt_status device_cuda_peer_register(
+    struct device *device, struct device *other, void *slab, uint64_t size, bool *is_faster_out);
+void device_cuda_peer_unregister(struct device *device, void *slab, uint64_t size);
 
 /* device_cuda_gather.c */
 enum kvt_status device_cuda_gather(

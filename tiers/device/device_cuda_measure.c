@@ -70,18 +70,6 @@ plan_force(struct device_cuda *device, const struct device_plan *plan)
     (void)pthread_mutex_unlock(&device->mutex);
 }
 
-static enum kvt_status
-stream_await(struct device_cuda *device, cudaStream_t stream)
-{
-    struct cuda_scope scope;
-    enum kvt_status status;
-
-    KVT_TRY(cuda_enter(device, &scope));
-    status = cuda_check(device, cudaStreamSynchronize(stream), "wait for a stream");
-    cuda_leave(&scope);
-    return status;
-}
-
 struct way_cost {
     uint64_t all_ns;
     uint64_t queue_ns; /* Of them, for the thread that queues. */
@@ -99,7 +87,7 @@ calls_time(
             device_cuda_copy(&device->device, device->streams[lane], measure->pieces, run_count));
     }
     cost_out->queue_ns = env_now(&device->env) - begin_ns;
-    KVT_TRY(stream_await(device, device->streams[lane]));
+    KVT_TRY(cuda_stream_await(device, device->streams[lane]));
     cost_out->all_ns = env_now(&device->env) - begin_ns;
     if (begin_ns + cost_out->all_ns >= measure->deadline_ns)
         return failure_set(KVT_NOT_READY, 0, "Copies were not measured in time.");

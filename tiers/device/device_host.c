@@ -178,6 +178,8 @@ host_close(struct device *base)
             break;
         case DEVICE_RANGE_MEMORY:
         case DEVICE_RANGE_HOST:
+        case DEVICE_RANGE_PINNED:
+        case DEVICE_RANGE_PEER:
             break;
         case DEVICE_RANGE_EVENT:
             event_free(device, (struct host_event *)(uintptr_t)range->start);
@@ -497,6 +499,8 @@ const struct kvt_device_ops device_host_ops = {
     .memory_unregister = device_host_memory_unregister,
     .host_register = device_host_host_register,
     .host_unregister = device_host_host_unregister,
+    .peer_register = device_host_peer_register,
+    .peer_unregister = device_host_peer_unregister,
     .stream = host_stream,
     .copy = host_copy,
     .gather = device_host_gather,

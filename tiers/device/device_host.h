@@ -24,6 +24,7 @@
 #ifndef KVT_TIERS_DEVICE_HOST_H
 #define KVT_TIERS_DEVICE_HOST_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "device.h"
@@ -51,6 +52,8 @@ struct device_host_config {
     uint64_t delay_ns_max;       /* Of a copy's steps, and of seeing an event: 0..this. */
     uint64_t memory_bytes;       /* Of each device. 0: 1 GiB. It is taken as slabs are. */
     uint32_t device_count;       /* 0: 1. */
+    bool has_no_peers;           /* No device reaches another. */
+    bool has_slow_peers;         /* Copies from the host are faster. */
     uint32_t fail_call;          /* The n-th call (1: the first) returns fail_status; 0: none. */
     enum kvt_status fail_status; /* KVT_OK: KVT_E_GPU. */
     _Atomic uint32_t call_count; /* Ever. The emulation writes it. */

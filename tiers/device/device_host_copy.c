@@ -266,7 +266,8 @@ host_batch_release(struct device_host *device, struct host_batch *batch)
 
 /* The process's address of one end of a piece; 0, and a sentence: the device may not use it. */
 static uint64_t
-end_resolve(struct device_host *device, uint64_t start, uint64_t size, bool *is_host_out)
+end_resolve(
+    struct device_host *device, uint64_t start, uint64_t size, enum device_range_kind *kind_out)
 {
     const struct device_range *range =
         size == 0 ? NULL : device_ranges_find(&device->ranges, start, size);
@@ -277,8 +278,22 @@ end_resolve(struct device_host *device, uint64_t start, uint64_t size, bool *is_
             start);
         return 0;
     }
-    *is_host_out = range->kind == DEVICE_RANGE_HOST;
-    return *is_host_out ? start : start ^ DEVICE_HOST_BIT;
+    *kind_out = range->kind;
+    return range->kind == DEVICE_RANGE_HOST ? start : start ^ DEVICE_HOST_BIT;
+}
+
+/* As end_resolve(): where it may write, too. */
+static uint64_t
+target_resolve(
+    struct device_host *device, uint64_t start, uint64_t size, enum device_range_kind *kind_out)
+{
+    uint64_t address = end_resolve(device, start, size, kind_out);
+
+    if (address == 0 || *kind_out != DEVICE_RANGE_PEER)
+        return address;
+    (void)failure_set(KVT_E_INVAL, 0,
+        "%" PRIu64 " bytes at 0x%" PRIx64 " are a peer's: to be read only.", size, start);
+    return 0;
 }
 
 enum kvt_status
@@ -286,16 +301,16 @@ host_batch_resolve(struct device_host *device, struct host_batch *batch)
 {
     for (uint32_t i = 0; i < batch->piece_count; i++) {
         struct host_piece *piece = &batch->pieces[i];
-        bool is_host = false;
-        uint64_t source = end_resolve(device, address_of(piece->source), piece->size, &is_host);
+        enum device_range_kind kind = DEVICE_RANGE_SLAB;
+        uint64_t source = end_resolve(device, address_of(piece->source), piece->size, &kind);
         uint64_t target =
-            source == 0 ? 0 : end_resolve(device, address_of(piece->target), piece->size, &is_host);
+            source == 0 ? 0 : target_resolve(device, address_of(piece->target), piece->size, &kind);
 
         if (target == 0)
             return KVT_E_INVAL;
         piece->source = (const uint8_t *)(uintptr_t)source;
         piece->target = (uint8_t *)(uintptr_t)target;
-        piece->is_shaded = is_host && SHADES_ARE_ON;
+        piece->is_shaded = kind == DEVICE_RANGE_HOST && SHADES_ARE_ON;
     }
     return KVT_OK;
 }

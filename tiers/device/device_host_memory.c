@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_host_memory.c - memory of the emulated accelerator: slabs, what a program takes for
- * itself, and registrations.
+ * itself, registrations, slabs of peers.
  *
  * Memory of the device stands in the tables with the addresses that the caller sees: an address
  * without DEVICE_HOST_BIT is not found, and refused like any other foreign pointer.
@@ -187,6 +187,61 @@ device_host_host_unregister(struct device *base, void *memory, uint64_t size)
         in_flight = host_works_give_up(device, &range);
         host_shades_forget(device, &range);
     }
+    device_host_unlock(device);
+    KVT_ASSERT(is_there);
+    KVT_ASSERT(is_lost || in_flight == 0);
+}
+
+static bool
+slab_is_there(struct device_host *device, uint64_t start, uint64_t size)
+{
+    const struct device_range *range;
+    bool is_there;
+
+    device_host_lock(device);
+    range = size == 0 ? NULL : device_ranges_find(&device->ranges, start, size);
+    is_there = range != NULL && range->kind == DEVICE_RANGE_SLAB;
+    device_host_unlock(device);
+    return is_there;
+}
+
+enum kvt_status
+device_host_peer_register(
+    struct device *base, struct device *other, void *slab, uint64_t size, bool *is_faster_out)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(slab), size, DEVICE_RANGE_PEER};
+    enum kvt_status status;
+
+    *is_faster_out = device->config == NULL || !device->config->has_slow_peers;
+    KVT_TRY(device_host_call(device));
+    if (device->config != NULL && device->config->has_no_peers)
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "The emulated devices %" PRIu32 " and %" PRIu32 " do not reach each other.",
+            device->ordinal, device_host_of(other)->ordinal);
+    if (other == base || !slab_is_there(device_host_of(other), range.start, size))
+        return failure_set(
+            KVT_E_INVAL, 0, "%" PRIu64 " bytes at %p are no slab of another device.", size, slab);
+    device_host_lock(device);
+    status = device_ranges_add(&device->ranges, &range);
+    device_host_unlock(device);
+    return status;
+}
+
+void
+device_host_peer_unregister(struct device *base, void *slab, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(slab), size, DEVICE_RANGE_PEER};
+    const struct device_range memory = {range.start ^ DEVICE_HOST_BIT, size, DEVICE_RANGE_PEER};
+    bool is_lost = atomic_load_explicit(&device->is_lost, memory_order_relaxed);
+    uint32_t in_flight = 0;
+    bool is_there;
+
+    device_host_lock(device);
+    is_there = device_ranges_remove(&device->ranges, &range);
+    if (is_there)
+        in_flight = host_works_give_up(device, &memory);
     device_host_unlock(device);
     KVT_ASSERT(is_there);
     KVT_ASSERT(is_lost || in_flight == 0);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_ranges.h - which addresses a device may be asked to use: its slabs, other memory of the
- * device and of the host that was registered with it, and (in the emulation) its events.
+ * device and of the host that was registered with it, slabs of its peers, and (in the emulation)
+ * its events.
  *
  * Threads   serial: guarded by the device's mutex.
  */
@@ -17,6 +18,8 @@ enum device_range_kind {
     DEVICE_RANGE_SLAB,
     DEVICE_RANGE_MEMORY, /* Of the device, taken by somebody else. */
     DEVICE_RANGE_HOST,
+    DEVICE_RANGE_PINNED, /* Of the host: somebody else has pinned it, and unpins it. */
+    DEVICE_RANGE_PEER,   /* A slab of another device: to be read only. */
     DEVICE_RANGE_EVENT,
 };
 
@@ -38,6 +41,19 @@ static inline uint64_t
 address_of(const void *pointer)
 {
     return (uint64_t)(uintptr_t)pointer;
+}
+
+/* Of the device itself, not the host's or a peer's. */
+static inline bool
+device_range_is_own(const struct device_range *range)
+{
+    return range->kind == DEVICE_RANGE_SLAB || range->kind == DEVICE_RANGE_MEMORY;
+}
+
+static inline bool
+device_range_is_host(enum device_range_kind kind)
+{
+    return kind == DEVICE_RANGE_HOST || kind == DEVICE_RANGE_PINNED;
 }
 
 static inline bool

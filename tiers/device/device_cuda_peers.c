@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * device_cuda_peers.c - slabs of other GPUs that this one reads by itself, over NVLink or PCIe.
+ *
+ * Access is the process's, of one context to all memory of the other: it is enabled when it is first
+ * needed and stays, because others of this process may have come to rely on it.
+ */
+#include <inttypes.h>
+
+#include "device_cuda_internal.h"
+#include "failure.h"
+#include "try.h"
+
+enum {
+    TRIED_BYTES_MAX = 16 << 20,
+    CALLS = 4, /* In flight: what the mover has. */
+    ROUNDS = 3,
+};
+
+/* --- 1. Reaching it --------------------------------------------------------------------------- */
+
+static enum kvt_status
+access_enable(struct device_cuda *device, const struct device_cuda *other)
+{
+    int can_reach = 0;
+    cudaError_t error;
+
+    KVT_TRY(cuda_check(device, cudaDeviceCanAccessPeer(&can_reach, device->ordinal, other->ordinal),
+        "tell its peers"));
+    if (!can_reach)
+        return failure_set(KVT_E_UNSUPPORTED, 0, "Device %d does not reach device %d.",
+            device->ordinal, other->ordinal);
+    error = cudaDeviceEnablePeerAccess(other->ordinal, 0);
+    if (error != cudaErrorPeerAccessAlreadyEnabled)
+        return cuda_check(device, error, "reach a peer");
+    (void)cudaGetLastError();
+    return KVT_OK;
+}
+
+static bool
+slab_is_there(struct device_cuda *device, const void *slab, uint64_t size)
+{
+    const struct device_range *range;
+    bool is_there;
+
+    (void)pthread_mutex_lock(&device->mutex);
+    range = size == 0 ? NULL : device_ranges_find(&device->ranges, address_of(slab), size);
+    is_there = range != NULL && range->kind == DEVICE_RANGE_SLAB;
+    (void)pthread_mutex_unlock(&device->mutex);
+    return is_there;
+}
+
+/* --- 2. Which is nearer ----------------------------------------------------------------------- */
+
+/* The best time of a few for CALLS copies of one run, ns. */
+static enum kvt_status
+copies_time(struct device_cuda *device, const struct device_piece *piece, uint64_t *best_ns_out)
+{
+    cudaStream_t stream = device->streams[DEVICE_IN];
+
+    *best_ns_out = UINT64_MAX;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint64_t begin_ns = env_now(&device->env);
+        uint64_t ns;
+
+        for (uint32_t i = 0; i < CALLS; i++)
+            KVT_TRY(device_cuda_copy(&device->device, stream, piece, 1));
+        KVT_TRY(cuda_stream_await(device, stream));
+        ns = env_now(&device->env) - begin_ns;
+        if (ns < *best_ns_out)
+            *best_ns_out = ns;
+    }
+    return KVT_OK;
+}
+
+static enum kvt_status
+sources_compare(struct device_cuda *device, void *host, void *memory, const void *slab,
+    uint64_t size, bool *is_faster_out)
+{
+    uint64_t host_ns;
+    uint64_t peer_ns;
+
+    KVT_TRY(copies_time(device, &(struct device_piece){memory, host, size}, &host_ns));
+    KVT_TRY(copies_time(device, &(struct device_piece){memory, slab, size}, &peer_ns));
+    *is_faster_out = peer_ns < host_ns;
+    return KVT_OK;
+}
+
+/* With memory of its own on both sides, taken for this. */
+static enum kvt_status
+peer_measure(struct device_cuda *device, const void *slab, uint64_t size, bool *is_faster_out)
+{
+    struct device *base = &device->device;
+    void *host = env_map(&device->env, TRIED_BYTES_MAX);
+    void *memory = NULL;
+    bool is_registered = false;
+    enum kvt_status status;
+
+    if (host == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory to measure copies with.");
+    KVT_TRY_GOTO(base->ops->host_register(base, host, TRIED_BYTES_MAX), done);
+    is_registered = true;
+    KVT_TRY_GOTO(base->ops->slab_take(base, TRIED_BYTES_MAX, &memory), done);
+    status = sources_compare(
+        device, host, memory, slab, size < TRIED_BYTES_MAX ? size : TRIED_BYTES_MAX, is_faster_out);
+done:
+    if (memory != NULL)
+        base->ops->slab_put(base, memory, TRIED_BYTES_MAX);
+    if (is_registered)
+        base->ops->host_unregister(base, host, TRIED_BYTES_MAX);
+    env_unmap(&device->env, host, TRIED_BYTES_MAX);
+    return status;
+}
+
+/* --- 3. What stands in struct kvt_device_ops -------------------------------------------------- */
+
+static enum kvt_status
+peer_add(
+    struct device_cuda *device, const struct device_cuda *other, const struct device_range *range)
+{
+    struct cuda_scope scope;
+    enum kvt_status status;
+
+    KVT_TRY(cuda_enter(device, &scope));
+    status = access_enable(device, other);
+    cuda_leave(&scope);
+    if (status != KVT_OK)
+        return status;
+    (void)pthread_mutex_lock(&device->mutex);
+    status = device_ranges_add(&device->ranges, range);
+    (void)pthread_mutex_unlock(&device->mutex);
+    return status;
+}
+
+enum kvt_status
+device_cuda_peer_register(
+    struct device *base, struct device *other, void *slab, uint64_t size, bool *is_faster_out)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(slab), size, DEVICE_RANGE_PEER};
+    enum kvt_status status;
+
+    *is_faster_out = false;
+    if (other == base || !slab_is_there(device_cuda_of(other), slab, size))
+        return failure_set(
+            KVT_E_INVAL, 0, "%" PRIu64 " bytes at %p are no slab of another device.", size, slab);
+    KVT_TRY(peer_add(device, device_cuda_of(other), &range));
+    status = peer_measure(device, slab, size, is_faster_out);
+    if (status != KVT_OK)
+        device_cuda_peer_unregister(base, slab, size);
+    return status;
+}
+
+void
+device_cuda_peer_unregister(struct device *base, void *slab, uint64_t size)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(slab), size, DEVICE_RANGE_PEER};
+    bool is_there;
+
+    (void)pthread_mutex_lock(&device->mutex);
+    is_there = device_ranges_remove(&device->ranges, &range);
+    (void)pthread_mutex_unlock(&device->mutex);
+    KVT_ASSERT(is_there);
+}
