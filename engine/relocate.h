@@ -63,10 +63,11 @@ bool relocate_wait(struct kvt_store *store, uint32_t number, struct op *op);
 bool resident_is_there(struct kvt_store *store, const struct resident *resident);
 
 /*
- * relocate_start - move as many of the blocks, from the front on, as one batch takes and the segment
- * that is being filled still holds: one more would leave a hole there as large as what reclaiming
- * gains. Blocks that are no longer there are passed over. Returns how many were dealt with: at least one if there is
- * one. The group is over when relocate_is_idle(); relocate_status_take() then tells how it went.
+ * relocate_start - move as many of the blocks, from the front on, as one batch takes and the
+ * segment that is being filled still holds: one more would leave a hole there as large as what
+ * reclaiming gains. Blocks that are no longer there are passed over. Returns how many were dealt
+ * with: at least one if there is one. The group is over when relocate_is_idle();
+ * relocate_status_take() then tells how it went.
  */
 uint32_t relocate_start(struct kvt_store *store, const struct resident *residents, uint32_t count);
 

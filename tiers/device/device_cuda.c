@@ -27,7 +27,6 @@
 #include "failure.h"
 #include "try.h"
 
-static const uint64_t REGISTER_BYTES_MAX = UINT64_C(1) << 30;
 static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
 
 enum {
@@ -354,8 +353,8 @@ cuda_info(struct device *base, struct device_info *info_out)
 
 /* --- 3. Memory -------------------------------------------------------------------------------- */
 
-static enum kvt_status
-range_add(struct device_cuda *device, const struct device_range *range)
+enum kvt_status
+cuda_range_add(struct device_cuda *device, const struct device_range *range)
 {
     enum kvt_status status;
 
@@ -365,8 +364,8 @@ range_add(struct device_cuda *device, const struct device_range *range)
     return status;
 }
 
-static bool
-range_remove(struct device_cuda *device, const struct device_range *range)
+bool
+cuda_range_remove(struct device_cuda *device, const struct device_range *range)
 {
     bool is_there;
 
@@ -392,7 +391,7 @@ slab_take(struct device_cuda *device, uint64_t size, void **address_out)
             "Device %d gave a slab at %p, which is not aligned to 2 MiB.", device->ordinal,
             address);
     } else {
-        status = range_add(device, &range);
+        status = cuda_range_add(device, &range);
     }
     if (status != KVT_OK) {
         (void)cudaFree(address);
@@ -426,7 +425,7 @@ cuda_slab_put(struct device *base, void *address, uint64_t size)
     struct device_cuda *device = device_cuda_of(base);
     const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
     struct cuda_scope scope;
-    bool is_there = range_remove(device, &range);
+    bool is_there = cuda_range_remove(device, &range);
 
     KVT_ASSERT(is_there);
     if (!is_there || cuda_enter(device, &scope) != KVT_OK)
@@ -487,85 +486,7 @@ cuda_memory_unregister(struct device *base, void *memory, uint64_t size)
     struct device_cuda *device = device_cuda_of(base);
     const struct device_range range = {address_of(memory), size, DEVICE_RANGE_MEMORY};
 
-    (void)range_remove(device, &range); /* Of memory in a slab none was noted. */
-}
-
-/* Is the byte at `address` pinned? */
-static enum kvt_status
-pinned_check(struct device_cuda *device, uint64_t address)
-{
-    struct cudaPointerAttributes attributes = {.type = cudaMemoryTypeUnregistered};
-
-    KVT_TRY(cuda_check(device,
-        cudaPointerGetAttributes(&attributes, (const void *)(uintptr_t)address), "look at memory"));
-    if (attributes.type == cudaMemoryTypeHost)
-        return KVT_OK;
-    return failure_set(
-        KVT_E_INVAL, 0, "Some of the memory at 0x%" PRIx64 " is pinned, some is not.", address);
-}
-
-/* Pinning is the process's, for all devices: another one, or the program itself, may have done it.
- */
-static enum kvt_status
-host_pin(struct device_cuda *device, struct device_range *range)
-{
-    void *memory = (void *)(uintptr_t)range->start;
-    cudaError_t error =
-        cudaHostRegister(memory, range->size, cudaHostRegisterPortable | cudaHostRegisterMapped);
-
-    if (error != cudaErrorHostMemoryAlreadyRegistered)
-        return cuda_check(device, error, "register host memory");
-    (void)cudaGetLastError();
-    KVT_TRY(pinned_check(device, range->start));
-    KVT_TRY(pinned_check(device, range->start + range->size - 1));
-    range->kind = DEVICE_RANGE_PINNED;
-    return KVT_OK;
-}
-
-static enum kvt_status
-cuda_host_register(struct device *base, void *memory, uint64_t size)
-{
-    struct device_cuda *device = device_cuda_of(base);
-    struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
-    struct cuda_scope scope;
-    enum kvt_status status;
-
-    if (memory == NULL || size == 0 || (range.start | size) % PAGE_BYTES != 0 ||
-        size > REGISTER_BYTES_MAX) {
-        return failure_set(KVT_E_INVAL, 0,
-            "%" PRIu64
-            " bytes at %p cannot be registered: it takes whole pages, and at most %" PRIu64
-            " bytes.",
-            size, memory, REGISTER_BYTES_MAX);
-    }
-    KVT_TRY(cuda_enter(device, &scope));
-    status = host_pin(device, &range);
-    if (status == KVT_OK) {
-        status = range_add(device, &range);
-        if (status != KVT_OK && range.kind == DEVICE_RANGE_HOST)
-            (void)cuda_check(device, cudaHostUnregister(memory), "unregister host memory");
-    }
-    cuda_leave(&scope);
-    return status;
-}
-
-static void
-cuda_host_unregister(struct device *base, void *memory, uint64_t size)
-{
-    struct device_cuda *device = device_cuda_of(base);
-    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
-    const struct device_range pinned = {address_of(memory), size, DEVICE_RANGE_PINNED};
-    struct cuda_scope scope;
-    bool is_there;
-
-    if (range_remove(device, &pinned))
-        return;
-    is_there = range_remove(device, &range);
-    KVT_ASSERT(is_there);
-    if (!is_there || cuda_enter(device, &scope) != KVT_OK)
-        return;
-    (void)cuda_check(device, cudaHostUnregister(memory), "unregister host memory");
-    cuda_leave(&scope);
+    (void)cuda_range_remove(device, &range); /* Of memory in a slab none was noted. */
 }
 
 /* --- 4. Streams and events -------------------------------------------------------------------- */
@@ -698,8 +619,8 @@ const struct kvt_device_ops device_cuda_ops = {
     .slab_put = cuda_slab_put,
     .memory_register = cuda_memory_register,
     .memory_unregister = cuda_memory_unregister,
-    .host_register = cuda_host_register,
-    .host_unregister = cuda_host_unregister,
+    .host_register = device_cuda_host_register,
+    .host_unregister = device_cuda_host_unregister,
     .peer_register = device_cuda_peer_register,
     .peer_unregister = device_cuda_peer_unregister,
     .stream = cuda_stream,

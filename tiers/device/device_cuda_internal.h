@@ -115,6 +115,10 @@ enum kvt_status cuda_lose(struct device_cuda *device, cudaError_t error, const c
 /* The legacy default stream waits for all others, and is no stream of ours. */
 enum kvt_status cuda_stream_check(const void *stream);
 
+/* cuda_range_add, cuda_range_remove - with the mutex; as device_ranges_add() and _remove(). */
+enum kvt_status cuda_range_add(struct device_cuda *device, const struct device_range *range);
+bool cuda_range_remove(struct device_cuda *device, const struct device_range *range);
+
 /* cuda_stream_await - until all that was queued on it has been done. Outside of a scope. */
 enum kvt_status cuda_stream_await(struct device_cuda *device, cudaStream_t stream);
 
@@ -140,6 +144,10 @@ void cuda_list_put(struct cuda_list *list);
  * is lost. */
 enum kvt_status cuda_list_queue(struct device_cuda *device, struct cuda_list *list, uint32_t count,
     const struct copy_plan *plan, cudaStream_t stream);
+
+/* device_cuda_host.c */
+enum kvt_status device_cuda_host_register(struct device *device, void *memory, uint64_t size);
+void device_cuda_host_unregister(struct device *device, void *memory, uint64_t size);
 
 /* device_cuda_peers.c */
 enum kvt_status device_cuda_peer_register(

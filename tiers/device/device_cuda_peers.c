@@ -2,8 +2,8 @@
 /*
  * device_cuda_peers.c - slabs of other GPUs that this one reads by itself, over NVLink or PCIe.
  *
- * Access is the process's, of one context to all memory of the other: it is enabled when it is first
- * needed and stays, because others of this process may have come to rely on it.
+ * Access is the process's, of one context to all memory of the other: it is enabled when it is
+ * first needed and stays, because others of this process may have come to rely on it.
  */
 #include <inttypes.h>
 
@@ -126,10 +126,7 @@ peer_add(
     cuda_leave(&scope);
     if (status != KVT_OK)
         return status;
-    (void)pthread_mutex_lock(&device->mutex);
-    status = device_ranges_add(&device->ranges, range);
-    (void)pthread_mutex_unlock(&device->mutex);
-    return status;
+    return cuda_range_add(device, range);
 }
 
 enum kvt_status
@@ -158,8 +155,6 @@ device_cuda_peer_unregister(struct device *base, void *slab, uint64_t size)
     const struct device_range range = {address_of(slab), size, DEVICE_RANGE_PEER};
     bool is_there;
 
-    (void)pthread_mutex_lock(&device->mutex);
-    is_there = device_ranges_remove(&device->ranges, &range);
-    (void)pthread_mutex_unlock(&device->mutex);
+    is_there = cuda_range_remove(device, &range);
     KVT_ASSERT(is_there);
 }
