@@ -64,6 +64,7 @@ rig_open(struct rig *rig, struct real_host *host)
     options.device_kind = KVT_DEVICE_CUDA;
     options.device_mask = 3;
     options.block_bytes_max = BLOCK_BYTES_MAX;
+    options.segment_bytes = (uint64_t)4 * BLOCK_BYTES_MAX;
     options.host_capacity_bytes = (uint64_t)POOL_BYTES * 2;
     options.hbm_capacity_bytes = (uint64_t)POOL_BYTES * 2;
     options.nvme_capacity_bytes = KVT_CAPACITY_NONE;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "payload.h"
 #include "rng.h"
 
 enum {
@@ -125,11 +126,8 @@ model_fill(const struct model *model, struct model_name name, uint32_t version, 
     struct rng rng = payload_rng(model, name, version);
     uint64_t length = model_length(model, name, version);
 
-    for (uint64_t at = 0; at < length; at += 8) {
-        uint64_t word = payload_word(&rng, version);
-
-        memcpy(target + at, &word, (size_t)(length - at < 8 ? length - at : 8));
-    }
+    for (uint64_t at = 0; at < length; at += sizeof(uint64_t))
+        payload_word_put(target, length, at, payload_word(&rng, version));
 }
 
 bool
@@ -141,10 +139,8 @@ model_is(const struct model *model, struct model_name name, uint32_t version, co
 
     if (length != model_length(model, name, version))
         return false;
-    for (uint64_t at = 0; at < length; at += 8) {
-        uint64_t word = payload_word(&rng, version);
-
-        if (memcmp(from + at, &word, (size_t)(length - at < 8 ? length - at : 8)) != 0)
+    for (uint64_t at = 0; at < length; at += sizeof(uint64_t)) {
+        if (!payload_word_is(from, length, at, payload_word(&rng, version)))
             return false;
     }
     return true;

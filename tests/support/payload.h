@@ -38,6 +38,29 @@ payload_key_make(struct payload_key *target, uint64_t number)
     target->key = (struct kvt_key){.bytes = target->bytes, .length = length};
 }
 
+/* The next word of a payload at `at`, as much of it as the length lets in: written there, and
+ * compared with what is there. Whole ones apart: with a size that is not constant either is a call.
+ */
+static inline void
+payload_word_put(uint8_t *target, uint64_t length, uint64_t at, uint64_t word)
+{
+    if (length - at >= sizeof(word))
+        memcpy(target + at, &word, sizeof(word));
+    else
+        memcpy(target + at, &word, (size_t)(length - at));
+}
+
+static inline bool
+payload_word_is(const uint8_t *source, uint64_t length, uint64_t at, uint64_t word)
+{
+    uint64_t found;
+
+    if (length - at < sizeof(word))
+        return memcmp(source + at, &word, (size_t)(length - at)) == 0;
+    memcpy(&found, source + at, sizeof(found));
+    return found == word;
+}
+
 /* `length` >= PAYLOAD_BYTES_MIN. */
 static inline void
 payload_fill(void *target, uint64_t length, uint64_t key, uint64_t version)
@@ -48,12 +71,8 @@ payload_fill(void *target, uint64_t length, uint64_t key, uint64_t version)
     uint64_t at = sizeof(head);
 
     memcpy(to, head, sizeof(head));
-    while (at < length) {
-        uint64_t word = rng_next(&rng);
-        size_t part = length - at < sizeof(word) ? (size_t)(length - at) : sizeof(word);
-        memcpy(to + at, &word, part);
-        at += part;
-    }
+    for (; at < length; at += sizeof(uint64_t))
+        payload_word_put(to, length, at, rng_next(&rng));
 }
 
 /* True when the bytes are a whole payload of this key; its version. */
@@ -69,12 +88,9 @@ payload_is_right(const void *source, uint64_t length, uint64_t key, uint64_t *ve
     if (head[0] != UINT64_C(0x6B76742D74657374) || head[1] != key || head[3] != length)
         return false;
     struct rng rng = {key * UINT64_C(0x9E3779B97F4A7C15) + head[2]};
-    for (uint64_t at = sizeof(head); at < length;) {
-        uint64_t word = rng_next(&rng);
-        size_t part = length - at < sizeof(word) ? (size_t)(length - at) : sizeof(word);
-        if (memcmp(from + at, &word, part) != 0)
+    for (uint64_t at = sizeof(head); at < length; at += sizeof(uint64_t)) {
+        if (!payload_word_is(from, length, at, rng_next(&rng)))
             return false;
-        at += part;
     }
     *version_out = head[2];
     return true;

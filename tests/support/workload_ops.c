@@ -79,11 +79,7 @@ memory_take(struct model *model, size_t alignment, size_t size)
 static bool
 is_poisoned_all(const uint8_t *bytes, uint64_t size)
 {
-    for (uint64_t i = 0; i < size; i++) {
-        if (bytes[i] != POISON)
-            return false;
-    }
-    return true;
+    return size == 0 || (bytes[0] == POISON && memcmp(bytes, bytes + 1, (size_t)size - 1) == 0);
 }
 
 /* Nothing came of it: its stages say so, and nothing else. */
