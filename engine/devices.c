@@ -252,11 +252,19 @@ device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lan
     const struct device_piece *piece)
 {
     job->piece = *piece;
+    device_job_pieces(store, job, lane, &job->piece, 1);
+}
+
+void
+device_job_pieces(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct device_piece *pieces, uint32_t count)
+{
     job->move = (struct device_move){.lane = lane,
         .is_urgent = job->is_urgent,
-        .pieces = &job->piece,
-        .piece_count = 1,
-        .mark = job->mark};
+        .pieces = pieces,
+        .piece_count = count,
+        .mark = job->mark,
+        .mark_count = count};
     job_send(store, job);
 }
 
@@ -286,7 +294,8 @@ device_job_spread(struct kvt_store *store, struct device_job *job, enum device_l
         .is_urgent = job->is_urgent,
         .pieces = job->pieces,
         .piece_count = count,
-        .mark = job->mark};
+        .mark = job->mark,
+        .mark_count = 1};
     job_send(store, job);
 }
 

@@ -59,6 +59,10 @@ void device_job_copy(struct kvt_store *store, struct device_job *job, enum devic
  * layout. Without memory for the pieces the job finishes with KVT_E_NOMEM. */
 void device_job_spread(struct kvt_store *store, struct device_job *job, enum device_lane lane,
     const struct spread *spread, bool is_gather);
+/* device_job_pieces - pieces of the caller's, which live until it finishes; each counts at the
+ * mark. */
+void device_job_pieces(struct kvt_store *store, struct device_job *job, enum device_lane lane,
+    const struct device_piece *pieces, uint32_t count);
 void device_job_wait(struct kvt_store *store, struct device_job *job, void *event);
 
 /* devices_memory_share - register host memory of whole pages with every device that is not lost, in

@@ -107,6 +107,7 @@ move_push(struct engram_reader *reader, struct page_read *read)
         .pieces = read->pieces,
         .piece_count = pieces_fill(read),
         .mark = &target->mark,
+        .mark_count = 1,
         .done = &reader->copied,
         .done_task = &reader->task};
     target->move_count++;

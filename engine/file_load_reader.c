@@ -158,6 +158,7 @@ part_arrived(struct load_reader *reader, struct load_part *part)
         .pieces = &part->device_piece,
         .piece_count = 1,
         .mark = &chunk->mark,
+        .mark_count = 1,
         .done = &reader->copied,
         .done_task = &reader->task};
     device_mover_push(hbm_mover(reader->store->devices.tiers[load->device]), &move, 1);

@@ -15,6 +15,7 @@
  */
 #include "get.h"
 
+#include "copy_run.h"
 #include "store_internal.h"
 
 /* The work of one copy. Holds one pin of the entry. */
@@ -175,6 +176,21 @@ is_in_reach(const struct kvt_store *store, uint32_t number, unsigned tiers, uint
            (owner == device || device_reads_peer(store, device, owner, (tiers & TIER_HOST) != 0));
 }
 
+/* Into memory that is spread: a move of its own. */
+static void
+spread_by_device(struct kvt_store *store, const struct copy_member *member, uint8_t *bytes,
+    uint32_t device, enum device_lane lane)
+{
+    struct copy *copy = copy_create(store, member->op, member->entry);
+
+    if (copy == NULL)
+        return;
+    copy->tier = member->tier;
+    copy->device_job.device = device;
+    copy->device_job.finish = device_copy_finish;
+    move_start(store, member->op, &copy->range, bytes, lane, &copy->device_job);
+}
+
 /* A copy of device `device` into the caller's memory. */
 static void
 get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t device)
@@ -183,20 +199,24 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     bool is_from_hbm = is_in_reach(store, number, entry_tiers(store, number), device);
     bool is_from_peer = is_from_hbm && entry_device(entry) != device;
     enum device_lane lane = is_from_hbm && !is_from_peer ? DEVICE_OUT : DEVICE_IN;
-    struct copy *copy = copy_create(store, op, number);
+    struct copy_member member = {
+        .op = op, .entry = number, .tier = is_from_hbm ? KVT_TIER_HBM : KVT_TIER_HOST};
+    uint8_t *bytes =
+        is_from_hbm ? entry_hbm_address(store, entry) : entry_host_address(store, entry);
 
-    if (copy == NULL)
-        return;
     COUNT(store, get_peer_count, is_from_peer);
-    copy->tier = is_from_hbm ? KVT_TIER_HBM : KVT_TIER_HOST;
+    (void)part_range_of(op, entry, &member.range);
+    bytes += member.range.offset;
     /* get_bring() was for this get; get_lower() leaves the copy in HBM. */
     if (op->is_brought && (entry_tiers(store, number) & TIER_HBM) == 0)
-        copy->tier = KVT_TIER_NVME;
-    copy->memory = is_from_hbm ? entry_hbm_address(store, entry) : entry_host_address(store, entry);
-    copy->memory += copy->range.offset;
-    copy->device_job.device = device;
-    copy->device_job.finish = device_copy_finish;
-    move_start(store, op, &copy->range, copy->memory, lane, &copy->device_job);
+        member.tier = KVT_TIER_NVME;
+    if (op->layout != NULL) {
+        spread_by_device(store, &member, bytes, device, lane);
+        return;
+    }
+    residency_pin(store->map, number);
+    entry_touch(store, number);
+    copy_run_add(store, &member, bytes, device, lane);
 }
 
 /* --- From HOST -------------------------------------------------------------------------------- */

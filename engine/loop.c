@@ -4,6 +4,7 @@
  *
  * Nothing called from here blocks. See engine/ARCHITECTURE.md for the threads around it.
  */
+#include "copy_run.h"
 #include "store_internal.h"
 
 enum {
@@ -251,6 +252,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     was_busy = room_step(store) || was_busy;
     was_busy = commit_step(store) || was_busy;
     was_busy = reclaim_step(store) || was_busy;
+    copy_run_send(store);
     calls_run(store);
     jobs_flush(store);
     if (was_busy)

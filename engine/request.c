@@ -10,12 +10,13 @@
  * one op_list; or at work, and then it never waits again. So one look at the lists finds all that
  * can be cancelled.
  */
+#include "copy_run.h"
 #include "queue_internal.h"
 #include "store_internal.h"
 #include "ticket_pool.h"
 
 enum {
-    OPS_AHEAD = 8, /* How far the map's memory is asked for ahead of what is begun. */
+    OPS_AHEAD = 8, /* Between the steps in which memory is asked for ahead of what is begun. */
 };
 
 static enum kvt_status
@@ -111,6 +112,26 @@ ticket_release(struct kvt_ticket *ticket)
     atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_release);
 }
 
+/* Ask for the memory that operations behind the i-th will need: otherwise each waits for what it
+ * finds at the end of one thread after the other. */
+static void
+ops_prefetch(struct kvt_store *store, const struct kvt_ticket *ticket, uint32_t i)
+{
+    const struct op *ops = ticket->ops;
+    uint32_t count = ticket->count;
+    uint32_t number;
+
+    if (i + 3 * OPS_AHEAD < count)
+        (void)residency_prefetch(store->map, ops[i + 3 * OPS_AHEAD].fingerprint, PREFETCH_BUCKET);
+    if (i + 2 * OPS_AHEAD < count) {
+        number = residency_prefetch(store->map, ops[i + 2 * OPS_AHEAD].fingerprint, PREFETCH_ENTRY);
+        if (number != ENTRY_NONE)
+            __builtin_prefetch(entries_at(store->entries, number), 1);
+    }
+    if (i + OPS_AHEAD < count)
+        (void)residency_prefetch(store->map, ops[i + OPS_AHEAD].fingerprint, PREFETCH_KEY);
+}
+
 /* Start all operations; or, when what they were to wait for will never be, none. */
 static void
 ticket_begin(struct kvt_store *store, struct kvt_ticket *ticket, enum kvt_status status)
@@ -123,13 +144,13 @@ ticket_begin(struct kvt_store *store, struct kvt_ticket *ticket, enum kvt_status
      * may finish at once. */
     atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
     for (uint32_t i = 0; i < count; i++) {
-        if (i + OPS_AHEAD < count)
-            residency_prefetch(store->map, ticket->ops[i + OPS_AHEAD].fingerprint);
+        ops_prefetch(store, ticket, i);
         if (status == KVT_OK)
             op_begin(store, &ticket->ops[i]);
         else
             op_finish(store, &ticket->ops[i], status);
     }
+    copy_run_send(store);
     ticket_release(ticket);
 }
 

@@ -8,6 +8,7 @@
  */
 #include "store_internal.h"
 
+#include "copy_run.h"
 #include "engram_set.h"
 #include "file_load.h"
 #include "io_choice.h"
@@ -154,6 +155,7 @@ store_free(struct kvt_store *store)
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
     pool_deinit(&store->copy_pool);
+    pool_deinit(&store->run_pool);
     pool_deinit(&store->fetch_pool);
     pool_deinit(&store->tail_pool);
     pool_deinit(&store->move_pool);
@@ -272,6 +274,7 @@ memory_open(struct kvt_store *store)
     flight_pool_open(store);
     fill_pool_open(store);
     copy_pool_open(store);
+    copy_run_pool_open(store);
     fetches_open(store);
     move_pool_open(store);
     KVT_TRY(ticket_pool_open(store));

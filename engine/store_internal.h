@@ -199,7 +199,8 @@ struct kvt_store {
     struct codecs codecs; /* workers */
 
     /* The loop. */
-    struct pool flight_pool, fill_pool, copy_pool, fetch_pool, move_pool;
+    struct pool flight_pool, fill_pool, copy_pool, run_pool, fetch_pool, move_pool;
+    struct copy_run *copy_run;   /* copy_run.c: being put together; NULL: none. */
     struct pool tail_pool;       /* fetch.c: pages that are read beside the others. */
     struct job_batch jobs_ready; /* Not yet handed to the workers. */
     struct task *loop_task;
@@ -384,8 +385,9 @@ static inline bool
 work_is_in_flight(const struct kvt_store *store)
 {
     return store->fills_in_flight + store->reads_in_flight + store->copies_in_flight +
-               store->images_in_flight + store->devices.in_flight >
-           0;
+                   store->images_in_flight + store->devices.in_flight >
+               0 ||
+           store->copy_run != NULL;
 }
 
 /* --- 8. put.c, get.c, delete.c, prefetch.c: one operation each (loop) ------------------------- */

@@ -139,10 +139,24 @@ residency_find(const struct residency *map, struct hash128 fingerprint, const st
     return ENTRY_NONE;
 }
 
-void
-residency_prefetch(const struct residency *map, struct hash128 fingerprint)
+uint32_t
+residency_prefetch(
+    const struct residency *map, struct hash128 fingerprint, enum residency_step step)
 {
-    (void)table_look(&map->table, fingerprint);
+    struct table_cursor cursor = table_look(&map->table, fingerprint);
+    uint32_t number = step == PREFETCH_BUCKET ? ENTRY_NONE : table_next(&cursor);
+    const struct entry *entry;
+
+    if (number == ENTRY_NONE)
+        return ENTRY_NONE;
+    entry = residency_at(map, number);
+    if (step == PREFETCH_KEY) {
+        key_heap_prefetch(&map->keys, entry->key_reference);
+    } else {
+        __builtin_prefetch(entry, 1);
+        __builtin_prefetch(entry + 1, 1); /* Its end may lie in the next line. */
+    }
+    return number;
 }
 
 uint32_t

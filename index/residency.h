@@ -105,8 +105,16 @@ void residency_key(const struct residency *map, uint32_t number, struct block_ke
 uint32_t residency_find(
     const struct residency *map, struct hash128 fingerprint, const struct block_key *key);
 
-/* residency_prefetch - a residency_find() of that fingerprint is to follow soon. */
-void residency_prefetch(const struct residency *map, struct hash128 fingerprint);
+/* residency_prefetch - a residency_find() of that fingerprint is to follow soon; each step needs
+ * what the one before it asked for. PREFETCH_ENTRY, PREFETCH_KEY: the entry that it most likely is,
+ * or ENTRY_NONE. */
+enum residency_step {
+    PREFETCH_BUCKET,
+    PREFETCH_ENTRY,
+    PREFETCH_KEY
+};
+uint32_t residency_prefetch(
+    const struct residency *map, struct hash128 fingerprint, enum residency_step step);
 
 /* residency_find_fingerprint - the same without the key's proof: for parents only. */
 uint32_t residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint);

@@ -251,7 +251,8 @@ call_mark(const struct mover_lane *lane, struct mover_call *call)
         atomic_store_explicit(
             &move->mark->call[lane->lane], lane->recorded_count, memory_order_relaxed);
         /* (D1) release: who sees the count sees which call it was. */
-        atomic_fetch_add_explicit(&move->mark->queued_count, 1, memory_order_release);
+        atomic_fetch_add_explicit(
+            &move->mark->queued_count, move->mark_count, memory_order_release);
     }
 }
 

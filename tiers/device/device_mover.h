@@ -62,7 +62,7 @@ enum {
  */
 struct device_mark {
     _Atomic uint64_t call[DEVICE_LANE_COUNT]; /* Number of the last call that has one of them. */
-    _Atomic uint32_t queued_count;            /* Moves of which all pieces were queued. */
+    _Atomic uint32_t queued_count; /* Of moves of which all pieces were queued. */
 };
 
 /* The caller's from creation to the answer it takes out of the inbox; the mover's in between. */
@@ -76,6 +76,7 @@ struct device_move {
      * recorded again: only its last record would count. */
     void *wait;
     struct device_mark *mark;  /* NULL: nobody asks. */
+    uint32_t mark_count;       /* For how many it counts there. */
     bool is_marked;            /* The answer: it was counted there. */
     bool is_begun;             /* The answer: the device was given some of it. Without it, what the
                                 * move was to write is not touched, whatever its status. */

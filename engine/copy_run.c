@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copy_run.c - see copy_run.h.
+ */
+#include "copy_run.h"
+
+#include "store_internal.h"
+
+enum {
+    RUNS_KEPT = 256,
+    MEMBERS_AHEAD = 8, /* Whose entries are on their way to the processor. */
+};
+
+struct copy_run {
+    struct device_job device_job;
+    enum device_lane lane;
+    uint32_t count;
+    uint64_t bytes;
+    struct copy_member members[COPY_RUN_BLOCKS];
+    struct device_piece pieces[COPY_RUN_BLOCKS];
+};
+
+static void
+run_finish(struct kvt_store *store, struct device_job *job)
+{
+    struct copy_run *run = CONTAINER_OF(job, struct copy_run, device_job);
+
+    for (uint32_t i = 0; i < run->count; i++) {
+        const struct copy_member *member = &run->members[i];
+        uint32_t entry = member->entry;
+
+        if (i + MEMBERS_AHEAD < run->count)
+            __builtin_prefetch(residency_at(store->map, member[MEMBERS_AHEAD].entry), 1);
+        member->op->is_queued = job->move.is_marked;
+        if (job->move.status == KVT_OK)
+            get_answer(store, member->op, &member->range, member->tier);
+        else
+            op_finish(store, member->op, job->move.status);
+        entry_unpin(store, entry);
+    }
+    pool_put(&store->run_pool, run);
+}
+
+void
+copy_run_send(struct kvt_store *store)
+{
+    struct copy_run *run = store->copy_run;
+
+    store->copy_run = NULL;
+    if (run != NULL)
+        device_job_pieces(store, &run->device_job, run->lane, run->pieces, run->count);
+}
+
+static bool
+run_takes(const struct copy_run *run, const struct copy_member *member, uint32_t device,
+    enum device_lane lane)
+{
+    return run != NULL && run->device_job.device == device && run->lane == lane &&
+           run->device_job.mark == ticket_part_mark(member->op, device) &&
+           run->count < COPY_RUN_BLOCKS && run->bytes + member->range.length <= COPY_RUN_BYTES;
+}
+
+/* A new one. NULL: no memory. */
+static struct copy_run *
+run_create(struct kvt_store *store, const struct op *op, uint32_t device, enum device_lane lane)
+{
+    struct copy_run *run = pool_take(&store->run_pool);
+
+    if (run == NULL)
+        return NULL;
+    run->lane = lane;
+    run->device_job.device = device;
+    run->device_job.is_urgent = true;
+    run->device_job.mark = ticket_part_mark(op, device);
+    run->device_job.finish = run_finish;
+    return run;
+}
+
+void
+copy_run_add(struct kvt_store *store, const struct copy_member *member, uint8_t *bytes,
+    uint32_t device, enum device_lane lane)
+{
+    struct copy_run *run = store->copy_run;
+
+    if (!run_takes(run, member, device, lane)) {
+        copy_run_send(store);
+        run = store->copy_run = run_create(store, member->op, device, lane);
+    }
+    if (run == NULL) {
+        entry_unpin(store, member->entry);
+        op_finish(store, member->op, KVT_E_NOMEM);
+        return;
+    }
+    run->members[run->count] = *member;
+    run->pieces[run->count] = (struct device_piece){
+        .target = member->op->destination, .source = bytes, .size = member->range.length};
+    run->bytes += member->range.length;
+    run->count++;
+}
+
+void
+copy_run_pool_open(struct kvt_store *store)
+{
+    pool_init(&store->run_pool, &store->env, sizeof(struct copy_run), RUNS_KEPT);
+}
