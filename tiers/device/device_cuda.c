@@ -192,7 +192,10 @@ driver_load(struct cuda_driver *driver)
     KVT_TRY(driver_find("cuDevicePrimaryCtxRetain", &driver->primary_retain));
     KVT_TRY(driver_find("cuDevicePrimaryCtxRelease", &driver->primary_release));
     KVT_TRY(driver_find("cuCtxPushCurrent", &driver->push));
-    return driver_find("cuCtxPopCurrent", &driver->pop);
+    KVT_TRY(driver_find("cuCtxPopCurrent", &driver->pop));
+    if (driver_find("cuStreamWaitValue32", &driver->wait_value) != KVT_OK)
+        driver->wait_value = NULL; /* Then no stream waits for a word: nothing else needs it. */
+    return KVT_OK;
 }
 
 static enum kvt_status
@@ -599,7 +602,9 @@ cuda_event_record(struct device *base, void *event, void *stream)
     KVT_TRY(event_check(event));
     KVT_TRY(cuda_stream_check(stream));
     KVT_TRY(cuda_enter(device, &scope));
-    status = cuda_check(device, cudaEventRecord(event, stream), "record an event");
+    status = cuda_capture_check(device, stream);
+    if (status == KVT_OK)
+        status = cuda_check(device, cudaEventRecord(event, stream), "record an event");
     cuda_leave(&scope);
     return status;
 }
@@ -663,4 +668,5 @@ const struct kvt_device_ops device_cuda_ops = {
     .event_record = cuda_event_record,
     .event_query = cuda_event_query,
     .stream_wait = cuda_stream_wait,
+    .stream_wait_word = device_cuda_stream_wait_word,
 };

@@ -24,6 +24,7 @@ struct cuda_driver {
     PFN_cuDevicePrimaryCtxRelease_v11000 primary_release;
     PFN_cuCtxPushCurrent_v4000 push;
     PFN_cuCtxPopCurrent_v4000 pop;
+    PFN_cuStreamWaitValue32_v11070 wait_value; /* NULL: it has none. */
 };
 
 enum {
@@ -114,6 +115,14 @@ enum kvt_status cuda_lose(struct device_cuda *device, cudaError_t error, const c
 
 /* The legacy default stream waits for all others, and is no stream of ours. */
 enum kvt_status cuda_stream_check(const void *stream);
+
+/* A copy onto a stream that is being captured into a graph is not made now, and an event that is
+ * recorded there tells nothing: KVT_E_INVAL. In the device's scope. */
+enum kvt_status cuda_capture_check(struct device_cuda *device, cudaStream_t stream);
+
+/* device_cuda_word.c */
+enum kvt_status device_cuda_stream_wait_word(
+    struct device *device, void *stream, const _Atomic uint32_t *word, uint32_t value);
 
 /* device_cuda_copy.c */
 enum kvt_status device_cuda_copy(
