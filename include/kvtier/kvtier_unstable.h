@@ -287,9 +287,10 @@ typedef struct kvt_hold kvt_hold;
  * What the gets themselves need may not stand behind the wait (submit->wait_event of this ticket
  * recorded there, leases that keep HOST full until the stream has passed): then only the deadline,
  * or a cancel, ends it. The device's hardware has fewer queues than a program may have streams
- * (CUDA_DEVICE_MAX_CONNECTIONS), and what shares one with a stream that waits may wait too; the
- * store's own streams have another priority, and so do not. CUDA does not know what the stream
- * waits for: a call that waits for it, cudaDeviceSynchronize() say, ends when the gets do.
+ * (CUDA_DEVICE_MAX_CONNECTIONS), and what shares one with a stream that waits may wait too. The
+ * store's own streams have the greatest priority, so as to share none with those of another: give a
+ * stream of that priority a deadline. CUDA does not know what the stream waits for: a call that
+ * waits for it, cudaDeviceSynchronize() say, ends when the gets do.
  *
  * KVT_E_INVAL: NULL, not a ticket of gets, no such device, the default stream (NULL), a stream that
  * is being captured. KVT_E_NOSPC: KVT_HOLDS_MAX, or no room for so many statuses (1 MiB for those

@@ -252,10 +252,21 @@ cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 }
 
 cudaError_t
-cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    PLAY_TRY(true);
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+/* Whatever a program's streams wait for, those of the device do not stand behind them. */
+cudaError_t
+cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
 {
     PLAY_TRY(true);
     assert_int_equal(flags, cudaStreamNonBlocking);
+    assert_int_equal(priority, -5);
     *stream = play_hold(sizeof(struct play_stream));
     memset(*stream, 0, sizeof(struct play_stream));
     return cudaSuccess;

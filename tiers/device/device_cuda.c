@@ -212,9 +212,15 @@ context_take(struct device_cuda *device)
         (int)result);
 }
 
+/*
+ * With the greatest priority: the hardware has few queues, which streams of one priority share, and
+ * what a program's streams wait for (device_cuda_word.c) may be what these here are to copy. CUDA
+ * does not promise queues of their own: gpu_hold has 32 streams wait at once, to see it.
+ */
 static enum kvt_status
 streams_create(struct device_cuda *device)
 {
+    int least = 0, greatest = 0;
     int is_unified = 0;
 
     KVT_TRY(cuda_check(device,
@@ -224,9 +230,11 @@ streams_create(struct device_cuda *device)
         return failure_set(KVT_E_UNSUPPORTED, 0,
             "Device %d does not share its addresses with the host.", device->ordinal);
     }
+    KVT_TRY(cuda_check(device, cudaDeviceGetStreamPriorityRange(&least, &greatest),
+        "tell the priorities of its streams"));
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
         KVT_TRY(cuda_check(device,
-            cudaStreamCreateWithFlags(&device->streams[i], cudaStreamNonBlocking),
+            cudaStreamCreateWithPriority(&device->streams[i], cudaStreamNonBlocking, greatest),
             "make a stream"));
     }
     return KVT_OK;
