@@ -200,6 +200,37 @@ holds_are_bounded_and_come_back(void **state)
     kvt_ticket_free(batch.ticket);
 }
 
+/* The stream has yet to read what was freed behind its kernel, and another hold wants a place. */
+static void
+the_memory_of_a_hold_is_its_stream_s_until_that_has_passed(void **state)
+{
+    kvt_hold *hold;
+
+    (void)state;
+    for (uint32_t round = 0; round < 2; round++) {
+        batch_init(&batch, 0, 0);
+        batch_submit(&batch, NULL);
+        /* Done before, or while the stream stands behind the gate. */
+        if (round == 0)
+            assert_int_equal(kvt_ticket_wait(batch.ticket, 1, KVT_FOREVER), KVT_OK);
+        assert_int_equal(
+            bench.ops.stream_wait_word(bench.device, bench.stream, bench.gate, round + 1), KVT_OK);
+        batch_hold(&batch, bench.stream, 0);
+        batch_end(&batch);
+        sim_store_pass(&bench.sim, 100 * MS);
+        second.ticket = many_submit(bench.sim.store, bench.ns, HOLD_COUNT);
+        assert_int_equal(kvt_ticket_wait(second.ticket, 1, KVT_FOREVER), KVT_OK);
+        assert_int_equal(kvt_hold_submit(second.ticket, 0, bench.other, 0, &hold), KVT_OK);
+        assert_int_equal(kvt_hold_statuses(hold)[0], KVT_MISS);
+        looks_check_none(&batch);
+        atomic_store(bench.gate, round + 1);
+        batch_run(&batch);
+        looks_check(&batch, 0, HOLD_COUNT, KVT_OK);
+        assert_int_equal(kvt_hold_free(hold), KVT_OK);
+        kvt_ticket_free(second.ticket);
+    }
+}
+
 static void
 statuses_have_room_for_some_large_tickets(void **state)
 {
@@ -242,6 +273,7 @@ main(void)
         TEST(what_makes_no_sense_is_refused),
         TEST(a_device_that_refuses_changes_nothing),
         TEST(holds_are_bounded_and_come_back),
+        TEST(the_memory_of_a_hold_is_its_stream_s_until_that_has_passed),
         TEST(statuses_have_room_for_some_large_tickets),
     };
 
