@@ -35,7 +35,8 @@ struct kvt_hold {
     /* The loop's from the submission on. */
     struct kvt_ticket *ticket; /* NULL: settled. */
     bool is_ended;
-    bool has_event; /* is_ended: it was recorded. Without it the device is lost. */
+    bool has_event;  /* is_ended: it was recorded. Without it the device is lost. */
+    bool is_passing; /* The mover asks for it. */
     struct device_job job;
     void *events[POLICY_DEVICES_MAX]; /* Each made when it is needed first. */
 };
@@ -50,6 +51,22 @@ struct hold_table {
 };
 
 /* --- 1. The table (any) ----------------------------------------------------------------------- */
+
+/* There is no loop yet that could go on without a device. */
+static enum kvt_status
+memory_share(struct kvt_store *store, struct hold_table *table)
+{
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        struct device *device;
+
+        if (!device_is_open(store, i))
+            continue;
+        device = hbm_device(store->devices.tiers[i]);
+        KVT_TRY(device->ops->host_register(device, table->memory, MEMORY_BYTES));
+        table->device_mask |= 1u << i;
+    }
+    return KVT_OK;
+}
 
 enum kvt_status
 holds_open(struct kvt_store *store)
@@ -72,7 +89,7 @@ holds_open(struct kvt_store *store)
     table->memory = env_map(&store->env, MEMORY_BYTES);
     if (table->memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for holds");
-    return devices_memory_share(store, table->memory, MEMORY_BYTES, &table->device_mask);
+    return memory_share(store, table);
 }
 
 /* The first gap that it fits into. The mutex is held. */
@@ -271,10 +288,12 @@ hold_passed(struct kvt_store *store, struct device_job *job)
     struct kvt_hold *hold = CONTAINER_OF(job, struct kvt_hold, job);
 
     /* An event that could not be asked says nothing. */
-    if (job->move.status != KVT_OK && job->move.status != KVT_E_GPU)
+    if (job->move.status != KVT_OK && job->move.status != KVT_E_GPU) {
         device_job_wait(store, job, hold->events[hold->device]);
-    else
-        hold_put(hold);
+        return;
+    }
+    hold->is_passing = false;
+    hold_put(hold);
 }
 
 /* It is settled and ended: it is given back when the stream has done what it was to do. */
@@ -285,6 +304,7 @@ hold_pass(struct kvt_store *store, struct kvt_hold *hold)
         hold_put(hold);
         return;
     }
+    hold->is_passing = true;
     hold->job.device = hold->device;
     hold->job.finish = hold_passed;
     device_job_wait(store, &hold->job, hold->events[hold->device]);
@@ -328,7 +348,7 @@ hold_events_destroy(struct kvt_store *store, struct kvt_hold *hold)
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
         struct device *device;
 
-        if (hold->events[i] == NULL)
+        if (hold->events[i] == NULL || hold->is_passing)
             continue;
         device = hbm_device(store->devices.tiers[i]);
         device->ops->event_destroy(device, hold->events[i]);
@@ -336,11 +356,11 @@ hold_events_destroy(struct kvt_store *store, struct kvt_hold *hold)
 }
 
 void
-holds_close(struct kvt_store *store)
+holds_stop(struct kvt_store *store)
 {
     struct hold_table *table = store->holds.table;
 
-    if (table == NULL)
+    if (table == NULL || table->memory == NULL)
         return;
     /* First all words: one stream may stand behind another. Those that nobody wrote are of a store
      * that is poisoned: its tickets may be anything. */
@@ -352,10 +372,18 @@ holds_close(struct kvt_store *store)
         hold_await(store, hold);
     for (uint32_t i = 0; i < KVT_HOLDS_MAX; i++)
         hold_events_destroy(store, &table->holds[i]);
-    if (table->memory != NULL) {
-        devices_memory_unshare(store, table->memory, MEMORY_BYTES, table->device_mask);
-        env_unmap(&store->env, table->memory, MEMORY_BYTES);
-    }
+    devices_memory_unshare(store, table->memory, MEMORY_BYTES, table->device_mask);
+    env_unmap(&store->env, table->memory, MEMORY_BYTES);
+    table->memory = NULL;
+}
+
+void
+holds_close(struct kvt_store *store)
+{
+    struct hold_table *table = store->holds.table;
+
+    if (table == NULL)
+        return;
     pthread_mutex_destroy(&table->mutex);
     env_put(&store->env, table, sizeof(*table));
     store->holds.table = NULL;

@@ -54,11 +54,13 @@ struct holds {
     _Atomic uint32_t out_count; /* any */
 };
 
-/* holds_open - before the loop, after the devices. KVT_E_NOMEM. */
+/* holds_open - before the loop, after the devices. KVT_E_NOMEM, KVT_E_GPU. */
 enum kvt_status holds_open(struct kvt_store *store);
 
-/* holds_close - releases the streams that still wait, and waits until all have passed. When the
- * loop rests, before the devices go; any thread. */
+/* holds_stop - releases the streams that still wait, and waits until all have passed. When the loop
+ * rests, before the devices go; any thread. holds_close - after them: of a poisoned store a mover
+ * may still have a hold. */
+void holds_stop(struct kvt_store *store);
 void holds_close(struct kvt_store *store);
 
 /* holds_reach - every operation of the ticket is over: for one that has holds. */

@@ -118,8 +118,9 @@ store_threads_stop(struct kvt_store *store)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     layouts_close(store);
     regions_close(store);
-    holds_close(store);
+    holds_stop(store);
     devices_close(&store->devices);
+    holds_close(store);
     loads_close(store);
     engrams_free(store);
     crew_close(store->crew);

@@ -154,7 +154,7 @@ int
 hold_teardown(void **state)
 {
     (void)state;
-    if (bench.sim.store == NULL)
+    if (bench.sim.store == NULL || bench.is_stuck)
         return 0;
     hold_clear();
     assert_int_equal(kvt_close(bench.sim.store), KVT_OK);
@@ -253,7 +253,8 @@ batch_run(struct batch *self)
 {
     uint64_t until_ns = sim_now(bench.sim.world) + UINT64_C(10000) * MS;
 
-    assert_int_equal(sim_run(bench.sim.world, have_run, self, until_ns), SIM_DONE);
+    bench.is_stuck = sim_run(bench.sim.world, have_run, self, until_ns) != SIM_DONE;
+    assert_false(bench.is_stuck);
 }
 
 struct kvt_submit

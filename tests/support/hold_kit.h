@@ -36,6 +36,7 @@ struct hold_bench {
     void *event;
     _Atomic uint32_t *gate; /* Host memory that the device knows. */
     uint32_t early_count;   /* Memory was given back while a stream was at it. */
+    bool is_stuck;          /* A stream waits for ever: nothing of the world can be closed. */
 };
 
 extern struct hold_bench bench;
