@@ -199,15 +199,6 @@ play_wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned
 }
 
 cudaError_t
-cudaHostGetDevicePointer(void **address, void *memory, unsigned int flags)
-{
-    PLAY_TRY(true);
-    assert_int_equal(flags, 0);
-    *address = (uint8_t *)memory + (play.is_word_moved ? 4096 : 0);
-    return cudaSuccess;
-}
-
-cudaError_t
 cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned int version,
     unsigned long long flags, enum cudaDriverEntryPointQueryResult *found_out)
 {
@@ -247,7 +238,7 @@ cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
     assert_true(attribute == cudaDevAttrUnifiedAddressing ||
                 attribute == cudaDevAttrCanUseHostPointerForRegisteredMem);
     assert_int_equal(device, 1);
-    *value = 1;
+    *value = attribute == cudaDevAttrUnifiedAddressing || !play.is_word_moved;
     return cudaSuccess;
 }
 

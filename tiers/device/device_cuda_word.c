@@ -48,19 +48,19 @@ static enum kvt_status
 word_wait(
     struct device_cuda *device, cudaStream_t stream, const _Atomic uint32_t *word, uint32_t value)
 {
-    void *address = NULL;
+    int is_same = 0;
     CUresult result;
 
     KVT_TRY(cuda_capture_check(device, stream));
     KVT_TRY(cuda_check(device,
-        cudaHostGetDevicePointer(&address, (void *)(uintptr_t)address_of(word), 0),
+        cudaDeviceGetAttribute(
+            &is_same, cudaDevAttrCanUseHostPointerForRegisteredMem, device->ordinal),
         "tell how it addresses the host's memory"));
-    if (address_of(address) != address_of(word)) {
+    if (!is_same) {
         return failure_set(KVT_E_UNSUPPORTED, 0,
             "Device %d has another address than the host for memory of the host.", device->ordinal);
     }
-    result =
-        device->driver.wait_value(stream, address_of(address), value, CU_STREAM_WAIT_VALUE_GEQ);
+    result = device->driver.wait_value(stream, address_of(word), value, CU_STREAM_WAIT_VALUE_GEQ);
     /* The numbers of the driver's errors are those of the runtime's. */
     return cuda_check(device, (cudaError_t)result, "let a stream wait for a word");
 }
