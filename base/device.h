@@ -33,6 +33,7 @@
 #ifndef KVT_BASE_DEVICE_H
 #define KVT_BASE_DEVICE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -160,6 +161,25 @@ struct kvt_device_ops {
     enum kvt_status (*event_query)(struct device *device, void *event);
     /* Later work of `stream` waits until `event` is reached (its last record at this moment). */
     enum kvt_status (*stream_wait)(struct device *device, void *stream, void *event);
+    /*
+     * Later work of `stream` waits until *word is `value`, or one of the 2^31 - 1 that follow it.
+     * What was written before a release store of such a value is seen by that work. The word lies
+     * in one registration of host memory, and must stay there until the stream has passed.
+     *
+     * Whoever waits so knows nothing of what will write the word: nothing that has to happen before
+     * may be ordered behind this work, on any stream. KVT_E_INVAL: no such word; the stream is
+     * being captured. KVT_E_UNSUPPORTED: the device or its driver has no such wait, or another
+     * address for the word than the host.
+     */
+    enum kvt_status (*stream_wait_word)(
+        struct device *device, void *stream, const _Atomic uint32_t *word, uint32_t value);
 };
+
+/* device_word_is_reached - what the stream waits for, of a word that was read. */
+static inline bool
+device_word_is_reached(uint32_t word, uint32_t value)
+{
+    return word - value <= UINT32_MAX / 2;
+}
 
 #endif /* KVT_BASE_DEVICE_H */

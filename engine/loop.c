@@ -249,6 +249,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     }
     was_busy = pins_step(store) || was_busy;
     was_busy = phases_step(store) || was_busy;
+    was_busy = holds_step(store) || was_busy;
     was_busy = room_step(store) || was_busy;
     was_busy = commit_step(store) || was_busy;
     was_busy = reclaim_step(store) || was_busy;
@@ -262,6 +263,8 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         *next_ns_out = pins_next_ns(store);
     if (store->phases.look_ns < *next_ns_out)
         *next_ns_out = store->phases.look_ns;
+    if (store->holds.look_ns < *next_ns_out)
+        *next_ns_out = store->holds.look_ns;
     live_step(store, was_busy, next_ns_out);
     lazy_file_step(store->learned);
     lazy_file_step(store->fates_file);

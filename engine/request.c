@@ -196,6 +196,8 @@ ticket_publish(struct kvt_store *store, struct kvt_ticket *ticket, uint32_t stag
 {
     struct kvt_queue *queue = ticket->queue;
 
+    if (ticket->hold_count > 0)
+        holds_reach(store, ticket);
     /* (Q2) release: pairs with the acquire in kvt_ticket_results() and kvt_ticket_wait(). */
     atomic_store_explicit(&ticket->stage, stage, memory_order_release);
     if (queue != NULL) {

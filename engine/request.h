@@ -112,7 +112,8 @@ struct kvt_ticket {
     uint64_t deadline_ns; /* Prefetch: nothing is started later. */
     bool is_bulk;         /* Prefetch: its reads give way to others. */
     struct device_job wait_job;
-    bool is_waiting; /* For that event. */
+    bool is_waiting;     /* For that event. */
+    uint32_t hold_count; /* That wait for it. */
     _Atomic uint32_t is_cancelled;
     _Atomic uint32_t stage; /* Reached. */
     _Atomic uint32_t reference_count;

@@ -119,7 +119,9 @@ store_threads_stop(struct kvt_store *store)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     layouts_close(store);
     regions_close(store);
+    holds_stop(store);
     devices_close(&store->devices);
+    holds_close(store);
     loads_close(store);
     engrams_free(store);
     crew_close(store->crew);
@@ -285,6 +287,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(engrams_open(store));
     KVT_TRY(loads_open(store));
     KVT_TRY(devices_open(store));
+    KVT_TRY(holds_open(store));
     codecs_init(&store->codecs, &store->env, store->options.block_bytes_max);
     return crew_open(&store->env, "kvt-worker", store->options.worker_count, &store->crew);
 }
@@ -471,12 +474,15 @@ close_refuse(struct kvt_store *store)
     uint32_t reservations = atomic_load_explicit(&store->reservation_count, memory_order_acquire);
     uint32_t tables = engrams_open_count(store);
     uint32_t loads = loads_open_count(store);
+    uint32_t holds = atomic_load_explicit(&store->holds.out_count, memory_order_acquire);
 
-    if (leases + tickets + queues + reservations + tables + loads == 0)
+    if (leases + tickets + queues + reservations + tables + loads + holds == 0)
         return KVT_OK;
     return failure_set(KVT_E_STATE, 0,
-        "%u leases, %u tickets, %u queues, %u reservations, %u Engram tables and %u loads are out",
-        leases, tickets, queues, reservations, tables, loads);
+        "%u leases, %u tickets, %u queues, %u reservations, %u Engram tables, %u loads and %u "
+        "holds "
+        "are out",
+        leases, tickets, queues, reservations, tables, loads, holds);
 }
 
 enum kvt_status
@@ -519,6 +525,8 @@ abandon_run(struct kvt_store *store, void *context)
     if (!store->is_draining) {
         store->is_draining = true;
         phases_end(store);
+        /* First: what is under way may stand behind a stream that waits. */
+        holds_cancel(store);
         commit_abandon(store);
     }
     return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store);

@@ -23,6 +23,7 @@
 #include "fates.h"
 #include "flight.h"
 #include "histogram.h"
+#include "holds.h"
 #include "host_tier.h"
 #include "imaging.h"
 #include "inbox.h"
@@ -179,6 +180,7 @@ struct kvt_store {
     struct policy *policy; /* Which copy in HOST goes first: options.policy. */
     struct pins *pins;
     struct phases phases;
+    struct holds holds;
     struct event_ring *event_ring; /* NULL: nobody asked for events. any reads */
     struct commit *commit;
     struct committer *committer;

@@ -31,6 +31,33 @@ layer_await(kvt_ticket *ticket, uint32_t layer, void *stream)
     return status;
 }
 
+/* Queues a whole step: gets, wherever their blocks are, and behind them the work that uses these.
+ * The stream goes on when all gets are over; the host waits for nothing. (With a deadline, here 0,
+ * it would keep the ticket: the destinations are its own again when that is done.) */
+enum kvt_status
+blocks_get_ahead(kvt_store *store, kvt_namespace ns, const struct kvt_get *gets, uint32_t count,
+    void *stream, const struct behind *behind)
+{
+    enum kvt_status status, last;
+    kvt_ticket *ticket;
+    kvt_hold *hold;
+
+    status = kvt_get_submit(store, ns, gets, count, NULL, &ticket);
+    if (status != KVT_OK)
+        return status;
+    status = kvt_hold_submit(ticket, 0, stream, 0, &hold);
+    if (status == KVT_OK) {
+        behind->launch(behind->context, kvt_hold_statuses(hold));
+        status = kvt_hold_free(hold); /* Its memory lasts until that work is done. */
+    } else {
+        (void)kvt_ticket_cancel(ticket);
+        last = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
+        status = last == KVT_OK ? status : last;
+    }
+    kvt_ticket_free(ticket);
+    return status;
+}
+
 /* Kernels read the leading blocks of a lease where they lie in HBM: *used_out of them, those before
  * the first that has no copy there. The lease ends when the kernels have, and is not the caller's
  * any more after KVT_OK and KVT_E_GPU (the device is lost, and what the kernels did with it). After

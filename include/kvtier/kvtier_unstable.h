@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtier_unstable.h - inspection for tools and tests, and stores in a world of the caller's making.
- * May change in any release.
+ * kvtier_unstable.h - inspection for tools and tests, stores in a world of the caller's making, and
+ * streams that wait for gets which have not begun. May change in any release.
  */
 #ifndef KVTIER_UNSTABLE_H
 #define KVTIER_UNSTABLE_H
@@ -267,6 +267,75 @@ KVT_CHECKED enum kvt_status kvt_device_write(
     kvt_store *store, uint32_t device, void *target, const void *source, uint64_t size);
 KVT_CHECKED enum kvt_status kvt_device_read(
     kvt_store *store, uint32_t device, void *target, const void *source, uint64_t size);
+
+/* A stream of the caller that waits for the gets of a ticket, and what came of each of them. */
+typedef struct kvt_hold kvt_hold;
+
+#define KVT_HOLDS_MAX 256u /* Of a store: those that are out, or whose streams have not passed. */
+
+/*
+ * kvt_hold_submit - work that is submitted to `stream` from now on waits, on the device, until
+ * every get of the ticket is settled (its bytes are in place, or it has failed), or `deadline_ns`
+ * (0: none) has passed, whichever is first. The host does not wait: where kvt_ticket_stream_wait()
+ * says KVT_NOT_READY, because blocks are still to be read, kernels can be launched behind this at
+ * once. They MUST look at kvt_hold_statuses() before they use a destination.
+ *
+ * Whatever ends the gets ends the wait: kvt_ticket_cancel(), a lost device; so does kvt_abort().
+ * kvt_ticket_free() changes nothing. Of a ticket that is done already nobody waits. Several holds
+ * may be of one ticket, on one stream or many.
+ *
+ * What the gets themselves need may not stand behind the wait (submit->wait_event of this ticket
+ * recorded there, leases that keep HOST full until the stream has passed): then only the deadline,
+ * or a cancel, ends it. The device's hardware has fewer queues than a program may have streams
+ * (CUDA_DEVICE_MAX_CONNECTIONS), and what shares one with a stream that waits may wait too. The
+ * store's own streams have the greatest priority, so as to share none with those of another: give a
+ * stream of that priority a deadline. CUDA does not know what the stream waits for: a call that
+ * waits for it, cudaDeviceSynchronize() say, ends when the gets do.
+ *
+ * KVT_E_INVAL: NULL, not a ticket of gets, no such device, the default stream (NULL), a stream that
+ * is being captured. KVT_E_NOSPC: KVT_HOLDS_MAX, or no room for so many statuses (1 MiB for those
+ * of all holds): free some. KVT_E_UNSUPPORTED: the device or its driver cannot wait so. KVT_E_GPU:
+ * the device is lost. KVT_E_NOMEM. With any of them no stream waits.
+ * Threads: any. Ownership: keeps `stream`, a cudaStream_t of the device, until kvt_hold_free();
+ * gives *hold_out; the ticket stays the caller's, who may free it. Blocks: never, but for the
+ * driver. Completion: KVT_OK -> the statuses are written exactly once, and then the stream goes on.
+ * Otherwise never.
+ */
+KVT_CHECKED enum kvt_status kvt_hold_submit(
+    kvt_ticket *ticket, uint32_t device, void *stream, uint64_t deadline_ns, kvt_hold **hold_out);
+
+/*
+ * kvt_hold_statuses - one for each get, in the order of submission (enum kvt_status), at an address
+ * that host and device share. They are written before the stream goes on, and then never again.
+ *
+ * KVT_OK: the block is in place. KVT_LATE: the deadline came first: the destination may be written
+ * until the ticket is done, and this stays. KVT_CANCELLED: by kvt_ticket_cancel(); or by
+ * kvt_abort(), until whose end the destination may be written. Others as kvt_ticket_results(): the
+ * destination counts as not written. The host, which nothing holds back, may find KVT_NOT_READY
+ * before.
+ *
+ * NULL gives NULL.
+ * Threads: any. Ownership: the hold's, as long as its stream needs them (kvt_hold_free()). Blocks:
+ * never.
+ */
+KVT_API const int32_t *kvt_hold_statuses(const kvt_hold *hold);
+
+/*
+ * kvt_hold_free - the caller submits no more work that reads the statuses. It may be called right
+ * behind the launches: the stream goes on waiting as it was told to, and the memory is used again
+ * when the work that was submitted to the stream before this call has been done. NULL does nothing.
+ *
+ * Until then, at the latest, the stream must not be destroyed. A hold that was not freed keeps the
+ * store open (kvt_close() is KVT_E_STATE); for one that was, a close waits as for its tickets.
+ * kvt_abort() frees all: it releases the streams first, and returns when they have done what was
+ * submitted to them.
+ *
+ * KVT_E_GPU: the device is lost, and so is its work: the hold was freed. KVT_E_INVAL: it was freed
+ * before; the stream is being captured now. KVT_E_NOMEM. With the last two nothing has changed.
+ * Threads: any. Ownership: takes `hold` when KVT_OK or KVT_E_GPU. Blocks: never, but for the
+ * driver.
+ */
+KVT_API enum kvt_status kvt_hold_free(kvt_hold *hold);
 
 #ifdef __cplusplus
 }

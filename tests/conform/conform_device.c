@@ -166,6 +166,12 @@ life_open(struct life *life)
     return KVT_OK;
 }
 
+static _Atomic uint32_t *
+life_word(struct device_rig *rig)
+{
+    return (_Atomic uint32_t *)(void *)(rig->host + (1 << 20));
+}
+
 /* Every call that can fail, once or more; `is_registered` says what must be given back. */
 static enum kvt_status
 life_run(struct life *life, bool *is_registered)
@@ -183,6 +189,8 @@ life_run(struct life *life, bool *is_registered)
     LIFE_TRY(device_host_launch(rig->device, rig->in, life_launch, life, rig->slab));
     LIFE_TRY(ops->event_record(rig->device, rig->event, rig->in));
     LIFE_TRY(ops->stream_wait(rig->device, life->stream, rig->event));
+    LIFE_TRY(ops->stream_wait_word(rig->device, life->stream, life_word(rig), 1));
+    atomic_store(life_word(rig), 1);
     LIFE_TRY(device_rig_copy(rig, life->stream, rig->host + 65536, rig->slab, 65536));
     LIFE_TRY(ops->event_record(rig->device, rig->event, life->stream));
     LIFE_TRY(life_await(life));
@@ -273,8 +281,8 @@ each_call_may_fail_and_nothing_is_left(void **state)
 
         while (!life_passes(seed, n, statuses[seed % 3], 0))
             n++;
-        /* Each of the twelve kinds of calls, and then none. */
-        assert_true(n > 12);
+        /* Each of the thirteen kinds of calls, and then none. */
+        assert_true(n > 13);
     }
 }
 
@@ -314,6 +322,7 @@ lost_device_stays_lost(void **state)
     assert_int_equal(rig.ops->event_record(rig.device, rig.event, rig.in), KVT_E_GPU);
     assert_int_equal(rig.ops->event_query(rig.device, rig.event), KVT_E_GPU);
     assert_int_equal(rig.ops->stream_wait(rig.device, rig.in, rig.event), KVT_E_GPU);
+    assert_int_equal(rig.ops->stream_wait_word(rig.device, rig.in, life_word(&rig), 1), KVT_E_GPU);
     assert_int_equal(
         rig.ops->host_register(rig.device, rig.host + 3 * RIG_CHUNK_BYTES, 4096), KVT_E_GPU);
     assert_int_equal(device_host_stream_create(rig.device, &made), KVT_E_GPU);

@@ -42,6 +42,17 @@ play_call(bool needs_context)
             return error_;                             \
     } while (0)
 
+/* In the memory of a stream, and of an event: until the word is there no event is reached that was
+ * recorded behind the wait for it. */
+struct play_stream {
+    const _Atomic uint32_t *word;
+    uint32_t value;
+};
+
+struct play_event {
+    const struct play_stream *stream;
+};
+
 /* Something that takes the device so long is queued. */
 static void
 play_time(uint64_t time_ns)
@@ -174,6 +185,19 @@ play_pop(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
+static CUresult
+play_wait_value(CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned int flags)
+{
+    cudaError_t error = play_call(true);
+
+    assert_non_null(stream);
+    assert_int_equal(flags, CU_STREAM_WAIT_VALUE_GEQ);
+    if (error == cudaSuccess)
+        *(struct play_stream *)(void *)stream =
+            (struct play_stream){(const _Atomic uint32_t *)(uintptr_t)address, value};
+    return (CUresult)error;
+}
+
 cudaError_t
 cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned int version,
     unsigned long long flags, enum cudaDriverEntryPointQueryResult *found_out)
@@ -187,10 +211,15 @@ cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned
         {"cuDevicePrimaryCtxRelease", (void (*)(void))play_release},
         {"cuCtxPushCurrent", (void (*)(void))play_push},
         {"cuCtxPopCurrent", (void (*)(void))play_pop},
+        {"cuStreamWaitValue32", (void (*)(void))play_wait_value},
     };
 
-    PLAY_TRY(false);
     (void)flags;
+    /* An open can do without it. */
+    if (strcmp(name, "cuStreamWaitValue32") != 0)
+        PLAY_TRY(false);
+    else if (play.has_no_words)
+        return cudaErrorSymbolNotFound;
     assert_in_range(version, 4000, 13000);
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
         if (strcmp(functions[i].name, name) == 0) {
@@ -209,16 +238,28 @@ cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
     assert_true(attribute == cudaDevAttrUnifiedAddressing ||
                 attribute == cudaDevAttrCanUseHostPointerForRegisteredMem);
     assert_int_equal(device, 1);
-    *value = 1;
+    *value = attribute == cudaDevAttrUnifiedAddressing || !play.is_word_moved;
     return cudaSuccess;
 }
 
 cudaError_t
-cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    PLAY_TRY(true);
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+/* Whatever a program's streams wait for, those of the device do not stand behind them. */
+cudaError_t
+cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
 {
     PLAY_TRY(true);
     assert_int_equal(flags, cudaStreamNonBlocking);
-    *stream = play_hold(1);
+    assert_int_equal(priority, -5);
+    *stream = play_hold(sizeof(struct play_stream));
+    memset(*stream, 0, sizeof(struct play_stream));
     return cudaSuccess;
 }
 
@@ -357,7 +398,8 @@ cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
     PLAY_TRY(true);
     assert_int_equal(flags, cudaEventDisableTiming);
-    *event = play_hold(1);
+    *event = play_hold(sizeof(struct play_event));
+    memset(*event, 0, sizeof(struct play_event));
     return cudaSuccess;
 }
 
@@ -374,18 +416,25 @@ cudaError_t
 cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     assert_true(event != NULL && stream != NULL);
+    PLAY_TRY(true);
     play.is_busy = true;
-    return play_call(true);
+    ((struct play_event *)(void *)event)->stream = (const struct play_stream *)(void *)stream;
+    return cudaSuccess;
 }
 
 cudaError_t
 cudaEventQuery(cudaEvent_t event)
 {
+    const struct play_stream *stream;
     bool was_busy = play.is_busy;
 
     assert_non_null(event);
     PLAY_TRY(true);
     play.is_busy = false;
+    stream = ((const struct play_event *)(const void *)event)->stream;
+    if (stream != NULL && stream->word != NULL &&
+        (int32_t)(atomic_load(stream->word) - stream->value) < 0)
+        return cudaErrorNotReady;
     return was_busy || play.is_stuck ? cudaErrorNotReady : cudaSuccess;
 }
 

@@ -29,6 +29,8 @@ struct cuda_play {
     bool is_malloc_odd; /* It is not aligned as it should be. */
     bool is_busy;       /* The next query of an event says so. */
     bool is_stuck;      /* Every query says so. */
+    bool has_no_words;  /* The driver cannot let a stream wait for one. */
+    bool is_word_moved; /* The device has other addresses for the host's memory. */
     bool is_kernel_missing;
     bool has_no_bytes; /* Copies are counted only. */
 

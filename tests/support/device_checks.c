@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "device_scatter.h"
+#include "device_words.h"
 #include "failure.h"
 
 enum {
@@ -616,6 +617,9 @@ const struct device_check device_checks[DEVICE_CHECK_COUNT] = {
     {CHECK(last_record_of_an_event_counts)},
     {CHECK(wait_keeps_to_the_record_of_its_moment)},
     {CHECK(event_may_be_destroyed_before_it_is_reached)},
+    {CHECK(stream_waits_for_a_word)},
+    {CHECK(word_that_is_beyond_its_value_is_reached)},
+    {CHECK(what_is_no_word_is_refused)},
     {CHECK(copy_outside_the_devices_memory_is_refused)},
     {CHECK(null_stream_and_null_event_are_refused)},
     {CHECK(foreign_streams_and_events_are_refused), .needs_emulation = true},

@@ -20,6 +20,7 @@ enum {
     RAW_BYTES = 20000,          /* No whole number of pages. */
     RAW_COUNT = 4,              /* Blocks of the stream's part. */
     RAW_COMPLETIONS = 8,        /* More than can come. */
+    FREE_ATTEMPTS = 8,          /* Of a hold: one call fails. */
     HOST_REGION = 8 * 4096,
 };
 
@@ -137,6 +138,15 @@ changes_of_all_kinds(struct workload *work)
 
 /* --- 2. A program's own stream ---------------------------------------------------------------- */
 
+/* What a kernel behind a hold has seen of a block, and what the get was answered. */
+struct look {
+    const int32_t *status;
+    int32_t seen;
+    enum kvt_status wanted;
+    bool has_run;
+    uint8_t bytes[RAW_BYTES];
+};
+
 struct program {
     struct small_life *life;
     struct device *device;
@@ -145,7 +155,8 @@ struct program {
     struct payload_key keys[RAW_COUNT];
     uint32_t done[RAW_COMPLETIONS]; /* Completions of each submission. */
     uint32_t wanted[RAW_COMPLETIONS];
-    uint32_t count; /* Submissions. */
+    uint32_t count;     /* Submissions. */
+    struct look *looks; /* RAW_COUNT */
 };
 
 static struct kvt_submit
@@ -212,6 +223,61 @@ program_put(struct program *program)
 }
 
 static void
+look_run(void *context, void *memory)
+{
+    struct look *look = context;
+
+    look->seen = *look->status;
+    memcpy(look->bytes, memory, RAW_BYTES);
+    look->has_run = true;
+}
+
+/* Kernels behind gets that have not begun; the hold is given back at once. */
+static void
+program_hold(struct program *program, kvt_ticket *ticket, const struct kvt_get *gets)
+{
+    uint32_t attempts = 0;
+    enum kvt_status status;
+    kvt_hold *hold;
+
+    if (program->stream == NULL)
+        return;
+    status = kvt_hold_submit(ticket, 0, program->stream, 0, &hold);
+    if (!is_fine(program->life, "kvt_hold_submit", status))
+        return;
+    for (uint32_t i = 0; i < RAW_COUNT; i++) {
+        program->looks[i].status = kvt_hold_statuses(hold) + i;
+        device_course_told(program->life, device_host_launch(program->device, program->stream,
+                                              look_run, &program->looks[i], gets[i].destination));
+    }
+    do
+        status = kvt_hold_free(hold);
+    while (status == KVT_E_NOMEM && ++attempts < FREE_ATTEMPTS);
+    device_course_told(program->life, status);
+    if (status != KVT_OK && status != KVT_E_GPU)
+        model_fail(&program->life->work->model, "kvt_hold_free: %s", kvt_status_name(status));
+}
+
+/* The stream has done its work: kernels that ran were told what the host was told. */
+static void
+program_hold_check(struct program *program)
+{
+    struct model *model = &program->life->work->model;
+    uint64_t version;
+
+    for (uint32_t i = 0; i < RAW_COUNT; i++) {
+        const struct look *look = &program->looks[i];
+
+        if (look->has_run && look->seen != (int32_t)look->wanted)
+            model_fail(model, "block %u: the kernel was told %s, the host %s", i,
+                kvt_status_name((enum kvt_status)look->seen), kvt_status_name(look->wanted));
+        if (look->has_run && look->seen == KVT_OK &&
+            !payload_is_right(look->bytes, RAW_BYTES, i, &version))
+            model_fail(model, "block %u behind a hold has wrong bytes", i);
+    }
+}
+
+static void
 program_get(struct program *program, bool to_device)
 {
     static uint8_t bytes[RAW_COUNT][RAW_BYTES];
@@ -235,12 +301,16 @@ program_get(struct program *program, bool to_device)
         &(struct kvt_submit){.wait_event = program->event}, &ticket);
     if (!is_fine(program->life, "kvt_get_submit", status))
         return;
+    if (to_device)
+        program_hold(program, ticket, gets);
     if (kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER) != KVT_OK ||
         kvt_ticket_results(ticket, KVT_STAGE_DONE, results, RAW_COUNT) != KVT_OK)
         model_fail(&work->model, "a get beside a stream has no results");
     kvt_ticket_free(ticket);
     for (uint32_t i = 0; i < RAW_COUNT; i++) {
         device_course_told(program->life, results[i].status);
+        if (to_device)
+            program->looks[i].wanted = results[i].status;
         if (results[i].status != KVT_OK ||
             (to_device &&
                 !is_fine(program->life, "kvt_device_read",
@@ -312,12 +382,18 @@ static void
 program_run(struct small_life *life)
 {
     struct workload *work = life->work;
-    struct program program = {.life = life, .device = sim_store_device(work->store)};
+    struct program program = {.life = life,
+        .device = sim_store_device(work->store),
+        .looks = calloc(RAW_COUNT, sizeof(*program.looks))};
 
+    if (program.looks == NULL)
+        abort();
     for (uint32_t i = 0; i < RAW_COUNT; i++)
         payload_key_make(&program.keys[i], 8 + 9 * (uint64_t)i);
-    if (!workload_expect(work, "kvt_queue_create", kvt_queue_create(work->store, &program.queue)))
+    if (!workload_expect(work, "kvt_queue_create", kvt_queue_create(work->store, &program.queue))) {
+        free(program.looks);
         return;
+    }
     if (device_host_stream_create(program.device, &program.stream) != KVT_OK)
         program.stream = NULL;
     if (program.stream != NULL &&
@@ -335,6 +411,8 @@ program_run(struct small_life *life)
     program_region(&program);
     program.device->ops->event_destroy(program.device, program.event);
     device_host_stream_destroy(program.device, program.stream);
+    program_hold_check(&program);
+    free(program.looks);
     if (kvt_queue_destroy(program.queue) != KVT_OK)
         model_fail(&work->model, "a queue that is empty cannot be destroyed");
 }

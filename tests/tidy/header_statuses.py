@@ -19,7 +19,7 @@ import sys
 
 LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "header_statuses.txt")
 TESTS = ("unit", "fault", "model", "stress", "crash", "golden")
-HANDLES = ("kvt_store", "kvt_queue", "kvt_ticket", "kvt_reservation")
+HANDLES = ("kvt_store", "kvt_queue", "kvt_ticket", "kvt_reservation", "kvt_hold")
 RULES = {"fork": "KVT_E_STATE", "poison": "KVT_E_POISONED"}
 # The same functions in a world of a test's making.
 WORLDS = {"kvt_open": ["kvt_open_env", "store_open_in"], "kvt_list": ["list_in"],

@@ -266,6 +266,61 @@ batch_that_fails_loses_the_device(void **state)
     bench_close(&bench);
 }
 
+/* Everything else works without. */
+static void
+stream_waits_for_no_word_that_its_device_cannot_see(void **state)
+{
+    struct bench bench;
+    const _Atomic uint32_t *word;
+
+    (void)state;
+    bench_init(&bench);
+    play.has_no_words = true;
+    assert_true(device_rig_open(&bench.rig));
+    word = (const _Atomic uint32_t *)(const void *)bench.rig.host;
+    assert_int_equal(device_cuda_ops.stream_wait_word(bench.rig.device, bench.rig.in, word, 0),
+        KVT_E_UNSUPPORTED);
+    assert_non_null(strstr(failure_last()->text, "cuStreamWaitValue32"));
+    assert_true(device_rig_drain(&bench.rig, bench.rig.in));
+    bench_close(&bench);
+
+    bench_open(&bench);
+    word = (const _Atomic uint32_t *)(const void *)bench.rig.host;
+    play.is_word_moved = true;
+    assert_int_equal(device_cuda_ops.stream_wait_word(bench.rig.device, bench.rig.in, word, 0),
+        KVT_E_UNSUPPORTED);
+    assert_non_null(strstr(failure_last()->text, "another address"));
+    play.is_word_moved = false;
+    assert_int_equal(
+        device_cuda_ops.stream_wait_word(bench.rig.device, bench.rig.in, word, 0), KVT_OK);
+    bench_close(&bench);
+}
+
+/* What such a stream would wait for, or tell, is nothing that happens when it is asked for. */
+static void
+words_and_events_on_a_captured_stream_are_refused(void **state)
+{
+    struct bench bench;
+    void *stream;
+
+    (void)state;
+    bench_open(&bench);
+    stream = play_hold(64);
+    memset(stream, 0, 64);
+    play.is_stream_captured = true;
+    assert_int_equal(device_cuda_ops.stream_wait_word(bench.rig.device, stream,
+                         (const _Atomic uint32_t *)(const void *)bench.rig.host, 0),
+        KVT_E_INVAL);
+    assert_int_equal(
+        device_cuda_ops.event_record(bench.rig.device, bench.rig.event, stream), KVT_E_INVAL);
+    play.is_stream_captured = false;
+    assert_int_equal(
+        device_cuda_ops.event_record(bench.rig.device, bench.rig.event, stream), KVT_OK);
+    assert_true(device_rig_await(&bench.rig, bench.rig.event));
+    (void)play_hold_end(stream);
+    bench_close(&bench);
+}
+
 /* --- 3. Every call fails once ----------------------------------------------------------------- */
 
 struct life {
@@ -304,6 +359,8 @@ life_run(struct life *life, const struct kvt_env *env)
     LIFE_TRY(ops->copy(life->device, in, &piece, 1));
     LIFE_TRY(ops->event_record(life->device, life->event, in));
     LIFE_TRY(ops->stream_wait(life->device, in, life->event));
+    LIFE_TRY(ops->stream_wait_word(
+        life->device, in, (_Atomic uint32_t *)(void *)(life->host + 4096), 0));
     while (status == KVT_NOT_READY)
         status = ops->event_query(life->device, life->event);
     return status;
@@ -385,6 +442,8 @@ main(void)
         cmocka_unit_test(stream_that_is_captured_or_the_legacy_one_is_refused),
         cmocka_unit_test(slab_at_an_odd_place_is_given_back),
         cmocka_unit_test(batch_that_fails_loses_the_device),
+        cmocka_unit_test(stream_waits_for_no_word_that_its_device_cannot_see),
+        cmocka_unit_test(words_and_events_on_a_captured_stream_are_refused),
         cmocka_unit_test(each_call_of_cuda_may_fail),
     };
 

@@ -39,6 +39,8 @@ static struct {
     kvt_queue *queue;
     kvt_ticket *ticket;        /* Of a get part by part into memory of the device. */
     kvt_ticket *queued_ticket; /* It reports to the queue. */
+    void *stream;              /* Waits for the ticket: */
+    kvt_hold *hold;
     kvt_reservation *reservation;
     kvt_layout layout;
     kvt_load load;
@@ -55,6 +57,7 @@ static struct {
     kvt_namespace ns;
     kvt_queue *queue;
     kvt_ticket *ticket;
+    kvt_hold *hold;
     kvt_reservation *reservation;
     kvt_lease lease;
     kvt_region region;
@@ -147,6 +150,8 @@ CALL(results_call, kvt_ticket_results(out.ticket, KVT_STAGE_DONE, &got.result, 1
 CALL(cancel_call, kvt_ticket_cancel(out.queued_ticket))
 CALL(part_wait_call, kvt_ticket_part_wait(out.ticket, 0, KVT_FOREVER))
 CALL(stream_wait_call, kvt_ticket_stream_wait(out.ticket, 0, 0, &a_stream))
+CALL(hold_call, kvt_hold_submit(out.ticket, 0, out.stream, 0, &got.hold))
+CALL(hold_free_call, kvt_hold_free(out.hold))
 CALL(put_call, kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &got.ticket))
 CALL(get_call, kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &got.ticket))
 CALL(delete_call, kvt_delete_submit(hbm.store, hbm.ns, out.keys, NUMBERS, NULL, &got.ticket))
@@ -233,6 +238,8 @@ static const struct {
     {"kvt_ticket_cancel", cancel_call, NULL, false},
     {"kvt_ticket_part_wait", part_wait_call, NULL, false},
     {"kvt_ticket_stream_wait", stream_wait_call, NULL, false},
+    {"kvt_hold_submit", hold_call, &got.hold, false},
+    {"kvt_hold_free", hold_free_call, NULL, false},
     {"kvt_put_submit", put_call, &got.ticket, false},
     {"kvt_get_submit", get_call, &got.ticket, false},
     {"kvt_delete_submit", delete_call, &got.ticket, false},
@@ -326,6 +333,9 @@ take_all(void)
         kvt_lease_export(hbm.store, out.lease, 0, KVT_TIER_HOST, &out.locator), KVT_OK);
     assert_int_equal(kvt_queue_create(hbm.store, &out.queue), KVT_OK);
     assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &by_part, 1, NULL, &out.ticket), KVT_OK);
+    assert_int_equal(
+        device_host_stream_create(hbm_device(hbm.store->devices.tiers[0]), &out.stream), KVT_OK);
+    assert_int_equal(kvt_hold_submit(out.ticket, 0, out.stream, 0, &out.hold), KVT_OK);
     submit.queue = out.queue;
     assert_int_equal(kvt_prefetch_submit(hbm.store, hbm.ns, &out.keys[LEASED], 1, &to_host, &submit,
                          &out.queued_ticket),
@@ -354,6 +364,10 @@ use_all(void)
     assert_true(payload_is_right(address, length, LEASED, &version));
     assert_int_equal(kvt_locator_check(hbm.store, &out.locator), KVT_OK);
     kvt_lease_release(hbm.store, out.lease);
+    hbm_stream_finish(hbm_device(hbm.store->devices.tiers[0]), out.stream);
+    assert_int_equal(kvt_hold_statuses(out.hold)[0], KVT_OK);
+    assert_int_equal(kvt_hold_free(out.hold), KVT_OK);
+    device_host_stream_destroy(hbm_device(hbm.store->devices.tiers[0]), out.stream);
     result = hbm_finish(out.ticket, KVT_STAGE_DONE);
     assert_int_equal(result.status, KVT_OK);
     assert_int_equal(
@@ -446,6 +460,7 @@ a_poisoned_store_refuses_everything_but_its_end(void **state)
     assert_int_equal(kvt_health(hbm.store, &health), KVT_OK);
     kvt_lease_release(hbm.store, out.lease);
     kvt_device_free(hbm.store, 0, out.extra, EXTRA_BYTES);
+    device_host_stream_destroy(hbm_device(hbm.store->devices.tiers[0]), out.stream);
     device_host_memory_put(hbm_device(hbm.store->devices.tiers[0]), hbm.pool,
         (uint64_t)HBM_POOL_BLOCKS * HBM_BLOCK_BYTES);
     assert_int_equal(kvt_close(hbm.store), KVT_OK);

@@ -82,6 +82,33 @@ kernel_read_part(void *context, void *memory)
     memcpy(context, memory, PART_BYTES);
 }
 
+/* A kernel for each block that looks whether it is there. */
+static struct look {
+    const int32_t *status;
+    uint8_t *target;
+} looks[COUNT];
+
+static void
+kernel_look(void *context, void *memory)
+{
+    const struct look *look = context;
+
+    if (*look->status == KVT_OK)
+        memcpy(look->target, memory, HBM_BLOCK_BYTES);
+}
+
+static void
+looks_launch(void *context, const int32_t *statuses)
+{
+    (void)context;
+    for (uint32_t i = 0; i < COUNT; i++) {
+        looks[i] = (struct look){&statuses[i], seen[i]};
+        assert_int_equal(
+            device_host_launch(device, stream, kernel_look, &looks[i], hbm_pool_at(COUNT + i)),
+            KVT_OK);
+    }
+}
+
 /* As stream_order.h's kernel_launch. */
 static void
 read_launch(void *context, const void *address, uint64_t length)
@@ -205,6 +232,32 @@ kernels_of_a_layer_read_what_was_copied(void **state)
     kvt_ticket_free(ticket);
 }
 
+static void
+kernels_are_queued_before_their_blocks_are_read(void **state)
+{
+    static const struct behind behind = {.launch = looks_launch};
+    struct kvt_get gets[COUNT];
+
+    (void)state;
+    blocks_make(1);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        gets[i] = (struct kvt_get){.key = names[i].key,
+            .destination = hbm_pool_at(COUNT + i),
+            .capacity = HBM_BLOCK_BYTES,
+            .region = hbm.region};
+        assert_int_equal(hbm_demote(i, KVT_TIER_NVME), KVT_OK);
+    }
+    assert_true(kit_delete(hbm.store, hbm.ns, 2) >= 0);
+    assert_int_equal(blocks_get_ahead(hbm.store, hbm.ns, gets, COUNT, stream, &behind), KVT_OK);
+    hbm_stream_finish(device, stream);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        if (i != 2)
+            assert_memory_equal(seen[i], bytes[i], HBM_BLOCK_BYTES);
+    }
+    assert_int_equal(seen[2][0] | seen[2][1] | seen[2][HBM_BLOCK_BYTES - 1], 0);
+    refused(blocks_get_ahead(hbm.store, hbm.ns, gets, COUNT, NULL, &behind), KVT_E_INVAL, "NULL");
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int
@@ -214,6 +267,7 @@ main(void)
         TEST(put_begins_when_the_pages_are_filled_and_kernels_read_in_place),
         TEST(chain_ends_at_the_first_block_that_is_not_in_hbm),
         TEST(kernels_of_a_layer_read_what_was_copied),
+        TEST(kernels_are_queued_before_their_blocks_are_read),
     };
 
     stop_on_proof();

@@ -21,7 +21,9 @@ struct copy_grid {
     uint32_t thread_count; /* Of a block: a multiple of 32, at most 1024. */
 };
 
-/* Have the kernel on the current context's device, so that no launch has to load it. */
+/* Have the kernels on the current context's device, this one and those of gather_kernel.h, so that
+ * no launch has to load one: that may wait until all streams are idle, and one of them may wait for
+ * what the launch is to bring. */
 cudaError_t copy_kernel_load(void);
 
 /*

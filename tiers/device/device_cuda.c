@@ -191,7 +191,10 @@ driver_load(struct cuda_driver *driver)
     KVT_TRY(driver_find("cuDevicePrimaryCtxRetain", &driver->primary_retain));
     KVT_TRY(driver_find("cuDevicePrimaryCtxRelease", &driver->primary_release));
     KVT_TRY(driver_find("cuCtxPushCurrent", &driver->push));
-    return driver_find("cuCtxPopCurrent", &driver->pop);
+    KVT_TRY(driver_find("cuCtxPopCurrent", &driver->pop));
+    if (driver_find("cuStreamWaitValue32", &driver->wait_value) != KVT_OK)
+        driver->wait_value = NULL; /* Then no stream waits for a word: nothing else needs it. */
+    return KVT_OK;
 }
 
 static enum kvt_status
@@ -208,9 +211,15 @@ context_take(struct device_cuda *device)
         (int)result);
 }
 
+/*
+ * With the greatest priority: the hardware has few queues, which streams of one priority share, and
+ * what a program's streams wait for (device_cuda_word.c) may be what these here are to copy. CUDA
+ * does not promise queues of their own: gpu_hold has 32 streams wait at once, to see it.
+ */
 static enum kvt_status
 streams_create(struct device_cuda *device)
 {
+    int least = 0, greatest = 0;
     int is_unified = 0;
 
     KVT_TRY(cuda_check(device,
@@ -220,9 +229,11 @@ streams_create(struct device_cuda *device)
         return failure_set(KVT_E_UNSUPPORTED, 0,
             "Device %d does not share its addresses with the host.", device->ordinal);
     }
+    KVT_TRY(cuda_check(device, cudaDeviceGetStreamPriorityRange(&least, &greatest),
+        "tell the priorities of its streams"));
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
         KVT_TRY(cuda_check(device,
-            cudaStreamCreateWithFlags(&device->streams[i], cudaStreamNonBlocking),
+            cudaStreamCreateWithPriority(&device->streams[i], cudaStreamNonBlocking, greatest),
             "make a stream"));
     }
     return KVT_OK;
@@ -566,7 +577,9 @@ cuda_event_record(struct device *base, void *event, void *stream)
     KVT_TRY(event_check(event));
     KVT_TRY(cuda_stream_check(stream));
     KVT_TRY(cuda_enter(device, &scope));
-    status = cuda_check(device, cudaEventRecord(event, stream), "record an event");
+    status = cuda_capture_check(device, stream);
+    if (status == KVT_OK)
+        status = cuda_check(device, cudaEventRecord(event, stream), "record an event");
     cuda_leave(&scope);
     return status;
 }
@@ -632,4 +645,5 @@ const struct kvt_device_ops device_cuda_ops = {
     .event_record = cuda_event_record,
     .event_query = cuda_event_query,
     .stream_wait = cuda_stream_wait,
+    .stream_wait_word = device_cuda_stream_wait_word,
 };

@@ -361,25 +361,6 @@ kernel_queue(struct copy_job *job)
 
 /* --- 4. By the copy engines ------------------------------------------------------------------- */
 
-/* A copy onto a stream that is being captured is not made now, and a batch is dropped silently. */
-static enum kvt_status
-capture_check(struct device_cuda *device, cudaStream_t stream)
-{
-    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-
-    for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
-        if (stream == device->streams[i])
-            return KVT_OK;
-    }
-    KVT_TRY(cuda_check(device, cudaStreamIsCapturing(stream, &capture), "look at a stream"));
-    if (capture != cudaStreamCaptureStatusNone) {
-        return failure_set(KVT_E_INVAL, 0,
-            "The stream %p is being captured into a graph: copies cannot be queued on it.",
-            (void *)stream);
-    }
-    return KVT_OK;
-}
-
 static enum kvt_status
 run_queue(struct copy_job *job, uint32_t index)
 {
@@ -436,7 +417,7 @@ engines_queue(struct copy_job *job)
 static enum kvt_status
 job_queue(struct copy_job *job)
 {
-    KVT_TRY(capture_check(job->device, job->stream));
+    KVT_TRY(cuda_capture_check(job->device, job->stream));
     if (job->runs.count > 1)
         KVT_TRY(kernel_queue(job));
     return engines_queue(job);

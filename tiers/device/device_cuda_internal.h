@@ -24,6 +24,7 @@ struct cuda_driver {
     PFN_cuDevicePrimaryCtxRelease_v11000 primary_release;
     PFN_cuCtxPushCurrent_v4000 push;
     PFN_cuCtxPopCurrent_v4000 pop;
+    PFN_cuStreamWaitValue32_v11070 wait_value; /* NULL: it has none. */
 };
 
 enum {
@@ -121,6 +122,14 @@ bool cuda_range_remove(struct device_cuda *device, const struct device_range *ra
 
 /* cuda_stream_await - until all that was queued on it has been done. Outside of a scope. */
 enum kvt_status cuda_stream_await(struct device_cuda *device, cudaStream_t stream);
+
+/* A copy onto a stream that is being captured into a graph is not made now, and an event that is
+ * recorded there tells nothing: KVT_E_INVAL. In the device's scope. */
+enum kvt_status cuda_capture_check(struct device_cuda *device, cudaStream_t stream);
+
+/* device_cuda_word.c */
+enum kvt_status device_cuda_stream_wait_word(
+    struct device *device, void *stream, const _Atomic uint32_t *word, uint32_t value);
 
 /* device_cuda_copy.c */
 enum kvt_status device_cuda_copy(

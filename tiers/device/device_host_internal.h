@@ -72,6 +72,7 @@ enum host_work_kind {
     HOST_WORK_LAUNCH,
     HOST_WORK_RECORD,
     HOST_WORK_WAIT,
+    HOST_WORK_WORD,
 };
 
 struct host_launch {
@@ -85,6 +86,13 @@ struct host_launch {
     size_t owned_bytes;
 };
 
+/* What a stream waits for in memory of the host. */
+struct host_word {
+    const _Atomic uint32_t *word;
+    uint32_t value;
+    bool is_given_up; /* The memory is gone: it is not read any more. */
+};
+
 struct host_work {
     struct host_work *next;
     enum host_work_kind kind;
@@ -94,6 +102,7 @@ struct host_work {
     struct host_batch *batch;   /* COPY */
     struct host_record *record; /* RECORD, WAIT */
     struct host_launch launch;  /* LAUNCH */
+    struct host_word word;      /* WORD */
 };
 
 struct host_stream {

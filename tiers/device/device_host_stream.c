@@ -10,13 +10,17 @@
  * which it does nothing, and a copy another one after each step; when it is done it is popped. A
  * wait at the head of its queue sleeps until the stream that reaches the record wakes it.
  *
- * No stream waits for ever: a record that is waited for was queued before the wait was.
+ * No stream waits for ever for a record: what is waited for was queued before the wait was. A word
+ * in memory of the host is looked at again and again: nobody tells who waits for it.
  */
 #include <inttypes.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "device_host_internal.h"
 #include "failure.h"
+
+static const uint64_t WORD_POLL_NS = 20000;
 
 /* --- 1. Work ---------------------------------------------------------------------------------- */
 
@@ -72,6 +76,9 @@ work_uses(const struct host_work *work, const struct device_range *range)
     case HOST_WORK_LAUNCH:
         return spans_overlap(
             work->launch.slab.start, work->launch.slab.size, range->start, range->size);
+    case HOST_WORK_WORD:
+        return spans_overlap(
+            address_of(work->word.word), sizeof(uint32_t), range->start, range->size);
     case HOST_WORK_RECORD:
     case HOST_WORK_WAIT:
         break;
@@ -132,6 +139,7 @@ host_works_give_up(struct device_host *device, const struct device_range *range)
                 continue;
             count++;
             work->launch.is_given_up = true;
+            work->word.is_given_up = true;
             if (work->batch != NULL)
                 work->batch->is_given_up = true;
         }
@@ -225,6 +233,16 @@ stream_pop(struct host_stream *stream, uint64_t now_ns)
 
 /* --- 3. Steps --------------------------------------------------------------------------------- */
 
+static bool
+word_is_reached(const struct device_host *device, const struct host_word *word)
+{
+    if (word->is_given_up || atomic_load_explicit(&device->is_lost, memory_order_relaxed))
+        return true;
+    /* Acquire: what was written before the word is seen by the work behind it. */
+    return device_word_is_reached(
+        atomic_load_explicit(word->word, memory_order_acquire), word->value);
+}
+
 /* May the first work do its next step? If not, *next_ns_out says when to look again. */
 static bool
 work_is_ready(struct host_stream *stream, uint64_t now_ns, uint64_t *next_ns_out)
@@ -236,6 +254,11 @@ work_is_ready(struct host_stream *stream, uint64_t now_ns, uint64_t *next_ns_out
         return true;
     case HOST_WORK_WAIT:
         return work->record->is_reached;
+    case HOST_WORK_WORD:
+        if (word_is_reached(stream->device, &work->word))
+            return true;
+        *next_ns_out = moment_behind(stream, now_ns + WORD_POLL_NS);
+        return false;
     case HOST_WORK_COPY:
     case HOST_WORK_LAUNCH:
         break;
@@ -272,6 +295,7 @@ work_step(struct host_stream *stream)
     switch (work->kind) {
     case HOST_WORK_RECORD:
     case HOST_WORK_WAIT:
+    case HOST_WORK_WORD:
         return true;
     case HOST_WORK_LAUNCH:
         launch_step(stream->device, &work->launch);

@@ -271,9 +271,16 @@ has_eights(const gather_work &work)
 cudaError_t
 copy_kernel_load(void)
 {
+    const void *const kernels[] = {reinterpret_cast<const void *>(copy_chunks),
+        reinterpret_cast<const void *>(ids_check), reinterpret_cast<const void *>(rows_gather),
+        reinterpret_cast<const void *>(values_gather),
+        reinterpret_cast<const void *>(values_gather_singly)};
     cudaFuncAttributes attributes;
+    cudaError_t error = cudaSuccess;
 
-    return cudaFuncGetAttributes(&attributes, copy_chunks);
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]) && error == cudaSuccess; i++)
+        error = cudaFuncGetAttributes(&attributes, kernels[i]);
+    return error;
 }
 
 cudaError_t
