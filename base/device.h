@@ -37,6 +37,7 @@
 
 #include "kvtier/status.h"
 
+struct device_share_ops;
 struct kvt_env;
 
 enum device_lane {
@@ -151,6 +152,8 @@ struct kvt_device_ops {
     enum kvt_status (*event_query)(struct device *device, void *event);
     /* Later work of `stream` waits until `event` is reached (its last record at this moment). */
     enum kvt_status (*stream_wait)(struct device *device, void *stream, void *event);
+
+    const struct device_share_ops *share; /* device_share.h */
 };
 
 #endif /* KVT_BASE_DEVICE_H */

@@ -40,6 +40,7 @@ struct hbm_options {
     void *arena;           /* Host memory that copies will use; registered in runs of at most */
     size_t arena_size;     /* 1 GiB, which no slot of a slab crosses. NULL: none. */
     bool is_engines_only;  /* DEVICE_PLAN_ENGINES; otherwise it is measured what is faster. */
+    bool is_shared;        /* Other processes can map the memory. KVT_E_UNSUPPORTED: they cannot. */
 };
 
 /*
@@ -58,5 +59,7 @@ struct tier *hbm_as_tier(struct hbm_tier *hbm);
 struct slab *hbm_slab(struct hbm_tier *hbm); /* Its addresses are the device's. */
 struct device *hbm_device(struct hbm_tier *hbm);
 struct device_mover *hbm_mover(struct hbm_tier *hbm);
+/* Of memory that is shared: the descriptor that stands for it, the tier's; negative: it is not. */
+int hbm_descriptor(const struct hbm_tier *hbm, uint64_t *size_out);
 
 #endif /* KVT_TIERS_HBM_TIER_H */

@@ -18,8 +18,7 @@
 
 struct cuda_play play;
 
-/* In a call that needs the device's context, which can fail. */
-static cudaError_t
+cudaError_t
 play_call(bool needs_context)
 {
     assert_int_equal(play.depth, needs_context ? 1 : 0);
@@ -34,13 +33,6 @@ play_call(bool needs_context)
     play.is_lost = status_from_cuda(play.fail_with) == KVT_E_GPU;
     return play.fail_with;
 }
-
-#define PLAY_TRY(needs_context)                        \
-    do {                                               \
-        cudaError_t error_ = play_call(needs_context); \
-        if (error_ != cudaSuccess)                     \
-            return error_;                             \
-    } while (0)
 
 /* Something that takes the device so long is queued. */
 static void
@@ -189,7 +181,7 @@ cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned
         {"cuCtxPopCurrent", (void (*)(void))play_pop},
     };
 
-    PLAY_TRY(false);
+    PLAY_TRY(play.depth > 0);
     (void)flags;
     assert_in_range(version, 4000, 13000);
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -199,7 +191,10 @@ cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned
             return cudaSuccess;
         }
     }
-    return cudaErrorSymbolNotFound;
+    if (!play_share_find(name, function_out))
+        return cudaErrorSymbolNotFound;
+    *found_out = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
 }
 
 cudaError_t

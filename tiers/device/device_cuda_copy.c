@@ -167,6 +167,9 @@ cursor_move(struct copy_job *job, struct run_cursor *cursor, const struct device
     if (!end_find(job->device, piece->target, piece->size, &cursor->target) ||
         !end_find(job->device, piece->source, piece->size, &cursor->source))
         return KVT_E_INVAL;
+    if (cursor->target.kind == DEVICE_RANGE_ADOPTED)
+        return failure_set(KVT_E_INVAL, 0,
+            "%p is memory of another process, which may only be read.", piece->target);
     cursor->way = way_between(&cursor->target, &cursor->source);
     cursor->below_bytes = job->plan.kernel_below_bytes[cursor->way];
     return KVT_OK;

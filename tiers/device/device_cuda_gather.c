@@ -16,7 +16,8 @@ memory_check(struct device_cuda *device, const void *address, uint64_t size, boo
     const struct device_range *range =
         device_ranges_find(&device->ranges, address_of(address), size);
 
-    if (range != NULL && (!is_own || range->kind != DEVICE_RANGE_HOST))
+    if (range != NULL &&
+        (!is_own || (range->kind != DEVICE_RANGE_HOST && range->kind != DEVICE_RANGE_ADOPTED)))
         return KVT_OK;
     return failure_set(KVT_E_INVAL, 0, "%" PRIu64 " bytes at %p lie in no %s.", size, address,
         is_own ? "memory of the device" : "slab and in no registered memory");

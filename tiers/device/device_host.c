@@ -176,6 +176,7 @@ host_close(struct device *base)
             env_unmap(&device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT),
                 (size_t)round_up(range->size, 2 << 20));
             break;
+        case DEVICE_RANGE_ADOPTED:
         case DEVICE_RANGE_MEMORY:
         case DEVICE_RANGE_HOST:
             break;
@@ -275,7 +276,7 @@ launch_push(struct device_host *device, const void *handle, struct host_work *wo
 
     if (stream == NULL)
         return KVT_E_INVAL;
-    if (slab == NULL || slab->kind != DEVICE_RANGE_SLAB)
+    if (slab == NULL || (slab->kind != DEVICE_RANGE_SLAB && slab->kind != DEVICE_RANGE_ADOPTED))
         return failure_set(KVT_E_INVAL, 0, "%p is no memory of the device.", device_address);
     work->launch.memory = (uint8_t *)(uintptr_t)(address_of(device_address) ^ DEVICE_HOST_BIT);
     work->launch.slab = *slab;
@@ -505,4 +506,5 @@ const struct kvt_device_ops device_host_ops = {
     .event_record = host_event_record,
     .event_query = host_event_query,
     .stream_wait = host_stream_wait,
+    .share = &device_host_share_ops,
 };

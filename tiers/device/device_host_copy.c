@@ -281,6 +281,12 @@ end_resolve(struct device_host *device, uint64_t start, uint64_t size, bool *is_
     return *is_host_out ? start : start ^ DEVICE_HOST_BIT;
 }
 
+static bool
+is_adopted(const struct device_host *device, uint64_t start, uint64_t size)
+{
+    return device_ranges_find(&device->ranges, start, size)->kind == DEVICE_RANGE_ADOPTED;
+}
+
 enum kvt_status
 host_batch_resolve(struct device_host *device, struct host_batch *batch)
 {
@@ -293,6 +299,9 @@ host_batch_resolve(struct device_host *device, struct host_batch *batch)
 
         if (target == 0)
             return KVT_E_INVAL;
+        if (!is_host && is_adopted(device, address_of(piece->target), piece->size))
+            return failure_set(KVT_E_INVAL, 0,
+                "%p is memory of another process, which may only be read.", (void *)piece->target);
         piece->source = (const uint8_t *)(uintptr_t)source;
         piece->target = (uint8_t *)(uintptr_t)target;
         piece->is_shaded = is_host && SHADES_ARE_ON;

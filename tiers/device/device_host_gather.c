@@ -51,7 +51,7 @@ memory_find(struct device_host *device, const void *address, uint64_t size, bool
         device_ranges_find(&device->ranges, address_of(address), size);
 
     if (range == NULL || range->kind == DEVICE_RANGE_EVENT ||
-        (is_own && range->kind == DEVICE_RANGE_HOST)) {
+        (is_own && (range->kind == DEVICE_RANGE_HOST || range->kind == DEVICE_RANGE_ADOPTED))) {
         (void)failure_set(KVT_E_INVAL, 0, "%" PRIu64 " bytes at %p lie in no %s.", size, address,
             is_own ? "memory of the device" : "slab and in no registered memory");
         return NULL;

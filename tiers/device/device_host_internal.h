@@ -19,6 +19,7 @@
 
 #include "device_host.h"
 #include "device_ranges.h"
+#include "device_shared.h"
 #include "env.h"
 #include "rng.h"
 
@@ -72,6 +73,15 @@ enum host_work_kind {
     HOST_WORK_LAUNCH,
     HOST_WORK_RECORD,
     HOST_WORK_WAIT,
+    HOST_WORK_WORD_WRITE,
+    HOST_WORK_WORD_WAIT,
+};
+
+/* A word that other processes see. */
+struct host_word {
+    _Atomic uint64_t *address;
+    uint64_t value;
+    bool is_given_up; /* Its memory is gone. */
 };
 
 struct host_launch {
@@ -94,6 +104,7 @@ struct host_work {
     struct host_batch *batch;   /* COPY */
     struct host_record *record; /* RECORD, WAIT */
     struct host_launch launch;  /* LAUNCH */
+    struct host_word word;      /* WORD_WRITE, WORD_WAIT */
 };
 
 struct host_stream {
@@ -122,6 +133,7 @@ struct device_host {
     uint64_t used_bytes;  /* Of memory_bytes. */
     struct device_ranges ranges;
     struct device_ranges foreign;                         /* Taken by device_host_memory_take(). */
+    struct device_shared *shared;                         /* Slabs of `ranges`. */
     struct host_stream *streams[DEVICE_HOST_STREAMS_MAX]; /* First the lanes'. */
     uint64_t sequences[DEVICE_HOST_STREAMS_MAX]; /* Of the last work; outlive the streams. */
     struct host_batch *shaded;                   /* Batches that AddressSanitizer guards. */
@@ -156,6 +168,17 @@ enum kvt_status device_host_memory_register(struct device *device, void *memory,
 void device_host_memory_unregister(struct device *device, void *memory, uint64_t size);
 enum kvt_status device_host_host_register(struct device *device, void *memory, uint64_t size);
 void device_host_host_unregister(struct device *device, void *memory, uint64_t size);
+
+/* Memory of a slab of the device, which the caller unmaps; false: there is no such slab. */
+bool host_slab_leave(struct device_host *device, struct device_ranges *ranges,
+    const struct device_range *range, void **memory_out);
+
+/* --- device_host_share.c ---------------------------------------------------------------------- */
+
+extern const struct device_share_ops device_host_share_ops;
+
+/* Give a slab back that is shared or adopted; false: it is none of these. */
+bool host_shared_put(struct device_host *device, const void *address);
 
 /* --- device_host_gather.c --------------------------------------------------------------------- */
 

@@ -10,13 +10,16 @@
  * which it does nothing, and a copy another one after each step; when it is done it is popped. A
  * wait at the head of its queue sleeps until the stream that reaches the record wakes it.
  *
- * No stream waits for ever: a record that is waited for was queued before the wait was.
+ * No stream waits for ever: a record that is waited for was queued before the wait was. (A word of
+ * another process may never be reached: who queued the wait for it sees to its end.)
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "device_host_internal.h"
 #include "failure.h"
+
+static const uint64_t WORD_LOOK_NS = 100 * 1000; /* Between two looks at a word. */
 
 /* --- 1. Work ---------------------------------------------------------------------------------- */
 
@@ -72,6 +75,10 @@ work_uses(const struct host_work *work, const struct device_range *range)
     case HOST_WORK_LAUNCH:
         return spans_overlap(
             work->launch.slab.start, work->launch.slab.size, range->start, range->size);
+    case HOST_WORK_WORD_WRITE:
+    case HOST_WORK_WORD_WAIT:
+        return spans_overlap(
+            address_of(work->word.address), sizeof(*work->word.address), range->start, range->size);
     case HOST_WORK_RECORD:
     case HOST_WORK_WAIT:
         break;
@@ -132,6 +139,7 @@ host_works_give_up(struct device_host *device, const struct device_range *range)
                 continue;
             count++;
             work->launch.is_given_up = true;
+            work->word.is_given_up = true;
             if (work->batch != NULL)
                 work->batch->is_given_up = true;
         }
@@ -225,6 +233,19 @@ stream_pop(struct host_stream *stream, uint64_t now_ns)
 
 /* --- 3. Steps --------------------------------------------------------------------------------- */
 
+/* Another process writes it, which wakes nobody here. */
+static bool
+word_is_reached(struct host_stream *stream, const struct host_word *word, uint64_t now_ns,
+    uint64_t *next_ns_out)
+{
+    /* Acquire: pairs with word_set(). */
+    if (stream->device->is_closing || word->is_given_up ||
+        atomic_load_explicit(word->address, memory_order_acquire) >= word->value)
+        return true;
+    *next_ns_out = now_ns + WORD_LOOK_NS;
+    return false;
+}
+
 /* May the first work do its next step? If not, *next_ns_out says when to look again. */
 static bool
 work_is_ready(struct host_stream *stream, uint64_t now_ns, uint64_t *next_ns_out)
@@ -236,8 +257,11 @@ work_is_ready(struct host_stream *stream, uint64_t now_ns, uint64_t *next_ns_out
         return true;
     case HOST_WORK_WAIT:
         return work->record->is_reached;
+    case HOST_WORK_WORD_WAIT:
+        return word_is_reached(stream, &work->word, now_ns, next_ns_out);
     case HOST_WORK_COPY:
     case HOST_WORK_LAUNCH:
+    case HOST_WORK_WORD_WRITE:
         break;
     }
     if (!work->has_due) {
@@ -263,6 +287,14 @@ launch_step(struct device_host *device, struct host_launch *launch)
     launch->is_running = false;
 }
 
+static void
+word_set(struct device_host *device, const struct host_word *word)
+{
+    /* Release: who sees the number, in whichever process, sees what was copied before. */
+    if (!word->is_given_up && !atomic_load_explicit(&device->is_lost, memory_order_relaxed))
+        atomic_store_explicit(word->address, word->value, memory_order_release);
+}
+
 /* True: the first work is done. */
 static bool
 work_step(struct host_stream *stream)
@@ -272,6 +304,10 @@ work_step(struct host_stream *stream)
     switch (work->kind) {
     case HOST_WORK_RECORD:
     case HOST_WORK_WAIT:
+    case HOST_WORK_WORD_WAIT:
+        return true;
+    case HOST_WORK_WORD_WRITE:
+        word_set(stream->device, &work->word);
         return true;
     case HOST_WORK_LAUNCH:
         launch_step(stream->device, &work->launch);

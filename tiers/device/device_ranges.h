@@ -15,7 +15,8 @@
 
 enum device_range_kind {
     DEVICE_RANGE_SLAB,
-    DEVICE_RANGE_MEMORY, /* Of the device, taken by somebody else. */
+    DEVICE_RANGE_ADOPTED, /* A slab of another process: only read. */
+    DEVICE_RANGE_MEMORY,  /* Of the device, taken by somebody else. */
     DEVICE_RANGE_HOST,
     DEVICE_RANGE_EVENT,
 };
