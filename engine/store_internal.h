@@ -35,6 +35,7 @@
 #include "move.h"
 #include "names_file.h"
 #include "nvme_tier.h"
+#include "peers.h"
 #include "phase.h"
 #include "pins.h"
 #include "policy.h"
@@ -193,6 +194,7 @@ struct kvt_store {
     struct region_table *regions;    /* any */
     struct engram_set *engrams;      /* any */
     struct load_set *loads;          /* any */
+    struct peer_watch peers;         /* any */
     struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;
