@@ -118,7 +118,7 @@ store_threads_stop(struct kvt_store *store)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
     layouts_close(store);
     regions_close(store);
-    peer_watch_close(&store->peers);
+    process_watch_close(&store->processes);
     devices_close(&store->devices);
     loads_close(store);
     engrams_free(store);
@@ -173,7 +173,7 @@ store_free(struct kvt_store *store)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
     pthread_mutex_destroy(&store->names_lock);
     pthread_mutex_destroy(&store->reservations_lock);
-    peer_watch_deinit(&store->peers);
+    process_watch_deinit(&store->processes);
     if (store->path != NULL)
         env_put(&env, store->path, strlen(store->path) + 1);
     env_put(&env, store, sizeof(*store));
@@ -247,7 +247,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
     pthread_mutex_init(&store->reservations_lock, NULL);
-    peer_watch_init(&store->peers, &store->env);
+    process_watch_init(&store->processes, &store->env);
     phases_open(store);
     store->path = env_take(env, size);
     if (store->path == NULL)
@@ -471,7 +471,7 @@ close_refuse(struct kvt_store *store)
     uint32_t reservations = atomic_load_explicit(&store->reservation_count, memory_order_acquire);
     uint32_t tables = engrams_open_count(store);
     uint32_t loads = loads_open_count(store);
-    uint32_t events = peer_watch_count(&store->peers);
+    uint32_t events = process_watch_count(&store->processes);
 
     if (leases + tickets + queues + reservations + tables + loads + events == 0)
         return KVT_OK;

@@ -35,11 +35,11 @@
 #include "move.h"
 #include "names_file.h"
 #include "nvme_tier.h"
-#include "peers.h"
 #include "phase.h"
 #include "pins.h"
 #include "policy.h"
 #include "pool.h"
+#include "processes.h"
 #include "reclaim.h"
 #include "region.h"
 #include "relocate.h"
@@ -194,7 +194,7 @@ struct kvt_store {
     struct region_table *regions;    /* any */
     struct engram_set *engrams;      /* any */
     struct load_set *loads;          /* any */
-    struct peer_watch peers;         /* any */
+    struct process_watch processes;  /* any */
     struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;

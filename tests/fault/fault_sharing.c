@@ -14,7 +14,7 @@
 
 #include "failure.h"
 #include "hbm_kit.h"
-#include "peers.h"
+#include "processes.h"
 #include "stop_on_proof.h"
 
 static struct memory_ops world; /* As the host's, but for what is to fail. */

@@ -24,7 +24,7 @@
 #include "device_cuda.h"
 #include "failure.h"
 #include "gpu_must.h"
-#include "gpu_peers.h"
+#include "gpu_processes.h"
 #include "payload.h"
 #include "stop_on_proof.h"
 #include "store_host.h"

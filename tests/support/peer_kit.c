@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "peers.h"
+#include "processes.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
 

@@ -22,7 +22,7 @@
 
 #include "hbm_kit.h"
 #include "kvtier/kvtier_unstable.h"
-#include "peers.h"
+#include "processes.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
 
@@ -417,7 +417,7 @@ an_event_of_another_version_is_refused(void **state)
     (void)state;
     assert_int_equal(
         hbm.env.memory->page_adopt(hbm.env.memory_context, one.event_descriptor, &page), KVT_OK);
-    ((struct peer_words *)page.memory)->version++;
+    ((struct process_words *)page.memory)->version++;
     event_refused(&one.event_share, one.event_descriptor, KVT_E_FORMAT);
     hbm.env.memory->page_end(hbm.env.memory_context, &page);
 }

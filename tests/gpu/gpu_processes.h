@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_peers.h - the processes of gpu_sharing.c, and what they tell each other.
+ * gpu_processes.h - the processes of gpu_sharing.c, and what they tell each other.
  */
-#ifndef KVT_TESTS_GPU_PEERS_H
-#define KVT_TESTS_GPU_PEERS_H
+#ifndef KVT_TESTS_GPU_PROCESSES_H
+#define KVT_TESTS_GPU_PROCESSES_H
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -68,4 +68,4 @@ void peer_kill(const struct peer *peer);
 /* peer_close - it closes all that it has, and ends by itself. */
 void peer_close(const struct peer *peer);
 
-#endif /* KVT_TESTS_GPU_PEERS_H */
+#endif /* KVT_TESTS_GPU_PROCESSES_H */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer_import.c - HBM of another process: mapped, and read through the host by who has no kernels.
+ * process_import.c - HBM of another process: mapped, and read through the host by who has no kernels.
  */
 #include "bytes.h"
 #include "device_kinds.h"
 #include "failure.h"
 #include "kvtier/direct.h"
-#include "peers.h"
+#include "processes.h"
 #include "try.h"
 
 enum {
@@ -34,7 +34,7 @@ import_free(kvt_import *import)
     const struct kvt_env env = import->env;
     struct device *device = import->device;
 
-    peer_watch_close(&import->watch);
+    process_watch_close(&import->watch);
     if (device != NULL) {
         if (import->event != NULL)
             device->ops->event_destroy(device, import->event);
@@ -47,7 +47,7 @@ import_free(kvt_import *import)
     env_unmap(&env, import->stage, STAGE_BYTES);
     if (import->fork_page != NULL)
         env_unmap(&env, import->fork_page, PAGE_BYTES);
-    peer_watch_deinit(&import->watch);
+    process_watch_deinit(&import->watch);
     (void)pthread_mutex_destroy(&import->lock);
     env_put(&env, import, sizeof(*import));
 }
@@ -116,7 +116,7 @@ import_open_in(const struct kvt_env *env, const struct kvt_share *share, int des
     import->env = *env;
     import->share = *share;
     (void)pthread_mutex_init(&import->lock, NULL);
-    peer_watch_init(&import->watch, &import->env);
+    process_watch_init(&import->watch, &import->env);
     status = import_start(import, descriptor);
     if (status != KVT_OK) {
         struct failure failure = *failure_last();
@@ -144,9 +144,9 @@ kvt_import_close(kvt_import *import)
     if (import == NULL)
         return KVT_OK;
     KVT_TRY(import_enter(import));
-    if (peer_watch_count(&import->watch) > 0)
-        return failure_set(
-            KVT_E_STATE, 0, "%u events of the import are open", peer_watch_count(&import->watch));
+    if (process_watch_count(&import->watch) > 0)
+        return failure_set(KVT_E_STATE, 0, "%u events of the import are open",
+            process_watch_count(&import->watch));
     import_free(import);
     return KVT_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer_event.c - events that several processes see, and the end of waits for dead ones (peers.h).
+ * process_event.c - events that several processes see, and the end of waits for dead ones (processes.h).
  */
-#include "peers.h"
+#include "processes.h"
 #include "store_internal.h"
 
 /* Above every record, and so that the difference of both is positive: CUDA compares by that. */
@@ -13,7 +13,7 @@ static const uint64_t LOOK_NS_MIN = 10 * 1000, LOOK_NS_MAX = 1000 * 1000;
 
 struct kvt_shared_event {
     struct kvt_shared_event *next; /* In the watch. */
-    struct peer_watch *watch;
+    struct process_watch *watch;
     kvt_store *store; /* Or the import. */
     kvt_import *import;
     uint32_t device_number; /* Of the store. */
@@ -24,7 +24,7 @@ struct kvt_shared_event {
     void *stream;       /* Of the last record. guarded by: watch->lock */
 };
 
-static struct peer_words *
+static struct process_words *
 words_of(const struct kvt_shared_event *event)
 {
     return event->page.memory;
@@ -91,14 +91,14 @@ record_of(const struct kvt_shared_event *event)
 /* --- 2. The watch ----------------------------------------------------------------------------- */
 
 void
-peer_watch_init(struct peer_watch *watch, const struct kvt_env *env)
+process_watch_init(struct process_watch *watch, const struct kvt_env *env)
 {
     watch->env = env;
     (void)pthread_mutex_init(&watch->lock, NULL);
 }
 
 uint32_t
-peer_watch_count(struct peer_watch *watch)
+process_watch_count(struct process_watch *watch)
 {
     uint32_t count;
 
@@ -126,7 +126,7 @@ event_watch(struct kvt_shared_event *event)
 static bool
 watch_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
-    struct peer_watch *watch = context;
+    struct process_watch *watch = context;
 
     *next_ns_out = UINT64_MAX;
     (void)pthread_mutex_lock(&watch->lock);
@@ -140,9 +140,9 @@ watch_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 
 /* The lock is held. */
 static enum kvt_status
-watch_start(struct peer_watch *watch)
+watch_start(struct process_watch *watch)
 {
-    const struct actor actor = {.name = "kvt-peers", .step = watch_step, .context = watch};
+    const struct actor actor = {.name = "kvt-processes", .step = watch_step, .context = watch};
 
     if (watch->task != NULL)
         return KVT_OK;
@@ -162,7 +162,7 @@ event_free(struct kvt_shared_event *event)
 }
 
 void
-peer_watch_close(struct peer_watch *watch)
+process_watch_close(struct process_watch *watch)
 {
     if (watch->task != NULL)
         watch->env->sched->stop(watch->env->sched_context, watch->task);
@@ -177,7 +177,7 @@ peer_watch_close(struct peer_watch *watch)
 }
 
 void
-peer_watch_deinit(struct peer_watch *watch)
+process_watch_deinit(struct process_watch *watch)
 {
     (void)pthread_mutex_destroy(&watch->lock);
 }
@@ -222,7 +222,8 @@ event_answer(const struct kvt_shared_event *event, enum kvt_status status)
 static enum kvt_status
 event_take(const struct kvt_side *side, struct kvt_shared_event **event_out)
 {
-    struct peer_watch *watch = side->import != NULL ? &side->import->watch : &side->store->peers;
+    struct process_watch *watch =
+        side->import != NULL ? &side->import->watch : &side->store->processes;
     struct device *device = side->import != NULL
                                 ? side->import->device
                                 : hbm_device(side->store->devices.tiers[side->device]);
@@ -246,7 +247,7 @@ event_take(const struct kvt_side *side, struct kvt_shared_event **event_out)
 static enum kvt_status
 event_publish(struct kvt_shared_event *event, enum kvt_status status)
 {
-    struct peer_watch *watch = event->watch;
+    struct process_watch *watch = event->watch;
 
     if (status == KVT_OK)
         status = event_answer(event,
@@ -285,10 +286,10 @@ kvt_shared_event_create(const struct kvt_side *side, struct kvt_share *share_out
     env = event->watch->env;
     status = env->memory->page_make(env->memory_context, &event->page);
     if (status == KVT_OK) {
-        struct peer_words *words = words_of(event);
+        struct process_words *words = words_of(event);
 
-        words->magic = PEER_WORDS_MAGIC;
-        words->version = PEER_WORDS_VERSION;
+        words->magic = PROCESS_WORDS_MAGIC;
+        words->version = PROCESS_WORDS_VERSION;
         env->random->fill(env->random_context, &words->number, sizeof(words->number));
     }
     KVT_TRY(event_publish(event, status));
@@ -302,11 +303,11 @@ kvt_shared_event_create(const struct kvt_side *side, struct kvt_share *share_out
 static enum kvt_status
 words_check(const struct kvt_shared_event *event, const struct kvt_share *share)
 {
-    const struct peer_words *words = words_of(event);
+    const struct process_words *words = words_of(event);
 
-    if (words->magic != PEER_WORDS_MAGIC)
+    if (words->magic != PROCESS_WORDS_MAGIC)
         return failure_set(KVT_E_INVAL, 0, "the descriptor stands for no event");
-    if (words->version != PEER_WORDS_VERSION)
+    if (words->version != PROCESS_WORDS_VERSION)
         return failure_set(KVT_E_FORMAT, 0, "the event is of version %u", words->version);
     if (words->number != share->number)
         return failure_set(KVT_E_INVAL, 0, "the descriptor stands for another event");
@@ -342,7 +343,7 @@ kvt_shared_event_open(const struct kvt_side *side, const struct kvt_share *share
 static enum kvt_status
 record_queue(struct kvt_shared_event *event, void *stream)
 {
-    struct peer_words *words = words_of(event);
+    struct process_words *words = words_of(event);
     uint64_t last = record_of(event);
 
     /* Two streams could write their numbers in the wrong order. */

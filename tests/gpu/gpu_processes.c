@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu_peers.c - starting the processes of gpu_sharing.c, talking to them, ending them.
+ * gpu_processes.c - starting the processes of gpu_sharing.c, talking to them, ending them.
  */
-#include "gpu_peers.h"
+#include "gpu_processes.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peers.h - what processes share of HBM: memory, events, and who watches that no wait is for ever.
+ * processes.h - what processes share of HBM: memory, events, and who watches that no wait is for ever.
  *
- * An event is a page that both processes map (struct peer_words) and that devices know: a record is
+ * An event is a page that both processes map (struct process_words) and that devices know: a record is
  * a number which the maker's stream writes there when it comes to it, a wait is for that number or
  * any above. (An event of CUDA between processes would do for the order; but a stream that waits
  * for one whose maker is dead waits for ever, and nobody can end that.)
  *
- * Who ends a wait that will never be reached: peer_watch of the process that waits. It sees by the
+ * Who ends a wait that will never be reached: process_watch of the process that waits. It sees by the
  * page's lock that the maker is gone (page_is_made), marks the page broken, and raises the number
  * above all (event_break()); again at each look, since what the dead one's device still had to do
  * may write there once more.
  *
  * Threads   any.
  */
-#ifndef KVT_ENGINE_PEERS_H
-#define KVT_ENGINE_PEERS_H
+#ifndef KVT_ENGINE_PROCESSES_H
+#define KVT_ENGINE_PROCESSES_H
 
 #include <pthread.h>
 
@@ -24,12 +24,12 @@
 #include "kvtier/sharing.h"
 
 enum {
-    PEER_WORDS_MAGIC = 0x56454B4B,
-    PEER_WORDS_VERSION = 1,
+    PROCESS_WORDS_MAGIC = 0x56454B4B,
+    PROCESS_WORDS_VERSION = 1,
 };
 
 /* The page of an event. All but `number` may be anything: another process wrote it. */
-struct peer_words {
+struct process_words {
     uint32_t magic;
     uint32_t version;
     uint64_t number;            /* As in its struct kvt_share. */
@@ -39,7 +39,7 @@ struct peer_words {
 };
 
 /* The open events of a store or of an import. */
-struct peer_watch {
+struct process_watch {
     const struct kvt_env *env;
     pthread_mutex_t lock;
     struct kvt_shared_event *first; /* guarded by: lock */
@@ -47,11 +47,11 @@ struct peer_watch {
     struct task *task;              /* From the first stream's wait on. guarded by: lock */
 };
 
-void peer_watch_init(struct peer_watch *watch, const struct kvt_env *env);
-uint32_t peer_watch_count(struct peer_watch *watch);
+void process_watch_init(struct process_watch *watch, const struct kvt_env *env);
+uint32_t process_watch_count(struct process_watch *watch);
 /* Close what is still open: streams have nothing to do with it any more. */
-void peer_watch_close(struct peer_watch *watch);
-void peer_watch_deinit(struct peer_watch *watch);
+void process_watch_close(struct process_watch *watch);
+void process_watch_deinit(struct process_watch *watch);
 
 struct kvt_import {
     struct kvt_env env;
@@ -60,7 +60,7 @@ struct kvt_import {
     uint32_t ordinal;
     struct device *device;
     uint8_t *memory; /* The device's. */
-    struct peer_watch watch;
+    struct process_watch watch;
     pthread_mutex_t lock;
     uint8_t *stage; /* kvt_import_read(): host memory that the device knows. guarded by: lock */
     bool is_stage_known;
@@ -76,4 +76,4 @@ enum kvt_status import_enter(const kvt_import *import);
 void share_seal(struct kvt_share *share);
 enum kvt_status share_check(const struct kvt_share *share, enum kvt_share_kind kind);
 
-#endif /* KVT_ENGINE_PEERS_H */
+#endif /* KVT_ENGINE_PROCESSES_H */

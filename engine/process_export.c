@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer_share.c - what is handed to other processes: the HBM tier of a device; and whether what
+ * process_export.c - what is handed to other processes: the HBM tier of a device; and whether what
  * another process handed over is whole.
  */
-#include "peers.h"
+#include "processes.h"
 #include "store_internal.h"
 
 _Static_assert(sizeof(struct kvt_share) == 72, "it is carried between processes as it is");
