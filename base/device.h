@@ -39,6 +39,7 @@
 
 #include "kvtier/status.h"
 
+struct device_share_ops;
 struct kvt_env;
 
 enum device_lane {
@@ -173,6 +174,8 @@ struct kvt_device_ops {
      */
     enum kvt_status (*stream_wait_word)(
         struct device *device, void *stream, const _Atomic uint32_t *word, uint32_t value);
+
+    const struct device_share_ops *share; /* device_share.h */
 };
 
 /* device_word_is_reached - what the stream waits for, of a word that was read. */

@@ -33,6 +33,15 @@ struct random_ops {
 
 /* --- 2. Memory -------------------------------------------------------------------------------- */
 
+struct fs_file;
+
+/* A page of 4096 bytes that its maker and other processes write. */
+struct shared_page {
+    void *memory;
+    int descriptor;       /* Of its file. */
+    struct fs_file *life; /* The maker's alone: NULL where it was adopted. */
+};
+
 struct memory_ops {
     /* Zeroed; NULL when there is none (the caller reports KVT_E_NOMEM). size > 0. */
     void *(*take)(void *context, size_t size);
@@ -49,14 +58,25 @@ struct memory_ops {
     void *(*fork_page)(void *context);
     /*
      * Memory that other processes may map to read, and nobody can cut: whole pages of 4096 bytes,
-     * zeroed; with the descriptor of its file, closed by exec. adopt: map what another process
-     * shares; only to read. KVT_E_INVAL: the descriptor is of nothing like that. NULL, all three:
-     * there is no such memory. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_IO.
+     * zeroed, aligned to 2 MiB from that size on; with the descriptor of its file, closed by exec.
+     * adopt: map what another process shares; only to read. KVT_E_INVAL: the descriptor is of
+     * nothing like that. NULL, all three: there is no such memory. KVT_E_UNSUPPORTED, KVT_E_NOMEM,
+     * KVT_E_IO.
      */
     enum kvt_status (*share)(void *context, size_t size, void **memory_out, int *descriptor_out);
     enum kvt_status (*share_adopt)(
         void *context, int descriptor, void **memory_out, size_t *size_out, int *descriptor_out);
     void (*share_end)(void *context, void *memory, size_t size, int descriptor);
+    /*
+     * A page that several processes write, zeroed, which nobody can cut. adopt: of another's, from
+     * its descriptor, which is only borrowed; KVT_E_INVAL: it is of nothing like that. is_made:
+     * false when its maker has ended it, or is gone, however it went. end: of both. A forked child
+     * has none of it and keeps none of it alive. NULL where share is.
+     */
+    enum kvt_status (*page_make)(void *context, struct shared_page *page_out);
+    enum kvt_status (*page_adopt)(void *context, int descriptor, struct shared_page *page_out);
+    bool (*page_is_made)(void *context, const struct shared_page *page);
+    void (*page_end)(void *context, struct shared_page *page);
 };
 
 /* --- 3. Actors: what production runs on threads and the simulation steps one by one ----------- */

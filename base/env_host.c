@@ -168,6 +168,10 @@ static const struct memory_ops memory_host_ops = {
     .share = share_host_make,
     .share_adopt = share_host_adopt,
     .share_end = share_host_end,
+    .page_make = page_host_make,
+    .page_adopt = page_host_adopt,
+    .page_is_made = page_host_is_made,
+    .page_end = page_host_end,
 };
 
 void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * env_host_internal.h - what the files of the real world (env_host.c, sched_host.c, fs_host.c,
- * lock_host.c, board_host.c, share_host.c) show each other.
+ * lock_host.c, board_host.c, share_host.c, page_host.c) show each other.
  */
 #ifndef KVT_BASE_ENV_HOST_INTERNAL_H
 #define KVT_BASE_ENV_HOST_INTERNAL_H
@@ -19,6 +19,16 @@ enum kvt_status share_host_make(void *context, size_t size, void **memory_out, i
 enum kvt_status share_host_adopt(
     void *context, int descriptor, void **memory_out, size_t *size_out, int *descriptor_out);
 void share_host_end(void *context, void *memory, size_t size, int descriptor);
+/* A file of memory of that size; seals of it; its memory, of which a forked child has none. */
+enum kvt_status share_host_file(size_t size, int *descriptor_out);
+enum kvt_status share_host_seal(int descriptor, int seals);
+enum kvt_status share_host_map(int descriptor, size_t size, int protection, void **memory_out);
+
+/* page_host.c: what stands there too. */
+enum kvt_status page_host_make(void *context, struct shared_page *page_out);
+enum kvt_status page_host_adopt(void *context, int descriptor, struct shared_page *page_out);
+bool page_host_is_made(void *context, const struct shared_page *page);
+void page_host_end(void *context, struct shared_page *page);
 
 enum {
     NS_PER_S = 1000000000,

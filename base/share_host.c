@@ -21,15 +21,47 @@
 enum {
     SEALS_SIZE = F_SEAL_SHRINK | F_SEAL_GROW, /* Without them a reader may get SIGBUS. */
     SEALS_ALL = SEALS_SIZE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
+    ALIGN_BYTES = 2 << 20, /* Of what is as long, as of other memory. */
 };
 
-static enum kvt_status
-file_map(int descriptor, size_t size, int protection, void **memory_out)
+/* Addresses for a mapping that must be aligned: NULL when the kernel may choose, MAP_FAILED when
+ * there are none. */
+static uint8_t *
+addresses_reserve(size_t size)
 {
-    void *memory = mmap(NULL, size, protection, MAP_SHARED, descriptor, 0);
+    uint8_t *start, *aligned;
+    size_t before;
 
-    if (memory == MAP_FAILED)
-        return failure_errno(errno, "map", "shared memory");
+    if (size < ALIGN_BYTES)
+        return NULL;
+    start = mmap(
+        NULL, size + ALIGN_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED)
+        return start;
+    aligned = start + (round_up((uintptr_t)start, ALIGN_BYTES) - (uintptr_t)start);
+    before = (size_t)(aligned - start);
+    if (before > 0)
+        (void)munmap(start, before);
+    (void)munmap(aligned + size, ALIGN_BYTES - before);
+    return aligned;
+}
+
+enum kvt_status
+share_host_map(int descriptor, size_t size, int protection, void **memory_out)
+{
+    void *place = addresses_reserve(size);
+    void *memory = place == MAP_FAILED
+                       ? MAP_FAILED
+                       : mmap(place, size, protection, MAP_SHARED | (place != NULL ? MAP_FIXED : 0),
+                             descriptor, 0);
+
+    if (memory == MAP_FAILED) {
+        int error = errno;
+
+        if (place != NULL && place != MAP_FAILED)
+            (void)munmap(place, size);
+        return failure_errno(error, "map", "shared memory");
+    }
     /* As other memory of a store: a forked child has none of it. */
     if (madvise(memory, size, MADV_DONTFORK) != 0) {
         int error = errno;
@@ -41,36 +73,49 @@ file_map(int descriptor, size_t size, int protection, void **memory_out)
     return KVT_OK;
 }
 
-/* Mapped first: the seal lets nobody map it to write after that. */
-static enum kvt_status
-file_prepare(int descriptor, size_t size, void **memory_out)
-{
-    if (ftruncate(descriptor, (off_t)size) != 0)
-        return failure_errno(errno, "lengthen", "shared memory");
-    KVT_TRY(file_map(descriptor, size, PROT_READ | PROT_WRITE, memory_out));
-    if (fcntl(descriptor, F_ADD_SEALS, SEALS_ALL) != 0) {
-        int error = errno;
-
-        (void)munmap(*memory_out, size);
-        return failure_set(
-            KVT_E_UNSUPPORTED, error, "the kernel cannot seal memory against writes");
-    }
-    return KVT_OK;
-}
-
 enum kvt_status
-share_host_make(void *context, size_t size, void **memory_out, int *descriptor_out)
+share_host_file(size_t size, int *descriptor_out)
 {
     int descriptor;
-    enum kvt_status status;
 
-    (void)context;
     if (size == 0 || size % PAGE_BYTES != 0 || size > INT64_MAX)
         return failure_set(KVT_E_INVAL, 0, "%zu bytes of shared memory are no whole pages", size);
     descriptor = memfd_create("kvtier", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (descriptor < 0)
         return failure_errno(errno, "make", "shared memory");
-    status = file_prepare(descriptor, size, memory_out);
+    if (ftruncate(descriptor, (off_t)size) != 0) {
+        int error = errno;
+
+        (void)close(descriptor);
+        return failure_errno(error, "lengthen", "shared memory");
+    }
+    *descriptor_out = descriptor;
+    return KVT_OK;
+}
+
+enum kvt_status
+share_host_seal(int descriptor, int seals)
+{
+    if (fcntl(descriptor, F_ADD_SEALS, seals) == 0)
+        return KVT_OK;
+    return failure_set(KVT_E_UNSUPPORTED, errno, "the kernel cannot seal shared memory");
+}
+
+enum kvt_status
+share_host_make(void *context, size_t size, void **memory_out, int *descriptor_out)
+{
+    enum kvt_status status;
+    int descriptor;
+
+    (void)context;
+    KVT_TRY(share_host_file(size, &descriptor));
+    /* Mapped first: the seal lets nobody map it to write after that. */
+    status = share_host_map(descriptor, size, PROT_READ | PROT_WRITE, memory_out);
+    if (status == KVT_OK) {
+        status = share_host_seal(descriptor, SEALS_ALL);
+        if (status != KVT_OK)
+            (void)munmap(*memory_out, size);
+    }
     if (status != KVT_OK)
         (void)close(descriptor);
     else
@@ -99,7 +144,7 @@ share_host_adopt(
     own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
         return failure_errno(errno, "duplicate", "the descriptor of shared memory");
-    status = file_map(own, (size_t)about.st_size, PROT_READ, memory_out);
+    status = share_host_map(own, (size_t)about.st_size, PROT_READ, memory_out);
     if (status != KVT_OK) {
         (void)close(own);
         return status;

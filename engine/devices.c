@@ -67,6 +67,7 @@ devices_open(struct kvt_store *store)
                               : store->options.hbm_capacity_bytes,
         .slot_bytes_max = (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES),
         .is_engines_only = (store->options.flags & KVT_OPEN_COPY_ENGINES) != 0,
+        .is_shared = (store->options.flags & KVT_OPEN_SHARE_HBM) != 0,
     };
 
     if (store->options.device_mask == 0)

@@ -29,7 +29,7 @@ options_import(struct kvt_options *target, const struct kvt_options *source)
     memcpy(target, source, sizeof(*target));
     target->struct_size = sizeof(*target);
     if ((target->flags & ~(uint32_t)(KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD |
-                                     KVT_OPEN_COPY_ENGINES)) != 0)
+                                     KVT_OPEN_COPY_ENGINES | KVT_OPEN_SHARE_HBM)) != 0)
         return failure_set(KVT_E_UNSUPPORTED, 0,
             "flags 0x%x: not all of them are known to this version", target->flags);
     return KVT_OK;
@@ -154,8 +154,12 @@ devices_resolve(struct kvt_options *options)
     KVT_TRY(bound32("device_mask", &options->device_mask, 0, 0, (1u << KVT_DEVICES_MAX) - 1));
     if (options->hbm_capacity_bytes == 0)
         options->hbm_capacity_bytes = KVT_CAPACITY_NONE;
-    if (options->hbm_capacity_bytes == KVT_CAPACITY_NONE)
+    if (options->hbm_capacity_bytes == KVT_CAPACITY_NONE) {
+        if ((options->flags & KVT_OPEN_SHARE_HBM) != 0)
+            return failure_set(
+                KVT_E_INVAL, 0, "KVT_OPEN_SHARE_HBM: there is no HBM tier (hbm_capacity_bytes)");
         return KVT_OK;
+    }
     if (options->device_mask == 0)
         options->device_mask = 1;
     if (options->hbm_capacity_bytes < options->block_bytes_max ||

@@ -120,6 +120,7 @@ store_threads_stop(struct kvt_store *store)
     layouts_close(store);
     regions_close(store);
     holds_stop(store);
+    process_watch_close(&store->processes);
     devices_close(&store->devices);
     holds_close(store);
     loads_close(store);
@@ -176,6 +177,7 @@ store_free(struct kvt_store *store)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
     pthread_mutex_destroy(&store->names_lock);
     pthread_mutex_destroy(&store->reservations_lock);
+    process_watch_deinit(&store->processes);
     if (store->path != NULL)
         env_put(&env, store->path, strlen(store->path) + 1);
     env_put(&env, store, sizeof(*store));
@@ -249,6 +251,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
     pthread_mutex_init(&store->reservations_lock, NULL);
+    process_watch_init(&store->processes, &store->env);
     phases_open(store);
     store->path = env_take(env, size);
     if (store->path == NULL)
@@ -475,14 +478,14 @@ close_refuse(struct kvt_store *store)
     uint32_t tables = engrams_open_count(store);
     uint32_t loads = loads_open_count(store);
     uint32_t holds = atomic_load_explicit(&store->holds.out_count, memory_order_acquire);
+    uint32_t events = process_watch_count(&store->processes);
 
-    if (leases + tickets + queues + reservations + tables + loads + holds == 0)
+    if (leases + tickets + queues + reservations + tables + loads + holds + events == 0)
         return KVT_OK;
     return failure_set(KVT_E_STATE, 0,
-        "%u leases, %u tickets, %u queues, %u reservations, %u Engram tables, %u loads and %u "
-        "holds "
-        "are out",
-        leases, tickets, queues, reservations, tables, loads, holds);
+        "%u leases, %u tickets, %u queues, %u reservations, %u Engram tables, %u loads, %u holds "
+        "and %u shared events are out",
+        leases, tickets, queues, reservations, tables, loads, holds, events);
 }
 
 enum kvt_status

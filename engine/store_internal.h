@@ -40,6 +40,7 @@
 #include "pins.h"
 #include "policy.h"
 #include "pool.h"
+#include "processes.h"
 #include "reclaim.h"
 #include "region.h"
 #include "relocate.h"
@@ -195,6 +196,7 @@ struct kvt_store {
     struct region_table *regions;    /* any */
     struct engram_set *engrams;      /* any */
     struct load_set *loads;          /* any */
+    struct process_watch processes;  /* any */
     struct layout_table *layouts;    /* any */
     struct ticket_pool *ticket_pool; /* any */
     struct devices devices;

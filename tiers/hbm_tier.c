@@ -24,6 +24,7 @@
 #include <inttypes.h>
 
 #include "bytes.h"
+#include "device_share.h"
 #include "failure.h"
 #include "try.h"
 
@@ -64,6 +65,7 @@ struct hbm_tier {
     struct device *device;
     void *memory; /* The device's: only its copies may use it. */
     uint64_t size;
+    int descriptor; /* Of the memory, when others may map it; negative: they may not. */
     struct slab *slab;
     uint8_t *arena;
     size_t registered; /* Bytes of the arena, from its start. */
@@ -422,9 +424,22 @@ options_check(const struct hbm_options *options)
 }
 
 static enum kvt_status
-memory_take(struct hbm_tier *hbm, uint32_t ordinal)
+slab_memory_take(struct hbm_tier *hbm, bool is_shared)
 {
-    enum kvt_status status = hbm->ops->slab_take(hbm->device, hbm->size, &hbm->memory);
+    const struct device_share_ops *share = hbm->ops->share;
+
+    if (!is_shared)
+        return hbm->ops->slab_take(hbm->device, hbm->size, &hbm->memory);
+    if (share == NULL)
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "hbm tier: devices of the kind %s have no memory that is shared", hbm->ops->name);
+    return share->slab_take(hbm->device, hbm->size, &hbm->memory, &hbm->descriptor);
+}
+
+static enum kvt_status
+memory_take(struct hbm_tier *hbm, uint32_t ordinal, bool is_shared)
+{
+    enum kvt_status status = slab_memory_take(hbm, is_shared);
     struct failure cause = *failure_last();
 
     if (status != KVT_E_NOMEM)
@@ -475,10 +490,11 @@ hbm_open(const struct kvt_env *env, const struct hbm_options *options, struct hb
     hbm->env = env;
     hbm->ops = options->ops;
     hbm->size = round_up(options->capacity_bytes, LARGE_PAGE_BYTES);
+    hbm->descriptor = -1;
     KVT_TRY_GOTO(hbm->ops->open(options->context, env, options->ordinal, &hbm->device), close);
     KVT_TRY_GOTO(plan_choose(hbm, options->is_engines_only), close);
     if (hbm->size > 0) {
-        KVT_TRY_GOTO(memory_take(hbm, options->ordinal), close);
+        KVT_TRY_GOTO(memory_take(hbm, options->ordinal, options->is_shared), close);
         KVT_TRY_GOTO(
             slab_open(env, hbm->memory, hbm->size, 0, options->slot_bytes_max, &hbm->slab), close);
     }
@@ -495,8 +511,10 @@ enum kvt_status
 hbm_peer_open(struct hbm_tier *hbm, struct hbm_tier *other, bool *is_faster_out)
 {
     *is_faster_out = false;
-    if (other->memory == NULL)
-        return failure_set(KVT_E_UNSUPPORTED, 0, "hbm tier: a device without slots has no blocks");
+    /* Access to memory that is shared is given for each device, and is the owner's alone. */
+    if (other->memory == NULL || other->descriptor >= 0)
+        return failure_set(KVT_E_UNSUPPORTED, 0,
+            "hbm tier: the other device has no slots, or other processes may map them");
     return hbm->ops->peer_register(
         hbm->device, other->device, other->memory, other->size, is_faster_out);
 }
@@ -529,4 +547,11 @@ struct device_mover *
 hbm_mover(struct hbm_tier *hbm)
 {
     return hbm->mover;
+}
+
+int
+hbm_descriptor(const struct hbm_tier *hbm, uint64_t *size_out)
+{
+    *size_out = hbm->size;
+    return hbm->descriptor;
 }

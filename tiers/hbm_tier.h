@@ -40,6 +40,7 @@ struct hbm_options {
     void *arena;           /* Host memory that copies will use; registered in runs of at most */
     size_t arena_size;     /* 1 GiB, which no slot of a slab crosses. NULL: none. */
     bool is_engines_only;  /* DEVICE_PLAN_ENGINES; otherwise it is measured what is faster. */
+    bool is_shared;        /* Other processes can map the memory. KVT_E_UNSUPPORTED: they cannot. */
 };
 
 /*
@@ -55,7 +56,8 @@ enum kvt_status hbm_open(
 bool hbm_step(struct hbm_tier *hbm);
 
 /* hbm_peer_open - let copies of `hbm` read the slots of `other`, another device's tier; errors and
- * *is_faster_out as peer_register (device.h). KVT_E_UNSUPPORTED, too: that one has no slots.
+ * *is_faster_out as peer_register (device.h). KVT_E_UNSUPPORTED, too: that one has no slots, or
+ * they are shared with other processes.
  * hbm_peer_close - before either is closed. */
 enum kvt_status hbm_peer_open(struct hbm_tier *hbm, struct hbm_tier *other, bool *is_faster_out);
 void hbm_peer_close(struct hbm_tier *hbm, struct hbm_tier *other);
@@ -64,5 +66,7 @@ struct tier *hbm_as_tier(struct hbm_tier *hbm);
 struct slab *hbm_slab(struct hbm_tier *hbm); /* Its addresses are the device's. */
 struct device *hbm_device(struct hbm_tier *hbm);
 struct device_mover *hbm_mover(struct hbm_tier *hbm);
+/* Of memory that is shared: the descriptor that stands for it, the tier's; negative: it is not. */
+int hbm_descriptor(const struct hbm_tier *hbm, uint64_t *size_out);
 
 #endif /* KVT_TIERS_HBM_TIER_H */

@@ -89,6 +89,9 @@ enum kvt_open_flags {
      * Without it short scattered runs are copied by a kernel of at most 8 thread blocks, several
      * times faster, which has to wait behind other work and takes room from it. */
     KVT_OPEN_COPY_ENGINES = 8,
+    /* Take HBM as memory that other processes can map: sharing.h. KVT_E_UNSUPPORTED where a device
+     * has none such, KVT_E_INVAL without an HBM tier. */
+    KVT_OPEN_SHARE_HBM = 16,
 };
 
 enum kvt_io_engine {
@@ -215,10 +218,10 @@ KVT_CHECKED enum kvt_status kvt_open(
 /*
  * kvt_close - finish what was submitted, make durable what shall be, mark the store clean, free it.
  *
- * NULL does nothing. With leases or reservations out, unfreed tickets, live queues or open loads it
- * returns KVT_E_STATE and changes nothing; release, discard, free, destroy and close them first, or
- * call kvt_abort(). Other errors (the last writes failed) are reported, and the store is closed all
- * the same.
+ * NULL does nothing. With leases or reservations out, unfreed tickets, live queues, open loads or
+ * shared events it returns KVT_E_STATE and changes nothing; release, discard, free, destroy and
+ * close them first, or call kvt_abort(). Other errors (the last writes failed) are reported, and
+ * the store is closed all the same.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
  * Blocks: yes.
@@ -227,7 +230,8 @@ KVT_CHECKED enum kvt_status kvt_close(kvt_store *store);
 
 /*
  * kvt_abort - free everything now. What was not durable is lost; the next open recovers as after a
- * crash. Leases, reservations, tickets, queues and loads of the store are void. NULL does nothing.
+ * crash. Leases, reservations, tickets, queues, loads and shared events of the store are void. NULL
+ * does nothing.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store`. Blocks: until the
  * transfers in flight have ended.
@@ -686,5 +690,6 @@ KVT_CHECKED enum kvt_status kvt_demote_submit(kvt_store *store, kvt_namespace ns
 #include "kvtier/readiness.h"
 #include "kvtier/regions.h"
 #include "kvtier/scanning.h"
+#include "kvtier/sharing.h"
 
 #endif /* KVTIER_H */

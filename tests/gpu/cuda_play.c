@@ -18,8 +18,7 @@
 
 struct cuda_play play;
 
-/* In a call that needs the device's context, which can fail. */
-static cudaError_t
+cudaError_t
 play_call(bool needs_context)
 {
     assert_int_equal(play.depth, needs_context ? 1 : 0);
@@ -34,13 +33,6 @@ play_call(bool needs_context)
     play.is_lost = status_from_cuda(play.fail_with) == KVT_E_GPU;
     return play.fail_with;
 }
-
-#define PLAY_TRY(needs_context)                        \
-    do {                                               \
-        cudaError_t error_ = play_call(needs_context); \
-        if (error_ != cudaSuccess)                     \
-            return error_;                             \
-    } while (0)
 
 /* In the memory of a stream, and of an event: until the word is there no event is reached that was
  * recorded behind the wait for it. */
@@ -217,7 +209,7 @@ cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned
     (void)flags;
     /* An open can do without it. */
     if (strcmp(name, "cuStreamWaitValue32") != 0)
-        PLAY_TRY(false);
+        PLAY_TRY(play.depth > 0);
     else if (play.has_no_words)
         return cudaErrorSymbolNotFound;
     assert_in_range(version, 4000, 13000);
@@ -228,7 +220,10 @@ cudaGetDriverEntryPointByVersion(const char *name, void **function_out, unsigned
             return cudaSuccess;
         }
     }
-    return cudaErrorSymbolNotFound;
+    if (!play_share_find(name, function_out))
+        return cudaErrorSymbolNotFound;
+    *found_out = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
 }
 
 cudaError_t

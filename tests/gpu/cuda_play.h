@@ -43,6 +43,13 @@ struct cuda_play {
     bool is_pinned_already;           /* All host memory is, by somebody else. */
     const void *pinned_end;           /* Not NULL: only below this. */
 
+    bool has_no_sharing;    /* The device says so. */
+    bool is_read_refused;   /* Access to read alone: memory is to be read and written. */
+    bool is_import_refused; /* The descriptor stands for nothing. */
+    size_t granularity;     /* Of memory that is shared; 0: 2 MiB. */
+    uint32_t access;        /* The last that was set. */
+    uint64_t waited;        /* The last value that a stream waits for. */
+
     uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
     uint32_t batch_count;
     size_t run_count;  /* Of the last batch. */
@@ -58,6 +65,18 @@ extern struct cuda_play play;
 
 /* play_begin - a new play. What a lost device held is the driver's: here it ends with the play. */
 void play_begin(void);
+
+/* play_call - a call that can fail is made; it needs the device's context, or there is none. */
+cudaError_t play_call(bool needs_context);
+#define PLAY_TRY(needs_context)                        \
+    do {                                               \
+        cudaError_t error_ = play_call(needs_context); \
+        if (error_ != cudaSuccess)                     \
+            return error_;                             \
+    } while (0)
+
+/* play_share_find - a function of the driver for several processes. False: it is none. */
+bool play_share_find(const char *name, void **function_out);
 
 /* play_hold - memory of device 1. play_hold_end - it is given back; it must have been given. */
 void *play_hold(size_t size);

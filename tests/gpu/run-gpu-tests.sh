@@ -2,7 +2,7 @@
 # make gpu-test: what needs a GPU. Exit code 77, and a reason, where there is none.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-for test in gpu_device gpu_mover gpu_store gpu_readiness gpu_hold gpu_engram gpu_sticky gpu_peers; do
+for test in gpu_device gpu_mover gpu_store gpu_readiness gpu_hold gpu_sharing gpu_engram gpu_sticky gpu_peers; do
     echo "== $test"
     code=0
     build/tests/$test || code=$?

@@ -24,7 +24,8 @@ RULES = {"fork": "KVT_E_STATE", "poison": "KVT_E_POISONED"}
 # The same functions in a world of a test's making.
 WORLDS = {"kvt_open": ["kvt_open_env", "store_open_in"], "kvt_list": ["list_in"],
           "kvt_live_read": ["live_read_in"], "kvt_engram_map_hash": ["engram_map_hash_in"],
-          "kvt_engram_hasher_open": ["engram_hasher_open_in"]}
+          "kvt_engram_hasher_open": ["engram_hasher_open_in"],
+          "kvt_import_open": ["import_open_in"]}
 # What still works after a broken invariant, besides kvt_close().
 POISONED_TOO = ("kvt_health", "kvt_queue_destroy")
 # The only reasons for which a pair may have no test.

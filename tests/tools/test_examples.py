@@ -66,6 +66,7 @@ class Examples(Programs):
         for name, says in (("paged_pool", r"6 of 6 pages read back, right"),
                            ("layer_by_layer", r"8 layers of 6 blocks, right"),
                            ("event_loop", r"(32 kept, 0|31 kept, 1) given up"),
+                           ("two_processes", r"6 blocks read by another process, right"),
                            ("engram_rows", r"8 steps of 24 tokens, 6 rows each, right"),
                            ("health_check", r"go on")):
             for _ in range(2):  # The second time the blocks are there already.

@@ -64,6 +64,8 @@ static struct {
     kvt_layout layout;
     kvt_engram *table;
     kvt_load load;
+    struct kvt_share share;
+    int descriptor;
     const void *address;
     void *memory;
     uint64_t length;
@@ -181,6 +183,7 @@ CALL(load_cancel_call, kvt_load_cancel(hbm.store, out.load))
 CALL(load_release_call, kvt_load_release(hbm.store, out.load, NULL, 0))
 CALL(load_close_call, kvt_load_close(hbm.store, out.load))
 CALL(shared_call, kvt_engram_open_shared(hbm.store, 0, &got.table))
+CALL(hbm_export_call, kvt_hbm_export(hbm.store, 0, &got.share, &got.descriptor))
 CALL(facts_call, kvt_block_facts_get(hbm.store, &got.entry, 1, &got.facts))
 CALL(description_call,
     kvt_namespace_description(hbm.store, hbm.ns, got.text, sizeof(got.text), &(size_t){0}))
@@ -209,6 +212,7 @@ static const struct {
     {"kvt_load_cancel", load_cancel_call, NULL, false},
     {"kvt_load_release", load_release_call, NULL, false},
     {"kvt_load_close", load_close_call, NULL, false},
+    {"kvt_hbm_export", hbm_export_call, NULL, false},
     {"kvt_options_get", options_call, NULL, false},
     {"kvt_stats_get", stats_call, NULL, false},
     {"kvt_health", health_call, NULL, true},

@@ -69,8 +69,8 @@ flags_that_mean_nothing_are_refused(void **state)
     struct kvt_options target;
 
     (void)state;
-    source.flags =
-        KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD | KVT_OPEN_COPY_ENGINES;
+    source.flags = KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY | KVT_OPEN_REBUILD |
+                   KVT_OPEN_COPY_ENGINES | KVT_OPEN_SHARE_HBM;
     assert_int_equal(options_import(&target, &source), KVT_OK);
     source.flags |= UINT32_C(1) << 31;
     assert_int_equal(options_import(&target, &source), KVT_E_UNSUPPORTED);

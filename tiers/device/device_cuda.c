@@ -4,7 +4,8 @@
  *
  * Owns      a hold on the device's primary context, and the streams of the lanes.
  * Not here  copies (device_cuda_copy.c), the kernel's lists (device_cuda_lists.c), measuring which
- *           way of copying is faster (device_cuda_measure.c).
+ *           way of copying is faster (device_cuda_measure.c), other processes
+ *           (device_cuda_share.c).
  * Threads   any. A mutex guards the table of addresses; it is never held during a call of CUDA.
  *
  * The host's threads and contexts stay as they are. A call pushes the primary context and pops it
@@ -166,7 +167,7 @@ cuda_count(void *context, uint32_t *count_out)
         cudaGetErrorString(error), cudaGetErrorName(error), (int)error);
 }
 
-static enum kvt_status
+enum kvt_status
 driver_find(const char *name, void *function_out)
 {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -436,8 +437,11 @@ cuda_slab_put(struct device *base, void *address, uint64_t size)
     struct device_cuda *device = device_cuda_of(base);
     const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
     struct cuda_scope scope;
-    bool is_there = cuda_range_remove(device, &range);
+    bool is_there;
 
+    if (cuda_shared_put(device, address))
+        return;
+    is_there = cuda_range_remove(device, &range);
     KVT_ASSERT(is_there);
     if (!is_there || cuda_enter(device, &scope) != KVT_OK)
         return;
@@ -646,4 +650,5 @@ const struct kvt_device_ops device_cuda_ops = {
     .event_query = cuda_event_query,
     .stream_wait = cuda_stream_wait,
     .stream_wait_word = device_cuda_stream_wait_word,
+    .share = &device_cuda_share_ops,
 };

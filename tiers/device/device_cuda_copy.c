@@ -167,8 +167,9 @@ cursor_move(struct copy_job *job, struct run_cursor *cursor, const struct device
     if (!end_find(job->device, piece->target, piece->size, &cursor->target) ||
         !end_find(job->device, piece->source, piece->size, &cursor->source))
         return KVT_E_INVAL;
-    if (cursor->target.kind == DEVICE_RANGE_PEER)
-        return failure_set(KVT_E_INVAL, 0, "%" PRIu64 " bytes at %p are a peer's: to be read only.",
+    if (device_range_is_only_read(cursor->target.kind))
+        return failure_set(KVT_E_INVAL, 0,
+            "%" PRIu64 " bytes at %p are a peer's or another process's: to be read only.",
             piece->size, piece->target);
     cursor->way = way_between(&cursor->target, &cursor->source);
     cursor->below_bytes = job->plan.kernel_below_bytes[cursor->way];

@@ -15,6 +15,7 @@
 #include "copy_planner.h"
 #include "device_cuda.h"
 #include "device_ranges.h"
+#include "device_shared.h"
 #include "env.h"
 
 /* Of the driver, found through the runtime: nothing is linked against libcuda. */
@@ -25,6 +26,24 @@ struct cuda_driver {
     PFN_cuCtxPushCurrent_v4000 push;
     PFN_cuCtxPopCurrent_v4000 pop;
     PFN_cuStreamWaitValue32_v11070 wait_value; /* NULL: it has none. */
+};
+
+/* The same, for what several processes use (device_cuda_share.c); NULL until it is needed. */
+struct cuda_share_driver {
+    PFN_cuDeviceGetUuid_v11040 device_uuid;
+    PFN_cuDeviceGetAttribute_v2000 device_attribute;
+    PFN_cuMemGetAllocationGranularity_v10020 granularity;
+    PFN_cuMemAddressReserve_v10020 reserve;
+    PFN_cuMemAddressFree_v10020 unreserve;
+    PFN_cuMemCreate_v10020 create;
+    PFN_cuMemRelease_v10020 release;
+    PFN_cuMemMap_v10020 map;
+    PFN_cuMemUnmap_v10020 unmap;
+    PFN_cuMemSetAccess_v10020 set_access;
+    PFN_cuMemExportToShareableHandle_v10020 export;
+    PFN_cuMemImportFromShareableHandle_v10020 import;
+    PFN_cuStreamWriteValue64_v11070 word_write;
+    PFN_cuStreamWaitValue64_v11070 word_wait; /* Found last. */
 };
 
 enum {
@@ -76,8 +95,10 @@ struct device_cuda {
     struct cuda_runs kept;      /* Memory for the runs of a call... */
     _Atomic bool is_kept_taken; /* ...of one at a time. */
     pthread_mutex_t mutex;
-    struct device_ranges ranges; /* guarded by: mutex */
-    struct copy_planner planner; /* guarded by: mutex */
+    struct device_ranges ranges;           /* guarded by: mutex */
+    struct copy_planner planner;           /* guarded by: mutex */
+    struct device_shared *shared;          /* Slabs of `ranges`. guarded by: mutex */
+    struct cuda_share_driver share_driver; /* guarded by: mutex */
 };
 
 /* What a call found on the calling thread. */
@@ -130,6 +151,14 @@ enum kvt_status cuda_capture_check(struct device_cuda *device, cudaStream_t stre
 /* device_cuda_word.c */
 enum kvt_status device_cuda_stream_wait_word(
     struct device *device, void *stream, const _Atomic uint32_t *word, uint32_t value);
+
+/* A function of the driver, by its name. KVT_E_UNSUPPORTED: it has none. */
+enum kvt_status driver_find(const char *name, void *function_out);
+
+/* device_cuda_share.c */
+extern const struct device_share_ops device_cuda_share_ops;
+/* Give a slab back that is shared or adopted; false: it is none of these. */
+bool cuda_shared_put(struct device_cuda *device, const void *address);
 
 /* device_cuda_copy.c */
 enum kvt_status device_cuda_copy(

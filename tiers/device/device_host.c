@@ -176,6 +176,7 @@ host_close(struct device *base)
             env_unmap(&device->env, (void *)(uintptr_t)(range->start ^ DEVICE_HOST_BIT),
                 (size_t)round_up(range->size, 2 << 20));
             break;
+        case DEVICE_RANGE_ADOPTED:
         case DEVICE_RANGE_MEMORY:
         case DEVICE_RANGE_HOST:
         case DEVICE_RANGE_PINNED:
@@ -277,7 +278,7 @@ launch_push(struct device_host *device, const void *handle, struct host_work *wo
 
     if (stream == NULL)
         return KVT_E_INVAL;
-    if (slab == NULL || slab->kind != DEVICE_RANGE_SLAB)
+    if (slab == NULL || (slab->kind != DEVICE_RANGE_SLAB && slab->kind != DEVICE_RANGE_ADOPTED))
         return failure_set(KVT_E_INVAL, 0, "%p is no memory of the device.", device_address);
     work->launch.memory = (uint8_t *)(uintptr_t)(address_of(device_address) ^ DEVICE_HOST_BIT);
     work->launch.slab = *slab;
@@ -508,7 +509,7 @@ word_push(struct device_host *device, const void *handle, struct host_work *work
 
     if (stream == NULL)
         return KVT_E_INVAL;
-    KVT_TRY(word_check(device, work->word.word));
+    KVT_TRY(word_check(device, work->word.address));
     host_stream_push(stream, work);
     return KVT_OK;
 }
@@ -522,11 +523,10 @@ host_stream_wait_word(
     enum kvt_status status;
 
     KVT_TRY(device_host_call(device));
-    work = host_work_take(device, HOST_WORK_WORD);
+    work = host_work_take(device, HOST_WORK_WORD_WAIT);
     if (work == NULL)
         return KVT_E_NOMEM;
-    work->word.word = word;
-    work->word.value = value;
+    work->word = (struct host_word){.address = (void *)(uintptr_t)word, .value = value};
     device_host_lock(device);
     status = word_push(device, stream, work);
     if (status != KVT_OK)
@@ -558,4 +558,5 @@ const struct kvt_device_ops device_host_ops = {
     .event_query = host_event_query,
     .stream_wait = host_stream_wait,
     .stream_wait_word = host_stream_wait_word,
+    .share = &device_host_share_ops,
 };

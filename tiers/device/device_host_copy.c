@@ -289,10 +289,11 @@ target_resolve(
 {
     uint64_t address = end_resolve(device, start, size, kind_out);
 
-    if (address == 0 || *kind_out != DEVICE_RANGE_PEER)
+    if (address == 0 || !device_range_is_only_read(*kind_out))
         return address;
     (void)failure_set(KVT_E_INVAL, 0,
-        "%" PRIu64 " bytes at 0x%" PRIx64 " are a peer's: to be read only.", size, start);
+        "%" PRIu64 " bytes at 0x%" PRIx64 " are a peer's or another process's: to be read only.",
+        size, start);
     return 0;
 }
 

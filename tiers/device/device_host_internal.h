@@ -19,6 +19,7 @@
 
 #include "device_host.h"
 #include "device_ranges.h"
+#include "device_shared.h"
 #include "env.h"
 #include "rng.h"
 
@@ -72,7 +73,8 @@ enum host_work_kind {
     HOST_WORK_LAUNCH,
     HOST_WORK_RECORD,
     HOST_WORK_WAIT,
-    HOST_WORK_WORD,
+    HOST_WORK_WORD_WRITE,
+    HOST_WORK_WORD_WAIT,
 };
 
 struct host_launch {
@@ -86,11 +88,12 @@ struct host_launch {
     size_t owned_bytes;
 };
 
-/* What a stream waits for in memory of the host. */
+/* A word in memory of the host. */
 struct host_word {
-    const _Atomic uint32_t *word;
-    uint32_t value;
-    bool is_given_up; /* The memory is gone: it is not read any more. */
+    void *address; /* _Atomic uint64_t, which only grows; not is_wide: _Atomic uint32_t, a wait. */
+    uint64_t value;
+    bool is_wide;
+    bool is_given_up; /* Its memory is gone. */
 };
 
 struct host_work {
@@ -102,7 +105,7 @@ struct host_work {
     struct host_batch *batch;   /* COPY */
     struct host_record *record; /* RECORD, WAIT */
     struct host_launch launch;  /* LAUNCH */
-    struct host_word word;      /* WORD */
+    struct host_word word;      /* WORD_WRITE, WORD_WAIT */
 };
 
 struct host_stream {
@@ -131,6 +134,7 @@ struct device_host {
     uint64_t used_bytes;  /* Of memory_bytes. */
     struct device_ranges ranges;
     struct device_ranges foreign;                         /* Taken by device_host_memory_take(). */
+    struct device_shared *shared;                         /* Slabs of `ranges`. */
     struct host_stream *streams[DEVICE_HOST_STREAMS_MAX]; /* First the lanes'. */
     uint64_t sequences[DEVICE_HOST_STREAMS_MAX]; /* Of the last work; outlive the streams. */
     struct host_batch *shaded;                   /* Batches that AddressSanitizer guards. */
@@ -168,6 +172,17 @@ void device_host_host_unregister(struct device *device, void *memory, uint64_t s
 enum kvt_status device_host_peer_register(
     struct device *device, struct device *other, void *slab, uint64_t size, bool *is_faster_out);
 void device_host_peer_unregister(struct device *device, void *slab, uint64_t size);
+
+/* Memory of a slab of the device, which the caller unmaps; false: there is no such slab. */
+bool host_slab_leave(struct device_host *device, struct device_ranges *ranges,
+    const struct device_range *range, void **memory_out);
+
+/* --- device_host_share.c ---------------------------------------------------------------------- */
+
+extern const struct device_share_ops device_host_share_ops;
+
+/* Give a slab back that is shared or adopted; false: it is none of these. */
+bool host_shared_put(struct device_host *device, const void *address);
 
 /* --- device_host_gather.c --------------------------------------------------------------------- */
 

@@ -62,33 +62,45 @@ device_host_slab_take(struct device *base, uint64_t size, void **address_out)
     return status;
 }
 
-static void
-memory_put(struct device_host *device, struct device_ranges *ranges, void *address, uint64_t size)
+bool
+host_slab_leave(struct device_host *device, struct device_ranges *ranges,
+    const struct device_range *range, void **memory_out)
 {
-    const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
-    const struct device_range memory = {range.start ^ DEVICE_HOST_BIT, size, DEVICE_RANGE_SLAB};
+    const struct device_range memory = {
+        range->start ^ DEVICE_HOST_BIT, range->size, DEVICE_RANGE_SLAB};
     bool is_lost = atomic_load_explicit(&device->is_lost, memory_order_relaxed);
     uint32_t in_flight = 0;
     bool is_there;
 
     device_host_lock(device);
-    is_there = device_ranges_remove(ranges, &range);
+    is_there = device_ranges_remove(ranges, range);
     if (is_there) {
         in_flight = host_works_give_up(device, &memory);
-        device->used_bytes -= round_up(size, SLAB_ALIGN_BYTES);
+        if (range->kind != DEVICE_RANGE_ADOPTED)
+            device->used_bytes -= round_up(range->size, SLAB_ALIGN_BYTES);
     }
     device_host_unlock(device);
     KVT_ASSERT(is_there);
     KVT_ASSERT(is_lost || in_flight == 0);
-    if (is_there)
-        env_unmap(&device->env, (void *)(uintptr_t)memory.start,
-            (size_t)round_up(size, SLAB_ALIGN_BYTES));
+    *memory_out = (void *)(uintptr_t)memory.start;
+    return is_there;
+}
+
+static void
+memory_put(struct device_host *device, struct device_ranges *ranges, void *address, uint64_t size)
+{
+    const struct device_range range = {address_of(address), size, DEVICE_RANGE_SLAB};
+    void *memory;
+
+    if (host_slab_leave(device, ranges, &range, &memory))
+        env_unmap(&device->env, memory, (size_t)round_up(size, SLAB_ALIGN_BYTES));
 }
 
 void
 device_host_slab_put(struct device *base, void *address, uint64_t size)
 {
-    memory_put(device_host_of(base), &device_host_of(base)->ranges, address, size);
+    if (!host_shared_put(device_host_of(base), address))
+        memory_put(device_host_of(base), &device_host_of(base)->ranges, address, size);
 }
 
 enum kvt_status

@@ -76,9 +76,10 @@ work_uses(const struct host_work *work, const struct device_range *range)
     case HOST_WORK_LAUNCH:
         return spans_overlap(
             work->launch.slab.start, work->launch.slab.size, range->start, range->size);
-    case HOST_WORK_WORD:
-        return spans_overlap(
-            address_of(work->word.word), sizeof(uint32_t), range->start, range->size);
+    case HOST_WORK_WORD_WRITE:
+    case HOST_WORK_WORD_WAIT:
+        return spans_overlap(address_of(work->word.address),
+            work->word.is_wide ? sizeof(uint64_t) : sizeof(uint32_t), range->start, range->size);
     case HOST_WORK_RECORD:
     case HOST_WORK_WAIT:
         break;
@@ -236,11 +237,16 @@ stream_pop(struct host_stream *stream, uint64_t now_ns)
 static bool
 word_is_reached(const struct device_host *device, const struct host_word *word)
 {
-    if (word->is_given_up || atomic_load_explicit(&device->is_lost, memory_order_relaxed))
+    if (word->is_given_up || device->is_closing ||
+        atomic_load_explicit(&device->is_lost, memory_order_relaxed))
         return true;
     /* Acquire: what was written before the word is seen by the work behind it. */
+    if (word->is_wide)
+        return atomic_load_explicit(
+                   (const _Atomic uint64_t *)word->address, memory_order_acquire) >= word->value;
     return device_word_is_reached(
-        atomic_load_explicit(word->word, memory_order_acquire), word->value);
+        atomic_load_explicit((const _Atomic uint32_t *)word->address, memory_order_acquire),
+        (uint32_t)word->value);
 }
 
 /* May the first work do its next step? If not, *next_ns_out says when to look again. */
@@ -254,13 +260,14 @@ work_is_ready(struct host_stream *stream, uint64_t now_ns, uint64_t *next_ns_out
         return true;
     case HOST_WORK_WAIT:
         return work->record->is_reached;
-    case HOST_WORK_WORD:
+    case HOST_WORK_WORD_WAIT:
         if (word_is_reached(stream->device, &work->word))
             return true;
         *next_ns_out = moment_behind(stream, now_ns + WORD_POLL_NS);
         return false;
     case HOST_WORK_COPY:
     case HOST_WORK_LAUNCH:
+    case HOST_WORK_WORD_WRITE:
         break;
     }
     if (!work->has_due) {
@@ -286,6 +293,14 @@ launch_step(struct device_host *device, struct host_launch *launch)
     launch->is_running = false;
 }
 
+static void
+word_set(struct device_host *device, const struct host_word *word)
+{
+    /* Release: who sees the number, in whichever process, sees what was copied before. */
+    if (!word->is_given_up && !atomic_load_explicit(&device->is_lost, memory_order_relaxed))
+        atomic_store_explicit((_Atomic uint64_t *)word->address, word->value, memory_order_release);
+}
+
 /* True: the first work is done. */
 static bool
 work_step(struct host_stream *stream)
@@ -295,7 +310,10 @@ work_step(struct host_stream *stream)
     switch (work->kind) {
     case HOST_WORK_RECORD:
     case HOST_WORK_WAIT:
-    case HOST_WORK_WORD:
+    case HOST_WORK_WORD_WAIT:
+        return true;
+    case HOST_WORK_WORD_WRITE:
+        word_set(stream->device, &work->word);
         return true;
     case HOST_WORK_LAUNCH:
         launch_step(stream->device, &work->launch);

@@ -16,7 +16,8 @@
 
 enum device_range_kind {
     DEVICE_RANGE_SLAB,
-    DEVICE_RANGE_MEMORY, /* Of the device, taken by somebody else. */
+    DEVICE_RANGE_ADOPTED, /* A slab of another process: only read. */
+    DEVICE_RANGE_MEMORY,  /* Of the device, taken by somebody else. */
     DEVICE_RANGE_HOST,
     DEVICE_RANGE_PINNED, /* Of the host: somebody else has pinned it, and unpins it. */
     DEVICE_RANGE_PEER,   /* A slab of another device: to be read only. */
@@ -48,6 +49,12 @@ static inline bool
 device_range_is_own(const struct device_range *range)
 {
     return range->kind == DEVICE_RANGE_SLAB || range->kind == DEVICE_RANGE_MEMORY;
+}
+
+static inline bool
+device_range_is_only_read(enum device_range_kind kind)
+{
+    return kind == DEVICE_RANGE_PEER || kind == DEVICE_RANGE_ADOPTED;
 }
 
 static inline bool
