@@ -203,7 +203,7 @@ page_find_cached(struct engram_reader *reader, struct page_read *read)
 
     if (cache == NULL)
         return false;
-    was_on = cache->is_on;
+    was_on = cache->judge.is_on;
     for (uint32_t j = read->row_first; j < read->row_end; j++) {
         uint32_t row = target->rows.rows[j];
         uint32_t place = row - read->page * head->rows_per_page;
@@ -211,7 +211,7 @@ page_find_cached(struct engram_reader *reader, struct page_read *read)
         is_whole = engram_cache_find(cache, row, page + (size_t)place * head->profile.row_bytes) &&
                    is_whole;
     }
-    if (engram_cache_judge(cache, reader->page_ns) || cache->counts.seen_count >= TELL_ROWS)
+    if (engram_cache_judge(cache, reader->page_ns) || cache->judge.counts.seen_count >= TELL_ROWS)
         engram_cache_tell(reader->store, cache, was_on);
     return is_whole;
 }

@@ -10,16 +10,16 @@
 void
 engram_cache_tell(struct kvt_store *store, struct engram_cache *cache, bool was_on)
 {
-    COUNT(store, engram_cache_row_count, cache->counts.row_count);
-    COUNT(store, engram_cache_hit_count, cache->counts.hit_count);
-    COUNT(store, engram_cache_sample_count, cache->counts.seen_count);
-    COUNT(store, engram_cache_sample_hit_count, cache->counts.seen_hit_count);
-    memset(&cache->counts, 0, sizeof(cache->counts));
-    COUNT(store, engram_cache_on_now, (uint64_t)cache->is_on - (uint64_t)was_on);
+    COUNT(store, engram_cache_row_count, cache->judge.counts.row_count);
+    COUNT(store, engram_cache_hit_count, cache->judge.counts.hit_count);
+    COUNT(store, engram_cache_sample_count, cache->judge.counts.seen_count);
+    COUNT(store, engram_cache_sample_hit_count, cache->judge.counts.seen_hit_count);
+    memset(&cache->judge.counts, 0, sizeof(cache->judge.counts));
+    COUNT(store, engram_cache_on_now, (uint64_t)cache->judge.is_on - (uint64_t)was_on);
     atomic_store_explicit(
-        &store->counters.engram_cache_worth_ns_now, cache->worth_ns, memory_order_relaxed);
+        &store->counters.engram_cache_worth_ns_now, cache->judge.worth_ns, memory_order_relaxed);
     atomic_store_explicit(
-        &store->counters.engram_cache_cost_ns_now, cache->cost_ns, memory_order_relaxed);
+        &store->counters.engram_cache_cost_ns_now, cache->judge.cost_ns, memory_order_relaxed);
 }
 
 void
@@ -30,8 +30,8 @@ engram_cache_end(struct kvt_engram *table)
 
     if (cache == NULL)
         return;
-    was_on = cache->is_on;
-    cache->is_on = false;
+    was_on = cache->judge.is_on;
+    cache->judge.is_on = false;
     engram_cache_tell(table->store, cache, was_on);
     engram_cache_close(cache);
 }
