@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engram_judge.h - whether keeping rows of a table pays: what a cache would find, and what it takes.
+ * engram_judge.h - whether keeping rows of a table pays: what a cache would find, what it takes.
  *
  * Owns      a sample of what a cache of its size would have, and the times of the owner's calls.
  * Sample    One row of 16, by a hash of its number, is also looked for in a shadow: numbers only,

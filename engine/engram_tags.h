@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engram_tags.h - which rows of a table lie in which places of a cache, and which of them goes next.
+ * engram_tags.h - which rows of a table lie in which places of a cache, and which goes next.
  *
  * Owns      numbers of rows, a mark of each and a hand of each set; the memory is given.
- * How       Sets of eight places; of a set the next goes that was not asked for since the hand passed
- *           it. A row that comes is the first to go: rows that are asked for once pass through.
+ * How       Sets of eight places; of a set the next goes that was not asked for since the hand
+ *           passed it. A row that comes is the first to go: rows that are asked for once pass
+ *           through.
  * Threads   serial.
  */
 #ifndef KVT_ENGINE_ENGRAM_TAGS_H
@@ -43,8 +44,8 @@ uint8_t *engram_tags_place(struct engram_tags *tags, uint32_t set_count, uint8_t
 size_t engram_tags_look(const struct engram_tags *tags, uint32_t row);
 size_t engram_tags_find(struct engram_tags *tags, uint32_t row);
 
-/* engram_tags_take - a place for a row that is not there. `uses` (NULL: all 0) has a number for each
- * place; one above 0 keeps what it has. SIZE_MAX: all of the set do. */
+/* engram_tags_take - a place for a row that is not there. `uses` (NULL: all 0) has a number for
+ * each place; one above 0 keeps what it has. SIZE_MAX: all of the set do. */
 size_t engram_tags_take(struct engram_tags *tags, uint32_t row, const uint16_t *uses);
 /* engram_tags_drop - nothing is there any more. */
 void engram_tags_drop(struct engram_tags *tags, size_t place);

@@ -246,7 +246,8 @@ a_stream_without_repetition_leaves_it_off(void **state)
     for (uint32_t i = 0; i < 60; i++)
         fetch_step(RIG_CLASSES);
     assert_true(kit_stats(fixture.sim.store).engram_cache_sample_count > 1000);
-    assert_int_equal(fixture.table->cache->judge.is_on, kit_stats(fixture.sim.store).engram_cache_on_now);
+    assert_int_equal(
+        fixture.table->cache->judge.is_on, kit_stats(fixture.sim.store).engram_cache_on_now);
     assert_true(kit_stats(fixture.sim.store).engram_cache_sample_hit_count <
                 kit_stats(fixture.sim.store).engram_cache_sample_count / 4);
 }
