@@ -102,10 +102,7 @@ tiny_cache(void)
             KVT_OK);
         rig.table->device_caches[0] = cache;
     }
-    if (!cache->judge.is_on)
-        COUNT(rig.store, engram_cache_device_on_now, 1);
-    cache->judge.is_on = true;
-    cache->judge.window_rows = 0;
+    engram_rig_cache_on(rig.table, 0);
     return cache;
 }
 
