@@ -73,8 +73,8 @@ struct device_plan {
 struct device_gather {
     const uint32_t *ids; /* Of the device, or registered. */
     uint64_t count;      /* > 0 */
-    /* The table: host memory that was registered, from one page of 4096 bytes on, in one or more
-     * runs; rows_per_page rows at the beginning of each page. */
+    /* The table, from one page of 4096 bytes on: memory of the device, or host memory that was
+     * registered in one or more runs; rows_per_page rows at the beginning of each page. */
     const void *pages;
     uint32_t row_count; /* Ids are below it. */
     uint32_t rows_per_page;

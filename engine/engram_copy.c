@@ -30,7 +30,26 @@ row_source(const struct page_read *read, uint32_t row)
     const struct engram_head *head = &read->target->table->head;
     uint32_t base = read->page * head->rows_per_page;
 
+    if (read->is_within)
+        return engram_cache_device_source(read->cache, read->target->rows.rows[row]);
     return read->bytes + (size_t)(read->target->rows.rows[row] - base) * head->profile.row_bytes;
+}
+
+/* As a filler of places in caches. */
+static uint32_t
+read_number(const struct engram_reader *reader, const struct page_read *read)
+{
+    return (uint32_t)(read - reader->reads);
+}
+
+/* Where in the device's cache this row of the page goes; NULL: it does not. */
+static void *
+cache_place(const struct engram_reader *reader, const struct page_read *read, uint32_t row)
+{
+    if (!read->is_kept)
+        return NULL;
+    return engram_cache_device_target(
+        read->cache, read->target->rows.rows[row], read_number(reader, read));
 }
 
 void
@@ -73,25 +92,41 @@ engram_target_look(struct fetch_target *target)
     atomic_store_explicit(&target->moves_sent, target->move_count + 1, memory_order_release);
 }
 
+/* What is copied after this: the next of the row's places, or of the page's rows. */
+static void
+place_pass(const struct engram_reader *reader, struct page_read *read)
+{
+    uint32_t count = places_count(read->target, read->row_at);
+
+    read->place_at++;
+    if (read->place_at < count ||
+        (read->place_at == count && cache_place(reader, read, read->row_at) != NULL))
+        return;
+    read->place_at = 0;
+    read->row_at++;
+}
+
 /* Pieces of what was not copied yet. */
 static uint32_t
-pieces_fill(struct page_read *read)
+pieces_fill(const struct engram_reader *reader, struct page_read *read)
 {
     const struct fetch_target *target = read->target;
     uint32_t row_bytes = target->table->head.profile.row_bytes;
     uint32_t count = 0;
 
     while (count < PAGE_PIECES && read->row_at < read->row_end) {
-        uint64_t place = place_of(target, read->row_at, read->place_at);
+        struct device_piece piece = {.source = row_source(read, read->row_at), .size = row_bytes};
 
-        read->pieces[count++] = (struct device_piece){
-            .target = (void *)((uintptr_t)target->destination + (uintptr_t)(place * row_bytes)),
-            .source = row_source(read, read->row_at),
-            .size = row_bytes};
-        if (++read->place_at == places_count(target, read->row_at)) {
-            read->place_at = 0;
-            read->row_at++;
+        if (read->place_at < places_count(target, read->row_at)) {
+            uint64_t place = place_of(target, read->row_at, read->place_at);
+
+            piece.target =
+                (void *)((uintptr_t)target->destination + (uintptr_t)(place * row_bytes));
+        } else {
+            piece.target = cache_place(reader, read, read->row_at);
         }
+        read->pieces[count++] = piece;
+        place_pass(reader, read);
     }
     return count;
 }
@@ -102,10 +137,10 @@ move_push(struct engram_reader *reader, struct page_read *read)
     struct fetch_target *target = read->target;
     struct device_move *move = &read->move;
 
-    *move = (struct device_move){.lane = DEVICE_IN,
+    *move = (struct device_move){.lane = read->is_within ? DEVICE_OUT : DEVICE_IN,
         .is_urgent = target->deadline_ns != UINT64_MAX,
         .pieces = read->pieces,
-        .piece_count = pieces_fill(read),
+        .piece_count = pieces_fill(reader, read),
         .mark = &target->mark,
         .mark_count = 1,
         .done = &reader->copied,
@@ -114,6 +149,25 @@ move_push(struct engram_reader *reader, struct page_read *read)
     if (read->row_at == read->row_end)
         target->pages_unsent--;
     device_mover_push(hbm_mover(reader->store->devices.tiers[target->device]), &move, 1);
+}
+
+void
+engram_rows_keep(struct engram_reader *reader, struct page_read *read)
+{
+    for (uint32_t j = read->row_first; read->cache != NULL && j < read->row_end; j++)
+        read->is_kept = engram_cache_device_keep(
+                            read->cache, read->target->rows.rows[j], read_number(reader, read)) ||
+                        read->is_kept;
+}
+
+void
+engram_rows_end(const struct engram_reader *reader, struct page_read *read)
+{
+    for (uint32_t j = read->row_first; read->is_within && j < read->row_end; j++)
+        engram_cache_device_release(read->cache, read->target->rows.rows[j]);
+    for (uint32_t j = read->row_first; read->is_kept && j < read->row_end; j++)
+        engram_cache_device_filled(read->cache, read->target->rows.rows[j],
+            read_number(reader, read), read->copied_status == KVT_OK);
 }
 
 void

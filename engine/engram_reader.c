@@ -71,6 +71,7 @@ page_deliver(struct engram_reader *reader, struct page_read *read)
     struct fetch_target *target = read->target;
 
     if (target->device >= 0) {
+        reader->ways[read->is_within ? WAY_WITHIN : WAY_IN].in_flight++;
         engram_rows_send(reader, read);
         engram_target_look(target);
     } else {
@@ -90,14 +91,20 @@ page_fail(struct engram_reader *reader, struct page_read *read, enum kvt_engram_
     page_finish(reader, read, state, is_damaged ? KVT_E_CORRUPT : KVT_E_IO);
 }
 
+static struct engram_cache *
+host_cache(const struct fetch_target *target)
+{
+    return atomic_load_explicit(&target->table->cache, memory_order_acquire); /* (F4) */
+}
+
 /* The caches take what was verified. */
 static void
-rows_keep(struct page_read *read)
+rows_keep(struct engram_reader *reader, struct page_read *read)
 {
     const struct engram_head *head = &read->target->table->head;
-    struct engram_cache *cache =
-        atomic_load_explicit(&read->target->table->cache, memory_order_acquire); /* (F4) */
+    struct engram_cache *cache = host_cache(read->target);
 
+    engram_rows_keep(reader, read);
     for (uint32_t j = read->row_first; cache != NULL && j < read->row_end; j++) {
         uint32_t row = read->target->rows.rows[j];
 
@@ -111,14 +118,14 @@ static void
 page_arrived(struct engram_reader *reader, struct page_read *read)
 {
     COUNT(reader->store, engram_page_count, 1);
-    reader->reads_in_flight--;
-    reader->busy_pages++;
+    reader->ways[WAY_FILE].in_flight--;
+    reader->ways[WAY_FILE].busy_count++;
     if (read->transfer.status != KVT_OK) {
         page_fail(reader, read, KVT_ENGRAM_ROW_UNREADABLE);
     } else if (!engram_page_is_intact(&read->target->table->head, read->page, read->bytes)) {
         page_fail(reader, read, KVT_ENGRAM_ROW_DAMAGED);
     } else {
-        rows_keep(read);
+        rows_keep(reader, read);
         page_deliver(reader, read);
     }
 }
@@ -126,13 +133,18 @@ page_arrived(struct engram_reader *reader, struct page_read *read)
 static void
 page_copied(struct engram_reader *reader, struct page_read *read)
 {
+    struct way_clock *way = &reader->ways[read->is_within ? WAY_WITHIN : WAY_IN];
     bool is_last = engram_rows_go_on(reader, read);
 
     engram_target_look(read->target);
-    if (is_last)
-        page_finish(reader, read,
-            read->copied_status == KVT_OK ? KVT_ENGRAM_ROW_THERE : KVT_ENGRAM_ROW_NOT_COPIED,
-            read->copied_status);
+    if (!is_last)
+        return;
+    way->in_flight--;
+    way->busy_count += read->row_end - read->row_first;
+    engram_rows_end(reader, read);
+    page_finish(reader, read,
+        read->copied_status == KVT_OK ? KVT_ENGRAM_ROW_THERE : KVT_ENGRAM_ROW_NOT_COPIED,
+        read->copied_status);
 }
 
 /* --- 2. Pages that are asked for -------------------------------------------------------------- */
@@ -161,6 +173,8 @@ page_ask(struct engram_reader *reader, struct fetch_target *target)
         target->pages_unsent++;
     reader->in_flight++;
     read->bytes = read->piece.iov_base;
+    read->cache = NULL;
+    read->is_within = read->is_kept = false;
     read->transfer = (struct transfer){.kind = IO_READ,
         .class = LANE_URGENT,
         .file = target->table->file,
@@ -189,6 +203,66 @@ page_find_pinned(struct engram_reader *reader, struct page_read *read)
     return true;
 }
 
+/* Lost devices have no cache. */
+static struct engram_cache_device *
+device_cache(const struct engram_reader *reader, const struct fetch_target *target)
+{
+    struct engram_cache_device *cache;
+
+    if (target->device < 0)
+        return NULL;
+    cache = atomic_load_explicit(
+        &target->table->device_caches[target->device], memory_order_acquire); /* (F4) */
+    if (cache != NULL && !cache->is_lost &&
+        device_is_lost(reader->store, (uint32_t)target->device)) {
+        bool was_on = cache->judge.is_on;
+
+        engram_cache_device_lose(cache);
+        engram_cache_device_tell(reader->store, cache, was_on);
+    }
+    return cache;
+}
+
+static void
+device_cache_judge(struct engram_reader *reader, struct engram_cache_device *cache,
+    const struct engram_judge *host, bool was_on)
+{
+    const struct cache_prices prices = {.page_ns = reader->ways[WAY_FILE].each_ns,
+        .in_ns = reader->ways[WAY_IN].each_ns,
+        .within_ns = reader->ways[WAY_WITHIN].each_ns,
+        .host_ns = host == NULL ? 0 : host->cost_ns};
+
+    if (engram_cache_device_judge(cache, &prices) || cache->judge.counts.seen_count >= TELL_ROWS)
+        engram_cache_device_tell(reader->store, cache, was_on);
+}
+
+/* Whether the device's cache has every row of the page that is wanted; then they are held there.
+ * Each is looked for, so that the sample is one of all rows. */
+static bool
+page_find_on_device(struct engram_reader *reader, struct page_read *read)
+{
+    const struct fetch_target *target = read->target;
+    struct engram_cache *host = host_cache(target);
+    bool is_whole = true, was_on;
+
+    read->cache = device_cache(reader, target);
+    if (read->cache == NULL)
+        return false;
+    was_on = read->cache->judge.is_on;
+    for (uint32_t j = read->row_first; j < read->row_end; j++)
+        is_whole = engram_cache_device_find(
+                       read->cache, target->rows.rows[j], host == NULL ? NULL : &host->judge) &&
+                   is_whole;
+    read->is_within = is_whole;
+    for (uint32_t j = read->row_first; is_whole && j < read->row_end; j++) {
+        engram_cache_device_hold(read->cache, target->rows.rows[j]);
+        if (host != NULL)
+            engram_judge_pass(&host->judge, target->rows.rows[j]);
+    }
+    device_cache_judge(reader, read->cache, host == NULL ? NULL : &host->judge, was_on);
+    return is_whole;
+}
+
 /* Whether the cache had every row of the page that is wanted; then they are in its memory. Each is
  * looked for, so that the sample is one of all rows. */
 static bool
@@ -196,14 +270,13 @@ page_find_cached(struct engram_reader *reader, struct page_read *read)
 {
     const struct fetch_target *target = read->target;
     const struct engram_head *head = &target->table->head;
-    struct engram_cache *cache =
-        atomic_load_explicit(&target->table->cache, memory_order_acquire); /* (F4) */
+    struct engram_cache *cache = host_cache(target);
     uint8_t *page = read->piece.iov_base;
     bool is_whole = true, was_on;
 
     if (cache == NULL)
         return false;
-    was_on = cache->is_on;
+    was_on = cache->judge.is_on;
     for (uint32_t j = read->row_first; j < read->row_end; j++) {
         uint32_t row = target->rows.rows[j];
         uint32_t place = row - read->page * head->rows_per_page;
@@ -211,8 +284,11 @@ page_find_cached(struct engram_reader *reader, struct page_read *read)
         is_whole = engram_cache_find(cache, row, page + (size_t)place * head->profile.row_bytes) &&
                    is_whole;
     }
-    if (engram_cache_judge(cache, reader->page_ns) || cache->counts.seen_count >= TELL_ROWS)
+    if (engram_cache_judge(cache, reader->ways[WAY_FILE].each_ns) ||
+        cache->judge.counts.seen_count >= TELL_ROWS)
         engram_cache_tell(reader->store, cache, was_on);
+    if (is_whole)
+        engram_rows_keep(reader, read);
     return is_whole;
 }
 
@@ -231,12 +307,13 @@ pages_ask(struct engram_reader *reader)
         read = page_ask(reader, target);
         if (target->asked == target->rows.row_count)
             reader->waiting = target->next;
-        if (page_find_pinned(reader, read) || page_find_cached(reader, read))
+        if (page_find_pinned(reader, read) || page_find_on_device(reader, read) ||
+            page_find_cached(reader, read))
             page_deliver(reader, read);
         else
             transfers[count++] = &read->transfer;
     }
-    reader->reads_in_flight += count;
+    reader->ways[WAY_FILE].in_flight += count;
     if (count > 0)
         lane_push_many(reader->lane, transfers, count);
     return asked_count > 0;
@@ -336,17 +413,26 @@ reader_stop_step(struct engram_reader *reader)
     }
 }
 
-/* The time in which pages were in flight, shared out among them. */
+/* The time in which something was in flight, shared out among what came the way that was furthest
+ * from its end: what another way took beside it, it would have taken anyway. */
 static void
 reader_clock(struct engram_reader *reader, uint64_t now_ns)
 {
-    if (reader->reads_in_flight > 0)
-        reader->busy_ns += now_ns - reader->step_ns;
+    uint64_t passed_ns = now_ns - reader->step_ns;
+
     reader->step_ns = now_ns;
-    if (reader->busy_pages < PAGES_IN_FLIGHT)
-        return;
-    reader->page_ns = reader->busy_ns / reader->busy_pages + 1;
-    reader->busy_ns = reader->busy_pages = 0;
+    for (uint32_t i = 0; i < WAY_COUNT; i++) {
+        struct way_clock *way = &reader->ways[i];
+
+        if (way->in_flight > 0) {
+            way->busy_ns += passed_ns;
+            passed_ns = 0;
+        }
+        if (way->busy_count >= PAGES_IN_FLIGHT) {
+            way->each_ns = way->busy_ns / way->busy_count + 1;
+            way->busy_ns = way->busy_count = 0;
+        }
+    }
 }
 
 static bool

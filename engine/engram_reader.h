@@ -26,6 +26,21 @@ enum {
     MOVES_UNSENT = 0,      /* In moves_sent; otherwise their number + 1. */
 };
 
+/* How rows come, those first that are furthest from their end. */
+enum reader_way {
+    WAY_FILE,   /* Pages that are read. */
+    WAY_IN,     /* Rows that are copied from the host to a device. */
+    WAY_WITHIN, /* Rows that are copied within a device. */
+    WAY_COUNT,
+};
+
+/* What one of them takes when many are in flight. */
+struct way_clock {
+    uint32_t in_flight;           /* Pages, whatever is counted. */
+    uint64_t busy_ns, busy_count; /* Since `each_ns` was last said. */
+    uint64_t each_ns;             /* 0: not known yet. */
+};
+
 /* What a fetch wants of one table. */
 struct fetch_target {
     struct inbox_node node;
@@ -68,9 +83,13 @@ struct page_read {
     const uint8_t *bytes;        /* Of the page: in our memory, or pinned. */
     struct page_read *next_free;
     /* To a device: */
+    struct engram_cache_device *cache; /* There. NULL: the table has none, or it has no part. */
+    bool is_within;                    /* The cache has all rows. */
+    bool is_kept;                      /* Some of them are copied to the cache, too. */
     struct device_move move;
     struct device_piece *pieces;   /* PAGE_PIECES; NULL: the store has no device. */
-    uint32_t row_at, place_at;     /* What is copied next; place_at counts within the row. */
+    uint32_t row_at, place_at;     /* What is copied next; place_at counts within the row, its place
+                                    * in the cache last. */
     enum kvt_status copied_status; /* Of the moves that were answered. */
 };
 
@@ -90,11 +109,8 @@ struct engram_reader {
     struct page_read *free;
     uint32_t in_flight;
     struct fetch_target *waiting;
-    /* What a page's read takes when many are in flight: */
-    uint32_t reads_in_flight;
-    uint64_t step_ns; /* Of the last step. */
-    uint64_t busy_ns, busy_pages;
-    uint64_t page_ns;             /* 0: not known yet. */
+    struct way_clock ways[WAY_COUNT];
+    uint64_t step_ns;             /* Of the last step. */
     _Atomic uint32_t is_stopping; /* Cancel what waits. */
     _Atomic uint32_t is_idle;     /* ... and nothing is in flight any more. */
 };
@@ -113,6 +129,11 @@ void engram_rows_note(
  * reader->copied; after each, engram_rows_go_on(): true: that was the last. */
 void engram_rows_send(struct engram_reader *reader, struct page_read *read);
 bool engram_rows_go_on(struct engram_reader *reader, struct page_read *read);
+/* engram_rows_keep - of rows that the device's cache does not have, some are copied to it, too,
+ * when the page is sent. engram_rows_end - no copy of the page is in flight any more: the cache
+ * hears of it. */
+void engram_rows_keep(struct engram_reader *reader, struct page_read *read);
+void engram_rows_end(const struct engram_reader *reader, struct page_read *read);
 /* engram_target_look - whether all copies of a target were handed over. After each change. */
 void engram_target_look(struct fetch_target *target);
 

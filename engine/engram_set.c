@@ -34,7 +34,7 @@ engrams_close(struct kvt_store *store)
 
         set->tables = table->next;
         engram_pin_drop(table);
-        engram_cache_end(table);
+        engram_caches_end(table);
         store->env.fs->close(table->file);
         env_put(&store->env, table, sizeof(*table));
     }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 
 #include "engram_cache.h"
+#include "engram_cache_device.h"
 #include "engram_file.h"
 #include "engram_internal.h"
 #include "engram_pin.h"
@@ -42,6 +43,7 @@ struct kvt_engram {
     struct engram_pin pin;
     /* (F4) Released whole; acquired by the reader. NULL: there is none. */
     struct engram_cache *_Atomic cache;
+    struct engram_cache_device *_Atomic device_caches[POLICY_DEVICES_MAX];
     _Atomic uint32_t fetch_count; /* Targets that have not been freed. */
 };
 
@@ -66,10 +68,12 @@ void engrams_free(struct kvt_store *store);
 uint32_t engrams_open_count(struct kvt_store *store);
 uint64_t engrams_pinned_bytes(struct kvt_store *store);
 
-/* engram_cache_tell - what the cache has counted, to the statistics. engram_cache_end - it goes;
- * the reader does not use it any more. */
+/* engram_cache_tell, engram_cache_device_tell - what the cache has counted, to the statistics.
+ * engram_caches_end - they go; the reader does not use them any more. */
 void engram_cache_tell(struct kvt_store *store, struct engram_cache *cache, bool was_on);
-void engram_cache_end(struct kvt_engram *table);
+void engram_cache_device_tell(
+    struct kvt_store *store, struct engram_cache_device *cache, bool was_on);
+void engram_caches_end(struct kvt_engram *table);
 
 /* --- Files ------------------------------------------------------------------------------------ */
 

@@ -5,56 +5,6 @@
  */
 #include "engram_set.h"
 
-/* --- Caches ----------------------------------------------------------------------------------- */
-
-void
-engram_cache_tell(struct kvt_store *store, struct engram_cache *cache, bool was_on)
-{
-    COUNT(store, engram_cache_row_count, cache->counts.row_count);
-    COUNT(store, engram_cache_hit_count, cache->counts.hit_count);
-    COUNT(store, engram_cache_sample_count, cache->counts.seen_count);
-    COUNT(store, engram_cache_sample_hit_count, cache->counts.seen_hit_count);
-    memset(&cache->counts, 0, sizeof(cache->counts));
-    COUNT(store, engram_cache_on_now, (uint64_t)cache->is_on - (uint64_t)was_on);
-    atomic_store_explicit(
-        &store->counters.engram_cache_worth_ns_now, cache->worth_ns, memory_order_relaxed);
-    atomic_store_explicit(
-        &store->counters.engram_cache_cost_ns_now, cache->cost_ns, memory_order_relaxed);
-}
-
-void
-engram_cache_end(struct kvt_engram *table)
-{
-    struct engram_cache *cache = table->cache;
-    bool was_on;
-
-    if (cache == NULL)
-        return;
-    was_on = cache->is_on;
-    cache->is_on = false;
-    engram_cache_tell(table->store, cache, was_on);
-    engram_cache_close(cache);
-}
-
-enum kvt_status
-kvt_engram_cache(kvt_engram *table, uint64_t capacity_bytes)
-{
-    struct engram_cache *cache = NULL;
-
-    if (table == NULL)
-        return failure_set(KVT_E_INVAL, 0, "table is NULL");
-    KVT_TRY(store_enter(table->store));
-    if (capacity_bytes < CACHE_BYTES_MIN || capacity_bytes > INT64_MAX)
-        return failure_set(KVT_E_INVAL, 0, "%llu bytes: a cache of rows has %d or more",
-            (unsigned long long)capacity_bytes, CACHE_BYTES_MIN);
-    if (atomic_load_explicit(&table->cache, memory_order_relaxed) != NULL)
-        return failure_set(KVT_E_STATE, 0, "the table %s has a cache of rows", table->head.name);
-    KVT_TRY(engram_cache_open(
-        &table->store->env, capacity_bytes, table->head.profile.row_bytes, &cache));
-    atomic_store_explicit(&table->cache, cache, memory_order_release); /* (F4) */
-    return KVT_OK;
-}
-
 /* --- Opening ---------------------------------------------------------------------------------- */
 
 /* The file of a table that is there, and what its head says. */
@@ -162,7 +112,7 @@ kvt_engram_close(kvt_engram *table)
     store->engrams->table_count--;
     pthread_mutex_unlock(&store->engrams->lock);
     engram_pin_drop(table);
-    engram_cache_end(table);
+    engram_caches_end(table);
     store->env.fs->close(table->file);
     env_put(&store->env, table, sizeof(*table));
     return KVT_OK;

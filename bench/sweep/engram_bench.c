@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "complain.h"
 #include "directory.h"
@@ -32,6 +33,7 @@ enum {
     OPTION_STEP,
     OPTION_CACHE,
     OPTION_TEXT,
+    OPTION_DEVICE,
     OPTION_JSON,
 };
 
@@ -45,6 +47,8 @@ static const struct argument_option options[] = {
     [OPTION_CACHE] = {"--cache", "SIZE", "of rows, for each table of these (default 256M)"},
     [OPTION_TEXT] = {"--text", "FILES",
         "whose bytes are a third stream of these,\nseparated by commas"},
+    [OPTION_DEVICE] = {"--device", "KIND",
+        "auto (default: a GPU when there is one), none, cuda or\nemulation"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -55,36 +59,40 @@ const struct command_line tierbench_engram_line = {
     .operands = "",
     .summary = "Measure fetching rows of N-gram tables for batches of tokens, beside the ceiling.",
     .text =
-        "Two tables of the shape of DeepSeek-V4.1's (24 rows of 264 bytes a token from each, 15 "
-        "rows\n"
-        "a page), with fewer rows. Nothing is cached: every page is read with O_DIRECT. Of the\n"
-        "stream four steps are in flight; its ceiling, random reads of 4 KiB of the same file at\n"
-        "the best of three depths, is measured in turns with it.\n"
+        "Two tables of the shape of DeepSeek-V4.1's (24 rows of 264 bytes a token from each, 15\n"
+        "rows a page), with fewer rows. Nothing is cached: every page is read with O_DIRECT. Of\n"
+        "the stream four steps are in flight; its ceiling, random reads of 4 KiB of the same\n"
+        "file at the best of three depths, is measured in turns with it.\n"
         "\n"
-        "With --step-ms: steps that need their rows and then compute, which is a timed wait of "
-        "the\n"
-        "host (no GPU computes); the rows in pinned memory, on NVMe, and there with a cache; "
-        "asked\n"
-        "for when the step begins, or prefetched while the one before computes. The ids of text\n"
-        "are those of byte pairs that are made of the files, each token of a batch with a place "
-        "of\n"
-        "its own there. The share is of the rate of steps that only compute.\n"
+        "With --step-ms: steps that need their rows and then compute, which is a timed wait of\n"
+        "the host (no GPU computes); the rows in pinned memory, on NVMe, and there with a cache;\n"
+        "asked for when the step begins, or prefetched while the one before computes. The ids of\n"
+        "text are those of byte pairs that are made of the files, each token of a batch with a\n"
+        "place of its own there. The share is of the rate of steps that only compute.\n"
         "\n"
-        "JSON: \"dir\", \"row_count\", \"row_bytes\", \"wrong_rows\", \"results\" [{\"tokens\" "
-        "(uniform or\n"
-        "zipf: Zipf's law with exponent 1), \"batch\", \"plan_tokens_per_s\", "
-        "\"step_tokens_per_s\",\n"
-        "\"stream_tokens_per_s\", \"stream_rows_per_s\", \"stream_pages_per_s\",\n"
-        "\"ceiling_pages_per_s\", \"ceiling_share\", first_table_{p50,p99}_ns (from the start of "
-        "the\n"
-        "plan until the table with the earlier deadline is there), step_{p50,p99}_ns,\n"
-        "\"wrong_rows\"}]; with --step-ms \"compute\", \"step_ns\", \"cache_bytes\", \"steps\" "
+        "With a device: steps whose rows go to its memory, gathered by a kernel from tables that\n"
+        "lie there (left out without room for them) or in pinned memory, or fetched from NVMe,\n"
+        "with and without a cache of rows in its memory; alone, and with --step-ms with a kernel\n"
+        "that computes for so long. Each figure takes a quarter of --seconds, or one step. On the\n"
+        "emulation the figures mean nothing.\n"
+        "\n"
+        "JSON: \"dir\", \"row_count\", \"row_bytes\", \"wrong_rows\", \"results\" [{\"tokens\"\n"
+        "(uniform or zipf: Zipf's law with exponent 1), \"batch\", \"plan_tokens_per_s\",\n"
+        "\"step_tokens_per_s\", \"stream_tokens_per_s\", \"stream_rows_per_s\",\n"
+        "\"stream_pages_per_s\", \"ceiling_pages_per_s\", \"ceiling_share\",\n"
+        "first_table_{p50,p99}_ns (from the start of the plan until the table with the earlier\n"
+        "deadline is there), step_{p50,p99}_ns, \"wrong_rows\"}]; with --step-ms \"compute\",\n"
+        "\"step_ns\", \"cache_bytes\", \"steps\" [{\"tokens\", \"way\" (pinned, nvme, "
+        "nvme_cache),\n"
+        "\"prefetched\", \"batch\", \"tokens_per_s\", \"compute_share\", step_{p50,p99}_ns,\n"
+        "\"pages_per_step\", \"cache_hit_share\", \"cache_sample_share\", cache_{worth,cost}_ns "
+        "(of a\n"
+        "row), \"cache_on_count\", \"wrong_rows\"}]; with a device \"device\", \"is_emulated\",\n"
+        "\"device_compute\", \"device_step_ns\", \"device_cache_bytes\", \"device_steps\" "
         "[{\"tokens\",\n"
-        "\"way\" (pinned, nvme, nvme_cache), \"prefetched\", \"batch\", \"tokens_per_s\", "
-        "\"compute_share\",\n"
-        "step_{p50,p99}_ns, \"pages_per_step\", \"cache_hit_share\", \"cache_sample_share\",\n"
-        "cache_{worth,cost}_ns (of a row), \"cache_on_count\", "
-        "\"wrong_rows\"}]",
+        "\"way\" (hbm, pinned_uva, nvme, nvme_hbm_cache), \"mode\" (alone, synchronous, "
+        "prefetched),\n"
+        "\"batch\", \"rows_per_s\", and what \"steps\" has from \"tokens_per_s\" on}]",
     .operand_min = 0,
     .operand_max = 0,
     .options = options,
@@ -96,8 +104,8 @@ share_of(const struct engram_row *row)
     return row->ceiling_pages_per_s > 0 ? row->stream_pages_per_s / row->ceiling_pages_per_s : 0;
 }
 
-static const char *
-tokens_name(enum engram_tokens tokens)
+const char *
+engram_tokens_name(enum engram_tokens tokens)
 {
     static const char *const names[] = {"uniform", "zipf", "text"};
 
@@ -124,7 +132,7 @@ steps_print_json(
     json_array_begin(json, "steps");
     for (uint32_t i = 0; i < engram_step_row_count(plan); i++) {
         json_object_begin(json, NULL);
-        json_string(json, "tokens", tokens_name(rows[i].tokens));
+        json_string(json, "tokens", engram_tokens_name(rows[i].tokens));
         json_string(json, "way", way_name(rows[i].way));
         json_bool(json, "prefetched", rows[i].is_prefetched);
         json_number(json, "batch", rows[i].batch);
@@ -157,7 +165,7 @@ steps_print(const struct engram_plan *plan, const struct engram_step_row *rows)
         printf("  %-7s %5" PRIu64 "  %-10s  %-11s %9.0f tokens/s  %6.3f  %10s p50 %10s p99"
                "  %6.0f pages  %.2f cached (%.2f of the sample; worth %" PRIu64 " of %" PRIu64
                " ns)\n",
-            tokens_name(rows[i].tokens), rows[i].batch, way_name(rows[i].way),
+            engram_tokens_name(rows[i].tokens), rows[i].batch, way_name(rows[i].way),
             rows[i].is_prefetched ? "prefetched" : "synchronous", rows[i].tokens_per_s,
             rows[i].compute_share, quantity_time_text(texts[0], (double)rows[i].step_p50_ns),
             quantity_time_text(texts[1], (double)rows[i].step_p99_ns), rows[i].pages_per_step,
@@ -168,7 +176,8 @@ steps_print(const struct engram_plan *plan, const struct engram_step_row *rows)
 
 static void
 rows_print_json(const struct engram_plan *plan, const struct engram_row *rows,
-    const struct engram_step_row *steps, uint64_t wrong_rows)
+    const struct engram_step_row *steps, const struct engram_device_rows *device_rows,
+    uint64_t wrong_rows)
 {
     struct json json = JSON_INIT(stdout);
 
@@ -198,6 +207,7 @@ rows_print_json(const struct engram_plan *plan, const struct engram_row *rows,
     }
     json_array_end(&json);
     steps_print_json(&json, plan, steps);
+    engram_device_rows_print_json(&json, plan, device_rows);
     json_object_end(&json);
     json_end(&json);
 }
@@ -244,11 +254,26 @@ plan_read_steps(const struct arguments *arguments, struct engram_plan *plan)
         complain("--cache %s is no size of 256K or more", cache);
         return false;
     }
-    if (step == NULL && (cache != NULL || plan->text != NULL)) {
-        complain("--cache and --text are of the steps of --step-ms");
+    if (step == NULL && arguments->values[OPTION_DEVICE] == NULL &&
+        (cache != NULL || plan->text != NULL)) {
+        complain("--cache and --text are of steps: of --step-ms, and of a --device");
         return false;
     }
     return true;
+}
+
+static bool
+device_read(const char *kind, struct engram_plan *plan)
+{
+    static const char *const kinds[] = {"auto", "none", "cuda", "emulation"};
+
+    plan->device = ENGRAM_DEVICE_AUTO;
+    while (kind != NULL && plan->device < ENGRAM_DEVICE_CHOICE_COUNT &&
+           strcmp(kind, kinds[plan->device]) != 0)
+        plan->device++;
+    if (plan->device == ENGRAM_DEVICE_CHOICE_COUNT)
+        complain("--device %s is none of auto, none, cuda, emulation", kind);
+    return plan->device != ENGRAM_DEVICE_CHOICE_COUNT;
 }
 
 static bool
@@ -279,7 +304,7 @@ plan_read(const struct arguments *arguments, struct engram_plan *plan)
         complain("--seconds %s is no time: seconds above 0", seconds);
         return false;
     }
-    return plan_read_steps(arguments, plan);
+    return device_read(arguments->values[OPTION_DEVICE], plan) && plan_read_steps(arguments, plan);
 }
 
 int
@@ -287,6 +312,7 @@ tierbench_engram(int argc, char **argv)
 {
     struct engram_row rows[2 * ENGRAM_BATCH_MAX];
     static struct engram_step_row steps[ENGRAM_STEP_ROWS_MAX];
+    static struct engram_device_rows device_rows;
     struct engram_plan plan;
     struct arguments arguments;
     int exit_code = EXIT_FINE;
@@ -296,18 +322,21 @@ tierbench_engram(int argc, char **argv)
         return exit_code;
     if (!plan_read(&arguments, &plan))
         return EXIT_USAGE;
-    if (!directory_make(plan.directory) || !engram_measure(&plan, rows, steps))
+    if (!directory_make(plan.directory) || !engram_measure(&plan, rows, steps, &device_rows))
         return EXIT_PROBLEM;
     for (uint32_t i = 0; i < 2 * plan.batch_count; i++)
         wrong_rows += rows[i].wrong_rows;
     for (uint32_t i = 0; i < engram_step_row_count(&plan); i++)
         wrong_rows += steps[i].wrong_rows;
+    for (uint32_t i = 0; i < device_rows.count; i++)
+        wrong_rows += device_rows.rows[i].wrong_rows;
     if (arguments.values[OPTION_JSON] != NULL) {
-        rows_print_json(&plan, rows, steps, wrong_rows);
+        rows_print_json(&plan, rows, steps, &device_rows, wrong_rows);
     } else {
         for (uint32_t i = 0; i < 2 * plan.batch_count; i++)
             row_print(&rows[i]);
         steps_print(&plan, steps);
+        engram_device_rows_print(&plan, &device_rows);
         printf("compared: %" PRIu64 " wrong rows\n", wrong_rows);
     }
     return wrong_rows == 0 ? EXIT_FINE : EXIT_PROBLEM;

@@ -13,6 +13,7 @@
 #include "complain.h"
 #include "directory.h"
 #include "disk_probe.h"
+#include "engram_device.h"
 #include "engram_rig_bench.h"
 #include "kvtier/kvtier.h"
 #include "pattern.h"
@@ -89,7 +90,6 @@ static bool
 store_make(struct engram_bench_rig *rig)
 {
     struct kvt_options options = KVT_OPTIONS_INIT;
-    enum kvt_status status;
 
     options.host_capacity_bytes = 64 << 20;
     options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
@@ -99,10 +99,26 @@ store_make(struct engram_bench_rig *rig)
         complain("%s cannot be used", rig->plan->directory);
         return false;
     }
-    status = kvt_open(rig->path, &options, &rig->store);
+    return engram_device_store_open(
+               rig->path, &options, rig->plan->device, &rig->store, &rig->has_device) &&
+           table_make(rig, 0) && table_make(rig, 1);
+}
+
+bool
+engram_tables_again(struct engram_bench_rig *rig)
+{
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t t = 0; t < ENGRAM_TABLES && status == KVT_OK; t++) {
+        status = kvt_engram_close(rig->tables[t]);
+        if (status != KVT_OK)
+            break;
+        rig->tables[t] = NULL;
+        status = kvt_engram_open(rig->store, engram_table_names[t], &rig->tables[t]);
+    }
     if (status != KVT_OK)
-        complain_status(status, "cannot open %s", rig->path);
-    return status == KVT_OK && table_make(rig, 0) && table_make(rig, 1);
+        complain_status(status, "cannot open the tables again");
+    return status == KVT_OK;
 }
 
 /* --- 2. The ceiling --------------------------------------------------------------------------- */
@@ -426,6 +442,7 @@ rig_close(struct engram_bench_rig *rig)
         disk_probe_close(&rig->probe);
     for (uint32_t t = 0; t < ENGRAM_TABLES; t++)
         (void)!kvt_engram_close(rig->tables[t]);
+    engram_device_close();
     if (rig->store != NULL)
         (void)!kvt_close(rig->store);
     kvt_engram_hasher_close(rig->hasher);
@@ -438,8 +455,8 @@ rig_close(struct engram_bench_rig *rig)
 }
 
 bool
-engram_measure(
-    const struct engram_plan *plan, struct engram_row *rows_out, struct engram_step_row *steps_out)
+engram_measure(const struct engram_plan *plan, struct engram_row *rows_out,
+    struct engram_step_row *steps_out, struct engram_device_rows *device_rows_out)
 {
     struct engram_bench_rig *rig = calloc(1, sizeof(*rig));
     bool is_fine;
@@ -460,6 +477,9 @@ engram_measure(
     }
     if (is_fine && plan->step_ns > 0)
         is_fine = engram_steps_measure(rig, steps_out);
+    device_rows_out->has_device = rig->has_device;
+    if (is_fine && rig->has_device)
+        is_fine = engram_device_measure(rig, device_rows_out);
     rig_close(rig);
     return is_fine;
 }

@@ -41,6 +41,7 @@ struct engram_bench_rig {
     struct engram_step steps[ENGRAM_STEPS_IN_FLIGHT];
     uint64_t *first_ns, *step_ns;
     uint32_t layer_index; /* While a table is made. */
+    bool has_device;      /* engram_device.h */
 };
 
 extern const char *const engram_table_names[ENGRAM_TABLES];
@@ -58,7 +59,12 @@ bool engram_step_submit(struct engram_bench_rig *rig, struct engram_step *step, 
 bool engram_step_wait(struct engram_step *step);
 uint64_t engram_step_wrong_rows(struct engram_bench_rig *rig, const struct engram_step *step);
 
+/* engram_tables_again - the tables anew, with nothing pinned or cached. False: complained. */
+bool engram_tables_again(struct engram_bench_rig *rig);
+
 /* engram_steps_measure - every row of plan->step_row_count. False: complained. */
 bool engram_steps_measure(struct engram_bench_rig *rig, struct engram_step_row *rows_out);
+/* engram_device_measure - the rows of the rig's device. False: complained. */
+bool engram_device_measure(struct engram_bench_rig *rig, struct engram_device_rows *rows_out);
 
 #endif /* BENCH_ENGRAM_RIG_BENCH_H */

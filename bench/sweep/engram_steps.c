@@ -14,24 +14,19 @@
 #include <time.h>
 
 #include "complain.h"
-#include "engram_rig_bench.h"
-#include "engram_text.h"
-#include "pattern.h"
+#include "engram_stream.h"
 #include "statistics.h"
 
 enum {
     STEP_TIMES_MAX = 20000, /* That are kept. */
-    HISTORY = 3,
-    WARM_STEPS = 400, /* Before a cache is measured, and at most so many seconds: */
-    WARM_SECONDS = 5,
+    WARM_STEPS = 400,       /* Before a cache is measured, for at most so many figures' time: */
+    WARM_FIGURES = 5,
     NS_PER_S = 1000000000,
 };
 
 struct steps {
     struct engram_bench_rig *rig;
-    struct engram_text text;
-    struct kvt_engram_sequence *sequences; /* Of text: one a token. */
-    uint32_t *cursors;
+    struct engram_stream stream;
     struct engram_step_row *row; /* Being measured. */
     uint64_t *times_ns;
 };
@@ -57,33 +52,6 @@ sleep_until(uint64_t until_ns)
 
 /* --- 1. One step ------------------------------------------------------------------------------ */
 
-/* The plan of a decode step: of text each token goes on where its sequence is. */
-static bool
-step_plan(struct steps *steps, struct engram_step *step)
-{
-    struct engram_bench_rig *rig = steps->rig;
-    uint32_t batch = (uint32_t)steps->row->batch;
-    uint32_t flags = steps->row->way == ENGRAM_PINNED ? 0 : KVT_ENGRAM_UNIQUE;
-    const struct kvt_engram_sequence sequence = {.tokens = rig->tokens, .token_count = batch};
-
-    if (steps->row->tokens != ENGRAM_TEXT) {
-        for (uint32_t i = 0; i < batch; i++)
-            rig->tokens[i] = engram_token_next(rig, steps->row->tokens == ENGRAM_ZIPF);
-        return kvt_engram_plan_fill(step->plan, &sequence, 1, flags) == KVT_OK;
-    }
-    for (uint32_t i = 0; i < batch; i++) {
-        uint32_t *cursor = &steps->cursors[i];
-
-        if (++*cursor >= steps->text.count)
-            *cursor = HISTORY;
-        steps->sequences[i] =
-            (struct kvt_engram_sequence){.tokens = steps->text.ids + *cursor - HISTORY,
-                .token_count = HISTORY + 1,
-                .history_count = HISTORY};
-    }
-    return kvt_engram_plan_fill(step->plan, steps->sequences, batch, flags) == KVT_OK;
-}
-
 static bool
 step_gather(struct steps *steps, struct engram_step *step)
 {
@@ -106,11 +74,13 @@ step_gather(struct steps *steps, struct engram_step *step)
 static bool
 step_begin(struct steps *steps, struct engram_step *step)
 {
-    if (!step_plan(steps, step))
+    uint32_t batch = (uint32_t)steps->row->batch;
+    uint32_t flags = steps->row->way == ENGRAM_PINNED ? 0 : KVT_ENGRAM_UNIQUE;
+
+    if (!engram_stream_plan(&steps->stream, steps->row->tokens, step, batch, flags))
         return false;
-    return steps->row->way == ENGRAM_PINNED
-               ? step_gather(steps, step)
-               : engram_step_submit(steps->rig, step, (uint32_t)steps->row->batch);
+    return steps->row->way == ENGRAM_PINNED ? step_gather(steps, step)
+                                            : engram_step_submit(steps->rig, step, batch);
 }
 
 static bool
@@ -167,9 +137,9 @@ steps_run(struct steps *steps, double seconds, uint32_t *count_out)
         }
         now_ns = time_ns();
         steps->times_ns[count++ % STEP_TIMES_MAX] = now_ns - step_ns;
-    } while (is_warm_up
-                 ? count < WARM_STEPS && now_ns - begin_ns < (uint64_t)WARM_SECONDS * NS_PER_S
-                 : (double)(now_ns - begin_ns) < seconds * NS_PER_S);
+    } while (is_warm_up ? count < WARM_STEPS && (double)(now_ns - begin_ns) <
+                                                    rig->plan->seconds * WARM_FIGURES * NS_PER_S
+                        : (double)(now_ns - begin_ns) < seconds * NS_PER_S);
     steps->row->wrong_rows += engram_step_wrong_rows(rig, &rig->steps[count % 2]);
     *count_out = count;
     return (double)count * NS_PER_S / (double)(now_ns - begin_ns);
@@ -226,35 +196,26 @@ tables_open(struct engram_bench_rig *rig, enum engram_way way)
 {
     enum kvt_status status = KVT_OK;
 
+    if (!engram_tables_again(rig))
+        return false;
     for (uint32_t t = 0; t < ENGRAM_TABLES && status == KVT_OK; t++) {
-        status = kvt_engram_close(rig->tables[t]);
-        if (status != KVT_OK)
-            break;
-        rig->tables[t] = NULL;
-        status = kvt_engram_open(rig->store, engram_table_names[t], &rig->tables[t]);
-        if (status == KVT_OK && way == ENGRAM_PINNED)
+        if (way == ENGRAM_PINNED)
             status = kvt_engram_pin(rig->tables[t], KVT_ENGRAM_ROWS_ALL, 0);
-        if (status == KVT_OK && way == ENGRAM_NVME_CACHE)
+        else if (way == ENGRAM_NVME_CACHE)
             status = kvt_engram_cache(rig->tables[t], rig->plan->cache_bytes);
     }
     if (status != KVT_OK)
-        complain_status(status, "cannot open the tables again");
+        complain_status(status, "cannot prepare the tables");
     return status == KVT_OK;
 }
 
 static bool
 steps_open(struct steps *steps)
 {
-    const char *text = steps->rig->plan->text;
-
-    steps->sequences = calloc(ENGRAM_TOKENS_MAX, sizeof(*steps->sequences));
-    steps->cursors = calloc(ENGRAM_TOKENS_MAX, sizeof(*steps->cursors));
     steps->times_ns = calloc(STEP_TIMES_MAX, sizeof(*steps->times_ns));
-    if (steps->sequences == NULL || steps->cursors == NULL || steps->times_ns == NULL) {
+    if (steps->times_ns == NULL)
         complain("there is no memory for steps");
-        return false;
-    }
-    return text == NULL || engram_text_read(text, &steps->text);
+    return steps->times_ns != NULL && engram_stream_open(&steps->stream, steps->rig);
 }
 
 static bool
@@ -265,8 +226,7 @@ batch_measure(struct steps *steps)
     struct kvt_error error;
     bool is_fine;
 
-    for (uint32_t i = 0; i < batch && steps->text.count > 0; i++)
-        steps->cursors[i] = HISTORY + (uint32_t)(pattern_mix(i) % (steps->text.count - HISTORY));
+    engram_stream_start(&steps->stream, batch);
     is_fine = engram_steps_take(rig, batch) && row_measure(steps);
     kvt_last_error(&error);
     if (!is_fine)
@@ -279,7 +239,7 @@ static bool
 way_measure(struct steps *steps, enum engram_way way, struct engram_step_row **row)
 {
     const struct engram_plan *plan = steps->rig->plan;
-    enum engram_tokens streams = plan->text != NULL ? ENGRAM_TOKENS_COUNT : ENGRAM_TEXT;
+    enum engram_tokens streams = (enum engram_tokens)engram_tokens_count(plan);
 
     if (!tables_open(steps->rig, way))
         return false;
@@ -305,9 +265,7 @@ engram_steps_measure(struct engram_bench_rig *rig, struct engram_step_row *rows_
 
     for (enum engram_way way = ENGRAM_PINNED; is_fine && way < ENGRAM_WAY_COUNT; way++)
         is_fine = way_measure(&steps, way, &rows_out);
-    engram_text_free(&steps.text);
-    free(steps.sequences);
-    free(steps.cursors);
+    engram_stream_close(&steps.stream);
     free(steps.times_ns);
     return is_fine;
 }

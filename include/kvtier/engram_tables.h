@@ -213,6 +213,22 @@ struct kvt_engram_target {
 KVT_CHECKED enum kvt_status kvt_engram_cache(kvt_engram *table, uint64_t capacity_bytes);
 
 /*
+ * kvt_engram_cache_device - the same in memory of `device`, for fetches whose destination lies
+ * there: rows that are found are copied within the device, others also to the cache when they come
+ * from their file or from the host's cache. The host's memory has 8 bytes for each row. It is
+ * judged by its own sample: rows are kept while the reads of pages, and the copies from the host,
+ * that it saves take longer than finding, keeping and copying them. Rows that are pinned are taken
+ * from there. A lost device has no cache. The counters engram_cache_device_* say what was found.
+ *
+ * KVT_E_INVAL: NULL, a bound, a device that is not the store's. KVT_E_STATE: it has been given some
+ * there. KVT_E_NOMEM: of the device, or of the host. KVT_E_GPU.
+ * Threads: serial for one table; fetches of it may be under way. Ownership: nothing changes hands.
+ * Blocks: in the driver.
+ */
+KVT_CHECKED enum kvt_status kvt_engram_cache_device(
+    kvt_engram *table, uint32_t device, uint64_t capacity_bytes);
+
+/*
  * kvt_engram_fetch_submit - read what the plan wants of up to KVT_ENGRAM_LAYERS_MAX tables. Each
  * page is read once for each target, all of them with as many in flight as the device likes.
  *

@@ -103,7 +103,14 @@
     X(miss_deleted_count, "of blocks that were deleted, or cleared with their namespace")      \
     X(miss_lost_count, "of blocks lost with a close, with a device, or by a put that failed")  \
     X(prefetch_skip_count, "blocks that a lookup did not have brought up: tickets, memory")    \
-    X(get_peer_count, "blocks read from HBM by another device than the one that has them")
+    X(get_peer_count, "blocks read from HBM by another device than the one that has them")     \
+    X(engram_cache_device_row_count, "as engram_cache_row_count, of caches on devices")        \
+    X(engram_cache_device_hit_count, "of these found")                                         \
+    X(engram_cache_device_sample_count, "as engram_cache_sample_count, of these caches")       \
+    X(engram_cache_device_sample_hit_count, "of these that it would have")                     \
+    X(engram_cache_device_on_now, "caches of rows on devices in use, because they pay")        \
+    X(engram_cache_device_worth_ns_now, "saved by a row looked for, in the one judged last")   \
+    X(engram_cache_device_cost_ns_now, "what that takes")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gpu_engram.c - rows of N-gram tables on a real GPU: fetched into its memory behind a stream that
- * waits, and gathered from pinned memory by its kernels. Every byte is compared with the host's.
+ * waits, kept there by a cache, and gathered from pinned memory by its kernels. Every byte is
+ * compared with the host's.
  *
  * Then rates: rows of 264 bytes gathered over the bus, as they are and as bfloat16, and fetched
- * from pinned pages and from files.
+ * from pinned pages, from files and from the GPU's own memory.
  *
  * Usage: gpu_engram [ROWS] (of the table; default 1000000: 280 MB). Exit code 0: all passed; 1:
  * not; 77: there is no GPU, and why. The store lies below /dev/shm, or KVT_TEST_TMP. No cmocka.
@@ -19,6 +20,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device_cuda.h"
+#include "engram_rig.h"
 #include "failure.h"
 #include "gpu_must.h"
 #include "kvtier/kvtier.h"
@@ -37,6 +39,9 @@ enum {
     TIMED_ROWS = 1 << 20,
     COPY_BYTES = 256 << 20,
     POISON = 0xA5,
+    CACHE_PLANS = 4, /* Of 24,576 rows each, in turns. */
+    CACHE_BYTES_SMALL = 4 << 20,
+    CACHE_BYTES_LARGE = 64 << 20,
 };
 
 #define ROWS_BYTES ((size_t)SLOTS * ROW_BYTES)
@@ -221,6 +226,51 @@ fetches_run(struct rig *rig, const char *from)
         from, SLOTS, (double)SLOTS * ROUNDS / (seconds_now() - begin));
 }
 
+static struct kvt_stats
+stats_of(const struct rig *rig)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    MUST(kvt_stats_get(rig->store, &stats));
+    return stats;
+}
+
+/* The same few plans again and again: with room for them their rows come from the GPU's memory,
+ * with little, rows drive each other out. What is compared is kept whether it pays or not; what is
+ * timed, as it is judged. */
+static void
+cached_fetches_run(struct rig *rig, uint64_t capacity_bytes)
+{
+    struct kvt_stats before, after;
+    uint64_t hits = stats_of(rig).engram_cache_device_hit_count;
+    double begin;
+
+    MUST(kvt_engram_close(rig->table));
+    MUST(kvt_engram_open(rig->store, "t", &rig->table));
+    MUST(kvt_engram_cache_device(rig->table, 0, capacity_bytes));
+    for (uint32_t i = 0; i < 3 * ROUNDS; i++) {
+        plan_fill(rig, i % CACHE_PLANS);
+        engram_rig_cache_on(rig->table, 0);
+        fetch_run(rig, true);
+    }
+    MUST(stats_of(rig).engram_cache_device_hit_count == hits);
+    before = stats_of(rig);
+    begin = seconds_now();
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        plan_fill(rig, i % CACHE_PLANS);
+        fetch_run(rig, false);
+    }
+    begin = seconds_now() - begin;
+    after = stats_of(rig);
+    printf("{\"what\": \"fetch to the device\", \"from\": \"files, cache on the device\", "
+           "\"cache_bytes\": %" PRIu64 ", \"rows\": %d, \"rows_per_s\": %.0f, \"hits\": %" PRIu64
+           ", \"pages\": %" PRIu64 ", \"worth_ns\": %" PRIu64 ", \"cost_ns\": %" PRIu64 "}\n",
+        capacity_bytes, SLOTS, (double)SLOTS * ROUNDS / begin,
+        after.engram_cache_device_hit_count - before.engram_cache_device_hit_count,
+        after.engram_page_count - before.engram_page_count, after.engram_cache_device_worth_ns_now,
+        after.engram_cache_device_cost_ns_now);
+}
+
 /* --- 3. Gathers ------------------------------------------------------------------------------- */
 
 static uint64_t *
@@ -400,6 +450,8 @@ main(int argc, char **argv)
     }
     rig_open(&rig, &host, rows);
     fetches_run(&rig, "files");
+    cached_fetches_run(&rig, CACHE_BYTES_SMALL);
+    cached_fetches_run(&rig, CACHE_BYTES_LARGE);
     MUST(kvt_engram_pin(rig.table, KVT_ENGRAM_ROWS_ALL, 0));
     fetches_run(&rig, "pinned pages");
     gathers_run(&rig);

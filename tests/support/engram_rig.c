@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engram_set.h"
 #include "rng.h"
 
 void
@@ -102,4 +103,15 @@ engram_rig_has(const struct engram_rig *rig, kvt_engram *table, uint32_t layer_i
     }
     free(rows);
     return is_same;
+}
+
+void
+engram_rig_cache_on(kvt_engram *table, uint32_t device)
+{
+    struct engram_judge *judge = &table->device_caches[device]->judge;
+
+    if (!judge->is_on)
+        COUNT(table->store, engram_cache_device_on_now, 1);
+    judge->is_on = true;
+    judge->window_rows = 0;
 }

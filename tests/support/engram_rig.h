@@ -41,4 +41,8 @@ enum kvt_status engram_rig_import(
 /* engram_rig_has - whether an open table has exactly the rows of that layer. */
 bool engram_rig_has(const struct engram_rig *rig, kvt_engram *table, uint32_t layer_index);
 
+/* engram_rig_cache_on - the table's cache on a device is used for a window of rows, whether it pays
+ * or not. Nothing of the table is being fetched. */
+void engram_rig_cache_on(kvt_engram *table, uint32_t device);
+
 #endif /* KVT_TESTS_ENGRAM_RIG_H */

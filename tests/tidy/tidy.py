@@ -30,11 +30,12 @@ LAYERS = {
     "bench/micro": {"bench", "bench/micro", "engine", "index", "tiers", "base"},
     "examples": {"examples"},
 }
-# The simulator runs the policies as they are in the library, and `tierbench gpu` counts calls of
-# the device's vtable: these files are how they reach them.
+# The simulator runs the policies as they are in the library, `tierbench gpu` counts calls of the
+# device's vtable, `tierbench engram` has a stream beside the store's: these files reach them.
 LAYERS_OF_FILES = {
     "bench/sim/sim_production.c": {"bench", "tools", "engine", "index", "base"},
     "bench/gpu/gpu_calls.c": {"bench", "tools", "tiers", "base"},
+    "bench/sweep/engram_device.c": {"bench", "tools", "tiers", "base"},
 }
 LIBRARY = ("base", "index", "tiers", "engine")
 

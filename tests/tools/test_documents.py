@@ -216,7 +216,7 @@ class Documents(Programs):
             "--segment-blocks", "128"))
         self.check_keys("tierbench", self.json_of(
             "tierbench", "engram", "--dir", "k7", "--rows", "20000", "--batch", "4", "--seconds",
-            "0.03"))
+            "0.03", "--device", "emulation"))
         self.check_keys("tierbench", self.json_of(
             "tierbench", "load", "LICENSE", "--dir", "k8", "--device", "emulation", "--seconds",
             "0.03"))

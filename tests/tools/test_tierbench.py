@@ -259,6 +259,7 @@ class Tierbench(Programs):
                       ["engram", "--dir", "s", "--step-ms", "0"],
                       ["engram", "--dir", "s", "--step-ms", "1", "--cache", "1K"],
                       ["engram", "--dir", "s", "--text", "x"],
+                      ["engram", "--dir", "s", "--device", "gpu"],
                       ["engram", "--dir", "s", "--seconds", "x"], ["load", "LICENSE"],
                       ["load", "--dir", "s"], ["load", "LICENSE", "--dir", "s", "--chunk", "5000"],
                       ["load", "LICENSE", "--dir", "s", "--device", "tpu"],
@@ -399,6 +400,33 @@ class Tierbench(Programs):
             self.assertGreater(row["tokens_per_s"], 0)
             if row["way"] != "nvme_cache":
                 self.assertEqual(row["pages_per_step"] > 0, row["way"] == "nvme")
+
+    def test_engram_rows_go_to_a_device(self):
+        with open(self.path("text"), "w", encoding="ascii") as text:
+            text.write("".join(f"row {i * i % 7919} of table {i % 3}, and {i % 101} more. "
+                               for i in range(3000)))
+        report = self.json_of("tierbench", "engram", "--dir", "g2", "--rows", "20000", "--batch",
+                              "2,8", "--seconds", "0.05", "--step-ms", "1", "--cache", "4M",
+                              "--text", "text", "--device", "emulation")
+        self.assertEqual((report["wrong_rows"], report["is_emulated"]), (0, True))
+        self.assertIn("timed wait", report["device_compute"])
+        self.assertEqual([(row["way"], row["tokens"], row["batch"], row["mode"])
+                          for row in report["device_steps"]],
+                         [(way, tokens, batch, mode)
+                          for way in ("pinned_uva", "hbm", "nvme", "nvme_hbm_cache")
+                          for tokens in ("uniform", "zipf", "text")
+                          for batch in (2, 8)
+                          for mode in ("alone", "synchronous", "prefetched")])
+        for row in report["device_steps"]:
+            self.assertAlmostEqual(row["rows_per_s"] / row["tokens_per_s"], 48, 3)
+            self.assertEqual(row["compute_share"] > 0, row["mode"] != "alone")
+            if row["way"] != "nvme_hbm_cache":
+                self.assertEqual(row["pages_per_step"] > 0, row["way"] == "nvme")
+                self.assertEqual(row["cache_sample_share"], 0)
+        self.assertGreater(max(row["cache_sample_share"] for row in report["device_steps"]), 0)
+        report = self.json_of("tierbench", "engram", "--dir", "g2", "--rows", "20000", "--batch",
+                              "2", "--seconds", "0.05", "--device", "none")
+        self.assertNotIn("device_steps", report)
 
     def test_a_store_that_scale_keeps_is_whole(self):
         self.json_of("tierbench", "scale", "--dir", "e2", "--entries", "1000,2000",

@@ -87,9 +87,9 @@ rows_that_come_again_are_kept_and_right(void **state)
     (void)state;
     /* Off until the first window was judged. */
     assert_int_equal(rows_pass(cache, &rng, CACHE_WINDOW_ROWS - 1, 2000), 0);
-    assert_int_equal(cache->counts.row_count, 0);
+    assert_int_equal(cache->judge.counts.row_count, 0);
     (void)rows_pass(cache, &rng, CACHE_WINDOW_ROWS, 2000);
-    assert_true(cache->is_on);
+    assert_true(cache->judge.is_on);
     assert_true(rows_pass(cache, &rng, CACHE_WINDOW_ROWS, 2000) > CACHE_WINDOW_ROWS * 9 / 10);
     engram_cache_close(cache);
 }
@@ -106,13 +106,13 @@ the_sample_foresees_the_rate_of_hits(void **state)
         uint32_t hits;
         double seen;
 
-        cache->is_on = true;
+        cache->judge.is_on = true;
         (void)rows_pass(cache, &rng, 10 * CACHE_WINDOW_ROWS, ranges[i]);
-        memset(&cache->counts, 0, sizeof(cache->counts));
-        cache->is_on = true;
+        memset(&cache->judge.counts, 0, sizeof(cache->judge.counts));
+        cache->judge.is_on = true;
         hits = rows_pass(cache, &rng, 8 * CACHE_WINDOW_ROWS, ranges[i]);
-        seen = (double)cache->counts.seen_hit_count / (double)cache->counts.seen_count;
-        assert_true(cache->counts.seen_count > 1000);
+        seen = (double)cache->judge.counts.seen_hit_count / (double)cache->judge.counts.seen_count;
+        assert_true(cache->judge.counts.seen_count > 1000);
         assert_true(seen > (double)hits / (8 * CACHE_WINDOW_ROWS) - 0.1);
         assert_true(seen < (double)hits / (8 * CACHE_WINDOW_ROWS) + 0.1);
         engram_cache_close(cache);
@@ -129,7 +129,7 @@ rows_that_come_once_pass_through(void **state)
 
     (void)state;
     (void)rows_pass(cache, &rng, 3 * CACHE_WINDOW_ROWS, 1000);
-    assert_true(cache->is_on);
+    assert_true(cache->judge.is_on);
     for (uint32_t round = 0; round < 40; round++) {
         for (uint32_t i = 0; i < 500; i++) {
             uint8_t bytes[ROW_BYTES];
@@ -246,7 +246,8 @@ a_stream_without_repetition_leaves_it_off(void **state)
     for (uint32_t i = 0; i < 60; i++)
         fetch_step(RIG_CLASSES);
     assert_true(kit_stats(fixture.sim.store).engram_cache_sample_count > 1000);
-    assert_int_equal(fixture.table->cache->is_on, kit_stats(fixture.sim.store).engram_cache_on_now);
+    assert_int_equal(
+        fixture.table->cache->judge.is_on, kit_stats(fixture.sim.store).engram_cache_on_now);
     assert_true(kit_stats(fixture.sim.store).engram_cache_sample_hit_count <
                 kit_stats(fixture.sim.store).engram_cache_sample_count / 4);
 }
@@ -259,10 +260,10 @@ a_cache_that_does_not_pay_any_more_is_left(void **state)
 
     (void)state;
     (void)rows_pass(cache, &rng, 3 * CACHE_WINDOW_ROWS, 1000);
-    assert_true(cache->is_on);
+    assert_true(cache->judge.is_on);
     (void)rows_pass(cache, &rng, 3 * CACHE_WINDOW_ROWS, UINT32_MAX);
-    assert_false(cache->is_on);
-    assert_true(cache->worth_ns < cache->cost_ns);
+    assert_false(cache->judge.is_on);
+    assert_true(cache->judge.worth_ns < cache->judge.cost_ns);
     engram_cache_close(cache);
 }
 
@@ -274,11 +275,11 @@ a_cache_that_was_slow_once_is_tried_again(void **state)
     struct rng rng = {.state = 1};
 
     (void)state;
-    cache->cost_ns = 200000;
+    cache->judge.cost_ns = 200000;
     (void)rows_pass(cache, &rng, 3 * CACHE_WINDOW_ROWS, 1000);
-    assert_false(cache->is_on);
+    assert_false(cache->judge.is_on);
     (void)rows_pass(cache, &rng, 30 * CACHE_WINDOW_ROWS, 1000);
-    assert_true(cache->is_on);
+    assert_true(cache->judge.is_on);
     engram_cache_close(cache);
 }
 
