@@ -284,13 +284,18 @@ typedef struct kvt_hold kvt_hold;
  * kvt_ticket_free() changes nothing. Of a ticket that is done already nobody waits. Several holds
  * may be of one ticket, on one stream or many.
  *
- * What the gets themselves need may not stand behind the wait (submit->wait_event of this ticket
- * recorded there, leases that keep HOST full until the stream has passed): then only the deadline,
- * or a cancel, ends it. The device's hardware has fewer queues than a program may have streams
- * (CUDA_DEVICE_MAX_CONNECTIONS), and what shares one with a stream that waits may wait too. The
- * store's own streams have the greatest priority, so as to share none with those of another: give a
- * stream of that priority a deadline. CUDA does not know what the stream waits for: a call that
- * waits for it, cudaDeviceSynchronize() say, ends when the gets do.
+ * What the gets themselves need may not stand behind the wait: then only the deadline, or a cancel,
+ * ends it. So give one where any of this is possible:
+ * - submit->wait_event of this ticket recorded there; leases that keep HOST full until the stream
+ *   has passed.
+ * - cudaFree() and cudaFreeHost(), by anybody in the process: they wait for the device, and every
+ *   copy of the store waits for them (seen on an H200, driver 580; cudaMalloc(), cudaHostAlloc(),
+ *   cudaDeviceSynchronize(), copies of pageable memory and work on the default stream let it copy).
+ * - more streams that wait at once than the hardware has queues (CUDA_DEVICE_MAX_CONNECTIONS, 8
+ *   unless the environment says otherwise; 4 were fine there, 32 were not): copies may stand behind
+ *   them. The store's own streams have the greatest priority, which keeps them apart from few.
+ * CUDA does not know what the stream waits for: a call that waits for it, cudaDeviceSynchronize()
+ * say, ends when the gets do.
  *
  * KVT_E_INVAL: NULL, not a ticket of gets, no such device, the default stream (NULL), a stream that
  * is being captured. KVT_E_NOSPC: KVT_HOLDS_MAX, or no room for so many statuses (1 MiB for those

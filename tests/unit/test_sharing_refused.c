@@ -190,7 +190,7 @@ memory_of_another_process_is_only_read(void **state)
     assert_int_equal(device->ops->host_register(device, page, sizeof(page)), KVT_OK);
     assert_int_equal(kvt_import_address(one.import, &one.locator, &address), KVT_OK);
     piece.target = (void *)(uintptr_t)address;
-    refused(device->ops->copy(device, one.far, &piece, 1), KVT_E_INVAL, "only be read");
+    refused(device->ops->copy(device, one.far, &piece, 1), KVT_E_INVAL, "to be read only");
     device->ops->host_unregister(device, page, sizeof(page));
 }
 

@@ -34,8 +34,8 @@ word_check(struct device_cuda *device, const _Atomic uint32_t *word)
 
     (void)pthread_mutex_lock(&device->mutex);
     range = device_ranges_find(&device->ranges, address_of(word), sizeof(*word));
-    is_right = range != NULL && device_range_is_host(range->kind) &&
-               address_of(word) % sizeof(*word) == 0;
+    is_right =
+        range != NULL && device_range_is_host(range->kind) && address_of(word) % sizeof(*word) == 0;
     (void)pthread_mutex_unlock(&device->mutex);
     if (is_right)
         return KVT_OK;

@@ -62,7 +62,7 @@ enum {
  */
 struct device_mark {
     _Atomic uint64_t call[DEVICE_LANE_COUNT]; /* Number of the last call that has one of them. */
-    _Atomic uint32_t queued_count; /* Of moves of which all pieces were queued. */
+    _Atomic uint32_t queued_count;            /* Of moves of which all pieces were queued. */
 };
 
 /* The caller's from creation to the answer it takes out of the inbox; the mover's in between. */
