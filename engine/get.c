@@ -5,7 +5,8 @@
  *
  * Where a block comes from, the first that is possible:
  *
- *   HBM    memory of the same device, or host memory in a region: a copy of the device
+ *   HBM    memory of the same device, or host memory in a region: a copy of the device; memory of
+ *          another device that reaches this one, and from which HOST is farther: a copy of that one
  *   HOST   other host memory: a worker; memory of a device: a copy of the device
  *   HBM    otherwise: the block is first copied down to HOST (move.c), then as above
  *   NVMe   host memory, or TRANSIENT: fetch.c; memory of a device: first read into HOST

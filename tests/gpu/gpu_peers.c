@@ -60,6 +60,7 @@ static void
 rig_open(struct rig *rig, struct real_host *host)
 {
     struct kvt_options options = KVT_OPTIONS_INIT;
+    double begin;
 
     options.device_kind = KVT_DEVICE_CUDA;
     options.device_mask = 3;
@@ -72,7 +73,9 @@ rig_open(struct rig *rig, struct real_host *host)
         fprintf(stderr, "no directory for a store\n");
         exit(1);
     }
+    begin = seconds_now();
     MUST(kvt_open(host->path, &options, &rig->store));
+    printf("{\"open_ms\": %.0f}\n", (seconds_now() - begin) * 1e3);
     MUST(kvt_namespace_open(rig->store, "peers", "", 0, &rig->ns));
     MUST(cudaHostAlloc((void **)&rig->host, POOL_BYTES, cudaHostAllocPortable));
     for (int i = 0; i < 2; i++) {

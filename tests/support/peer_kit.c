@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "descriptor_socket.h"
 #include "processes.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
@@ -35,46 +36,17 @@ enum {
 static bool
 message_send(int socket, const struct peer_message *message)
 {
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec bytes = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof(*message)};
-    struct msghdr all = {.msg_iov = &bytes, .msg_iovlen = 1};
-
-    if (message->descriptor >= 0) {
-        all.msg_control = control.room;
-        all.msg_controllen = sizeof(control.room);
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(&control.head), &message->descriptor, sizeof(int));
-    }
-    return sendmsg(socket, &all, MSG_NOSIGNAL) == (ssize_t)sizeof(*message);
+    return descriptor_send(socket, message, sizeof(*message), message->descriptor);
 }
 
 static bool
 message_receive(int socket, int flags, struct peer_message *message)
 {
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec bytes = {.iov_base = message, .iov_len = sizeof(*message)};
-    struct msghdr all = {.msg_iov = &bytes,
-        .msg_iovlen = 1,
-        .msg_control = control.room,
-        .msg_controllen = sizeof(control.room)};
-    ssize_t got;
+    int descriptor;
 
-    do
-        got = recvmsg(socket, &all, flags | MSG_CMSG_CLOEXEC);
-    while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)sizeof(*message))
+    if (!descriptor_receive(socket, flags, message, sizeof(*message), &descriptor))
         return false;
-    message->descriptor = -1;
-    if (all.msg_controllen >= CMSG_LEN(sizeof(int)))
-        memcpy(&message->descriptor, CMSG_DATA(&control.head), sizeof(int));
+    message->descriptor = descriptor;
     return true;
 }
 

@@ -92,8 +92,9 @@ struct device_cuda {
     cudaStream_t streams[DEVICE_LANE_COUNT];
     _Atomic bool is_lost; /* Relaxed: who sees it late gets the same error from CUDA. */
     struct cuda_lists lists;
-    struct cuda_runs kept;      /* Memory for the runs of a call... */
-    _Atomic bool is_kept_taken; /* ...of one at a time. */
+    uint64_t host_ns, host_ns_bytes; /* device_cuda_peers.c; serial. 0: not measured. */
+    struct cuda_runs kept;           /* Memory for the runs of a call... */
+    _Atomic bool is_kept_taken;      /* ...of one at a time. */
     pthread_mutex_t mutex;
     struct device_ranges ranges;           /* guarded by: mutex */
     struct copy_planner planner;           /* guarded by: mutex */
@@ -148,7 +149,9 @@ enum kvt_status cuda_stream_await(struct device_cuda *device, cudaStream_t strea
  * recorded there tells nothing: KVT_E_INVAL. In the device's scope. */
 enum kvt_status cuda_capture_check(struct device_cuda *device, cudaStream_t stream);
 
-/* device_cuda_word.c */
+/* device_cuda_word.c. cuda_word_check - KVT_OK: host memory that was registered, at a place where
+ * so many bytes can be written at once. */
+enum kvt_status cuda_word_check(struct device_cuda *device, const void *word, uint64_t size);
 enum kvt_status device_cuda_stream_wait_word(
     struct device *device, void *stream, const _Atomic uint32_t *word, uint32_t value);
 

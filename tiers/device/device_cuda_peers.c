@@ -73,42 +73,52 @@ copies_time(struct device_cuda *device, const struct device_piece *piece, uint64
     return KVT_OK;
 }
 
+/* From host memory that is pinned for this, of `size` bytes. */
 static enum kvt_status
-sources_compare(struct device_cuda *device, void *host, void *memory, const void *slab,
-    uint64_t size, bool *is_faster_out)
-{
-    uint64_t host_ns;
-    uint64_t peer_ns;
-
-    KVT_TRY(copies_time(device, &(struct device_piece){memory, host, size}, &host_ns));
-    KVT_TRY(copies_time(device, &(struct device_piece){memory, slab, size}, &peer_ns));
-    *is_faster_out = peer_ns < host_ns;
-    return KVT_OK;
-}
-
-/* With memory of its own on both sides, taken for this. */
-static enum kvt_status
-peer_measure(struct device_cuda *device, const void *slab, uint64_t size, bool *is_faster_out)
+host_time(struct device_cuda *device, void *memory, uint64_t size, uint64_t *ns_out)
 {
     struct device *base = &device->device;
-    void *host = env_map(&device->env, TRIED_BYTES_MAX);
-    void *memory = NULL;
-    bool is_registered = false;
+    void *host = env_map(&device->env, size);
     enum kvt_status status;
 
     if (host == NULL)
         return failure_set(KVT_E_NOMEM, 0, "No memory to measure copies with.");
-    KVT_TRY_GOTO(base->ops->host_register(base, host, TRIED_BYTES_MAX), done);
-    is_registered = true;
-    KVT_TRY_GOTO(base->ops->slab_take(base, TRIED_BYTES_MAX, &memory), done);
-    status = sources_compare(
-        device, host, memory, slab, size < TRIED_BYTES_MAX ? size : TRIED_BYTES_MAX, is_faster_out);
-done:
-    if (memory != NULL)
-        base->ops->slab_put(base, memory, TRIED_BYTES_MAX);
-    if (is_registered)
-        base->ops->host_unregister(base, host, TRIED_BYTES_MAX);
-    env_unmap(&device->env, host, TRIED_BYTES_MAX);
+    status = base->ops->host_register(base, host, size);
+    if (status == KVT_OK) {
+        status = copies_time(device, &(struct device_piece){memory, host, size}, ns_out);
+        base->ops->host_unregister(base, host, size);
+    }
+    env_unmap(&device->env, host, size);
+    return status;
+}
+
+/* The host is measured once, beside the first peer: all slabs of a store are of one size. */
+static enum kvt_status
+sources_compare(
+    struct device_cuda *device, void *memory, const void *slab, uint64_t size, bool *is_faster_out)
+{
+    uint64_t peer_ns;
+
+    if (device->host_ns == 0 || device->host_ns_bytes != size) {
+        KVT_TRY(host_time(device, memory, size, &device->host_ns));
+        device->host_ns_bytes = size;
+    }
+    KVT_TRY(copies_time(device, &(struct device_piece){memory, slab, size}, &peer_ns));
+    *is_faster_out = peer_ns < device->host_ns;
+    return KVT_OK;
+}
+
+static enum kvt_status
+peer_measure(struct device_cuda *device, const void *slab, uint64_t slab_size, bool *is_faster_out)
+{
+    struct device *base = &device->device;
+    uint64_t size = slab_size < TRIED_BYTES_MAX ? slab_size : TRIED_BYTES_MAX;
+    void *memory;
+    enum kvt_status status;
+
+    KVT_TRY(base->ops->slab_take(base, size, &memory));
+    status = sources_compare(device, memory, slab, size, is_faster_out);
+    base->ops->slab_put(base, memory, size);
     return status;
 }
 

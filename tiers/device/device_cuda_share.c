@@ -391,17 +391,9 @@ cuda_shared_put(struct device_cuda *device, const void *address)
 static enum kvt_status
 word_find(struct device_cuda *device, uint64_t *word, CUdeviceptr *word_out)
 {
-    const struct device_range *range;
-    bool is_known;
     void *address = NULL;
 
-    (void)pthread_mutex_lock(&device->mutex);
-    range = device_ranges_find(&device->ranges, address_of(word), sizeof(*word));
-    is_known = range != NULL && device_range_is_host(range->kind);
-    (void)pthread_mutex_unlock(&device->mutex);
-    if (!is_known)
-        return failure_set(
-            KVT_E_INVAL, 0, "%p is no word in host memory that was registered.", (void *)word);
+    KVT_TRY(cuda_word_check(device, word, sizeof(*word)));
     KVT_TRY(cuda_check(
         device, cudaHostGetDevicePointer(&address, word, 0), "find a word in its memory"));
     *word_out = (CUdeviceptr)(uintptr_t)address;

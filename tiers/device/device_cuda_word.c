@@ -25,22 +25,19 @@ cuda_capture_check(struct device_cuda *device, cudaStream_t stream)
     return KVT_OK;
 }
 
-/* KVT_OK: host memory that was registered, at a place where it can be written at once. */
-static enum kvt_status
-word_check(struct device_cuda *device, const _Atomic uint32_t *word)
+enum kvt_status
+cuda_word_check(struct device_cuda *device, const void *word, uint64_t size)
 {
     const struct device_range *range;
     bool is_right;
 
     (void)pthread_mutex_lock(&device->mutex);
-    range = device_ranges_find(&device->ranges, address_of(word), sizeof(*word));
-    is_right =
-        range != NULL && device_range_is_host(range->kind) && address_of(word) % sizeof(*word) == 0;
+    range = device_ranges_find(&device->ranges, address_of(word), size);
+    is_right = range != NULL && device_range_is_host(range->kind) && address_of(word) % size == 0;
     (void)pthread_mutex_unlock(&device->mutex);
     if (is_right)
         return KVT_OK;
-    return failure_set(
-        KVT_E_INVAL, 0, "%p is no word in host memory that was registered.", (const void *)word);
+    return failure_set(KVT_E_INVAL, 0, "%p is no word in host memory that was registered.", word);
 }
 
 /* In the device's scope. */
@@ -74,7 +71,7 @@ device_cuda_stream_wait_word(
     enum kvt_status status;
 
     KVT_TRY(cuda_stream_check(stream));
-    KVT_TRY(word_check(device, word));
+    KVT_TRY(cuda_word_check(device, (const void *)(uintptr_t)word, sizeof(*word)));
     if (device->driver.wait_value == NULL) {
         return failure_set(KVT_E_UNSUPPORTED, 0,
             "The NVIDIA driver has no function cuStreamWaitValue32(): no stream can wait for a "

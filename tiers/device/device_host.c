@@ -488,53 +488,6 @@ host_stream_wait(struct device *base, void *stream, void *event)
     return status;
 }
 
-/* One registration holds it, at a place where it can be written at once. */
-static enum kvt_status
-word_check(const struct device_host *device, const _Atomic uint32_t *word)
-{
-    const struct device_range *range =
-        device_ranges_find(&device->ranges, address_of(word), sizeof(*word));
-
-    if (range != NULL && range->kind == DEVICE_RANGE_HOST && address_of(word) % sizeof(*word) == 0)
-        return KVT_OK;
-    return failure_set(KVT_E_INVAL, 0,
-        "%p is no word in host memory that was registered with the emulated device %" PRIu32 ".",
-        (const void *)word, device->ordinal);
-}
-
-static enum kvt_status
-word_push(struct device_host *device, const void *handle, struct host_work *work)
-{
-    struct host_stream *stream = host_stream_find(device, handle);
-
-    if (stream == NULL)
-        return KVT_E_INVAL;
-    KVT_TRY(word_check(device, work->word.address));
-    host_stream_push(stream, work);
-    return KVT_OK;
-}
-
-static enum kvt_status
-host_stream_wait_word(
-    struct device *base, void *stream, const _Atomic uint32_t *word, uint32_t value)
-{
-    struct device_host *device = device_host_of(base);
-    struct host_work *work;
-    enum kvt_status status;
-
-    KVT_TRY(device_host_call(device));
-    work = host_work_take(device, HOST_WORK_WORD_WAIT);
-    if (work == NULL)
-        return KVT_E_NOMEM;
-    work->word = (struct host_word){.address = (void *)(uintptr_t)word, .value = value};
-    device_host_lock(device);
-    status = word_push(device, stream, work);
-    if (status != KVT_OK)
-        host_work_put(device, work);
-    device_host_unlock(device);
-    return status;
-}
-
 const struct kvt_device_ops device_host_ops = {
     .name = "emulation",
     .count = host_count,
@@ -557,6 +510,6 @@ const struct kvt_device_ops device_host_ops = {
     .event_record = host_event_record,
     .event_query = host_event_query,
     .stream_wait = host_stream_wait,
-    .stream_wait_word = host_stream_wait_word,
+    .stream_wait_word = device_host_stream_wait_word,
     .share = &device_host_share_ops,
 };

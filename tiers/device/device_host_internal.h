@@ -88,12 +88,11 @@ struct host_launch {
     size_t owned_bytes;
 };
 
-/* A word in memory of the host. */
+/* A word in memory of the host, which may be gone when the device is lost. */
 struct host_word {
     void *address; /* _Atomic uint64_t, which only grows; not is_wide: _Atomic uint32_t, a wait. */
     uint64_t value;
     bool is_wide;
-    bool is_given_up; /* Its memory is gone. */
 };
 
 struct host_work {
@@ -176,6 +175,14 @@ void device_host_peer_unregister(struct device *device, void *slab, uint64_t siz
 /* Memory of a slab of the device, which the caller unmaps; false: there is no such slab. */
 bool host_slab_leave(struct device_host *device, struct device_ranges *ranges,
     const struct device_range *range, void **memory_out);
+
+/* --- device_host_word.c: without the mutex ---------------------------------------------------- */
+
+/* A work of that kind; KVT_E_INVAL: no such stream, no such word. */
+enum kvt_status host_word_queue(
+    struct device *device, void *stream, enum host_work_kind kind, struct host_word word);
+enum kvt_status device_host_stream_wait_word(
+    struct device *device, void *stream, const _Atomic uint32_t *word, uint32_t value);
 
 /* --- device_host_share.c ---------------------------------------------------------------------- */
 

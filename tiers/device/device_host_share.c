@@ -197,52 +197,16 @@ host_shared_put(struct device_host *device, const void *address)
 /* --- Words ------------------------------------------------------------------------------------ */
 
 static enum kvt_status
-word_push(struct device_host *device, const void *handle, struct host_work *work)
-{
-    struct host_stream *stream = host_stream_find(device, handle);
-    const struct device_range *range =
-        device_ranges_find(&device->ranges, address_of(work->word.address), sizeof(uint64_t));
-
-    if (stream == NULL)
-        return KVT_E_INVAL;
-    if (range == NULL || range->kind != DEVICE_RANGE_HOST)
-        return failure_set(KVT_E_INVAL, 0, "%p is no word in host memory that was registered.",
-            work->word.address);
-    host_stream_push(stream, work);
-    return KVT_OK;
-}
-
-static enum kvt_status
-word_queue(struct device *base, void *stream, enum host_work_kind kind, struct host_word word)
-{
-    struct device_host *device = device_host_of(base);
-    struct host_work *work;
-    enum kvt_status status;
-
-    KVT_TRY(device_host_call(device));
-    work = host_work_take(device, kind);
-    if (work == NULL)
-        return KVT_E_NOMEM;
-    work->word = word;
-    device_host_lock(device);
-    status = word_push(device, stream, work);
-    device_host_unlock(device);
-    if (status != KVT_OK)
-        host_work_put(device, work);
-    return status;
-}
-
-static enum kvt_status
 share_word_write(struct device *device, void *stream, uint64_t *word, uint64_t value)
 {
-    return word_queue(device, stream, HOST_WORK_WORD_WRITE,
+    return host_word_queue(device, stream, HOST_WORK_WORD_WRITE,
         (struct host_word){.address = word, .value = value, .is_wide = true});
 }
 
 static enum kvt_status
 share_word_wait(struct device *device, void *stream, uint64_t *word, uint64_t value)
 {
-    return word_queue(device, stream, HOST_WORK_WORD_WAIT,
+    return host_word_queue(device, stream, HOST_WORK_WORD_WAIT,
         (struct host_word){.address = word, .value = value, .is_wide = true});
 }
 

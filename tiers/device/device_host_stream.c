@@ -140,7 +140,6 @@ host_works_give_up(struct device_host *device, const struct device_range *range)
                 continue;
             count++;
             work->launch.is_given_up = true;
-            work->word.is_given_up = true;
             if (work->batch != NULL)
                 work->batch->is_given_up = true;
         }
@@ -237,8 +236,7 @@ stream_pop(struct host_stream *stream, uint64_t now_ns)
 static bool
 word_is_reached(const struct device_host *device, const struct host_word *word)
 {
-    if (word->is_given_up || device->is_closing ||
-        atomic_load_explicit(&device->is_lost, memory_order_relaxed))
+    if (device->is_closing || atomic_load_explicit(&device->is_lost, memory_order_relaxed))
         return true;
     /* Acquire: what was written before the word is seen by the work behind it. */
     if (word->is_wide)
@@ -297,7 +295,7 @@ static void
 word_set(struct device_host *device, const struct host_word *word)
 {
     /* Release: who sees the number, in whichever process, sees what was copied before. */
-    if (!word->is_given_up && !atomic_load_explicit(&device->is_lost, memory_order_relaxed))
+    if (!atomic_load_explicit(&device->is_lost, memory_order_relaxed))
         atomic_store_explicit((_Atomic uint64_t *)word->address, word->value, memory_order_release);
 }
 
