@@ -25,7 +25,7 @@ enum {
 };
 
 /* A wake costs who is woken some microseconds: those of short jobs are saved up for so long. */
-static const uint64_t WAKE_DELAY_NS = 200 * 1000;
+static const uint64_t WAKE_DELAY_NS = 400 * 1000;
 
 struct worker {
     struct crew *crew;
@@ -56,7 +56,7 @@ queue_take(struct crew *crew)
     return CONTAINER_OF(node, struct crew_job, node);
 }
 
-/* Run it; who must be woken for it, or NULL. */
+/* Run it and those that follow it; who must be woken for them, or NULL. */
 static struct task *
 job_run(struct crew_job *job)
 {
@@ -64,6 +64,8 @@ job_run(struct crew_job *job)
     struct task *const *done_task = job->done_task;
 
     job->run(job);
+    for (uint32_t i = 0; i < job->follower_count; i++)
+        job->followers[i]->run(job->followers[i]);
     return inbox_push(done, &job->node) ? *done_task : NULL;
 }
 
@@ -133,6 +135,7 @@ void
 crew_submit(struct crew *crew, struct crew_job *job)
 {
     job->node.next = NULL;
+    job->follower_count = 0;
     crew_submit_many(crew, &job->node, &job->node, 1);
 }
 

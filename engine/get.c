@@ -22,12 +22,12 @@
 /* The work of one copy. Holds one pin of the entry. */
 struct copy {
     struct job job;
-    struct device_job device_job;
     struct op *op;
-    uint32_t entry;
     struct part_range range;
     uint8_t *memory; /* Of what is wanted. */
-    uint32_t tier;   /* Where it comes from. */
+    uint32_t entry;
+    uint32_t tier; /* Where it comes from. */
+    struct device_job device_job;
 };
 
 bool

@@ -7,10 +7,6 @@
 #include "copy_run.h"
 #include "store_internal.h"
 
-enum {
-    JOBS_AT_ONCE = 16, /* One lock and a wake or two for so many; the first does not wait long. */
-};
-
 void
 loop_send(struct kvt_store *store, struct message *message)
 {
@@ -41,14 +37,44 @@ loop_job_on(struct kvt_store *store, struct crew *crew, struct job *job)
     crew_submit(crew, &job->crew);
 }
 
+/* How many of `count` jobs one worker is given: all workers shall have some. */
+static uint32_t
+run_length(const struct kvt_store *store, uint32_t count)
+{
+    uint32_t workers = store->options.worker_count;
+    uint32_t length = (count + workers - 1) / workers;
+
+    return length > CREW_FOLLOWERS_MAX + 1 ? CREW_FOLLOWERS_MAX + 1 : length;
+}
+
 static void
 jobs_flush(struct kvt_store *store)
 {
-    if (store->jobs_ready.count == 0)
-        return;
-    crew_submit_many(
-        store->crew, store->jobs_ready.first, store->jobs_ready.last, store->jobs_ready.count);
-    store->jobs_ready = (struct job_batch){NULL, NULL, 0};
+    struct job_batch *ready = &store->jobs_ready;
+    uint32_t length = run_length(store, ready->count);
+    struct crew_job *first = NULL, *leader = NULL;
+    uint32_t leader_count = 0;
+
+    for (uint32_t i = 0; i < ready->count; i++) {
+        struct crew_job *job = &ready->jobs[i]->crew;
+
+        if (leader != NULL && leader->is_short && job->is_short &&
+            leader->follower_count + 1u < length) {
+            leader->followers[leader->follower_count++] = job;
+            continue;
+        }
+        if (leader == NULL)
+            first = job;
+        else
+            leader->node.next = &job->node;
+        job->node.next = NULL;
+        job->follower_count = 0;
+        leader = job;
+        leader_count++;
+    }
+    if (first != NULL)
+        crew_submit_many(store->crew, &first->node, &leader->node, leader_count);
+    ready->count = 0;
 }
 
 void
@@ -58,14 +84,27 @@ loop_job(struct kvt_store *store, struct job *job)
 
     job->crew.done = &store->jobs_done;
     job->crew.done_task = &store->loop_task;
-    job->crew.node.next = NULL;
-    if (ready->first == NULL)
-        ready->first = &job->crew.node;
-    else
-        ready->last->next = &job->crew.node;
-    ready->last = &job->crew.node;
-    if (++ready->count == JOBS_AT_ONCE)
+    ready->jobs[ready->count++] = job;
+    if (ready->count == JOBS_AT_ONCE)
         jobs_flush(store);
+}
+
+/* A job and those that followed it. */
+static void
+run_finish(struct kvt_store *store, struct job *leader)
+{
+    struct job *jobs[CREW_FOLLOWERS_MAX + 1] = {leader};
+    uint32_t count = 1;
+
+    for (uint32_t i = 0; i < leader->crew.follower_count; i++)
+        jobs[count++] = CONTAINER_OF(leader->crew.followers[i], struct job, crew);
+    /* A worker had them last. */
+    for (uint32_t i = 1; i < count; i++) {
+        __builtin_prefetch(&jobs[i]->finish);
+        __builtin_prefetch(jobs[i] + 1);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        jobs[i]->finish(store, jobs[i]);
 }
 
 static bool
@@ -75,12 +114,10 @@ jobs_take(struct kvt_store *store)
     bool was_busy = node != NULL;
 
     while (node != NULL) {
-        struct job *job = CONTAINER_OF(node, struct job, crew.node);
+        struct job *leader = CONTAINER_OF(node, struct job, crew.node);
 
         node = node->next;
-        if (node != NULL)
-            __builtin_prefetch(CONTAINER_OF(node, struct job, crew.node) + 1);
-        job->finish(store, job);
+        run_finish(store, leader);
     }
     return was_busy;
 }

@@ -23,15 +23,15 @@ struct put_slots {
  */
 struct fill {
     struct job job;
-    struct device_job copies[2];
-    uint32_t copies_left;
-    enum kvt_status status; /* Of the copies. */
     struct op *op;
     struct flight *flight;
-    struct put_slots slots;
-    uint8_t *host_memory; /* Of the HOST slot; NULL: none. */
-    bool is_copied;       /* HOST's, by the device or the caller: only the checksum is left. */
     struct hash128 checksum;
+    uint8_t *host_memory;   /* Of the HOST slot; NULL: none. */
+    enum kvt_status status; /* Of the copies. */
+    bool is_copied;         /* HOST's, by the device or the caller: only the checksum is left. */
+    struct put_slots slots;
+    uint32_t copies_left;
+    struct device_job copies[2];
 };
 
 /* The block's bytes, of host memory. */

@@ -88,9 +88,13 @@ struct job {
     void (*finish)(struct kvt_store *store, struct job *job);
 };
 
+enum {
+    JOBS_AT_ONCE = 32, /* One lock and a wake or two for so many; the first does not wait long. */
+};
+
 /* Jobs that are handed to the workers together. */
 struct job_batch {
-    struct inbox_node *first, *last;
+    struct job *jobs[JOBS_AT_ONCE];
     uint32_t count;
 };
 

@@ -152,6 +152,59 @@ close_runs_what_was_submitted_first(void **state)
     crew_close(NULL);
 }
 
+/* --- Jobs that follow another ----------------------------------------------------------------- */
+
+struct in_order {
+    struct job job; /* First. */
+    uint32_t *turn;
+    uint32_t ran_at;
+};
+
+static void
+job_note(struct crew_job *job)
+{
+    struct in_order *self = CONTAINER_OF(CONTAINER_OF(job, struct job, job), struct in_order, job);
+
+    job_count(job);
+    self->ran_at = ++*self->turn;
+}
+
+static void
+followers_run_after_their_job_and_come_back_with_it(void **state)
+{
+    static struct receiver receiver;
+    static struct in_order jobs[CREW_FOLLOWERS_MAX + 1];
+    struct crew *crew = NULL;
+    struct inbox_node *node;
+    uint32_t turn = 0;
+
+    (void)state;
+    env_host(&receiver.env);
+    assert_int_equal(crew_open(&receiver.env, "worker", 4, &crew), KVT_OK);
+    for (uint32_t i = 0; i <= CREW_FOLLOWERS_MAX; i++) {
+        job_init(&jobs[i].job, &receiver, job_note);
+        jobs[i].turn = &turn;
+        if (i > 0)
+            jobs[0].job.job.followers[i - 1] = &jobs[i].job.job;
+    }
+    jobs[0].job.job.follower_count = CREW_FOLLOWERS_MAX;
+    crew_submit_many(crew, &jobs[0].job.job.node, &jobs[0].job.job.node, 1);
+    crew_close(crew);
+    node = inbox_take(&receiver.inbox);
+    assert_ptr_equal(node, &jobs[0].job.job.node);
+    assert_null(node->next);
+    for (uint32_t i = 0; i <= CREW_FOLLOWERS_MAX; i++) {
+        assert_int_equal(jobs[i].job.run_count, 1);
+        assert_int_equal(jobs[i].ran_at, i + 1);
+    }
+    /* Submitted alone, it has no followers any more. */
+    assert_int_equal(crew_open(&receiver.env, "worker", 1, &crew), KVT_OK);
+    crew_submit(crew, &jobs[0].job.job);
+    crew_close(crew);
+    assert_int_equal(jobs[0].job.run_count, 2);
+    assert_int_equal(jobs[1].job.run_count, 1);
+}
+
 struct meeting {
     struct receiver receiver;
     _Atomic uint32_t arrived;
@@ -385,6 +438,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_job_runs_once_and_its_receiver_is_woken),
         cmocka_unit_test(close_runs_what_was_submitted_first),
+        cmocka_unit_test(followers_run_after_their_job_and_come_back_with_it),
         cmocka_unit_test(two_workers_run_two_jobs_at_once),
         cmocka_unit_test(number_of_workers_has_bounds),
         cmocka_unit_test(idle_worker_is_woken_once_and_a_job_from_the_last_step_still_runs),
