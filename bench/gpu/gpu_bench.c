@@ -44,9 +44,10 @@ const struct command_line tierbench_gpu_line = {
     .summary = "Measure what reaches a device from HOST, NVMe and files, beside the ceilings.",
     .text =
         "Blocks of 64 KiB from HOST in batches of 256, eight batches in flight, beside one copy\n"
-        "of 64 MiB from pinned memory; blocks of 1 MiB from NVMe, TRANSIENT, each once after an\n"
-        "open and verified, beside reads of the same places in the file, before and after; a\n"
-        "file, as tierbench load has it; and how long an open with much pinned memory takes.\n"
+        "of 64 MiB from pinned memory; blocks of 1 MiB from NVMe, TRANSIENT and verified, in "
+        "eight\n"
+        "turns with reads of the same places in the file (medians); a file, as tierbench load has\n"
+        "it; and how long an open with much pinned memory takes.\n"
         "Calls of the device that have no place in a steady state are counted.\n"
         "\n"
         "JSON: \"is_emulated\", \"copy_bytes_per_s\", \"host_bytes_per_s\", \"host_share\",\n"
@@ -87,7 +88,7 @@ figures_print_json(const struct gpu_plan *plan, const struct gpu_figures *figure
     json_number(&json, "steady_event_count", figures->steady.event_count);
     json_real(&json, "nvme_bytes_per_s", figures->nvme_bytes_per_s);
     json_real(&json, "disk_bytes_per_s", figures->disk_bytes_per_s);
-    json_real(&json, "nvme_share", figures->nvme_bytes_per_s / figures->disk_bytes_per_s);
+    json_real(&json, "nvme_share", figures->nvme_share);
     json_real(&json, "load_bytes_per_s", figures->load.load_bytes_per_s);
     json_real(&json, "load_disk_bytes_per_s", figures->load.disk_bytes_per_s);
     json_real(&json, "load_share", load_share(figures));
@@ -102,12 +103,12 @@ figures_print_json(const struct gpu_plan *plan, const struct gpu_figures *figure
 }
 
 static void
-share_print(const char *what, double rate, double ceiling)
+share_print(const char *what, double rate, double ceiling, double share)
 {
     char texts[2][QUANTITY_TEXT_BYTES];
 
     printf("%-32s %12s of %12s  %6.3f\n", what, quantity_rate_text(texts[0], rate),
-        quantity_rate_text(texts[1], ceiling), rate / ceiling);
+        quantity_rate_text(texts[1], ceiling), share);
 }
 
 static void
@@ -117,15 +118,17 @@ figures_print(const struct gpu_plan *plan, const struct gpu_figures *figures)
 
     if (figures->is_emulated)
         printf("The device is emulated: copies are the host's, and late on purpose.\n");
-    share_print("HOST to device, 64 KiB", figures->host_bytes_per_s, figures->copy_bytes_per_s);
+    share_print("HOST to device, 64 KiB", figures->host_bytes_per_s, figures->copy_bytes_per_s,
+        figures->host_bytes_per_s / figures->copy_bytes_per_s);
     printf("%-32s %9.0f ns loop, %.0f ns mover\n", "  a block on a processor",
         figures->loop_ns_per_block, figures->mover_ns_per_block);
     printf("%-32s %" PRIu64 " memory, %" PRIu64 " pinned, %" PRIu64 " events\n",
         "  taken meanwhile", figures->steady.memory_count, figures->steady.pin_count,
         figures->steady.event_count);
-    share_print(
-        "NVMe to device, 1 MiB, cold", figures->nvme_bytes_per_s, figures->disk_bytes_per_s);
-    share_print("file to device", figures->load.load_bytes_per_s, figures->load.disk_bytes_per_s);
+    share_print("NVMe to device, 1 MiB, cold", figures->nvme_bytes_per_s, figures->disk_bytes_per_s,
+        figures->nvme_share);
+    share_print("file to device", figures->load.load_bytes_per_s, figures->load.disk_bytes_per_s,
+        load_share(figures));
     printf("open with %-22s %12s, to first use %s\n",
         quantity_bytes_text(texts[0], (double)plan->pinned_bytes),
         quantity_time_text(texts[2], figures->open_ns),

@@ -28,9 +28,10 @@ struct gpu_figures {
     double loop_ns_per_block; /* Time of the loop's thread on a processor; the mover's. */
     double mover_ns_per_block;
     struct gpu_calls steady; /* Calls meanwhile. */
-    /* Blocks of 1 MiB from NVMe, each once, verified. */
+    /* Blocks of 1 MiB from NVMe, verified, in turns with the disk: medians. */
     double nvme_bytes_per_s;
     double disk_bytes_per_s;
+    double nvme_share; /* Of the turns' shares. */
     struct load_figures load;
     double open_ns;      /* With so much pinned memory. */
     double first_use_ns; /* The open, and a first block on the device. */

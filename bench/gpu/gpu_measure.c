@@ -22,6 +22,7 @@
 #include "kvtier/scanning.h"
 #include "pattern.h"
 #include "progress.h"
+#include "statistics.h"
 
 enum {
     FLIGHTS = 8, /* Batches that are out at once. */
@@ -33,6 +34,7 @@ enum {
     HOST_BLOCK_BYTES = 64 << 10,
     NVME_BLOCK_BYTES = 1 << 20,
     NVME_BATCH = 16,
+    NVME_TURNS = 8,
 };
 
 struct flight {
@@ -347,50 +349,96 @@ places_find(const struct bench *bench, uint64_t segment_bytes)
     return NULL;
 }
 
-/* Reads of the blocks' places in the data file, the best of three depths. Below 0: complained. */
+/* --- Blocks on NVMe beside the disk, in turns ------------------------------------------------- */
+
+/* The data file, read where the blocks lie. */
+struct disk {
+    struct disk_probe probe;
+    struct disk_read_plan plan;
+};
+
+/* Below 0: complained. */
 static double
-disk_measure(const char *path, const uint64_t *places, uint64_t count, double seconds)
+disk_measure(struct disk *disk)
+{
+    double rate = disk_probe_read(&disk->probe, &disk->plan);
+
+    if (rate < 0)
+        complain("%s", disk->probe.message);
+    return rate;
+}
+
+/* With the depth at which it is fastest. */
+static bool
+disk_open(struct disk *disk, const char *path, double seconds)
 {
     static const uint32_t depths[] = {4, 8, 16};
+    uint32_t best_depth = 0;
+    double best = 0;
     struct stat facts;
-    struct disk_probe probe;
-    double best = -1;
 
     if (stat(path, &facts) != 0) {
         complain("cannot read %s: %s", path, strerror(errno));
-        return -1;
+        return false;
     }
-    if (!disk_probe_open(&probe, path)) {
-        complain("%s", probe.message);
-        return -1;
+    if (!disk_probe_open(&disk->probe, path)) {
+        complain("%s", disk->probe.message);
+        return false;
     }
+    disk->plan.end_bytes = (uint64_t)facts.st_size;
+    disk->plan.seconds = seconds;
     for (uint32_t i = 0; i < 3; i++) {
-        double rate =
-            disk_probe_read(&probe, &(struct disk_read_plan){.end_bytes = (uint64_t)facts.st_size,
-                                        .piece_bytes = NVME_BLOCK_BYTES,
-                                        .depth = depths[i],
-                                        .is_random = true,
-                                        .seconds = seconds / 3,
-                                        .offsets = places,
-                                        .offset_count = (uint32_t)count});
+        double rate;
 
+        disk->plan.depth = depths[i];
+        rate = disk_measure(disk);
+        if (rate < 0) {
+            disk_probe_close(&disk->probe);
+            return false;
+        }
+        if (rate > best)
+            best_depth = depths[i];
         if (rate > best)
             best = rate;
     }
-    if (best < 0)
-        complain("%s", probe.message);
-    disk_probe_close(&probe);
-    return best;
+    disk->plan.depth = best_depth;
+    return true;
+}
+
+/* Each turn of the blocks stands between two of the disk, whose speed drifts. */
+static bool
+turns_measure(struct bench *bench, struct disk *disk, double seconds, struct gpu_figures *figures)
+{
+    double blocks[NVME_TURNS], disks[NVME_TURNS], shares[NVME_TURNS];
+    double before = disk_measure(disk);
+
+    for (uint32_t i = 0; i < NVME_TURNS; i++) {
+        uint64_t got;
+        double after;
+
+        if (before < 0)
+            return false;
+        blocks[i] = blocks_get(bench, UINT64_MAX, seconds, &got);
+        if (blocks[i] < 0)
+            return false;
+        after = disk_measure(disk);
+        disks[i] = (before + after) / 2;
+        shares[i] = blocks[i] / disks[i];
+        before = after;
+    }
+    figures->nvme_bytes_per_s = median(blocks, NVME_TURNS);
+    figures->disk_bytes_per_s = median(disks, NVME_TURNS);
+    figures->nvme_share = median(shares, NVME_TURNS);
+    return before >= 0;
 }
 
 static bool
 nvme_measure(struct bench *bench, const struct gpu_plan *plan, struct gpu_figures *figures)
 {
     struct kvt_options options = KVT_OPTIONS_INIT;
+    struct disk disk = {.plan = {.piece_bytes = NVME_BLOCK_BYTES, .is_random = true}};
     uint64_t *places = NULL;
-    double before = 0, after = 0;
     char file[600];
-    uint64_t got;
     bool is_right;
 
     bench->block_bytes = NVME_BLOCK_BYTES;
@@ -409,16 +457,18 @@ nvme_measure(struct bench *bench, const struct gpu_plan *plan, struct gpu_figure
                bench_open(bench, &options);
     if (is_right)
         places = places_find(bench, options.segment_bytes);
-    if (places != NULL)
-        before = disk_measure(file, places, bench->block_count, plan->seconds / 2);
-    if (before > 0)
-        figures->nvme_bytes_per_s = blocks_get(bench, bench->block_count, 600, &got);
-    if (before > 0 && figures->nvme_bytes_per_s > 0)
-        after = disk_measure(file, places, bench->block_count, plan->seconds / 2);
+    disk.plan.offsets = places;
+    disk.plan.offset_count = (uint32_t)bench->block_count;
+    is_right = places != NULL && disk_open(&disk, file, plan->seconds / NVME_TURNS);
+    if (is_right) {
+        is_right = turns_measure(bench, &disk, plan->seconds / NVME_TURNS, figures);
+        disk_probe_close(&disk.probe);
+    }
     free(places);
-    figures->disk_bytes_per_s = (before + after) / 2;
-    return after > 0 && flights_compare(bench, &figures->wrong_bytes) && bench_close(bench);
+    return is_right && flights_compare(bench, &figures->wrong_bytes) && bench_close(bench);
 }
+
+/* --- Files, and an open ----------------------------------------------------------------------- */
 
 /* A file of so many bytes that were really written. */
 static bool
