@@ -354,13 +354,14 @@ host_event_create(struct device *base, void **event_out)
     event = env_take(&device->env, sizeof(*event));
     if (event == NULL)
         return failure_set(KVT_E_NOMEM, 0, "No memory for an event.");
+    event->record = host_record_take(device);
     range = event_range(event);
     device_host_lock(device);
-    status = device_ranges_add(&device->ranges, &range);
-    device_host_unlock(device);
+    status = event->record == NULL ? KVT_E_NOMEM : device_ranges_add(&device->ranges, &range);
     if (status != KVT_OK)
-        env_put(&device->env, event, sizeof(*event));
-    else
+        event_free(device, event);
+    device_host_unlock(device);
+    if (status == KVT_OK)
         *event_out = event;
     return status;
 }
@@ -382,19 +383,30 @@ host_event_destroy(struct device *base, void *event)
     KVT_ASSERT(is_there);
 }
 
+/* Into the event's own record when nobody else has that any more: recording an event again needs no
+ * memory then, and who gives something back behind one is not refused. Otherwise with *fresh, which
+ * is taken; KVT_NOT_READY: it is wanted. */
 static enum kvt_status
 record_push(
-    struct device_host *device, void *event_handle, const void *handle, struct host_work *work)
+    struct device_host *device, void *event_handle, const void *handle, struct host_record **fresh)
 {
     struct host_event *event = event_find(device, event_handle);
     struct host_stream *stream = event == NULL ? NULL : host_stream_find(device, handle);
+    struct host_record *record;
 
     if (stream == NULL)
         return KVT_E_INVAL;
-    host_record_release(device, event->record);
-    event->record = work->record;
-    event->record->reference_count++;
-    host_stream_push(stream, work);
+    record = event->record;
+    if (record->reference_count > 1) {
+        if (*fresh == NULL)
+            return KVT_NOT_READY;
+        host_record_release(device, record);
+        record = event->record = *fresh;
+        *fresh = NULL;
+    }
+    record->is_reached = record->is_seen = false;
+    record->reference_count++;
+    host_stream_push(stream, &record->work);
     return KVT_OK;
 }
 
@@ -402,30 +414,25 @@ static enum kvt_status
 host_event_record(struct device *base, void *event, void *stream)
 {
     struct device_host *device = device_host_of(base);
-    struct host_work *work;
+    struct host_record *fresh = NULL;
     enum kvt_status status;
 
     KVT_TRY(device_host_call(device));
-    work = host_work_take(device, HOST_WORK_RECORD);
-    if (work == NULL)
-        return KVT_E_NOMEM;
-    work->record = host_record_take(device);
-    if (work->record == NULL) {
-        host_work_put(device, work);
-        return KVT_E_NOMEM;
-    }
-    device_host_lock(device);
-    status = record_push(device, event, stream, work);
-    if (status != KVT_OK)
-        host_work_put(device, work);
-    device_host_unlock(device);
+    do {
+        device_host_lock(device);
+        status = record_push(device, event, stream, &fresh);
+        device_host_unlock(device);
+        if (status == KVT_NOT_READY && (fresh = host_record_take(device)) == NULL)
+            return KVT_E_NOMEM;
+    } while (status == KVT_NOT_READY);
+    host_record_release(device, fresh);
     return status;
 }
 
 static enum kvt_status
 record_query(struct device_host *device, struct host_record *record)
 {
-    if (record == NULL || record->is_seen)
+    if (record->is_seen)
         return KVT_OK;
     if (!record->is_reached || env_now(&device->env) < record->seen_ns)
         return KVT_NOT_READY;
@@ -459,10 +466,6 @@ wait_push(
 
     if (stream == NULL)
         return KVT_E_INVAL;
-    if (event->record == NULL) {
-        host_work_put(device, work);
-        return KVT_OK;
-    }
     work->record = event->record;
     work->record->reference_count++;
     host_stream_push(stream, work);

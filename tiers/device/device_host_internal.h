@@ -55,19 +55,6 @@ struct host_batch {
     struct host_piece pieces[];
 };
 
-/* One recording of an event. */
-struct host_record {
-    uint32_t reference_count; /* The event, its work, and those who wait for it. */
-    bool is_reached;
-    bool is_seen;     /* event_query() said so. */
-    uint64_t seen_ns; /* When event_query() will say so; once it is reached. */
-    struct host_clock clock;
-};
-
-struct host_event {
-    struct host_record *record; /* NULL: never recorded. */
-};
-
 enum host_work_kind {
     HOST_WORK_COPY,
     HOST_WORK_LAUNCH,
@@ -105,6 +92,20 @@ struct host_work {
     struct host_record *record; /* RECORD, WAIT */
     struct host_launch launch;  /* LAUNCH */
     struct host_word word;      /* WORD_WRITE, WORD_WAIT */
+};
+
+/* One recording of an event. */
+struct host_record {
+    struct host_work work;    /* In its stream's queue until it is reached. */
+    uint32_t reference_count; /* The event, the queue, and those who wait for it. */
+    bool is_reached;
+    bool is_seen;     /* event_query() said so. */
+    uint64_t seen_ns; /* When event_query() will say so; once it is reached. */
+    struct host_clock clock;
+};
+
+struct host_event {
+    struct host_record *record; /* The last one; at first one that is reached and seen. */
 };
 
 struct host_stream {
@@ -207,6 +208,7 @@ struct host_stream *host_stream_find(struct device_host *device, const void *str
 struct host_work *host_work_take(struct device_host *device, enum host_work_kind kind);
 void host_work_put(struct device_host *device, struct host_work *work);
 void host_stream_push(struct host_stream *stream, struct host_work *work);
+/* Reached and seen, with one reference; NULL, and a sentence. Without the mutex. */
 struct host_record *host_record_take(struct device_host *device);
 void host_record_release(struct device_host *device, struct host_record *record);
 /* Is there unfinished work that the next one of `stream` is ordered behind, and that uses this? */

@@ -42,6 +42,10 @@ host_work_put(struct device_host *device, struct host_work *work)
 {
     if (work == NULL)
         return;
+    if (work->kind == HOST_WORK_RECORD) {
+        host_record_release(device, work->record); /* It is in that. */
+        return;
+    }
     host_batch_release(device, work->batch);
     host_record_release(device, work->record);
     env_put(&device->env, work->launch.owned, work->launch.owned_bytes);
@@ -53,10 +57,14 @@ host_record_take(struct device_host *device)
 {
     struct host_record *record = env_take(&device->env, sizeof(*record));
 
-    if (record == NULL)
+    if (record == NULL) {
         (void)failure_set(KVT_E_NOMEM, 0, "No memory for the record of an event.");
-    else
-        record->reference_count = 1;
+        return NULL;
+    }
+    record->work.kind = HOST_WORK_RECORD;
+    record->work.record = record;
+    record->reference_count = 1;
+    record->is_reached = record->is_seen = true;
     return record;
 }
 
