@@ -19,15 +19,19 @@
 #include "copy_run.h"
 #include "store_internal.h"
 
-/* The work of one copy. Holds one pin of the entry. */
+/* The work of one copy that a worker makes. Holds one pin of the entry. */
 struct copy {
     struct job job;
     struct op *op;
     struct part_range range;
     uint8_t *memory; /* Of what is wanted. */
     uint32_t entry;
-    uint32_t tier; /* Where it comes from. */
-    struct device_job device_job;
+};
+
+/* The same of a device, into memory that is spread. */
+struct spread_copy {
+    struct device_job job;
+    struct copy_member member;
 };
 
 bool
@@ -46,31 +50,6 @@ part_range_of(const struct op *op, const struct entry *entry, struct part_range 
         .length = (uint64_t)count * bytes,
         .is_whole = count == parts};
     return true;
-}
-
-/* `op` is answered when there is no memory. */
-static struct copy *
-copy_create(struct kvt_store *store, struct op *op, uint32_t number)
-{
-    struct copy *copy = pool_take(&store->copy_pool);
-
-    if (copy == NULL) {
-        op_finish(store, op, KVT_E_NOMEM);
-        return NULL;
-    }
-    copy->op = op;
-    copy->entry = number;
-    (void)part_range_of(op, residency_at(store->map, number), &copy->range);
-    residency_pin(store->map, number);
-    entry_touch(store, number);
-    return copy;
-}
-
-static void
-copy_destroy(struct kvt_store *store, struct copy *copy)
-{
-    entry_unpin(store, copy->entry);
-    pool_put(&store->copy_pool, copy);
 }
 
 void
@@ -131,19 +110,6 @@ destination_store(const struct op *op, const struct part_range *range, uint8_t *
 /* --- From HBM, and to a device ---------------------------------------------------------------- */
 
 static void
-device_copy_finish(struct kvt_store *store, struct device_job *job)
-{
-    struct copy *copy = CONTAINER_OF(job, struct copy, device_job);
-
-    copy->op->is_queued = job->move.is_marked;
-    if (job->move.status == KVT_OK)
-        get_answer(store, copy->op, &copy->range, copy->tier);
-    else
-        op_finish(store, copy->op, job->move.status);
-    copy_destroy(store, copy);
-}
-
-static void
 move_start(struct kvt_store *store, const struct op *op, const struct part_range *range,
     uint8_t *bytes, enum device_lane lane, struct device_job *job)
 {
@@ -177,19 +143,37 @@ is_in_reach(const struct kvt_store *store, uint32_t number, unsigned tiers, uint
            (owner == device || device_reads_peer(store, device, owner, (tiers & TIER_HOST) != 0));
 }
 
-/* Into memory that is spread: a move of its own. */
+static void
+spread_finish(struct kvt_store *store, struct device_job *job)
+{
+    struct spread_copy *copy = CONTAINER_OF(job, struct spread_copy, job);
+    const struct copy_member *member = &copy->member;
+
+    member->op->is_queued = job->move.is_marked;
+    if (job->move.status == KVT_OK)
+        get_answer(store, member->op, &member->range, member->tier);
+    else
+        op_finish(store, member->op, job->move.status);
+    entry_unpin(store, member->entry);
+    pool_put(&store->spread_pool, copy);
+}
+
+/* Into memory that is spread: a move of its own. The entry is pinned. */
 static void
 spread_by_device(struct kvt_store *store, const struct copy_member *member, uint8_t *bytes,
     uint32_t device, enum device_lane lane)
 {
-    struct copy *copy = copy_create(store, member->op, member->entry);
+    struct spread_copy *copy = pool_take(&store->spread_pool);
 
-    if (copy == NULL)
+    if (copy == NULL) {
+        entry_unpin(store, member->entry);
+        op_finish(store, member->op, KVT_E_NOMEM);
         return;
-    copy->tier = member->tier;
-    copy->device_job.device = device;
-    copy->device_job.finish = device_copy_finish;
-    move_start(store, member->op, &copy->range, bytes, lane, &copy->device_job);
+    }
+    copy->member = *member;
+    copy->job.device = device;
+    copy->job.finish = spread_finish;
+    move_start(store, member->op, &member->range, bytes, lane, &copy->job);
 }
 
 /* A copy of device `device` into the caller's memory. */
@@ -211,13 +195,12 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     /* get_bring() was for this get; get_lower() leaves the copy in HBM. */
     if (op->is_brought && (entry_tiers(store, number) & TIER_HBM) == 0)
         member.tier = KVT_TIER_NVME;
-    if (op->layout != NULL) {
-        spread_by_device(store, &member, bytes, device, lane);
-        return;
-    }
     residency_pin(store->map, number);
     entry_touch(store, number);
-    copy_run_add(store, &member, bytes, device, lane);
+    if (op->layout != NULL)
+        spread_by_device(store, &member, bytes, device, lane);
+    else
+        copy_run_add(store, &member, bytes, device, lane);
 }
 
 /* --- From HOST -------------------------------------------------------------------------------- */
@@ -238,18 +221,27 @@ copy_finish(struct kvt_store *store, struct job *job)
     store->copies_in_flight--;
     store->host_meter.bytes += copy->range.length;
     get_answer(store, copy->op, &copy->range, KVT_TIER_HOST);
-    copy_destroy(store, copy);
+    entry_unpin(store, copy->entry);
+    pool_put(&store->copy_pool, copy);
 }
 
 static void
 get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    struct copy *copy = copy_create(store, op, number);
+    const struct entry *entry = residency_at(store->map, number);
+    struct copy *copy = pool_take(&store->copy_pool);
 
-    if (copy == NULL)
+    if (copy == NULL) {
+        op_finish(store, op, KVT_E_NOMEM);
         return;
-    copy->memory = entry_host_address(store, residency_at(store->map, number));
+    }
+    copy->op = op;
+    copy->entry = number;
+    (void)part_range_of(op, entry, &copy->range);
+    copy->memory = entry_host_address(store, entry);
     copy->memory += copy->range.offset;
+    residency_pin(store->map, number);
+    entry_touch(store, number);
     copy->job.crew.run = copy_run;
     copy->job.finish = copy_finish;
     copy->job.crew.is_short = copy->range.length <= SHORT_JOB_BYTES;
@@ -354,4 +346,5 @@ void
 copy_pool_open(struct kvt_store *store)
 {
     pool_init(&store->copy_pool, &store->env, sizeof(struct copy), WORK_KEEP_MAX);
+    pool_init(&store->spread_pool, &store->env, sizeof(struct spread_copy), WORK_KEEP_MAX);
 }

@@ -30,9 +30,37 @@ struct fill {
     enum kvt_status status; /* Of the copies. */
     bool is_copied;         /* HOST's, by the device or the caller: only the checksum is left. */
     struct put_slots slots;
-    uint32_t copies_left;
-    struct device_job copies[2];
+    struct fill_copies *copies; /* NULL: no device has to do with it. */
 };
+
+/* The copies that a device makes for a fill: to HBM, to HOST. */
+struct fill_copies {
+    struct device_job hbm, host;
+    struct fill *fill;
+    uint32_t left;
+};
+
+static void
+fill_destroy(struct kvt_store *store, struct fill *fill)
+{
+    pool_put(&store->fill_copies_pool, fill->copies);
+    pool_put(&store->fill_pool, fill);
+}
+
+/* NULL: no memory. */
+static struct fill *
+fill_create(struct kvt_store *store, bool has_copies)
+{
+    struct fill *fill = pool_take(&store->fill_pool);
+
+    if (fill == NULL || !has_copies)
+        return fill;
+    fill->copies = pool_take(&store->fill_copies_pool);
+    if (fill->copies != NULL)
+        return fill;
+    fill_destroy(store, fill);
+    return NULL;
+}
 
 /* The block's bytes, of host memory. */
 static void
@@ -246,6 +274,17 @@ put_visible(struct kvt_store *store, struct fill *fill)
     op_reach(store, op, 1, KVT_OK);
 }
 
+/* What the put would have filled. `job` (NULL: there is none) may still be under way. */
+static void
+fill_slot_put(struct kvt_store *store, enum policy_place place, struct slot slot,
+    const struct device_job *job)
+{
+    if (job == NULL)
+        room_put(store, place, slot);
+    else
+        copy_slot_put(store, place, slot, &job->move);
+}
+
 /* The put leaves nothing. */
 static void
 put_abandon(struct kvt_store *store, struct fill *fill, enum kvt_status status)
@@ -262,10 +301,11 @@ put_abandon(struct kvt_store *store, struct fill *fill, enum kvt_status status)
     fates_note(
         store, fill->op->fingerprint, status == KVT_MISS ? KVT_FATE_CLEARED : KVT_FATE_PUT_FAILED);
     if (fill->slots.has_host)
-        copy_slot_put(store, POLICY_HOST, fill->slots.host, &fill->copies[1].move);
+        fill_slot_put(store, POLICY_HOST, fill->slots.host,
+            fill->copies != NULL ? &fill->copies->host : NULL);
     if (fill->slots.has_hbm)
-        copy_slot_put(
-            store, place_of_device(fill->op->device), fill->slots.hbm, &fill->copies[0].move);
+        fill_slot_put(
+            store, place_of_device(fill->op->device), fill->slots.hbm, &fill->copies->hbm);
     op_finish(store, fill->op, status);
 }
 
@@ -283,7 +323,7 @@ put_filled(struct kvt_store *store, struct fill *fill)
         put_abandon(store, fill, KVT_MISS); /* The namespace was cleared meanwhile. */
     else
         put_visible(store, fill);
-    pool_put(&store->fill_pool, fill);
+    fill_destroy(store, fill);
     ops_restart(store, &waiters);
     store->room_changed = true;
 }
@@ -299,7 +339,7 @@ static void
 fill_copied(struct kvt_store *store, struct fill *fill, enum kvt_status status)
 {
     fill->status = status_keep(fill->status, status);
-    if (--fill->copies_left > 0)
+    if (--fill->copies->left > 0)
         return;
     fill->is_copied = fill->op->memory_device >= 0;
     if (fill->status == KVT_OK && fill->slots.has_host)
@@ -309,15 +349,15 @@ fill_copied(struct kvt_store *store, struct fill *fill, enum kvt_status status)
 }
 
 static void
-fill_first_copied(struct kvt_store *store, struct device_job *job)
+fill_hbm_copied(struct kvt_store *store, struct device_job *job)
 {
-    fill_copied(store, CONTAINER_OF(job, struct fill, copies[0]), job->move.status);
+    fill_copied(store, CONTAINER_OF(job, struct fill_copies, hbm)->fill, job->move.status);
 }
 
 static void
-fill_second_copied(struct kvt_store *store, struct device_job *job)
+fill_host_copied(struct kvt_store *store, struct device_job *job)
 {
-    fill_copied(store, CONTAINER_OF(job, struct fill, copies[1]), job->move.status);
+    fill_copied(store, CONTAINER_OF(job, struct fill_copies, host)->fill, job->move.status);
 }
 
 /* Send one copy that the device makes. */
@@ -341,18 +381,20 @@ static void
 fill_copy(struct kvt_store *store, struct fill *fill)
 {
     struct op *op = fill->op;
+    struct fill_copies *copies = fill->copies;
     enum device_lane hbm_lane = op->memory_device >= 0 ? DEVICE_OUT : DEVICE_IN;
     uint32_t device = op->memory_device >= 0 ? (uint32_t)op->memory_device : op->device;
     bool is_host_copied = fill->slots.has_host && op->memory_device >= 0;
 
-    fill->copies[0] = (struct device_job){.device = device, .finish = fill_first_copied};
-    fill->copies[1] = (struct device_job){.device = device, .finish = fill_second_copied};
-    fill->copies_left = (uint32_t)fill->slots.has_hbm + (uint32_t)is_host_copied;
+    *copies = (struct fill_copies){.hbm = {.device = device, .finish = fill_hbm_copied},
+        .host = {.device = device, .finish = fill_host_copied},
+        .fill = fill,
+        .left = (uint32_t)fill->slots.has_hbm + (uint32_t)is_host_copied};
     if (fill->slots.has_hbm)
-        source_copy(store, op, &fill->copies[0], hbm_lane,
+        source_copy(store, op, &copies->hbm, hbm_lane,
             slab_address(place_slab(store, place_of_device(device)), fill->slots.hbm));
     if (is_host_copied)
-        source_copy(store, op, &fill->copies[1], DEVICE_OUT, fill->host_memory);
+        source_copy(store, op, &copies->host, DEVICE_OUT, fill->host_memory);
 }
 
 /* Start to fill slots that were taken. `replaced` (may be NULL) is the kill of the block whose
@@ -361,7 +403,7 @@ static enum kvt_status
 put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
     const struct commit_kill *replaced)
 {
-    struct fill *fill = pool_take(&store->fill_pool);
+    struct fill *fill = fill_create(store, slots->has_hbm || op->memory_device >= 0);
     uint32_t number;
     enum kvt_status status = KVT_E_NOMEM;
 
@@ -389,7 +431,7 @@ put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
     if (slots->has_host)
         fill->host_memory = slab_address(store->slab, slots->host);
     store->fills_in_flight++;
-    if (slots->has_hbm || op->memory_device >= 0)
+    if (fill->copies != NULL)
         fill_copy(store, fill);
     else
         loop_job(store, &fill->job);
@@ -403,7 +445,7 @@ leave:
 discard:
     residency_discard(store->map, number);
 put_back_fill:
-    pool_put(&store->fill_pool, fill);
+    fill_destroy(store, fill);
     return status;
 }
 
@@ -561,4 +603,5 @@ void
 fill_pool_open(struct kvt_store *store)
 {
     pool_init(&store->fill_pool, &store->env, sizeof(struct fill), WORK_KEEP_MAX);
+    pool_init(&store->fill_copies_pool, &store->env, sizeof(struct fill_copies), WORK_KEEP_MAX);
 }

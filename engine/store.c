@@ -157,7 +157,9 @@ store_free(struct kvt_store *store)
     ticket_pool_close(store);
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
+    pool_deinit(&store->fill_copies_pool);
     pool_deinit(&store->copy_pool);
+    pool_deinit(&store->spread_pool);
     pool_deinit(&store->run_pool);
     pool_deinit(&store->fetch_pool);
     pool_deinit(&store->tail_pool);

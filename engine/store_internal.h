@@ -207,7 +207,8 @@ struct kvt_store {
     struct codecs codecs; /* workers */
 
     /* The loop. */
-    struct pool flight_pool, fill_pool, copy_pool, run_pool, fetch_pool, move_pool;
+    struct pool flight_pool, fill_pool, fill_copies_pool, copy_pool, spread_pool, run_pool;
+    struct pool fetch_pool, move_pool;
     struct copy_run *copy_run;   /* copy_run.c: being put together; NULL: none. */
     struct pool tail_pool;       /* fetch.c: pages that are read beside the others. */
     struct job_batch jobs_ready; /* Not yet handed to the workers. */
