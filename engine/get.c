@@ -306,7 +306,7 @@ get_fits(struct kvt_store *store, struct op *op, const struct entry *entry)
 void
 get_begin(struct kvt_store *store, struct op *op)
 {
-    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint32_t number = residency_find_near(store->map, op->near, op->fingerprint, &op->key);
     struct entry *entry;
     struct flight *flight;
     unsigned tiers;

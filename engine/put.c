@@ -518,7 +518,7 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
 static uint32_t
 put_find(struct kvt_store *store, const struct op *op)
 {
-    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint32_t number = residency_find_near(store->map, op->near, op->fingerprint, &op->key);
     uint64_t word;
 
     if (number == ENTRY_NONE || entries_at(store->entries, number)->flight != NULL)

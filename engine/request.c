@@ -112,24 +112,29 @@ ticket_release(struct kvt_ticket *ticket)
     atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_release);
 }
 
-/* Ask for the memory that operations behind the i-th will need: otherwise each waits for what it
- * finds at the end of one thread after the other. */
+/* Start the operations. Each is preceded by requests for the memory that it will need, in three
+ * steps: otherwise it waits for what it finds at the end of one thread after the other. */
 static void
-ops_prefetch(struct kvt_store *store, const struct kvt_ticket *ticket, uint32_t i)
+ops_begin(struct kvt_store *store, struct kvt_ticket *ticket)
 {
-    const struct op *ops = ticket->ops;
+    struct op *ops = ticket->ops;
     uint32_t count = ticket->count;
-    uint32_t number;
 
-    if (i + 3 * OPS_AHEAD < count)
-        (void)residency_prefetch(store->map, ops[i + 3 * OPS_AHEAD].fingerprint, PREFETCH_BUCKET);
-    if (i + 2 * OPS_AHEAD < count) {
-        number = residency_prefetch(store->map, ops[i + 2 * OPS_AHEAD].fingerprint, PREFETCH_ENTRY);
-        if (number != ENTRY_NONE)
-            __builtin_prefetch(entries_at(store->entries, number), 1);
+    for (uint32_t i = 0; i < count + 3 * OPS_AHEAD; i++) {
+        if (i < count)
+            residency_prefetch_bucket(store->map, ops[i].fingerprint);
+        if (i >= OPS_AHEAD && i - OPS_AHEAD < count) {
+            struct op *op = &ops[i - OPS_AHEAD];
+
+            op->near = residency_prefetch_entry(store->map, op->fingerprint);
+            if (op->near != ENTRY_NONE)
+                __builtin_prefetch(entries_at(store->entries, op->near), 1);
+        }
+        if (i >= 2 * OPS_AHEAD && i - 2 * OPS_AHEAD < count)
+            residency_prefetch_key(store->map, ops[i - 2 * OPS_AHEAD].near);
+        if (i >= 3 * OPS_AHEAD)
+            op_begin(store, &ops[i - 3 * OPS_AHEAD]);
     }
-    if (i + OPS_AHEAD < count)
-        (void)residency_prefetch(store->map, ops[i + OPS_AHEAD].fingerprint, PREFETCH_KEY);
 }
 
 /* Start all operations; or, when what they were to wait for will never be, none. */
@@ -143,13 +148,10 @@ ticket_begin(struct kvt_store *store, struct kvt_ticket *ticket, enum kvt_status
     /* The loop's own reference keeps the ticket while its operations are started: the last of them
      * may finish at once. */
     atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
-    for (uint32_t i = 0; i < count; i++) {
-        ops_prefetch(store, ticket, i);
-        if (status == KVT_OK)
-            op_begin(store, &ticket->ops[i]);
-        else
-            op_finish(store, &ticket->ops[i], status);
-    }
+    if (status == KVT_OK)
+        ops_begin(store, ticket);
+    for (uint32_t i = 0; i < count && status != KVT_OK; i++)
+        op_finish(store, &ticket->ops[i], status);
     copy_run_send(store);
     ticket_release(ticket);
 }

@@ -51,6 +51,7 @@ struct op {
     struct op_list *list; /* That list, between steps of the loop; NULL: it waits in none. */
     struct block_key key;
     struct hash128 fingerprint;
+    uint32_t near;            /* Entry that most likely is its block's, or ENTRY_NONE. */
     uint32_t namespace_epoch; /* Seen at submission. */
     uint32_t flags;           /* The caller's. */
     bool is_brought;          /* Its block was brought to HOST for it once: not a second time. */

@@ -123,6 +123,14 @@ fingerprint_at(const void *context, uint32_t number)
 
 /* --- The writer ------------------------------------------------------------------------------- */
 
+static bool
+entry_is(const struct residency *map, const struct entry *entry, struct hash128 fingerprint,
+    const struct block_key *key)
+{
+    return hash128_equal(entry->fingerprint, fingerprint) &&
+           key_heap_equal(&map->keys, entry->key_reference, key);
+}
+
 uint32_t
 residency_find(const struct residency *map, struct hash128 fingerprint, const struct block_key *key)
 {
@@ -130,33 +138,55 @@ residency_find(const struct residency *map, struct hash128 fingerprint, const st
     uint32_t number;
 
     while ((number = table_next(&cursor)) != ENTRY_NONE) {
-        const struct entry *entry = residency_at(map, number);
-
-        if (hash128_equal(entry->fingerprint, fingerprint) &&
-            key_heap_equal(&map->keys, entry->key_reference, key))
+        if (entry_is(map, residency_at(map, number), fingerprint, key))
             return number;
     }
     return ENTRY_NONE;
 }
 
+void
+residency_prefetch_bucket(const struct residency *map, struct hash128 fingerprint)
+{
+    (void)table_look(&map->table, fingerprint);
+}
+
 uint32_t
-residency_prefetch(
-    const struct residency *map, struct hash128 fingerprint, enum residency_step step)
+residency_prefetch_entry(const struct residency *map, struct hash128 fingerprint)
 {
     struct table_cursor cursor = table_look(&map->table, fingerprint);
-    uint32_t number = step == PREFETCH_BUCKET ? ENTRY_NONE : table_next(&cursor);
-    const struct entry *entry;
+    uint32_t number = table_next(&cursor);
 
-    if (number == ENTRY_NONE)
-        return ENTRY_NONE;
-    entry = residency_at(map, number);
-    if (step == PREFETCH_KEY) {
-        key_heap_prefetch(&map->keys, entry->key_reference);
-    } else {
-        __builtin_prefetch(entry, 1);
-        __builtin_prefetch(entry + 1, 1); /* Its end may lie in the next line. */
+    if (number != ENTRY_NONE) {
+        __builtin_prefetch(residency_at(map, number), 1);
+        __builtin_prefetch(residency_at(map, number) + 1, 1); /* Its end: perhaps the next line. */
     }
     return number;
+}
+
+/* The entry is in the table: neither free nor on its way to be. */
+static bool
+entry_is_listed(const struct entry *entry)
+{
+    unsigned state = word_state(atomic_load_explicit(&entry->word, memory_order_relaxed));
+
+    return state == ENTRY_RESIDENT || state == ENTRY_FILLING;
+}
+
+void
+residency_prefetch_key(const struct residency *map, uint32_t near)
+{
+    if (near != ENTRY_NONE && entry_is_listed(residency_at(map, near)))
+        key_heap_prefetch(&map->keys, residency_at(map, near)->key_reference);
+}
+
+uint32_t
+residency_find_near(const struct residency *map, uint32_t near, struct hash128 fingerprint,
+    const struct block_key *key)
+{
+    if (near != ENTRY_NONE && entry_is_listed(residency_at(map, near)) &&
+        entry_is(map, residency_at(map, near), fingerprint, key))
+        return near;
+    return residency_find(map, fingerprint, key);
 }
 
 uint32_t

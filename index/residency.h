@@ -105,16 +105,16 @@ void residency_key(const struct residency *map, uint32_t number, struct block_ke
 uint32_t residency_find(
     const struct residency *map, struct hash128 fingerprint, const struct block_key *key);
 
-/* residency_prefetch - a residency_find() of that fingerprint is to follow soon; each step needs
- * what the one before it asked for. PREFETCH_ENTRY, PREFETCH_KEY: the entry that it most likely is,
- * or ENTRY_NONE. */
-enum residency_step {
-    PREFETCH_BUCKET,
-    PREFETCH_ENTRY,
-    PREFETCH_KEY
-};
-uint32_t residency_prefetch(
-    const struct residency *map, struct hash128 fingerprint, enum residency_step step);
+/* A residency_find_near() is to follow soon; each step needs what the one before it asked for.
+ * residency_prefetch_entry - the entry that it most likely is, or ENTRY_NONE.
+ * residency_prefetch_key   - of that entry; ENTRY_NONE is fine. */
+void residency_prefetch_bucket(const struct residency *map, struct hash128 fingerprint);
+uint32_t residency_prefetch_entry(const struct residency *map, struct hash128 fingerprint);
+void residency_prefetch_key(const struct residency *map, uint32_t near);
+/* residency_find_near - residency_find() that looks at entry `near` first. Anything may have
+ * happened to that meanwhile; ENTRY_NONE: none. */
+uint32_t residency_find_near(const struct residency *map, uint32_t near, struct hash128 fingerprint,
+    const struct block_key *key);
 
 /* residency_find_fingerprint - the same without the key's proof: for parents only. */
 uint32_t residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint);
