@@ -17,8 +17,8 @@
 #include "get.h"
 
 enum {
-    COPY_RUN_BLOCKS = 64,
-    COPY_RUN_BYTES = 4 << 20, /* What is there already does not wait long for the rest. */
+    COPY_RUN_BLOCKS = 128,
+    COPY_RUN_BYTES = 8 << 20, /* What is there already does not wait long for the rest. */
 };
 
 /* One block; it has a pin of the entry until it is answered. */

@@ -306,6 +306,47 @@ a_stream_that_waits_reads_what_was_copied(void **state)
     device_host_stream_destroy(device, stream);
 }
 
+/* Each block by a copy of its own; they are over before a stream asks. */
+static void
+a_stream_waits_for_memory_that_is_spread(void **state)
+{
+    static struct batch batch;
+    static struct kernel kernel;
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    struct kvt_run run = {.address = hbm_pool_at(0),
+        .region = hbm.region,
+        .piece_count = 2,
+        .piece_bytes = BLOCK_BYTES / 2,
+        .piece_stride = BLOCK_BYTES / 2,
+        .slot_stride = (uint64_t)(hbm_pool_at(1) - hbm_pool_at(0))};
+    struct kvt_layout_options about = {
+        .struct_size = sizeof(about), .run_count = 1, .runs = &run, .slot_count = COUNT};
+    kvt_layout layout;
+    uint64_t version;
+    void *stream;
+
+    (void)state;
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    assert_int_equal(kvt_layout_register(hbm.store, &about, &layout), KVT_OK);
+    batch_init(&batch, 0, PARTS, true);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        put_parts(hbm.store, hbm.ns, i, KVT_MEMORY);
+        batch.gets[i] = (struct kvt_get){.key = batch.names[i].key, .layout = layout, .slot = i};
+    }
+    batch_submit(&batch, hbm.store, hbm.ns);
+    assert_int_equal(kvt_ticket_wait(batch.ticket, 1, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_stream_wait(batch.ticket, KVT_PART_ALL, 0, stream), KVT_OK);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(
+            device_host_launch(device, stream, kernel_read, &kernel, hbm_pool_at(i)), KVT_OK);
+    hbm_stream_finish(device, stream);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_true(payload_is_right(kernel.seen[i], BLOCK_BYTES, i, &version));
+    batch_finish(&batch);
+    assert_int_equal(kvt_layout_unregister(hbm.store, layout), KVT_OK);
+    device_host_stream_destroy(device, stream);
+}
+
 static void
 what_waits_for_an_event_is_not_ready(void **state)
 {
@@ -472,6 +513,7 @@ main(void)
         TEST(a_block_that_is_not_there_spoils_no_other),
         TEST(parts_of_another_length_are_refused_one_by_one),
         TEST(a_stream_that_waits_reads_what_was_copied),
+        TEST(a_stream_waits_for_memory_that_is_spread),
         TEST(what_waits_for_an_event_is_not_ready),
         TEST(a_miss_a_cancel_and_a_lost_device_are_told),
         TEST(what_makes_no_sense_is_refused),
