@@ -99,6 +99,9 @@ if [ -x build/bin/micro_lookup ]; then
     done >"$folder/micro_lookup.txt"
     rm -rf "$folder/micro-store"
     build/bin/micro_memory >"$folder/micro_memory.txt"
+    for _ in 1 2 3 4 5; do
+        build/bin/micro_policy
+    done >"$folder/micro_policy.txt"
     echo "micro_ops"
     for round in $(seq "$rounds"); do
         rm -rf "$folder/micro-store"
@@ -109,7 +112,7 @@ if [ -x build/bin/micro_lookup ]; then
     for round in $(seq "$rounds"); do
         build/bin/micro_codec
     done >"$folder/micro_codec.txt"
-    cp "$folder/micro_lookup.txt" "$folder/micro_memory.txt" "$folder/micro_ops.txt" "$folder/micro_codec.txt" "$results/"
+    cp "$folder/micro_lookup.txt" "$folder/micro_memory.txt" "$folder/micro_policy.txt" "$folder/micro_ops.txt" "$folder/micro_codec.txt" "$results/"
 fi
 
 python3 -B bench/results_csv.py "$folder" "$results" "$rounds" "$facts"

@@ -7,14 +7,7 @@
 #include "failure.h"
 
 enum {
-    STATES_PER_CHUNK = 32768, /* One huge page of states. */
     CHUNK_COUNT_MAX = 1 << 16,
-};
-
-struct entries {
-    struct kvt_env env;
-    struct residency *map;
-    struct entry_state **chunks; /* CHUNK_COUNT_MAX pointers, taken as they are touched. */
 };
 
 enum kvt_status
@@ -45,7 +38,7 @@ entries_close(struct entries *entries)
         return;
     env = entries->env;
     for (uint32_t i = 0; i < CHUNK_COUNT_MAX && entries->chunks[i] != NULL; i++)
-        env_unmap(&env, entries->chunks[i], STATES_PER_CHUNK * sizeof(struct entry_state));
+        env_unmap(&env, entries->chunks[i], ENTRIES_PER_CHUNK * sizeof(struct entry_state));
     env_put(&env, entries->chunks, CHUNK_COUNT_MAX * sizeof(*entries->chunks));
     env_put(&env, entries, sizeof(*entries));
 }
@@ -56,26 +49,18 @@ entries_map(const struct entries *entries)
     return entries->map;
 }
 
-struct entry_state *
-entries_at(const struct entries *entries, uint32_t number)
-{
-    struct entry_state *chunk = entries->chunks[number / STATES_PER_CHUNK];
-
-    return chunk == NULL ? NULL : &chunk[number % STATES_PER_CHUNK];
-}
-
 enum kvt_status
 entries_reserve(struct entries *entries, uint32_t number)
 {
     struct entry_state *state;
 
     /* Numbers are given out from below, so chunks fill in order. */
-    for (uint32_t i = 0; i <= number / STATES_PER_CHUNK; i++) {
-        if (entries->chunks[number / STATES_PER_CHUNK] != NULL)
+    for (uint32_t i = 0; i <= number / ENTRIES_PER_CHUNK; i++) {
+        if (entries->chunks[number / ENTRIES_PER_CHUNK] != NULL)
             break;
         if (entries->chunks[i] != NULL)
             continue;
-        entries->chunks[i] = env_map(&entries->env, STATES_PER_CHUNK * sizeof(struct entry_state));
+        entries->chunks[i] = env_map(&entries->env, ENTRIES_PER_CHUNK * sizeof(struct entry_state));
         if (entries->chunks[i] == NULL)
             return failure_set(KVT_E_NOMEM, 0, "no memory for the state of block %u", number);
     }

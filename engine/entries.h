@@ -75,7 +75,16 @@ enum {
     USE_TICK_SHIFT = 26, /* A tick is 2^26 ns: 67 ms, and 9 years of uptime. */
 };
 
-struct entries;
+enum {
+    ENTRIES_PER_CHUNK = 32768, /* One huge page of states. */
+};
+
+/* Here only for entries_at(), which a choice of a victim asks for each leaf that it looks at. */
+struct entries {
+    struct kvt_env env;
+    struct residency *map;
+    struct entry_state **chunks; /* Pointers, taken as they are touched. */
+};
 
 enum kvt_status entries_open(
     const struct kvt_env *env, struct residency *map, struct entries **entries_out);
@@ -85,7 +94,13 @@ void entries_close(struct entries *entries); /* NULL is fine. */
 struct residency *entries_map(const struct entries *entries);
 
 /* entries_at - the state of an entry; NULL when there was no memory to grow (entries_reserve). */
-struct entry_state *entries_at(const struct entries *entries, uint32_t number);
+static inline struct entry_state *
+entries_at(const struct entries *entries, uint32_t number)
+{
+    struct entry_state *chunk = entries->chunks[number / ENTRIES_PER_CHUNK];
+
+    return chunk == NULL ? NULL : &chunk[number % ENTRIES_PER_CHUNK];
+}
 
 /* entries_reserve - make sure that entries_at(number) works; resets the state, which must have no
  * copy in memory. KVT_E_NOMEM. */

@@ -10,23 +10,16 @@
 #include "bytes.h"
 #include "failure.h"
 
-#define TICK_SECONDS ((double)(UINT64_C(1) << HAZARD_TICK_SHIFT) / 1e9)
-#define ROOT_2 1.4142135f
-
 enum {
-    AGE_MAX_SECONDS = 3600,
     ESTIMATE_SECONDS = 5,
     FADE_SECONDS = 7200, /* By half. */
-    GAP_COUNT = 5,
-    USE_BUCKETS = 5,
-    SEGMENT_COUNT = 4,
-    FAMILY_COUNT = USE_BUCKETS * GAP_COUNT, /* Classes with one segment and turn stand together. */
+    FAMILY_COUNT =
+        HAZARD_USE_BUCKETS * HAZARD_GAPS, /* Classes with one segment and turn stand together. */
     MAP_BYTES = 2 << 20,
 };
 
 static const double strength = 10;     /* k: how much the prior weighs, in reuses. */
 static const double prior_share = 0.5; /* The hazard before there are data: this / (age + 60 s). */
-static const double prior_seconds = 60;
 
 #define STATE_COUNT_MAX 1e18f /* Of what is restored: a thousand million blocks for 30 years. */
 
@@ -37,12 +30,10 @@ struct hazard {
     bool is_used[HAZARD_CLASSES]; /* Something was counted for the class. */
     double edges[HAZARD_BUCKETS + 1];
     double widths[HAZARD_BUCKETS];
-    float starts[HAZARD_BUCKETS], widths_inverse[HAZARD_BUCKETS]; /* The same, to look up by. */
-    double reuses[HAZARD_CLASSES][HAZARD_BUCKETS];                /* H */
-    double seconds[HAZARD_CLASSES][HAZARD_BUCKETS];               /* E */
-    double horizon;                                               /* Seconds. */
-    float indices[HAZARD_CLASSES][HAZARD_BUCKETS + 1]; /* At the edges, as the two below. */
-    float chances[HAZARD_CLASSES][HAZARD_BUCKETS + 1]; /* Of a reuse within the horizon. */
+    double reuses[HAZARD_CLASSES][HAZARD_BUCKETS];  /* H */
+    double seconds[HAZARD_CLASSES][HAZARD_BUCKETS]; /* E */
+    double horizon;                                 /* Seconds. */
+    struct hazard_tables tables;
     struct cohorts cohorts;
 };
 
@@ -53,52 +44,24 @@ _Static_assert(sizeof(struct hazard) <= MAP_BYTES, "one huge page, of which most
 double
 hazard_seconds(uint32_t ticks)
 {
-    return ticks * TICK_SECONDS;
-}
-
-/* The bucket of an age in seconds below AGE_MAX_SECONDS. */
-static uint32_t
-bucket_of(float age)
-{
-    uint32_t bits, octave;
-    float power;
-
-    if (age < 1)
-        return 0;
-    memcpy(&bits, &age, sizeof(bits));
-    octave = (bits >> 23) - 127;
-    power = (float)(1u << octave);
-    return 1 + 2 * octave + (age >= power * ROOT_2);
+    return ticks * HAZARD_TICK_SECONDS;
 }
 
 static void
 edges_set(struct hazard *hazard)
 {
     for (uint32_t k = 1; k < HAZARD_BUCKETS; k++)
-        hazard->edges[k] = (double)(1u << ((k - 1) / 2)) * ((k - 1) % 2 == 0 ? 1 : (double)ROOT_2);
-    hazard->edges[HAZARD_BUCKETS] = AGE_MAX_SECONDS;
+        hazard->edges[k] =
+            (double)(1u << ((k - 1) / 2)) * ((k - 1) % 2 == 0 ? 1 : (double)HAZARD_ROOT_2);
+    hazard->edges[HAZARD_BUCKETS] = HAZARD_AGE_MAX_SECONDS;
     for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
         hazard->widths[k] = hazard->edges[k + 1] - hazard->edges[k];
-        hazard->starts[k] = (float)hazard->edges[k];
-        hazard->widths_inverse[k] = (float)(1 / hazard->widths[k]);
+        hazard->tables.starts[k] = (float)hazard->edges[k];
+        hazard->tables.widths_inverse[k] = (float)(1 / hazard->widths[k]);
     }
 }
 
 /* --- Classes ---------------------------------------------------------------------------------- */
-
-uint32_t
-hazard_class(const struct hazard_traits *traits)
-{
-    static const uint8_t use_buckets[HAZARD_USES_MAX + 1] = {0, 0, 1, 2, 2, 3, 3, 3, 3, 4};
-    uint32_t turn = traits->turn <= 2 ? 0 : traits->turn - 2u;
-
-    KVT_ASSERT(traits->use_count >= 1 && traits->use_count <= HAZARD_USES_MAX);
-    return traits->hint * COHORT_CLASSES +
-           ((turn * SEGMENT_COUNT + traits->segment) * USE_BUCKETS +
-               use_buckets[traits->use_count]) *
-               GAP_COUNT +
-           traits->gap;
-}
 
 uint8_t
 hazard_segment_bucket(uint32_t length)
@@ -123,12 +86,12 @@ static void
 exposure_add(struct hazard *hazard, uint32_t class_index, uint32_t count, const double span[2])
 {
     double from = span[0];
-    double to = span[1] < AGE_MAX_SECONDS ? span[1] : AGE_MAX_SECONDS;
+    double to = span[1] < HAZARD_AGE_MAX_SECONDS ? span[1] : HAZARD_AGE_MAX_SECONDS;
 
     if (from >= to)
         return;
     hazard->is_used[class_index] = true;
-    for (uint32_t k = bucket_of((float)from); k < HAZARD_BUCKETS && from < to; k++) {
+    for (uint32_t k = hazard_bucket((float)from); k < HAZARD_BUCKETS && from < to; k++) {
         double end = hazard->edges[k + 1] < to ? hazard->edges[k + 1] : to;
 
         if (end <= from)
@@ -160,9 +123,9 @@ hazard_use(struct hazard *hazard, uint32_t from, uint32_t to, uint32_t last, uin
     double age = hazard_seconds(now - last);
 
     exposure_catch_up(hazard, from, last, now);
-    if (age < AGE_MAX_SECONDS) {
+    if (age < HAZARD_AGE_MAX_SECONDS) {
         hazard->is_used[from] = true;
-        hazard->reuses[from][bucket_of((float)age)]++;
+        hazard->reuses[from][hazard_bucket((float)age)]++;
     }
     cohorts_leave(&hazard->cohorts, from, last);
     cohorts_join(&hazard->cohorts, to, now);
@@ -232,7 +195,7 @@ pooled_estimate(const struct hazard *hazard, struct estimate *pooled)
     }
     for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
         double middle = hazard->edges[k] + hazard->widths[k] / 2;
-        double prior = prior_share / (middle + prior_seconds);
+        double prior = prior_share / (middle + HAZARD_PRIOR_SECONDS);
 
         weights[k] = pooled->seconds[k] + strength / prior;
         pooled->rates[k] = (pooled->reuses[k] + strength) / weights[k];
@@ -281,29 +244,30 @@ reuses_expected(const struct hazard *hazard, const double *rates, double from, d
 static void
 class_set(struct hazard *hazard, uint32_t class_index, const double rates[HAZARD_BUCKETS])
 {
+    struct hazard_point *points = hazard->tables.points[class_index];
     double indices[HAZARD_BUCKETS];
-    double tail = hazard->edges[HAZARD_BUCKETS - 1] + prior_seconds;
+    double tail = hazard->edges[HAZARD_BUCKETS - 1] + HAZARD_PRIOR_SECONDS;
 
     hazard_gittins(rates, hazard->widths, indices);
-    for (uint32_t k = 0; k < HAZARD_BUCKETS; k++) {
-        hazard->indices[class_index][k] = (float)indices[k];
-    }
+    for (uint32_t k = 0; k < HAZARD_BUCKETS; k++)
+        points[k].index = (float)indices[k];
     for (uint32_t k = 0; k <= HAZARD_BUCKETS; k++) {
         double from = hazard->edges[k];
 
-        hazard->chances[class_index][k] =
+        points[k].chance =
             (float)-expm1(-reuses_expected(hazard, rates, from, from + hazard->horizon));
     }
     /* From the last edge on it falls as the prior does. */
-    hazard->indices[class_index][HAZARD_BUCKETS] =
-        (float)(indices[HAZARD_BUCKETS - 1] * tail / (AGE_MAX_SECONDS + prior_seconds));
+    points[HAZARD_BUCKETS].index = (float)(indices[HAZARD_BUCKETS - 1] * tail /
+                                           (HAZARD_AGE_MAX_SECONDS + HAZARD_PRIOR_SECONDS));
 }
 
 static void
 class_copy(struct hazard *hazard, uint32_t class_index, uint32_t source)
 {
-    memcpy(hazard->chances[class_index], hazard->chances[source], sizeof(hazard->chances[0]));
-    memcpy(hazard->indices[class_index], hazard->indices[source], sizeof(hazard->indices[0]));
+    struct hazard_point(*points)[HAZARD_BUCKETS + 1] = hazard->tables.points;
+
+    memcpy(points[class_index], points[source], sizeof(points[0]));
 }
 
 /* The classes of a family, those that differ in segment and turn only, end before this one. */
@@ -402,40 +366,15 @@ hazard_step(struct hazard *hazard, uint32_t now)
     tables_set(hazard);
     counts_fade(hazard, passed);
     hazard->last_estimate = now;
-    cohorts_age(&hazard->cohorts, now, (uint32_t)(AGE_MAX_SECONDS / TICK_SECONDS));
+    cohorts_age(&hazard->cohorts, now, (uint32_t)(HAZARD_AGE_MAX_SECONDS / HAZARD_TICK_SECONDS));
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
-/* Between the edges of a table's buckets; `seconds` is below AGE_MAX_SECONDS. */
-static float
-table_at(const struct hazard *hazard, const float table[HAZARD_BUCKETS + 1], float seconds)
+const struct hazard_tables *
+hazard_tables(const struct hazard *hazard)
 {
-    uint32_t k = bucket_of(seconds);
-    float share = (seconds - hazard->starts[k]) * hazard->widths_inverse[k];
-
-    return table[k] + (table[k + 1] - table[k]) * share;
-}
-
-float
-hazard_importance(const struct hazard *hazard, uint32_t class_index, uint32_t age)
-{
-    const float *indices = hazard->indices[class_index];
-    float seconds = (float)age * (float)TICK_SECONDS;
-
-    if (seconds < AGE_MAX_SECONDS)
-        return table_at(hazard, indices, seconds);
-    return indices[HAZARD_BUCKETS] * (AGE_MAX_SECONDS + (float)prior_seconds) /
-           (seconds + (float)prior_seconds);
-}
-
-float
-hazard_reuse(const struct hazard *hazard, uint32_t class_index, uint32_t age)
-{
-    const float *chances = hazard->chances[class_index];
-    float seconds = (float)age * (float)TICK_SECONDS;
-
-    return seconds < AGE_MAX_SECONDS ? table_at(hazard, chances, seconds) : chances[HAZARD_BUCKETS];
+    return &hazard->tables;
 }
 
 uint32_t

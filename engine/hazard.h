@@ -34,27 +34,12 @@
 #ifndef KVT_ENGINE_HAZARD_H
 #define KVT_ENGINE_HAZARD_H
 
-#include "cohorts.h"
 #include "env.h"
-#include "hazard_fit.h"
+#include "hazard_tables.h"
 
 enum {
-    HAZARD_TICK_SHIFT = 26, /* A tick is 2^26 ns: 67 ms. */
-    HAZARD_USES_MAX = 9,
-    HAZARD_TURNS_MAX = 4,
-    HAZARD_GAP_NONE = 0, /* It was used once. */
     HAZARD_HORIZON_FIRST = 600,
-    HAZARD_CLASSES = COHORT_PLANES * COHORT_CLASSES,
     HAZARD_STATE_BYTES_MAX = 8 + HAZARD_CLASSES * (4 + 2 * 4 * HAZARD_BUCKETS),
-};
-
-/* What makes the class of a block. */
-struct hazard_traits {
-    uint8_t use_count; /* 1..HAZARD_USES_MAX, which stands for more too. */
-    uint8_t gap;       /* Bucket of the gap before the last use: 1..4, or HAZARD_GAP_NONE. */
-    uint8_t segment;   /* Bucket of the length of the run of new blocks with which it came: 0..3. */
-    uint8_t turn;      /* 1..HAZARD_TURNS_MAX: runs of new blocks in its chain, its own included. */
-    uint8_t hint;      /* 0..3 */
 };
 
 struct hazard;
@@ -64,7 +49,6 @@ void hazard_close(struct hazard *hazard); /* NULL is fine. */
 
 /* --- Classes ---------------------------------------------------------------------------------- */
 
-uint32_t hazard_class(const struct hazard_traits *traits);
 /* hazard_segment_bucket - of a run of `length` new blocks. */
 uint8_t hazard_segment_bucket(uint32_t length);
 /* hazard_traits_use - what the block is like after a use at the age of `age` ticks. */
@@ -86,14 +70,11 @@ void hazard_step(struct hazard *hazard, uint32_t now);
 
 /* --- Answers ---------------------------------------------------------------------------------- */
 
-/* hazard_importance - reuses a block-second that keeping one of this age (ticks) can earn. */
-float hazard_importance(const struct hazard *hazard, uint32_t class_index, uint32_t age);
+/* hazard_tables - what the last estimate made, for hazard_at(); they stay where they are. */
+const struct hazard_tables *hazard_tables(const struct hazard *hazard);
 
 /* hazard_seconds - of so many ticks. */
 double hazard_seconds(uint32_t ticks);
-
-/* hazard_reuse - the probability that one of this age is used within the horizon. */
-float hazard_reuse(const struct hazard *hazard, uint32_t class_index, uint32_t age);
 
 /* hazard_since - cohorts_since(). */
 uint32_t hazard_since(

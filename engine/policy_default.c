@@ -76,12 +76,27 @@ traits_unpack(uint16_t packed)
     };
 }
 
-static uint32_t
-class_of(const struct entry_state *state)
+/* What is not known of a block that was not used since the open is as of one that was used once. */
+static void
+classes_set(struct default_policy *self)
 {
-    struct hazard_traits traits = default_traits(state);
+    struct entry_state state = {0};
 
-    return hazard_class(&traits);
+    for (uint32_t key = 0; key < DEFAULT_KEYS; key++) {
+        struct hazard_traits traits;
+
+        state.hint = key & 3u;
+        state.turn = key >> 2 & 3u;
+        state.segment = key >> 4 & 3u;
+        state.use_count = key >> 6 & 15u;
+        state.gap = key >> 10 & 3u;
+        KVT_ASSERT(default_key(&state) == key);
+        traits = default_traits(&state);
+        if (traits.use_count == 0)
+            traits.use_count = 1;
+        if (traits.use_count <= HAZARD_USES_MAX)
+            self->classes[key] = (uint16_t)hazard_class(&traits);
+    }
 }
 
 /* --- Time ------------------------------------------------------------------------------------- */
@@ -259,10 +274,10 @@ run_reclass(struct default_policy *self, uint32_t number)
         if (state->use_count == 0 || state->last_use < self->run.begin)
             return; /* Some of them left, or were used, in the meantime. */
         if (state->use_count == 1) {
-            uint32_t from = class_of(state);
+            uint32_t from = default_class(self, state);
 
             state->segment = segment & 3u;
-            hazard_reclass(self->hazard, from, class_of(state), state->last_use);
+            hazard_reclass(self->hazard, from, default_class(self, state), state->last_use);
             left--;
         }
         number = entries_parent(self->base.entries, number);
@@ -354,7 +369,7 @@ default_leave(struct policy *policy, uint32_t number, bool is_evicted)
     if (is_evicted)
         ghost_make(self, number);
     else
-        hazard_forget(self->hazard, class_of(state), state->last_use, self->now);
+        hazard_forget(self->hazard, default_class(self, state), state->last_use, self->now);
     state->use_count = 0;
     self->tracked_count--;
 }
@@ -406,12 +421,13 @@ default_open(const struct kvt_env *env, struct entries *entries, struct policy *
     self->base = (struct policy){.ops = &policy_default_ops, .entries = entries};
     self->env = *env;
     self->rng.state = seed;
+    classes_set(self);
     self->run.last = ENTRY_NONE;
     self->nvme_age_seconds = HAZARD_HORIZON_FIRST;
     for (uint32_t place = 0; place < POLICY_PLACE_COUNT; place++) {
         self->places[place].shown = ENTRY_NONE;
-        for (uint32_t i = 0; i < DEFAULT_SAMPLES; i++)
-            self->places[place].draws[i] = (uint32_t)(rng_next(&self->rng) >> 32);
+        for (uint32_t i = 0; i < DEFAULT_DRAWS; i++)
+            self->places[place].shares[i] = (uint32_t)(rng_next(&self->rng) >> 32);
     }
     status = policy_nodes_open(env, entries, &self->base.nodes);
     if (status == KVT_OK)
@@ -420,6 +436,7 @@ default_open(const struct kvt_env *env, struct entries *entries, struct policy *
         default_close(&self->base);
         return status;
     }
+    self->tables = hazard_tables(self->hazard);
     *policy_out = &self->base;
     return KVT_OK;
 }

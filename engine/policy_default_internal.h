@@ -4,7 +4,7 @@
  *
  * It learns how likely blocks of each class and age are to be used again (hazard.h), from all that
  * are in the map and from ghosts (ghost_table.h), and gives up the leaf whose importance is least
- * of 32 drawn at random, then its parent while that has become a leaf and scores no higher.
+ * of some drawn at random, then its parent while that has become a leaf and scores no higher.
  *
  *   policy_default.c         blocks and requests; the vtable
  *   policy_default_places.c  copies: leaves of each place, walks over victims
@@ -22,7 +22,8 @@
 #include "write_price.h"
 
 enum {
-    DEFAULT_SAMPLES = 32,
+    DEFAULT_DRAWS = 32,     /* Leaves drawn for a choice; when there are no more all stand. */
+    DEFAULT_KEYS = 1 << 12, /* Of default_key(). */
 };
 
 /* Where the node of a copy is: policy_node.queue. */
@@ -48,7 +49,17 @@ struct default_place {
     uint32_t shown;       /* Entry that was shown last, ENTRY_NONE: none; its parent; its score. */
     uint32_t shown_parent;
     float shown_score;
-    uint32_t draws[DEFAULT_SAMPLES]; /* Of the next choice, as shares of 2^32. */
+    uint32_t draws[DEFAULT_DRAWS];  /* Of the next choice: indices of leaves, ... */
+    uint32_t drawn_from;            /* ... when `open` was this; 0: they are to be drawn. */
+    uint32_t shares[DEFAULT_DRAWS]; /* Of the choice after it, as shares of 2^32. */
+};
+
+/* The leaves of which one goes. */
+struct default_choice {
+    uint32_t count;
+    uint32_t places[DEFAULT_DRAWS];  /* Indices of leaves, */
+    uint32_t numbers[DEFAULT_DRAWS]; /* and their entries. */
+    float scores[DEFAULT_DRAWS];
 };
 
 /* The run of blocks that one request brings. */
@@ -72,15 +83,22 @@ struct default_rank {
     uint32_t since, in_span;
 };
 
+/* struct policy_costs, as scores need it; 0: unknown. */
+struct default_costs {
+    float host_load_ns, nvme_load_ns;
+    float recompute_ns, recompute_depth_ns;
+};
+
 struct default_policy {
     struct policy base;
     struct kvt_env env;
     struct rng rng;
     struct hazard *hazard;
+    const struct hazard_tables *tables; /* Of the same. */
     struct ghost_table ghosts;
     struct weights weights;
     struct write_price price;
-    struct policy_costs costs;
+    struct default_costs costs;
     struct default_run run;
     struct guard guards[SET_COUNT];
     uint32_t guard_tick; /* Of their last step. */
@@ -92,12 +110,29 @@ struct default_policy {
     uint32_t requested;       /* and of the last request. */
     uint32_t prepared_count;
     struct default_place places[POLICY_PLACE_COUNT];
+    uint16_t classes[DEFAULT_KEYS]; /* Of all traits that a block can have, to look up. */
 };
 
 static inline struct default_policy *
 default_of(struct policy *policy)
 {
     return (struct default_policy *)policy;
+}
+
+/* What of an entry says its class. */
+static inline uint32_t
+default_key(const struct entry_state *state)
+{
+    uint32_t use_count = state->use_count, gap = state->gap, hint = state->hint;
+    uint32_t turn = state->turn, segment = state->segment;
+
+    return hint | turn << 2 | segment << 4 | use_count << 6 | gap << 10;
+}
+
+static inline uint32_t
+default_class(const struct default_policy *self, const struct entry_state *state)
+{
+    return self->classes[default_key(state)];
 }
 
 /* --- policy_default.c ------------------------------------------------------------------------- */
@@ -126,6 +161,9 @@ void default_child_leaves(struct default_policy *self, uint32_t number);
 
 /* default_score - what keeping the entry's copy in `place` is worth. */
 float default_score(const struct default_policy *self, unsigned place, uint32_t number);
+/* default_scores - the scores of a choice. */
+void default_scores(
+    const struct default_policy *self, unsigned place, struct default_choice *choice);
 bool default_admits(struct policy *policy, uint32_t number);
 float default_score_told(struct policy *policy, enum policy_place place, uint32_t number);
 void default_worth(struct policy *policy, uint32_t number, struct policy_worth *worth_out);

@@ -226,21 +226,6 @@ default_add(struct policy *policy, enum policy_place place, uint32_t number)
 }
 
 void
-default_remove(struct policy *policy, enum policy_place place, uint32_t number)
-{
-    struct default_policy *self = default_of(policy);
-    uint32_t node = node_find(policy->nodes, place, number);
-
-    KVT_ASSERT(node != NODE_NONE);
-    node_quit(self, node);
-    node_drop(policy->nodes, node);
-    self->places[place].copy_count--;
-    if (place == POLICY_NVME)
-        default_nvme_left(self, number);
-    refresh_around(self, number);
-}
-
-void
 default_flight(struct policy *policy, uint32_t number)
 {
     default_refresh(default_of(policy), number);
@@ -265,19 +250,94 @@ goes_before(struct default_policy *self, uint32_t a, uint32_t b)
 }
 
 static uint32_t
-draw_at(const struct default_place *here, uint32_t i)
+share_of(uint32_t share, uint32_t count)
 {
-    return (uint32_t)((uint64_t)here->draws[i] * here->open >> 32);
+    return (uint32_t)((uint64_t)share * count >> 32);
 }
 
-/* Draw for the next choice now: those leaves come from memory while something else is done. */
+/* Where a draw points; draws that were made when there were more leaves point to others now. */
+static uint32_t
+draw_at(const struct default_place *here, uint32_t i)
+{
+    uint32_t at = here->draws[i];
+
+    return at < here->open ? at : at % here->open;
+}
+
+/*
+ * Draw for the next choice, and for the one after it: what a choice reads comes from memory while
+ * something else is done. Leaves are fetched two choices ahead, their blocks one, because the
+ * numbers have to be there first; and one by one beside the drawing, because many at a time are not
+ * fetched at all.
+ */
+static void
+draw_renew(struct default_policy *self, struct default_place *here, uint32_t i, uint32_t share)
+{
+    here->draws[i] = share_of(here->shares[i], here->open);
+    __builtin_prefetch(entries_at(self->base.entries, here->leaves[here->draws[i]]));
+    here->shares[i] = share;
+    __builtin_prefetch(&here->leaves[share_of(share, here->open)]);
+}
+
 static void
 draws_renew(struct default_policy *self, struct default_place *here)
 {
-    for (uint32_t i = 0; i < DEFAULT_SAMPLES; i++) {
-        here->draws[i] = (uint32_t)(rng_next(&self->rng) >> 32);
-        __builtin_prefetch(&here->leaves[draw_at(here, i)]);
+    for (uint32_t i = 0; i < DEFAULT_DRAWS; i += 2) {
+        uint64_t two = rng_next(&self->rng);
+
+        draw_renew(self, here, i, (uint32_t)(two >> 32));
+        draw_renew(self, here, i + 1, (uint32_t)two);
     }
+    here->drawn_from = here->open;
+}
+
+/* Many have come or gone since the draws were made: these would be of a part of the leaves only. */
+static bool
+draws_are_stale(const struct default_place *here)
+{
+    uint32_t most = here->drawn_from + here->drawn_from / 8;
+
+    return here->open > most || here->open < here->drawn_from - here->drawn_from / 8;
+}
+
+static void
+choice_add(const struct default_place *here, struct default_choice *choice, uint32_t at)
+{
+    choice->places[choice->count] = at;
+    choice->numbers[choice->count++] = here->leaves[at];
+}
+
+static void
+choice_draw(struct default_policy *self, unsigned place, struct default_choice *choice)
+{
+    struct default_place *here = &self->places[place];
+
+    if (draws_are_stale(here))
+        draws_renew(self, here);
+    for (uint32_t i = 0; i < DEFAULT_DRAWS; i++)
+        choice_add(here, choice, draw_at(here, i));
+    here->drawn_from = 0;
+}
+
+/* Of two in a choice. */
+static bool
+stands_before(
+    struct default_policy *self, const struct default_choice *choice, uint32_t a, uint32_t b)
+{
+    return choice->scores[a] < choice->scores[b] ||
+           (choice->scores[a] == choice->scores[b] &&
+               goes_before(self, choice->numbers[a], choice->numbers[b]));
+}
+
+/* What showing the leaf would read comes from memory while something else is done. */
+static void
+leaf_fetch(struct default_policy *self, uint32_t number)
+{
+    const struct entry_state *state = entries_at(self->base.entries, number);
+
+    __builtin_prefetch(node_at(self->base.nodes, state->node));
+    if (state->parent != ENTRY_NONE)
+        __builtin_prefetch(residency_at(entries_map(self->base.entries), state->parent));
 }
 
 /* Where the leaf stands that has the least score of some. */
@@ -285,27 +345,34 @@ static uint32_t
 leaf_choose(struct default_policy *self, unsigned place, float *score_out)
 {
     struct default_place *here = &self->places[place];
-    bool has_all = here->open <= DEFAULT_SAMPLES;
-    uint32_t count = has_all ? here->open : DEFAULT_SAMPLES;
+    struct default_choice choice;
     uint32_t best = 0;
 
-    for (uint32_t i = 0; i < count; i++)
-        __builtin_prefetch(
-            entries_at(self->base.entries, here->leaves[has_all ? i : draw_at(here, i)]));
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = has_all ? i : draw_at(here, i);
-        uint32_t number = here->leaves[at];
-        float score = default_score(self, place, number);
-
-        if (i > 0 && (score > *score_out ||
-                         (score == *score_out && !goes_before(self, number, here->leaves[best]))))
-            continue;
-        best = at;
-        *score_out = score;
+    choice.count = 0;
+    if (here->open > DEFAULT_DRAWS)
+        choice_draw(self, place, &choice);
+    for (uint32_t at = 0; here->open <= DEFAULT_DRAWS && at < here->open; at++)
+        choice_add(here, &choice, at);
+    default_scores(self, place, &choice);
+    for (uint32_t i = 1; i < choice.count; i++) {
+        if (stands_before(self, &choice, i, best))
+            best = i;
     }
-    if (!has_all)
-        draws_renew(self, here);
-    return best;
+    leaf_fetch(self, choice.numbers[best]);
+    *score_out = choice.scores[best];
+    return choice.places[best];
+}
+
+/* Whether the entry's copy in `place` is a leaf that was not shown yet, and where it stands. */
+static bool
+leaf_find(struct default_policy *self, unsigned place, uint32_t number, uint32_t *at_out)
+{
+    const struct policy_node *node = node_of(self, place, number);
+
+    if (node == NULL || node->queue != QUEUE_LEAVES || node->newer >= self->places[place].open)
+        return false;
+    *at_out = node->newer;
+    return true;
 }
 
 /* Where the parent of the leaf that was shown last stands, if it is next. */
@@ -314,17 +381,12 @@ parent_is_next(struct default_policy *self, unsigned place, uint32_t *at_out)
 {
     struct default_place *here = &self->places[place];
     uint32_t parent = here->shown_parent;
-    const struct policy_node *node;
 
     if (here->shown == ENTRY_NONE || parent == ENTRY_NONE ||
         entries_has_copy(self->base.entries, (enum policy_place)place, here->shown))
         return false;
-    node = node_of(self, place, parent);
-    if (node == NULL || node->queue != QUEUE_LEAVES || node->newer >= here->open ||
-        default_score(self, place, parent) > here->shown_score)
-        return false;
-    *at_out = node->newer;
-    return true;
+    return leaf_find(self, place, parent, at_out) &&
+           default_score(self, place, parent) <= here->shown_score;
 }
 
 static uint32_t
@@ -390,4 +452,22 @@ default_victim(struct policy *policy, enum policy_place place, uint32_t cursor)
     }
     number = leaf_next(self, place);
     return number != ENTRY_NONE ? number : double_show(self, place, false);
+}
+
+void
+default_remove(struct policy *policy, enum policy_place place, uint32_t number)
+{
+    struct default_policy *self = default_of(policy);
+    struct default_place *here = &self->places[place];
+    uint32_t node = node_find(policy->nodes, place, number);
+
+    KVT_ASSERT(node != NODE_NONE);
+    if (number == here->shown && here->drawn_from == 0 && here->open > DEFAULT_DRAWS)
+        draws_renew(self, here); /* Beside the rest of the work of giving it up. */
+    node_quit(self, node);
+    node_drop(policy->nodes, node);
+    here->copy_count--;
+    if (place == POLICY_NVME)
+        default_nvme_left(self, number);
+    refresh_around(self, number);
 }

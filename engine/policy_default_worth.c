@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "failure.h"
 #include "policy_default_internal.h"
 
 static const double age_gain = 0.01; /* Of one block that leaves NVMe, on the mean age. */
@@ -25,90 +26,133 @@ age_of(const struct default_policy *self, const struct entry_state *state)
     return self->now - state->last_use;
 }
 
+static struct hazard_point
+outlook_of(const struct default_policy *self, const struct entry_state *state)
+{
+    return hazard_at(self->tables, default_class(self, state), age_of(self, state));
+}
+
 static float
 importance_of(const struct default_policy *self, const struct entry_state *state)
 {
-    struct hazard_traits traits = default_traits(state);
-
-    if (traits.use_count == 0)
-        traits.use_count = 1; /* Not used since the open. */
-    return hazard_importance(self->hazard, hazard_class(&traits), age_of(self, state)) *
-           weights_factor(&self->weights, state->importance);
+    return outlook_of(self, state).index * weights_factor(&self->weights, state->importance);
 }
 
 /* --- What moving costs ------------------------------------------------------------------------ */
 
 /* Computing the block anew; 0: unknown. */
-static double
+static inline float
 recompute_ns(const struct default_policy *self, const struct entry_state *state)
 {
     if (state->recompute_us != 0)
-        return state->recompute_us * 1e3;
-    return (double)self->costs.recompute_ns + (double)self->costs.recompute_depth_ns * state->depth;
+        return (float)state->recompute_us * 1e3f;
+    return self->costs.recompute_ns + self->costs.recompute_depth_ns * (float)state->depth;
 }
 
-/* What a copy of a tracked block on NVMe is expected to save. */
-static double
-nvme_worth_ns(const struct default_policy *self, const struct entry_state *state)
+/* What a copy on NVMe is expected to save, of a tracked block with this chance of a reuse. */
+static inline float
+nvme_worth_ns(const struct default_policy *self, const struct entry_state *state, float chance)
 {
-    struct hazard_traits traits = default_traits(state);
-
-    return (double)hazard_reuse(self->hazard, hazard_class(&traits), age_of(self, state)) *
-           (recompute_ns(self, state) - (double)self->costs.nvme_load_ns);
+    return chance * (recompute_ns(self, state) - self->costs.nvme_load_ns);
 }
 
-static bool
-is_admissible(const struct default_policy *self, const struct entry_state *state)
+static inline bool
+is_admissible(const struct default_policy *self, const struct entry_state *state, float chance)
 {
-    if (recompute_ns(self, state) <= 0 || state->use_count == 0 ||
-        state->child_count > state->memory_child_count)
-        return true;
-    return nvme_worth_ns(self, state) >= self->price.price_ns;
+    unsigned must_be = (unsigned)(recompute_ns(self, state) <= 0) |
+                       (unsigned)(state->use_count == 0) |
+                       (unsigned)(state->child_count > state->memory_child_count);
+
+    return must_be | (unsigned)(nvme_worth_ns(self, state, chance) >= (float)self->price.price_ns);
 }
 
-/* What the next use costs more without the HOST copy. */
-static float
-host_value(const struct default_policy *self, const struct entry_state *state)
+/* What the next use costs more without the HOST copy, when costs are known. Without branches: of
+ * the leaves of one choice some are written first and some are not. */
+static inline float
+host_value(const struct default_policy *self, const struct entry_state *state, float chance)
 {
-    double load = (double)self->costs.nvme_load_ns - (double)self->costs.host_load_ns;
-    double value;
+    const float load = self->costs.nvme_load_ns - self->costs.host_load_ns;
+    const float dropped = recompute_ns(self, state) - self->costs.host_load_ns;
+    const float written = load + (float)self->price.price_ns;
+    const float values[4] = {dropped, written, load, load};
+    unsigned is_there = (state->places & PLACES_NVME) != 0;
+    float value = values[is_there << 1 | (unsigned)is_admissible(self, state, chance)];
 
-    if (self->costs.nvme_load_ns == 0)
-        return 1;
-    if ((state->places & PLACES_NVME) != 0)
-        value = load;
-    else if (is_admissible(self, state))
-        value = load + self->price.price_ns;
-    else
-        value = recompute_ns(self, state) - (double)self->costs.host_load_ns;
-    return value > 1 ? (float)value : 1;
+    return value > 1 ? value : 1;
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
+
+/* Whether LRU is obeyed. Where losing a block costs more or less hits are not all that counts. */
+static bool
+is_lru(const struct default_policy *self, unsigned place)
+{
+    enum default_set set = place == POLICY_HOST   ? SET_MEMORY
+                           : place == POLICY_NVME ? SET_MAP
+                                                  : SET_HBM;
+
+    return self->guards[set].is_lru && (place != POLICY_HOST || self->costs.nvme_load_ns <= 0);
+}
+
+/* What scores in one place at one time have in common. */
+struct scale {
+    bool by_time, by_value;
+};
+
+static struct scale
+scale_of(const struct default_policy *self, unsigned place)
+{
+    return (struct scale){
+        .by_time = is_lru(self, place),
+        .by_value = place == POLICY_HOST && self->costs.nvme_load_ns > 0,
+    };
+}
+
+static inline float
+score_of(const struct default_policy *self, struct scale scale, const struct entry_state *state,
+    uint32_t class_index)
+{
+    uint32_t age = age_of(self, state);
+    struct hazard_point outlook = hazard_at(self->tables, class_index, age);
+    float score = scale.by_time ? 1 / (1 + (float)age) : outlook.index;
+
+    if (scale.by_value)
+        score *= host_value(self, state, outlook.chance);
+    return score * weights_factor(&self->weights, state->importance);
+}
+
+/* In two passes: blocks that are not in the caches are waited for together. */
+void
+default_scores(const struct default_policy *self, unsigned place, struct default_choice *choice)
+{
+    const struct entry_state *states[DEFAULT_DRAWS];
+    uint32_t classes[DEFAULT_DRAWS];
+    struct scale scale = scale_of(self, place);
+
+    KVT_ASSERT(choice->count <= DEFAULT_DRAWS);
+    for (uint32_t i = 0; i < choice->count; i++) {
+        states[i] = entries_at(self->base.entries, choice->numbers[i]);
+        classes[i] = default_class(self, states[i]);
+    }
+    for (uint32_t i = 0; i < choice->count; i++)
+        choice->scores[i] = score_of(self, scale, states[i], classes[i]);
+}
 
 float
 default_score(const struct default_policy *self, unsigned place, uint32_t number)
 {
     const struct entry_state *state = entries_at(self->base.entries, number);
-    enum default_set set = place == POLICY_HOST   ? SET_MEMORY
-                           : place == POLICY_NVME ? SET_MAP
-                                                  : SET_HBM;
-    float importance;
+    struct scale scale = scale_of(self, place);
 
-    /* Where losing a block costs more or less hits are not all that counts. */
-    if (self->guards[set].is_lru && (place != POLICY_HOST || self->costs.nvme_load_ns == 0))
-        return 1 / (1 + (float)age_of(self, state)) *
-               weights_factor(&self->weights, state->importance);
-    importance = importance_of(self, state);
-
-    return place == POLICY_HOST ? importance * host_value(self, state) : importance;
+    return score_of(self, scale, state, default_class(self, state));
 }
 
 bool
 default_admits(struct policy *policy, uint32_t number)
 {
     struct default_policy *self = default_of(policy);
-    bool is_admitted = is_admissible(self, entries_at(policy->entries, number));
+    const struct entry_state *state = entries_at(policy->entries, number);
+    bool is_admitted = is_admissible(self, state, outlook_of(self, state).chance);
 
     self->price.write_count += is_admitted;
     return is_admitted;
@@ -141,7 +185,9 @@ default_worth(struct policy *policy, uint32_t number, struct policy_worth *worth
     const struct entry_state *state = entries_at(policy->entries, number);
 
     *worth_out = (struct policy_worth){
-        .worth_ns = state->use_count == 0 ? NAN : (float)nvme_worth_ns(self, state),
+        .worth_ns = state->use_count == 0
+                        ? NAN
+                        : nvme_worth_ns(self, state, outlook_of(self, state).chance),
         .price_ns = (float)self->price.price_ns,
     };
 }
@@ -151,7 +197,12 @@ default_costs_set(struct policy *policy, const struct policy_costs *costs)
 {
     struct default_policy *self = default_of(policy);
 
-    self->costs = *costs;
+    self->costs = (struct default_costs){
+        .host_load_ns = (float)costs->host_load_ns,
+        .nvme_load_ns = (float)costs->nvme_load_ns,
+        .recompute_ns = (float)costs->recompute_ns,
+        .recompute_depth_ns = (float)costs->recompute_depth_ns,
+    };
     write_price_set(&self->price, costs->nvme_write_price_ns, costs->nvme_writes_per_second_max);
 }
 

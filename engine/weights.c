@@ -16,17 +16,6 @@ static const double rank_low = 0.5;
 static const double rank_high = 0.9;
 static const double octaves = 12;
 
-static uint32_t
-bucket_of(uint32_t weight)
-{
-    uint32_t octave;
-
-    if (weight == 0)
-        return 0;
-    octave = 31 - (uint32_t)__builtin_clz(weight);
-    return 1 + octave * 8 + (uint32_t)(((uint64_t)weight << 3 >> octave) & 7);
-}
-
 static void
 factors_set(struct weights *weights)
 {
@@ -45,7 +34,7 @@ factors_set(struct weights *weights)
 void
 weights_add(struct weights *weights, uint32_t weight)
 {
-    weights->counts[bucket_of(weight)]++;
+    weights->counts[weights_bucket(weight)]++;
     weights->total++;
     weights->fresh_count++;
     if (weights->total == TOTAL_MAX) {
@@ -57,12 +46,4 @@ weights_add(struct weights *weights, uint32_t weight)
     }
     if (weights->fresh_count == FRESH_MAX)
         factors_set(weights);
-}
-
-float
-weights_factor(const struct weights *weights, uint32_t weight)
-{
-    float factor = weights->factors[bucket_of(weight)];
-
-    return factor > 0 ? factor : 1; /* Too few have come. */
 }

@@ -26,10 +26,27 @@ struct weights {
     float factors[WEIGHT_BUCKETS];
 };
 
+static inline uint32_t
+weights_bucket(uint32_t weight)
+{
+    uint32_t octave;
+
+    if (weight == 0)
+        return 0;
+    octave = 31 - (uint32_t)__builtin_clz(weight);
+    return 1 + octave * 8 + (uint32_t)(((uint64_t)weight << 3 >> octave) & 7);
+}
+
 /* weights_add - a block with this weight came. */
 void weights_add(struct weights *weights, uint32_t weight);
 
 /* weights_factor - what its weight multiplies a block's score by: 1..4096. */
-float weights_factor(const struct weights *weights, uint32_t weight);
+static inline float
+weights_factor(const struct weights *weights, uint32_t weight)
+{
+    float factor = weights->factors[weights_bucket(weight)];
+
+    return factor > 0 ? factor : 1; /* Too few have come. */
+}
 
 #endif /* KVT_ENGINE_WEIGHTS_H */

@@ -19,6 +19,18 @@
 #include "rng.h"
 #include "stop_on_proof.h"
 
+static float
+importance_at(const struct hazard *hazard, uint32_t class_index, uint32_t age)
+{
+    return hazard_at(hazard_tables(hazard), class_index, age).index;
+}
+
+static float
+reuse_at(const struct hazard *hazard, uint32_t class_index, uint32_t age)
+{
+    return hazard_at(hazard_tables(hazard), class_index, age).chance;
+}
+
 enum {
     CURVES = 40,
     BLOCKS = 300,
@@ -190,7 +202,7 @@ before_there_are_data_importance_falls_with_age(void **state)
     float last = INFINITY;
 
     for (uint32_t age = 0; age < ticks_of(3 * 3600); age += 7) {
-        float importance = hazard_importance(hazard, hazard_class(&fresh), age);
+        float importance = importance_at(hazard, hazard_class(&fresh), age);
 
         assert_true(importance < last || (age < ticks_of(1) && importance <= last));
         assert_true(importance > 0);
@@ -365,12 +377,12 @@ what_comes_back_is_worth_more_when_it_is_due(void **state)
             hazard_forget(hazard, back, now, now);
         }
     }
-    assert_true(hazard_importance(hazard, back, 0) > 10 * hazard_importance(hazard, never, 0));
-    assert_true(hazard_importance(hazard, back, ticks_of(35)) > hazard_importance(hazard, back, 0));
-    assert_true(hazard_importance(hazard, back, ticks_of(35)) >
-                10 * hazard_importance(hazard, back, ticks_of(120)));
-    assert_true(hazard_reuse(hazard, back, 0) > 0.8);
-    assert_true(hazard_reuse(hazard, never, 0) < 0.2);
+    assert_true(importance_at(hazard, back, 0) > 10 * importance_at(hazard, never, 0));
+    assert_true(importance_at(hazard, back, ticks_of(35)) > importance_at(hazard, back, 0));
+    assert_true(importance_at(hazard, back, ticks_of(35)) >
+                10 * importance_at(hazard, back, ticks_of(120)));
+    assert_true(reuse_at(hazard, back, 0) > 0.8);
+    assert_true(reuse_at(hazard, never, 0) < 0.2);
 }
 
 static void
@@ -381,16 +393,16 @@ a_longer_horizon_makes_a_reuse_likelier(void **state)
     float chance;
 
     hazard_step(hazard, 1);
-    chance = hazard_reuse(hazard, class_index, 0);
+    chance = reuse_at(hazard, class_index, 0);
     assert_true(chance > 0 && chance < 1);
     hazard_horizon_set(hazard, 6000);
     hazard_step(hazard, 1 + ticks_of(6));
-    assert_true(hazard_reuse(hazard, class_index, 0) > chance);
+    assert_true(reuse_at(hazard, class_index, 0) > chance);
     hazard_horizon_set(hazard, 6);
     hazard_step(hazard, 1 + ticks_of(12));
-    assert_true(hazard_reuse(hazard, class_index, 0) < chance);
+    assert_true(reuse_at(hazard, class_index, 0) < chance);
     /* The prior at the middle of each bucket, over six seconds. */
-    assert_true(fabs((double)hazard_reuse(hazard, class_index, 0) - 6 * 0.5 / 63) < 0.005);
+    assert_true(fabs((double)reuse_at(hazard, class_index, 0) - 6 * 0.5 / 63) < 0.005);
 }
 
 /* --- Keeping ---------------------------------------------------------------------------------- */
@@ -431,9 +443,9 @@ what_was_learned_is_kept_and_nothing_else_is_taken(void **state)
     assert_true(hazard_restore(again, bytes, size));
     assert_true(fabs(counted_sum(again, false) - counted_sum(hazard, false)) < 0.01);
     for (uint32_t age = 0; age < 1000; age += 5)
-        assert_true(fabsf(hazard_importance(again, class_index, age) /
-                              hazard_importance(hazard, class_index, age) -
-                          1) < 0.02f);
+        assert_true(
+            fabsf(importance_at(again, class_index, age) / importance_at(hazard, class_index, age) -
+                  1) < 0.02f);
     hazard_close(again);
 }
 

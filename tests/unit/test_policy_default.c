@@ -125,6 +125,30 @@ a_block_that_comes_back_as_a_ghost_was_used_before(void **state)
     assert_int_equal(entries_at(rig->entries, number)->use_count, 1);
 }
 
+/* The table that a choice looks classes up in says what the traits say. */
+static void
+a_class_looked_up_is_that_of_the_traits(void **state)
+{
+    struct policy_rig *rig = *state;
+    struct default_policy *self = default_of(rig->policy);
+    uint32_t number = policy_rig_block(rig, ENTRY_NONE);
+    struct entry_state *block = entries_at(rig->entries, number);
+    const struct entry_state before = *block;
+
+    for (uint32_t i = 0; i < 9 * 256; i++) {
+        struct hazard_traits traits;
+
+        block->use_count = (1 + i / 256) & 15u;
+        block->gap = i & 3u;
+        block->segment = i >> 2 & 3u;
+        block->turn = i >> 4 & 3u;
+        block->hint = i >> 6 & 3u;
+        traits = default_traits(block);
+        assert_int_equal(default_class(self, block), hazard_class(&traits));
+    }
+    *block = before;
+}
+
 static void
 a_run_is_as_long_as_all_its_calls_and_one_turn(void **state)
 {
@@ -519,6 +543,7 @@ main(void)
         OF_RIG(what_comes_back_is_kept_although_more_than_fits_comes_between),
         OF_RIG(the_same_calls_have_the_same_answers),
         OF_RIG(a_block_that_comes_back_as_a_ghost_was_used_before),
+        OF_RIG(a_class_looked_up_is_that_of_the_traits),
         OF_RIG(a_run_is_as_long_as_all_its_calls_and_one_turn),
         OF_RIG(ghosts_are_bounded_and_the_oldest_are_forgotten),
         OF_RIG(the_table_of_ghosts_grows_without_forgetting),
