@@ -319,14 +319,23 @@ choice_draw(struct default_policy *self, unsigned place, struct default_choice *
     here->drawn_from = 0;
 }
 
-/* Of two in a choice. */
-static bool
-stands_before(
-    struct default_policy *self, const struct default_choice *choice, uint32_t a, uint32_t b)
+/* The one of the least score; of equals the one that goes before. The score first, without
+ * branches: which of 32 it is cannot be foreseen. */
+static uint32_t
+choice_least(struct default_policy *self, const struct default_choice *choice)
 {
-    return choice->scores[a] < choice->scores[b] ||
-           (choice->scores[a] == choice->scores[b] &&
-               goes_before(self, choice->numbers[a], choice->numbers[b]));
+    float least = choice->scores[0];
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < choice->count; i++)
+        least = choice->scores[i] < least ? choice->scores[i] : least;
+    for (uint32_t i = 1; i < choice->count; i++) {
+        if (choice->scores[i] == least &&
+            (choice->scores[best] != least ||
+                goes_before(self, choice->numbers[i], choice->numbers[best])))
+            best = i;
+    }
+    return best;
 }
 
 /* What showing the leaf would read comes from memory while something else is done. */
@@ -346,7 +355,7 @@ leaf_choose(struct default_policy *self, unsigned place, float *score_out)
 {
     struct default_place *here = &self->places[place];
     struct default_choice choice;
-    uint32_t best = 0;
+    uint32_t best;
 
     choice.count = 0;
     if (here->open > DEFAULT_DRAWS)
@@ -354,10 +363,7 @@ leaf_choose(struct default_policy *self, unsigned place, float *score_out)
     for (uint32_t at = 0; here->open <= DEFAULT_DRAWS && at < here->open; at++)
         choice_add(here, &choice, at);
     default_scores(self, place, &choice);
-    for (uint32_t i = 1; i < choice.count; i++) {
-        if (stands_before(self, &choice, i, best))
-            best = i;
-    }
+    best = choice_least(self, &choice);
     leaf_fetch(self, choice.numbers[best]);
     *score_out = choice.scores[best];
     return choice.places[best];
