@@ -79,7 +79,8 @@ const struct command_line tierbench_engram_line = {
         "JSON: \"dir\", \"row_count\", \"row_bytes\", \"wrong_rows\", \"results\" [{\"tokens\"\n"
         "(uniform or zipf: Zipf's law with exponent 1), \"batch\", \"plan_tokens_per_s\",\n"
         "\"step_tokens_per_s\", \"stream_tokens_per_s\", \"stream_rows_per_s\",\n"
-        "\"stream_pages_per_s\", \"ceiling_pages_per_s\", \"ceiling_share\",\n"
+        "\"stream_pages_per_s\", \"stream_cpu_ns_per_page\" (of the process),\n"
+        "\"ceiling_pages_per_s\", \"ceiling_share\",\n"
         "first_table_{p50,p99}_ns (from the start of the plan until the table with the earlier\n"
         "deadline is there), step_{p50,p99}_ns, \"wrong_rows\"}]; with --step-ms \"compute\",\n"
         "\"step_ns\", \"cache_bytes\", \"steps\" [{\"tokens\", \"way\" (pinned, nvme, "
@@ -196,6 +197,7 @@ rows_print_json(const struct engram_plan *plan, const struct engram_row *rows,
         json_real(&json, "stream_tokens_per_s", rows[i].stream_tokens_per_s);
         json_real(&json, "stream_rows_per_s", rows[i].stream_rows_per_s);
         json_real(&json, "stream_pages_per_s", rows[i].stream_pages_per_s);
+        json_real(&json, "stream_cpu_ns_per_page", rows[i].stream_cpu_ns_per_page);
         json_real(&json, "ceiling_pages_per_s", rows[i].ceiling_pages_per_s);
         json_real(&json, "ceiling_share", share_of(&rows[i]));
         json_number(&json, "first_table_p50_ns", rows[i].first_p50_ns);
@@ -224,6 +226,7 @@ row_print(const struct engram_row *row)
         row->stream_tokens_per_s, row->stream_rows_per_s);
     printf("  %-32s %12.0f of %.0f  %6.3f\n", "pages a second", row->stream_pages_per_s,
         row->ceiling_pages_per_s, share_of(row));
+    printf("  %-32s %9.0f ns on a processor\n", "a page", row->stream_cpu_ns_per_page);
     printf("  %-32s %12s p50 %12s p99\n", "first table",
         quantity_time_text(texts[0], (double)row->first_p50_ns),
         quantity_time_text(texts[1], (double)row->first_p99_ns));

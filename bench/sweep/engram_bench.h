@@ -149,7 +149,8 @@ struct engram_row {
     double stream_tokens_per_s; /* Four steps in flight. */
     double stream_rows_per_s;   /* Rows in their slots. */
     double stream_pages_per_s;
-    double ceiling_pages_per_s; /* Random reads of 4 KiB of the same file, in turns with it. */
+    double stream_cpu_ns_per_page; /* Of the whole process: planning and waiting, too. */
+    double ceiling_pages_per_s;    /* Random reads of 4 KiB of the same file, in turns with it. */
     uint64_t first_p50_ns, first_p99_ns; /* One step: until the first table's rows are there. */
     uint64_t step_p50_ns, step_p99_ns;   /* ... and both tables'. */
     uint64_t wrong_rows;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "complain.h"
 #include "directory.h"
@@ -363,11 +364,21 @@ steps_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch)
     return true;
 }
 
+/* All threads of the process together. */
+static double
+cpu_seconds(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
 /* Four steps in flight, for `seconds`. */
 static bool
 stream_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch, double seconds)
 {
-    double start = clock_seconds(), elapsed = 0;
+    double start = clock_seconds(), cpu_start = cpu_seconds(), elapsed = 0;
     uint64_t steps = 0, pages = 0, rows = 0;
     uint32_t next = 0;
 
@@ -390,6 +401,8 @@ stream_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch,
             return false;
     }
     elapsed = clock_seconds() - start;
+    row->stream_cpu_ns_per_page =
+        (cpu_seconds() - cpu_start) * 1e9 / (double)(pages + (pages == 0));
     row->wrong_rows += engram_step_wrong_rows(rig, &rig->steps[(next - 1) % STEPS_IN_FLIGHT]);
     row->stream_tokens_per_s = (double)(steps * batch) / elapsed;
     row->stream_rows_per_s = (double)rows / elapsed;
@@ -401,7 +414,7 @@ stream_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch,
 static bool
 turns_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch)
 {
-    double tokens[ROUNDS], rows[ROUNDS], pages[ROUNDS], ceilings[ROUNDS];
+    double tokens[ROUNDS], rows[ROUNDS], pages[ROUNDS], cpu_ns[ROUNDS], ceilings[ROUNDS];
 
     for (uint32_t i = 0; i < ROUNDS; i++) {
         if (!stream_run(rig, row, batch, rig->plan->seconds / ROUNDS))
@@ -409,6 +422,7 @@ turns_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch)
         tokens[i] = row->stream_tokens_per_s;
         rows[i] = row->stream_rows_per_s;
         pages[i] = row->stream_pages_per_s;
+        cpu_ns[i] = row->stream_cpu_ns_per_page;
         ceilings[i] = ceiling_run(rig, rig->depth, rig->plan->seconds / ROUNDS);
         if (ceilings[i] < 0)
             return false;
@@ -416,6 +430,7 @@ turns_run(struct engram_bench_rig *rig, struct engram_row *row, uint32_t batch)
     row->stream_tokens_per_s = median(tokens, ROUNDS);
     row->stream_rows_per_s = median(rows, ROUNDS);
     row->stream_pages_per_s = median(pages, ROUNDS);
+    row->stream_cpu_ns_per_page = median(cpu_ns, ROUNDS);
     row->ceiling_pages_per_s = median(ceilings, ROUNDS);
     return true;
 }

@@ -260,6 +260,7 @@ a_leased_block_holds_still_while_others_are_evicted(void **state)
     uint8_t tiers = 0;
 
     fixture->options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    fixture->options.policy = KVT_POLICY_LRU; /* The default draws its victims: others may stay. */
     lease_under_pressure(fixture, KVT_MEMORY);
     /* Without the lease it goes the way of the others. */
     for (uint64_t i = 1; i <= PRESSURE; i++)
