@@ -16,7 +16,11 @@
 #include "stop_on_proof.h"
 
 enum {
+#if defined(__SANITIZE_ADDRESS__)
+    SEEDS = 3,
+#else
     SEEDS = 8,
+#endif
     STEPS_MAX = 200000,
     FILLER = 13, /* Blocks that leave room for two more in their segment. */
     FIRST = 100,

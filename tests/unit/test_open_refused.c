@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_open_refused.c - what keeps a store from being opened, and a namespace from being made: each
- * cause has its status and its sentence, leaves no handle, and does no harm to what is there.
+ * test_open_refused.c - what keeps a store from being opened: each cause has its status and its
+ * sentence, leaves no handle, and does no harm to what is there.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -22,7 +22,6 @@
 
 enum {
     BLOCK_BYTES = 20000,
-    NAMESPACES_MAX = 4096,
     DESCRIPTORS_MAX = 80, /* More than an open and all its threads take. */
 };
 
@@ -140,28 +139,6 @@ an_open_without_memory_says_so(void **state)
     sim_open_is_refused(KVT_E_NOMEM, "memory");
     sim_memory_fail(sim.world, 12, true);
     sim_open_is_refused(KVT_E_NOMEM, "memory");
-    sim_end();
-}
-
-static void
-namespaces_are_bounded(void **state)
-{
-    struct kvt_options options = kit_options();
-    char name[32];
-    kvt_namespace ns, last = {0};
-
-    (void)state;
-    sim_begin(&options);
-    sim_store_reopen(&sim);
-    for (uint32_t i = 1; i < NAMESPACES_MAX; i++) {
-        (void)snprintf(name, sizeof(name), "space %u", i);
-        assert_int_equal(kvt_namespace_open(sim.store, name, "", 0, &last), KVT_OK);
-    }
-    refused(kvt_namespace_open(sim.store, "one more", "", 0, &ns), KVT_E_NOSPC, "4096");
-    assert_int_equal(ns.id, 0);
-    assert_int_equal(kvt_namespace_open(sim.store, name, "", 0, &ns), KVT_OK);
-    assert_int_equal(ns.id, last.id);
-    assert_int_equal(kvt_close(sim.store), KVT_OK);
     sim_end();
 }
 
@@ -339,7 +316,6 @@ main(void)
         cmocka_unit_test(a_data_file_that_cannot_grow_is_named_and_let_go),
         cmocka_unit_test(a_device_that_fails_or_is_not_there_is_named),
         cmocka_unit_test(an_open_without_memory_says_so),
-        cmocka_unit_test(namespaces_are_bounded),
         REAL_TEST(a_file_system_that_takes_no_writes_is_named),
         REAL_TEST(a_store_on_a_network_file_system_is_refused),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
