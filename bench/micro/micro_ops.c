@@ -251,7 +251,7 @@ main(int argc, char **argv)
     struct bench *bench = calloc(1, sizeof(*bench));
     bool is_right;
 
-    if (bench == NULL || argc < 2 || argc > 3) {
+    if (bench == NULL || argc < 2 || argc > 3 || argv[1][0] == '-') {
         fprintf(stderr, "usage: micro_ops DIR [ROUNDS]   (DIR: of a new store)\n");
         return 2;
     }
