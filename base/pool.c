@@ -39,6 +39,14 @@ pool_deinit(struct pool *pool)
 }
 
 void *
+pool_take_as_is(struct pool *pool)
+{
+    void *object = free_take(pool);
+
+    return object != NULL ? object : env_take(pool->env, pool->size);
+}
+
+void *
 pool_take(struct pool *pool)
 {
     void *object = free_take(pool);

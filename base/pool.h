@@ -24,8 +24,10 @@ void pool_init(struct pool *pool, const struct kvt_env *env, size_t size, uint32
 /* pool_deinit - every object must have been given back. Fine when it was never made. */
 void pool_deinit(struct pool *pool);
 
-/* pool_take - zeroed; NULL when there is no memory. */
+/* pool_take - zeroed; NULL when there is no memory. pool_take_as_is - with what the last one left
+ * in it: of large objects that their owner fills anyway. */
 void *pool_take(struct pool *pool);
+void *pool_take_as_is(struct pool *pool);
 void pool_put(struct pool *pool, void *object); /* NULL is fine. */
 
 #endif /* KVT_BASE_POOL_H */

@@ -60,19 +60,21 @@ run_takes(const struct copy_run *run, const struct copy_member *member, uint32_t
            run->count < COPY_RUN_BLOCKS && run->bytes + member->range.length <= COPY_RUN_BYTES;
 }
 
-/* A new one. NULL: no memory. */
+/* A new one, empty: of what is large, only what is added is written. NULL: no memory. */
 static struct copy_run *
 run_create(struct kvt_store *store, const struct op *op, uint32_t device, enum device_lane lane)
 {
-    struct copy_run *run = pool_take(&store->run_pool);
+    struct copy_run *run = pool_take_as_is(&store->run_pool);
 
     if (run == NULL)
         return NULL;
     run->lane = lane;
-    run->device_job.device = device;
-    run->device_job.is_urgent = true;
-    run->device_job.mark = ticket_part_mark(op, device);
-    run->device_job.finish = run_finish;
+    run->count = 0;
+    run->bytes = 0;
+    run->device_job = (struct device_job){.device = device,
+        .is_urgent = true,
+        .mark = ticket_part_mark(op, device),
+        .finish = run_finish};
     return run;
 }
 

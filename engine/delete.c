@@ -93,7 +93,7 @@ delete_absent(struct kvt_store *store, struct op *op)
 void
 delete_begin(struct kvt_store *store, struct op *op)
 {
-    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint32_t number = residency_find_near(store->map, op->near, op->fingerprint, &op->key);
     struct flight *flight;
     enum kvt_status status;
 

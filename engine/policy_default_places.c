@@ -369,30 +369,23 @@ leaf_choose(struct default_policy *self, unsigned place, float *score_out)
     return choice.places[best];
 }
 
-/* Whether the entry's copy in `place` is a leaf that was not shown yet, and where it stands. */
-static bool
-leaf_find(struct default_policy *self, unsigned place, uint32_t number, uint32_t *at_out)
-{
-    const struct policy_node *node = node_of(self, place, number);
-
-    if (node == NULL || node->queue != QUEUE_LEAVES || node->newer >= self->places[place].open)
-        return false;
-    *at_out = node->newer;
-    return true;
-}
-
 /* Where the parent of the leaf that was shown last stands, if it is next. */
 static bool
 parent_is_next(struct default_policy *self, unsigned place, uint32_t *at_out)
 {
     struct default_place *here = &self->places[place];
     uint32_t parent = here->shown_parent;
+    const struct policy_node *node;
 
     if (here->shown == ENTRY_NONE || parent == ENTRY_NONE ||
         entries_has_copy(self->base.entries, (enum policy_place)place, here->shown))
         return false;
-    return leaf_find(self, place, parent, at_out) &&
-           default_score(self, place, parent) <= here->shown_score;
+    node = node_of(self, place, parent);
+    if (node == NULL || node->queue != QUEUE_LEAVES || node->newer >= here->open ||
+        default_score(self, place, parent) > here->shown_score)
+        return false;
+    *at_out = node->newer;
+    return true;
 }
 
 static uint32_t

@@ -58,7 +58,7 @@ prefetch_done(struct kvt_store *store, struct op *op, uint32_t number)
 void
 prefetch_begin(struct kvt_store *store, struct op *op)
 {
-    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint32_t number = residency_find_near(store->map, op->near, op->fingerprint, &op->key);
     unsigned tiers;
 
     if (number == ENTRY_NONE) {
@@ -139,7 +139,7 @@ demote_copy(struct kvt_store *store, struct op *op, uint32_t number, unsigned ti
 void
 demote_begin(struct kvt_store *store, struct op *op)
 {
-    uint32_t number = residency_find(store->map, op->fingerprint, &op->key);
+    uint32_t number = residency_find_near(store->map, op->near, op->fingerprint, &op->key);
     unsigned below = op->target == KVT_TIER_HOST ? TIER_HOST | TIER_NVME : TIER_NVME;
     struct flight *flight;
     unsigned tiers;

@@ -16,7 +16,7 @@
 #include "ticket_pool.h"
 
 enum {
-    OPS_AHEAD = 8, /* Between the steps in which memory is asked for ahead of what is begun. */
+    OPS_AHEAD = 8, /* At most between the steps in which memory is asked for ahead. */
 };
 
 static enum kvt_status
@@ -119,21 +119,22 @@ ops_begin(struct kvt_store *store, struct kvt_ticket *ticket)
 {
     struct op *ops = ticket->ops;
     uint32_t count = ticket->count;
+    uint32_t ahead = count < OPS_AHEAD ? count : OPS_AHEAD;
 
-    for (uint32_t i = 0; i < count + 3 * OPS_AHEAD; i++) {
+    for (uint32_t i = 0; i < count + 3 * ahead; i++) {
         if (i < count)
             residency_prefetch_bucket(store->map, ops[i].fingerprint);
-        if (i >= OPS_AHEAD && i - OPS_AHEAD < count) {
-            struct op *op = &ops[i - OPS_AHEAD];
+        if (i >= ahead && i - ahead < count) {
+            struct op *op = &ops[i - ahead];
 
             op->near = residency_prefetch_entry(store->map, op->fingerprint);
             if (op->near != ENTRY_NONE)
                 __builtin_prefetch(entries_at(store->entries, op->near), 1);
         }
-        if (i >= 2 * OPS_AHEAD && i - 2 * OPS_AHEAD < count)
-            residency_prefetch_key(store->map, ops[i - 2 * OPS_AHEAD].near);
-        if (i >= 3 * OPS_AHEAD)
-            op_begin(store, &ops[i - 3 * OPS_AHEAD]);
+        if (i >= 2 * ahead && i - 2 * ahead < count)
+            residency_prefetch_key(store->map, ops[i - 2 * ahead].near);
+        if (i >= 3 * ahead)
+            op_begin(store, &ops[i - 3 * ahead]);
     }
 }
 

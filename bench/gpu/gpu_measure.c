@@ -396,10 +396,10 @@ disk_open(struct disk *disk, const char *path, double seconds)
             disk_probe_close(&disk->probe);
             return false;
         }
-        if (rate > best)
-            best_depth = depths[i];
-        if (rate > best)
+        if (rate > best) {
             best = rate;
+            best_depth = depths[i];
+        }
     }
     disk->plan.depth = best_depth;
     return true;

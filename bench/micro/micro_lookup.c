@@ -16,6 +16,7 @@
 #include <time.h>
 
 #include "rng.h"
+#include "statistics.h"
 #include "store_internal.h"
 
 enum {
@@ -171,21 +172,12 @@ bench_measure(struct bench *bench)
     return true;
 }
 
-static int
-time_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left;
-    uint64_t b = *(const uint64_t *)right;
-
-    return (a > b) - (a < b);
-}
-
 static void
 times_print(const char *name, uint64_t *times)
 {
-    qsort(times, LOOKUP_COUNT, sizeof(*times), time_compare);
-    printf(", \"%s_p50_ns\": %" PRIu64 ", \"%s_p99_ns\": %" PRIu64, name, times[LOOKUP_COUNT / 2],
-        name, times[LOOKUP_COUNT / 100 * 99]);
+    printf(", \"%s_p50_ns\": %" PRIu64 ", \"%s_p99_ns\": %" PRIu64, name,
+        number_percentile(times, LOOKUP_COUNT, 0.5), name,
+        number_percentile(times, LOOKUP_COUNT, 0.99));
 }
 
 static void

@@ -19,6 +19,7 @@
 #include "policy.h"
 #include "residency.h"
 #include "rng.h"
+#include "statistics.h"
 
 enum {
     ENTRIES_DEFAULT = 1000000,
@@ -203,22 +204,13 @@ bench_close(struct bench *bench)
 
 /* --- Figures ---------------------------------------------------------------------------------- */
 
-static int
-time_compare(const void *left, const void *right)
-{
-    uint64_t a = *(const uint64_t *)left;
-    uint64_t b = *(const uint64_t *)right;
-
-    return (a > b) - (a < b);
-}
-
 static void
 times_print(const char *name, uint64_t *times)
 {
-    qsort(times, DECISIONS, sizeof(*times), time_compare);
     printf(", \"%s_p50_ns\": %" PRIu64 ", \"%s_p99_ns\": %" PRIu64 ", \"%s_p999_ns\": %" PRIu64,
-        name, times[DECISIONS / 2], name, times[DECISIONS / 100 * 99], name,
-        times[DECISIONS / 1000 * 999]);
+        name, number_percentile(times, DECISIONS, 0.5), name,
+        number_percentile(times, DECISIONS, 0.99), name,
+        number_percentile(times, DECISIONS, 0.999));
 }
 
 int

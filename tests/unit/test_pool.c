@@ -66,6 +66,20 @@ what_was_given_back_is_handed_out_again_as_new(void **state)
 }
 
 static void
+what_is_taken_as_it_is_was_left_so(void **state)
+{
+    char *first = pool_take_as_is(&pool);
+
+    (void)state;
+    assert_non_null(first);
+    memset(first, 0xEE, SIZE);
+    pool_put(&pool, first);
+    assert_ptr_equal(pool_take_as_is(&pool), first);
+    assert_int_equal(first[SIZE - 1], (char)0xEE);
+    pool_put(&pool, first);
+}
+
+static void
 no_more_is_kept_than_was_said(void **state)
 {
     void *objects[KEEP + 3];
@@ -95,6 +109,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(what_was_given_back_is_handed_out_again_as_new),
+        TEST(what_is_taken_as_it_is_was_left_so),
         TEST(no_more_is_kept_than_was_said),
         TEST(want_of_memory_is_reported),
     };
