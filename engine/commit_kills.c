@@ -96,8 +96,10 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
 void
 commit_bury(struct kvt_store *store, const struct commit_kill *kill)
 {
-    if (commit_kill(store, kill) != KVT_OK)
+    if (commit_kill(store, kill) != KVT_OK) {
         COUNT(store, kill_lost_count, 1);
+        commit_doubt(store, KVT_E_NOMEM);
+    }
 }
 
 static bool

@@ -11,6 +11,7 @@ struct committer {
     struct inbox inbox;
     struct inbox_node *taken; /* The actor's; so is the next. */
     struct commit_job *held;  /* Committed and not known to be durable; NULL: none. */
+    bool has_failed;          /* A commit or a sync: none is tried behind it (index.h). */
     struct task *task;
 };
 
@@ -50,7 +51,22 @@ held_return(struct committer *committer, bool is_durable)
         return;
     if (!is_durable)
         job->status = committer->store->index->ops->sync(committer->store->index);
+    committer->has_failed = committer->has_failed || job->status != KVT_OK;
     job_return(committer, job);
+}
+
+/* Behind a commit that failed another could be good, and raise the batch_number of a segment above
+ * that of a batch whose blocks are not in the index: nobody would ever take that for a stray. */
+static enum kvt_status
+job_run(struct committer *committer, struct commit_job *job)
+{
+    enum kvt_status status;
+
+    if (committer->has_failed)
+        return failure_set(KVT_E_META, 0, "A commit failed before; no further one is tried.");
+    status = job->run(committer->store, job);
+    committer->has_failed = status != KVT_OK;
+    return status;
 }
 
 static bool
@@ -72,7 +88,7 @@ committer_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     job = CONTAINER_OF(committer->taken, struct commit_job, message.node);
     committer->taken = committer->taken->next;
     job->start_ns = now_ns;
-    job->status = job->run(store, job);
+    job->status = job_run(committer, job);
     index_size_note(store);
     held_return(committer, job->status == KVT_OK);
     if (job->status == KVT_OK)

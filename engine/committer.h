@@ -11,6 +11,8 @@
  *   handed over --> RUN --> HELD --> back, durable: the next commit, or the sync, was good
  *                    |        +---> back, failed:  neither was
  *                    +------------> back, failed
+ *
+ * Behind a failure every job comes back failed, without having run.
  */
 #ifndef KVT_ENGINE_COMMITTER_H
 #define KVT_ENGINE_COMMITTER_H

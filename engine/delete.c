@@ -6,9 +6,8 @@
  */
 #include "store_internal.h"
 
-/* The kill of an entry's copy on NVMe. */
-static struct commit_kill
-kill_of(struct kvt_store *store, uint32_t number, struct op *waiter)
+struct commit_kill
+entry_kill(struct kvt_store *store, uint32_t number, struct op *waiter)
 {
     const struct entry *entry = residency_at(store->map, number);
 
@@ -28,7 +27,10 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
     struct entry *entry = residency_at(store->map, number);
     struct flight *flight = entries_at(store->entries, number)->flight;
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
-    struct commit_kill kill = kill_of(store, number, waiter);
+    bool is_old_copy_left = waiter != NULL && reclaim_has_dropped(store, entry->fingerprint);
+    /* A delete that waits for the end of a reclaim waits for its own kill behind that. */
+    struct op *killer = is_old_copy_left ? NULL : waiter;
+    struct commit_kill kill = entry_kill(store, number, killer);
 
     /* First what can fail, so that a refusal changes nothing. */
     if ((tiers & TIER_NVME) != 0)
@@ -39,10 +41,12 @@ entry_erase(struct kvt_store *store, uint32_t number, struct op *waiter)
     if (waiter != NULL)
         op_reach(store, waiter, 1, KVT_OK);
     if (flight != NULL && flight_is_commit(flight) &&
-        commit_cancel(store, flight, KVT_MISS, waiter))
-        return KVT_OK;
-    if (waiter != NULL && (tiers & TIER_NVME) == 0)
-        commit_kill_settle(store, kill.fingerprint, KVT_OK, waiter);
+        commit_cancel(store, flight, KVT_MISS, killer))
+        killer = NULL;
+    if (is_old_copy_left)
+        reclaim_settle(store, waiter);
+    else if (killer != NULL && (tiers & TIER_NVME) == 0)
+        commit_kill_settle(store, kill.fingerprint, KVT_OK, killer);
     return KVT_OK;
 }
 
@@ -59,7 +63,7 @@ entry_replace(
     KVT_TRY(commit_kill_reserve(store));
     *has_kill_out = (tiers & TIER_NVME) != 0;
     if (*has_kill_out)
-        *kill_out = kill_of(store, number, NULL);
+        *kill_out = entry_kill(store, number, NULL);
     if (flight != NULL && flight_is_waiting(flight)) {
         /* What this block was to replace, the next one does. */
         *has_kill_out = commit_replace_take(store, flight, kill_out);
@@ -77,7 +81,7 @@ delete_settle(struct kvt_store *store, struct op *op)
     if (status != KVT_OK)
         op_reach(store, op, 2, status);
     else
-        commit_kill_settle(store, op->fingerprint, KVT_MISS, op);
+        commit_kill_settle(store, op->fingerprint, op->status[0], op);
 }
 
 /* Nobody can see a block of this key; one that was killed or evicted may still come back in a
@@ -86,7 +90,9 @@ static void
 delete_absent(struct kvt_store *store, struct op *op)
 {
     op_reach(store, op, 1, KVT_MISS);
-    if (!reclaim_settle(store, op))
+    if (reclaim_has_dropped(store, op->fingerprint))
+        reclaim_settle(store, op);
+    else
         delete_settle(store, op);
 }
 

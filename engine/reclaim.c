@@ -32,7 +32,9 @@ struct reclaim {
     struct resident *residents; /* Those to be written again first. */
     uint32_t resident_count, resident_capacity;
     uint32_t survivor_count;
-    uint32_t moved_count; /* Survivors that relocate.c has dealt with. */
+    uint32_t moved_count;        /* Survivors that relocate.c has dealt with. */
+    struct commit_kill *dropped; /* Of copies that have left NVMe with the victim. */
+    uint32_t dropped_count, dropped_capacity;
     struct segment_change change;
     struct batch_owner owner;
     struct tier_batch batch;
@@ -59,6 +61,7 @@ reclaim_close(struct kvt_store *store)
     if (reclaim == NULL)
         return;
     env_put(env, reclaim->residents, reclaim->resident_capacity * sizeof(*reclaim->residents));
+    env_put(env, reclaim->dropped, reclaim->dropped_capacity * sizeof(*reclaim->dropped));
     env_put(env, reclaim, sizeof(*reclaim));
     store->reclaim = NULL;
 }
@@ -87,10 +90,21 @@ reclaim_end(struct kvt_store *store)
     struct op *op;
 
     reclaim->state = RECLAIM_IDLE;
+    reclaim->dropped_count = 0;
     victim_scan_end(reclaim->scan);
     while ((op = op_list_take(&reclaim->settlers)) != NULL)
         delete_settle(store, op);
     commit_unstall(store);
+}
+
+/* The segment will not be FREE: what has left it is dead only when its kills are durable. */
+static void
+dropped_bury(struct kvt_store *store)
+{
+    const struct reclaim *reclaim = store->reclaim;
+
+    for (uint32_t i = 0; i < reclaim->dropped_count; i++)
+        commit_bury(store, &reclaim->dropped[i]);
 }
 
 /* The victim stays as it is, and others have their turn. */
@@ -103,6 +117,7 @@ reclaim_let_go(struct kvt_store *store, const char *reason)
         "event=passed_over segment=%u live_bytes=%llu reason=\"%s\"", victim->number,
         (unsigned long long)victim->live_bytes, reason);
     victim->is_passed_over = true;
+    dropped_bury(store);
     reclaim_end(store);
 }
 
@@ -111,16 +126,27 @@ static void
 reclaim_give_up(struct kvt_store *store)
 {
     store->reclaim->has_failed = true;
+    dropped_bury(store);
     reclaim_end(store);
 }
 
 bool
+reclaim_has_dropped(const struct kvt_store *store, struct hash128 fingerprint)
+{
+    const struct reclaim *reclaim = store->reclaim;
+
+    for (uint32_t i = 0; reclaim != NULL && i < reclaim->dropped_count; i++) {
+        if (hash128_equal(reclaim->dropped[i].fingerprint, fingerprint))
+            return true;
+    }
+    return false;
+}
+
+void
 reclaim_settle(struct kvt_store *store, struct op *op)
 {
-    if (store->reclaim == NULL || store->reclaim->state == RECLAIM_IDLE)
-        return false;
+    KVT_ASSERT(store->reclaim->dropped_count > 0);
     op_list_add(&store->reclaim->settlers, op);
-    return true;
 }
 
 /* --- What is in the victim -------------------------------------------------------------------- */
@@ -180,6 +206,23 @@ residents_search(struct kvt_store *store)
     return true;
 }
 
+/* Room to note each of them when it is dropped. False: no memory. */
+static bool
+dropped_reserve(struct kvt_store *store)
+{
+    struct reclaim *reclaim = store->reclaim;
+
+    while (reclaim->dropped_capacity < reclaim->resident_count) {
+        struct commit_kill *grown =
+            array_grow(&store->env, reclaim->dropped, &reclaim->dropped_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return false;
+        reclaim->dropped = grown;
+    }
+    return true;
+}
+
 /* False: no memory. */
 static bool
 residents_find(struct kvt_store *store)
@@ -222,7 +265,7 @@ reclaim_start(struct kvt_store *store)
         return true;
     }
     kills_filter(reclaim);
-    if (!residents_find(store)) {
+    if (!residents_find(store) || !dropped_reserve(store)) {
         reclaim_let_go(store, "no memory for its blocks");
         return true;
     }
@@ -238,15 +281,21 @@ reclaim_start(struct kvt_store *store)
 static bool
 resident_drop(struct kvt_store *store, const struct resident *resident)
 {
-    uint64_t word = atomic_load_explicit(
-        &residency_at(store->map, resident->number)->word, memory_order_relaxed);
-    bool is_dropped = word_tiers(word) != TIER_NVME
-                          ? entry_nvme_release(store, resident->number)
-                          : entry_drop(store, resident->number, false, KVT_REASON_RECLAIMED);
+    struct reclaim *reclaim = store->reclaim;
+    const struct entry *entry = residency_at(store->map, resident->number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+    struct commit_kill kill = entry_kill(store, resident->number, NULL);
+    bool is_dropped;
 
-    if (is_dropped)
-        COUNT(store, nvme_evict_count, 1);
-    return is_dropped;
+    kill.sequence = entry->sequence; /* A newer copy may come before it is buried. */
+    is_dropped = word_tiers(word) != TIER_NVME
+                     ? entry_nvme_release(store, resident->number)
+                     : entry_drop(store, resident->number, false, KVT_REASON_RECLAIMED);
+    if (!is_dropped)
+        return false;
+    reclaim->dropped[reclaim->dropped_count++] = kill;
+    COUNT(store, nvme_evict_count, 1);
+    return true;
 }
 
 /* What is still in the victim goes; what is pinned will be moved. False: there is such. */

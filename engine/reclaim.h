@@ -32,13 +32,15 @@
  *
  * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let
  * go and passed over until another was reclaimed. When the index or a recycle header fails, nothing
- * more is reclaimed in this life of the store.
+ * more is reclaimed in this life of the store. In both cases the copies that have left the victim
+ * are killed one by one: a delete of their keys shall not promise what a crash takes back.
  */
 #ifndef KVT_ENGINE_RECLAIM_H
 #define KVT_ENGINE_RECLAIM_H
 
 #include <stdbool.h>
 
+#include "hash.h"
 #include "kvtier/status.h"
 
 struct kvt_store;
@@ -56,10 +58,12 @@ bool reclaim_is_idle(const struct kvt_store *store);
 bool reclaim_want(struct kvt_store *store);
 
 /*
- * reclaim_settle - the key of a delete is not in the map; but a block of it may just have left
- * NVMe, and its record still be in the index or its header on disk. True: delete_settle() is called
- * when no crash can bring it back any more, or reclaiming has failed. False: nothing is under way.
+ * reclaim_has_dropped - a copy of a block with that fingerprint has left NVMe with the victim, but
+ * its record is still in the index, or its header on the disk: a crash may bring it back, also
+ * behind the kill of a newer copy. reclaim_settle - `op`, a delete of such a block, gets
+ * delete_settle() when that is over: the segment is FREE, or the copy's kill waits.
  */
-bool reclaim_settle(struct kvt_store *store, struct op *op);
+bool reclaim_has_dropped(const struct kvt_store *store, struct hash128 fingerprint);
+void reclaim_settle(struct kvt_store *store, struct op *op);
 
 #endif /* KVT_ENGINE_RECLAIM_H */

@@ -404,8 +404,11 @@ work_is_in_flight(const struct kvt_store *store)
 void put_begin(struct kvt_store *store, struct op *op);
 void get_begin(struct kvt_store *store, struct op *op);
 void delete_begin(struct kvt_store *store, struct op *op);
-/* delete_settle - stage 2 of a delete that found nothing. */
+/* delete_settle - stage 2 of a delete that has no kill of its own to wait for, with the status of
+ * its stage 1; or when an older copy of its key is dead for good. */
 void delete_settle(struct kvt_store *store, struct op *op);
+/* entry_kill - of the entry's copy on NVMe, and all that was written for its key so far. */
+struct commit_kill entry_kill(struct kvt_store *store, uint32_t number, struct op *waiter);
 /*
  * entry_erase - the block is gone at once, and no crash brings it back once its kill is durable
  * (`waiter`, a delete, may be NULL, is told of both: stages 1 and 2). The entry is not FILLING.

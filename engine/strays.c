@@ -88,8 +88,9 @@ struct search {
 };
 
 /* Where batches without a commit may stand. A root may have many that were ACTIVE: the last one of
- * an earlier life is noted as something else only when its facts change. A segment that is
- * RECYCLING gets its recycle header, which voids them, only when something is written. */
+ * an earlier life is noted as something else only when its facts change. In a segment that is
+ * RECYCLING no batch counts any more; its recycle header, which voids them, comes only when
+ * something is written. */
 static bool
 segment_is_suspect(const struct segment *segment)
 {
@@ -116,7 +117,8 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
     const struct tier_kill *kills)
 {
     struct search *search = visitor;
-    uint64_t committed = segment_at(search->store->segments, header->extent.segment)->batch_number;
+    const struct segment *segment = segment_at(search->store->segments, header->extent.segment);
+    uint64_t committed = segment->state == SEGMENT_RECYCLING ? 0 : segment->batch_number;
 
     (void)records;
     (void)kills;

@@ -4,11 +4,12 @@
  *
  * The index does not know their blocks and their kills, and nobody can see them; but a later
  * rebuild would take them for good, although the lives in between went on without them. So the next
- * open takes them away. In a segment they are those above its batch_number: the first page of each
- * header that stands in a segment that was ACTIVE or is RECYCLING is overwritten with zeros, and
- * synced. A FREE segment in which some stand becomes RECYCLING before that; all other FREE segments
- * get a higher generation for their next fill, so that a torn header in them can never be followed
- * by one of the same generation.
+ * open takes them away. In a segment that was ACTIVE they are those above its batch_number, and in
+ * one that is RECYCLING all: what had left it before the crash may be deleted after it, and nothing
+ * is written then that would say so. The first page of each of their headers is overwritten with
+ * zeros, and synced. A FREE segment in which some stand becomes RECYCLING before that; all other
+ * FREE segments get a higher generation for their next fill, so that a torn header in them can
+ * never be followed by one of the same generation.
  *
  * A segment that was ACTIVE goes on being filled behind its last batch, one a root: a store whose
  * process dies again and again does not spend a segment on each life, and reclaiming keeps the room

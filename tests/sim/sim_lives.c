@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "reclaim.h"
 #include "seeds.h"
 #include "store_host.h"
 #include "workload.h"
@@ -30,6 +31,7 @@ enum shape {
     SHAPE_LARGE, /* All that is put stays. */
     SHAPE_SMALL, /* It evicts, and reclaims segments. */
     SHAPE_TIGHT, /* All stays, but not in HOST, where room is waited for. */
+    SHAPE_UPPER, /* As SMALL, but what leaves NVMe stays in HOST. */
     SHAPES,
 };
 
@@ -37,6 +39,7 @@ enum shape {
 enum ending {
     END_CLOSE,
     END_CUT,        /* The power goes between two calls. */
+    END_RECLAIM,    /* The same, while a segment is being reclaimed. */
     END_KILL,       /* The process goes, the machine stays. */
     END_CRASH,      /* The power goes at some io operation. */
     END_CRASH_OPEN, /* The same, early: mostly while it opens. */
@@ -52,6 +55,7 @@ struct lives {
     bool writes_arrive; /* What fails is on the disk all the same. */
     bool reads_fail;    /* In this life. */
     bool reads_lie;
+    bool has_lied; /* In some life: kills may have been passed over when a segment was reclaimed. */
 };
 
 /* Faults of a life. Wrong bytes make the store drop what it reads: then anything may be gone. */
@@ -91,6 +95,7 @@ faults_choose(struct lives *lives)
         lives->reads_fail = lives->reads_fail || rules[second].ops == SIM_READ;
     }
     lives->reads_lie = choice >= 8;
+    lives->has_lied = lives->has_lied || lives->reads_lie;
     if (lives->reads_lie)
         model_doubt_all(&lives->work->model);
 }
@@ -101,11 +106,13 @@ life_open(struct lives *lives)
     uint32_t flags = 0;
     enum kvt_status status;
 
-    /* When the index is lost and headers cannot be read either, deleted blocks may come back
-     * (FORMAT.md section 6): no life has both. */
-    if (rng_below(&lives->rng, 6) == 0 && !lives->reads_fail)
+    /* When the index is lost and headers cannot be read either, or a header was read wrong that
+     * had kills, deleted blocks may come back (FORMAT.md section 6): no run has both. */
+    bool may_rebuild = !lives->reads_fail && !lives->has_lied;
+
+    if (rng_below(&lives->rng, 6) == 0 && may_rebuild)
         sim_index_damage(lives->host.world);
-    else if (rng_below(&lives->rng, 12) == 0 && !lives->reads_fail)
+    else if (rng_below(&lives->rng, 12) == 0 && may_rebuild)
         flags = KVT_OPEN_REBUILD;
     lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
     /* A rebuild believes what it reads, also what a failed sync has lost: it lasts until the power
@@ -169,6 +176,9 @@ life(struct lives *lives, uint32_t operation_count)
     for (uint32_t i = 0; i < count && is_open && !sim_crashed(lives->host.world); i++) {
         if (!workload_step(lives->work))
             return;
+        if (ending == END_RECLAIM && !reclaim_is_idle(lives->work->store) &&
+            rng_below(&lives->rng, 8) == 0)
+            break;
     }
     life_end(lives, ending);
 }
@@ -194,8 +204,8 @@ static uint64_t
 run(uint64_t seed, uint32_t operation_count, char *failure)
 {
     struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u, .writes_arrive = seed % 4 == 1};
-    enum shape shape = (enum shape)(seed % SHAPES);
-    bool is_small = shape == SHAPE_SMALL;
+    enum shape shape = (enum shape)rng_below(&lives.rng, SHAPES);
+    bool is_small = shape == SHAPE_SMALL || shape == SHAPE_UPPER;
     struct kvt_options options = is_small ? host_options_small() : host_options_large();
     struct sim_options world = {
         .seed = seed,
@@ -207,6 +217,8 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
     struct workload_host reach;
     uint64_t hash;
 
+    if (shape == SHAPE_UPPER)
+        options.host_capacity_bytes = 64 << 20;
     if (shape == SHAPE_TIGHT)
         options.host_capacity_bytes = 4 << 20;
     lives.work = calloc(1, sizeof(*lives.work));

@@ -295,6 +295,38 @@ a_commit_is_not_acknowledged_when_what_makes_it_durable_fails(void **state)
     }
 }
 
+/*
+ * A commit that failed, of a block that takes the place of another; the next batch is written
+ * already. Were it committed, its segment would say that both count: the open would not take the
+ * first one for a stray, and a rebuild would find what the index knows nothing of.
+ */
+static void
+a_batch_behind_a_commit_that_failed_is_not_committed(void **state)
+{
+    const struct sim_rule fails = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 1};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 3 * SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(900 + seed);
+        kvt_ticket *tickets[2];
+        uint64_t version = 0;
+
+        full_put(full, FIRST, 1);
+        sim_rule_add(full->world, &fails);
+        tickets[0] = put_submit(full, FIRST, 2, KVT_SYNC);
+        writing_meet(full, FIRST);
+        tickets[1] = put_submit(full, SECOND, 1, KVT_SYNC);
+        assert_int_equal(result_of(tickets[0]), KVT_E_META);
+        assert_int_equal(result_of(tickets[1]), KVT_E_META);
+        sim_rules_clear(full->world);
+        full_again(full, 0);
+        assert_int_equal(kit_get(full->store, full->ns, FIRST, &version), KVT_OK);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FIRST, version);
+        full_end(full);
+    }
+}
+
 int
 main(void)
 {
@@ -304,6 +336,7 @@ main(void)
         cmocka_unit_test(what_could_not_be_made_durable_stays_deleted),
         cmocka_unit_test(what_is_written_again_hides_no_copy_before_it_is_durable),
         cmocka_unit_test(a_commit_is_not_acknowledged_when_what_makes_it_durable_fails),
+        cmocka_unit_test(a_batch_behind_a_commit_that_failed_is_not_committed),
     };
 
     stop_on_proof();

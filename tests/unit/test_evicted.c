@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_evicted.c - deletes of blocks whose copy left NVMe with its segment: whatever stops the
+ * reclaim of that segment, and whenever, no crash brings back what was acknowledged as gone.
+ *
+ * Until the segment is FREE again its records stand in the index, or its headers on the disk.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    MOMENTS = 16,
+    STEPS_MAX = 200000,
+    KEYS_MAX = 4 * FULL_BLOCKS,
+    LEASES_MAX = FULL_SEGMENTS,
+};
+
+struct evicting {
+    struct full_store *full;
+    kvt_ticket *ticket;         /* Of the put that wanted room. */
+    bool was_there[KEYS_MAX];   /* Cold keys with a copy on NVMe. */
+    uint64_t evicted[KEYS_MAX]; /* Those that have lost it since. */
+    uint32_t evicted_count;
+    kvt_lease leases[LEASES_MAX];
+    uint32_t lease_count;
+    bool is_gone[KEYS_MAX]; /* evicted[]: the delete was acknowledged. */
+    uint32_t gone_count, refused_count;
+};
+
+static bool
+is_on_nvme(const struct full_store *full, uint64_t key)
+{
+    uint32_t number = full_entry(full, key);
+
+    return number != ENTRY_NONE &&
+           (word_tiers(atomic_load(&residency_at(full->store->map, number)->word)) & TIER_NVME) !=
+               0;
+}
+
+static void
+put_submit(struct evicting *evicting)
+{
+    struct full_store *full = evicting->full;
+    struct kvt_put one = {.source = full->bytes, .length = FULL_BLOCK_BYTES};
+    struct payload_key name;
+    uint64_t key = full->next_cold++;
+
+    payload_key_make(&name, key);
+    payload_fill(full->bytes, FULL_BLOCK_BYTES, key, 1);
+    one.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, &one, 1, KVT_SYNC, NULL, &evicting->ticket), KVT_OK);
+}
+
+static void
+put_finish(struct evicting *evicting)
+{
+    assert_int_equal(kvt_ticket_wait(evicting->ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    kvt_ticket_free(evicting->ticket);
+    evicting->ticket = NULL;
+}
+
+/* The cold keys that stood on NVMe at the beginning of the reclaim and do so no more. */
+static void
+evicted_note(struct evicting *evicting)
+{
+    const struct full_store *full = evicting->full;
+
+    evicting->evicted_count = 0;
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++) {
+        if (evicting->was_there[key - FULL_COLD] && !is_on_nvme(full, key))
+            evicting->evicted[evicting->evicted_count++] = key;
+    }
+}
+
+static void
+start_note(struct evicting *evicting)
+{
+    const struct full_store *full = evicting->full;
+
+    assert_true(full->next_cold - FULL_COLD <= KEYS_MAX);
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+        evicting->was_there[key - FULL_COLD] = is_on_nvme(full, key);
+}
+
+/* Each segment gets a pinned block, unless it has only hot ones. */
+static void
+lease_one_a_segment(struct evicting *evicting)
+{
+    struct full_store *full = evicting->full;
+    bool is_leased[FULL_SEGMENTS] = {false};
+
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++) {
+        struct payload_key name;
+        uint8_t tiers = 0;
+        uint32_t segment;
+
+        if (!is_on_nvme(full, key))
+            continue;
+        segment = segment_index(residency_at(full->store->map, full_entry(full, key))->segment);
+        assert_true(segment < FULL_SEGMENTS);
+        if (is_leased[segment])
+            continue;
+        payload_key_make(&name, key);
+        assert_int_equal(kvt_lookup(full->store, full->ns, &name.key, 1, &tiers, NULL,
+                             &evicting->leases[evicting->lease_count]),
+            KVT_OK);
+        evicting->lease_count++;
+        is_leased[segment] = true;
+    }
+}
+
+/*
+ * A full store, and a put in flight, at the moment when blocks of a victim have left NVMe. HOST
+ * keeps a copy of each of them, or (`is_host_small`) of few. `is_leased`: one block a segment has a
+ * lease since the survivors were chosen, so that the victim is not empty yet.
+ */
+static struct evicting
+evicting_begin(uint64_t seed, bool is_host_small, bool is_leased)
+{
+    struct evicting evicting = {.full = full_begin(seed, FULL_SEGMENTS)};
+    struct full_store *full = evicting.full;
+
+    if (!is_host_small) {
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        full->options.host_capacity_bytes = 64 << 20;
+        full_open(full, 0);
+    }
+    full_fill(full);
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
+        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+        for (uint64_t hot = 0; hot < FULL_HOT; hot++)
+            (void)full_expect_at_most(full, hot, 1);
+        start_note(&evicting);
+        put_submit(&evicting);
+        for (uint32_t k = 0; k < 2000 && reclaim_is_idle(full->store); k++)
+            sim_run_steps(full->world, 1);
+        for (uint32_t k = 0; k < STEPS_MAX && !reclaim_is_idle(full->store); k++) {
+            if (is_leased && evicting.lease_count == 0 && !relocate_is_idle(full->store))
+                lease_one_a_segment(&evicting);
+            evicted_note(&evicting);
+            if (evicting.evicted_count > 0 && (!is_leased || evicting.lease_count > 0))
+                return evicting;
+            sim_run_steps(full->world, 1);
+        }
+        put_finish(&evicting);
+    }
+    fail_msg("no victim was emptied");
+    return evicting;
+}
+
+/* Whoever deletes is told the truth, at once or when it is known. */
+static void
+evicted_delete(struct evicting *evicting)
+{
+    struct full_store *full = evicting->full;
+
+    evicted_note(evicting);
+    for (uint32_t i = 0; i < evicting->evicted_count; i++) {
+        enum kvt_status status = kit_delete(full->store, full->ns, evicting->evicted[i]);
+
+        evicting->is_gone[i] = status == KVT_OK || status == KVT_MISS;
+        evicting->gone_count += evicting->is_gone[i];
+        evicting->refused_count += status < 0;
+    }
+}
+
+static void
+leases_release(struct evicting *evicting)
+{
+    for (uint32_t i = 0; i < evicting->lease_count; i++)
+        kvt_lease_release(evicting->full->store, evicting->leases[i]);
+    evicting->lease_count = 0;
+}
+
+/* What was acknowledged stays away through two crashes, the second with the index lost. */
+static void
+evicted_stay_away(struct evicting *evicting, uint32_t flags)
+{
+    for (uint32_t life = 0; life < 2; life++) {
+        full_again(evicting->full, life == 0 ? flags : KVT_OPEN_REBUILD);
+        for (uint32_t i = 0; i < evicting->evicted_count; i++) {
+            if (evicting->is_gone[i])
+                assert_false(full_expect_at_most(evicting->full, evicting->evicted[i], 0));
+        }
+    }
+}
+
+/* A crash, behind each moment of the reclaim. */
+static void
+a_block_in_host_whose_copy_just_left_nvme_is_deleted_for_good(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        struct evicting evicting = evicting_begin(100 + moment, false, false);
+
+        sim_run_steps(evicting.full->world, moment / 2);
+        evicted_delete(&evicting);
+        assert_int_equal(evicting.refused_count, 0);
+        assert_true(evicting.gone_count > 0);
+        evicted_stay_away(&evicting, moment % 2 == 0 ? 0 : KVT_OPEN_REBUILD);
+        full_end(evicting.full);
+    }
+}
+
+/* The older copy must not come back behind the delete of a newer one. */
+static void
+a_block_that_was_put_again_is_deleted_with_the_copy_that_left(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        const struct sim_rule slow = {
+            .ops = SIM_COMMIT, .effect = SIM_STALL, .nth = 1, .stall_ns = UINT64_C(50) * 1000000};
+        struct evicting evicting = evicting_begin(200 + moment, moment % 2 == 0, true);
+        struct full_store *full = evicting.full;
+        uint64_t key = evicting.evicted[0];
+        enum kvt_status status;
+
+        sim_rule_add(full->world, &slow);
+        assert_int_equal(kit_put(full->store, full->ns, key, 2, 1000,
+                             moment % 4 < 2 ? KVT_SYNC : KVT_MEMORY) < 0,
+            0);
+        status = kit_delete(full->store, full->ns, key);
+        assert_true(status == KVT_OK || status == KVT_MISS);
+        sim_rules_clear(full->world);
+        full_again(full, 0);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+}
+
+/* The index refuses the transaction that takes the victim's records away. */
+static void
+no_delete_is_acknowledged_behind_a_commit_that_failed(void **state)
+{
+    const struct sim_rule fails = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 1, .sticky = true};
+    uint32_t refused_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        struct evicting evicting = evicting_begin(300 + moment, moment % 2 == 0, false);
+
+        sim_rule_add(evicting.full->world, &fails);
+        if (moment % 4 < 2)
+            (void)sim_run_for(evicting.full->world, UINT64_C(100) * 1000 * 1000);
+        evicted_delete(&evicting);
+        refused_count += evicting.refused_count;
+        sim_rules_clear(evicting.full->world);
+        evicted_stay_away(&evicting, 0);
+        full_end(evicting.full);
+    }
+    assert_true(refused_count > 0);
+}
+
+/* A victim that is not empty yet, whose last block cannot be written elsewhere, is let go. */
+static void
+a_victim_that_is_let_go_half_empty_buries_what_has_left_it(void **state)
+{
+    uint32_t gone_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        const struct sim_rule fails = {
+            .ops = moment % 4 < 2 ? SIM_WRITE : SIM_SYNC, .effect = SIM_EIO, .nth = 1};
+        struct evicting evicting = evicting_begin(400 + moment, moment % 2 == 0, true);
+
+        sim_rule_add(evicting.full->world, &fails);
+        if (moment % 8 < 4)
+            (void)sim_run_for(evicting.full->world, UINT64_C(100) * 1000 * 1000);
+        evicted_delete(&evicting);
+        gone_count += evicting.gone_count;
+        sim_rules_clear(evicting.full->world);
+        evicted_stay_away(&evicting, 0);
+        full_end(evicting.full);
+    }
+    assert_true(gone_count > 0);
+}
+
+/* The recycle header cannot be written: the victim's headers stand as they were. */
+static void
+a_victim_without_a_recycle_header_brings_nothing_back(void **state)
+{
+    uint32_t gone_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        const struct sim_rule fails = {
+            .ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1, .file = "data."};
+        struct evicting evicting = evicting_begin(500 + moment, moment % 2 == 0, false);
+        struct full_store *full = evicting.full;
+
+        for (uint32_t i = 0;
+             i < STEPS_MAX && segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING) == 0;
+             i++)
+            sim_run_steps(full->world, 1);
+        sim_rule_add(full->world, &fails);
+        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+        evicted_delete(&evicting);
+        gone_count += evicting.gone_count;
+        sim_rules_clear(full->world);
+        evicted_stay_away(&evicting, KVT_OPEN_REBUILD);
+        full_end(full);
+    }
+    assert_true(gone_count > 0);
+}
+
+/* A crash leaves a victim RECYCLING: its headers void nothing before the next write. */
+static void
+a_victim_that_a_crash_left_recycling_brings_nothing_back(void **state)
+{
+    uint32_t gone_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        struct evicting evicting = evicting_begin(600 + moment, true, false);
+        struct full_store *full = evicting.full;
+
+        sim_run_steps(full->world, moment);
+        evicted_note(&evicting);
+        full_again(full, 0);
+        for (uint32_t i = 0; i < evicting.evicted_count; i++) {
+            enum kvt_status status = kit_delete(full->store, full->ns, evicting.evicted[i]);
+
+            assert_true(status == KVT_OK || status == KVT_MISS);
+            evicting.is_gone[i] = true;
+            gone_count += status == KVT_MISS;
+        }
+        evicted_stay_away(&evicting, KVT_OPEN_REBUILD);
+        full_end(full);
+    }
+    assert_true(gone_count > 0);
+}
+
+/* ... and no newer block of the same key with it, however the index gets lost. */
+static void
+a_block_that_was_put_again_outlives_the_burial_of_its_old_copy(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        const struct sim_rule slow = {
+            .ops = SIM_READ, .effect = SIM_STALL, .nth = 1, .stall_ns = UINT64_C(50) * 1000000};
+        const struct sim_rule fails = {
+            .ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1, .file = "data."};
+        struct evicting evicting = evicting_begin(800 + moment, true, true);
+        struct full_store *full = evicting.full;
+        uint64_t key = evicting.evicted[0];
+
+        sim_rule_add(full->world, &slow); /* The last block of the victim comes late. */
+        full_put(full, key, 2);
+        sim_rules_clear(full->world);
+        sim_rule_add(full->world, &fails);
+        (void)sim_run_for(full->world, UINT64_C(200) * 1000 * 1000);
+        sim_rules_clear(full->world);
+        put_finish(&evicting);
+        assert_int_equal(kvt_flush(full->store), KVT_OK);
+        assert_true(is_on_nvme(full, key));
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, key, 2);
+        full_end(full);
+    }
+}
+
+/* Records that are buried are taken out once: every segment has as many as it has blocks. */
+static void
+a_victim_that_was_let_go_keeps_its_accounts(void **state)
+{
+    const struct sim_rule fails = {.ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1};
+    struct evicting evicting = evicting_begin(700, false, true);
+    struct full_store *full = evicting.full;
+    const struct segment *segment;
+    uint32_t cursor = 0;
+
+    (void)state;
+    sim_rule_add(full->world, &fails);
+    (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+    sim_rules_clear(full->world);
+    assert_int_equal(atomic_load(&full->store->counters.batch_failed_count), 1);
+    put_finish(&evicting);
+    evicted_note(&evicting);
+    assert_true(evicting.evicted_count > 0);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        assert_int_equal(segment->record_count, segment->use_count);
+    leases_release(&evicting);
+    for (uint32_t i = 0; i < 2 * FULL_BLOCKS; i++)
+        full_churn(full);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full_open(full, 0);
+    assert_int_equal(atomic_load(&full->store->counters.recover_rebuilt_count), 0);
+    assert_int_equal(atomic_load(&full->store->counters.recover_dropped_count), 0);
+    full_end(full);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_in_host_whose_copy_just_left_nvme_is_deleted_for_good),
+        cmocka_unit_test(a_block_that_was_put_again_is_deleted_with_the_copy_that_left),
+        cmocka_unit_test(no_delete_is_acknowledged_behind_a_commit_that_failed),
+        cmocka_unit_test(a_victim_that_is_let_go_half_empty_buries_what_has_left_it),
+        cmocka_unit_test(a_victim_without_a_recycle_header_brings_nothing_back),
+        cmocka_unit_test(a_victim_that_a_crash_left_recycling_brings_nothing_back),
+        cmocka_unit_test(a_block_that_was_put_again_outlives_the_burial_of_its_old_copy),
+        cmocka_unit_test(a_victim_that_was_let_go_keeps_its_accounts),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
