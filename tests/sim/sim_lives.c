@@ -21,9 +21,10 @@
 #include "workload.h"
 
 enum {
-    LIVES = 4,         /* With trouble; one in peace follows. */
-    REPEAT_EVERY = 10, /* One seed in so many runs twice. */
-    SMALL_LENGTH = 5,  /* A run in small tiers is so much longer: NVMe has to be full. */
+    LIVES = 4,          /* With trouble; one in peace follows. */
+    REPEAT_EVERY = 10,  /* One seed in so many runs twice. */
+    AFTER_RECLAIM = 12, /* Steps, at most, behind one that met a reclaim. */
+    SMALL_LENGTH = 5,   /* A run in small tiers is so much longer: NVMe has to be full. */
 };
 
 /* What a seed's tiers are like. */
@@ -39,7 +40,7 @@ enum shape {
 enum ending {
     END_CLOSE,
     END_CUT,        /* The power goes between two calls. */
-    END_RECLAIM,    /* The same, while a segment is being reclaimed. */
+    END_RECLAIM,    /* The same, while a segment is being reclaimed, or soon after. */
     END_KILL,       /* The process goes, the machine stays. */
     END_CRASH,      /* The power goes at some io operation. */
     END_CRASH_OPEN, /* The same, early: mostly while it opens. */
@@ -159,11 +160,35 @@ life_end(struct lives *lives, enum ending ending)
     lives->reads_fail = lives->reads_lie = false;
 }
 
+/* A segment is being reclaimed: the power goes now, after a few operations of the disk, or after a
+ * few steps, of which one fails something. Returns how many steps there are still. */
+static uint32_t
+reclaim_meet(struct lives *lives)
+{
+    static const unsigned ops[3] = {SIM_WRITE, SIM_SYNC, SIM_COMMIT};
+    const struct sim_rule rule = {.ops = ops[rng_below(&lives->rng, 3)],
+        .effect = SIM_EIO,
+        .nth = 1 + rng_below(&lives->rng, 4)};
+
+    switch (rng_below(&lives->rng, 3)) {
+    case 0:
+        return 0;
+    case 1:
+        sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 24));
+        return AFTER_RECLAIM;
+    default:
+        lives->work->is_faulty = true;
+        sim_rule_add(lives->host.world, &rule);
+        return 1 + rng_below(&lives->rng, AFTER_RECLAIM);
+    }
+}
+
 static void
 life(struct lives *lives, uint32_t operation_count)
 {
     enum ending ending = (enum ending)rng_below(&lives->rng, ENDINGS);
     uint32_t count = 1 + rng_below(&lives->rng, operation_count);
+    bool has_met = false;
     bool is_open;
 
     if (rng_below(&lives->rng, 3) == 0)
@@ -176,9 +201,11 @@ life(struct lives *lives, uint32_t operation_count)
     for (uint32_t i = 0; i < count && is_open && !sim_crashed(lives->host.world); i++) {
         if (!workload_step(lives->work))
             return;
-        if (ending == END_RECLAIM && !reclaim_is_idle(lives->work->store) &&
-            rng_below(&lives->rng, 8) == 0)
-            break;
+        if (ending == END_RECLAIM && !has_met && !reclaim_is_idle(lives->work->store) &&
+            rng_below(&lives->rng, 8) == 0) {
+            count = i + 1 + reclaim_meet(lives);
+            has_met = true;
+        }
     }
     life_end(lives, ending);
 }
