@@ -10,12 +10,13 @@
 
 #include "io_lane.h"
 #include "io_script.h"
+#include "lane_budget.h"
 
 enum {
     TRANSFERS = 600,
     KIB = 1024,
     MIB = 1024 * 1024,
-    BUDGET = 4 * MIB,
+    BUDGET = BUDGET_FIRST_BYTES,
 };
 
 struct bench {

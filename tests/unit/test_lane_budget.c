@@ -13,7 +13,6 @@
 
 enum {
     STEP_NS = 1000 * 1000,
-    MIB = 1024 * 1024,
 };
 
 /* Run for `step_count` milliseconds on a device that moves `bytes_per_ms` of the budget. */
@@ -35,21 +34,22 @@ proportional(uint64_t budget_bytes)
 }
 
 static uint64_t
-enough_with_8(uint64_t budget_bytes)
+enough_with_the_first(uint64_t budget_bytes)
 {
-    return budget_bytes < 8 * MIB ? budget_bytes : 8 * MIB;
+    (void)budget_bytes;
+    return BUDGET_FIRST_BYTES;
 }
 
 static uint64_t
 one_percent_better(uint64_t budget_bytes)
 {
-    return budget_bytes < 8 * MIB ? 1000000 : 1010000;
+    return budget_bytes < 2 * BUDGET_FIRST_BYTES ? 1000000 : 1010000;
 }
 
 static uint64_t
 three_percent_better(uint64_t budget_bytes)
 {
-    return budget_bytes < 8 * MIB ? 1000000 : 1030000;
+    return budget_bytes < 2 * BUDGET_FIRST_BYTES ? 1000000 : 1030000;
 }
 
 static void
@@ -72,9 +72,9 @@ budget_stops_where_more_does_not_pay(void **state)
 
     (void)state;
     budget_init(&budget);
-    (void)run(&budget, 1, 2000, enough_with_8);
+    (void)run(&budget, 1, 2000, enough_with_the_first);
     assert_int_equal(budget.state, BUDGET_SETTLED);
-    assert_int_equal(budget.bytes, 8 * MIB);
+    assert_int_equal(budget.bytes, BUDGET_FIRST_BYTES);
 }
 
 static void
@@ -131,7 +131,7 @@ short_bursts_add_up_to_a_trial(void **state)
     (void)state;
     budget_init(&budget);
     for (uint32_t i = 0; i < 1000; i++) {
-        now_ns = run(&budget, now_ns, 3, enough_with_8);
+        now_ns = run(&budget, now_ns, 3, proportional);
         now_ns += STEP_NS;
         budget_note(&budget, now_ns, 0, false);
         /* A pause; its length depends on the budget, and must not matter. */
@@ -139,7 +139,7 @@ short_bursts_add_up_to_a_trial(void **state)
         budget_note(&budget, now_ns, 0, true);
     }
     assert_int_equal(budget.state, BUDGET_SETTLED);
-    assert_int_equal(budget.bytes, 8 * MIB);
+    assert_int_equal(budget.bytes, BUDGET_LAST_BYTES);
 }
 
 int

@@ -72,12 +72,28 @@ urgent_transfer_passes_bulk_ones_that_have_not_started(void **state)
     for (uint32_t i = 0; i < 20; i++)
         (void)push(bench, IO_READ, LANE_BULK, i * 10ull * MIB, MIB);
     (void)step(bench);
-    assert_int_equal(bench->script.flying_count, 4);
+    assert_int_equal(bench->script.flying_count, BUDGET / MIB);
     urgent = push(bench, IO_READ, LANE_URGENT, 5000 * (uint64_t)MIB, 4096);
     /* Bulk transfers fill the budget, and yet the urgent one has room, and wakes the lane. */
     assert_int_equal(bench->script.wake_count, 1);
     (void)step(bench);
-    expect_operation(bench, 4, IO_READ, urgent->offset, 4096);
+    expect_operation(bench, BUDGET / MIB, IO_READ, urgent->offset, 4096);
+    finish(bench);
+}
+
+static void
+urgent_bytes_in_flight_have_a_limit_of_their_own(void **state)
+{
+    struct bench *bench = *state;
+
+    for (uint32_t i = 0; i < 40; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 10ull * MIB, MIB);
+    (void)step(bench);
+    assert_true((int)LANE_URGENT_BYTES > (int)BUDGET);
+    assert_int_equal(bytes_flying(bench), LANE_URGENT_BYTES);
+    io_script_answer(&bench->script, 0, MIB);
+    (void)step(bench);
+    assert_int_equal(bytes_flying(bench), LANE_URGENT_BYTES);
     finish(bench);
 }
 
@@ -139,7 +155,7 @@ bulk_bytes_beside(struct bench *bench, uint32_t urgent_size, uint32_t bulk_size)
     for (uint64_t i = 0; i < URGENT_COUNT; i++)
         (void)push(bench, IO_READ, LANE_URGENT, i * 4 * MIB, urgent_size);
     (void)step(bench);
-    while (bytes[IO_READ] < (uint64_t)URGENT_COUNT * urgent_size - BUDGET) {
+    while (bytes[IO_READ] < (uint64_t)URGENT_COUNT * urgent_size - LANE_URGENT_BYTES) {
         uint64_t size = io_script_size(&bench->script, 0);
 
         bytes[bench->script.flying[0]->kind] += size;
@@ -153,7 +169,7 @@ bulk_bytes_beside(struct bench *bench, uint32_t urgent_size, uint32_t bulk_size)
 static void
 bulk_ones_get_their_share_when_urgent_ones_do_not_end(void **state)
 {
-    const uint64_t share = (60 * MIB - BUDGET) / LANE_URGENT_SHARE;
+    const uint64_t share = (60 * MIB - LANE_URGENT_BYTES) / LANE_URGENT_SHARE;
 
     assert_in_range(bulk_bytes_beside(*state, MIB, MIB), share - 2 * MIB, share + MIB);
 }
@@ -161,7 +177,7 @@ bulk_ones_get_their_share_when_urgent_ones_do_not_end(void **state)
 static void
 share_of_bulk_ones_is_one_of_bytes(void **state)
 {
-    const uint64_t share = (60 * (MIB / 2) - BUDGET) / LANE_URGENT_SHARE;
+    const uint64_t share = (60 * (MIB / 2) - LANE_URGENT_BYTES) / LANE_URGENT_SHARE;
 
     assert_in_range(bulk_bytes_beside(*state, MIB / 2, MIB), share - 2 * MIB, share + MIB);
 }
@@ -169,7 +185,7 @@ share_of_bulk_ones_is_one_of_bytes(void **state)
 static void
 small_bulk_ones_get_the_same_share(void **state)
 {
-    const uint64_t share = (60 * MIB - BUDGET) / LANE_URGENT_SHARE;
+    const uint64_t share = (60 * MIB - LANE_URGENT_BYTES) / LANE_URGENT_SHARE;
 
     assert_in_range(bulk_bytes_beside(*state, MIB, MIB / 2), share - 2 * MIB, share + MIB);
 }
@@ -238,7 +254,7 @@ push_wakes_a_parked_lane_and_spares_one_that_waits_for_room(void **state)
     /* The budget is full: only an urgent one wakes. */
     (void)push(bench, IO_READ, LANE_BULK, 16 * MIB, 4096);
     assert_int_equal(bench->script.wake_count, 0);
-    for (uint32_t i = 0; i < 10; i++)
+    for (uint32_t i = 0; i < LANE_URGENT_BYTES / MIB; i++)
         (void)push(bench, IO_READ, LANE_URGENT, (200 + i) * 8ull * MIB, MIB);
     assert_true(bench->script.wake_count > 0);
     (void)step(bench);
@@ -336,6 +352,7 @@ main(void)
         CHECK(bytes_in_flight_stay_within_the_budget),
         CHECK(bulk_operations_leave_slots_for_urgent_ones),
         CHECK(urgent_transfer_passes_bulk_ones_that_have_not_started),
+        CHECK(urgent_bytes_in_flight_have_a_limit_of_their_own),
         CHECK(bulk_ones_take_less_while_somebody_waits_for_bytes),
         CHECK(bulk_transfer_waits_for_its_share_of_urgent_bytes),
         CHECK(bulk_ones_get_their_share_when_urgent_ones_do_not_end),

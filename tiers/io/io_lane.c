@@ -44,7 +44,7 @@ enum {
     KICK_BYTES = 256 << 10,
     RESUBMIT_NS = 1000 * 1000,
     SHARED_NS = 10 * 1000 * 1000,
-    BULK_SHARED_BYTES = 2 << 20, /* Of bulk operations, within SHARED_NS of an urgent transfer. */
+    BULK_SHARED_BYTES = 2 << 20, /* Of bulk ones, within SHARED_NS of an urgent transfer. */
 };
 
 enum attention {
@@ -291,15 +291,26 @@ next_bytes(const struct transfer *head)
     return smaller(head->lane.size - head->lane.started, LANE_OP_BYTES);
 }
 
+/* Bytes of bulk operations that may be in flight. A device works in order: an urgent read waits for
+ * all that was given to it before. Of many urgent ones in flight they are their share. */
+static uint64_t
+bulk_limit(const struct lane *lane)
+{
+    uint64_t share = lane->table.bytes_in_flight[LANE_URGENT] / LANE_URGENT_SHARE;
+
+    if (!lane_is_shared(lane))
+        return lane->budget.bytes;
+    return share > BULK_SHARED_BYTES ? share : BULK_SHARED_BYTES;
+}
+
 /* Whether the next operation is a bulk one though urgent ones wait. One that may not be started yet
- * (BULK_SHARED_BYTES) does not hold these up. */
+ * does not hold these up. */
 static bool
 bulk_has_turn(const struct lane *lane, const struct transfer *bulk)
 {
     uint64_t flying = lane->table.bytes_in_flight[LANE_BULK];
 
-    return lane->bulk_credit >= next_bytes(bulk) &&
-           !(lane_is_shared(lane) && flying + next_bytes(bulk) > BULK_SHARED_BYTES);
+    return lane->bulk_credit >= next_bytes(bulk) && flying + next_bytes(bulk) <= bulk_limit(lane);
 }
 
 /* `bytes` of the class were started. */
@@ -320,16 +331,13 @@ static uint64_t
 lane_room(const struct lane *lane, enum lane_class class, const struct transfer *head)
 {
     uint64_t wanted = next_bytes(head);
-    uint64_t limit = lane->budget.bytes + (class == LANE_URGENT ? lane->budget.bytes / 4 : 0);
-    uint64_t flying = table_bytes(&lane->table);
-    uint64_t bulk = lane->table.bytes_in_flight[LANE_BULK];
+    uint64_t limit = class == LANE_URGENT ? LANE_URGENT_BYTES : bulk_limit(lane);
+    uint64_t flying =
+        class == LANE_URGENT ? table_bytes(&lane->table) : lane->table.bytes_in_flight[LANE_BULK];
     uint64_t room = flying < limit ? limit - flying : 0;
 
     if (lane->table.free_count <= (class == LANE_BULK ? BULK_SLOTS_KEPT : 0))
         return 0;
-    /* The device works in order: an urgent read waits for all that was given to it before. */
-    if (class == LANE_BULK && lane_is_shared(lane))
-        room = smaller(room, bulk < BULK_SHARED_BYTES ? BULK_SHARED_BYTES - bulk : 0);
     if (room < wanted)
         return 0;
     room = smaller(room, LANE_OP_BYTES) & ~(uint64_t)(PAGE_BYTES - 1);
