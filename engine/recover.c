@@ -21,6 +21,8 @@ struct child {
 struct stale {
     struct extent extent;
     uint32_t record_crc;
+    struct hash128 fingerprint;
+    uint64_t sequence;
 };
 
 struct load {
@@ -93,7 +95,7 @@ child_add(struct load *load, uint32_t entry, struct hash128 parent)
 }
 
 static enum kvt_status
-stale_add(struct load *load, const struct extent *extent, uint32_t record_crc)
+stale_add(struct load *load, const struct stale *stale)
 {
     if (load->stale_count == load->stale_capacity) {
         struct stale *grown =
@@ -103,7 +105,7 @@ stale_add(struct load *load, const struct extent *extent, uint32_t record_crc)
             return failure_set(KVT_E_NOMEM, 0, "no memory to note %u records", load->stale_count);
         load->stales = grown;
     }
-    load->stales[load->stale_count++] = (struct stale){*extent, record_crc};
+    load->stales[load->stale_count++] = *stale;
     return KVT_OK;
 }
 
@@ -136,11 +138,13 @@ record_load(struct load *load, const struct block_record *record, uint32_t recor
 
     if (number != ENTRY_NONE) {
         const struct entry *entry = residency_at(store->map, number);
-        const struct extent extent = {entry->segment, entry->extent_generation, entry->page};
+        const struct stale this = {record->extent, record_crc, fingerprint, record->sequence};
+        const struct stale other = {{entry->segment, entry->extent_generation, entry->page},
+            entries_at(store->entries, number)->record_crc, fingerprint, entry->sequence};
 
         if (entry->sequence >= record->sequence)
-            return stale_add(load, &record->extent, record_crc);
-        KVT_TRY(stale_add(load, &extent, entries_at(store->entries, number)->record_crc));
+            return stale_add(load, &this);
+        KVT_TRY(stale_add(load, &other));
         (void)entry_drop(store, number, true, KVT_REASON_REPLACED);
     }
     KVT_TRY(residency_insert(store->map, fingerprint, &record->key, &number));
@@ -206,27 +210,20 @@ children_link(struct load *load)
     }
 }
 
-/* Take the stale records out of the index: a delete of the key would not find them later. */
+/* Take the stale records out of the index, with kills of their copies in the same commit: a delete
+ * of the key would find neither later. */
 static enum kvt_status
-stales_delete(struct load *load)
+stales_kill(struct load *load)
 {
-    struct kvt_store *store = load->store;
-
-    if (load->stale_count == 0 || store->is_read_only)
-        return KVT_OK;
-    KVT_TRY(store->index->ops->mark(store->index, false));
-    for (uint32_t i = 0; i < load->stale_count; i++) {
+    for (uint32_t i = 0; i < load->stale_count && !load->store->is_read_only; i++) {
         const struct stale *stale = &load->stales[i];
-        struct segment *segment = segment_at(store->segments, stale->extent.segment);
-        struct index_block block = {.segment = stale->extent.segment, .page = stale->extent.page};
-        struct index_segment facts;
-        struct index_batch batch = {
-            .deleted = &block, .deleted_count = 1, .segments = &facts, .segment_count = 1};
+        const struct commit_kill kill = {.extent = stale->extent,
+            .fingerprint = stale->fingerprint,
+            .sequence = stale->sequence,
+            .is_indexed = true,
+            .record_crc = stale->record_crc};
 
-        segment->record_count -= segment->record_count > 0 ? 1 : 0;
-        segment->crc_xor ^= stale->record_crc;
-        segment_facts(segment, &facts);
-        KVT_TRY(index_commit_growing(store->index, &batch));
+        KVT_TRY(commit_kill(load->store, &kill));
     }
     return KVT_OK;
 }
@@ -244,7 +241,7 @@ index_load(struct kvt_store *store, bool is_unclean)
     if (status == KVT_OK)
         children_link(&load);
     if (status == KVT_OK)
-        status = stales_delete(&load);
+        status = stales_kill(&load);
     env_put(&store->env, load.stales, load.stale_capacity * sizeof(*load.stales));
     env_put(&store->env, load.children, load.child_capacity * sizeof(*load.children));
     return status;

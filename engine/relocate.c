@@ -23,8 +23,6 @@ struct move {
     bool is_loaded;           /* Into our own memory: the checksum is to be proved. */
     struct image_shape shape; /* is_loaded */
     bool is_right;
-    bool has_moved;
-    uint64_t old_sequence;  /* Of the copy that it leaves. */
     enum kvt_status status; /* Of the read. */
 };
 
@@ -156,30 +154,10 @@ group_end(struct kvt_store *store, enum kvt_status status)
     relocate->state = RELOCATE_IDLE;
 }
 
-/* A copy of the move's block that nobody shall ever find again. */
-static void
-copy_bury(struct kvt_store *store, const struct move *move, const struct extent *extent,
-    uint64_t sequence)
-{
-    struct commit_kill kill = {.extent = *extent,
-        .fingerprint = residency_at(store->map, move->resident.number)->fingerprint,
-        .sequence = sequence};
-
-    commit_bury(store, &kill);
-}
-
 static void
 group_committed(struct kvt_store *store, struct commit_job *job)
 {
-    struct relocate *relocate = store->relocate;
-
-    KVT_ASSERT(relocate->state == RELOCATE_COMMITTING);
-    for (uint32_t i = 0; i < relocate->count && job->status == KVT_OK; i++) {
-        const struct move *move = &relocate->moves[i];
-
-        if (move->has_moved)
-            copy_bury(store, move, &move->resident.extent, move->old_sequence);
-    }
+    KVT_ASSERT(store->relocate->state == RELOCATE_COMMITTING);
     group_end(store, job->status);
     if (job->status != KVT_OK)
         commit_failed(store);
@@ -197,7 +175,7 @@ group_run(struct kvt_store *store, struct commit_job *job)
 
 /* The copy that was written counts: the entry has it from now on. */
 static void
-block_move(struct kvt_store *store, struct move *move, const struct block_record *record)
+block_move(struct kvt_store *store, const struct move *move, const struct block_record *record)
 {
     struct relocate *relocate = store->relocate;
     uint32_t number = move->resident.number;
@@ -205,8 +183,6 @@ block_move(struct kvt_store *store, struct move *move, const struct block_record
     index_work_delete(store, &relocate->work, &move->resident.extent,
         entries_at(store->entries, number)->record_crc);
     entry_place_forget(store, number);
-    move->old_sequence = residency_at(store->map, number)->sequence;
-    move->has_moved = true;
     entry_place(store, number, record, index_work_add(store, &relocate->work, record));
     COUNT(store, nvme_relocate_count, 1);
     COUNT(store, nvme_relocate_bytes, record->stored_length);
@@ -237,13 +213,11 @@ group_written(struct kvt_store *store, struct tier_batch *put)
     index_work_reset(&relocate->work);
     commit_touch(store, &relocate->work, put);
     for (uint32_t i = 0; i < relocate->count; i++) {
-        struct move *move = &relocate->moves[i];
+        const struct move *move = &relocate->moves[i];
         const struct block_record *record = &relocate->put_blocks[i].record;
 
         if (resident_is_there(store, &move->resident))
             block_move(store, move, record);
-        else
-            copy_bury(store, move, &record->extent, record->sequence);
     }
     index_work_seal(store, &relocate->work, &relocate->index_batch);
     relocate->job.run = group_run;
@@ -289,14 +263,18 @@ blocks_put(struct kvt_store *store)
     }
     for (uint32_t i = 0; i < relocate->count; i++) {
         const struct move *move = &relocate->moves[i];
+        const struct entry *entry = residency_at(store->map, move->resident.number);
         struct tier_block *block = &relocate->put_blocks[i];
 
+        relocate->kills[i] = (struct tier_kill){.extent = move->resident.extent,
+            .fingerprint = entry->fingerprint,
+            .sequence = entry->sequence};
         memset(block, 0, sizeof(*block));
         entry_record(store, move->resident.number, &block->record);
         block->record.sequence = sequence_next(store);
         block->memory = move->memory;
     }
-    group_put(store, 0);
+    group_put(store, relocate->count);
 }
 
 /* --- Proving ---------------------------------------------------------------------------------- */
@@ -436,7 +414,7 @@ group_fits(struct kvt_store *store, uint32_t count, uint64_t bytes, uint32_t tai
 {
     if (bytes > commit_batch_bytes_max(store))
         return false;
-    return tail_pages == 0 || bytes / PAGE_BYTES + batch_header_pages(count, 0) <= tail_pages;
+    return tail_pages == 0 || bytes / PAGE_BYTES + batch_header_pages(count, count) <= tail_pages;
 }
 
 uint32_t

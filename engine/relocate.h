@@ -14,15 +14,18 @@
  *
  *   LOADING     Blocks without a copy in HOST are read; each has a pin.
  *   PROVING     A worker compares the checksums of what was read. What is wrong is quarantined.
- *   PUTTING     A batch: the blocks under new sequence numbers. A put that replaces one of them
- *               waits until it is known where that block stands: a kill of the new copy reaches the
- *               old one as well, and that has to stay until what replaces it is durable.
- *   COMMITTING  A block that is still where it was read from has moved, in the map at once; one
- *               that was deleted or cleared meanwhile is killed in its new place. The index learns
- *               of both in one transaction. When it is durable the old copies are killed, ahead of
- *               any later delete: a rebuild must not take one for the newest when the new copy has
- *               been deleted and its segment recycled, but the victim has not. Not before: until
- *               then the old copy is the one that a crash leaves.
+ *   PUTTING     A batch: the blocks under new sequence numbers, and kills of their old copies: a
+ *               rebuild must not take one of these for the newest when the new copy has been
+ *               deleted and its segment recycled, but the victim has not. With the batch, so that
+ *               no crash comes between; when a payload is torn its old copy stays (rebuild.c). A
+ *               put that replaces one of the blocks, and a delete, wait until it is known where
+ *               that stands: a kill of the new copy reaches the old one as well, and that has to
+ *               stay until what replaces it is durable; and a delete's kill must name the copy that
+ *               outlives the other.
+ *   COMMITTING  A block that is still where it was read from has moved, in the map at once. One
+ *               that was cleared or found damaged meanwhile has not: its new copy is in no index,
+ *               and a rebuild finds it of an epoch that has passed, or whole. The index learns of
+ *               all in one transaction.
  *
  * After a write that fails the blocks stay where they are: their copies in the batch that failed,
  * which may have reached the disk, are void with it.
@@ -56,7 +59,7 @@ bool relocate_is_idle(const struct kvt_store *store);
 bool relocate_is_writing(const struct kvt_store *store, uint32_t segment);
 
 /* relocate_wait - true: the entry is in a group that is being written, and `op`, a put that shall
- * take its place, starts again when that is over. */
+ * take its place or a delete, starts again when that is over. */
 bool relocate_wait(struct kvt_store *store, uint32_t number, struct op *op);
 
 /* resident_is_there - the entry is still RESIDENT, and its NVMe copy where it was. */

@@ -355,7 +355,6 @@ threads_start(struct kvt_store *store)
     struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
 
     KVT_TRY(event_ring_open(store));
-    KVT_TRY(commit_open(store));
     KVT_TRY(relocate_open(store));
     KVT_TRY(victim_scan_open(store));
     KVT_TRY(reclaim_open(store));
@@ -394,6 +393,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(recover_meta_open(store));
     KVT_TRY(nvme_prepare(store));
     KVT_TRY(store_dir_sync(store));
+    KVT_TRY(commit_open(store)); /* What recovery finds stale is killed. */
     KVT_TRY(recover_store(store, is_new));
     return threads_start(store);
 }

@@ -21,10 +21,10 @@
 #include "workload.h"
 
 enum {
-    LIVES = 4,          /* With trouble; one in peace follows. */
-    REPEAT_EVERY = 10,  /* One seed in so many runs twice. */
-    AFTER_RECLAIM = 12, /* Steps, at most, behind one that met a reclaim. */
-    SMALL_LENGTH = 5,   /* A run in small tiers is so much longer: NVMe has to be full. */
+    LIVES = 4,         /* With trouble; one in peace follows. */
+    REPEAT_EVERY = 10, /* One seed in so many runs twice. */
+    AFTER_RECLAIM = 8, /* Steps, at most, behind one that met a reclaim. */
+    SMALL_LENGTH = 5,  /* A run in small tiers is so much longer: NVMe has to be full. */
 };
 
 /* What a seed's tiers are like. */
@@ -40,7 +40,7 @@ enum shape {
 enum ending {
     END_CLOSE,
     END_CUT,        /* The power goes between two calls. */
-    END_RECLAIM,    /* The same, while a segment is being reclaimed, or soon after. */
+    END_RECLAIM,    /* The same, behind a delete beside a reclaim, or soon after that began. */
     END_KILL,       /* The process goes, the machine stays. */
     END_CRASH,      /* The power goes at some io operation. */
     END_CRASH_OPEN, /* The same, early: mostly while it opens. */
@@ -160,8 +160,8 @@ life_end(struct lives *lives, enum ending ending)
     lives->reads_fail = lives->reads_lie = false;
 }
 
-/* A segment is being reclaimed: the power goes now, after a few operations of the disk, or after a
- * few steps, of which one fails something. Returns how many steps there are still. */
+/* A segment is being reclaimed: the power goes after a few operations of the disk, or one of these
+ * fails, and it goes after a few steps. Returns how many there are at most. */
 static uint32_t
 reclaim_meet(struct lives *lives)
 {
@@ -170,22 +170,24 @@ reclaim_meet(struct lives *lives)
         .effect = SIM_EIO,
         .nth = 1 + rng_below(&lives->rng, 4)};
 
-    switch (rng_below(&lives->rng, 3)) {
-    case 0:
-        return 0;
-    case 1:
+    if (rng_below(&lives->rng, 2) == 0) {
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 24));
-        return AFTER_RECLAIM;
-    default:
+    } else {
         lives->work->is_faulty = true;
         sim_rule_add(lives->host.world, &rule);
-        return 1 + rng_below(&lives->rng, AFTER_RECLAIM);
     }
+    return 1 + rng_below(&lives->rng, AFTER_RECLAIM);
 }
 
 static void
 life(struct lives *lives, uint32_t operation_count)
 {
+    /* Between a victim that is empty and the index that knows of it. */
+    static const struct sim_rule slow_commits = {.ops = SIM_COMMIT,
+        .effect = SIM_STALL,
+        .nth = 1,
+        .sticky = true,
+        .stall_ns = 30 * 1000 * 1000};
     enum ending ending = (enum ending)rng_below(&lives->rng, ENDINGS);
     uint32_t count = 1 + rng_below(&lives->rng, operation_count);
     bool has_met = false;
@@ -193,16 +195,22 @@ life(struct lives *lives, uint32_t operation_count)
 
     if (rng_below(&lives->rng, 3) == 0)
         faults_choose(lives);
+    if (ending == END_RECLAIM && rng_below(&lives->rng, 2) == 0)
+        sim_rule_add(lives->host.world, &slow_commits);
     if (ending == END_CRASH_OPEN)
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 60));
     if (ending == END_CRASH)
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 800));
     is_open = life_open(lives);
     for (uint32_t i = 0; i < count && is_open && !sim_crashed(lives->host.world); i++) {
-        if (!workload_step(lives->work))
+        bool is_busy = ending == END_RECLAIM && !reclaim_is_idle(lives->work->store);
+        bool is_delete = is_busy && rng_below(&lives->rng, 4) == 0;
+
+        if (is_delete ? !workload_step_delete(lives->work) : !workload_step(lives->work))
             return;
-        if (ending == END_RECLAIM && !has_met && !reclaim_is_idle(lives->work->store) &&
-            rng_below(&lives->rng, 8) == 0) {
+        if (is_delete && rng_below(&lives->rng, 4) == 0)
+            break;
+        if (is_busy && !has_met && rng_below(&lives->rng, 16) == 0) {
             count = i + 1 + reclaim_meet(lives);
             has_met = true;
         }

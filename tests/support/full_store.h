@@ -55,6 +55,14 @@ void full_expect(struct full_store *full, uint64_t key, uint64_t wanted);
 struct hash128 full_fingerprint(const struct full_store *full, uint64_t key);
 uint32_t full_entry(const struct full_store *full, uint64_t key);
 
+/*
+ * full_copies_check - each copy of the key that some header names, but for the one that the map
+ * knows, is named by a kill, or its batch is void. That some kill of the key has a later sequence
+ * is not enough: a kill goes when the generation that it names has passed. Returns how many there
+ * are.
+ */
+uint32_t full_copies_check(struct full_store *full, uint64_t key);
+
 /* full_churn - one more block that nobody will read; the hot ones are read. full_fill - the hot
  * blocks, and so many others that NVMe is full. */
 void full_churn(struct full_store *full);

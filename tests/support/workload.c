@@ -368,3 +368,20 @@ workload_step(struct workload *work)
         step_look(work, choice);
     return work->model.failure[0] == '\0';
 }
+
+bool
+workload_step_delete(struct workload *work)
+{
+    struct model_name names[BATCH_MAX];
+    uint32_t count = names_pick(work, names, true);
+
+    work->operation_count++;
+    workload_note(work, 3, count);
+    if (count > 0)
+        workload_delete(work, names, 1);
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        if (work->flights[i].kind == FLIGHT_DELETE)
+            flight_finish(work, &work->flights[i]);
+    }
+    return work->model.failure[0] == '\0';
+}

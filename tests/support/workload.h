@@ -139,6 +139,8 @@ enum kvt_status workload_open(struct workload *work, uint32_t flags, bool is_reb
 
 /* workload_step - one random operation. False once the model has failed. */
 bool workload_step(struct workload *work);
+/* workload_step_delete - a delete of one name, and the wait until it is acknowledged, as a step. */
+bool workload_step_delete(struct workload *work);
 /* workload_verify - read every name that is not in flight. */
 void workload_verify(struct workload *work);
 /* workload_settle - collect every request. */

@@ -9,9 +9,11 @@
 
 #include <cmocka.h>
 
+#include "batch_header.h"
 #include "block_record.h"
 #include "env.h"
 #include "index.h"
+#include "store_internal.h"
 #include "store_kit.h"
 
 enum {
@@ -512,6 +514,55 @@ an_older_record_that_was_loaded_first_does_not_either(void **state)
     delete_after_doubling(*state, 1);
 }
 
+/* A kill of the chosen key; the fingerprint is what it names it by. */
+struct kill_search {
+    struct hash128 fingerprint;
+    uint32_t count;
+};
+
+static bool
+kill_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
+    const struct tier_kill *kills)
+{
+    struct kill_search *search = visitor;
+
+    (void)records;
+    for (uint32_t i = 0; i < header->kill_count; i++)
+        search->count += hash128_equal(kills[i].fingerprint, search->fingerprint);
+    return true;
+}
+
+/* Its header stands: without a kill a rebuild would find it behind the delete of the newer one. */
+static void
+an_older_record_that_an_open_finds_gets_a_kill(void **state)
+{
+    struct kill_search search = {.count = 0};
+    struct segment *segment;
+    uint32_t cursor = 0;
+    struct block_record record;
+    struct fs_dir *dir;
+    struct index *index;
+    kvt_namespace ns;
+    kvt_store *store;
+
+    record_double(*state, -1);
+    index = index_open(*state, &dir, &record);
+    index_close(index, dir);
+    store = store_open(*state, &ns);
+    search.fingerprint = key_fingerprint(store->fingerprint_seed, &record.key);
+    assert_int_equal(kvt_flush(store), KVT_OK);
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        uint32_t generation;
+        uint64_t damaged_pages;
+
+        assert_int_equal(nvme_scan(store->nvme, segment->number, kill_visit, &search, &generation,
+                             &damaged_pages),
+            KVT_OK);
+    }
+    assert_int_equal(search.count, 1);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
 int
 main(void)
 {
@@ -539,6 +590,8 @@ main(void)
             an_older_record_of_a_key_does_not_outlive_the_newer_one, setup, teardown),
         cmocka_unit_test_setup_teardown(
             an_older_record_that_was_loaded_first_does_not_either, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            an_older_record_that_an_open_finds_gets_a_kill, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include "batch_header.h"
 #include "full_store.h"
 #include "stop_on_proof.h"
 
@@ -95,102 +94,14 @@ put_finish(kvt_ticket *ticket)
     kvt_ticket_free(ticket);
 }
 
-/* --- What the disk says ----------------------------------------------------------------------- */
-
-enum {
-    SEEN_MAX = 256,
-};
-
-/* Copies of one key that headers name, and kills of it. */
-struct disk_view {
-    const kvt_store *store;
-    struct hash128 fingerprint;
-    struct extent copies[SEEN_MAX], headers[SEEN_MAX]; /* Of each copy also its batch. */
-    struct extent kills[SEEN_MAX], voids[SEEN_MAX];
-    uint32_t copy_count, kill_count, void_count;
-};
-
-static bool
-disk_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
-    const struct tier_kill *kills)
-{
-    struct disk_view *view = visitor;
-
-    for (uint32_t i = 0; i < header->block_count; i++) {
-        struct hash128 fingerprint =
-            key_fingerprint(view->store->fingerprint_seed, &records[i].key);
-
-        if (!hash128_equal(fingerprint, view->fingerprint))
-            continue;
-        assert_true(view->copy_count < SEEN_MAX);
-        view->headers[view->copy_count] = header->extent;
-        view->copies[view->copy_count++] = records[i].extent;
-    }
-    for (uint32_t i = 0; i < header->kill_count; i++) {
-        assert_true(view->kill_count < SEEN_MAX && view->void_count < SEEN_MAX);
-        if (hash128_equal(kills[i].fingerprint, view->fingerprint))
-            view->kills[view->kill_count++] = kills[i].extent;
-        else if (hash128_is_zero(kills[i].fingerprint))
-            view->voids[view->void_count++] = kills[i].extent;
-    }
-    return true;
-}
-
-/* Whether a kill of the key names the copy, or a void entry its batch. */
-static bool
-copy_is_dead(const struct disk_view *view, uint32_t copy)
-{
-    const struct extent *extent = &view->copies[copy];
-    bool is_dead = false;
-
-    for (uint32_t i = 0; i < view->kill_count; i++)
-        is_dead = is_dead || (view->kills[i].segment == extent->segment &&
-                                 view->kills[i].generation == extent->generation);
-    for (uint32_t i = 0; i < view->void_count; i++)
-        is_dead = is_dead || (view->voids[i].segment == extent->segment &&
-                                 view->voids[i].generation == extent->generation &&
-                                 view->voids[i].page == view->headers[copy].page);
-    return is_dead;
-}
-
-static void
-disk_look(const struct full_store *full, uint64_t key, struct disk_view *view_out)
-{
-    struct segment *segment;
-    uint32_t cursor = 0;
-
-    *view_out =
-        (struct disk_view){.store = full->store, .fingerprint = full_fingerprint(full, key)};
-    while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
-        uint32_t generation;
-        uint64_t damaged_pages;
-
-        assert_int_equal(nvme_scan(full->store->nvme, segment->number, disk_visit, view_out,
-                             &generation, &damaged_pages),
-            KVT_OK);
-    }
-}
-
-/*
- * Each copy of a dead key that still stands somewhere is named by a kill, or its batch is void.
- * That some kill of the key has a later sequence is not enough: a kill goes when the generation
- * that it names has passed. Returns the number of copies.
- */
+/* The copies of a dead key that still stand somewhere: all are dead on the disk. */
 static uint32_t
 dead_copies_check(struct full_store *full, uint64_t key)
 {
-    struct disk_view view;
-
     assert_int_equal(kvt_flush(full->store), KVT_OK);
     (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
     assert_int_equal(full_entry(full, key), ENTRY_NONE);
-    disk_look(full, key, &view);
-    for (uint32_t i = 0; i < view.copy_count; i++) {
-        if (!copy_is_dead(&view, i))
-            fail_msg("block %u: the copy in segment %u, page %u, is dead, and no kill names it",
-                (unsigned)key, view.copies[i].segment, view.copies[i].page);
-    }
-    return view.copy_count;
+    return full_copies_check(full, key);
 }
 
 /* --- Operations ------------------------------------------------------------------------------- */
@@ -333,6 +244,68 @@ a_put_that_replaces_a_block_waits_while_that_is_written(void **state)
     (void)full_expect_at_most(full, key, 2);
     full_end(full);
     free(bytes);
+}
+
+/* A delete waits, too: its kill names the copy that is left. */
+static void
+a_delete_of_a_block_waits_while_that_is_written(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 800; seed < 800 + MOMENTS / 4; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        struct payload_key name;
+        kvt_ticket *put, *ticket = NULL;
+        uint32_t number, looks = 0;
+        uint64_t key;
+
+        full_fill(full);
+        key = relocation_meet(full, &put);
+        sync_meet(full);
+        number = full_entry(full, key);
+        payload_key_make(&name, key);
+        assert_int_equal(
+            kvt_delete_submit(full->store, full->ns, &name.key, 1, NULL, &ticket), KVT_OK);
+        for (; group_is_writing(full); looks++) {
+            assert_int_equal(full_entry(full, key), number);
+            sim_run_steps(full->world, 1);
+        }
+        assert_true(looks > 1);
+        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        kvt_ticket_free(ticket);
+        put_finish(put);
+        assert_int_equal(full_entry(full, key), ENTRY_NONE);
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+}
+
+/*
+ * A crash right behind the commit of what was moved. When the block is deleted later, and the
+ * segment of its new copy recycled, nothing else would name the old one.
+ */
+static void
+an_old_copy_is_dead_with_the_commit_of_the_new_one(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 850; seed < 850 + MOMENTS / 2; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        uint64_t moved_count;
+        kvt_ticket *ticket;
+
+        full_fill(full);
+        (void)relocation_meet(full, &ticket);
+        moved_count = counter(&full->store->counters.nvme_relocate_count);
+        for (uint32_t i = 0; i < STEPS_MAX && !group_is_writing(full); i++)
+            sim_run_steps(full->world, 1);
+        while (!relocate_is_idle(full->store))
+            sim_run_steps(full->world, 1);
+        assert_true(counter(&full->store->counters.nvme_relocate_count) > moved_count);
+        full_again(full, 0);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            (void)full_copies_check(full, key);
+        full_end(full);
+    }
 }
 
 /*
@@ -603,6 +576,8 @@ main(void)
         cmocka_unit_test(a_block_that_is_deleted_while_it_is_moved_stays_away),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_stays_replaced),
         cmocka_unit_test(a_put_that_replaces_a_block_waits_while_that_is_written),
+        cmocka_unit_test(a_delete_of_a_block_waits_while_that_is_written),
+        cmocka_unit_test(an_old_copy_is_dead_with_the_commit_of_the_new_one),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_is_never_gone),
         cmocka_unit_test(a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them),
         cmocka_unit_test(a_write_that_fails_and_arrives_leaves_no_copy_that_could_come_back),
