@@ -314,7 +314,7 @@ same_seed_gives_the_same_trace(void **state)
 int
 main(int argc, char **argv)
 {
-    struct seeds seeds = {.first = 1, .count = 200, .operation_count = 120};
+    struct seeds seeds = {.first = 1, .count = 140, .operation_count = 120};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(acknowledged_blocks_survive_and_deleted_ones_stay_away, &seeds),
         cmocka_unit_test_prestate(same_seed_gives_the_same_trace, &seeds),

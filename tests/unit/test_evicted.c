@@ -16,7 +16,11 @@
 #include "stop_on_proof.h"
 
 enum {
-    MOMENTS = 16,
+#if defined(__SANITIZE_ADDRESS__)
+    MOMENTS = 4,
+#else
+    MOMENTS = 12,
+#endif
     STEPS_MAX = 200000,
     KEYS_MAX = 4 * FULL_BLOCKS,
     LEASES_MAX = FULL_SEGMENTS,

@@ -306,7 +306,7 @@ a_batch_behind_a_commit_that_failed_is_not_committed(void **state)
     const struct sim_rule fails = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 1};
 
     (void)state;
-    for (uint64_t seed = 1; seed <= 3 * SEEDS; seed++) {
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         struct full_store *full = full_begin_hasty(900 + seed);
         kvt_ticket *tickets[2];
         uint64_t version = 0;

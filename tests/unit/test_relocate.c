@@ -17,7 +17,11 @@
 #include "stop_on_proof.h"
 
 enum {
+#if defined(__SANITIZE_ADDRESS__)
+    MOMENTS = 12,
+#else
     MOMENTS = 24,
+#endif
     STEPS_MAX = 200000,
     CLOSING_BLOCKS = 16,
 };
