@@ -69,7 +69,8 @@ enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *k
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
 
 /* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no
- * memory) an index that is rebuilt may find that copy: kill_lost_count. */
+ * memory) a crash, or an index that is rebuilt, may bring that copy back: kill_lost_count, and
+ * commit_doubt(). */
 void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
 
 /*

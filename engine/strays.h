@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * strays.h - batches that a crash left on disk without a commit of the index.
+ * strays.h - batches that a crash left on disk and that shall not count: without a commit of the
+ * index, or in a segment that was being recycled.
  *
  * The index does not know their blocks and their kills, and nobody can see them; but a later
  * rebuild would take them for good, although the lives in between went on without them. So the next
