@@ -492,6 +492,7 @@ commit_failed(struct kvt_store *store)
 {
     COUNT(store, commit_failed_count, 1);
     store_health_set(store, KVT_HEALTH_META_READONLY);
+    commit_doubt(store, KVT_E_META);
     queue_fail(store, KVT_E_META);
 }
 

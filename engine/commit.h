@@ -147,7 +147,8 @@ void commit_unstall(struct kvt_store *store);
 /* commit_abandon - what is QUEUED is given up (abort): whoever waits is told KVT_MISS. */
 void commit_abandon(struct kvt_store *store);
 
-/* commit_failed - the index refused a commit for good: META_READONLY. */
+/* commit_failed - the index refused a commit, which may be on the disk all the same, for good:
+ * META_READONLY, and deletes are in doubt. */
 void commit_failed(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_COMMIT_H */

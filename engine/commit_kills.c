@@ -76,6 +76,13 @@ commit_doubt(struct kvt_store *store, enum kvt_status status)
     store->commit->lost_status = status;
 }
 
+static void
+kill_lose(struct kvt_store *store)
+{
+    COUNT(store, kill_lost_count, 1);
+    commit_doubt(store, KVT_E_NOMEM);
+}
+
 void
 commit_void(struct kvt_store *store, const struct tier_batch *batch)
 {
@@ -84,8 +91,7 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
 
     segment_at(store->segments, batch->header.segment)->void_count++;
     if (commit_kill_reserve(store) != KVT_OK) {
-        COUNT(store, kill_lost_count, 1);
-        commit_doubt(store, KVT_E_NOMEM);
+        kill_lose(store);
         return;
     }
     commit_kills_return(commit, &item, 1);
@@ -96,10 +102,8 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
 void
 commit_bury(struct kvt_store *store, const struct commit_kill *kill)
 {
-    if (commit_kill(store, kill) != KVT_OK) {
-        COUNT(store, kill_lost_count, 1);
-        commit_doubt(store, KVT_E_NOMEM);
-    }
+    if (commit_kill(store, kill) != KVT_OK)
+        kill_lose(store);
 }
 
 static bool

@@ -13,6 +13,10 @@
 
 #include "batch_header.h"
 
+enum {
+    STEPS_MAX = 200000,
+};
+
 void
 full_open(struct full_store *full, uint32_t flags)
 {
@@ -80,6 +84,60 @@ full_put(struct full_store *full, uint64_t key, uint64_t version)
 {
     assert_int_equal(
         kit_put(full->store, full->ns, key, version, FULL_BLOCK_BYTES, KVT_SYNC), KVT_OK);
+}
+
+kvt_ticket *
+full_put_submit(
+    struct full_store *full, uint64_t key, uint64_t version, enum kvt_durability durability)
+{
+    struct payload_key name;
+    struct kvt_put put = {
+        .source = full->bytes, .length = FULL_BLOCK_BYTES, .flags = KVT_PUT_REPLACE};
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, key);
+    payload_fill(full->bytes, FULL_BLOCK_BYTES, key, version);
+    put.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, &put, 1, durability, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+kvt_ticket *
+full_delete_submit(struct full_store *full, uint64_t key)
+{
+    struct payload_key name;
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, key);
+    assert_int_equal(kvt_delete_submit(full->store, full->ns, &name.key, 1, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+enum kvt_status
+full_result(kvt_ticket *ticket)
+{
+    struct kvt_result result = {0};
+
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_OK);
+    kvt_ticket_free(ticket);
+    return result.status;
+}
+
+void
+full_writing_meet(struct full_store *full, uint64_t key)
+{
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        uint32_t number = full_entry(full, key);
+        const struct flight *flight =
+            number == ENTRY_NONE ? NULL : entries_at(full->store->entries, number)->flight;
+
+        if (flight != NULL && flight->state == FLIGHT_WRITING)
+            return;
+        sim_run_steps(full->world, 1);
+    }
+    fail_msg("block %u is never written", (unsigned)key);
 }
 
 bool

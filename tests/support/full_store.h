@@ -47,6 +47,18 @@ void full_again(struct full_store *full, uint32_t flags);
 
 void full_put(struct full_store *full, uint64_t key, uint64_t version); /* SYNC. */
 
+/*
+ * full_put_submit - a put with KVT_PUT_REPLACE, from full->bytes: they are its own until stage 1.
+ * full_delete_submit - a delete. full_result - wait for stage 2, free the ticket; what came of it.
+ */
+kvt_ticket *full_put_submit(
+    struct full_store *full, uint64_t key, uint64_t version, enum kvt_durability durability);
+kvt_ticket *full_delete_submit(struct full_store *full, uint64_t key);
+enum kvt_status full_result(kvt_ticket *ticket);
+
+/* full_writing_meet - step until a batch with the block of that key is being written. */
+void full_writing_meet(struct full_store *full, uint64_t key);
+
 /* full_expect_at_most - KVT_MISS, or KVT_OK with this version; whether it is there. */
 bool full_expect_at_most(struct full_store *full, uint64_t key, uint64_t wanted);
 void full_expect(struct full_store *full, uint64_t key, uint64_t wanted);

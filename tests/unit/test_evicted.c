@@ -49,21 +49,6 @@ is_on_nvme(const struct full_store *full, uint64_t key)
 }
 
 static void
-put_submit(struct evicting *evicting)
-{
-    struct full_store *full = evicting->full;
-    struct kvt_put one = {.source = full->bytes, .length = FULL_BLOCK_BYTES};
-    struct payload_key name;
-    uint64_t key = full->next_cold++;
-
-    payload_key_make(&name, key);
-    payload_fill(full->bytes, FULL_BLOCK_BYTES, key, 1);
-    one.key = name.key;
-    assert_int_equal(
-        kvt_put_submit(full->store, full->ns, &one, 1, KVT_SYNC, NULL, &evicting->ticket), KVT_OK);
-}
-
-static void
 put_finish(struct evicting *evicting)
 {
     assert_int_equal(kvt_ticket_wait(evicting->ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
@@ -143,7 +128,7 @@ evicting_begin(uint64_t seed, bool is_host_small, bool is_leased)
         for (uint64_t hot = 0; hot < FULL_HOT; hot++)
             (void)full_expect_at_most(full, hot, 1);
         start_note(&evicting);
-        put_submit(&evicting);
+        evicting.ticket = full_put_submit(evicting.full, evicting.full->next_cold++, 1, KVT_SYNC);
         for (uint32_t k = 0; k < 2000 && reclaim_is_idle(full->store); k++)
             sim_run_steps(full->world, 1);
         for (uint32_t k = 0; k < STEPS_MAX && !reclaim_is_idle(full->store); k++) {

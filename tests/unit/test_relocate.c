@@ -63,18 +63,12 @@ static uint64_t
 relocation_meet(struct full_store *full, kvt_ticket **ticket_out)
 {
     for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
-        struct payload_key name;
-        struct kvt_put one = {.source = full->bytes, .length = FULL_BLOCK_BYTES};
-        uint64_t key = full->next_cold++;
+        uint64_t key;
 
         (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
         for (uint64_t hot = 0; hot < FULL_HOT; hot++)
             (void)full_expect_at_most(full, hot, 1);
-        payload_key_make(&name, key);
-        payload_fill(full->bytes, FULL_BLOCK_BYTES, key, 1);
-        one.key = name.key;
-        assert_int_equal(
-            kvt_put_submit(full->store, full->ns, &one, 1, KVT_SYNC, NULL, ticket_out), KVT_OK);
+        *ticket_out = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
         for (uint32_t k = 0; k < 2000 && reclaim_is_idle(full->store); k++)
             sim_run_steps(full->world, 1);
         key = moving_key(full);
@@ -85,17 +79,6 @@ relocation_meet(struct full_store *full, kvt_ticket **ticket_out)
     }
     fail_msg("no hot block was ever moved");
     return FULL_HOT;
-}
-
-static void
-put_finish(kvt_ticket *ticket)
-{
-    struct kvt_result result = {0};
-
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_OK);
-    assert_int_equal(result.status, KVT_OK);
-    kvt_ticket_free(ticket);
 }
 
 /* The copies of a dead key that still stand somewhere: all are dead on the disk. */
@@ -125,7 +108,7 @@ a_block_that_is_deleted_while_it_is_moved_stays_away(void **state)
         assert_int_equal(kit_delete(full->store, full->ns, key), KVT_OK);
         assert_false(full_expect_at_most(full, key, 0));
         if (moment % 2 == 0) {
-            put_finish(ticket);
+            assert_int_equal(full_result(ticket), KVT_OK);
             (void)dead_copies_check(full, key);
             for (uint32_t i = 0; i < 40; i++)
                 full_churn(full);
@@ -155,7 +138,7 @@ a_block_that_is_replaced_while_it_is_moved_stays_replaced(void **state)
         full_put(full, key, 2);
         full_expect(full, key, 2);
         if (moment % 2 == 0) {
-            put_finish(ticket);
+            assert_int_equal(full_result(ticket), KVT_OK);
             for (uint32_t i = 0; i < 20; i++)
                 full_put(full, full->next_cold++, 1);
             (void)full_expect_at_most(full, key, 2);
@@ -241,7 +224,7 @@ a_put_that_replaces_a_block_waits_while_that_is_written(void **state)
         sim_run_steps(full->world, 1);
     }
     assert_true(looks > 1);
-    put_finish(ticket);
+    assert_int_equal(full_result(ticket), KVT_OK);
     assert_int_equal(kvt_flush(full->store), KVT_OK);
     full_expect(full, key, 2);
     full_again(full, KVT_OPEN_REBUILD);
@@ -257,8 +240,7 @@ a_delete_of_a_block_waits_while_that_is_written(void **state)
     (void)state;
     for (uint32_t seed = 800; seed < 800 + MOMENTS / 4; seed++) {
         struct full_store *full = full_begin(seed, FULL_SEGMENTS);
-        struct payload_key name;
-        kvt_ticket *put, *ticket = NULL;
+        kvt_ticket *put, *ticket;
         uint32_t number, looks = 0;
         uint64_t key;
 
@@ -266,9 +248,7 @@ a_delete_of_a_block_waits_while_that_is_written(void **state)
         key = relocation_meet(full, &put);
         sync_meet(full);
         number = full_entry(full, key);
-        payload_key_make(&name, key);
-        assert_int_equal(
-            kvt_delete_submit(full->store, full->ns, &name.key, 1, NULL, &ticket), KVT_OK);
+        ticket = full_delete_submit(full, key);
         for (; group_is_writing(full); looks++) {
             assert_int_equal(full_entry(full, key), number);
             sim_run_steps(full->world, 1);
@@ -276,7 +256,7 @@ a_delete_of_a_block_waits_while_that_is_written(void **state)
         assert_true(looks > 1);
         assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
         kvt_ticket_free(ticket);
-        put_finish(put);
+        assert_int_equal(full_result(put), KVT_OK);
         assert_int_equal(full_entry(full, key), ENTRY_NONE);
         full_again(full, KVT_OPEN_REBUILD);
         assert_false(full_expect_at_most(full, key, 0));
@@ -430,7 +410,7 @@ a_write_that_fails_and_arrives_leaves_no_copy_that_could_come_back(void **state)
         assert_true(counter(&full->store->counters.batch_failed_count) > 0);
         assert_int_equal(counter(&full->store->counters.nvme_relocate_count), moved_count);
         sim_rules_clear(full->world);
-        put_finish(ticket);
+        assert_int_equal(full_result(ticket), KVT_OK);
         for (uint64_t key = 0; key < FULL_HOT; key++) {
             assert_true(kit_delete(full->store, full->ns, key) >= 0);
             copy_count += dead_copies_check(full, key);
@@ -513,7 +493,7 @@ a_group_in_a_closed_segment_that_was_not_committed_never_comes_to_life(void **st
         segment_close(full, number);
         assert_true(relocate_is_writing(full->store, number));
         sim_rule_add(full->world, &second_commit_fails);
-        put_finish(ticket);
+        assert_int_equal(full_result(ticket), KVT_OK);
         (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
         sim_rules_clear(full->world);
         full_again(full, 0);

@@ -33,31 +33,14 @@ static const struct sim_rule late_syncs = {.ops = SIM_SYNC,
     .file = "data.",
     .stall_ns = UINT64_C(50) * 1000 * 1000};
 
-/* A new block; returns when a batch with it is being written. */
+/* A block that is being written. */
 static kvt_ticket *
 put_start(struct full_store *full, uint64_t key)
 {
-    struct payload_key name;
-    struct kvt_put put = {.source = full->bytes, .length = FULL_BLOCK_BYTES};
-    kvt_ticket *ticket = NULL;
-    uint32_t number;
+    kvt_ticket *ticket = full_put_submit(full, key, 1, KVT_SYNC);
 
-    payload_key_make(&name, key);
-    payload_fill(full->bytes, FULL_BLOCK_BYTES, key, 1);
-    put.key = name.key;
-    assert_int_equal(
-        kvt_put_submit(full->store, full->ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
-    for (uint32_t i = 0; i < STEPS_MAX; i++) {
-        const struct flight *flight;
-
-        number = full_entry(full, key);
-        flight = number == ENTRY_NONE ? NULL : entries_at(full->store->entries, number)->flight;
-        if (flight != NULL && flight->state == FLIGHT_WRITING)
-            return ticket;
-        sim_run_steps(full->world, 1);
-    }
-    fail_msg("block %u is never written", (unsigned)key);
-    return NULL;
+    full_writing_meet(full, key);
+    return ticket;
 }
 
 /* Step until so many more io operations were started. */
