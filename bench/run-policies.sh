@@ -27,7 +27,7 @@ for trace in conversation_h1 agents_dev; do
     for price in 4 8; do
         sim --policy default --tiers $tiers --write-price $price --csv "$raw/$trace.price-$price.csv"
     done
-    for blocks in 32 128 512; do
+    for blocks in 32 128 256 512; do
         sim --policy lru,default --tiers $tiers --write-price 4 --segment-blocks $blocks --csv "$raw/$trace.segments-$blocks.csv"
     done
 done

@@ -12,6 +12,7 @@
  */
 #include "commit.h"
 #include "commit_internal.h"
+#include "reclaim.h"
 
 static void group_committed(struct kvt_store *store, struct commit_job *job);
 
@@ -194,6 +195,7 @@ block_durable(struct kvt_store *store, struct batch *batch, uint32_t i)
         flight->is_demotion ? KVT_REASON_DEMOTED : KVT_REASON_PUT);
     COUNT(store, durable_count, 1);
     COUNT(store, durable_bytes, record->length);
+    reclaim_admitted(store, (uint64_t)pages_of(record->stored_length) * PAGE_BYTES);
     commit_flight_settle(store, flight, KVT_OK);
 }
 

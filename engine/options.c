@@ -212,7 +212,7 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     KVT_TRY(bound32("host_low_percent", &options->host_low_percent,
         options->host_high_percent > 5 ? options->host_high_percent - 5 : 1, 1,
         options->host_high_percent));
-    KVT_TRY(bound32("nvme_high_percent", &options->nvme_high_percent, 90, 10, 100));
+    KVT_TRY(bound32("nvme_high_percent", &options->nvme_high_percent, 97, 10, 100));
     KVT_TRY(bound64("dirty_bytes_max", &options->dirty_bytes_max, options->host_capacity_bytes / 2,
         1, options->host_capacity_bytes));
     KVT_TRY(bound64("relaxed_interval_ns", &options->relaxed_interval_ns, UINT64_C(1000000000), 1,

@@ -10,7 +10,10 @@
 #include "victim_scan.h"
 
 enum {
-    FREE_WANTED = 3, /* Segments of a root: the reserve, and one to write into. */
+    FREE_WANTED = 3,       /* Segments of a root: the reserve, and one to write into; ... */
+    FREE_WANTED_LARGE = 4, /* ... with three puts into 64 segments are a twentieth slower. */
+    LARGE_SEGMENTS = 64,   /* Of a root. */
+    AGAIN_DIVISOR = 5,     /* Of what is admitted so much may be written again. */
 };
 
 enum reclaim_state {
@@ -32,6 +35,7 @@ struct reclaim {
     struct resident *residents; /* Those to be written again first. */
     uint32_t resident_count, resident_capacity;
     uint32_t survivor_count;
+    uint64_t credit_bytes;       /* That may be written again. */
     uint32_t moved_count;        /* Survivors that relocate.c has dealt with. */
     struct commit_kill *dropped; /* Of copies that have left NVMe with the victim. */
     uint32_t dropped_count, dropped_capacity;
@@ -269,7 +273,8 @@ reclaim_start(struct kvt_store *store)
         reclaim_let_go(store, "no memory for its blocks");
         return true;
     }
-    reclaim->survivor_count = victim_survivors(store, reclaim->residents, reclaim->resident_count);
+    reclaim->survivor_count = victim_survivors(
+        store, reclaim->residents, reclaim->resident_count, &reclaim->credit_bytes);
     if (reclaim->survivor_count == VICTIM_UNMOVABLE)
         reclaim_let_go(store, "too many of its blocks are pinned");
     return true;
@@ -435,6 +440,15 @@ head_start(struct kvt_store *store)
     return true;
 }
 
+void
+reclaim_admitted(struct kvt_store *store, uint64_t bytes)
+{
+    uint64_t most = store->options.nvme_capacity_bytes / AGAIN_DIVISOR;
+    uint64_t credit_bytes = store->reclaim->credit_bytes + bytes / AGAIN_DIVISOR;
+
+    store->reclaim->credit_bytes = credit_bytes < most ? credit_bytes : most;
+}
+
 /* --- The loop's calls ------------------------------------------------------------------------- */
 
 /* Segments that the root with the fewest lacks. */
@@ -447,10 +461,11 @@ free_shortage(const struct kvt_store *store)
     for (uint32_t root = 0; root < store->file.root_count; root++) {
         uint64_t total = store->file.root_bytes[root] / PAGE_BYTES / store->file.segment_pages;
         uint32_t wanted = (uint32_t)(total * share / 100);
+        uint32_t least = total < LARGE_SEGMENTS ? FREE_WANTED : FREE_WANTED_LARGE;
         uint32_t free_count = segment_count_in(store->segments, root, SEGMENT_FREE);
 
-        if (wanted < FREE_WANTED)
-            wanted = FREE_WANTED;
+        if (wanted < least)
+            wanted = least;
         if (free_count < wanted && wanted - free_count > shortage)
             shortage = wanted - free_count;
     }

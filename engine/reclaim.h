@@ -57,6 +57,11 @@ bool reclaim_is_idle(const struct kvt_store *store);
  * is called when there is news. */
 bool reclaim_want(struct kvt_store *store);
 
+/* reclaim_admitted - so many bytes were written for the first time. A fifth of them may be written
+ * again, now or later in this life, to spare what victims hold (but for what is pinned, and while
+ * most of NVMe is dead). */
+void reclaim_admitted(struct kvt_store *store, uint64_t bytes);
+
 /*
  * reclaim_has_dropped - a copy of a block with that fingerprint has left NVMe with the victim, but
  * its record is still in the index, or its header on the disk: a crash may bring it back, also

@@ -41,6 +41,8 @@ struct op;
 struct relocate;
 struct tier_kill;
 
+#define RESIDENT_NONE UINT32_MAX
+
 /* A block of a segment: good while the entry still has this place. */
 struct resident {
     uint32_t number;
@@ -48,7 +50,9 @@ struct resident {
     /* victim.c's, for its order. */
     uint64_t importance;
     uint32_t last_use, depth;
-    bool is_pinned;
+    uint32_t parent_at;   /* Where its parent stands among the victim's; RESIDENT_NONE. */
+    uint32_t child_count; /* Of blocks in the map that do not go with the victim. */
+    bool is_pinned, is_expendable;
 };
 
 enum kvt_status relocate_open(struct kvt_store *store);

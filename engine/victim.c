@@ -137,7 +137,74 @@ resident_is_pinned(struct kvt_store *store, const struct resident *resident)
                &residency_at(store->map, resident->number)->word, memory_order_acquire)) != 0;
 }
 
-/* Pinned ones, then what the policy finds most important, then what lies higher in its tree. */
+static int
+number_compare(const void *a, const void *b)
+{
+    const struct resident *left = a;
+    const struct resident *right = b;
+
+    return (left->number > right->number) - (left->number < right->number);
+}
+
+/* What the choice asks of each of them; they are in the order of their numbers afterwards. */
+static void
+residents_know(struct kvt_store *store, struct resident *residents, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct resident *resident = &residents[i];
+        const struct entry_state *state = entries_at(store->entries, resident->number);
+
+        resident->importance = store->policy->ops->importance(store->policy, resident->number);
+        resident->last_use = state->last_use;
+        resident->depth = state->depth;
+        resident->child_count = state->child_count;
+        resident->is_pinned = resident_is_pinned(store, resident);
+        resident->is_expendable = false;
+    }
+    if (count > 0)
+        qsort(residents, count, sizeof(*residents), number_compare);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct resident wanted = {
+            .number = entries_parent(store->entries, residents[i].number)};
+        const struct resident *parent =
+            bsearch(&wanted, residents, count, sizeof(*residents), number_compare);
+
+        residents[i].parent_at = parent == NULL ? RESIDENT_NONE : (uint32_t)(parent - residents);
+    }
+}
+
+/* In another tier: the block stays in the map without its copy on NVMe. */
+static bool
+resident_is_elsewhere(struct kvt_store *store, const struct resident *resident)
+{
+    const struct entry *entry = residency_at(store->map, resident->number);
+
+    return word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) != TIER_NVME;
+}
+
+/* Chains go from their ends. */
+static void
+ends_find(struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t mean)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i;
+
+        while (at != RESIDENT_NONE) {
+            struct resident *end = &residents[at];
+
+            if (end->is_expendable || end->is_pinned || end->child_count > 0 ||
+                end->last_use > mean)
+                break;
+            end->is_expendable = true;
+            at = resident_is_elsewhere(store, end) ? RESIDENT_NONE : end->parent_at;
+            if (at != RESIDENT_NONE)
+                residents[at].child_count--;
+        }
+    }
+}
+
+/* Pinned ones, then what the policy finds most important, then what lies higher in its tree; last
+ * what may go. */
 static int
 resident_compare(const void *a, const void *b)
 {
@@ -146,6 +213,8 @@ resident_compare(const void *a, const void *b)
 
     if (left->is_pinned != right->is_pinned)
         return left->is_pinned ? -1 : 1;
+    if (left->is_expendable != right->is_expendable)
+        return right->is_expendable ? -1 : 1;
     if (left->importance != right->importance)
         return left->importance > right->importance ? -1 : 1;
     if (left->depth != right->depth)
@@ -174,37 +243,31 @@ room_to_move(const struct kvt_store *store)
 }
 
 uint32_t
-victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t count)
+victim_survivors(
+    struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t *credit_bytes)
 {
-    uint64_t mean = use_mean(store);
     bool keeps_all = is_mostly_dead(store);
     uint32_t room = room_to_move(store);
     uint32_t most = store->file.segment_pages / 2;
-    uint32_t half = room < most ? room : most; /* For pinned ones; for others half of it. */
+    uint32_t half = room < most ? room : most; /* For pinned ones. */
+    uint32_t third = half * 2 / 3;             /* And the others. */
     uint32_t moved_pages = 0;
     uint32_t kept_count = 0;
 
+    if (third > *credit_bytes / PAGE_BYTES)
+        third = (uint32_t)(*credit_bytes / PAGE_BYTES);
     fates_cut(store, ENTRY_NONE);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct entry_state *state = entries_at(store->entries, residents[i].number);
-
-        residents[i].importance =
-            store->policy->ops->importance(store->policy, residents[i].number);
-        residents[i].last_use = state->last_use;
-        residents[i].depth = state->depth;
-        residents[i].is_pinned = resident_is_pinned(store, &residents[i]);
-    }
+    residents_know(store, residents, count);
+    if (!keeps_all)
+        ends_find(store, residents, count, use_mean(store));
     if (count > 0)
         qsort(residents, count, sizeof(*residents), resident_compare);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && !residents[i].is_expendable; i++) {
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
-        bool must_stay = resident.is_pinned || keeps_all ||
-                         entries_at(store->entries, resident.number)->child_count > 0;
+        bool must_stay = resident.is_pinned || keeps_all || resident.child_count > 0;
 
-        if (!must_stay && resident.last_use <= mean)
-            continue;
-        if (moved_pages + pages > (keeps_all ? room : resident.is_pinned ? half : half / 2)) {
+        if (moved_pages + pages > (keeps_all ? room : resident.is_pinned ? half : third)) {
             if (resident.is_pinned)
                 return VICTIM_UNMOVABLE;
             break;
@@ -217,6 +280,11 @@ victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t c
         moved_pages += pages;
         residents[i] = residents[kept_count];
         residents[kept_count++] = resident;
+    }
+    if (!keeps_all) {
+        uint64_t bytes = (uint64_t)moved_pages * PAGE_BYTES;
+
+        *credit_bytes -= bytes < *credit_bytes ? bytes : *credit_bytes;
     }
     return kept_count;
 }

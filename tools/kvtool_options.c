@@ -96,7 +96,7 @@ rows_of(const struct kvt_options *o, struct row rows_out[ROW_MAX])
         {"lease_count_max", UNIT_COUNT, o->lease_count_max, 4096, NULL, 0, false},
         {"host_high_percent", UNIT_PERCENT, o->host_high_percent, 95, NULL, 0, false},
         {"host_low_percent", UNIT_PERCENT, o->host_low_percent, low, NULL, 0, false},
-        {"nvme_high_percent", UNIT_PERCENT, o->nvme_high_percent, 90, NULL, 0, false},
+        {"nvme_high_percent", UNIT_PERCENT, o->nvme_high_percent, 97, NULL, 0, false},
         {"dirty_bytes_max", UNIT_BYTES, o->dirty_bytes_max, o->host_capacity_bytes / 2, NULL, 0,
             false},
         {"relaxed_interval_ns", UNIT_NS, o->relaxed_interval_ns, 1000000000, NULL, 0, false},

@@ -12,10 +12,13 @@
 #include "complain.h"
 
 enum {
-    /* As in engine/reclaim.c: a share of all (nvme_high_percent is 90), at least the reserve and
-     * one to write into. */
-    FREE_SHARE = 10,
+    /* As in engine/reclaim.c: percent of all (nvme_high_percent is 97), at least so many; and of
+     * what is admitted the part that may be written again. */
+    FREE_PERCENT = 3,
     FREE_MIN = 3,
+    FREE_MIN_LARGE = 4,
+    LARGE_SEGMENTS = 64,
+    AGAIN_DIVISOR = 5,
 };
 
 /* A block of the segment that is reclaimed. */
@@ -41,6 +44,7 @@ struct sim_segments {
     struct resident *residents;
     uint64_t turn;
     uint64_t use_sum;
+    uint64_t credit; /* Blocks that may be written again, in parts of AGAIN_DIVISOR. */
     uint32_t copy_count;
     uint32_t segment_count, segment_blocks;
     uint32_t active;
@@ -235,26 +239,57 @@ residents_list(struct sim_segments *segments, uint32_t victim)
     return count;
 }
 
+/* Chains go from their ends, as far as they lie in the victim and are no younger than that. */
+static void
+ends_drop(struct sim_segments *segments, uint32_t victim, uint32_t count, uint64_t mean)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t block = segments->residents[i].block;
+
+        while (block != BLOCK_NONE && sim_lists_of(&segments->lists, block) == victim &&
+               !segments->user.has_children(segments->user.context, block) &&
+               segments->last_uses[block] <= mean) {
+            segments->user.drop(segments->user.context, block);
+            block = segments->chains->parents[block];
+        }
+    }
+}
+
+/* How many blocks of the victim may be written again. */
+static uint32_t
+room_for(const struct sim_segments *segments, bool keeps_all)
+{
+    uint64_t credit = segments->credit / AGAIN_DIVISOR;
+    uint32_t third = segments->segment_blocks / 3;
+
+    if (keeps_all)
+        return segments->segment_blocks / 2;
+    return credit < third ? (uint32_t)credit : third;
+}
+
 static void
 segment_reclaim(struct sim_segments *segments)
 {
     bool keeps_all = is_mostly_dead(segments);
     uint32_t victim = victim_choose(segments, keeps_all);
     uint32_t count = residents_list(segments, victim);
-    uint32_t room = segments->segment_blocks / (keeps_all ? 2 : 4);
+    uint32_t room = room_for(segments, keeps_all);
     uint64_t mean = segments->copy_count == 0 ? 0 : segments->use_sum / segments->copy_count;
 
+    if (!keeps_all)
+        ends_drop(segments, victim, count, mean);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t block = segments->residents[i].block;
-        bool is_wanted =
-            room > 0 && (keeps_all || segments->last_uses[block] > mean ||
-                            segments->user.has_children(segments->user.context, block));
 
-        if (!is_wanted) {
+        if (sim_lists_of(&segments->lists, block) != victim)
+            continue;
+        if (room == 0) {
             segments->user.drop(segments->user.context, block);
             continue;
         }
         room--;
+        if (!keeps_all)
+            segments->credit -= AGAIN_DIVISOR;
         sim_segments_forget(segments, block);
         copy_append(segments, block);
         segments->user.rewritten(segments->user.context, block);
@@ -266,9 +301,12 @@ segment_reclaim(struct sim_segments *segments)
 void
 sim_segments_write(struct sim_segments *segments, uint32_t block)
 {
-    uint32_t wanted = segments->segment_count / FREE_SHARE;
+    uint32_t wanted = segments->segment_count * FREE_PERCENT / 100;
+    uint32_t least = segments->segment_count < LARGE_SEGMENTS ? FREE_MIN : FREE_MIN_LARGE;
 
-    while (segments->free_count < (wanted > FREE_MIN ? wanted : FREE_MIN))
+    while (segments->free_count < (wanted > least ? wanted : least))
         segment_reclaim(segments);
+    if (segments->credit < (uint64_t)segments->segment_count * segments->segment_blocks)
+        segments->credit++; /* A fifth of NVMe at most. */
     copy_append(segments, block);
 }

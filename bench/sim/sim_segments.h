@@ -5,10 +5,11 @@
  *
  * Owns      which segment each copy on NVMe is in, and the order of segments and of the blocks of
  *           one, as engine/victim.h has them: the segment whose blocks were used longest ago in the
- *           mean goes first. Blocks are written again that were used later than the average block
- *           on NVMe, or have children in the store; when they fill more than a quarter of a
- *           segment, the least important of them go. When less than half of everything is alive,
- *           nothing is lost: the segment with the least alive goes, up to half of it moves.
+ *           mean goes first. Its blocks go from the ends of their chains, as long as they were not
+ *           used later than the average block on NVMe; the others are written again, a third of a
+ *           segment and a fifth of what was admitted at most: the least important of them go. When
+ *           less than half of everything is alive, nothing is lost: the segment with the least
+ *           alive goes, up to half of it moves.
  */
 #ifndef BENCH_SIM_SEGMENTS_H
 #define BENCH_SIM_SEGMENTS_H

@@ -153,7 +153,7 @@ struct kvt_options {
     uint32_t request_count_max; /* Submitted and not yet freed tickets: 16..65536. Default 4096. */
     uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
     uint32_t host_high_percent, host_low_percent; /* Eviction: from .. down to. Default 95, 90. */
-    uint32_t nvme_high_percent; /* Reclaim starts when so much of NVME is in use. Default 90. */
+    uint32_t nvme_high_percent; /* Reclaim starts when so much of NVME is in use. Default 97. */
     uint64_t dirty_bytes_max;   /* HOST bytes that wait for NVMe at most. Default: half of HOST. */
     uint64_t relaxed_interval_ns; /* RELAXED puts are durable after so long. Default 1 s. */
     uint64_t batch_delay_ns;      /* Longest wait for a fuller batch. Default 2 ms. */

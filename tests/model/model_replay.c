@@ -52,7 +52,8 @@ struct replay {
     uint64_t start_ns;
     uint32_t capacities[SIM_PLACE_COUNT];
     struct sim_totals totals;
-    double segment_blocks; /* What a segment took before it was full, in the mean. */
+    double segment_blocks;  /* What a segment took before it was full, in the mean. */
+    double rewritten_share; /* Blocks that were written again, of those that were admitted. */
     /* Of the chain that is replayed. */
     uint32_t numbers[TRACE_CHAIN_MAX];
     struct kvt_key keys[TRACE_CHAIN_MAX];
@@ -80,7 +81,7 @@ store_make(struct replay *replay, uint32_t policy)
     options.index_map_bytes = 64 << 20;
     options.entry_count_max = block_count + 1;
     options.host_high_percent = options.host_low_percent = 100;
-    options.nvme_high_percent = 90;
+    options.nvme_high_percent = 97;
     options.dirty_bytes_max = options.host_capacity_bytes;
     options.worker_count = 1;
     options.policy = policy;
@@ -336,6 +337,9 @@ replay_run(struct replay *replay, uint32_t policy)
         request_replay(replay, &chain);
     }
     replay->segment_blocks = segment_blocks_mean(replay->sim.store);
+    replay->rewritten_share =
+        (double)atomic_load(&replay->sim.store->counters.nvme_relocate_count) /
+        (double)atomic_load(&replay->sim.store->counters.durable_count);
 }
 
 static struct sim_totals
@@ -399,7 +403,8 @@ compare(const char *name, const char *policy, uint32_t request_count)
         replay->chains.block_count, replay->capacities[SIM_HBM], replay->capacities[SIM_HOST],
         replay->capacities[SIM_NVME]);
     line_print("store", &figures.store);
-    printf("%-10s  %.1f blocks a segment\n", "", replay->segment_blocks);
+    printf("%-10s  %.1f blocks a segment, %.3f written again for each\n", "",
+        replay->segment_blocks, replay->rewritten_share);
     line_print("simulator", &figures.simulator);
     replay_close(replay);
     return figures;

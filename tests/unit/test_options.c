@@ -93,7 +93,7 @@ zero_means_the_default_of_the_header(void **state)
     assert_int_equal(options.lease_count_max, 4096);
     assert_int_equal(options.host_high_percent, 95);
     assert_int_equal(options.host_low_percent, 90);
-    assert_int_equal(options.nvme_high_percent, 90);
+    assert_int_equal(options.nvme_high_percent, 97);
     assert_int_equal(options.dirty_bytes_max, GIB / 2);
     assert_int_equal(options.relaxed_interval_ns, 1000000000);
     assert_int_equal(options.batch_delay_ns, 2000000);

@@ -361,9 +361,10 @@ a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them(void **state)
         (void)relocation_meet(full, &ticket);
         sim_run_steps(full->world, moment / 2);
         sim_rule_add(full->world, &rule);
-        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
-        kvt_ticket_free(ticket);
+        for (uint32_t i = 0; i < STEPS_MAX && !relocate_is_idle(full->store); i++)
+            sim_run_steps(full->world, 1);
         sim_rules_clear(full->world);
+        (void)full_result(ticket); /* The put's own batch may be the one. */
         failed_count += counter(&full->store->counters.batch_failed_count);
         /* What may have reached the disk must not come back behind a delete. */
         is_deleted = moment % 2 == 1;

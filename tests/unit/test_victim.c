@@ -29,6 +29,7 @@ struct fixture {
     struct resident blocks[BLOCKS_MAX];
     uint32_t count;
     uint64_t key_count;
+    uint64_t credit_bytes;
 };
 
 static int
@@ -41,6 +42,7 @@ setup(void **state)
     if (fixture == NULL)
         return -1;
     env_host(&store->env);
+    fixture->credit_bytes = UINT64_C(1) << 40;
     store->file.segment_pages = PAGES;
     store->file.root_count = 1;
     if (segment_table_open(&store->env, 1, segment_counts, PAGES, &store->segments) != KVT_OK ||
@@ -237,11 +239,18 @@ a_segment_that_a_crash_left_half_reclaimed_is_found(void **state)
 
 /* --- Blocks ----------------------------------------------------------------------------------- */
 
+static uint32_t
+survivors(struct fixture *fixture)
+{
+    return victim_survivors(
+        &fixture->store, fixture->blocks, fixture->count, &fixture->credit_bytes);
+}
+
 /* The numbers of those in front, in their order. */
 static void
 expect_survivors(struct fixture *fixture, const uint32_t *wanted, uint32_t wanted_count)
 {
-    uint32_t count = victim_survivors(&fixture->store, fixture->blocks, fixture->count);
+    uint32_t count = survivors(fixture);
 
     assert_int_equal(count, wanted_count);
     for (uint32_t i = 0; i < count; i++)
@@ -294,24 +303,90 @@ a_block_whose_children_need_it_stays(void **state)
     expect_survivors(fixture, NULL, 0);
 }
 
-/* A quarter of a segment: 64 pages, four blocks of 16; of equals the deepest go. */
+/* Three generations, used alike, the youngest in another segment: none goes before its child. */
 static void
-no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go(void **state)
+a_chain_goes_from_its_end(void **state)
+{
+    struct fixture *fixture = *state;
+    struct entries *entries = fixture->store.entries;
+    struct segment *segment = segment_make(fixture, 0);
+    struct segment *other = segment_make(fixture, 1);
+    uint32_t numbers[3];
+
+    for (uint32_t i = 0; i < 3; i++) {
+        numbers[i] = block_add(fixture, i < 2 ? segment : other, 10, i < 2);
+        entries_at(entries, numbers[i])->depth = i;
+        if (i > 0)
+            entries_link(entries, numbers[i], numbers[i - 1]);
+    }
+    block_add(fixture, other, 1000, false);
+    expect_survivors(fixture, numbers, 2);
+    entries_unlink(entries, numbers[2]);
+    expect_survivors(fixture, NULL, 0);
+    /* What was used later stays, and so does what it builds on. */
+    entries_at(entries, numbers[1])->last_use = 1000;
+    expect_survivors(fixture, (const uint32_t[]){numbers[1], numbers[0]}, 2);
+}
+
+/* Its copy in another tier keeps the child in the map, and needs its parent. */
+static void
+a_child_that_is_in_memory_too_keeps_its_parent(void **state)
 {
     struct fixture *fixture = *state;
     struct segment *segment = segment_make(fixture, 0);
     struct segment *other = segment_make(fixture, 1);
-    uint32_t wanted[4];
+    uint32_t parent = block_add(fixture, segment, 10, true);
+    uint32_t child = block_add(fixture, segment, 10, true);
+
+    entries_link(fixture->store.entries, child, parent);
+    block_add(fixture, other, 1000, false);
+    expect_survivors(fixture, NULL, 0);
+    residency_tier_set(fixture->store.map, child, TIER_HOST);
+    expect_survivors(fixture, &parent, 1);
+}
+
+/* A third of a segment: 85 pages, five blocks of 16; of equals the deepest go. */
+static void
+no_more_than_a_third_of_a_segment_stays_and_the_deepest_go(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    struct segment *other = segment_make(fixture, 1);
+    uint32_t wanted[5];
 
     for (uint32_t i = 0; i < 8; i++) {
         uint32_t number = block_add(fixture, segment, 100, true);
 
         entries_at(fixture->store.entries, number)->depth = 7 - i;
-        if (i >= 4)
+        if (i >= 3)
             wanted[7 - i] = number;
         block_add(fixture, other, 1, false);
     }
-    expect_survivors(fixture, wanted, 4);
+    expect_survivors(fixture, wanted, 5);
+}
+
+/* What stays is taken off; pinned blocks stay without any, and cost what there is. */
+static void
+no_more_stays_than_the_credit_allows(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    struct segment *other = segment_make(fixture, 1);
+    const uint64_t block_bytes = BLOCK_PAGES * PAGE_BYTES;
+    uint32_t numbers[4];
+
+    for (uint32_t i = 0; i < 4; i++) {
+        numbers[i] = block_add(fixture, segment, 100 - i, true);
+        block_add(fixture, other, 1, false);
+    }
+    fixture->credit_bytes = 3 * block_bytes - 1;
+    expect_survivors(fixture, numbers, 2);
+    assert_int_equal(fixture->credit_bytes, block_bytes - 1);
+    expect_survivors(fixture, NULL, 0);
+    residency_pin(fixture->store.map, numbers[3]);
+    expect_survivors(fixture, &numbers[3], 1);
+    assert_int_equal(fixture->credit_bytes, 0);
+    (void)residency_unpin(fixture->store.map, numbers[3]);
 }
 
 static void
@@ -354,10 +429,9 @@ a_segment_of_which_more_than_half_is_pinned_is_unmovable(void **state)
         numbers[i] = block_add(fixture, segment, 1, true);
     for (uint32_t i = 0; i < 8; i++)
         residency_pin(fixture->store.map, numbers[i]);
-    assert_int_equal(victim_survivors(&fixture->store, fixture->blocks, fixture->count), 8);
+    assert_int_equal(survivors(fixture), 8);
     residency_pin(fixture->store.map, numbers[8]);
-    assert_int_equal(
-        victim_survivors(&fixture->store, fixture->blocks, fixture->count), VICTIM_UNMOVABLE);
+    assert_int_equal(survivors(fixture), VICTIM_UNMOVABLE);
     for (uint32_t i = 0; i < 9; i++)
         (void)residency_unpin(fixture->store.map, numbers[i]);
 }
@@ -370,19 +444,18 @@ no_more_stays_than_can_be_written_elsewhere(void **state)
     struct segment *taken, *sealed;
     uint32_t number, page;
 
-    /* One segment is left, and all but 35 pages of it are taken: an eighth off, 31 pages. */
+    /* One segment is left, and all but 23 pages of it are taken: an eighth off, 21 pages. */
     assert_int_equal(
-        segment_run_take(fixture->store.segments, 0, PAGES - 35, 0, &taken, &page, &sealed),
+        segment_run_take(fixture->store.segments, 0, PAGES - 23, 0, &taken, &page, &sealed),
         KVT_OK);
     for (uint32_t i = 0; i < 3; i++)
         number = block_add(fixture, segment, 100, true);
     block_add(fixture, segment, 1, true);
-    expect_survivors(fixture, NULL, 0); /* Half of 31 holds none that is only worth it. */
+    expect_survivors(fixture, NULL, 0); /* Two thirds hold none that is only worth it. */
     residency_pin(fixture->store.map, number);
     expect_survivors(fixture, &number, 1);
     residency_pin(fixture->store.map, fixture->blocks[1].number);
-    assert_int_equal(
-        victim_survivors(&fixture->store, fixture->blocks, fixture->count), VICTIM_UNMOVABLE);
+    assert_int_equal(survivors(fixture), VICTIM_UNMOVABLE);
 }
 
 int
@@ -407,8 +480,12 @@ main(void)
         cmocka_unit_test_setup_teardown(blocks_used_later_than_the_average_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(a_segment_of_old_blocks_leaves_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_block_whose_children_need_it_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_chain_goes_from_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(
-            no_more_than_a_quarter_of_a_segment_stays_and_the_deepest_go, setup, teardown),
+            a_child_that_is_in_memory_too_keeps_its_parent, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            no_more_than_a_third_of_a_segment_stays_and_the_deepest_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_more_stays_than_the_credit_allows, setup, teardown),
         cmocka_unit_test_setup_teardown(where_most_is_dead_all_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(
             pinned_blocks_stay_in_front_whenever_they_were_used, setup, teardown),
