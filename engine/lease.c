@@ -12,8 +12,17 @@
 struct lease_table {
     struct lease *leases;
     uint32_t count;
-    _Atomic uint64_t free; /* {tag 32, index + 1}: the tag defeats ABA. */
+    _Atomic uint32_t
+        ever_count;        /* No lease behind so many was ever taken: its memory is untouched. */
+    _Atomic uint64_t free; /* {tag 32, number}: the tag defeats ABA. Above count: none. */
 };
+
+/* The leases of the table are 1, 2, ... */
+static uint32_t
+number_of(const struct lease_table *table, const struct lease *lease)
+{
+    return (uint32_t)(lease - table->leases) + 1;
+}
 
 enum kvt_status
 leases_open(struct kvt_store *store)
@@ -27,10 +36,6 @@ leases_open(struct kvt_store *store)
     table->leases = env_take(&store->env, table->count * sizeof(*table->leases));
     if (table->leases == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for %u leases", table->count);
-    for (uint32_t i = 0; i < table->count; i++) {
-        table->leases[i].index = i;
-        atomic_init(&table->leases[i].next, i + 1 < table->count ? i + 2 : 0);
-    }
     atomic_init(&table->free, 1);
     return KVT_OK;
 }
@@ -52,27 +57,39 @@ leases_close(struct kvt_store *store)
 
     if (table == NULL)
         return;
-    for (uint32_t i = 0; table->leases != NULL && i < table->count; i++)
+    for (uint32_t i = 0; i < atomic_load_explicit(&table->ever_count, memory_order_relaxed); i++)
         lease_array_free(store, &table->leases[i]);
     env_put(&store->env, table->leases, table->count * sizeof(*table->leases));
     env_put(&store->env, table, sizeof(*table));
     store->leases = NULL;
 }
 
+static uint64_t
+head_make(uint64_t before, uint32_t number)
+{
+    return ((before >> 32) + 1) << 32 | number;
+}
+
 static struct lease *
 lease_take(struct lease_table *table)
 {
     uint64_t head = atomic_load_explicit(&table->free, memory_order_acquire);
+    uint32_t ever_count = atomic_load_explicit(&table->ever_count, memory_order_relaxed);
     struct lease *lease;
-    uint64_t next;
+    uint32_t number, behind;
 
     do {
-        if ((uint32_t)head == 0)
+        number = (uint32_t)head;
+        if (number > table->count)
             return NULL;
-        lease = &table->leases[(uint32_t)head - 1];
-        next = ((head >> 32) + 1) << 32 | atomic_load_explicit(&lease->next, memory_order_relaxed);
+        lease = &table->leases[number - 1];
+        behind = number + 1 + atomic_load_explicit(&lease->next, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(
-        &table->free, &head, next, memory_order_acquire, memory_order_acquire));
+        &table->free, &head, head_make(head, behind), memory_order_acquire, memory_order_acquire));
+    while (number > ever_count &&
+           !atomic_compare_exchange_weak_explicit(&table->ever_count, &ever_count, number,
+               memory_order_relaxed, memory_order_relaxed)) {
+    }
     return lease;
 }
 
@@ -80,13 +97,12 @@ static void
 lease_put(struct lease_table *table, struct lease *lease)
 {
     uint64_t head = atomic_load_explicit(&table->free, memory_order_relaxed);
-    uint64_t next;
+    uint32_t number = number_of(table, lease);
 
     do {
-        atomic_store_explicit(&lease->next, (uint32_t)head, memory_order_relaxed);
-        next = ((head >> 32) + 1) << 32 | (lease->index + 1);
+        atomic_store_explicit(&lease->next, (uint32_t)head - (number + 1), memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(
-        &table->free, &head, next, memory_order_release, memory_order_relaxed));
+        &table->free, &head, head_make(head, number), memory_order_release, memory_order_relaxed));
 }
 
 static enum kvt_status
@@ -160,7 +176,7 @@ lease_keep(struct kvt_store *store, struct lease *lease, uint64_t now_ns)
 
     atomic_fetch_add_explicit(&store->lease_out_count, 1, memory_order_relaxed);
     COUNT(store, lease_count, 1);
-    return (kvt_lease){(uint64_t)generation << 32 | (lease->index + 1)};
+    return (kvt_lease){(uint64_t)generation << 32 | number_of(store->leases, lease)};
 }
 
 const struct lease *
@@ -168,7 +184,7 @@ lease_next(const struct kvt_store *store, uint32_t *cursor)
 {
     const struct lease_table *table = store->leases;
 
-    while (*cursor < table->count) {
+    while (*cursor < atomic_load_explicit(&table->ever_count, memory_order_acquire)) {
         const struct lease *lease = &table->leases[(*cursor)++];
 
         if ((atomic_load_explicit(&lease->generation, memory_order_acquire) & 1) != 0)

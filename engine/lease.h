@@ -22,10 +22,9 @@ struct lease_table;
 
 struct lease {
     struct message message;
-    uint32_t index;
     uint64_t taken_ns; /* Set before it is out. */
     _Atomic uint32_t generation;
-    _Atomic uint32_t next; /* Free stack: index + 1. */
+    _Atomic uint32_t next; /* Free stack: how far the next is behind the one beside this. */
     uint32_t count;
     uint32_t capacity;
     uint32_t *numbers; /* Of entries, pinned; ENTRY_NONE for misses. */

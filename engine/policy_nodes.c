@@ -6,11 +6,15 @@
 
 #include <math.h>
 
+#include "bytes.h"
 #include "failure.h"
 
 enum {
     CHUNK_BYTES = 2 << 20, /* One huge page of nodes. */
     NODES_PER_CHUNK = CHUNK_BYTES / sizeof(struct policy_node),
+    /* Of small pages (env_map): a small store touches few of them, and clears no more. */
+    FIRST_CHUNK_BYTES = CHUNK_BYTES - PAGE_BYTES,
+    FIRST_CHUNK_NODES = FIRST_CHUNK_BYTES / sizeof(struct policy_node),
     CHUNK_COUNT_MAX = 1 << 15, /* 3.4 thousand million nodes. */
 };
 
@@ -23,6 +27,12 @@ struct policy_nodes {
     uint32_t free;         /* The first of those that were, and are free. */
     uint32_t count;        /* Not FREE. */
 };
+
+static size_t
+chunk_bytes(uint32_t chunk)
+{
+    return chunk == 0 ? FIRST_CHUNK_BYTES : CHUNK_BYTES;
+}
 
 enum kvt_status
 policy_nodes_open(
@@ -54,7 +64,7 @@ policy_nodes_close(struct policy_nodes *nodes)
         return;
     env = nodes->env;
     for (uint32_t i = 0; i < nodes->chunk_count; i++)
-        env_unmap(&env, nodes->chunks[i], CHUNK_BYTES);
+        env_unmap(&env, nodes->chunks[i], chunk_bytes(i));
     env_put(&env, nodes->chunks, CHUNK_COUNT_MAX * sizeof(*nodes->chunks));
     env_put(&env, nodes, sizeof(*nodes));
 }
@@ -85,11 +95,13 @@ node_take(struct policy_nodes *nodes)
         nodes->count++;
         return node;
     }
+    if (nodes->first_unused == FIRST_CHUNK_NODES)
+        nodes->first_unused = NODES_PER_CHUNK;
     node = nodes->first_unused;
     if (node / NODES_PER_CHUNK == nodes->chunk_count) {
         if (nodes->chunk_count == CHUNK_COUNT_MAX)
             return NODE_NONE;
-        nodes->chunks[nodes->chunk_count] = env_map(&nodes->env, CHUNK_BYTES);
+        nodes->chunks[nodes->chunk_count] = env_map(&nodes->env, chunk_bytes(nodes->chunk_count));
         if (nodes->chunks[nodes->chunk_count] == NULL)
             return NODE_NONE;
         nodes->chunk_count++;

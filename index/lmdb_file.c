@@ -104,20 +104,20 @@ enum kvt_status
 lmdb_file_warm(const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size)
 {
     struct fs_file *file = NULL;
-    size_t count = WARM_BYTES;
+    size_t piece = size < WARM_BYTES ? (size_t)size : WARM_BYTES;
+    size_t count = piece;
     void *bytes;
     enum kvt_status status;
 
     KVT_TRY(env->fs->open(dir, name, FS_READ_ONLY, &file));
-    bytes = env_take(env, WARM_BYTES);
+    bytes = env_take(env, piece);
     status = bytes == NULL ? failure_set(KVT_E_NOMEM, 0, "No memory to read the index.") : KVT_OK;
     for (uint64_t offset = 0; status == KVT_OK && offset < size && count > 0; offset += count) {
         uint64_t left = size - offset;
 
-        status = env->fs->read_at(
-            file, bytes, left < WARM_BYTES ? (size_t)left : WARM_BYTES, offset, &count);
+        status = env->fs->read_at(file, bytes, left < piece ? (size_t)left : piece, offset, &count);
     }
-    env_put(env, bytes, WARM_BYTES);
+    env_put(env, bytes, piece);
     env->fs->close(file);
     return status;
 }
