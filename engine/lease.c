@@ -12,9 +12,8 @@
 struct lease_table {
     struct lease *leases;
     uint32_t count;
-    _Atomic uint32_t
-        ever_count;        /* No lease behind so many was ever taken: its memory is untouched. */
-    _Atomic uint64_t free; /* {tag 32, number}: the tag defeats ABA. Above count: none. */
+    _Atomic uint32_t ever_count; /* Those behind so many were never taken: nobody touched them. */
+    _Atomic uint64_t free;       /* {tag 32, number}: the tag defeats ABA. Above count: none. */
 };
 
 /* The leases of the table are 1, 2, ... */

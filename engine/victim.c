@@ -203,8 +203,24 @@ ends_find(struct kvt_store *store, struct resident *residents, uint32_t count, u
     }
 }
 
-/* Pinned ones, then what the policy finds most important, then what lies higher in its tree; last
- * what may go. */
+/* The others in front. Returns how many they are. */
+static uint32_t
+ends_part(struct resident *residents, uint32_t count)
+{
+    uint32_t kept_count = 0;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const struct resident resident = residents[i];
+
+        if (resident.is_expendable)
+            continue;
+        residents[i] = residents[kept_count];
+        residents[kept_count++] = resident;
+    }
+    return kept_count;
+}
+
+/* Pinned ones, then what the policy finds most important, then what lies higher in its tree. */
 static int
 resident_compare(const void *a, const void *b)
 {
@@ -213,8 +229,6 @@ resident_compare(const void *a, const void *b)
 
     if (left->is_pinned != right->is_pinned)
         return left->is_pinned ? -1 : 1;
-    if (left->is_expendable != right->is_expendable)
-        return right->is_expendable ? -1 : 1;
     if (left->importance != right->importance)
         return left->importance > right->importance ? -1 : 1;
     if (left->depth != right->depth)
@@ -260,9 +274,10 @@ victim_survivors(
     residents_know(store, residents, count);
     if (!keeps_all)
         ends_find(store, residents, count, use_mean(store));
+    count = ends_part(residents, count);
     if (count > 0)
         qsort(residents, count, sizeof(*residents), resident_compare);
-    for (uint32_t i = 0; i < count && !residents[i].is_expendable; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
         bool must_stay = resident.is_pinned || keeps_all || resident.child_count > 0;
