@@ -406,7 +406,7 @@ class Tierbench(Programs):
             text.write("".join(f"row {i * i % 7919} of table {i % 3}, and {i % 101} more. "
                                for i in range(3000)))
         report = self.json_of("tierbench", "engram", "--dir", "g2", "--rows", "20000", "--batch",
-                              "2,8", "--seconds", "0.05", "--step-ms", "1", "--cache", "4M",
+                              "2,8", "--seconds", "0.01", "--step-ms", "1", "--cache", "4M",
                               "--text", "text", "--device", "emulation")
         self.assertEqual((report["wrong_rows"], report["is_emulated"]), (0, True))
         self.assertIn("timed wait", report["device_compute"])
