@@ -25,6 +25,7 @@ struct sim_allocation {
     struct sim_allocation *next;
     struct sim_allocation *previous;
     void *memory;
+    void *start;     /* What calloc() gave. */
     size_t size;     /* As asked. */
     size_t span;     /* Of a mapping: bytes mapped; 0: not a mapping. */
     uint64_t number; /* Which request of the heap it was. */
@@ -72,7 +73,7 @@ allocation_free(struct sim_allocation *allocation)
 {
     if (allocation->span > 0)
         munmap(allocation->memory, allocation->span);
-    free(allocation);
+    free(allocation->start);
 }
 
 static void *
@@ -80,6 +81,7 @@ sim_take(void *context, size_t size)
 {
     struct sim_heap *heap = context;
     struct sim_allocation *allocation;
+    uint8_t *start;
     size_t whole = (size + RECORD_BYTES - 1) / RECORD_BYTES * RECORD_BYTES;
 
     if (size == 0)
@@ -88,10 +90,14 @@ sim_take(void *context, size_t size)
         return NULL;
     if (size > (UINT64_C(1) << 40))
         return NULL;
-    allocation = aligned_alloc(RECORD_BYTES, RECORD_BYTES + whole);
-    if (allocation == NULL)
+    /* Large ones are pages that nobody has touched, if calloc() knows: a table that is hardly used
+     * costs little. */
+    start = calloc(1, 2 * RECORD_BYTES + whole);
+    if (start == NULL)
         return NULL;
-    memset(allocation, 0, RECORD_BYTES + whole);
+    allocation =
+        (struct sim_allocation *)(void *)(start + RECORD_BYTES - (uintptr_t)start % RECORD_BYTES);
+    allocation->start = start;
     allocation->memory = (uint8_t *)allocation + RECORD_BYTES;
     allocation->size = size;
     allocation_link(heap, allocation);
@@ -147,6 +153,7 @@ map_span(struct sim_heap *heap, size_t size, size_t span, size_t alignment)
     allocation = calloc(1, sizeof(*allocation));
     if (allocation == NULL)
         return NULL;
+    allocation->start = allocation;
     allocation->memory = map_aligned(span, alignment);
     if (allocation->memory == NULL) {
         free(allocation);
