@@ -350,6 +350,21 @@ made_undo(struct import *import)
 
 /* --- The command ------------------------------------------------------------------------------ */
 
+/* What the store holds before it reclaims (docs/operations.md, 2): all but the segments that are
+ * kept free. */
+static uint64_t
+room_of(const struct kvt_options *made)
+{
+    uint64_t roots = made->root_count == 0 ? 1 : made->root_count;
+    uint64_t segments = made->nvme_capacity_bytes / made->segment_bytes / roots;
+    uint64_t free_count = segments * (100 - made->nvme_high_percent) / 100;
+    uint64_t least = segments < 64 ? 3 : 4;
+
+    if (free_count < least)
+        free_count = least;
+    return segments > free_count ? (segments - free_count) * roots * made->segment_bytes : 0;
+}
+
 static bool
 archive_fits(const struct import *import, const struct kvt_options *made)
 {
@@ -361,10 +376,10 @@ archive_fits(const struct import *import, const struct kvt_options *made)
             import->name, import->sums.largest_bytes, import->path, made->block_bytes_max);
         return false;
     }
-    if (import->sums.payload_bytes > made->nvme_capacity_bytes / 100 * made->nvme_high_percent) {
+    if (import->sums.payload_bytes > room_of(made)) {
         complain("%s has %s, and %s has room for %s: nothing was imported", import->name,
             quantity_bytes_text(texts[0], (double)import->sums.payload_bytes), import->path,
-            quantity_bytes_text(texts[1], (double)made->nvme_capacity_bytes));
+            quantity_bytes_text(texts[1], (double)room_of(made)));
         return false;
     }
     return true;

@@ -217,6 +217,12 @@ class Archives(Programs):
         self.run_program("kvtool", "put", "--create", "--nvme", "64M", "a7", "z/00", input=b"z")
         self.refused("kvtool", "import", "a7", "large.kva", expect=1, saying="made for blocks of")
         self.assertEqual(self.json_of("kvtool", "ls", "a7")["block_count"], 1)
+        # 963 blocks of 64 KiB: less than 64 segments of 1 MiB, of which four stay free.
+        self.replay("a12", requests=42, nvme="512M", host="64M")
+        self.run_program("kvtool", "export", "a12", "many-bytes.kva")
+        self.refused("kvtool", "import", "a7", "many-bytes.kva", expect=1,
+                     saying="has room for 60")
+        self.assertEqual(self.json_of("kvtool", "ls", "a7")["block_count"], 1)
 
     def test_an_interrupted_import_is_all_or_nothing(self):
         self.replay("a8", requests=12)
