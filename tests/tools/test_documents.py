@@ -112,7 +112,7 @@ class Documents(Programs):
                 if words[:2] == ["tierbench", "vs"] and not self.has_peers():
                     continue
                 if words[0] == "tierbench" and line in measured:
-                    continue  # For another document; it leaves nothing behind.
+                    continue  # Another document has it; what it left is still there.
                 measured.add(line)
                 with self.subTest(line=line):
                     self.run_line(line)

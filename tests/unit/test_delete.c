@@ -109,17 +109,6 @@ a_block_is_gone_when_its_delete_says_so(void **state)
 
 /* --- A block that is gone already ------------------------------------------------------------- */
 
-static kvt_ticket *
-delete_submit(struct full_store *full)
-{
-    struct payload_key name;
-    kvt_ticket *ticket = NULL;
-
-    payload_key_make(&name, KEY);
-    assert_int_equal(kvt_delete_submit(full->store, full->ns, &name.key, 1, NULL, &ticket), KVT_OK);
-    return ticket;
-}
-
 static void
 a_second_delete_waits_for_the_kill_of_the_first(void **state)
 {
@@ -128,8 +117,8 @@ a_second_delete_waits_for_the_kill_of_the_first(void **state)
 
     (void)state;
     full_put(full, KEY, 1);
-    first = delete_submit(full);
-    second = delete_submit(full);
+    first = full_delete_submit(full, KEY);
+    second = full_delete_submit(full, KEY);
     assert_int_equal(kvt_ticket_wait(second, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
     assert_int_equal(kvt_ticket_wait(first, KVT_STAGE_DURABLE, 0), KVT_OK);
     kvt_ticket_free(first);

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "bytes.h"
 #include "ghosts.h"
 #include "policy_history.h"
 #include "policy_nodes.h"
@@ -245,6 +246,32 @@ what_was_prepared_and_did_not_come_leaves_nothing(void **state)
     assert_int_equal(entries_at(rig->entries, block)->memory_child_count, 0);
     rig->policy->ops->unprepare(rig->policy, child);
     assert_int_equal(policy_nodes_count(rig->policy->nodes), 0);
+}
+
+/* The first mapping of nodes is a page shorter than the others. */
+static void
+nodes_stay_within_their_mappings(void **state)
+{
+    struct policy_rig *rig = *state;
+    const struct policy_nodes *nodes = rig->policy->nodes;
+    uint32_t block = policy_rig_block(rig, ENTRY_NONE);
+    const size_t first_bytes = (2 << 20) - PAGE_BYTES;
+    const uint8_t *first = NULL;
+    uint32_t count = 3 * (uint32_t)(first_bytes / sizeof(struct policy_node));
+
+    for (uint32_t i = 0; i < count; i++) {
+        const uint8_t *node;
+
+        assert_int_equal(rig->policy->ops->prepare(rig->policy, block), KVT_OK);
+        node = (const uint8_t *)node_at(nodes, entries_at(rig->entries, block)->node);
+        if (first == NULL)
+            first = node - sizeof(struct policy_node); /* No node is number 0. */
+        assert_true(node < first || node >= first + (2 << 20) ||
+                    node + sizeof(struct policy_node) <= first + first_bytes);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        rig->policy->ops->unprepare(rig->policy, block);
+    assert_int_equal(policy_nodes_count(nodes), 0);
 }
 
 static void
@@ -623,6 +650,7 @@ main(void)
         OF_ALL(a_link_that_is_made_late_counts_as_one_made_early),
         OF_ALL(a_parent_that_left_is_nobodys_parent),
         OF_ALL(what_was_prepared_and_did_not_come_leaves_nothing),
+        OF_ALL(nodes_stay_within_their_mappings),
         OF_ALL(without_memory_nothing_is_prepared_and_nothing_breaks),
         OF_ALL(no_memory_is_taken_while_copies_come_and_go),
         OF_ALL(random_histories_agree_with_a_naive_list),
