@@ -75,7 +75,6 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
 {
     struct entry *entry = residency_at(store->map, number);
     struct entry_state *state = entries_at(store->entries, number);
-    struct segment *segment = segment_at(store->segments, record->extent.segment);
 
     entry->segment = record->extent.segment;
     entry->extent_generation = record->extent.generation;
@@ -86,10 +85,8 @@ entry_place(struct kvt_store *store, uint32_t number, const struct block_record 
     entry->sequence = record->sequence;
     state->record_crc = record_crc;
     entries_copy_add(store->entries, POLICY_NVME, number);
-    segment->use_sum += state->last_use;
-    segment->use_count++;
-    if (segment->newest_sequence < record->sequence)
-        segment->newest_sequence = record->sequence;
+    store->nvme_use_sum += state->last_use;
+    store->nvme_copy_count++;
     if (store->has_shares)
         shares_add(
             store, number, SHARE_NVME, (uint64_t)pages_of(record->stored_length) * PAGE_BYTES);
@@ -100,12 +97,12 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
 {
     const struct entry *entry = residency_at(store->map, number);
     const struct extent extent = entry_extent(entry);
-    struct segment *segment = segment_at(store->segments, extent.segment);
 
-    KVT_ASSERT(segment->generation == extent.generation && segment->use_count > 0);
+    KVT_ASSERT(segment_at(store->segments, extent.segment)->generation == extent.generation);
+    KVT_ASSERT(store->nvme_copy_count > 0);
     entries_copy_remove(store->entries, POLICY_NVME, number);
-    segment->use_sum -= entries_at(store->entries, number)->last_use;
-    segment->use_count--;
+    store->nvme_use_sum -= entries_at(store->entries, number)->last_use;
+    store->nvme_copy_count--;
     extent_forget(store, &extent, entry->stored_length);
     if (store->has_shares)
         shares_remove(
@@ -132,13 +129,13 @@ entry_nvme_release(struct kvt_store *store, uint32_t number)
 
 /* --- Uses ------------------------------------------------------------------------------------- */
 
-/* The sum of last uses of the segment that holds the entry's copy; NULL: none does. */
-static uint64_t *
-use_sum_of(struct kvt_store *store, uint32_t number)
+/* What the entry adds to the sum of last uses of all copies on NVMe. */
+static uint64_t
+use_share(const struct kvt_store *store, uint32_t number)
 {
-    if (!entries_has_copy(store->entries, POLICY_NVME, number))
-        return NULL;
-    return &segment_at(store->segments, residency_at(store->map, number)->segment)->use_sum;
+    return entries_has_copy(store->entries, POLICY_NVME, number)
+               ? entries_at(store->entries, number)->last_use
+               : 0;
 }
 
 /* Whether the block can be told as used, and was not listed yet. */
@@ -161,21 +158,18 @@ request_lists(struct kvt_store *store, uint32_t number)
 void
 entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count)
 {
-    uint64_t *sum;
-
     for (uint32_t i = 0; i < count; i++) {
         if (!request_lists(store, numbers[i]))
             numbers[i] = ENTRY_NONE;
-        else if ((sum = use_sum_of(store, numbers[i])) != NULL)
-            *sum -= entries_at(store->entries, numbers[i])->last_use;
+        else
+            store->nvme_use_sum -= use_share(store, numbers[i]);
     }
     store->policy->ops->request(store->policy, numbers, count, store->now_ns);
     for (uint32_t i = 0; i < count; i++) {
         if (numbers[i] == ENTRY_NONE)
             continue;
         entries_at(store->entries, numbers[i])->is_listed = false;
-        if ((sum = use_sum_of(store, numbers[i])) != NULL)
-            *sum += entries_at(store->entries, numbers[i])->last_use;
+        store->nvme_use_sum += use_share(store, numbers[i]);
     }
 }
 

@@ -342,7 +342,7 @@ victim_emptied(struct kvt_store *store)
         reclaim->state = RECLAIM_HEADING;
         return;
     }
-    KVT_ASSERT(reclaim->victim->live_bytes == 0 && reclaim->victim->use_count == 0);
+    KVT_ASSERT(reclaim->victim->live_bytes == 0);
     segment_recycle_begin(store->segments, reclaim->victim);
     segment_facts(reclaim->victim, &reclaim->change.facts);
     reclaim->change.is_emptied = true;

@@ -236,8 +236,10 @@ struct kvt_store {
     double put_mean_bytes, recompute_mean_us; /* Of puts; 0: none yet (that said). */
     uint32_t joins_waiting; /* Puts whose block, there before, has yet to come to HOST. */
     struct imaging imaging;
-    uint64_t dirty_bytes; /* HOST slots of blocks that shall become durable. */
-    bool is_draining;     /* Abort: nothing new is started. */
+    uint64_t dirty_bytes;  /* HOST slots of blocks that shall become durable. */
+    uint64_t nvme_use_sum; /* Last uses of the copies on NVMe, in ticks (entries.h), added up. */
+    uint32_t nvme_copy_count;
+    bool is_draining; /* Abort: nothing new is started. */
 
     /* Shared. */
     _Atomic uint32_t health;            /* enum kvt_health_flags */

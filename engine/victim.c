@@ -39,16 +39,13 @@ is_mostly_dead(struct kvt_store *store)
 static bool
 segment_goes_before(const struct segment *a, const struct segment *b, bool by_live_bytes)
 {
-    uint64_t a_mean = a->use_count == 0 ? 0 : 1 + a->use_sum / a->use_count;
-    uint64_t b_mean = b->use_count == 0 ? 0 : 1 + b->use_sum / b->use_count;
-
     if ((a->held_count > 0) != (b->held_count > 0))
         return b->held_count > 0;
     if (by_live_bytes && a->live_bytes != b->live_bytes)
         return a->live_bytes < b->live_bytes;
-    if (a_mean != b_mean)
-        return a_mean < b_mean;
-    return a->newest_sequence < b->newest_sequence;
+    if ((a->live_bytes == 0) != (b->live_bytes == 0))
+        return a->live_bytes == 0;
+    return a->batch_number < b->batch_number;
 }
 
 struct segment *
@@ -108,18 +105,9 @@ victim_spare_none(struct kvt_store *store)
 
 /* Last use of the average block on NVMe. */
 static uint64_t
-use_mean(struct kvt_store *store)
+use_mean(const struct kvt_store *store)
 {
-    const struct segment *segment;
-    uint64_t sum = 0;
-    uint64_t count = 0;
-    uint32_t cursor = 0;
-
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        sum += segment->use_sum;
-        count += segment->use_count;
-    }
-    return count == 0 ? 0 : sum / count;
+    return store->nvme_copy_count == 0 ? 0 : store->nvme_use_sum / store->nvme_copy_count;
 }
 
 static uint32_t
@@ -264,12 +252,12 @@ victim_survivors(
     uint32_t room = room_to_move(store);
     uint32_t most = store->file.segment_pages / 2;
     uint32_t half = room < most ? room : most; /* For pinned ones. */
-    uint32_t third = half * 2 / 3;             /* And the others. */
+    uint32_t earned = half;                    /* And the others. */
     uint32_t moved_pages = 0;
     uint32_t kept_count = 0;
 
-    if (third > *credit_bytes / PAGE_BYTES)
-        third = (uint32_t)(*credit_bytes / PAGE_BYTES);
+    if (earned > *credit_bytes / PAGE_BYTES)
+        earned = (uint32_t)(*credit_bytes / PAGE_BYTES);
     fates_cut(store, ENTRY_NONE);
     residents_know(store, residents, count);
     if (!keeps_all)
@@ -282,7 +270,7 @@ victim_survivors(
         uint32_t pages = resident_pages(store, &resident);
         bool must_stay = resident.is_pinned || keeps_all || resident.child_count > 0;
 
-        if (moved_pages + pages > (keeps_all ? room : resident.is_pinned ? half : third)) {
+        if (moved_pages + pages > (keeps_all ? room : resident.is_pinned ? half : earned)) {
             if (resident.is_pinned)
                 return VICTIM_UNMOVABLE;
             break;

@@ -326,7 +326,6 @@ segment_recycle_begin(struct segment_table *table, struct segment *segment)
     segment->record_count = 0;
     segment->crc_xor = 0;
     segment->live_bytes = 0;
-    segment->newest_sequence = 0;
     segment->is_passed_over = false;
     segment->fill_page = 0;
     state_set(table, segment, SEGMENT_RECYCLING);

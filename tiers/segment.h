@@ -54,12 +54,9 @@ struct segment {
     uint32_t void_count;   /* The engine's: void entries of its batches that are not durable. */
 
     /* The engine's, for choosing what to reclaim. */
-    uint64_t use_sum;         /* Last uses of its live blocks, in ticks (entries.h), added up. */
-    uint32_t use_count;       /* How many these are. */
-    uint64_t newest_sequence; /* Of the records in it. */
-    uint32_t held_count;      /* Copies that others replace, but not durably yet: they stay. */
-    bool is_claimed;          /* It is being reclaimed, or will be next. */
-    bool is_passed_over;      /* Could not be emptied: others have their turn first. */
+    uint32_t held_count; /* Copies that others replace, but not durably yet: they stay. */
+    bool is_claimed;     /* It is being reclaimed, or will be next. */
+    bool is_passed_over; /* Could not be emptied: others have their turn first. */
 };
 
 enum {

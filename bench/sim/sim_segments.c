@@ -30,9 +30,8 @@ struct resident {
 };
 
 struct segment {
-    uint64_t use_sum; /* Of the last uses of its blocks. */
-    uint64_t opened;  /* Its turn: a lower one has older blocks. */
-    uint32_t fill;    /* Blocks written into it. 0: FREE. */
+    uint64_t opened; /* Its turn: a lower one has older blocks. */
+    uint32_t fill;   /* Blocks written into it. 0: FREE. */
 };
 
 struct sim_segments {
@@ -43,8 +42,8 @@ struct sim_segments {
     uint32_t *last_uses;    /* By block. */
     struct resident *residents;
     uint64_t turn;
-    uint64_t use_sum;
-    uint64_t credit; /* Blocks that may be written again, in parts of AGAIN_DIVISOR. */
+    uint64_t use_sum; /* Of the last uses of all copies. */
+    uint64_t credit;  /* Blocks that may be written again, in parts of AGAIN_DIVISOR. */
     uint32_t copy_count;
     uint32_t segment_count, segment_blocks;
     uint32_t active;
@@ -95,12 +94,8 @@ sim_segments_destroy(struct sim_segments *segments)
 void
 sim_segments_use(struct sim_segments *segments, uint32_t block, uint32_t tick)
 {
-    uint32_t segment = sim_lists_of(&segments->lists, block);
-
-    if (segment != LIST_NONE) {
+    if (sim_lists_of(&segments->lists, block) != LIST_NONE)
         segments->use_sum += tick - segments->last_uses[block];
-        segments->segments[segment].use_sum += tick - segments->last_uses[block];
-    }
     segments->last_uses[block] = tick;
 }
 
@@ -113,9 +108,6 @@ sim_segments_last_use(const struct sim_segments *segments, uint32_t block)
 void
 sim_segments_forget(struct sim_segments *segments, uint32_t block)
 {
-    uint32_t segment = sim_lists_of(&segments->lists, block);
-
-    segments->segments[segment].use_sum -= segments->last_uses[block];
     segments->use_sum -= segments->last_uses[block];
     segments->copy_count--;
     sim_lists_remove(&segments->lists, block);
@@ -143,7 +135,6 @@ copy_append(struct sim_segments *segments, uint32_t block)
     active_advance(segments);
     active = &segments->segments[segments->active];
     active->fill++;
-    active->use_sum += segments->last_uses[block];
     segments->use_sum += segments->last_uses[block];
     segments->copy_count++;
     sim_lists_insert(&segments->lists, segments->active, block, BLOCK_NONE);
@@ -181,13 +172,11 @@ static bool
 goes_before(const struct sim_segments *segments, uint32_t a, uint32_t b, bool by_live)
 {
     uint32_t a_live = live_count(segments, a), b_live = live_count(segments, b);
-    uint64_t a_mean = a_live == 0 ? 0 : 1 + segments->segments[a].use_sum / a_live;
-    uint64_t b_mean = b_live == 0 ? 0 : 1 + segments->segments[b].use_sum / b_live;
 
     if (by_live && a_live != b_live)
         return a_live < b_live;
-    if (a_mean != b_mean)
-        return a_mean < b_mean;
+    if ((a_live == 0) != (b_live == 0))
+        return a_live == 0;
     return segments->segments[a].opened < segments->segments[b].opened;
 }
 
@@ -260,11 +249,9 @@ static uint32_t
 room_for(const struct sim_segments *segments, bool keeps_all)
 {
     uint64_t credit = segments->credit / AGAIN_DIVISOR;
-    uint32_t third = segments->segment_blocks / 3;
+    uint32_t half = segments->segment_blocks / 2;
 
-    if (keeps_all)
-        return segments->segment_blocks / 2;
-    return credit < third ? (uint32_t)credit : third;
+    return keeps_all || credit > half ? half : (uint32_t)credit;
 }
 
 static void

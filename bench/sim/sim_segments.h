@@ -4,12 +4,12 @@
  * and segments are reclaimed whole.
  *
  * Owns      which segment each copy on NVMe is in, and the order of segments and of the blocks of
- *           one, as engine/victim.h has them: the segment whose blocks were used longest ago in the
- *           mean goes first. Its blocks go from the ends of their chains, as long as they were not
- *           used later than the average block on NVMe; the others are written again, a third of a
- *           segment and a fifth of what was admitted at most: the least important of them go. When
- *           less than half of everything is alive, nothing is lost: the segment with the least
- *           alive goes, up to half of it moves.
+ *           one, as engine/victim.h has them: the segment that was filled longest ago goes first.
+ *           Its blocks go from the ends of their chains, as long as they were not used later than
+ *           the average block on NVMe; the others are written again, half a segment and a fifth of
+ *           what was admitted at most: the least important of them go. When less than half of
+ *           everything is alive, nothing is lost: the segment with the least alive goes, up to half
+ *           of it moves.
  */
 #ifndef BENCH_SIM_SEGMENTS_H
 #define BENCH_SIM_SEGMENTS_H

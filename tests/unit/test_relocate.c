@@ -200,6 +200,35 @@ hot_replace(struct full_store *full, uint8_t *bytes)
         kvt_put_submit(full->store, full->ns, puts, FULL_HOT, KVT_SYNC, NULL, &ticket), KVT_OK);
 }
 
+/* They are gone from the map, and what was written of them is alive nowhere. */
+static void
+a_namespace_that_is_cleared_while_its_blocks_are_moved_holds_no_room(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 900; seed < 900 + MOMENTS / 4; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        const struct segment *segment;
+        uint32_t cursor = 0;
+        kvt_ticket *ticket;
+
+        full_fill(full);
+        (void)relocation_meet(full, &ticket);
+        sync_meet(full);
+        assert_int_equal(kvt_namespace_clear(full->store, full->ns), KVT_OK);
+        (void)full_result(ticket);
+        assert_int_equal(kvt_flush(full->store), KVT_OK);
+        (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
+        while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+            assert_int_equal(segment->live_bytes, 0);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            assert_false(full_expect_at_most(full, key, 0));
+        full_again(full, 0);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+}
+
 /* Until it is known where the copy stands that it is to take the place of. */
 static void
 a_put_that_replaces_a_block_waits_while_that_is_written(void **state)
@@ -456,12 +485,22 @@ segment_close(struct full_store *full, uint32_t number)
     fail_msg("segment %u is never closed", number);
 }
 
-/*
- * A batch of puts and a group that is moved are written into one segment, which is closed before
- * the batch is committed. The commit of the group does not come about, and the power goes.
- */
-static void
-a_group_in_a_closed_segment_that_was_not_committed_never_comes_to_life(void **state)
+/* A group is being written, behind the batch of a put, into a segment in which there is no room for
+ * as much as one batch takes. */
+static bool
+group_is_at_the_end(const struct full_store *full)
+{
+    const struct segment *active = segment_active(full->store->segments, 0);
+
+    return active != NULL && commit_writes(full->store, active->number) &&
+           relocate_is_writing(full->store, active->number) &&
+           (uint64_t)(full->store->file.segment_pages - active->fill_page) * PAGE_BYTES <=
+               commit_batch_bytes_max(full->store);
+}
+
+/* Such a store, with the put that is in flight; every write takes a second. */
+static struct full_store *
+closing_begin(uint64_t seed, kvt_ticket **ticket_out)
 {
     const struct sim_rule slow = {.ops = SIM_WRITE,
         .effect = SIM_STALL,
@@ -469,27 +508,47 @@ a_group_in_a_closed_segment_that_was_not_committed_never_comes_to_life(void **st
         .sticky = true,
         .file = "data.",
         .stall_ns = UINT64_C(1000) * 1000 * 1000};
+
+    for (uint32_t more = 0; more < CLOSING_BLOCKS; more++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS + 2);
+
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        full->options.nvme_high_percent = 40; /* One segment after the other is reclaimed. */
+        full_open(full, 0);
+        full_fill(full);
+        for (uint32_t i = 0; i < more; i++)
+            full_churn(full);
+        sim_rule_add(full->world, &slow);
+        (void)relocation_meet(full, ticket_out);
+        for (uint32_t i = 0; i < STEPS_MAX && !group_is_writing(full); i++)
+            sim_run_steps(full->world, 1);
+        if (group_is_at_the_end(full))
+            return full;
+        sim_rules_clear(full->world);
+        assert_int_equal(full_result(*ticket_out), KVT_OK);
+        full_end(full);
+    }
+    fail_msg("no group was ever written into a segment that is about to be closed");
+    return NULL;
+}
+
+/*
+ * A batch of puts and a group that is moved are written into one segment, which is closed before
+ * the batch is committed. The commit of the group does not come about, and the power goes.
+ */
+static void
+a_group_in_a_closed_segment_that_was_not_committed_never_comes_to_life(void **state)
+{
     const struct sim_rule second_commit_fails = {
         .ops = SIM_COMMIT, .effect = SIM_ENOSPC, .nth = 2, .sticky = true};
     uint32_t copy_count = 0;
 
     (void)state;
     for (uint32_t seed = 700; seed < 700 + MOMENTS / 2; seed++) {
-        struct full_store *full = full_begin(seed, FULL_SEGMENTS + 2);
         kvt_ticket *ticket;
-        uint32_t number;
+        struct full_store *full = closing_begin(seed, &ticket);
+        uint32_t number = segment_active(full->store->segments, 0)->number;
 
-        full_fill(full);
-        assert_int_equal(kvt_close(full->store), KVT_OK);
-        full->options.nvme_high_percent = 40; /* One segment after the other is reclaimed. */
-        full_open(full, 0);
-        sim_rule_add(full->world, &slow);
-        (void)relocation_meet(full, &ticket);
-        for (uint32_t i = 0; i < STEPS_MAX && !group_is_writing(full); i++)
-            sim_run_steps(full->world, 1);
-        number = segment_active(full->store->segments, 0)->number;
-        assert_true(commit_writes(full->store, number));
-        assert_true(relocate_is_writing(full->store, number));
         segment_close(full, number);
         assert_true(relocate_is_writing(full->store, number));
         sim_rule_add(full->world, &second_commit_fails);
@@ -559,6 +618,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_that_is_deleted_while_it_is_moved_stays_away),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_stays_replaced),
+        cmocka_unit_test(a_namespace_that_is_cleared_while_its_blocks_are_moved_holds_no_room),
         cmocka_unit_test(a_put_that_replaces_a_block_waits_while_that_is_written),
         cmocka_unit_test(a_delete_of_a_block_waits_while_that_is_written),
         cmocka_unit_test(an_old_copy_is_dead_with_the_commit_of_the_new_one),

@@ -135,18 +135,17 @@ nothing_is_reclaimed_while_nothing_is_sealed(void **state)
 }
 
 static void
-the_segment_whose_blocks_were_used_longest_ago_goes_first(void **state)
+the_segment_that_was_filled_longest_ago_goes_first(void **state)
 {
     struct fixture *fixture = *state;
     struct segment *segments[3];
 
-    for (uint32_t i = 0; i < 3; i++)
+    for (uint32_t i = 0; i < 3; i++) {
         segments[i] = segment_make(fixture, i);
-    block_add(fixture, segments[0], 500, false);
-    block_add(fixture, segments[0], 100, false); /* The mean counts: 300. */
-    block_add(fixture, segments[1], 200, false);
-    block_add(fixture, segments[1], 290, false); /* 245 */
-    block_add(fixture, segments[2], 290, false);
+        segments[i]->batch_number = (const uint64_t[]){9, 3, 5}[i];
+        /* However late its blocks were used. */
+        block_add(fixture, segments[i], (const uint32_t[]){100, 300, 200}[i], false);
+    }
     assert_ptr_equal(victim_choose(&fixture->store), segments[1]);
     segments[1]->is_passed_over = true;
     assert_ptr_equal(victim_choose(&fixture->store), segments[2]);
@@ -165,19 +164,10 @@ an_empty_segment_goes_before_all_others(void **state)
     struct segment *first = segment_make(fixture, 0);
     struct segment *second = segment_make(fixture, 1);
 
-    block_add(fixture, first, 0, false); /* Not used since the store was opened. */
-    assert_ptr_equal(victim_choose(&fixture->store), second);
-}
-
-static void
-of_equals_the_one_with_the_oldest_records_goes_first(void **state)
-{
-    struct fixture *fixture = *state;
-    struct segment *first = segment_make(fixture, 0);
-    struct segment *second = segment_make(fixture, 1);
-
-    block_add(fixture, second, 7, false);
-    block_add(fixture, first, 7, false);
+    first->live_bytes = (uint64_t)PAGES * PAGE_BYTES;
+    second->live_bytes = 0;
+    first->batch_number = 1;
+    second->batch_number = 2;
     assert_ptr_equal(victim_choose(&fixture->store), second);
 }
 
@@ -189,9 +179,9 @@ where_most_is_dead_the_segment_with_the_least_alive_goes_first(void **state)
     struct segment *second = segment_make(fixture, 1);
 
     first->live_bytes = 8 * PAGE_BYTES;
-    second->live_bytes = 0;
-    block_add(fixture, first, 1, false);
-    block_add(fixture, second, 100, false); /* Used later. */
+    second->live_bytes = PAGE_BYTES;
+    first->batch_number = 1;
+    second->batch_number = 2; /* Filled later. */
     assert_ptr_equal(victim_choose(&fixture->store), second);
 }
 
@@ -202,8 +192,8 @@ a_segment_with_copies_that_are_being_replaced_goes_last(void **state)
     struct segment *first = segment_make(fixture, 0);
     struct segment *second = segment_make(fixture, 1);
 
-    block_add(fixture, first, 1, false);
-    block_add(fixture, second, 100, false);
+    first->batch_number = 1;
+    second->batch_number = 2;
     first->held_count = 1;
     assert_ptr_equal(victim_choose(&fixture->store), second);
     second->is_passed_over = true;
@@ -345,24 +335,24 @@ a_child_that_is_in_memory_too_keeps_its_parent(void **state)
     expect_survivors(fixture, &parent, 1);
 }
 
-/* A third of a segment: 85 pages, five blocks of 16; of equals the deepest go. */
+/* Half a segment: 128 pages, eight blocks of 16; of equals the deepest go. */
 static void
-no_more_than_a_third_of_a_segment_stays_and_the_deepest_go(void **state)
+no_more_than_half_a_segment_stays_and_the_deepest_go(void **state)
 {
     struct fixture *fixture = *state;
     struct segment *segment = segment_make(fixture, 0);
     struct segment *other = segment_make(fixture, 1);
-    uint32_t wanted[5];
+    uint32_t wanted[8];
 
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < 11; i++) {
         uint32_t number = block_add(fixture, segment, 100, true);
 
-        entries_at(fixture->store.entries, number)->depth = 7 - i;
+        entries_at(fixture->store.entries, number)->depth = 10 - i;
         if (i >= 3)
-            wanted[7 - i] = number;
+            wanted[10 - i] = number;
         block_add(fixture, other, 1, false);
     }
-    expect_survivors(fixture, wanted, 5);
+    expect_survivors(fixture, wanted, 8);
 }
 
 /* What stays is taken off; pinned blocks stay without any, and cost what there is. */
@@ -442,16 +432,16 @@ no_more_stays_than_can_be_written_elsewhere(void **state)
     struct fixture *fixture = *state;
     struct segment *segment = segment_make(fixture, SEGMENTS - 2);
     struct segment *taken, *sealed;
-    uint32_t number, page;
+    uint32_t first, number, page;
 
     /* One segment is left, and all but 23 pages of it are taken: an eighth off, 21 pages. */
     assert_int_equal(
         segment_run_take(fixture->store.segments, 0, PAGES - 23, 0, &taken, &page, &sealed),
         KVT_OK);
-    for (uint32_t i = 0; i < 3; i++)
-        number = block_add(fixture, segment, 100, true);
+    first = block_add(fixture, segment, 100, true);
+    number = block_add(fixture, segment, 100, true);
     block_add(fixture, segment, 1, true);
-    expect_survivors(fixture, NULL, 0); /* Two thirds hold none that is only worth it. */
+    expect_survivors(fixture, &first, 1);
     residency_pin(fixture->store.map, number);
     expect_survivors(fixture, &number, 1);
     residency_pin(fixture->store.map, fixture->blocks[1].number);
@@ -465,10 +455,8 @@ main(void)
         cmocka_unit_test_setup_teardown(
             nothing_is_reclaimed_while_nothing_is_sealed, setup, teardown),
         cmocka_unit_test_setup_teardown(
-            the_segment_whose_blocks_were_used_longest_ago_goes_first, setup, teardown),
+            the_segment_that_was_filled_longest_ago_goes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(an_empty_segment_goes_before_all_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            of_equals_the_one_with_the_oldest_records_goes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(
             where_most_is_dead_the_segment_with_the_least_alive_goes_first, setup, teardown),
         cmocka_unit_test_setup_teardown(
@@ -484,7 +472,7 @@ main(void)
         cmocka_unit_test_setup_teardown(
             a_child_that_is_in_memory_too_keeps_its_parent, setup, teardown),
         cmocka_unit_test_setup_teardown(
-            no_more_than_a_third_of_a_segment_stays_and_the_deepest_go, setup, teardown),
+            no_more_than_half_a_segment_stays_and_the_deepest_go, setup, teardown),
         cmocka_unit_test_setup_teardown(no_more_stays_than_the_credit_allows, setup, teardown),
         cmocka_unit_test_setup_teardown(where_most_is_dead_all_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(
