@@ -94,6 +94,10 @@ kvt_store *store_open_to_write(
  * default) suggests, or what this content needs, when there is room for blocks of that size. */
 uint64_t new_block_bytes_max(uint64_t nvme_bytes, uint64_t length);
 
+/* store_room_bytes - what the store holds before it reclaims (docs/operations.md, 2): all but the
+ * segments that are kept free. */
+uint64_t store_room_bytes(const struct kvt_options *made);
+
 /* store_close - closes, or complains. False: the last writes failed. NULL does nothing. */
 bool store_close(kvt_store *store, const char *path);
 

@@ -58,6 +58,22 @@ content_find(kvt_store *store, const char *path, const struct spelled_key *key,
     return false;
 }
 
+enum kvt_status
+content_delete(kvt_store *store, const struct spelled_key *key)
+{
+    struct kvt_namespace_info info;
+    enum kvt_status status = namespace_find(store, key->namespace_name, &info);
+    enum kvt_status swept = KVT_OK;
+
+    if (status != KVT_OK)
+        return status;
+    status = blocks_delete(store, info.ns, &key->key, 1);
+    if (status < 0)
+        return status;
+    swept = parts_sweep(store, info.ns, &key->key, 0);
+    return swept < 0 ? swept : status;
+}
+
 void
 content_free(struct content *content)
 {

@@ -19,10 +19,15 @@ struct content {
 };
 
 /* content_find - reads the key's block, and looks whether all parts of a file are there. False,
- * with a sentence: there is none, or it is damaged. */
+ * with a sentence: there is none, or it is damaged. content_free() in either case. */
 bool content_find(kvt_store *store, const char *path, const struct spelled_key *key,
     const char *spelling, struct content *content_out);
 void content_free(struct content *content);
+
+/* content_delete - KVT_OK: it is gone for good. KVT_MISS: it was not there. The manifest of a file
+ * goes before its parts: what a crash between the two leaves is found by nobody, and the next
+ * deletion takes it. */
+enum kvt_status content_delete(kvt_store *store, const struct spelled_key *key);
 
 /* content_read - the bytes to `sink`. False: with a sentence, or the sink has said one. */
 bool content_read(kvt_store *store, const struct spelled_key *key, const char *spelling,

@@ -38,7 +38,8 @@ static const struct argument_option options[] = {
     [OPTION_REPLACE] = {"--replace", NULL, "replace blocks that are there"},
     [OPTION_CREATE] = {"--create", NULL, "make the store when there is none"},
     [OPTION_NVME] = {"--nvme", "SIZE",
-        "NVMe capacity: of the new store, or from now on\n(K, M, G, T: powers of two)"},
+        "NVMe capacity of a store that is made; one that is there\n"
+        "stays as it is (K, M, G, T: powers of two)"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -350,21 +351,6 @@ made_undo(struct import *import)
 
 /* --- The command ------------------------------------------------------------------------------ */
 
-/* What the store holds before it reclaims (docs/operations.md, 2): all but the segments that are
- * kept free. */
-static uint64_t
-room_of(const struct kvt_options *made)
-{
-    uint64_t roots = made->root_count == 0 ? 1 : made->root_count;
-    uint64_t segments = made->nvme_capacity_bytes / made->segment_bytes / roots;
-    uint64_t free_count = segments * (100 - made->nvme_high_percent) / 100;
-    uint64_t least = segments < 64 ? 3 : 4;
-
-    if (free_count < least)
-        free_count = least;
-    return segments > free_count ? (segments - free_count) * roots * made->segment_bytes : 0;
-}
-
 static bool
 archive_fits(const struct import *import, const struct kvt_options *made)
 {
@@ -376,10 +362,10 @@ archive_fits(const struct import *import, const struct kvt_options *made)
             import->name, import->sums.largest_bytes, import->path, made->block_bytes_max);
         return false;
     }
-    if (import->sums.payload_bytes > room_of(made)) {
+    if (import->sums.payload_bytes > store_room_bytes(made)) {
         complain("%s has %s, and %s has room for %s: nothing was imported", import->name,
             quantity_bytes_text(texts[0], (double)import->sums.payload_bytes), import->path,
-            quantity_bytes_text(texts[1], (double)room_of(made)));
+            quantity_bytes_text(texts[1], (double)store_room_bytes(made)));
         return false;
     }
     return true;
@@ -447,8 +433,8 @@ import_into(struct import *import, const struct arguments *arguments, uint64_t n
 
     existing.host_capacity_bytes =
         (uint64_t)KVTOOL_HOST_BYTES * 2 + import->sums.largest_bytes / (2 << 20) * (8 << 20);
-    existing.nvme_capacity_bytes = nvme_bytes;
     created = existing;
+    created.nvme_capacity_bytes = nvme_bytes;
     created.block_bytes_max = new_block_bytes_max(nvme_bytes, import->sums.largest_bytes);
     import->store = store_open_to_write(
         import->path, &existing, arguments->values[OPTION_CREATE] != NULL ? &created : NULL);

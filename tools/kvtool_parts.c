@@ -18,6 +18,7 @@
 #include "complain.h"
 #include "interrupt.h"
 #include "progress.h"
+#include "quantity.h"
 
 enum {
     SCAN_COUNT = 256
@@ -61,9 +62,20 @@ struct upload {
     struct progress progress;
     kvt_namespace ns;
     uint16_t component;
+    uint64_t room_bytes;
     struct manifest manifest;
     XXH3_state_t *digest;
 };
+
+static bool
+room_complain(uint64_t room_bytes)
+{
+    char text[QUANTITY_TEXT_BYTES];
+
+    complain("the store has no room for the file: it holds %s at most",
+        quantity_bytes_text(text, (double)room_bytes));
+    return false;
+}
 
 static bool
 part_wait(struct lane *lane)
@@ -97,6 +109,10 @@ part_put(struct upload *upload, bool *is_fine_out)
     *is_fine_out = !upload->source->is_bad;
     if (!*is_fine_out || put.length == 0)
         return false;
+    if (manifest->length + put.length > upload->room_bytes) {
+        *is_fine_out = room_complain(upload->room_bytes);
+        return false;
+    }
     if (manifest->part_count == PART_COUNT_MAX) {
         complain("a file has at most %d parts", PART_COUNT_MAX);
         *is_fine_out = false;
@@ -168,11 +184,16 @@ parts_put(kvt_store *store, const struct file_put *put, struct source *source, u
         .source = source,
         .ns = put->ns,
         .component = put->key.component,
+        .room_bytes = put->room_bytes,
         .manifest = {.part_bytes = put->part_bytes, .key_hash = key_hash(&put->key)},
         .digest = XXH3_createState(),
     };
     bool is_fine = false;
 
+    if (source->length > put->room_bytes) {
+        XXH3_freeState(upload.digest);
+        return room_complain(put->room_bytes);
+    }
     if (upload.digest == NULL || getrandom(&upload.manifest.file, sizeof(upload.manifest.file),
                                      0) != (ssize_t)sizeof(upload.manifest.file)) {
         complain("there is no memory to put a file, or no random number");

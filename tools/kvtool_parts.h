@@ -17,6 +17,7 @@ struct source {
     uint8_t *head;    /* Read already; then the descriptor goes on. */
     uint64_t head_length;
     uint64_t head_done;
+    uint64_t length; /* Of all of it, when a file says so; 0: nobody knows. */
     bool is_bad;
 };
 
@@ -27,6 +28,7 @@ struct file_put {
     kvt_namespace ns;
     struct kvt_key key;
     uint64_t part_bytes; /* At most, in a part. */
+    uint64_t room_bytes; /* A larger file is refused. */
     uint32_t flags;      /* enum kvt_put_flags */
     uint64_t old_file;   /* Whose parts stay when it fails; 0: the key has no manifest now. */
 };

@@ -8,12 +8,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "complain.h"
 #include "interrupt.h"
 #include "json_writer.h"
 #include "kvtool.h"
+#include "kvtool_content.h"
 #include "kvtool_parts.h"
 #include "quantity.h"
 
@@ -36,7 +38,8 @@ static const struct argument_option options[] = {
     [OPTION_REPLACE] = {"--replace", NULL, "replace a block that is there"},
     [OPTION_CREATE] = {"--create", NULL, "make the store when there is none"},
     [OPTION_NVME] = {"--nvme", "SIZE",
-        "NVMe capacity: of the new store, or from now on\n(K, M, G, T: powers of two)"},
+        "NVMe capacity of a store that is made; one that is there\n"
+        "stays as it is (K, M, G, T: powers of two)"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -146,35 +149,67 @@ old_file(kvt_store *store, kvt_namespace ns, const struct kvt_key *key)
     return file;
 }
 
-static int
+/* What was put. */
+struct outcome {
+    enum kvt_status status; /* KVT_OK, KVT_EXISTS, or a failure that has its sentence. */
+    uint64_t length;
+    bool is_file;
+};
+
+static struct outcome
 put_into(kvt_store *store, const struct arguments *arguments, const struct spelled_key *key,
     struct source *source)
 {
     struct kvt_options made = KVT_OPTIONS_INIT;
     struct file_put wish = {.key = key->key};
-    uint64_t length = source->head_length;
-    enum kvt_status status = kvt_options_get(store, &made);
+    struct outcome outcome = {
+        .status = kvt_options_get(store, &made), .length = source->head_length};
 
-    if (status == KVT_OK)
-        status = namespace_take(
+    if (outcome.status == KVT_OK)
+        outcome.status = namespace_take(
             store, key->namespace_name, arguments->values[OPTION_DESCRIPTION], &wish.ns);
-    if (status != KVT_OK) {
-        complain_status(status, "cannot open the namespace %s", key->namespace_name);
-        return EXIT_PROBLEM;
+    if (outcome.status != KVT_OK) {
+        complain_status(outcome.status, "cannot open the namespace %s", key->namespace_name);
+        return outcome;
     }
+    wish.room_bytes = store_room_bytes(&made);
     wish.part_bytes = made.block_bytes_max < PART_BYTES_MAX ? made.block_bytes_max : PART_BYTES_MAX;
     if (arguments->values[OPTION_REPLACE] != NULL) {
         wish.flags = KVT_PUT_REPLACE;
         wish.old_file = old_file(store, wish.ns, &wish.key);
     }
-    if (length > 0 && length <= made.block_bytes_max && !manifest_is_like(source->head, length))
-        status = plain_put(store, &wish, source, arguments->operands[1]);
-    else
-        status = file_put_run(store, &wish, source, &length);
-    if (status != KVT_OK && status != KVT_EXISTS)
-        return EXIT_PROBLEM;
-    outcome_print(arguments, length, status == KVT_EXISTS);
-    return EXIT_FINE;
+    outcome.is_file = outcome.length == 0 || outcome.length > made.block_bytes_max ||
+                      manifest_is_like(source->head, outcome.length);
+    outcome.status = outcome.is_file ? file_put_run(store, &wish, source, &outcome.length)
+                                     : plain_put(store, &wish, source, arguments->operands[1]);
+    return outcome;
+}
+
+/*
+ * What a file's last blocks have pushed out is known when the store is closed: until then segments
+ * may be reclaimed. A file that lost a part is deleted, with a sentence.
+ */
+static bool
+file_has_stayed(const char *path, const struct spelled_key *key, const char *spelling)
+{
+    struct kvt_options existing = KVT_OPTIONS_INIT;
+    struct content content;
+    kvt_store *store = store_open_to_read(path);
+    bool is_whole;
+
+    if (store == NULL)
+        return false;
+    is_whole = content_find(store, path, key, spelling, &content);
+    content_free(&content);
+    if (!store_close(store, path) || is_whole)
+        return is_whole;
+    existing.host_capacity_bytes = KVTOOL_HOST_BYTES;
+    store = store_open_to_write(path, &existing, NULL);
+    if (store == NULL)
+        return false;
+    (void)content_delete(store, key);
+    (void)store_close(store, path);
+    return false;
 }
 
 static int
@@ -184,21 +219,27 @@ put_content(const struct arguments *arguments, const struct spelled_key *key, ui
     const char *path = arguments->operands[0];
     struct kvt_options existing = KVT_OPTIONS_INIT;
     struct kvt_options created;
+    struct outcome outcome;
     kvt_store *store = NULL;
-    int exit_code = EXIT_PROBLEM;
 
     existing.host_capacity_bytes = KVTOOL_HOST_BYTES * 2 + source->head_length * 2;
     existing.host_capacity_bytes -= existing.host_capacity_bytes % KVTOOL_HOST_BYTES;
-    existing.nvme_capacity_bytes = nvme_bytes;
     created = existing;
+    created.nvme_capacity_bytes = nvme_bytes;
     created.block_bytes_max = new_block_bytes_max(
         nvme_bytes, source->head_length <= KVT_BLOCK_BYTES_MAX ? source->head_length : 0);
     store = store_open_to_write(
         path, &existing, arguments->values[OPTION_CREATE] != NULL ? &created : NULL);
     if (store == NULL)
         return EXIT_PROBLEM;
-    exit_code = put_into(store, arguments, key, source);
-    return store_close(store, path) ? exit_code : EXIT_PROBLEM;
+    outcome = put_into(store, arguments, key, source);
+    if (!store_close(store, path) || (outcome.status != KVT_OK && outcome.status != KVT_EXISTS))
+        return EXIT_PROBLEM;
+    if (outcome.is_file && outcome.status == KVT_OK &&
+        !file_has_stayed(path, key, arguments->operands[1]))
+        return EXIT_PROBLEM;
+    outcome_print(arguments, outcome.length, outcome.status == KVT_EXISTS);
+    return EXIT_FINE;
 }
 
 /* --- The source ------------------------------------------------------------------------------- */
@@ -208,6 +249,7 @@ static bool
 source_open(struct source *source, const char *file)
 {
     uint64_t limit = KVT_BLOCK_BYTES_MAX + 1;
+    struct stat facts;
     uint8_t *head = NULL;
 
     source->name = strcmp(file, "-") == 0 ? "standard input" : file;
@@ -218,6 +260,9 @@ source_open(struct source *source, const char *file)
         complain("cannot read %s: %s", file, strerror(errno));
         return false;
     }
+    if (source->descriptor != STDIN_FILENO && fstat(source->descriptor, &facts) == 0 &&
+        S_ISREG(facts.st_mode))
+        source->length = (uint64_t)facts.st_size;
     head = malloc(limit);
     if (head == NULL) {
         complain(

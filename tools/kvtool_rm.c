@@ -6,7 +6,7 @@
 #include "complain.h"
 #include "json_writer.h"
 #include "kvtool.h"
-#include "kvtool_parts.h"
+#include "kvtool_content.h"
 
 enum {
     OPTION_JSON
@@ -28,24 +28,6 @@ const struct command_line kvtool_rm_line = {
     .operand_max = 2,
     .options = options,
 };
-
-/* KVT_OK: it is gone for good. KVT_MISS: it was not there. The manifest of a file goes before its
- * parts: what a crash between the two leaves is found by nobody, and the next rm takes it. */
-static enum kvt_status
-block_delete(kvt_store *store, const struct spelled_key *key)
-{
-    struct kvt_namespace_info info;
-    enum kvt_status status = namespace_find(store, key->namespace_name, &info);
-    enum kvt_status swept = KVT_OK;
-
-    if (status != KVT_OK)
-        return status;
-    status = blocks_delete(store, info.ns, &key->key, 1);
-    if (status < 0)
-        return status;
-    swept = parts_sweep(store, info.ns, &key->key, 0);
-    return swept < 0 ? swept : status;
-}
 
 static void
 outcome_print(const struct arguments *arguments, bool was_there)
@@ -82,7 +64,7 @@ kvtool_rm(int argc, char **argv)
     existing.host_capacity_bytes = KVTOOL_HOST_BYTES;
     store = store_open_to_write(arguments.operands[0], &existing, NULL);
     if (store != NULL) {
-        status = block_delete(store, &key);
+        status = content_delete(store, &key);
         if (status != KVT_OK && status != KVT_MISS)
             complain_status(status, "cannot delete the block %s", arguments.operands[1]);
         else

@@ -74,6 +74,19 @@ new_block_bytes_max(uint64_t nvme_bytes, uint64_t length)
     return block_bytes;
 }
 
+uint64_t
+store_room_bytes(const struct kvt_options *made)
+{
+    uint64_t roots = made->root_count == 0 ? 1 : made->root_count;
+    uint64_t segments = made->nvme_capacity_bytes / made->segment_bytes / roots;
+    uint64_t free_count = segments * (100 - made->nvme_high_percent) / 100;
+    uint64_t least = segments < 64 ? 3 : 4;
+
+    if (free_count < least)
+        free_count = least;
+    return segments > free_count ? (segments - free_count) * roots * made->segment_bytes : 0;
+}
+
 bool
 store_close(kvt_store *store, const char *path)
 {

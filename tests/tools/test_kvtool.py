@@ -260,7 +260,7 @@ class Kvtool(Programs):
         self.refused("kvtool", "put", "--create", "--nvme", "64M", "s18", "a/01", expect=1,
                      saying="no room", input=bytes((64 << 20) + 1))
         self.refused("kvtool", "put", "--create", "--nvme", "9E", "s18", "a/01", expect=2)
-        self.refused("kvtool", "put", "--create", "--nvme", "8000000T", "s18", "a/01", expect=1,
+        self.refused("kvtool", "put", "--create", "--nvme", "8000000T", "s18b", "a/01", expect=1,
                      input=b"x")
 
     def test_a_full_pipe_end_is_a_failure(self):

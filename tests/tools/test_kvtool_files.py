@@ -7,6 +7,7 @@ Usage: test_kvtool_files.py SOURCE-FOLDER BIN-FOLDER
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -92,6 +93,37 @@ class Files(Programs):
         done = self.put("f5", 'a/"large"', bytes(40 << 20), nvme="16M", expect=1)
         self.assertIn(b"no room", done.stderr)
         self.assertLessEqual(self.keys("f5", "--parts"), {"a/00"})
+
+    def test_a_file_that_fills_the_store_is_there_or_was_refused(self):
+        # Eight segments of 8 MiB, of which three stay free: 15 parts of 2 MiB and their headers.
+        stored = 0
+        for kib in range(28000, 32000, 250):
+            content = os.urandom(kib << 10)
+            with open(self.path("whole"), "wb") as file:
+                file.write(content)
+            done = self.attempt("kvtool", "put", "--create", "--nvme", "64M", "f9",
+                                    'a/"whole"', "whole")
+            if done.returncode == 0:
+                stored += 1
+                self.assertEqual(self.get("f9", 'a/"whole"'), content)
+            else:
+                self.assertIn(b"no", done.stderr)
+                self.assertEqual(self.keys("f9", "--parts"), set())
+            shutil.rmtree(self.path("f9"))
+        self.assertGreater(stored, 0)
+
+    def test_a_store_that_is_there_keeps_its_capacity(self):
+        self.put("f11", "a/00", b"x", nvme="64M")
+        self.put("f11", "a/01", b"y", nvme="128M")
+        self.assertEqual(os.path.getsize(self.path("f11", "data", "data.00")), 64 << 20)
+
+    def test_a_file_that_the_store_cannot_hold_costs_nothing(self):
+        self.put("f10", "a/00", b"x", nvme="64M")
+        with open(self.path("huge"), "wb") as file:
+            file.truncate(61 << 20)
+        self.refused("kvtool", "put", "f10", 'a/"huge"', "huge", expect=1,
+                     saying="holds 60.0 MiB at most")
+        self.assertEqual(self.keys("f10", "--parts"), {"a/00"})
 
     def test_an_interrupted_put_leaves_nothing(self):
         self.put("f6", "a/00", b"x", nvme="256M")
