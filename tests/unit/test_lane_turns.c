@@ -190,6 +190,40 @@ small_bulk_ones_get_the_same_share(void **state)
     assert_in_range(bulk_bytes_beside(*state, MIB, MIB / 2), share - 2 * MIB, share + MIB);
 }
 
+/* A write in flight, else what is there first. */
+static uint32_t
+write_or_first(const struct bench *bench)
+{
+    for (uint32_t i = 0; i < bench->script.flying_count; i++) {
+        if (bench->script.flying[i]->kind == IO_WRITE)
+            return i;
+    }
+    return 0;
+}
+
+static void
+bulk_ones_that_end_at_once_get_no_more_than_their_share(void **state)
+{
+    const uint64_t share = 60 * MIB / LANE_URGENT_SHARE;
+    struct bench *bench = *state;
+    uint64_t bytes[2] = {0, 0};
+
+    for (uint64_t i = 0; i < 30; i++)
+        (void)push(bench, IO_WRITE, LANE_BULK, i * 4 * MIB, MIB);
+    for (uint64_t i = 0; i < 60; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 4 * MIB, MIB);
+    (void)step(bench);
+    while (bytes[IO_READ] < 60 * MIB - LANE_URGENT_BYTES) {
+        uint32_t at = write_or_first(bench);
+
+        bytes[bench->script.flying[at]->kind] += MIB;
+        io_script_answer(&bench->script, at, MIB);
+        (void)step(bench);
+    }
+    finish(bench);
+    assert_in_range(bytes[IO_WRITE], share - 2 * MIB, share);
+}
+
 /* --- Wakes and the queue's limits ------------------------------------------------------------- */
 
 /* A user that is quick: its inbox is empty again before the next answer. */
@@ -358,6 +392,7 @@ main(void)
         CHECK(bulk_ones_get_their_share_when_urgent_ones_do_not_end),
         CHECK(share_of_bulk_ones_is_one_of_bytes),
         CHECK(small_bulk_ones_get_the_same_share),
+        CHECK(bulk_ones_that_end_at_once_get_no_more_than_their_share),
         CHECK(one_round_wakes_the_user_once),
         CHECK(many_transfers_are_pushed_with_one_wake),
         CHECK(push_wakes_a_parked_lane_and_spares_one_that_waits_for_room),
