@@ -13,6 +13,7 @@
 #include "kvtier/kvtier_unstable.h"
 #include "payload.h"
 #include "stop_on_proof.h"
+#include "store_kit.h"
 
 static void
 a_block_born_in_hbm_is_read_back_there_and_on_the_host(void **state)
@@ -123,6 +124,21 @@ a_prefetch_brings_a_block_up_and_a_demotion_down(void **state)
     assert_int_equal(hbm_demote(2, KVT_TIER_NVME), KVT_OK);
     assert_int_equal(hbm_tiers_of(2), KVT_TIER_NVME);
     assert_int_equal(hbm_get(2, 1, false, NULL), KVT_OK);
+}
+
+static void
+a_block_that_is_deleted_leaves_its_slots(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 8; i++)
+        assert_int_equal(
+            hbm_put(i, 1, i % 2 == 0 ? KVT_TIER_HBM : KVT_TIER_HOST, KVT_MEMORY, 0), KVT_OK);
+    assert_true(hbm_stats().hbm_used_bytes_now > 0);
+    assert_true(hbm_stats().host_used_bytes_now > 0);
+    for (uint64_t i = 0; i < 8; i++)
+        assert_int_equal(kit_delete(hbm.store, hbm.ns, i), KVT_OK);
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+    assert_int_equal(hbm_stats().host_used_bytes_now, 0);
 }
 
 static void
@@ -260,6 +276,7 @@ main(void)
         TEST(a_memory_block_of_hbm_becomes_durable_when_it_is_put_again),
         TEST(a_full_hbm_gives_way_to_host_and_that_to_nvme),
         TEST(a_prefetch_brings_a_block_up_and_a_demotion_down),
+        TEST(a_block_that_is_deleted_leaves_its_slots),
         TEST(a_leased_copy_is_not_demoted),
         TEST(a_get_to_the_device_says_that_the_block_came_from_nvme),
         TEST(transient_gets_to_the_device_leave_no_copy_in_host),
