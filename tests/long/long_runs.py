@@ -5,12 +5,13 @@
 Usage: long_runs.py [--minutes N] [--seed N] [--csv FILE] [SUITE...]. The suites of long_rows.py
 (but the soak) take turns, a slice each, until the time is over; where nothing says otherwise the
 seeds follow from the clock, and each slice prints its own. Each suite then has one row in
-tests/long.csv. A slice that fails leaves its output, with the command that repeats it, in
-build/test-logs/long-*.log.
+tests/long.csv, also after Ctrl-C or SIGTERM. A slice that fails leaves its output, with the command
+that repeats it, in build/test-logs/long-*.log.
 """
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -139,6 +140,7 @@ def main():
     unknown = set(suites) - set(SLICES)
     if unknown:
         parser.error("no such suite: " + " ".join(sorted(unknown)))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.makedirs(LOGS, exist_ok=True)
     commits = {suite: long_rows.commit_now(suite) for suite in suites}
     build(suites)
@@ -146,14 +148,17 @@ def main():
     spent = dict.fromkeys(suites, 0.0)
     end = time.monotonic() + 60 * arguments.minutes
     seed = arguments.seed
-    while time.monotonic() < end:
-        # Whoever had the least time so far.
-        suite = min(suites, key=lambda name: spent[name])
-        begin = time.monotonic()
-        counts = run_slice(suite, seed)
-        spent[suite] += time.monotonic() - begin
-        sums[suite] = tuple(a + b for a, b in zip(sums[suite], counts))
-        seed += 1201  # More than the seeds of any slice, and no factor of the lists above.
+    try:
+        while time.monotonic() < end:
+            # Whoever had the least time so far.
+            suite = min(suites, key=lambda name: spent[name])
+            begin = time.monotonic()
+            counts = run_slice(suite, seed)
+            spent[suite] += time.monotonic() - begin
+            sums[suite] = tuple(a + b for a, b in zip(sums[suite], counts))
+            seed += 1201  # More than the seeds of any slice, and no factor of the lists above.
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
     for suite, (seeds, counted, failures) in sums.items():
         if seeds > 0:
             long_rows.append(arguments.csv, suite, commits[suite], (seeds, counted, failures))
