@@ -61,7 +61,7 @@ struct sim_results {
 bool sim_settings_read(struct sim_settings *settings, int argc, char **argv, int *exit_out);
 
 /* sim_hints_create - a hint for each place in trace->ids: 2 for a block that will be used again, 1
- * for one that will not, wrong in 1 - `accuracy` of all cases. To be freed. NULL: complained. */
+ * for one that will not, wrong in 1 - `accuracy` of all requests. To be freed. NULL: complained. */
 uint8_t *sim_hints_create(const struct chains *chains, double accuracy);
 
 /* sim_report - to stdout, and to the files that were asked for. False: complained. */

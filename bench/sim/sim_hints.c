@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_hints.c - hints of a caller who knows, with some certainty, which blocks will be used again.
+ *
+ * What the caller knows is whether a conversation goes on: of all blocks of a request it is right,
+ * or of all it is wrong. Hints that were wrong block by block would be worth little to anybody,
+ * since a prefix is as long as the first block that was given up lets it be.
  */
 #include <stdlib.h>
 
@@ -26,19 +30,22 @@ fraction_next(uint64_t *state)
 uint8_t *
 sim_hints_create(const struct chains *chains, double accuracy)
 {
-    size_t count = chains->trace->id_count;
-    uint8_t *hints = malloc(count + 1);
+    uint8_t *hints = malloc(chains->trace->id_count + 1);
     uint64_t state = 1;
 
     if (hints == NULL) {
         complain("there is no memory for hints");
         return NULL;
     }
-    for (size_t i = 0; i < count; i++) {
+    for (uint32_t request = 0; request < chains->request_count; request++) {
+        struct chain chain = chains_at(chains, request);
         bool is_right = fraction_next(&state) < accuracy;
-        bool returns = chains->next_uses[i] != REQUEST_NONE;
 
-        hints[i] = returns == is_right ? HINT_RETURNS : HINT_LEAVES;
+        for (uint32_t i = 0; i < chain.count; i++) {
+            bool returns = chain.next_uses[i] != REQUEST_NONE;
+
+            hints[chain.id_start + i] = returns == is_right ? HINT_RETURNS : HINT_LEAVES;
+        }
     }
     return hints;
 }

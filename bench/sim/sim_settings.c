@@ -53,7 +53,8 @@ static const struct argument_option options[] = {
         "count from request N on (from 0; those before\nrun too)"},
     [OPTION_BLOCK_TOKENS] = {"--block-tokens", "N", "in a block (default 512)"},
     [OPTION_HINT_ACCURACY] = {"--hint-accuracy", "P",
-        "blocks come with a hint whether they will return, right\nwith probability P (0 to 1)"},
+        "blocks come with a hint whether they will return, right\nwith probability P (0 to 1) for "
+        "all of a request"},
     [OPTION_CSV] = OUTPUT_CSV_OPTION,
     [OPTION_PLOT] = {"--plot", "DIR",
         "draw the hits over the capacities, into a file there\nthat has the trace's name "

@@ -70,6 +70,9 @@ class Sim(programs.Programs):
             hits = [self.sim("--policy", policy, "--capacity", "5%", *words)
                     ["prefix_token_hit_percent"] for words in ((), ("--hint-accuracy", "1"))]
             self.assertEqual(hits[1] > hits[0] + 1, gains)
+        # Wrong in a fifth of the requests, they are worth more than any policy.
+        wrong = self.sim("--policy", "default", "--capacity", "10%", "--hint-accuracy", "0.8")
+        self.assertAlmostEqual(wrong["prefix_token_hit_percent"], 27.7, delta=0.5)
 
     def test_figures_but_the_time_are_the_same_each_time(self):
         texts = []
