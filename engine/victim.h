@@ -23,9 +23,9 @@
  * conversation trace (NVMe of 30 % of its blocks, segments of 200 to 312) that costs 0.3 points of
  * hits in the mean beside eviction block by block, with LRU and with the default policy. Segments
  * in the order of their blocks' mean last use cost the default policy 0.6: one that is read now and
- * then stays for long, with all that nobody asks for in it. So do the mean and, as far as it can be
- * known from samples, the median of importance; the exact median 0.4, and two segments filled at a
- * time, by uses or for what is written again, 0.6 to 0.7.
+ * then stays for long, with all that nobody asks for in it. Mean importance costs 0.9, the median
+ * of samples of it 0.4 to 0.6, the exact median 0.4, and two segments filled at a time, by uses or
+ * for what is written again, 0.6 to 0.7.
  *
  * When less than half of what the SEALED segments hold is alive, nothing has to be lost: the
  * segment with the least alive goes first, and all of it stays for which there is room elsewhere.

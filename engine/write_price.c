@@ -9,6 +9,9 @@
 enum {
     WINDOW_SECONDS = 10,
     WINDOWS_MAX = 60, /* What a longer silence counts as. */
+    PAYBACK_SECONDS = 600,
+    OWED_SECONDS_MAX = 3600, /* Of the budget. */
+    CREDIT_SECONDS_MAX = 600,
 };
 
 static const double gain = 0.15;
@@ -24,6 +27,7 @@ write_price_set(struct write_price *price, uint64_t price_ns, uint32_t writes_pe
         return;
     price->fixed_ns = (double)price_ns;
     price->budget = writes_per_second;
+    price->owed_count = 0;
     price->price_ns = (double)price_ns;
     if (writes_per_second > 0 && price->price_ns < price_min_ns)
         price->price_ns = price_first_ns;
@@ -33,7 +37,7 @@ void
 write_price_step(struct write_price *price, double now)
 {
     double passed = now - price->window_start;
-    double excess, windows;
+    double rate, excess, windows;
 
     if (!price->has_started) {
         price->has_started = true;
@@ -42,11 +46,15 @@ write_price_step(struct write_price *price, double now)
     }
     if (passed < WINDOW_SECONDS)
         return;
-    excess = (double)price->write_count / passed - price->budget;
+    rate = (double)price->write_count / passed;
     price->write_count = 0;
     price->window_start = now;
     if (price->budget <= 0)
         return;
+    price->owed_count += (rate - price->budget) * passed;
+    price->owed_count = fmax(-CREDIT_SECONDS_MAX * price->budget,
+        fmin(OWED_SECONDS_MAX * price->budget, price->owed_count));
+    excess = rate - (price->budget - price->owed_count / PAYBACK_SECONDS);
     windows = fmin(floor(passed / WINDOW_SECONDS), WINDOWS_MAX);
     price->price_ns *= exp(gain * windows * fmax(-1, fmin(excess_max, excess / price->budget)));
     price->price_ns = fmax(price_min_ns, fmin(price_max_ns, price->price_ns));
