@@ -7,7 +7,7 @@
 
 #include "complain.h"
 #include "kvtool.h"
-#include "kvtool_findings.h"
+#include "kvtool_check_tables.h"
 #include "kvtool_owner.h"
 #include "quantity.h"
 
@@ -32,7 +32,7 @@ const struct command_line kvtool_check_line = {
     .text =
         "Kinds of findings: store, names (a copy of STORE or NAMES), index (LMDB), record (of the\n"
         "index), file (a data file is too short), header (of a batch: what a rebuild reads),\n"
-        "payload. Each says what to do.\n"
+        "payload, table (of N-gram embeddings). Each says what to do.\n"
         "JSON: {\"findings\" [{\"kind\", \"text\", \"segment\", \"page\"} ...] (the first 1000),\n"
         "\"damaged\" (blocks that cannot be served), \"blocks\", \"read_bytes\", "
         "\"finding_count\",\n"
@@ -89,6 +89,8 @@ kvtool_check(int argc, char **argv)
     }
     findings_begin(findings, "check", arguments.values[OPTION_JSON] != NULL, &examiner);
     status = kvt_check(path, &examiner, &findings->report);
+    if (status == KVT_OK)
+        status = check_tables(path, findings);
     if (status == KVT_MISS)
         complain("there is no store in %s", path);
     else if (status == KVT_E_LOCKED)

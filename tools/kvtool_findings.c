@@ -4,13 +4,17 @@
  */
 #include "kvtool_findings.h"
 
+#include <stdarg.h>
+#include <stdio.h>
+
 #include "interrupt.h"
 #include "kvtool.h"
 #include "quantity.h"
 
 /* A store can be wrong in millions of places; the rest is only counted. */
 enum {
-    FINDING_MAX = 1000
+    FINDING_MAX = 1000,
+    NOTE_BYTES = 512
 };
 
 static void
@@ -68,6 +72,21 @@ findings_begin(
         json_object_begin(&findings->json, NULL);
         json_array_begin(&findings->json, "findings");
     }
+}
+
+void
+findings_note(struct findings *findings, const char *kind, const char *format, ...)
+{
+    char text[NOTE_BYTES];
+    const struct kvt_finding finding = {
+        .kind = kind, .text = text, .segment = UINT32_MAX, .page = UINT32_MAX};
+    va_list arguments;
+
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    findings->report.finding_count++;
+    finding_print(findings, &finding);
 }
 
 static void

@@ -25,6 +25,10 @@ struct findings {
 void findings_begin(
     struct findings *findings, const char *title, bool as_json, struct kvt_examiner *examiner_out);
 
+/* findings_note - one more, which has no place in a segment. */
+void findings_note(struct findings *findings, const char *kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* findings_end - the sums, and the exit code: EXIT_PROBLEM when anything was found, or `status`
  * (whose sentence must be said before) is an error. */
 int findings_end(struct findings *findings, enum kvt_status status);

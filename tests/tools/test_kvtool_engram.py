@@ -193,6 +193,28 @@ class Engram(Programs):
         self.refused("kvtool", "engram", "export", self.store, "t", "out", expect=1,
                      saying="KVT_E_CORRUPT")
         self.assertFalse(os.path.exists(self.path("out")))
+        report = self.json_of("kvtool", "check", self.store, expect=1)
+        self.assertEqual((report["finding_count"], report["damaged"]), (1, 0))
+        self.assertEqual(report["findings"][0]["kind"], "table")
+        self.assertIn("t: 1 of", report["findings"][0]["text"])
+
+    def test_check_reads_tables(self):
+        for name in ("a", "b"):
+            self.write("rows", self.chance.randbytes(ROWS * (VALUES + SCALES)))
+            self.imported(name, "rows", "--raw", "--layer", 3)
+        report = self.json_of("kvtool", "check", self.store)
+        self.assertEqual((report["finding_count"], report["read_bytes"]),
+                         (0, 2 * ROWS * (VALUES + SCALES)))
+        size = os.path.getsize(self.path(self.store, "engram", "a.engram"))
+        with open(self.path(self.store, "engram", "a.engram"), "r+b") as table:
+            for at in (0, size - 4096):
+                table.seek(at)
+                table.write(bytes(4096))
+        report = self.json_of("kvtool", "check", self.store, expect=1)
+        self.assertEqual(len(report["findings"]), 1)
+        self.assertIn("both heads", report["findings"][0]["text"])
+        done = self.run_program("kvtool", "check", self.store, expect=1)
+        self.assertIn(b"table: a: both heads", done.stdout)
 
     def test_wrong_command_lines_are_refused(self):
         for words in (("ls",), ("look", "s"), ("ls", "s", "t"), ("verify", "s"), ("drop", "s"),
