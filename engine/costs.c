@@ -11,7 +11,7 @@
 #include "store_internal.h"
 
 static const uint64_t interval_ns = UINT64_C(1000000000);
-static const double recompute_gain = 1.0 / 64;
+static const double mean_gain = 1.0 / 64;
 
 uint64_t
 load_meter_ns(const struct load_meter *meter, uint64_t bytes)
@@ -26,17 +26,25 @@ costs_note(struct kvt_store *store, const struct op *op)
 {
     double *mean = &store->recompute_mean_us;
 
-    store->put_mean_bytes += ((double)op->length - store->put_mean_bytes) *
-                             (store->put_mean_bytes == 0 ? 1 : recompute_gain);
+    store->put_mean_bytes +=
+        ((double)op->length - store->put_mean_bytes) * (store->put_mean_bytes == 0 ? 1 : mean_gain);
     if (op->recompute_us != 0)
-        *mean += (op->recompute_us - *mean) * (*mean == 0 ? 1 : recompute_gain);
+        *mean += (op->recompute_us - *mean) * (*mean == 0 ? 1 : mean_gain);
+}
+
+void
+costs_note_demotion(struct kvt_store *store, uint64_t length)
+{
+    double *mean = &store->demote_mean_bytes;
+
+    *mean += ((double)length - *mean) * (*mean == 0 ? 1 : mean_gain);
 }
 
 void
 costs_step(struct kvt_store *store)
 {
     uint64_t bytes = (uint64_t)store->put_mean_bytes;
-    uint64_t budget = store->options.nvme_write_bytes_per_second;
+    double budget = (double)store->options.nvme_write_bytes_per_second;
     struct policy_costs costs;
 
     if (bytes == 0 || store->now_ns - store->costs_told_ns < interval_ns)
@@ -47,10 +55,7 @@ costs_step(struct kvt_store *store)
         .nvme_load_ns = load_meter_ns(&store->nvme_meter, bytes),
         .recompute_ns = (uint64_t)(store->recompute_mean_us * 1000),
     };
-    if (budget != 0)
-        costs.nvme_writes_per_second_max = budget <= bytes ? 1
-                                           : budget / bytes < UINT32_MAX
-                                               ? (uint32_t)(budget / bytes)
-                                               : UINT32_MAX;
+    costs.nvme_writes_per_second_max =
+        budget / (store->demote_mean_bytes > 0 ? store->demote_mean_bytes : store->put_mean_bytes);
     store->policy->ops->costs_set(store->policy, &costs);
 }

@@ -39,8 +39,8 @@ struct policy_costs {
 
     /* What a block written to NVMe costs beside time: endurance. 0: nothing. */
     uint64_t nvme_write_price_ns;
-    /* The price is steered to hold as many blocks a second. 0: it stays as it is. */
-    uint32_t nvme_writes_per_second_max;
+    /* The price is steered to hold as many blocks a second, on average. 0: it stays as it is. */
+    double nvme_writes_per_second_max;
 };
 
 /* What admission to NVMe rests on, for people; NaN: nothing that says anything by itself. */

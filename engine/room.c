@@ -85,6 +85,7 @@ victim_demote(struct kvt_store *store, uint32_t number)
     if (flight == NULL)
         return false;
     flight->is_demotion = true;
+    costs_note_demotion(store, residency_at(store->map, number)->length);
     commit_queue(store, flight, store->now_ns);
     COUNT(store, host_demote_count, 1);
     return true;

@@ -234,6 +234,7 @@ struct kvt_store {
     uint64_t metered_ns;                      /* Until then. */
     uint64_t costs_told_ns;                   /* To the policy. */
     double put_mean_bytes, recompute_mean_us; /* Of puts; 0: none yet (that said). */
+    double demote_mean_bytes;                 /* Of what the policy lets onto NVMe; 0: none yet. */
     uint32_t joins_waiting; /* Puts whose block, there before, has yet to come to HOST. */
     struct imaging imaging;
     uint64_t dirty_bytes;  /* HOST slots of blocks that shall become durable. */
@@ -306,8 +307,10 @@ void entry_place_forget(struct kvt_store *store, uint32_t number);
 bool entry_nvme_release(struct kvt_store *store, uint32_t number);
 /* load_meter_ns - how long so many bytes take; 0: not known. */
 uint64_t load_meter_ns(const struct load_meter *meter, uint64_t bytes);
-/* costs_note - a put brings a block. costs_step - the policy hears what was measured. */
+/* costs_note - a put brings a block; costs_note_demotion - one goes to NVMe from memory. costs_step
+ * - the policy hears what was measured. */
 void costs_note(struct kvt_store *store, const struct op *op);
+void costs_note_demotion(struct kvt_store *store, uint64_t length);
 void costs_step(struct kvt_store *store);
 
 /* entry_request - the blocks of one request were used, a chain, first block first (ENTRY_NONE:

@@ -21,13 +21,16 @@ static const double price_min_ns = 1e3; /* From 0 no factor leads away. */
 static const double price_max_ns = 1e13;
 
 void
-write_price_set(struct write_price *price, uint64_t price_ns, uint32_t writes_per_second)
+write_price_set(struct write_price *price, uint64_t price_ns, double writes_per_second)
 {
-    if (price->fixed_ns == (double)price_ns && price->budget == writes_per_second)
+    bool was_steered = price->budget > 0;
+
+    if (was_steered)
+        price->owed_count *= writes_per_second / price->budget;
+    price->budget = writes_per_second;
+    if (price->fixed_ns == (double)price_ns && was_steered == (writes_per_second > 0))
         return;
     price->fixed_ns = (double)price_ns;
-    price->budget = writes_per_second;
-    price->owed_count = 0;
     price->price_ns = (double)price_ns;
     if (writes_per_second > 0 && price->price_ns < price_min_ns)
         price->price_ns = price_first_ns;

@@ -33,9 +33,10 @@ struct write_price {
     bool has_started;
 };
 
-/* write_price_set - the price, or where it begins, and the budget. The same as before: it goes on
- * from where it is. */
-void write_price_set(struct write_price *price, uint64_t price_ns, uint32_t writes_per_second);
+/* write_price_set - the price, or where it begins, and the budget. The same price as before: it
+ * goes on from where it is. Another budget: so it does; what is owed of the one before is as large
+ * a part of this one (of as many bytes, when blocks have become larger or smaller). */
+void write_price_set(struct write_price *price, uint64_t price_ns, double writes_per_second);
 
 /* write_price_step - the time is `now` (seconds). */
 void write_price_step(struct write_price *price, double now);

@@ -398,6 +398,41 @@ a_write_budget_is_held_while_the_price_is_learnt(void **state)
     assert_in_range(written_count, 2000 * 95 / 10, 2000 * 105 / 10);
 }
 
+/* Blocks become larger and smaller, and the budget, in blocks, smaller and larger. */
+static void
+a_write_budget_that_changes_is_held_on_average(void **state)
+{
+    struct policy_rig *rig = *state;
+    struct policy_costs costs = budget_costs;
+    uint32_t written_count = 0;
+
+    for (uint32_t second = 0; second < 4000; second++) {
+        costs.nvme_writes_per_second_max = 10.5 + (double)(second % 7) / 6;
+        rig->policy->ops->costs_set(rig->policy, &costs);
+        written_count += written_in_a_second(rig, 40, 1);
+    }
+    assert_in_range(written_count, 4000 * 11 * 95 / 100, 4000 * 11 * 105 / 100);
+}
+
+/* A debt of ten minutes of the budget stays that when blocks become a hundred times as large. */
+static void
+what_is_owed_is_as_many_bytes_when_blocks_become_larger(void **state)
+{
+    struct write_price price = {0};
+    double now = 0;
+
+    (void)state;
+    write_price_set(&price, 0, 100);
+    write_price_step(&price, now);
+    for (uint32_t i = 0; i < 60; i++) {
+        price.write_count = 2000;
+        write_price_step(&price, now += 10);
+    }
+    assert_in_range((uint32_t)price.owed_count, 59999, 60001);
+    write_price_set(&price, 0, 1);
+    assert_in_range((uint32_t)price.owed_count, 599, 601);
+}
+
 /* Three hours without a write are worth ten minutes of the budget, no more. */
 static void
 an_idle_night_saves_no_flood_of_writes_up(void **state)
@@ -595,6 +630,8 @@ main(void)
         OF_RIG(a_block_is_admitted_when_it_is_worth_the_price_or_has_a_child_there),
         OF_RIG(a_write_budget_is_held_whatever_comes_in_bursts),
         OF_RIG(a_write_budget_is_held_while_the_price_is_learnt),
+        OF_RIG(a_write_budget_that_changes_is_held_on_average),
+        cmocka_unit_test(what_is_owed_is_as_many_bytes_when_blocks_become_larger),
         OF_RIG(an_idle_night_saves_no_flood_of_writes_up),
         OF_RIG(what_lru_would_hit_is_known),
         cmocka_unit_test(lru_is_obeyed_while_it_leads_and_tried_no_longer_than_its_term),
