@@ -123,10 +123,9 @@ static enum kvt_status
 files_check(struct check *check, kvt_store *store)
 {
     const struct fs_ops *fs = store->env.fs;
-    uint64_t wanted = store->options.nvme_capacity_bytes / store->file.root_count;
-
     for (uint32_t i = 0; store->nvme != NULL && i < store->file.root_count; i++) {
         char text[LINE_BYTES];
+        uint64_t wanted = store->file.root_bytes[i];
         struct fs_file *file;
         uint64_t size = 0;
         enum kvt_status status = fs->open(store->root_dirs[i], "data.00", FS_READ_ONLY, &file);
@@ -138,7 +137,7 @@ files_check(struct check *check, kvt_store *store)
         }
         if (status != KVT_MISS)
             KVT_TRY(status);
-        if (size >= wanted / store->options.segment_bytes * store->options.segment_bytes)
+        if (size >= wanted)
             continue;
         (void)snprintf(text, sizeof(text),
             "%s/data.00 has %llu of %llu bytes: the blocks behind its end are misses; the next "

@@ -106,6 +106,25 @@ geometry_resolve(struct kvt_options *options)
     return KVT_OK;
 }
 
+/* A store grows and never shrinks: what stands in the segments behind a smaller end would be gone,
+ * and what is deleted meanwhile would be back when it grows again. */
+static enum kvt_status
+capacity_adopt(struct kvt_options *options, uint64_t capacity)
+{
+    if (options->nvme_capacity_bytes == KVT_CAPACITY_NONE && capacity > 0)
+        return failure_set(KVT_E_INVAL, 0,
+            "nvme_capacity_bytes is KVT_CAPACITY_NONE: the store has an NVMe tier of %llu bytes",
+            (unsigned long long)capacity);
+    if (options->nvme_capacity_bytes == 0)
+        options->nvme_capacity_bytes = capacity == 0 ? KVT_CAPACITY_NONE : capacity;
+    if (options->nvme_capacity_bytes < capacity)
+        return failure_set(KVT_E_INVAL, 0,
+            "nvme_capacity_bytes %llu: the store has %llu and cannot become smaller; export what "
+            "shall stay into a new one",
+            (unsigned long long)options->nvme_capacity_bytes, (unsigned long long)capacity);
+    return KVT_OK;
+}
+
 /* What the store was made with wins over silence, and refuses contradiction. */
 static enum kvt_status
 geometry_adopt(struct kvt_options *options, const struct store_file *file)
@@ -127,10 +146,8 @@ geometry_adopt(struct kvt_options *options, const struct store_file *file)
             options->root_count, file->root_count);
     options->segment_bytes = segment_bytes;
     options->block_bytes_max = file->block_bytes_max;
-    if (options->nvme_capacity_bytes == 0)
-        options->nvme_capacity_bytes = capacity;
     options->root_count = file->root_count;
-    return KVT_OK;
+    return capacity_adopt(options, capacity);
 }
 
 static uint64_t

@@ -459,7 +459,7 @@ free_shortage(const struct kvt_store *store)
     uint32_t shortage = 0;
 
     for (uint32_t root = 0; root < store->file.root_count; root++) {
-        uint64_t total = store->file.root_bytes[root] / PAGE_BYTES / store->file.segment_pages;
+        uint64_t total = segment_total(store->segments, root);
         uint32_t wanted = (uint32_t)(total * share / 100);
         uint32_t least = total < LARGE_SEGMENTS ? FREE_WANTED : FREE_WANTED_LARGE;
         uint32_t free_count = segment_count_in(store->segments, root, SEGMENT_FREE);

@@ -50,7 +50,8 @@ segment_visit(void *visitor, const struct index_segment *facts)
         .batch_number = facts->batch_number,
     };
 
-    /* A segment beyond the present capacity does not exist; its records are dropped below. */
+    /* A data file that lost its end, and cannot have it again, has fewer: their records are dropped
+     * below. */
     if (segment_restore(load->store->segments, &segment) && load->is_unclean &&
         facts->state == SEGMENT_ACTIVE)
         segment_at(load->store->segments, facts->number)->was_active = true;

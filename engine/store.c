@@ -308,6 +308,22 @@ root_open(struct kvt_store *store, uint32_t i)
     return store->env.fs->dir_open(store->env.fs_context, path, flags, &store->root_dirs[i]);
 }
 
+/* An equal share of the capacity. A root that has more, since another one's disk had no room once,
+ * keeps it. */
+static uint64_t
+root_bytes_wanted(const struct kvt_store *store, uint32_t root)
+{
+    const struct store_file *file = &store->file;
+    uint64_t share = store->options.nvme_capacity_bytes / file->root_count;
+    uint64_t there = 0;
+
+    for (uint32_t i = 0; i < file->root_count; i++)
+        there += file->root_bytes[i];
+    if (store->options.nvme_capacity_bytes <= there || share < file->root_bytes[root])
+        return file->root_bytes[root];
+    return share;
+}
+
 static enum kvt_status
 nvme_prepare(struct kvt_store *store)
 {
@@ -321,8 +337,7 @@ nvme_prepare(struct kvt_store *store)
     };
     enum kvt_status status;
 
-    if (store->options.nvme_capacity_bytes == KVT_CAPACITY_NONE ||
-        store->options.nvme_capacity_bytes == 0)
+    if (store->options.nvme_capacity_bytes == KVT_CAPACITY_NONE)
         return KVT_OK;
     memcpy(options.store_uuid, store->file.uuid, sizeof(options.store_uuid));
     memcpy(options.secret, store->file.secret, sizeof(options.secret));
@@ -330,14 +345,14 @@ nvme_prepare(struct kvt_store *store)
     for (uint32_t i = 0; i < options.root_count; i++) {
         KVT_TRY(root_open(store, i));
         options.roots[i] = store->root_dirs[i];
-        options.root_bytes[i] = store->options.nvme_capacity_bytes / options.root_count;
+        options.root_bytes[i] = root_bytes_wanted(store, i);
     }
     do
         status = nvme_open(&store->env, &options, &store->nvme);
     while (status != KVT_OK && io_engine_fall_back(store, status));
     KVT_TRY(status);
     store->segments = nvme_segments(store->nvme);
-    return KVT_OK;
+    return store_capacity_note(store);
 }
 
 static bool

@@ -66,6 +66,13 @@ store_dir_open(struct kvt_store *store, bool may_create)
     return KVT_OK;
 }
 
+static enum kvt_status
+both_copies_write(struct kvt_store *store)
+{
+    KVT_TRY(store_file_write(&store->env, store->dir, &store->file));
+    return store_file_write(&store->env, store->dir, &store->file);
+}
+
 /* A new store: NAMES before STORE, so that whoever finds STORE finds NAMES. */
 static enum kvt_status
 files_create(struct kvt_store *store)
@@ -101,8 +108,7 @@ files_create(struct kvt_store *store)
     }
     names_init(&store->names, &store->env, file->uuid);
     KVT_TRY(names_write(&store->names, store->dir));
-    KVT_TRY(store_file_write(&store->env, store->dir, file));
-    return store_file_write(&store->env, store->dir, file); /* The other copy. */
+    return both_copies_write(store);
 }
 
 enum kvt_status
@@ -147,6 +153,26 @@ store_identity_open(struct kvt_store *store, bool *is_new_out)
     store->fingerprint_seed = fingerprint_seed(store->file.secret);
     store->env.random->fill(store->env.random_context, store->life, sizeof(store->life));
     return KVT_OK;
+}
+
+/* With an older copy of STORE alone, blocks behind the end that it knows would not be there. */
+enum kvt_status
+store_capacity_note(struct kvt_store *store)
+{
+    struct store_file *file = &store->file;
+    uint64_t capacity = 0;
+    bool has_grown = false;
+
+    for (uint32_t i = 0; i < file->root_count; i++) {
+        uint64_t bytes = segment_total(store->segments, i) * store->options.segment_bytes;
+
+        has_grown = has_grown || bytes > file->root_bytes[i];
+        if (bytes > file->root_bytes[i])
+            file->root_bytes[i] = bytes;
+        capacity += bytes;
+    }
+    store->options.nvme_capacity_bytes = capacity;
+    return has_grown && !store->is_read_only ? both_copies_write(store) : KVT_OK;
 }
 
 enum kvt_status

@@ -20,6 +20,10 @@ enum kvt_status store_dir_open(struct kvt_store *store, bool may_create);
 /* store_identity_open - STORE as it is, or made; the options in force; a new open epoch. */
 enum kvt_status store_identity_open(struct kvt_store *store, bool *is_new_out);
 
+/* store_capacity_note - the capacity in force is that of the data files; those that have become
+ * larger are so for good. */
+enum kvt_status store_capacity_note(struct kvt_store *store);
+
 /* store_dir_sync - names are sure from here on: those that were just made, and those that an
  * earlier life made and did not live to sync. */
 enum kvt_status store_dir_sync(struct kvt_store *store);

@@ -145,6 +145,12 @@ segment_active(struct segment_table *table, uint32_t root)
     return entry->active == INDEX_NONE ? NULL : &entry->segments[entry->active];
 }
 
+uint64_t
+segment_total(const struct segment_table *table, uint32_t root)
+{
+    return table->roots[root].count;
+}
+
 uint32_t
 segment_count_in(const struct segment_table *table, uint32_t root, enum segment_state state)
 {

@@ -117,6 +117,8 @@ void segment_recycle_begin(struct segment_table *table, struct segment *segment)
  * that header) becomes SEGMENT_HEAD_PAGES_MAX. A generation of 2^32-1 cannot be freed. */
 void segment_free(struct segment_table *table, struct segment *segment);
 
+/* segment_total - segments of a root, in whatever state. */
+uint64_t segment_total(const struct segment_table *table, uint32_t root);
 uint32_t segment_count_in(
     const struct segment_table *table, uint32_t root, enum segment_state state);
 void segment_check(const struct segment *segment, uint32_t segment_pages);

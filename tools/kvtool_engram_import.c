@@ -293,17 +293,18 @@ static bool
 import_run(struct import *import)
 {
     struct kvt_options existing = KVT_OPTIONS_INIT;
+    struct kvt_options created = KVT_OPTIONS_INIT;
     kvt_store *store = NULL;
     bool is_fine = false;
 
-    existing.host_capacity_bytes = KVTOOL_HOST_BYTES;
+    existing.host_capacity_bytes = created.host_capacity_bytes = KVTOOL_HOST_BYTES;
     if (import->order->nvme != NULL &&
-        !quantity_size(import->order->nvme, &existing.nvme_capacity_bytes)) {
+        !quantity_size(import->order->nvme, &created.nvme_capacity_bytes)) {
         complain("--nvme %s is no size", import->order->nvme);
         return false;
     }
     store = store_open_to_write(
-        import->order->path, &existing, import->order->may_create ? &existing : NULL);
+        import->order->path, &existing, import->order->may_create ? &created : NULL);
     if (store == NULL)
         return false;
     is_fine = table_make(import, store) && table_print(import, store);

@@ -135,14 +135,18 @@ struct kvt_options {
     uint64_t host_capacity_bytes; /* HOST tier: 2 MiB.. Default 1 GiB. Taken once, at open. It also
                                    * stages reads and writes, so it cannot be NONE. */
     uint64_t nvme_capacity_bytes; /* NVME tier, all roots together: at least 8 segments a root.
-                                   * Default: as the store was made; 8 GiB for a new one.
-                                   * KVT_CAPACITY_NONE: nothing is kept on disk (no NVMe tier). */
+                                   * Default: as it is; 8 GiB for a new one. More makes the store
+                                   * larger for good (if the disk has no room, it stays as it is);
+                                   * less is refused. KVT_CAPACITY_NONE: nothing is kept on disk
+                                   * (no NVMe tier); for a store that has none. */
     uint64_t segment_bytes;       /* New stores only: a power of two, 1 MiB..1 GiB, at least 4 x
                                    * block_bytes_max. Default: 256 MiB, less for small stores. */
     uint64_t block_bytes_max;     /* New stores only: 4 KiB..64 MiB. Default: a quarter of the
                                    * segment, at most 64 MiB. */
     uint64_t index_map_bytes;     /* Initial size of the LMDB file. Default: from the capacity. */
-    uint64_t entry_count_max;     /* Blocks in the map. Default 2^27 (memory is taken as needed). */
+    uint64_t entry_count_max;     /* Blocks in the map. Default 2^27 (memory is taken as needed).
+                                   * Evictions follow room, not this: what comes when the map is
+                                   * full is refused, KVT_E_NOSPC. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files.
                                * Default: the store's own directory. Borrowed. */
@@ -625,8 +629,9 @@ struct kvt_prefetch {
  * kvt_prefetch_submit - bring `count` blocks up, so that a later lookup finds them there. Copies
  * below stay. Nothing keeps the copies from being evicted again but a lease.
  *
- * Results: KVT_OK it was moved, KVT_EXISTS it was there, KVT_MISS no block, or it could not be
- * read, KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU.
+ * Results: KVT_OK it was moved, KVT_EXISTS it was there (or in HBM of another device: a block is in
+ * that of one, and stays), KVT_MISS no block, or it could not be read, KVT_LATE, KVT_E_NOSPC every
+ * slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU.
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit(). KVT_E_UNSUPPORTED: HBM,
  * and the store has no HBM tier.
