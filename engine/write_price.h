@@ -12,7 +12,8 @@
  * budget since the beginning, an hour of it at most: while the price is learnt more is written
  * (without the debt, budgets of 5 to 30 a second came to 1.07 to 1.19 of themselves on that
  * trace, with it to 0.99 to 1.01). What was not written is credit, ten minutes of the budget at
- * most: an idle night saves no flood up.
+ * most: an idle night saves no flood up. Price and debt are of one life of a store: at an open they
+ * begin anew, and the price is learnt within minutes.
  *
  * Threads   the loop only.
  */
