@@ -5,93 +5,15 @@
  * A file's image is its sure content; choosing a disk writes pending changes into the images and
  * remembers the pages it touched, so that restoring costs no more than what was changed.
  */
-#include "disk_model.h"
+#include "disk_model_internal.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "rng.h"
-
-enum {
-    PAGE = 4096,
-    NAME_MAX_BYTES = 64,
-    SYNCS_MAX = 256,
-    COMPARE_BYTES = 65536,
-};
-
-#define IMAGE_BYTES (UINT64_C(64) << 20)
-#define NOTHING UINT32_MAX
-
-struct node {
-    uint64_t inode;
-    bool is_dir;
-    uint64_t size;
-    uint8_t *image;      /* IMAGE_BYTES of address space; zero behind `size`. */
-    uint64_t *page_hash; /* 0: a page of zeros. */
-    uint32_t *touched;   /* The last choice that saved this page. */
-    uint64_t hash;       /* Of all pages. */
-};
-
-struct entry {
-    uint32_t parent;
-    uint32_t node;
-    char name[NAME_MAX_BYTES];
-};
-
-struct tree {
-    struct entry entries[DISK_NODES_MAX];
-    uint32_t count;
-};
-
-struct change {
-    enum crash_kind kind;
-    bool is_sure;    /* Waits only for an earlier change of the same node. */
-    uint32_t node;   /* The file, or the directory. */
-    uint32_t target; /* Of a name: what it names. */
-    uint64_t number; /* Rises from change to change. */
-    uint64_t offset;
-    uint64_t length;
-    const uint8_t *data;
-    char name[NAME_MAX_BYTES];
-    char new_name[NAME_MAX_BYTES];
-};
-
-struct saved_page {
-    uint32_t node;
-    uint64_t page;
-    uint64_t hash;
-    uint8_t bytes[PAGE];
-};
-
-struct disk {
-    struct node nodes[DISK_NODES_MAX];
-    uint32_t node_count;
-    struct tree sure;
-    struct tree now; /* As the program saw it: resolves the log's paths. */
-    struct change pending[DISK_PENDING_MAX];
-    size_t pending_count;
-    uint64_t change_count;
-    uint64_t sync_begin[SYNCS_MAX]; /* By number of the sync: changes made before it began. */
-    uint64_t zero_hash;
-
-    /* While a disk is chosen. */
-    uint32_t choice; /* Rises; 0: none yet. */
-    bool is_chosen;
-    struct tree sure_before;
-    uint64_t size_before[DISK_NODES_MAX];
-    uint64_t hash_before[DISK_NODES_MAX];
-    struct saved_page *saved;
-    size_t saved_count;
-    size_t saved_capacity;
-};
 
 /* A log that the model does not understand proves nothing: stop. */
 static void
@@ -125,6 +47,7 @@ disk_create(void)
 static void
 node_release(struct node *node)
 {
+    node_forget_file(node);
     if (node->image != NULL) {
         munmap(node->image, IMAGE_BYTES);
         munmap(node->page_hash, IMAGE_BYTES / PAGE * sizeof(uint64_t));
@@ -179,7 +102,7 @@ disk_reset(struct disk *disk, uint64_t root_inode)
 
 /* --- Names ------------------------------------------------------------------------------------ */
 
-static uint32_t
+uint32_t
 tree_find(const struct tree *tree, uint32_t parent, const char *name)
 {
     for (uint32_t i = 0; i < tree->count; i++) {
@@ -562,114 +485,4 @@ disk_restore(struct disk *disk)
     }
     disk->sure = disk->sure_before;
     disk->is_chosen = false;
-}
-
-/* --- Writing out ------------------------------------------------------------------------------ */
-
-static bool
-remove_tree(int dir, const char *name)
-{
-    if (unlinkat(dir, name, 0) == 0 || errno == ENOENT)
-        return true;
-    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *list = fd >= 0 ? fdopendir(fd) : NULL;
-    if (list == NULL)
-        return false;
-    for (struct dirent *found = readdir(list); found != NULL; found = readdir(list)) {
-        if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0 &&
-            !remove_tree(fd, found->d_name))
-            break;
-    }
-    closedir(list);
-    return unlinkat(dir, name, AT_REMOVEDIR) == 0;
-}
-
-static bool
-write_file(const struct node *node, int fd)
-{
-    struct stat facts;
-
-    if (fstat(fd, &facts) != 0)
-        return false;
-    if ((uint64_t)facts.st_size != node->size && ftruncate(fd, (off_t)node->size) != 0)
-        return false;
-    if (node->size == 0)
-        return true;
-    const uint8_t *there = mmap(NULL, node->size, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-    if (there == MAP_FAILED)
-        return false;
-    bool is_written = true;
-    for (uint64_t from = 0; from < node->size && is_written; from += COMPARE_BYTES) {
-        uint64_t size = node->size - from < COMPARE_BYTES ? node->size - from : COMPARE_BYTES;
-        if (memcmp(there + from, node->image + from, size) != 0)
-            is_written = pwrite(fd, node->image + from, size, (off_t)from) == (ssize_t)size;
-    }
-    munmap((void *)(uintptr_t)there, node->size);
-    return is_written;
-}
-
-static bool write_dir(struct disk *disk, uint32_t parent, int dir);
-
-static bool
-write_entry(struct disk *disk, const struct entry *entry, int dir)
-{
-    const struct node *node = &disk->nodes[entry->node];
-    struct stat facts;
-
-    if (fstatat(dir, entry->name, &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
-        S_ISDIR(facts.st_mode) != node->is_dir && !remove_tree(dir, entry->name))
-        return false;
-    if (node->is_dir && mkdirat(dir, entry->name, 0700) != 0 && errno != EEXIST)
-        return false;
-    int flags = node->is_dir ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT;
-    int fd = openat(dir, entry->name, flags | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return false;
-    bool is_written = node->is_dir ? write_dir(disk, entry->node, fd) : write_file(node, fd);
-    close(fd);
-    return is_written;
-}
-
-/* Everything in the open directory that the chosen disk does not have goes. */
-static bool
-remove_others(struct disk *disk, uint32_t parent, int dir)
-{
-    DIR *list = fdopendir(fcntl(dir, F_DUPFD_CLOEXEC, 0));
-    bool is_clean = list != NULL;
-
-    if (list == NULL)
-        return false;
-    rewinddir(list);
-    for (struct dirent *found = readdir(list); found != NULL && is_clean; found = readdir(list)) {
-        if (strcmp(found->d_name, ".") != 0 && strcmp(found->d_name, "..") != 0 &&
-            tree_find(&disk->sure, parent, found->d_name) == NOTHING)
-            is_clean = remove_tree(dir, found->d_name);
-    }
-    closedir(list);
-    return is_clean;
-}
-
-static bool
-write_dir(struct disk *disk, uint32_t parent, int dir)
-{
-    if (!remove_others(disk, parent, dir))
-        return false;
-    for (uint32_t i = 0; i < disk->sure.count; i++) {
-        if (disk->sure.entries[i].parent == parent &&
-            !write_entry(disk, &disk->sure.entries[i], dir))
-            return false;
-    }
-    return true;
-}
-
-bool
-disk_write_out(struct disk *disk, const char *path)
-{
-    int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (dir < 0)
-        return false;
-    bool is_written = write_dir(disk, 0, dir);
-    close(dir);
-    return is_written;
 }
