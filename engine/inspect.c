@@ -123,6 +123,7 @@ static enum kvt_status
 files_check(struct check *check, kvt_store *store)
 {
     const struct fs_ops *fs = store->env.fs;
+
     for (uint32_t i = 0; store->nvme != NULL && i < store->file.root_count; i++) {
         char text[LINE_BYTES];
         uint64_t wanted = store->file.root_bytes[i];
