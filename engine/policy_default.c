@@ -377,18 +377,32 @@ default_leave(struct policy *policy, uint32_t number, bool is_evicted)
 /* --- Keeping ---------------------------------------------------------------------------------- */
 
 _Static_assert(
-    (size_t)HAZARD_STATE_BYTES_MAX <= (size_t)POLICY_STATE_BYTES_MAX, "what is learned fits");
+    (size_t)HAZARD_STATE_BYTES_MAX + WRITE_PRICE_STATE_BYTES <= (size_t)POLICY_STATE_BYTES_MAX,
+    "what is learned fits");
 
 static size_t
 default_save(struct policy *policy, uint8_t *target)
 {
-    return hazard_save(default_of(policy)->hazard, target);
+    struct default_policy *self = default_of(policy);
+    size_t size = hazard_save(self->hazard, target);
+
+    return size == 0 ? 0 : size + write_price_save(&self->price, target + size);
 }
 
 static bool
 default_restore(struct policy *policy, const uint8_t *source, size_t size)
 {
-    return hazard_restore(default_of(policy)->hazard, source, size);
+    struct default_policy *self = default_of(policy);
+    size_t hazard_size = size - WRITE_PRICE_STATE_BYTES;
+    struct write_price price;
+
+    if (hazard_restore(self->hazard, source, size))
+        return true;
+    if (size < WRITE_PRICE_STATE_BYTES || !write_price_restore(&price, source + hazard_size) ||
+        !hazard_restore(self->hazard, source, hazard_size))
+        return false;
+    self->price = price;
+    return true;
 }
 
 /* --- Life ------------------------------------------------------------------------------------- */

@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include "bytes.h"
+
 enum {
     WINDOW_SECONDS = 10,
     WINDOWS_MAX = 60, /* What a longer silence counts as. */
@@ -34,6 +36,30 @@ write_price_set(struct write_price *price, uint64_t price_ns, double writes_per_
     price->price_ns = (double)price_ns;
     if (writes_per_second > 0 && price->price_ns < price_min_ns)
         price->price_ns = price_first_ns;
+}
+
+size_t
+write_price_save(const struct write_price *price, uint8_t *target)
+{
+    if (price->budget <= 0)
+        return 0;
+    put_u64(target, (uint64_t)price->price_ns);
+    put_u64(target + 8, (uint64_t)(int64_t)(price->owed_count / price->budget * 1000));
+    return WRITE_PRICE_STATE_BYTES;
+}
+
+bool
+write_price_restore(struct write_price *price, const uint8_t *source)
+{
+    double price_ns = (double)get_u64(source);
+    double owed_seconds = (double)(int64_t)get_u64(source + 8) / 1000;
+
+    if (price_ns < price_min_ns || price_ns > price_max_ns || owed_seconds < -CREDIT_SECONDS_MAX ||
+        owed_seconds > OWED_SECONDS_MAX)
+        return false;
+    /* As of a budget of one: the first that is set takes it over. */
+    *price = (struct write_price){.price_ns = price_ns, .budget = 1, .owed_count = owed_seconds};
+    return true;
 }
 
 void

@@ -12,8 +12,7 @@
  * budget since the beginning, an hour of it at most: while the price is learnt more is written
  * (without the debt, budgets of 5 to 30 a second came to 1.07 to 1.19 of themselves on that
  * trace, with it to 0.99 to 1.01). What was not written is credit, ten minutes of the budget at
- * most: an idle night saves no flood up. Price and debt are of one life of a store: at an open they
- * begin anew, and the price is learnt within minutes.
+ * most: an idle night saves no flood up.
  *
  * Threads   the loop only.
  */
@@ -21,6 +20,7 @@
 #define KVT_ENGINE_WRITE_PRICE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* All zero: free. */
@@ -38,6 +38,16 @@ struct write_price {
  * goes on from where it is. Another budget: so it does; what is owed of the one before is as large
  * a part of this one (of as many bytes, when blocks have become larger or smaller). */
 void write_price_set(struct write_price *price, uint64_t price_ns, double writes_per_second);
+
+enum {
+    WRITE_PRICE_STATE_BYTES = 16,
+};
+
+/* write_price_save - what was learnt of a budget, and what is owed (FORMAT.md section 3.8); returns
+ * its size, 0 without a budget. write_price_restore - it goes on from there: false, and nothing has
+ * changed, when these bytes are impossible. */
+size_t write_price_save(const struct write_price *price, uint8_t *target);
+bool write_price_restore(struct write_price *price, const uint8_t *source);
 
 /* write_price_step - the time is `now` (seconds). */
 void write_price_step(struct write_price *price, double now);

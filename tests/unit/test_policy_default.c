@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "bytes.h"
 #include "policy_default_internal.h"
 #include "policy_rig.h"
 #include "stop_on_proof.h"
@@ -414,6 +415,35 @@ a_write_budget_that_changes_is_held_on_average(void **state)
     assert_in_range(written_count, 4000 * 11 * 95 / 100, 4000 * 11 * 105 / 100);
 }
 
+/* A restart takes price and debt over: it need not be learnt again what a write is worth. */
+static void
+the_price_of_a_budget_outlives_a_restart(void **state)
+{
+    struct policy_rig *rig = *state;
+    struct policy_rig *next = policy_rig_open(&policy_default_ops);
+    uint8_t *bytes = malloc(POLICY_STATE_BYTES_MAX);
+    uint32_t written_count = 0;
+    size_t size;
+
+    assert_non_null(bytes);
+    rig->policy->ops->costs_set(rig->policy, &budget_costs);
+    for (uint32_t second = 0; second < 2000; second++)
+        (void)written_in_a_second(rig, 100, 1);
+    policy_rig_use(rig, policy_rig_copy(rig, ENTRY_NONE)); /* So that there is anything to keep. */
+    size = rig->policy->ops->save(rig->policy, bytes);
+    assert_false(next->policy->ops->restore(next->policy, bytes, size - 1));
+    put_u64(bytes + size - 8, (uint64_t)3600001);
+    assert_false(next->policy->ops->restore(next->policy, bytes, size));
+    put_u64(bytes + size - 8, 0);
+    assert_true(next->policy->ops->restore(next->policy, bytes, size));
+    next->policy->ops->costs_set(next->policy, &budget_costs);
+    for (uint32_t second = 0; second < 200; second++)
+        written_count += written_in_a_second(next, 100, 1);
+    assert_in_range(written_count, 2000 * 8 / 10, 2000 * 12 / 10);
+    free(bytes);
+    policy_rig_close(next);
+}
+
 /* A debt of ten minutes of the budget stays that when blocks become a hundred times as large. */
 static void
 what_is_owed_is_as_many_bytes_when_blocks_become_larger(void **state)
@@ -631,6 +661,7 @@ main(void)
         OF_RIG(a_write_budget_is_held_whatever_comes_in_bursts),
         OF_RIG(a_write_budget_is_held_while_the_price_is_learnt),
         OF_RIG(a_write_budget_that_changes_is_held_on_average),
+        OF_RIG(the_price_of_a_budget_outlives_a_restart),
         cmocka_unit_test(what_is_owed_is_as_many_bytes_when_blocks_become_larger),
         OF_RIG(an_idle_night_saves_no_flood_of_writes_up),
         OF_RIG(what_lru_would_hit_is_known),
