@@ -247,8 +247,10 @@ program_hold(struct program *program, kvt_ticket *ticket, const struct kvt_get *
         return;
     for (uint32_t i = 0; i < RAW_COUNT; i++) {
         program->looks[i].status = kvt_hold_statuses(hold) + i;
-        device_course_told(program->life, device_host_launch(program->device, program->stream,
-                                              look_run, &program->looks[i], gets[i].destination));
+        /* One that fails does not run. It is the program's own: the store is told of a loss that it
+         * finds by the next call that fails for the store. */
+        (void)device_host_launch(
+            program->device, program->stream, look_run, &program->looks[i], gets[i].destination);
     }
     do
         status = kvt_hold_free(hold);
