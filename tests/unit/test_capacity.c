@@ -101,11 +101,11 @@ blocks_there(const struct fixture *fixture, uint64_t first, uint64_t count)
     return there;
 }
 
-/* A closed store of 8 MiB that has grown to 32 and holds 24 of blocks. */
+/* A closed store of 8 MiB that has grown to 32 and holds 12 of blocks. */
 static uint64_t
 grown(struct fixture *fixture)
 {
-    const uint64_t count = 24 * MIB / BLOCK_BYTES;
+    const uint64_t count = 12 * MIB / BLOCK_BYTES;
 
     assert_int_equal(open_with(fixture, 8 * MIB, 0), KVT_OK);
     assert_int_equal(kvt_close(fixture->store), KVT_OK);
