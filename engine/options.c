@@ -130,10 +130,7 @@ static enum kvt_status
 geometry_adopt(struct kvt_options *options, const struct store_file *file)
 {
     uint64_t segment_bytes = (uint64_t)file->segment_pages * PAGE_BYTES;
-    uint64_t capacity = 0;
 
-    for (uint32_t i = 0; i < file->root_count; i++)
-        capacity += file->root_bytes[i];
     if (options->segment_bytes != 0 && options->segment_bytes != segment_bytes)
         return failure_set(KVT_E_INVAL, 0, "segment_bytes %llu: the store was made with %llu",
             (unsigned long long)options->segment_bytes, (unsigned long long)segment_bytes);
@@ -147,7 +144,7 @@ geometry_adopt(struct kvt_options *options, const struct store_file *file)
     options->segment_bytes = segment_bytes;
     options->block_bytes_max = file->block_bytes_max;
     options->root_count = file->root_count;
-    return capacity_adopt(options, capacity);
+    return capacity_adopt(options, store_file_capacity(file));
 }
 
 static uint64_t
@@ -220,7 +217,7 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     KVT_TRY(bound64("index_map_bytes", &options->index_map_bytes, map_bytes_default(options), MIB,
         MAP_BYTES_MAX));
     KVT_TRY(bound64(
-        "entry_count_max", &options->entry_count_max, UINT64_C(1) << 27, 1, UINT64_C(1) << 31));
+        "entry_count_max", &options->entry_count_max, UINT64_C(1) << 27, 1, RESIDENCY_COUNT_MAX));
     KVT_TRY(bound32("io_engine", &options->io_engine, KVT_IO_AUTO, 0, KVT_IO_THREADS));
     KVT_TRY(bound32("worker_count", &options->worker_count, 2, 1, 64));
     KVT_TRY(bound32("request_count_max", &options->request_count_max, 4096, 16, 65536));

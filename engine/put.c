@@ -474,6 +474,18 @@ put_must_wait(const struct flight *flight, bool is_replace)
            (is_replace && flight_is_waiting(flight) && flight->waiters.first != NULL);
 }
 
+/* An entry for the put's block; `number` (ENTRY_NONE: none) is that of the block that it replaces.
+ * KVT_NOT_READY: the operation waits. */
+static enum kvt_status
+put_map_room(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    enum kvt_status status = map_room_make(store, number);
+
+    if (status == KVT_NOT_READY)
+        room_wait(store, POLICY_HOST, op);
+    return status;
+}
+
 /*
  * The slots that the put needs. What shall be durable is copied to HOST at once, even if it is kept
  * in HBM first: it is written from there. KVT_NOT_READY: the operation waits.
@@ -580,7 +592,9 @@ put_begin(struct kvt_store *store, struct op *op)
     }
     if (put_waits_behind(store, op))
         return;
-    status = put_room(store, op, &slots);
+    status = put_map_room(store, op, number);
+    if (status == KVT_OK)
+        status = put_room(store, op, &slots);
     if (status == KVT_NOT_READY)
         return;
     /* Making room may have dropped the block that is to be replaced. */

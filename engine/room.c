@@ -216,6 +216,16 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
 
 /* --- Slots ------------------------------------------------------------------------------------ */
 
+bool
+room_will_come(struct kvt_store *store)
+{
+    /* What HBM waits for may itself wait for HOST. */
+    if (commit_is_idle(store))
+        return work_is_in_flight(store);
+    commit_hurry_all(store);
+    return true;
+}
+
 enum kvt_status
 room_take(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
 {
@@ -236,12 +246,7 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
     case SEARCH_ENDED:
         break;
     }
-    /* What HBM waits for may itself wait for HOST. */
-    if (!commit_is_idle(store)) {
-        commit_hurry_all(store);
-        return KVT_NOT_READY;
-    }
-    if (work_is_in_flight(store))
+    if (room_will_come(store))
         return KVT_NOT_READY;
     return failure_set(KVT_E_NOSPC, 0,
         "every slot of %s is leased, pinned, in use, or others' by their share; %llu bytes were "

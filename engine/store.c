@@ -274,7 +274,7 @@ memory_open(struct kvt_store *store)
     KVT_TRY(host_open(&store->env, store->options.host_capacity_bytes,
         (size_t)round_up(store->options.block_bytes_max, PAGE_BYTES), &store->host));
     store->slab = host_slab(store->host);
-    KVT_TRY(residency_open(&store->env, store->options.entry_count_max, &store->map));
+    KVT_TRY(residency_open(&store->env, RESIDENCY_COUNT_MAX, &store->map));
     KVT_TRY(entries_open(&store->env, store->map, &store->entries));
     KVT_TRY(ops->open(&store->env, store->entries, &store->policy));
     room_open(store);
@@ -308,22 +308,6 @@ root_open(struct kvt_store *store, uint32_t i)
     return store->env.fs->dir_open(store->env.fs_context, path, flags, &store->root_dirs[i]);
 }
 
-/* An equal share of the capacity. A root that has more, since another one's disk had no room once,
- * keeps it. */
-static uint64_t
-root_bytes_wanted(const struct kvt_store *store, uint32_t root)
-{
-    const struct store_file *file = &store->file;
-    uint64_t share = store->options.nvme_capacity_bytes / file->root_count;
-    uint64_t there = 0;
-
-    for (uint32_t i = 0; i < file->root_count; i++)
-        there += file->root_bytes[i];
-    if (store->options.nvme_capacity_bytes <= there || share < file->root_bytes[root])
-        return file->root_bytes[root];
-    return share;
-}
-
 static enum kvt_status
 nvme_prepare(struct kvt_store *store)
 {
@@ -345,7 +329,8 @@ nvme_prepare(struct kvt_store *store)
     for (uint32_t i = 0; i < options.root_count; i++) {
         KVT_TRY(root_open(store, i));
         options.roots[i] = store->root_dirs[i];
-        options.root_bytes[i] = root_bytes_wanted(store, i);
+        options.root_bytes[i] =
+            store_file_grown(&store->file, store->options.nvme_capacity_bytes, i);
     }
     do
         status = nvme_open(&store->env, &options, &store->nvme);

@@ -153,6 +153,12 @@ struct room_hand {
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
 };
 
+/* The hand that goes round over the map's entries (map_room.c). */
+struct map_hand {
+    uint32_t next;       /* Number of the entry that it looks at next. */
+    uint32_t vain_count; /* Looks since a block left. */
+};
+
 /* --- 2. The store ----------------------------------------------------------------------------- */
 
 struct kvt_store {
@@ -222,6 +228,7 @@ struct kvt_store {
     uint64_t sequence;                        /* Of the record written last. */
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
+    struct map_hand map_hand;
     struct window sends; /* fetch.c: blocks on their way to devices through stages, ... */
     struct window bulks; /* ... and those that bulk prefetches read. */
     bool has_shares;     /* A namespace has a share of a tier. */
@@ -360,7 +367,7 @@ void copy_slot_put(struct kvt_store *store, enum policy_place place, struct slot
 void copies_forget(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
 void copies_free(struct kvt_store *store, const struct entry *was, unsigned tiers);
 
-/* --- 7. room.c: slots in memory and who waits for them (loop) --------------------------------- */
+/* --- 7. room.c, map_room.c: room in memory and who waits for it (loop) ------------------------ */
 
 /* Who wants room for what. */
 struct room_want {
@@ -375,6 +382,8 @@ void room_open(struct kvt_store *store);
 enum kvt_status room_take(
     struct kvt_store *store, const struct room_want *want, struct slot *slot_out);
 void room_put(struct kvt_store *store, enum policy_place place, struct slot slot);
+/* room_will_come - nothing can go now, but something that is under way will end: it is hurried. */
+bool room_will_come(struct kvt_store *store);
 void room_wait(struct kvt_store *store, enum policy_place place, struct op *op);
 bool room_is_wanted(const struct kvt_store *store);
 bool room_step(struct kvt_store *store);
@@ -384,6 +393,10 @@ bool room_step(struct kvt_store *store);
  * copy in HOST given up for that of another block, and so on for ever.
  */
 void room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number);
+
+/* map_room_make - map_room.c: the map takes one more block; another has left for it if need be, but
+ * not `keep` (ENTRY_NONE: any may). KVT_NOT_READY: wait, as for HOST. KVT_E_NOSPC: none can go. */
+enum kvt_status map_room_make(struct kvt_store *store, uint32_t keep);
 
 /* place_slab - of HOST or of a device's HBM; NULL: there is none. */
 struct slab *place_slab(const struct kvt_store *store, enum policy_place place);

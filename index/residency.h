@@ -56,6 +56,7 @@ enum residency_tier {
 };
 
 #define ENTRY_NONE UINT32_MAX /* The number of no entry. */
+#define RESIDENCY_COUNT_MAX (UINT64_C(1) << 31)
 
 enum {
     ENTRY_PAGE_BITS = 18, /* Segments have up to 2^18 pages. */
@@ -89,7 +90,7 @@ entry_parts(const struct entry *entry)
 
 struct residency;
 
-/* residency_open - `entry_count_max` bounds the map (1..2^31). KVT_E_NOMEM. */
+/* residency_open - `entry_count_max` bounds the map (1..RESIDENCY_COUNT_MAX). KVT_E_NOMEM. */
 enum kvt_status residency_open(
     const struct kvt_env *env, uint64_t entry_count_max, struct residency **map_out);
 void residency_close(struct residency *map);

@@ -230,6 +230,42 @@ store_file_examine(const struct kvt_env *env, struct fs_dir *dir,
     return KVT_OK;
 }
 
+/* --- Capacity --------------------------------------------------------------------------------- */
+
+uint64_t
+store_file_capacity(const struct store_file *file)
+{
+    uint64_t capacity = 0;
+
+    for (uint32_t i = 0; i < file->root_count; i++)
+        capacity += file->root_bytes[i];
+    return capacity;
+}
+
+uint64_t
+store_file_grown(const struct store_file *file, uint64_t capacity, uint32_t root)
+{
+    uint64_t share = 0;
+    uint64_t left = capacity;
+    uint32_t sharing_count = file->root_count;
+    bool is_larger[STORE_ROOTS_MAX] = {false};
+    bool has_changed = true;
+
+    KVT_ASSERT(capacity >= store_file_capacity(file));
+    while (has_changed && sharing_count > 0) {
+        share = left / sharing_count;
+        has_changed = false;
+        for (uint32_t i = 0; i < file->root_count; i++) {
+            if (is_larger[i] || file->root_bytes[i] <= share)
+                continue;
+            is_larger[i] = has_changed = true;
+            left -= file->root_bytes[i];
+            sharing_count--;
+        }
+    }
+    return is_larger[root] ? file->root_bytes[root] : share;
+}
+
 /* --- The owner's lock ------------------------------------------------------------------------- */
 
 enum kvt_status

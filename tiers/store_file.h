@@ -57,6 +57,14 @@ enum kvt_status store_file_read(const struct kvt_env *env, struct fs_dir *dir,
 enum kvt_status store_file_examine(const struct kvt_env *env, struct fs_dir *dir,
     void (*found)(void *context, const char *name, const char *reason), void *context);
 
+/* store_file_capacity - of all roots together. */
+uint64_t store_file_capacity(const struct store_file *file);
+
+/* store_file_grown - what a root has when all together have `capacity` (no less than now): as much
+ * as the others, but a root that has more already keeps it. Whole division: it may be less by a few
+ * bytes. */
+uint64_t store_file_grown(const struct store_file *file, uint64_t capacity, uint32_t root);
+
 /*
  * store_file_write - raise file->sequence, write the other copy, sync file and directory; sequence
  * 0 makes the first copy. KVT_E_INVAL: a field breaks its bound (FORMAT.md section 3.1). On failure

@@ -145,8 +145,8 @@ struct kvt_options {
                                    * segment, at most 64 MiB. */
     uint64_t index_map_bytes;     /* Initial size of the LMDB file. Default: from the capacity. */
     uint64_t entry_count_max;     /* Blocks in the map. Default 2^27 (memory is taken as needed).
-                                   * Evictions follow room, not this: what comes when the map is
-                                   * full is refused, KVT_E_NOSPC. */
+                                   * In a full one a block leaves all tiers for one that comes. More
+                                   * blocks that an open finds stay until others come. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files.
                                * Default: the store's own directory. Borrowed. */

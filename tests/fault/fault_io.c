@@ -288,12 +288,12 @@ power_cut_at_every_operation_of_a_recovery(void **state)
     }
 }
 
-/* Another small life, at every other operation: other lengths, and another order of work. */
+/* Another small life, at every fourth operation: other lengths, and another order of work. */
 static void
 faults_and_power_cuts_in_another_life(void **state)
 {
     seeds.first++;
-    n_step = 2 * N_STEP;
+    n_step = 4 * N_STEP;
     io_error_at_every_operation(state);
     full_disk_at_every_operation(state);
     torn_write_at_every_write(state);

@@ -4,7 +4,8 @@
  * faults, in the simulated world: with tiers that hold everything and with tiers that do not, under
  * each policy.
  *
- * --seed N --seeds N --ops N; stores that evict run a quarter of the seeds.
+ * --seed N --seeds N --ops N; stores that evict, for room or for the map, run a quarter of the
+ * seeds.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,6 +34,15 @@ store_that_evicts_forgets_but_never_lies(void **state)
     simulated_runs(seeds, &shape, (seeds->count + 3) / 4);
 }
 
+static void
+store_with_a_full_map_forgets_but_never_lies(void **state)
+{
+    static const struct shape shape = {.name = "small map, simulated", .has_small_map = true};
+    const struct seeds *seeds = *state;
+
+    simulated_runs(seeds, &shape, (seeds->count + 3) / 4);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -40,6 +50,7 @@ main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(store_that_holds_everything_is_a_map, &seeds),
         cmocka_unit_test_prestate(store_that_evicts_forgets_but_never_lies, &seeds),
+        cmocka_unit_test_prestate(store_with_a_full_map_forgets_but_never_lies, &seeds),
     };
 
     if (!seeds_parse(&seeds, argc, argv))

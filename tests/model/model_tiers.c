@@ -4,7 +4,7 @@
  * model_store.c: sources and destinations on the host and on a device, prefetches, demotions.
  *
  * --seed N --seeds N --ops N; twice the seeds hold everything, for half the operations, and half of
- * them evict.
+ * them evict for room, or for the map.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,6 +35,16 @@ store_that_evicts_forgets_but_never_lies(void **state)
     simulated_runs(seeds, &shape, (seeds->count + 1) / 2);
 }
 
+static void
+store_with_a_full_map_forgets_but_never_lies(void **state)
+{
+    static const struct shape shape = {
+        .name = "small map with HBM, simulated", .has_small_map = true, .has_hbm = true};
+    const struct seeds *seeds = *state;
+
+    simulated_runs(seeds, &shape, (seeds->count + 1) / 2);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -42,6 +52,7 @@ main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(store_that_holds_everything_is_a_map, &seeds),
         cmocka_unit_test_prestate(store_that_evicts_forgets_but_never_lies, &seeds),
+        cmocka_unit_test_prestate(store_with_a_full_map_forgets_but_never_lies, &seeds),
     };
 
     if (!seeds_parse(&seeds, argc, argv))

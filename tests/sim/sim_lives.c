@@ -24,6 +24,7 @@ enum {
     LIVES = 4,         /* With trouble; one in peace follows. */
     REPEAT_EVERY = 10, /* One seed in so many runs twice. */
     AFTER_RECLAIM = 8, /* Steps, at most, behind one that met a reclaim. */
+    MAP_MORE = 100,    /* Entries of a small map, at most, beyond the least. */
     SMALL_LENGTH = 5,  /* A run in small tiers is so much longer: NVMe has to be full. */
 };
 
@@ -33,6 +34,7 @@ enum shape {
     SHAPE_SMALL, /* It evicts, and reclaims segments. */
     SHAPE_TIGHT, /* All stays, but not in HOST, where room is waited for. */
     SHAPE_UPPER, /* As SMALL, but what leaves NVMe stays in HOST. */
+    SHAPE_MAP,   /* As LARGE or SMALL, but for the map, for which blocks are evicted. */
     SHAPES,
 };
 
@@ -240,7 +242,8 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
 {
     struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u, .writes_arrive = seed % 4 == 1};
     enum shape shape = (enum shape)rng_below(&lives.rng, SHAPES);
-    bool is_small = shape == SHAPE_SMALL || shape == SHAPE_UPPER;
+    bool is_small =
+        shape == SHAPE_SMALL || shape == SHAPE_UPPER || (shape == SHAPE_MAP && seed % 3 > 0);
     struct kvt_options options = is_small ? host_options_small() : host_options_large();
     struct sim_options world = {
         .seed = seed,
@@ -256,6 +259,8 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
         options.host_capacity_bytes = 64 << 20;
     if (shape == SHAPE_TIGHT)
         options.host_capacity_bytes = 4 << 20;
+    if (shape == SHAPE_MAP)
+        options.entry_count_max = SMALL_MAP + rng_below(&lives.rng, MAP_MORE);
     lives.work = calloc(1, sizeof(*lives.work));
     assert_non_null(lives.work);
     options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
@@ -263,7 +268,7 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
     reach = sim_host_of(&lives.host);
     workload_init(lives.work, &reach, seed, is_small ? SMALL_KEYS : LARGE_KEYS,
         is_small ? SMALL_SHIFT : LARGE_SHIFT);
-    lives.work->evicts = is_small;
+    lives.work->evicts = is_small || shape == SHAPE_MAP;
     operation_count *= is_small ? SMALL_LENGTH : 1;
     for (uint32_t i = 0; i < LIVES && lives.work->model.failure[0] == '\0'; i++)
         life(&lives, operation_count);

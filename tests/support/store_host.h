@@ -17,6 +17,7 @@ enum {
     SMALL_KEYS = 60, /* For tiers that cannot hold all. */
     LARGE_SHIFT = 0,
     SMALL_SHIFT = 2,
+    SMALL_MAP = 20, /* Entries of a map that cannot hold all. */
 };
 
 /* Options of a store in which nothing is ever evicted, and of one that is always short of room. */

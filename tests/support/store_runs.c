@@ -2,7 +2,8 @@
 /*
  * store_runs.c - runs of the workload over stores of one shape.
  *
- * Stores that evict run four times the operations, and must have reclaimed, evicted and relocated.
+ * Stores with small tiers run four times the operations, and must have reclaimed, evicted and
+ * relocated; those with a small map must have evicted for it.
  */
 #include "store_runs.h"
 
@@ -26,7 +27,7 @@ enum {
 
 /* What a store that is always short of room must have done, over its lives. */
 struct pressure {
-    uint64_t recycled_count, evicted_count, relocated_count;
+    uint64_t recycled_count, evicted_count, relocated_count, map_evicted_count;
 };
 
 static void
@@ -39,20 +40,25 @@ pressure_add(struct workload *work, struct pressure *pressure)
     pressure->recycled_count += stats.segment_recycle_count;
     pressure->evicted_count += stats.nvme_evict_count;
     pressure->relocated_count += stats.nvme_relocate_count;
+    pressure->map_evicted_count += stats.map_evict_count;
 }
 
 static void
-pressure_judge(struct workload *work, const struct pressure *pressure, uint32_t operation_count)
+pressure_judge(struct workload *work, const struct shape *shape, const struct pressure *pressure,
+    uint32_t operation_count)
 {
     bool is_enough = pressure->recycled_count > 0 && pressure->evicted_count > 0 &&
                      pressure->relocated_count > 0;
 
-    if (work->evicts && operation_count >= EVICT_LENGTH * RUN_OPERATIONS && !is_enough)
+    if (shape->is_small && operation_count >= EVICT_LENGTH * RUN_OPERATIONS && !is_enough)
         model_fail(&work->model, "no pressure: %u recycled, %u evicted, %u relocated",
             (unsigned)pressure->recycled_count, (unsigned)pressure->evicted_count,
             (unsigned)pressure->relocated_count);
-    if (!work->evicts && pressure->recycled_count > 0)
+    if (!shape->is_small && pressure->recycled_count > 0)
         model_fail(&work->model, "a store that holds everything has reclaimed a segment");
+    if (shape->has_small_map != (pressure->map_evicted_count > 0) &&
+        operation_count >= RUN_OPERATIONS)
+        model_fail(&work->model, "%u evicted for the map", (unsigned)pressure->map_evicted_count);
 }
 
 /* Close, open again, and go on. */
@@ -67,7 +73,7 @@ reopen(struct workload *work, struct pressure *pressure)
 }
 
 static void
-run(struct workload *work, uint32_t operation_count)
+run(struct workload *work, const struct shape *shape, uint32_t operation_count)
 {
     struct pressure pressure = {0};
 
@@ -88,7 +94,7 @@ run(struct workload *work, uint32_t operation_count)
     (void)workload_close(work);
     if (work->hit_count == 0 && operation_count >= 100)
         model_fail(&work->model, "not one read was a hit");
-    pressure_judge(work, &pressure, operation_count);
+    pressure_judge(work, shape, &pressure, operation_count);
     /* In a long life chance has had its turn. On a machine all may be over before a cancel. */
     if (operation_count < LONG_LIFE)
         return;
@@ -112,6 +118,8 @@ options_of(const struct shape *shape, uint64_t seed)
     options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
     if (shape->has_hbm)
         host_options_add_hbm(&options);
+    if (shape->has_small_map)
+        options.entry_count_max = SMALL_MAP;
     return options;
 }
 
@@ -121,7 +129,7 @@ work_init(struct workload *work, const struct workload_host *reach, const struct
 {
     workload_init(work, reach, seed, shape->is_small ? SMALL_KEYS : LARGE_KEYS,
         shape->is_small ? SMALL_SHIFT : LARGE_SHIFT);
-    work->evicts = shape->is_small;
+    work->evicts = shape->is_small || shape->has_small_map;
     work->device_percent = shape->has_hbm ? 60 : 0;
     work->spread_percent = 25;
 }
@@ -149,7 +157,7 @@ run_simulated(
     sim_host_init(&host, &world, &options);
     reach = sim_host_of(&host);
     work_init(work, &reach, shape, seed);
-    run(work, operation_count);
+    run(work, shape, operation_count);
     if (work->model.failure[0] == '\0' && sim_leaks(host.world, leaks, sizeof(leaks)) != 0)
         model_fail(&work->model, "left behind after close: %s", leaks);
     if (work->model.failure[0] == '\0' && sim_stuck(host.world))
@@ -175,7 +183,7 @@ run_real(uint64_t seed, uint32_t operation_count, const struct shape *shape,
     assert_true(real_host_init(&host, &options));
     reach = real_host_of(&host);
     work_init(work, &reach, shape, seed);
-    run(work, operation_count);
+    run(work, shape, operation_count);
     snprintf(failure, MODEL_FAILURE_BYTES, "%s", work->model.failure);
     kvt_abort(work->store); /* NULL unless the run failed. */
     workload_abandon(work);

@@ -18,7 +18,8 @@ enum {
 /* Tiers of a run. */
 struct shape {
     const char *name;
-    bool is_small; /* They cannot hold everything. */
+    bool is_small;      /* They cannot hold everything. */
+    bool has_small_map; /* They could, but the map cannot. */
     bool has_hbm;
 };
 

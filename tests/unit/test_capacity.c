@@ -247,9 +247,12 @@ a_root_that_cannot_grow_stays_and_the_other_keeps_what_it_gained(void **state)
             blocks_put(&fixture, 0, count);
         assert_int_equal(blocks_there(&fixture, 0, count), count);
         assert_int_equal(kvt_close(sim.store), KVT_OK);
-        sim.options.nvme_capacity_bytes = i == 0 ? 0 : 32 * MIB;
+        sim.options.nvme_capacity_bytes = i == 0 ? 0 : i == 1 ? 32 * MIB : 34 * MIB;
         sim_store_reopen(&sim);
     }
+    /* The first keeps its 24 MiB, and the second gets the other 10. */
+    fixture.store = sim.store;
+    assert_int_equal(capacity_in_force(&fixture), 34 * MIB);
     sim_store_close(&sim);
 }
 

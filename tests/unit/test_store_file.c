@@ -419,6 +419,32 @@ a_second_owner_is_refused_until_the_first_has_gone(void **state)
     fixture_close(&fixture);
 }
 
+static void
+roots_grow_to_equal_shares_but_none_shrinks(void **state)
+{
+    struct store_file file = {.root_count = 3, .root_bytes = {30, 10, 20}};
+
+    (void)state;
+    assert_int_equal(store_file_capacity(&file), 60);
+    for (uint64_t capacity = 60; capacity < 120; capacity++) {
+        uint64_t sum = 0;
+
+        for (uint32_t root = 0; root < 3; root++) {
+            uint64_t bytes = store_file_grown(&file, capacity, root);
+
+            assert_true(bytes >= file.root_bytes[root]);
+            sum += bytes;
+        }
+        assert_in_range(sum, capacity - 2, capacity);
+    }
+    assert_int_equal(store_file_grown(&file, 65, 1), 15);
+    assert_int_equal(store_file_grown(&file, 65, 2), 20);
+    assert_int_equal(store_file_grown(&file, 80, 0), 30);
+    assert_int_equal(store_file_grown(&file, 80, 1), 25);
+    assert_int_equal(store_file_grown(&file, 80, 2), 25);
+    assert_int_equal(store_file_grown(&file, 120, 0), 40);
+}
+
 int
 main(void)
 {
@@ -433,6 +459,7 @@ main(void)
         cmocka_unit_test(versions_and_features_decide_what_may_be_done),
         cmocka_unit_test(a_copy_out_of_bounds_is_damaged_whatever_its_crc),
         cmocka_unit_test(a_file_that_would_be_refused_is_not_written),
+        cmocka_unit_test(roots_grow_to_equal_shares_but_none_shrinks),
         cmocka_unit_test(a_second_owner_is_refused_until_the_first_has_gone),
     };
 

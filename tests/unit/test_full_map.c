@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_full_map.c - a map that holds entry_count_max blocks takes more: which blocks leave for
+ * them, which never do, and what a crash leaves of that. In a simulated world.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kvtier/hints.h"
+#include "sim_store.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+enum {
+    BLOCK_BYTES = 8192,
+    BOUND = 64, /* Half a MiB: no tier is ever full. */
+    NAMES = 2 * BOUND,
+    CHAIN = 16,
+    CRASH_PUTS = 40,
+};
+
+static const uint64_t SECOND = UINT64_C(1000) * 1000 * 1000;
+
+static struct sim_store sim;
+static kvt_store *store;
+static kvt_namespace ns;
+static struct payload_key names[NAMES];
+static struct kvt_key keys[NAMES];
+
+static void
+space_open(void)
+{
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "space", "", 0, &ns), KVT_OK);
+}
+
+static void
+open_with(uint64_t nvme_capacity_bytes, enum kvt_policy policy)
+{
+    struct kvt_options options = kit_options();
+
+    options.nvme_capacity_bytes = nvme_capacity_bytes;
+    options.entry_count_max = BOUND;
+    options.policy = policy;
+    sim_store_open(&sim, &options);
+    space_open();
+    for (uint32_t i = 0; i < NAMES; i++) {
+        payload_key_make(&names[i], i);
+        keys[i] = names[i].key;
+    }
+}
+
+static int
+setup(void **state)
+{
+    (void)state;
+    open_with(8 << 20, KVT_POLICY_LRU);
+    return 0;
+}
+
+static int
+setup_memory(void **state)
+{
+    (void)state;
+    open_with(KVT_CAPACITY_NONE, KVT_POLICY_LRU);
+    return 0;
+}
+
+static int
+setup_ghi(void **state)
+{
+    (void)state;
+    open_with(8 << 20, KVT_POLICY_GHI);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    sim_store_close(&sim);
+    return 0;
+}
+
+static void
+reopen_with(uint64_t bound)
+{
+    sim.options.entry_count_max = bound;
+    sim_store_reopen(&sim);
+    space_open();
+}
+
+static void
+puts_of(uint64_t first, uint64_t count, enum kvt_durability durability)
+{
+    for (uint64_t key = first; key < first + count; key++)
+        assert_int_equal(kit_put(store, ns, key, 1, BLOCK_BYTES, durability), KVT_OK);
+}
+
+static bool
+is_there(uint64_t key)
+{
+    uint64_t version;
+    enum kvt_status status = kit_get(store, ns, key, &version);
+
+    assert_true(status == KVT_OK || status == KVT_MISS);
+    return status == KVT_OK;
+}
+
+static uint64_t
+count_there(uint64_t first, uint64_t count)
+{
+    uint64_t there = 0;
+
+    for (uint64_t key = first; key < first + count; key++)
+        there += is_there(key);
+    return there;
+}
+
+static kvt_lease
+lease_of(uint64_t first, uint32_t count)
+{
+    kvt_lease lease;
+    uint32_t hit_count;
+
+    assert_int_equal(kvt_lookup(store, ns, &keys[first], count, NULL, &hit_count, &lease), KVT_OK);
+    assert_int_equal(hit_count, count);
+    return lease;
+}
+
+/* --- Which leave ------------------------------------------------------------------------------ */
+
+static void
+a_full_map_takes_more_blocks(void **state)
+{
+    (void)state;
+    puts_of(0, BOUND, KVT_SYNC);
+    assert_int_equal(kit_stats(store).map_evict_count, 0);
+    for (uint64_t key = BOUND; key < 10 * BOUND; key++) {
+        assert_int_equal(kit_put(store, ns, key, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+        assert_true(is_there(key));
+        assert_int_equal(kit_stats(store).entry_count_now, BOUND);
+    }
+    assert_int_equal(kit_stats(store).map_evict_count, 9 * BOUND);
+    assert_int_equal(kit_stats(store).put_refused_count, 0);
+    assert_int_equal(count_there(0, 10 * BOUND), BOUND);
+}
+
+static void
+what_left_is_told_as_evicted_and_does_not_come_back(void **state)
+{
+    bool was_there[3 * BOUND];
+
+    (void)state;
+    puts_of(0, 3 * BOUND, KVT_SYNC);
+    for (uint32_t key = 0; key < 3 * BOUND; key++)
+        was_there[key] = is_there(key);
+    assert_int_equal(kit_stats(store).miss_evicted_count, 2 * BOUND);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    reopen_with(4 * BOUND);
+    for (uint32_t key = 0; key < 3 * BOUND; key++)
+        assert_int_equal(is_there(key), was_there[key]);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    sim.options.flags = KVT_OPEN_REBUILD;
+    reopen_with(4 * BOUND);
+    for (uint32_t key = 0; key < 3 * BOUND; key++)
+        assert_int_equal(is_there(key), was_there[key]);
+}
+
+static void
+what_is_used_stays(void **state)
+{
+    (void)state;
+    puts_of(0, BOUND, KVT_SYNC);
+    for (uint64_t key = BOUND; key < 8 * BOUND; key++) {
+        assert_int_equal(kit_put(store, ns, key, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+        sim_store_pass(&sim, SECOND);
+        (void)count_there(3, 4);
+    }
+    assert_int_equal(count_there(3, 4), 4);
+}
+
+static void
+a_chain_leaves_from_its_end(void **state)
+{
+    static uint8_t bytes[BLOCK_BYTES];
+    struct kvt_put puts[CHAIN];
+    kvt_ticket *ticket;
+
+    (void)state;
+    for (uint32_t i = 0; i < CHAIN; i++)
+        puts[i] = (struct kvt_put){.key = keys[i],
+            .parent = i == 0 ? NULL : &keys[i - 1],
+            .source = bytes,
+            .length = BLOCK_BYTES,
+            .depth = i};
+    assert_int_equal(kvt_put_submit(store, ns, puts, CHAIN, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_OK);
+    kvt_ticket_free(ticket);
+    for (uint64_t key = 1000; key < 1000 + 10 * BOUND; key++) {
+        uint8_t tiers[CHAIN];
+        bool has_ended = false;
+
+        assert_int_equal(kit_put(store, ns, key, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+        assert_int_equal(kvt_lookup(store, ns, keys, CHAIN, tiers, NULL, NULL), KVT_OK);
+        for (uint32_t i = 0; i < CHAIN; i++) {
+            assert_false(has_ended && tiers[i] != 0);
+            has_ended |= tiers[i] == 0;
+        }
+    }
+    assert_int_equal(count_there(0, 1), 0);
+}
+
+/* --- Which do not ----------------------------------------------------------------------------- */
+
+static void
+leased_blocks_stay_and_a_put_without_room_is_refused(void **state)
+{
+    kvt_lease lease;
+
+    (void)state;
+    puts_of(0, BOUND, KVT_SYNC);
+    lease = lease_of(0, BOUND - 1);
+    puts_of(1000, 3, KVT_SYNC);
+    assert_true(is_there(1002));
+    kvt_lease_release(store, lease);
+    assert_int_equal(count_there(0, BOUND - 1), BOUND - 1);
+    lease = lease_of(0, BOUND - 1);
+    assert_int_equal(kvt_pin(store, ns, &keys[0], 1, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kit_delete(store, ns, 1002), KVT_OK);
+    puts_of(BOUND, 1, KVT_SYNC);
+    assert_int_equal(kvt_pin(store, ns, &keys[BOUND], 1, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kit_put(store, ns, 2000, 1, BLOCK_BYTES, KVT_SYNC), KVT_E_NOSPC);
+    assert_int_equal(kit_put(store, ns, 2000, 1, BLOCK_BYTES, KVT_MEMORY), KVT_E_NOSPC);
+    /* A block that a lease holds keeps its entry until that ends: its successor needs another. */
+    assert_int_equal(kit_put(store, ns, 5, 2, BLOCK_BYTES, KVT_SYNC), KVT_E_NOSPC);
+    assert_true(is_there(5));
+    kvt_lease_release(store, lease);
+    assert_int_equal(count_there(0, BOUND + 1), BOUND);
+    puts_of(2000, 2 * BOUND, KVT_SYNC);
+    assert_true(is_there(0));
+    assert_true(is_there(BOUND));
+}
+
+static void
+blocks_within_their_share_stay(void **state)
+{
+    kvt_namespace own;
+
+    (void)state;
+    assert_int_equal(kvt_namespace_open(store, "own", "", 0, &own), KVT_OK);
+    assert_int_equal(kvt_namespace_share_set(store, own, KVT_TIER_NVME, 1 << 20), KVT_OK);
+    for (uint64_t key = 0; key < BOUND / 2; key++)
+        assert_int_equal(kit_put(store, own, key, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    puts_of(0, 10 * BOUND, KVT_SYNC);
+    for (uint64_t key = 0; key < BOUND / 2; key++) {
+        uint64_t version;
+
+        assert_int_equal(kit_get(store, own, key, &version), KVT_OK);
+    }
+}
+
+static void
+puts_wait_for_blocks_that_are_on_their_way(void **state)
+{
+    static uint8_t bytes[BLOCK_BYTES];
+    struct kvt_put puts[NAMES];
+    struct kvt_result results[NAMES];
+    kvt_ticket *ticket;
+
+    (void)state;
+    for (uint32_t i = 0; i < NAMES; i++)
+        puts[i] = (struct kvt_put){.key = keys[i], .source = bytes, .length = BLOCK_BYTES};
+    /* All at once: while a block is being written it has a pin, and cannot go. */
+    assert_int_equal(kvt_put_submit(store, ns, puts, NAMES, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, NAMES), KVT_OK);
+    for (uint32_t i = 0; i < NAMES; i++)
+        assert_int_equal(results[i].status, KVT_OK);
+    kvt_ticket_free(ticket);
+    assert_int_equal(kit_stats(store).entry_count_now, BOUND);
+}
+
+static void
+a_block_that_is_replaced_is_not_the_one_that_leaves(void **state)
+{
+    uint64_t version = 0;
+    kvt_lease lease;
+
+    (void)state;
+    puts_of(0, BOUND, KVT_SYNC);
+    lease = lease_of(7, 1);
+    for (uint64_t next = 2; next < 20; next++) {
+        assert_int_equal(kit_put(store, ns, 7, next, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+        assert_int_equal(kit_get(store, ns, 7, &version), KVT_OK);
+        assert_int_equal(version, next);
+    }
+    assert_true(kit_stats(store).entry_count_now <= BOUND);
+    kvt_lease_release(store, lease);
+}
+
+/* --- Memory alone, and lives after this ------------------------------------------------------- */
+
+static void
+without_nvme_blocks_leave_memory(void **state)
+{
+    (void)state;
+    puts_of(0, 10 * BOUND, KVT_MEMORY);
+    assert_int_equal(kit_stats(store).entry_count_now, BOUND);
+    assert_int_equal(kit_stats(store).map_evict_count, 9 * BOUND);
+    assert_int_equal(kit_stats(store).host_used_bytes_now, (uint64_t)BOUND * BLOCK_BYTES);
+    assert_true(is_there(10 * BOUND - 1));
+}
+
+static void
+a_store_with_more_blocks_keeps_them_until_others_come(void **state)
+{
+    (void)state;
+    puts_of(0, BOUND, KVT_SYNC);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    reopen_with(BOUND / 4);
+    assert_int_equal(count_there(0, BOUND), BOUND);
+    for (uint64_t i = 1; i <= BOUND - BOUND / 4; i++) {
+        puts_of(1000 + i, 1, KVT_SYNC);
+        assert_true(is_there(1000 + i));
+        assert_int_equal(kit_stats(store).entry_count_now, BOUND - i);
+    }
+    puts_of(2000, BOUND, KVT_SYNC);
+    assert_int_equal(kit_stats(store).entry_count_now, BOUND / 4);
+}
+
+/* Deletes and evictions whose kills are not yet durable leave more blocks on the disk than the map
+ * takes; and whoever was told that a block is gone does not find it again. */
+static void
+a_crash_leaves_a_store_that_opens_and_nothing_deleted(void **state)
+{
+    (void)state;
+    for (uint64_t n = 1; n < 400; n += 3) {
+        bool is_deleted[CRASH_PUTS] = {false};
+
+        puts_of(0, BOUND, KVT_SYNC);
+        sim_crash_after(sim.world, n);
+        for (uint64_t i = 0; i < CRASH_PUTS && !sim_crashed(sim.world); i++) {
+            (void)kit_put(store, ns, 1000 + i, 1, BLOCK_BYTES, KVT_SYNC);
+            /* Some were evicted by now, others are there. */
+            if (!sim_crashed(sim.world))
+                is_deleted[i] = kit_delete(store, ns, i) >= 0 && !sim_crashed(sim.world);
+        }
+        sim_crash_after(sim.world, 0);
+        kvt_abort(store);
+        sim_power_cut(sim.world, SIM_CUT_SEEDED);
+        reopen_with(BOUND);
+        for (uint64_t i = 0; i < CRASH_PUTS; i++)
+            assert_false(is_deleted[i] && is_there(i));
+        (void)count_there(0, BOUND);
+        puts_of(3000, 2 * BOUND, KVT_SYNC);
+        assert_int_equal(kit_stats(store).entry_count_now, BOUND);
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_full_map_takes_more_blocks, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_full_map_takes_more_blocks, setup_ghi, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_left_is_told_as_evicted_and_does_not_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_used_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_used_stays, setup_ghi, teardown),
+        cmocka_unit_test_setup_teardown(a_chain_leaves_from_its_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            leased_blocks_stay_and_a_put_without_room_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(blocks_within_their_share_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            puts_wait_for_blocks_that_are_on_their_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_block_that_is_replaced_is_not_the_one_that_leaves, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_nvme_blocks_leave_memory, setup_memory, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_store_with_more_blocks_keeps_them_until_others_come, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_crash_leaves_a_store_that_opens_and_nothing_deleted, setup, teardown),
+    };
+
+    return cmocka_run_group_tests_name("full_map", tests, NULL, NULL);
+}
