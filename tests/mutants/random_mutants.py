@@ -4,8 +4,9 @@
 
 Usage: random_mutants.py [--count N] [--seed N] [--minutes N] [--only NUMBER...]. Mutant n of a seed
 is always the same. Each is built in the scratch tree of run_mutants.py and its family of tests is
-run, cheapest first, until one fails: then it is killed. One that does not compile is not counted,
-nor is one whose objects are the same as without it. Results are kept in
+run, cheapest first, until one fails: then it is killed. Who survives is built with the address
+sanitizer, and meets those of the tests that `make test` runs with it. One that does not compile is
+not counted, nor is one whose objects are the same as without it. Results are kept in
 build/mutants/random-SEED.csv, so that a run which was stopped goes on; a result counts as long as
 the mutated line is the same. At the end: the share that was killed (the bar is 90 %), and who
 survived.
@@ -169,6 +170,26 @@ def object_of(path):
                           capture_output=True).stdout
 
 
+def dies_sanitized(log, path, tests):
+    """The test that fails with the address sanitizer, and only with the mutant; None."""
+    folder = os.path.join("build", "asan")
+    tests = [test for test in tests if not re.match("crash_|sim_|fault_io", test)]
+    tree.COUNTS["KVT_TEST_SEEDS"] = "12"
+    if tree.run(log, "cmake", "--preset", "asan") != 0 or not tree.build(log, tests, folder):
+        sys.exit(f"does not build with the sanitizer: {log}")
+    for test in tests:
+        if tree.passes(log, [test], folder):
+            continue
+        undo(path)
+        is_green = tree.build(log, [test], folder) and tree.passes(log, [test], folder)
+        return test + " (asan)" if is_green else None
+    return None
+
+
+def undo(path):
+    tree.shutil.copyfile(os.path.join(tree.ROOT, path), os.path.join(tree.TREE, path))
+
+
 def judge(path, n, new, tests, whole):
     """Returns (verdict, which test)."""
     log = tree.fresh_log("random")
@@ -184,9 +205,10 @@ def judge(path, n, new, tests, whole):
                 tree.COUNTS["KVT_TEST_SEEDS"] = SEEDS.get(test, "40")
                 if not tree.passes(log, [test]):
                     return "killed", test
-        return "SURVIVED", ""
+        test = dies_sanitized(log, path, tests)
+        return ("SURVIVED", "") if test is None else ("killed", test)
     finally:
-        tree.shutil.copyfile(os.path.join(tree.ROOT, path), os.path.join(tree.TREE, path))
+        undo(path)
 
 
 def known_results(path):

@@ -134,15 +134,15 @@ def run(log, *command, **more):
                               **more).returncode
 
 
-def build(log, tests):
+def build(log, tests, folder="build"):
     jobs = str(os.cpu_count() or 1)
-    return run(log, "cmake", "--build", "build", "-j", jobs, "--target", *targets_of(tests)) == 0
+    return run(log, "cmake", "--build", folder, "-j", jobs, "--target", *targets_of(tests)) == 0
 
 
-def passes(log, tests):
+def passes(log, tests, folder="build"):
     expression = "^(" + "|".join(tests) + ")$"
     # The tests have longer limits of their own, which ctest prefers to one given here.
-    return run(log, "timeout", "120", "ctest", "--test-dir", "build", "--no-tests=error",
+    return run(log, "timeout", "120", "ctest", "--test-dir", folder, "--no-tests=error",
                "--output-on-failure", "-R", expression, env={**os.environ, **COUNTS}) == 0
 
 

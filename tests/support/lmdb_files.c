@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "bytes.h"
+#include "counted_memory.h"
 #include "failure.h"
 #include "hash.h"
 
@@ -55,16 +56,28 @@ memory_size(struct fs_file *file, uint64_t *size_out)
 }
 
 enum kvt_status
-lmdb_files_check(const struct lmdb_files *files, const uint8_t *bytes, size_t size,
-    struct lmdb_report *report_out)
+lmdb_files_check_short(
+    const uint8_t *bytes, size_t size, uint64_t n, struct lmdb_report *report_out)
 {
     static const struct fs_ops memory_fs = {.read_at = memory_read_at, .size = memory_size};
     struct memory_file file = {.file.descriptor = -1, .bytes = bytes, .size = size};
-    struct kvt_env memory_env = files->env;
+    struct counted_memory memory;
+    struct kvt_env env;
+    enum kvt_status status;
 
-    memory_env.fs = &memory_fs;
+    counted_memory_init(&memory, &env);
+    memory.fail_at = n;
+    env.fs = &memory_fs;
     failure_clear();
-    return lmdb_check(&memory_env, &file.file, report_out);
+    status = lmdb_check(&env, &file.file, report_out);
+    assert_int_equal(memory.out_bytes, 0);
+    return status;
+}
+
+enum kvt_status
+lmdb_files_check(const uint8_t *bytes, size_t size, struct lmdb_report *report_out)
+{
+    return lmdb_files_check_short(bytes, size, 0, report_out);
 }
 
 static bool

@@ -43,9 +43,11 @@ struct lmdb_files {
 void lmdb_files_make(struct lmdb_files *files);
 void lmdb_files_remove(struct lmdb_files *files);
 
-/* lmdb_files_check - lmdb_check() of these bytes. */
-enum kvt_status lmdb_files_check(const struct lmdb_files *files, const uint8_t *bytes, size_t size,
-    struct lmdb_report *report_out);
+/* lmdb_files_check - lmdb_check() of these bytes; it must give back all memory that it takes.
+ * lmdb_files_check_short - its n-th allocation fails. */
+enum kvt_status lmdb_files_check(const uint8_t *bytes, size_t size, struct lmdb_report *report_out);
+enum kvt_status lmdb_files_check_short(
+    const uint8_t *bytes, size_t size, uint64_t n, struct lmdb_report *report_out);
 
 /* index_content - a sum over all that an index holds; stops the test when it cannot be read. */
 uint32_t index_content(struct index *index);

@@ -339,6 +339,25 @@ a_delete_behind_a_commit_that_failed_is_not_promised(void **state)
     assert_true(met_count > SEEDS);
 }
 
+/* The file of the index grows, and the commit is tried again. */
+static void
+a_commit_that_finds_the_index_full_goes_through(void **state)
+{
+    const struct sim_rule is_full = {.ops = SIM_COMMIT, .effect = SIM_ENOSPC, .nth = 1};
+    struct full_store *full = full_begin_hasty(1);
+
+    (void)state;
+    full_put(full, FIRST, 1);
+    sim_rule_add(full->world, &is_full);
+    full_put(full, FIRST, 2);
+    full_put(full, SECOND, 1);
+    assert_int_equal(atomic_load(&full->store->health), 0);
+    full_again(full, 0);
+    full_expect(full, FIRST, 2);
+    full_expect(full, SECOND, 1);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -350,6 +369,7 @@ main(void)
         cmocka_unit_test(a_commit_is_not_acknowledged_when_what_makes_it_durable_fails),
         cmocka_unit_test(a_batch_behind_a_commit_that_failed_is_not_committed),
         cmocka_unit_test(a_delete_behind_a_commit_that_failed_is_not_promised),
+        cmocka_unit_test(a_commit_that_finds_the_index_full_goes_through),
     };
 
     stop_on_proof();

@@ -50,7 +50,7 @@ files_remove(void **state)
 static enum kvt_status
 check_bytes(const uint8_t *bytes, size_t size, struct lmdb_report *report_out)
 {
-    return lmdb_files_check(&made, bytes, size, report_out);
+    return lmdb_files_check(bytes, size, report_out);
 }
 
 static void
@@ -69,6 +69,20 @@ files_that_lmdb_made_pass(void **state)
     }
     /* The long one is what it is meant to be. */
     assert_true(made.files[LMDB_FILE_LONG].meta.free_list.overflow_pages > 1);
+}
+
+static void
+a_check_without_memory_says_so(void **state)
+{
+    const struct good_file *good = &made.files[LMDB_FILE_WORN];
+    struct lmdb_report report;
+    uint64_t n = 1;
+
+    (void)state;
+    while (lmdb_files_check_short(good->bytes, good->size, n, &report) == KVT_E_NOMEM)
+        n++;
+    assert_true(n > 2);
+    assert_int_equal(lmdb_files_check_short(good->bytes, good->size, n, &report), KVT_OK);
 }
 
 static void
@@ -350,6 +364,7 @@ main(int argc, char **argv)
     struct seeds seeds = {.first = 1, .count = SEEDS};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_that_lmdb_made_pass),
+        cmocka_unit_test(a_check_without_memory_says_so),
         cmocka_unit_test(every_page_that_is_in_a_tree_is_needed),
         cmocka_unit_test(a_flipped_bit_in_a_record_is_found_and_counted),
         cmocka_unit_test(a_list_is_what_was_committed_as_far_as_it_is_wanted),

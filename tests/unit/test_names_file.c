@@ -281,6 +281,13 @@ sync_failing(struct fs_file *file)
     return host_fs->sync(file);
 }
 
+/* Half of it arrives. */
+static enum kvt_status
+write_torn(struct fs_file *file, const void *source, size_t size, uint64_t offset)
+{
+    return host_fs->write_at(file, source, size / 2, offset);
+}
+
 static void
 a_failed_write_leaves_the_copy_that_counted(void **state)
 {
@@ -313,6 +320,32 @@ a_failed_write_leaves_the_copy_that_counted(void **state)
     assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_OK);
     assert_int_equal(read_back(&fixture), KVT_OK);
     assert_int_equal(fixture.names.entries[0].epoch, 50);
+    fixture_close(&fixture);
+}
+
+static void
+a_failed_write_leaves_the_newer_of_two_copies(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    fixture_open(&fixture);
+    fixture.fs.sync = sync_failing;
+    syncs_left = 100;
+    add(&fixture, "model", "");
+    assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_OK);
+    for (uint32_t epoch = 2; epoch < 6; epoch++) { /* Each copy is the newer one in its turn. */
+        fixture.names.entries[0].epoch = epoch;
+        syncs_left = 1;
+        assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_OK);
+        fixture.names.entries[0].epoch = 100;
+        syncs_left = 0;
+        fixture.fs.write_at = write_torn;
+        assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_E_IO);
+        fixture.fs.write_at = host_fs->write_at;
+        assert_int_equal(read_back(&fixture), KVT_OK);
+        assert_int_equal(fixture.names.entries[0].epoch, epoch);
+    }
     fixture_close(&fixture);
 }
 
@@ -421,6 +454,7 @@ main(void)
         cmocka_unit_test(both_copies_damaged_are_refused_by_name),
         cmocka_unit_test(names_of_another_store_are_refused_and_never_spared),
         cmocka_unit_test(a_failed_write_leaves_the_copy_that_counted),
+        cmocka_unit_test(a_failed_write_leaves_the_newer_of_two_copies),
         cmocka_unit_test(entries_out_of_bounds_are_refused_whatever_the_crc),
         cmocka_unit_test(random_bytes_never_hurt),
     };

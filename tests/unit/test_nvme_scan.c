@@ -267,6 +267,32 @@ a_header_copied_to_another_place_is_not_believed(void **state)
     rig_deinit(&rig);
 }
 
+/* It says that it goes on behind the segment's end. */
+static void
+the_beginning_of_a_header_in_the_last_page_is_not_believed(void **state)
+{
+    static struct rig_batch batch;
+    static struct found found;
+    uint8_t bytes[PAGE_BYTES];
+    struct batch_header header;
+
+    (void)state;
+    fixture_open(1);
+    rig_memory_reset(&rig);
+    rig_batch_init(&rig, &batch);
+    for (uint32_t i = 0; i < RIG_BATCH_MAX; i++)
+        rig_batch_add(&rig, &batch, PAGE_BYTES, rig.sequence);
+    assert_int_equal(rig_put(&rig, &batch), KVT_OK);
+    assert_int_equal(batch.batch.status, KVT_OK);
+    pages_read(0, 0, 1, bytes);
+    assert_int_equal(batch_header_peek(bytes, &header), KVT_OK);
+    assert_true(header.header_pages > 1);
+    pages_write(0, PAGES - 1, 1, bytes);
+    scan(&found, 0);
+    assert_int_equal(found.count, 1);
+    rig_deinit(&rig);
+}
+
 /* --- Generations ------------------------------------------------------------------------------ */
 
 static void
@@ -481,6 +507,7 @@ main(void)
         cmocka_unit_test(a_broken_chain_loses_only_what_is_broken),
         cmocka_unit_test(a_header_in_a_payload_is_not_believed),
         cmocka_unit_test(a_header_copied_to_another_place_is_not_believed),
+        cmocka_unit_test(the_beginning_of_a_header_in_the_last_page_is_not_believed),
         cmocka_unit_test(a_recycle_header_voids_what_stands_behind_it),
         cmocka_unit_test(only_the_highest_generation_counts),
         cmocka_unit_test(an_older_run_does_not_hide_newer_batches),

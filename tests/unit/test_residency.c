@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "counted_memory.h"
 #include "residency_internal.h"
 #include "rng.h"
 #include "stop_on_proof.h"
@@ -20,81 +21,17 @@ enum {
     KEYS_MAX = 20000,
 };
 
-/* The host's memory, with a count of what is out, and one allocation that may fail. */
-struct counted {
-    struct memory_ops ops;
-    struct kvt_env host;
-    size_t out_bytes;
-    uint64_t asked_count;
-    uint64_t fail_at; /* Of asked_count; 0: none fails. */
-};
-
 struct fixture {
-    struct counted memory;
+    struct counted_memory memory;
     struct kvt_env env;
     struct residency *map;
 };
-
-static bool
-counted_refuses(struct counted *counted, size_t size)
-{
-    if (++counted->asked_count == counted->fail_at)
-        return true;
-    counted->out_bytes += size;
-    return false;
-}
-
-static void *
-counted_take(void *context, size_t size)
-{
-    struct counted *counted = context;
-
-    return counted_refuses(counted, size) ? NULL : env_take(&counted->host, size);
-}
-
-static void *
-counted_map(void *context, size_t size)
-{
-    struct counted *counted = context;
-
-    return counted_refuses(counted, size) ? NULL : env_map(&counted->host, size);
-}
-
-static void
-counted_put(void *context, void *memory, size_t size)
-{
-    struct counted *counted = context;
-
-    counted->out_bytes -= memory == NULL ? 0 : size;
-    env_put(&counted->host, memory, size);
-}
-
-static void
-counted_unmap(void *context, void *memory, size_t size)
-{
-    struct counted *counted = context;
-
-    counted->out_bytes -= size;
-    env_unmap(&counted->host, memory, size);
-}
-
-static void
-env_count(struct counted *memory, struct kvt_env *env_out)
-{
-    *memory = (struct counted){
-        .ops = {
-            .take = counted_take, .put = counted_put, .map = counted_map, .unmap = counted_unmap}};
-    env_host(&memory->host);
-    *env_out = memory->host;
-    env_out->memory = &memory->ops;
-    env_out->memory_context = memory;
-}
 
 static void
 fixture_open(struct fixture *fixture, uint64_t entry_count_max)
 {
     stop_on_proof();
-    env_count(&fixture->memory, &fixture->env);
+    counted_memory_init(&fixture->memory, &fixture->env);
     assert_int_equal(residency_open(&fixture->env, entry_count_max, &fixture->map), KVT_OK);
 }
 
@@ -446,14 +383,14 @@ table_put(struct table *table, uint32_t number)
 static void
 look_that_began_before_a_growth_stays_in_its_array(void **state)
 {
-    struct counted memory;
+    struct counted_memory memory;
     struct kvt_env env;
     struct table table;
     struct table_cursor cursor;
     uint32_t ticket;
 
     (void)state;
-    env_count(&memory, &env);
+    counted_memory_init(&memory, &env);
     assert_int_equal(table_open(&table, &env), KVT_OK);
     for (uint32_t n = 0; n < 8; n++) /* As many as one bucket takes. */
         table_put(&table, n);
@@ -473,14 +410,14 @@ look_that_began_before_a_growth_stays_in_its_array(void **state)
 static void
 old_arrays_wait_for_the_readers_that_may_see_them(void **state)
 {
-    struct counted memory;
+    struct counted_memory memory;
     struct kvt_env env;
     struct table table;
     uint32_t early, late;
     size_t before;
 
     (void)state;
-    env_count(&memory, &env);
+    counted_memory_init(&memory, &env);
     assert_int_equal(table_open(&table, &env), KVT_OK);
     early = table_enter(&table);
     for (uint32_t n = 0; n < 9; n++)
@@ -621,13 +558,13 @@ map_agrees_with_a_plain_table_when_fingerprints_collide(void **state)
 static void
 open_that_finds_no_memory_gives_all_back(void **state)
 {
-    struct counted memory;
+    struct counted_memory memory;
     struct kvt_env env;
     struct residency *map;
 
     (void)state;
     for (uint64_t n = 1;; n++) {
-        env_count(&memory, &env);
+        counted_memory_init(&memory, &env);
         memory.fail_at = n;
         if (residency_open(&env, 1000, &map) == KVT_OK)
             break;

@@ -318,6 +318,21 @@ a_chain_goes_from_its_end(void **state)
     expect_survivors(fixture, (const uint32_t[]){numbers[1], numbers[0]}, 2);
 }
 
+/* The child has the lower number: it came into the map first. */
+static void
+a_child_takes_its_parent_along_whichever_came_first(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *segment = segment_make(fixture, 0);
+    struct segment *other = segment_make(fixture, 1);
+    uint32_t child = block_add(fixture, segment, 10, true);
+    uint32_t parent = block_add(fixture, segment, 10, true);
+
+    entries_link(fixture->store.entries, child, parent);
+    block_add(fixture, other, 1000, false);
+    expect_survivors(fixture, NULL, 0);
+}
+
 /* Its copy in another tier keeps the child in the map, and needs its parent. */
 static void
 a_child_that_is_in_memory_too_keeps_its_parent(void **state)
@@ -469,6 +484,10 @@ main(void)
         cmocka_unit_test_setup_teardown(a_segment_of_old_blocks_leaves_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_block_whose_children_need_it_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(a_chain_goes_from_its_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_child_takes_its_parent_along_whichever_came_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_child_takes_its_parent_along_whichever_came_first, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_child_that_is_in_memory_too_keeps_its_parent, setup, teardown),
         cmocka_unit_test_setup_teardown(
