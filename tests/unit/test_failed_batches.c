@@ -144,6 +144,55 @@ what_failed_at_the_end_of_a_closed_segment_stays_deleted(void **state)
     }
 }
 
+/* The power goes when the last but one of a closed segment is committed, and the last one is on the
+ * disk without a commit. False: both were committed together. */
+static bool
+last_one_stays_deleted(uint64_t seed)
+{
+    const struct sim_rule slow = {.ops = SIM_WRITE,
+        .effect = SIM_STALL,
+        .nth = 2,
+        .file = "data.",
+        .stall_ns = UINT64_C(20) * 1000 * 1000};
+    const struct sim_rule second_commit_fails = {
+        .ops = SIM_COMMIT, .effect = SIM_ENOSPC, .nth = 2, .sticky = true};
+    struct full_store *full = full_begin_hasty(seed);
+    const struct segment *closed;
+    kvt_ticket *ticket;
+    bool is_met;
+
+    for (uint64_t key = 0; key < FILLER; key++)
+        full_put(full, key, 1);
+    closed = segment_active(full->store->segments, 0);
+    sim_rule_add(full->world, &slow);
+    sim_rule_add(full->world, &second_commit_fails);
+    ticket = put_start(full, FIRST);
+    (void)put_start(full, SECOND);
+    (void)put_start(full, THIRD);
+    assert_int_equal(closed->state, SEGMENT_SEALED);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    is_met = commit_writes(full->store, closed->number);
+    (void)sim_run_for(full->world, UINT64_C(40) * 1000 * 1000);
+    cut_with_all_kept(full);
+    if (is_met)
+        assert_int_equal(full_entry(full, SECOND), ENTRY_NONE);
+    delete_holds(full, SECOND);
+    full_expect(full, FIRST, 1);
+    full_end(full);
+    return is_met;
+}
+
+static void
+what_was_not_committed_at_the_end_of_a_closed_segment_stays_deleted(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++)
+        met_count += last_one_stays_deleted(seed);
+    assert_true(met_count > 0);
+}
+
 /* No attempt succeeds, the block is in HOST alone, and is deleted there. */
 static void
 what_could_not_be_made_durable_stays_deleted(void **state)
@@ -364,6 +413,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_failed_before_a_batch_of_its_segment_was_committed_stays_deleted),
         cmocka_unit_test(what_failed_at_the_end_of_a_closed_segment_stays_deleted),
+        cmocka_unit_test(what_was_not_committed_at_the_end_of_a_closed_segment_stays_deleted),
         cmocka_unit_test(what_could_not_be_made_durable_stays_deleted),
         cmocka_unit_test(what_is_written_again_hides_no_copy_before_it_is_durable),
         cmocka_unit_test(a_commit_is_not_acknowledged_when_what_makes_it_durable_fails),

@@ -100,6 +100,23 @@ names_are_found_by_name_and_by_id(void **state)
     fixture_close(&fixture);
 }
 
+/* The engine takes back a name that could not be written. */
+static void
+a_name_that_was_taken_back_leaves_nothing_in_the_next(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    fixture_open(&fixture);
+    add(&fixture, "a long name", "a long description");
+    fixture.names.count--;
+    add(&fixture, "short", "one");
+    assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_OK);
+    assert_string_equal(fixture.names.entries[0].name, "short");
+    assert_string_equal(fixture.names.entries[0].description, "one");
+    fixture_close(&fixture);
+}
+
 static void
 names_out_of_bounds_are_refused(void **state)
 {
@@ -447,6 +464,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_found_by_name_and_by_id),
+        cmocka_unit_test(a_name_that_was_taken_back_leaves_nothing_in_the_next),
         cmocka_unit_test(names_out_of_bounds_are_refused),
         cmocka_unit_test(the_list_is_bounded_and_its_largest_file_is_read),
         cmocka_unit_test(what_was_written_is_read),
