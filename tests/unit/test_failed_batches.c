@@ -125,16 +125,19 @@ what_failed_at_the_end_of_a_closed_segment_stays_deleted(void **state)
         struct full_store *full = full_begin_hasty(seed);
         const struct sim_rule arrives = arriving(1, false);
         const struct sim_rule late = late_from(2);
+        const struct segment *closed;
         kvt_ticket *ticket;
 
         for (uint64_t key = 0; key < FILLER; key++)
             full_put(full, key, 1);
         full_put(full, FIRST, 1);
+        closed = segment_active(full->store->segments, 0);
         sim_rule_add(full->world, &arrives);
         sim_rule_add(full->world, &late);
         (void)put_start(full, SECOND);
         ticket = put_start(full, THIRD);
         assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        assert_int_equal(closed->void_count, 0); /* It travelled with that batch. */
         cut_with_all_kept(full);
         full_expect(full, THIRD, 1);
         delete_holds(full, SECOND);

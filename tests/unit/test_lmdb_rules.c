@@ -295,6 +295,16 @@ key_too_high(struct patient *patient)
     memset(node_at(leaf, node_count(leaf) - 1) + NODE_AT_KEY, 0xFF, 8);
 }
 
+/* The next page's bound is the first key that is too high. */
+static void
+key_at_the_bound(struct patient *patient)
+{
+    uint8_t *leaf = leaf_of(patient, 1);
+
+    memcpy(node_at(leaf, node_count(leaf) - 1) + NODE_AT_KEY,
+        node_at(patient->block, 2) + NODE_AT_KEY, 8);
+}
+
 static void
 key_empty(struct patient *patient)
 {
@@ -532,6 +542,7 @@ static const struct rule {
     {"keys swapped", LMDB_FILE_SMALL, keys_swapped, "keys do not rise"},
     {"key too low", LMDB_FILE_SMALL, key_too_low, "below the bound"},
     {"key too high", LMDB_FILE_SMALL, key_too_high, "above the bound"},
+    {"key at the bound", LMDB_FILE_SMALL, key_at_the_bound, "above the bound"},
     {"key empty", LMDB_FILE_SMALL, key_empty, "a key has a size"},
     {"branch with one", LMDB_FILE_SMALL, branch_with_one_node, "one page only"},
     {"child twice", LMDB_FILE_SMALL, child_twice, "is used twice"},
