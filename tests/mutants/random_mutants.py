@@ -26,7 +26,8 @@ import run_mutants as tree
 
 BAR = 90.0
 # Files by family, and the tests of a family, cheapest first. They run in order until one fails.
-ENGINE = "test_store_life test_recover test_reclaim test_relocate test_statuses test_bad_store " \
+ENGINE = "test_store_life test_recover test_reclaim test_relocate test_rewritten test_statuses " \
+         "test_bad_store " \
          "test_open_refused test_inspection test_failed_batches test_strays model_store " \
          "model_tiers sim_lives damage_stores crash_replace crash_delete crash_recycle " \
          "crash_rebuild_delete crash_rebuild_replace crash_mixed fault_io"

@@ -248,11 +248,25 @@ copies_that_are_replaced_while_their_segment_is_reclaimed_are_not_evicted(void *
     free(bytes);
 }
 
+/* A later kill of its key is not enough: it goes with the generation that it names. */
+static void
+each_copy_that_was_replaced_is_named_by_a_kill(void **state)
+{
+    struct full_store *full = full_begin(1, SEGMENTS);
+
+    (void)state;
+    for (uint64_t version = 1; version <= ROUNDS; version++)
+        full_put(full, 0, version);
+    assert_int_equal(full_copies_check(full, 0), ROUNDS - 1);
+    full_end(full);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_that_are_replaced_while_their_segment_is_reclaimed_are_not_evicted),
+        cmocka_unit_test(each_copy_that_was_replaced_is_named_by_a_kill),
         cmocka_unit_test(nothing_is_lost_when_the_power_goes_again_and_again),
     };
 
