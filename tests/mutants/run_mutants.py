@@ -32,7 +32,7 @@ TARGETS = [
     (re.compile(r"test_(kvtool|tierbench|documents)"), ["kvtool", "tierbench"]),
 ]
 # Short runs, whatever a long run around this one asks for: a mutant is a coarse error.
-COUNTS = {"KVT_TEST_SEEDS": "10", "KVT_CRASH_STATES": "30", "KVT_KILL_ROUNDS": "3"}
+COUNTS = {"KVT_TEST_SEEDS": "10", "KVT_CRASH_STATES": "60", "KVT_KILL_ROUNDS": "3"}
 
 
 class Mutant:
