@@ -203,6 +203,22 @@ hbm_stream_finish(struct device *device, void *stream)
     device->ops->event_destroy(device, event);
 }
 
+static void
+kernel_hold(void *context, void *memory)
+{
+    const atomic_bool *may_go = context;
+
+    (void)memory;
+    while (!atomic_load(may_go))
+        sched_yield();
+}
+
+void
+hbm_stream_hold(struct device *device, void *stream, void *memory, atomic_bool *may_go)
+{
+    assert_int_equal(device_host_launch(device, stream, kernel_hold, may_go, memory), KVT_OK);
+}
+
 struct kvt_stats
 hbm_stats(void)
 {

@@ -8,6 +8,8 @@
 #ifndef KVT_TESTS_HBM_KIT_H
 #define KVT_TESTS_HBM_KIT_H
 
+#include <stdatomic.h>
+
 #include "device_host.h"
 #include "env.h"
 #include "store_kit.h"
@@ -49,6 +51,9 @@ enum kvt_status hbm_get(uint64_t number, uint64_t version, bool by_device, uint3
 unsigned hbm_tiers_of(uint64_t number);
 enum kvt_status hbm_prefetch(uint64_t number, uint32_t tier, uint64_t deadline_ns);
 enum kvt_status hbm_demote(uint64_t number, uint32_t tier);
+/* hbm_stream_hold - what comes next on the stream waits until `may_go` (a kernel, which uses this
+ * memory of the device): a test says when a thing is late, not a clock. */
+void hbm_stream_hold(struct device *device, void *stream, void *memory, atomic_bool *may_go);
 /* hbm_stream_finish - all work of the stream is done. */
 void hbm_stream_finish(struct device *device, void *stream);
 struct kvt_stats hbm_stats(void);

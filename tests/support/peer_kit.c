@@ -62,6 +62,7 @@ static struct {
     kvt_lease leases[8]; /* By the blocks' numbers. */
     const void *addresses[8];
     uint64_t slow_ns;
+    atomic_bool may_go;
 } self;
 
 static struct device *
@@ -122,15 +123,23 @@ peer_read_by_kernel(
 }
 
 static void
-slow_run(void *context, void *memory)
+kernel_pause(void *context, void *memory)
 {
-    const struct peer_message done = {.what = PEER_DONE, .descriptor = -1};
     const struct timespec pause = {.tv_sec = (time_t)(self.slow_ns / 1000000000),
         .tv_nsec = (long)(self.slow_ns % 1000000000)};
 
     (void)context;
     (void)memory;
     (void)nanosleep(&pause, NULL);
+}
+
+static void
+kernel_say(void *context, void *memory)
+{
+    const struct peer_message done = {.what = PEER_DONE, .descriptor = -1};
+
+    (void)context;
+    (void)memory;
     (void)message_send(PEER_SOCKET, &done);
 }
 
@@ -187,7 +196,7 @@ overwrite_do(const struct peer_message *message)
     self.slow_ns = message->delay_ns;
     if (self.slow_ns > 0)
         assert_int_equal(
-            device_host_launch(device, self_stream(), slow_run, NULL, hbm_pool_at(0)), KVT_OK);
+            device_host_launch(device, self_stream(), kernel_pause, NULL, hbm_pool_at(0)), KVT_OK);
     assert_int_equal(device->ops->copy(device, self_stream(), &piece, 1), KVT_OK);
     return kvt_shared_event_record(self.event, self_stream());
 }
@@ -219,16 +228,19 @@ read_do(const struct peer_message *message, struct peer_message *answer)
 }
 
 static enum kvt_status
-slow_do(const struct peer_message *message)
+held_do(const struct peer_message *message)
 {
     const void *address;
+    void *memory;
     enum kvt_status status = kvt_import_address(self.import, &message->locator, &address);
 
-    self.slow_ns = message->delay_ns;
-    if (status == KVT_OK)
-        status = device_host_launch(
-            self_device(), self_stream(), slow_run, NULL, (void *)(uintptr_t)address);
-    return status == KVT_OK ? kvt_shared_event_record(self.event, self_stream()) : status;
+    if (status != KVT_OK)
+        return status;
+    memory = (void *)(uintptr_t)address;
+    hbm_stream_hold(self_device(), self_stream(), memory, &self.may_go);
+    assert_int_equal(
+        device_host_launch(self_device(), self_stream(), kernel_say, NULL, memory), KVT_OK);
+    return kvt_shared_event_record(self.event, self_stream());
 }
 
 static enum kvt_status
@@ -271,8 +283,11 @@ message_do(const struct peer_message *message, struct peer_message *answer)
     case PEER_READ:
     case PEER_STREAM_READ:
         return read_do(message, answer);
-    case PEER_SLOW:
-        return slow_do(message);
+    case PEER_HELD:
+        return held_do(message);
+    case PEER_GO:
+        atomic_store(&self.may_go, true);
+        return KVT_OK;
     case PEER_OWN:
         return own_do(message, answer);
     case PEER_PUT:

@@ -22,11 +22,12 @@ enum peer_what {
     PEER_EVENT_WAIT,  /* At most delay_ns. */
     PEER_READ,        /* locator, number; gives version, 0: these are no bytes of it. */
     PEER_STREAM_READ, /* The same by a kernel behind the event (version 1), or not (0). */
-    PEER_SLOW,        /* Its stream works for delay_ns, says PEER_DONE and reaches its event. */
+    PEER_HELD,        /* Its stream works until PEER_GO, says PEER_DONE and reaches its event. */
+    PEER_GO,
     PEER_DONE,
     PEER_OWN,       /* A store at path, with shared HBM; gives share and descriptor. */
     PEER_PUT,       /* number, version: to HBM, and leased; gives locator. */
-    PEER_OVERWRITE, /* Its stream writes the version to the leased block, and records the event. */
+    PEER_OVERWRITE, /* Its stream writes a version to the leased block, and records the event. */
     PEER_CLOSE,
 };
 

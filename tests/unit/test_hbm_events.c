@@ -42,17 +42,6 @@ kernel_read(void *context, void *memory)
     memcpy(kernel->seen, memory, HBM_BLOCK_BYTES);
 }
 
-/* Keeps its stream busy until it may go. */
-static void
-kernel_hold(void *context, void *memory)
-{
-    _Atomic bool *may_go = context;
-
-    (void)memory;
-    while (!atomic_load(may_go))
-        sched_yield();
-}
-
 static void
 a_put_waits_for_the_event_of_what_fills_its_source(void **state)
 {
@@ -107,7 +96,7 @@ a_put_whose_event_does_not_come_can_be_cancelled(void **state)
     assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
     assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
     submit.wait_event = event;
-    assert_int_equal(device_host_launch(device, stream, kernel_hold, &is_over, hbm.pool), KVT_OK);
+    hbm_stream_hold(device, stream, hbm.pool, &is_over);
     assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
     assert_int_equal(
         kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, &submit, &ticket), KVT_OK);
@@ -145,8 +134,7 @@ a_leased_copy_stays_until_the_stream_has_read_it(void **state)
         assert_int_equal(
             kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
         /* The stream is busy: by then the slot would be somebody else's. */
-        assert_int_equal(
-            device_host_launch(device, stream, kernel_hold, &may_go, hbm_pool_at(0)), KVT_OK);
+        hbm_stream_hold(device, stream, hbm_pool_at(0), &may_go);
         assert_int_equal(
             device_host_launch(device, stream, kernel_read, &kernel, (void *)(uintptr_t)address),
             KVT_OK);
@@ -245,8 +233,7 @@ a_region_in_use_is_not_given_back(void **state)
     payload_key_make(&name, 1);
     put.key = name.key;
     put.source = hbm_pool_at(0);
-    assert_int_equal(
-        device_host_launch(device, stream, kernel_hold, &may_go, hbm_pool_at(0)), KVT_OK);
+    hbm_stream_hold(device, stream, hbm_pool_at(0), &may_go);
     assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
     submit.wait_event = event;
     assert_int_equal(

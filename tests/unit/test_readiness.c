@@ -242,16 +242,6 @@ kernel_read(void *context, void *memory)
     memcpy(kernel->seen[kernel->at++], memory, BLOCK_BYTES);
 }
 
-static void
-kernel_hold(void *context, void *memory)
-{
-    _Atomic bool *may_go = context;
-
-    (void)memory;
-    while (!atomic_load(may_go))
-        sched_yield();
-}
-
 /* Kernels of the stream read all destinations; the host never waits for the copies. */
 static void
 a_stream_that_waits_reads_what_was_copied(void **state)
@@ -362,8 +352,7 @@ what_waits_for_an_event_is_not_ready(void **state)
     for (uint32_t i = 0; i < COUNT; i++)
         put_parts(hbm.store, hbm.ns, i, KVT_MEMORY);
     batch_init(&batch, 0, PARTS, true);
-    assert_int_equal(
-        device_host_launch(device, stream, kernel_hold, &may_go, hbm_pool_at(COUNT)), KVT_OK);
+    hbm_stream_hold(device, stream, hbm_pool_at(COUNT), &may_go);
     assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
     submit.wait_event = event;
     assert_int_equal(

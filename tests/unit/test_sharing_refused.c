@@ -15,7 +15,6 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -26,7 +25,7 @@
 #include "stop_on_proof.h"
 #include "store_internal.h"
 
-static const uint64_t LATE_NS = 50 * 1000 * 1000;
+static atomic_bool may_go; /* What stream_delay() and the lost device's stream wait for. */
 
 /* The memory of all that a test opens; what a thread takes there fails while it says so. */
 static struct memory_ops world;
@@ -99,6 +98,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
+    atomic_store(&may_go, true); /* A device that was lost, or a test that failed, left it shut. */
     device_host_stream_destroy(one.import->device, one.far);
     device_host_stream_destroy(own_device(), one.stream);
     device_host_stream_destroy(own_device(), one.other);
@@ -110,20 +110,10 @@ teardown(void **state)
 }
 
 static void
-pause_run(void *context, void *memory)
-{
-    const struct timespec pause = {.tv_nsec = (long)LATE_NS};
-
-    (void)context;
-    (void)memory;
-    (void)nanosleep(&pause, NULL);
-}
-
-static void
 stream_delay(void *stream)
 {
-    assert_int_equal(
-        device_host_launch(own_device(), stream, pause_run, NULL, hbm_pool_at(0)), KVT_OK);
+    atomic_store(&may_go, false);
+    hbm_stream_hold(own_device(), stream, hbm_pool_at(0), &may_go);
 }
 
 /* --- 1. Calls that make no sense -------------------------------------------------------------- */
@@ -239,9 +229,10 @@ events_that_make_no_sense_are_refused(void **state)
     refused(kvt_shared_event_close(one.made), KVT_E_STATE, "has not been reached");
     refused(kvt_shared_event_record(one.made, one.other), KVT_E_STATE, "another stream");
     assert_int_equal(kvt_shared_event_record(one.made, one.stream), KVT_OK);
-    refused(kvt_shared_event_wait(one.opened, LATE_NS / 10), KVT_LATE, "in time");
+    refused(kvt_shared_event_wait(one.opened, 1000 * 1000), KVT_LATE, "in time");
     /* A stream that its device does not know. */
     refused(kvt_shared_event_stream_wait(one.opened, one.stream), KVT_E_INVAL, "no stream");
+    atomic_store(&may_go, true);
     assert_int_equal(kvt_shared_event_wait(one.opened, KVT_FOREVER), KVT_OK);
     assert_int_equal(kvt_shared_event_record(one.made, one.other), KVT_OK);
     assert_int_equal(kvt_shared_event_wait(one.made, KVT_FOREVER), KVT_OK);
@@ -446,6 +437,7 @@ without_memory_there_is_nothing(void **state)
     refused(kvt_import_read(one.import, &one.locator, bytes, sizeof(bytes)), KVT_E_NOMEM, "copy");
     is_poor = false;
     assert_int_equal(kvt_import_read(one.import, &one.locator, bytes, sizeof(bytes)), KVT_OK);
+    atomic_store(&may_go, true);
     assert_int_equal(kvt_shared_event_wait(one.opened, KVT_FOREVER), KVT_OK);
 }
 
@@ -652,8 +644,7 @@ what_its_maker_leaves_unreached_is_cancelled(void **state)
     assert_int_equal(kvt_shared_event_record(one.made, one.stream), KVT_OK);
     /* It comes behind what is late, and its device is lost before. */
     assert_int_equal(kvt_shared_event_stream_wait(one.opened, one.far), KVT_OK);
-    assert_int_equal(
-        device_host_launch(import->device, stream, pause_run, NULL, import->memory), KVT_OK);
+    hbm_stream_hold(import->device, stream, import->memory, &may_go);
     assert_int_equal(kvt_shared_event_record(made, stream), KVT_OK);
     assert_int_equal(kvt_shared_event_stream_wait(opened, one.other), KVT_OK);
     lose_next(&config);
@@ -663,6 +654,7 @@ what_its_maker_leaves_unreached_is_cancelled(void **state)
     refused(kvt_shared_event_wait(opened, KVT_FOREVER), KVT_CANCELLED, "never be reached");
     refused(kvt_shared_event_stream_wait(opened, one.other), KVT_CANCELLED, "never be reached");
     assert_int_equal(kvt_shared_event_close(opened), KVT_OK);
+    atomic_store(&may_go, true);
     device_host_stream_destroy(import->device, stream);
     assert_int_equal(kvt_import_close(import), KVT_OK);
     assert_int_equal(kvt_shared_event_wait(one.opened, KVT_FOREVER), KVT_OK);
