@@ -27,7 +27,7 @@ import run_mutants as tree
 BAR = 90.0
 # Files by family, and the tests of a family, cheapest first. They run in order until one fails.
 ENGINE = "test_store_life test_recover test_reclaim test_relocate test_rewritten test_statuses " \
-         "test_bad_store " \
+         "test_bad_store test_shares test_pins test_delete test_capacity test_full_map " \
          "test_open_refused test_inspection test_failed_batches test_strays model_store " \
          "model_tiers sim_lives damage_stores crash_replace crash_delete crash_recycle " \
          "crash_rebuild_delete crash_rebuild_replace crash_mixed fault_io"
@@ -110,13 +110,15 @@ IDLE = re.compile(r"failure_set|log_line|COUNT\(|KVT_ASSERT|KVT_E_\w+, 0,|^\s*(/
 def code_lines(path):
     """Numbers of lines inside functions, without comments."""
     is_body, is_comment = False, False
-    for n, line in enumerate(tree.read(os.path.join(tree.ROOT, path)).decode().split("\n")):
+    lines = tree.read(os.path.join(tree.ROOT, path)).decode().split("\n")
+    for n, line in enumerate(lines):
         if line == "{":
             is_body = True
         elif line.startswith("}"):
             is_body = False
         starts = line.strip().startswith("/*")
-        if is_body and not is_comment and not starts and not IDLE.search(line) and line.strip():
+        is_idle = IDLE.search(line) or lines[n + 1:n + 2] and "log_line(" in lines[n + 1]
+        if is_body and not is_comment and not starts and not is_idle and line.strip():
             yield n, line
         if "/*" in line or is_comment:
             is_comment = "*/" not in line[line.find("/*") + 2 if "/*" in line else 0:]
