@@ -23,6 +23,7 @@
 #include "kvtier/kvtier_unstable.h"
 #include "listing.h"
 #include "live.h"
+#include "payload.h"
 #include "store_internal.h"
 #include "store_kit.h"
 
@@ -305,6 +306,104 @@ questions_that_make_no_sense_are_refused(void **state)
     assert_int_equal(kvt_close(store), KVT_OK);
 }
 
+/* Block 20, and what it was put with; 21 and 22 are children of it, and of one with a long key. */
+static struct kvt_put
+told_put(const struct payload_key *name, const struct payload_key *parent, const uint8_t *bytes)
+{
+    return (struct kvt_put){.key = name->key,
+        .parent = parent == NULL ? NULL : &parent->key,
+        .source = bytes,
+        .length = BLOCK_BYTES,
+        .depth = 3,
+        .token_start = 48,
+        .token_count = 16,
+        .recompute_us = 700,
+        .importance = 9,
+        .class_id = 5,
+        .hint = 2};
+}
+
+static void
+told_check(const struct kvt_block_facts *facts, const struct payload_key *parent)
+{
+    bool is_hashed = parent != NULL && parent->key.length > 64;
+
+    assert_int_equal(facts->is_there, 1);
+    assert_int_equal(facts->depth, 3);
+    assert_int_equal(facts->token_start, 48);
+    assert_int_equal(facts->token_count, 16);
+    assert_int_equal(facts->recompute_us, 700);
+    assert_int_equal(facts->importance, 9);
+    assert_int_equal(facts->class_id, 5);
+    assert_int_equal(facts->hint, 2);
+    assert_int_equal(facts->has_parent, parent != NULL ? 1 : 0);
+    assert_int_equal(facts->parent_is_hashed, is_hashed ? 1 : 0);
+    assert_int_equal(facts->parent_component, 0);
+    if (parent != NULL && !is_hashed) {
+        assert_int_equal(facts->parent_length, parent->key.length);
+        assert_memory_equal(facts->parent, parent->bytes, parent->key.length);
+    }
+}
+
+static void
+what_the_caller_said_of_a_block_is_told_also_by_the_next_life(void **state)
+{
+    enum {
+        TOLD = 4,
+        LONG = 26
+    };
+    static uint8_t bytes[BLOCK_BYTES];
+    static const uint64_t numbers[TOLD] = {20, 21, LONG, 22};
+    struct payload_key names[TOLD];
+    const struct payload_key *parents[TOLD] = {NULL, &names[0], NULL, &names[2]};
+    struct kvt_block_facts facts[TOLD + 1];
+    struct kvt_scan_entry entries[TOLD + 1];
+    kvt_store *store = open_store(0);
+    kvt_namespace ns = space_of(store);
+    struct kvt_put puts[TOLD];
+    kvt_ticket *ticket;
+
+    (void)state;
+    for (uint32_t i = 0; i < TOLD; i++) {
+        payload_key_make(&names[i], numbers[i]);
+        puts[i] = told_put(&names[i], parents[i], bytes);
+    }
+    assert_true(names[2].key.length > 64);
+    assert_int_equal(kvt_put_submit(store, ns, puts, TOLD, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_OK);
+    kvt_ticket_free(ticket);
+    for (uint32_t life = 0; life < 2; life++) {
+        struct kvt_scan_entry all[BLOCKS + TOLD];
+        uint64_t cursor = 0;
+        uint32_t count;
+
+        assert_int_equal(kvt_scan(store, &cursor, all, BLOCKS + TOLD, &count), KVT_OK);
+        assert_int_equal(count, BLOCKS + TOLD);
+        memset(entries, 0, sizeof(entries));
+        for (uint32_t i = 0; i < count; i++) {
+            for (uint32_t n = 0; n < TOLD; n++) {
+                if (all[i].is_hashed != 0
+                        ? n == 2
+                        : all[i].key_length == names[n].key.length &&
+                              memcmp(all[i].key, names[n].bytes, names[n].key.length) == 0)
+                    entries[n] = all[i];
+            }
+        }
+        entries[TOLD] = entries[0];
+        entries[TOLD].key[0] ^= 1; /* Nobody put that one. */
+        memset(facts, 0xAA, sizeof(facts));
+        assert_int_equal(kvt_block_facts_get(store, entries, TOLD + 1, facts), KVT_OK);
+        for (uint32_t n = 0; n < TOLD; n++)
+            told_check(&facts[n], parents[n]);
+        assert_memory_equal(facts[3].parent, entries[2].key, entries[2].key_length);
+        assert_int_equal(facts[TOLD].is_there, 0);
+        assert_int_equal(facts[TOLD].depth, 0);
+        assert_int_equal(kvt_close(store), KVT_OK);
+        store = open_store(0);
+    }
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
 /* --- 4. What an owner shows ------------------------------------------------------------------- */
 
 static struct kvt_live live = {.struct_size = sizeof(live)};
@@ -384,6 +483,7 @@ main(void)
         TEST(a_check_can_be_given_up_and_says_what_cannot_be_opened),
         TEST(a_scrub_needs_a_store_that_holds_still),
         TEST(questions_that_make_no_sense_are_refused),
+        TEST(what_the_caller_said_of_a_block_is_told_also_by_the_next_life),
         TEST(a_page_in_place_of_the_owners_is_refused),
         TEST(what_keeps_a_page_from_being_read_is_named),
         TEST(a_page_of_somebody_elses_store_is_refused),

@@ -516,6 +516,12 @@ run_that_is_none(struct patient *patient)
     put_u16(free_run(patient) + AT_FLAGS, LMDB_PAGE_LEAF);
 }
 
+static void
+run_of_no_pages(struct patient *patient)
+{
+    put_u32(free_run(patient) + AT_LOWER, 0);
+}
+
 static const struct rule {
     const char *name;
     enum lmdb_file_kind kind;
@@ -569,6 +575,7 @@ static const struct rule {
     {"run word", LMDB_FILE_LONG, run_word_in_use, "is used twice"},
     {"run long", LMDB_FILE_LONG, run_too_long, "has 4294967295 pages for"},
     {"run none", LMDB_FILE_LONG, run_that_is_none, "begins no overflow run"},
+    {"run of none", LMDB_FILE_LONG, run_of_no_pages, "begins no overflow run"},
 };
 
 static void
