@@ -105,11 +105,12 @@ OPERATORS = {"negate": negate, "compare": compare, "sign": sign, "number": numbe
 # What only speaks, counts or asserts is no error of the store.
 IDLE = re.compile(r"failure_set|log_line|COUNT\(|KVT_ASSERT|KVT_E_\w+, 0,|^\s*(/?\*|#|\")|"
                   r"static_assert")
+SPEECH = re.compile(r"failure_set\(|log_line\(")
 
 
 def code_lines(path):
     """Numbers of lines inside functions, without comments."""
-    is_body, is_comment = False, False
+    is_body, is_comment, is_speech = False, False, False
     lines = tree.read(os.path.join(tree.ROOT, path)).decode().split("\n")
     for n, line in enumerate(lines):
         if line == "{":
@@ -117,7 +118,8 @@ def code_lines(path):
         elif line.startswith("}"):
             is_body = False
         starts = line.strip().startswith("/*")
-        is_idle = IDLE.search(line) or lines[n + 1:n + 2] and "log_line(" in lines[n + 1]
+        is_idle = is_speech or IDLE.search(line) or "log_line(" in "".join(lines[n + 1:n + 2])
+        is_speech = (is_speech or SPEECH.search(line)) and not line.endswith(";")
         if is_body and not is_comment and not starts and not is_idle and line.strip():
             yield n, line
         if "/*" in line or is_comment:
