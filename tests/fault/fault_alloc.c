@@ -3,8 +3,8 @@
  * fault_alloc.c - the n-th allocation of a small life fails, for every n, once and for good.
  *
  * An open or a request says KVT_E_NOMEM or succeeds; nothing leaks; the store closes; the next life
- * is a good one. The same for an open alone, whose memory is short from some allocation on. And for
- * a store with an HBM tier, whose emulated device takes memory as a driver does.
+ * is a good one. The same for an open that must rebuild the index, and for a store with an HBM tier,
+ * whose emulated device takes memory as a driver does.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,6 +93,56 @@ all_allocations_fail_from_one_on(void **state)
     assert_in_range(n, 2, N_LIMIT - 1);
 }
 
+/* False: the rebuild made fewer than n allocations. */
+static bool
+rebuild_short_of_memory(uint64_t n, bool sticky)
+{
+    char failure[MODEL_FAILURE_BYTES];
+    struct small_life life;
+    enum kvt_status status;
+    uint64_t asked;
+    char leaks[200];
+    bool fired;
+
+    small_life_init(&life, SEED);
+    assert_int_equal(small_life_run(&life), KVT_OK);
+    assert_int_equal(life.work->model.failure[0], '\0');
+    sim_index_damage(life.host.world);
+    life.work->is_faulty = true;
+    asked = sim_memory_asked(life.host.world);
+    sim_memory_fail(life.host.world, n, sticky);
+    status = workload_open(life.work, 0, true);
+    fired = sim_memory_asked(life.host.world) >= asked + n;
+    if (status != KVT_OK && status != KVT_E_NOMEM)
+        model_fail(&life.work->model, "an open says %s", kvt_status_name(status));
+    if (life.work->store != NULL)
+        (void)workload_close(life.work);
+    if (sim_leaks(life.host.world, leaks, sizeof(leaks)) != 0)
+        model_fail(&life.work->model, "left behind after close: %s", leaks);
+    sim_memory_fail(life.host.world, 0, false);
+    if (life.work->model.failure[0] == '\0')
+        small_life_prove(&life, status != KVT_OK);
+    snprintf(failure, sizeof(failure), "%s", life.work->model.failure);
+    small_life_deinit(&life);
+    if (failure[0] != '\0')
+        report(sticky, n, failure);
+    return fired;
+}
+
+/* An open that must rebuild the index has all blocks, or is refused and can be tried again. */
+static void
+allocations_fail_in_a_rebuild(void **state)
+{
+    (void)state;
+    for (int sticky = 0; sticky < 2; sticky++) {
+        uint64_t n = 1;
+
+        while (n < N_LIMIT && rebuild_short_of_memory(n, sticky != 0))
+            n++;
+        assert_in_range(n, 50, N_LIMIT - 1);
+    }
+}
+
 static void
 allocations_fail_with_an_hbm_tier(void **state)
 {
@@ -115,6 +165,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_allocation_fails),
         cmocka_unit_test(all_allocations_fail_from_one_on),
+        cmocka_unit_test(allocations_fail_in_a_rebuild),
         cmocka_unit_test(allocations_fail_with_an_hbm_tier),
     };
 

@@ -30,13 +30,14 @@ ENGINE = "test_store_life test_recover test_reclaim test_relocate test_rewritten
          "test_bad_store test_shares test_pins test_delete test_capacity test_full_map " \
          "test_open_refused test_inspection test_failed_batches test_strays model_store " \
          "model_tiers sim_lives damage_stores crash_replace crash_delete crash_recycle " \
-         "crash_rebuild_delete crash_rebuild_replace crash_mixed fault_io"
+         "crash_rebuild_delete crash_rebuild_replace crash_mixed fault_alloc fault_io"
 FAMILIES = {
     "format": ("base/block_record.c tiers/batch_header.c tiers/store_file.c tiers/names_file.c "
                "tiers/copy_pair.c tiers/image.c index/segment_facts.c",
                "test_block_record test_batch_header test_store_file test_names_file test_image "
                "test_imaging golden_test golden_decode fuzz_block_record fuzz_batch_header "
-               "fuzz_names_file fuzz_store_file test_parts test_store_life damage_stores"),
+               "fuzz_names_file fuzz_store_file test_parts test_store_life test_open_refused "
+               "damage_stores"),
     "index": ("index/lmdb_check.c index/lmdb_tree.c index/lmdb_page.c index/lmdb_reader.c "
               "index/lmdb_file.c index/lmdb_transaction.c",
               "test_lmdb_check test_lmdb_rules conform_index model_index test_index_failures "

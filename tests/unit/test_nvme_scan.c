@@ -378,6 +378,37 @@ an_older_run_does_not_hide_newer_batches(void **state)
     rig_deinit(&rig);
 }
 
+/*
+ * A rebuild, which knows nothing of the segment: the write of the recycle header was lost, so that
+ * the chain at page 0 is the old one, and a newer batch stands beside its way.
+ */
+static void
+an_old_chain_at_the_front_does_not_hide_newer_batches(void **state)
+{
+    static struct found found;
+    uint8_t old_header[PAGE_BYTES];
+    struct segment *segment;
+
+    (void)state;
+    fixture_open(1);
+    assert_int_equal(put_one(1, &segment), 0);
+    pages_read(0, 0, 1, old_header);
+    turn(segment, 0);
+    assert_int_equal(put_one(3, NULL), 1);
+    assert_int_equal(put_one(3, NULL), 5);
+    assert_int_equal(put_one(3, NULL), 9);
+    pages_write(0, 0, 1, old_header);
+    rig_close(&rig);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(segment_at(nvme_segments(rig.nvme), 0)->state, SEGMENT_FREE);
+    scan(&found, 0);
+    assert_int_equal(found.generation, 2);
+    assert_int_equal(found.count, 3); /* Each once. */
+    assert_int_equal(found.headers[0].extent.page, 1);
+    assert_int_equal(found.headers[2].extent.page, 9);
+    rig_deinit(&rig);
+}
+
 static void
 many_generations_in_one_segment_end_the_search_all_the_same(void **state)
 {
@@ -511,6 +542,7 @@ main(void)
         cmocka_unit_test(a_recycle_header_voids_what_stands_behind_it),
         cmocka_unit_test(only_the_highest_generation_counts),
         cmocka_unit_test(an_older_run_does_not_hide_newer_batches),
+        cmocka_unit_test(an_old_chain_at_the_front_does_not_hide_newer_batches),
         cmocka_unit_test(many_generations_in_one_segment_end_the_search_all_the_same),
         cmocka_unit_test(random_bytes_and_magics_never_hurt),
         cmocka_unit_test(a_file_cut_short_loses_only_its_end),
