@@ -3,8 +3,8 @@
  * fault_alloc.c - the n-th allocation of a small life fails, for every n, once and for good.
  *
  * An open or a request says KVT_E_NOMEM or succeeds; nothing leaks; the store closes; the next life
- * is a good one. The same for an open that must rebuild the index, and for a store with an HBM tier,
- * whose emulated device takes memory as a driver does.
+ * is a good one. The same for an open that must rebuild the index, and for a store with an HBM
+ * tier, whose emulated device takes memory as a driver does.
  */
 #include <setjmp.h>
 #include <stdarg.h>
