@@ -10,8 +10,9 @@
  *
  * The chain is followed only over headers of one generation: the one that the table has, or that
  * page 0 proves. When something newer is found all the same (a recycle header, or the fill of a
- * segment whose generation was passed over), and without a proven header at page 0, every page is
- * looked at: the run of an older header may have been overwritten by newer batches.
+ * segment whose generation was passed over, or whose headers an earlier rebuild could not read),
+ * and without a proven header at page 0, every page is looked at: the run of an older header may
+ * have been overwritten by newer batches.
  */
 #include <stdlib.h>
 
@@ -356,6 +357,19 @@ generation_expected(struct scan *scan)
     return FOLLOW_NONE;
 }
 
+/* A rebuild finds an old chain from page 0 on: a newer fill begins at SEGMENT_HEAD_PAGES_MAX, where
+ * the runs of that chain may hide it. */
+static bool
+has_newer_fill(struct scan *scan, uint32_t follow)
+{
+    struct batch_header header;
+
+    return segment_at(scan->nvme->table, scan->segment)->state == SEGMENT_FREE &&
+           scan->pages > SEGMENT_HEAD_PAGES_MAX &&
+           header_get(scan, SEGMENT_HEAD_PAGES_MAX, WINDOW_PAGES_CHAIN, &header) == KVT_OK &&
+           header.extent.generation > follow;
+}
+
 enum kvt_status
 nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *visitor,
     uint32_t *generation_out, uint64_t *damaged_pages_out)
@@ -369,7 +383,7 @@ nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *vi
     KVT_TRY_GOTO(headers_find(&scan, follow), deinit);
     /* There is a newer one (a recycle header, or something that cannot be): nothing is taken for
      * granted. */
-    if (follow != FOLLOW_NONE && found_highest(&scan) > follow)
+    if (follow != FOLLOW_NONE && (found_highest(&scan) > follow || has_newer_fill(&scan, follow)))
         KVT_TRY_GOTO(headers_find(&scan, FOLLOW_NONE), deinit);
     headers_visit(&scan, found_highest(&scan), visit, visitor);
     *generation_out = found_highest(&scan);

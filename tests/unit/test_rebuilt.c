@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_rebuilt.c - an index that is rebuilt while headers cannot be read, and once more when they
+ * can: nothing that was put in between is hidden by them, and a root that does not answer is not
+ * taken for an empty one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    TURNS = 3, /* So often the segments are filled: their generations are no first ones. */
+    NEW_BLOCKS = 40,
+};
+
+static uint32_t
+cold_count(const struct full_store *full)
+{
+    uint32_t count = 0;
+
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+        count += full_entry(full, key) != ENTRY_NONE;
+    return count;
+}
+
+/* A store whose index is lost, and whose segments have been filled more than once. */
+static struct full_store *
+lost_begin(uint32_t *count_out)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+
+    for (uint32_t i = 0; i < TURNS; i++)
+        full_fill(full);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full_open(full, 0); /* HOST has nothing. */
+    *count_out = cold_count(full);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    sim_index_damage(full->world);
+    return full;
+}
+
+static void
+headers_that_can_be_read_again_hide_nothing(void **state)
+{
+    uint32_t some_count = 0;
+
+    (void)state;
+    for (uint64_t nth = 4; nth <= 64; nth *= 2) {
+        const struct sim_rule rule = {
+            .ops = SIM_READ, .effect = SIM_EIO, .file = "data.", .nth = nth, .sticky = true};
+        uint32_t count;
+        struct full_store *full = lost_begin(&count);
+        uint64_t first_new = full->next_cold;
+
+        sim_rule_add(full->world, &rule);
+        full_open(full, 0);
+        sim_rules_clear(full->world);
+        assert_in_range(cold_count(full), 0, count - 1);
+        some_count += cold_count(full) > 0;
+        for (uint32_t i = 0; i < NEW_BLOCKS; i++)
+            full_churn(full);
+        full_again(full, KVT_OPEN_REBUILD);
+        for (uint64_t key = first_new; key < full->next_cold; key++)
+            full_expect(full, key, 1);
+        full_end(full);
+    }
+    assert_in_range(some_count, 1, 4);
+}
+
+static void
+a_root_that_does_not_answer_is_not_taken_for_an_empty_one(void **state)
+{
+    const struct sim_rule rule = {
+        .ops = SIM_READ, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    uint32_t count;
+    struct full_store *full = lost_begin(&count);
+
+    (void)state;
+    sim_rule_add(full->world, &rule);
+    refused(
+        store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_E_IO, "data.00");
+    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
+    sim_rules_clear(full->world);
+    full_open(full, 0);
+    assert_int_equal(cold_count(full), count);
+    full_end(full);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(headers_that_can_be_read_again_hide_nothing),
+        cmocka_unit_test(a_root_that_does_not_answer_is_not_taken_for_an_empty_one),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
