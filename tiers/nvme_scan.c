@@ -45,6 +45,9 @@ struct scan {
     uint8_t *window;
     uint32_t window_page;
     uint32_t window_count;
+    /* The range that could not be read at once, and is read as few pages at a time as possible. */
+    uint32_t narrow_page;
+    uint32_t narrow_count;
     /* What the headers said. */
     struct block_record *records; /* BATCH_BLOCKS_MAX */
     struct tier_kill *kills;      /* BATCH_KILLS_MAX */
@@ -114,27 +117,27 @@ found_add(struct scan *scan, const struct batch_header *header)
 
 /* --- Reading ---------------------------------------------------------------------------------- */
 
-/* Bring `count` pages from `page` on; what the device does not give becomes zeros. False: error. */
+/* Bring `count` pages from `page` on; what is behind the end of the file is zeros. False: error. */
 static bool
 window_read(struct scan *scan, uint32_t page, uint32_t count)
 {
     size_t size = (size_t)count * PAGE_BYTES;
     size_t read_size = 0;
-    enum kvt_status status = scan->nvme->env->fs->read_at(
-        scan->file, scan->window, size, nvme_offset(scan->nvme, scan->segment, page), &read_size);
 
-    if (status != KVT_OK)
-        read_size = 0;
-    memset(scan->window + read_size, 0, size - read_size);
     scan->window_page = page;
+    scan->window_count = 0;
+    if (scan->nvme->env->fs->read_at(scan->file, scan->window, size,
+            nvme_offset(scan->nvme, scan->segment, page), &read_size) != KVT_OK)
+        return false;
+    memset(scan->window + read_size, 0, size - read_size);
     scan->window_count = count;
-    return status == KVT_OK;
+    return true;
 }
 
 /*
  * `count` pages from `page` on, all inside the segment, at least; `ahead` is how many to read when
- * something must be read. A range that cannot be read is tried again as short as possible, and
- * then counts as zeros.
+ * something must be read. A range that cannot be read is read again piece by piece, as short as
+ * possible: a disk takes seconds to give up. A piece that fails counts as zeros.
  */
 static const uint8_t *
 pages_get(struct scan *scan, uint32_t page, uint32_t count, uint32_t ahead)
@@ -147,8 +150,17 @@ pages_get(struct scan *scan, uint32_t page, uint32_t count, uint32_t ahead)
         return scan->window + (size_t)(page - scan->window_page) * PAGE_BYTES;
     if (wanted > scan->pages - page)
         wanted = scan->pages - page;
-    if (!window_read(scan, page, wanted) && !window_read(scan, page, count))
+    if (page < scan->narrow_page || page - scan->narrow_page >= scan->narrow_count) {
+        if (window_read(scan, page, wanted))
+            return scan->window;
+        scan->narrow_page = page;
+        scan->narrow_count = wanted;
+    }
+    if (!window_read(scan, page, count)) {
+        memset(scan->window, 0, (size_t)count * PAGE_BYTES);
+        scan->window_count = count;
         scan->damaged_pages += count;
+    }
     return scan->window;
 }
 

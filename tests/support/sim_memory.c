@@ -3,7 +3,8 @@
  * sim_memory.c - memory that is counted, that can run out, and that goes away with its life.
  *
  * Every piece is preceded by (mappings: described by) a record that knows its size, so that a
- * wrong size on the way back is noticed. What was put back is scribbled over.
+ * wrong size on the way back is noticed. What was put back is scribbled over; what was unmapped
+ * can no longer be touched, and is kept for the next life: new pages would be half of its time.
  */
 #include <assert.h>
 #include <stdint.h>
@@ -19,6 +20,8 @@ enum {
     HUGE_BYTES = 2 << 20,
     SCRIBBLE = 0xDB,
     SCRIBBLE_BYTES_MAX = 64 << 10, /* At most: tables of megabytes come and go with each open. */
+    SPARE_COUNT = 32,
+    SPARE_BYTES_MAX = 16 << 20, /* Of one. */
 };
 
 struct sim_allocation {
@@ -32,6 +35,69 @@ struct sim_allocation {
 };
 
 static_assert(sizeof(struct sim_allocation) <= RECORD_BYTES, "the record fits");
+
+/* A mapping that was given back: huge pages, out of reach. */
+struct spare {
+    void *memory;
+    size_t span; /* 0: there is none. */
+};
+
+static struct spare spares[SPARE_COUNT];
+
+/* --- Mappings --------------------------------------------------------------------------------- */
+
+static void *
+spare_take(size_t span)
+{
+    for (int i = 0; i < SPARE_COUNT; i++) {
+        void *memory = spares[i].memory;
+
+        if (spares[i].span != span)
+            continue;
+        spares[i].span = 0;
+        if (mprotect(memory, span, PROT_READ | PROT_WRITE) != 0) {
+            munmap(memory, span);
+            return NULL;
+        }
+        return memset(memory, 0, span);
+    }
+    return NULL;
+}
+
+static void
+span_put(void *memory, size_t span)
+{
+    for (int i = 0; i < SPARE_COUNT; i++) {
+        if (spares[i].span > 0 || span % HUGE_BYTES > 0 || span > SPARE_BYTES_MAX ||
+            mprotect(memory, span, PROT_NONE) != 0)
+            continue;
+        spares[i] = (struct spare){.memory = memory, .span = span};
+        return;
+    }
+    munmap(memory, span);
+}
+
+/* New pages, zeroed, aligned. */
+static void *
+span_new(size_t size, size_t alignment)
+{
+    size_t span = size + alignment;
+    uint8_t *memory = mmap(
+        NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t head;
+
+    if (memory == MAP_FAILED)
+        return NULL;
+    head = (alignment - (uintptr_t)memory % alignment) % alignment;
+    if (head > 0)
+        munmap(memory, head);
+    if (span - head > size)
+        munmap(memory + head + size, span - head - size);
+    (void)madvise(memory + head, size, MADV_HUGEPAGE); /* Only faster. */
+    return memory + head;
+}
+
+/* --- Records ---------------------------------------------------------------------------------- */
 
 static bool
 heap_grants(struct sim_heap *heap)
@@ -72,9 +138,11 @@ static void
 allocation_free(struct sim_allocation *allocation)
 {
     if (allocation->span > 0)
-        munmap(allocation->memory, allocation->span);
+        span_put(allocation->memory, allocation->span);
     free(allocation->start);
 }
+
+/* --- What a store's env has ------------------------------------------------------------------- */
 
 static void *
 sim_take(void *context, size_t size)
@@ -125,25 +193,6 @@ sim_put(void *context, void *memory, size_t size)
 }
 
 static void *
-map_aligned(size_t size, size_t alignment)
-{
-    size_t span = size + alignment;
-    uint8_t *memory = mmap(
-        NULL, span, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    size_t head;
-
-    if (memory == MAP_FAILED)
-        return NULL;
-    head = (alignment - (uintptr_t)memory % alignment) % alignment;
-    if (head > 0)
-        munmap(memory, head);
-    if (span - head > size)
-        munmap(memory + head + size, span - head - size);
-    (void)madvise(memory + head, size, MADV_HUGEPAGE); /* Only faster. */
-    return memory + head;
-}
-
-static void *
 map_span(struct sim_heap *heap, size_t size, size_t span, size_t alignment)
 {
     struct sim_allocation *allocation;
@@ -154,7 +203,9 @@ map_span(struct sim_heap *heap, size_t size, size_t span, size_t alignment)
     if (allocation == NULL)
         return NULL;
     allocation->start = allocation;
-    allocation->memory = map_aligned(span, alignment);
+    allocation->memory = spare_take(span);
+    if (allocation->memory == NULL)
+        allocation->memory = span_new(span, alignment);
     if (allocation->memory == NULL) {
         free(allocation);
         return NULL;

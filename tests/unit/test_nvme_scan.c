@@ -494,23 +494,26 @@ a_file_cut_short_loses_only_its_end(void **state)
 
 static const struct fs_ops *host_fs;
 static uint64_t bad_page;
+static uint64_t bad_pages = 1;
+static uint32_t failed_reads;
 
 static enum kvt_status
 read_failing(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
 {
-    if (bad_page * PAGE_BYTES >= offset && bad_page * PAGE_BYTES < offset + size)
+    if (bad_page * PAGE_BYTES < offset + size && (bad_page + bad_pages) * PAGE_BYTES > offset) {
+        failed_reads++;
         return failure_set(
             KVT_E_IO, 5, "page %llu is unreadable on purpose", (unsigned long long)bad_page);
+    }
     return host_fs->read_at(file, target, size, offset, read_out);
 }
 
+/* Ten batches of four pages. */
 static void
-an_unreadable_page_loses_only_its_batch(void **state)
+fixture_failing_open(void)
 {
-    static struct found found;
     static struct fs_ops fs_ops;
 
-    (void)state;
     fixture_open(1);
     for (uint32_t i = 0; i < 10; i++)
         put_one(3, NULL);
@@ -518,6 +521,15 @@ an_unreadable_page_loses_only_its_batch(void **state)
     fs_ops = *host_fs;
     fs_ops.read_at = read_failing;
     rig.env.fs = &fs_ops;
+}
+
+static void
+an_unreadable_page_loses_only_its_batch(void **state)
+{
+    static struct found found;
+
+    (void)state;
+    fixture_failing_open();
     bad_page = 20;
     scan(&found, 0);
     assert_int_equal(found.count, 9);
@@ -525,6 +537,33 @@ an_unreadable_page_loses_only_its_batch(void **state)
     bad_page = 22; /* In a payload: the headers do not care. */
     scan(&found, 0);
     assert_int_equal(found.count, 10);
+    rig.env.fs = host_fs;
+    rig_deinit(&rig);
+}
+
+/* A disk takes seconds to give up. */
+static void
+what_cannot_be_read_is_hardly_asked_for_twice(void **state)
+{
+    static struct found found;
+
+    (void)state;
+    fixture_failing_open();
+    bad_page = 0;
+    bad_pages = RIG_SEGMENT_PAGES;
+    failed_reads = 0;
+    scan(&found, 0);
+    assert_int_equal(found.count, 0);
+    assert_int_equal(found.damaged_pages, RIG_SEGMENT_PAGES);
+    assert_in_range(failed_reads, RIG_SEGMENT_PAGES, RIG_SEGMENT_PAGES + 4);
+    bad_page = 9; /* In a payload, and read together with the header of page 8. */
+    bad_pages = 3;
+    failed_reads = 0;
+    scan(&found, 0);
+    assert_int_equal(found.count, 10);
+    assert_int_equal(found.damaged_pages, 0);
+    assert_in_range(failed_reads, 1, 4);
+    bad_pages = 1;
     rig.env.fs = host_fs;
     rig_deinit(&rig);
 }
@@ -547,6 +586,7 @@ main(void)
         cmocka_unit_test(random_bytes_and_magics_never_hurt),
         cmocka_unit_test(a_file_cut_short_loses_only_its_end),
         cmocka_unit_test(an_unreadable_page_loses_only_its_batch),
+        cmocka_unit_test(what_cannot_be_read_is_hardly_asked_for_twice),
     };
 
     stop_on_proof();
