@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """long_runs.py - `make test-long`: seeds beyond those of `make test`, for as long as one likes.
 
-Usage: long_runs.py [--minutes N] [--seed N] [--csv FILE] [SUITE...]. The suites of long_rows.py
-(but the soak) take turns, a slice each, until the time is over; where nothing says otherwise the
-seeds follow from the clock, and each slice prints its own. Each suite then has one row in
-tests/long.csv, also after Ctrl-C or SIGTERM. A slice that fails leaves its output, with the command
-that repeats it, in build/test-logs/long-*.log.
+Usage: long_runs.py [--minutes N] [--seed N] [--jobs N] [--csv FILE] [SUITE...]. The suites of
+long_rows.py (but the soak) take turns, a slice each, until the time is over; so many slices at once
+as --jobs says (two for each core: half of a crash state's time is waiting). Where nothing says
+otherwise the seeds follow from the clock, and each slice prints its own. Each suite then has one
+row in tests/long.csv, also after Ctrl-C or SIGTERM. A slice that fails leaves its output, with the
+command that repeats it, in build/test-logs/long-*.log.
 """
 import argparse
 import os
@@ -14,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -95,24 +97,65 @@ SLICES = {
 }
 
 
-def run_slice(suite, seed):
+class Runs:
+    """Slices of suites, several at once, until the time is over or stop() is called."""
+
+    def __init__(self, suites, seed, seconds):
+        self.sums = {suite: (0, 0, 0) for suite in suites}
+        self.spent = dict.fromkeys(suites, 0.0)
+        self.seed = seed
+        self.end = time.monotonic() + seconds
+        self.processes = set()
+        self.lock = threading.Lock()
+
+    def stop(self):
+        with self.lock:
+            self.end = 0
+            for process in self.processes:
+                process.kill()
+
+    def work(self):
+        """What one of several threads does."""
+        while True:
+            with self.lock:
+                begin = time.monotonic()
+                if begin >= self.end:
+                    return
+                # Whoever had the least time so far; the guess is mended when the slice is done.
+                suite = min(self.spent, key=self.spent.get)
+                self.spent[suite] += 1
+                seed = self.seed
+                self.seed += 1201  # More than the seeds of a slice, no factor of the lists above.
+                make, seeds, pattern = SLICES[suite]
+                command, more = make(seed)
+                process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **more},
+                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                self.processes.add(process)
+            text = process.communicate()[0].decode("utf-8", "replace")
+            with self.lock:
+                self.processes.remove(process)
+                if self.end == 0:
+                    return
+                seconds = time.monotonic() - begin
+                counts = slice_counts(suite, seed, process, text, (seeds, pattern, seconds))
+                self.spent[suite] += seconds - 1
+                self.sums[suite] = tuple(a + b for a, b in zip(self.sums[suite], counts))
+
+
+def slice_counts(suite, seed, process, text, details):
     """Returns (seeds, what was counted, failures)."""
-    make, seeds, pattern = SLICES[suite]
-    command, more = make(seed)
-    begin = time.monotonic()
-    done = subprocess.run(command, check=False, cwd=ROOT, env={**os.environ, **more},
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    text = done.stdout.decode("utf-8", "replace")
+    seeds, pattern, seconds = details
     found = re.findall(pattern, text) if pattern else [str(seeds)]
     counted = int(found[-1]) if found else 0
-    is_failed = done.returncode != 0 or counted == 0
-    print(f"{suite:8} seed {seed:<11} {counted:9} in {time.monotonic() - begin:5.1f} s"
+    is_failed = process.returncode != 0 or counted == 0
+    print(f"{suite:8} seed {seed:<11} {counted:9} in {seconds:5.1f} s"
           f"{'  FAILED' if is_failed else ''}", flush=True)
     if is_failed:
         path = os.path.join(LOGS, f"long-{suite}-{seed}.log")
         with open(path, "w", encoding="utf-8") as file:
-            file.write("again: " + " ".join(command) + f"\n(status {done.returncode})\n" + text)
-        print(f"  {path}")
+            file.write("again: " + " ".join(process.args) +
+                       f"\n(status {process.returncode})\n" + text)
+        print(f"  {path}", flush=True)
     return (seeds, counted, 1) if is_failed else (seeds, counted, 0)
 
 
@@ -133,6 +176,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000_000)
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     parser.add_argument("--csv", default=long_rows.CSV)
     parser.add_argument("suites", nargs="*")
     arguments = parser.parse_args()
@@ -144,25 +188,22 @@ def main():
     os.makedirs(LOGS, exist_ok=True)
     commits = {suite: long_rows.commit_now(suite) for suite in suites}
     build(suites)
-    sums = {suite: (0, 0, 0) for suite in suites}
-    spent = dict.fromkeys(suites, 0.0)
-    end = time.monotonic() + 60 * arguments.minutes
-    seed = arguments.seed
+    runs = Runs(suites, arguments.seed, 60 * arguments.minutes)
+    workers = [threading.Thread(target=runs.work) for _ in range(arguments.jobs)]
     try:
-        while time.monotonic() < end:
-            # Whoever had the least time so far.
-            suite = min(suites, key=lambda name: spent[name])
-            begin = time.monotonic()
-            counts = run_slice(suite, seed)
-            spent[suite] += time.monotonic() - begin
-            sums[suite] = tuple(a + b for a, b in zip(sums[suite], counts))
-            seed += 1201  # More than the seeds of any slice, and no factor of the lists above.
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
-    for suite, (seeds, counted, failures) in sums.items():
+        runs.stop()
+        for worker in workers:
+            worker.join()
+    for suite, (seeds, counted, failures) in runs.sums.items():
         if seeds > 0:
             long_rows.append(arguments.csv, suite, commits[suite], (seeds, counted, failures))
-    return 1 if any(failures for _, _, failures in sums.values()) else 0
+    return 1 if any(failures for _, _, failures in runs.sums.values()) else 0
 
 
 if __name__ == "__main__":
