@@ -7,10 +7,10 @@
  *
  * DIR/soak must not be there; it is removed at the end. The owner of the store (soak_owner.c) reads
  * and replaces blocks of a working set of four times the NVMe tier; each read is verified. This
- * process looks at it once a minute, when it pauses for a probe of the raw disk, writes a line of
- * CSV, and kills it every N minutes (5). At the end the store is closed and checked, and the last
- * line says each bar (soak_judge.c), its figure, and pass or fail. --no-timings leaves out those
- * that a slow machine may miss.
+ * process has it pause four times a minute for a probe of the raw disk, looks at it and writes a
+ * line of CSV once a minute, and kills it every N minutes (5). At the end the store is closed and
+ * checked, and the last line says each bar (soak_judge.c), its figure, and pass or fail.
+ * --no-timings leaves out those that a slow machine may miss.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,6 +36,7 @@
 enum {
     HANG_S = 120, /* Without an answer; it ends the run. */
     DESCRIPTOR_LOOKS = 10,
+    PROBES = 4, /* A minute: what a shared disk gives is another after ten seconds. */
 };
 
 struct soak {
@@ -193,7 +194,12 @@ descriptors_at_rest(pid_t pid)
 struct mark {
     uint64_t get_bytes, put_bytes, moved_bytes, running_ns;
     uint64_t hits, misses, puts;
-    double probe_rate;
+};
+
+/* What the raw disk gave in a minute, and at the end of the last one. */
+struct probes {
+    double before, sum, last;
+    uint32_t count;
 };
 
 static struct mark
@@ -205,13 +211,39 @@ mark_take(const struct soak_board *board)
         .running_ns = atomic_load(&board->running_ns),
         .hits = atomic_load(&board->hit_count),
         .misses = atomic_load(&board->miss_count),
-        .puts = atomic_load(&board->put_count),
-        .probe_rate = (double)atomic_load(&board->probe_rate)};
+        .puts = atomic_load(&board->put_count)};
 }
 
-/* Ask for a probe, which ends the minute, and take down what it was like. */
+static void
+probe_take(struct soak *soak, struct probes *probes)
+{
+    struct soak_board *board = soak->board;
+
+    atomic_store(&board->probe_wanted, 1);
+    wait_for(soak, &board->probe_wanted, 0);
+    wait_for(soak, &board->state, SOAK_RUNNING);
+    probes->last = (double)atomic_load(&board->probe_rate);
+    if (probes->last <= 0)
+        end(soak, "the raw disk could not be probed");
+    probes->sum += probes->last;
+    probes->count++;
+}
+
+/* The mean over the minute, by the trapezoidal rule; the next one begins. */
+static double
+probes_mean(struct probes *probes)
+{
+    double mean = probes->sum / probes->count;
+
+    if (probes->before > 0)
+        mean += (probes->before - probes->last) / 2 / probes->count;
+    *probes = (struct probes){.before = probes->last};
+    return mean;
+}
+
+/* Take down what the minute was like, up to its last probe. */
 static struct soak_minute
-minute_end(struct soak *soak, struct mark *mark)
+minute_end(struct soak *soak, struct mark *mark, struct probes *probes)
 {
     struct soak_board *board = soak->board;
     struct soak_minute minute = {.life = atomic_load(&board->life), .reopen_s = soak->reopen_s};
@@ -219,9 +251,7 @@ minute_end(struct soak *soak, struct mark *mark)
     minute.rss_bytes = status_bytes(soak->owner, "VmRSS:");
     minute.locked_bytes = status_bytes(soak->owner, "VmLck:") + status_bytes(soak->owner, "VmPin:");
     minute.descriptors = descriptors_at_rest(soak->owner);
-    atomic_store(&board->probe_wanted, 1);
-    wait_for(soak, &board->probe_wanted, 0);
-    wait_for(soak, &board->state, SOAK_RUNNING);
+    probe_take(soak, probes);
     minute.stall_s = (double)atomic_exchange(&board->stall_ns, 0) / 1e9;
     minute.still_s = soak->still_s;
     soak->still_s = 0;
@@ -231,14 +261,10 @@ minute_end(struct soak *soak, struct mark *mark)
     double seconds = (double)(now.running_ns - mark->running_ns) / 1e9;
     minute.get_rate = seconds > 0 ? (double)(now.get_bytes - mark->get_bytes) / seconds : 0;
     minute.put_rate = seconds > 0 ? (double)(now.put_bytes - mark->put_bytes) / seconds : 0;
-    /* A machine that others use too is judged by what it gave before and after. */
-    minute.probe_rate =
-        mark->probe_rate > 0 ? (mark->probe_rate + now.probe_rate) / 2 : now.probe_rate;
+    minute.probe_rate = probes_mean(probes);
     double moved_rate = seconds > 0 ? (double)(now.moved_bytes - mark->moved_bytes) / seconds : 0;
-    if (minute.probe_rate > 0) {
-        minute.share = (minute.get_rate + minute.put_rate) / minute.probe_rate;
-        minute.busy = minute.share + moved_rate / minute.probe_rate;
-    }
+    minute.share = (minute.get_rate + minute.put_rate) / minute.probe_rate;
+    minute.busy = minute.share + moved_rate / minute.probe_rate;
     minute.hits = now.hits - mark->hits;
     minute.misses = now.misses - mark->misses;
     minute.puts = now.puts - mark->puts;
@@ -256,16 +282,31 @@ kill_and_reopen(struct soak *soak, struct mark *mark)
     owner_kill(soak);
     owner_start(soak);
     /* The time until the kill is in no sum, so its bytes must not be either. */
-    double probe_rate = mark->probe_rate;
     *mark = mark_take(soak->board);
-    mark->probe_rate = probe_rate;
     (void)atomic_exchange(&soak->board->stall_ns, 0);
+}
+
+/* Look on until then, whether it answers. */
+static void
+look_on(struct soak *soak, uint64_t until_ns)
+{
+    while (soak_now_ns() < until_ns) {
+        uint64_t last_ns = atomic_load(&soak->board->last_ns);
+        uint64_t nap_ns = soak_now_ns();
+        sleep_ms(5);
+        double still_s = (double)(soak_now_ns() - nap_ns) / 1e9 - 0.005;
+        if (still_s > soak->still_s)
+            soak->still_s = still_s;
+        if (soak_now_ns() > last_ns + HANG_S * UINT64_C(1000000000))
+            end(soak, "no request was answered for %d s", HANG_S);
+    }
 }
 
 static void
 run_minutes(struct soak *soak)
 {
     struct mark mark = {0};
+    struct probes probes = {0};
     uint32_t life_minute = 0;
 
     soak_csv_header(soak->csv);
@@ -274,18 +315,13 @@ run_minutes(struct soak *soak)
             kill_and_reopen(soak, &mark);
             life_minute = 0;
         }
-        uint64_t until_ns = soak->begin_ns + (i + 1) * soak->minute_ns;
-        while (soak_now_ns() < until_ns) {
-            uint64_t last_ns = atomic_load(&soak->board->last_ns);
-            uint64_t nap_ns = soak_now_ns();
-            sleep_ms(5);
-            double still_s = (double)(soak_now_ns() - nap_ns) / 1e9 - 0.005;
-            if (still_s > soak->still_s)
-                soak->still_s = still_s;
-            if (soak_now_ns() > last_ns + HANG_S * UINT64_C(1000000000))
-                end(soak, "no request was answered for %d s", HANG_S);
+        uint64_t from_ns = soak->begin_ns + i * soak->minute_ns;
+        for (uint32_t part = 1; part < PROBES; part++) {
+            look_on(soak, from_ns + soak->minute_ns * part / PROBES);
+            probe_take(soak, &probes);
         }
-        struct soak_minute minute = minute_end(soak, &mark);
+        look_on(soak, from_ns + soak->minute_ns);
+        struct soak_minute minute = minute_end(soak, &mark, &probes);
         minute.life_minute = life_minute++;
         soak_csv_line(soak->csv, i + 1, &minute);
         soak->log.minutes[soak->log.count++] = minute;
@@ -385,7 +421,7 @@ main(int count, char **values)
 {
     static struct soak soak = {.plan = {.nvme_bytes = UINT64_C(4) << 30,
                                    .host_bytes = UINT64_C(128) << 20,
-                                   .probe_ns = 1500000000},
+                                   .probe_ns = 1000000000},
         .minute_ns = UINT64_C(60000000000),
         .minute_count = 60,
         .kill_minutes = 5,
