@@ -181,7 +181,7 @@ fail(struct failing *failing, enum fault fault)
 }
 
 static bool
-run_cycles(struct failing *failing, uint64_t cycles)
+run_cycles(struct failing *failing, const char *folder, uint64_t cycles)
 {
     char problem[512];
 
@@ -190,6 +190,7 @@ run_cycles(struct failing *failing, uint64_t cycles)
         struct verify_request request = {.workload = &failing->workload,
             .oracle = &failing->oracle,
             .dir = failing->mount.point,
+            .evicted_count = failing->oracle.evicted_count,
             .lives_on = true,
             .seed = rng_next(&failing->rng)};
         failing->workload.io_engine = cycle / FAULTS % 2 == 0 ? RUN_IO_AUTO : KVT_IO_THREADS;
@@ -199,8 +200,10 @@ run_cycles(struct failing *failing, uint64_t cycles)
         }
         if (!crash_verify(&request, problem, sizeof(problem))) {
             printf("WRONG in cycle %" PRIu64 ", %s: %s\n", cycle, fault_names[fault], problem);
+            crash_mount_keep(&failing->mount, folder);
             return false;
         }
+        failing->oracle.evicted_count = request.evicted_count;
     }
     for (uint32_t i = 0; i < FAULTS; i++)
         printf("%s: noticed in %" PRIu64 " of %" PRIu64 " cycles, by the health in %" PRIu64 "\n",
@@ -291,7 +294,7 @@ run(const char *folder, uint64_t cycles)
         crash_mount_attach(&failing.mount, failing.disk.file, "ext4", point);
         if (!crash_mount_up(&failing.mount))
             run_fail("ext4 does not mount: %s", strerror(errno));
-        code = run_cycles(&failing, cycles) && run_reads(&failing) ? 0 : 1;
+        code = run_cycles(&failing, folder, cycles) && run_reads(&failing) ? 0 : 1;
         crash_mount_down(&failing.mount);
         crash_mount_detach(&failing.mount);
         crash_disk_stop(&failing.disk);

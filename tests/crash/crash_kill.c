@@ -99,7 +99,10 @@ kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t rou
         close(pipe);
     }
     oracle->is_open = oracle->is_open || count > 0;
-    if (crash_verify(&request, problem, sizeof(problem)))
+    request.evicted_count = oracle->evicted_count;
+    bool is_right = crash_verify(&request, problem, sizeof(problem));
+    oracle->evicted_count = request.evicted_count;
+    if (is_right)
         return true;
     printf("WRONG in round %" PRIu64 " (engine %u, HBM %" PRIu64 "): %s\n", round,
         kill_workload.io_engine, kill_workload.hbm_bytes, problem);

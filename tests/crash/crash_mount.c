@@ -133,3 +133,15 @@ crash_mount_cut(const struct crash_mount *mount)
         run_fail("cannot shut down %s: %s", mount->point, strerror(errno));
     close(place);
 }
+
+void
+crash_mount_keep(const struct crash_mount *mount, const char *folder)
+{
+    char store[300], kept[300];
+    const char *const copy[] = {"cp", "-a", store, kept, NULL};
+
+    snprintf(store, sizeof(store), "%s/store", mount->point);
+    snprintf(kept, sizeof(kept), "%s-store", folder);
+    if (crash_mount_run(copy))
+        printf("the store is kept in %s\n", kept);
+}

@@ -44,6 +44,9 @@ void crash_mount_down(const struct crash_mount *mount);
  * nothing more. */
 void crash_mount_cut(const struct crash_mount *mount);
 
+/* crash_mount_keep - copy the folder "store" in a mount to FOLDER-store, and say so. */
+void crash_mount_keep(const struct crash_mount *mount, const char *folder);
+
 /* crash_mount_run - run a program (a NULL ends the list) without its output; true: it gave 0. */
 bool crash_mount_run(const char *const *words);
 

@@ -43,6 +43,9 @@ struct oracle {
     uint64_t order;
     uint64_t acknowledged_count; /* Rises with everything that makes the oracle stricter. */
     bool is_open;
+    uint64_t
+        evicted_count; /* Blocks that left for want of room, in all lives that writers told of. */
+    uint64_t evicted_before; /* In those before the present one. */
     struct oracle_key keys[ORACLE_KEYS];
 };
 

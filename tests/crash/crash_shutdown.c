@@ -100,19 +100,6 @@ cut(struct cutting *cutting)
         run_fail("%s does not mount after a cut: %s", cutting->mount.type, strerror(errno));
 }
 
-/* Keep a store that was judged wrong. */
-static void
-keep(const struct cutting *cutting, const char *folder)
-{
-    char store[300], kept[300];
-    const char *const copy[] = {"cp", "-a", store, kept, NULL};
-
-    snprintf(store, sizeof(store), "%s/store", cutting->mount.point);
-    snprintf(kept, sizeof(kept), "%s-store", folder);
-    if (crash_mount_run(copy))
-        printf("the store is kept in %s\n", kept);
-}
-
 /* A file system, and one store on it that goes through all cycles. */
 static bool
 run_cycles(struct cutting *cutting, const char *folder, const char *type, uint64_t cycles)
@@ -137,12 +124,14 @@ run_cycles(struct cutting *cutting, const char *folder, const char *type, uint64
         struct verify_request request = {.workload = &cutting->workload,
             .oracle = &cutting->oracle,
             .dir = cutting->mount.point,
+            .evicted_count = cutting->oracle.evicted_count,
             .lives_on = true,
             .seed = rng_next(&cutting->rng)};
         is_right = crash_verify(&request, problem, sizeof(problem));
+        cutting->oracle.evicted_count = request.evicted_count;
         if (!is_right) {
             printf("WRONG in cycle %" PRIu64 ": %s\n", cycle, problem);
-            keep(cutting, folder);
+            crash_mount_keep(&cutting->mount, folder);
         }
     }
     crash_mount_down(&cutting->mount);

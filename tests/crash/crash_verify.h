@@ -14,13 +14,14 @@ struct verify_request {
     const struct oracle *oracle;
     const char *dir; /* The recorded directory, as the crash left it. */
     bool is_rebuild; /* The index was taken away. */
-    uint64_t
-        evicted_count; /* Left the tier for want of room: as many may be missing, any of them. */
-    bool lives_on;     /* The store is used after the judgement: nothing is deleted. */
-    uint64_t seed;     /* Chooses what is tried besides. */
+    /* Left the tier for want of room: as many may be missing, any of them. The judgement adds its
+     * own. */
+    uint64_t evicted_count;
+    bool lives_on; /* The store is used after the judgement: nothing is deleted. */
+    uint64_t seed; /* Chooses what is tried besides. */
 };
 
 /* crash_verify - true when all is well; otherwise a sentence in `problem`. */
-bool crash_verify(const struct verify_request *request, char *problem, size_t problem_size);
+bool crash_verify(struct verify_request *request, char *problem, size_t problem_size);
 
 #endif /* KVT_TESTS_CRASH_VERIFY_H */

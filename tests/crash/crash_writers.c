@@ -69,6 +69,10 @@ writers_open(const struct workload *workload, const char *dir, kvt_namespace *na
 static void
 tell_note(const struct writer *writer, struct writers_note *note)
 {
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (writer->store != NULL && kvt_stats_get(writer->store, &stats) == KVT_OK)
+        note->evicted_count = stats.nvme_evict_count;
     /* What is told now was true when all of this had been logged. */
     if (writer->stamp != NULL)
         note->stamp = atomic_load_explicit(writer->stamp, memory_order_seq_cst);
@@ -416,6 +420,10 @@ writers_mark(struct oracle *oracle, const struct writers_note *note)
     static const char *const verbs[] = {"put", "put_ok", "del", "del_ok"};
     char line[96];
 
+    if (note->verb == WRITERS_OPENED)
+        oracle->evicted_before = oracle->evicted_count;
+    if (oracle->evicted_before + note->evicted_count > oracle->evicted_count)
+        oracle->evicted_count = oracle->evicted_before + note->evicted_count;
     if (note->verb >= sizeof(verbs) / sizeof(verbs[0]))
         return;
     snprintf(line, sizeof(line), "%s %u %" PRIu64, verbs[note->verb], note->key, note->version);
