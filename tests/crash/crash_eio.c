@@ -208,9 +208,10 @@ run_cycles(struct failing *failing, const char *folder, uint64_t cycles)
     for (uint32_t i = 0; i < FAULTS; i++)
         printf("%s: noticed in %" PRIu64 " of %" PRIu64 " cycles, by the health in %" PRIu64 "\n",
             fault_names[i], failing->heard[i], failing->counts[i], failing->told[i]);
-    printf("%" PRIu64 " cycles judged, %" PRIu64 " acknowledgements, %" PRIu64 " calls failed\n",
-        cycles, failing->oracle.acknowledged_count,
-        atomic_load(&failing->disk.board->failed_count));
+    printf("%" PRIu64 " cycles judged, %" PRIu64 " acknowledgements, %" PRIu64
+           " calls failed, %" PRIu64 " blocks evicted\n",
+        cycles, failing->oracle.acknowledged_count, atomic_load(&failing->disk.board->failed_count),
+        failing->oracle.evicted_count);
     return cycles < CYCLES_DEFAULT ||
            (failing->told[FAULT_WRITES] > 0 && failing->told[FAULT_FLUSHES] > 0);
 }
