@@ -244,6 +244,23 @@ room_to_move(const struct kvt_store *store)
     return most < store->file.segment_pages ? (uint32_t)most : store->file.segment_pages;
 }
 
+/* Whether another segment than the resident's can be reclaimed, and has less alive. It came to be
+ * after this one was chosen: a write that fails closes its segment, and takes room from what is
+ * written again. */
+static bool
+is_another_emptier(struct kvt_store *store, const struct resident *resident)
+{
+    const struct segment *victim = segment_at(store->segments, resident->extent.segment);
+    const struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->live_bytes < victim->live_bytes && segment_is_eligible(store, segment))
+            return true;
+    }
+    return false;
+}
+
 uint32_t
 victim_survivors(
     struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t *credit_bytes)
@@ -269,12 +286,13 @@ victim_survivors(
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
         bool must_stay = resident.is_pinned || keeps_all || resident.child_count > 0;
+        uint32_t limit = keeps_all ? room : resident.is_pinned ? half : earned;
+        bool fits = moved_pages + pages <= limit;
 
-        if (moved_pages + pages > (keeps_all ? room : resident.is_pinned ? half : earned)) {
-            if (resident.is_pinned)
-                return VICTIM_UNMOVABLE;
+        if (!fits && (resident.is_pinned || (keeps_all && is_another_emptier(store, &resident))))
+            return VICTIM_UNMOVABLE;
+        if (!fits)
             break;
-        }
         /* Asked last: what the policy says yes to counts as written. */
         if (!must_stay && !store->policy->ops->admits(store->policy, resident.number))
             continue;

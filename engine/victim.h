@@ -28,7 +28,8 @@
  * for what is written again, 0.6 to 0.7.
  *
  * When less than half of what the SEALED segments hold is alive, nothing has to be lost: the
- * segment with the least alive goes first, and all of it stays for which there is room elsewhere.
+ * segment with the least alive goes first, and all of it stays for which there is room elsewhere;
+ * when that is not all, and another has become emptier meanwhile, it is passed over.
  */
 #ifndef KVT_ENGINE_VICTIM_H
 #define KVT_ENGINE_VICTIM_H
@@ -36,7 +37,8 @@
 #include "relocate.h"
 #include "segment.h"
 
-#define VICTIM_UNMOVABLE UINT32_MAX /* More of it is pinned than can be moved with a gain. */
+/* More of it is pinned than can be moved with a gain; or another one costs less. */
+#define VICTIM_UNMOVABLE UINT32_MAX
 
 /* victim_choose - the segment to reclaim next; NULL: none can be. */
 struct segment *victim_choose(struct kvt_store *store);

@@ -190,7 +190,6 @@ run_cycles(struct failing *failing, const char *folder, uint64_t cycles)
         struct verify_request request = {.workload = &failing->workload,
             .oracle = &failing->oracle,
             .dir = failing->mount.point,
-            .evicted_count = failing->oracle.evicted_count,
             .lives_on = true,
             .seed = rng_next(&failing->rng)};
         failing->workload.io_engine = cycle / FAULTS % 2 == 0 ? RUN_IO_AUTO : KVT_IO_THREADS;
@@ -198,6 +197,7 @@ run_cycles(struct failing *failing, const char *folder, uint64_t cycles)
             printf("in cycle %" PRIu64 ", %s\n", cycle, fault_names[fault]);
             return false;
         }
+        request.evicted_count = failing->oracle.evicted_count;
         if (!crash_verify(&request, problem, sizeof(problem))) {
             printf("WRONG in cycle %" PRIu64 ", %s: %s\n", cycle, fault_names[fault], problem);
             crash_mount_keep(&failing->mount, folder);

@@ -463,6 +463,33 @@ no_more_stays_than_can_be_written_elsewhere(void **state)
     assert_int_equal(survivors(fixture), VICTIM_UNMOVABLE);
 }
 
+/* As when writes fail while blocks are moved: each closes a segment in which nothing is. */
+static void
+where_most_is_dead_nothing_is_lost_while_another_segment_is_emptier(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment_table *segments = fixture->store.segments;
+    struct segment *segment = segment_make(fixture, SEGMENTS - 2);
+    struct segment *taken, *sealed;
+    uint32_t first, page;
+
+    for (uint32_t i = 0; i <= SEGMENTS - 2; i++)
+        segment_at(segments, i)->live_bytes = 0;
+    assert_int_equal(segment_run_take(segments, 0, PAGES - 23, 0, &taken, &page, &sealed), KVT_OK);
+    first = block_add(fixture, segment, 100, true);
+    expect_survivors(fixture, &first, 1); /* All of it fits. */
+    block_add(fixture, segment, 100, true);
+    assert_int_equal(survivors(fixture), VICTIM_UNMOVABLE);
+    for (uint32_t i = 0; i < SEGMENTS - 2; i++)
+        segment_at(segments, i)->live_bytes = segment->live_bytes;
+    assert_int_equal(survivors(fixture), 1);
+    for (uint32_t i = 0; i < SEGMENTS - 2; i++) {
+        segment_at(segments, i)->live_bytes = 0;
+        segment_at(segments, i)->is_passed_over = true;
+    }
+    assert_int_equal(survivors(fixture), 1);
+}
+
 int
 main(void)
 {
@@ -500,6 +527,8 @@ main(void)
             a_segment_of_which_more_than_half_is_pinned_is_unmovable, setup, teardown),
         cmocka_unit_test_setup_teardown(
             no_more_stays_than_can_be_written_elsewhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            where_most_is_dead_nothing_is_lost_while_another_segment_is_emptier, setup, teardown),
     };
 
     stop_on_proof();
