@@ -31,6 +31,7 @@ test-long: all
 SOAK_DIR ?= $(BUILD)
 
 soak: all
+	@mkdir -p $(SOAK_DIR)
 	@python3 -B tests/soak/soak_run.py --minutes $(MINUTES) --dir $(SOAK_DIR)
 
 # Seconds for each fuzz target.
