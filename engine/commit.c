@@ -87,7 +87,6 @@ commit_queue(struct kvt_store *store, struct flight *flight, uint64_t due_ns)
     struct commit *commit = store->commit;
 
     flight->due_ns = due_ns;
-    flight->order = ++commit->order;
     flight->older = commit->newest;
     flight->newer = NULL;
     if (commit->newest == NULL)
@@ -112,7 +111,8 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
 {
     struct commit *commit = store->commit;
     uint32_t entry = flight->entry;
-    bool is_given_up = status < 0 && flight->is_demotion && !flight->is_asked_for;
+    bool is_given_up =
+        status < 0 && flight->is_demotion && !flight->is_asked_for && !flight->is_killed;
     struct op_list waiters = flight->waiters;
     struct op *op;
 
@@ -581,30 +581,6 @@ commit_is_idle(struct kvt_store *store)
 
     return commit->oldest == NULL && commit->kill_count == 0 &&
            batches_in(commit, BATCH_IDLE) == BATCH_COUNT;
-}
-
-uint64_t
-commit_mark(struct kvt_store *store)
-{
-    return store->commit->order;
-}
-
-bool
-commit_has_passed(struct kvt_store *store, uint64_t mark)
-{
-    const struct commit *commit = store->commit;
-
-    if (commit->oldest != NULL && commit->oldest->order <= mark)
-        return false;
-    if (commit->kill_count > 0 && commit->kills[0].order <= mark)
-        return false;
-    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
-        const struct batch *batch = &commit->batches[i];
-
-        if (batch->state != BATCH_IDLE && batch->kill_count > 0 && batch->kills[0].order <= mark)
-            return false;
-    }
-    return true;
 }
 
 uint64_t

@@ -115,10 +115,6 @@ bool commit_step(struct kvt_store *store);
 uint64_t commit_next_ns(struct kvt_store *store); /* When it must be called again. */
 bool commit_is_idle(struct kvt_store *store);     /* Nothing queued, nothing under way. */
 
-/* commit_mark - a point in the order of work; commit_has_passed: all work before it is answered. */
-uint64_t commit_mark(struct kvt_store *store);
-bool commit_has_passed(struct kvt_store *store, uint64_t mark);
-
 /* commit_error_count - blocks and kills that could not be made durable. */
 uint64_t commit_error_count(struct kvt_store *store);
 

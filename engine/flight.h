@@ -65,10 +65,9 @@ struct flight {
     uint32_t entry;
     struct op_list waiters;                 /* Every state but QUEUED: for its end. */
     struct op_list durable_waiters;         /* For stage 2. */
-    struct flight *newer, *older;           /* IMAGING, QUEUED and WRITING: in order of `order`. */
+    struct flight *newer, *older;           /* IMAGING, QUEUED and WRITING: in order. */
     struct flight *image_next, *image_last; /* IMAGING without an image: wait for a turn. */
     struct image *image;                    /* NULL: none, or none yet. */
-    uint64_t order;
     uint64_t due_ns;
     uint32_t attempt_count;
     struct commit_kill replaced; /* has_replaced: the copy on NVMe that its block takes the place

@@ -91,14 +91,6 @@ fill_run(struct crew_job *crew_job)
         fill->checksum = hash_payload(fill->host_memory, length);
 }
 
-/* Its stage 2 goes on in put_join_again(). */
-static void
-put_wait_for_host(struct kvt_store *store, struct op *op, struct flight *flight)
-{
-    store->joins_waiting++;
-    op_list_add(&flight->waiters, op);
-}
-
 /* What shall be durable is written from HOST. */
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
@@ -106,9 +98,8 @@ put_lower(struct kvt_store *store, struct op *op, uint32_t number)
     enum kvt_status status = move_down(store, number);
 
     if (status == KVT_OK) {
-        put_wait_for_host(store, op, entries_at(store->entries, number)->flight);
+        op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
     } else if (status == KVT_NOT_READY) {
-        store->joins_waiting++;
         room_wait(store, POLICY_HOST, op);
     } else {
         op_reach(store, op, 2, status);
@@ -131,7 +122,7 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     if (op->ticket->durability == KVT_RELAXED)
         due_ns += store->options.relaxed_interval_ns;
     if (flight != NULL && (flight->state == FLIGHT_LOWERING || flight->state == FLIGHT_RAISING)) {
-        put_wait_for_host(store, op, flight);
+        op_list_add(&flight->waiters, op);
         return;
     }
     if (flight == NULL && (entry_tiers(store, number) & TIER_HOST) == 0) {
@@ -157,7 +148,6 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
 static void
 put_join_again(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    store->joins_waiting--;
     if (number == ENTRY_NONE)
         op_reach(store, op, 2, KVT_MISS);
     else

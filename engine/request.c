@@ -171,6 +171,8 @@ ticket_deliver(struct kvt_store *store, struct message *message)
 {
     struct kvt_ticket *ticket = CONTAINER_OF(message, struct kvt_ticket, message);
 
+    if (ticket->last_stage == 2)
+        flush_expect(store, ticket);
     if (ticket->wait_event == NULL) {
         ticket_begin(store, ticket, KVT_OK);
         return;
@@ -213,8 +215,11 @@ ticket_publish(struct kvt_store *store, struct kvt_ticket *ticket, uint32_t stag
     } else {
         gate_post(&store->env, &ticket->gate);
     }
-    if (stage == ticket->last_stage)
-        ticket_release(ticket);
+    if (stage < ticket->last_stage)
+        return;
+    if (stage == 2)
+        flush_settle(store, ticket);
+    ticket_release(ticket);
 }
 
 void

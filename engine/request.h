@@ -113,7 +113,9 @@ struct kvt_ticket {
     uint64_t deadline_ns; /* Prefetch: nothing is started later. */
     bool is_bulk;         /* Prefetch: its reads give way to others. */
     struct device_job wait_job;
-    bool is_waiting;     /* For that event. */
+    bool is_waiting;                  /* For that event. */
+    struct kvt_ticket *older, *newer; /* flush.c: two stages, from delivery to the last of them. */
+    uint64_t flush_number;
     uint32_t hold_count; /* That wait for it. */
     _Atomic uint32_t is_cancelled;
     _Atomic uint32_t stage; /* Reached. */

@@ -185,58 +185,6 @@ store_free(struct kvt_store *store)
     env_put(&env, store, sizeof(*store));
 }
 
-/* --- Flush ------------------------------------------------------------------------------------ */
-
-struct flush {
-    uint64_t mark;
-    uint64_t error_count;
-    bool is_begun;
-};
-
-static bool
-flush_run(struct kvt_store *store, void *context)
-{
-    struct flush *flush = context;
-
-    if (!flush->is_begun) {
-        flush->is_begun = true;
-        flush->error_count = commit_error_count(store);
-    }
-    /* What is still being copied gets its place in the order when it is visible. */
-    if (store->fills_in_flight > 0 || store->joins_waiting > 0 || room_is_wanted(store))
-        return false;
-    if (flush->mark == 0)
-        flush->mark = commit_mark(store) + 1;
-    commit_hurry_all(store);
-    if (!commit_has_passed(store, flush->mark - 1))
-        return false;
-    flush->error_count = commit_error_count(store) - flush->error_count;
-    return true;
-}
-
-enum kvt_status
-store_flush(struct kvt_store *store)
-{
-    struct flush flush = {0};
-    uint32_t health;
-
-    loop_call(store, flush_run, &flush);
-    health = atomic_load_explicit(&store->health, memory_order_relaxed);
-    if (flush.error_count == 0)
-        return KVT_OK;
-    if ((health & KVT_HEALTH_META_READONLY) != 0)
-        return failure_set(KVT_E_META, 0, "a commit of the index failed: no more are tried");
-    return failure_set(KVT_E_IO, 0, "%llu blocks or deletes could not be made durable",
-        (unsigned long long)flush.error_count);
-}
-
-enum kvt_status
-kvt_flush(kvt_store *store)
-{
-    KVT_TRY(store_enter(store));
-    return store_flush(store);
-}
-
 /* --- Opening ---------------------------------------------------------------------------------- */
 
 static enum kvt_status

@@ -22,6 +22,7 @@
 #include "failure.h"
 #include "fates.h"
 #include "flight.h"
+#include "flush.h"
 #include "histogram.h"
 #include "holds.h"
 #include "host_tier.h"
@@ -229,6 +230,7 @@ struct kvt_store {
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
     struct map_hand map_hand;
+    struct flush_list flush_list;
     struct window sends; /* fetch.c: blocks on their way to devices through stages, ... */
     struct window bulks; /* ... and those that bulk prefetches read. */
     bool has_shares;     /* A namespace has a share of a tier. */
@@ -242,7 +244,6 @@ struct kvt_store {
     uint64_t costs_told_ns;                   /* To the policy. */
     double put_mean_bytes, recompute_mean_us; /* Of puts; 0: none yet (that said). */
     double demote_mean_bytes;                 /* Of what the policy lets onto NVMe; 0: none yet. */
-    uint32_t joins_waiting; /* Puts whose block, there before, has yet to come to HOST. */
     struct imaging imaging;
     uint64_t dirty_bytes;  /* HOST slots of blocks that shall become durable. */
     uint64_t nvme_use_sum; /* Last uses of the copies on NVMe, in ticks (entries.h), added up. */
@@ -278,8 +279,6 @@ struct kvt_store {
 /* store_enter - may this call go on? KVT_E_INVAL (NULL), KVT_E_STATE (forked), KVT_E_POISONED. */
 enum kvt_status store_enter(const struct kvt_store *store);
 void store_health_set(struct kvt_store *store, uint32_t flag);
-/* store_flush - kvt_flush() itself. */
-enum kvt_status store_flush(struct kvt_store *store);
 
 /* --- 4. loop.c -------------------------------------------------------------------------------- */
 

@@ -243,11 +243,11 @@ KVT_CHECKED enum kvt_status kvt_close(kvt_store *store);
 KVT_API void kvt_abort(kvt_store *store);
 
 /*
- * kvt_flush - make every RELAXED and SYNC put and every delete that was submitted before durable.
- *
- * KVT_E_IO, KVT_E_META when some of them could not be.
- * Threads: any. Ownership: nothing changes hands. Blocks: yes; also for puts that wait for room in
- * memory, as long as leases hold that: do not wait here for what would release them.
+ * kvt_flush - make every RELAXED and SYNC put and every delete that was submitted before durable:
+ * their tickets have reached the last stage. KVT_E_IO, KVT_E_META when some could not be.
+ * Threads: any. Ownership: nothing changes hands. Blocks: yes; also for tickets that wait for an
+ * event, and for puts that wait for room in memory, as long as leases hold that: do not wait here
+ * for what would release them.
  */
 KVT_CHECKED enum kvt_status kvt_flush(kvt_store *store);
 

@@ -391,8 +391,8 @@ main(int argc, char **argv)
     if (!seeds_parse(&seeds, argc, argv))
         return 2;
     stop_on_proof();
-    /* A store lives for milliseconds here: tables that it takes shall be pages that are cleared when
-     * they are touched, not memory of the heap that is cleared at once. */
+    /* A store lives for milliseconds here: tables that it takes shall be pages that are cleared
+     * when they are touched, not memory of the heap that is cleared at once. */
     (void)mallopt(M_MMAP_THRESHOLD, 128 * 1024);
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -256,16 +256,21 @@ block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kv
         workload_expect(work, "stage 2", status);
 }
 
+static bool
+flight_has_stage_2(const struct flight *flight)
+{
+    return flight->kind == FLIGHT_DELETE ||
+           (flight->kind == FLIGHT_PUT && flight->durability != KVT_MEMORY);
+}
+
 void
 flight_finish(struct workload *work, struct flight *flight)
 {
     struct kvt_result results[BATCH_MAX];
-    bool has_second = flight->kind == FLIGHT_DELETE ||
-                      (flight->kind == FLIGHT_PUT && flight->durability != KVT_MEMORY);
     enum kvt_status status;
 
     flight_land(work, flight);
-    if (has_second) {
+    if (flight_has_stage_2(flight)) {
         status = kvt_ticket_wait(flight->ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
         if (status == KVT_OK)
             status = kvt_ticket_results(flight->ticket, KVT_STAGE_DURABLE, results, flight->count);
@@ -503,16 +508,24 @@ workload_clear(struct workload *work, uint32_t space)
 void
 workload_flush(struct workload *work)
 {
+    bool is_landed = rng_below(&work->rng, 2) == 0;
     enum kvt_status status;
 
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        if (work->flights[i].kind != FLIGHT_FREE)
+        if (is_landed && work->flights[i].kind != FLIGHT_FREE)
             flight_land(work, &work->flights[i]);
     }
     status = kvt_flush(work->store);
     workload_note(work, 10, (uint64_t)status);
     if (!workload_expect(work, "kvt_flush", status))
         return;
+    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
+        const struct flight *flight = &work->flights[i];
+
+        if (flight_has_stage_2(flight) &&
+            kvt_ticket_wait(flight->ticket, KVT_STAGE_DURABLE, 0) == KVT_LATE)
+            model_fail(&work->model, "kvt_flush came before stage 2 of what was submitted earlier");
+    }
     workload_settle(work); /* Outcomes of stage 2 come before what the flush says. */
     if (!workload_tolerates(work))
         model_ack_all(&work->model);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "commit_internal.h"
 #include "full_store.h"
 
 enum {
@@ -139,6 +140,46 @@ a_put_that_is_due_does_not_wait_for_those_before_it(void **state)
     full_end(full);
 }
 
+static bool
+is_demotion_written(void *context)
+{
+    const struct full_store *full = context;
+    const struct flight *oldest = full->store->commit->oldest;
+
+    return oldest != NULL && oldest->is_demotion && oldest->state == FLIGHT_WRITING;
+}
+
+/* What was written of it cannot be committed; there is no block that could be given up for that. */
+static void
+a_block_is_deleted_while_its_demotion_fails(void **state)
+{
+    const struct sim_rule fails = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 1, .sticky = true};
+    struct full_store *full = demoting_begin(UINT64_C(100) * 1000000);
+    kvt_ticket *tickets[MANY];
+    uint32_t health;
+
+    (void)state;
+    sim_rule_add(full->world, &fails);
+    for (uint32_t i = 0; i < MANY / AT_ONCE; i++)
+        blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_MEMORY), KVT_STAGE_DONE);
+    assert_int_equal(
+        sim_run(full->world, is_demotion_written, full, sim_now(full->world) + FULL_WAIT_NS),
+        SIM_DONE);
+    for (uint32_t i = 0; i < MANY; i++)
+        tickets[i] = full_delete_submit(full, 1000 + i);
+    for (uint32_t i = 0; i < MANY; i++) {
+        assert_int_equal(kvt_ticket_wait(tickets[i], KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+        assert_int_equal(kvt_ticket_wait(tickets[i], KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+        kvt_ticket_free(tickets[i]);
+    }
+    assert_int_equal(kvt_health(full->store, &health), KVT_OK);
+    assert_int_equal(
+        health & (KVT_HEALTH_POISONED | KVT_HEALTH_META_READONLY), KVT_HEALTH_META_READONLY);
+    sim_rules_clear(full->world);
+    full_again(full, 0);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -146,6 +187,7 @@ main(void)
         cmocka_unit_test(demotions_fill_the_rest_of_a_segment),
         cmocka_unit_test(puts_go_before_demotions_that_wait),
         cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
+        cmocka_unit_test(a_block_is_deleted_while_its_demotion_fails),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

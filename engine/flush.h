@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flush.h - the tickets that still have something to make durable, for kvt_flush().
+ *
+ * Threads   the loop.
+ */
+#ifndef KVT_ENGINE_FLUSH_H
+#define KVT_ENGINE_FLUSH_H
+
+#include <stdint.h>
+
+struct kvt_store;
+struct kvt_ticket;
+
+/* Tickets with two stages, from their delivery to the last stage, in the order of delivery. */
+struct flush_list {
+    struct kvt_ticket *oldest, *newest;
+    uint64_t last_number; /* Of the ticket that was delivered last. */
+};
+
+/* flush_expect - a flush that begins from now on waits for the ticket; flush_settle: none does. */
+void flush_expect(struct kvt_store *store, struct kvt_ticket *ticket);
+void flush_settle(struct kvt_store *store, struct kvt_ticket *ticket);
+
+#endif /* KVT_ENGINE_FLUSH_H */

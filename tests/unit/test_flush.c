@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_flush.c - what kvt_flush() has answered is durable: each put and each delete that was
+ * submitted before, wherever in the engine it was when the flush began.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    KEY = 7,
+    MOMENTS = 250,
+};
+
+/* The ticket has reached its last stage: nobody has to wait for it any more. */
+static void
+expect_durable(kvt_ticket *ticket)
+{
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, 0), KVT_OK);
+    kvt_ticket_free(ticket);
+}
+
+/* Each moment of a put's way to the disk, also the one in which its record is in a transaction of
+ * the index that has not ended. */
+static void
+a_delete_is_flushed_whatever_its_block_was_doing(void **state)
+{
+    struct full_store *full = full_begin(11, FULL_SEGMENTS);
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        kvt_ticket *put = full_put_submit(full, KEY + moment, 1, KVT_SYNC);
+        kvt_ticket *gone;
+
+        assert_int_equal(kvt_ticket_wait(put, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+        sim_run_steps(full->world, moment);
+        gone = full_delete_submit(full, KEY + moment);
+        assert_int_equal(kvt_flush(full->store), KVT_OK);
+        expect_durable(gone);
+        assert_true(kvt_ticket_wait(put, KVT_STAGE_DURABLE, 0) >= 0);
+        kvt_ticket_free(put);
+    }
+    full_again(full, 0);
+    for (uint32_t moment = 0; moment < MOMENTS; moment++)
+        assert_false(full_expect_at_most(full, KEY + moment, 0));
+    full_end(full);
+}
+
+/* Each moment of a replacing put's way, from before its bytes are copied. */
+static void
+a_relaxed_put_that_replaces_is_flushed(void **state)
+{
+    struct full_store *full = full_begin(12, FULL_SEGMENTS);
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        kvt_ticket *first = full_put_submit(full, KEY, 2 * moment + 1, KVT_SYNC);
+        kvt_ticket *second;
+
+        assert_int_equal(kvt_ticket_wait(first, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+        sim_run_steps(full->world, moment);
+        second = full_put_submit(full, KEY, 2 * moment + 2, KVT_RELAXED);
+        assert_int_equal(kvt_flush(full->store), KVT_OK);
+        expect_durable(second);
+        kvt_ticket_free(first);
+        if (moment % 16 == 0) {
+            full_again(full, 0);
+            full_expect(full, KEY, 2 * moment + 2);
+        }
+    }
+    full_end(full);
+}
+
+/* While segments are emptied: what a reclaim is about to write elsewhere is replaced. */
+static void
+what_waits_for_a_relocation_is_flushed(void **state)
+{
+    struct full_store *full = full_begin(13, FULL_SEGMENTS);
+    uint64_t versions[FULL_HOT];
+    uint32_t met_count = 0;
+
+    (void)state;
+    full_fill(full);
+    for (uint64_t hot = 0; hot < FULL_HOT; hot++)
+        versions[hot] = 1;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        uint64_t hot = moment % FULL_HOT;
+        kvt_ticket *churn, *second;
+
+        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            (void)full_expect_at_most(full, key, versions[key]);
+        churn = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+        assert_int_equal(kvt_ticket_wait(churn, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+        for (uint32_t i = 0; i < 2000 && relocate_is_idle(full->store); i++)
+            sim_run_steps(full->world, 1);
+        sim_run_steps(full->world, moment % 64);
+        met_count += !relocate_is_idle(full->store);
+        second = full_put_submit(full, hot, ++versions[hot], KVT_RELAXED);
+        assert_int_equal(kvt_flush(full->store), KVT_OK);
+        expect_durable(second);
+        assert_int_equal(full_result(churn), KVT_OK);
+    }
+    assert_true(met_count > 0);
+    full_again(full, 0);
+    for (uint64_t key = 0; key < FULL_HOT; key++)
+        (void)full_expect_at_most(full, key, versions[key]);
+    full_end(full);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_delete_is_flushed_whatever_its_block_was_doing),
+        cmocka_unit_test(a_relaxed_put_that_replaces_is_flushed),
+        cmocka_unit_test(what_waits_for_a_relocation_is_flushed),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
