@@ -54,7 +54,8 @@ struct archive_sums {
     uint64_t namespace_count;
     uint64_t block_count;
     uint64_t payload_bytes;
-    uint64_t largest_bytes;
+    uint64_t largest_bytes; /* Of a payload; only when reading, as stored_bytes. */
+    uint64_t stored_bytes;  /* What a store needs for the blocks, at least. */
     uint64_t archive_bytes;
 };
 

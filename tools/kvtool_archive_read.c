@@ -13,6 +13,11 @@
 #include "kvtool_frame.h"
 #include "little_endian.h"
 
+enum {
+    PAGE_BYTES = 4096,
+    ENTRY_BYTES = 108 /* Of a block in the header of its batch, before its key. */
+};
+
 /* False, with a sentence that says where. */
 static bool
 refuse(struct archive_reader *reader, const char *what)
@@ -117,6 +122,14 @@ end_check(struct archive_reader *reader, const uint8_t *head, uint32_t size)
     return false;
 }
 
+/* What a block takes of a store at least: whole pages, and an entry (tiers/FORMAT.md 3.3). */
+static uint64_t
+stored_bytes(const struct archive_block *block, uint64_t payload_bytes)
+{
+    return (payload_bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES + ENTRY_BYTES +
+           block->key_length;
+}
+
 static bool
 item_read(struct archive_reader *reader, const uint8_t *head, uint32_t size, uint64_t body_bytes)
 {
@@ -134,6 +147,7 @@ item_read(struct archive_reader *reader, const uint8_t *head, uint32_t size, uin
             return refuse(reader, "a block that is none");
         reader->sums.block_count++;
         reader->sums.payload_bytes += body_bytes;
+        reader->sums.stored_bytes += stored_bytes(&reader->block, body_bytes);
         if (body_bytes > reader->sums.largest_bytes)
             reader->sums.largest_bytes = body_bytes;
         return true;

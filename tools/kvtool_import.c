@@ -4,7 +4,8 @@
  *
  * The archive is read twice: whole, before the first block becomes visible, and again to put its
  * blocks. What comes from a pipe is kept in a nameless temporary file in between. Blocks that were
- * put before something went wrong, or before Ctrl-C, are deleted again.
+ * put before something went wrong, or before Ctrl-C, are deleted again. What the last blocks have
+ * pushed out of the store is known when that is closed: then each key of the archive is looked up.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,8 @@
 #include "quantity.h"
 
 enum {
-    COPY_BYTES = 1 << 20
+    COPY_BYTES = 1 << 20,
+    KEYS_AT_ONCE = 256
 };
 
 enum {
@@ -51,19 +53,25 @@ const struct command_line kvtool_import_line = {
     .summary = "Put the blocks of an archive of kvtool export (default: standard input), durably.",
     .text =
         "The whole archive is verified before its first block becomes visible. A block that is\n"
-        "there stays as it is. When something goes wrong on the way, or Ctrl-C is pressed, what\n"
-        "was put is deleted again (what was replaced stays replaced; namespaces stay).\n"
+        "there stays as it is. When something goes wrong on the way, Ctrl-C is pressed, or the\n"
+        "store does not keep all of the archive, what was put is deleted again (what was replaced\n"
+        "stays replaced; namespaces stay).\n"
         "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"stored\", \"existed\"}",
     .operand_min = 1,
     .operand_max = 2,
     .options = options,
 };
 
-/* A block that this import made, to be deleted if the rest fails. */
-struct made {
+/* Keys of the archive, for when all its blocks were put. */
+struct listed_key {
     kvt_namespace ns;
     struct kvt_key key;
     uint8_t bytes[ARCHIVE_KEY_MAX];
+};
+
+struct key_list {
+    struct listed_key *items;
+    size_t count, capacity;
 };
 
 struct import {
@@ -73,9 +81,9 @@ struct import {
     uint32_t flags;
     struct archive_sums sums; /* Of the whole archive. */
     kvt_store *store;
-    kvt_namespace *spaces; /* In the archive's order. */
-    struct made *made;
-    size_t made_count, made_capacity;
+    kvt_namespace *spaces;     /* In the archive's order. */
+    struct key_list made;      /* By this import: deleted if the rest fails. */
+    struct key_list was_there; /* Kept or replaced. */
     uint64_t existed_count;
     struct lanes lanes;
     struct progress progress;
@@ -215,22 +223,43 @@ space_open(struct import *import, const struct archive_reader *reader)
     return false;
 }
 
-/* Remembers a block that is being put. */
-static struct made *
-made_add(struct import *import)
+/* Remembers the key of a block that is being put. */
+static bool
+key_list_add(struct key_list *list, kvt_namespace ns, const struct kvt_key *key)
 {
-    if (import->made_count == import->made_capacity) {
-        size_t capacity = import->made_capacity == 0 ? 256 : import->made_capacity * 2;
-        struct made *made = realloc(import->made, capacity * sizeof(*made));
+    struct listed_key *item;
 
-        if (made == NULL) {
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity == 0 ? 256 : list->capacity * 2;
+        struct listed_key *items = realloc(list->items, capacity * sizeof(*items));
+
+        if (items == NULL) {
             complain("there is no memory for the keys of %zu blocks", capacity);
-            return NULL;
+            return false;
         }
-        import->made = made;
-        import->made_capacity = capacity;
+        list->items = items;
+        list->capacity = capacity;
     }
-    return &import->made[import->made_count++];
+    item = &list->items[list->count++];
+    item->ns = ns;
+    item->key = *key;
+    memcpy(item->bytes, key->bytes, key->length);
+    return true;
+}
+
+/* From the item `at` on, keys of its namespace; how many. */
+static uint32_t
+key_list_part(const struct key_list *list, size_t at, struct kvt_key keys_out[KEYS_AT_ONCE])
+{
+    const struct listed_key *item = &list->items[at];
+    uint32_t count = 0;
+
+    for (; count < KEYS_AT_ONCE && at + count < list->count && item[count].ns.id == item->ns.id;
+         count++) {
+        keys_out[count] = item[count].key;
+        keys_out[count].bytes = item[count].bytes;
+    }
+    return count;
 }
 
 /* Whatever was put in that lane is there, or was before. */
@@ -275,17 +304,11 @@ put_begin(struct import *import, const struct archive_reader *reader, struct lan
     };
     kvt_namespace ns = import->spaces[block->namespace_index];
     uint8_t tiers = 0;
-    struct made *made = NULL;
     enum kvt_status status = kvt_lookup(import->store, ns, &put.key, 1, &tiers, NULL, NULL);
 
-    if (status == KVT_OK && tiers == 0) {
-        made = made_add(import);
-        if (made == NULL)
-            return false;
-        made->ns = ns;
-        made->key = put.key;
-        memcpy(made->bytes, block->key, block->key_length);
-    }
+    if (status == KVT_OK &&
+        !key_list_add(tiers == 0 ? &import->made : &import->was_there, ns, &put.key))
+        return false;
     memcpy(lane->bytes, reader->payload, reader->payload_length);
     if (status == KVT_OK)
         status = lane_put(&import->lanes, lane, ns, &put);
@@ -330,23 +353,55 @@ blocks_put(struct import *import)
 static void
 made_undo(struct import *import)
 {
-    for (size_t i = 0; i < import->made_count; i++) {
-        struct made *made = &import->made[i];
-        size_t count = 0;
-        struct kvt_key keys[256];
+    const struct key_list *made = &import->made;
+    struct kvt_key keys[KEYS_AT_ONCE];
+    uint32_t count;
 
-        for (; count < 256 && i + count < import->made_count &&
-               import->made[i + count].ns.id == made->ns.id;
-             count++) {
-            keys[count] = import->made[i + count].key;
-            keys[count].bytes = import->made[i + count].bytes;
-        }
-        if (blocks_delete(import->store, made->ns, keys, (uint32_t)count) < 0) {
+    for (size_t at = 0; at < made->count; at += count) {
+        count = key_list_part(made, at, keys);
+        if (blocks_delete(import->store, made->items[at].ns, keys, count) < 0) {
             complain("some of the blocks that were put could not be deleted again");
             return;
         }
-        i += count - 1;
     }
+}
+
+static bool
+keys_are_there(kvt_store *store, const struct key_list *list)
+{
+    struct kvt_key keys[KEYS_AT_ONCE];
+    uint32_t count;
+
+    for (size_t at = 0; at < list->count; at += count) {
+        count = key_list_part(list, at, keys);
+        if (!blocks_are_there(store, list->items[at].ns, keys, count))
+            return false;
+    }
+    return true;
+}
+
+/* Of a store that was closed: before, segments may still be reclaimed. */
+static bool
+archive_has_stayed(struct import *import)
+{
+    struct kvt_options existing = KVT_OPTIONS_INIT;
+    kvt_store *store = store_open_to_read(import->path);
+    bool is_whole;
+
+    if (store == NULL)
+        return false;
+    is_whole = keys_are_there(store, &import->made) && keys_are_there(store, &import->was_there);
+    if (!store_close(store, import->path) || is_whole)
+        return is_whole;
+    complain("%s has no room for all blocks of %s: some of them were evicted", import->path,
+        import->name);
+    existing.host_capacity_bytes = KVTOOL_HOST_BYTES;
+    import->store = store_open_to_write(import->path, &existing, NULL);
+    if (import->store == NULL)
+        return false;
+    made_undo(import);
+    (void)store_close(import->store, import->path);
+    return false;
 }
 
 /* --- The command ------------------------------------------------------------------------------ */
@@ -362,10 +417,10 @@ archive_fits(const struct import *import, const struct kvt_options *made)
             import->name, import->sums.largest_bytes, import->path, made->block_bytes_max);
         return false;
     }
-    if (import->sums.payload_bytes > store_room_bytes(made)) {
-        complain("%s has %s, and %s has room for %s: nothing was imported", import->name,
-            quantity_bytes_text(texts[0], (double)import->sums.payload_bytes), import->path,
-            quantity_bytes_text(texts[1], (double)store_room_bytes(made)));
+    if (import->sums.stored_bytes > store_room_bytes(made)) {
+        complain("%s needs %s of a store, and %s has room for %s: nothing was imported",
+            import->name, quantity_bytes_text(texts[0], (double)import->sums.stored_bytes),
+            import->path, quantity_bytes_text(texts[1], (double)store_room_bytes(made)));
         return false;
     }
     return true;
@@ -441,7 +496,7 @@ import_into(struct import *import, const struct arguments *arguments, uint64_t n
     if (import->store == NULL)
         return false;
     is_fine = import_run(import);
-    return store_close(import->store, import->path) && is_fine;
+    return store_close(import->store, import->path) && is_fine && archive_has_stayed(import);
 }
 
 int
@@ -469,7 +524,8 @@ kvtool_import(int argc, char **argv)
         exit_code = EXIT_FINE;
     }
     free(import.spaces);
-    free(import.made);
+    free(import.made.items);
+    free(import.was_there.items);
     if (import.descriptor >= 0)
         close(import.descriptor);
     return exit_code;

@@ -256,6 +256,21 @@ class Archives(Programs):
                      saying="has room for 60")
         self.assertEqual(self.json_of("kvtool", "ls", "a7")["block_count"], 1)
 
+    def test_an_archive_that_the_store_does_not_keep_leaves_nothing(self):
+        # 24 MiB of payload, and 96 MiB of pages.
+        self.replay("a13", "--block-bytes", "1K", requests=1200, nvme="512M", host="64M")
+        self.run_program("kvtool", "export", "a13", "small.kva")
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "a14", "z/00", input=b"z")
+        self.refused("kvtool", "import", "a14", "small.kva", expect=1, saying="has room for 60")
+        self.assertEqual(self.json_of("kvtool", "ls", "a14")["block_count"], 1)
+        # 923 blocks of 64 KiB: fewer than 60 MiB, but a segment has room for 15 and its headers.
+        self.replay("a15", requests=36, nvme="512M", host="64M")
+        self.run_program("kvtool", "export", "a15", "tight.kva")
+        self.refused("kvtool", "import", "a14", "tight.kva", expect=1, saying="were evicted")
+        left = {block["key"] for block in self.json_of("kvtool", "ls", "a14")["blocks"]}
+        self.assertLessEqual(left, {"z/00"})
+        self.assertEqual(self.json_of("kvtool", "check", "a14")["finding_count"], 0)
+
     def test_an_interrupted_import_is_all_or_nothing(self):
         self.replay("a8", requests=12)
         facts = self.json_of("kvtool", "export", "a8", "many.kva")
