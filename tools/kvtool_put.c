@@ -52,7 +52,7 @@ const struct command_line kvtool_put_line = {
     .text =
         "What is larger than a block of the store is kept as parts and a manifest, which is put\n"
         "last: a reader finds all or nothing, and so does one after Ctrl-C. A block that is there\n"
-        "stays as it is, and the exit code is 0.\n"
+        "stays as it is, and the exit code is 0; a file of which parts are gone is replaced.\n"
         "JSON: {\"key\", \"length_bytes\", \"outcome\": \"stored\" or \"exists\"}",
     .operand_min = 2,
     .operand_max = 3,
@@ -134,19 +134,22 @@ file_put_run(
     return parts_put(store, wish, source, length_out) ? KVT_OK : KVT_CANCELLED;
 }
 
-/* The file behind the manifest that the key has now; 0: none. */
-static uint64_t
-old_file(kvt_store *store, kvt_namespace ns, const struct kvt_key *key)
+/* What the key has now gives way to what is put: when it is to be replaced, and when it is a file
+ * that is not whole, which nobody can read. */
+static void
+old_content_look(kvt_store *store, struct file_put *wish)
 {
     struct block block = {0};
     struct manifest manifest;
-    uint64_t file = 0;
 
-    if (block_get(store, ns, key, &block) == KVT_OK &&
-        manifest_read(&manifest, block.bytes, block.result.length))
-        file = manifest.file;
+    if (block_get(store, wish->ns, &wish->key, &block) == KVT_OK &&
+        manifest_read(&manifest, block.bytes, block.result.length)) {
+        if (!parts_are_there(store, wish->ns, wish->key.component, &manifest))
+            wish->flags |= KVT_PUT_REPLACE;
+        if ((wish->flags & KVT_PUT_REPLACE) != 0)
+            wish->old_file = manifest.file;
+    }
     block_free(&block);
-    return file;
 }
 
 /* What was put. */
@@ -174,10 +177,9 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
     }
     wish.room_bytes = store_room_bytes(&made);
     wish.part_bytes = made.block_bytes_max < PART_BYTES_MAX ? made.block_bytes_max : PART_BYTES_MAX;
-    if (arguments->values[OPTION_REPLACE] != NULL) {
+    if (arguments->values[OPTION_REPLACE] != NULL)
         wish.flags = KVT_PUT_REPLACE;
-        wish.old_file = old_file(store, wish.ns, &wish.key);
-    }
+    old_content_look(store, &wish);
     outcome.is_file = outcome.length == 0 || outcome.length > made.block_bytes_max ||
                       manifest_is_like(source->head, outcome.length);
     outcome.status = outcome.is_file ? file_put_run(store, &wish, source, &outcome.length)

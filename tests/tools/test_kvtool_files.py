@@ -73,6 +73,16 @@ class Files(Programs):
         self.refused("kvtool", "verify", "f4", 'a/"large"', expect=1, saying="not whole")
         with open(self.path("keep"), "rb") as file:
             self.assertEqual(file.read(), b"as it was")
+        # So a put brings it, as a file or as one block, and nothing of the old one is left.
+        for content in (os.urandom(3 * BLOCK), b"small"):
+            self.assertIn(b"is stored", self.put("f4", 'a/"large"', content).stdout)
+            self.assertEqual(self.get("f4", 'a/"large"'), content)
+            self.assertIn(b"was there", self.put("f4", 'a/"large"', os.urandom(BLOCK * 2)).stdout)
+            self.assertEqual(self.get("f4", 'a/"large"'), content)
+            parts = sorted(self.keys("f4", "--parts") - self.keys("f4"))
+            self.assertEqual(len(parts), 3 if len(content) > BLOCK else 0)
+            if parts:
+                self.run_program("kvtool", "rm", "f4", parts[2])
 
     def test_a_file_with_a_damaged_part_is_missing(self):
         self.put("f8", "a/00", b"x")
