@@ -16,6 +16,7 @@
 #include "kvtool.h"
 #include "kvtool_archive.h"
 #include "kvtool_block.h"
+#include "kvtool_files.h"
 #include "kvtool_manifest.h"
 #include "kvtool_output.h"
 #include "progress.h"
@@ -40,11 +41,12 @@ const struct command_line kvtool_export_line = {
     .operands = "DIR FILE|- [NAMESPACE|KEY]...",
     .summary = "Write the blocks of DIR, or those named, as an archive for kvtool import.",
     .text =
-        "An operand that is the name of a namespace means all of it; any other is a KEY. Blocks\n"
-        "whose keys are longer than 64 bytes cannot be exported (a store keeps only a hash of\n"
-        "them): they are counted, and the exit code is 1. FILE is there whole or as it was.\n"
+        "An operand that is the name of a namespace means all of it; any other is a KEY, which\n"
+        "must be there. Left out and counted are blocks whose keys are longer than 64 bytes (a\n"
+        "store keeps only a hash of them), damaged ones, and files of which parts are gone; the\n"
+        "exit code is then 1. FILE is there whole or as it was.\n"
         "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"archive_bytes\",\n"
-        "\"left_out_hashed\", \"left_out_damaged\"}",
+        "\"left_out_hashed\", \"left_out_damaged\", \"left_out_files\"}",
     .operand_min = 2,
     .operand_max = ARGUMENT_OPERAND_MAX,
     .options = options,
@@ -56,6 +58,8 @@ struct wish {
     bool is_key;
     uint64_t hash; /* Of the key: its parts are meant, too. */
     struct spelled_key key;
+    bool is_found;  /* The key's own block. */
+    bool is_broken; /* It is the manifest of a file that is not whole. */
 };
 
 struct export
@@ -71,6 +75,7 @@ struct export
     uint64_t payload_bytes;
     uint64_t hashed_count;
     uint64_t damaged_count;
+    uint64_t broken_file_count;
     uint32_t *namespace_indexes; /* By id; UINT32_MAX: not in the archive. */
     uint32_t namespace_limit;
     struct archive_writer writer;
@@ -102,33 +107,44 @@ wish_read(struct export *export, const char *text, struct wish *wish)
     return status == KVT_OK;
 }
 
+/* The entry is the block of the key that was named. */
+static bool
+wish_names(const struct wish *wish, const struct kvt_scan_entry *entry)
+{
+    const struct kvt_key *key = &wish->key.key;
+
+    return wish->is_key && wish->namespace_id == entry->ns.id &&
+           entry->component == key->component && !entry->is_hashed &&
+           entry->key_length == key->length && memcmp(entry->key, key->bytes, key->length) == 0;
+}
+
 static bool
 wish_wants(const struct wish *wish, const struct kvt_scan_entry *entry)
 {
-    const struct kvt_key *key = &wish->key.key;
     uint64_t hash = 0;
     uint64_t file = 0;
 
     if (wish->namespace_id != entry->ns.id)
         return false;
-    if (!wish->is_key)
+    if (!wish->is_key || wish_names(wish, entry))
         return true;
-    if (entry->component != key->component)
-        return false;
-    if (part_key_is(entry, &hash, &file))
-        return hash == wish->hash;
-    return !entry->is_hashed && entry->key_length == key->length &&
-           memcmp(entry->key, key->bytes, key->length) == 0;
+    return entry->component == wish->key.key.component && part_key_is(entry, &hash, &file) &&
+           hash == wish->hash;
 }
 
+/* Notes which of the keys that were named are there, too. */
 static bool
 is_wanted(const struct export *export, const struct kvt_scan_entry *entry)
 {
+    bool is_wanted = export->wish_count == 0;
+
     for (size_t i = 0; i < export->wish_count; i++) {
-        if (wish_wants(&export->wishes[i], entry))
-            return true;
+        struct wish *wish = &export->wishes[i];
+
+        wish->is_found = wish->is_found || wish_names(wish, entry);
+        is_wanted = is_wanted || wish_wants(wish, entry);
     }
-    return export->wish_count == 0;
+    return is_wanted;
 }
 
 /* --- Collecting ------------------------------------------------------------------------------- */
@@ -170,6 +186,36 @@ entries_collect(struct export *export)
         }
     }
     return status == KVT_MISS ? KVT_OK : status;
+}
+
+/* Takes files that are not whole out again: an import would make them what they are here. */
+static enum kvt_status
+broken_files_leave_out(struct export *export)
+{
+    bool *is_broken = calloc(export->count + 1, sizeof(*is_broken));
+    size_t kept = 0;
+    enum kvt_status status = KVT_E_NOMEM;
+
+    if (is_broken != NULL)
+        status = files_check(
+            export->store, export->entries, export->count, is_broken, &export->broken_file_count);
+    for (size_t i = 0; status == KVT_OK && i < export->count; i++) {
+        const struct kvt_scan_entry *entry = &export->entries[i];
+
+        if (!is_broken[i]) {
+            export->entries[kept++] = *entry;
+            continue;
+        }
+        export->payload_bytes -= entry->length;
+        for (size_t k = 0; k < export->wish_count; k++) {
+            if (wish_names(&export->wishes[k], entry))
+                export->wishes[k].is_broken = true;
+        }
+    }
+    if (status == KVT_OK)
+        export->count = kept;
+    free(is_broken);
+    return status;
 }
 
 /* Parents first; then as the blocks lie on NVMe. */
@@ -365,8 +411,66 @@ facts_print(const struct export *export, bool is_json, FILE *out)
     json_number(&json, "archive_bytes", sums->archive_bytes);
     json_number(&json, "left_out_hashed", export->hashed_count);
     json_number(&json, "left_out_damaged", export->damaged_count);
+    json_number(&json, "left_out_files", export->broken_file_count);
     json_object_end(&json);
     json_end(&json);
+}
+
+/* Whether each key that was named is there. */
+static bool
+wishes_check(const struct export *export, const char *const *spellings)
+{
+    for (size_t i = 0; i < export->wish_count; i++) {
+        const struct wish *wish = &export->wishes[i];
+
+        if (!wish->is_key || (wish->is_found && !wish->is_broken))
+            continue;
+        if (wish->key.key.length > ARCHIVE_KEY_MAX)
+            complain("the key %s has more than %d bytes, of which a store keeps a hash: it cannot "
+                     "be exported",
+                spellings[i], ARCHIVE_KEY_MAX);
+        else if (wish->is_found)
+            complain("the file %s is not whole: parts of it were evicted or damaged; it counts as "
+                     "missing",
+                spellings[i]);
+        else
+            complain("there is no block %s", spellings[i]);
+        return false;
+    }
+    return true;
+}
+
+static bool
+wishes_read(struct export *export, const char *const *spellings, size_t count)
+{
+    export->wishes = calloc(count + 1, sizeof(*export->wishes));
+    if (export->wishes == NULL) {
+        complain("there is no memory for %zu names", count);
+        return false;
+    }
+    export->wish_count = count;
+    for (size_t i = 0; i < count; i++) {
+        if (!wish_read(export, spellings[i], &export->wishes[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Says what is not in the archive; true: nothing. */
+static bool
+left_out_complain(const struct export *export)
+{
+    if (export->hashed_count > 0)
+        complain("%" PRIu64
+                 " blocks have keys of more than 64 bytes, of which a store keeps a hash: "
+                 "they were left out",
+            export->hashed_count);
+    if (export->damaged_count > 0)
+        complain("%" PRIu64 " blocks are damaged: they were left out", export->damaged_count);
+    if (export->broken_file_count > 0)
+        complain("%" PRIu64 " files are not whole, parts of them are gone: they were left out",
+            export->broken_file_count);
+    return export->hashed_count + export->damaged_count + export->broken_file_count == 0;
 }
 
 static bool
@@ -376,27 +480,17 @@ export_run(struct export *export, const struct arguments *arguments)
     struct output output;
     enum kvt_status status = KVT_OK;
 
-    export->wish_count = (size_t)(arguments->operand_count - 2);
-    export->wishes = calloc(export->wish_count + 1, sizeof(*export->wishes));
-    if (export->wishes == NULL)
+    if (!wishes_read(export, arguments->operands + 2, (size_t)(arguments->operand_count - 2)))
         return false;
-    for (size_t i = 0; i < export->wish_count; i++) {
-        if (!wish_read(export, arguments->operands[i + 2], &export->wishes[i]))
-            return false;
-    }
     status = entries_collect(export);
     if (status == KVT_OK)
+        status = broken_files_leave_out(export);
+    if (status == KVT_OK)
         status = entries_order(export);
-    if (status != KVT_OK) {
+    if (status < 0)
         complain_status(status, "cannot list %s", export->path);
+    if (status != KVT_OK || !wishes_check(export, arguments->operands + 2))
         return false;
-    }
-    for (size_t i = 0; i < export->wish_count; i++) {
-        if (export->wishes[i].is_key && export->count == 0) {
-            complain("there is no block %s", arguments->operands[i + 2]);
-            return false;
-        }
-    }
     if (!output_open(&output, file))
         return false;
     status = archive_write(export, &output);
@@ -408,14 +502,7 @@ export_run(struct export *export, const struct arguments *arguments)
         return false;
     facts_print(
         export, arguments->values[OPTION_JSON] != NULL, strcmp(file, "-") == 0 ? stderr : stdout);
-    if (export->hashed_count > 0)
-        complain("%" PRIu64
-                 " blocks have keys of more than 64 bytes, of which a store keeps a hash: "
-                 "they were left out",
-            export->hashed_count);
-    if (export->damaged_count > 0)
-        complain("%" PRIu64 " blocks are damaged: they were left out", export->damaged_count);
-    return export->hashed_count + export->damaged_count == 0;
+    return left_out_complain(export);
 }
 
 int

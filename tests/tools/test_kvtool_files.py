@@ -218,9 +218,30 @@ class Archives(Programs):
             with self.subTest(words=words):
                 facts = self.json_of("kvtool", "export", "s", "part.kva", *words)
                 self.assertEqual(facts["blocks"], count)
-        for words in (["zz"], ["a/77"], ["zz/01"]):
+        for words in (["zz"], ["a/77"], ["zz/01"], ["a/01", "a/77"], ["b/c", "a/77"],
+                      ["a", "a/" + "ab" * 65]):
             self.refused("kvtool", "export", "s", "no.kva", *words, expect=1)
             self.assertFalse(os.path.exists(self.path("no.kva")))
+
+    def test_a_file_that_is_not_whole_is_left_out_and_counted(self):
+        self.run_program("kvtool", "import", "--create", "--nvme", "64M", "a16", "all.kva")
+        whole = os.urandom(BLOCK + 7)
+        self.run_program("kvtool", "put", "a16", 'b/c/"whole"', input=whole)
+        self.run_program("kvtool", "put", "a16", 'b/c/"none"', input=b"")
+        keys = self.json_of("kvtool", "ls", "a16", "--parts")["blocks"]
+        part = next(block["key"] for block in keys if block["length_bytes"] == 5)
+        self.run_program("kvtool", "rm", "a16", part)
+        facts = self.json_of("kvtool", "export", "a16", "a16.kva", expect=1)
+        self.assertEqual((facts["blocks"], facts["left_out_files"], facts["left_out_damaged"]),
+                         (7, 1, 0))
+        self.assertIn(b"1 files are not whole",
+                      self.run_program("kvtool", "export", "a16", "-", "b/c", expect=1).stderr)
+        self.refused("kvtool", "export", "a16", "no.kva", "a/01", 'b/c/"large"', expect=1,
+                     saying="not whole")
+        self.assertFalse(os.path.exists(self.path("no.kva")))
+        self.run_program("kvtool", "import", "--create", "--nvme", "64M", "a17", "a16.kva")
+        self.assertEqual(self.run_program("kvtool", "get", "a17", 'b/c/"whole"').stdout, whole)
+        self.refused("kvtool", "get", "a17", 'b/c/"large"', expect=1, saying="there is no block")
 
     def test_a_pipe_is_as_good_as_a_file(self):
         command = ("build/bin/kvtool export s - | build/bin/kvtool import --create --nvme 64M a4")
