@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kvtool_output.c - bytes to a file or a pipe; a file is there whole or as it was.
+ *
+ * That holds for a power cut, too: the file is synced before it takes its place, and then the
+ * folder, without which the old name might come back.
  */
 #include "kvtool_output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -82,16 +86,53 @@ output_write(void *output, const void *bytes, uint64_t size)
     return !to->is_bad;
 }
 
+/* What was flushed, unless it went to a pipe or a device; false: errno says why. */
+static bool
+stream_sync(FILE *stream)
+{
+    struct stat facts;
+
+    if (fstat(fileno(stream), &facts) != 0)
+        return false;
+    return !S_ISREG(facts.st_mode) || fsync(fileno(stream)) == 0;
+}
+
+/* The folder that `file` lies in; false: errno says why. */
+static bool
+folder_sync(const char *file)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(file, '/');
+    int length = slash == NULL ? 0 : slash == file ? 1 : (int)(slash - file);
+    int descriptor = -1;
+    bool is_fine;
+    int error;
+
+    snprintf(folder, sizeof(folder), "%.*s", length, file);
+    descriptor = open(length == 0 ? "." : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return false;
+    /* EINVAL: a file system without such a sync. */
+    is_fine = fsync(descriptor) == 0 || errno == EINVAL;
+    error = errno;
+    close(descriptor);
+    errno = error;
+    return is_fine;
+}
+
 bool
 output_close(struct output *output, bool is_whole)
 {
     if (fflush(output->stream) != 0)
         output_complain(output);
+    if (is_whole && !output->is_bad && output->stream != stdout && !stream_sync(output->stream))
+        output_complain(output);
     if (output->stream != stdout && fclose(output->stream) != 0)
         output_complain(output);
     if (output->temporary[0] == '\0')
         return !output->is_bad;
-    if (is_whole && !output->is_bad && rename(output->temporary, output->file) != 0)
+    if (is_whole && !output->is_bad &&
+        (rename(output->temporary, output->file) != 0 || !folder_sync(output->file)))
         output_complain(output);
     if (!is_whole || output->is_bad)
         unlink(output->temporary);

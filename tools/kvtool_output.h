@@ -23,8 +23,8 @@ bool output_open(struct output *output, const char *file);
 /* output_write - a sink for parts_get(). False: it cannot be written, or Ctrl-C. */
 bool output_write(void *output, const void *bytes, uint64_t size);
 
-/* output_close - with `is_whole` the file takes its place; else nothing is left of it. False, with
- * a sentence: it could not be written. */
+/* output_close - with `is_whole` the file takes its place, durably; else nothing is left of it.
+ * False, with a sentence: it could not be written. */
 bool output_close(struct output *output, bool is_whole);
 
 #endif /* KVTOOL_OUTPUT_H */

@@ -9,13 +9,17 @@ import os
 import random
 import shutil
 import signal
+import struct
 import subprocess
 import time
+import unittest
 
 import programs
 from programs import Programs
 
 BLOCK = 256 << 10  # The largest of a store of 64 MiB.
+SHIM = os.environ.get("KVT_CRASH_SHIM", "")  # tests/crash/crash_shim.c
+SYNC_END, RENAME = 4, 9  # Kinds of its records (crash_log.h).
 
 
 class Files(Programs):
@@ -169,6 +173,46 @@ class Files(Programs):
         self.run_program("kvtool", "rm", "f7", 'a/"new"', expect=1)
         self.assertEqual(self.keys("f7", "--parts"), {"a/00"})
         self.assertEqual(self.json_of("kvtool", "check", "f7")["finding_count"], 0)
+
+
+@unittest.skipUnless(SHIM, "KVT_CRASH_SHIM does not name libcrash_shim.so")
+class Durable(Programs):
+    def syncs_and_renames(self, *words):
+        """What the program does to files below "out": (kind, path, new path) in this order."""
+        log = self.path("log")
+        self.run_program(*words, env=dict(os.environ, LD_PRELOAD=SHIM, KVT_CRASH_LOG=log,
+                                          KVT_CRASH_DIR=self.path("out")))
+        with open(log, "rb") as file:
+            content = file.read()
+        os.remove(log)
+        record = struct.Struct("<IIQQQQ")
+        done = []
+        at = 0
+        while at < len(content):
+            kind, path_length, _, _, length, data_length = record.unpack_from(content, at)
+            at += record.size
+            path = content[at:at + path_length].decode().split("\0")
+            at += path_length + data_length
+            if kind == RENAME or (kind == SYNC_END and length == 1):
+                done.append((kind, path[0], path[-1]))
+        return done
+
+    def test_a_file_is_synced_before_its_name_and_the_name_before_the_end(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "d1", "a/01", input=b"one")
+        os.makedirs(self.path("out", "below"))
+        for folder in ("", "below/"):
+            target = self.path("out", folder + "file")
+            for words in (("get", "d1", "a/01", "-o", target), ("export", "d1", target)):
+                with self.subTest(words=words):
+                    done = self.syncs_and_renames("kvtool", *words)
+                    new = done[0][1]
+                    self.assertTrue(new.startswith(folder + "file."), done)
+                    self.assertEqual(done, [(SYNC_END, new, new), (RENAME, new, folder + "file"),
+                                            (SYNC_END, folder[:-1], folder[:-1])])
+        # What is written where it is.
+        os.symlink("file", self.path("out", "link"))
+        done = self.syncs_and_renames("kvtool", "get", "d1", "a/01", "-o", self.path("out", "link"))
+        self.assertEqual(done, [(SYNC_END, "file", "file")])
 
 
 class Archives(Programs):
