@@ -162,6 +162,8 @@ struct fs_ops {
     enum kvt_status (*open)(
         struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out);
     void (*close)(struct fs_file *file); /* NULL is fine. */
+    /* Two opens of one file: what a name stands for may have been replaced in between. */
+    bool (*is_same)(const struct fs_file *one, const struct fs_file *other);
     /* Reads until `size` or the end of the file; *read_out says how much. */
     enum kvt_status (*read_at)(
         struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out);

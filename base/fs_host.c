@@ -512,6 +512,15 @@ host_open(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file *
     return KVT_OK;
 }
 
+static bool
+host_is_same(const struct fs_file *one, const struct fs_file *other)
+{
+    struct stat facts[2];
+
+    return fstat(one->descriptor, &facts[0]) == 0 && fstat(other->descriptor, &facts[1]) == 0 &&
+           facts[0].st_dev == facts[1].st_dev && facts[0].st_ino == facts[1].st_ino;
+}
+
 /* --- 4. Bytes of files ------------------------------------------------------------------------ */
 
 /* Offsets of the kernel are signed. */
@@ -648,6 +657,7 @@ const struct fs_ops fs_host_ops = {
     .unlink = host_unlink,
     .open = host_open,
     .close = host_close,
+    .is_same = host_is_same,
     .read_at = host_read_at,
     .write_at = host_write_at,
     .sync = host_sync,

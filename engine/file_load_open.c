@@ -7,6 +7,10 @@
  */
 #include "file_load.h"
 
+enum {
+    OPEN_ATTEMPTS_MAX = 16,
+};
+
 _Static_assert(KVT_LOADS_MAX < 1 << LOAD_INDEX_BITS, "index + 1 fits its bits");
 _Static_assert(LOAD_STAGE_BYTES_MAX % PAGE_BYTES == 0, "stages are of whole pages");
 
@@ -148,15 +152,34 @@ options_check(struct kvt_store *store, const struct kvt_file_load_options *optio
     return KVT_OK;
 }
 
-/* The file twice: direct, when that works with whole pages, and plain. */
+/* One file twice. Who replaces it in between could have half of each loaded. */
+static enum kvt_status
+file_open_twice(struct load *load, struct fs_dir *dir, const char *name)
+{
+    const struct fs_ops *fs = load->store->env.fs;
+
+    for (uint32_t i = 0; i < OPEN_ATTEMPTS_MAX; i++) {
+        KVT_TRY(fs->open(dir, name, FS_READ_ONLY | FS_FOLLOW, &load->plain));
+        KVT_TRY(fs->open(dir, name, FS_READ_ONLY | FS_FOLLOW | FS_DIRECT, &load->direct));
+        if (fs->is_same(load->plain, load->direct))
+            return KVT_OK;
+        fs->close(load->direct);
+        fs->close(load->plain);
+        load->direct = NULL;
+        load->plain = NULL;
+    }
+    return failure_set(
+        KVT_E_IO, 0, "%s was replaced %d times while it was opened", name, OPEN_ATTEMPTS_MAX);
+}
+
+/* Direct, when that works with whole pages, and plain. */
 static enum kvt_status
 files_open(struct load *load, struct fs_dir *dir, const char *name)
 {
     const struct fs_ops *fs = load->store->env.fs;
 
-    KVT_TRY(fs->open(dir, name, FS_READ_ONLY | FS_FOLLOW, &load->plain));
+    KVT_TRY(file_open_twice(load, dir, name));
     KVT_TRY(fs->size(load->plain, &load->file_bytes));
-    KVT_TRY(fs->open(dir, name, FS_READ_ONLY | FS_FOLLOW | FS_DIRECT, &load->direct));
     if (PAGE_BYTES % fs->align(load->direct) != 0) {
         fs->close(load->direct);
         load->direct = NULL;

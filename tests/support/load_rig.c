@@ -14,6 +14,7 @@
 
 #include "env.h"
 #include "kvtier/kvtier_unstable.h"
+#include "store_internal.h"
 
 struct sim_store load_sim;
 
@@ -144,6 +145,35 @@ load_rig_truncate(struct sim_store *sim, const char *name, uint64_t size)
 
     assert_int_equal(sim->env.fs->truncate(file, size), KVT_OK);
     sim->env.fs->close(file);
+}
+
+static uint32_t replace_count;
+
+static enum kvt_status
+open_replaced(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    const struct fs_ops *fs = load_sim.env.fs;
+
+    if ((flags & FS_DIRECT) != 0 && replace_count > 0) {
+        replace_count--;
+        load_rig_file(&load_sim, "weights.new", LOAD_RIG_FILE_BYTES);
+        assert_int_equal(fs->rename(dir, "weights.new", "weights"), KVT_OK);
+    }
+    return fs->open(dir, name, flags, file_out);
+}
+
+void
+load_rig_replace(uint32_t count)
+{
+    static struct fs_ops replacing;
+    struct fs_file *file = file_open(&load_sim, "weights", 0);
+
+    assert_int_equal(load_sim.env.fs->write_at(file, "other", 5, LOAD_RIG_FILE_BYTES - 5), KVT_OK);
+    load_sim.env.fs->close(file);
+    replace_count = count;
+    replacing = *load_sim.env.fs;
+    replacing.open = open_replaced;
+    load_sim.store->env.fs = &replacing;
 }
 
 bool

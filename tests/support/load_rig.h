@@ -35,6 +35,9 @@ void load_rig_bytes(void *target, uint64_t offset, uint64_t size);
 /* load_rig_file - a file of `size` bytes in the simulated world, "/name". */
 void load_rig_file(struct sim_store *sim, const char *name, uint64_t size);
 void load_rig_truncate(struct sim_store *sim, const char *name, uint64_t size);
+/* load_rig_replace - the next `count` times that a load opens "/weights" for direct reads, a new
+ * file of these bytes takes its place first. What is there now has other bytes in its last page. */
+void load_rig_replace(uint32_t count);
 /* load_rig_is_right - what lies on device 0 is the file's range. */
 bool load_rig_is_right(kvt_store *store, const void *address, uint64_t offset, uint64_t size);
 /* load_rig_options - from `offset` on, to the device's own memory. */

@@ -526,6 +526,12 @@ fs_lock(struct fs_file *file)
 }
 
 static bool
+fs_is_same(const struct fs_file *one, const struct fs_file *other)
+{
+    return handle_of_const(one)->node == handle_of_const(other)->node;
+}
+
+static bool
 fs_is_direct(const struct fs_file *file)
 {
     const struct sim_handle *handle = handle_of_const(file);
@@ -561,6 +567,7 @@ const struct fs_ops sim_fs_ops = {
     .unlink = fs_unlink,
     .open = fs_open,
     .close = fs_close,
+    .is_same = fs_is_same,
     .read_at = fs_read_at,
     .write_at = fs_write_at,
     .sync = fs_sync,

@@ -108,6 +108,23 @@ memory_of_the_caller_gets_the_range_and_nothing_else(void **state)
     device_host_memory_put(device, memory, MEMORY_BYTES);
 }
 
+static void
+a_file_that_is_replaced_while_it_is_opened_comes_from_one_of_both(void **state)
+{
+    struct kvt_file_load_options options = load_rig_options(0, KVT_LOAD_TO_END, CHUNK);
+
+    (void)state;
+    for (uint32_t count = 1; count < 4; count++) {
+        kvt_load load;
+
+        load_rig_replace(count);
+        load = load_rig_begin(&options);
+        load_rig_check(load_sim.store, load, &options, FILE_BYTES);
+        load_rig_end(load);
+    }
+    load_sim.store->env.fs = load_sim.env.fs;
+}
+
 /* --- 2. Order --------------------------------------------------------------------------------- */
 
 static void
@@ -392,6 +409,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         LOAD_TEST(any_range_arrives_whole),
         LOAD_TEST(memory_of_the_caller_gets_the_range_and_nothing_else),
+        LOAD_TEST(a_file_that_is_replaced_while_it_is_opened_comes_from_one_of_both),
         LOAD_TEST(the_first_chunk_is_there_before_the_last_was_read),
         LOAD_TEST(a_file_larger_than_its_memory_comes_as_chunks_are_released),
         LOAD_TEST(several_loads_share_the_stages),

@@ -222,6 +222,21 @@ a_file_of_somebody_else_is_refused(void **state)
 }
 
 static void
+a_file_that_is_replaced_for_ever_is_refused(void **state)
+{
+    struct kvt_file_load_options options = load_rig_options(0, KVT_LOAD_TO_END, CHUNK);
+    kvt_load load;
+
+    (void)state;
+    load_rig_replace(UINT32_MAX);
+    refused(kvt_file_load(load_sim.store, "/weights", &options, &load), KVT_E_IO, "replaced");
+    load_sim.store->env.fs = load_sim.env.fs;
+    load = load_rig_begin(&options);
+    load_rig_check(load_sim.store, load, &options, FILE_BYTES);
+    load_rig_end(load);
+}
+
+static void
 a_failing_disk_is_an_error_of_the_open(void **state)
 {
     const struct sim_rule rule = {.ops = SIM_OPEN, .effect = SIM_EIO, .file = "weights", .nth = 1};
@@ -279,6 +294,7 @@ main(void)
         LOAD_TEST(without_a_slot_of_host_nothing_is_loaded),
         LOAD_TEST(a_device_without_memory_says_so),
         LOAD_TEST(a_file_of_somebody_else_is_refused),
+        LOAD_TEST(a_file_that_is_replaced_for_ever_is_refused),
         LOAD_TEST(a_failing_disk_is_an_error_of_the_open),
         LOAD_TEST(copies_without_memory_are_told),
     };

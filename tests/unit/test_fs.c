@@ -513,6 +513,28 @@ rename_replaces_the_target(void **state)
     assert_int_equal(world->fs->open(world->dir, "old", 0, &file), KVT_MISS);
 }
 
+static void
+two_opens_of_a_name_are_one_file_until_it_is_replaced(void **state)
+{
+    struct world *world = *state;
+    struct fs_file *first = file_open(world, "name", FS_CREATE);
+    struct fs_file *second = file_open(world, "name", FS_READ_ONLY | FS_FOLLOW | FS_DIRECT);
+    struct fs_file *linked;
+
+    assert_int_equal(symlink("name", path_in(world, "link")), 0);
+    linked = file_open(world, "link", FS_READ_ONLY | FS_FOLLOW);
+    assert_true(world->fs->is_same(first, second));
+    assert_true(world->fs->is_same(linked, first));
+    world->fs->close(linked);
+    world->fs->close(second);
+    world->fs->close(file_open(world, "new", FS_CREATE));
+    assert_int_equal(world->fs->rename(world->dir, "new", "name"), KVT_OK);
+    second = file_open(world, "name", FS_READ_ONLY | FS_FOLLOW);
+    assert_false(world->fs->is_same(first, second));
+    world->fs->close(second);
+    world->fs->close(first);
+}
+
 struct listing {
     uint32_t count;
     uint32_t count_max;
@@ -620,6 +642,7 @@ main(void)
         FS_TEST(write_that_the_system_cuts_short_is_an_error),
         FS_TEST(read_only_file_takes_no_bytes_and_says_its_path),
         FS_TEST(rename_replaces_the_target),
+        FS_TEST(two_opens_of_a_name_are_one_file_until_it_is_replaced),
         FS_TEST(listing_shows_each_name_once_and_stops_on_request),
         FS_TEST(space_of_the_file_system_is_told),
         FS_TEST(network_file_systems_are_known_by_their_numbers),
