@@ -43,7 +43,7 @@ struct reclaim {
     struct batch_owner owner;
     struct tier_batch batch;
     struct op_list settlers; /* Deletes that wait for the end. */
-    bool has_failed;         /* The index or the disk refused: nothing more is reclaimed. */
+    bool has_failed;         /* The index refused: nothing more is reclaimed. */
 };
 
 enum kvt_status
@@ -125,7 +125,7 @@ reclaim_let_go(struct kvt_store *store, const char *reason)
     reclaim_end(store);
 }
 
-/* The index or the disk refused: the segment stays as it is until the next open. */
+/* The index refused: no segment can become FREE until the next open. */
 static void
 reclaim_give_up(struct kvt_store *store)
 {
@@ -404,8 +404,8 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
 
     KVT_ASSERT(reclaim->state == RECLAIM_WRITING);
     if (batch->status != KVT_OK) {
-        /* The segment stays RECYCLING, the next open tries again. */
-        reclaim_give_up(store);
+        /* The segment stays RECYCLING; it has its turn again, at the latest at the next open. */
+        reclaim_let_go(store, "its recycle header could not be written");
         return;
     }
     segment_facts(reclaim->victim, &reclaim->change.facts);
@@ -436,7 +436,7 @@ head_start(struct kvt_store *store)
     if (status == KVT_OK)
         reclaim->state = RECLAIM_WRITING;
     else
-        reclaim_give_up(store);
+        reclaim_let_go(store, "its root takes no writes any more, or there is no memory");
     return true;
 }
 
@@ -451,7 +451,7 @@ reclaim_admitted(struct kvt_store *store, uint64_t bytes)
 
 /* --- The loop's calls ------------------------------------------------------------------------- */
 
-/* Segments that the root with the fewest lacks. */
+/* Segments that the root with the fewest lacks, of those that take writes. */
 static uint32_t
 free_shortage(const struct kvt_store *store)
 {
@@ -466,7 +466,8 @@ free_shortage(const struct kvt_store *store)
 
         if (wanted < least)
             wanted = least;
-        if (free_count < wanted && wanted - free_count > shortage)
+        if (free_count < wanted && wanted - free_count > shortage &&
+            nvme_root_is_writable(store->nvme, root))
             shortage = wanted - free_count;
     }
     return shortage;

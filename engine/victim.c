@@ -10,15 +10,23 @@
 
 /* --- Segments --------------------------------------------------------------------------------- */
 
+/* On a root that takes no writes any more nothing can be reclaimed; it can still be read. */
+static bool
+segment_is_writable(const struct kvt_store *store, const struct segment *segment)
+{
+    return nvme_root_is_writable(store->nvme, segment_root(segment->number));
+}
+
 static bool
 segment_is_eligible(struct kvt_store *store, const struct segment *segment)
 {
-    return segment->state == SEGMENT_SEALED && segment->writer_count == 0 &&
-           segment->generation < UINT32_MAX - 1 && !segment->is_passed_over &&
-           !segment->is_claimed && !commit_uses(store, segment->number);
+    return segment->state == SEGMENT_SEALED && segment_is_writable(store, segment) &&
+           segment->writer_count == 0 && segment->generation < UINT32_MAX - 1 &&
+           !segment->is_passed_over && !segment->is_claimed && !commit_uses(store, segment->number);
 }
 
-/* Whether most of what SEALED segments hold is dead: then nothing alive has to be lost. */
+/* Whether most of what SEALED segments hold that can be reclaimed is dead: then nothing alive has to
+ * be lost. */
 static bool
 is_mostly_dead(struct kvt_store *store)
 {
@@ -28,7 +36,7 @@ is_mostly_dead(struct kvt_store *store)
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state != SEGMENT_SEALED)
+        if (segment->state != SEGMENT_SEALED || !segment_is_writable(store, segment))
             continue;
         live_bytes += segment->live_bytes;
         count++;
@@ -84,7 +92,8 @@ victim_unfinished(struct kvt_store *store)
     if (!is_any_recycling(store))
         return NULL;
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state == SEGMENT_RECYCLING && segment->generation < UINT32_MAX - 1 &&
+        if (segment->state == SEGMENT_RECYCLING && segment_is_writable(store, segment) &&
+            segment->generation < UINT32_MAX - 1 && !segment->is_passed_over &&
             !segment->is_claimed)
             return segment;
     }
@@ -237,7 +246,7 @@ room_to_move(const struct kvt_store *store)
 
         if (active != NULL)
             pages += store->file.segment_pages - active->fill_page;
-        if (pages > most)
+        if (pages > most && nvme_root_is_writable(store->nvme, root))
             most = pages;
     }
     most -= most / 8;

@@ -275,6 +275,12 @@ nvme_caps_get(struct nvme_tier *nvme, struct nvme_caps *caps_out)
     }
 }
 
+bool
+nvme_root_is_writable(const struct nvme_tier *nvme, uint32_t root)
+{
+    return !nvme->roots[root].is_read_only;
+}
+
 void
 nvme_lane_stats(struct nvme_tier *nvme, uint32_t root, struct lane_stats *stats_out)
 {

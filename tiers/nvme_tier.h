@@ -139,6 +139,9 @@ struct nvme_caps {
 };
 void nvme_caps_get(struct nvme_tier *nvme, struct nvme_caps *caps_out);
 
+/* nvme_root_is_writable - false after failures, or as asked for: what lies there can be read. */
+bool nvme_root_is_writable(const struct nvme_tier *nvme, uint32_t root);
+
 struct lane_stats;
 void nvme_lane_stats(struct nvme_tier *nvme, uint32_t root, struct lane_stats *stats_out);
 

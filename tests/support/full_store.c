@@ -25,8 +25,8 @@ full_open(struct full_store *full, uint32_t flags)
     assert_int_equal(kvt_namespace_open(full->store, "space", "model", 5, &full->ns), KVT_OK);
 }
 
-struct full_store *
-full_begin(uint64_t seed, uint32_t segment_count)
+static struct full_store *
+begin(uint64_t seed, uint32_t segment_count, const char *const *roots, uint32_t root_count)
 {
     const struct sim_options world = {.seed = seed};
     struct full_store *full = calloc(1, sizeof(*full));
@@ -37,6 +37,8 @@ full_begin(uint64_t seed, uint32_t segment_count)
     full->options.policy =
         KVT_POLICY_LRU; /* Which segments go, and what of them stays, is expected. */
     full->options.relaxed_interval_ns = 2000000;
+    full->options.roots = roots;
+    full->options.root_count = root_count;
     full->world = sim_world_create(&world);
     full->reach = (struct store_world){
         .env = sim_env(full->world), .index_ops = &sim_index_ops, .index_context = full->world};
@@ -45,6 +47,20 @@ full_begin(uint64_t seed, uint32_t segment_count)
     full->next_cold = FULL_COLD;
     full_open(full, 0);
     return full;
+}
+
+struct full_store *
+full_begin(uint64_t seed, uint32_t segment_count)
+{
+    return begin(seed, segment_count, NULL, 0);
+}
+
+struct full_store *
+full_begin_two_roots(uint64_t seed)
+{
+    static const char *const roots[] = {"/first", "/second"};
+
+    return begin(seed, 2 * FULL_SEGMENTS, roots, 2);
 }
 
 struct full_store *

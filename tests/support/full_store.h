@@ -39,6 +39,9 @@ void full_end(struct full_store *full);
  * written. */
 struct full_store *full_begin_hasty(uint64_t seed);
 
+/* full_begin_two_roots - FULL_SEGMENTS on each of two disks. */
+struct full_store *full_begin_two_roots(uint64_t seed);
+
 /* full_open - once more, after a kvt_close(). */
 void full_open(struct full_store *full, uint32_t flags);
 

@@ -293,6 +293,10 @@ a_victim_without_a_recycle_header_brings_nothing_back(void **state)
         evicted_delete(&evicting);
         gone_count += evicting.gone_count;
         sim_rules_clear(full->world);
+        /* It has its turn again, and others have theirs. */
+        for (uint32_t i = 0; i < 2 * FULL_BLOCKS; i++)
+            assert_int_equal(
+                full_result(full_put_submit(full, full->next_cold++, 1, KVT_SYNC)), KVT_OK);
         evicted_stay_away(&evicting, KVT_OPEN_REBUILD);
         full_end(full);
     }
@@ -324,6 +328,58 @@ a_victim_that_a_crash_left_recycling_brings_nothing_back(void **state)
         full_end(full);
     }
     assert_true(gone_count > 0);
+}
+
+/* A store in which each batch kills the copy of an earlier one, cut while a segment is RECYCLING.
+ * False: not so; the segment was FREE again. */
+static bool
+recycling_begin(struct full_store *full, uint32_t moment)
+{
+    uint64_t version = 1;
+
+    full_fill(full);
+    for (uint32_t i = 0; i < FULL_BLOCKS / 2; i++) {
+        full_put(full, i % FULL_HOT, ++version);
+        full_put(full, full->next_cold++, 1);
+    }
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
+        kvt_ticket *ticket = full_put_submit(full, i % FULL_HOT, ++version, KVT_SYNC);
+
+        for (uint32_t k = 0; k < 2000; k++) {
+            if (segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING) > 0) {
+                sim_run_steps(full->world, moment);
+                full_again(full, 0);
+                return segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING) > 0;
+            }
+            sim_run_steps(full->world, 1);
+        }
+        assert_int_equal(full_result(ticket), KVT_OK);
+    }
+    fail_msg("no segment is reclaimed");
+    return false;
+}
+
+/* Writes of data fail just when the kills in it want room: whoever waits is answered all the same. */
+static void
+a_victim_that_a_crash_left_recycling_holds_nobody_up(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < 4 * MOMENTS; moment++) {
+        struct sim_rule fails = {.ops = SIM_WRITE, .effect = SIM_EIO, .file = "data."};
+        struct full_store *full = full_begin(700 + moment, FULL_SEGMENTS);
+
+        met_count += recycling_begin(full, moment);
+        for (fails.nth = 1; fails.nth <= 1 + moment % 6; fails.nth++)
+            sim_rule_add(full->world, &fails);
+        for (uint32_t i = 0; i < 4; i++)
+            (void)full_result(full_put_submit(full, full->next_cold++, 1, KVT_SYNC));
+        sim_rules_clear(full->world);
+        full_again(full, 0);
+        full_end(full);
+    }
+    assert_true(met_count > MOMENTS);
 }
 
 /* The kill of a copy that left its victim reaches no newer block of the key, also in a rebuild. */
@@ -399,6 +455,7 @@ main(void)
         cmocka_unit_test(a_victim_that_is_let_go_half_empty_buries_what_has_left_it),
         cmocka_unit_test(a_victim_without_a_recycle_header_brings_nothing_back),
         cmocka_unit_test(a_victim_that_a_crash_left_recycling_brings_nothing_back),
+        cmocka_unit_test(a_victim_that_a_crash_left_recycling_holds_nobody_up),
         cmocka_unit_test(a_block_that_was_put_again_outlives_the_burial_of_its_old_copy),
         cmocka_unit_test(a_victim_that_was_let_go_keeps_its_accounts),
     };

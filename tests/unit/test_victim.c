@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "nvme_internal.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
 #include "victim.h"
@@ -26,6 +27,7 @@ enum {
 /* `blocks` are those of the segment that a test asks about. */
 struct fixture {
     struct kvt_store store;
+    struct nvme_tier nvme; /* What of it is asked for: whether a root takes writes. */
     struct resident blocks[BLOCKS_MAX];
     uint32_t count;
     uint64_t key_count;
@@ -51,6 +53,7 @@ setup(void **state)
         policy_lru_ops.open(&store->env, store->entries, &store->policy) != KVT_OK ||
         pins_open(store) != KVT_OK || commit_open(store) != KVT_OK)
         return -1;
+    store->nvme = &fixture->nvme;
     *state = fixture;
     return 0;
 }
@@ -225,6 +228,27 @@ a_segment_that_a_crash_left_half_reclaimed_is_found(void **state)
     segment_recycle_begin(fixture->store.segments, first);
     assert_ptr_equal(victim_unfinished(&fixture->store), first);
     assert_null(victim_choose(&fixture->store));
+    /* It could not be emptied: others have their turn, or those who want room are told. */
+    first->is_passed_over = true;
+    assert_null(victim_unfinished(&fixture->store));
+    victim_spare_none(&fixture->store);
+    assert_ptr_equal(victim_unfinished(&fixture->store), first);
+}
+
+static void
+a_root_that_takes_no_writes_keeps_its_segments(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *first = segment_make(fixture, 0);
+    struct segment *second = segment_make(fixture, 1);
+
+    segment_recycle_begin(fixture->store.segments, second);
+    assert_ptr_equal(victim_choose(&fixture->store), first);
+    fixture->nvme.roots[0].is_read_only = true;
+    assert_null(victim_choose(&fixture->store));
+    assert_null(victim_unfinished(&fixture->store));
+    fixture->nvme.roots[0].is_read_only = false;
+    assert_ptr_equal(victim_unfinished(&fixture->store), second);
 }
 
 /* --- Blocks ----------------------------------------------------------------------------------- */
@@ -507,6 +531,8 @@ main(void)
             a_segment_that_is_written_to_or_at_its_last_generation_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_segment_that_a_crash_left_half_reclaimed_is_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_root_that_takes_no_writes_keeps_its_segments, setup, teardown),
         cmocka_unit_test_setup_teardown(blocks_used_later_than_the_average_stay, setup, teardown),
         cmocka_unit_test_setup_teardown(a_segment_of_old_blocks_leaves_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(a_block_whose_children_need_it_stays, setup, teardown),
