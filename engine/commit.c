@@ -213,6 +213,16 @@ batch_is_due(const struct kvt_store *store)
     return writing_count == 0 || store->now_ns - commit->due_ns >= store->options.batch_delay_ns;
 }
 
+/* Those that wait go with the next batch: nothing else may come that is due. */
+static void
+kills_hurry(struct kvt_store *store)
+{
+    struct commit *commit = store->commit;
+
+    if (commit->kill_count > 0 && commit->due_ns > store->now_ns)
+        commit->due_ns = store->now_ns;
+}
+
 /* The kills of what its blocks replace, then those that wait. */
 static void
 batch_fill_kills(struct kvt_store *store, struct batch *batch)
@@ -243,6 +253,7 @@ batch_fill_kills(struct kvt_store *store, struct batch *batch)
     commit->kill_count -= batch->kill_count;
     memmove(commit->kills, commit->kills + batch->kill_count,
         commit->kill_count * sizeof(*commit->kills));
+    kills_hurry(store);
 }
 
 static void
@@ -270,8 +281,7 @@ batch_return(struct kvt_store *store, struct batch *batch)
     for (uint32_t i = 0; i < batch->count; i++)
         queue_count(store, batch->flights[i]);
     commit_kills_return(commit, batch->kills, batch->kill_count);
-    if (commit->kill_count > 0 && commit->due_ns > store->now_ns)
-        commit->due_ns = store->now_ns;
+    kills_hurry(store);
     batch->count = batch->kill_count = 0;
 }
 

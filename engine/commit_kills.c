@@ -131,7 +131,8 @@ kill_find(const struct commit *commit, struct hash128 fingerprint)
     return NULL;
 }
 
-/* A flight of that key whose block is gone while it is written; NULL. */
+/* The last flight of that key whose block is gone while it is written; NULL. The kills of all such
+ * come in their order. */
 static struct flight *
 killed_find(struct kvt_store *store, struct hash128 fingerprint)
 {
@@ -139,7 +140,7 @@ killed_find(struct kvt_store *store, struct hash128 fingerprint)
 
     if (commit->killed_count == 0)
         return NULL;
-    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+    for (struct flight *flight = commit->newest; flight != NULL; flight = flight->older) {
         if (flight->is_killed && flight->state == FLIGHT_WRITING &&
             hash128_equal(residency_at(store->map, flight->entry)->fingerprint, fingerprint))
             return flight;

@@ -25,8 +25,8 @@ segment_is_eligible(struct kvt_store *store, const struct segment *segment)
            !segment->is_passed_over && !segment->is_claimed && !commit_uses(store, segment->number);
 }
 
-/* Whether most of what SEALED segments hold that can be reclaimed is dead: then nothing alive has to
- * be lost. */
+/* Whether most of what SEALED segments hold is dead, on roots that take writes: then nothing alive
+ * has to be lost. */
 static bool
 is_mostly_dead(struct kvt_store *store)
 {

@@ -16,6 +16,8 @@
 
 enum {
     KEY = 7,
+    MANY = 1500, /* More than COMMIT_KILLS_MAX. */
+    MOMENTS = 240,
 };
 
 /* The world's scheduler, with an eye on what is told to whom. */
@@ -149,6 +151,72 @@ no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost(void **state)
     full_end(full);
 }
 
+/* More than one batch takes: the rest is not left behind when nothing else is written. */
+static void
+many_deletes_at_once_become_durable(void **state)
+{
+    struct full_store *full = full_begin(8, 4 * FULL_SEGMENTS);
+    static struct payload_key names[MANY];
+    static struct kvt_result results[MANY];
+    static struct kvt_put puts[MANY];
+    static struct kvt_key keys[MANY];
+    static uint8_t bytes[PAGE_BYTES];
+    kvt_ticket *ticket = NULL;
+
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++) {
+        payload_key_make(&names[i], i);
+        keys[i] = names[i].key;
+        puts[i] = (struct kvt_put){.key = keys[i], .source = bytes, .length = sizeof(bytes)};
+    }
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, puts, MANY, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, MANY), KVT_OK);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(results[i].status, KVT_OK);
+    kvt_ticket_free(ticket);
+    assert_int_equal(kvt_delete_submit(full->store, full->ns, keys, MANY, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    kvt_ticket_free(ticket);
+    full_again(full, 0);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(full_entry(full, i), ENTRY_NONE);
+    full_end(full);
+}
+
+/* Two copies of the key are being committed when the last delete comes: it waits for both kills. */
+static void
+a_delete_waits_for_the_kill_of_the_newest_copy(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        const struct sim_rule slow = {.ops = SIM_COMMIT,
+            .effect = SIM_STALL,
+            .nth = 1 + moment % 3,
+            .stall_ns = UINT64_C(5) * 1000000,
+            .sticky = true};
+        struct full_store *full = full_begin_hasty(100 + moment);
+        kvt_ticket *tickets[5];
+
+        sim_rule_add(full->world, &slow);
+        tickets[0] = full_put_submit(full, KEY, 1, KVT_SYNC);
+        assert_int_equal(kvt_ticket_wait(tickets[0], KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+        full_writing_meet(full, KEY);
+        tickets[1] = full_delete_submit(full, KEY);
+        tickets[2] = full_put_submit(full, KEY, 2, KVT_SYNC);
+        assert_int_equal(kvt_ticket_wait(tickets[2], KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+        full_writing_meet(full, KEY);
+        sim_run_steps(full->world, moment / 3);
+        tickets[3] = full_delete_submit(full, KEY);
+        tickets[4] = full_delete_submit(full, KEY);
+        assert_true(kvt_ticket_wait(tickets[4], KVT_STAGE_DURABLE, FULL_WAIT_NS) >= 0);
+        full_again(full, 0);
+        assert_false(full_expect_at_most(full, KEY, 0));
+        full_end(full);
+    }
+}
+
 int
 main(void)
 {
@@ -156,6 +224,8 @@ main(void)
         cmocka_unit_test(a_block_is_gone_when_its_delete_says_so),
         cmocka_unit_test(a_second_delete_waits_for_the_kill_of_the_first),
         cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
+        cmocka_unit_test(many_deletes_at_once_become_durable),
+        cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
     };
 
     stop_on_proof();

@@ -359,7 +359,7 @@ recycling_begin(struct full_store *full, uint32_t moment)
     return false;
 }
 
-/* Writes of data fail just when the kills in it want room: whoever waits is answered all the same. */
+/* Writes of data fail when the kills in it want room: whoever waits is answered all the same. */
 static void
 a_victim_that_a_crash_left_recycling_holds_nobody_up(void **state)
 {
