@@ -121,7 +121,9 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     }
     if (op->ticket->durability == KVT_RELAXED)
         due_ns += store->options.relaxed_interval_ns;
-    if (flight != NULL && (flight->state == FLIGHT_LOWERING || flight->state == FLIGHT_RAISING)) {
+    /* FILLING: another block of the key, put since; it has no bytes yet that could be durable. */
+    if (flight != NULL && (flight->state == FLIGHT_LOWERING || flight->state == FLIGHT_RAISING ||
+                              flight->state == FLIGHT_FILLING)) {
         op_list_add(&flight->waiters, op);
         return;
     }

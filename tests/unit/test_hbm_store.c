@@ -15,6 +15,8 @@
 #include "stop_on_proof.h"
 #include "store_kit.h"
 
+#define WAIT_NS (UINT64_C(20) * 1000000000)
+
 static void
 a_block_born_in_hbm_is_read_back_there_and_on_the_host(void **state)
 {
@@ -43,6 +45,47 @@ a_block_from_the_device_may_be_kept_in_host_first(void **state)
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HOST);
     assert_int_equal(hbm_get(1, 1, true, &tier), KVT_OK);
     assert_int_equal(tier, KVT_TIER_HOST);
+}
+
+static kvt_ticket *
+put_begin(struct kvt_put *put, const struct payload_key *name, enum kvt_durability durability)
+{
+    kvt_ticket *ticket = NULL;
+
+    put->key = name->key;
+    put->length = HBM_BLOCK_BYTES;
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, put, 1, durability, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+/* A SYNC put waits for its block, there before, to come down from HBM; meanwhile the block is
+ * deleted, and when the wait is over another one of the key is being copied. */
+static void
+a_put_that_waits_for_a_block_of_hbm_joins_the_next_one_of_its_key(void **state)
+{
+    static const uint8_t bytes[HBM_BLOCK_BYTES];
+
+    (void)state;
+    for (uint32_t i = 0; i < 100; i++) {
+        struct kvt_put again = {.source = bytes};
+        struct kvt_put next = {.source = hbm_pool_at((i + 1) % HBM_POOL_BLOCKS),
+            .region = hbm.region,
+            .tier = i % 2 == 0 ? KVT_TIER_HBM : KVT_TIER_HOST};
+        struct payload_key name;
+        kvt_ticket *tickets[3] = {NULL};
+
+        payload_key_make(&name, i);
+        assert_int_equal(hbm_put(i, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+        tickets[0] = put_begin(&again, &name, KVT_SYNC);
+        assert_int_equal(
+            kvt_delete_submit(hbm.store, hbm.ns, &name.key, 1, NULL, &tickets[1]), KVT_OK);
+        tickets[2] = put_begin(&next, &name, KVT_MEMORY);
+        assert_int_equal(kvt_ticket_wait(tickets[0], KVT_STAGE_DURABLE, WAIT_NS), KVT_OK);
+        assert_int_equal(kvt_ticket_wait(tickets[1], KVT_STAGE_DURABLE, WAIT_NS), KVT_OK);
+        assert_int_equal(kvt_ticket_wait(tickets[2], KVT_STAGE_DONE, WAIT_NS), KVT_OK);
+        for (uint32_t k = 0; k < 3; k++)
+            kvt_ticket_free(tickets[k]);
+    }
 }
 
 static void
@@ -273,6 +316,7 @@ main(void)
         TEST(a_block_born_in_hbm_is_read_back_there_and_on_the_host),
         TEST(a_block_from_the_device_may_be_kept_in_host_first),
         TEST(what_was_put_durably_in_hbm_survives),
+        TEST(a_put_that_waits_for_a_block_of_hbm_joins_the_next_one_of_its_key),
         TEST(a_memory_block_of_hbm_becomes_durable_when_it_is_put_again),
         TEST(a_full_hbm_gives_way_to_host_and_that_to_nvme),
         TEST(a_prefetch_brings_a_block_up_and_a_demotion_down),
