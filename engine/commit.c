@@ -594,6 +594,28 @@ commit_is_idle(struct kvt_store *store)
 }
 
 uint64_t
+commit_kill_mark(const struct kvt_store *store)
+{
+    return store->commit->order;
+}
+
+bool
+commit_kills_have_passed(const struct kvt_store *store, uint64_t mark)
+{
+    const struct commit *commit = store->commit;
+
+    if (commit->kill_count > 0 && commit->kills[0].order <= mark)
+        return false;
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        const struct batch *batch = &commit->batches[i];
+
+        if (batch->state != BATCH_IDLE && batch->kill_count > 0 && batch->kills[0].order <= mark)
+            return false;
+    }
+    return true;
+}
+
+uint64_t
 commit_error_count(struct kvt_store *store)
 {
     return store->commit->error_count;

@@ -115,6 +115,11 @@ bool commit_step(struct kvt_store *store);
 uint64_t commit_next_ns(struct kvt_store *store); /* When it must be called again. */
 bool commit_is_idle(struct kvt_store *store);     /* Nothing queued, nothing under way. */
 
+/* commit_kill_mark - a point in the order of kills; commit_kills_have_passed: all before it, also
+ * those that nobody has asked for, are answered. */
+uint64_t commit_kill_mark(const struct kvt_store *store);
+bool commit_kills_have_passed(const struct kvt_store *store, uint64_t mark);
+
 /* commit_error_count - blocks and kills that could not be made durable. */
 uint64_t commit_error_count(struct kvt_store *store);
 

@@ -6,7 +6,8 @@
  * A ticket with two stages (a RELAXED or SYNC put, a delete) stands in the list from its delivery
  * until its last stage. No place inside the engine, such as a queue of the group commit, can stand
  * for that: an operation on its way passes many of them, and some more than once (a delete that
- * waits for a reclaim, a put that waits for a relocation).
+ * waits for a reclaim, a put that waits for a relocation). Kills that the engine has of its own (of
+ * what an open found dead, say) have no ticket.
  *
  * Threads   kvt_flush() any; the rest the loop.
  */
@@ -44,7 +45,8 @@ flush_settle(struct kvt_store *store, struct kvt_ticket *ticket)
 
 struct flush {
     bool is_begun;
-    uint64_t last_number; /* Of the tickets that it waits for. */
+    uint64_t last_number; /* Of the tickets that it waits for ... */
+    uint64_t kill_mark;   /* ... and the kills that there are without one. */
     uint64_t error_count; /* Before it began; when it is over: since then. */
 };
 
@@ -57,10 +59,13 @@ flush_run(struct kvt_store *store, void *context)
     if (!flush->is_begun) {
         flush->is_begun = true;
         flush->last_number = list->last_number;
+        flush->kill_mark = commit_kill_mark(store);
         flush->error_count = commit_error_count(store);
     }
     commit_hurry_all(store);
     if (list->oldest != NULL && list->oldest->flush_number <= flush->last_number)
+        return false;
+    if (!commit_kills_have_passed(store, flush->kill_mark))
         return false;
     flush->error_count = commit_error_count(store) - flush->error_count;
     return true;
