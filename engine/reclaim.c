@@ -264,6 +264,10 @@ reclaim_start(struct kvt_store *store)
     reclaim->victim = victim_scan_segment(reclaim->scan);
     reclaim->state = RECLAIM_RELOCATING;
     reclaim->moved_count = 0;
+    if (!victim_is_writable(store, reclaim->victim)) {
+        reclaim_let_go(store, "its root takes no writes any more");
+        return true;
+    }
     if (victim_scan_status(reclaim->scan) != KVT_OK) {
         reclaim_let_go(store, "its headers could not be scanned");
         return true;
@@ -361,6 +365,8 @@ relocate_next(struct kvt_store *store)
         reclaim_let_go(store, "the store is closed, or takes no commits");
     } else if (relocate_status_take(store) != KVT_OK) {
         reclaim_let_go(store, "a block could not be written elsewhere");
+    } else if (!victim_is_writable(store, reclaim->victim)) {
+        reclaim_let_go(store, "its root takes no more writes");
     } else if (reclaim->moved_count < reclaim->survivor_count) {
         reclaim->moved_count += relocate_start(store, reclaim->residents + reclaim->moved_count,
             reclaim->survivor_count - reclaim->moved_count);

@@ -10,9 +10,8 @@
 
 /* --- Segments --------------------------------------------------------------------------------- */
 
-/* On a root that takes no writes any more nothing can be reclaimed; it can still be read. */
-static bool
-segment_is_writable(const struct kvt_store *store, const struct segment *segment)
+bool
+victim_is_writable(const struct kvt_store *store, const struct segment *segment)
 {
     return nvme_root_is_writable(store->nvme, segment_root(segment->number));
 }
@@ -20,7 +19,7 @@ segment_is_writable(const struct kvt_store *store, const struct segment *segment
 static bool
 segment_is_eligible(struct kvt_store *store, const struct segment *segment)
 {
-    return segment->state == SEGMENT_SEALED && segment_is_writable(store, segment) &&
+    return segment->state == SEGMENT_SEALED && victim_is_writable(store, segment) &&
            segment->writer_count == 0 && segment->generation < UINT32_MAX - 1 &&
            !segment->is_passed_over && !segment->is_claimed && !commit_uses(store, segment->number);
 }
@@ -36,7 +35,7 @@ is_mostly_dead(struct kvt_store *store)
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state != SEGMENT_SEALED || !segment_is_writable(store, segment))
+        if (segment->state != SEGMENT_SEALED || !victim_is_writable(store, segment))
             continue;
         live_bytes += segment->live_bytes;
         count++;
@@ -77,7 +76,8 @@ static bool
 is_any_recycling(const struct kvt_store *store)
 {
     for (uint32_t root = 0; root < store->file.root_count; root++) {
-        if (segment_count_in(store->segments, root, SEGMENT_RECYCLING) > 0)
+        if (nvme_root_is_writable(store->nvme, root) &&
+            segment_count_in(store->segments, root, SEGMENT_RECYCLING) > 0)
             return true;
     }
     return false;
@@ -92,7 +92,7 @@ victim_unfinished(struct kvt_store *store)
     if (!is_any_recycling(store))
         return NULL;
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state == SEGMENT_RECYCLING && segment_is_writable(store, segment) &&
+        if (segment->state == SEGMENT_RECYCLING && victim_is_writable(store, segment) &&
             segment->generation < UINT32_MAX - 1 && !segment->is_passed_over &&
             !segment->is_claimed)
             return segment;

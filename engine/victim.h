@@ -40,10 +40,15 @@
 /* More of it is pinned than can be moved with a gain; or another one costs less. */
 #define VICTIM_UNMOVABLE UINT32_MAX
 
+/* victim_is_writable - whether its root takes writes. Where it takes none nothing can be reclaimed,
+ * and what lives there can still be read. */
+bool victim_is_writable(const struct kvt_store *store, const struct segment *segment);
+
 /* victim_choose - the segment to reclaim next; NULL: none can be. */
 struct segment *victim_choose(struct kvt_store *store);
 
-/* victim_unfinished - a segment that a crash left RECYCLING; NULL: there is none. */
+/* victim_unfinished - a segment that a crash left RECYCLING, and that was not passed over; NULL:
+ * there is none. */
 struct segment *victim_unfinished(struct kvt_store *store);
 
 /* victim_spare_none - segments that were passed over are looked at again. */

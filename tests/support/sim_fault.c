@@ -44,13 +44,16 @@ sim_crash_after(struct sim_world *world, uint64_t n)
 }
 
 static bool
-rule_fires(struct sim_world *world, struct sim_rule_state *state, enum sim_op op, const char *file)
+rule_fires(struct sim_world *world, struct sim_rule_state *state, enum sim_op op, const char *file,
+    const struct sim_node *node)
 {
     const struct sim_rule *rule = &state->rule;
 
     if ((rule->ops & (unsigned)op) == 0)
         return false;
     if (rule->file != NULL && strncmp(file, rule->file, strlen(rule->file)) != 0)
+        return false;
+    if (rule->path != NULL && (node == NULL || node != disk_find_path(&world->disk, rule->path)))
         return false;
     state->seen++;
     if (rule->nth == 0)
@@ -59,13 +62,14 @@ rule_fires(struct sim_world *world, struct sim_rule_state *state, enum sim_op op
 }
 
 struct sim_verdict
-sim_verdict_of(struct sim_world *world, enum sim_op op, const char *file)
+sim_verdict_of(
+    struct sim_world *world, enum sim_op op, const char *file, const struct sim_node *node)
 {
     struct sim_verdict verdict = {.effect = SIM_NOTHING};
 
     world->io_count++;
     for (uint32_t i = 0; i < world->rule_count; i++) {
-        if (!rule_fires(world, &world->rules[i], op, file) || verdict.effect != SIM_NOTHING)
+        if (!rule_fires(world, &world->rules[i], op, file, node) || verdict.effect != SIM_NOTHING)
             continue;
         verdict.effect = world->rules[i].rule.effect;
         verdict.stall_ns = world->rules[i].rule.stall_ns;

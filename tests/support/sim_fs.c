@@ -51,7 +51,7 @@ call_begin(struct sim_world *world, enum sim_op op, const char *name, struct sim
     memset(out, 0, sizeof(*out));
     if (world->is_crashed)
         return power_failure(what, name);
-    *out = sim_verdict_of(world, op, name);
+    *out = sim_verdict_of(world, op, name, NULL);
     world->now_ns += CALL_NS + out->stall_ns;
     if (op == SIM_SYNC || op == SIM_DIR_SYNC)
         world->now_ns += SYNC_NS;

@@ -313,7 +313,8 @@ transfer_start(struct io_queue *queue, const struct io_op *op)
     transfer->sync_up_to = world->disk.change_count;
     queue->count++;
     if (!world->is_crashed) {
-        struct sim_verdict verdict = sim_verdict_of(world, op_class(op), handle->name);
+        struct sim_verdict verdict =
+            sim_verdict_of(world, op_class(op), handle->name, handle->node);
 
         transfer->effect = verdict.effect;
         transfer->due_ns += verdict.stall_ns;

@@ -139,6 +139,7 @@ struct sim_rule {
     unsigned ops; /* enum sim_op, or'ed. */
     enum sim_effect effect;
     const char *file;   /* Only names that start so; NULL: all. Kept. */
+    const char *path;   /* Only that file ("/dir/name"), and through queues; NULL: all. Kept. */
     uint64_t nth;       /* The n-th matching operation from now, 1..; 0: by chance. */
     uint32_t per_mille; /* The chance. */
     bool sticky;        /* The n-th and all later ones. */

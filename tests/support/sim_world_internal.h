@@ -118,8 +118,10 @@ void sim_trace_mix(struct sim_world *world, enum sim_trace_kind kind, uint64_t f
 
 /* --- sim_fault.c ------------------------------------------------------------------------------ */
 
-/* sim_verdict_of - count one operation and say what happens to it. Not after a crash. */
-struct sim_verdict sim_verdict_of(struct sim_world *world, enum sim_op op, const char *file);
+/* sim_verdict_of - count one operation and say what happens to it. Not after a crash. `node`: the
+ * file of a transfer; NULL: another operation. */
+struct sim_verdict sim_verdict_of(
+    struct sim_world *world, enum sim_op op, const char *file, const struct sim_node *node);
 
 /* Spoil bytes that were read well, as the effect says. */
 void sim_read_spoil(struct sim_world *world, const struct sim_node *node, enum sim_effect effect,

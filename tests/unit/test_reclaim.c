@@ -397,6 +397,96 @@ no_kill_is_lost_when_a_segment_has_more_than_a_header_takes(void **state)
     full_end(full);
 }
 
+/* --- A victim that a crash left --------------------------------------------------------------- */
+
+enum {
+    CUT_MOMENTS = 10, /* At which the power goes. */
+    CUT_STEPS = 2,    /* Between them. */
+    SHORTAGES = 6,    /* Beginning with so many allocations more. */
+    STEPS_MAX = 200000,
+};
+
+#define SOON_NS (UINT64_C(10) * 1000000000)
+
+/* A full store after a crash at that moment of a reclaim. What the crash left cannot be taken away,
+ * so that no segment is filled further: there is no room before one is reclaimed. Whether it
+ * left one RECYCLING: it may come too early, or too late. */
+static bool
+is_left_recycling(struct full_store *full, uint32_t moment)
+{
+    const struct sim_rule fails = {.ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1, .file = "data."};
+    kvt_ticket *ticket = NULL;
+
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+        full_put(full, full->next_cold++, 1);
+    for (uint32_t i = 0;
+         i < STEPS_MAX && segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING) == 0; i++) {
+        if (ticket != NULL && kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, 0) == KVT_OK) {
+            kvt_ticket_free(ticket);
+            ticket = NULL;
+        }
+        if (ticket == NULL)
+            ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+        sim_run_steps(full->world, 1);
+    }
+    sim_run_steps(full->world, moment * CUT_STEPS);
+    sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+    sim_rule_add(full->world, &fails);
+    full_open(full, 0);
+    sim_rules_clear(full->world);
+    return segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING) > 0;
+}
+
+/* It cannot be reclaimed, nor can any other, while there is no memory: puts are told so. */
+static void
+a_victim_that_a_crash_left_is_tried_once_like_others(void **state)
+{
+    uint32_t left_count = 0;
+
+    (void)state;
+    for (uint32_t run = 0; run < CUT_MOMENTS * SHORTAGES; run++) {
+        struct full_store *full = full_begin(40 + run, FULL_SEGMENTS);
+
+        if (is_left_recycling(full, run % CUT_MOMENTS)) {
+            kvt_ticket *ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+
+            left_count++;
+            sim_memory_fail(full->world, 1 + run / CUT_MOMENTS, true);
+            assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, SOON_NS), KVT_OK);
+            kvt_ticket_free(ticket);
+            sim_memory_fail(full->world, 0, false);
+            full->is_refusing = true;
+        }
+        full_end(full);
+    }
+    assert_true(left_count > SHORTAGES);
+}
+
+/* --- Writes that fail ------------------------------------------------------------------------- */
+
+/* Also those of recycle headers: each costs its segment a turn, and no more. */
+static void
+writes_that_fail_now_and_then_end_no_reclaiming(void **state)
+{
+    const struct sim_rule fails = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .per_mille = 100, .file = "data."};
+
+    (void)state;
+    for (uint64_t seed = 90; seed < 96; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+
+        full_fill(full);
+        sim_rule_add(full->world, &fails);
+        for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+            (void)kit_put(full->store, full->ns, full->next_cold++, 1, FULL_BLOCK_BYTES, KVT_SYNC);
+        sim_rules_clear(full->world);
+        full->is_refusing = true;
+        for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+            full_put(full, full->next_cold++, 1);
+        full_end(full);
+    }
+}
+
 int
 main(void)
 {
@@ -407,6 +497,8 @@ main(void)
         cmocka_unit_test(a_full_store_in_which_every_block_is_replaced_goes_on),
         cmocka_unit_test(leased_halves_of_segments_leave_room_for_batches),
         cmocka_unit_test(no_kill_is_lost_when_a_segment_has_more_than_a_header_takes),
+        cmocka_unit_test(a_victim_that_a_crash_left_is_tried_once_like_others),
+        cmocka_unit_test(writes_that_fail_now_and_then_end_no_reclaiming),
     };
 
     stop_on_proof();

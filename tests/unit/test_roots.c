@@ -15,72 +15,138 @@
 #include "stop_on_proof.h"
 
 enum {
-    KEPT = 100, /* Blocks that there are when the disk fails: on both, and room is left. */
-    MORE = 4 * FULL_BLOCKS,
+    LOST = 1,                             /* Root 1 fails. */
+    SETTLED = FULL_SEGMENTS * 4,          /* Blocks before that: both have some. */
+    ROOM = FULL_SEGMENTS * 16,            /* Blocks; more than a root holds. */
+    KEYS = SETTLED + 4 * ROOM + 4 * ROOM, /* Put in all, at most. */
+    TRIES = ROOM,
     MOMENTS = 24,
 };
 
-/* Which of the first blocks lie on the second disk. */
+static bool
+takes_no_writes(const struct full_store *full, uint32_t root)
+{
+    return !nvme_root_is_writable(full->store->nvme, root);
+}
+
+/* So many blocks, each durable. */
+static void
+blocks_put(struct full_store *full, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        full_put(full, full->next_cold++, 1);
+}
+
+/* Which keys have a copy in the lost root. Returns how many. */
 static uint32_t
-blocks_on_second(const struct full_store *full, bool is_there_out[KEPT])
+lost_note(const struct full_store *full, bool *is_lost)
 {
     uint32_t count = 0;
 
-    for (uint64_t key = 0; key < KEPT; key++) {
+    assert_true(full->next_cold - FULL_COLD <= KEYS);
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++) {
         uint32_t number = full_entry(full, key);
+        const struct entry *entry =
+            number == ENTRY_NONE ? NULL : residency_at(full->store->map, number);
+        bool is_there = entry != NULL && (word_tiers(atomic_load(&entry->word)) & TIER_NVME) != 0;
 
-        is_there_out[key] = number != ENTRY_NONE &&
-                            entries_has_copy(full->store->entries, POLICY_NVME, number) &&
-                            segment_root(residency_at(full->store->map, number)->segment) == 1;
-        count += is_there_out[key];
+        is_lost[key - FULL_COLD] = is_there && segment_root(entry->segment) == LOST;
+        count += is_lost[key - FULL_COLD];
     }
     return count;
 }
 
-static uint64_t
-recycled_count(const struct full_store *full)
+/* Puts, until the root takes no more of them; none of them fails. */
+static void
+root_lose(struct full_store *full, unsigned ops)
 {
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    const struct sim_rule fails = {
+        .ops = ops, .effect = SIM_EIO, .nth = 1, .sticky = true, .path = "/second/data.00"};
 
-    assert_int_equal(kvt_stats_get(full->store, &stats), KVT_OK);
-    return stats.segment_recycle_count;
+    sim_rule_add(full->world, &fails);
+    for (uint32_t i = 0; i < TRIES && !takes_no_writes(full, LOST); i++)
+        blocks_put(full, 1);
+    assert_true(takes_no_writes(full, LOST));
+    assert_false(takes_no_writes(full, 1 - LOST));
 }
 
-/* Four times what the other disk holds is put, and all of it is durable. */
+/* Three times what the other root holds is put; what the lost one has stays. */
 static void
-second_fails(struct full_store *full)
+other_root_goes_on(struct full_store *full)
 {
-    uint64_t before = recycled_count(full);
+    static bool is_lost[KEYS];
+    uint64_t recycled = kit_stats(full->store).segment_recycle_count;
+    uint64_t end = full->next_cold;
 
-    full->store->nvme->roots[1].is_read_only = true;
-    for (uint32_t i = 0; i < MORE; i++)
-        full_put(full, full->next_cold++, 1);
-    assert_true(recycled_count(full) > before + FULL_SEGMENTS);
-}
-
-static void
-a_disk_that_takes_no_writes_keeps_its_blocks_and_the_other_is_reclaimed(void **state)
-{
-    struct full_store *full = full_begin_two_roots(1);
-    bool is_on_second[KEPT];
-
-    (void)state;
-    for (uint64_t key = 0; key < KEPT; key++)
-        full_put(full, key, 1);
-    assert_true(blocks_on_second(full, is_on_second) > KEPT / 4);
-    second_fails(full);
-    for (uint64_t key = 0; key < KEPT; key++) {
-        if (is_on_second[key])
+    assert_true(lost_note(full, is_lost) > 0);
+    blocks_put(full, 3 * ROOM);
+    assert_true(kit_stats(full->store).segment_recycle_count >= recycled + 2 * FULL_SEGMENTS);
+    for (uint64_t key = FULL_COLD; key < end; key++) {
+        if (is_lost[key - FULL_COLD])
             full_expect(full, key, 1);
     }
-    full_end(full);
+    sim_rules_clear(full->world);
+}
+
+static void
+a_root_that_takes_no_writes_keeps_its_blocks(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct full_store *full = full_begin_two_roots(seed);
+
+        blocks_put(full, SETTLED);
+        root_lose(full, seed % 2 == 0 ? SIM_SYNC : SIM_WRITE);
+        other_root_goes_on(full);
+        full_end(full);
+    }
+}
+
+/* Both are full, and segments of both are being reclaimed. */
+static void
+a_root_that_fails_while_it_is_reclaimed_stops_nothing(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 8; seed++) {
+        struct full_store *full = full_begin_two_roots(10 + seed);
+
+        blocks_put(full, 2 * ROOM);
+        root_lose(full, seed % 2 == 0 ? SIM_SYNC : SIM_WRITE);
+        other_root_goes_on(full);
+        full_end(full);
+    }
+}
+
+/* What is dead there gives no room: the other root does not spare all of its own for that. */
+static void
+a_lost_root_in_which_all_is_dead_is_no_room(void **state)
+{
+    static bool is_lost[KEYS];
+
+    (void)state;
+    for (uint64_t seed = 20; seed < 23; seed++) {
+        struct full_store *full = full_begin_two_roots(seed);
+        uint64_t end;
+
+        blocks_put(full, 2 * ROOM);
+        root_lose(full, SIM_SYNC);
+        end = full->next_cold;
+        assert_true(lost_note(full, is_lost) > 0);
+        for (uint64_t key = FULL_COLD; key < end; key++) {
+            if (is_lost[key - FULL_COLD])
+                assert_int_equal(kit_delete(full->store, full->ns, key), KVT_OK);
+        }
+        blocks_put(full, 3 * ROOM);
+        sim_rules_clear(full->world);
+        full_end(full);
+    }
 }
 
 /* A segment is being reclaimed; `is_empty`: one of the second disk, of which nothing is left. */
 static bool
 is_met(const struct full_store *full, bool is_empty)
 {
-    return is_empty ? segment_count_in(full->store->segments, 1, SEGMENT_RECYCLING) > 0
+    return is_empty ? segment_count_in(full->store->segments, LOST, SEGMENT_RECYCLING) > 0
                     : !reclaim_is_idle(full->store);
 }
 
@@ -117,19 +183,72 @@ a_disk_that_fails_in_a_reclaim_does_not_stop_the_reclaims_of_the_other(void **st
         ticket = reclaim_meet(full, moment % 2 == 0);
         sim_run_steps(full->world, moment / 2);
         met_count += !reclaim_is_idle(full->store);
-        second_fails(full);
+        full->store->nvme->roots[LOST].is_read_only = true;
+        other_root_goes_on(full);
         assert_int_equal(full_result(ticket), KVT_OK);
         full_end(full);
     }
     assert_true(met_count > MOMENTS / 2);
 }
 
+static kvt_lease
+lease_of(struct full_store *full, uint64_t key)
+{
+    struct payload_key name;
+    kvt_lease lease = {0};
+    uint8_t tiers = 0;
+
+    payload_key_make(&name, key);
+    assert_int_equal(kvt_lookup(full->store, full->ns, &name.key, 1, &tiers, NULL, &lease), KVT_OK);
+    return lease;
+}
+
+/* A lease of every third block of the first: their segments are emptied by writing them elsewhere.
+ * Returns how many. */
+static uint32_t
+leased_fill(struct full_store *full, kvt_lease leases[ROOM])
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < 2 * ROOM; i++) {
+        full_put(full, full->next_cold, 1);
+        if (i % 3 == 0 && i < ROOM)
+            leases[count++] = lease_of(full, full->next_cold);
+        full->next_cold++;
+    }
+    return count;
+}
+
+/* Some blocks of the segment are being written elsewhere: the others are not given up then. */
+static void
+what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        struct full_store *full = full_begin_two_roots(40 + moment);
+        kvt_lease leases[ROOM];
+        uint32_t count = leased_fill(full, leases);
+        kvt_ticket *ticket = reclaim_meet(full, false);
+
+        sim_run_steps(full->world, moment / 4);
+        full->store->nvme->roots[LOST].is_read_only = true;
+        other_root_goes_on(full);
+        assert_int_equal(full_result(ticket), KVT_OK);
+        for (uint32_t i = 0; i < count; i++)
+            kvt_lease_release(full->store, leases[i]);
+        full_end(full);
+    }
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_disk_that_takes_no_writes_keeps_its_blocks_and_the_other_is_reclaimed),
+        cmocka_unit_test(a_root_that_takes_no_writes_keeps_its_blocks),
+        cmocka_unit_test(a_root_that_fails_while_it_is_reclaimed_stops_nothing),
+        cmocka_unit_test(a_lost_root_in_which_all_is_dead_is_no_room),
         cmocka_unit_test(a_disk_that_fails_in_a_reclaim_does_not_stop_the_reclaims_of_the_other),
+        cmocka_unit_test(what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays),
     };
 
     stop_on_proof();
