@@ -109,13 +109,12 @@ entry_place_forget(struct kvt_store *store, uint32_t number)
             store, number, SHARE_NVME, (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES);
 }
 
-bool
-entry_nvme_release(struct kvt_store *store, uint32_t number)
+/* The bit is gone: so is what the entry says of that copy. */
+static void
+nvme_copy_forget(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
 {
     struct entry *entry = residency_at(store->map, number);
 
-    if (pins_hold(store, number) || !residency_tier_clear(store->map, number, TIER_NVME))
-        return false;
     entry_place_forget(store, number);
     if (entry->has_trailer) {
         /* What was summed up is gone; what is in memory is the block's bytes. */
@@ -123,7 +122,42 @@ entry_nvme_release(struct kvt_store *store, uint32_t number)
         entry->stored_length = entry->length;
         entry->checksum = (struct hash128){0, 0};
     }
-    event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, KVT_REASON_RECLAIMED);
+    event_add(store, number, TIER_NVME, KVT_EVENT_REMOVED, reason);
+}
+
+bool
+entry_nvme_release(struct kvt_store *store, uint32_t number)
+{
+    if (pins_hold(store, number) || !residency_tier_clear(store->map, number, TIER_NVME))
+        return false;
+    nvme_copy_forget(store, number, KVT_REASON_RECLAIMED);
+    return true;
+}
+
+bool
+entry_nvme_condemn(struct kvt_store *store, uint32_t number)
+{
+    bool is_in_host = (entry_tiers(store, number) & TIER_HOST) != 0;
+    struct commit_kill kill = entry_kill(store, number, NULL);
+    struct flight *flight;
+    enum kvt_status status;
+
+    /* A kvt_pin() keeps what can be read, and asks for no more. But who has the entry pinned may be
+     * reading that copy part by part (fetch.c), and must not meet another of other shape. */
+    if (commit_kill_reserve(store) != KVT_OK ||
+        !residency_tier_clear(store->map, number, TIER_NVME))
+        return false;
+    nvme_copy_forget(store, number, KVT_REASON_CORRUPT);
+    /* Who works on a block has it pinned: there is no other flight. */
+    flight = is_in_host ? flight_create(store, number, FLIGHT_QUEUED) : NULL;
+    if (flight != NULL) {
+        commit_replace(store, flight, &kill);
+        commit_queue(store, flight, store->now_ns);
+        return true;
+    }
+    status = commit_kill(store, &kill);
+    KVT_ASSERT(status == KVT_OK); /* Room was reserved. */
+    (void)status;
     return true;
 }
 
@@ -274,16 +308,24 @@ entry_unpin(struct kvt_store *store, uint32_t number)
 }
 
 void
-entry_quarantine(struct kvt_store *store, uint32_t number)
+entry_corrupt_note(struct kvt_store *store, uint32_t number)
 {
     const struct entry *entry = residency_at(store->map, number);
-    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
 
     COUNT(store, corrupt_count, 1);
     log_line(&store->logger, LOG_ERROR, "entry",
         "event=corrupt segment=%u page=%u generation=%u bytes=%u expected=%016llx%016llx",
         entry->segment, entry->page, entry->extent_generation, entry->stored_length,
         (unsigned long long)entry->checksum.high, (unsigned long long)entry->checksum.low);
+}
+
+void
+entry_quarantine(struct kvt_store *store, uint32_t number)
+{
+    uint64_t word =
+        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+
+    entry_corrupt_note(store, number);
     if (word_state(word) != ENTRY_RESIDENT)
         return;
     /* A store that is only looked at forgets the block, and writes nothing. */

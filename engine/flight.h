@@ -25,6 +25,8 @@
  *   IMAGING   As QUEUED, but what will be written is not how HOST has it, and is still to be made
  *             (imaging.h).
  *   QUEUED    The entry is RESIDENT with a HOST copy and without an NVMe copy; waits for a batch.
+ *             Flights begin so, too: of blocks that leave HOST, that a put finds in HOST, and whose
+ *             copy on NVMe was bad (entry_nvme_condemn(); then has_replaced).
  *   WRITING   In a batch that is being written or committed. The entry may have been doomed since:
  *             then its record is killed when the batch is answered.
  *   READING   The entry has an NVMe copy and no HOST copy; its bytes are read into a slot of HOST.

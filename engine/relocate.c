@@ -150,7 +150,7 @@ group_end(struct kvt_store *store, enum kvt_status status)
     for (uint32_t i = 0; i < relocate->count; i++)
         entry_unpin(store, relocate->moves[i].resident.number);
     relocate->count = 0;
-    relocate->status = status;
+    relocate->status = status_keep(relocate->status, status);
     relocate->state = RELOCATE_IDLE;
 }
 
@@ -293,8 +293,29 @@ proof_run(struct crew_job *crew_job)
     }
 }
 
-/* Keep what may be written again: a block whose bytes are wrong or cannot be read leaves the
- * store. */
+/* The copy that was read is bad. A block that is nowhere else leaves the store; of another only
+ * this copy goes, or, while somebody has it pinned, nothing: then the victim cannot be emptied
+ * now. */
+static void
+move_fail(struct kvt_store *store, const struct move *move)
+{
+    uint32_t number = move->resident.number;
+
+    if (move->status == KVT_OK)
+        entry_corrupt_note(store, number);
+    else
+        COUNT(store, read_failed_count, 1);
+    if (entry_tiers(store, number) == TIER_NVME) {
+        (void)entry_erase(store, number, NULL);
+        entry_unpin(store, number);
+        return;
+    }
+    entry_unpin(store, number);
+    if (!entry_nvme_condemn(store, number))
+        store->relocate->status = KVT_E_BUSY;
+}
+
+/* Keep what may be written again. */
 static void
 blocks_proved(struct kvt_store *store, struct job *job)
 {
@@ -305,19 +326,13 @@ blocks_proved(struct kvt_store *store, struct job *job)
     KVT_ASSERT(relocate->state == RELOCATE_PROVING);
     for (uint32_t i = 0; i < relocate->count; i++) {
         const struct move *move = &relocate->moves[i];
-        bool is_there = resident_is_there(store, &move->resident);
 
-        if (is_there && move->is_right) {
+        if (!resident_is_there(store, &move->resident))
+            entry_unpin(store, move->resident.number);
+        else if (move->is_right)
             relocate->moves[kept_count++] = *move;
-            continue;
-        }
-        if (is_there && move->status == KVT_OK) {
-            entry_quarantine(store, move->resident.number);
-        } else if (is_there) {
-            COUNT(store, read_failed_count, 1);
-            (void)entry_erase(store, move->resident.number, NULL);
-        }
-        entry_unpin(store, move->resident.number);
+        else
+            move_fail(store, move);
     }
     relocate->count = kept_count;
     blocks_put(store);

@@ -311,6 +311,13 @@ void entry_place(struct kvt_store *store, uint32_t number, const struct block_re
 void entry_place_forget(struct kvt_store *store, uint32_t number);
 /* entry_nvme_release - give up the NVMe copy of a block that HOST holds too; false when pinned. */
 bool entry_nvme_release(struct kvt_store *store, uint32_t number);
+/*
+ * entry_nvme_condemn - the NVMe copy is bad, and another tier has the block, which stays. That copy
+ * is given up and killed; HOST's is written again, and the kill goes with it: a crash leaves one of
+ * the two. What only HBM has goes down in its turn. False: a reader or a flight has the block
+ * pinned, or there is no memory: nothing was changed.
+ */
+bool entry_nvme_condemn(struct kvt_store *store, uint32_t number);
 /* load_meter_ns - how long so many bytes take; 0: not known. */
 uint64_t load_meter_ns(const struct load_meter *meter, uint64_t bytes);
 /* costs_note - a put brings a block; costs_note_demotion - one goes to NVMe from memory. costs_step
@@ -324,8 +331,9 @@ void costs_step(struct kvt_store *store);
 void entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count);
 /* entry_touch - a request of this block alone. */
 void entry_touch(struct kvt_store *store, uint32_t number);
-/* entry_quarantine - its bytes are wrong: the block leaves the store, so that nobody reads it
- * again. */
+/* entry_corrupt_note - its bytes on NVMe, or below HBM, are wrong: counted, and a line in the log.
+ * entry_quarantine - and the block leaves the store, so that nobody reads it again. */
+void entry_corrupt_note(struct kvt_store *store, uint32_t number);
 void entry_quarantine(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
 void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);
