@@ -19,8 +19,7 @@
 
 /* Thread-local on purpose: a status travels up the same thread's stack, its sentence waits here. */
 static _Thread_local struct failure failure_record;
-static _Thread_local proof_handler_fn proof_handler;
-static _Thread_local void *proof_handler_context;
+static _Thread_local struct proof_handler proof_handler;
 
 enum kvt_status
 failure_set(enum kvt_status status, int foreign_code, const char *format, ...)
@@ -102,11 +101,19 @@ failure_clear(void)
     failure_record = (struct failure){.status = KVT_OK};
 }
 
-void
-proof_handler_set(proof_handler_fn handler, void *context)
+struct proof_handler
+proof_handler_set(struct proof_handler handler)
 {
+    struct proof_handler before = proof_handler;
+
     proof_handler = handler;
-    proof_handler_context = context;
+    return before;
+}
+
+struct proof_handler
+proof_handler_get(void)
+{
+    return proof_handler;
 }
 
 void
@@ -114,8 +121,8 @@ proof_failed(const char *expression, const char *file, int line)
 {
     (void)failure_set(KVT_E_POISONED, 0, "A proof is false: %s (%s:%d).", expression, file, line);
 #ifdef NDEBUG
-    if (proof_handler != NULL)
-        proof_handler(proof_handler_context, expression, file, line);
+    if (proof_handler.call != NULL)
+        proof_handler.call(proof_handler.context, expression, file, line);
 #else
     (void)fprintf(stderr, "%s\n", failure_record.text);
     abort();

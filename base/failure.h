@@ -52,9 +52,15 @@ void failure_clear(void);
  */
 void proof_failed(const char *expression, const char *file, int line);
 typedef void (*proof_handler_fn)(void *context, const char *expression, const char *file, int line);
+struct proof_handler {
+    proof_handler_fn call; /* NULL: none. */
+    void *context;
+};
 
-/* proof_handler_set - installed by whoever runs on this thread (the engine's threads). */
-void proof_handler_set(proof_handler_fn handler, void *context);
+/* proof_handler_set - of the calling thread; returns the one before. A thread that env.sched starts
+ * has that of the thread which started it. */
+struct proof_handler proof_handler_set(struct proof_handler handler);
+struct proof_handler proof_handler_get(void);
 
 /* KVT_ASSERT - we have a proof. KVT_ASSERT_SLOW - the same, not constant time. */
 #define KVT_ASSERT(x) ((x) ? (void)0 : proof_failed(#x, __FILE__, __LINE__))

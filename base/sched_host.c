@@ -32,10 +32,11 @@
 #include "failure.h"
 
 struct task {
-    struct actor actor;      /* Constant after start. */
-    pthread_t thread;        /* Constant after start. */
-    struct gate gate;        /* Posted by host_wake(), host_stop(). */
-    _Atomic bool is_stopped; /* Set once by host_stop(); see (T1). */
+    struct actor actor;                 /* Constant after start. */
+    struct proof_handler proof_handler; /* Constant after start. */
+    pthread_t thread;                   /* Constant after start. */
+    struct gate gate;                   /* Posted by host_wake(), host_stop(). */
+    _Atomic bool is_stopped;            /* Set once by host_stop(); see (T1). */
 };
 
 /* --- 1. Gates --------------------------------------------------------------------------------- */
@@ -83,6 +84,7 @@ task_main(void *argument)
     const struct actor *actor = &task->actor;
 
     (void)pthread_setname_np(pthread_self(), actor->name);
+    (void)proof_handler_set(task->proof_handler);
     for (;;) {
         uint32_t seen = atomic_load_explicit(&task->gate.value, memory_order_seq_cst);
         uint64_t next_ns = UINT64_MAX;
@@ -129,6 +131,7 @@ host_start(void *context, const struct actor *actor, struct task **task_out)
     if (task == NULL)
         return failure_set(KVT_E_NOMEM, ENOMEM, "No memory for the task %s.", actor->name);
     task->actor = *actor;
+    task->proof_handler = proof_handler_get();
     /* Before it runs: what it does may make others wake it through *task_out at once. */
     *task_out = task;
     /* A new thread inherits the mask: so it never runs with the host's signals open. */

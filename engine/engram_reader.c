@@ -487,17 +487,20 @@ engram_reader_open(struct kvt_store *store, struct engram_reader **reader_out)
     const struct kvt_env *env = &store->env;
     struct engram_reader *reader = env_map(env, sizeof(*reader));
     struct actor actor = {.name = "kvt-engram", .step = reader_step, .context = reader};
+    struct proof_handler handler;
     enum kvt_status status;
 
     if (reader == NULL)
         return failure_set(KVT_E_NOMEM, 0, "engram: no memory for a reader");
     reader->env = *env;
     reader->store = store;
+    handler = store_proofs_set(store);
     status = reader_memory_take(reader);
     if (status == KVT_OK)
         status = lane_open(env, "kvt-io-engram", reader->memory, MEMORY_BYTES, &reader->lane);
     if (status == KVT_OK)
         status = env->sched->start(env->sched_context, &actor, &reader->task);
+    (void)proof_handler_set(handler);
     if (status != KVT_OK) {
         struct failure failure = *failure_last();
 

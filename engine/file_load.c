@@ -135,7 +135,8 @@ kvt_load_wait(kvt_store *store, kvt_load id, uint32_t chunk, uint64_t timeout_ns
             return status;
         if (until_ns != UINT64_MAX && env_now(&store->env) >= until_ns)
             return KVT_LATE;
-        gate_wait(&store->env, &set->gate, seen, until_ns);
+        KVT_TRY(store_enter(store));
+        store_gate_wait(store, &set->gate, seen, until_ns);
     }
 }
 

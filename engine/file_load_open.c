@@ -64,6 +64,8 @@ stages_take_run(struct kvt_store *store, void *context)
         .place = POLICY_HOST, .size = ((struct stage_room *)context)->size};
     struct stage_room *room = context;
 
+    if (store_is_poisoned(store))
+        return true;
     while (room->count < room->count_max) {
         room->status = room_take(store, &want, &room->slots[room->count]);
         if (room->status != KVT_OK)
@@ -100,6 +102,7 @@ stages_take(struct kvt_store *store)
     room.count_max =
         share / room.size < LOAD_STAGES_MAX ? (uint32_t)(share / room.size) : LOAD_STAGES_MAX;
     loop_call(store, stages_take_run, &room);
+    KVT_TRY(store_enter(store));
     if (room.count == 0)
         return failure_set(room.status, 0,
             "no slot of HOST came free: leases and requests hold all of it; files are read by way "

@@ -318,6 +318,7 @@ load_reader_open(struct kvt_store *store, struct load_reader **reader_out)
     const struct kvt_env *env = &store->env;
     struct load_reader *reader = env_take(env, sizeof(*reader));
     struct actor actor = {.name = "kvt-load", .step = reader_step, .context = reader};
+    struct proof_handler handler;
     enum kvt_status status;
 
     if (reader == NULL)
@@ -325,10 +326,12 @@ load_reader_open(struct kvt_store *store, struct load_reader **reader_out)
     reader->env = *env;
     reader->store = store;
     reader->set = store->loads;
+    handler = store_proofs_set(store);
     /* The arena is registered with the lanes of the roots, whose reads are many and small. */
     status = lane_open(env, "kvt-io-load", NULL, 0, &reader->lane);
     if (status == KVT_OK)
         status = env->sched->start(env->sched_context, &actor, &reader->task);
+    (void)proof_handler_set(handler);
     if (status != KVT_OK) {
         struct failure failure = *failure_last();
 

@@ -56,6 +56,8 @@ flush_run(struct kvt_store *store, void *context)
     const struct flush_list *list = &store->flush_list;
     struct flush *flush = context;
 
+    if (store_is_poisoned(store))
+        return true;
     if (!flush->is_begun) {
         flush->is_begun = true;
         flush->last_number = list->last_number;
@@ -79,6 +81,7 @@ kvt_flush(kvt_store *store)
 
     KVT_TRY(store_enter(store));
     loop_call(store, flush_run, &flush);
+    KVT_TRY(store_enter(store));
     health = atomic_load_explicit(&store->health, memory_order_relaxed);
     if (flush.error_count == 0)
         return KVT_OK;

@@ -176,12 +176,14 @@ spread_by_device(struct kvt_store *store, const struct copy_member *member, uint
     move_start(store, member->op, &member->range, bytes, lane, &copy->job);
 }
 
-/* A copy of device `device` into the caller's memory. */
+/* A copy of device `device` into the caller's memory. `tiers`: as get_device() saw them. A device
+ * may be lost meanwhile, and another look would show none. */
 static void
-get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t device)
+get_by_device(
+    struct kvt_store *store, struct op *op, uint32_t number, unsigned tiers, uint32_t device)
 {
     const struct entry *entry = residency_at(store->map, number);
-    bool is_from_hbm = is_in_reach(store, number, entry_tiers(store, number), device);
+    bool is_from_hbm = is_in_reach(store, number, tiers, device);
     bool is_from_peer = is_from_hbm && entry_device(entry) != device;
     enum device_lane lane = is_from_hbm && !is_from_peer ? DEVICE_OUT : DEVICE_IN;
     struct copy_member member = {
@@ -193,7 +195,7 @@ get_by_device(struct kvt_store *store, struct op *op, uint32_t number, uint32_t 
     (void)part_range_of(op, entry, &member.range);
     bytes += member.range.offset;
     /* get_bring() was for this get; get_lower() leaves the copy in HBM. */
-    if (op->is_brought && (entry_tiers(store, number) & TIER_HBM) == 0)
+    if (op->is_brought && (tiers & TIER_HBM) == 0)
         member.tier = KVT_TIER_NVME;
     residency_pin(store->map, number);
     entry_touch(store, number);
@@ -327,7 +329,7 @@ get_begin(struct kvt_store *store, struct op *op)
     tiers = entry_tiers(store, number);
     device = get_device(store, op, number, tiers);
     if (device >= 0)
-        get_by_device(store, op, number, (uint32_t)device);
+        get_by_device(store, op, number, tiers, (uint32_t)device);
     else if ((tiers & TIER_HOST) != 0)
         get_from_host(store, op, number);
     else if (flight != NULL && flight_is_coming(flight))

@@ -266,8 +266,7 @@ void
 live_stop(struct kvt_store *store)
 {
     /* A poisoned store's loop is stopped before its workers. */
-    if (store->live != NULL && store->loop_task != NULL &&
-        atomic_load_explicit(&store->poisoned, memory_order_acquire) == 0)
+    if (store->live != NULL && store->loop_task != NULL && !store_is_poisoned(store))
         loop_call(store, stop_run, NULL);
 }
 

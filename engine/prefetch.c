@@ -80,8 +80,10 @@ prefetch_begin(struct kvt_store *store, struct op *op)
         op_reach(store, op, 1, KVT_MISS); /* It was tried, and could not be read. */
     else if ((tiers & TIER_HBM) != 0)
         get_lower(store, op, number);
-    else
+    else if ((tiers & TIER_NVME) != 0)
         get_bring(store, op, number);
+    else
+        op_reach(store, op, 1, KVT_MISS); /* A lost device had the only copy. */
 }
 
 /* --- Down ------------------------------------------------------------------------------------- */

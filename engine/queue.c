@@ -164,7 +164,7 @@ kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done, uint32_t count_max
             *count_out = 0;
             return KVT_LATE;
         }
-        gate_wait(&store->env, &queue->gate, seen, until_ns);
+        store_gate_wait(store, &queue->gate, seen, until_ns);
     }
 }
 
@@ -187,6 +187,6 @@ kvt_queue_drain(kvt_queue *queue, uint64_t timeout_ns)
         KVT_TRY(store_enter(store));
         if (env_now(&store->env) >= until_ns)
             return KVT_LATE;
-        gate_wait(&store->env, &queue->gate, seen, until_ns);
+        store_gate_wait(store, &queue->gate, seen, until_ns);
     }
 }

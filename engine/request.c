@@ -379,7 +379,7 @@ ticket_await(
         KVT_TRY(store_enter(store));
         if (env_now(&store->env) >= until_ns)
             return KVT_LATE;
-        gate_wait(&store->env, &ticket->gate, seen, until_ns);
+        store_gate_wait(store, &ticket->gate, seen, until_ns);
     }
 }
 

@@ -111,9 +111,12 @@ host_victim_evict(struct kvt_store *store, uint32_t number)
 static enum victim_action
 hbm_victim_evict(struct kvt_store *store, uint32_t number)
 {
+    uint64_t word =
+        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
     enum kvt_status status;
 
-    if (entry_tiers(store, number) != TIER_HBM) {
+    /* A copy of a lost device, too, is the only one or is not. */
+    if (word_tiers(word) != TIER_HBM) {
         if (!entry_hbm_release(store, number, KVT_REASON_EVICTED))
             return VICTIM_UNTOUCHED;
         COUNT(store, hbm_evict_count, 1);

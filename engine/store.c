@@ -27,6 +27,12 @@ kvt_version(void)
 
 /* --- The border ------------------------------------------------------------------------------- */
 
+bool
+store_is_poisoned(const struct kvt_store *store)
+{
+    return atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
+}
+
 enum kvt_status
 store_enter(const struct kvt_store *store)
 {
@@ -34,11 +40,12 @@ store_enter(const struct kvt_store *store)
         return failure_set(KVT_E_INVAL, 0, "store is NULL");
     if (atomic_load_explicit(store->fork_page, memory_order_relaxed) != STORE_ALIVE)
         return failure_set(KVT_E_STATE, 0, "the store belongs to the process that opened it");
-    if (atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0)
+    if (store_is_poisoned(store))
         return failure_set(KVT_E_POISONED, 0, "an invariant broke: close the store");
     return KVT_OK;
 }
 
+/* On whichever of the store's threads it was. */
 static void
 store_proof_failed(void *context, const char *expression, const char *file, int line)
 {
@@ -48,6 +55,15 @@ store_proof_failed(void *context, const char *expression, const char *file, int 
         expression, file, line);
     atomic_store_explicit(&store->poisoned, 1, memory_order_release);
     store_health_set(store, KVT_HEALTH_POISONED);
+    waiters_wake(store);
+    if (store->loop_task != NULL)
+        env_wake(&store->env, store->loop_task); /* For those that wait in loop_call(). */
+}
+
+struct proof_handler
+store_proofs_set(struct kvt_store *store)
+{
+    return proof_handler_set((struct proof_handler){store_proof_failed, store});
 }
 
 void
@@ -104,7 +120,7 @@ static void
 store_threads_stop(struct kvt_store *store)
 {
     struct nvme_tier *nvme = store->nvme;
-    bool is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
+    bool is_poisoned = store_is_poisoned(store);
 
     live_stop(store);
     engrams_close(store);
@@ -179,6 +195,7 @@ store_free(struct kvt_store *store)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
     pthread_mutex_destroy(&store->names_lock);
     pthread_mutex_destroy(&store->reservations_lock);
+    waiters_deinit(&store->waiters);
     process_watch_deinit(&store->processes);
     if (store->path != NULL)
         env_put(&env, store->path, strlen(store->path) + 1);
@@ -201,6 +218,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     store->world = *world;
     pthread_mutex_init(&store->names_lock, NULL);
     pthread_mutex_init(&store->reservations_lock, NULL);
+    waiters_init(&store->waiters);
     process_watch_init(&store->processes, &store->env);
     phases_open(store);
     store->path = env_take(env, size);
@@ -288,19 +306,10 @@ nvme_prepare(struct kvt_store *store)
     return store_capacity_note(store);
 }
 
-static bool
-first_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
-{
-    struct kvt_store *store = context;
-
-    proof_handler_set(store_proof_failed, store);
-    return loop_step(store, now_ns, next_ns_out);
-}
-
 static enum kvt_status
 threads_start(struct kvt_store *store)
 {
-    struct actor loop = {.name = "kvt-loop", .step = first_step, .context = store};
+    struct actor loop = {.name = "kvt-loop", .step = loop_step, .context = store};
 
     KVT_TRY(event_ring_open(store));
     KVT_TRY(relocate_open(store));
@@ -351,6 +360,7 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
     kvt_store **store_out)
 {
     struct kvt_store *store = NULL;
+    struct proof_handler handler;
     uint64_t begin_ns;
     enum kvt_status status;
 
@@ -361,8 +371,11 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
         return failure_set(KVT_E_INVAL, 0, "path is NULL or empty");
     begin_ns = env_now(world->env);
     status = store_create(world, path, &store);
-    if (status == KVT_OK)
+    if (status == KVT_OK) {
+        handler = store_proofs_set(store);
         status = store_open_parts(store, options);
+        (void)proof_handler_set(handler);
+    }
     if (status != KVT_OK) {
         struct failure failure = *failure_last();
 
@@ -411,6 +424,8 @@ static bool
 drain_run(struct kvt_store *store, void *context)
 {
     (void)context;
+    if (store_is_poisoned(store))
+        return true;
     phases_end(store);
     commit_hurry_all(store);
     return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store) &&
@@ -449,8 +464,7 @@ kvt_close(kvt_store *store)
     /* In a forked child the threads are not there: nothing can be taken down. */
     if (store_enter(store) == KVT_E_STATE)
         return KVT_OK;
-    is_poisoned = atomic_load_explicit(&store->poisoned, memory_order_acquire) != 0;
-    if (!is_poisoned) {
+    if (!store_is_poisoned(store)) {
         KVT_TRY(close_refuse(store));
         loop_call(store, drain_run, NULL);
         if (commit_error_count(store) > 0)
@@ -458,6 +472,7 @@ kvt_close(kvt_store *store)
                 (unsigned long long)commit_error_count(store));
     }
     store_threads_stop(store);
+    is_poisoned = store_is_poisoned(store);
     if (!is_poisoned && !store->is_read_only &&
         (atomic_load_explicit(&store->health, memory_order_relaxed) & KVT_HEALTH_META_READONLY) ==
             0) {
@@ -475,6 +490,8 @@ static bool
 abandon_run(struct kvt_store *store, void *context)
 {
     (void)context;
+    if (store_is_poisoned(store))
+        return true;
     if (!store->is_draining) {
         store->is_draining = true;
         phases_end(store);
@@ -491,7 +508,7 @@ kvt_abort(kvt_store *store)
     if (store == NULL || store_enter(store) == KVT_E_STATE)
         return;
     /* What is on its way to a device must end before its memory goes. */
-    if (atomic_load_explicit(&store->poisoned, memory_order_acquire) == 0)
+    if (!store_is_poisoned(store))
         loop_call(store, abandon_run, NULL);
     store_free(store);
 }

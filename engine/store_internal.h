@@ -52,6 +52,7 @@
 #include "store_file.h"
 #include "try.h"
 #include "victim_scan.h"
+#include "waiters.h"
 #include "window.h"
 
 enum {
@@ -253,6 +254,7 @@ struct kvt_store {
     /* Shared. */
     _Atomic uint32_t health;            /* enum kvt_health_flags */
     _Atomic uint32_t poisoned;          /* Set once, by a proof that failed. */
+    struct waiters waiters;             /* Whom that wakes. */
     _Atomic uint32_t rest;              /* enum loop_rest_state */
     _Atomic uint32_t ticket_count;      /* Tickets in memory. */
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
@@ -278,6 +280,10 @@ struct kvt_store {
 
 /* store_enter - may this call go on? KVT_E_INVAL (NULL), KVT_E_STATE (forked), KVT_E_POISONED. */
 enum kvt_status store_enter(const struct kvt_store *store);
+bool store_is_poisoned(const struct kvt_store *store);
+/* store_proofs_set - a proof that fails on the calling thread, or on one that it starts, poisons
+ * the store. Returns what it was before: set that again. */
+struct proof_handler store_proofs_set(struct kvt_store *store);
 void store_health_set(struct kvt_store *store, uint32_t flag);
 
 /* --- 4. loop.c -------------------------------------------------------------------------------- */

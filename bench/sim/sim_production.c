@@ -87,7 +87,7 @@ production_close(struct sim_policy *policy)
 {
     struct production *production = production_of(policy);
 
-    proof_handler_set(NULL, NULL);
+    (void)proof_handler_set((struct proof_handler){0});
     if (production->policy != NULL)
         production->policy->ops->close(production->policy);
     if (production->entries != NULL)
@@ -138,7 +138,7 @@ production_open(const struct sim_policy_ops *sim_ops, const struct policy_ops *o
         production_close(&production->base);
         return false;
     }
-    proof_handler_set(proof_note, production);
+    (void)proof_handler_set((struct proof_handler){proof_note, production});
     ops->costs_set(production->policy, &costs);
     *policy_out = &production->base;
     return true;

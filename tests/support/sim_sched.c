@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "failure.h"
 #include "sim_world_internal.h"
 
 enum {
@@ -28,6 +29,7 @@ struct task {
     struct sim_world *world;
     struct task *next;
     struct actor actor;
+    struct proof_handler proof_handler;
     uint64_t next_ns;
     uint32_t restless_count;
     bool wants_more;
@@ -51,6 +53,7 @@ sched_start(void *context, const struct actor *actor, struct task **task_out)
         sim_panic(world, "out of memory");
     task->world = world;
     task->actor = *actor;
+    task->proof_handler = proof_handler_get();
     task->wants_more = true;
     while (*end != NULL)
         end = &(*end)->next;
@@ -173,6 +176,7 @@ restless_check(struct sim_world *world, struct task *task)
 static void
 task_step(struct sim_world *world, struct task *task)
 {
+    struct proof_handler before = proof_handler_set(task->proof_handler);
     uint64_t next_ns = UINT64_MAX;
 
     if (++world->step_count > STEP_LIMIT)
@@ -188,6 +192,7 @@ task_step(struct sim_world *world, struct task *task)
     if (!task->wants_more && task->actor.park != NULL)
         task->actor.park(task->actor.context, world->now_ns, next_ns);
     world->current = NULL;
+    (void)proof_handler_set(before);
     world->now_ns += STEP_NS_MIN + rng_below(&world->sched_rng, STEP_NS_SPREAD);
 }
 

@@ -23,7 +23,7 @@ stop_on_proof_handler(void *context, const char *expression, const char *file, i
 static inline void
 stop_on_proof(void)
 {
-    proof_handler_set(stop_on_proof_handler, NULL);
+    (void)proof_handler_set((struct proof_handler){stop_on_proof_handler, NULL});
 }
 
 #endif /* KVT_TESTS_STOP_ON_PROOF_H */

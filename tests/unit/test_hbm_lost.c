@@ -19,6 +19,11 @@
 #include "stop_on_proof.h"
 #include "store_internal.h"
 
+enum {
+    FULL_SLOT_BYTES = 32 << 10,
+    FULL_SLOTS = 64, /* Of 2 MiB. */
+};
+
 /* The next call of the device is its last. Nothing is in flight. */
 static void
 lose_next(void)
@@ -191,6 +196,89 @@ a_key_whose_only_copy_is_lost_can_be_put_anew(void **state)
     }
     assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
     assert_int_equal(scanned_count(), 2);
+}
+
+/* Of the number of a block that was on NVMe: where that was says nothing of this one. */
+static void
+what_only_a_lost_device_has_is_not_looked_for_below(void **state)
+{
+    static const uint32_t tiers[] = {KVT_TIER_HBM, KVT_TIER_HOST};
+
+    (void)state;
+    for (uint32_t run = 0; run < 2; run++) {
+        kvt_lease lease;
+
+        if (run == 0) {
+            assert_int_equal(hbm_put(2, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
+            assert_int_equal(kit_delete(hbm.store, hbm.ns, 2), KVT_OK);
+        }
+        assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+        lease = lease_of(1);
+        lose_now();
+        for (uint32_t i = 0; i < 2; i++)
+            assert_int_equal(hbm_prefetch(1, tiers[i], 0), KVT_MISS);
+        assert_int_equal(hbm_stats().corrupt_count, 0);
+        assert_int_equal(hbm_stats().read_failed_count, 0);
+        kvt_lease_release(hbm.store, lease);
+        hbm_close();
+        hbm.config.fail_call = 0;
+        kit_dir_remove(hbm.path);
+        kit_dir_make(hbm.path);
+        hbm.options.nvme_capacity_bytes = KVT_CAPACITY_NONE; /* The second time. */
+        hbm_open_again();
+    }
+}
+
+/* A block that fills its slot, as it is on the device. */
+static enum kvt_status
+full_slot_put(uint64_t number)
+{
+    struct kvt_put put = {
+        .length = FULL_SLOT_BYTES, .source = hbm.pool, .region = hbm.region, .tier = KVT_TIER_HBM};
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    put.key = name.key;
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    return hbm_finish(ticket, 1).status;
+}
+
+/* The device is lost behind the loop's look at its devices, and HBM is nearly full. */
+static void
+blocks_of_a_device_that_is_lost_meanwhile_leave_for_room(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = FULL_SLOT_BYTES};
+    struct kvt_options options = kit_options();
+    kvt_lease leases[FULL_SLOTS];
+    struct sim_store sim;
+
+    (void)state;
+    options.hbm_capacity_bytes = 2 << 20;
+    sim_store_open(&sim, &options);
+    hbm.store = sim.store;
+    assert_int_equal(kvt_namespace_open(hbm.store, "hbm", "", 0, &hbm.ns), KVT_OK);
+    assert_int_equal(kvt_device_alloc(hbm.store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(hbm.store, &about, &hbm.region), KVT_OK);
+    hbm.pool = about.address;
+    for (uint32_t i = 0; i < FULL_SLOTS; i++) {
+        assert_int_equal(full_slot_put(i), KVT_OK);
+        leases[i] = lease_of(i);
+    }
+    for (uint32_t i = 0; i < FULL_SLOTS; i++)
+        kvt_lease_release(hbm.store, leases[i]);
+    atomic_store(&hbm.store->devices.lost, 1);
+    hbm.store->room_changed = true;
+    assert_true(room_step(hbm.store));
+    assert_true(hbm_stats().hbm_drop_count > 0);
+    (void)kit_put(hbm.store, hbm.ns, 0, 1, HBM_BLOCK_BYTES, KVT_SYNC); /* The loop runs. */
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+    atomic_store(&hbm.store->devices.lost, 0);
+    assert_int_equal(kvt_region_unregister(hbm.store, hbm.region), KVT_OK);
+    kvt_device_free(hbm.store, 0, about.address, about.size);
+    hbm.store = NULL;
+    sim_store_close(&sim);
 }
 
 /* Its copies have come, and a worker has yet to sum the block: then the device is lost. */
@@ -401,6 +489,8 @@ main(void)
         TEST(a_device_is_lost_when_a_call_has_said_so),
         TEST(a_copy_on_a_lost_device_is_not_shown_while_it_is_leased),
         TEST(a_key_whose_only_copy_is_lost_can_be_put_anew),
+        TEST(what_only_a_lost_device_has_is_not_looked_for_below),
+        cmocka_unit_test(blocks_of_a_device_that_is_lost_meanwhile_leave_for_room),
         cmocka_unit_test(a_copy_that_becomes_visible_after_the_loss_is_given_up),
         TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
         TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),

@@ -336,7 +336,7 @@ wrong_moves_fail_a_proof(void **state)
     uint32_t page;
 
     (void)state;
-    proof_handler_set(proof_counted, NULL);
+    (void)proof_handler_set((struct proof_handler){proof_counted, NULL});
     proof_count = 0;
     segment_recycle_begin(table, segment); /* FREE: was never sealed. */
     assert_true(proof_count > 0);
