@@ -332,7 +332,10 @@ devices_step(struct kvt_store *store)
         store->devices.mourned = lost;
         store->devices.has_remains = was_busy = true;
     }
-    if (store->devices.has_remains && (was_busy || store->room_changed))
+    /* Who waits for room may have waited for no more than these (room_will_come()). */
+    if (was_busy)
+        store->room_changed = true;
+    if (store->devices.has_remains && store->room_changed)
         remains_sweep(store);
     return was_busy;
 }

@@ -19,6 +19,11 @@
 #include "stop_on_proof.h"
 #include "store_internal.h"
 
+enum {
+    PATIENCE_NS = 2000000000,
+    A_WHILE_NS = 20000000
+};
+
 /* --- Streams and events ----------------------------------------------------------------------- */
 
 struct kernel {
@@ -181,6 +186,53 @@ a_store_can_be_closed_while_a_stream_reads_what_was_given_back(void **state)
         assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
         hbm_open_again();
     }
+}
+
+/* Nothing but an event is under way. Leases hold all of HOST, so that there will be no room. */
+static void
+who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    struct payload_key name;
+    uint8_t bytes[64];
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_put put = {
+        .length = HBM_BLOCK_BYTES, .source = hbm_pool_at(0), .region = hbm.region};
+    struct kvt_submit submit = {0};
+    kvt_lease leases[HBM_POOL_BLOCKS];
+    kvt_ticket *behind_event, *ticket;
+    _Atomic bool may_go = false;
+    enum kvt_status status;
+    uint32_t count = 0;
+    void *stream;
+
+    (void)state;
+    while (kit_put(hbm.store, hbm.ns, count, 1, HBM_BLOCK_BYTES, KVT_MEMORY) == KVT_OK) {
+        assert_true(count < HBM_POOL_BLOCKS);
+        payload_key_make(&name, count);
+        assert_int_equal(
+            kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &leases[count++]), KVT_OK);
+    }
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    hbm_stream_hold(device, stream, hbm_pool_at(0), &may_go);
+    assert_int_equal(device->ops->event_record(device, submit.wait_event, stream), KVT_OK);
+    payload_key_make(&name, 10000); /* Not there. */
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &behind_event), KVT_OK);
+    payload_key_make(&name, 20000);
+    put.key = name.key;
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, 1, A_WHILE_NS), KVT_LATE);
+    atomic_store(&may_go, true);
+    assert_int_equal(hbm_finish(behind_event, 1).status, KVT_MISS);
+    status = kvt_ticket_wait(ticket, 1, PATIENCE_NS);
+    for (uint32_t i = 0; i < count; i++)
+        kvt_lease_release(hbm.store, leases[i]);
+    assert_int_equal(status, KVT_OK);
+    assert_int_equal(hbm_finish(ticket, 1).status, KVT_E_NOSPC);
+    device->ops->event_destroy(device, submit.wait_event);
+    device_host_stream_destroy(device, stream);
 }
 
 /* --- What must be noticed --------------------------------------------------------------------- */
@@ -365,6 +417,7 @@ main(void)
         TEST(a_put_whose_event_does_not_come_can_be_cancelled),
         TEST(a_leased_copy_stays_until_the_stream_has_read_it),
         TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
+        TEST(who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
