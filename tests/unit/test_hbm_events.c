@@ -235,6 +235,99 @@ who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way(void **state
     device_host_stream_destroy(device, stream);
 }
 
+/* --- A device that is not well ---------------------------------------------------------------- */
+
+static struct {
+    struct kvt_device_ops ops; /* The emulation's, but for this: */
+    void *stream;              /* What is recorded here ... */
+    void *_Atomic event;       /* ... last; it cannot be asked ... */
+    atomic_uint fail_count;    /* ... so many times. */
+} ill;
+
+static enum kvt_status
+ill_record(struct device *device, void *event, void *stream)
+{
+    if (stream == ill.stream)
+        atomic_store(&ill.event, event);
+    return device_host_ops.event_record(device, event, stream);
+}
+
+static enum kvt_status
+ill_query(struct device *device, void *event)
+{
+    if (event == atomic_load(&ill.event) && atomic_load(&ill.fail_count) > 0) {
+        atomic_fetch_sub(&ill.fail_count, 1);
+        return KVT_E_NOMEM;
+    }
+    return device_host_ops.event_query(device, event);
+}
+
+static enum kvt_status
+ill_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
+{
+    enum kvt_status status = device_host_ops.open(context, env, ordinal, device_out);
+
+    if (status == KVT_OK)
+        (*device_out)->ops = &ill.ops;
+    return status;
+}
+
+static struct device *
+ill_begin(void)
+{
+    hbm_close();
+    memset(&ill, 0, sizeof(ill));
+    ill.ops = device_host_ops;
+    ill.ops.open = ill_open;
+    ill.ops.event_record = ill_record;
+    ill.ops.event_query = ill_query;
+    hbm.env.device = &ill.ops;
+    hbm_open_again();
+    return hbm_device(hbm.store->devices.tiers[0]);
+}
+
+/* The event behind a stream's work cannot be asked for a while: that is no answer. */
+static void
+a_lease_goes_on_while_its_event_cannot_be_asked(void **state)
+{
+    struct device *device = ill_begin();
+    struct kernel kernel = {.number = 1};
+    _Atomic bool may_go = false;
+    struct payload_key name;
+    uint64_t length, version, lease_count;
+    const void *address;
+    uint32_t fail_count;
+    kvt_lease lease;
+
+    (void)state;
+    payload_key_make(&name, 1);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(
+        kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
+    assert_int_equal(device_host_stream_create(device, &ill.stream), KVT_OK);
+    hbm_stream_hold(device, ill.stream, hbm_pool_at(0), &may_go);
+    assert_int_equal(
+        device_host_launch(device, ill.stream, kernel_read, &kernel, (void *)(uintptr_t)address),
+        KVT_OK);
+    atomic_store(&ill.fail_count, 3);
+    assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, ill.stream), KVT_OK);
+    /* The block goes; its slot is wanted by others. */
+    assert_true(kit_delete(hbm.store, hbm.ns, 1) >= 0);
+    for (uint64_t i = 0; i < 120; i++)
+        (void)hbm_put(1000 + i, 1, KVT_TIER_HBM, KVT_MEMORY, 0);
+    lease_count = hbm_stats().lease_count_now;
+    atomic_store(&may_go, true);
+    while (hbm_stats().lease_count_now != 0)
+        sched_yield();
+    fail_count = atomic_exchange(&ill.fail_count, 0);
+    hbm_stream_finish(device, ill.stream);
+    device_host_stream_destroy(device, ill.stream);
+    assert_int_equal(lease_count, 1);
+    assert_int_equal(fail_count, 0);
+    assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
+}
+
 /* --- What must be noticed --------------------------------------------------------------------- */
 
 static void
@@ -418,6 +511,7 @@ main(void)
         TEST(a_leased_copy_stays_until_the_stream_has_read_it),
         TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
         TEST(who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way),
+        TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
