@@ -242,6 +242,7 @@ static struct {
     void *stream;              /* What is recorded here ... */
     void *_Atomic event;       /* ... last; it cannot be asked ... */
     atomic_uint fail_count;    /* ... so many times. */
+    atomic_bool takes_none;    /* Copies. */
 } ill;
 
 static enum kvt_status
@@ -263,6 +264,14 @@ ill_query(struct device *device, void *event)
 }
 
 static enum kvt_status
+ill_copy(struct device *device, void *stream, const struct device_piece *pieces, uint32_t count)
+{
+    if (atomic_load(&ill.takes_none))
+        return KVT_E_NOMEM;
+    return device_host_ops.copy(device, stream, pieces, count);
+}
+
+static enum kvt_status
 ill_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
 {
     enum kvt_status status = device_host_ops.open(context, env, ordinal, device_out);
@@ -281,6 +290,7 @@ ill_begin(void)
     ill.ops.open = ill_open;
     ill.ops.event_record = ill_record;
     ill.ops.event_query = ill_query;
+    ill.ops.copy = ill_copy;
     hbm.env.device = &ill.ops;
     hbm_open_again();
     return hbm_device(hbm.store->devices.tiers[0]);
@@ -326,6 +336,32 @@ a_lease_goes_on_while_its_event_cannot_be_asked(void **state)
     assert_int_equal(lease_count, 1);
     assert_int_equal(fail_count, 0);
     assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
+}
+
+static void
+a_put_that_joins_a_block_that_cannot_be_brought_down_is_told(void **state)
+{
+    struct payload_key name;
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES, .tier = KVT_TIER_HBM};
+    enum kvt_status status;
+    kvt_ticket *ticket;
+
+    (void)state;
+    (void)ill_begin();
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    put.source = hbm_pool_at(1);
+    put.region = hbm.region;
+    atomic_store(&ill.takes_none, true);
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    status = kvt_ticket_wait(ticket, 2, PATIENCE_NS);
+    atomic_store(&ill.takes_none, false);
+    assert_int_equal(hbm_finish(ticket, 2).status, status == KVT_OK ? KVT_E_GPU : KVT_OK);
+    assert_int_equal(status, KVT_OK);
+    /* Nothing else came of it. */
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
 }
 
 /* --- What must be noticed --------------------------------------------------------------------- */
@@ -512,6 +548,7 @@ main(void)
         TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
         TEST(who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way),
         TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
+        TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
