@@ -3,6 +3,7 @@
  * test_hbm_events.c - a store with an HBM tier beside a program's own streams: what waits for what,
  * what is refused, what is noticed, and what a lost device costs.
  */
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -243,6 +245,9 @@ static struct {
     void *_Atomic event;       /* ... last; it cannot be asked ... */
     atomic_uint fail_count;    /* ... so many times. */
     atomic_bool takes_none;    /* Copies. */
+    void *_Atomic never;       /* An event that is not reached. */
+    bool is_aborted;
+    void *left; /* By the program: an event. */
 } ill;
 
 static enum kvt_status
@@ -256,6 +261,8 @@ ill_record(struct device *device, void *event, void *stream)
 static enum kvt_status
 ill_query(struct device *device, void *event)
 {
+    if (event == atomic_load(&ill.never))
+        return KVT_NOT_READY;
     if (event == atomic_load(&ill.event) && atomic_load(&ill.fail_count) > 0) {
         atomic_fetch_sub(&ill.fail_count, 1);
         return KVT_E_NOMEM;
@@ -281,6 +288,17 @@ ill_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct devi
     return status;
 }
 
+/* What an aborted program would do at its end: then nobody uses the memory any more. */
+static void
+ill_close(struct device *device)
+{
+    if (ill.is_aborted) {
+        device_host_memory_put(device, hbm.pool, HBM_POOL_BLOCKS * HBM_BLOCK_BYTES);
+        device_host_ops.event_destroy(device, ill.left);
+    }
+    device_host_ops.close(device);
+}
+
 static struct device *
 ill_begin(void)
 {
@@ -288,6 +306,7 @@ ill_begin(void)
     memset(&ill, 0, sizeof(ill));
     ill.ops = device_host_ops;
     ill.ops.open = ill_open;
+    ill.ops.close = ill_close;
     ill.ops.event_record = ill_record;
     ill.ops.event_query = ill_query;
     ill.ops.copy = ill_copy;
@@ -362,6 +381,59 @@ a_put_that_joins_a_block_that_cannot_be_brought_down_is_told(void **state)
     /* Nothing else came of it. */
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM);
     assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+}
+
+static void *
+abort_run(void *is_over)
+{
+    kvt_abort(hbm.store);
+    atomic_store((atomic_bool *)is_over, true);
+    return NULL;
+}
+
+static void
+an_abort_does_not_wait_for_events_of_tickets(void **state)
+{
+    struct device *device = ill_begin();
+    uint8_t bytes[HBM_BLOCK_BYTES];
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_put put = {
+        .length = HBM_BLOCK_BYTES, .source = hbm_pool_at(2), .region = hbm.region};
+    struct kvt_submit submit = {0};
+    struct payload_key name;
+    kvt_ticket *tickets[4];
+    atomic_bool is_over = false;
+    struct timespec tick = {.tv_nsec = 1000000};
+    bool was_over;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    atomic_store(&ill.never, submit.wait_event);
+    ill.left = submit.wait_event;
+    payload_key_make(&name, 1);
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &tickets[0]), KVT_OK);
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &tickets[1]), KVT_OK);
+    payload_key_make(&name, 2);
+    put.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, &submit, &tickets[2]), KVT_OK);
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &tickets[3]), KVT_OK);
+    /* One that leaves before the end, from among the others. */
+    assert_int_equal(kvt_ticket_cancel(tickets[1]), KVT_OK);
+    assert_int_equal(hbm_finish(tickets[1], 1).status, KVT_CANCELLED);
+    ill.is_aborted = true;
+    assert_int_equal(pthread_create(&thread, NULL, abort_run, &is_over), 0);
+    for (uint32_t i = 0; i < PATIENCE_NS / tick.tv_nsec && !atomic_load(&is_over); i++)
+        nanosleep(&tick, NULL);
+    was_over = atomic_load(&is_over);
+    atomic_store(&ill.never, NULL); /* It comes after all. */
+    pthread_join(thread, NULL);
+    hbm.store = NULL;
+    assert_true(was_over);
 }
 
 /* --- What must be noticed --------------------------------------------------------------------- */
@@ -549,6 +621,7 @@ main(void)
         TEST(who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way),
         TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
         TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
+        TEST(an_abort_does_not_wait_for_events_of_tickets),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
