@@ -131,7 +131,8 @@ void commit_group_add(struct kvt_store *store, struct batch *batch);
  * segment are not yet in memory. */
 bool commit_group_step(struct kvt_store *store);
 
-/* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. */
+/* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. With a
+ * failure, too, if it goes with another of its key, and a kill was lost in this life. */
 void commit_kill_answer(
     struct kvt_store *store, const struct kill_item *item, enum kvt_status status);
 

@@ -272,6 +272,9 @@ commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum k
     if (status < 0) {
         store->commit->error_count++;
         commit_doubt(store, status);
+    } else if (!item->kill.is_indexed && store->commit->lost_status != KVT_OK) {
+        /* The one that takes the key's record out of the index may be the one that was lost. */
+        status = store->commit->lost_status;
     }
     if (item->kill.waiter != NULL)
         op_reach(store, item->kill.waiter, 2, status);
