@@ -88,7 +88,7 @@ struct commit {
 void commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status status);
 
 /* commit_flight_bury - a copy that was written, and perhaps committed, but whose block was deleted
- * meanwhile. */
+ * meanwhile. When its kill cannot be remembered: as commit_bury(). */
 void commit_flight_bury(
     struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
 
@@ -130,6 +130,10 @@ void commit_group_add(struct kvt_store *store, struct batch *batch);
  * no batch will take it. While one with such a change is out there is no other: the facts of that
  * segment are not yet in memory. */
 bool commit_group_step(struct kvt_store *store);
+
+/* commit_kill_lose - the kill of a copy could not be remembered: kill_lost_count, and
+ * commit_doubt(). */
+void commit_kill_lose(struct kvt_store *store);
 
 /* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. With a
  * failure, too, if it goes with another of its key, and a kill was lost in this life. */

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "commit_internal.h"
 #include "full_store.h"
 #include "nvme_internal.h"
 #include "stop_on_proof.h"
@@ -253,6 +254,41 @@ a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost(void **state)
     full_end(full);
 }
 
+/* The block is deleted while it is written, and then its kill cannot be remembered. */
+static void
+no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost(void **state)
+{
+    (void)state;
+    for (uint32_t is_asked = 0; is_asked < 2; is_asked++) {
+        struct full_store *full = full_begin_hasty(10 + is_asked);
+        struct commit *commit = full->store->commit;
+        kvt_ticket *put = full_put_submit(full, KEY, 1, KVT_SYNC);
+        kvt_ticket *deletion = NULL;
+
+        full_writing_meet(full, KEY);
+        /* Of what is found damaged nobody waits for the kill. */
+        if (is_asked == 0)
+            (void)entry_erase(full->store, full_entry(full, KEY), NULL);
+        else
+            deletion = full_delete_submit(full, KEY);
+        while (full_entry(full, KEY) != ENTRY_NONE)
+            sim_run_steps(full->world, 1);
+        commit->held_count += COMMIT_KILLS_START; /* As if so many travelled. */
+        sim_memory_fail(full->world, 1, true);
+        assert_true(full_result(put) >= 0);
+        if (deletion != NULL)
+            assert_int_equal(full_result(deletion), KVT_E_NOMEM);
+        sim_memory_fail(full->world, 0, false);
+        commit->held_count -= COMMIT_KILLS_START;
+        assert_int_equal(kit_delete(full->store, full->ns, KEY), KVT_E_NOMEM);
+        assert_int_equal(kit_stats(full->store).kill_lost_count, 1);
+        full_again(full, KVT_OPEN_REBUILD);
+        (void)full_expect_at_most(full, KEY, 1);
+        assert_true(kit_delete(full->store, full->ns, KEY) >= 0);
+        full_end(full);
+    }
+}
+
 /* Two copies of the key are being committed when the last delete comes: it waits for both kills. */
 static void
 a_delete_waits_for_the_kill_of_the_newest_copy(void **state)
@@ -294,6 +330,7 @@ main(void)
         cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
         cmocka_unit_test(many_deletes_at_once_become_durable),
         cmocka_unit_test(a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost),
+        cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
     };
 
