@@ -415,8 +415,12 @@ commit_flight_bury(struct kvt_store *store, struct flight *flight, const struct 
         each.waiter = waiter;
         if (waiter == NULL && !is_first)
             break;
-        if (commit_kill(store, &each) != KVT_OK && waiter != NULL)
-            op_reach(store, waiter, 2, KVT_E_NOMEM);
+        if (commit_kill(store, &each) != KVT_OK) {
+            if (is_first)
+                commit_kill_lose(store);
+            if (waiter != NULL)
+                op_reach(store, waiter, 2, KVT_E_NOMEM);
+        }
         each.is_indexed = false;
         is_first = false;
     } while (waiter != NULL);

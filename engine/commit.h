@@ -81,7 +81,7 @@ void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
 void commit_void(struct kvt_store *store, const struct tier_batch *batch);
 
 /* commit_doubt - what was once written for any key may come back: deletes that have nothing of
- * their own to make durable fail with `status` from now on. */
+ * their own to make durable fail with `status` from now on, also those that wait already. */
 void commit_doubt(struct kvt_store *store, enum kvt_status status);
 
 /*

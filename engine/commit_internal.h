@@ -88,7 +88,7 @@ struct commit {
 void commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_status status);
 
 /* commit_flight_bury - a copy that was written, and perhaps committed, but whose block was deleted
- * meanwhile. */
+ * meanwhile. When its kill cannot be remembered: as commit_bury(). */
 void commit_flight_bury(
     struct kvt_store *store, struct flight *flight, const struct commit_kill *kill);
 
@@ -131,7 +131,12 @@ void commit_group_add(struct kvt_store *store, struct batch *batch);
  * segment are not yet in memory. */
 bool commit_group_step(struct kvt_store *store);
 
-/* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. */
+/* commit_kill_lose - the kill of a copy could not be remembered: kill_lost_count, and
+ * commit_doubt(). */
+void commit_kill_lose(struct kvt_store *store);
+
+/* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. With a
+ * failure, too, if it goes with another of its key, and a kill was lost in this life. */
 void commit_kill_answer(
     struct kvt_store *store, const struct kill_item *item, enum kvt_status status);
 

@@ -76,8 +76,8 @@ commit_doubt(struct kvt_store *store, enum kvt_status status)
     store->commit->lost_status = status;
 }
 
-static void
-kill_lose(struct kvt_store *store)
+void
+commit_kill_lose(struct kvt_store *store)
 {
     COUNT(store, kill_lost_count, 1);
     commit_doubt(store, KVT_E_NOMEM);
@@ -91,7 +91,7 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
 
     segment_at(store->segments, batch->header.segment)->void_count++;
     if (commit_kill_reserve(store) != KVT_OK) {
-        kill_lose(store);
+        commit_kill_lose(store);
         return;
     }
     commit_kills_return(commit, &item, 1);
@@ -103,7 +103,7 @@ void
 commit_bury(struct kvt_store *store, const struct commit_kill *kill)
 {
     if (commit_kill(store, kill) != KVT_OK)
-        kill_lose(store);
+        commit_kill_lose(store);
 }
 
 static bool
@@ -272,6 +272,9 @@ commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum k
     if (status < 0) {
         store->commit->error_count++;
         commit_doubt(store, status);
+    } else if (!item->kill.is_indexed && store->commit->lost_status != KVT_OK) {
+        /* The one that takes the key's record out of the index may be the one that was lost. */
+        status = store->commit->lost_status;
     }
     if (item->kill.waiter != NULL)
         op_reach(store, item->kill.waiter, 2, status);

@@ -303,8 +303,30 @@ device_job_spread(struct kvt_store *store, struct device_job *job, enum device_l
 void
 device_job_wait(struct kvt_store *store, struct device_job *job, void *event)
 {
+    struct device_job **first = &store->devices.waits;
+
     job->move = (struct device_move){.lane = DEVICE_OUT, .wait = event};
+    job->next_wait = *first;
+    job->wait_link = first;
+    if (*first != NULL)
+        (*first)->wait_link = &job->next_wait;
+    *first = job;
     job_send(store, job);
+}
+
+static void
+wait_end(struct device_job *job)
+{
+    *job->wait_link = job->next_wait;
+    if (job->next_wait != NULL)
+        job->next_wait->wait_link = job->wait_link;
+}
+
+void
+devices_waits_cancel(struct kvt_store *store)
+{
+    for (struct device_job *job = store->devices.waits; job != NULL; job = job->next_wait)
+        device_move_cancel(&job->move);
 }
 
 bool
@@ -320,6 +342,8 @@ devices_step(struct kvt_store *store)
 
         node = node->next;
         store->devices.in_flight--;
+        if (move->wait != NULL)
+            wait_end(job);
         if (job->pieces != NULL) {
             env_put(&store->env, job->pieces, move->piece_count * sizeof(*job->pieces));
             job->pieces = NULL;
@@ -332,7 +356,10 @@ devices_step(struct kvt_store *store)
         store->devices.mourned = lost;
         store->devices.has_remains = was_busy = true;
     }
-    if (store->devices.has_remains && (was_busy || store->room_changed))
+    /* Who waits for room may have waited for no more than these (room_will_come()). */
+    if (was_busy)
+        store->room_changed = true;
+    if (store->devices.has_remains && store->room_changed)
         remains_sweep(store);
     return was_busy;
 }

@@ -29,6 +29,7 @@ struct device_job {
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
     struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
+    struct device_job *next_wait, **wait_link; /* device_job_wait(): in devices.waits. */
     void (*finish)(struct kvt_store *store, struct device_job *job); /* move.status says how. */
 };
 
@@ -39,6 +40,7 @@ struct devices {
     uint32_t near_peers[POLICY_DEVICES_MAX]; /* Of them, those that it reads faster than HOST. */
     struct inbox done;                       /* Movers push. */
     uint32_t in_flight;                      /* Jobs that were sent and have not finished. */
+    struct device_job *waits;                /* Of them, those that wait for an event only. */
     bool has_remains;                        /* Lost devices still have copies in the map. */
     uint32_t mourned;                        /* Mask of the lost ones that the loop knows of. */
     _Atomic uint32_t lost;                   /* Mask; any. */
@@ -64,6 +66,9 @@ void device_job_spread(struct kvt_store *store, struct device_job *job, enum dev
 void device_job_pieces(struct kvt_store *store, struct device_job *job, enum device_lane lane,
     const struct device_piece *pieces, uint32_t count);
 void device_job_wait(struct kvt_store *store, struct device_job *job, void *event);
+/* devices_waits_cancel - each job that waits for an event only finishes soon, with KVT_CANCELLED
+ * unless its event is reached; who cannot do without the event waits again. */
+void devices_waits_cancel(struct kvt_store *store);
 
 /* devices_memory_share - register host memory of whole pages with every device that is not lost, in
  * runs of at most 1 GiB from `memory` on; *mask_out: with which. KVT_E_NOMEM, KVT_E_INVAL: with

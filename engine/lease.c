@@ -297,7 +297,12 @@ lease_waited(struct kvt_store *store, struct device_job *job)
     struct lease *lease = CONTAINER_OF(job, struct lease, wait_job);
     struct device *device = hbm_device(store->devices.tiers[job->device]);
 
-    device->ops->event_destroy(device, job->move.wait);
+    /* An event that could not be asked says nothing. */
+    if (job->move.status != KVT_OK && job->move.status != KVT_E_GPU) {
+        device_job_wait(store, job, lease->wait_event);
+        return;
+    }
+    device->ops->event_destroy(device, lease->wait_event);
     lease_unpin_all(store, lease);
     atomic_fetch_sub_explicit(&store->lease_waiting_count, 1, memory_order_relaxed);
     lease_deliver(store, &lease->message);

@@ -95,9 +95,12 @@ fill_run(struct crew_job *crew_job)
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = move_down(store, number);
+    enum kvt_status status = op->is_brought
+                                 ? failure_set(KVT_E_GPU, 0, "the block could not be brought down")
+                                 : move_down(store, number);
 
     if (status == KVT_OK) {
+        op->is_brought = true;
         op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);

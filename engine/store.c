@@ -497,6 +497,8 @@ abandon_run(struct kvt_store *store, void *context)
         phases_end(store);
         /* First: what is under way may stand behind a stream that waits. */
         holds_cancel(store);
+        /* What tickets wait for may never come. */
+        devices_waits_cancel(store);
         commit_abandon(store);
     }
     return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store);

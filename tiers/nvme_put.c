@@ -342,10 +342,12 @@ put_fail(struct nvme_put *put, enum kvt_status status)
     put_check(put);
 }
 
-/* It will fail, or has. */
+/* It will fail, or has: nothing more is written behind it, as nobody knows yet that it is void. */
 static void
-put_doom(struct nvme_put *put, enum kvt_status status)
+put_doom(struct nvme_tier *nvme, struct nvme_put *put, enum kvt_status status)
 {
+    if (put->segment->state == SEGMENT_ACTIVE)
+        segment_seal(nvme->table, put->segment);
     if (put->state == PUT_WRITING && put->doom == KVT_OK)
         put->doom = status;
     else if (put->state == PUT_WRITTEN || put->state == PUT_SYNCED)
@@ -358,11 +360,11 @@ put_doom(struct nvme_put *put, enum kvt_status status)
  * it.
  */
 static void
-followers_doom(struct nvme_put *put)
+followers_doom(struct nvme_tier *nvme, struct nvme_put *put)
 {
     for (struct nvme_put *next = put->next; next != NULL; next = next->next) {
         if (!next->is_recycle && !put->is_recycle)
-            put_doom(next, KVT_E_STATE);
+            put_doom(nvme, next, KVT_E_STATE);
     }
 }
 
@@ -384,7 +386,7 @@ write_failed(struct nvme_tier *nvme, struct nvme_put *put)
     if (segment->state == SEGMENT_ACTIVE)
         segment_seal(nvme->table, segment);
     put_fail(put, put->op.transfer.status);
-    followers_doom(put);
+    followers_doom(nvme, put);
 }
 
 void
@@ -398,6 +400,7 @@ nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
     nvme->roots[segment_root(put->segment->number)].write_failure_count = 0;
     if (put->doom != KVT_OK) {
         put_fail(put, put->doom);
+        followers_doom(nvme, put); /* Those that were put since then. */
         return;
     }
     put->state = PUT_WRITTEN;
@@ -442,7 +445,7 @@ sync_failed(struct nvme_tier *nvme, struct nvme_root *root)
 {
     uint32_t number = (uint32_t)(root - nvme->roots);
     uint64_t now_ns = env_now(nvme->env);
-    struct segment *active = segment_active(nvme->table, number);
+    struct segment *active;
     struct nvme_put *first = NULL;
     uint32_t lost_count = 0;
 
@@ -451,13 +454,14 @@ sync_failed(struct nvme_tier *nvme, struct nvme_root *root)
             continue;
         if (put->state != PUT_WRITTEN && put->state != PUT_WRITING)
             continue;
-        put_doom(put, KVT_E_IO);
-        if (first == NULL)
+        put_doom(nvme, put, KVT_E_IO);
+        if (first == NULL && !put->is_recycle)
             first = put;
         lost_count++;
     }
     if (first != NULL)
-        followers_doom(first);
+        followers_doom(nvme, first);
+    active = segment_active(nvme->table, number);
     if (active != NULL)
         segment_seal(nvme->table, active);
     if (root->sync_failure_count > 0 && now_ns - root->sync_failed_ns < SYNC_FAILURE_WINDOW_NS)

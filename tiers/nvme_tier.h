@@ -16,8 +16,9 @@
  * synced fails, its active segment is sealed, and a second failed sync of a root within 60 s makes
  * the root read-only. With a batch fail all that
  * were put behind it and are in flight, whatever their root (KVT_E_STATE: nothing is wrong with
- * them): so an answer of success says that all before it are durable, and in a segment nothing that
- * failed stands before something that was answered with success. Recycle headers keep out of this.
+ * them), and their segments are sealed as well: so an answer of success says that all before it are
+ * durable, and in a segment nothing that failed stands before something that was answered with
+ * success. Recycle headers keep out of this.
  *
  * Several batches may be in flight; they are answered in the order in which they were put, recycle
  * headers among them. A batch fails as a whole: every block of it then has the status of the first

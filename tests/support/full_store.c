@@ -63,15 +63,25 @@ full_begin_two_roots(uint64_t seed)
     return begin(seed, 2 * FULL_SEGMENTS, roots, 2);
 }
 
-struct full_store *
-full_begin_hasty(uint64_t seed)
+static struct full_store *
+hasten(struct full_store *full)
 {
-    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
-
     assert_int_equal(kvt_close(full->store), KVT_OK);
     full->options.batch_delay_ns = 1;
     full_open(full, 0);
     return full;
+}
+
+struct full_store *
+full_begin_hasty(uint64_t seed)
+{
+    return hasten(full_begin(seed, FULL_SEGMENTS));
+}
+
+struct full_store *
+full_begin_two_roots_hasty(uint64_t seed)
+{
+    return hasten(full_begin_two_roots(seed));
 }
 
 void

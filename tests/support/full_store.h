@@ -35,12 +35,13 @@ struct full_store {
 struct full_store *full_begin(uint64_t seed, uint32_t segment_count);
 void full_end(struct full_store *full);
 
-/* full_begin_hasty - the same; every batch is closed at once, beside others that are being
- * written. */
-struct full_store *full_begin_hasty(uint64_t seed);
-
 /* full_begin_two_roots - FULL_SEGMENTS on each of two disks. */
 struct full_store *full_begin_two_roots(uint64_t seed);
+
+/* full_begin_hasty, full_begin_two_roots_hasty - the same; every batch is closed at once, beside
+ * others that are being written. */
+struct full_store *full_begin_hasty(uint64_t seed);
+struct full_store *full_begin_two_roots_hasty(uint64_t seed);
 
 /* full_open - once more, after a kvt_close(). */
 void full_open(struct full_store *full, uint32_t flags);

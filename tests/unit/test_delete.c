@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
+#include "commit_internal.h"
 #include "full_store.h"
+#include "nvme_internal.h"
 #include "stop_on_proof.h"
 
 enum {
@@ -151,23 +153,21 @@ no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost(void **state)
     full_end(full);
 }
 
-/* More than one batch takes: the rest is not left behind when nothing else is written. */
+static struct payload_key many_names[MANY];
+static struct kvt_key many_keys[MANY];
+
 static void
-many_deletes_at_once_become_durable(void **state)
+many_put(struct full_store *full)
 {
-    struct full_store *full = full_begin(8, 4 * FULL_SEGMENTS);
-    static struct payload_key names[MANY];
     static struct kvt_result results[MANY];
     static struct kvt_put puts[MANY];
-    static struct kvt_key keys[MANY];
     static uint8_t bytes[PAGE_BYTES];
     kvt_ticket *ticket = NULL;
 
-    (void)state;
     for (uint32_t i = 0; i < MANY; i++) {
-        payload_key_make(&names[i], i);
-        keys[i] = names[i].key;
-        puts[i] = (struct kvt_put){.key = keys[i], .source = bytes, .length = sizeof(bytes)};
+        payload_key_make(&many_names[i], i);
+        many_keys[i] = many_names[i].key;
+        puts[i] = (struct kvt_put){.key = many_keys[i], .source = bytes, .length = sizeof(bytes)};
     }
     assert_int_equal(
         kvt_put_submit(full->store, full->ns, puts, MANY, KVT_SYNC, NULL, &ticket), KVT_OK);
@@ -176,13 +176,117 @@ many_deletes_at_once_become_durable(void **state)
     for (uint32_t i = 0; i < MANY; i++)
         assert_int_equal(results[i].status, KVT_OK);
     kvt_ticket_free(ticket);
-    assert_int_equal(kvt_delete_submit(full->store, full->ns, keys, MANY, NULL, &ticket), KVT_OK);
+}
+
+static kvt_ticket *
+many_delete_submit(struct full_store *full)
+{
+    kvt_ticket *ticket = NULL;
+
+    assert_int_equal(
+        kvt_delete_submit(full->store, full->ns, many_keys, MANY, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static void
+many_results(kvt_ticket *ticket, struct kvt_result *results)
+{
     assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, MANY), KVT_OK);
     kvt_ticket_free(ticket);
+}
+
+/* More than one batch takes: the rest is not left behind when nothing else is written. */
+static void
+many_deletes_at_once_become_durable(void **state)
+{
+    static struct kvt_result results[MANY];
+    struct full_store *full = full_begin(8, 4 * FULL_SEGMENTS);
+
+    (void)state;
+    many_put(full);
+    many_results(many_delete_submit(full), results);
     full_again(full, 0);
     for (uint32_t i = 0; i < MANY; i++)
         assert_int_equal(full_entry(full, i), ENTRY_NONE);
     full_end(full);
+}
+
+/* Each key is deleted twice at once, and the batch with the first 1,024 kills finds no memory. The
+ * second kills of their keys are in batches that become durable. */
+static void
+a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost(void **state)
+{
+    static struct kvt_result results[2][MANY];
+    struct full_store *full = full_begin(9, 4 * FULL_SEGMENTS);
+    struct nvme_tier *nvme = full->store->nvme;
+    struct nvme_put *pool;
+    kvt_ticket *tickets[2];
+    uint32_t lost_count = 0;
+
+    (void)state;
+    many_put(full);
+    for (uint32_t i = 0; i < 2; i++)
+        tickets[i] = many_delete_submit(full);
+    pool = nvme->put_pool;
+    nvme->put_pool = NULL; /* As if all were in flight. */
+    sim_memory_fail(full->world, 1, false);
+    for (uint32_t i = 0; i < 2; i++)
+        many_results(tickets[i], results[i]);
+    while (pool != NULL) {
+        struct nvme_put *next = pool->next;
+
+        pool->next = nvme->put_pool;
+        nvme->put_pool = pool;
+        pool = next;
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        lost_count += results[0][i].status < 0;
+        if (results[0][i].status < 0)
+            assert_true(results[1][i].status < 0);
+    }
+    assert_in_range(lost_count, 1, MANY - 1);
+    full_again(full, 0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (results[1][i].status >= 0)
+            assert_int_equal(full_entry(full, i), ENTRY_NONE);
+    }
+    full_end(full);
+}
+
+/* The block is deleted while it is written, and then its kill cannot be remembered. */
+static void
+no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost(void **state)
+{
+    (void)state;
+    for (uint32_t is_asked = 0; is_asked < 2; is_asked++) {
+        struct full_store *full = full_begin_hasty(10 + is_asked);
+        struct commit *commit = full->store->commit;
+        kvt_ticket *put = full_put_submit(full, KEY, 1, KVT_SYNC);
+        kvt_ticket *deletion = NULL;
+
+        full_writing_meet(full, KEY);
+        /* Of what is found damaged nobody waits for the kill. */
+        if (is_asked == 0)
+            (void)entry_erase(full->store, full_entry(full, KEY), NULL);
+        else
+            deletion = full_delete_submit(full, KEY);
+        while (full_entry(full, KEY) != ENTRY_NONE)
+            sim_run_steps(full->world, 1);
+        commit->held_count += COMMIT_KILLS_START; /* As if so many travelled. */
+        sim_memory_fail(full->world, 1, true);
+        assert_true(full_result(put) >= 0);
+        if (deletion != NULL)
+            assert_int_equal(full_result(deletion), KVT_E_NOMEM);
+        sim_memory_fail(full->world, 0, false);
+        commit->held_count -= COMMIT_KILLS_START;
+        assert_int_equal(kit_delete(full->store, full->ns, KEY), KVT_E_NOMEM);
+        assert_int_equal(kit_stats(full->store).kill_lost_count, 1);
+        full_again(full, KVT_OPEN_REBUILD);
+        (void)full_expect_at_most(full, KEY, 1);
+        assert_true(kit_delete(full->store, full->ns, KEY) >= 0);
+        full_end(full);
+    }
 }
 
 /* Two copies of the key are being committed when the last delete comes: it waits for both kills. */
@@ -225,6 +329,8 @@ main(void)
         cmocka_unit_test(a_second_delete_waits_for_the_kill_of_the_first),
         cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
         cmocka_unit_test(many_deletes_at_once_become_durable),
+        cmocka_unit_test(a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost),
+        cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
     };
 

@@ -32,6 +32,7 @@ enum {
 };
 
 static char own_path[512];
+static char children_place[KIT_PATH_BYTES]; /* Of their stores: one that is killed leaves its. */
 
 /* The child: a store of its own, and the table of the descriptor. Reads it once for each byte that
  * comes, and says so. */
@@ -89,6 +90,7 @@ child_start(int descriptor)
     snprintf(number, sizeof(number), "%d", descriptor);
     child.pid = fork();
     if (child.pid == 0) {
+        (void)setenv("KVT_TEST_TMP", children_place, 1);
         (void)dup2(ask[0], STDIN_FILENO);
         (void)dup2(answer[1], STDOUT_FILENO);
         (void)close(ask[0]);
@@ -142,6 +144,7 @@ another_process_reads_the_rows_and_either_may_die_first(void **state)
     int descriptor;
 
     (void)state;
+    kit_dir_make(children_place);
     assert_int_equal(kvt_engram_pin(pinned.table, 1000, KVT_ENGRAM_PIN_SHARED), KVT_OK);
     assert_int_equal(kvt_engram_share(pinned.table, &descriptor), KVT_OK);
     /* Nobody can write to it, or cut it. */
@@ -166,6 +169,7 @@ another_process_reads_the_rows_and_either_may_die_first(void **state)
     hbm_close();
     child_reads(&first);
     child_end(&first, 0);
+    kit_dir_remove(children_place);
     hbm_open_again();
     assert_int_equal(kvt_engram_open(hbm.store, "t", &pinned.table), KVT_OK);
 }

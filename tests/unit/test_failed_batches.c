@@ -147,6 +147,77 @@ what_failed_at_the_end_of_a_closed_segment_stays_deleted(void **state)
     }
 }
 
+/*
+ * The write of the first batch fails; the second, behind it on another segment, is still being
+ * written and fails with it. The first, the second time, is not written behind that one: the power
+ * goes when it is committed, and no void entry of the second is durable. True: the second was in
+ * flight when the first was written again.
+ */
+static bool
+doomed_one_stays_deleted(struct full_store *full)
+{
+    const struct sim_rule arrives = arriving(1, false);
+    const struct sim_rule slow = {.ops = SIM_WRITE,
+        .effect = SIM_STALL,
+        .nth = 2,
+        .file = "data.",
+        .stall_ns = UINT64_C(20) * 1000 * 1000};
+    const struct sim_rule late = late_from(2);
+    kvt_ticket *ticket;
+    bool is_met;
+
+    sim_rule_add(full->world, &arrives);
+    sim_rule_add(full->world, &slow);
+    sim_rule_add(full->world, &late);
+    ticket = put_start(full, FIRST);
+    (void)put_start(full, SECOND);
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        if (atomic_load(&full->store->counters.batch_failed_count) > 0)
+            break;
+        sim_run_steps(full->world, 1);
+    }
+    full_writing_meet(full, FIRST);
+    is_met = atomic_load(&full->store->counters.batch_failed_count) == 1;
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    cut_with_all_kept(full);
+    full_expect(full, FIRST, 1);
+    delete_holds(full, SECOND);
+    full_expect(full, FIRST, 1);
+    return is_met;
+}
+
+static void
+what_failed_with_another_of_the_segment_before_stays_deleted(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+
+        for (uint64_t key = 0; key <= FILLER; key++)
+            full_put(full, key, 1);
+        met_count += doomed_one_stays_deleted(full);
+        full_end(full);
+    }
+    assert_true(met_count > SEEDS / 2);
+}
+
+static void
+what_failed_with_one_of_another_root_stays_deleted(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = full_begin_two_roots_hasty(seed);
+
+        met_count += doomed_one_stays_deleted(full);
+        full_end(full);
+    }
+    assert_true(met_count > SEEDS / 2);
+}
+
 /* The power goes when the last but one of a closed segment is committed, and the last one is on the
  * disk without a commit. False: both were committed together. */
 static bool
@@ -416,6 +487,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_failed_before_a_batch_of_its_segment_was_committed_stays_deleted),
         cmocka_unit_test(what_failed_at_the_end_of_a_closed_segment_stays_deleted),
+        cmocka_unit_test(what_failed_with_another_of_the_segment_before_stays_deleted),
+        cmocka_unit_test(what_failed_with_one_of_another_root_stays_deleted),
         cmocka_unit_test(what_was_not_committed_at_the_end_of_a_closed_segment_stays_deleted),
         cmocka_unit_test(what_could_not_be_made_durable_stays_deleted),
         cmocka_unit_test(what_is_written_again_hides_no_copy_before_it_is_durable),

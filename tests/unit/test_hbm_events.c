@@ -3,6 +3,7 @@
  * test_hbm_events.c - a store with an HBM tier beside a program's own streams: what waits for what,
  * what is refused, what is noticed, and what a lost device costs.
  */
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -18,6 +20,11 @@
 #include "payload.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
+
+enum {
+    PATIENCE_NS = 2000000000,
+    A_WHILE_NS = 20000000
+};
 
 /* --- Streams and events ----------------------------------------------------------------------- */
 
@@ -181,6 +188,252 @@ a_store_can_be_closed_while_a_stream_reads_what_was_given_back(void **state)
         assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
         hbm_open_again();
     }
+}
+
+/* Nothing but an event is under way. Leases hold all of HOST, so that there will be no room. */
+static void
+who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    struct payload_key name;
+    uint8_t bytes[64];
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_put put = {
+        .length = HBM_BLOCK_BYTES, .source = hbm_pool_at(0), .region = hbm.region};
+    struct kvt_submit submit = {0};
+    kvt_lease leases[HBM_POOL_BLOCKS];
+    kvt_ticket *behind_event, *ticket;
+    _Atomic bool may_go = false;
+    enum kvt_status status;
+    uint32_t count = 0;
+    void *stream;
+
+    (void)state;
+    while (kit_put(hbm.store, hbm.ns, count, 1, HBM_BLOCK_BYTES, KVT_MEMORY) == KVT_OK) {
+        assert_true(count < HBM_POOL_BLOCKS);
+        payload_key_make(&name, count);
+        assert_int_equal(
+            kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &leases[count++]), KVT_OK);
+    }
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    hbm_stream_hold(device, stream, hbm_pool_at(0), &may_go);
+    assert_int_equal(device->ops->event_record(device, submit.wait_event, stream), KVT_OK);
+    payload_key_make(&name, 10000); /* Not there. */
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &behind_event), KVT_OK);
+    payload_key_make(&name, 20000);
+    put.key = name.key;
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, 1, A_WHILE_NS), KVT_LATE);
+    atomic_store(&may_go, true);
+    assert_int_equal(hbm_finish(behind_event, 1).status, KVT_MISS);
+    status = kvt_ticket_wait(ticket, 1, PATIENCE_NS);
+    for (uint32_t i = 0; i < count; i++)
+        kvt_lease_release(hbm.store, leases[i]);
+    assert_int_equal(status, KVT_OK);
+    assert_int_equal(hbm_finish(ticket, 1).status, KVT_E_NOSPC);
+    device->ops->event_destroy(device, submit.wait_event);
+    device_host_stream_destroy(device, stream);
+}
+
+/* --- A device that is not well ---------------------------------------------------------------- */
+
+static struct {
+    struct kvt_device_ops ops; /* The emulation's, but for this: */
+    void *stream;              /* What is recorded here ... */
+    void *_Atomic event;       /* ... last; it cannot be asked ... */
+    atomic_uint fail_count;    /* ... so many times. */
+    atomic_bool takes_none;    /* Copies. */
+    void *_Atomic never;       /* An event that is not reached. */
+    bool is_aborted;
+    void *left; /* By the program: an event. */
+} ill;
+
+static enum kvt_status
+ill_record(struct device *device, void *event, void *stream)
+{
+    if (stream == ill.stream)
+        atomic_store(&ill.event, event);
+    return device_host_ops.event_record(device, event, stream);
+}
+
+static enum kvt_status
+ill_query(struct device *device, void *event)
+{
+    if (event == atomic_load(&ill.never))
+        return KVT_NOT_READY;
+    if (event == atomic_load(&ill.event) && atomic_load(&ill.fail_count) > 0) {
+        atomic_fetch_sub(&ill.fail_count, 1);
+        return KVT_E_NOMEM;
+    }
+    return device_host_ops.event_query(device, event);
+}
+
+static enum kvt_status
+ill_copy(struct device *device, void *stream, const struct device_piece *pieces, uint32_t count)
+{
+    if (atomic_load(&ill.takes_none))
+        return KVT_E_NOMEM;
+    return device_host_ops.copy(device, stream, pieces, count);
+}
+
+static enum kvt_status
+ill_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
+{
+    enum kvt_status status = device_host_ops.open(context, env, ordinal, device_out);
+
+    if (status == KVT_OK)
+        (*device_out)->ops = &ill.ops;
+    return status;
+}
+
+/* What an aborted program would do at its end: then nobody uses the memory any more. */
+static void
+ill_close(struct device *device)
+{
+    if (ill.is_aborted) {
+        device_host_memory_put(device, hbm.pool, HBM_POOL_BLOCKS * HBM_BLOCK_BYTES);
+        device_host_ops.event_destroy(device, ill.left);
+    }
+    device_host_ops.close(device);
+}
+
+static struct device *
+ill_begin(void)
+{
+    hbm_close();
+    memset(&ill, 0, sizeof(ill));
+    ill.ops = device_host_ops;
+    ill.ops.open = ill_open;
+    ill.ops.close = ill_close;
+    ill.ops.event_record = ill_record;
+    ill.ops.event_query = ill_query;
+    ill.ops.copy = ill_copy;
+    hbm.env.device = &ill.ops;
+    hbm_open_again();
+    return hbm_device(hbm.store->devices.tiers[0]);
+}
+
+/* The event behind a stream's work cannot be asked for a while: that is no answer. */
+static void
+a_lease_goes_on_while_its_event_cannot_be_asked(void **state)
+{
+    struct device *device = ill_begin();
+    struct kernel kernel = {.number = 1};
+    _Atomic bool may_go = false;
+    struct payload_key name;
+    uint64_t length, version, lease_count;
+    const void *address;
+    uint32_t fail_count;
+    kvt_lease lease;
+
+    (void)state;
+    payload_key_make(&name, 1);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(
+        kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
+    assert_int_equal(device_host_stream_create(device, &ill.stream), KVT_OK);
+    hbm_stream_hold(device, ill.stream, hbm_pool_at(0), &may_go);
+    assert_int_equal(
+        device_host_launch(device, ill.stream, kernel_read, &kernel, (void *)(uintptr_t)address),
+        KVT_OK);
+    atomic_store(&ill.fail_count, 3);
+    assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, ill.stream), KVT_OK);
+    /* The block goes; its slot is wanted by others. */
+    assert_true(kit_delete(hbm.store, hbm.ns, 1) >= 0);
+    for (uint64_t i = 0; i < 120; i++)
+        (void)hbm_put(1000 + i, 1, KVT_TIER_HBM, KVT_MEMORY, 0);
+    lease_count = hbm_stats().lease_count_now;
+    atomic_store(&may_go, true);
+    while (hbm_stats().lease_count_now != 0)
+        sched_yield();
+    fail_count = atomic_exchange(&ill.fail_count, 0);
+    hbm_stream_finish(device, ill.stream);
+    device_host_stream_destroy(device, ill.stream);
+    assert_int_equal(lease_count, 1);
+    assert_int_equal(fail_count, 0);
+    assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
+}
+
+static void
+a_put_that_joins_a_block_that_cannot_be_brought_down_is_told(void **state)
+{
+    struct payload_key name;
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES, .tier = KVT_TIER_HBM};
+    enum kvt_status status;
+    kvt_ticket *ticket;
+
+    (void)state;
+    (void)ill_begin();
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    put.source = hbm_pool_at(1);
+    put.region = hbm.region;
+    atomic_store(&ill.takes_none, true);
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    status = kvt_ticket_wait(ticket, 2, PATIENCE_NS);
+    atomic_store(&ill.takes_none, false);
+    assert_int_equal(hbm_finish(ticket, 2).status, status == KVT_OK ? KVT_E_GPU : KVT_OK);
+    assert_int_equal(status, KVT_OK);
+    /* Nothing else came of it. */
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+}
+
+static void *
+abort_run(void *is_over)
+{
+    kvt_abort(hbm.store);
+    atomic_store((atomic_bool *)is_over, true);
+    return NULL;
+}
+
+static void
+an_abort_does_not_wait_for_events_of_tickets(void **state)
+{
+    struct device *device = ill_begin();
+    uint8_t bytes[HBM_BLOCK_BYTES];
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_put put = {
+        .length = HBM_BLOCK_BYTES, .source = hbm_pool_at(2), .region = hbm.region};
+    struct kvt_submit submit = {0};
+    struct payload_key name;
+    kvt_ticket *tickets[4];
+    atomic_bool is_over = false;
+    struct timespec tick = {.tv_nsec = 1000000};
+    bool was_over;
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    atomic_store(&ill.never, submit.wait_event);
+    ill.left = submit.wait_event;
+    payload_key_make(&name, 1);
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &tickets[0]), KVT_OK);
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &tickets[1]), KVT_OK);
+    payload_key_make(&name, 2);
+    put.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, &submit, &tickets[2]), KVT_OK);
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &tickets[3]), KVT_OK);
+    /* One that leaves before the end, from among the others. */
+    assert_int_equal(kvt_ticket_cancel(tickets[1]), KVT_OK);
+    assert_int_equal(hbm_finish(tickets[1], 1).status, KVT_CANCELLED);
+    ill.is_aborted = true;
+    assert_int_equal(pthread_create(&thread, NULL, abort_run, &is_over), 0);
+    for (uint32_t i = 0; i < PATIENCE_NS / tick.tv_nsec && !atomic_load(&is_over); i++)
+        nanosleep(&tick, NULL);
+    was_over = atomic_load(&is_over);
+    atomic_store(&ill.never, NULL); /* It comes after all. */
+    pthread_join(thread, NULL);
+    hbm.store = NULL;
+    assert_true(was_over);
 }
 
 /* --- What must be noticed --------------------------------------------------------------------- */
@@ -365,6 +618,10 @@ main(void)
         TEST(a_put_whose_event_does_not_come_can_be_cancelled),
         TEST(a_leased_copy_stays_until_the_stream_has_read_it),
         TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
+        TEST(who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way),
+        TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
+        TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
+        TEST(an_abort_does_not_wait_for_events_of_tickets),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),

@@ -30,12 +30,16 @@
 enum {
     BLOCKS = 5,
     BLOCK_BYTES = 20000,
+    SHORT_BYTES = 4096,
+    LONGER = 12, /* Blocks; more batches than a rebuild proves. */
     NOBODY = 65534,
     STORE_BYTES = 4096, /* As far as its checksum reaches; at least. */
     AT_CRC = 4,
     AT_VERSION_MAJOR = 16,
+    AT_BLOCK_BYTES_MAX = 104,
     AT_LIVE_VERSION = 8,
     PATIENCE = 500,
+    SCRUBBED = 2600, /* More than a scrub has under way. */
 };
 
 static struct {
@@ -276,6 +280,105 @@ a_scrub_needs_a_store_that_holds_still(void **state)
     assert_int_equal(kvt_close(store), KVT_OK);
 }
 
+/* A block is never longer than STORE says, whatever a header says: nothing of what is taken for
+ * blocks has room for more. */
+static void
+a_rebuild_drops_what_is_longer_than_a_block_of_the_store(void **state)
+{
+    kvt_store *store = open_store(0);
+
+    (void)state;
+    for (uint64_t i = 0; i < LONGER; i++)
+        assert_int_equal(kit_put(store, space_of(store), i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kit_put(store, space_of(store), LONGER, 1, SHORT_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    /* 65,536 becomes 4,096. */
+    store_patch(AT_BLOCK_BYTES_MAX + 1, SHORT_BYTES >> 8, true);
+    store_patch(AT_BLOCK_BYTES_MAX + 2, 0, true);
+    assert_int_equal(unlink(file_of("meta/data.mdb")), 0);
+    look.options.block_bytes_max = 0;
+    store = open_store(0);
+    assert_int_equal(kit_stats(store).recover_block_count, 1);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+/* While somebody else reads a damaged block, which leaves the store then, a scrub that has yet to
+ * come to it goes on. */
+static struct {
+    kvt_store *store;
+    kvt_namespace ns;
+    uint64_t damaged;
+    bool is_done;
+} beside;
+
+static int
+progress_beside(void *context, uint64_t done_bytes, uint64_t total_bytes)
+{
+    uint64_t version;
+
+    (void)context;
+    (void)done_bytes;
+    (void)total_bytes;
+    if (!beside.is_done)
+        assert_int_equal(kit_get(beside.store, beside.ns, beside.damaged, &version), KVT_MISS);
+    beside.is_done = true;
+    return 1;
+}
+
+/* The last page of the data that is not empty: of a payload, as its header stands before it. */
+static void
+last_page_damage(void)
+{
+    static uint8_t page[PAGE_BYTES];
+    static const uint8_t empty[PAGE_BYTES];
+    int fd = open(file_of("data/data.00"), O_RDWR | O_CLOEXEC);
+    off_t at = lseek(fd, 0, SEEK_END);
+
+    do {
+        at -= PAGE_BYTES;
+        assert_int_equal(pread(fd, page, sizeof(page), at), sizeof(page));
+    } while (memcmp(page, empty, sizeof(page)) == 0);
+    page[1] ^= 0x40;
+    assert_int_equal(pwrite(fd, page, sizeof(page), at), sizeof(page));
+    close(fd);
+}
+
+static void
+a_scrub_goes_on_when_a_block_leaves_before_it_is_looked_at(void **state)
+{
+    const struct kvt_examiner slow = {.progress = progress_beside};
+    struct kvt_check_report report = {.struct_size = sizeof(report)};
+    const kvt_namespace all = {0};
+    uint64_t version;
+    kvt_store *store;
+
+    (void)state;
+    look.options.nvme_capacity_bytes = 64 << 20;
+    (void)snprintf(look.path, sizeof(look.path), "%s/larger", look.dir);
+    store = open_store(0);
+    for (uint64_t i = 0; i < SCRUBBED; i++)
+        assert_int_equal(kit_put(store, space_of(store), i, 1, 64, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    last_page_damage();
+    store = open_store(KVT_OPEN_READ_ONLY);
+    beside.damaged = SCRUBBED;
+    for (uint64_t i = 0; i < SCRUBBED; i++) {
+        if (kit_get(store, space_of(store), i, &version) == KVT_MISS)
+            beside.damaged = i;
+    }
+    assert_true(beside.damaged < SCRUBBED);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    store = open_store(KVT_OPEN_READ_ONLY);
+    beside.store = store;
+    beside.ns = space_of(store);
+    beside.is_done = false;
+    assert_int_equal(kvt_scrub(store, all, &slow, &report), KVT_OK);
+    assert_true(beside.is_done);
+    assert_int_equal(report.block_count, SCRUBBED);
+    assert_int_equal(report.damaged_count, 1);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
 /* --- 3. Small questions ----------------------------------------------------------------------- */
 
 static void
@@ -482,6 +585,8 @@ main(void)
         TEST(a_list_whose_world_fails_says_so),
         TEST(a_check_can_be_given_up_and_says_what_cannot_be_opened),
         TEST(a_scrub_needs_a_store_that_holds_still),
+        TEST(a_rebuild_drops_what_is_longer_than_a_block_of_the_store),
+        TEST(a_scrub_goes_on_when_a_block_leaves_before_it_is_looked_at),
         TEST(questions_that_make_no_sense_are_refused),
         TEST(what_the_caller_said_of_a_block_is_told_also_by_the_next_life),
         TEST(a_page_in_place_of_the_owners_is_refused),
