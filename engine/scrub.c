@@ -137,6 +137,16 @@ struct naming {
     struct scrub_lane *lane;
 };
 
+static bool
+target_is_there(const struct kvt_store *store, const struct target *target)
+{
+    const struct entry *entry = residency_at(store->map, target->number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    return word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0 &&
+           target->place == ((uint64_t)entry->segment << 32 | entry->page);
+}
+
 /* The loop: the keys of a batch, the stored ones, also when they are hashes. */
 static bool
 keys_run(struct kvt_store *store, void *context)
@@ -145,9 +155,14 @@ keys_run(struct kvt_store *store, void *context)
     const struct scrub_lane *lane = naming->lane;
 
     for (uint32_t i = 0; i < lane->count; i++) {
+        const struct target *target = &naming->scrub->targets[lane->first + i];
         struct op *op = &lane->ticket->ops[i];
 
-        residency_key(store->map, naming->scrub->targets[lane->first + i].number, &op->key);
+        /* What left meanwhile has no key any more: the one of no block is missed just as well. */
+        if (target_is_there(store, target))
+            residency_key(store->map, target->number, &op->key);
+        else
+            op->key = (struct block_key){0};
         op->fingerprint = key_fingerprint(store->fingerprint_seed, &op->key);
     }
     return true;

@@ -118,9 +118,16 @@ store_identity_open(struct kvt_store *store, bool *is_new_out)
     bool has_meta = false;
     enum kvt_status status = store_file_read(&store->env, store->dir, &store->file, &is_unwritable);
 
-    /* A creation that was cut short before the first sync of STORE has nothing else yet. */
-    if (status == KVT_E_CORRUPT) {
+    /* A creation that was cut short before the first sync of STORE has nothing else yet. Where there
+     * is an index, there was a STORE: its blocks must not be taken for those of a new one. */
+    if (status == KVT_E_CORRUPT || status == KVT_MISS) {
         KVT_TRY(store->env.fs->dir_list(store->dir, name_is_meta, &has_meta));
+        if (has_meta && status == KVT_MISS)
+            return failure_set(KVT_E_CORRUPT, 0,
+                "%s: STORE.a and STORE.b are missing, and there is an index: without them its "
+                "blocks "
+                "cannot be told apart from others'",
+                store->path);
         if (!has_meta && (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0)
             status = KVT_MISS;
     }

@@ -400,6 +400,7 @@ nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
     nvme->roots[segment_root(put->segment->number)].write_failure_count = 0;
     if (put->doom != KVT_OK) {
         put_fail(put, put->doom);
+        followers_doom(nvme, put); /* Those that were put since then. */
         return;
     }
     put->state = PUT_WRITTEN;
@@ -454,7 +455,7 @@ sync_failed(struct nvme_tier *nvme, struct nvme_root *root)
         if (put->state != PUT_WRITTEN && put->state != PUT_WRITING)
             continue;
         put_doom(nvme, put, KVT_E_IO);
-        if (first == NULL)
+        if (first == NULL && !put->is_recycle)
             first = put;
         lost_count++;
     }

@@ -190,7 +190,8 @@ store_file_read(const struct kvt_env *env, struct fs_dir *dir, struct store_file
     file_decode(best->bytes, &file);
     KVT_TRY_GOTO(version_check(&file, dir, env), deinit);
     for (uint32_t i = 0; i < 2; i++) {
-        if (pair.copies[i].state == COPY_DAMAGED && file.open_epoch < OPEN_EPOCH_MAX)
+        /* The one that cannot be read may have been the newer. */
+        if (pair.copies[i].state != COPY_INTACT && file.open_epoch < OPEN_EPOCH_MAX)
             file.open_epoch++;
     }
     *file_out = file;

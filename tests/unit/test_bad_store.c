@@ -228,6 +228,12 @@ a_store_without_a_good_store_file_is_refused_by_name(void **state)
     cut(fixture, "STORE.a", 0);
     cut(fixture, "STORE.b", 100);
     refused(open_at(fixture->path, 0, &store), KVT_E_CORRUPT, "STORE");
+    /* Over the index of before, namespaces of a new one would have the blocks of others. */
+    fresh_copy(fixture);
+    take_away(fixture, "STORE.a");
+    take_away(fixture, "STORE.b");
+    refused(open_at(fixture->path, 0, &store), KVT_E_CORRUPT, "STORE.b are missing");
+    refused(open_at(fixture->path, KVT_OPEN_EXISTING, &store), KVT_E_CORRUPT, "missing");
     /* Nothing was made in its place: with its files back it is whole. */
     kit_dir_remove(fixture->path);
     kit_dir_copy(fixture->whole, fixture->path);

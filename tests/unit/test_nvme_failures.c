@@ -240,7 +240,7 @@ a_failed_sync_fails_the_batch_and_is_never_retried(void **state)
 static void
 a_failed_sync_fails_every_write_that_was_in_flight(void **state)
 {
-    static struct rig_batch covered, in_flight, after;
+    static struct rig_batch covered, in_flight, behind, after;
     struct segment *segment;
 
     (void)state;
@@ -263,11 +263,16 @@ a_failed_sync_fails_every_write_that_was_in_flight(void **state)
     assert_int_equal(segment->state, SEGMENT_SEALED);
     assert_int_equal(segment->writer_count, 1);
 
-    /* Its write succeeds, and no sync could tell what became of its first half. */
+    /* Its write succeeds, and no sync could tell what became of its first half. What was put behind
+     * it since then must not say that it is durable, either. */
+    batch_make(&behind, 1, 25);
+    assert_int_equal(rig.tier->ops->put(rig.tier, &behind.batch), KVT_OK);
     io_puppet_release(script, IO_WRITE);
-    rig_wait(&rig, 2);
+    rig_wait(&rig, 3);
     assert_ptr_equal(rig.answers[1], &in_flight.batch);
     assert_int_equal(in_flight.batch.status, KVT_E_IO);
+    assert_ptr_equal(rig.answers[2], &behind.batch);
+    assert_int_equal(behind.batch.status, KVT_E_STATE);
     assert_int_equal(segment->writer_count, 0);
     assert_int_equal(io_puppet_count(script, IO_SYNC), 1);
 

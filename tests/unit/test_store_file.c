@@ -295,7 +295,7 @@ a_failed_write_leaves_the_copy_that_counted(void **state)
         scratch_unlink(&fixture.scratch, "STORE.b");
         assert_int_equal(read_back(&fixture, &read), KVT_OK);
         assert_int_equal(read.sequence, 3);
-        assert_int_equal(read.open_epoch, 3);
+        assert_int_equal(read.open_epoch, 4); /* The one that is missing may have been the newer. */
     }
     fails_write = fails_sync = false;
     assert_int_equal(store_file_write(&fixture.env, fixture.dir, &file), KVT_OK);
