@@ -202,6 +202,7 @@ target_choose(const struct copy_pair *pair, uint64_t sequence)
     return copies[0].sequence <= copies[1].sequence ? 0 : 1;
 }
 
+/* KVT_E_NOMEM: nothing was written. Behind the open that is KVT_E_IO, as any other failure. */
 static enum kvt_status
 copy_write(const struct copy_pair *pair, struct fs_dir *dir, const char *name, const uint8_t *bytes,
     size_t size)
@@ -217,6 +218,11 @@ copy_write(const struct copy_pair *pair, struct fs_dir *dir, const char *name, c
     status = fs->dir_sync(dir);
 close:
     fs->close(file);
+    if (status == KVT_E_NOMEM) {
+        struct failure cause = *failure_last();
+
+        status = failure_set(KVT_E_IO, cause.foreign_code, "%s", cause.text);
+    }
     return status;
 }
 

@@ -66,8 +66,9 @@ enum kvt_status copy_pair_failure(const struct copy_pair *pair, struct fs_dir *d
 /*
  * copy_pair_write - put head fields into `bytes` and write them beside the copy whose sequence is
  * *sequence (0: there is none yet), synced with the directory. KVT_OK: *sequence is the new one.
- * Otherwise *sequence stays, and so does the copy that it names. `pair` was read before; it may be
- * written to again, which then goes to the other copy.
+ * Otherwise *sequence stays, and so does the copy that it names; but for KVT_E_NOMEM, with which
+ * nothing was written, the new one may count later. `pair` was read before; it may be written to
+ * again, which then goes to the other copy.
  */
 enum kvt_status copy_pair_write(
     struct copy_pair *pair, struct fs_dir *dir, uint8_t *bytes, size_t size, uint64_t *sequence);

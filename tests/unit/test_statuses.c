@@ -4,6 +4,7 @@
  * caller: all tickets, leases or regions out, no such tier, no commits, others' shares. Each is
  * made, leaves everything as it was, and ends with its cause.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "failure.h"
 #include "kvtier/kvtier_unstable.h"
 #include "payload.h"
 #include "sim_store.h"
@@ -497,6 +499,15 @@ names_that_cannot_be_written_are_refused(void **state)
     assert_int_equal(kit_get(store, ns, 0, &version), KVT_MISS);
 }
 
+static void
+reopen(void)
+{
+    assert_int_equal(kvt_close(store), KVT_OK);
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+}
+
 /* The write arrives, and is not known to have: it must not count for what is put after it. */
 static void
 a_refused_clear_takes_nothing_that_is_put_later(void **state)
@@ -513,13 +524,48 @@ a_refused_clear_takes_nothing_that_is_put_later(void **state)
         assert_int_equal(kvt_health(store, &health), KVT_OK);
         assert_int_equal(health & KVT_HEALTH_META_READONLY, 0);
         assert_int_equal(kit_put(store, ns, round, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
-        assert_int_equal(kvt_close(store), KVT_OK);
-        sim_store_reopen(&sim);
-        store = sim.store;
-        assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+        reopen();
         for (uint32_t i = 0; i <= round; i++)
             assert_int_equal(kit_get(store, ns, i, &version), KVT_OK);
     }
+}
+
+/* The world's files, but that the next sync, which goes through, says that there was no memory. */
+static struct {
+    struct fs_ops ops;
+    const struct fs_ops *inner;
+    bool is_armed;
+} short_sync;
+
+static enum kvt_status
+sync_short_of_memory(struct fs_file *file)
+{
+    enum kvt_status status = short_sync.inner->sync(file);
+
+    if (status != KVT_OK || !short_sync.is_armed)
+        return status;
+    short_sync.is_armed = false;
+    return failure_errno(ENOMEM, "sync", "NAMES");
+}
+
+/* It is not what a clear says that found no memory for what it was to write. */
+static void
+a_clear_that_ran_out_of_memory_when_it_had_written_takes_nothing_later(void **state)
+{
+    uint64_t version;
+
+    (void)state;
+    short_sync.inner = sim.env.fs;
+    short_sync.ops = *sim.env.fs;
+    short_sync.ops.sync = sync_short_of_memory;
+    sim.env.fs = &short_sync.ops;
+    reopen();
+    short_sync.is_armed = true;
+    refused(kvt_namespace_clear(store, ns), KVT_E_IO, "NAMES");
+    assert_false(short_sync.is_armed);
+    assert_int_equal(kit_put(store, ns, 0, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    reopen();
+    assert_int_equal(kit_get(store, ns, 0, &version), KVT_OK);
 }
 
 static void
@@ -589,6 +635,7 @@ main(void)
         TEST(a_demotion_that_cannot_be_written_keeps_the_copy),
         TEST(names_that_cannot_be_written_are_refused),
         TEST(a_refused_clear_takes_nothing_that_is_put_later),
+        TEST(a_clear_that_ran_out_of_memory_when_it_had_written_takes_nothing_later),
         TEST(a_clear_that_can_neither_be_made_nor_undone_ends_the_commits),
         TEST(a_store_that_was_opened_to_be_read_says_so),
     };
