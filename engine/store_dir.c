@@ -118,8 +118,8 @@ store_identity_open(struct kvt_store *store, bool *is_new_out)
     bool has_meta = false;
     enum kvt_status status = store_file_read(&store->env, store->dir, &store->file, &is_unwritable);
 
-    /* A creation that was cut short before the first sync of STORE has nothing else yet. Where there
-     * is an index, there was a STORE: its blocks must not be taken for those of a new one. */
+    /* A creation that was cut short before the first sync of STORE has nothing else yet. Where an
+     * index is, a STORE was: its blocks must not be taken for those of a new one. */
     if (status == KVT_E_CORRUPT || status == KVT_MISS) {
         KVT_TRY(store->env.fs->dir_list(store->dir, name_is_meta, &has_meta));
         if (has_meta && status == KVT_MISS)
