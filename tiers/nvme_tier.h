@@ -65,7 +65,8 @@ struct batch_header;
  * anew: its blocks are then misses (read_only: the root has no segments). File systems without
  * fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there. KVT_E_INVAL: an
  * option, or a capacity below one segment. KVT_E_UNSUPPORTED: the file system wants transfers
- * aligned to more than a page, or the io engine is denied.
+ * aligned to more than a page, or the io engine is denied. KVT_E_IO: a call of the file system
+ * failed; a file of which a page cannot be read is opened, with a warning, when another can.
  */
 enum kvt_status nvme_open(
     const struct kvt_env *env, const struct nvme_options *options, struct nvme_tier **nvme_out);
