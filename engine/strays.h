@@ -16,6 +16,10 @@
  * process dies again and again does not spend a segment on each life, and reclaiming keeps the room
  * that it needs.
  *
+ * A header that was torn is none. A page that cannot be read may be one, unless a batch that was
+ * committed stands behind it: it is as if the header could not be erased. A FREE segment with such
+ * a page where its first batch would begin becomes RECYCLING.
+ *
  * Of a FREE segment only the beginning is looked at: when the header of its first batch is torn, a
  * whole one behind it is not found, and a rebuild takes that one's blocks until the segment is used
  * again. Nobody was told that they exist.
