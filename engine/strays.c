@@ -140,7 +140,10 @@ strays_erase(struct search *search, const struct segment *segment)
     KVT_TRY(nvme_scan(nvme, segment->number, batch_visit, search, &result));
     for (uint32_t i = 0; i < search->stray_count && search->status == KVT_OK; i++)
         search->status = nvme_header_erase(nvme, &search->strays[i]);
-    if (search->status == KVT_OK && search->stray_count > 0)
+    /* Of one that is RECYCLING a process that was killed may have left a recycle header which no
+     * disk has yet: it hides those that are to be erased. */
+    if (search->status == KVT_OK &&
+        (search->stray_count > 0 || segment->state == SEGMENT_RECYCLING))
         search->status = nvme_files_sync(nvme);
     if (search->status == KVT_OK && result.unreadable_end > search->end_page)
         search->status = failure_set(KVT_E_IO, 0,
