@@ -178,12 +178,15 @@ search_run(struct kvt_store *store, void *context)
     struct segment *segment;
     uint32_t cursor = 0;
 
-    while (search->status == KVT_OK && (segment = segment_next(store->segments, &cursor)) != NULL) {
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
         if (!segment_is_suspect(segment))
             continue;
-        search->status = strays_erase(search, segment);
+        if (search->status == KVT_OK)
+            search->status = strays_erase(search, segment);
         if (search->status == KVT_OK)
             segment_continue(search, segment);
+        else
+            segment->void_count++; /* It stays ACTIVE in the index: the next open looks again. */
     }
     if (search->status != KVT_OK) {
         commit_doubt(store, search->status);

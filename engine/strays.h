@@ -40,7 +40,9 @@ enum kvt_status strays_recycle(struct kvt_store *store);
 
 /* strays_remove - the others. When that cannot be (no memory, a disk that fails), no delete of a
  * key that is not there is promised in this life, a line in the log says so, and from where it
- * failed on segments that were ACTIVE stay SEALED. Behind the start of the loop. */
+ * failed on segments that were ACTIVE stay SEALED, and ACTIVE in the index: no close marks this
+ * life clean (commit_is_in_doubt()), and the next open tries again. Behind the start of the
+ * loop. */
 void strays_remove(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_STRAYS_H */

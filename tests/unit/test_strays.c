@@ -71,6 +71,17 @@ cut_with_all_kept(struct full_store *full)
     full_open(full, 0);
 }
 
+/* A batch is written, and the power goes before its commit; all that was written is there. */
+static void
+stray_leave(struct full_store *full)
+{
+    sim_rule_add(full->world, &late_syncs);
+    (void)put_start(full, SECOND);
+    (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
+    sim_rules_clear(full->world);
+    sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
+}
+
 /* --- A segment that was closed ---------------------------------------------------------------- */
 
 /*
@@ -204,6 +215,43 @@ a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail(void **state)
     }
 }
 
+/*
+ * It is tried again by the next open, whether the life of the failure ended in order or not, and
+ * also when facts of the stray's segment were committed in it.
+ */
+static void
+a_stray_that_could_not_be_erased_is_looked_for_again(void **state)
+{
+    const struct sim_rule no_write = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1, .sticky = true, .file = "data."};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 2 * SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+
+        full_put(full, FIRST, 1);
+        full_put(full, THIRD, 1);
+        stray_leave(full);
+        sim_rule_add(full->world, &no_write);
+        full_open(full, 0);
+        sim_rules_clear(full->world);
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_E_IO);
+        if (seed % 4 < 2)
+            (void)kit_delete(full->store, full->ns, FIRST);
+        if (seed % 2 == 0) {
+            assert_true(kvt_close(full->store) == KVT_OK);
+            full_open(full, 0);
+        } else {
+            cut_with_all_kept(full);
+        }
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, THIRD, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        full_end(full);
+    }
+}
+
 /* --- What cannot be read ---------------------------------------------------------------------- */
 
 /* A page of data files that the disk cannot read, of those that recovery reads. */
@@ -242,17 +290,6 @@ begin_with_bad_page(uint64_t seed)
     bad.page = PAGE_NONE;
     full->reach.env = &bad.env;
     return full;
-}
-
-/* A batch is written, and the power goes before its commit; all that was written is there. */
-static void
-stray_leave(struct full_store *full)
-{
-    sim_rule_add(full->world, &late_syncs);
-    (void)put_start(full, SECOND);
-    (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
-    sim_rules_clear(full->world);
-    sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
 }
 
 /* It is not known whether the block of the stray is gone, until the page can be read. */
@@ -373,6 +410,7 @@ main(void)
         cmocka_unit_test(
             a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either),
         cmocka_unit_test(a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail),
+        cmocka_unit_test(a_stray_that_could_not_be_erased_is_looked_for_again),
         cmocka_unit_test(a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail),
         cmocka_unit_test(a_stray_in_a_free_segment_that_cannot_be_read_does_so_too),
         cmocka_unit_test(a_page_before_the_last_commit_leaves_nothing_in_doubt),
