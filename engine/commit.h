@@ -84,6 +84,10 @@ void commit_void(struct kvt_store *store, const struct tier_batch *batch);
  * their own to make durable fail with `status` from now on, also those that wait already. */
 void commit_doubt(struct kvt_store *store, enum kvt_status status);
 
+/* commit_is_in_doubt - commit_doubt() was called: the next open is to do what it does after a
+ * crash. */
+bool commit_is_in_doubt(const struct kvt_store *store);
+
 /*
  * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may
  * be gone and not durably so. `waiter` reaches stage 2 with `status` at once, or when that is

@@ -76,6 +76,12 @@ commit_doubt(struct kvt_store *store, enum kvt_status status)
     store->commit->lost_status = status;
 }
 
+bool
+commit_is_in_doubt(const struct kvt_store *store)
+{
+    return store->commit->lost_status != KVT_OK;
+}
+
 void
 commit_kill_lose(struct kvt_store *store)
 {

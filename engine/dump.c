@@ -154,16 +154,14 @@ each_segment_dump(struct dump *dump, enum kvt_dump_kind kind)
     uint32_t cursor = 0;
 
     while (!dump->is_over && (segment = segment_next(dump->store->segments, &cursor)) != NULL) {
-        uint32_t generation;
-        uint64_t damaged_pages;
+        struct nvme_scan_result result;
 
         if (!is_wanted(dump, segment->number))
             continue;
         if (kind == KVT_DUMP_SEGMENTS)
             segment_dump(dump, segment);
         else
-            KVT_TRY(nvme_scan(
-                dump->store->nvme, segment->number, visit, dump, &generation, &damaged_pages));
+            KVT_TRY(nvme_scan(dump->store->nvme, segment->number, visit, dump, &result));
     }
     return KVT_OK;
 }

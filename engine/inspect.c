@@ -208,20 +208,19 @@ headers_walk(struct walk *walk)
         return KVT_OK;
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
         struct damaged_segment *damaged = &walk->segments[walk->count];
-        uint32_t generation = 0;
-        uint64_t damaged_pages = 0;
+        struct nvme_scan_result result;
 
         if (cursor % WALK_COUNT != walk->ordinal)
             continue;
         if ((segment->state != SEGMENT_SEALED && segment->state != SEGMENT_ACTIVE) ||
             walk->count == SEGMENTS_NAMED_MAX)
             continue;
-        KVT_TRY(
-            nvme_scan(store->nvme, segment->number, batch_pass, NULL, &generation, &damaged_pages));
-        if (damaged_pages == 0 && (generation == segment->generation || segment->record_count == 0))
+        KVT_TRY(nvme_scan(store->nvme, segment->number, batch_pass, NULL, &result));
+        if (result.damaged_pages == 0 &&
+            (result.generation == segment->generation || segment->record_count == 0))
             continue;
         *damaged = (struct damaged_segment){
-            segment->number, segment->generation, generation, damaged_pages};
+            segment->number, segment->generation, result.generation, result.damaged_pages};
         walk->count++;
     }
     return KVT_OK;

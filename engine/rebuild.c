@@ -399,19 +399,17 @@ segments_scan(struct rebuild *rebuild)
     uint32_t cursor = 0;
 
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
-        uint32_t generation = 0;
-        uint64_t damaged_pages = 0;
+        struct nvme_scan_result result;
 
-        KVT_TRY(nvme_scan(
-            store->nvme, segment->number, batch_visit, rebuild, &generation, &damaged_pages));
+        KVT_TRY(nvme_scan(store->nvme, segment->number, batch_visit, rebuild, &result));
         KVT_TRY(rebuild->status);
-        if (generation > rebuild->generation_max)
-            rebuild->generation_max = generation;
-        if (generation == 0)
+        if (result.generation > rebuild->generation_max)
+            rebuild->generation_max = result.generation;
+        if (result.generation == 0)
             continue;
-        segment_restore(store->segments,
-            &(struct segment){
-                .number = segment->number, .generation = generation, .state = SEGMENT_SEALED});
+        segment_restore(store->segments, &(struct segment){.number = segment->number,
+                                             .generation = result.generation,
+                                             .state = SEGMENT_SEALED});
     }
     /* Whatever unreadable headers stand in the others: their next fill is newer. */
     cursor = 0;

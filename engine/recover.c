@@ -280,6 +280,22 @@ recover_meta_open(struct kvt_store *store)
         KVT_E_CORRUPT, 0, "%s/meta is missing: only an open for writing rebuilds it", store->path);
 }
 
+/*
+ * What the index looks like. One that the disk cannot read is damaged for who wants it rebuilt in
+ * any case; for everybody else the error may pass, and a rebuild would bring evicted blocks back.
+ */
+static enum kvt_status
+index_inspect(struct kvt_store *store, struct recover_facts *facts)
+{
+    enum kvt_status status = store->world.index_ops->inspect(
+        store->world.index_context, &store->env, store->meta_dir, &facts->index);
+
+    if (status != KVT_E_IO || !facts->is_rebuild_wanted || facts->is_read_only)
+        return status;
+    facts->index = INDEX_DAMAGED;
+    return KVT_OK;
+}
+
 enum kvt_status
 recover_store(struct kvt_store *store, bool is_new)
 {
@@ -291,7 +307,7 @@ recover_store(struct kvt_store *store, bool is_new)
     const struct recover_row *row;
 
     KVT_TRY(names_recover(store, is_new, &facts.names));
-    KVT_TRY(ops->inspect(store->world.index_context, &store->env, store->meta_dir, &facts.index));
+    KVT_TRY(index_inspect(store, &facts));
     if (facts.index == INDEX_ABSENT && !is_new)
         log_line(&store->logger, LOG_WARN, "recover",
             "event=index_damaged text=\"meta/data.mdb is missing\"");

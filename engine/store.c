@@ -453,6 +453,21 @@ close_refuse(struct kvt_store *store)
         leases, tickets, queues, reservations, tables, loads, holds, events);
 }
 
+/*
+ * The last write of a life. In doubt there is none: batches that failed, or that a crash left, may
+ * stand on the disk with nothing durable that says so, and only behind a life that did not end
+ * clean they are looked for.
+ */
+static enum kvt_status
+clean_mark(struct kvt_store *store)
+{
+    if (!commit_is_in_doubt(store))
+        return store->index->ops->mark(store->index, true);
+    log_line(&store->logger, LOG_WARN, "store",
+        "event=closed_in_doubt text=\"the next open recovers as after a crash\"");
+    return KVT_OK;
+}
+
 enum kvt_status
 kvt_close(kvt_store *store)
 {
@@ -479,7 +494,7 @@ kvt_close(kvt_store *store)
         lazy_file_write(store->learned);
         fates_end(store);
         lazy_file_write(store->fates_file);
-        status = status_keep(status, store->index->ops->mark(store->index, true));
+        status = status_keep(status, clean_mark(store));
     }
     store_free(store);
     return status;

@@ -134,15 +134,22 @@ static enum kvt_status
 strays_erase(struct search *search, const struct segment *segment)
 {
     struct nvme_tier *nvme = search->store->nvme;
-    uint32_t generation = 0;
-    uint64_t damaged_pages = 0;
+    struct nvme_scan_result result;
 
     search->stray_count = search->end_page = 0;
-    KVT_TRY(nvme_scan(nvme, segment->number, batch_visit, search, &generation, &damaged_pages));
+    KVT_TRY(nvme_scan(nvme, segment->number, batch_visit, search, &result));
     for (uint32_t i = 0; i < search->stray_count && search->status == KVT_OK; i++)
         search->status = nvme_header_erase(nvme, &search->strays[i]);
-    if (search->status == KVT_OK && search->stray_count > 0)
+    /* Of one that is RECYCLING a process that was killed may have left a recycle header which no
+     * disk has yet: it hides those that are to be erased. */
+    if (search->status == KVT_OK &&
+        (search->stray_count > 0 || segment->state == SEGMENT_RECYCLING))
         search->status = nvme_files_sync(nvme);
+    if (search->status == KVT_OK && result.unreadable_end > search->end_page)
+        search->status = failure_set(KVT_E_IO, 0,
+            "segment 0x%x: page %u cannot be read, and may be the header of a batch without a "
+            "commit",
+            segment->number, result.unreadable_end - 1);
     return search->status;
 }
 
@@ -171,15 +178,21 @@ search_run(struct kvt_store *store, void *context)
     struct segment *segment;
     uint32_t cursor = 0;
 
-    while (search->status == KVT_OK && (segment = segment_next(store->segments, &cursor)) != NULL) {
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
         if (!segment_is_suspect(segment))
             continue;
-        search->status = strays_erase(search, segment);
+        if (search->status == KVT_OK)
+            search->status = strays_erase(search, segment);
         if (search->status == KVT_OK)
             segment_continue(search, segment);
+        else
+            segment->void_count++; /* It stays ACTIVE in the index: the next open looks again. */
     }
-    if (search->status != KVT_OK)
+    if (search->status != KVT_OK) {
         commit_doubt(store, search->status);
+        log_line(&store->logger, LOG_WARN, "strays", "event=not_erased status=%s text=\"%s\"",
+            kvt_status_name(search->status), failure_last()->text);
+    }
     return true;
 }
 
@@ -192,7 +205,4 @@ strays_remove(struct kvt_store *store)
         return;
     loop_call(store, search_run, &search);
     env_put(&store->env, search.strays, search.stray_capacity * sizeof(*search.strays));
-    if (search.status != KVT_OK)
-        log_line(&store->logger, LOG_WARN, "strays", "event=not_erased status=%s",
-            kvt_status_name(search.status));
 }

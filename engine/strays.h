@@ -8,13 +8,18 @@
  * open takes them away. In a segment that was ACTIVE they are those above its batch_number, and in
  * one that is RECYCLING all: what had left it before the crash may be deleted after it, and nothing
  * is written then that would say so. The first page of each of their headers is overwritten with
- * zeros, and synced. A FREE segment in which some stand becomes RECYCLING before that; all other
- * FREE segments get a higher generation for their next fill, so that a torn header in them can
- * never be followed by one of the same generation.
+ * zeros, and synced; so is a recycle header that stands there already, and hides them. A FREE
+ * segment in which some stand becomes RECYCLING before that; all other FREE segments get a higher
+ * generation for their next fill, so that a torn header in them can never be followed by one of the
+ * same generation.
  *
  * A segment that was ACTIVE goes on being filled behind its last batch, one a root: a store whose
  * process dies again and again does not spend a segment on each life, and reclaiming keeps the room
  * that it needs.
+ *
+ * A header that was torn is none. A page that cannot be read may be one, unless a batch that was
+ * committed stands behind it: it is as if the header could not be erased. A FREE segment with such
+ * a page where its first batch would begin becomes RECYCLING.
  *
  * Of a FREE segment only the beginning is looked at: when the header of its first batch is torn, a
  * whole one behind it is not found, and a rebuild takes that one's blocks until the segment is used
@@ -35,7 +40,9 @@ enum kvt_status strays_recycle(struct kvt_store *store);
 
 /* strays_remove - the others. When that cannot be (no memory, a disk that fails), no delete of a
  * key that is not there is promised in this life, a line in the log says so, and from where it
- * failed on segments that were ACTIVE stay SEALED. Behind the start of the loop. */
+ * failed on segments that were ACTIVE stay SEALED, and ACTIVE in the index: no close marks this
+ * life clean (commit_is_in_doubt()), and the next open tries again. Behind the start of the
+ * loop. */
 void strays_remove(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_STRAYS_H */

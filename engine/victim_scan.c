@@ -142,10 +142,9 @@ scan_run(struct crew_job *crew_job)
 {
     struct job *job = CONTAINER_OF(crew_job, struct job, crew);
     struct victim_scan *scan = CONTAINER_OF(job, struct victim_scan, job);
-    uint32_t generation;
-    uint64_t damaged_pages;
-    enum kvt_status status = nvme_scan(
-        scan->store->nvme, scan->victim->number, scan_visit, scan, &generation, &damaged_pages);
+    struct nvme_scan_result result;
+    enum kvt_status status =
+        nvme_scan(scan->store->nvme, scan->victim->number, scan_visit, scan, &result);
 
     scan->status = status_keep(scan->status, status);
 }

@@ -13,6 +13,10 @@
 #define FILE_NAME "data.00"
 #define FILE_NAME_NEW "data.00.new"
 
+enum {
+    PROBE_COUNT = 3, /* Pages that are tried before a file is said not to answer. */
+};
+
 /* What all steps need to know of one root. */
 struct file_plan {
     const struct kvt_env *env;
@@ -30,6 +34,16 @@ plan_warn(const struct file_plan *plan, const char *what, uint64_t bytes)
             "event=%s path=%s/" FILE_NAME " wanted_bytes=%llu file_bytes=%llu", what,
             plan->env->fs->dir_path(plan->dir), (unsigned long long)plan->wanted_bytes,
             (unsigned long long)bytes);
+}
+
+/* The read of a page has just failed. */
+static void
+page_warn(const struct file_plan *plan, uint64_t offset)
+{
+    if (plan->options->logger != NULL)
+        log_line(plan->options->logger, LOG_WARN, "nvme",
+            "event=page_unreadable path=%s/" FILE_NAME " offset=%llu text=\"%s\"",
+            plan->env->fs->dir_path(plan->dir), (unsigned long long)offset, failure_last()->text);
 }
 
 /* Space for the file from `from` to its wanted size; sparse where the file system cannot
@@ -81,20 +95,46 @@ file_create(const struct file_plan *plan)
     return fs->dir_sync(plan->dir);
 }
 
-/* Read the first page as transfers will: a file system may promise direct access and refuse it. */
+/* The pages of a file that tell whether it answers: the first, a middle one and the last. */
+static enum kvt_status
+probe_places(const struct file_plan *plan, struct fs_file *file, uint64_t offsets_out[PROBE_COUNT])
+{
+    uint64_t size = 0;
+    uint64_t last_page;
+
+    KVT_TRY(plan->env->fs->size(file, &size));
+    last_page = size == 0 ? 0 : (size - 1) / PAGE_BYTES;
+    offsets_out[0] = 0;
+    offsets_out[1] = last_page / 2 * PAGE_BYTES;
+    offsets_out[2] = last_page * PAGE_BYTES;
+    return KVT_OK;
+}
+
+/*
+ * Read a page as transfers will: a file system may promise direct access and refuse it. A page that
+ * the disk cannot read costs what stands there, not the store; a file of which none of several can
+ * be read is on a disk that does not answer, and would be taken for an empty one.
+ */
 static enum kvt_status
 file_probe(const struct file_plan *plan, struct fs_file *file)
 {
     size_t size = 2 * PAGE_BYTES;
-    uint8_t *memory = env_take(plan->env, size);
-    size_t read_size = 0;
-    uintptr_t start = (uintptr_t)memory;
-    enum kvt_status status;
+    uint64_t offsets[PROBE_COUNT];
+    uint8_t *memory;
+    enum kvt_status status = KVT_E_IO;
 
+    KVT_TRY(probe_places(plan, file, offsets));
+    memory = env_take(plan->env, size);
     if (memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %zu bytes", size);
-    status = plan->env->fs->read_at(
-        file, memory + (round_up(start, PAGE_BYTES) - start), PAGE_BYTES, 0, &read_size);
+    for (uint32_t i = 0; i < PROBE_COUNT && status == KVT_E_IO; i++) {
+        uint8_t *page = memory + (round_up((uintptr_t)memory, PAGE_BYTES) - (uintptr_t)memory);
+        size_t read_size = 0;
+
+        status = plan->env->fs->read_at(file, page, PAGE_BYTES, offsets[i], &read_size);
+        if (status == KVT_E_IO)
+            page_warn(plan, offsets[i]);
+    }
     env_put(plan->env, memory, size);
     return status;
 }

@@ -55,6 +55,7 @@ struct scan {
     uint32_t found_count;
     uint32_t found_capacity;
     uint64_t damaged_pages;
+    uint32_t unreadable_end; /* Of all passes. */
 };
 
 /* --- Memory ----------------------------------------------------------------------------------- */
@@ -134,6 +135,15 @@ window_read(struct scan *scan, uint32_t page, uint32_t count)
     return true;
 }
 
+/* Pages of which nobody knows what stands there. */
+static void
+unreadable_note(struct scan *scan, uint32_t page, uint32_t count)
+{
+    scan->damaged_pages += count;
+    if (scan->unreadable_end < page + count)
+        scan->unreadable_end = page + count;
+}
+
 /*
  * `count` pages from `page` on, all inside the segment, at least; `ahead` is how many to read when
  * something must be read. A range that cannot be read is read again piece by piece, as short as
@@ -159,7 +169,7 @@ pages_get(struct scan *scan, uint32_t page, uint32_t count, uint32_t ahead)
     if (!window_read(scan, page, count)) {
         memset(scan->window, 0, (size_t)count * PAGE_BYTES);
         scan->window_count = count;
-        scan->damaged_pages += count;
+        unreadable_note(scan, page, count);
     }
     return scan->window;
 }
@@ -260,10 +270,11 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
 
         if (found->generation != generation)
             continue;
-        /* Read again, so proven again: a device may answer differently now. */
+        /* Read again, so proven again: a device may answer differently now, and what was a header
+         * is there, but is not read. */
         if (header_get(scan, found->page, WINDOW_PAGES_CHAIN, &header) != KVT_OK ||
             header.extent.generation != generation) {
-            scan->damaged_pages++;
+            unreadable_note(scan, found->page, 1);
             continue;
         }
         if (!visit(visitor, &header, scan->records, scan->kills))
@@ -292,6 +303,7 @@ nvme_has_batches(struct nvme_tier *nvme, const struct segment *segment, bool *ha
             page += header.total_pages;
         }
     }
+    *has_batches_out = *has_batches_out || scan.unreadable_end > 0;
 deinit:
     scan_deinit(&scan);
     return status;
@@ -384,7 +396,7 @@ has_newer_fill(struct scan *scan, uint32_t follow)
 
 enum kvt_status
 nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *visitor,
-    uint32_t *generation_out, uint64_t *damaged_pages_out)
+    struct nvme_scan_result *result_out)
 {
     uint32_t follow;
     struct scan scan;
@@ -398,8 +410,11 @@ nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *vi
     if (follow != FOLLOW_NONE && (found_highest(&scan) > follow || has_newer_fill(&scan, follow)))
         KVT_TRY_GOTO(headers_find(&scan, FOLLOW_NONE), deinit);
     headers_visit(&scan, found_highest(&scan), visit, visitor);
-    *generation_out = found_highest(&scan);
-    *damaged_pages_out = scan.damaged_pages;
+    *result_out = (struct nvme_scan_result){
+        .generation = found_highest(&scan),
+        .unreadable_end = scan.unreadable_end,
+        .damaged_pages = scan.damaged_pages,
+    };
 deinit:
     scan_deinit(&scan);
     return status;

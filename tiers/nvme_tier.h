@@ -65,7 +65,8 @@ struct batch_header;
  * anew: its blocks are then misses (read_only: the root has no segments). File systems without
  * fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there. KVT_E_INVAL: an
  * option, or a capacity below one segment. KVT_E_UNSUPPORTED: the file system wants transfers
- * aligned to more than a page, or the io engine is denied.
+ * aligned to more than a page, or the io engine is denied. KVT_E_IO: a call of the file system
+ * failed; a file of which a page cannot be read is opened, with a warning, when another can.
  */
 enum kvt_status nvme_open(
     const struct kvt_env *env, const struct nvme_options *options, struct nvme_tier **nvme_out);
@@ -102,19 +103,23 @@ enum kvt_status nvme_recycle(
 /*
  * nvme_scan - rebuild: read every batch header of one segment (a broken chain is searched page by
  * page; the MAC decides), synchronously, before any put. Only headers of the highest generation
- * found count: *generation_out (0: none found). `visit` gets each proven batch in order of
- * sequence; false stops. *damaged_pages_out: pages that could not be read, or begin like a header
- * and are none. Damage is no failure: KVT_E_NOMEM, KVT_E_INVAL (no such segment).
+ * found count. `visit` gets each proven batch in order of sequence; false stops. Damage is no
+ * failure: KVT_E_NOMEM, KVT_E_INVAL (no such segment).
  */
+struct nvme_scan_result {
+    uint32_t generation;     /* Of the headers that count; 0: none was found. */
+    uint32_t unreadable_end; /* Behind the last page that could not be read; 0: all could. */
+    uint64_t damaged_pages;  /* That could not be read, or begin like a header and are none. */
+};
 typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
     const struct block_record *records, const struct tier_kill *kills);
 enum kvt_status nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit,
-    void *visitor, uint32_t *generation_out, uint64_t *damaged_pages_out);
+    void *visitor, struct nvme_scan_result *result_out);
 
 /*
  * nvme_has_batches - whether batches of the segment's generation begin where those of its next fill
- * do: at page 0, behind a recycle header, or at SEGMENT_HEAD_PAGES_MAX. For FREE segments, in
- * recovery only.
+ * do: at page 0, behind a recycle header, or at SEGMENT_HEAD_PAGES_MAX; true as well when one of
+ * these pages cannot be read. For FREE segments, in recovery only.
  */
 enum kvt_status nvme_has_batches(
     struct nvme_tier *nvme, const struct segment *segment, bool *has_batches_out);

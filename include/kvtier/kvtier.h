@@ -225,7 +225,7 @@ KVT_CHECKED enum kvt_status kvt_open(
  * NULL does nothing. With leases or reservations out, unfreed tickets, live queues, open loads or
  * shared events it returns KVT_E_STATE and changes nothing; release, discard, free, destroy and
  * close them first, or call kvt_abort(). Other errors (the last writes failed) are reported, and
- * the store is closed all the same.
+ * the store is closed all the same; not clean, when what failed may still be on the disk.
  *
  * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
  * Blocks: yes.

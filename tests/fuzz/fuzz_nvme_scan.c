@@ -49,13 +49,13 @@ segments_scan(struct nvme_tier *nvme)
 {
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         struct scanned scanned = {.segment = i};
-        uint64_t damaged_pages;
-        uint32_t generation;
+        struct nvme_scan_result result;
         bool has_batches;
 
-        FUZZ_REQUIRE(nvme_scan(nvme, i, visit, &scanned, &generation, &damaged_pages) == KVT_OK);
-        FUZZ_REQUIRE(scanned.count == 0 || scanned.generation == generation);
-        FUZZ_REQUIRE(scanned.count <= SEGMENT_PAGES && damaged_pages <= 4 * SEGMENT_PAGES);
+        FUZZ_REQUIRE(nvme_scan(nvme, i, visit, &scanned, &result) == KVT_OK);
+        FUZZ_REQUIRE(scanned.count == 0 || scanned.generation == result.generation);
+        FUZZ_REQUIRE(scanned.count <= SEGMENT_PAGES && result.damaged_pages <= 4 * SEGMENT_PAGES);
+        FUZZ_REQUIRE(result.unreadable_end <= SEGMENT_PAGES);
         FUZZ_REQUIRE(nvme_has_batches(nvme, segment_at(nvme->table, i), &has_batches) == KVT_OK);
     }
 }

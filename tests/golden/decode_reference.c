@@ -387,11 +387,10 @@ static void
 segments_print(struct maker *maker)
 {
     for (uint32_t i = 0; i < ROOTS * SEGMENTS; i++) {
-        uint32_t generation;
-        uint64_t damaged_pages;
+        struct nvme_scan_result result;
 
-        must(nvme_scan(maker->nvme, i / SEGMENTS << 24 | i % SEGMENTS, batch_print, maker,
-            &generation, &damaged_pages));
+        must(
+            nvme_scan(maker->nvme, i / SEGMENTS << 24 | i % SEGMENTS, batch_print, maker, &result));
     }
 }
 

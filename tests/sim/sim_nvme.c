@@ -173,14 +173,12 @@ promises_verify(struct run *run)
 {
     struct life *life = &run->life;
     uint8_t *bytes = life->memory;
-    uint64_t damaged_pages;
-    uint32_t generation;
+    struct nvme_scan_result result;
 
     for (uint32_t i = 0; i < run->promised_count; i++)
         run->promised[i].is_found = false;
     for (uint32_t i = 0; i < SEGMENTS; i++)
-        assert_int_equal(
-            nvme_scan(life->nvme, i, found_visit, run, &generation, &damaged_pages), KVT_OK);
+        assert_int_equal(nvme_scan(life->nvme, i, found_visit, run, &result), KVT_OK);
     for (uint32_t i = 0; i < run->promised_count; i++) {
         const struct promised *promised = &run->promised[i];
         struct tier_block block = {.memory = bytes};

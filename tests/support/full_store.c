@@ -298,12 +298,10 @@ disk_look(const struct full_store *full, uint64_t key, struct disk_view *view_ou
     *view_out =
         (struct disk_view){.store = full->store, .fingerprint = full_fingerprint(full, key)};
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
-        uint32_t generation;
-        uint64_t damaged_pages;
+        struct nvme_scan_result result;
 
-        assert_int_equal(nvme_scan(full->store->nvme, segment->number, disk_visit, view_out,
-                             &generation, &damaged_pages),
-            KVT_OK);
+        assert_int_equal(
+            nvme_scan(full->store->nvme, segment->number, disk_visit, view_out, &result), KVT_OK);
     }
 }
 

@@ -502,6 +502,13 @@ node_cut(struct sim_node *node, struct rng *rng,
 }
 
 void
+disk_unlock(struct sim_disk *disk)
+{
+    for (struct sim_node *node = disk->nodes; node != NULL; node = node->next)
+        node->lock_owner = NULL;
+}
+
+void
 disk_cut(struct sim_disk *disk, struct rng *rng,
     enum sim_fate (*decide)(void *context, const struct sim_change *change), void *context)
 {

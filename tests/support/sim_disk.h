@@ -116,6 +116,9 @@ void disk_sync(struct sim_node *node, uint64_t up_to);
 /* disk_sync_lossy - the same, but each of them may be lost instead, for good. */
 void disk_sync_lossy(struct sim_disk *disk, struct sim_node *node, uint64_t up_to, struct rng *rng);
 
+/* disk_unlock - no lock is held: who held one is gone. */
+void disk_unlock(struct sim_disk *disk);
+
 /* What a cut does with one change. */
 enum sim_fate {
     FATE_KEEP,

@@ -262,7 +262,16 @@ sim_power_cut(struct sim_world *world, enum sim_cut kind)
 void
 sim_vanish(struct sim_world *world)
 {
-    sim_power_cut(world, SIM_CUT_ALL_KEPT);
+    if (world->is_crashed || sim_lies(world)) {
+        sim_power_cut(world, SIM_CUT_ALL_KEPT);
+        return;
+    }
+    sim_io_freeze(world);
+    if (world->guest.cut != NULL)
+        world->guest.cut(world);
+    sim_trace_mix(world, TRACE_CUT, (uint64_t)SIM_CUT_ALL_KEPT);
+    disk_unlock(&world->disk);
+    life_clear(world);
 }
 
 /* --- 4. What a test asks ---------------------------------------------------------------------- */

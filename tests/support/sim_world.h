@@ -177,7 +177,8 @@ enum sim_cut {
 
 void sim_power_cut(struct sim_world *world, enum sim_cut cut);
 /* sim_vanish - the process is killed, the machine goes on: nothing that was written is lost, only
- * transfers in flight may or may not arrive. */
+ * transfers in flight may or may not arrive; but what was not synced may be lost in a later cut.
+ * When a sync has failed, or the power is off already: SIM_CUT_ALL_KEPT. */
 void sim_vanish(struct sim_world *world);
 
 /* --- 6. The disk, as a test sees it ----------------------------------------------------------- */

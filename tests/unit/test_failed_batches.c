@@ -294,6 +294,39 @@ what_could_not_be_made_durable_stays_deleted(void **state)
     }
 }
 
+/*
+ * The first attempt arrives, and nothing behind it: no void entry of it is durable when the store
+ * is closed in order.
+ */
+static void
+what_failed_before_an_orderly_close_stays_deleted(void **state)
+{
+    const struct sim_rule arrives = arriving(1, false);
+    const struct sim_rule fails = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .nth = 2, .sticky = true, .file = "data."};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+
+        full_put(full, THIRD, 1);
+        sim_rule_add(full->world, &arrives);
+        sim_rule_add(full->world, &fails);
+        assert_int_equal(
+            kit_put(full->store, full->ns, FIRST, 1, FULL_BLOCK_BYTES, KVT_SYNC), KVT_E_IO);
+        assert_int_equal(kvt_close(full->store), KVT_E_IO);
+        sim_rules_clear(full->world);
+        full_open(full, 0);
+        assert_true(kit_delete(full->store, full->ns, FIRST) >= 0);
+        full_put(full, SECOND, 1); /* A sync brings to the disk whatever arrived. */
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, FIRST, 0));
+        full_expect(full, SECOND, 1);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
 /* --- Two batches under one failed sync -------------------------------------------------------- */
 
 /*
@@ -491,6 +524,7 @@ main(void)
         cmocka_unit_test(what_failed_with_one_of_another_root_stays_deleted),
         cmocka_unit_test(what_was_not_committed_at_the_end_of_a_closed_segment_stays_deleted),
         cmocka_unit_test(what_could_not_be_made_durable_stays_deleted),
+        cmocka_unit_test(what_failed_before_an_orderly_close_stays_deleted),
         cmocka_unit_test(what_is_written_again_hides_no_copy_before_it_is_durable),
         cmocka_unit_test(a_commit_is_not_acknowledged_when_what_makes_it_durable_fails),
         cmocka_unit_test(a_batch_behind_a_commit_that_failed_is_not_committed),

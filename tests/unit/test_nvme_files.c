@@ -246,6 +246,42 @@ a_file_system_that_refuses_direct_reads_is_used_without(void **state)
     rig_deinit(&rig);
 }
 
+static uint64_t bad_offset;  /* Of a page that can never be read. */
+static uint32_t other_count; /* Reads elsewhere, of which the last was at: */
+static uint64_t other_offset;
+
+static enum kvt_status
+read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    if (offset <= bad_offset && bad_offset < offset + size)
+        return failure_set(KVT_E_IO, EIO, "a page cannot be read on purpose");
+    other_count++;
+    other_offset = offset;
+    return host_fs->read_at(file, target, size, offset, read_out);
+}
+
+static void
+a_file_whose_first_page_cannot_be_read_is_opened(void **state)
+{
+    static struct rig_batch put;
+    struct segment facts;
+
+    (void)state;
+    fixture_init(1, 2);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    put_some(&put, 3, 1);
+    facts = *segment_at(nvme_segments(rig.nvme), put.blocks[0].record.extent.segment);
+    rig_close(&rig);
+    fs_ops.read_at = read_around;
+    bad_offset = other_count = 0;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(other_count, 1);
+    assert_int_equal(other_offset, SEGMENT_BYTES - 4096); /* In the middle of the file. */
+    assert_true(segment_restore(nvme_segments(rig.nvme), &facts));
+    get_some(&put, KVT_OK);
+    rig_deinit(&rig);
+}
+
 static void
 a_read_only_tier_reads_and_takes_no_put(void **state)
 {
@@ -489,6 +525,7 @@ main(void)
         cmocka_unit_test(without_fallocate_the_file_is_sparse),
         cmocka_unit_test(an_alignment_above_a_page_is_refused_by_name),
         cmocka_unit_test(a_file_system_that_refuses_direct_reads_is_used_without),
+        cmocka_unit_test(a_file_whose_first_page_cannot_be_read_is_opened),
         cmocka_unit_test(a_read_only_tier_reads_and_takes_no_put),
         cmocka_unit_test(a_missing_file_is_made_anew_and_its_blocks_are_wrong_or_missing),
         cmocka_unit_test(impossible_options_are_refused),

@@ -35,6 +35,7 @@ struct found {
     uint32_t limit; /* Stop after so many; 0: never. */
     uint32_t generation;
     uint64_t damaged_pages;
+    uint32_t unreadable_end;
 };
 
 static bool
@@ -54,13 +55,15 @@ visit(void *visitor, const struct batch_header *header, const struct block_recor
 static void
 scan(struct found *found, uint32_t segment)
 {
+    struct nvme_scan_result result;
     uint32_t limit = found->limit;
 
     memset(found, 0, sizeof(*found));
     found->limit = limit;
-    assert_int_equal(
-        nvme_scan(rig.nvme, segment, visit, found, &found->generation, &found->damaged_pages),
-        KVT_OK);
+    assert_int_equal(nvme_scan(rig.nvme, segment, visit, found, &result), KVT_OK);
+    found->generation = result.generation;
+    found->damaged_pages = result.damaged_pages;
+    found->unreadable_end = result.unreadable_end;
     for (uint32_t i = 1; i < found->count; i++)
         assert_true(found->headers[i - 1].sequence < found->headers[i].sequence);
 }
@@ -150,6 +153,7 @@ static void
 an_untouched_segment_has_nothing(void **state)
 {
     static struct found found;
+    struct nvme_scan_result result;
 
     (void)state;
     fixture_open(2);
@@ -157,8 +161,7 @@ an_untouched_segment_has_nothing(void **state)
     assert_int_equal(found.count, 0);
     assert_int_equal(found.generation, 0);
     assert_int_equal(found.damaged_pages, 0);
-    assert_int_equal(nvme_scan(rig.nvme, 2, visit, &found, &found.generation, &found.damaged_pages),
-        KVT_E_INVAL);
+    assert_int_equal(nvme_scan(rig.nvme, 2, visit, &found, &result), KVT_E_INVAL);
     rig_deinit(&rig);
 }
 
@@ -206,6 +209,7 @@ a_broken_chain_loses_only_what_is_broken(void **state)
     scan(&found, 0);
     assert_int_equal(found.count, 17);
     assert_int_equal(found.damaged_pages, 3);
+    assert_int_equal(found.unreadable_end, 0); /* All of them were read. */
     for (uint32_t i = 0, next = 0; i < 20; i++) {
         if (i == 0 || i == 7 || i == 8)
             continue;
@@ -534,9 +538,11 @@ an_unreadable_page_loses_only_its_batch(void **state)
     scan(&found, 0);
     assert_int_equal(found.count, 9);
     assert_true(found.damaged_pages >= 1);
+    assert_int_equal(found.unreadable_end, 21);
     bad_page = 22; /* In a payload: the headers do not care. */
     scan(&found, 0);
     assert_int_equal(found.count, 10);
+    assert_int_equal(found.unreadable_end, 0);
     rig.env.fs = host_fs;
     rig_deinit(&rig);
 }
@@ -555,6 +561,7 @@ what_cannot_be_read_is_hardly_asked_for_twice(void **state)
     scan(&found, 0);
     assert_int_equal(found.count, 0);
     assert_int_equal(found.damaged_pages, RIG_SEGMENT_PAGES);
+    assert_int_equal(found.unreadable_end, RIG_SEGMENT_PAGES);
     assert_in_range(failed_reads, RIG_SEGMENT_PAGES, RIG_SEGMENT_PAGES + 4);
     bad_page = 9; /* In a payload, and read together with the header of page 8. */
     bad_pages = 3;

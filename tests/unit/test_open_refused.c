@@ -259,6 +259,61 @@ a_store_on_a_network_file_system_is_refused(void **state)
     real_is_whole();
 }
 
+/* The index's file cannot be read, until another takes its place. */
+static struct {
+    const struct fs_file *file; /* As it is open now. */
+    enum kvt_status (*read_at)(
+        struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out);
+    bool is_bad;
+} index_file;
+
+static enum kvt_status
+open_and_note(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    enum kvt_status status = real.open(dir, name, flags, file_out);
+
+    if (status != KVT_OK)
+        return status;
+    if (strcmp(name, "data.mdb.new") == 0)
+        index_file.is_bad = false;
+    if (strcmp(name, "data.mdb") == 0)
+        index_file.file = *file_out;
+    else if (index_file.file == *file_out)
+        index_file.file = NULL; /* It was closed, and this is another in its place. */
+    return KVT_OK;
+}
+
+static enum kvt_status
+read_but_index(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    if (index_file.is_bad && file == index_file.file)
+        return failure_errno(EIO, "read", "data.mdb");
+    return index_file.read_at(file, target, size, offset, read_out);
+}
+
+/* Its blocks are had from the headers, when that is asked for. */
+static void
+an_index_that_cannot_be_read_is_rebuilt_by_who_asks(void **state)
+{
+    kvt_store *store = NULL;
+
+    (void)state;
+    index_file.read_at = real.fs.read_at;
+    real.fs.read_at = read_but_index;
+    real.fs.open = open_and_note;
+    index_file.is_bad = true;
+    refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_IO, "data.mdb");
+    real.options.flags = KVT_OPEN_REBUILD | KVT_OPEN_READ_ONLY;
+    refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_IO, "data.mdb");
+    assert_null(store);
+    real.options.flags = KVT_OPEN_REBUILD;
+    assert_true(index_file.is_bad);
+    assert_int_equal(kvt_close(real_open()), KVT_OK);
+    assert_false(index_file.is_bad);
+    real.options.flags = 0;
+    real_is_whole();
+}
+
 /* So many descriptors are left to the process. */
 static void
 descriptors_left(const struct rlimit *normal, rlim_t count)
@@ -318,6 +373,7 @@ main(void)
         cmocka_unit_test(an_open_without_memory_says_so),
         REAL_TEST(a_file_system_that_takes_no_writes_is_named),
         REAL_TEST(a_store_on_a_network_file_system_is_refused),
+        REAL_TEST(an_index_that_cannot_be_read_is_rebuilt_by_who_asks),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
     };
 

@@ -2,7 +2,8 @@
 /*
  * test_rebuilt.c - an index that is rebuilt while headers cannot be read, and once more when they
  * can: nothing that was put in between is hidden by them, and a root that does not answer is not
- * taken for an empty one.
+ * taken for an empty one, nor one with a page that cannot be read for one that does not answer. An
+ * index that cannot be read is rebuilt when that is asked for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -94,12 +95,61 @@ a_root_that_does_not_answer_is_not_taken_for_an_empty_one(void **state)
     full_end(full);
 }
 
+/* The first page of a data file is no more than the others. */
+static void
+a_page_that_cannot_be_read_keeps_no_store_closed(void **state)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+
+    (void)state;
+    full_put(full, FULL_COLD, 1);
+    for (uint64_t count = 1; count <= 3; count++) {
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        for (uint64_t nth = 1; nth <= count; nth++)
+            sim_rule_add(
+                full->world, &(struct sim_rule){
+                                 .ops = SIM_READ, .effect = SIM_EIO, .file = "data.", .nth = nth});
+        if (count == 3) {
+            refused(store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_E_IO,
+                "data.00");
+            sim_rules_clear(full->world);
+        }
+        full_open(full, 0);
+        sim_rules_clear(full->world);
+        full_expect(full, FULL_COLD, 1);
+    }
+    full_end(full);
+}
+
+/* The error may pass: only who asks for it has an index that cannot be read made anew. */
+static void
+an_index_that_cannot_be_read_is_rebuilt_when_asked(void **state)
+{
+    const struct sim_rule rule = {.ops = SIM_INDEX, .effect = SIM_EIO, .nth = 1};
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+
+    (void)state;
+    full_put(full, FULL_COLD, 1);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    sim_rule_add(full->world, &rule);
+    refused(store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_E_IO, "index");
+    sim_rules_clear(full->world);
+    sim_rule_add(full->world, &rule);
+    full_open(full, KVT_OPEN_REBUILD);
+    assert_int_equal(sim_fault_count(full->world), 2);
+    assert_int_equal(atomic_load(&full->store->counters.recover_rebuilt_count), 1);
+    full_expect(full, FULL_COLD, 1);
+    full_end(full);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(headers_that_can_be_read_again_hide_nothing),
         cmocka_unit_test(a_root_that_does_not_answer_is_not_taken_for_an_empty_one),
+        cmocka_unit_test(a_page_that_cannot_be_read_keeps_no_store_closed),
+        cmocka_unit_test(an_index_that_cannot_be_read_is_rebuilt_when_asked),
     };
 
     stop_on_proof();

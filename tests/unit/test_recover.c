@@ -552,12 +552,10 @@ an_older_record_that_an_open_finds_gets_a_kill(void **state)
     search.fingerprint = key_fingerprint(store->fingerprint_seed, &record.key);
     assert_int_equal(kvt_flush(store), KVT_OK);
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        uint32_t generation;
-        uint64_t damaged_pages;
+        struct nvme_scan_result result;
 
-        assert_int_equal(nvme_scan(store->nvme, segment->number, kill_visit, &search, &generation,
-                             &damaged_pages),
-            KVT_OK);
+        assert_int_equal(
+            nvme_scan(store->nvme, segment->number, kill_visit, &search, &result), KVT_OK);
     }
     assert_int_equal(search.count, 1);
     assert_int_equal(kvt_close(store), KVT_OK);

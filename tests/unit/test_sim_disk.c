@@ -153,6 +153,29 @@ killed_process_loses_nothing_it_wrote(void **state)
 }
 
 static void
+killed_process_makes_nothing_durable(void **state)
+{
+    struct sim_world *world = world_of(1);
+    struct fs_dir *dir = dir_of(world);
+    struct fs_file *file = file_of(world, dir, "a", FS_CREATE);
+
+    (void)state;
+    write_all(world, file, 3);
+    assert_int_equal(sim_env(world)->fs->sync(file), KVT_OK);
+    assert_int_equal(sim_env(world)->fs->dir_sync(dir), KVT_OK);
+    write_all(world, file, 4);
+    assert_int_equal(sim_env(world)->fs->lock(file), KVT_OK);
+    sim_vanish(world);
+    file = file_of(world, dir_of(world), "a", 0);
+    assert_int_equal(sim_env(world)->fs->lock(file), KVT_OK);
+    assert_int_equal(count_sectors(world, file, 4), FILE_BYTES / 512);
+    sim_power_cut(world, SIM_CUT_NOTHING_KEPT);
+    file = file_of(world, dir_of(world), "a", 0);
+    assert_int_equal(count_sectors(world, file, 3), FILE_BYTES / 512);
+    sim_world_destroy(world);
+}
+
+static void
 truncated_file_reads_as_zero_when_it_grows_again(void **state)
 {
     struct sim_world *world = world_of(1);
@@ -322,6 +345,7 @@ main(void)
         cmocka_unit_test(rename_is_old_or_new_and_never_neither),
         cmocka_unit_test(unlinked_file_comes_back_unless_its_directory_was_synced),
         cmocka_unit_test(killed_process_loses_nothing_it_wrote),
+        cmocka_unit_test(killed_process_makes_nothing_durable),
         cmocka_unit_test(truncated_file_reads_as_zero_when_it_grows_again),
         cmocka_unit_test(lock_has_one_owner_and_dies_with_its_life),
         cmocka_unit_test(full_disk_refuses_growth_until_there_is_space),

@@ -13,7 +13,9 @@
 #include <cmocka.h>
 
 #include "batch_header.h"
+#include "bytes.h"
 #include "commit.h"
+#include "failure.h"
 #include "full_store.h"
 #include "stop_on_proof.h"
 
@@ -67,6 +69,17 @@ cut_with_all_kept(struct full_store *full)
     sim_rules_clear(full->world);
     sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
     full_open(full, 0);
+}
+
+/* A batch is written, and the power goes before its commit; all that was written is there. */
+static void
+stray_leave(struct full_store *full)
+{
+    sim_rule_add(full->world, &late_syncs);
+    (void)put_start(full, SECOND);
+    (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
+    sim_rules_clear(full->world);
+    sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
 }
 
 /* --- A segment that was closed ---------------------------------------------------------------- */
@@ -202,6 +215,153 @@ a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail(void **state)
     }
 }
 
+/*
+ * It is tried again by the next open, whether the life of the failure ended in order or not, and
+ * also when facts of the stray's segment were committed in it.
+ */
+static void
+a_stray_that_could_not_be_erased_is_looked_for_again(void **state)
+{
+    const struct sim_rule no_write = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1, .sticky = true, .file = "data."};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 2 * SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+
+        full_put(full, FIRST, 1);
+        full_put(full, THIRD, 1);
+        stray_leave(full);
+        sim_rule_add(full->world, &no_write);
+        full_open(full, 0);
+        sim_rules_clear(full->world);
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_E_IO);
+        if (seed % 4 < 2)
+            (void)kit_delete(full->store, full->ns, FIRST);
+        if (seed % 2 == 0) {
+            assert_true(kvt_close(full->store) == KVT_OK);
+            full_open(full, 0);
+        } else {
+            cut_with_all_kept(full);
+        }
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, THIRD, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        full_end(full);
+    }
+}
+
+/* --- What cannot be read ---------------------------------------------------------------------- */
+
+/* A page of data files that the disk cannot read, of those that recovery reads. */
+static struct {
+    struct kvt_env env;
+    struct fs_ops fs;
+    const struct fs_ops *sim_fs;
+    uint64_t page; /* PAGE_NONE: every page can be read. */
+} bad;
+
+#define PAGE_NONE UINT64_MAX
+
+static enum kvt_status
+read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    uint64_t file_bytes = 0;
+
+    assert_int_equal(bad.sim_fs->size(file, &file_bytes), KVT_OK);
+    if (file_bytes == (uint64_t)FULL_SEGMENTS << 20 && bad.page != PAGE_NONE &&
+        offset <= bad.page * PAGE_BYTES && bad.page * PAGE_BYTES < offset + size)
+        return failure_set(KVT_E_IO, 5, "a page cannot be read on purpose");
+    return bad.sim_fs->read_at(file, target, size, offset, read_out);
+}
+
+/* The store's next lives may meet a bad page. */
+static struct full_store *
+begin_with_bad_page(uint64_t seed)
+{
+    struct full_store *full = full_begin_hasty(seed);
+
+    bad.env = *full->reach.env;
+    bad.sim_fs = bad.env.fs;
+    bad.fs = *bad.sim_fs;
+    bad.fs.read_at = read_around;
+    bad.env.fs = &bad.fs;
+    bad.page = PAGE_NONE;
+    full->reach.env = &bad.env;
+    return full;
+}
+
+/* It is not known whether the block of the stray is gone, until the page can be read. */
+static void
+stray_is_in_doubt(struct full_store *full)
+{
+    full_open(full, 0);
+    assert_null(segment_active(full->store->segments, 0));
+    assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_E_IO);
+    bad.page = PAGE_NONE;
+    cut_with_all_kept(full);
+    assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, SECOND, 0));
+}
+
+static void
+a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = begin_with_bad_page(seed);
+
+        full_put(full, FIRST, 1);
+        bad.page = segment_active(full->store->segments, 0)->fill_page;
+        stray_leave(full);
+        stray_is_in_doubt(full);
+        full_expect(full, FIRST, 1);
+        full_end(full);
+    }
+}
+
+/* The first one of a segment that the index has as FREE. */
+static void
+a_stray_in_a_free_segment_that_cannot_be_read_does_so_too(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = begin_with_bad_page(seed);
+
+        stray_leave(full);
+        bad.page = 0;
+        stray_is_in_doubt(full);
+        full_end(full);
+    }
+}
+
+/* What was committed last stands behind it: it is no stray. */
+static void
+a_page_before_the_last_commit_leaves_nothing_in_doubt(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = begin_with_bad_page(seed);
+
+        full_put(full, FIRST, 1);
+        bad.page = segment_active(full->store->segments, 0)->fill_page;
+        full_put(full, THIRD, 1);
+        full_put(full, SECOND + 100, 1);
+        stray_leave(full);
+        full_open(full, 0);
+        assert_non_null(segment_active(full->store->segments, 0));
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+        bad.page = PAGE_NONE;
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        full_expect(full, FIRST, 1);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
 /* --- Void entries ----------------------------------------------------------------------------- */
 
 static bool
@@ -223,14 +383,12 @@ a_void_entry_names_its_batch_and_no_other_in_its_place(void **state)
 {
     struct full_store *full = full_begin(1, FULL_SEGMENTS);
     struct tier_batch batch, other;
-    uint32_t generation;
-    uint64_t damaged_pages;
+    struct nvme_scan_result result;
 
     (void)state;
     full_put(full, FIRST, 1);
-    assert_int_equal(nvme_scan(full->store->nvme, active_number(full), batch_note, &batch,
-                         &generation, &damaged_pages),
-        KVT_OK);
+    assert_int_equal(
+        nvme_scan(full->store->nvme, active_number(full), batch_note, &batch, &result), KVT_OK);
     other = batch;
     other.sequence--;
     commit_void(full->store, &other);
@@ -252,6 +410,10 @@ main(void)
         cmocka_unit_test(
             a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either),
         cmocka_unit_test(a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail),
+        cmocka_unit_test(a_stray_that_could_not_be_erased_is_looked_for_again),
+        cmocka_unit_test(a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail),
+        cmocka_unit_test(a_stray_in_a_free_segment_that_cannot_be_read_does_so_too),
+        cmocka_unit_test(a_page_before_the_last_commit_leaves_nothing_in_doubt),
         cmocka_unit_test(a_void_entry_names_its_batch_and_no_other_in_its_place),
     };
 
