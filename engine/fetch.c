@@ -236,6 +236,43 @@ fetch_run(struct crew_job *crew_job)
 
 /* --- Its end ---------------------------------------------------------------------------------- */
 
+/*
+ * The copy that was read is bad. A block that is nowhere else leaves the store; of one that came to
+ * HOST meanwhile, or that HBM has, only this copy goes, or, while others have the block pinned,
+ * nothing: who reads that copy next finds it again. True: HOST has the block.
+ */
+static bool
+copy_condemn(struct kvt_store *store, uint32_t number)
+{
+    uint64_t word =
+        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    unsigned tiers = entry_tiers(store, number);
+
+    if (word_state(word) != ENTRY_RESIDENT || (tiers & (TIER_HOST | TIER_HBM)) == 0) {
+        entry_quarantine(store, number);
+        return false;
+    }
+    entry_corrupt_note(store, number);
+    /* The read's own pin is not to be in the way; the entry stays, the loop alone frees it. */
+    entry_unpin(store, number);
+    (void)entry_nvme_condemn(store, number);
+    residency_pin(store->map, number);
+    return (tiers & TIER_HOST) != 0;
+}
+
+/* Before the answer: whoever has it finds the bad copy no more, and the damage counted. `op` may be
+ * NULL. */
+static void
+fetch_condemn(struct kvt_store *store, const struct fetch *fetch)
+{
+    bool is_in_host = copy_condemn(store, fetch->entry);
+
+    if (is_in_host && fetch->op != NULL)
+        get_begin(store, fetch->op); /* From there, at once. */
+    else
+        get_miss(store, fetch->op);
+}
+
 /* The read into a slot is over: that becomes the HOST copy or is given back. */
 static void
 copy_settle(struct kvt_store *store, struct fetch *fetch)
@@ -314,9 +351,7 @@ fetch_verified(struct kvt_store *store, struct job *job)
         if (fetch->op != NULL)
             op_finish(store, fetch->op, KVT_E_NOMEM);
     } else {
-        /* Before the answer: whoever has it finds the block no more, and the damage counted. */
-        entry_quarantine(store, fetch->entry);
-        get_miss(store, fetch->op);
+        fetch_condemn(store, fetch);
     }
     fetch_end(store, fetch);
 }
@@ -347,8 +382,7 @@ trailer_arrived(struct kvt_store *store, struct fetch *fetch)
 
     fetch->is_trailer = false;
     if (image_trailer_read(&fetch->shape, fetch->tail + trailer_at % PAGE_BYTES, parts) != KVT_OK) {
-        entry_quarantine(store, fetch->entry);
-        get_miss(store, fetch->op);
+        fetch_condemn(store, fetch);
         fetch_end(store, fetch);
         return;
     }

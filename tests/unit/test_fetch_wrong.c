@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_fetch_wrong.c - gets and prefetches whose read from NVMe brings wrong bytes, or none: what
+ * they are told, and what of the block stays.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device_host.h"
+#include "payload.h"
+#include "sim_store.h"
+#include "stop_on_proof.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+enum {
+    BLOCK_BYTES = 61440,
+    PARTS = 4,
+    PART_BYTES = BLOCK_BYTES / PARTS,
+};
+
+#define A_WHILE_NS (UINT64_C(2) * 1000 * 1000)
+#define STALL_NS (UINT64_C(50) * 1000 * 1000)
+
+static struct sim_store sim;
+static kvt_store *store;
+static kvt_namespace ns;
+static _Alignas(4096) uint8_t bytes[KIT_BLOCK_BYTES_MAX];
+
+/* The emulated device, which may take no copies. */
+static struct {
+    struct kvt_device_ops ops;
+    bool takes_none;
+} ill;
+
+static enum kvt_status
+ill_copy(struct device *device, void *stream, const struct device_piece *pieces, uint32_t count)
+{
+    if (ill.takes_none)
+        return KVT_E_NOMEM;
+    return device_host_ops.copy(device, stream, pieces, count);
+}
+
+static enum kvt_status
+ill_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
+{
+    enum kvt_status status = device_host_ops.open(context, env, ordinal, device_out);
+
+    if (status == KVT_OK)
+        (*device_out)->ops = &ill.ops;
+    return status;
+}
+
+static int
+setup(void **state)
+{
+    struct kvt_options options = kit_options();
+
+    (void)state;
+    options.hbm_capacity_bytes = 2 << 20;
+    ill.ops = device_host_ops;
+    ill.ops.open = ill_open;
+    ill.ops.copy = ill_copy;
+    ill.takes_none = false;
+    sim_store_open(&sim, &options);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+    sim.env.device = &ill.ops;
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "wrong", "", 0, &ns), KVT_OK);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    sim_store_close(&sim);
+    return 0;
+}
+
+/* --- One block -------------------------------------------------------------------------------- */
+
+static uint32_t
+entry_of(uint64_t key)
+{
+    struct payload_key name;
+    struct block_key block;
+
+    payload_key_make(&name, key);
+    assert_true(key_init(&block, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
+    return residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
+}
+
+static unsigned
+tiers_of(uint64_t key)
+{
+    uint32_t number = entry_of(key);
+
+    return number == ENTRY_NONE ? 0
+                                : word_tiers(atomic_load(&residency_at(store->map, number)->word));
+}
+
+static struct kvt_result
+finish(kvt_ticket *ticket)
+{
+    struct kvt_result result;
+
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
+    kvt_ticket_free(ticket);
+    return result;
+}
+
+/* A block that is on NVMe alone. */
+static void
+put_on_nvme(uint64_t key, uint16_t part_count)
+{
+    struct payload_key name;
+    struct kvt_put put = {.source = bytes, .length = BLOCK_BYTES, .part_count = part_count};
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, key);
+    payload_fill(bytes, BLOCK_BYTES, key, 1);
+    put.key = name.key;
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(finish(ticket).status, KVT_OK);
+    assert_int_equal(kvt_flush(store), KVT_OK);
+    assert_true(entry_host_release(store, entry_of(key), KVT_REASON_EVICTED));
+    assert_int_equal(tiers_of(key), TIER_NVME);
+}
+
+static kvt_ticket *
+get_begun(uint64_t key, struct kvt_get get)
+{
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, key);
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(store, ns, &get, 1, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static enum kvt_status
+prefetch(uint64_t key, uint32_t tier)
+{
+    const struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = tier};
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, key);
+    assert_int_equal(kvt_prefetch_submit(store, ns, &name.key, 1, &how, NULL, &ticket), KVT_OK);
+    return finish(ticket).status;
+}
+
+/* The copy on NVMe differs in a byte of its first part from now on. */
+static void
+copy_damage(uint64_t key)
+{
+    const struct entry *entry = residency_at(store->map, entry_of(key));
+    uint64_t page =
+        (uint64_t)segment_index(entry->segment) * store->file.segment_pages + entry->page;
+
+    assert_true((tiers_of(key) & TIER_NVME) != 0);
+    assert_true(sim_file_corrupt(sim.world, "store/data/data.00", page * PAGE_BYTES + 100, 1));
+}
+
+static uint64_t
+corrupt_count(void)
+{
+    return atomic_load(&store->counters.corrupt_count);
+}
+
+static void
+block_is_right(uint64_t key)
+{
+    uint64_t version = 0;
+
+    assert_int_equal(kit_get(store, ns, key, &version), KVT_OK);
+    assert_int_equal(version, 1);
+}
+
+/* --- Another tier has the block --------------------------------------------------------------- */
+
+/* The first get's read is late; a second brings the block to HOST; then the disk's copy decays. */
+static void
+host_has_it_by_then(uint16_t part_count)
+{
+    const struct sim_rule late = {
+        .ops = SIM_READ, .effect = SIM_STALL, .file = "data.", .nth = 1, .stall_ns = STALL_NS};
+    static _Alignas(4096) uint8_t target[KIT_BLOCK_BYTES_MAX];
+    struct kvt_get get = {.destination = target, .capacity = sizeof(target)};
+    uint64_t key = 10u + part_count;
+    kvt_ticket *ticket;
+
+    put_on_nvme(key, part_count);
+    if (part_count == 1)
+        get.flags = KVT_GET_TRANSIENT;
+    else
+        get.part_count = 1;
+    sim_rule_add(sim.world, &late);
+    ticket = get_begun(key, get);
+    sim_store_pass(&sim, A_WHILE_NS);
+    sim_rules_clear(sim.world);
+    block_is_right(key);
+    assert_int_equal(tiers_of(key), TIER_HOST | TIER_NVME);
+    copy_damage(key);
+    assert_int_equal(finish(ticket).status, KVT_OK);
+    payload_fill(bytes, BLOCK_BYTES, key, 1);
+    assert_memory_equal(target, bytes, part_count == 1 ? BLOCK_BYTES : PART_BYTES);
+    assert_int_equal(corrupt_count(), 1);
+    block_is_right(key);
+    /* It is written again, and the bad copy is dead: also for who loses the index. */
+    sim_store_pass(&sim, STALL_NS);
+    assert_true(commit_is_idle(store));
+    assert_int_equal(tiers_of(key), TIER_HOST | TIER_NVME);
+    for (uint32_t life = 0; life < 2; life++) {
+        assert_int_equal(kvt_close(store), KVT_OK);
+        sim.options.flags = life == 0 ? 0 : KVT_OPEN_REBUILD;
+        sim_store_reopen(&sim);
+        store = sim.store;
+        assert_int_equal(kvt_namespace_open(store, "wrong", "", 0, &ns), KVT_OK);
+        block_is_right(key);
+    }
+    sim.options.flags = 0;
+}
+
+static void
+a_block_that_came_to_host_outlives_its_bad_copy(void **state)
+{
+    (void)state;
+    host_has_it_by_then(1);
+}
+
+static void
+a_block_of_parts_that_came_to_host_outlives_its_bad_copy(void **state)
+{
+    (void)state;
+    host_has_it_by_then(PARTS);
+}
+
+/* HBM cannot be asked for it: so NVMe is. */
+static void
+a_block_that_hbm_has_outlives_its_bad_copy(void **state)
+{
+    uint64_t version;
+
+    (void)state;
+    put_on_nvme(1, 1);
+    assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
+    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    assert_int_equal(tiers_of(1), TIER_HBM | TIER_NVME);
+    copy_damage(1);
+    ill.takes_none = true;
+    assert_int_equal(kit_get(store, ns, 1, &version), KVT_MISS);
+    ill.takes_none = false;
+    assert_int_equal(corrupt_count(), 1);
+    assert_int_equal(tiers_of(1), TIER_HBM);
+    block_is_right(1);
+}
+
+/* Who has it pinned may be reading the bad copy: that stays, and is found by the next. */
+static void
+a_leased_block_that_came_to_host_stays_as_it_is(void **state)
+{
+    const struct sim_rule late = {
+        .ops = SIM_READ, .effect = SIM_STALL, .file = "data.", .nth = 1, .stall_ns = STALL_NS};
+    struct kvt_get get = {
+        .destination = bytes, .capacity = sizeof(bytes), .flags = KVT_GET_TRANSIENT};
+    struct payload_key name;
+    kvt_ticket *ticket;
+    kvt_lease lease;
+
+    (void)state;
+    put_on_nvme(2, 1);
+    sim_rule_add(sim.world, &late);
+    ticket = get_begun(2, get);
+    sim_store_pass(&sim, A_WHILE_NS);
+    sim_rules_clear(sim.world);
+    block_is_right(2);
+    copy_damage(2);
+    payload_key_make(&name, 2);
+    assert_int_equal(kvt_lookup(store, ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(finish(ticket).status, KVT_OK);
+    assert_int_equal(tiers_of(2), TIER_HOST | TIER_NVME);
+    block_is_right(2);
+    kvt_lease_release(store, lease);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_block_that_came_to_host_outlives_its_bad_copy),
+        TEST(a_block_of_parts_that_came_to_host_outlives_its_bad_copy),
+        TEST(a_block_that_hbm_has_outlives_its_bad_copy),
+        TEST(a_leased_block_that_came_to_host_stays_as_it_is),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
