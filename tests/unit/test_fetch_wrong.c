@@ -19,9 +19,10 @@
 #include "store_kit.h"
 
 enum {
-    BLOCK_BYTES = 61440,
+    BLOCK_BYTES = 61000, /* No whole number of pages. */
     PARTS = 4,
     PART_BYTES = BLOCK_BYTES / PARTS,
+    HOST_SLOTS_MAX = 80, /* More than HOST has. */
 };
 
 #define A_WHILE_NS (UINT64_C(2) * 1000 * 1000)
@@ -293,6 +294,84 @@ a_leased_block_that_came_to_host_stays_as_it_is(void **state)
     kvt_lease_release(store, lease);
 }
 
+/* --- Read straight into memory that its owner writes ------------------------------------------ */
+
+/* The get's bytes are there, and not looked at yet: its owner writes one of them. */
+static kvt_ticket *
+get_meddled_with(uint64_t key, uint8_t *target, uint64_t capacity)
+{
+    struct kvt_get get = {.destination = target, .capacity = capacity, .flags = KVT_GET_TRANSIENT};
+    kvt_ticket *ticket;
+
+    payload_fill(bytes, BLOCK_BYTES, key, 1);
+    memset(target, bytes[100] ^ 0xff, BLOCK_BYTES);
+    ticket = get_begun(key, get);
+    while (target[100] != bytes[100])
+        sim_run_steps(sim.world, 1);
+    target[100] ^= 1;
+    return ticket;
+}
+
+static void
+a_destination_that_was_written_meanwhile_costs_no_block(void **state)
+{
+    static _Alignas(4096) uint8_t target[KIT_BLOCK_BYTES_MAX];
+
+    (void)state;
+    for (uint64_t key = 0; key < 4; key++) {
+        struct kvt_result result;
+
+        put_on_nvme(key, 1);
+        result = finish(get_meddled_with(key, target, key % 2 == 0 ? sizeof(target) : BLOCK_BYTES));
+        assert_int_equal(result.status, KVT_OK);
+        assert_int_equal(result.length, BLOCK_BYTES);
+        assert_int_equal(result.tier, KVT_TIER_NVME);
+        assert_memory_equal(target, bytes, BLOCK_BYTES);
+        assert_int_equal(corrupt_count(), 0);
+        assert_int_equal(tiers_of(key), TIER_NVME);
+        block_is_right(key);
+    }
+}
+
+static void
+a_block_that_is_wrong_in_memory_of_the_store_is_gone(void **state)
+{
+    struct kvt_get get = {
+        .destination = bytes, .capacity = sizeof(bytes), .flags = KVT_GET_TRANSIENT};
+
+    (void)state;
+    put_on_nvme(1, 1);
+    copy_damage(1);
+    assert_int_equal(finish(get_begun(1, get)).status, KVT_MISS);
+    assert_int_equal(corrupt_count(), 1);
+    assert_int_equal(entry_of(1), ENTRY_NONE);
+}
+
+/* Leases hold all of HOST. */
+static void
+a_block_that_cannot_be_read_again_stays(void **state)
+{
+    static _Alignas(4096) uint8_t target[KIT_BLOCK_BYTES_MAX];
+    kvt_lease leases[HOST_SLOTS_MAX];
+    uint32_t count = 0;
+
+    (void)state;
+    put_on_nvme(1, 1);
+    while (kit_put(store, ns, 100 + count, 1, BLOCK_BYTES, KVT_MEMORY) == KVT_OK) {
+        struct payload_key name;
+
+        assert_true(count < HOST_SLOTS_MAX);
+        payload_key_make(&name, 100 + count);
+        assert_int_equal(kvt_lookup(store, ns, &name.key, 1, NULL, NULL, &leases[count++]), KVT_OK);
+    }
+    assert_int_equal(finish(get_meddled_with(1, target, sizeof(target))).status, KVT_MISS);
+    for (uint32_t i = 0; i < count; i++)
+        kvt_lease_release(store, leases[i]);
+    assert_int_equal(corrupt_count(), 0);
+    assert_int_equal(tiers_of(1), TIER_NVME);
+    block_is_right(1);
+}
+
 int
 main(void)
 {
@@ -302,6 +381,9 @@ main(void)
         TEST(a_block_of_parts_that_came_to_host_outlives_its_bad_copy),
         TEST(a_block_that_hbm_has_outlives_its_bad_copy),
         TEST(a_leased_block_that_came_to_host_stays_as_it_is),
+        TEST(a_destination_that_was_written_meanwhile_costs_no_block),
+        TEST(a_block_that_is_wrong_in_memory_of_the_store_is_gone),
+        TEST(a_block_that_cannot_be_read_again_stays),
     };
 
     stop_on_proof();
