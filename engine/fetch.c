@@ -174,7 +174,7 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
         entry_unprepare(store, fetch->entry);
         room_put(store, POLICY_HOST, fetch->copy);
     }
-    ops_restart(store, &waiters);
+    ops_restart(store, &waiters, fetch->status);
 }
 
 static void
@@ -211,6 +211,15 @@ fetch_send(struct kvt_store *store, struct fetch *fetch)
     get_send(store, fetch->op, &fetch->range, fetch->found, &fetch->device_job);
 }
 
+/* There was no memory to read the block or to decode it: nothing is known of its bytes. */
+static void
+fetch_starve(struct kvt_store *store, struct fetch *fetch)
+{
+    fetch->status = KVT_E_NOMEM;
+    if (fetch->op != NULL)
+        op_finish(store, fetch->op, KVT_E_NOMEM);
+}
+
 static bool fetch_again(struct kvt_store *store, struct fetch *fetch);
 
 static void
@@ -230,8 +239,7 @@ fetch_verified(struct kvt_store *store, struct job *job)
     if (fetch->is_right) {
         get_answer(store, fetch->op, &fetch->range, KVT_TIER_NVME);
     } else if (fetch->is_failed) {
-        if (fetch->op != NULL)
-            op_finish(store, fetch->op, KVT_E_NOMEM);
+        fetch_starve(store, fetch);
     } else if (fetch->is_direct) {
         if (fetch_again(store, fetch))
             return;
@@ -291,9 +299,12 @@ fetch_arrived(struct kvt_store *store, struct tier_batch *batch)
         fetch_verify(store, fetch);
         return;
     }
-    if (status != KVT_MISS)
-        COUNT(store, read_failed_count, 1);
-    get_miss(store, fetch->op);
+    if (status == KVT_E_NOMEM) {
+        fetch_starve(store, fetch);
+    } else {
+        COUNT(store, read_failed_count, status != KVT_MISS);
+        get_miss(store, fetch->op);
+    }
     fetch_end(store, fetch);
 }
 

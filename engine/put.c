@@ -95,12 +95,11 @@ fill_run(struct crew_job *crew_job)
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = op->is_brought
-                                 ? failure_set(KVT_E_GPU, 0, "the block could not be brought down")
-                                 : move_down(store, number);
+    enum kvt_status status =
+        op->is_lowered ? op_moved_status(op, KVT_E_GPU) : move_down(store, number);
 
     if (status == KVT_OK) {
-        op->is_brought = true;
+        op->is_lowered = true;
         op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);
@@ -319,7 +318,7 @@ put_filled(struct kvt_store *store, struct fill *fill)
     else
         put_visible(store, fill);
     fill_destroy(store, fill);
-    ops_restart(store, &waiters);
+    ops_restart(store, &waiters, KVT_OK);
     store->room_changed = true;
 }
 

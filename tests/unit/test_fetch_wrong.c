@@ -347,16 +347,12 @@ a_block_that_is_wrong_in_memory_of_the_store_is_gone(void **state)
     assert_int_equal(entry_of(1), ENTRY_NONE);
 }
 
-/* Leases hold all of HOST. */
-static void
-a_block_that_cannot_be_read_again_stays(void **state)
+/* Leases hold all of HOST then; how many. */
+static uint32_t
+host_lease(kvt_lease leases[HOST_SLOTS_MAX])
 {
-    static _Alignas(4096) uint8_t target[KIT_BLOCK_BYTES_MAX];
-    kvt_lease leases[HOST_SLOTS_MAX];
     uint32_t count = 0;
 
-    (void)state;
-    put_on_nvme(1, 1);
     while (kit_put(store, ns, 100 + count, 1, BLOCK_BYTES, KVT_MEMORY) == KVT_OK) {
         struct payload_key name;
 
@@ -364,12 +360,160 @@ a_block_that_cannot_be_read_again_stays(void **state)
         payload_key_make(&name, 100 + count);
         assert_int_equal(kvt_lookup(store, ns, &name.key, 1, NULL, NULL, &leases[count++]), KVT_OK);
     }
+    return count;
+}
+
+static void
+a_block_that_cannot_be_read_again_stays(void **state)
+{
+    static _Alignas(4096) uint8_t target[KIT_BLOCK_BYTES_MAX];
+    kvt_lease leases[HOST_SLOTS_MAX];
+    uint32_t count;
+
+    (void)state;
+    put_on_nvme(1, 1);
+    count = host_lease(leases);
     assert_int_equal(finish(get_meddled_with(1, target, sizeof(target))).status, KVT_MISS);
     for (uint32_t i = 0; i < count; i++)
         kvt_lease_release(store, leases[i]);
     assert_int_equal(corrupt_count(), 0);
     assert_int_equal(tiers_of(1), TIER_NVME);
     block_is_right(1);
+}
+
+/* --- What is short is told -------------------------------------------------------------------- */
+
+static uint64_t
+bad_read_count(void)
+{
+    return atomic_load(&store->counters.read_failed_count) +
+           atomic_load(&store->counters.miss_damaged_count);
+}
+
+static void
+life_begin(void)
+{
+    assert_int_equal(kvt_close(store), KVT_OK);
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "wrong", "", 0, &ns), KVT_OK);
+}
+
+/* Nothing was read in this life. Each allocation behind the submission fails once. */
+static void
+reading_starves(bool is_prefetch)
+{
+    struct kvt_get get = {
+        .destination = bytes, .capacity = sizeof(bytes), .flags = KVT_GET_TRANSIENT};
+    const struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = KVT_TIER_HOST};
+    uint32_t starved_count = 0;
+    struct payload_key name;
+    enum kvt_status status;
+
+    put_on_nvme(1, 1);
+    payload_key_make(&name, 1);
+    for (uint64_t n = 1; n < 40; n++) {
+        kvt_ticket *ticket;
+
+        life_begin();
+        if (is_prefetch)
+            assert_int_equal(
+                kvt_prefetch_submit(store, ns, &name.key, 1, &how, NULL, &ticket), KVT_OK);
+        else
+            ticket = get_begun(1, get);
+        sim_memory_fail(sim.world, n, false);
+        status = finish(ticket).status;
+        sim_memory_fail(sim.world, 0, false);
+        starved_count += status == KVT_E_NOMEM;
+        assert_true(status == KVT_OK || status == KVT_E_NOMEM);
+        assert_int_equal(bad_read_count(), 0);
+    }
+    assert_in_range(starved_count, 2, 39);
+}
+
+static void
+a_get_that_has_no_memory_to_read_says_so(void **state)
+{
+    (void)state;
+    reading_starves(false);
+}
+
+static void
+a_prefetch_that_has_no_memory_to_read_says_so(void **state)
+{
+    (void)state;
+    reading_starves(true);
+}
+
+static enum kvt_status
+demote(uint64_t key, uint32_t tier)
+{
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, key);
+    assert_int_equal(kvt_demote_submit(store, ns, &name.key, 1, tier, NULL, &ticket), KVT_OK);
+    return finish(ticket).status;
+}
+
+static void
+a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one(void **state)
+{
+    uint64_t version;
+
+    (void)state;
+    assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    ill.takes_none = true;
+    assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_E_NOMEM);
+    ill.takes_none = false;
+    assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
+    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    ill.takes_none = true;
+    assert_int_equal(demote(1, KVT_TIER_HOST), KVT_E_NOMEM);
+    assert_int_equal(prefetch(1, KVT_TIER_HOST), KVT_E_NOMEM);
+    assert_int_equal(kit_get(store, ns, 1, &version), KVT_E_NOMEM);
+    ill.takes_none = false;
+    assert_int_equal(bad_read_count(), 0);
+    block_is_right(1);
+}
+
+/* What cannot be brought down from HBM is read from NVMe. */
+static void
+a_block_that_hbm_cannot_give_comes_from_nvme(void **state)
+{
+    (void)state;
+    put_on_nvme(1, 1);
+    assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
+    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    ill.takes_none = true;
+    assert_int_equal(prefetch(1, KVT_TIER_HOST), KVT_OK);
+    ill.takes_none = false;
+    assert_int_equal(tiers_of(1), TIER_HBM | TIER_HOST | TIER_NVME);
+}
+
+/* Leases hold all of HOST: what goes straight to its destination needs none of it. */
+static void
+a_block_that_finds_no_room_to_come_down_comes_from_nvme(void **state)
+{
+    static _Alignas(4096) uint8_t target[KIT_BLOCK_BYTES_MAX];
+    struct kvt_get get = {
+        .destination = target, .capacity = sizeof(target), .flags = KVT_GET_TRANSIENT};
+    kvt_lease leases[HOST_SLOTS_MAX];
+    struct kvt_result result;
+    uint32_t count;
+
+    (void)state;
+    put_on_nvme(1, 1);
+    assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
+    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    count = host_lease(leases);
+    result = finish(get_begun(1, get));
+    for (uint32_t i = 0; i < count; i++)
+        kvt_lease_release(store, leases[i]);
+    assert_int_equal(result.status, KVT_OK);
+    assert_int_equal(result.tier, KVT_TIER_NVME);
+    payload_fill(bytes, BLOCK_BYTES, 1, 1);
+    assert_memory_equal(target, bytes, BLOCK_BYTES);
 }
 
 int
@@ -384,6 +528,11 @@ main(void)
         TEST(a_destination_that_was_written_meanwhile_costs_no_block),
         TEST(a_block_that_is_wrong_in_memory_of_the_store_is_gone),
         TEST(a_block_that_cannot_be_read_again_stays),
+        TEST(a_get_that_has_no_memory_to_read_says_so),
+        TEST(a_prefetch_that_has_no_memory_to_read_says_so),
+        TEST(a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one),
+        TEST(a_block_that_hbm_cannot_give_comes_from_nvme),
+        TEST(a_block_that_finds_no_room_to_come_down_comes_from_nvme),
     };
 
     stop_on_proof();
