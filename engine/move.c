@@ -80,6 +80,8 @@ move_end(struct kvt_store *store, struct move *move, enum kvt_status status)
         entry_unprepare(store, move->entry);
         copy_slot_put(store, move->place, move->slot, &move->device_job.move);
     }
+    if (is_demotion && !is_copied && status != KVT_E_CORRUPT)
+        room_refused(store, place_of_device(move->device_job.device), status);
     entry_unpin(store, move->entry);
     if (is_copied && is_demotion && (entry_tiers(store, move->entry) & TIER_HOST) != 0)
         room_lowered(store, place_of_device(move->device_job.device), move->entry);
