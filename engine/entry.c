@@ -148,7 +148,10 @@ entry_nvme_condemn(struct kvt_store *store, uint32_t number)
         !residency_tier_clear(store->map, number, TIER_NVME))
         return false;
     nvme_copy_forget(store, number, KVT_REASON_CORRUPT);
-    /* Who works on a block has it pinned: there is no other flight. */
+    /* A store that is only looked at forgets the copy, and writes nothing. */
+    if (store->is_read_only)
+        return true;
+    /* Who works on a block has it pinned: there is no other flight of one that HOST has. */
     flight = is_in_host ? flight_create(store, number, FLIGHT_QUEUED) : NULL;
     if (flight != NULL) {
         commit_replace(store, flight, &kill);

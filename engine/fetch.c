@@ -25,10 +25,14 @@
  * a time as keep a disk busy; HOST is for others, too. Bulk prefetches have such a window, too: a
  * get of a block that waits for its turn there reads it itself.
  *
- * Threads   the loop; fetch_run() a worker.
+ * What was read straight into the destination and is wrong there may be right on the disk: it is
+ * read once more, into a stage, and judged by that.
+ *
+ * Not here  what a worker does with the bytes that came (fetch_verify.c).
+ * Threads   the loop.
  */
+#include "fetch_internal.h"
 #include "get.h"
-#include "image.h"
 #include "store_internal.h"
 
 enum {
@@ -37,39 +41,6 @@ enum {
     SENT_BYTES_MAX = 64 << 20, /* Of blocks on their way to devices through stages. */
     BULK_BYTES_MAX = 16 << 20, /* Of those that bulk prefetches read: what a lane has in flight. */
     WINDOW_SHARE = 4,          /* Neither is more than that share of HOST. */
-};
-
-/* The work of one read. Holds one pin of the entry. */
-struct fetch {
-    struct batch_owner owner;
-    struct job job;
-    struct op *op; /* NULL: get_bring(), nobody is answered. */
-    uint32_t entry;
-    struct flight *flight; /* READING: of a read into `copy`. */
-    struct image_shape shape;
-    struct part_range range;
-    bool has_stage, has_copy, has_decoded;
-    struct slot stage, copy, decoded;
-    uint8_t *copy_memory; /* NULL: there will be no HOST copy. */
-    uint8_t
-        *decoded_memory; /* Decoded bytes that are not a copy; the destination's, or a slot's. */
-    uint8_t *memory;     /* Where pages from first_page on are read to: copy, stage, destination. */
-    uint32_t first_page; /* Of the image. */
-    uint8_t *found;      /* What is wanted, verified. */
-    uint8_t *tail;       /* The pages from tail_page on; NULL: it has no trailer, nor a bounce. */
-    void *tail_taken;
-    uint32_t tail_page, tail_pages;
-    bool is_right;
-    bool is_failed;        /* Nothing is known of its bytes: a codec had no memory. */
-    bool is_bulk;          /* A prefetch's: reads of others go first. */
-    bool is_transient;     /* The get's flag: the ticket may be gone when the read is settled. */
-    bool is_trailer;       /* Only the trailer was asked for. */
-    bool is_sent;          /* A device copies it to its memory. */
-    struct window *window; /* It counts in that; or NULL. */
-    struct device_job device_job; /* is_sent */
-    uint64_t decode_ns;           /* 0: nothing was decoded. */
-    struct tier_batch tier_batch;
-    struct tier_block blocks[2];
 };
 
 /* --- Life ------------------------------------------------------------------------------------- */
@@ -143,98 +114,44 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
     return NULL;
 }
 
-/* --- Verifying (a worker) --------------------------------------------------------------------- */
-
-/* Where the part's stored bytes are, all of them. */
-static uint8_t *
-part_at(const struct fetch *fetch, const struct image_part *part)
-{
-    return fetch->memory + (part->offset - (size_t)fetch->first_page * PAGE_BYTES);
-}
-
-/* The parts' bytes that were read with the trailer, to behind the others. */
-static void
-tail_join(const struct fetch *fetch, const struct image_part *last)
-{
-    uint32_t end = last->offset + last->stored_length;
-    uint32_t tail_at = fetch->tail_page * PAGE_BYTES;
-
-    if (end > tail_at && fetch->tail_page >= fetch->first_page)
-        memcpy(fetch->memory + (size_t)(fetch->tail_page - fetch->first_page) * PAGE_BYTES,
-            fetch->tail, end - tail_at);
-}
-
-static bool
-parts_decode(struct fetch *fetch, const struct image_part *parts, uint8_t *target)
-{
-    struct kvt_store *store = fetch->job.store;
-    uint32_t bytes = image_part_bytes(&fetch->shape);
-    struct codec_place *place = codecs_take(&store->codecs);
-    uint64_t begin_ns = env_now(&store->env);
-    bool is_decoded = true;
-
-    fetch->is_failed = place == NULL;
-    if (place == NULL)
-        return false;
-    for (uint32_t i = 0; i < fetch->range.count && is_decoded; i++)
-        is_decoded = codec_decode(place->codec, parts[i].codec, part_at(fetch, &parts[i]),
-                         parts[i].stored_length, target + (size_t)i * bytes, bytes) == KVT_OK;
-    codecs_put(place);
-    fetch->decode_ns = env_now(&store->env) - begin_ns + 1;
-    return is_decoded;
-}
-
-/* Every part that is wanted is what was written. */
-static bool
-parts_verify(struct fetch *fetch)
-{
-    struct image_part parts[RECORD_PARTS_MAX];
-    const struct image_part *wanted = parts + fetch->range.first;
-    uint32_t trailer_at = image_trailer_at(&fetch->shape);
-    bool is_encoded = image_is_encoded(&fetch->shape);
-
-    if (image_trailer_read(&fetch->shape, fetch->tail + trailer_at % PAGE_BYTES, parts) != KVT_OK)
-        return false;
-    tail_join(fetch, &wanted[fetch->range.count - 1]);
-    for (uint32_t i = 0; i < fetch->range.count; i++) {
-        if (!image_part_is_right(&wanted[i], part_at(fetch, &wanted[i])))
-            return false;
-    }
-    return !is_encoded ||
-           parts_decode(fetch, wanted,
-               fetch->copy_memory != NULL ? fetch->copy_memory : fetch->decoded_memory);
-}
-
-static void
-fetch_run(struct crew_job *crew_job)
-{
-    struct fetch *fetch = CONTAINER_OF(crew_job, struct fetch, job.crew);
-    uint64_t length = fetch->shape.length;
-    uint8_t *bytes = fetch->copy_memory;
-
-    if (!fetch->shape.has_trailer && fetch->tail != NULL)
-        memcpy(fetch->memory + (size_t)fetch->tail_page * PAGE_BYTES, fetch->tail,
-            length % PAGE_BYTES);
-    if (!fetch->shape.has_trailer)
-        fetch->is_right = image_is_right(&fetch->shape, fetch->memory);
-    else
-        fetch->is_right = parts_verify(fetch);
-    if (!fetch->is_right)
-        return;
-    if (fetch->copy_memory != NULL)
-        memset(fetch->copy_memory + length, 0, round_up(length, PAGE_BYTES) - length);
-    if (fetch->op == NULL)
-        return; /* Nobody wants it. */
-    if (bytes == NULL && image_is_encoded(&fetch->shape))
-        bytes = fetch->decoded_memory;
-    else if (bytes == NULL)
-        bytes = fetch->memory - (size_t)fetch->first_page * PAGE_BYTES + fetch->range.offset;
-    fetch->found = bytes;
-    if (!fetch->is_sent && bytes != fetch->op->destination)
-        destination_store(fetch->op, &fetch->range, bytes);
-}
-
 /* --- Its end ---------------------------------------------------------------------------------- */
+
+/*
+ * The copy that was read is bad. A block that is nowhere else leaves the store; of one that came to
+ * HOST meanwhile, or that HBM has, only this copy goes, or, while others have the block pinned,
+ * nothing: who reads that copy next finds it again. True: HOST has the block.
+ */
+static bool
+copy_condemn(struct kvt_store *store, uint32_t number)
+{
+    uint64_t word =
+        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    unsigned tiers = entry_tiers(store, number);
+
+    if (word_state(word) != ENTRY_RESIDENT || (tiers & (TIER_HOST | TIER_HBM)) == 0) {
+        entry_quarantine(store, number);
+        return false;
+    }
+    entry_corrupt_note(store, number);
+    /* The read's own pin is not to be in the way; the entry stays, the loop alone frees it. */
+    entry_unpin(store, number);
+    (void)entry_nvme_condemn(store, number);
+    residency_pin(store->map, number);
+    return (tiers & TIER_HOST) != 0;
+}
+
+/* Before the answer: whoever has it finds the bad copy no more, and the damage counted. `op` may be
+ * NULL. */
+static void
+fetch_condemn(struct kvt_store *store, const struct fetch *fetch)
+{
+    bool is_in_host = copy_condemn(store, fetch->entry);
+
+    if (is_in_host && fetch->op != NULL)
+        get_begin(store, fetch->op); /* From there, at once. */
+    else
+        get_miss(store, fetch->op);
+}
 
 /* The read into a slot is over: that becomes the HOST copy or is given back. */
 static void
@@ -257,7 +174,7 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
         entry_unprepare(store, fetch->entry);
         room_put(store, POLICY_HOST, fetch->copy);
     }
-    ops_restart(store, &waiters);
+    ops_restart(store, &waiters, fetch->status);
 }
 
 static void
@@ -294,6 +211,17 @@ fetch_send(struct kvt_store *store, struct fetch *fetch)
     get_send(store, fetch->op, &fetch->range, fetch->found, &fetch->device_job);
 }
 
+/* There was no memory to read the block or to decode it: nothing is known of its bytes. */
+static void
+fetch_starve(struct kvt_store *store, struct fetch *fetch)
+{
+    fetch->status = KVT_E_NOMEM;
+    if (fetch->op != NULL)
+        op_finish(store, fetch->op, KVT_E_NOMEM);
+}
+
+static bool fetch_again(struct kvt_store *store, struct fetch *fetch);
+
 static void
 fetch_verified(struct kvt_store *store, struct job *job)
 {
@@ -311,12 +239,13 @@ fetch_verified(struct kvt_store *store, struct job *job)
     if (fetch->is_right) {
         get_answer(store, fetch->op, &fetch->range, KVT_TIER_NVME);
     } else if (fetch->is_failed) {
-        if (fetch->op != NULL)
-            op_finish(store, fetch->op, KVT_E_NOMEM);
-    } else {
-        /* Before the answer: whoever has it finds the block no more, and the damage counted. */
-        entry_quarantine(store, fetch->entry);
+        fetch_starve(store, fetch);
+    } else if (fetch->is_direct) {
+        if (fetch_again(store, fetch))
+            return;
         get_miss(store, fetch->op);
+    } else {
+        fetch_condemn(store, fetch);
     }
     fetch_end(store, fetch);
 }
@@ -347,8 +276,7 @@ trailer_arrived(struct kvt_store *store, struct fetch *fetch)
 
     fetch->is_trailer = false;
     if (image_trailer_read(&fetch->shape, fetch->tail + trailer_at % PAGE_BYTES, parts) != KVT_OK) {
-        entry_quarantine(store, fetch->entry);
-        get_miss(store, fetch->op);
+        fetch_condemn(store, fetch);
         fetch_end(store, fetch);
         return;
     }
@@ -371,9 +299,12 @@ fetch_arrived(struct kvt_store *store, struct tier_batch *batch)
         fetch_verify(store, fetch);
         return;
     }
-    if (status != KVT_MISS)
-        COUNT(store, read_failed_count, 1);
-    get_miss(store, fetch->op);
+    if (status == KVT_E_NOMEM) {
+        fetch_starve(store, fetch);
+    } else {
+        COUNT(store, read_failed_count, status != KVT_MISS);
+        get_miss(store, fetch->op);
+    }
     fetch_end(store, fetch);
 }
 
@@ -489,6 +420,7 @@ direct_take(struct kvt_store *store, struct fetch *fetch)
     uint32_t length = fetch->shape.length;
 
     fetch->memory = fetch->op->destination;
+    fetch->is_direct = true;
     if (fetch->op->length >= round_up(length, PAGE_BYTES) || tail_take(store, fetch, length))
         return KVT_OK;
     return failure_set(KVT_E_NOMEM, 0, "no memory for the last page of a block");
@@ -516,6 +448,18 @@ stage_take(struct kvt_store *store, struct fetch *fetch)
     if (fetch->has_stage)
         fetch->memory = slab_address(store->slab, fetch->stage);
     return status;
+}
+
+/* Wrong bytes in memory that the caller can write prove nothing, and a quarantine is for ever: they
+ * are read into memory of ours. False: there is no room for them now, and the block stays. */
+static bool
+fetch_again(struct kvt_store *store, struct fetch *fetch)
+{
+    fetch->is_direct = false;
+    if (stage_take(store, fetch) != KVT_OK)
+        return false;
+    pages_read(store, fetch, 0, (uint32_t)fetch->range.length);
+    return true;
 }
 
 /* Room for a HOST copy, and a flight that says so. */

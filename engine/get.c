@@ -194,8 +194,7 @@ get_by_device(
     COUNT(store, get_peer_count, is_from_peer);
     (void)part_range_of(op, entry, &member.range);
     bytes += member.range.offset;
-    /* get_bring() was for this get; get_lower() leaves the copy in HBM. */
-    if (op->is_brought && (tiers & TIER_HBM) == 0)
+    if (op->is_brought && !is_from_hbm)
         member.tier = KVT_TIER_NVME;
     residency_pin(store->map, number);
     entry_touch(store, number);
@@ -259,12 +258,15 @@ get_lower(struct kvt_store *store, struct op *op, uint32_t number)
     enum kvt_status status = move_down(store, number);
 
     if (status == KVT_OK) {
-        op->is_brought = true;
+        op->is_lowered = true;
         op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);
     } else {
-        op_finish(store, op, status);
+        /* NVMe may have the block, too. */
+        op->is_lowered = true;
+        op->moved_status = status;
+        op_begin(store, op);
     }
 }
 
@@ -334,14 +336,16 @@ get_begin(struct kvt_store *store, struct op *op)
         get_from_host(store, op, number);
     else if (flight != NULL && flight_is_coming(flight))
         op_list_add(&flight->waiters, op);
-    else if ((tiers & TIER_HBM) != 0 && !op->is_brought)
+    else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
         get_lower(store, op, number);
     else if ((tiers & TIER_NVME) != 0 && (op->memory_device < 0 || op_is_transient(op)))
         fetch_get(store, op, number);
     else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
         get_bring(store, op, number);
-    else
+    else if (op_moved_status(op, KVT_MISS) == KVT_MISS)
         get_miss(store, op);
+    else
+        op_finish(store, op, op->moved_status);
 }
 
 void

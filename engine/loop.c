@@ -240,12 +240,14 @@ op_begin(struct kvt_store *store, struct op *op)
 }
 
 void
-ops_restart(struct kvt_store *store, struct op_list *waiters)
+ops_restart(struct kvt_store *store, struct op_list *waiters, enum kvt_status status)
 {
     struct op *op;
 
-    while ((op = op_list_take(waiters)) != NULL)
+    while ((op = op_list_take(waiters)) != NULL) {
+        op->moved_status = status;
         op_begin(store, op);
+    }
 }
 
 /* What was on its way when the last step ended was so until now. */

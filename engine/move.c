@@ -61,12 +61,13 @@ put_back:
 
 /* The slot is a copy now, or goes back; who waited starts again. */
 static void
-move_end(struct kvt_store *store, struct move *move, bool is_copied)
+move_end(struct kvt_store *store, struct move *move, enum kvt_status status)
 {
     const struct entry *entry = residency_at(store->map, move->entry);
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
     struct op_list waiters = move->flight->waiters;
     bool is_demotion = move->flight->is_demotion;
+    bool is_copied = status == KVT_OK;
 
     move->flight->waiters = (struct op_list){NULL, NULL};
     flight_destroy(store, move->flight);
@@ -79,11 +80,13 @@ move_end(struct kvt_store *store, struct move *move, bool is_copied)
         entry_unprepare(store, move->entry);
         copy_slot_put(store, move->place, move->slot, &move->device_job.move);
     }
+    if (is_demotion && !is_copied && status != KVT_E_CORRUPT)
+        room_refused(store, place_of_device(move->device_job.device), status);
     entry_unpin(store, move->entry);
     if (is_copied && is_demotion && (entry_tiers(store, move->entry) & TIER_HOST) != 0)
         room_lowered(store, place_of_device(move->device_job.device), move->entry);
     pool_put(&store->move_pool, move);
-    ops_restart(store, &waiters);
+    ops_restart(store, &waiters, status);
 }
 
 /* --- Down ------------------------------------------------------------------------------------- */
@@ -118,7 +121,7 @@ down_summed(struct kvt_store *store, struct job *job)
         COUNT(store, hbm_lower_count, 1);
         COUNT(store, hbm_lower_bytes, move->length);
     }
-    move_end(store, move, is_right);
+    move_end(store, move, is_right ? KVT_OK : KVT_E_CORRUPT);
 }
 
 static void
@@ -127,7 +130,7 @@ down_copied(struct kvt_store *store, struct device_job *device_job)
     struct move *move = CONTAINER_OF(device_job, struct move, device_job);
 
     if (device_job->move.status != KVT_OK) {
-        move_end(store, move, false);
+        move_end(store, move, device_job->move.status);
         return;
     }
     store->copies_in_flight++;
@@ -163,13 +166,12 @@ static void
 up_copied(struct kvt_store *store, struct device_job *device_job)
 {
     struct move *move = CONTAINER_OF(device_job, struct move, device_job);
-    bool is_copied = device_job->move.status == KVT_OK;
 
-    if (is_copied) {
+    if (device_job->move.status == KVT_OK) {
         COUNT(store, hbm_raise_count, 1);
         COUNT(store, hbm_raise_bytes, move->length);
     }
-    move_end(store, move, is_copied);
+    move_end(store, move, device_job->move.status);
 }
 
 enum kvt_status

@@ -46,7 +46,7 @@ prefetch_raise(struct kvt_store *store, struct op *op, uint32_t number)
 static void
 prefetch_done(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    bool is_moved = op->is_brought || op->is_raised;
+    bool is_moved = op->is_brought || op->is_lowered || op->is_raised;
 
     COUNT(store, prefetch_count, is_moved);
     entry_touch(store, number);
@@ -73,17 +73,15 @@ prefetch_begin(struct kvt_store *store, struct op *op)
     else if (prefetch_waits(op, entries_at(store->entries, number)->flight))
         return;
     else if (op->is_raised)
-        op_reach(store, op, 1, KVT_E_GPU);
+        op_reach(store, op, 1, op_moved_status(op, KVT_E_GPU));
     else if ((tiers & TIER_HOST) != 0)
         prefetch_raise(store, op, number);
-    else if (op->is_brought)
-        op_reach(store, op, 1, KVT_MISS); /* It was tried, and could not be read. */
-    else if ((tiers & TIER_HBM) != 0)
+    else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
         get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0)
+    else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
         get_bring(store, op, number);
-    else
-        op_reach(store, op, 1, KVT_MISS); /* A lost device had the only copy. */
+    else /* It could not be read, or a lost device had the only copy. */
+        op_reach(store, op, 1, op_moved_status(op, KVT_MISS));
 }
 
 /* --- Down ------------------------------------------------------------------------------------- */
@@ -132,8 +130,8 @@ demote_copy(struct kvt_store *store, struct op *op, uint32_t number, unsigned ti
         op_reach(store, op, 1, KVT_E_IO);
     else if ((tiers & TIER_HOST) != 0)
         demote_write(store, op, number);
-    else if (op->is_brought)
-        op_reach(store, op, 1, KVT_E_GPU);
+    else if (op->is_lowered)
+        op_reach(store, op, 1, op_moved_status(op, KVT_E_GPU));
     else
         get_lower(store, op, number);
 }

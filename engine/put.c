@@ -95,12 +95,11 @@ fill_run(struct crew_job *crew_job)
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = op->is_brought
-                                 ? failure_set(KVT_E_GPU, 0, "the block could not be brought down")
-                                 : move_down(store, number);
+    enum kvt_status status =
+        op->is_lowered ? op_moved_status(op, KVT_E_GPU) : move_down(store, number);
 
     if (status == KVT_OK) {
-        op->is_brought = true;
+        op->is_lowered = true;
         op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);
@@ -319,7 +318,7 @@ put_filled(struct kvt_store *store, struct fill *fill)
     else
         put_visible(store, fill);
     fill_destroy(store, fill);
-    ops_restart(store, &waiters);
+    ops_restart(store, &waiters, KVT_OK);
     store->room_changed = true;
 }
 
@@ -392,16 +391,17 @@ fill_copy(struct kvt_store *store, struct fill *fill)
         source_copy(store, op, &copies->host, DEVICE_OUT, fill->host_memory);
 }
 
-/* Start to fill slots that were taken. `replaced` (may be NULL) is the kill of the block whose
- * place it takes. */
+/* Everything of a put that can fail, for slots that were taken: its entry, which nobody finds yet,
+ * and its flight. */
 static enum kvt_status
-put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
-    const struct commit_kill *replaced)
+fill_prepare(
+    struct kvt_store *store, struct op *op, const struct put_slots *slots, struct fill **fill_out)
 {
     struct fill *fill = fill_create(store, slots->has_hbm || op->memory_device >= 0);
     uint32_t number;
     enum kvt_status status = KVT_E_NOMEM;
 
+    *fill_out = NULL;
     if (fill == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a put");
     KVT_TRY_GOTO(residency_insert(store->map, op->fingerprint, &op->key, &number), put_back_fill);
@@ -415,21 +415,9 @@ put_fill(struct kvt_store *store, struct op *op, const struct put_slots *slots,
         status = KVT_E_NOMEM;
         goto unprepare;
     }
-    if (replaced != NULL)
-        commit_replace(store, fill->flight, replaced);
     fill->op = op;
     fill->slots = *slots;
-    fill->job.crew.run = fill_run;
-    fill->job.finish = fill_summed;
-    fill->job.crew.is_short = op->length <= SHORT_JOB_BYTES;
-    fill->is_copied = op->is_direct;
-    if (slots->has_host)
-        fill->host_memory = slab_address(store->slab, slots->host);
-    store->fills_in_flight++;
-    if (fill->copies != NULL)
-        fill_copy(store, fill);
-    else
-        loop_job(store, &fill->job);
+    *fill_out = fill;
     return KVT_OK;
 
 unprepare:
@@ -444,20 +432,49 @@ put_back_fill:
     return status;
 }
 
-/* Into the place of the block that is there (ENTRY_NONE: none). */
-static enum kvt_status
-put_place(struct kvt_store *store, struct op *op, uint32_t number, const struct put_slots *slots)
+static void
+fill_start(struct kvt_store *store, struct fill *fill)
+{
+    fill->job.crew.run = fill_run;
+    fill->job.finish = fill_summed;
+    fill->job.crew.is_short = fill->op->length <= SHORT_JOB_BYTES;
+    fill->is_copied = fill->op->is_direct;
+    if (fill->slots.has_host)
+        fill->host_memory = slab_address(store->slab, fill->slots.host);
+    store->fills_in_flight++;
+    if (fill->copies != NULL)
+        fill_copy(store, fill);
+    else
+        loop_job(store, &fill->job);
+}
+
+/* The block that is there leaves; its kill goes with the one that takes its place. */
+static void
+fill_replace(struct kvt_store *store, struct fill *fill, uint32_t number)
 {
     struct commit_kill kill;
     bool has_kill = false;
-    enum kvt_status status;
+    enum kvt_status status = entry_replace(store, number, &kill, &has_kill);
+
+    KVT_ASSERT(status == KVT_OK); /* Room was reserved. */
+    (void)status;
+    if (has_kill)
+        commit_replace(store, fill->flight, &kill);
+}
+
+/* Into the place of the block that is there (ENTRY_NONE: none), which a refusal leaves there. */
+static enum kvt_status
+put_place(struct kvt_store *store, struct op *op, uint32_t number, const struct put_slots *slots)
+{
+    struct fill *fill;
 
     if (number != ENTRY_NONE)
-        KVT_TRY(entry_replace(store, number, &kill, &has_kill));
-    status = put_fill(store, op, slots, has_kill ? &kill : NULL);
-    if (status != KVT_OK && has_kill)
-        (void)commit_kill(store, &kill); /* Room was reserved. */
-    return status;
+        KVT_TRY(commit_kill_reserve(store));
+    KVT_TRY(fill_prepare(store, op, slots, &fill));
+    if (number != ENTRY_NONE)
+        fill_replace(store, fill, number);
+    fill_start(store, fill);
+    return KVT_OK;
 }
 
 /* For the flight's end: until a copy is filled, and, to replace one, until it is known where it

@@ -54,7 +54,8 @@ struct op {
     uint32_t near;            /* Entry that most likely is its block's, or ENTRY_NONE. */
     uint32_t namespace_epoch; /* Seen at submission. */
     uint32_t flags;           /* The caller's. */
-    bool is_brought;          /* Its block was brought to HOST for it once: not a second time. */
+    bool is_brought;          /* Its block was read into HOST for it once: not a second time. */
+    bool is_lowered;          /* The same: copied down from HBM, or that could not begin. */
     bool is_raised;           /* Prefetch: and from there to HBM. */
     bool is_written;          /* Demote: and from there to NVMe. */
     bool is_cancelled;        /* It leaves the list that it waits in. */
@@ -63,6 +64,7 @@ struct op {
     bool has_slot;            /* ... which is the operation's: no fill has it yet. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
+    enum kvt_status moved_status; /* Of the last copy or read that it waited for. */
     uint32_t tier;
     uint32_t slot;   /* has_slot: its number. */
     uint64_t length; /* Put: payload; get: capacity, then payload. */
@@ -131,6 +133,15 @@ static inline bool
 op_is_transient(const struct op *op)
 {
     return op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
+}
+
+/* op_moved_status - what an operation is told whose block could not be brought to it: that it
+ * found no memory or no room, else `otherwise`. */
+static inline enum kvt_status
+op_moved_status(const struct op *op, enum kvt_status otherwise)
+{
+    return op->moved_status == KVT_E_NOMEM || op->moved_status == KVT_E_NOSPC ? op->moved_status
+                                                                              : otherwise;
 }
 
 /*

@@ -9,7 +9,8 @@
  *
  * When a slot of HBM is wanted: a free one; the slot of a copy that HOST or NVMe has too; a block
  * that is only in HBM is copied down to HOST first (the caller waits), which may need room there;
- * dropped when HOST can have none.
+ * dropped when HOST can have none. When such a copy failed none is begun for a while, and who
+ * wants room is told.
  *
  * Threads   the loop.
  */
@@ -26,7 +27,8 @@ enum {
     HBM_LOW_PERCENT = 90,
 };
 
-/* A walk in pieces begins anew after so long: what could not go then may be able to go now. */
+/* A walk in pieces begins anew after so long: what could not go then may be able to go now. As long
+ * a rest has a device whose copy down failed. */
 static const uint64_t walk_ns = UINT64_C(1000) * 1000 * 1000;
 
 enum search {
@@ -108,6 +110,21 @@ host_victim_evict(struct kvt_store *store, uint32_t number)
     return VICTIM_RELEASED;
 }
 
+/* Whether copies down from that place failed just now: tried at once they would fail again, and who
+ * wants room would have no answer for as long as the device is so. */
+static bool
+is_refused(const struct kvt_store *store, enum policy_place place)
+{
+    return store->now_ns < store->room_hands[place].refused_ns;
+}
+
+void
+room_refused(struct kvt_store *store, enum policy_place place, enum kvt_status status)
+{
+    store->room_hands[place].refused_ns = store->now_ns + walk_ns;
+    store->room_hands[place].refused_status = status;
+}
+
 static enum victim_action
 hbm_victim_evict(struct kvt_store *store, uint32_t number)
 {
@@ -122,6 +139,8 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
         COUNT(store, hbm_evict_count, 1);
         return VICTIM_RELEASED;
     }
+    if (is_refused(store, place_of_device(entry_device(residency_at(store->map, number)))))
+        return VICTIM_UNTOUCHED;
     status = move_down(store, number);
     if (status == KVT_OK) {
         entries_at(store->entries, number)->flight->is_demotion = true;
@@ -251,6 +270,10 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
     }
     if (room_will_come(store))
         return KVT_NOT_READY;
+    if (want->place != POLICY_HOST && is_refused(store, want->place))
+        return failure_set(
+            store->room_hands[want->place].refused_status == KVT_E_NOMEM ? KVT_E_NOMEM : KVT_E_GPU,
+            0, "device %u failed to copy a block down to HOST, which was to make room", device);
     return failure_set(KVT_E_NOSPC, 0,
         "every slot of %s is leased, pinned, in use, or others' by their share; %llu bytes were "
         "wanted",

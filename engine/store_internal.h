@@ -153,6 +153,8 @@ struct room_hand {
     bool has_found;         /* Something went since it began, or is on its way. */
     uint64_t begin_ns;      /* When it did. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
+    uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
+    enum kvt_status refused_status; /* ... with this. */
 };
 
 /* The hand that goes round over the map's entries (map_room.c). */
@@ -407,6 +409,9 @@ bool room_step(struct kvt_store *store);
  */
 void room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number);
 
+/* room_refused - a copy down from `place`, HBM, that was to make room failed with `status`. */
+void room_refused(struct kvt_store *store, enum policy_place place, enum kvt_status status);
+
 /* map_room_make - map_room.c: the map takes one more block; another has left for it if need be, but
  * not `keep` (ENTRY_NONE: any may). KVT_NOT_READY: wait, as for HOST. KVT_E_NOSPC: none can go. */
 enum kvt_status map_room_make(struct kvt_store *store, uint32_t keep);
@@ -467,8 +472,8 @@ void fill_pool_open(struct kvt_store *store);
 void copy_pool_open(struct kvt_store *store);
 void fetches_open(struct kvt_store *store);
 void move_pool_open(struct kvt_store *store);
-/* ops_restart - start all of them again. */
-void ops_restart(struct kvt_store *store, struct op_list *waiters);
+/* ops_restart - start all of them again; `status` is that of what they waited for. */
+void ops_restart(struct kvt_store *store, struct op_list *waiters, enum kvt_status status);
 
 /* --- 9. namespace.c (any, but where noted) ---------------------------------------------------- */
 

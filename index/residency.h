@@ -120,8 +120,8 @@ uint32_t residency_find_near(const struct residency *map, uint32_t near, struct 
 /* residency_find_fingerprint - the same without the key's proof: for parents only. */
 uint32_t residency_find_fingerprint(const struct residency *map, struct hash128 fingerprint);
 
-/* residency_insert - a new FILLING entry; its key must not be in the map. KVT_E_NOMEM,
- * KVT_E_NOSPC (entry_count_max). */
+/* residency_insert - a new FILLING entry; its key must not be in the map, or the entry that has it
+ * leaves before the writer looks for it again. KVT_E_NOMEM, KVT_E_NOSPC (entry_count_max). */
 enum kvt_status residency_insert(struct residency *map, struct hash128 fingerprint,
     const struct block_key *key, uint32_t *number_out);
 

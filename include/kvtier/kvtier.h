@@ -442,7 +442,7 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *                    KVT_E_NOMEM, KVT_MISS its namespace was cleared meanwhile, KVT_E_GPU
  *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted
  *                    or cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC,
- *                    KVT_E_READONLY, KVT_E_GPU (it was in HBM, and could not be brought down)
+ *                    KVT_E_READONLY, KVT_E_NOMEM, KVT_E_GPU (HBM had it, and did not give it)
  *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity,
  *                    layout), KVT_E_NOMEM, KVT_E_GPU (the device of the destination, or of
  *                    submit->wait_event, is lost: it may be written until kvt_close())

@@ -244,7 +244,8 @@ static struct {
     void *stream;              /* What is recorded here ... */
     void *_Atomic event;       /* ... last; it cannot be asked ... */
     atomic_uint fail_count;    /* ... so many times. */
-    atomic_bool takes_none;    /* Copies. */
+    atomic_int copy_status;    /* Not KVT_OK: of all copies, none of which begins. */
+    atomic_bool keeps_all;     /* Copies to the host fail. */
     void *_Atomic never;       /* An event that is not reached. */
     bool is_aborted;
     void *left; /* By the program: an event. */
@@ -273,7 +274,9 @@ ill_query(struct device *device, void *event)
 static enum kvt_status
 ill_copy(struct device *device, void *stream, const struct device_piece *pieces, uint32_t count)
 {
-    if (atomic_load(&ill.takes_none))
+    if (atomic_load(&ill.copy_status) != KVT_OK)
+        return (enum kvt_status)atomic_load(&ill.copy_status);
+    if (atomic_load(&ill.keeps_all) && ((uintptr_t)pieces[0].target & DEVICE_HOST_BIT) == 0)
         return KVT_E_NOMEM;
     return device_host_ops.copy(device, stream, pieces, count);
 }
@@ -358,29 +361,88 @@ a_lease_goes_on_while_its_event_cannot_be_asked(void **state)
 }
 
 static void
-a_put_that_joins_a_block_that_cannot_be_brought_down_is_told(void **state)
+put_joins_what_cannot_be_brought_down(enum kvt_status copied, enum kvt_status wanted)
 {
     struct payload_key name;
     struct kvt_put put = {.length = HBM_BLOCK_BYTES, .tier = KVT_TIER_HBM};
     enum kvt_status status;
     kvt_ticket *ticket;
 
-    (void)state;
     (void)ill_begin();
     assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
     payload_key_make(&name, 1);
     put.key = name.key;
     put.source = hbm_pool_at(1);
     put.region = hbm.region;
-    atomic_store(&ill.takes_none, true);
+    atomic_store(&ill.copy_status, copied);
     assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
     status = kvt_ticket_wait(ticket, 2, PATIENCE_NS);
-    atomic_store(&ill.takes_none, false);
-    assert_int_equal(hbm_finish(ticket, 2).status, status == KVT_OK ? KVT_E_GPU : KVT_OK);
+    atomic_store(&ill.copy_status, KVT_OK);
+    assert_int_equal(hbm_finish(ticket, 2).status, status == KVT_OK ? wanted : KVT_OK);
     assert_int_equal(status, KVT_OK);
     /* Nothing else came of it. */
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM);
     assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+}
+
+static void
+a_put_that_joins_a_block_that_cannot_be_brought_down_is_told(void **state)
+{
+    (void)state;
+    put_joins_what_cannot_be_brought_down(KVT_E_INVAL, KVT_E_GPU);
+}
+
+static void
+a_put_that_joins_a_block_that_no_memory_brings_down_is_told(void **state)
+{
+    (void)state;
+    put_joins_what_cannot_be_brought_down(KVT_E_NOMEM, KVT_E_NOMEM);
+}
+
+/* Stage 1 of a put to HBM from memory of the device; KVT_LATE: there was none in time. */
+static enum kvt_status
+put_in_time(uint64_t number, kvt_ticket **late_out)
+{
+    struct payload_key name;
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES,
+        .source = hbm_pool_at(0),
+        .region = hbm.region,
+        .tier = KVT_TIER_HBM};
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    put.key = name.key;
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    *late_out = ticket;
+    if (kvt_ticket_wait(ticket, 1, PATIENCE_NS) == KVT_LATE)
+        return KVT_LATE;
+    *late_out = NULL;
+    return hbm_finish(ticket, 1).status;
+}
+
+/* HBM fills up, because nothing can leave it: that has an end, and so has who wants room. */
+static void
+who_wants_room_that_no_copy_can_make_is_told(void **state)
+{
+    enum kvt_status status = KVT_OK;
+    kvt_ticket *late = NULL;
+    uint64_t count = 0;
+
+    (void)state;
+    (void)ill_begin();
+    atomic_store(&ill.keeps_all, true);
+    while (status == KVT_OK && count < HBM_POOL_BLOCKS)
+        status = put_in_time(count++, &late);
+    atomic_store(&ill.keeps_all, false);
+    if (late != NULL)
+        (void)hbm_finish(late, 1);
+    assert_int_equal(status, KVT_E_NOMEM);
+    assert_int_equal(hbm_stats().hbm_drop_count, 0);
+    /* The device is well again, and has its rest. */
+    while ((status = hbm_put(1000, 1, KVT_TIER_HBM, KVT_MEMORY, 0)) == KVT_E_NOMEM)
+        sched_yield();
+    assert_int_equal(status, KVT_OK);
+    assert_int_equal(hbm_get(1000, 1, true, NULL), KVT_OK);
 }
 
 static void *
@@ -621,6 +683,8 @@ main(void)
         TEST(who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way),
         TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
         TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
+        TEST(a_put_that_joins_a_block_that_no_memory_brings_down_is_told),
+        TEST(who_wants_room_that_no_copy_can_make_is_told),
         TEST(an_abort_does_not_wait_for_events_of_tickets),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fetch_internal.h - what fetch.c (the read) and fetch_verify.c (its bytes) share.
+ */
+#ifndef KVT_ENGINE_FETCH_INTERNAL_H
+#define KVT_ENGINE_FETCH_INTERNAL_H
+
+#include "get.h"
+#include "image.h"
+#include "store_internal.h"
+
+/* The work of one read. Holds one pin of the entry. */
+struct fetch {
+    struct batch_owner owner;
+    struct job job;
+    struct op *op; /* NULL: get_bring(), nobody is answered. */
+    uint32_t entry;
+    struct flight *flight; /* READING: of a read into `copy`. */
+    struct image_shape shape;
+    struct part_range range;
+    bool has_stage, has_copy, has_decoded;
+    struct slot stage, copy, decoded;
+    uint8_t *copy_memory; /* NULL: there will be no HOST copy. */
+    uint8_t
+        *decoded_memory; /* Decoded bytes that are not a copy; the destination's, or a slot's. */
+    uint8_t *memory;     /* Where pages from first_page on are read to: copy, stage, destination. */
+    uint32_t first_page; /* Of the image. */
+    uint8_t *found;      /* What is wanted, verified. */
+    uint8_t *tail;       /* The pages from tail_page on; NULL: it has no trailer, nor a bounce. */
+    void *tail_taken;
+    uint32_t tail_page, tail_pages;
+    enum kvt_status status; /* KVT_E_NOMEM: it could not be read, or proved, for want of memory. */
+    bool is_right;
+    bool is_failed;        /* Nothing is known of its bytes: a codec had no memory. */
+    bool is_direct;        /* `memory` is the caller's, who may write it, too. */
+    bool is_bulk;          /* A prefetch's: reads of others go first. */
+    bool is_transient;     /* The get's flag: the ticket may be gone when the read is settled. */
+    bool is_trailer;       /* Only the trailer was asked for. */
+    bool is_sent;          /* A device copies it to its memory. */
+    struct window *window; /* It counts in that; or NULL. */
+    struct device_job device_job; /* is_sent */
+    uint64_t decode_ns;           /* 0: nothing was decoded. */
+    struct tier_batch tier_batch;
+    struct tier_block blocks[2];
+};
+
+/* fetch_run - prove, decode and hand over the bytes that were read: is_right, is_failed and found
+ * say what came of it (a worker). */
+void fetch_run(struct crew_job *crew_job);
+
+#endif /* KVT_ENGINE_FETCH_INTERNAL_H */
