@@ -55,7 +55,6 @@ ticket_make(struct kvt_store *store, uint32_t count, uint32_t extra,
     ticket->store = store;
     ticket->count = count;
     ticket->block_count = count;
-    ticket->slot_count = count + extra;
     ticket->part_total = 1;
     ticket->last_stage = 1;
     ticket->left[0] = count;

@@ -124,7 +124,7 @@ struct kvt_ticket {
     _Atomic uint32_t reference_count;
     _Atomic uint32_t is_freed; /* By the caller. */
     struct gate gate;
-    struct kvt_ticket *next_free; /* In ticket_pool.c. */
+    struct kvt_ticket *next, *previous; /* In ticket_pool.c: free ones, or those that are out. */
     struct op ops[];
 };
 

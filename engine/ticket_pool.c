@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ticket_pool.c - free tickets by their size.
+ * ticket_pool.c - free tickets by their size, and those that are out.
  */
 #include "ticket_pool.h"
 
@@ -12,8 +12,9 @@ enum {
 
 struct ticket_pool {
     pthread_mutex_t mutex;
-    struct kvt_ticket *free[CLASS_COUNT]; /* Linked by next_free; guarded by: mutex */
+    struct kvt_ticket *free[CLASS_COUNT]; /* Linked by next; guarded by: mutex */
     size_t free_bytes;                    /* guarded by: mutex */
+    struct kvt_ticket *out;               /* Linked by next and previous; guarded by: mutex */
 };
 
 static uint32_t
@@ -44,6 +45,17 @@ ticket_pool_open(struct kvt_store *store)
     return KVT_OK;
 }
 
+static void
+list_free(struct kvt_store *store, struct kvt_ticket *first)
+{
+    while (first != NULL) {
+        struct kvt_ticket *ticket = first;
+
+        first = ticket->next;
+        env_put(&store->env, ticket, class_bytes(class_of(ticket->slot_count)));
+    }
+}
+
 void
 ticket_pool_close(struct kvt_store *store)
 {
@@ -51,14 +63,9 @@ ticket_pool_close(struct kvt_store *store)
 
     if (pool == NULL)
         return;
-    for (uint32_t class = 0; class < CLASS_COUNT; class ++) {
-        while (pool->free[class] != NULL) {
-            struct kvt_ticket *ticket = pool->free[class];
-
-            pool->free[class] = ticket->next_free;
-            env_put(&store->env, ticket, class_bytes(class));
-        }
-    }
+    for (uint32_t class = 0; class < CLASS_COUNT; class ++)
+        list_free(store, pool->free[class]);
+    list_free(store, pool->out); /* kvt_abort(): they are void. */
     pthread_mutex_destroy(&pool->mutex);
     env_put(&store->env, pool, sizeof(*pool));
     store->ticket_pool = NULL;
@@ -74,13 +81,23 @@ ticket_pool_take(struct kvt_store *store, uint32_t count)
     pthread_mutex_lock(&pool->mutex);
     ticket = pool->free[class];
     if (ticket != NULL) {
-        pool->free[class] = ticket->next_free;
+        pool->free[class] = ticket->next;
         pool->free_bytes -= class_bytes(class);
     }
     pthread_mutex_unlock(&pool->mutex);
+    if (ticket != NULL)
+        memset(ticket, 0, sizeof(*ticket) + count * sizeof(struct op));
+    else
+        ticket = env_take(&store->env, class_bytes(class));
     if (ticket == NULL)
-        return env_take(&store->env, class_bytes(class));
-    memset(ticket, 0, sizeof(*ticket) + count * sizeof(struct op));
+        return NULL;
+    ticket->slot_count = count;
+    pthread_mutex_lock(&pool->mutex);
+    ticket->next = pool->out;
+    if (pool->out != NULL)
+        pool->out->previous = ticket;
+    pool->out = ticket;
+    pthread_mutex_unlock(&pool->mutex);
     return ticket;
 }
 
@@ -92,9 +109,15 @@ ticket_pool_put(struct kvt_store *store, struct kvt_ticket *ticket)
     bool is_kept;
 
     pthread_mutex_lock(&pool->mutex);
+    if (ticket->next != NULL)
+        ticket->next->previous = ticket->previous;
+    if (ticket->previous != NULL)
+        ticket->previous->next = ticket->next;
+    else
+        pool->out = ticket->next;
     is_kept = pool->free_bytes + class_bytes(class) <= TICKET_POOL_BYTES;
     if (is_kept) {
-        ticket->next_free = pool->free[class];
+        ticket->next = pool->free[class];
         pool->free[class] = ticket;
         pool->free_bytes += class_bytes(class);
     }

@@ -2,7 +2,8 @@
 /*
  * ticket_pool.h - memory of tickets: callers take it, whoever lets go last gives it back.
  *
- * Owns      free tickets, in classes of powers of two of operations, up to TICKET_POOL_BYTES.
+ * Owns      free tickets, in classes of powers of two of operations, up to TICKET_POOL_BYTES; and,
+ *           when it is closed, those that are still out.
  * Threads   any; a mutex guards it for a few instructions.
  */
 #ifndef KVT_ENGINE_TICKET_POOL_H
