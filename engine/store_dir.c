@@ -125,8 +125,7 @@ store_identity_open(struct kvt_store *store, bool *is_new_out)
         if (has_meta && status == KVT_MISS)
             return failure_set(KVT_E_CORRUPT, 0,
                 "%s: STORE.a and STORE.b are missing, and there is an index: without them its "
-                "blocks "
-                "cannot be told apart from others'",
+                "blocks cannot be told apart from others'",
                 store->path);
         if (!has_meta && (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0)
             status = KVT_MISS;

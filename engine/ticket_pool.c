@@ -71,6 +71,17 @@ ticket_pool_close(struct kvt_store *store)
     store->ticket_pool = NULL;
 }
 
+/* The mutex is held. */
+static void
+out_add(struct ticket_pool *pool, struct kvt_ticket *ticket)
+{
+    ticket->next = pool->out;
+    ticket->previous = NULL;
+    if (pool->out != NULL)
+        pool->out->previous = ticket;
+    pool->out = ticket;
+}
+
 struct kvt_ticket *
 ticket_pool_take(struct kvt_store *store, uint32_t count)
 {
@@ -83,21 +94,22 @@ ticket_pool_take(struct kvt_store *store, uint32_t count)
     if (ticket != NULL) {
         pool->free[class] = ticket->next;
         pool->free_bytes -= class_bytes(class);
+        out_add(pool, ticket);
     }
     pthread_mutex_unlock(&pool->mutex);
-    if (ticket != NULL)
-        memset(ticket, 0, sizeof(*ticket) + count * sizeof(struct op));
-    else
+    if (ticket != NULL) {
+        /* All but what links it with others, which they may write by now. */
+        memset(ticket, 0, offsetof(struct kvt_ticket, next));
+        memset(ticket->ops, 0, count * sizeof(struct op));
+    } else {
         ticket = env_take(&store->env, class_bytes(class));
-    if (ticket == NULL)
-        return NULL;
+        if (ticket == NULL)
+            return NULL;
+        pthread_mutex_lock(&pool->mutex);
+        out_add(pool, ticket);
+        pthread_mutex_unlock(&pool->mutex);
+    }
     ticket->slot_count = count;
-    pthread_mutex_lock(&pool->mutex);
-    ticket->next = pool->out;
-    if (pool->out != NULL)
-        pool->out->previous = ticket;
-    pool->out = ticket;
-    pthread_mutex_unlock(&pool->mutex);
     return ticket;
 }
 
