@@ -128,6 +128,9 @@ struct kvt_device_ops {
      * piece lies in one registration. Unregister: no transfer of it may be in flight. */
     enum kvt_status (*host_register)(struct device *device, void *memory, uint64_t size);
     void (*host_unregister)(struct device *device, void *memory, uint64_t size);
+    /* Instead of host_unregister() where work of callers' streams may still use the memory: the
+     * device knows it no more, but it stays pinned, and the caller never unmaps it. */
+    void (*host_abandon)(struct device *device, void *memory, uint64_t size);
 
     /* Let copies of this device read a slab of `other`, an open device of the same implementation;
      * *is_faster_out: they took less time than copies from host memory that was registered, tried

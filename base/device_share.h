@@ -5,9 +5,9 @@
  *
  * Words lie in host memory that was registered with the device (8 bytes, at a multiple of 8); each
  * process has them at an address of its own. They only grow: who waits for a number waits for it or
- * any above, below 2^63.
+ * one of the 2^63 - 1 that follow it (device_number_is_reached).
  *
- * Errors    as base/device.h.
+ * Errors    as base/device.h; of words KVT_E_INVAL too: the stream is being captured.
  */
 #ifndef KVT_BASE_DEVICE_SHARE_H
 #define KVT_BASE_DEVICE_SHARE_H
@@ -17,6 +17,13 @@
 enum {
     DEVICE_ID_BYTES = 16,
 };
+
+/* device_number_is_reached - what streams wait for, of a word that was read. */
+static inline bool
+device_number_is_reached(uint64_t word, uint64_t value)
+{
+    return word - value <= UINT64_MAX / 2;
+}
 
 struct device_share_ops {
     /* What a device is called in every process, whatever its number there. */

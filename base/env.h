@@ -58,10 +58,10 @@ struct memory_ops {
     void *(*fork_page)(void *context);
     /*
      * Memory that other processes may map to read, and nobody can cut: whole pages of 4096 bytes,
-     * zeroed, aligned to 2 MiB from that size on; with the descriptor of its file, closed by exec.
-     * adopt: map what another process shares; only to read. KVT_E_INVAL: the descriptor is of
-     * nothing like that. NULL, all three: there is no such memory. KVT_E_UNSUPPORTED, KVT_E_NOMEM,
-     * KVT_E_IO.
+     * zeroed, aligned to 2 MiB from that size on, and all there: none is looked for when it is
+     * touched. With the descriptor of its file, closed by exec. adopt: map what another process
+     * shares; only to read. KVT_E_INVAL: the descriptor is of nothing like that. NULL, all three:
+     * there is no such memory. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_IO.
      */
     enum kvt_status (*share)(void *context, size_t size, void **memory_out, int *descriptor_out);
     enum kvt_status (*share_adopt)(
@@ -70,8 +70,9 @@ struct memory_ops {
     /*
      * A page that several processes write, zeroed, which nobody can cut. adopt: of another's, from
      * its descriptor, which is only borrowed; KVT_E_INVAL: it is of nothing like that. is_made:
-     * false when its maker has ended it, or is gone, however it went. end: of both. A forked child
-     * has none of it and keeps none of it alive. NULL where share is.
+     * false when its maker has ended it, or is gone, however it went. end: of both; with `memory`
+     * NULL, what was mapped there stays. A forked child has none of it and keeps none of it alive.
+     * NULL where share is.
      */
     enum kvt_status (*page_make)(void *context, struct shared_page *page_out);
     enum kvt_status (*page_adopt)(void *context, int descriptor, struct shared_page *page_out);

@@ -6,9 +6,16 @@
 #ifndef KVT_BASE_ENV_HOST_INTERNAL_H
 #define KVT_BASE_ENV_HOST_INTERNAL_H
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "env.h"
+
+/* Since Linux 5.1; an older C library does not name it. */
+#ifndef F_SEAL_FUTURE_WRITE
+#    define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 
 extern const struct sched_ops sched_host_ops;
 extern const struct fs_ops fs_host_ops;
@@ -19,10 +26,12 @@ enum kvt_status share_host_make(void *context, size_t size, void **memory_out, i
 enum kvt_status share_host_adopt(
     void *context, int descriptor, void **memory_out, size_t *size_out, int *descriptor_out);
 void share_host_end(void *context, void *memory, size_t size, int descriptor);
-/* A file of memory of that size; seals of it; its memory, of which a forked child has none. */
+/* A file of memory of that size, with all its pages; seals of it; its memory, of which a forked
+ * child has none; whether a file that others made has all its pages. */
 enum kvt_status share_host_file(size_t size, int *descriptor_out);
 enum kvt_status share_host_seal(int descriptor, int seals);
 enum kvt_status share_host_map(int descriptor, size_t size, int protection, void **memory_out);
+bool share_host_is_whole(const struct stat *about);
 
 /* page_host.c: what stands there too. */
 enum kvt_status page_host_make(void *context, struct shared_page *page_out);

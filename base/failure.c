@@ -88,6 +88,12 @@ failure_last(void)
     return &failure_record;
 }
 
+bool
+failure_lacks_descriptor(void)
+{
+    return failure_record.foreign_code == EMFILE || failure_record.foreign_code == ENFILE;
+}
+
 void
 failure_copy(const struct failure *source)
 {

@@ -41,6 +41,10 @@ enum kvt_status failure_errno(int error, const char *what, const char *path);
 /* failure_last - this thread's record; valid until its next failure_set(). Never NULL. */
 const struct failure *failure_last(void);
 
+/* failure_lacks_descriptor - of the last failure: this process, or the system, has none left, which
+ * says nothing about the file that was to be opened. */
+bool failure_lacks_descriptor(void);
+
 /* failure_copy - make `source` (from another thread) this thread's record. */
 void failure_copy(const struct failure *source);
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lock_host.c - the owner's lock of a file, and its end in a forked child.
+ * lock_host.c - the owner's lock of a file, and its end in a forked child; other descriptors that
+ * end there (fork_descriptor.h).
  *
- * Owns      the list of locked files of this process.
+ * Owns      the lists of locked files and of such descriptors of this process.
  * Threads   any; one mutex guards everything.
  *
  * An open file description lock belongs to the description, and a forked child shares that: a
  * child that outlives a killed owner would keep the store locked. So the child closes the
  * descriptors of all locked files before fork() returns in it. That must reach files of which the
- * child has no handle, hence the only variables with static storage in the library: the list and
- * its mutex. The mutex is held around every fork (pthread_atfork), so a fork sees a file either
+ * child has no handle, hence the only variables with static storage in the library: the lists and
+ * their mutex. The mutex is held around every fork (pthread_atfork), so a fork sees a file either
  * locked and listed, or neither.
  *
  * A file that was opened, then inherited by a child, then locked, is on no list when the fork
@@ -22,10 +23,12 @@
 
 #include "env_host_internal.h"
 #include "failure.h"
+#include "fork_descriptor.h"
 
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
 static struct fs_host_file *list_first; /* guarded by: list_mutex */
+static struct fork_descriptor *others;  /* guarded by: list_mutex */
 static uint64_t fork_count;             /* guarded by: list_mutex */
 static int list_error;                  /* Of pthread_atfork(); set once by list_once. */
 
@@ -51,6 +54,9 @@ fork_child(void)
         file->is_locked = false;
     }
     list_first = NULL;
+    for (struct fork_descriptor *item = others; item != NULL; item = item->next)
+        (void)close(item->descriptor);
+    others = NULL;
     (void)pthread_mutex_unlock(&list_mutex);
 }
 
@@ -134,4 +140,44 @@ lock_close(struct fs_host_file *file)
         (void)close(file->file.descriptor);
     file->file.descriptor = -1;
     (void)pthread_mutex_unlock(&list_mutex);
+}
+
+/* --- Other descriptors ------------------------------------------------------------------------ */
+
+enum kvt_status
+fork_hold(void)
+{
+    (void)pthread_once(&list_once, list_prepare);
+    if (list_error != 0)
+        return failure_errno(list_error, "No memory for the fork handlers", NULL);
+    (void)pthread_mutex_lock(&list_mutex);
+    return KVT_OK;
+}
+
+void
+fork_release(void)
+{
+    (void)pthread_mutex_unlock(&list_mutex);
+}
+
+void
+fork_descriptor_add(struct fork_descriptor *item, int descriptor)
+{
+    item->descriptor = descriptor;
+    item->prior = NULL;
+    item->next = others;
+    if (others != NULL)
+        others->prior = item;
+    others = item;
+}
+
+void
+fork_descriptor_remove(struct fork_descriptor *item)
+{
+    if (item->next != NULL)
+        item->next->prior = item->prior;
+    if (item->prior != NULL)
+        item->prior->next = item->next;
+    else
+        others = item->next;
 }

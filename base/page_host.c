@@ -20,7 +20,8 @@
 #include "try.h"
 
 enum {
-    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
+    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL, /* The kernel may have set others too. */
+    SEALS_READ_ONLY = F_SEAL_WRITE | F_SEAL_FUTURE_WRITE,
     LOCK_TRIES = 100, /* Another thread forks meanwhile. */
     PATH_BYTES = 32,
 };
@@ -84,13 +85,15 @@ page_host_make(void *context, struct shared_page *page_out)
 enum kvt_status
 page_host_adopt(void *context, int descriptor, struct shared_page *page_out)
 {
+    int seals = fcntl(descriptor, F_GET_SEALS);
     struct shared_page page = {0};
     struct stat about;
     enum kvt_status status;
 
     (void)context;
-    if (fcntl(descriptor, F_GET_SEALS) != SEALS || fstat(descriptor, &about) != 0 ||
-        about.st_size != PAGE_BYTES)
+    if (seals < 0 || (seals & SEALS) != SEALS || (seals & SEALS_READ_ONLY) != 0 ||
+        fstat(descriptor, &about) != 0 || about.st_size != PAGE_BYTES ||
+        !share_host_is_whole(&about))
         return failure_set(
             KVT_E_INVAL, 0, "descriptor %d is of no page that is shared", descriptor);
     page.descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);

@@ -30,6 +30,7 @@
 
 #include "env_host_internal.h"
 #include "failure.h"
+#include "foreign_signals.h"
 
 struct task {
     struct actor actor;                 /* Constant after start. */
@@ -102,25 +103,10 @@ task_main(void *argument)
     }
 }
 
-/*
- * The host's signals are for the host's threads: ours block them all, except those that a fault of
- * the thread itself raises, which would otherwise kill the process past the host's crash handler.
- */
-static void
-signal_set_foreign(sigset_t *set_out)
-{
-    static const int own_faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
-
-    (void)sigfillset(set_out);
-    for (size_t i = 0; i < sizeof(own_faults) / sizeof(own_faults[0]); i++)
-        (void)sigdelset(set_out, own_faults[i]);
-}
-
 static enum kvt_status
 host_start(void *context, const struct actor *actor, struct task **task_out)
 {
     struct task *task;
-    sigset_t blocked;
     sigset_t before;
     int error;
 
@@ -134,9 +120,7 @@ host_start(void *context, const struct actor *actor, struct task **task_out)
     task->proof_handler = proof_handler_get();
     /* Before it runs: what it does may make others wake it through *task_out at once. */
     *task_out = task;
-    /* A new thread inherits the mask: so it never runs with the host's signals open. */
-    signal_set_foreign(&blocked);
-    (void)pthread_sigmask(SIG_BLOCK, &blocked, &before);
+    foreign_signals_block(&before);
     error = pthread_create(&task->thread, NULL, task_main, task);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error != 0) {

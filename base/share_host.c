@@ -13,15 +13,12 @@
 #include "failure.h"
 #include "try.h"
 
-/* Since Linux 5.1; an older C library does not name it. */
-#ifndef F_SEAL_FUTURE_WRITE
-#    define F_SEAL_FUTURE_WRITE 0x0010
-#endif
-
 enum {
     SEALS_SIZE = F_SEAL_SHRINK | F_SEAL_GROW, /* Without them a reader may get SIGBUS. */
     SEALS_ALL = SEALS_SIZE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
-    ALIGN_BYTES = 2 << 20, /* Of what is as long, as of other memory. */
+    ALIGN_BYTES = 2 << 20,   /* Of what is as long, as of other memory. */
+    RESERVE_BYTES = 2 << 20, /* At a time: a signal throws away what the call has done. */
+    STAT_BLOCK_BYTES = 512,
 };
 
 /* Addresses for a mapping that must be aligned: NULL when the kernel may choose, MAP_FAILED when
@@ -73,9 +70,35 @@ share_host_map(int descriptor, size_t size, int protection, void **memory_out)
     return KVT_OK;
 }
 
+/* The file gets its length, and all its pages: to touch one that the kernel has no memory for is
+ * SIGBUS. */
+static enum kvt_status
+pages_reserve(int descriptor, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        size_t part = size - at < RESERVE_BYTES ? size - at : RESERVE_BYTES;
+
+        if (fallocate(descriptor, 0, (off_t)at, (off_t)part) == 0)
+            at += part;
+        else if (errno == ENOSPC || errno == ENOMEM)
+            return failure_set(
+                KVT_E_NOMEM, errno, "there are no %zu bytes of memory to be shared", size);
+        else if (errno != EINTR)
+            return failure_errno(errno, "reserve", "shared memory");
+    }
+    return KVT_OK;
+}
+
+bool
+share_host_is_whole(const struct stat *about)
+{
+    return about->st_blocks >= about->st_size / STAT_BLOCK_BYTES;
+}
+
 enum kvt_status
 share_host_file(size_t size, int *descriptor_out)
 {
+    enum kvt_status status;
     int descriptor;
 
     if (size == 0 || size % PAGE_BYTES != 0 || size > INT64_MAX)
@@ -83,14 +106,12 @@ share_host_file(size_t size, int *descriptor_out)
     descriptor = memfd_create("kvtier", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (descriptor < 0)
         return failure_errno(errno, "make", "shared memory");
-    if (ftruncate(descriptor, (off_t)size) != 0) {
-        int error = errno;
-
+    status = pages_reserve(descriptor, size);
+    if (status != KVT_OK)
         (void)close(descriptor);
-        return failure_errno(error, "lengthen", "shared memory");
-    }
-    *descriptor_out = descriptor;
-    return KVT_OK;
+    else
+        *descriptor_out = descriptor;
+    return status;
 }
 
 enum kvt_status
@@ -141,6 +162,9 @@ share_host_adopt(
         return failure_errno(errno, "look at", "shared memory");
     if (about.st_size <= 0 || about.st_size % PAGE_BYTES != 0)
         return failure_set(KVT_E_INVAL, 0, "descriptor %d is of no whole pages", descriptor);
+    if (!share_host_is_whole(&about))
+        return failure_set(
+            KVT_E_INVAL, 0, "descriptor %d is of memory that has not all its pages", descriptor);
     own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     if (own < 0)
         return failure_errno(errno, "duplicate", "the descriptor of shared memory");

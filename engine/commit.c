@@ -392,8 +392,10 @@ commit_batch_ahead(struct kvt_store *store, uint32_t segment)
     if (batch == NULL)
         return KVT_NOT_READY;
     commit_batch_take(store, batch, segment);
-    if (batch->count == 0)
+    if (batch->count == 0) {
+        kills_hurry(store);
         return KVT_MISS;
+    }
     status = batch_send(store, batch, true);
     if (status == KVT_E_NOSPC)
         batch_return(store, batch);
@@ -557,6 +559,10 @@ commit_step(struct kvt_store *store)
         return true;
     if (commit->queued_count + commit->kill_count == 0)
         return false;
+    if (store->is_draining) {
+        queue_fail(store, KVT_MISS); /* It became visible while the abort waited for it. */
+        return true;
+    }
     if (store->nvme == NULL || (health & KVT_HEALTH_READ_ONLY) != 0) {
         queue_fail(store, KVT_E_READONLY);
         return true;

@@ -78,6 +78,10 @@ access_run(struct kvt_store *store, void *context)
 {
     struct access *access = context;
 
+    if (access->state == ACCESS_NEW && store_is_poisoned(store)) {
+        access->status = KVT_E_POISONED;
+        return true;
+    }
     if (access->state == ACCESS_NEW)
         return access_begin(store, access);
     if (access->state == ACCESS_COPYING)
@@ -130,7 +134,9 @@ access_all(struct kvt_store *store, struct access access, uint32_t device, uint6
         part.memory += done;
         part.size = (size_t)(left < part_max ? left : part_max);
         loop_call(store, access_run, &part);
-        if (part.status != KVT_OK)
+        if (part.status == KVT_E_POISONED)
+            access.status = store_enter(store);
+        else if (part.status != KVT_OK)
             access.status = access_failed(part.status, device, part.size);
         done += part.size;
     }

@@ -171,22 +171,23 @@ kvt_engram_fetch_submit(const kvt_engram_plan *plan, const struct kvt_engram_tar
 
 /* --- 2. Waiting ------------------------------------------------------------------------------- */
 
-/* False: not within the time. */
-static bool
+/* KVT_OK: it is settled. KVT_LATE. KVT_E_POISONED. */
+static enum kvt_status
 target_wait(struct kvt_engram_fetch *fetch, const struct fetch_target *target, uint64_t until_ns)
 {
-    const struct kvt_env *env = &fetch->store->env;
-    struct gate *gate = &fetch->store->engrams->reader->gate;
+    struct kvt_store *store = fetch->store;
+    struct gate *gate = &store->engrams->reader->gate;
 
     for (;;) {
         uint32_t seen = atomic_load_explicit(&gate->value, memory_order_acquire);
 
         /* (F1) acquire: pairs with the release in target_settle(). */
         if (atomic_load_explicit(&target->is_settled, memory_order_acquire) != 0)
-            return true;
-        if (until_ns != UINT64_MAX && env_now(env) >= until_ns)
-            return false;
-        gate_wait(env, gate, seen, until_ns);
+            return KVT_OK;
+        KVT_TRY(store_enter(store));
+        if (until_ns != UINT64_MAX && env_now(&store->env) >= until_ns)
+            return KVT_LATE;
+        store_gate_wait(store, gate, seen, until_ns);
     }
 }
 
@@ -211,8 +212,7 @@ kvt_engram_fetch_wait(
         return failure_set(KVT_E_INVAL, 0, "fetch is NULL, or has no target %u", index);
     KVT_TRY(store_enter(fetch->store));
     target = &fetch->targets[index];
-    if (!target_wait(fetch, target, env_until(&fetch->store->env, timeout_ns)))
-        return KVT_LATE;
+    KVT_TRY(target_wait(fetch, target, env_until(&fetch->store->env, timeout_ns)));
     if (lost_out != NULL)
         *lost_out = target->lost_count;
     return target->status == KVT_OK ? KVT_OK : lost_say(target, target->status, target->lost_count);
@@ -241,6 +241,8 @@ kvt_engram_fetch_stream_wait(kvt_engram_fetch *fetch, uint32_t index, void *stre
             KVT_E_INVAL, 0, "fetch or stream is NULL, or there is no target %u", index);
     KVT_TRY(store_enter(fetch->store));
     target = &fetch->targets[index];
+    if (target->rows.row_count == 0)
+        return KVT_OK; /* Nothing is copied. */
     if (target->device < 0)
         return failure_set(
             KVT_E_INVAL, 0, "target %u: its destination is no memory of a device", index);
@@ -287,7 +289,10 @@ kvt_engram_fetch_free(kvt_engram_fetch *fetch)
 {
     if (fetch == NULL || store_enter(fetch->store) == KVT_E_STATE)
         return;
-    for (uint32_t i = 0; i < fetch->count; i++)
-        (void)target_wait(fetch, &fetch->targets[i], UINT64_MAX);
+    /* One that a poisoned store has not settled ends with that. */
+    for (uint32_t i = 0; i < fetch->count; i++) {
+        if (target_wait(fetch, &fetch->targets[i], UINT64_MAX) != KVT_OK)
+            return;
+    }
     engram_fetch_destroy(fetch);
 }

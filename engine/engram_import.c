@@ -10,7 +10,8 @@
  *           What a crash cuts short before the rename is gone on with by the next import of the
  *           same rows, from the pages that the better head names.
  * Failures  A sync that failed is not repeated: the import ends, and what was written since the
- *           last mark is written again by the next one.
+ *           last mark is written again by the next one. A file that names no durable page when its
+ *           import fails goes: one that found no space gives back what it took.
  */
 #include "engram_set.h"
 
@@ -308,6 +309,18 @@ file_finish(struct importer *importer)
     return fs->dir_sync(importer->dir);
 }
 
+/* Behind a failure: a file without a page to go on from would only take space. */
+static void
+file_forget(struct importer *importer)
+{
+    struct failure failure = *failure_last();
+
+    if (importer->file == NULL || importer->head.pages_done > 0)
+        return;
+    (void)importer->store->env.fs->unlink(importer->dir, importer->file_name);
+    failure_copy(&failure);
+}
+
 /* --- The call --------------------------------------------------------------------------------- */
 
 static enum kvt_status
@@ -384,6 +397,8 @@ import_run(struct importer *importer)
         status = pages_write(importer);
     if (status == KVT_OK)
         status = file_finish(importer);
+    if (status != KVT_OK)
+        file_forget(importer);
     store->env.fs->close(importer->file);
     if (importer->rows != NULL)
         env_unmap(&store->env, importer->rows, rows_bytes);

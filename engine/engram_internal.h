@@ -75,6 +75,9 @@ enum kvt_status engram_hasher_open_in(const struct kvt_env *env,
 enum kvt_status engram_map_hash_in(const struct kvt_env *env, const uint32_t *class_map,
     uint32_t token_count, uint8_t sha256_out[32]);
 
+/* engram_row_check - whether a row's bytes are what its encoding and counts say. KVT_E_INVAL. */
+enum kvt_status engram_row_check(const struct kvt_engram_profile *profile);
+
 /* engram_profile_import - a profile as long as ours, checked. KVT_E_INVAL, KVT_E_UNSUPPORTED. */
 enum kvt_status engram_profile_import(
     struct kvt_engram_profile *target, const struct kvt_engram_profile *source);

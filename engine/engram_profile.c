@@ -176,8 +176,8 @@ layer_check(const struct kvt_engram_profile *profile, uint32_t index)
     return KVT_OK;
 }
 
-static enum kvt_status
-row_check(const struct kvt_engram_profile *profile)
+enum kvt_status
+engram_row_check(const struct kvt_engram_profile *profile)
 {
     uint64_t bytes = profile->row_bytes;
 
@@ -185,7 +185,8 @@ row_check(const struct kvt_engram_profile *profile)
     case KVT_ENGRAM_BYTES:
         break;
     case KVT_ENGRAM_E4M3_E8M0:
-        if (profile->scale_count == 0 || profile->value_count % profile->scale_count != 0)
+        if (profile->scale_count == 0 || profile->value_count == 0 ||
+            profile->value_count % profile->scale_count != 0)
             return failure_set(KVT_E_INVAL, 0, "%u values do not divide into %u groups",
                 profile->value_count, profile->scale_count);
         bytes = (uint64_t)profile->value_count + profile->scale_count;
@@ -224,7 +225,7 @@ profile_check(const struct kvt_engram_profile *profile)
     if (profile->token_count != 0 && profile->pad_token >= profile->token_count)
         return failure_set(KVT_E_INVAL, 0, "pad_token %u: there are %u tokens", profile->pad_token,
             profile->token_count);
-    KVT_TRY(row_check(profile));
+    KVT_TRY(engram_row_check(profile));
     for (uint32_t i = 0; i < profile->layer_count; i++)
         KVT_TRY(layer_check(profile, i));
     return KVT_OK;

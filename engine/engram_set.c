@@ -15,6 +15,7 @@ engrams_open(struct kvt_store *store)
     if (store->engrams == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for Engram tables");
     pthread_mutex_init(&store->engrams->space_lock, NULL);
+    pthread_mutex_init(&store->engrams->life_lock, NULL);
     pthread_mutex_init(&store->engrams->lock, NULL);
     return KVT_OK;
 }
@@ -51,6 +52,7 @@ engrams_free(struct kvt_store *store)
         return;
     engram_reader_free(set->reader);
     pthread_mutex_destroy(&set->lock);
+    pthread_mutex_destroy(&set->life_lock);
     pthread_mutex_destroy(&set->space_lock);
     env_put(&store->env, set, sizeof(*set));
     store->engrams = NULL;
@@ -127,7 +129,7 @@ engram_use_end(struct kvt_store *store, struct engram_use *use)
 
 /* --- Files ------------------------------------------------------------------------------------ */
 
-/* The lock is held. */
+/* Under life_lock. */
 static enum kvt_status
 dir_find(struct kvt_store *store, bool is_to_write)
 {
@@ -150,10 +152,10 @@ engram_dir(struct kvt_store *store, bool is_to_write, struct fs_dir **dir_out)
     struct engram_set *set = store->engrams;
     enum kvt_status status;
 
-    pthread_mutex_lock(&set->lock);
+    pthread_mutex_lock(&set->life_lock);
     status = dir_find(store, is_to_write);
     *dir_out = set->dir;
-    pthread_mutex_unlock(&set->lock);
+    pthread_mutex_unlock(&set->life_lock);
     return status;
 }
 

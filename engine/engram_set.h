@@ -49,14 +49,16 @@ struct kvt_engram {
 
 struct engram_set {
     pthread_mutex_t space_lock; /* Of two imports one asks for room at a time. */
-    pthread_mutex_t lock;
+    pthread_mutex_t life_lock;  /* Taken before lock, never by the loop. */
+    /* Guarded by life_lock: */
+    struct fs_dir *dir;           /* NULL: nobody asked yet. */
+    bool is_dir_sure;             /* Its name was synced in this life. */
+    struct engram_reader *reader; /* NULL: no table was opened yet. Then constant. */
+    pthread_mutex_t lock;         /* The loop's too: nobody calls the file system under it. */
     /* Guarded by lock: */
     struct engram_use *uses;
     struct kvt_engram *tables;
     struct kvt_engram_fetch *fetches;
-    struct fs_dir *dir;           /* NULL: nobody asked yet. */
-    bool is_dir_sure;             /* Its name was synced in this life. */
-    struct engram_reader *reader; /* NULL: no table was opened yet. */
     uint32_t table_count;
 };
 

@@ -39,16 +39,17 @@ engram_table_add(struct kvt_store *store, struct kvt_engram *table)
     struct engram_set *set = store->engrams;
     enum kvt_status status = KVT_OK;
 
-    pthread_mutex_lock(&set->lock);
+    pthread_mutex_lock(&set->life_lock);
     if (set->reader == NULL)
         status = engram_reader_open(store, &set->reader);
-    if (status == KVT_OK) {
-        table->next = set->tables;
-        set->tables = table;
-        set->table_count++;
-    }
+    pthread_mutex_unlock(&set->life_lock);
+    KVT_TRY(status);
+    pthread_mutex_lock(&set->lock);
+    table->next = set->tables;
+    set->tables = table;
+    set->table_count++;
     pthread_mutex_unlock(&set->lock);
-    return status;
+    return KVT_OK;
 }
 
 enum kvt_status

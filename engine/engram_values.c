@@ -7,6 +7,7 @@
 
 #include "failure.h"
 #include "gather_row.h"
+#include "try.h"
 
 enum {
     /* Between these every value is a normal bfloat16: its exponent at scale 1 is 118 .. 135. */
@@ -58,12 +59,10 @@ kvt_engram_dequantise(const struct kvt_engram_profile *profile, const void *rows
 
     if (profile == NULL || (row_count > 0 && (rows == NULL || values_out == NULL)))
         return failure_set(KVT_E_INVAL, 0, "profile, rows or values_out is NULL");
-    if (profile->encoding != KVT_ENGRAM_E4M3_E8M0 || profile->scale_count == 0 ||
-        profile->value_count % profile->scale_count != 0 ||
-        (uint64_t)profile->value_count + profile->scale_count != profile->row_bytes)
-        return failure_set(KVT_E_INVAL, 0,
-            "encoding %u, %u values and %u scales in %u bytes: no rows of E4M3 with E8M0",
-            profile->encoding, profile->value_count, profile->scale_count, profile->row_bytes);
+    if (profile->encoding != KVT_ENGRAM_E4M3_E8M0)
+        return failure_set(
+            KVT_E_INVAL, 0, "encoding %u: no rows of E4M3 with E8M0", profile->encoding);
+    KVT_TRY(engram_row_check(profile));
     magnitudes_make(table, SCALE_ONE);
     group = profile->value_count / profile->scale_count;
     for (uint64_t i = 0; i < row_count; i++, row += profile->row_bytes) {

@@ -24,7 +24,7 @@ enum {
 };
 
 struct fate_slot {
-    _Atomic uint64_t tag; /* 0: none, or it is being written. */
+    _Atomic uint64_t bound; /* Tag xor value. 0: none, or it is being written. */
     _Atomic uint64_t value;
 };
 
@@ -80,13 +80,21 @@ tag_of(uint64_t fingerprint)
 
 /* --- Slots ------------------------------------------------------------------------------------ */
 
+/* By the writer: nobody else changes a slot. */
+static uint64_t
+slot_tag(struct fate_slot *slot)
+{
+    return atomic_load_explicit(&slot->bound, memory_order_relaxed) ^
+           atomic_load_explicit(&slot->value, memory_order_relaxed);
+}
+
 static void
 slot_write(struct fate_slot *slot, uint64_t tag, uint64_t value)
 {
-    /* (F2) */
-    atomic_store_explicit(&slot->tag, 0, memory_order_relaxed);
+    /* (F2) Each release pairs with the acquire of the same word in slot_read(). */
+    atomic_store_explicit(&slot->bound, 0, memory_order_release);
     atomic_store_explicit(&slot->value, value, memory_order_release);
-    atomic_store_explicit(&slot->tag, tag, memory_order_release);
+    atomic_store_explicit(&slot->bound, tag ^ value, memory_order_release);
 }
 
 /* The tag; 0: there is none that is whole. */
@@ -94,10 +102,12 @@ static uint64_t
 slot_read(struct fate_slot *slot, uint64_t *value_out)
 {
     /* (F2) */
-    uint64_t tag = atomic_load_explicit(&slot->tag, memory_order_acquire);
+    uint64_t bound = atomic_load_explicit(&slot->bound, memory_order_acquire);
 
     *value_out = atomic_load_explicit(&slot->value, memory_order_acquire);
-    return atomic_load_explicit(&slot->tag, memory_order_relaxed) == tag ? tag : 0;
+    if (bound == 0 || atomic_load_explicit(&slot->bound, memory_order_acquire) != bound)
+        return 0;
+    return bound ^ *value_out;
 }
 
 static struct fate_slot *
@@ -114,14 +124,14 @@ bucket_add(struct fate_table *table, uint64_t tag, uint64_t value)
 
     /* As far as they are moved: to its own old place, an empty one, or the last. */
     while (last < FATE_WAYS - 1) {
-        uint64_t there = atomic_load_explicit(&bucket[last].tag, memory_order_relaxed);
+        uint64_t there = slot_tag(&bucket[last]);
 
         if (there == 0 || there == tag)
             break;
         last++;
     }
     for (; last > 0; last--)
-        slot_write(&bucket[last], atomic_load_explicit(&bucket[last - 1].tag, memory_order_relaxed),
+        slot_write(&bucket[last], slot_tag(&bucket[last - 1]),
             atomic_load_explicit(&bucket[last - 1].value, memory_order_relaxed));
     slot_write(&bucket[0], tag, value);
     atomic_store_explicit(&table->is_changed, 1, memory_order_relaxed);

@@ -9,10 +9,14 @@
  *
  * Threads   One writer (the loop) adds and removes; finding and saving on any thread at once.
  *
- * (F2) A fate is two words. The writer voids the tag, writes the value (release), then the tag
- *      (release). A reader that saw a new value (acquire) sees at the end that the old tag is void:
- *      what it gives away is whole. Within a bucket fates are only moved towards its end, the last
- *      one first, and readers look from its beginning: none is missed because it moves.
+ * (F2) A fate is two words: its value, and its tag xor its value. The writer voids the second one,
+ *      writes the value, then the second one; all are released, and acquired by readers. So a
+ *      reader that sees a new value sees at its second look that the word beside it was voided.
+ *      Should the old fate be back by then, the value that it saw in between gives a tag for which
+ *      nobody asks: what is found is whole. Within a bucket fates are moved towards its end,
+ *      the last one first, and readers look from its beginning: who sees that a fate is void, or
+ *      another, in its old place sees it in the next one. Only one that is noted anew, and so goes
+ *      back to the beginning, may be missed at that moment.
  */
 #ifndef KVT_ENGINE_FATE_TABLE_H
 #define KVT_ENGINE_FATE_TABLE_H

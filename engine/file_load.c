@@ -304,10 +304,12 @@ load_delist(struct load_set *set, const struct load *load)
     *link = load->next;
 }
 
-/* Nobody finds it from now on; what is in flight is waited for. */
+/* Nobody finds it from now on; what is in flight is waited for. KVT_E_POISONED: or ends with the
+ * store, as the load does. */
 static enum kvt_status
-load_end(struct load_set *set, const struct kvt_env *env, kvt_load id, struct load **load_out)
+load_end(struct kvt_store *store, kvt_load id, struct load **load_out)
 {
+    struct load_set *set = store->loads;
     enum kvt_status status;
 
     pthread_mutex_lock(&set->lock);
@@ -319,7 +321,7 @@ load_end(struct load_set *set, const struct kvt_env *env, kvt_load id, struct lo
     pthread_mutex_unlock(&set->lock);
     if (status != KVT_OK)
         return status;
-    gate_post(env, &set->gate); /* Who waits for it does so in vain. */
+    gate_post(&store->env, &set->gate); /* Who waits for it does so in vain. */
     for (;;) {
         uint32_t seen = atomic_load_explicit(&set->gate.value, memory_order_acquire);
         uint32_t in_flight;
@@ -329,7 +331,8 @@ load_end(struct load_set *set, const struct kvt_env *env, kvt_load id, struct lo
         pthread_mutex_unlock(&set->lock);
         if (in_flight == 0)
             return KVT_OK;
-        gate_wait(env, &set->gate, seen, UINT64_MAX);
+        KVT_TRY(store_enter(store));
+        store_gate_wait(store, &set->gate, seen, UINT64_MAX);
     }
 }
 
@@ -344,7 +347,7 @@ kvt_load_close(kvt_store *store, kvt_load id)
         return KVT_OK;
     KVT_TRY(store_enter(store));
     set = store->loads;
-    KVT_TRY(load_end(set, &store->env, id, &load));
+    KVT_TRY(load_end(store, id, &load));
     pthread_mutex_lock(&set->life_lock);
     pthread_mutex_lock(&set->lock);
     load_delist(set, load);

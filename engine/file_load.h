@@ -74,6 +74,7 @@ struct load {
     uint32_t device, chunk_count;
     uint32_t chunk_at; /* The first that is WAITING, or has parts that were not asked for. */
     uint32_t settled_count, released_count, in_flight;
+    bool is_direct_refused; /* A direct read was EINVAL: nothing more is read so. */
     bool is_given_up;
     bool is_closing; /* Nobody finds it any more. */
     uint8_t *memory;

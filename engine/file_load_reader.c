@@ -9,6 +9,8 @@
  *           parts while the device copies, and the order of copies is the order of arrivals.
  * Threads   the actor, but where noted; all of it under the set's lock.
  */
+#include <errno.h>
+
 #include "file_load.h"
 
 struct load_reader {
@@ -135,6 +137,20 @@ part_end(struct load_reader *reader, struct load_part *part, enum kvt_status sta
     return chunk_settle(load, chunk) || load->in_flight == 0;
 }
 
+/* A file system may promise direct access and refuse it: then by way of the page cache. */
+static bool
+part_read_plain(struct load_reader *reader, struct load_part *part)
+{
+    struct load *load = part->load;
+
+    if (part->transfer.error != EINVAL || part->transfer.file != load->direct)
+        return false;
+    load->is_direct_refused = true;
+    part->transfer.file = load->plain;
+    lane_push(reader->lane, &part->transfer);
+    return true;
+}
+
 /* It lies in its stage, or cannot be read. */
 static bool
 part_arrived(struct load_reader *reader, struct load_part *part)
@@ -143,6 +159,8 @@ part_arrived(struct load_reader *reader, struct load_part *part)
     struct load_chunk *chunk = part->chunk;
     struct device_move *move = &part->move;
 
+    if (chunk->status == KVT_OK && part_read_plain(reader, part))
+        return false;
     chunk->read_end_ns = part->transfer.done_ns;
     if (part->transfer.status != KVT_OK) {
         log_line(&reader->store->logger, LOG_ERROR, "load",
@@ -187,7 +205,8 @@ part_ask(struct load_reader *reader, struct load *load, uint32_t number)
     uint64_t to = end - border < stage_bytes ? end : border + stage_bytes;
     uint64_t page = from / PAGE_BYTES * PAGE_BYTES;
     /* A direct read of the page in which the file ends would be a short one. */
-    bool is_plain = load->direct == NULL || round_up(to, PAGE_BYTES) > load->file_bytes;
+    bool is_plain = load->direct == NULL || load->is_direct_refused ||
+                    round_up(to, PAGE_BYTES) > load->file_bytes;
 
     reader->set->free = part->next_free;
     part->load = load;

@@ -356,18 +356,27 @@ hold_events_destroy(struct kvt_store *store, struct kvt_hold *hold)
 }
 
 void
+holds_release(struct kvt_store *store)
+{
+    struct hold_table *table = store->holds.table;
+
+    if (table == NULL)
+        return;
+    /* Its tickets may be anything. */
+    for (struct kvt_hold *hold = table->lowest; hold != NULL; hold = hold->above) {
+        if (atomic_load_explicit(hold->word, memory_order_relaxed) == 0)
+            word_write(hold, NULL, KVT_CANCELLED);
+    }
+}
+
+void
 holds_stop(struct kvt_store *store)
 {
     struct hold_table *table = store->holds.table;
 
     if (table == NULL || table->memory == NULL)
         return;
-    /* First all words: one stream may stand behind another. Those that nobody wrote are of a store
-     * that is poisoned: its tickets may be anything. */
-    for (struct kvt_hold *hold = table->lowest; hold != NULL; hold = hold->above) {
-        if (atomic_load_explicit(hold->word, memory_order_relaxed) == 0)
-            word_write(hold, NULL, KVT_CANCELLED);
-    }
+    holds_release(store); /* The store may have broken since. */
     for (const struct kvt_hold *hold = table->lowest; hold != NULL; hold = hold->above)
         hold_await(store, hold);
     for (uint32_t i = 0; i < KVT_HOLDS_MAX; i++)

@@ -57,9 +57,13 @@ struct holds {
 /* holds_open - before the loop, after the devices. KVT_E_NOMEM, KVT_E_GPU. */
 enum kvt_status holds_open(struct kvt_store *store);
 
-/* holds_stop - releases the streams that still wait, and waits until all have passed. When the loop
- * rests, before the devices go; any thread. holds_close - after them: of a poisoned store a mover
- * may still have a hold. */
+/* holds_release - of a store that is poisoned: writes the words that nobody wrote, of all holds,
+ * since one stream may stand behind another. When the loop rests, before any memory goes that a
+ * device knows; any thread. */
+void holds_release(struct kvt_store *store);
+
+/* holds_stop - waits until all streams have passed. When the loop rests, before the devices go; any
+ * thread. holds_close - after them: of a poisoned store a mover may still have a hold. */
 void holds_stop(struct kvt_store *store);
 void holds_close(struct kvt_store *store);
 

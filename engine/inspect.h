@@ -31,5 +31,7 @@ enum kvt_status inspect_open(const char *path,
 /* scrub_run - reads every durable block (of that namespace; 0: of all). */
 enum kvt_status scrub_run(
     struct kvt_store *store, uint32_t namespace_id, struct examination *examination);
+/* scrubs_close - frees what scrubs of a poisoned store have left, when nothing reads any more. */
+void scrubs_close(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_INSPECT_H */

@@ -23,8 +23,7 @@ state_add(struct kvt_store *store, const struct name_entry *name)
     size_t size = (size_t)name->name_length + 1;
     uint32_t count = atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
 
-    if (name->id > NAMES_COUNT_MAX)
-        return failure_set(KVT_E_CORRUPT, 0, "NAMES: id %u is above %u", name->id, NAMES_COUNT_MAX);
+    KVT_ASSERT(name->id <= NAMES_COUNT_MAX);
     state = &store->namespaces[name->id - 1];
     state->name = env_take(&store->env, size);
     if (state->name == NULL)
@@ -226,7 +225,8 @@ kvt_namespace_clear(kvt_store *store, kvt_namespace ns)
     status = names_write(&store->names, store->dir);
     if (status != KVT_OK)
         entry->epoch--;
-    if (status != KVT_OK && status != KVT_E_NOMEM) /* Without memory nothing was written. */
+    /* Without memory, or a descriptor, nothing was written. */
+    if (status != KVT_OK && status != KVT_E_NOMEM && !failure_lacks_descriptor())
         names_undo(store);
     clear.epoch = entry->epoch;
     if (status == KVT_OK)

@@ -11,7 +11,8 @@
  * Who ends a wait that will never be reached: process_watch of the process that waits. It sees by
  * the page's lock that the maker is gone (page_is_made), marks the page broken, and raises the
  * number above all (event_break()); again at each look, since what the dead one's device still had
- * to do may write there once more.
+ * to do may write there once more. It calls no device, and its lock is held over no call of one:
+ * such a call blocks while the stream is full, perhaps of waits that only the watch can end.
  *
  * Threads   any.
  */
@@ -29,12 +30,18 @@ enum {
     PROCESS_WORDS_VERSION = 1,
 };
 
-/* The page of an event. All but `number` may be anything: another process wrote it. */
+/*
+ * The page of an event. Whoever has its descriptor can write anything there, at any time. So its
+ * maker reads nothing of it that it goes by: it counts its records itself, and asks its device
+ * whether they are reached (but for a record that is no longer its last one). Others can be told
+ * too early, or never while its maker lives; what they read is bounded so that devices and hosts
+ * see the same in it, and that each wait can be ended.
+ */
 struct process_words {
     uint32_t magic;
     uint32_t version;
     uint64_t number;            /* As in its struct kvt_share. */
-    _Atomic uint64_t recorded;  /* Records that were queued. The maker's. */
+    _Atomic uint64_t recorded;  /* Records that were queued, for who waits. */
     uint64_t reached;           /* The last that was reached. Atomic; devices write it. */
     _Atomic uint32_t is_broken; /* What was not reached never will be. */
 };
@@ -50,7 +57,8 @@ struct process_watch {
 
 void process_watch_init(struct process_watch *watch, const struct kvt_env *env);
 uint32_t process_watch_count(struct process_watch *watch);
-/* Close what is still open: streams have nothing to do with it any more. */
+/* Close what is still open. What streams wait for ends; pages that they may still use are left to
+ * them. */
 void process_watch_close(struct process_watch *watch);
 void process_watch_deinit(struct process_watch *watch);
 

@@ -10,6 +10,7 @@
 #include "store_internal.h"
 
 struct kvt_queue {
+    struct kvt_queue *next, *previous; /* guarded by: the store's queues_lock */
     struct kvt_store *store;
     struct inbox inbox;
     struct inbox_node *taken; /* poller only */
@@ -19,6 +20,65 @@ struct kvt_queue {
     _Atomic uint64_t coming_count;   /* Of them, those that are not in the inbox yet. */
     _Atomic uint32_t delivery_count; /* 1 while the loop is inside queue_deliver(). */
 };
+
+static void
+queue_list(struct kvt_queue *queue)
+{
+    struct kvt_store *store = queue->store;
+
+    pthread_mutex_lock(&store->queues_lock);
+    queue->next = store->queues;
+    if (queue->next != NULL)
+        queue->next->previous = queue;
+    store->queues = queue;
+    pthread_mutex_unlock(&store->queues_lock);
+}
+
+static void
+queue_delist(struct kvt_queue *queue)
+{
+    struct kvt_store *store = queue->store;
+
+    pthread_mutex_lock(&store->queues_lock);
+    if (queue->next != NULL)
+        queue->next->previous = queue->previous;
+    if (queue->previous != NULL)
+        queue->previous->next = queue->next;
+    else
+        store->queues = queue->next;
+    pthread_mutex_unlock(&store->queues_lock);
+}
+
+static void
+queue_free(struct kvt_queue *queue)
+{
+    const struct kvt_env *env = &queue->store->env;
+
+    env->sched->signal_close(env->sched_context, queue->signal);
+    env_put(env, queue, sizeof(*queue));
+}
+
+void
+queues_wake(struct kvt_store *store)
+{
+    const struct kvt_env *env = &store->env;
+
+    pthread_mutex_lock(&store->queues_lock);
+    for (const struct kvt_queue *queue = store->queues; queue != NULL; queue = queue->next)
+        env->sched->signal_post(env->sched_context, queue->signal);
+    pthread_mutex_unlock(&store->queues_lock);
+}
+
+void
+queues_close(struct kvt_store *store)
+{
+    while (store->queues != NULL) {
+        struct kvt_queue *queue = store->queues;
+
+        store->queues = queue->next;
+        queue_free(queue);
+    }
+}
 
 enum kvt_status
 kvt_queue_create(kvt_store *store, kvt_queue **queue_out)
@@ -39,6 +99,7 @@ kvt_queue_create(kvt_store *store, kvt_queue **queue_out)
         env_put(&store->env, queue, sizeof(*queue));
         return status;
     }
+    queue_list(queue);
     atomic_fetch_add_explicit(&store->queue_count, 1, memory_order_relaxed);
     *queue_out = queue;
     return KVT_OK;
@@ -63,8 +124,8 @@ kvt_queue_destroy(kvt_queue *queue)
      * completion can be collected; a few instructions. */
     while (atomic_load_explicit(&queue->delivery_count, memory_order_acquire) != 0)
         ;
-    store->env.sched->signal_close(store->env.sched_context, queue->signal);
-    env_put(&store->env, queue, sizeof(*queue));
+    queue_delist(queue);
+    queue_free(queue);
     atomic_fetch_sub_explicit(&store->queue_count, 1, memory_order_relaxed);
     return KVT_OK;
 }

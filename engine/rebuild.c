@@ -96,6 +96,8 @@ record_add(struct rebuild *rebuild, const struct block_record *record)
     struct kvt_store *store = rebuild->store;
     struct namespace_state *space = namespace_at(store, record->key.namespace_id);
 
+    if (space == NULL)
+        names_id_note(&store->names, record->key.namespace_id);
     if (space == NULL || record->length > store->file.block_bytes_max ||
         atomic_load_explicit(&space->epoch, memory_order_relaxed) != record->namespace_epoch)
         return KVT_OK;

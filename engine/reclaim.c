@@ -251,6 +251,20 @@ residents_find(struct kvt_store *store)
     return bytes == reclaim->victim->live_bytes || residents_search(store);
 }
 
+/* Its blocks are found all the same (residents_search()); what its kills named is not. */
+static void
+unreadable_tell(struct kvt_store *store)
+{
+    const struct reclaim *reclaim = store->reclaim;
+    uint32_t end = victim_scan_unreadable(reclaim->scan);
+
+    if (end > 0)
+        log_line(&store->logger, LOG_WARN, "reclaim",
+            "event=header_unreadable segment=%u page=%u text=\"a rebuild may bring back what a "
+            "header there had killed\"",
+            reclaim->victim->number, end - 1);
+}
+
 /* The oldest scan that is READY tells what is in its segment, which is reclaimed now. */
 static bool
 reclaim_start(struct kvt_store *store)
@@ -272,6 +286,7 @@ reclaim_start(struct kvt_store *store)
         reclaim_let_go(store, "its headers could not be scanned");
         return true;
     }
+    unreadable_tell(store);
     kills_filter(reclaim);
     if (!residents_find(store) || !dropped_reserve(store)) {
         reclaim_let_go(store, "no memory for its blocks");

@@ -178,6 +178,8 @@ block_visit(void *visitor, const struct index_block *block)
         return true;
     }
     space = namespace_at(store, record.key.namespace_id);
+    if (space == NULL)
+        names_id_note(&store->names, record.key.namespace_id);
     if (space == NULL ||
         atomic_load_explicit(&space->epoch, memory_order_relaxed) != record.namespace_epoch)
         return true; /* Cleared: its record goes with its segment. */
@@ -283,6 +285,7 @@ recover_meta_open(struct kvt_store *store)
 /*
  * What the index looks like. One that the disk cannot read is damaged for who wants it rebuilt in
  * any case; for everybody else the error may pass, and a rebuild would bring evicted blocks back.
+ * One for which no descriptor was left may be a good one.
  */
 static enum kvt_status
 index_inspect(struct kvt_store *store, struct recover_facts *facts)
@@ -290,7 +293,8 @@ index_inspect(struct kvt_store *store, struct recover_facts *facts)
     enum kvt_status status = store->world.index_ops->inspect(
         store->world.index_context, &store->env, store->meta_dir, &facts->index);
 
-    if (status != KVT_E_IO || !facts->is_rebuild_wanted || facts->is_read_only)
+    if (status != KVT_E_IO || failure_lacks_descriptor() || !facts->is_rebuild_wanted ||
+        facts->is_read_only)
         return status;
     facts->index = INDEX_DAMAGED;
     return KVT_OK;

@@ -36,12 +36,14 @@ struct scrub_lane {
 };
 
 struct scrub {
+    struct scrub *next; /* Of those that were left to the end of a poisoned store. */
     struct kvt_store *store;
     struct examination *examination;
     uint32_t namespace_id; /* 0: all. */
     struct target *targets;
     uint64_t count, capacity;
     uint64_t total_bytes;
+    uint8_t *memory; /* Of all lanes. */
     uint64_t lane_bytes;
     struct scrub_lane lanes[LANE_COUNT];
     struct kvt_result results[BATCH_COUNT];
@@ -264,12 +266,46 @@ blocks_read(struct scrub *scrub)
     return status;
 }
 
+static void
+scrub_free(struct scrub *scrub)
+{
+    const struct kvt_env *env = &scrub->store->env;
+
+    env_unmap(env, scrub->memory, scrub->lane_bytes * LANE_COUNT);
+    env_put(env, scrub->targets, scrub->capacity * sizeof(*scrub->targets));
+    env_put(env, scrub, sizeof(*scrub));
+}
+
+/* Reads of a poisoned store may be under way until it is closed: so long they have this memory. */
+static void
+scrub_leave(struct scrub *scrub)
+{
+    struct kvt_store *store = scrub->store;
+
+    scrub->next = atomic_load_explicit(&store->scrubs_left, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(
+        &store->scrubs_left, &scrub->next, scrub, memory_order_release, memory_order_relaxed))
+        ;
+}
+
+void
+scrubs_close(struct kvt_store *store)
+{
+    struct scrub *next = atomic_load_explicit(&store->scrubs_left, memory_order_acquire);
+
+    while (next != NULL) {
+        struct scrub *scrub = next;
+
+        next = scrub->next;
+        scrub_free(scrub);
+    }
+}
+
 enum kvt_status
 scrub_run(struct kvt_store *store, uint32_t namespace_id, struct examination *examination)
 {
     uint64_t largest = round_up(store->options.block_bytes_max, PAGE_BYTES);
     struct scrub *scrub = env_take(&store->env, sizeof(*scrub));
-    uint8_t *memory;
     enum kvt_status status;
 
     if (scrub == NULL)
@@ -278,16 +314,17 @@ scrub_run(struct kvt_store *store, uint32_t namespace_id, struct examination *ex
     scrub->namespace_id = namespace_id;
     scrub->examination = examination;
     scrub->lane_bytes = largest > BATCH_BYTES ? largest : BATCH_BYTES;
-    memory = env_map(&store->env, scrub->lane_bytes * LANE_COUNT);
-    status = memory == NULL ? failure_set(KVT_E_NOMEM, 0, "no memory to read all blocks")
-                            : targets_gather(scrub);
+    scrub->memory = env_map(&store->env, scrub->lane_bytes * LANE_COUNT);
+    status = scrub->memory == NULL ? failure_set(KVT_E_NOMEM, 0, "no memory to read all blocks")
+                                   : targets_gather(scrub);
     for (uint32_t i = 0; i < LANE_COUNT; i++)
-        scrub->lanes[i].memory = memory + i * scrub->lane_bytes;
+        scrub->lanes[i].memory = scrub->memory + i * scrub->lane_bytes;
     if (status == KVT_OK)
         status = blocks_read(scrub);
-    env_unmap(&store->env, memory, scrub->lane_bytes * LANE_COUNT);
-    env_put(&store->env, scrub->targets, scrub->capacity * sizeof(*scrub->targets));
-    env_put(&store->env, scrub, sizeof(*scrub));
+    if (store_is_poisoned(store))
+        scrub_leave(scrub);
+    else
+        scrub_free(scrub);
     return status;
 }
 

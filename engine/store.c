@@ -11,7 +11,9 @@
 #include "copy_run.h"
 #include "engram_set.h"
 #include "file_load.h"
+#include "inspect.h"
 #include "io_choice.h"
+#include "queue_internal.h"
 #include "store_dir.h"
 #include "strays.h"
 #include "ticket_pool.h"
@@ -56,6 +58,7 @@ store_proof_failed(void *context, const char *expression, const char *file, int 
     atomic_store_explicit(&store->poisoned, 1, memory_order_release);
     store_health_set(store, KVT_HEALTH_POISONED);
     waiters_wake(store);
+    queues_wake(store);
     if (store->loop_task != NULL)
         env_wake(&store->env, store->loop_task); /* For those that wait in loop_call(). */
 }
@@ -123,13 +126,18 @@ store_threads_stop(struct kvt_store *store)
     bool is_poisoned = store_is_poisoned(store);
 
     live_stop(store);
+    /* First: memory that a device knows is given back when all of its streams have gone on. */
+    if (store->loop_task != NULL && is_poisoned) {
+        loop_rest(store);
+        holds_release(store);
+    }
     engrams_close(store);
     loads_stop(store);
     committer_close(store, store->committer);
-    if (store->loop_task != NULL && !is_poisoned)
+    if (store->loop_task != NULL && !is_poisoned) {
         loop_call(store, nvme_detach_run, &nvme);
-    if (store->loop_task != NULL)
         loop_rest(store);
+    }
     victim_scan_stop(store);
     if (nvme != NULL)
         nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
@@ -157,6 +165,7 @@ store_free(struct kvt_store *store)
     struct kvt_env env = store->env;
 
     store_threads_stop(store);
+    scrubs_close(store);
     live_close(store);
     lazy_file_close(store->learned);
     fates_close(store);
@@ -171,6 +180,7 @@ store_free(struct kvt_store *store)
     reservations_close(store);
     phases_end(store);
     ticket_pool_close(store);
+    queues_close(store);
     pool_deinit(&store->flight_pool);
     pool_deinit(&store->fill_pool);
     pool_deinit(&store->fill_copies_pool);
@@ -196,6 +206,7 @@ store_free(struct kvt_store *store)
     pthread_mutex_destroy(&store->names_lock);
     pthread_mutex_destroy(&store->reservations_lock);
     waiters_deinit(&store->waiters);
+    pthread_mutex_destroy(&store->queues_lock);
     process_watch_deinit(&store->processes);
     if (store->path != NULL)
         env_put(&env, store->path, strlen(store->path) + 1);
@@ -219,6 +230,7 @@ store_create(const struct store_world *world, const char *path, struct kvt_store
     pthread_mutex_init(&store->names_lock, NULL);
     pthread_mutex_init(&store->reservations_lock, NULL);
     waiters_init(&store->waiters);
+    pthread_mutex_init(&store->queues_lock, NULL);
     process_watch_init(&store->processes, &store->env);
     phases_open(store);
     store->path = env_take(env, size);

@@ -257,10 +257,13 @@ struct kvt_store {
     _Atomic uint32_t health;            /* enum kvt_health_flags */
     _Atomic uint32_t poisoned;          /* Set once, by a proof that failed. */
     struct waiters waiters;             /* Whom that wakes. */
+    struct scrub *_Atomic scrubs_left;  /* inspect.h; of a store that is poisoned. */
     _Atomic uint32_t rest;              /* enum loop_rest_state */
     _Atomic uint32_t ticket_count;      /* Tickets in memory. */
     _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
     _Atomic uint32_t queue_count;
+    pthread_mutex_t queues_lock;
+    struct kvt_queue *queues; /* That callers have. guarded by: queues_lock */
     _Atomic uint32_t lease_out_count;
     _Atomic uint32_t lease_waiting_count; /* Given back, for when a stream has done its work. */
     _Atomic uint32_t reservation_count;

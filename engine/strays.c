@@ -83,7 +83,9 @@ struct search {
     struct kvt_store *store;
     struct extent *strays;
     uint32_t stray_count, stray_capacity;
-    uint32_t end_page; /* Of the batch that was committed last; 0: its header was not found. */
+    /* Of the batch that was committed last, or of one that is RECYCLING the recycle header, which
+     * hides older fills: nothing behind it is needed. 0: its header was not found. */
+    uint32_t end_page;
     enum kvt_status status;
 };
 
@@ -118,20 +120,22 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
 {
     struct search *search = visitor;
     const struct segment *segment = segment_at(search->store->segments, header->extent.segment);
-    uint64_t committed = segment->state == SEGMENT_RECYCLING ? 0 : segment->batch_number;
+    bool is_recycling = segment->state == SEGMENT_RECYCLING;
+    uint64_t committed = is_recycling ? 0 : segment->batch_number;
 
     (void)records;
     (void)kills;
     if (header->sequence > committed && !header->is_recycle)
         search->status = stray_add(search, &header->extent);
-    else if (header->sequence == committed)
+    else if (is_recycling ? header->is_recycle : header->sequence == committed)
         search->end_page = header->extent.page + header->total_pages;
     return search->status == KVT_OK;
 }
 
-/* Find the strays of a segment, and let none of them stand. */
+/* Find the strays of a segment, and let none of them stand. *unreadable_end_out: behind the last
+ * page that may be one and cannot be read; 0: there is none. */
 static enum kvt_status
-strays_erase(struct search *search, const struct segment *segment)
+strays_search(struct search *search, const struct segment *segment, uint32_t *unreadable_end_out)
 {
     struct nvme_tier *nvme = search->store->nvme;
     struct nvme_scan_result result;
@@ -145,11 +149,38 @@ strays_erase(struct search *search, const struct segment *segment)
     if (search->status == KVT_OK &&
         (search->stray_count > 0 || segment->state == SEGMENT_RECYCLING))
         search->status = nvme_files_sync(nvme);
-    if (search->status == KVT_OK && result.unreadable_end > search->end_page)
+    *unreadable_end_out = result.unreadable_end > search->end_page ? result.unreadable_end : 0;
+    return search->status;
+}
+
+/* Write over what cannot be read, and all before it that is not needed: a disk has another sector
+ * for a bad one then. False: it is not known where that begins. */
+static bool
+unreadable_erase(struct search *search, const struct segment *segment, uint32_t end)
+{
+    if (search->end_page == 0)
+        return false;
+    for (uint32_t page = search->end_page; page < end && search->status == KVT_OK; page++)
+        search->status = nvme_header_erase(
+            search->store->nvme, &(struct extent){segment->number, segment->generation, page});
+    if (search->status == KVT_OK)
+        search->status = nvme_files_sync(search->store->nvme);
+    return true;
+}
+
+static enum kvt_status
+strays_erase(struct search *search, const struct segment *segment)
+{
+    uint32_t end;
+
+    KVT_TRY(strays_search(search, segment, &end));
+    if (end > 0 && unreadable_erase(search, segment, end) && search->status == KVT_OK)
+        KVT_TRY(strays_search(search, segment, &end));
+    if (end > 0 && search->status == KVT_OK)
         search->status = failure_set(KVT_E_IO, 0,
             "segment 0x%x: page %u cannot be read, and may be the header of a batch without a "
             "commit",
-            segment->number, result.unreadable_end - 1);
+            segment->number, end - 1);
     return search->status;
 }
 

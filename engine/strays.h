@@ -18,8 +18,11 @@
  * that it needs.
  *
  * A header that was torn is none. A page that cannot be read may be one, unless a batch that was
- * committed stands behind it: it is as if the header could not be erased. A FREE segment with such
- * a page where its first batch would begin becomes RECYCLING.
+ * committed stands behind it: all from the last commit, or the recycle header, up to it is
+ * overwritten, too. When it still cannot be read, or the one that it begins behind was not found,
+ * it is as if a header could not be erased, at each open until the segment is recycled: to seal it
+ * for good would leave the header to a rebuild, on a day on which the disk can read it. A FREE
+ * segment with such a page where its first batch would begin becomes RECYCLING.
  *
  * Of a FREE segment only the beginning is looked at: when the header of its first batch is torn, a
  * whole one behind it is not found, and a rebuild takes that one's blocks until the segment is used

@@ -367,6 +367,10 @@ by_part_check(const struct kvt_get *gets, uint32_t count)
                 "capacity, or these are other parts than block 0's",
                 i, gets[i].part_count, KVT_PARTS_MAX);
     }
+    /* Behind these a number would begin anew at 0. */
+    if (is_by_part && gets[0].part_first + gets[0].part_count > (int)KVT_PARTS_MAX)
+        return failure_set(KVT_E_INVAL, 0, "%u parts from part %u on: a block has %u at most",
+            gets[0].part_count, gets[0].part_first, KVT_PARTS_MAX);
     if (is_by_part && count > KVT_BATCH_MAX / gets[0].part_count)
         return failure_set(KVT_E_INVAL, 0, "%u blocks of %u parts: more than %u parts in all",
             count, gets[0].part_count, KVT_BATCH_MAX);

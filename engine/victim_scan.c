@@ -28,6 +28,7 @@ struct victim_scan {
     uint64_t order; /* Rises with every start. */
     struct segment *victim;
     enum kvt_status status;
+    uint32_t unreadable_end;
     struct victim_trace *traces;
     uint32_t trace_count, trace_capacity;
     struct tier_kill *kills;
@@ -142,11 +143,12 @@ scan_run(struct crew_job *crew_job)
 {
     struct job *job = CONTAINER_OF(crew_job, struct job, crew);
     struct victim_scan *scan = CONTAINER_OF(job, struct victim_scan, job);
-    struct nvme_scan_result result;
+    struct nvme_scan_result result = {0};
     enum kvt_status status =
         nvme_scan(scan->store->nvme, scan->victim->number, scan_visit, scan, &result);
 
     scan->status = status_keep(scan->status, status);
+    scan->unreadable_end = result.unreadable_end;
 }
 
 /* --- The loop's calls ------------------------------------------------------------------------- */
@@ -248,6 +250,12 @@ enum kvt_status
 victim_scan_status(const struct victim_scan *scan)
 {
     return scan->status;
+}
+
+uint32_t
+victim_scan_unreadable(const struct victim_scan *scan)
+{
+    return scan->unreadable_end;
 }
 
 const struct victim_trace *

@@ -95,7 +95,7 @@ copy_read(struct copy_pair *pair, struct fs_dir *dir, uint32_t which)
         copy->reason = "it is missing";
         return KVT_OK;
     }
-    if (status == KVT_E_IO || status == KVT_E_INVAL) {
+    if ((status == KVT_E_IO && !failure_lacks_descriptor()) || status == KVT_E_INVAL) {
         copy_drop(pair->env, copy, "it cannot be opened");
         return KVT_OK;
     }

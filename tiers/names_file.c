@@ -85,12 +85,20 @@ names_find_id(struct names_file *names, uint32_t id)
     return NULL;
 }
 
+void
+names_id_note(struct names_file *names, uint32_t id)
+{
+    /* No name ever had a higher one. */
+    if (id <= NAMES_COUNT_MAX && id > names->id_seen)
+        names->id_seen = id;
+}
+
 enum kvt_status
 names_add(struct names_file *names, const char *name, const void *description,
     size_t description_length, struct name_entry **entry_out)
 {
     size_t name_length = strnlen(name, NAME_BYTES_MAX + 1);
-    uint32_t id_max = 0;
+    uint32_t id_max = names->id_seen;
     struct name_entry *entry;
 
     *entry_out = NULL;
@@ -107,8 +115,9 @@ names_add(struct names_file *names, const char *name, const void *description,
         if (names->entries[i].id > id_max)
             id_max = names->entries[i].id;
     }
-    if (names->count >= NAMES_COUNT_MAX || id_max == UINT32_MAX)
-        return failure_set(KVT_E_NOSPC, 0, "%u namespaces exist, no more fit", names->count);
+    if (id_max >= NAMES_COUNT_MAX)
+        return failure_set(KVT_E_NOSPC, 0, "%u namespaces exist, and of their ids, 1..%d, the last",
+            names->count, NAMES_COUNT_MAX);
     KVT_TRY(entries_reserve(names, names->count + 1));
 
     entry = &names->entries[names->count++];
@@ -168,8 +177,8 @@ entry_decode(const uint8_t *bytes, size_t size, size_t *at, struct name_entry *e
     entry->epoch = get_u32(from + 4);
     entry->name_length = get_u32(from + 8);
     entry->description_length = get_u32(from + 12);
-    if (entry->id == 0 || entry->epoch == 0)
-        return "an entry has id or epoch 0";
+    if (entry->id == 0 || entry->id > NAMES_COUNT_MAX || entry->epoch == 0)
+        return "an entry has an impossible id or epoch";
     if (entry->name_length == 0 || entry->name_length > NAME_BYTES_MAX ||
         entry->description_length > DESCRIPTION_BYTES_MAX)
         return "an entry has an impossible length";

@@ -13,7 +13,7 @@
 #include "env.h"
 
 enum {
-    NAMES_COUNT_MAX = 4096,
+    NAMES_COUNT_MAX = 4096,       /* And the highest id. */
     NAME_BYTES_MAX = 255,         /* Of a namespace's name, 1.. */
     DESCRIPTION_BYTES_MAX = 4096, /* Of its description, 0.. */
 };
@@ -31,6 +31,7 @@ struct names_file {
     const struct kvt_env *env;
     uint64_t sequence;
     uint8_t uuid[16]; /* The store's. */
+    uint32_t id_seen; /* The highest that a record has, when its name is not here. */
     uint32_t count;
     uint32_t capacity;
     struct name_entry *entries; /* Owned. */
@@ -57,11 +58,13 @@ enum kvt_status names_write(struct names_file *names, struct fs_dir *dir);
 
 /*
  * names_find - NULL when there is none. names_add - with the next id and epoch 1; KVT_E_NOMEM,
- * KVT_E_NOSPC (NAMES_COUNT_MAX, or no id is left), KVT_E_INVAL (a length, or the name is there);
- * entries found before may have moved.
+ * KVT_E_NOSPC (no id is left), KVT_E_INVAL (a length, or the name is there); entries found before
+ * may have moved. names_id_note - a record has that id: names_add() does not give it to a name that
+ * is new, to whose blocks those of a name that was lost would belong.
  */
 struct name_entry *names_find(struct names_file *names, const char *name);
 struct name_entry *names_find_id(struct names_file *names, uint32_t id);
+void names_id_note(struct names_file *names, uint32_t id);
 enum kvt_status names_add(struct names_file *names, const char *name, const void *description,
     size_t description_length, struct name_entry **entry_out);
 

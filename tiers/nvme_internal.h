@@ -112,6 +112,8 @@ struct nvme_tier {
     struct nvme_read *read_pool;
     uint32_t read_pool_count;
     struct nvme_read_chunk *read_chunks;
+    uint8_t
+        *_Atomic scan_window; /* NULL, or that of the last scan: for the next one, of any thread. */
 };
 
 /* --- nvme_files.c: one data file -------------------------------------------------------------- */
@@ -137,6 +139,10 @@ void nvme_puts_answer(struct nvme_tier *nvme);
 enum kvt_status nvme_get_start(struct nvme_tier *nvme, struct tier_batch *batch);
 void nvme_read_done(struct nvme_tier *nvme, struct nvme_read *read);
 void nvme_reads_deinit(struct nvme_tier *nvme);
+
+/* --- nvme_scan.c ------------------------------------------------------------------------------ */
+
+void nvme_scan_deinit(struct nvme_tier *nvme);
 
 /* --- Both ------------------------------------------------------------------------------------- */
 

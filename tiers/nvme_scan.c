@@ -64,13 +64,39 @@ struct scan {
 #define RECORDS_BYTES (BATCH_BLOCKS_MAX * sizeof(struct block_record))
 #define KILLS_BYTES (BATCH_KILLS_MAX * sizeof(struct tier_kill))
 
+/* A window that is mapped anew costs as much as what is read into it: one is kept. */
+static uint8_t *
+window_take(struct nvme_tier *nvme)
+{
+    uint8_t *kept = atomic_exchange_explicit(&nvme->scan_window, NULL, memory_order_acquire);
+
+    return kept != NULL ? kept : env_map(nvme->env, WINDOW_BYTES);
+}
+
+static void
+window_put(struct nvme_tier *nvme, uint8_t *window)
+{
+    if (window != NULL)
+        window = atomic_exchange_explicit(&nvme->scan_window, window, memory_order_acq_rel);
+    if (window != NULL)
+        env_unmap(nvme->env, window, WINDOW_BYTES);
+}
+
+void
+nvme_scan_deinit(struct nvme_tier *nvme)
+{
+    uint8_t *kept = atomic_exchange_explicit(&nvme->scan_window, NULL, memory_order_acquire);
+
+    if (kept != NULL)
+        env_unmap(nvme->env, kept, WINDOW_BYTES);
+}
+
 static void
 scan_deinit(struct scan *scan)
 {
     const struct kvt_env *env = scan->nvme->env;
 
-    if (scan->window != NULL)
-        env_unmap(env, scan->window, WINDOW_BYTES);
+    window_put(scan->nvme, scan->window);
     env_put(env, scan->records, RECORDS_BYTES);
     env_put(env, scan->kills, KILLS_BYTES);
     env_put(env, scan->found, scan->found_capacity * sizeof(*scan->found));
@@ -88,7 +114,7 @@ scan_init(struct scan *scan, struct nvme_tier *nvme, uint32_t segment)
     if (segment_at(nvme->table, segment) == NULL)
         return failure_set(KVT_E_INVAL, 0, "nvme tier: there is no segment 0x%x", segment);
     scan->file = nvme->roots[segment_root(segment)].file;
-    scan->window = env_map(env, WINDOW_BYTES);
+    scan->window = window_take(nvme);
     scan->records = env_take(env, RECORDS_BYTES);
     scan->kills = env_take(env, KILLS_BYTES);
     if (scan->window == NULL || scan->records == NULL || scan->kills == NULL)

@@ -173,6 +173,7 @@ nvme_close(struct tier *tier)
     }
     nvme_reads_deinit(nvme);
     nvme_puts_deinit(nvme);
+    nvme_scan_deinit(nvme);
     segment_table_close(nvme->table);
     env_put(nvme->env, nvme, sizeof(*nvme));
 }

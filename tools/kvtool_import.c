@@ -21,6 +21,7 @@
 #include "kvtool.h"
 #include "kvtool_archive.h"
 #include "kvtool_block.h"
+#include "kvtool_parts.h"
 #include "progress.h"
 #include "quantity.h"
 
@@ -53,9 +54,9 @@ const struct command_line kvtool_import_line = {
     .summary = "Put the blocks of an archive of kvtool export (default: standard input), durably.",
     .text =
         "The whole archive is verified before its first block becomes visible. A block that is\n"
-        "there stays as it is. When something goes wrong on the way, Ctrl-C is pressed, or the\n"
-        "store does not keep all of the archive, what was put is deleted again (what was replaced\n"
-        "stays replaced; namespaces stay).\n"
+        "there stays as it is, but for a file of which parts are gone. When something goes wrong\n"
+        "on the way, Ctrl-C is pressed, or the store does not keep all of the archive, what was\n"
+        "put is deleted again (what was replaced stays replaced; namespaces stay).\n"
         "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"stored\", \"existed\"}",
     .operand_min = 1,
     .operand_max = 2,
@@ -280,6 +281,24 @@ put_finish(struct import *import, struct lane *lane)
     return false;
 }
 
+/* The flags for a block whose key is there: a file of which parts are gone gives way to the
+ * archive's, and the rest of its parts with it. */
+static uint32_t
+flags_over(struct import *import, kvt_namespace ns, const struct kvt_put *put)
+{
+    struct manifest manifest;
+    uint64_t old_file;
+
+    if (import->flags != 0 || !manifest_read(&manifest, put->source, put->length) ||
+        file_look(import->store, ns, &put->key, false, &old_file) != KVT_MISS ||
+        old_file == manifest.file)
+        return import->flags;
+    if (parts_sweep(import->store, ns, &put->key, manifest.file) < 0)
+        complain(
+            "parts of a file that is not whole could not be deleted: the next put or rm does it");
+    return KVT_PUT_REPLACE;
+}
+
 static bool
 put_begin(struct import *import, const struct archive_reader *reader, struct lane *lane)
 {
@@ -287,7 +306,7 @@ put_begin(struct import *import, const struct archive_reader *reader, struct lan
     const struct kvt_key parent = {.bytes = block->parent,
         .length = block->parent_length,
         .component = block->parent_component};
-    const struct kvt_put put = {
+    struct kvt_put put = {
         .key = {.bytes = block->key, .length = block->key_length, .component = block->component},
         .parent = block->parent_length > 0 ? &parent : NULL,
         .source = lane->bytes,
@@ -310,6 +329,8 @@ put_begin(struct import *import, const struct archive_reader *reader, struct lan
         !key_list_add(tiers == 0 ? &import->made : &import->was_there, ns, &put.key))
         return false;
     memcpy(lane->bytes, reader->payload, reader->payload_length);
+    if (tiers != 0)
+        put.flags = flags_over(import, ns, &put);
     if (status == KVT_OK)
         status = lane_put(&import->lanes, lane, ns, &put);
     if (status == KVT_OK)

@@ -308,6 +308,37 @@ parts_are_there(
     return true;
 }
 
+/* For a file that is only to be verified. */
+static bool
+bytes_pass(void *context, const void *bytes, uint64_t size)
+{
+    (void)context;
+    (void)bytes;
+    (void)size;
+    return !interrupt_came();
+}
+
+enum kvt_status
+file_look(
+    kvt_store *store, kvt_namespace ns, const struct kvt_key *key, bool is_read, uint64_t *file_out)
+{
+    struct block block = {0};
+    struct manifest manifest;
+    enum kvt_status status = KVT_OK;
+
+    *file_out = 0;
+    if (block_get(store, ns, key, &block) == KVT_OK &&
+        manifest_read(&manifest, block.bytes, block.result.length)) {
+        *file_out = manifest.file;
+        if (!parts_are_there(store, ns, key->component, &manifest))
+            status = KVT_MISS;
+        else if (is_read)
+            status = parts_get(store, ns, key->component, &manifest, bytes_pass, NULL);
+    }
+    block_free(&block);
+    return status;
+}
+
 /* --- Sweeping --------------------------------------------------------------------------------- */
 
 /* Collects the keys of parts, and deletes them when the walk is over. */

@@ -48,6 +48,12 @@ enum kvt_status parts_get(kvt_store *store, kvt_namespace ns, uint16_t component
 bool parts_are_there(
     kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest);
 
+/* file_look - what `key` has now. KVT_MISS: a file of which parts are gone, or, when `is_read`,
+ * which cannot be read; *file_out is its number. KVT_OK: anything else; *file_out is 0 if it is no
+ * file. Else it could not be found out. */
+enum kvt_status file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key,
+    bool is_read, uint64_t *file_out);
+
 /* parts_sweep - delete the parts of `key`'s files, but for those of the file `keep` (0: none).
  * What an interrupted put left goes with them. */
 enum kvt_status parts_sweep(

@@ -52,7 +52,7 @@ const struct command_line kvtool_put_line = {
     .text =
         "What is larger than a block of the store is kept as parts and a manifest, which is put\n"
         "last: a reader finds all or nothing, and so does one after Ctrl-C. A block that is there\n"
-        "stays as it is, and the exit code is 0; a file of which parts are gone is replaced.\n"
+        "stays as it is, and the exit code is 0; a file that cannot be read any more is replaced.\n"
         "JSON: {\"key\", \"length_bytes\", \"outcome\": \"stored\" or \"exists\"}",
     .operand_min = 2,
     .operand_max = 3,
@@ -135,21 +135,23 @@ file_put_run(
 }
 
 /* What the key has now gives way to what is put: when it is to be replaced, and when it is a file
- * that is not whole, which nobody can read. */
-static void
+ * that is not whole, which nobody can read. False, with a sentence: that could not be found out. */
+static bool
 old_content_look(kvt_store *store, struct file_put *wish)
 {
-    struct block block = {0};
-    struct manifest manifest;
+    bool is_replaced = (wish->flags & KVT_PUT_REPLACE) != 0;
+    uint64_t file = 0;
+    enum kvt_status status = file_look(store, wish->ns, &wish->key, !is_replaced, &file);
 
-    if (block_get(store, wish->ns, &wish->key, &block) == KVT_OK &&
-        manifest_read(&manifest, block.bytes, block.result.length)) {
-        if (!parts_are_there(store, wish->ns, wish->key.component, &manifest))
-            wish->flags |= KVT_PUT_REPLACE;
-        if ((wish->flags & KVT_PUT_REPLACE) != 0)
-            wish->old_file = manifest.file;
-    }
-    block_free(&block);
+    if (status == KVT_MISS)
+        wish->flags |= KVT_PUT_REPLACE;
+    if ((wish->flags & KVT_PUT_REPLACE) != 0)
+        wish->old_file = file;
+    if (status == KVT_CANCELLED)
+        complain("interrupted");
+    else if (status != KVT_OK && status != KVT_MISS)
+        complain_status(status, "cannot read the file that is there");
+    return status == KVT_OK || status == KVT_MISS;
 }
 
 /* What was put. */
@@ -179,7 +181,10 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
     wish.part_bytes = made.block_bytes_max < PART_BYTES_MAX ? made.block_bytes_max : PART_BYTES_MAX;
     if (arguments->values[OPTION_REPLACE] != NULL)
         wish.flags = KVT_PUT_REPLACE;
-    old_content_look(store, &wish);
+    if (!old_content_look(store, &wish)) {
+        outcome.status = KVT_CANCELLED;
+        return outcome;
+    }
     outcome.is_file = outcome.length == 0 || outcome.length > made.block_bytes_max ||
                       manifest_is_like(source->head, outcome.length);
     outcome.status = outcome.is_file ? file_put_run(store, &wish, source, &outcome.length)

@@ -170,7 +170,7 @@ kvtier_describe(const struct peer_place *place, struct peer_facts *facts_out)
 const struct peer peer_kvtier = {
     .name = "kvtier",
     .put_callers = {1, 2, 4},
-    .get_callers = {1, 2, 4},
+    .get_callers = {1, 2, 4, 8, 16},
     .open = kvtier_open,
     .put_batch = kvtier_put,
     .get_batch = kvtier_get,

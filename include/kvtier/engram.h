@@ -46,7 +46,7 @@ enum kvt_engram_model {
 /* What a row is made of. */
 enum kvt_engram_encoding {
     KVT_ENGRAM_BYTES = 0,     /* row_bytes of anything. */
-    KVT_ENGRAM_E4M3_E8M0 = 1, /* value_count E4M3 numbers, then scale_count E8M0 scales. */
+    KVT_ENGRAM_E4M3_E8M0 = 1, /* value_count E4M3 numbers, then scale_count E8M0 scales; no 0. */
     KVT_ENGRAM_BF16 = 2,      /* value_count bfloat16 numbers. */
 };
 

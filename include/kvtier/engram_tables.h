@@ -61,7 +61,8 @@ KVT_CHECKED enum kvt_status kvt_engram_open(
 /*
  * kvt_engram_close - KVT_E_STATE, and nothing changes, while a fetch from it has not been freed.
  * NULL does nothing. kvt_close() needs all tables closed; kvt_abort() makes them void.
- * Threads: serial. Ownership: takes `table` when KVT_OK. Blocks: never.
+ * Threads: serial. Ownership: takes `table` when KVT_OK. Blocks: in the driver, for all streams of
+ * devices that know pinned rows of it or have a cache of them; otherwise never.
  */
 KVT_CHECKED enum kvt_status kvt_engram_close(kvt_engram *table);
 
@@ -260,9 +261,10 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_wait(
  * kvt_engram_fetch_stream_wait - work that is submitted to `stream` from now on waits, on the
  * device, until the rows of target `index` have been copied there. The host does not wait.
  *
- * KVT_OK: the stream waits, or there is nothing to wait for any more. KVT_NOT_READY: the copy of
- * some row was not queued yet, because its page is still being read: nothing has changed, ask
- * again. KVT_E_CORRUPT, KVT_E_IO: some rows are not there; the stream waits for the others.
+ * KVT_OK: the stream waits, or there is nothing to wait for (no rows, or not any more).
+ * KVT_NOT_READY: the copy of some row was not queued yet, because its page is still being read:
+ * nothing has changed, ask again. KVT_E_CORRUPT, KVT_E_IO: some rows are not there; the stream
+ * waits for the others.
  * KVT_E_GPU: the device is lost. KVT_E_INVAL: NULL, the default stream among it; no such target;
  * its destination is host memory.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the destination's device. Blocks: never,
@@ -272,7 +274,8 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_stream_wait(
     kvt_engram_fetch *fetch, uint32_t index, void *stream);
 
 /*
- * kvt_engram_fetch_free - waits for what is not settled yet. NULL does nothing.
+ * kvt_engram_fetch_free - waits for what is not settled yet; when the store is poisoned that ends
+ * with kvt_close(), and until then its plan and destinations are in use. NULL does nothing.
  * Threads: serial. Ownership: takes `fetch`. Blocks: until every target is settled.
  */
 KVT_API void kvt_engram_fetch_free(kvt_engram_fetch *fetch);

@@ -22,8 +22,8 @@
  *   Limits     Every queue, table and wait has an upper bound that an option sets.
  *   Fork       A store belongs to the process that opened it. In a forked child every call with its
  *              handles returns KVT_E_STATE and kvt_close() only forgets them.
- *   State      After a broken invariant every call returns KVT_E_POISONED, but kvt_health(),
- *              kvt_close(), kvt_queue_destroy() and those that give back without a status.
+ *   State      After a broken invariant every call is KVT_E_POISONED, but those without status,
+ *              kvt_health(), kvt_queue_destroy(), and kvt_close(), which ends all use of memory.
  */
 #ifndef KVTIER_H
 #define KVTIER_H
@@ -538,7 +538,8 @@ struct kvt_put {
  * Stage 1: each block is visible to lookups (or has its error), and `source` may be reused. Stage 2
  * (RELAXED, SYNC): each is committed, or has its error. A key that is there or in flight is a
  * success that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Two puts of one key
- * in one call: the first wins.
+ * in one call: the first wins. A replace that is refused leaves the block that was there; one whose
+ * device then fails to copy leaves neither.
  *
  * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
  * KVT_E_BUSY      request_count_max tickets are out.
@@ -546,9 +547,8 @@ struct kvt_put {
  * KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY (RELAXED and SYNC on a store that takes no commits).
  *
  * Threads: any. Ownership: borrows `puts` and keys; keeps the sources until stage 1; gives
- * *ticket_out. Blocks: never.
- * Completion: KVT_OK -> each stage is reached exactly once (and delivered to submit->queue exactly
- * once). Otherwise never.
+ * *ticket_out. Blocks: never. Completion: KVT_OK -> each stage is reached exactly once (and
+ * delivered to submit->queue exactly once). Otherwise never.
  */
 KVT_CHECKED enum kvt_status kvt_put_submit(kvt_store *store, kvt_namespace ns,
     const struct kvt_put *puts, uint32_t count, enum kvt_durability durability,

@@ -79,6 +79,7 @@ struct kvt_examiner {
  *
  * KVT_OK: the report is written, whatever it says. KVT_E_CORRUPT: the store cannot be opened, the
  * findings say why. KVT_CANCELLED. Other errors as kvt_open(). `examiner` may be NULL.
+ * Takes 256 MiB of host memory, and what an open takes for each block.
  * Threads: any. Ownership: borrows. Blocks: for reading every block.
  */
 KVT_CHECKED enum kvt_status kvt_check(
@@ -106,7 +107,7 @@ enum kvt_dump_kind {
  * kvt_dump - print a closed store's inside, one JSON object a line, to `line`, until it returns
  * non-zero; of one segment, or of all (UINT32_MAX).
  *
- * KVT_E_INVAL: a NULL, no such kind or segment. Other errors as kvt_open().
+ * KVT_E_INVAL: a NULL, no such kind or segment. Other errors as kvt_open(). Memory as kvt_check().
  * Threads: any. Ownership: borrows. Blocks: yes.
  */
 KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind, uint32_t segment,
@@ -247,7 +248,7 @@ KVT_CHECKED enum kvt_status kvt_why_read(const char *path, const char *namespace
  *
  * kvt_device_free - give them back, `size` as taken.
  *
- * Threads: any. Ownership: takes `address`. Blocks: in the driver.
+ * Threads: any. Ownership: takes `address`. Blocks: in the driver, for all streams of the device.
  *
  * kvt_device_write - copy to the device; kvt_device_read() copies from it.
  *
@@ -288,9 +289,14 @@ typedef struct kvt_hold kvt_hold;
  * ends it. So give one where any of this is possible:
  * - submit->wait_event of this ticket recorded there; leases that keep HOST full until the stream
  *   has passed.
- * - cudaFree() and cudaFreeHost(), by anybody in the process: they wait for the device, and every
- *   copy of the store waits for them (seen on an H200, driver 580; cudaMalloc(), cudaHostAlloc(),
+ * - cudaFree(), cudaFreeHost() and cudaHostUnregister(), by anybody in the process: they wait for
+ *   the device, and every copy of the store waits for them (seen on an H200, driver 580, and an
+ *   H100; cudaMalloc(), cudaHostAlloc(), cudaHostRegister(), cudaEventDestroy(),
  *   cudaDeviceSynchronize(), copies of pageable memory and work on the default stream let it copy).
+ *   These calls make them: kvt_region_unregister() of host memory, kvt_device_free(),
+ *   kvt_load_release() and kvt_load_close() of memory of the load's own,
+ *   kvt_engram_close() of a table with pinned rows or a cache on a device,
+ *   kvt_shared_event_close(), kvt_import_close(). Make none of them while a stream waits.
  * - more streams that wait at once than the hardware has queues (CUDA_DEVICE_MAX_CONNECTIONS, 8
  *   unless the environment says otherwise; 4 were fine there, 32 were not): copies may stand behind
  *   them. The store's own streams have the greatest priority, which keeps them apart from few.

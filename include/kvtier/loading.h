@@ -3,11 +3,12 @@
  * loading.h - files to memory of a device, chunk by chunk: weights, adapters, tables. Part of
  * kvtier.h, whose rules hold.
  *
- * A load reads a range of any file (not one of the store's) past the page cache into staging
- * memory, which is a part of the HOST tier, and copies it to the device from there; both go on at
- * once. It is cut into chunks of one size (the last may be shorter), which come in order. A chunk
- * is settled when its bytes are in place, or when it is known that they will not be: one that could
- * not be read costs no other. The first can be used while the others come.
+ * A load reads a range of any file (not one of the store's), past the page cache where its file
+ * system can, into staging memory, which is a part of the HOST tier, and copies it to the device
+ * from there; both go on at once. It is cut into chunks of one size (the last may be shorter),
+ * which come in order. A chunk is settled when its bytes are in place, or when it is known that
+ * they will not be: one that could not be read costs no other. The first can be used while the
+ * others come.
  *
  * Staging memory is taken with the first load that is open and given back with the last: at most an
  * eighth of HOST and 32 MiB, which all loads share. Nothing is verified: the file has no checksums
@@ -132,8 +133,8 @@ KVT_CHECKED enum kvt_status kvt_load_cancel(kvt_store *store, kvt_load load);
  *
  * KVT_E_STATE: one of them is not settled, or was released before, or is named twice: nothing
  * changed. KVT_E_INVAL: no open load, no such chunk, NULL: nothing changed.
- * Threads: any. Ownership: takes the chunks when KVT_OK. Blocks: in the driver, when the last
- * chunk's memory is the load's own.
+ * Threads: any. Ownership: takes the chunks when KVT_OK. Blocks: in the driver, for all streams of
+ * the device, when the last chunk's memory is the load's own.
  */
 KVT_CHECKED enum kvt_status kvt_load_release(
     kvt_store *store, kvt_load load, const uint32_t *chunks, uint32_t count);
@@ -145,7 +146,7 @@ KVT_CHECKED enum kvt_status kvt_load_release(
  * KVT_E_INVAL: it is not open.
  * Threads: any; who waits for the load meanwhile gets KVT_E_INVAL. Ownership: takes `load` when
  * KVT_OK; the destination is the caller's again. Blocks: for what is being read and copied, and in
- * the driver.
+ * the driver, for all streams of the device when memory is given back.
  */
 KVT_CHECKED enum kvt_status kvt_load_close(kvt_store *store, kvt_load load);
 

@@ -5,8 +5,9 @@
  *
  * With KVT_GET_BY_PART in the flags of all gets of a submission, their parts (layers, say) are
  * fetched and copied in order: the first of every block, then the second ... A program computes
- * with layer n while n + 1 comes. Results, completions and cancelling are as without; so are the
- * places of parts in memory that is spread (layouts.h).
+ * with layer n while n + 1 comes. Parts from KVT_PARTS_MAX on, which no block has, are refused
+ * (KVT_E_INVAL) by kvt_get_submit() itself. Results, completions and cancelling are as without; so
+ * are the places of parts in memory that is spread (layouts.h).
  */
 #ifndef KVTIER_READINESS_H
 #define KVTIER_READINESS_H

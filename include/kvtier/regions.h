@@ -36,7 +36,8 @@ struct kvt_region_options {
  *
  * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1, a
  * layout lies in it, or rows of N-gram tables are on their way there.
- * Threads: any. Ownership: takes `region` when KVT_OK. Blocks: in the driver.
+ * Threads: any. Ownership: takes `region` when KVT_OK. Blocks: in the driver; of host memory for
+ * all streams of all devices of the store (kvt_hold_submit() says who must not).
  */
 KVT_CHECKED enum kvt_status kvt_region_register(
     kvt_store *store, const struct kvt_region_options *options, kvt_region *region_out);

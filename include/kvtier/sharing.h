@@ -26,7 +26,8 @@
  *           them; until then their slots stay as they are.
  * Trust     Imported memory is for reading: the library's copies never write to it, and nobody can
  *           in the emulation, or on a GPU whose driver takes access to read alone. Who has the
- *           descriptor of an event can end waits for it.
+ *           descriptor of an event can end waits of others for it, before it is reached too; its
+ *           maker believes its own device alone. Nobody can make a wait outlive the maker.
  */
 #ifndef KVTIER_SHARING_H
 #define KVTIER_SHARING_H
@@ -127,7 +128,7 @@ KVT_CHECKED enum kvt_status kvt_import_read(
  *
  * KVT_E_STATE: it has open events: nothing changed; or in a forked child, which only forgets it.
  * Threads: serial; no other call with it may be running. Ownership: takes `import` when KVT_OK.
- * Blocks: in the driver.
+ * Blocks: in the driver, for all streams of the device.
  */
 KVT_CHECKED enum kvt_status kvt_import_close(kvt_import *import);
 
@@ -171,9 +172,9 @@ KVT_CHECKED enum kvt_status kvt_shared_event_open(const struct kvt_side *side,
  * call has been done. Only the last record counts, but a wait keeps to the one that it was asked
  * for. Tell others of the record after this call.
  *
- * KVT_E_INVAL: NULL, an event that was opened, the default stream (NULL). KVT_E_STATE: the record
- * before this one, on another stream, has not been reached: nothing changed; or in a forked child.
- * KVT_E_GPU: the device is lost. KVT_E_NOMEM.
+ * KVT_E_INVAL: NULL, an event that was opened, the default stream (NULL), a stream that is being
+ * captured into a graph. KVT_E_STATE: the record before this one, on another stream, has not been
+ * reached: nothing changed; or in a forked child. KVT_E_GPU: the device is lost. KVT_E_NOMEM.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the device. Blocks: never, but for the
  * driver.
  */
@@ -186,8 +187,9 @@ KVT_CHECKED enum kvt_status kvt_shared_event_record(kvt_shared_event *event, voi
  * came behind is believed.
  *
  * KVT_OK: the stream waits, or there is nothing to wait for. KVT_CANCELLED: it will never be
- * reached; nothing was queued. KVT_E_INVAL: NULL, the default stream (NULL). KVT_E_STATE: in a
- * forked child. KVT_E_GPU: the device is lost. KVT_E_NOMEM.
+ * reached; nothing was queued. KVT_E_INVAL: NULL, the default stream (NULL), a stream that is being
+ * captured into a graph. KVT_E_STATE: in a forked child. KVT_E_GPU: the device is lost.
+ * KVT_E_NOMEM.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the device. Blocks: never, but for the
  * driver.
  */
@@ -198,8 +200,9 @@ KVT_CHECKED enum kvt_status kvt_shared_event_stream_wait(kvt_shared_event *event
  * reached.
  *
  * KVT_OK: what was queued before it has been done. KVT_LATE: not yet. KVT_CANCELLED: its maker has
- * closed it or is gone, and it will never be reached. KVT_E_INVAL: NULL. KVT_E_STATE: in a forked
- * child.
+ * closed it or is gone, and it will never be reached; or what stands there cannot be a record.
+ * KVT_E_GPU: this process made it, and the device is lost. KVT_E_INVAL: NULL. KVT_E_STATE: in a
+ * forked child.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
  */
 KVT_CHECKED enum kvt_status kvt_shared_event_wait(kvt_shared_event *event, uint64_t timeout_ns);
@@ -207,12 +210,14 @@ KVT_CHECKED enum kvt_status kvt_shared_event_wait(kvt_shared_event *event, uint6
 /*
  * kvt_shared_event_close - no stream of this process may still wait for it. Who made it ends it for
  * everybody. kvt_close() and kvt_import_close() need all events closed; kvt_abort() makes them
- * void. NULL does nothing.
+ * void: waits of streams of this process end, and with them those of everybody else who waits for
+ * the same record, as when its maker is gone. What streams may still use of an event, 4 KiB of
+ * pinned memory, stays until the process ends. NULL does nothing.
  *
  * KVT_E_STATE: this process made it, and its last record has not been reached: nothing changed (but
  * on a lost device it is closed); or in a forked child.
  * Threads: serial; no other call with it may be running. Ownership: takes `event` when KVT_OK.
- * Blocks: in the driver.
+ * Blocks: in the driver, for all streams of the device.
  */
 KVT_CHECKED enum kvt_status kvt_shared_event_close(kvt_shared_event *event);
 

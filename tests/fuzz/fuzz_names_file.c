@@ -26,7 +26,7 @@ entries_require(struct names_file *names)
 
         FUZZ_REQUIRE(strlen(entry->name) == entry->name_length && entry->name_length > 0);
         FUZZ_REQUIRE(entry->description_length <= DESCRIPTION_BYTES_MAX);
-        FUZZ_REQUIRE(entry->id != 0 && entry->epoch != 0);
+        FUZZ_REQUIRE(entry->id != 0 && entry->id <= NAMES_COUNT_MAX && entry->epoch != 0);
         FUZZ_REQUIRE(names_find(names, entry->name) == entry);
         FUZZ_REQUIRE(names_find_id(names, entry->id) == entry);
     }

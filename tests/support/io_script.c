@@ -105,10 +105,36 @@ script_stop(void *context, struct task *task)
     free(task);
 }
 
+/* The lane goes on meanwhile, and what is in flight ends, the newest first. */
+static void
+script_gate_wait(void *context, struct gate *gate, uint32_t seen, uint64_t until_ns)
+{
+    struct io_script *script = context;
+
+    (void)until_ns;
+    io_script_step(script);
+    while (atomic_load_explicit(&gate->value, memory_order_acquire) == seen) {
+        uint32_t last = script->flying_count - 1;
+
+        script_require(script->flying_count > 0);
+        io_script_answer(script, last, (int64_t)io_script_size(script, last));
+        io_script_step(script);
+    }
+}
+
+static void
+script_gate_post(void *context, struct gate *gate)
+{
+    (void)context;
+    atomic_fetch_add_explicit(&gate->value, 1, memory_order_release);
+}
+
 static const struct sched_ops script_sched = {
     .start = script_start,
     .wake = script_wake,
     .stop = script_stop,
+    .gate_wait = script_gate_wait,
+    .gate_post = script_gate_post,
 };
 
 struct task *

@@ -4,7 +4,7 @@
  * hand: together they run a lane without threads, files or time.
  *
  * Operations that were submitted lie in flight, in order of submission, until the test answers
- * them, in any order, with any result. Nothing is read or written.
+ * them, in any order, with any result; or until the lane is waited for. Nothing is read or written.
  *
  * Threads: one.
  */

@@ -70,10 +70,16 @@ push(struct bench *bench, enum io_kind kind, enum lane_class class, uint64_t off
 uint32_t
 step(struct bench *bench)
 {
+    io_script_step(&bench->script);
+    return answers_take(bench);
+}
+
+uint32_t
+answers_take(struct bench *bench)
+{
     struct inbox_node *node;
     uint32_t count = 0;
 
-    io_script_step(&bench->script);
     for (node = inbox_take(&bench->inbox); node != NULL; node = node->next) {
         struct transfer *transfer = CONTAINER_OF(node, struct transfer, node);
 

@@ -41,8 +41,10 @@ struct transfer *make(
 struct transfer *push(
     struct bench *bench, enum io_kind kind, enum lane_class class, uint64_t offset, uint64_t size);
 
-/* step - step the lane, then take the answers; returns how many there were. */
+/* step - step the lane, then take the answers; returns how many there were. answers_take - of a
+ * lane that may be gone. */
 uint32_t step(struct bench *bench);
+uint32_t answers_take(struct bench *bench);
 
 /* finish - answer everything in flight in full until nothing is; then all have one answer. */
 void finish(struct bench *bench);

@@ -376,6 +376,12 @@ is_misaligned(const struct sim_handle *handle, const void *memory, size_t size, 
     return offset % align != 0 || size % align != 0 || (uintptr_t)memory % align != 0;
 }
 
+bool
+sim_read_is_refused(const struct sim_handle *handle)
+{
+    return handle->world->options.direct_refused && (handle->flags & FS_DIRECT) != 0;
+}
+
 static enum kvt_status
 fs_read_at(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
 {
@@ -388,6 +394,8 @@ fs_read_at(struct fs_file *file, void *target, size_t size, uint64_t offset, siz
         return status;
     if (is_misaligned(handle, target, size, offset))
         return failure_set(KVT_E_INVAL, EINVAL, "read %s: not aligned", handle->name);
+    if (sim_read_is_refused(handle))
+        return failure_set(KVT_E_INVAL, EINVAL, "read %s: not past the page cache", handle->name);
     if (verdict.crashes)
         return call_end(&verdict, handle->name);
     if (offset >= handle->node->current.size)

@@ -175,6 +175,8 @@ transfer_perform(struct sim_world *world, const struct sim_transfer *transfer)
         return transfer_write(world, transfer);
     if (transfer->effect == SIM_TORN)
         return -EIO;
+    if (sim_read_is_refused((const struct sim_handle *)transfer->op.file))
+        return -EINVAL;
     return transfer_read(world, transfer);
 }
 

@@ -186,6 +186,12 @@ sim_space_set(struct sim_world *world, uint64_t space_bytes)
     world->options.space_bytes = space_bytes;
 }
 
+void
+sim_direct_refuse(struct sim_world *world)
+{
+    world->options.direct_refused = true;
+}
+
 bool
 sim_lies(const struct sim_world *world)
 {

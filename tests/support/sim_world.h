@@ -45,6 +45,7 @@ struct sim_options {
     uint32_t short_per_mille;   /* Transfers that move less than was asked. */
     uint32_t retry_per_mille;   /* Transfers that are answered with EINTR or EAGAIN. */
     bool direct_unsupported;    /* FS_DIRECT takes no effect. */
+    bool direct_refused;        /* It does, and reads are EINVAL. */
     bool directories_sync_late; /* A new directory, too, is lost without a sync of its parent. */
 };
 
@@ -158,6 +159,8 @@ uint64_t sim_fault_count(const struct sim_world *world); /* How often a rule has
 /* Operations that a rule or a crash could have hit, ever: synchronous, asynchronous, commits. */
 uint64_t sim_io_count(const struct sim_world *world);
 void sim_space_set(struct sim_world *world, uint64_t space_bytes);
+/* sim_direct_refuse - files that are open, and later ones, promise direct reads and refuse them. */
+void sim_direct_refuse(struct sim_world *world);
 
 /* --- 5. Crashes ------------------------------------------------------------------------------- */
 

@@ -147,6 +147,8 @@ uint64_t sim_dir_count(const struct sim_world *world);
 /* sim_space_for - the file may become `size` long. */
 bool sim_space_for(struct sim_world *world, const struct sim_node *node, uint64_t size);
 uint32_t sim_align_of(const struct sim_handle *handle);
+/* sim_read_is_refused - because the file was opened to be read past the page cache. */
+bool sim_read_is_refused(const struct sim_handle *handle);
 /* sim_torn_write - some sectors of a write arrive. */
 void sim_torn_write(struct sim_world *world, struct sim_node *node, const struct iovec *pieces,
     uint32_t piece_count, uint64_t offset);

@@ -101,6 +101,12 @@ class Files(Programs):
         with open(self.path("keep"), "rb") as file:
             self.assertEqual(file.read(), b"as it was")
         self.assertEqual([name for name in os.listdir(self.scratch) if "keep." in name], [])
+        # So a put brings it, though all of its parts have a copy.
+        self.assertEqual(len(self.keys("f8", "--parts")), 5)
+        content = os.urandom(2 * BLOCK)
+        self.assertIn(b"is stored", self.put("f8", 'a/"large"', content).stdout)
+        self.assertEqual(self.get("f8", 'a/"large"'), content)
+        self.assertEqual(len(self.keys("f8", "--parts")), 4)
 
     def test_a_file_that_does_not_fit_leaves_nothing(self):
         self.put("f5", "a/00", b"x", nvme="16M")
@@ -286,6 +292,26 @@ class Archives(Programs):
         self.run_program("kvtool", "import", "--create", "--nvme", "64M", "a17", "a16.kva")
         self.assertEqual(self.run_program("kvtool", "get", "a17", 'b/c/"whole"').stdout, whole)
         self.refused("kvtool", "get", "a17", 'b/c/"large"', expect=1, saying="there is no block")
+
+    def test_a_file_that_is_not_whole_gives_way_to_the_archives(self):
+        for missing in (0, 1):
+            with self.subTest(missing=missing):
+                store = f"a{18 + missing}"
+                content = os.urandom(3 * BLOCK)
+                described = ("--namespace-description", "made for tests")
+                self.run_program("kvtool", "put", "--create", "--nvme", "64M", store, "a/01",
+                                 *described, input=b"x")
+                self.run_program("kvtool", "put", store, 'b/c/"large"', *described, input=content)
+                parts = self.json_of("kvtool", "ls", store, "--parts")["blocks"]
+                for part in [block["key"] for block in parts if "~part" in block["key"]][:missing]:
+                    self.run_program("kvtool", "rm", store, part)
+                self.run_program("kvtool", "import", store, "all.kva")
+                whole = self.contents("s")['b/c/"large"'] if missing else content
+                self.assertTrue(self.contents(store)['b/c/"large"'] == whole)
+                if missing > 0:
+                    counts = [self.json_of("kvtool", "ls", name, "--parts")["block_count"]
+                              for name in (store, "s")]
+                    self.assertEqual(counts[0], counts[1])
 
     def test_a_pipe_is_as_good_as_a_file(self):
         command = ("build/bin/kvtool export s - | build/bin/kvtool import --create --nvme 64M a4")

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "kvtier/kvtier_unstable.h"
+#include "names_file.h"
 #include "store_kit.h"
 
 enum {
@@ -252,6 +253,93 @@ a_store_without_good_names_is_refused_by_name(void **state)
     refused(open_at(fixture->path, 0, &store), KVT_E_CORRUPT, "NAMES");
 }
 
+/* NAMES says something else, and both copies are intact. */
+static void
+names_change(const struct fixture *fixture, void (*change)(struct names_file *names))
+{
+    struct names_file names;
+    struct kvt_env env;
+    struct fs_dir *dir;
+    uint8_t uuid[16];
+    int fd = open_file(fixture, "NAMES.a");
+
+    assert_int_equal(pread(fd, uuid, sizeof(uuid), 16), sizeof(uuid));
+    close(fd);
+    env_host(&env);
+    assert_int_equal(env.fs->dir_open(env.fs_context, fixture->path, 0, &dir), KVT_OK);
+    names_init(&names, &env, uuid);
+    assert_int_equal(names_read(&names, dir), KVT_OK);
+    change(&names);
+    assert_int_equal(names_write(&names, dir), KVT_OK);
+    names_deinit(&names);
+    env.fs->dir_close(dir);
+}
+
+static void
+last_id_give(struct names_file *names)
+{
+    struct name_entry *entry;
+
+    assert_int_equal(names_add(names, "last", NULL, 0, &entry), KVT_OK);
+    entry->id = NAMES_COUNT_MAX;
+}
+
+static void
+last_name_drop(struct names_file *names)
+{
+    names->count--;
+}
+
+static void
+a_gap_in_the_ids_of_names_costs_no_namespace(void **state)
+{
+    struct fixture *fixture = *state;
+    kvt_store *store;
+    kvt_namespace ns;
+
+    fresh_copy(fixture);
+    names_change(fixture, last_id_give);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(open_at(fixture->path, 0, &store), KVT_OK);
+        assert_int_equal(kvt_namespace_open(store, "last", NULL, 0, &ns), KVT_OK);
+        assert_int_equal(ns.id, NAMES_COUNT_MAX);
+        assert_int_equal(kit_put(store, ns, i, 1, 3000, KVT_SYNC), KVT_OK);
+        refused(kvt_namespace_open(store, "new", NULL, 0, &ns), KVT_E_NOSPC, "4096");
+        assert_int_equal(kvt_close(store), KVT_OK);
+    }
+    assert_int_equal(use_store(fixture->path), BLOCKS);
+}
+
+/* Its blocks are in the index, and would be the next namespace's. */
+static void
+the_id_of_a_lost_name_is_not_given_to_another(void **state)
+{
+    struct fixture *fixture = *state;
+    kvt_namespace lost, ns;
+    kvt_store *store;
+    uint64_t version;
+
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t rebuild = i == 0 ? 0 : KVT_OPEN_REBUILD;
+
+        fresh_copy(fixture);
+        assert_int_equal(open_at(fixture->path, 0, &store), KVT_OK);
+        assert_int_equal(kvt_namespace_open(store, "lost", NULL, 0, &lost), KVT_OK);
+        assert_int_equal(kit_put(store, lost, 500, 3, 3000, KVT_SYNC), KVT_OK);
+        assert_int_equal(kvt_close(store), KVT_OK);
+        names_change(fixture, last_name_drop);
+        assert_int_equal(open_at(fixture->path, rebuild, &store), KVT_OK);
+        assert_int_equal(kvt_namespace_open(store, "new", NULL, 0, &ns), KVT_OK);
+        assert_int_not_equal(ns.id, lost.id);
+        assert_int_equal(kvt_close(store), KVT_OK);
+        assert_int_equal(open_at(fixture->path, rebuild, &store), KVT_OK);
+        assert_int_equal(kvt_namespace_open(store, "new", NULL, 0, &ns), KVT_OK);
+        assert_int_equal(kit_get(store, ns, 500, &version), KVT_MISS);
+        assert_int_equal(kvt_close(store), KVT_OK);
+        assert_int_equal(use_store(fixture->path), BLOCKS);
+    }
+}
+
 /* --- The index and the data ------------------------------------------------------------------- */
 
 static void
@@ -403,6 +491,8 @@ main(void)
         cmocka_unit_test(one_damaged_copy_of_store_or_names_is_enough_to_open),
         cmocka_unit_test(a_store_without_a_good_store_file_is_refused_by_name),
         cmocka_unit_test(a_store_without_good_names_is_refused_by_name),
+        cmocka_unit_test(a_gap_in_the_ids_of_names_costs_no_namespace),
+        cmocka_unit_test(the_id_of_a_lost_name_is_not_given_to_another),
         cmocka_unit_test(a_damaged_index_is_rebuilt_without_a_loss),
         cmocka_unit_test(damaged_data_is_a_miss_and_never_wrong),
         cmocka_unit_test(a_check_of_a_store_without_its_data_says_so),

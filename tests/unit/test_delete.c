@@ -321,6 +321,29 @@ a_delete_waits_for_the_kill_of_the_newest_copy(void **state)
     }
 }
 
+/* A delete that waits for its batch, and then a victim for whose blocks nothing goes ahead. */
+static void
+a_delete_that_waits_keeps_its_turn(void **state)
+{
+    struct full_store *full = full_begin_hasty(1);
+    struct commit *commit = full->store->commit;
+    kvt_ticket *tickets[3];
+
+    (void)state;
+    full_put(full, KEY, 1);
+    for (uint64_t i = 0; i < 2; i++) {
+        tickets[i] = full_put_submit(full, KEY + 1 + i, 1, KVT_SYNC);
+        full_writing_meet(full, KEY + 1 + i);
+    }
+    tickets[2] = full_delete_submit(full, KEY);
+    assert_int_equal(kvt_ticket_wait(tickets[2], KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(commit->kill_count, 1);
+    assert_int_equal(commit_batch_ahead(full->store, FULL_SEGMENTS - 1), KVT_MISS);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(full_result(tickets[i]), KVT_OK);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -332,6 +355,7 @@ main(void)
         cmocka_unit_test(a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost),
         cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
+        cmocka_unit_test(a_delete_that_waits_keeps_its_turn),
     };
 
     stop_on_proof();

@@ -200,6 +200,48 @@ streams_write_and_wait_for_words_that_the_device_knows(void **state)
     assert_int_equal(share->word_write(rig.device, cudaStreamLegacy, word, 4), KVT_E_INVAL);
 }
 
+static void
+memory_that_is_abandoned_stays_pinned(void **state)
+{
+    void *stream = device_cuda_ops.stream(rig.device, DEVICE_OUT);
+    int holds = play.holds;
+
+    (void)state;
+    rig.page = env_map(&rig.env, PAGE_BYTES);
+    assert_int_equal(device_cuda_ops.host_register(rig.device, rig.page, PAGE_BYTES), KVT_OK);
+    assert_int_equal(play.holds, holds + 1);
+    device_cuda_ops.host_abandon(rig.device, rig.page, PAGE_BYTES);
+    assert_int_equal(play.holds, holds + 1);
+    assert_int_equal(share->word_write(rig.device, stream, (uint64_t *)rig.page, 1), KVT_E_INVAL);
+    play.holds--; /* As at the end of the process. */
+}
+
+static void
+words_on_a_captured_stream_are_refused(void **state)
+{
+    void *stream = device_cuda_ops.stream(rig.device, DEVICE_OUT);
+    void *captured = &rig; /* A caller's: of those of the device nobody can capture one. */
+    uint64_t *word;
+
+    (void)state;
+    rig.page = env_map(&rig.env, PAGE_BYTES);
+    word = (uint64_t *)rig.page;
+    assert_int_equal(device_cuda_ops.host_register(rig.device, rig.page, PAGE_BYTES), KVT_OK);
+    rig.is_known = true;
+    assert_int_equal(share->word_write(rig.device, stream, word, 1), KVT_OK);
+    assert_int_equal(share->word_wait(rig.device, stream, word, 1), KVT_OK);
+    play.is_stream_captured = true;
+    assert_int_equal(share->word_write(rig.device, captured, word, 2), KVT_E_INVAL);
+    assert_non_null(strstr(failure_last()->text, "being captured"));
+    assert_int_equal(share->word_wait(rig.device, captured, word, 2), KVT_E_INVAL);
+    assert_non_null(strstr(failure_last()->text, "being captured"));
+    assert_int_equal(*word, 1);
+    assert_int_equal(play.waited, 1);
+    play.is_stream_captured = false;
+    assert_int_equal(share->word_write(rig.device, captured, word, 2), KVT_OK);
+    assert_int_equal(*word, 2);
+}
+
 /* --- Every call fails once -------------------------------------------------------------------- */
 
 #define LIFE_TRY(expr)                  \
@@ -272,6 +314,8 @@ main(void)
         TEST(driver_without_one_of_the_functions_shares_nothing),
         TEST(descriptors_of_something_else_are_refused),
         TEST(streams_write_and_wait_for_words_that_the_device_knows),
+        TEST(memory_that_is_abandoned_stays_pinned),
+        TEST(words_on_a_captured_stream_are_refused),
         TEST(each_call_of_the_driver_may_fail),
     };
 

@@ -287,6 +287,67 @@ a_move_that_is_cancelled_waits_for_its_event_no_longer(void **state)
     mover_bench_close(&bench);
 }
 
+/* --- 3. Streams of others --------------------------------------------------------------------- */
+
+/* A stream that is full: who makes it wait for an event sleeps until moves have come. */
+static struct {
+    struct kvt_device_ops ops;
+    struct mover_bench *bench;
+    void *event; /* That it is to wait for, from then on. */
+    uint32_t record_count;
+} full;
+
+static enum kvt_status
+full_record(struct device *device, void *event, void *stream)
+{
+    full.record_count += full.event == event;
+    return device_host_ops.event_record(device, event, stream);
+}
+
+static enum kvt_status
+full_wait(struct device *device, void *stream, void *event)
+{
+    full.event = event;
+    /* One call each, and more of them than there are events. */
+    for (uint32_t i = 1; i <= 3 * DEVICE_MOVER_CALLS_MAX; i++) {
+        mover_bench_push(
+            full.bench, mover_bench_move(full.bench, i, DEVICE_IN, i * 4u * KIB, 4 * KIB));
+        mover_bench_await(full.bench, i + 1);
+    }
+    return device_host_ops.stream_wait(device, stream, event);
+}
+
+static void
+moves_come_while_a_full_stream_is_made_to_wait(void **state)
+{
+    struct mover_bench bench;
+    struct device_mark mark = {0};
+    struct device_move *move;
+    void *stream = NULL;
+
+    (void)state;
+    mover_bench_open(&bench, 1);
+    memset(&full, 0, sizeof(full));
+    full.bench = &bench;
+    full.ops = device_host_ops;
+    full.ops.event_record = full_record;
+    full.ops.stream_wait = full_wait;
+    bench.rig.device->ops = &full.ops;
+    assert_int_equal(device_host_stream_create(bench.rig.device, &stream), KVT_OK);
+    move = mover_bench_move(&bench, 0, DEVICE_IN, 0, 4 * KIB);
+    move->mark = &mark;
+    move->mark_count = 1;
+    mover_bench_push(&bench, move);
+    mover_bench_await(&bench, 1);
+    assert_int_equal(device_mover_wait(bench.mover, &mark, stream), KVT_OK);
+    assert_non_null(full.event);
+    assert_int_equal(full.record_count, 0);
+    for (uint32_t i = 0; i <= 3 * DEVICE_MOVER_CALLS_MAX; i++)
+        assert_int_equal(bench.moves[i].status, KVT_OK);
+    device_host_stream_destroy(bench.rig.device, stream);
+    mover_bench_close(&bench);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -300,6 +361,7 @@ main(int argc, char **argv)
         cmocka_unit_test(others_have_a_turn_among_urgent_moves),
         cmocka_unit_test(event_of_a_caller_holds_its_own_moves_only),
         cmocka_unit_test(a_move_that_is_cancelled_waits_for_its_event_no_longer),
+        cmocka_unit_test(moves_come_while_a_full_stream_is_made_to_wait),
     };
 
     if (!seeds_parse(&seeds, argc, argv))

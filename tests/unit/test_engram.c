@@ -185,6 +185,34 @@ profiles_out_of_bounds_are_refused(void **state)
 #undef REFUSED
 }
 
+/* Each encoding, each pair of small counts, each length: only what has values is a row of them. */
+static void
+rows_without_values_or_scales_are_refused(void **state)
+{
+    struct kvt_engram_profile profile;
+
+    (void)state;
+    assert_int_equal(kvt_engram_profile_get(KVT_ENGRAM_DEEPSEEK_V41_FLASH, &profile), KVT_OK);
+    for (uint32_t i = 0; i < 4 * 5 * 5 * 12; i++) {
+        uint32_t values = i / 4 % 5, scales = i / 20 % 5, bytes = i / 100;
+        bool is_fine = bytes > 0;
+
+        profile.encoding = i % 4;
+        profile.value_count = values;
+        profile.scale_count = scales;
+        profile.row_bytes = bytes;
+        if (i % 4 == KVT_ENGRAM_E4M3_E8M0)
+            is_fine = values > 0 && scales > 0 && values % scales == 0 && values + scales == bytes;
+        else if (i % 4 == KVT_ENGRAM_BF16)
+            is_fine = values > 0 && 2 * values == bytes;
+        else if (i % 4 != KVT_ENGRAM_BYTES)
+            is_fine = false;
+        assert_int_equal(kvt_engram_profile_check(&profile), is_fine ? KVT_OK : KVT_E_INVAL);
+        if (i % 4 == KVT_ENGRAM_E4M3_E8M0 && !is_fine)
+            assert_int_equal(kvt_engram_dequantise(&profile, NULL, 0, NULL), KVT_E_INVAL);
+    }
+}
+
 static void
 longer_profiles_are_taken_when_the_rest_is_zero(void **state)
 {
@@ -567,6 +595,7 @@ main(void)
         cmocka_unit_test(multipliers_are_those_that_the_generator_gives),
         cmocka_unit_test(built_in_profiles_are_whole_but_for_what_a_checkpoint_must_say),
         cmocka_unit_test(profiles_out_of_bounds_are_refused),
+        cmocka_unit_test(rows_without_values_or_scales_are_refused),
         cmocka_unit_test(longer_profiles_are_taken_when_the_rest_is_zero),
         cmocka_unit_test(a_class_map_must_be_the_one_of_the_profile),
         cmocka_unit_test(tokens_are_hashed_by_their_classes),

@@ -255,6 +255,38 @@ a_stream_that_waits_reads_the_rows(void **state)
     device_host_stream_destroy(device, stream);
 }
 
+/* Of a plan without tokens, or whose rows are another rank's. */
+static void
+a_stream_need_not_wait_for_a_target_without_rows(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    struct kvt_engram_shard shard = {.rank_count = 10};
+    void *stream;
+
+    (void)state;
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        const struct kvt_engram_target target = target_of(0, i % 2 == 0 ? 0 : KVT_ENGRAM_ONCE);
+        struct kvt_engram_rows rows;
+        kvt_engram_fetch *fetch;
+
+        plan_fill(i / 2);
+        assert_int_equal(kvt_engram_plan_rows(fixture.plan, 0, &rows), KVT_OK);
+        while (rows.row_count > 0) {
+            shard.rank++;
+            assert_int_equal(kvt_engram_plan_shard(fixture.plan, &shard), KVT_OK);
+            plan_fill(i / 2);
+            assert_int_equal(kvt_engram_plan_rows(fixture.plan, 0, &rows), KVT_OK);
+        }
+        assert_int_equal(kvt_engram_fetch_submit(fixture.plan, &target, 1, &fetch), KVT_OK);
+        assert_int_equal(kvt_engram_fetch_stream_wait(fetch, 0, stream), KVT_OK);
+        assert_int_equal(kvt_engram_fetch_wait(fetch, 0, KVT_FOREVER, NULL), KVT_OK);
+        assert_int_equal(kvt_engram_fetch_stream_wait(fetch, 0, stream), KVT_OK);
+        kvt_engram_fetch_free(fetch);
+    }
+    device_host_stream_destroy(device, stream);
+}
+
 static void
 what_cannot_be_waited_for_is_refused(void **state)
 {
@@ -636,6 +668,8 @@ main(void)
             every_row_comes_to_its_slots_on_the_device, setup, teardown),
         cmocka_unit_test_setup_teardown(a_row_of_many_slots_comes_to_each, setup, teardown),
         cmocka_unit_test_setup_teardown(a_stream_that_waits_reads_the_rows, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_stream_need_not_wait_for_a_target_without_rows, setup, teardown),
         cmocka_unit_test_setup_teardown(what_cannot_be_waited_for_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_region_is_kept_until_its_rows_are_there, setup, teardown),
         cmocka_unit_test_setup_teardown(

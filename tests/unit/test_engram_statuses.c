@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "bytes.h"
-#include "engram_internal.h"
 #include "engram_rig.h"
+#include "engram_set.h"
 #include "hash.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
@@ -241,36 +241,132 @@ a_verification_can_be_stopped(void **state)
     fixture_close(&fixture);
 }
 
-/* Both heads say version 2, with right checksums. */
+/* The loop takes the set's lock: it must not wait there for a disk. */
+static const struct fs_ops *fs_below;
+static struct kvt_store *watched;
+static uint32_t call_count;
+
 static void
-a_table_of_a_later_version_is_refused_by_name(void **state)
+lock_is_free(void)
 {
-    struct fixture fixture;
-    const struct fs_ops *fs;
-    struct fs_dir *dir;
-    struct fs_file *file;
+    assert_int_equal(pthread_mutex_trylock(&watched->engrams->lock), 0);
+    (void)pthread_mutex_unlock(&watched->engrams->lock);
+    call_count++;
+}
+
+static enum kvt_status
+watched_dir_open_at(
+    struct fs_dir *parent, const char *name, unsigned flags, struct fs_dir **dir_out)
+{
+    lock_is_free();
+    return fs_below->dir_open_at(parent, name, flags, dir_out);
+}
+
+static enum kvt_status
+watched_dir_sync(struct fs_dir *dir)
+{
+    lock_is_free();
+    return fs_below->dir_sync(dir);
+}
+
+static enum kvt_status
+watched_open(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    lock_is_free();
+    return fs_below->open(dir, name, flags, file_out);
+}
+
+static enum kvt_status
+watched_sync(struct fs_file *file)
+{
+    lock_is_free();
+    return fs_below->sync(file);
+}
+
+static void
+no_file_is_waited_for_under_the_lock_of_the_loop(void **state)
+{
+    struct fs_ops watching;
+    struct sim_store sim;
+    struct engram_rig rig;
     kvt_engram *table;
-    uint64_t size = 0;
 
     (void)state;
-    fixture_open(&fixture);
-    fs = fixture.sim.env.fs;
-    assert_int_equal(fs->dir_open(fixture.sim.env.fs_context, "/store/engram", 0, &dir), KVT_OK);
+    sim_store_open(&sim, &small_options);
+    engram_rig_init(&rig, "t", 264, 61);
+    watched = sim.store;
+    fs_below = sim.store->env.fs;
+    watching = *fs_below;
+    watching.dir_open_at = watched_dir_open_at;
+    watching.dir_sync = watched_dir_sync;
+    watching.open = watched_open;
+    watching.sync = watched_sync;
+    sim.store->env.fs = &watching;
+    call_count = 0;
+    assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_OK);
+    assert_int_equal(kvt_engram_open(sim.store, "t", &table), KVT_OK);
+    assert_int_equal(kvt_engram_close(table), KVT_OK);
+    assert_int_equal(kvt_engram_drop(sim.store, "t"), KVT_OK);
+    assert_in_range(call_count, 8, 100);
+    sim.store->env.fs = fs_below;
+    sim_store_close(&sim);
+}
+
+/* Both heads say this of the table, with right checksums. */
+static void
+heads_write(struct fixture *fixture, uint32_t at, const uint8_t *bytes, size_t size)
+{
+    const struct fs_ops *fs = fixture->sim.env.fs;
+    struct fs_dir *dir;
+    struct fs_file *file;
+    uint64_t file_size = 0;
+
+    assert_int_equal(fs->dir_open(fixture->sim.env.fs_context, "/store/engram", 0, &dir), KVT_OK);
     assert_int_equal(fs->open(dir, "t.engram", 0, &file), KVT_OK);
-    assert_int_equal(fs->size(file, &size), KVT_OK);
+    assert_int_equal(fs->size(file, &file_size), KVT_OK);
     for (uint32_t i = 0; i < 2; i++) {
-        uint64_t offset = i == 0 ? 0 : size - PAGE_BYTES;
+        uint64_t offset = i == 0 ? 0 : file_size - PAGE_BYTES;
         uint8_t page[PAGE_BYTES];
         size_t read_size;
 
         assert_int_equal(fs->read_at(file, page, PAGE_BYTES, offset, &read_size), KVT_OK);
-        put_u16(page + 8, 2);
+        memcpy(page + at, bytes, size);
         put_u32(page + 4, crc32c(0, page + 8, PAGE_BYTES - 8));
         assert_int_equal(fs->write_at(file, page, PAGE_BYTES, offset), KVT_OK);
     }
     fs->close(file);
     fs->dir_close(dir);
+}
+
+static void
+a_table_of_a_later_version_is_refused_by_name(void **state)
+{
+    struct fixture fixture;
+    kvt_engram *table;
+
+    (void)state;
+    fixture_open(&fixture);
+    heads_write(&fixture, 8, (const uint8_t[]){2, 0}, 2);
     assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &table), KVT_E_FORMAT);
+    assert_null(table);
+    fixture_close(&fixture);
+}
+
+/* Rows of 264 bytes: 264 scales of no value. To gather values of them would divide by zero. */
+static void
+a_table_of_rows_without_values_is_refused(void **state)
+{
+    struct fixture fixture;
+    kvt_engram *table;
+    uint8_t counts[12] = {0};
+
+    (void)state;
+    fixture_open(&fixture);
+    put_u32(counts, KVT_ENGRAM_E4M3_E8M0);
+    put_u32(counts + 4, 0);
+    put_u32(counts + 8, 264);
+    heads_write(&fixture, 164, counts, sizeof(counts));
+    assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &table), KVT_E_CORRUPT);
     assert_null(table);
     fixture_close(&fixture);
 }
@@ -284,7 +380,9 @@ main(void)
         cmocka_unit_test(calls_without_memory_say_so_and_work_later),
         cmocka_unit_test(a_name_is_one_import_s_alone),
         cmocka_unit_test(a_verification_can_be_stopped),
+        cmocka_unit_test(no_file_is_waited_for_under_the_lock_of_the_loop),
         cmocka_unit_test(a_table_of_a_later_version_is_refused_by_name),
+        cmocka_unit_test(a_table_of_rows_without_values_is_refused),
     };
 
     stop_on_proof();

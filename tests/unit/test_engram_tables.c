@@ -302,6 +302,8 @@ tables_stay_within_their_capacity_and_the_disk(void **state)
     sim_store_reopen(&sim);
     sim_space_set(sim.world, 1);
     assert_int_equal(engram_rig_import(&rig, sim.store, "d", 0), KVT_E_NOSPC);
+    assert_non_null(strstr(failure_last()->text, "the disk is full"));
+    assert_int_equal(list(sim.store).count, 2); /* What it took is given back. */
     sim_space_set(sim.world, UINT64_C(1) << 40);
     assert_int_equal(engram_rig_import(&rig, sim.store, "d", 0), KVT_OK);
     sim_store_close(&sim);
@@ -344,6 +346,32 @@ an_import_that_was_cut_short_is_gone_on_with(void **state)
     table = opened(sim.store, "t");
     assert_true(engram_rig_has(&rig, table, 0));
     assert_int_equal(kvt_engram_close(table), KVT_OK);
+    sim_store_close(&sim);
+}
+
+/* What it left has pages to go on from; one that was stopped before its first page has none. */
+static void
+a_refused_import_leaves_what_can_be_gone_on_with(void **state)
+{
+    struct engram_rig rig;
+    struct sim_store sim;
+    struct seen seen;
+
+    (void)state;
+    sim_store_open(&sim, &small_options);
+    engram_rig_init(&rig, "t", 4088, 200);
+    rig.fail_at = 1;
+    assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_E_BUSY);
+    assert_int_equal(list(sim.store).count, 0);
+    rig.fail_at = 700;
+    assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_E_BUSY);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+    sim.options.engram_capacity_bytes = 1 << 20;
+    sim_store_reopen(&sim);
+    assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_E_NOSPC);
+    seen = list(sim.store);
+    assert_int_equal(seen.count, 1);
+    assert_int_equal(seen.rows_done[0], 512);
     sim_store_close(&sim);
 }
 
@@ -558,6 +586,7 @@ main(void)
         cmocka_unit_test(a_store_that_is_only_read_has_its_tables),
         cmocka_unit_test(tables_stay_within_their_capacity_and_the_disk),
         cmocka_unit_test(an_import_that_was_cut_short_is_gone_on_with),
+        cmocka_unit_test(a_refused_import_leaves_what_can_be_gone_on_with),
         cmocka_unit_test(an_import_of_other_rows_begins_anew),
         cmocka_unit_test(what_an_import_left_can_be_dropped),
         cmocka_unit_test(wrong_bytes_read_back_leave_no_table),

@@ -92,6 +92,18 @@ each_errno_has_its_status(void **state)
 }
 
 static void
+a_lack_of_descriptors_is_told_from_other_failures(void **state)
+{
+    (void)state;
+    (void)failure_errno(EMFILE, "Cannot open", "a");
+    assert_true(failure_lacks_descriptor());
+    (void)failure_errno(ENFILE, "Cannot open", "a");
+    assert_true(failure_lacks_descriptor());
+    (void)failure_errno(EIO, "Cannot open", "a");
+    assert_false(failure_lacks_descriptor());
+}
+
+static void
 errno_sentence_names_what_path_and_reason(void **state)
 {
     (void)state;
@@ -204,6 +216,7 @@ main(void)
         cmocka_unit_test(sentence_that_is_too_long_is_cut_and_terminated),
         cmocka_unit_test(new_sentence_may_quote_the_old_one),
         cmocka_unit_test(each_errno_has_its_status),
+        cmocka_unit_test(a_lack_of_descriptors_is_told_from_other_failures),
         cmocka_unit_test(errno_sentence_names_what_path_and_reason),
         cmocka_unit_test(each_thread_has_its_own_record_and_may_hand_it_over),
 #ifdef NDEBUG

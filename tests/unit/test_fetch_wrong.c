@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "device_host.h"
+#include "ill_device.h"
 #include "payload.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
@@ -33,30 +33,6 @@ static kvt_store *store;
 static kvt_namespace ns;
 static _Alignas(4096) uint8_t bytes[KIT_BLOCK_BYTES_MAX];
 
-/* The emulated device, which may take no copies. */
-static struct {
-    struct kvt_device_ops ops;
-    bool takes_none;
-} ill;
-
-static enum kvt_status
-ill_copy(struct device *device, void *stream, const struct device_piece *pieces, uint32_t count)
-{
-    if (ill.takes_none)
-        return KVT_E_NOMEM;
-    return device_host_ops.copy(device, stream, pieces, count);
-}
-
-static enum kvt_status
-ill_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
-{
-    enum kvt_status status = device_host_ops.open(context, env, ordinal, device_out);
-
-    if (status == KVT_OK)
-        (*device_out)->ops = &ill.ops;
-    return status;
-}
-
 static int
 setup(void **state)
 {
@@ -64,10 +40,7 @@ setup(void **state)
 
     (void)state;
     options.hbm_capacity_bytes = 2 << 20;
-    ill.ops = device_host_ops;
-    ill.ops.open = ill_open;
-    ill.ops.copy = ill_copy;
-    ill.takes_none = false;
+    ill_device_init();
     sim_store_open(&sim, &options);
     assert_int_equal(kvt_close(sim.store), KVT_OK);
     sim.env.device = &ill.ops;
@@ -258,9 +231,9 @@ a_block_that_hbm_has_outlives_its_bad_copy(void **state)
     assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
     assert_int_equal(tiers_of(1), TIER_HBM | TIER_NVME);
     copy_damage(1);
-    ill.takes_none = true;
+    atomic_store(&ill.copy_status, KVT_E_NOMEM);
     assert_int_equal(kit_get(store, ns, 1, &version), KVT_MISS);
-    ill.takes_none = false;
+    atomic_store(&ill.copy_status, KVT_OK);
     assert_int_equal(corrupt_count(), 1);
     assert_int_equal(tiers_of(1), TIER_HBM);
     block_is_right(1);
@@ -463,16 +436,16 @@ a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one(void **state)
 
     (void)state;
     assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
-    ill.takes_none = true;
+    atomic_store(&ill.copy_status, KVT_E_NOMEM);
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_E_NOMEM);
-    ill.takes_none = false;
+    atomic_store(&ill.copy_status, KVT_OK);
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
     assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
-    ill.takes_none = true;
+    atomic_store(&ill.copy_status, KVT_E_NOMEM);
     assert_int_equal(demote(1, KVT_TIER_HOST), KVT_E_NOMEM);
     assert_int_equal(prefetch(1, KVT_TIER_HOST), KVT_E_NOMEM);
     assert_int_equal(kit_get(store, ns, 1, &version), KVT_E_NOMEM);
-    ill.takes_none = false;
+    atomic_store(&ill.copy_status, KVT_OK);
     assert_int_equal(bad_read_count(), 0);
     block_is_right(1);
 }
@@ -485,9 +458,9 @@ a_block_that_hbm_cannot_give_comes_from_nvme(void **state)
     put_on_nvme(1, 1);
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
     assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
-    ill.takes_none = true;
+    atomic_store(&ill.copy_status, KVT_E_NOMEM);
     assert_int_equal(prefetch(1, KVT_TIER_HOST), KVT_OK);
-    ill.takes_none = false;
+    atomic_store(&ill.copy_status, KVT_OK);
     assert_int_equal(tiers_of(1), TIER_HBM | TIER_HOST | TIER_NVME);
 }
 

@@ -381,6 +381,25 @@ a_lost_device_costs_its_chunks(void **state)
     load_rig_end(load);
 }
 
+/* It promised them, and refuses them at once, or after some. */
+static void
+a_file_system_that_refuses_direct_reads_is_read_without(void **state)
+{
+    struct kvt_file_load_options options = load_rig_options(3, KVT_LOAD_TO_END, CHUNK);
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        kvt_load load = load_rig_begin(&options);
+
+        if (i == 0)
+            assert_int_equal(load_rig_await(load, 1), KVT_OK);
+        sim_direct_refuse(load_sim.world);
+        load_rig_check(load_sim.store, load, &options, FILE_BYTES - 3);
+        load_rig_end(load);
+    }
+    assert_int_equal(counted("lost"), 0);
+}
+
 /* --- 4. The end of a store -------------------------------------------------------------------- */
 
 static void
@@ -420,6 +439,7 @@ main(void)
         LOAD_TEST(a_cancel_at_any_moment_settles_everything),
         LOAD_TEST(a_load_can_be_closed_at_any_moment),
         LOAD_TEST(a_lost_device_costs_its_chunks),
+        LOAD_TEST(a_file_system_that_refuses_direct_reads_is_read_without),
         LOAD_TEST(an_abort_ends_loads_at_any_moment),
     };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_flush.c - what kvt_flush() has answered is durable: each put and each delete that was
- * submitted before, wherever in the engine it was when the flush began.
+ * submitted before, wherever in the engine it was when the flush began. An abort waits for none.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,8 @@
 
 #include "full_store.h"
 #include "stop_on_proof.h"
+
+#define HOUR_NS (UINT64_C(3600) * 1000 * 1000 * 1000)
 
 enum {
     KEY = 7,
@@ -114,6 +116,45 @@ what_waits_for_a_relocation_is_flushed(void **state)
     full_end(full);
 }
 
+/* A put that is being filled when the abort begins is given up, and not written when its time has
+ * come. */
+static void
+an_abort_waits_for_no_interval(void **state)
+{
+    struct full_store *full = full_begin(14, FULL_SEGMENTS);
+    uint64_t begin_ns;
+
+    (void)state;
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full->options.relaxed_interval_ns = HOUR_NS;
+    full_open(full, 0);
+    (void)full_put_submit(full, KEY, 1, KVT_RELAXED);
+    begin_ns = sim_now(full->world);
+    kvt_abort(full->store);
+    assert_true(sim_now(full->world) - begin_ns < HOUR_NS / 2);
+    full_open(full, 0);
+    assert_false(full_expect_at_most(full, KEY, 1));
+    full_end(full);
+}
+
+static void
+an_abort_takes_queues_along(void **state)
+{
+    struct full_store *full = full_begin(15, FULL_SEGMENTS);
+    kvt_queue *queues[3];
+    char leaks[200] = "";
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(kvt_queue_create(full->store, &queues[i]), KVT_OK);
+    assert_int_equal(kvt_queue_destroy(queues[1]), KVT_OK);
+    kvt_abort(full->store);
+    if (sim_leaks(full->world, leaks, sizeof(leaks)) != 0)
+        fail_msg("left: %s", leaks);
+    full_open(full, 0);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -121,6 +162,8 @@ main(void)
         cmocka_unit_test(a_delete_is_flushed_whatever_its_block_was_doing),
         cmocka_unit_test(a_relaxed_put_that_replaces_is_flushed),
         cmocka_unit_test(what_waits_for_a_relocation_is_flushed),
+        cmocka_unit_test(an_abort_waits_for_no_interval),
+        cmocka_unit_test(an_abort_takes_queues_along),
     };
 
     stop_on_proof();

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_io_uring.c - the io_uring engine where the system denies it something: the ring itself, or
- * locked memory. Each case runs in a child that takes the right away from itself.
+ * locked memory. Each such case runs in a child that takes the right away from itself. And what a
+ * child has of its parent's ring.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -82,6 +84,72 @@ denied_ring_is_reported_as_unsupported(void **state)
     in_child(denied, ENOSYS);
 }
 
+/* How many mappings of rings this process has; -1: it cannot be told. */
+static int
+ring_mappings(void)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int count = 0;
+
+    if (maps == NULL)
+        return -1;
+    while (fgets(line, sizeof(line), maps) != NULL)
+        count += strstr(line, "[io_uring]") != NULL;
+    (void)fclose(maps);
+    return count;
+}
+
+/* How many descriptors of rings; -1: it cannot be told. */
+static int
+ring_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    char target[64];
+    int count = 0;
+
+    if (folder == NULL)
+        return -1;
+    while ((entry = readdir(folder)) != NULL) {
+        ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof(target) - 1);
+
+        target[length > 0 ? length : 0] = '\0';
+        count += strstr(target, "[io_uring]") != NULL;
+    }
+    (void)closedir(folder);
+    return count;
+}
+
+static int
+without_rings(int argument)
+{
+    (void)argument;
+    return (ring_mappings() != 0) + 2 * (ring_descriptors() != 0);
+}
+
+static void
+forked_child_has_nothing_of_a_ring(void **state)
+{
+    struct kvt_env env;
+    struct io_queue *queue;
+
+    (void)state;
+    if (io_uring_probe() != KVT_OK) {
+        printf("SKIPPED: %s\n", failure_last()->text);
+        skip();
+    }
+    env_host(&env);
+    assert_int_equal(io_uring_ops.open(&env, 8, &queue), KVT_OK);
+    assert_true(ring_mappings() > 0);
+    assert_int_equal(ring_descriptors(), 1);
+    in_child(without_rings, 0);
+    assert_int_equal(ring_descriptors(), 1);
+    io_uring_ops.close(queue);
+    assert_int_equal(ring_mappings() + ring_descriptors(), 0);
+    in_child(without_rings, 0);
+}
+
 /* Write and read bytes of `arena` through a queue that has adopted it. */
 static int
 use_arena(char *arena)
@@ -147,6 +215,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(denied_ring_is_reported_as_unsupported),
         cmocka_unit_test(arena_that_may_not_be_locked_is_used_unregistered),
+        cmocka_unit_test(forked_child_has_nothing_of_a_ring),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -377,6 +377,56 @@ arena_is_adopted_by_the_queue(void **state)
     free(script);
 }
 
+/* --- Closing ---------------------------------------------------------------------------------- */
+
+static void
+bench_lane_close(struct bench *bench)
+{
+    lane_close(bench->lane);
+    bench->lane = NULL;
+    assert_false(bench->script.is_queue_open);
+    assert_int_equal(bench->script.flying_count, 0);
+    (void)answers_take(bench);
+}
+
+/* Whoever closes it frees what the kernel reads and writes. */
+static void
+close_waits_for_what_is_in_flight(void **state)
+{
+    struct bench *bench = *state;
+    struct transfer *transfers[4];
+
+    for (uint32_t i = 0; i < 4; i++)
+        transfers[i] = push(bench, i == 3 ? IO_WRITE : IO_READ, LANE_BULK, i * MIB, 4096);
+    (void)step(bench);
+    assert_int_equal(bench->script.flying_count, 4);
+    bench_lane_close(bench);
+    for (uint32_t i = 0; i < 4; i++)
+        expect_answer(bench, transfers[i], KVT_OK, 0);
+}
+
+/* A debug build stops at a close with transfers that have no answer. */
+static void
+close_begins_nothing(void **state)
+{
+#ifdef NDEBUG
+    struct bench *bench = *state;
+    struct transfer *write = push(bench, IO_WRITE, LANE_BULK, 0, 2 * BUDGET);
+    struct transfer *late;
+
+    (void)step(bench);
+    assert_int_equal(bench->script.flying_count, BUDGET / LANE_OP_BYTES);
+    late = push(bench, IO_READ, LANE_URGENT, 0, 4096);
+    bench_lane_close(bench);
+    assert_int_equal(bench->script.submit_count, BUDGET / LANE_OP_BYTES);
+    assert_false(is_answered(bench, write));
+    assert_false(is_answered(bench, late));
+#else
+    (void)state;
+    skip();
+#endif
+}
+
 #define CHECK(function) cmocka_unit_test_setup_teardown(function, bench_open, bench_close)
 
 int
@@ -400,6 +450,8 @@ main(void)
         CHECK(operations_that_the_queue_does_not_take_are_submitted_later),
         cmocka_unit_test(lane_that_cannot_open_leaves_nothing_behind),
         cmocka_unit_test(arena_is_adopted_by_the_queue),
+        CHECK(close_waits_for_what_is_in_flight),
+        CHECK(close_begins_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

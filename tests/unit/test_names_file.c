@@ -136,7 +136,7 @@ names_out_of_bounds_are_refused(void **state)
     assert_int_equal(entry->name_length, NAME_BYTES_MAX);
     assert_int_equal(names_add(&fixture.names, text, NULL, 0, &entry), KVT_E_INVAL);
     entry = names_find(&fixture.names, text);
-    entry->id = UINT32_MAX;
+    entry->id = NAMES_COUNT_MAX;
     assert_int_equal(names_add(&fixture.names, "no id is left", NULL, 0, &entry), KVT_E_NOSPC);
     fixture_close(&fixture);
 }
@@ -411,7 +411,7 @@ entries_out_of_bounds_are_refused_whatever_the_crc(void **state)
         {32, 0}, {32, 1}, {32, 3}, {32, 4097}, {32, UINT32_MAX}, /* count */
         {36, FORGED_BYTES - 8}, {36, UINT32_MAX},                /* length */
         {40, 1}, {60, 1},                                        /* reserved */
-        {64, 0}, {64, 2},                                        /* id: none, twice */
+        {64, 0}, {64, 2}, {88, 4097}, {88, UINT32_MAX},          /* id: none, twice, too high */
         {68, 0},                                                 /* epoch */
         {72, 0}, {72, 256}, {72, UINT32_MAX}, {72, 100},         /* name's length */
         {76, 4097}, {76, UINT32_MAX}, {76, 40}, {76, 3},         /* description's length */

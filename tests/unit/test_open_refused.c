@@ -314,6 +314,39 @@ an_index_that_cannot_be_read_is_rebuilt_by_who_asks(void **state)
     real_is_whole();
 }
 
+static const char *starved; /* There is no descriptor for this file, once. */
+
+static enum kvt_status
+open_starved(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    if (starved == NULL || strcmp(name, starved) != 0)
+        return real.open(dir, name, flags, file_out);
+    *file_out = NULL;
+    starved = NULL;
+    return failure_errno(EMFILE, "Cannot open", name);
+}
+
+/* Nothing is known of the file: it is not damaged, no older copy counts, and nothing is rebuilt. */
+static void
+a_file_without_a_descriptor_is_not_damaged(void **state)
+{
+    static const char *const names[] = {
+        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "data.mdb", "data.00"};
+    kvt_store *store = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {
+        starved = names[i / 2];
+        real.options.flags = i % 2 == 0 ? 0 : KVT_OPEN_REBUILD;
+        real.fs.open = open_starved;
+        refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_IO, names[i / 2]);
+        assert_null(store);
+        real.fs.open = open_on_read_only;
+        real.options.flags = 0;
+        real_is_whole();
+    }
+}
+
 /* So many descriptors are left to the process. */
 static void
 descriptors_left(const struct rlimit *normal, rlim_t count)
@@ -329,7 +362,7 @@ descriptors_left(const struct rlimit *normal, rlim_t count)
 
 /* Wherever they run out, files or LMDB or threads say so, and the next open is a good one. */
 static void
-an_open_that_runs_out_of_descriptors_says_where(void **state)
+open_with_few_descriptors(uint32_t flags)
 {
     uint32_t io_count = 0, meta_count = 0;
     enum kvt_status status = KVT_E_IO;
@@ -338,7 +371,7 @@ an_open_that_runs_out_of_descriptors_says_where(void **state)
     struct rlimit normal;
     rlim_t count = 0;
 
-    (void)state;
+    real.options.flags = flags;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &normal), 0);
     real.options.io_engine = KVT_IO_THREADS; /* io_uring may be denied for another reason. */
     for (; status != KVT_OK && count < DESCRIPTORS_MAX; count++) {
@@ -359,6 +392,37 @@ an_open_that_runs_out_of_descriptors_says_where(void **state)
     assert_int_equal(status, KVT_OK);
     assert_int_equal(kvt_close(store), KVT_OK);
     assert_true(io_count > 0 && meta_count > 0);
+    real.options.flags = 0;
+    real_is_whole();
+}
+
+static void
+an_open_that_runs_out_of_descriptors_says_where(void **state)
+{
+    (void)state;
+    open_with_few_descriptors(0);
+    open_with_few_descriptors(KVT_OPEN_REBUILD);
+}
+
+/* Nothing was written either: the store goes on, and the clear can be asked for again. */
+static void
+a_clear_without_a_descriptor_changes_nothing(void **state)
+{
+    struct rlimit normal;
+    kvt_store *store = NULL;
+    kvt_namespace ns;
+    uint64_t version;
+
+    (void)state;
+    assert_int_equal(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &normal), 0);
+    descriptors_left(&normal, 0);
+    refused(kvt_namespace_clear(store, ns), KVT_E_IO, "NAMES");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &normal), 0);
+    assert_int_equal(kit_get(store, ns, 1, &version), KVT_OK);
+    assert_int_equal(kit_put(store, ns, 2, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
     real_is_whole();
 }
 
@@ -374,7 +438,9 @@ main(void)
         REAL_TEST(a_file_system_that_takes_no_writes_is_named),
         REAL_TEST(a_store_on_a_network_file_system_is_refused),
         REAL_TEST(an_index_that_cannot_be_read_is_rebuilt_by_who_asks),
+        REAL_TEST(a_file_without_a_descriptor_is_not_damaged),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
+        REAL_TEST(a_clear_without_a_descriptor_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,17 +3,22 @@
  * test_poisoned.c - a proof fails on a thread of the store: whoever waits for something of it is
  * told, and it can be closed. Debug builds stop at the proof instead.
  */
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
+#include "engram_reader.h"
+#include "engram_rig.h"
 #include "hbm_kit.h"
+#include "kvtier/kvtier_unstable.h"
 #include "payload.h"
 #include "store_internal.h"
 
@@ -23,47 +28,101 @@ enum {
 #else
     STOPS_AT_PROOFS = true, /* A debug build stops where a proof is false. */
 #endif
-    SLEEPERS = 3,
+    SLEEPERS = 8,
+    ROW_BYTES = 264,
+    ROWS_BYTES = 4 * ROW_BYTES, /* Of one token. */
+    RESERVATIONS_MAX = 256,
     PATIENCE_S = 30, /* Whoever sleeps longer is not told. */
 };
 
-struct sleeper {
-    pthread_t thread;
+/* What never ends while the streams are held: of the device, and of the caller. */
+static struct {
     kvt_ticket *ticket;
     kvt_queue *queue;
+    kvt_queue *idle; /* Of which a program has the descriptor alone. */
+    kvt_load load;
+    kvt_engram_hasher *hasher;
+    kvt_engram_plan *plan;
+    kvt_engram_fetch *fetches[2];
+    kvt_shared_event *event;
+    atomic_bool may_go;
+} held;
+
+struct sleeper {
+    pthread_t thread;
+    enum kvt_status (*sleep)(void);
     enum kvt_status status;
     _Atomic bool is_begun;
 };
 
-static void *
-ticket_sleep(void *context)
-{
-    struct sleeper *sleeper = context;
+/* --- Who sleeps ------------------------------------------------------------------------------- */
 
-    atomic_store(&sleeper->is_begun, true);
-    sleeper->status = kvt_ticket_wait(sleeper->ticket, KVT_STAGE_DONE, KVT_FOREVER);
-    return NULL;
+static enum kvt_status
+ticket_sleep(void)
+{
+    return kvt_ticket_wait(held.ticket, KVT_STAGE_DONE, KVT_FOREVER);
 }
 
-static void *
-queue_sleep(void *context)
+static enum kvt_status
+queue_sleep(void)
 {
-    struct sleeper *sleeper = context;
     struct kvt_completion done[1];
     uint32_t count;
 
-    atomic_store(&sleeper->is_begun, true);
-    sleeper->status = kvt_queue_poll(sleeper->queue, done, 1, KVT_FOREVER, &count);
-    return NULL;
+    return kvt_queue_poll(held.queue, done, 1, KVT_FOREVER, &count);
 }
 
+static enum kvt_status
+flush_sleep(void)
+{
+    return kvt_flush(hbm.store);
+}
+
+static enum kvt_status
+load_close_sleep(void)
+{
+    return kvt_load_close(hbm.store, held.load);
+}
+
+static enum kvt_status
+fetch_sleep(void)
+{
+    return kvt_engram_fetch_wait(held.fetches[0], 0, KVT_FOREVER, NULL);
+}
+
+/* It has no status. */
+static enum kvt_status
+fetch_free_sleep(void)
+{
+    kvt_engram_fetch_free(held.fetches[1]);
+    return store_enter(hbm.store);
+}
+
+static enum kvt_status
+event_sleep(void)
+{
+    return kvt_shared_event_wait(held.event, KVT_FOREVER);
+}
+
+/* For a slot of HOST, which would come when what is under way had ended. */
+static enum kvt_status
+access_sleep(void)
+{
+    uint8_t byte;
+
+    return kvt_device_read(hbm.store, 0, &byte, hbm_pool_at(2), sizeof(byte));
+}
+
+static enum kvt_status (*const sleeps[SLEEPERS])(void) = {ticket_sleep, queue_sleep, flush_sleep,
+    load_close_sleep, fetch_sleep, fetch_free_sleep, event_sleep, access_sleep};
+
 static void *
-flush_sleep(void *context)
+sleeper_main(void *context)
 {
     struct sleeper *sleeper = context;
 
     atomic_store(&sleeper->is_begun, true);
-    sleeper->status = kvt_flush(hbm.store);
+    sleeper->status = sleeper->sleep();
     return NULL;
 }
 
@@ -122,16 +181,88 @@ put_behind(void *event)
     return ticket;
 }
 
+/* Two fetches of one token's rows to memory of the device. */
 static void
-sleepers_begin(struct sleeper sleepers[SLEEPERS], kvt_ticket *ticket)
+fetches_begin(void)
 {
-    static void *(*const sleeps[SLEEPERS])(void *) = {ticket_sleep, queue_sleep, flush_sleep};
+    const uint32_t token = 7;
+    const struct kvt_engram_sequence sequence = {.tokens = &token, .token_count = 1};
+    struct kvt_engram_target target = {
+        .destination = hbm_pool_at(3), .capacity = ROWS_BYTES, .region = hbm.region};
+    struct engram_rig rig;
 
+    engram_rig_init(&rig, "t", ROW_BYTES, 500);
+    assert_int_equal(engram_rig_import(&rig, hbm.store, "t", 0), KVT_OK);
+    assert_int_equal(kvt_engram_open(hbm.store, "t", &target.table), KVT_OK);
+    assert_int_equal(kvt_engram_hasher_open(&rig.profile, NULL, 0, &held.hasher), KVT_OK);
+    assert_int_equal(kvt_engram_plan_create(held.hasher, 1, &held.plan), KVT_OK);
+    assert_int_equal(kvt_engram_plan_fill(held.plan, &sequence, 1, KVT_ENGRAM_UNIQUE), KVT_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(kvt_engram_fetch_submit(held.plan, &target, 1, &held.fetches[i]), KVT_OK);
+        target.destination = hbm_pool_at(4);
+    }
+}
+
+static void
+load_begin(void)
+{
+    const struct kvt_file_load_options about = {
+        .struct_size = sizeof(about), .length = KVT_LOAD_TO_END};
+    char path[KIT_PATH_BYTES + 16];
+
+    (void)snprintf(path, sizeof(path), "%s/STORE.a", hbm.path);
+    assert_int_equal(kvt_file_load(hbm.store, path, &about, &held.load), KVT_OK);
+    assert_int_equal(kvt_load_wait(hbm.store, held.load, 0, 0, NULL), KVT_LATE);
+}
+
+static void
+event_begin(void *stream)
+{
+    const struct kvt_side side = {.store = hbm.store};
+    struct kvt_share share;
+    int descriptor;
+
+    assert_int_equal(kvt_shared_event_create(&side, &share, &descriptor, &held.event), KVT_OK);
+    assert_int_equal(kvt_shared_event_record(held.event, stream), KVT_OK);
+}
+
+/* All of HOST that is free: the reservations end with the store. */
+static void
+host_fill(void)
+{
+    kvt_reservation *reservation;
+    struct payload_key name;
+    struct kvt_put put = {.length = KIT_BLOCK_BYTES_MAX};
+    uint64_t count = 0;
+    void *address;
+
+    for (; put.length > 0; put.length /= 2) {
+        do {
+            payload_key_make(&name, 100 + count);
+            put.key = name.key;
+            assert_true(count++ < RESERVATIONS_MAX);
+        } while (kvt_reserve(hbm.store, hbm.ns, &put, &address, &reservation) == KVT_OK);
+    }
+}
+
+static void
+all_begin(void *stream, void *event)
+{
+    assert_int_equal(kvt_queue_create(hbm.store, &held.queue), KVT_OK);
+    assert_int_equal(kvt_queue_create(hbm.store, &held.idle), KVT_OK);
+    load_begin();
+    fetches_begin();
+    event_begin(stream);
+    host_fill();
+    held.ticket = put_behind(event);
+}
+
+static void
+sleepers_begin(struct sleeper sleepers[SLEEPERS])
+{
     for (uint32_t i = 0; i < SLEEPERS; i++) {
-        sleepers[i] = (struct sleeper){.ticket = ticket};
-        if (i == 1)
-            assert_int_equal(kvt_queue_create(hbm.store, &sleepers[i].queue), KVT_OK);
-        assert_int_equal(pthread_create(&sleepers[i].thread, NULL, sleeps[i], &sleepers[i]), 0);
+        sleepers[i] = (struct sleeper){.sleep = sleeps[i]};
+        assert_int_equal(pthread_create(&sleepers[i].thread, NULL, sleeper_main, &sleepers[i]), 0);
         while (!atomic_load(&sleepers[i].is_begun))
             sched_yield();
     }
@@ -142,33 +273,43 @@ run(bool (*fail)(struct kvt_store *, void *))
 {
     struct device *device = hbm_device(hbm.store->devices.tiers[0]);
     struct sleeper sleepers[SLEEPERS];
-    atomic_bool may_go = false;
+    struct pollfd told;
     struct timespec until;
     void *stream, *event;
-    kvt_ticket *ticket;
 
     if (STOPS_AT_PROOFS)
         skip();
     assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
     assert_int_equal(device->ops->event_create(device, &event), KVT_OK);
-    hbm_stream_hold(device, stream, hbm_pool_at(0), &may_go);
+    hbm_stream_hold(device, stream, hbm_pool_at(0), &held.may_go);
+    hbm_stream_hold(device, device->ops->stream(device, DEVICE_IN), hbm_pool_at(1), &held.may_go);
     assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
-    ticket = put_behind(event);
-    sleepers_begin(sleepers, ticket);
+    all_begin(stream, event);
+    sleepers_begin(sleepers);
     /* Asleep, most of them; one that is not yet is told just as well. */
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, 20 * 1000 * 1000), KVT_LATE);
+    assert_int_equal(kvt_ticket_wait(held.ticket, KVT_STAGE_DONE, 20 * 1000 * 1000), KVT_LATE);
     loop_call(hbm.store, fail, NULL);
     assert_int_equal(clock_gettime(CLOCK_REALTIME, &until), 0);
     until.tv_sec += PATIENCE_S;
     for (uint32_t i = 0; i < SLEEPERS; i++) {
-        assert_int_equal(pthread_timedjoin_np(sleepers[i].thread, NULL, &until), 0);
+        if (pthread_timedjoin_np(sleepers[i].thread, NULL, &until) != 0)
+            fail_msg("sleeper %u was not told", i);
         assert_int_equal(sleepers[i].status, KVT_E_POISONED);
     }
-    atomic_store(&may_go, true);
+    told = (struct pollfd){.fd = kvt_queue_fd(held.idle), .events = POLLIN};
+    assert_int_equal(poll(&told, 1, PATIENCE_S * 1000), 1);
+    atomic_store(&held.may_go, true);
     hbm_stream_finish(device, stream);
+    /* Their destinations are given back next. */
+    for (uint32_t i = 0; i < 2; i++) {
+        while (atomic_load(&held.fetches[i]->targets[0].is_settled) == 0)
+            sched_yield();
+    }
     device_host_stream_destroy(device, stream);
     device_host_memory_put(device, hbm.pool, (uint64_t)HBM_POOL_BLOCKS * HBM_BLOCK_BYTES);
     assert_int_equal(kvt_close(hbm.store), KVT_OK);
+    kvt_engram_plan_destroy(held.plan);
+    kvt_engram_hasher_close(held.hasher);
     hbm.store = NULL;
 }
 
@@ -186,10 +327,24 @@ a_proof_that_fails_on_a_worker_poisons_the_store(void **state)
     run(fail_on_a_worker);
 }
 
+static int
+setup(void **state)
+{
+    atomic_store(&held.may_go, false);
+    return hbm_setup(state);
+}
+
+static int
+teardown(void **state)
+{
+    atomic_store(&held.may_go, true);
+    return hbm_teardown(state);
+}
+
 int
 main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, hbm_setup, hbm_teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(whoever_waits_is_told_when_a_proof_fails_on_the_loop),
         TEST(a_proof_that_fails_on_a_worker_poisons_the_store),

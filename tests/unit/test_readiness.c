@@ -438,8 +438,16 @@ what_makes_no_sense_is_refused(void **state)
     for (uint32_t i = 0; i < COUNT; i++)
         batch.gets[i].part_count = 0;
     GETS("part by part");
-    for (uint32_t i = 0; i < COUNT; i++)
+    for (uint32_t i = 0; i < COUNT; i++) { /* Parts 65534, 65535, and then? */
         batch.gets[i].part_count = 4;
+        batch.gets[i].part_first = UINT16_MAX - 1;
+    }
+    GETS("4 parts from part 65534 on");
+    for (uint32_t i = 0; i < COUNT; i++)
+        batch.gets[i].part_first = KVT_PARTS_MAX - 3;
+    GETS("a block has 64 at most");
+    for (uint32_t i = 0; i < COUNT; i++)
+        batch.gets[i].part_first = 2;
 #undef GETS
     batch_submit(&batch, hbm.store, hbm.ns);
     refused(kvt_ticket_part_wait(NULL, 0, 0), KVT_E_INVAL, "NULL");

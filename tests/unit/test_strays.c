@@ -259,21 +259,36 @@ static struct {
     struct kvt_env env;
     struct fs_ops fs;
     const struct fs_ops *sim_fs;
-    uint64_t page; /* PAGE_NONE: every page can be read. */
+    uint64_t page;   /* PAGE_NONE: every page can be read. */
+    bool is_mending; /* A write makes it a good one. */
 } bad;
 
 #define PAGE_NONE UINT64_MAX
 
-static enum kvt_status
-read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+static bool
+is_bad(struct fs_file *file, size_t size, uint64_t offset)
 {
     uint64_t file_bytes = 0;
 
     assert_int_equal(bad.sim_fs->size(file, &file_bytes), KVT_OK);
-    if (file_bytes == (uint64_t)FULL_SEGMENTS << 20 && bad.page != PAGE_NONE &&
-        offset <= bad.page * PAGE_BYTES && bad.page * PAGE_BYTES < offset + size)
+    return file_bytes == (uint64_t)FULL_SEGMENTS << 20 && bad.page != PAGE_NONE &&
+           offset <= bad.page * PAGE_BYTES && bad.page * PAGE_BYTES < offset + size;
+}
+
+static enum kvt_status
+read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    if (is_bad(file, size, offset))
         return failure_set(KVT_E_IO, 5, "a page cannot be read on purpose");
     return bad.sim_fs->read_at(file, target, size, offset, read_out);
+}
+
+static enum kvt_status
+write_around(struct fs_file *file, const void *source, size_t size, uint64_t offset)
+{
+    if (bad.is_mending && is_bad(file, size, offset))
+        bad.page = PAGE_NONE;
+    return bad.sim_fs->write_at(file, source, size, offset);
 }
 
 /* The store's next lives may meet a bad page. */
@@ -286,6 +301,8 @@ begin_with_bad_page(uint64_t seed)
     bad.sim_fs = bad.env.fs;
     bad.fs = *bad.sim_fs;
     bad.fs.read_at = read_around;
+    bad.fs.write_at = write_around;
+    bad.is_mending = false;
     bad.env.fs = &bad.fs;
     bad.page = PAGE_NONE;
     full->reach.env = &bad.env;
@@ -317,6 +334,53 @@ a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail(void **state)
         bad.page = segment_active(full->store->segments, 0)->fill_page;
         stray_leave(full);
         stray_is_in_doubt(full);
+        full_expect(full, FIRST, 1);
+        full_end(full);
+    }
+}
+
+/* Disks have another sector for a bad one that is written to. */
+static void
+a_stray_that_cannot_be_read_is_written_over(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = begin_with_bad_page(seed);
+
+        full_put(full, FIRST, 1);
+        bad.page = segment_active(full->store->segments, 0)->fill_page;
+        bad.is_mending = true;
+        stray_leave(full);
+        full_open(full, 0);
+        assert_true(bad.page == PAGE_NONE);
+        assert_non_null(segment_active(full->store->segments, 0));
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+        full_put(full, THIRD, 1);
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, SECOND, 0));
+        full_expect(full, FIRST, 1);
+        full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
+/* Nobody knows where the last commit ends when its own header cannot be read. */
+static void
+what_may_be_committed_is_not_written_over(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = begin_with_bad_page(seed);
+
+        full_put(full, FIRST, 1);
+        bad.page = residency_at(full->store->map, full_entry(full, FIRST))->page - 1;
+        bad.is_mending = true;
+        stray_leave(full);
+        full_open(full, 0);
+        assert_true(bad.page != PAGE_NONE);
+        full_expect(full, FIRST, 1);
+        bad.page = PAGE_NONE;
+        full_again(full, KVT_OPEN_REBUILD);
         full_expect(full, FIRST, 1);
         full_end(full);
     }
@@ -360,6 +424,42 @@ a_page_before_the_last_commit_leaves_nothing_in_doubt(void **state)
         full_expect(full, THIRD, 1);
         full_end(full);
     }
+}
+
+static uint32_t told_count;
+
+static void
+told_note(void *context, int level, const char *module, const char *line)
+{
+    (void)context;
+    told_count += level <= KVT_LOG_WARN && strcmp(module, "reclaim") == 0 &&
+                  strstr(line, "event=header_unreadable segment=0 page=0 ") != NULL;
+}
+
+/* Neither its blocks nor its room are lost with it, and its kills not without a word. */
+static void
+a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
+{
+    struct full_store *full = begin_with_bad_page(1);
+    uint32_t generation;
+
+    (void)state;
+    full->options.log = told_note;
+    full->options.log_level = KVT_LOG_WARN;
+    for (uint32_t i = 0; i < FULL_BLOCKS / 2; i++)
+        full_put(full, full->next_cold++, 1);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    bad.page = 0;
+    full_open(full, 0);
+    told_count = 0;
+    generation = segment_at(full->store->segments, 0)->generation;
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+        full_put(full, full->next_cold++, 1);
+    assert_true(segment_at(full->store->segments, 0)->generation > generation);
+    assert_true(told_count > 0);
+    for (uint64_t key = full->next_cold - FULL_BLOCKS / 4; key < full->next_cold; key++)
+        full_expect(full, key, 1);
+    full_end(full);
 }
 
 /* --- Void entries ----------------------------------------------------------------------------- */
@@ -412,8 +512,11 @@ main(void)
         cmocka_unit_test(a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail),
         cmocka_unit_test(a_stray_that_could_not_be_erased_is_looked_for_again),
         cmocka_unit_test(a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail),
+        cmocka_unit_test(a_stray_that_cannot_be_read_is_written_over),
+        cmocka_unit_test(what_may_be_committed_is_not_written_over),
         cmocka_unit_test(a_stray_in_a_free_segment_that_cannot_be_read_does_so_too),
         cmocka_unit_test(a_page_before_the_last_commit_leaves_nothing_in_doubt),
+        cmocka_unit_test(a_victim_whose_header_cannot_be_read_is_reclaimed_and_told),
         cmocka_unit_test(a_void_entry_names_its_batch_and_no_other_in_its_place),
     };
 

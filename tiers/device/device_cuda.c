@@ -638,6 +638,7 @@ const struct kvt_device_ops device_cuda_ops = {
     .memory_unregister = cuda_memory_unregister,
     .host_register = device_cuda_host_register,
     .host_unregister = device_cuda_host_unregister,
+    .host_abandon = device_cuda_host_abandon,
     .peer_register = device_cuda_peer_register,
     .peer_unregister = device_cuda_peer_unregister,
     .stream = cuda_stream,

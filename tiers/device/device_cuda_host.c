@@ -88,3 +88,14 @@ device_cuda_host_unregister(struct device *base, void *memory, uint64_t size)
     (void)cuda_check(device, cudaHostUnregister(memory), "unregister host memory");
     cuda_leave(&scope);
 }
+
+void
+device_cuda_host_abandon(struct device *base, void *memory, uint64_t size)
+{
+    struct device_cuda *device = device_cuda_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    const struct device_range pinned = {address_of(memory), size, DEVICE_RANGE_PINNED};
+    bool is_there = cuda_range_remove(device, &pinned) || cuda_range_remove(device, &range);
+
+    KVT_ASSERT(is_there);
+}

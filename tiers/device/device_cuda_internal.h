@@ -189,6 +189,7 @@ enum kvt_status cuda_list_queue(struct device_cuda *device, struct cuda_list *li
 /* device_cuda_host.c */
 enum kvt_status device_cuda_host_register(struct device *device, void *memory, uint64_t size);
 void device_cuda_host_unregister(struct device *device, void *memory, uint64_t size);
+void device_cuda_host_abandon(struct device *device, void *memory, uint64_t size);
 
 /* device_cuda_peers.c */
 enum kvt_status device_cuda_peer_register(

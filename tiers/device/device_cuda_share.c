@@ -409,6 +409,8 @@ word_queue(
 
     KVT_TRY(driver_of(device, &driver));
     KVT_TRY(word_find(device, word, &address));
+    /* In a graph it would be written, or waited for, at each launch, and not now. */
+    KVT_TRY(cuda_capture_check(device, stream));
     /* Both with a barrier: who sees the number sees what was written before it. */
     if (!is_wait)
         return share_check(device,

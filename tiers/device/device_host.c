@@ -503,6 +503,7 @@ const struct kvt_device_ops device_host_ops = {
     .memory_unregister = device_host_memory_unregister,
     .host_register = device_host_host_register,
     .host_unregister = device_host_host_unregister,
+    .host_abandon = device_host_host_abandon,
     .peer_register = device_host_peer_register,
     .peer_unregister = device_host_peer_unregister,
     .stream = host_stream,

@@ -204,6 +204,21 @@ device_host_host_unregister(struct device *base, void *memory, uint64_t size)
     KVT_ASSERT(is_lost || in_flight == 0);
 }
 
+void
+device_host_host_abandon(struct device *base, void *memory, uint64_t size)
+{
+    struct device_host *device = device_host_of(base);
+    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
+    bool is_there;
+
+    device_host_lock(device);
+    is_there = device_ranges_remove(&device->ranges, &range);
+    if (is_there)
+        host_shades_forget(device, &range);
+    device_host_unlock(device);
+    KVT_ASSERT(is_there);
+}
+
 static bool
 slab_is_there(struct device_host *device, uint64_t start, uint64_t size)
 {

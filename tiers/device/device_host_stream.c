@@ -18,6 +18,7 @@
 
 #include "bytes.h"
 #include "device_host_internal.h"
+#include "device_share.h"
 #include "failure.h"
 
 static const uint64_t WORD_POLL_NS = 20000;
@@ -248,8 +249,9 @@ word_is_reached(const struct device_host *device, const struct host_word *word)
         return true;
     /* Acquire: what was written before the word is seen by the work behind it. */
     if (word->is_wide)
-        return atomic_load_explicit(
-                   (const _Atomic uint64_t *)word->address, memory_order_acquire) >= word->value;
+        return device_number_is_reached(
+            atomic_load_explicit((const _Atomic uint64_t *)word->address, memory_order_acquire),
+            word->value);
     return device_word_is_reached(
         atomic_load_explicit((const _Atomic uint32_t *)word->address, memory_order_acquire),
         (uint32_t)word->value);

@@ -26,8 +26,8 @@
  *       Each but the last has its event recorded behind it; the last one has unless
  *       `is_unrecorded`, and then no call is queued.
  *   (3) Calls are numbered from 1 as they are recorded; number n lies in place (n - 1) modulo
- *       DEVICE_MOVER_CALLS_MAX. Events are recorded, and others' streams made to wait for them,
- *       under `event_mutex`: an event is that of the call whose number stands beside it.
+ *       DEVICE_MOVER_CALLS_MAX. Events are recorded, and looked for, under `event_mutex`: an event
+ *       is that of the call whose number stands beside it, and stays so while it is used.
  *   (4) A move lies with a call that was queued behind all its pieces (or with the last before its
  *       copy was refused). So when that call is done, nothing of the move is in flight.
  */
@@ -50,10 +50,18 @@ enum {
  * less often, and a block that somebody waits for lies ready unseen. */
 static const uint64_t POLL_NS = 15 * 1000;
 
+/* An event of the device. Streams are made to wait for it without a lock, since that blocks while a
+ * stream is full; meanwhile it is not recorded anew, and its place gets another one. */
+struct mover_event {
+    void *event;
+    uint32_t user_count; /* Of such calls. */
+    bool is_left;        /* By its place: the last of its users destroys it. */
+};
+
 /* A place for one call in flight. */
 struct mover_call {
-    void *event;             /* Made at open. */
-    uint64_t number;         /* What it was recorded for; guarded by: event_mutex */
+    struct mover_event *event; /* Guarded by event_mutex, but for the actor. */
+    uint64_t number;           /* What it was recorded for; guarded by: event_mutex */
     struct move_queue moves; /* To be answered with it; none when it holds a part of a long move. */
     uint64_t bytes;
 };
@@ -94,7 +102,7 @@ struct device_mover {
     struct inbox inbox;   /* Any thread pushes. */
     _Atomic bool is_lost; /* Relaxed: seeing it late is as if the device were lost later. */
     struct mover_counters counters;
-    pthread_mutex_t event_mutex; /* For as long as a call of the device takes. */
+    pthread_mutex_t event_mutex; /* For as long as it takes to record an event. */
     /* The actor's, all that follows. */
     uint64_t now_ns; /* Of this round. */
     struct move_queue held;
@@ -225,6 +233,42 @@ lane_note(struct device_mover *mover, struct mover_lane *lane, enum kvt_status s
         mover_lose(mover);
 }
 
+static enum kvt_status
+event_make(struct device_mover *mover, struct mover_event **event_out)
+{
+    struct mover_event *made = env_take(&mover->env, sizeof(*made));
+    enum kvt_status status;
+
+    if (made == NULL)
+        return failure_set(KVT_E_NOMEM, ENOMEM, "No memory for an event of %s.", mover->name);
+    status = mover->device->ops->event_create(mover->device, &made->event);
+    if (status == KVT_OK)
+        *event_out = made;
+    else
+        env_put(&mover->env, made, sizeof(*made));
+    return status;
+}
+
+static void
+event_end(struct device_mover *mover, struct mover_event *event)
+{
+    mover->device->ops->event_destroy(mover->device, event->event);
+    env_put(&mover->env, event, sizeof(*event));
+}
+
+/* The mutex is held. An event that may be recorded, in the place of one that is used. */
+static enum kvt_status
+event_renew(struct device_mover *mover, struct mover_call *call)
+{
+    struct mover_event *used = call->event;
+
+    if (used->user_count == 0)
+        return KVT_OK;
+    KVT_TRY(event_make(mover, &call->event));
+    used->is_left = true;
+    return KVT_OK;
+}
+
 /* The last call of the lane, whose copies were queued. */
 static void
 lane_record(struct device_mover *mover, struct mover_lane *lane, struct mover_call *call)
@@ -232,7 +276,9 @@ lane_record(struct device_mover *mover, struct mover_lane *lane, struct mover_ca
     enum kvt_status status;
 
     pthread_mutex_lock(&mover->event_mutex);
-    status = mover->device->ops->event_record(mover->device, call->event, lane->stream);
+    status = event_renew(mover, call);
+    if (status == KVT_OK)
+        status = mover->device->ops->event_record(mover->device, call->event->event, lane->stream);
     if (status == KVT_OK)
         call->number = ++lane->recorded_count;
     pthread_mutex_unlock(&mover->event_mutex);
@@ -259,7 +305,7 @@ call_mark(const struct mover_lane *lane, struct mover_call *call)
 static bool
 call_is_done(struct device_mover *mover, struct mover_lane *lane, const struct mover_call *call)
 {
-    enum kvt_status status = mover->device->ops->event_query(mover->device, call->event);
+    enum kvt_status status = mover->device->ops->event_query(mover->device, call->event->event);
 
     lane_note(mover, lane, status);
     return status == KVT_OK;
@@ -505,7 +551,7 @@ mover_prepare(struct device_mover *mover)
         lane->lane = (enum device_lane)i;
         lane->stream = ops->stream(mover->device, lane->lane);
         for (uint32_t k = 0; k < DEVICE_MOVER_CALLS_MAX; k++)
-            KVT_TRY(ops->event_create(mover->device, &lane->calls[k].event));
+            KVT_TRY(event_make(mover, &lane->calls[k].event));
     }
     return KVT_OK;
 }
@@ -516,8 +562,10 @@ mover_free(struct device_mover *mover)
     const struct kvt_env env = mover->env;
 
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
-        for (uint32_t k = 0; k < DEVICE_MOVER_CALLS_MAX; k++)
-            mover->device->ops->event_destroy(mover->device, mover->lanes[i].calls[k].event);
+        for (uint32_t k = 0; k < DEVICE_MOVER_CALLS_MAX; k++) {
+            if (mover->lanes[i].calls[k].event != NULL)
+                event_end(mover, mover->lanes[i].calls[k].event);
+        }
     }
     pthread_mutex_destroy(&mover->event_mutex);
     env_put(&env, mover, sizeof(*mover));
@@ -578,6 +626,34 @@ device_mover_push(struct device_mover *mover, struct device_move *const *moves, 
         env_wake(&mover->env, mover->task);
 }
 
+/* The event of that call, for a while; NULL: it was done long ago. */
+static struct mover_event *
+event_use(struct device_mover *mover, const struct mover_lane *lane, uint64_t number)
+{
+    const struct mover_call *call = &lane->calls[(number - 1) % DEVICE_MOVER_CALLS_MAX];
+    struct mover_event *event = NULL;
+
+    pthread_mutex_lock(&mover->event_mutex);
+    if (call->number == number) {
+        event = call->event;
+        event->user_count++;
+    }
+    pthread_mutex_unlock(&mover->event_mutex);
+    return event;
+}
+
+static void
+event_use_end(struct device_mover *mover, struct mover_event *event)
+{
+    bool is_last;
+
+    pthread_mutex_lock(&mover->event_mutex);
+    is_last = --event->user_count == 0 && event->is_left;
+    pthread_mutex_unlock(&mover->event_mutex);
+    if (is_last)
+        event_end(mover, event);
+}
+
 enum kvt_status
 device_mover_wait(struct device_mover *mover, const struct device_mark *mark, void *stream)
 {
@@ -585,16 +661,12 @@ device_mover_wait(struct device_mover *mover, const struct device_mark *mark, vo
 
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT && status == KVT_OK; i++) {
         uint64_t number = atomic_load_explicit(&mark->call[i], memory_order_relaxed);
-        const struct mover_call *call =
-            &mover->lanes[i].calls[(number - 1) % DEVICE_MOVER_CALLS_MAX];
+        struct mover_event *event = number != 0 ? event_use(mover, &mover->lanes[i], number) : NULL;
 
-        if (number == 0)
+        if (event == NULL)
             continue;
-        pthread_mutex_lock(&mover->event_mutex);
-        /* Another number: that call was done long ago. */
-        if (call->number == number)
-            status = mover->device->ops->stream_wait(mover->device, stream, call->event);
-        pthread_mutex_unlock(&mover->event_mutex);
+        status = mover->device->ops->stream_wait(mover->device, stream, event->event);
+        event_use_end(mover, event);
     }
     return status;
 }

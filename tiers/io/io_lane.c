@@ -34,6 +34,7 @@
 #include "failure.h"
 #include "lane_budget.h"
 #include "lane_table.h"
+#include "lane_transfer.h"
 #include "try.h"
 
 enum {
@@ -54,12 +55,6 @@ enum attention {
     ATTENTION_NONE,   /* Parked with urgent transfers waiting for room. */
 };
 
-/* Transfers in order of arrival, linked by lane.next. */
-struct transfer_queue {
-    struct transfer *first;
-    struct transfer *last;
-};
-
 /* Written by the actor only, read by any thread; a stale value is an old statistic. */
 struct lane_counters {
     _Atomic uint64_t bytes[2]; /* By io_kind: IO_READ, IO_WRITE. */
@@ -76,6 +71,9 @@ struct lane {
     struct inbox inbox;    /* Any thread pushes. */
     _Atomic int attention; /* enum attention; see (L1). */
     struct lane_counters counters;
+    _Atomic bool is_closing; /* Set by lane_close()... */
+    _Atomic bool is_drained; /* ...and nothing is in flight any more. */
+    struct gate gate;        /* Posted with is_drained. */
     /* The actor's, all that follows. */
     uint64_t now_ns;                 /* Of this round. */
     struct transfer_queue queues[2]; /* By lane_class: transfers with bytes that did not start. */
@@ -99,30 +97,6 @@ counter_add(_Atomic uint64_t *counter, uint64_t value)
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
 
     atomic_store_explicit(counter, before + value, memory_order_relaxed);
-}
-
-/* --- Queues ----------------------------------------------------------------------------------- */
-
-static void
-transfer_queue_push(struct transfer_queue *queue, struct transfer *transfer)
-{
-    transfer->lane.next = NULL;
-    if (queue->first == NULL)
-        queue->first = transfer;
-    else
-        queue->last->lane.next = transfer;
-    queue->last = transfer;
-}
-
-/* The oldest, or NULL. */
-static struct transfer *
-transfer_queue_pop(struct transfer_queue *queue)
-{
-    struct transfer *transfer = queue->first;
-
-    if (transfer != NULL)
-        queue->first = transfer->lane.next;
-    return transfer;
 }
 
 /* --- Answers ---------------------------------------------------------------------------------- */
@@ -182,24 +156,6 @@ transfer_settle(struct lane *lane, struct transfer *transfer, uint64_t size)
 }
 
 /* --- New transfers ---------------------------------------------------------------------------- */
-
-static bool
-transfer_measure(const struct transfer *transfer, uint64_t *size_out)
-{
-    uint64_t size = 0;
-    uint64_t end;
-
-    if (transfer->piece_count > 0 && transfer->pieces == NULL)
-        return false;
-    for (uint32_t i = 0; i < transfer->piece_count; i++) {
-        if (__builtin_add_overflow(size, transfer->pieces[i].iov_len, &size))
-            return false;
-    }
-    if (__builtin_add_overflow(transfer->offset, size, &end) || end > INT64_MAX)
-        return false;
-    *size_out = size;
-    return true;
-}
 
 static void
 transfer_accept(struct lane *lane, struct transfer *transfer)
@@ -543,6 +499,17 @@ attention_when_parked(const struct lane *lane)
     return lane->queues[LANE_URGENT].first == NULL ? ATTENTION_URGENT : ATTENTION_NONE;
 }
 
+/* Nothing is begun any more. */
+static void
+lane_drain(struct lane *lane)
+{
+    wakes_flush(lane);
+    if (lane->table.flying_count > 0)
+        return;
+    atomic_store_explicit(&lane->is_drained, true, memory_order_release);
+    gate_post(&lane->env, &lane->gate);
+}
+
 static bool
 lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
@@ -552,7 +519,12 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     (void)atomic_exchange_explicit(&lane->attention, ATTENTION_AWAKE, memory_order_acq_rel);
     lane->now_ns = now_ns;
     lane->round_bytes = 0;
+    *next_ns_out = UINT64_MAX;
     lane_reap(lane);
+    if (atomic_load_explicit(&lane->is_closing, memory_order_acquire)) {
+        lane_drain(lane);
+        return false;
+    }
     lane_take_inbox(lane);
     lane_start_syncs(lane);
     lane_start_transfers(lane);
@@ -566,7 +538,8 @@ lane_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         wakes_flush(lane);
     }
     /* An operation that the io queue did not take, although nothing flies, must be tried again. */
-    *next_ns_out = lane->table.queued_first != NULL ? now_ns + RESUBMIT_NS : UINT64_MAX;
+    if (lane->table.queued_first != NULL)
+        *next_ns_out = now_ns + RESUBMIT_NS;
     /* (L1) release and acquire: pairs with lane_push_many(). */
     (void)atomic_exchange_explicit(
         &lane->attention, attention_when_parked(lane), memory_order_acq_rel);
@@ -625,6 +598,21 @@ put_lane:
     return status;
 }
 
+/* By the actor: there are rings whose completions no other thread can take. */
+static void
+lane_await(struct lane *lane)
+{
+    atomic_store_explicit(&lane->is_closing, true, memory_order_release);
+    env_wake(&lane->env, lane->task);
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&lane->gate.value, memory_order_acquire);
+
+        if (atomic_load_explicit(&lane->is_drained, memory_order_acquire))
+            return;
+        gate_wait(&lane->env, &lane->gate, seen, UINT64_MAX);
+    }
+}
+
 void
 lane_close(struct lane *lane)
 {
@@ -633,6 +621,7 @@ lane_close(struct lane *lane)
     if (lane == NULL)
         return;
     env = lane->env;
+    lane_await(lane);
     env.sched->stop(env.sched_context, lane->task);
     KVT_ASSERT(inbox_is_empty(&lane->inbox));
     KVT_ASSERT(lane->table.free_count == LANE_DEPTH && table_bytes(&lane->table) == 0);

@@ -100,7 +100,10 @@ struct lane_stats {
 enum kvt_status lane_open(const struct kvt_env *env, const char *name, void *arena,
     size_t arena_size, struct lane **lane_out);
 
-/* lane_close - every transfer must have been answered. NULL is fine. */
+/*
+ * lane_close - every transfer must have been answered; when not all are, because a proof was false,
+ * what the kernel has is waited for, and nothing else begins. NULL is fine.
+ */
 void lane_close(struct lane *lane);
 
 /*

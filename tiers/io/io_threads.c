@@ -21,11 +21,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "failure.h"
+#include "foreign_signals.h"
 #include "io_engines.h"
 
 enum {
@@ -105,17 +105,14 @@ pool_main(void *argument)
     return NULL;
 }
 
-/* Start as many threads as the system gives, with the host's signals blocked. */
+/* Start as many threads as the system gives. */
 static enum kvt_status
 pool_start(struct io_queue *queue)
 {
-    sigset_t blocked, before;
+    sigset_t before;
     int error = 0;
 
-    (void)sigfillset(&blocked);
-    (void)sigdelset(&blocked, SIGSEGV);
-    (void)sigdelset(&blocked, SIGBUS);
-    (void)pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    foreign_signals_block(&before);
     while (queue->thread_count < POOL_THREAD_COUNT && queue->thread_count < queue->depth) {
         error = pthread_create(&queue->threads[queue->thread_count], NULL, pool_main, queue);
         if (error != 0)

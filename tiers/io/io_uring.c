@@ -38,6 +38,7 @@
 #include <unistd.h>
 
 #include "failure.h"
+#include "fork_descriptor.h"
 #include "io_engines.h"
 #include "try.h"
 
@@ -65,6 +66,7 @@ struct fixed_range {
 struct io_queue {
     const struct kvt_env *env;
     struct io_uring ring;
+    struct fork_descriptor ring_fd; /* It keeps what was registered pinned. */
     uint32_t depth;
     uint32_t in_flight_count;
     bool is_disabled; /* Made with R_DISABLED and not used yet. */
@@ -119,6 +121,12 @@ ring_make(struct io_uring *ring, uint32_t depth, bool *is_disabled_out)
         io_uring_queue_exit(ring);
         return status_from_uring(ENOSYS, "a wait with a time limit (Linux 5.11)");
     }
+    /* As other memory of a store: a forked child has none of it. */
+    result = io_uring_ring_dontfork(ring);
+    if (result < 0) {
+        io_uring_queue_exit(ring);
+        return status_from_uring(-result, "a ring that children do not inherit");
+    }
     return KVT_OK;
 }
 
@@ -131,6 +139,28 @@ io_uring_probe(void)
     KVT_TRY(ring_make(&ring, 4, &is_disabled));
     io_uring_queue_exit(&ring);
     return KVT_OK;
+}
+
+static enum kvt_status
+queue_ring_make(struct io_queue *queue)
+{
+    enum kvt_status status;
+
+    KVT_TRY(fork_hold());
+    status = ring_make(&queue->ring, queue->depth, &queue->is_disabled);
+    if (status == KVT_OK)
+        fork_descriptor_add(&queue->ring_fd, queue->ring.ring_fd);
+    fork_release();
+    return status;
+}
+
+static void
+queue_ring_end(struct io_queue *queue)
+{
+    (void)fork_hold(); /* As when the ring was made. */
+    fork_descriptor_remove(&queue->ring_fd);
+    io_uring_queue_exit(&queue->ring);
+    fork_release();
 }
 
 static enum kvt_status
@@ -158,7 +188,7 @@ queue_open(void *context, uint32_t depth, struct io_queue **queue_out)
         status = failure_errno(errno, "make", "an eventfd");
         goto put_queue;
     }
-    KVT_TRY_GOTO(ring_make(&queue->ring, depth, &queue->is_disabled), close_event);
+    KVT_TRY_GOTO(queue_ring_make(queue), close_event);
     *queue_out = queue;
     return KVT_OK;
 
@@ -177,7 +207,7 @@ queue_close(struct io_queue *queue)
     KVT_ASSERT(queue->in_flight_count == 0);
     /* The read of the eventfd is cancelled by the kernel; nobody writes the eventfd any more, so
      * event_value cannot be written after it was put back. */
-    io_uring_queue_exit(&queue->ring);
+    queue_ring_end(queue);
     close(queue->event_fd);
     env_put(queue->env, queue, sizeof(*queue));
 }
