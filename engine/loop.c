@@ -220,6 +220,10 @@ rest_step(struct kvt_store *store)
 void
 op_begin(struct kvt_store *store, struct op *op)
 {
+    if (store->is_draining) {
+        op_cancel(store, op);
+        return;
+    }
     switch (op->ticket->kind) {
     case TICKET_PUT:
         put_begin(store, op);

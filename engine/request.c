@@ -268,6 +268,14 @@ op_finish(struct kvt_store *store, struct op *op, enum kvt_status status)
 }
 
 void
+op_cancel(struct kvt_store *store, struct op *op)
+{
+    if (op->ticket->kind == TICKET_GET)
+        op->length = 0;
+    op_finish(store, op, KVT_CANCELLED);
+}
+
+void
 op_list_add(struct op_list *list, struct op *op)
 {
     op->next = NULL;
@@ -322,11 +330,8 @@ ops_cancel(struct kvt_store *store, struct kvt_ticket *ticket)
         if (op->is_cancelled && op->list != &cancelled)
             op_list_part(op->list, &cancelled);
     }
-    while ((op = op_list_take(&cancelled)) != NULL) {
-        if (ticket->kind == TICKET_GET)
-            op->length = 0;
-        op_finish(store, op, KVT_CANCELLED);
-    }
+    while ((op = op_list_take(&cancelled)) != NULL)
+        op_cancel(store, op);
     /* Others may have waited behind them. */
     store->room_changed = true;
 }

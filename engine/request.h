@@ -153,6 +153,9 @@ void op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_s
 /* op_finish - every stage that is still open, with one status (loop). */
 void op_finish(struct kvt_store *store, struct op *op, enum kvt_status status);
 
+/* op_cancel - of one that is in no list and not at work: it ends with KVT_CANCELLED (loop). */
+void op_cancel(struct kvt_store *store, struct op *op);
+
 /* op_memory_unuse - nothing touches the operation's memory any more: region and layout are let go.
  * By op_reach(), or for a ticket that was never sent (any). */
 void op_memory_unuse(struct kvt_store *store, struct op *op);

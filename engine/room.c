@@ -377,7 +377,7 @@ place_step(struct kvt_store *store, enum policy_place place)
         while ((op = op_list_take(&waiters)) != NULL)
             room_wait(store, place, op);
     }
-    if (store->room_waiters[place].first == NULL)
+    if (store->room_waiters[place].first == NULL && !store->is_draining)
         room_trim(store, place);
 }
 

@@ -527,8 +527,11 @@ abandon_run(struct kvt_store *store, void *context)
         /* What tickets wait for may never come. */
         devices_waits_cancel(store);
         commit_abandon(store);
+        /* Those that wait for room learn that there will be none. */
+        store->room_changed = true;
     }
-    return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store);
+    return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store) &&
+           !room_is_wanted(store);
 }
 
 void

@@ -467,7 +467,7 @@ void get_bring(struct kvt_store *store, struct op *op, uint32_t number);
 void get_lower(struct kvt_store *store, struct op *op, uint32_t number);
 void prefetch_begin(struct kvt_store *store, struct op *op);
 void demote_begin(struct kvt_store *store, struct op *op);
-/* op_begin - start, or start again, by the kind of its ticket. */
+/* op_begin - start, or start again, by the kind of its ticket. During an abort: end it. */
 void op_begin(struct kvt_store *store, struct op *op);
 /* The pools of what each operation needs while it is under way. */
 void flight_pool_open(struct kvt_store *store);

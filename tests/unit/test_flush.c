@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -18,6 +19,8 @@
 enum {
     KEY = 7,
     MOMENTS = 250,
+    CROWD = 128, /* Twice what HOST has room for. */
+    ABORTS = 300,
 };
 
 /* The ticket has reached its last stage: nobody has to wait for it any more. */
@@ -137,6 +140,65 @@ an_abort_waits_for_no_interval(void **state)
     full_end(full);
 }
 
+/* More than HOST has room for. Of blocks in parts an image is made before they can be written. */
+static void
+crowd_submit(struct full_store *full, enum kvt_durability durability)
+{
+    struct payload_key names[CROWD];
+    struct kvt_put puts[CROWD];
+    kvt_ticket *ticket = NULL;
+
+    for (uint32_t i = 0; i < CROWD; i++) {
+        payload_key_make(&names[i], full->next_cold++);
+        puts[i] = (struct kvt_put){.key = names[i].key,
+            .source = full->bytes,
+            .length = FULL_BLOCK_BYTES,
+            .part_count = 4};
+    }
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, puts, CROWD, durability, NULL, &ticket), KVT_OK);
+}
+
+static void
+crowd_gets_submit(struct full_store *full, uint8_t *target)
+{
+    struct payload_key names[FULL_HOT];
+    struct kvt_get gets[FULL_HOT];
+    kvt_ticket *ticket = NULL;
+
+    for (uint32_t i = 0; i < FULL_HOT; i++) {
+        payload_key_make(&names[i], i);
+        gets[i] = (struct kvt_get){.key = names[i].key,
+            .destination = target + i * FULL_BLOCK_BYTES,
+            .capacity = FULL_BLOCK_BYTES};
+    }
+    assert_int_equal(kvt_get_submit(full->store, full->ns, gets, FULL_HOT, NULL, &ticket), KVT_OK);
+}
+
+static void
+an_abort_begins_nothing_that_waited_for_room(void **state)
+{
+    static const enum kvt_durability durabilities[] = {KVT_MEMORY, KVT_RELAXED, KVT_SYNC};
+    struct full_store *full = full_begin(16, FULL_SEGMENTS);
+    uint8_t *target = malloc(FULL_HOT * FULL_BLOCK_BYTES);
+    char leaks[200] = "";
+
+    (void)state;
+    assert_non_null(target);
+    full_fill(full);
+    for (uint32_t i = 0; i < ABORTS; i++) {
+        crowd_submit(full, durabilities[i % 3]);
+        crowd_gets_submit(full, target);
+        sim_run_steps(full->world, i);
+        kvt_abort(full->store);
+        if (sim_leaks(full->world, leaks, sizeof(leaks)) != 0)
+            fail_msg("left: %s", leaks);
+        full_open(full, 0);
+    }
+    free(target);
+    full_end(full);
+}
+
 static void
 an_abort_takes_queues_along(void **state)
 {
@@ -163,6 +225,7 @@ main(void)
         cmocka_unit_test(a_relaxed_put_that_replaces_is_flushed),
         cmocka_unit_test(what_waits_for_a_relocation_is_flushed),
         cmocka_unit_test(an_abort_waits_for_no_interval),
+        cmocka_unit_test(an_abort_begins_nothing_that_waited_for_room),
         cmocka_unit_test(an_abort_takes_queues_along),
     };
 
