@@ -50,7 +50,9 @@ namespaces_open(struct kvt_store *store)
 void
 namespaces_close(struct kvt_store *store)
 {
-    for (uint32_t i = 0; store->namespaces != NULL && i < NAMES_COUNT_MAX; i++) {
+    uint32_t count = atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
+
+    for (uint32_t i = 0; i < count; i++) {
         char *name = store->namespaces[i].name;
 
         if (name != NULL)

@@ -17,10 +17,6 @@ static_assert((LANE_DEPTH & (LANE_DEPTH - 1)) == 0, "an id's low bits are the sl
 void
 table_init(struct lane_table *table)
 {
-    for (size_t i = LANE_DEPTH; i > 0; i--) {
-        table->operations[i - 1].next = table->free_first;
-        table->free_first = &table->operations[i - 1];
-    }
     table->free_count = LANE_DEPTH;
 }
 
@@ -29,8 +25,11 @@ table_take(struct lane_table *table)
 {
     struct lane_operation *operation = table->free_first;
 
-    KVT_ASSERT(table->free_count > 0 && operation != NULL);
-    table->free_first = operation->next;
+    KVT_ASSERT(table->free_count > 0);
+    if (operation != NULL)
+        table->free_first = operation->next;
+    else
+        operation = &table->operations[table->used_count++];
     table->free_count--;
     return operation;
 }

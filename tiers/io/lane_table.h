@@ -23,7 +23,8 @@ struct lane_table {
     uint64_t serial;             /* Of the newest attempt. */
     uint32_t free_count;
     uint32_t flying_count;
-    struct lane_operation *free_first;
+    struct lane_operation *free_first; /* Used before: others are memory that nobody touched. */
+    uint32_t used_count;               /* How many were ever taken: the first ones. */
     struct lane_operation *queued_first, *queued_last;
     struct lane_operation operations[LANE_DEPTH];
 };
