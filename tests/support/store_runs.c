@@ -22,6 +22,7 @@
 enum {
     REOPEN_EVERY = 120, /* Operations, on average. */
     LONG_LIFE = 1000,
+    ABORT_STEPS = 20,
     EVICT_LENGTH = 4, /* Runs that evict are longer: first NVMe has to be full. */
 };
 
@@ -72,6 +73,20 @@ reopen(struct workload *work, struct pressure *pressure)
         (void)workload_open(work, 0, false);
 }
 
+/* Abort with requests in flight, none of them to memory that a device gave the caller: that is to
+ * be given back before. What was acknowledged is there. */
+static void
+abort_and_reopen(struct workload *work)
+{
+    workload_memory_close(work);
+    for (uint32_t i = 0; i < ABORT_STEPS && work->model.failure[0] == '\0'; i++)
+        (void)workload_step(work);
+    kvt_abort(work->store);
+    workload_abandon(work);
+    if (work->model.failure[0] == '\0' && workload_open(work, 0, false) == KVT_OK)
+        (void)workload_close(work);
+}
+
 static void
 run(struct workload *work, const struct shape *shape, uint32_t operation_count)
 {
@@ -91,7 +106,7 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
     workload_stats(work);
     reopen(work, &pressure);
     workload_scan(work);
-    (void)workload_close(work);
+    abort_and_reopen(work);
     if (work->hit_count == 0 && operation_count >= 100)
         model_fail(&work->model, "not one read was a hit");
     pressure_judge(work, shape, &pressure, operation_count);

@@ -171,6 +171,14 @@ workload_settle(struct workload *work)
     }
 }
 
+void
+workload_memory_close(struct workload *work)
+{
+    workload_settle(work);
+    device_close(work);
+    work->device_percent = work->spread_percent = 0;
+}
+
 enum kvt_status
 workload_close(struct workload *work)
 {

@@ -145,6 +145,8 @@ bool workload_step_delete(struct workload *work);
 void workload_verify(struct workload *work);
 /* workload_settle - collect every request. */
 void workload_settle(struct workload *work);
+/* workload_memory_close - collect every request; those that follow are to and from plain memory. */
+void workload_memory_close(struct workload *work);
 /* workload_close - collect everything, give everything back, close. */
 enum kvt_status workload_close(struct workload *work);
 /* workload_abandon - the store is gone with its world: forget handles, free the test's memory. */
