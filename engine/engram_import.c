@@ -165,8 +165,15 @@ file_open(struct importer *importer)
         return file_create(importer);
     KVT_TRY(status);
     status = engram_head_read(store, importer->file, importer->file_name, &there);
-    if (status != KVT_OK && status != KVT_E_CORRUPT && status != KVT_E_FORMAT)
+    if (status != KVT_OK && status != KVT_E_CORRUPT && status != KVT_E_FORMAT) {
+        struct failure failure = *failure_last();
+
+        /* Not ours to forget (file_forget()): it may have pages to go on from. */
+        store->env.fs->close(importer->file);
+        importer->file = NULL;
+        failure_copy(&failure);
         return status;
+    }
     if (status != KVT_OK || !head_continues(&importer->head, &there)) {
         store->env.fs->close(importer->file);
         importer->file = NULL;

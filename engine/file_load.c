@@ -140,9 +140,10 @@ kvt_load_wait(kvt_store *store, kvt_load id, uint32_t chunk, uint64_t timeout_ns
     }
 }
 
-/* A chunk all of whose copies were queued, or that is settled. */
+/* Of a chunk that is on its way: KVT_LATE, and *mark_out, when all of its copies were queued.
+ * KVT_OK: it is settled. */
 static enum kvt_status
-chunk_stream_wait(const struct load *load, uint32_t number, void *stream)
+chunk_mark_get(const struct load *load, uint32_t number, struct device_mark *mark_out)
 {
     const struct load_chunk *chunk = &load->chunks[number];
     struct kvt_store *store = load->store;
@@ -157,13 +158,19 @@ chunk_stream_wait(const struct load *load, uint32_t number, void *stream)
         return KVT_NOT_READY;
     if (device_mover_is_lost(mover))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", load->device);
-    return device_answer(store, load->device, device_mover_wait(mover, &chunk->mark, stream));
+    for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++)
+        atomic_init(
+            &mark_out->call[i], atomic_load_explicit(&chunk->mark.call[i], memory_order_relaxed));
+    return KVT_LATE;
 }
 
 enum kvt_status
 kvt_load_stream_wait(
     kvt_store *store, kvt_load id, uint32_t number, void *stream, struct kvt_load_chunk *chunk_out)
 {
+    struct kvt_load_chunk chunk = {0};
+    struct device_mark mark = {0};
+    uint32_t device = 0;
     struct load *load;
     enum kvt_status status;
 
@@ -175,10 +182,18 @@ kvt_load_stream_wait(
     if (status == KVT_OK)
         status = chunk_number_check(load, number);
     if (status == KVT_OK)
-        status = chunk_stream_wait(load, number, stream);
-    if (status == KVT_OK)
-        chunk_tell(load, number, chunk_out);
+        status = chunk_mark_get(load, number, &mark);
+    if (status == KVT_OK || status == KVT_LATE) {
+        device = load->device;
+        chunk_tell(load, number, &chunk);
+    }
     pthread_mutex_unlock(&store->loads->lock);
+    /* Without the lock: it blocks while the stream is full. */
+    if (status == KVT_LATE)
+        status = device_answer(store, device,
+            device_mover_wait(hbm_mover(store->devices.tiers[device]), &mark, stream));
+    if (status == KVT_OK && chunk_out != NULL)
+        *chunk_out = chunk;
     return status;
 }
 

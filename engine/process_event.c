@@ -76,8 +76,8 @@ maker_is_gone(const struct kvt_shared_event *event)
 static enum kvt_status
 never_reached(void)
 {
-    return failure_set(
-        KVT_CANCELLED, 0, "the maker of the event is gone, and it will never be reached");
+    return failure_set(KVT_CANCELLED, 0,
+        "the maker of the event, or one who waited for it, is gone: it will never be reached");
 }
 
 /* By the page: as the devices of others see it. */
@@ -289,6 +289,15 @@ page_is_left(const struct kvt_shared_event *event)
     if (is_maker(event))
         status = event->device->ops->event_query(event->device, event->done);
     return event->waited == 0 && !event->is_unsure && (status == KVT_OK || status == KVT_E_GPU);
+}
+
+void
+process_waits_end(struct process_watch *watch)
+{
+    (void)pthread_mutex_lock(&watch->lock);
+    for (struct kvt_shared_event *event = watch->first; event != NULL; event = event->next)
+        wait_end(event);
+    (void)pthread_mutex_unlock(&watch->lock);
 }
 
 void

@@ -57,6 +57,9 @@ struct process_watch {
 
 void process_watch_init(struct process_watch *watch, const struct kvt_env *env);
 uint32_t process_watch_count(struct process_watch *watch);
+/* process_waits_end - what streams wait for of other processes ends, for good: the watch goes on
+ * looking. Before anything that a device knows is given back. */
+void process_waits_end(struct process_watch *watch);
 /* Close what is still open. What streams wait for ends; pages that they may still use are left to
  * them. */
 void process_watch_close(struct process_watch *watch);

@@ -193,8 +193,9 @@ queue_collect(struct kvt_queue *queue, struct kvt_completion *done, uint32_t cou
         count++;
         ticket_release(ticket);
     }
-    /* What is left in `taken` must still be seen by a caller that waits for the descriptor. */
-    if (queue->taken != NULL)
+    /* What is left in `taken` must still be seen by a caller that waits for the descriptor; so must
+     * that the store broke, whose signal may have been cleared here. */
+    if (queue->taken != NULL || store_is_poisoned(store))
         store->env.sched->signal_post(store->env.sched_context, queue->signal);
     atomic_fetch_sub_explicit(&queue->expected_count, count, memory_order_release);
     return count;

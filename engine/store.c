@@ -126,6 +126,7 @@ store_threads_stop(struct kvt_store *store)
     bool is_poisoned = store_is_poisoned(store);
 
     live_stop(store);
+    process_waits_end(&store->processes);
     /* First: memory that a device knows is given back when all of its streams have gone on. */
     if (store->loop_task != NULL && is_poisoned) {
         loop_rest(store);

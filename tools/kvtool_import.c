@@ -281,19 +281,20 @@ put_finish(struct import *import, struct lane *lane)
     return false;
 }
 
-/* The flags for a block whose key is there: a file of which parts are gone gives way to the
- * archive's, and the rest of its parts with it. */
+/* The flags for a block whose key is there: a file of which parts are gone gives way to what the
+ * archive has, and the rest of its parts with it. */
 static uint32_t
 flags_over(struct import *import, kvt_namespace ns, const struct kvt_put *put)
 {
     struct manifest manifest;
+    bool is_file = manifest_read(&manifest, put->source, put->length);
+    uint64_t file = is_file ? manifest.file : 0;
     uint64_t old_file;
 
-    if (import->flags != 0 || !manifest_read(&manifest, put->source, put->length) ||
-        file_look(import->store, ns, &put->key, false, &old_file) != KVT_MISS ||
-        old_file == manifest.file)
+    if (import->flags != 0 ||
+        file_look(import->store, ns, &put->key, false, &old_file) != KVT_MISS || old_file == file)
         return import->flags;
-    if (parts_sweep(import->store, ns, &put->key, manifest.file) < 0)
+    if (parts_sweep(import->store, ns, &put->key, file) < 0)
         complain(
             "parts of a file that is not whole could not be deleted: the next put or rm does it");
     return KVT_PUT_REPLACE;

@@ -324,11 +324,12 @@ file_look(
 {
     struct block block = {0};
     struct manifest manifest;
-    enum kvt_status status = KVT_OK;
+    enum kvt_status status = block_get(store, ns, key, &block);
 
     *file_out = 0;
-    if (block_get(store, ns, key, &block) == KVT_OK &&
-        manifest_read(&manifest, block.bytes, block.result.length)) {
+    if (status == KVT_MISS) {
+        status = KVT_OK; /* Gone meanwhile. */
+    } else if (status == KVT_OK && manifest_read(&manifest, block.bytes, block.result.length)) {
         *file_out = manifest.file;
         if (!parts_are_there(store, ns, key->component, &manifest))
             status = KVT_MISS;

@@ -200,7 +200,8 @@ KVT_CHECKED enum kvt_status kvt_shared_event_stream_wait(kvt_shared_event *event
  * reached.
  *
  * KVT_OK: what was queued before it has been done. KVT_LATE: not yet. KVT_CANCELLED: its maker has
- * closed it or is gone, and it will never be reached; or what stands there cannot be a record.
+ * closed it or is gone, or a store whose streams waited for it was aborted, and it will never be
+ * reached; or what stands there cannot be a record.
  * KVT_E_GPU: this process made it, and the device is lost. KVT_E_INVAL: NULL. KVT_E_STATE: in a
  * forked child.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
@@ -210,9 +211,10 @@ KVT_CHECKED enum kvt_status kvt_shared_event_wait(kvt_shared_event *event, uint6
 /*
  * kvt_shared_event_close - no stream of this process may still wait for it. Who made it ends it for
  * everybody. kvt_close() and kvt_import_close() need all events closed; kvt_abort() makes them
- * void: waits of streams of this process end, and with them those of everybody else who waits for
- * the same record, as when its maker is gone. What streams may still use of an event, 4 KiB of
- * pinned memory, stays until the process ends. NULL does nothing.
+ * void: when streams of this process wait for one of another, their waits end, and with them, for
+ * good, the event, for everybody and for later records too, as when its maker is gone; the maker
+ * makes another. What streams may still use of an event, 4 KiB of pinned memory, stays until the
+ * process ends. NULL does nothing.
  *
  * KVT_E_STATE: this process made it, and its last record has not been reached: nothing changed (but
  * on a lost device it is closed); or in a forked child.

@@ -313,6 +313,20 @@ class Archives(Programs):
                               for name in (store, "s")]
                     self.assertEqual(counts[0], counts[1])
 
+    def test_a_file_that_is_not_whole_gives_way_to_a_plain_block_of_the_archives(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "p1", 'a/"key"',
+                         input=b"plain")
+        self.run_program("kvtool", "export", "p1", "plain.kva")
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "p2", "a/01", input=b"x")
+        self.run_program("kvtool", "put", "p2", 'a/"key"', input=os.urandom(3 * BLOCK))
+        parts = self.json_of("kvtool", "ls", "p2", "--parts")["blocks"]
+        for part in [block["key"] for block in parts if "~part" in block["key"]][:1]:
+            self.run_program("kvtool", "rm", "p2", part)
+        self.run_program("kvtool", "import", "p2", "plain.kva")
+        kept = self.run_program("kvtool", "get", "p2", 'a/"key"').stdout
+        self.assertEqual(kept, b"plain")
+        self.assertEqual(self.json_of("kvtool", "ls", "p2", "--parts")["block_count"], 2)
+
     def test_a_pipe_is_as_good_as_a_file(self):
         command = ("build/bin/kvtool export s - | build/bin/kvtool import --create --nvme 64M a4")
         subprocess.run(["bash", "-c", "set -o pipefail; " + command], cwd=self.scratch, check=True,

@@ -313,6 +313,9 @@ words_and_events_on_a_captured_stream_are_refused(void **state)
         KVT_E_INVAL);
     assert_int_equal(
         device_cuda_ops.event_record(bench.rig.device, bench.rig.event, stream), KVT_E_INVAL);
+    /* CUDA itself answers 905, and the capture is invalid from then on. */
+    assert_int_equal(
+        device_cuda_ops.stream_wait(bench.rig.device, stream, bench.rig.event), KVT_E_INVAL);
     play.is_stream_captured = false;
     assert_int_equal(
         device_cuda_ops.event_record(bench.rig.device, bench.rig.event, stream), KVT_OK);

@@ -371,10 +371,41 @@ a_table_of_rows_without_values_is_refused(void **state)
     fixture_close(&fixture);
 }
 
+static int
+done_visit(void *context, const struct kvt_engram_info *info)
+{
+    *(uint64_t *)context = info->rows_done;
+    return 1;
+}
+
+/* What an earlier import has written stays when its head cannot be read this time. */
+static void
+a_head_that_cannot_be_read_costs_no_pages(void **state)
+{
+    struct fixture fixture;
+    uint64_t before = 0, after = 0;
+
+    (void)state;
+    memset(&fixture, 0, sizeof(fixture));
+    sim_store_open(&fixture.sim, &small_options);
+    engram_rig_init(&fixture.rig, "t", 4088, 200);
+    fixture.rig.fail_at = 700;
+    assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
+    assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &before), KVT_OK);
+    fail_all(&fixture, SIM_READ);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &after), KVT_OK);
+    assert_true(before > 0);
+    assert_int_equal(after, before);
+    sim_store_close(&fixture.sim);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_head_that_cannot_be_read_costs_no_pages),
         cmocka_unit_test(a_failing_disk_is_an_error_of_each_call),
         cmocka_unit_test(a_fetch_from_a_failing_disk_says_so),
         cmocka_unit_test(calls_without_memory_say_so_and_work_later),

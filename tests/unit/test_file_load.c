@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <pthread.h>
 
+#include "file_load.h"
 #include "kvtier/kvtier_unstable.h"
 #include "load_rig.h"
 #include "store_internal.h"
@@ -421,11 +423,51 @@ an_abort_ends_loads_at_any_moment(void **state)
     }
 }
 
+/* Who waits with a full stream blocks in the driver; the actor needs the lock meanwhile. */
+static int lock_result = -1;
+
+static enum kvt_status
+wait_and_look(struct device *device, void *stream, void *event)
+{
+    lock_result = pthread_mutex_trylock(&load_sim.store->loads->lock);
+    if (lock_result == 0)
+        pthread_mutex_unlock(&load_sim.store->loads->lock);
+    return device_host_ops.stream_wait(device, stream, event);
+}
+
+static void
+a_full_stream_does_not_stop_loads(void **state)
+{
+    static struct kvt_device_ops ops;
+    struct kvt_file_load_options options = load_rig_options(0, 8 * CHUNK, CHUNK);
+    struct device *device = sim_store_device(load_sim.store);
+    const struct kvt_device_ops *real = device->ops;
+    enum kvt_status status;
+    void *stream;
+    kvt_load load;
+
+    (void)state;
+    ops = *real;
+    ops.stream_wait = wait_and_look;
+    device->ops = &ops;
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    load = load_rig_begin(&options);
+    for (uint32_t i = 0; i < 8; i++)
+        while (
+            (status = kvt_load_stream_wait(load_sim.store, load, i, stream, NULL)) == KVT_NOT_READY)
+            sim_store_pass(&load_sim, 1000);
+    load_rig_end(load);
+    device->ops = real;
+    device_host_stream_destroy(device, stream);
+    assert_int_equal(lock_result, 0);
+}
+
 int
 main(void)
 {
 #define LOAD_TEST(name) cmocka_unit_test_setup_teardown(name, load_rig_setup, load_rig_teardown)
     const struct CMUnitTest tests[] = {
+        LOAD_TEST(a_full_stream_does_not_stop_loads),
         LOAD_TEST(any_range_arrives_whole),
         LOAD_TEST(memory_of_the_caller_gets_the_range_and_nothing_else),
         LOAD_TEST(a_file_that_is_replaced_while_it_is_opened_comes_from_one_of_both),

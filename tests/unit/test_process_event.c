@@ -16,14 +16,19 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <time.h>
 
 #include "device_share.h"
+#include "env_host_internal.h"
 #include "hbm_kit.h"
+#include "kvtier/kvtier_unstable.h"
 #include "kvtier/sharing.h"
+#include "payload.h"
 #include "processes.h"
+#include "queue_internal.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
 
@@ -476,12 +481,122 @@ a_number_that_is_taken_back_keeps_no_stream(void **state)
     env_unmap(&hbm.env, (void *)word, PAGE_BYTES);
 }
 
+static kvt_ticket *
+block_get(void)
+{
+    static uint8_t bytes[HBM_BLOCK_BYTES];
+    struct payload_key name;
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    kvt_ticket *ticket;
+
+    assert_int_equal(hbm_put(5, 1, KVT_TIER_HOST, KVT_MEMORY, 0), KVT_OK);
+    payload_key_make(&name, 5);
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    return ticket;
+}
+
+/* The maker lives, and never records; a hold is out, too. */
+static void
+an_abort_does_not_wait_for_a_living_maker(void **state)
+{
+    kvt_ticket *ticket = block_get();
+    kvt_hold *hold;
+
+    (void)state;
+    assert_int_equal(kvt_hold_submit(ticket, 0, ours.stream, 0, &hold), KVT_OK);
+    assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
+    (void)alarm(10);
+    store_abort();
+    (void)alarm(WATCHDOG_S);
+}
+
+/* A GPU waits for all streams when memory is given back: waits must have ended. */
+static uint32_t early_count;
+
+static void
+count_and_unregister(struct device *device, void *memory, uint64_t size)
+{
+    if (atomic_load(&their_words()->is_broken) == 0)
+        early_count++;
+    device_host_ops.host_unregister(device, memory, size);
+}
+
+static void
+waits_end_before_memory_is_given_back(void **state)
+{
+    static struct kvt_device_ops ops;
+
+    (void)state;
+    assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
+    ops = *own_device()->ops;
+    ops.host_unregister = count_and_unregister;
+    own_device()->ops = &ops;
+    early_count = 0;
+    store_abort();
+    assert_int_equal(early_count, 0);
+}
+
+/* The store breaks while completions are collected: who then waits for the descriptor is told. */
+static struct sched_ops clearing_sched;
+static bool shall_poison;
+
+static void
+poison_and_clear(void *context, int signal)
+{
+    if (shall_poison) {
+        shall_poison = false;
+        atomic_store(&hbm.store->poisoned, 1);
+        queues_wake(hbm.store);
+    }
+    sched_host_ops.signal_clear(context, signal);
+}
+
+static void
+a_queue_keeps_the_news_that_the_store_broke(void **state)
+{
+    static uint8_t bytes[HBM_BLOCK_BYTES];
+    struct payload_key name;
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_completion done[4];
+    struct kvt_submit submit = {0};
+    kvt_ticket *ticket;
+    kvt_queue *queue;
+    struct pollfd descriptor;
+    uint32_t count = 0;
+    int ready;
+
+    (void)state;
+    assert_int_equal(hbm_put(5, 1, KVT_TIER_HOST, KVT_MEMORY, 0), KVT_OK);
+    payload_key_make(&name, 5);
+    get.key = name.key;
+    assert_int_equal(kvt_queue_create(hbm.store, &queue), KVT_OK);
+    submit.queue = queue;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &ticket), KVT_OK);
+    assert_int_equal(kvt_queue_drain(queue, KVT_FOREVER), KVT_OK);
+    clearing_sched = *hbm.store->env.sched;
+    clearing_sched.signal_clear = poison_and_clear;
+    hbm.store->env.sched = &clearing_sched;
+    shall_poison = true;
+    assert_int_equal(kvt_queue_poll(queue, done, 4, 0, &count), KVT_OK);
+    assert_int_equal(count, 1);
+    descriptor = (struct pollfd){.fd = kvt_queue_fd(queue), .events = POLLIN};
+    ready = poll(&descriptor, 1, 200);
+    atomic_store(&hbm.store->poisoned, 0);
+    kvt_ticket_free(ticket);
+    assert_int_equal(kvt_queue_destroy(queue), KVT_OK);
+    assert_int_equal(ready, 1);
+}
+
 #define HBM(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        HBM(a_queue_keeps_the_news_that_the_store_broke),
+        HBM(waits_end_before_memory_is_given_back),
         HBM(a_wait_on_a_full_stream_ends_with_the_maker),
         HBM(a_record_on_a_full_stream_ends_with_the_maker_that_the_stream_waits_for),
         HBM(pages_that_streams_still_use_outlive_an_abort),
@@ -493,6 +608,7 @@ main(void)
         HBM(a_number_means_the_same_to_the_host_as_to_the_device),
         HBM(records_that_are_taken_back_keep_no_stream),
         HBM(a_number_that_is_taken_back_keeps_no_stream),
+        HBM(an_abort_does_not_wait_for_a_living_maker),
     };
 
     (void)alarm(WATCHDOG_S);

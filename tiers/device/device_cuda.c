@@ -620,8 +620,10 @@ cuda_stream_wait(struct device *base, void *stream, void *event)
     KVT_TRY(event_check(event));
     KVT_TRY(cuda_stream_check(stream));
     KVT_TRY(cuda_enter(device, &scope));
-    status = cuda_check(
-        device, cudaStreamWaitEvent(stream, event, cudaEventWaitDefault), "let a stream wait");
+    status = cuda_capture_check(device, stream);
+    if (status == KVT_OK)
+        status = cuda_check(
+            device, cudaStreamWaitEvent(stream, event, cudaEventWaitDefault), "let a stream wait");
     cuda_leave(&scope);
     return status;
 }
