@@ -49,6 +49,7 @@ enum ending {
     END_KILL,       /* The process goes, the machine stays. */
     END_CRASH,      /* The power goes at some io operation. */
     END_CRASH_OPEN, /* The same, early: mostly while it opens. */
+    END_ABORT,      /* With requests in flight. */
     ENDINGS,
 };
 
@@ -139,14 +140,18 @@ life_end(struct lives *lives, enum ending ending)
     struct workload *work = lives->work;
     char leaks[200];
     bool was_crashed = sim_crashed(lives->host.world);
+    bool is_ended = !was_crashed && (ending == END_CLOSE || ending == END_ABORT);
 
-    if (ending == END_CLOSE && !sim_crashed(lives->host.world)) {
-        (void)workload_close(work);
+    if (is_ended) {
+        if (ending == END_CLOSE)
+            (void)workload_close(work);
+        else
+            kvt_abort(work->store);
         if (work->model.failure[0] == '\0' &&
             sim_leaks(lives->host.world, leaks, sizeof(leaks)) != 0)
-            model_fail(&work->model, "left behind after close: %s", leaks);
+            model_fail(&work->model, "left behind: %s", leaks);
     }
-    if (ending == END_KILL && !sim_crashed(lives->host.world))
+    if (!sim_crashed(lives->host.world) && (ending == END_KILL || ending == END_ABORT))
         sim_vanish(lives->host.world);
     else if (ending != END_CLOSE || sim_crashed(lives->host.world))
         sim_power_cut(lives->host.world, SIM_CUT_SEEDED);
