@@ -5,6 +5,8 @@
  * that was acknowledged is there, nothing that was deleted comes back, and every byte is right.
  *
  * --seed N --seeds N --ops N (operations in one life, at most).
+ *
+ * Says at its end how many operations the seeds took; what is repeated counts once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,7 +27,8 @@ enum {
     REPEAT_EVERY = 10, /* One seed in so many runs twice. */
     AFTER_RECLAIM = 8, /* Steps, at most, behind one that met a reclaim. */
     MAP_MORE = 100,    /* Entries of a small map, at most, beyond the least. */
-    SMALL_LENGTH = 5,  /* A run in small tiers is so much longer: NVMe has to be full. */
+    SMALL_LIFE = 600,  /* Operations, at most, of a life in small tiers when fewer are asked for:
+                        * NVMe has to be full. */
 };
 
 /* What a seed's tiers are like. */
@@ -237,8 +240,15 @@ last_life(struct lives *lives)
         model_fail(&lives->work->model, "a caller waited while nothing could happen");
 }
 
-static uint64_t
-run(uint64_t seed, uint32_t operation_count, char *failure)
+/* What one seed came to. */
+struct course {
+    uint64_t hash;
+    uint64_t operation_count;
+    char failure[MODEL_FAILURE_BYTES]; /* Empty: none. */
+};
+
+static void
+run(uint64_t seed, uint32_t operation_count, struct course *course)
 {
     struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u, .writes_arrive = seed % 4 == 1};
     enum shape shape = (enum shape)rng_below(&lives.rng, SHAPES);
@@ -253,7 +263,6 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
         .latency_ns_max = seed % 4 == 0 ? 20 * 1000 * 1000 : 0,
     };
     struct workload_host reach;
-    uint64_t hash;
 
     if (shape == SHAPE_UPPER)
         options.host_capacity_bytes = 64 << 20;
@@ -269,46 +278,63 @@ run(uint64_t seed, uint32_t operation_count, char *failure)
     workload_init(lives.work, &reach, seed, is_small ? SMALL_KEYS : LARGE_KEYS,
         is_small ? SMALL_SHIFT : LARGE_SHIFT);
     lives.work->evicts = is_small || shape == SHAPE_MAP;
-    operation_count *= is_small ? SMALL_LENGTH : 1;
+    if (is_small && operation_count < SMALL_LIFE)
+        operation_count = SMALL_LIFE;
     for (uint32_t i = 0; i < LIVES && lives.work->model.failure[0] == '\0'; i++)
         life(&lives, operation_count);
     if (lives.work->model.failure[0] == '\0')
         last_life(&lives);
-    hash = sim_trace_hash(lives.host.world);
-    snprintf(failure, MODEL_FAILURE_BYTES, "%s", lives.work->model.failure);
+    course->hash = sim_trace_hash(lives.host.world);
+    course->operation_count = lives.work->operation_count;
+    snprintf(course->failure, sizeof(course->failure), "%s", lives.work->model.failure);
     sim_host_deinit(&lives.host);
     workload_abandon(lives.work);
     free(lives.work);
-    return hash;
 }
+
+/* What the two tests share. */
+struct courses {
+    struct seeds seeds;
+    uint64_t *hashes; /* Of the seeds that run twice, as far as the first test came. */
+    uint64_t hash_count;
+    uint64_t seed_count; /* That were run, and their operations. */
+    uint64_t operation_count;
+};
 
 static void
 acknowledged_blocks_survive_and_deleted_ones_stay_away(void **state)
 {
-    const struct seeds *seeds = *state;
-    char failure[MODEL_FAILURE_BYTES];
+    struct courses *courses = *state;
+    const struct seeds *seeds = &courses->seeds;
+    struct course course;
 
-    for (uint64_t seed = seeds->first; seed < seeds->first + seeds->count; seed++) {
-        (void)run(seed, seeds->operation_count, failure);
-        if (failure[0] != '\0') {
-            seeds_report(seeds, "lives", seed, failure);
+    for (uint64_t i = 0; i < seeds->count; i++) {
+        run(seeds->first + i, seeds->operation_count, &course);
+        courses->seed_count++;
+        courses->operation_count += course.operation_count;
+        if (course.failure[0] != '\0') {
+            seeds_report(seeds, "lives", seeds->first + i, course.failure);
             fail();
         }
+        if (i % REPEAT_EVERY == 0)
+            courses->hashes[courses->hash_count++] = course.hash;
     }
 }
 
 static void
 same_seed_gives_the_same_trace(void **state)
 {
-    const struct seeds *seeds = *state;
-    char failure[MODEL_FAILURE_BYTES];
+    const struct courses *courses = *state;
+    const struct seeds *seeds = &courses->seeds;
+    struct course course;
 
-    for (uint64_t seed = seeds->first; seed < seeds->first + seeds->count; seed += REPEAT_EVERY) {
-        uint64_t hash = run(seed, seeds->operation_count, failure);
+    for (uint64_t i = 0; i < courses->hash_count; i++) {
+        uint64_t seed = seeds->first + i * REPEAT_EVERY;
         struct sim_options options = {.seed = seed};
         struct sim_world *other = sim_world_create(&options); /* Other addresses this time. */
 
-        if (hash != run(seed, seeds->operation_count, failure)) {
+        run(seed, seeds->operation_count, &course);
+        if (course.hash != courses->hashes[i]) {
             seeds_report(seeds, "lives", seed, "two runs took two courses");
             fail();
         }
@@ -319,13 +345,21 @@ same_seed_gives_the_same_trace(void **state)
 int
 main(int argc, char **argv)
 {
-    struct seeds seeds = {.first = 1, .count = 140, .operation_count = 120};
+    struct courses courses = {.seeds = {.first = 1, .count = 140, .operation_count = 120}};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(acknowledged_blocks_survive_and_deleted_ones_stay_away, &seeds),
-        cmocka_unit_test_prestate(same_seed_gives_the_same_trace, &seeds),
+        cmocka_unit_test_prestate(acknowledged_blocks_survive_and_deleted_ones_stay_away, &courses),
+        cmocka_unit_test_prestate(same_seed_gives_the_same_trace, &courses),
     };
+    int failed_count;
 
-    if (!seeds_parse(&seeds, argc, argv))
+    if (!seeds_parse(&courses.seeds, argc, argv))
         return 2;
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    courses.hashes = calloc(courses.seeds.count / REPEAT_EVERY + 1, sizeof(courses.hashes[0]));
+    if (courses.hashes == NULL)
+        return 2;
+    failed_count = cmocka_run_group_tests(tests, NULL, NULL);
+    printf("%llu operations in %llu lives\n", (unsigned long long)courses.operation_count,
+        (unsigned long long)courses.seed_count);
+    free(courses.hashes);
+    return failed_count;
 }
