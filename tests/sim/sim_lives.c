@@ -265,7 +265,7 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     struct workload_host reach;
 
     if (shape == SHAPE_UPPER)
-        options.host_capacity_bytes = 64 << 20;
+        options.host_capacity_bytes = 24 << 20;
     if (shape == SHAPE_TIGHT)
         options.host_capacity_bytes = 4 << 20;
     if (shape == SHAPE_MAP)

@@ -21,7 +21,7 @@ enum {
     SCRIBBLE = 0xDB,
     SCRIBBLE_BYTES_MAX = 64 << 10, /* At most: tables of megabytes come and go with each open. */
     SPARE_COUNT = 32,
-    SPARE_BYTES_MAX = 16 << 20, /* Of one. */
+    SPARE_BYTES_MAX = 64 << 20, /* Of one. */
 };
 
 struct sim_allocation {
