@@ -24,20 +24,76 @@ must(void *memory)
 
 /* --- 1. Images -------------------------------------------------------------------------------- */
 
-static uint8_t *
-image_page(struct sim_image *image, size_t page)
+struct sim_page {
+    uint32_t holder_count;
+    _Alignas(16) uint8_t bytes[PAGE_BYTES];
+};
+
+/* Its bytes are whatever they are, and it has one holder. */
+static struct sim_page *
+page_new(void)
 {
-    if (page >= image->page_count) {
-        size_t count = page + 1 + page / 2;
+    struct sim_page *page = must(malloc(sizeof(*page)));
+
+    page->holder_count = 1;
+    return page;
+}
+
+static struct sim_page *
+page_hold(struct sim_page *page)
+{
+    if (page != NULL)
+        page->holder_count++;
+    return page;
+}
+
+static void
+page_drop(struct sim_page *page)
+{
+    if (page != NULL && --page->holder_count == 0)
+        free(page);
+}
+
+static struct sim_page *
+image_page(const struct sim_image *image, size_t index)
+{
+    return index < image->page_count ? image->pages[index] : NULL;
+}
+
+/* Takes the caller's hold of the page; what was there is dropped. */
+static void
+image_set(struct sim_image *image, size_t index, struct sim_page *page)
+{
+    if (index >= image->page_count && page == NULL)
+        return;
+    if (index >= image->page_count) {
+        size_t count = index + 1 + index / 2;
 
         image->pages = must(realloc(image->pages, count * sizeof(image->pages[0])));
         for (size_t i = image->page_count; i < count; i++)
             image->pages[i] = NULL;
         image->page_count = count;
     }
-    if (image->pages[page] == NULL)
-        image->pages[page] = must(calloc(1, PAGE_BYTES));
-    return image->pages[page];
+    page_drop(image->pages[index]);
+    image->pages[index] = page;
+}
+
+/* The page for changing a part of it: a copy, when others hold it too. */
+static struct sim_page *
+image_own(struct sim_image *image, size_t index)
+{
+    struct sim_page *page = image_page(image, index);
+    struct sim_page *copy;
+
+    if (page != NULL && page->holder_count == 1)
+        return page;
+    copy = page_new();
+    if (page == NULL)
+        memset(copy->bytes, 0, PAGE_BYTES);
+    else
+        memcpy(copy->bytes, page->bytes, PAGE_BYTES);
+    image_set(image, index, copy);
+    return copy;
 }
 
 static size_t
@@ -54,11 +110,11 @@ image_read(const struct sim_image *image, uint64_t offset, void *target, size_t 
     uint8_t *to = target;
 
     while (size > 0) {
-        size_t page = (size_t)(offset / PAGE_BYTES);
+        const struct sim_page *page = image_page(image, (size_t)(offset / PAGE_BYTES));
         size_t piece = piece_in_page(offset, size);
 
-        if (page < image->page_count && image->pages[page] != NULL)
-            memcpy(to, image->pages[page] + offset % PAGE_BYTES, piece);
+        if (page != NULL)
+            memcpy(to, page->bytes + offset % PAGE_BYTES, piece);
         else
             memset(to, 0, piece);
         to += piece;
@@ -67,21 +123,21 @@ image_read(const struct sim_image *image, uint64_t offset, void *target, size_t 
     }
 }
 
+/* What a page has at `offset`, as much of it as is asked for: a page as a whole is shared. */
 static void
-image_write(struct sim_image *image, uint64_t offset, const void *source, size_t size)
+image_take(struct sim_image *image, uint64_t offset, struct sim_page *page, size_t piece)
 {
-    const uint8_t *from = source;
+    size_t index = (size_t)(offset / PAGE_BYTES);
+    size_t at = (size_t)(offset % PAGE_BYTES);
 
-    if (image->size < offset + size)
-        image->size = offset + size;
-    while (size > 0) {
-        size_t piece = piece_in_page(offset, size);
-
-        memcpy(image_page(image, (size_t)(offset / PAGE_BYTES)) + offset % PAGE_BYTES, from, piece);
-        from += piece;
-        offset += piece;
-        size -= piece;
-    }
+    if (image->size < offset + piece)
+        image->size = offset + piece;
+    if (piece == PAGE_BYTES)
+        image_set(image, index, page_hold(page));
+    else if (page != NULL)
+        memcpy(image_own(image, index)->bytes + at, page->bytes + at, piece);
+    else if (image_page(image, index) != NULL)
+        memset(image_own(image, index)->bytes + at, 0, piece);
 }
 
 /* What lies behind the end reads as zero when the file grows again. */
@@ -93,12 +149,11 @@ image_resize(struct sim_image *image, uint64_t size)
     if (size < image->size) {
         size_t edge = (size_t)(size / PAGE_BYTES);
 
-        for (size_t i = first; i < image->page_count; i++) {
-            free(image->pages[i]);
-            image->pages[i] = NULL;
-        }
-        if (size % PAGE_BYTES != 0 && edge < image->page_count && image->pages[edge] != NULL)
-            memset(image->pages[edge] + size % PAGE_BYTES, 0, PAGE_BYTES - size % PAGE_BYTES);
+        for (size_t i = first; i < image->page_count; i++)
+            image_set(image, i, NULL);
+        if (size % PAGE_BYTES != 0 && image_page(image, edge) != NULL)
+            memset(image_own(image, edge)->bytes + size % PAGE_BYTES, 0,
+                PAGE_BYTES - size % PAGE_BYTES);
     }
     image->size = size;
 }
@@ -107,7 +162,7 @@ static void
 image_deinit(struct sim_image *image)
 {
     for (size_t i = 0; i < image->page_count; i++)
-        free(image->pages[i]);
+        page_drop(image->pages[i]);
     free(image->pages);
     memset(image, 0, sizeof(*image));
 }
@@ -115,17 +170,14 @@ image_deinit(struct sim_image *image)
 static void
 image_copy(struct sim_image *target, const struct sim_image *source)
 {
-    image_resize(target, source->size);
-    for (size_t i = 0; i < target->page_count; i++) {
-        if (i < source->page_count && source->pages[i] != NULL)
-            continue;
-        free(target->pages[i]);
-        target->pages[i] = NULL;
+    size_t count =
+        target->page_count > source->page_count ? target->page_count : source->page_count;
+
+    for (size_t i = 0; i < count; i++) {
+        if (image_page(target, i) != image_page(source, i))
+            image_set(target, i, page_hold(image_page(source, i)));
     }
-    for (size_t i = 0; i < source->page_count; i++) {
-        if (source->pages[i] != NULL)
-            memcpy(image_page(target, i), source->pages[i], PAGE_BYTES);
-    }
+    target->size = source->size;
 }
 
 /* --- 2. Entries ------------------------------------------------------------------------------- */
@@ -195,7 +247,8 @@ node_new(struct sim_disk *disk, bool is_directory)
 static void
 change_free(struct sim_change *change)
 {
-    free(change->bytes);
+    for (size_t i = 0; i < change->page_count; i++)
+        page_drop(change->pages[i]);
     free(change);
 }
 
@@ -295,11 +348,14 @@ disk_find_path(const struct sim_disk *disk, const char *path)
 /* --- 4. Changes ------------------------------------------------------------------------------- */
 
 static struct sim_change *
-change_add(struct sim_disk *disk, struct sim_node *node, enum sim_change_kind kind)
+change_add(
+    struct sim_disk *disk, struct sim_node *node, enum sim_change_kind kind, size_t page_count)
 {
-    struct sim_change *change = must(calloc(1, sizeof(*change)));
+    struct sim_change *change =
+        must(calloc(1, sizeof(*change) + page_count * sizeof(change->pages[0])));
 
     change->kind = kind;
+    change->page_count = page_count;
     change->number = ++disk->change_count;
     if (node->changes == NULL)
         node->changes = change;
@@ -312,7 +368,7 @@ change_add(struct sim_disk *disk, struct sim_node *node, enum sim_change_kind ki
 struct sim_node *
 disk_create(struct sim_disk *disk, struct sim_node *directory, const char *name, bool is_directory)
 {
-    struct sim_change *change = change_add(disk, directory, CHANGE_CREATE);
+    struct sim_change *change = change_add(disk, directory, CHANGE_CREATE, 0);
 
     change->node = node_new(disk, is_directory);
     snprintf(change->name, sizeof(change->name), "%s", name);
@@ -328,7 +384,7 @@ disk_rename(struct sim_disk *disk, struct sim_node *directory, const char *from,
 
     if (node == NULL)
         return false;
-    change = change_add(disk, directory, CHANGE_RENAME);
+    change = change_add(disk, directory, CHANGE_RENAME, 0);
     change->node = node;
     snprintf(change->name, sizeof(change->name), "%s", from);
     snprintf(change->to, sizeof(change->to), "%s", to);
@@ -344,42 +400,58 @@ disk_unlink(struct sim_disk *disk, struct sim_node *directory, const char *name)
 
     if (disk_find(directory, name) == NULL)
         return false;
-    change = change_add(disk, directory, CHANGE_UNLINK);
+    change = change_add(disk, directory, CHANGE_UNLINK, 0);
     snprintf(change->name, sizeof(change->name), "%s", name);
     entries_remove(&directory->entries, name);
     return true;
 }
 
-static void
-previous_keep(struct sim_node *file, uint64_t offset, size_t size)
+/* A piece within a page of a write: what stood there is kept, and what stands there now. */
+static struct sim_page *
+piece_write(struct sim_node *file, uint64_t offset, const uint8_t *bytes, size_t piece)
 {
-    uint8_t page[PAGE_BYTES];
+    size_t index = (size_t)(offset / PAGE_BYTES);
+    struct sim_page *page;
 
-    while (size > 0) {
-        size_t piece = piece_in_page(offset, size);
-
-        image_read(&file->current, offset, page, piece);
-        image_write(&file->previous, offset, page, piece);
-        offset += piece;
-        size -= piece;
+    image_take(&file->previous, offset, image_page(&file->current, index), piece);
+    if (piece == PAGE_BYTES) {
+        page = page_new();
+        image_set(&file->current, index, page);
+    } else {
+        page = image_own(&file->current, index);
     }
+    memcpy(page->bytes + offset % PAGE_BYTES, bytes, piece);
+    return page;
+}
+
+static size_t
+pages_touched(uint64_t offset, size_t size)
+{
+    return (size_t)((offset + size - 1) / PAGE_BYTES - offset / PAGE_BYTES + 1);
 }
 
 void
 disk_write(
     struct sim_disk *disk, struct sim_node *file, const void *bytes, uint64_t offset, size_t size)
 {
+    const uint8_t *from = bytes;
     struct sim_change *change;
 
     if (size == 0)
         return;
-    change = change_add(disk, file, CHANGE_WRITE);
+    change = change_add(disk, file, CHANGE_WRITE, pages_touched(offset, size));
     change->offset = offset;
     change->size = size;
-    change->bytes = must(malloc(size));
-    memcpy(change->bytes, bytes, size);
-    previous_keep(file, offset, size);
-    image_write(&file->current, offset, bytes, size);
+    if (file->current.size < offset + size)
+        file->current.size = offset + size;
+    for (size_t i = 0; i < change->page_count; i++) {
+        size_t piece = piece_in_page(offset, size);
+
+        change->pages[i] = page_hold(piece_write(file, offset, from, piece));
+        from += piece;
+        offset += piece;
+        size -= piece;
+    }
 }
 
 void
@@ -387,8 +459,32 @@ disk_resize(struct sim_disk *disk, struct sim_node *file, enum sim_change_kind k
 {
     if (kind == CHANGE_GROW && size <= file->current.size)
         return;
-    change_add(disk, file, kind)->size = size;
+    change_add(disk, file, kind, 0)->size = size;
     image_resize(&file->current, size);
+}
+
+/* The bytes that a write left at `offset`, which is in it, are durable. */
+static void
+write_apply(struct sim_node *node, const struct sim_change *change, uint64_t offset, size_t piece)
+{
+    size_t index = (size_t)(offset / PAGE_BYTES - change->offset / PAGE_BYTES);
+
+    image_take(&node->durable, offset, change->pages[index], piece);
+}
+
+static void
+write_apply_all(struct sim_node *node, const struct sim_change *change)
+{
+    uint64_t offset = change->offset;
+    size_t size = (size_t)change->size;
+
+    while (size > 0) {
+        size_t piece = piece_in_page(offset, size);
+
+        write_apply(node, change, offset, piece);
+        offset += piece;
+        size -= piece;
+    }
 }
 
 static void
@@ -396,7 +492,7 @@ change_apply(struct sim_node *node, const struct sim_change *change)
 {
     switch (change->kind) {
     case CHANGE_WRITE:
-        image_write(&node->durable, change->offset, change->bytes, (size_t)change->size);
+        write_apply_all(node, change);
         break;
     case CHANGE_SIZE:
         image_resize(&node->durable, change->size);
@@ -436,8 +532,7 @@ change_tear(struct sim_node *node, const struct sim_change *change, struct rng *
         if (next > end)
             next = end;
         if (rng_below(rng, 2) == 0)
-            image_write(&node->durable, offset, change->bytes + (offset - change->offset),
-                (size_t)(next - offset));
+            write_apply(node, change, offset, (size_t)(next - offset));
         offset = next;
     }
 }

@@ -11,6 +11,7 @@
  *       lost: that is in current alone, and gone after a cut.
  *   (2) Every change has a number that rises over the whole disk.
  *   (3) A node lives as long as the disk; one that no directory names has no bytes after a cut.
+ *   (4) A page is changed only while it has one holder; images and changes share all others.
  */
 #ifndef KVT_TESTS_SIM_DISK_H
 #define KVT_TESTS_SIM_DISK_H
@@ -26,9 +27,12 @@ enum {
     SIM_NAME_BYTES = 80,
 };
 
+/* A page of images and changes, with the number of those that hold it. */
+struct sim_page;
+
 /* Bytes of a file: pages of 4 KiB, NULL where nothing but zeros was ever written. */
 struct sim_image {
-    uint8_t **pages;
+    struct sim_page **pages;
     size_t page_count; /* Length of the table. */
     uint64_t size;
 };
@@ -47,7 +51,7 @@ struct sim_entries {
 };
 
 enum sim_change_kind {
-    CHANGE_WRITE,  /* offset, size, bytes */
+    CHANGE_WRITE,  /* offset, size, pages */
     CHANGE_SIZE,   /* The file is `size` long. */
     CHANGE_GROW,   /* The file is at least `size` long. */
     CHANGE_CREATE, /* name, node */
@@ -61,10 +65,11 @@ struct sim_change {
     enum sim_change_kind kind;
     uint64_t offset;
     uint64_t size;
-    uint8_t *bytes;
     struct sim_node *node;
     char name[SIM_NAME_BYTES];
     char to[SIM_NAME_BYTES];
+    size_t page_count;
+    struct sim_page *pages[]; /* Those that the write touched, as they were behind it. */
 };
 
 struct sim_node {

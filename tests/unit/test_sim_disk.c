@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include "bytes.h"
+#include "sim_disk.h"
 #include "sim_file_kit.h"
 
 /* --- 1. Files and power cuts ------------------------------------------------------------------ */
@@ -335,6 +337,164 @@ crash_at_the_nth_operation_freezes_the_disk(void **state)
     }
 }
 
+/* --- 3. Pages that are shared ----------------------------------------------------------------- */
+
+static void
+write_value(
+    struct sim_disk *disk, struct sim_node *file, uint8_t value, uint64_t offset, size_t size)
+{
+    uint8_t bytes[2 * PAGE_BYTES];
+
+    memset(bytes, value, size);
+    disk_write(disk, file, bytes, offset, size);
+}
+
+static bool
+holds(const struct sim_image *image, uint8_t value, uint64_t offset, size_t size)
+{
+    uint8_t bytes[2 * PAGE_BYTES];
+
+    image_read(image, offset, bytes, size);
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != value)
+            return false;
+    }
+    return true;
+}
+
+static enum sim_fate
+drop(void *context, const struct sim_change *change)
+{
+    (void)context;
+    (void)change;
+    return FATE_DROP;
+}
+
+/* A disk with one file, its name synced, whose two pages are all `value`, synced. */
+static struct sim_node *
+synced_file(struct sim_disk *disk, uint8_t value)
+{
+    struct sim_node *file;
+
+    disk_init(disk);
+    file = disk_create(disk, disk->root, "a", false);
+    disk_sync(disk->root, UINT64_MAX);
+    write_value(disk, file, value, 0, 2 * PAGE_BYTES);
+    disk_sync(file, UINT64_MAX);
+    return file;
+}
+
+static void
+write_behind_a_sync_leaves_what_is_durable(void **state)
+{
+    struct sim_disk disk;
+    struct sim_node *file = synced_file(&disk, 1);
+
+    (void)state;
+    write_value(&disk, file, 2, 0, PAGE_BYTES);
+    write_value(&disk, file, 3, PAGE_BYTES + 100, 700);
+    assert_true(holds(&file->current, 2, 0, PAGE_BYTES));
+    assert_true(holds(&file->current, 1, PAGE_BYTES, 100));
+    assert_true(holds(&file->current, 3, PAGE_BYTES + 100, 700));
+    assert_true(holds(&file->current, 1, PAGE_BYTES + 800, PAGE_BYTES - 800));
+    assert_true(holds(&file->durable, 1, 0, 2 * PAGE_BYTES));
+    disk_cut(&disk, NULL, drop, NULL);
+    assert_true(holds(&file->current, 1, 0, 2 * PAGE_BYTES));
+    disk_deinit(&disk);
+}
+
+static void
+write_of_a_part_leaves_the_writes_before_it(void **state)
+{
+    struct sim_disk disk;
+    struct sim_node *file = synced_file(&disk, 1);
+    uint64_t first;
+
+    (void)state;
+    write_value(&disk, file, 2, 0, PAGE_BYTES);
+    first = disk.change_count;
+    write_value(&disk, file, 3, 512, 512);
+    write_value(&disk, file, 4, 512, 100);
+    disk_sync(file, first);
+    assert_true(holds(&file->durable, 2, 0, PAGE_BYTES));
+    disk_sync(file, first + 1);
+    assert_true(holds(&file->durable, 2, 0, 512));
+    assert_true(holds(&file->durable, 3, 512, 512));
+    assert_true(holds(&file->durable, 2, 1024, PAGE_BYTES - 1024));
+    disk_cut(&disk, NULL, drop, NULL);
+    assert_true(holds(&file->current, 3, 512, 512));
+    disk_deinit(&disk);
+}
+
+/* Only its own part of the page is the write's: the rest is of one that a failed sync has lost. */
+static void
+write_of_a_part_keeps_nothing_else_of_its_page(void **state)
+{
+    struct sim_disk disk;
+    struct sim_node *file = synced_file(&disk, 1);
+    struct rng rng = {.state = 1};
+
+    (void)state;
+    for (uint32_t i = 0; i < KIT_SEEDS && !disk.has_lies; i++) {
+        write_value(&disk, file, 1, 0, PAGE_BYTES);
+        disk_sync(file, UINT64_MAX);
+        write_value(&disk, file, 2, 0, PAGE_BYTES);
+        disk_sync_lossy(&disk, file, UINT64_MAX, &rng);
+    }
+    assert_true(holds(&file->durable, 1, 0, PAGE_BYTES));
+    write_value(&disk, file, 3, 512, 512);
+    disk_sync(file, UINT64_MAX);
+    assert_true(holds(&file->durable, 3, 512, 512));
+    assert_true(holds(&file->current, 2, 0, 512));
+    disk_cut(&disk, NULL, drop, NULL);
+    assert_true(holds(&file->current, 1, 0, 512));
+    assert_true(holds(&file->current, 3, 512, 512));
+    assert_true(holds(&file->current, 1, 1024, PAGE_BYTES));
+    disk_deinit(&disk);
+}
+
+static void
+stale_bytes_are_those_before_the_last_write_of_each_place(void **state)
+{
+    struct sim_disk disk;
+    struct sim_node *file = synced_file(&disk, 1);
+
+    (void)state;
+    assert_true(holds(&file->previous, 0, 0, 2 * PAGE_BYTES));
+    write_value(&disk, file, 2, 0, 2 * PAGE_BYTES);
+    assert_true(holds(&file->previous, 1, 0, 2 * PAGE_BYTES));
+    write_value(&disk, file, 3, 512, 512);
+    assert_true(holds(&file->previous, 1, 0, 512));
+    assert_true(holds(&file->previous, 2, 512, 512));
+    assert_true(holds(&file->previous, 1, 1024, PAGE_BYTES));
+    assert_true(holds(&file->durable, 1, 0, 2 * PAGE_BYTES));
+    disk_cut(&disk, NULL, drop, NULL);
+    write_value(&disk, file, 4, 0, 100); /* To a page that all three images may share. */
+    assert_true(holds(&file->previous, 1, 0, 512));
+    assert_true(holds(&file->durable, 1, 0, 2 * PAGE_BYTES));
+    disk_deinit(&disk);
+}
+
+static void
+truncation_leaves_what_is_durable(void **state)
+{
+    struct sim_disk disk;
+    struct sim_node *file = synced_file(&disk, 1);
+
+    (void)state;
+    disk_resize(&disk, file, CHANGE_SIZE, 1000);
+    assert_true(holds(&file->current, 0, 1000, PAGE_BYTES));
+    assert_true(holds(&file->durable, 1, 0, 2 * PAGE_BYTES));
+    disk_cut(&disk, NULL, drop, NULL);
+    assert_int_equal(file->current.size, 2 * PAGE_BYTES);
+    assert_true(holds(&file->current, 1, 0, 2 * PAGE_BYTES));
+    disk_resize(&disk, file, CHANGE_SIZE, 1000);
+    disk_sync(file, UINT64_MAX);
+    assert_true(holds(&file->durable, 1, 0, 1000));
+    assert_true(holds(&file->durable, 0, 1000, PAGE_BYTES));
+    disk_deinit(&disk);
+}
+
 int
 main(void)
 {
@@ -353,6 +513,11 @@ main(void)
         cmocka_unit_test(sticky_faults_stay_and_rules_can_name_a_file),
         cmocka_unit_test(failed_sync_loses_bytes_that_a_second_sync_does_not_bring_back),
         cmocka_unit_test(crash_at_the_nth_operation_freezes_the_disk),
+        cmocka_unit_test(write_behind_a_sync_leaves_what_is_durable),
+        cmocka_unit_test(write_of_a_part_leaves_the_writes_before_it),
+        cmocka_unit_test(write_of_a_part_keeps_nothing_else_of_its_page),
+        cmocka_unit_test(stale_bytes_are_those_before_the_last_write_of_each_place),
+        cmocka_unit_test(truncation_leaves_what_is_durable),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
