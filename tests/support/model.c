@@ -111,8 +111,9 @@ model_length(const struct model *model, struct model_name name, uint32_t version
     return length - length % model_parts(model, name, version);
 }
 
-/* The bytes of a payload, row by row: a row of words that name and version give, plus a number that
- * each row has of its own. Every other payload looks like bfloat16 numbers of much the same size. */
+/* The bytes of a payload, row by row: a row of words that name and version give, plus a number
+ * that each row has of its own. Every other payload looks like bfloat16 numbers of much the same
+ * size. */
 struct payload {
     uint64_t words[ROW_WORDS];
     uint64_t mask, ones; /* Of each word: what counts of it, what is set in all. */
