@@ -46,7 +46,7 @@ static struct spare spares[SPARE_COUNT];
 
 /* --- Mappings --------------------------------------------------------------------------------- */
 
-/* Zeroed as far as it was asked for, in whole pages. */
+/* Zeroed as far as it was asked for, in whole pages: huge ones, when it is as large as one. */
 static void *
 spare_take(size_t size, size_t span)
 {
@@ -60,7 +60,7 @@ spare_take(size_t size, size_t span)
             munmap(memory, span);
             return NULL;
         }
-        return memset(memory, 0, (size_t)round_up(size, PAGE_BYTES));
+        return memset(memory, 0, size < HUGE_BYTES ? (size_t)round_up(size, PAGE_BYTES) : span);
     }
     return NULL;
 }
