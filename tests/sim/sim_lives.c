@@ -269,6 +269,8 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     };
     struct workload_host reach;
 
+    if (shape == SHAPE_LARGE)
+        options.host_capacity_bytes = 12 << 20;
     if (shape == SHAPE_UPPER)
         options.host_capacity_bytes = 24 << 20;
     if (shape == SHAPE_TIGHT)

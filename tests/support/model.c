@@ -9,12 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "payload.h"
 #include "rng.h"
 
 enum {
     PAGE = 4096,
     TINY_BYTES = 16,
+    ROW_WORDS = 64,
+    ROW_BYTES = ROW_WORDS * sizeof(uint64_t), /* A sector: no two of a payload are alike. */
 };
 
 #define NOTHING UINT64_C(1) /* The mask of state 0. */
@@ -110,24 +111,55 @@ model_length(const struct model *model, struct model_name name, uint32_t version
     return length - length % model_parts(model, name, version);
 }
 
-/* Every other payload looks like bfloat16 numbers of much the same size. */
-static uint64_t
-payload_word(struct rng *rng, uint32_t version)
-{
-    uint64_t word = rng_next(rng);
+/* The bytes of a payload, row by row: a row of words that name and version give, plus a number
+ * that each row has of its own. Every other payload looks like bfloat16 numbers of much the same
+ * size. */
+struct payload {
+    uint64_t words[ROW_WORDS];
+    uint64_t mask, ones; /* Of each word: what counts of it, what is set in all. */
+    struct rng rows;
+};
 
-    return version % 2 == 0 ? word
-                            : (word & UINT64_C(0x81FF81FF81FF81FF)) | UINT64_C(0x3C003C003C003C00);
+static void
+payload_begin(
+    struct payload *payload, const struct model *model, struct model_name name, uint32_t version)
+{
+    struct rng rng = payload_rng(model, name, version);
+
+    for (uint32_t i = 0; i < ROW_WORDS; i++)
+        payload->words[i] = rng_next(&rng);
+    payload->mask = version % 2 == 0 ? UINT64_MAX : UINT64_C(0x81FF81FF81FF81FF);
+    payload->ones = version % 2 == 0 ? 0 : UINT64_C(0x3C003C003C003C00);
+    payload->rows = rng;
+}
+
+static void
+payload_row(struct payload *payload, uint64_t row[ROW_WORDS])
+{
+    uint64_t more = rng_next(&payload->rows);
+
+    for (uint32_t i = 0; i < ROW_WORDS; i++)
+        row[i] = ((payload->words[i] + more) & payload->mask) | payload->ones;
+}
+
+static size_t
+piece_of_row(uint64_t length, uint64_t at)
+{
+    return length - at < ROW_BYTES ? (size_t)(length - at) : ROW_BYTES;
 }
 
 void
 model_fill(const struct model *model, struct model_name name, uint32_t version, uint8_t *target)
 {
-    struct rng rng = payload_rng(model, name, version);
     uint64_t length = model_length(model, name, version);
+    struct payload payload;
+    uint64_t row[ROW_WORDS];
 
-    for (uint64_t at = 0; at < length; at += sizeof(uint64_t))
-        payload_word_put(target, length, at, payload_word(&rng, version));
+    payload_begin(&payload, model, name, version);
+    for (uint64_t at = 0; at < length; at += ROW_BYTES) {
+        payload_row(&payload, row);
+        memcpy(target + at, row, piece_of_row(length, at));
+    }
 }
 
 bool
@@ -135,12 +167,15 @@ model_is(const struct model *model, struct model_name name, uint32_t version, co
     uint64_t length)
 {
     const uint8_t *from = bytes;
-    struct rng rng = payload_rng(model, name, version);
+    struct payload payload;
+    uint64_t row[ROW_WORDS];
 
     if (length != model_length(model, name, version))
         return false;
-    for (uint64_t at = 0; at < length; at += sizeof(uint64_t)) {
-        if (!payload_word_is(from, length, at, payload_word(&rng, version)))
+    payload_begin(&payload, model, name, version);
+    for (uint64_t at = 0; at < length; at += ROW_BYTES) {
+        payload_row(&payload, row);
+        if (memcmp(from + at, row, piece_of_row(length, at)) != 0)
             return false;
     }
     return true;

@@ -46,8 +46,9 @@ static struct spare spares[SPARE_COUNT];
 
 /* --- Mappings --------------------------------------------------------------------------------- */
 
+/* Zeroed as far as it was asked for, in whole pages: huge ones, when it is as large as one. */
 static void *
-spare_take(size_t span)
+spare_take(size_t size, size_t span)
 {
     for (int i = 0; i < SPARE_COUNT; i++) {
         void *memory = spares[i].memory;
@@ -59,7 +60,7 @@ spare_take(size_t span)
             munmap(memory, span);
             return NULL;
         }
-        return memset(memory, 0, span);
+        return memset(memory, 0, size < HUGE_BYTES ? (size_t)round_up(size, PAGE_BYTES) : span);
     }
     return NULL;
 }
@@ -203,7 +204,7 @@ map_span(struct sim_heap *heap, size_t size, size_t span, size_t alignment)
     if (allocation == NULL)
         return NULL;
     allocation->start = allocation;
-    allocation->memory = spare_take(span);
+    allocation->memory = spare_take(size, span);
     if (allocation->memory == NULL)
         allocation->memory = span_new(span, alignment);
     if (allocation->memory == NULL) {

@@ -98,6 +98,43 @@ one_wrong_bit_is_wrong(void **state)
     wrong(model);
 }
 
+/* The bytes of the sectors `one` and `other`, wherever they stand. */
+static void
+sectors_swap(uint8_t *bytes, size_t one, size_t other)
+{
+    uint8_t sector[512];
+
+    memcpy(sector, bytes + one * 512, 512);
+    memmove(bytes + one * 512, bytes + other * 512, 512);
+    memcpy(bytes + other * 512, sector, 512);
+}
+
+static void
+bytes_of_another_place_version_or_name_are_wrong(void **state)
+{
+    struct model *model = *state;
+    const struct model_name other = {.space = 1, .key = 4};
+    static uint8_t bytes[8 * 4096], others[8 * 4096];
+    uint64_t length = model_length(model, name, 1);
+
+    assert_true(length > 2 * 512);
+    for (size_t sector = 1; sector < length / 512; sector++) {
+        model_fill(model, name, 1, bytes);
+        assert_true(model_is(model, name, 1, bytes, length));
+        sectors_swap(bytes, 0, sector);
+        assert_false(model_is(model, name, 1, bytes, length));
+        sectors_swap(bytes, 0, sector);
+        assert_true(model_is(model, name, 1, bytes, length));
+        for (uint32_t version = 2; version < 12; version++) {
+            model_fill(model, version % 2 == 0 ? name : other, version, others);
+            assert_memory_not_equal(bytes + sector * 512, others + sector * 512, 512);
+        }
+    }
+    model_fill(model, name, 1, bytes);
+    memmove(bytes, bytes + 8, length - 8);
+    assert_false(model_is(model, name, 1, bytes, length));
+}
+
 static void
 replaced_version_that_comes_back_is_wrong(void **state)
 {
@@ -266,6 +303,8 @@ main(void)
         cmocka_unit_test_setup_teardown(
             version_that_was_put_is_right_and_a_miss_is_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(one_wrong_bit_is_wrong, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            bytes_of_another_place_version_or_name_are_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(replaced_version_that_comes_back_is_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(deleted_block_that_is_found_is_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(acknowledged_block_must_survive, setup, teardown),

@@ -435,12 +435,13 @@ write_of_a_part_keeps_nothing_else_of_its_page(void **state)
     struct rng rng = {.state = 1};
 
     (void)state;
-    while (!holds(&file->durable, 1, 0, PAGE_BYTES) || !disk.has_lies) {
+    for (uint32_t i = 0; i < KIT_SEEDS && !disk.has_lies; i++) {
         write_value(&disk, file, 1, 0, PAGE_BYTES);
         disk_sync(file, UINT64_MAX);
         write_value(&disk, file, 2, 0, PAGE_BYTES);
         disk_sync_lossy(&disk, file, UINT64_MAX, &rng);
     }
+    assert_true(holds(&file->durable, 1, 0, PAGE_BYTES));
     write_value(&disk, file, 3, 512, 512);
     disk_sync(file, UINT64_MAX);
     assert_true(holds(&file->durable, 3, 512, 512));
