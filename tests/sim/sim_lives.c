@@ -6,7 +6,8 @@
  *
  * --seed N --seeds N --ops N (operations in one life, at most).
  *
- * Says at its end how many operations the seeds took; what is repeated counts once.
+ * Says at its end how many operations the seeds took (what is repeated counts once), and the hash
+ * of all their traces, which is the same for every build.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -176,10 +177,10 @@ static uint32_t
 reclaim_meet(struct lives *lives)
 {
     static const unsigned ops[3] = {SIM_WRITE, SIM_SYNC, SIM_COMMIT};
-    const struct sim_rule rule = {.ops = ops[rng_below(&lives->rng, 3)],
-        .effect = SIM_EIO,
-        .nth = 1 + rng_below(&lives->rng, 4)};
+    struct sim_rule rule = {.effect = SIM_EIO};
 
+    rule.ops = ops[rng_below(&lives->rng, 3)];
+    rule.nth = 1 + rng_below(&lives->rng, 4);
     if (rng_below(&lives->rng, 2) == 0) {
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 24));
     } else {
@@ -306,6 +307,7 @@ struct courses {
     uint64_t hash_count;
     uint64_t seed_count; /* That were run, and their operations. */
     uint64_t operation_count;
+    uint64_t trace; /* Of all seeds. */
 };
 
 static void
@@ -319,6 +321,7 @@ acknowledged_blocks_survive_and_deleted_ones_stay_away(void **state)
         run(seeds->first + i, seeds->operation_count, &course);
         courses->seed_count++;
         courses->operation_count += course.operation_count;
+        courses->trace = courses->trace * UINT64_C(0x9E3779B97F4A7C15) + course.hash;
         if (course.failure[0] != '\0') {
             seeds_report(seeds, "lives", seeds->first + i, course.failure);
             fail();
@@ -365,8 +368,9 @@ main(int argc, char **argv)
     if (courses.hashes == NULL)
         return 2;
     failed_count = cmocka_run_group_tests(tests, NULL, NULL);
-    printf("%llu operations in %llu lives\n", (unsigned long long)courses.operation_count,
-        (unsigned long long)courses.seed_count);
+    printf("%llu operations in %llu lives, traces %016llx\n",
+        (unsigned long long)courses.operation_count, (unsigned long long)courses.seed_count,
+        (unsigned long long)courses.trace);
     free(courses.hashes);
     return failed_count;
 }

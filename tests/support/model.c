@@ -65,11 +65,14 @@ model_fail(struct model *model, const char *format, ...)
 static struct rng
 payload_rng(const struct model *model, struct model_name name, uint32_t version)
 {
+    const uint32_t facts[3] = {name.space, name.key, version};
     struct rng rng = {.state = model->salt};
 
-    rng.state ^= rng_next(&rng) + name.space;
-    rng.state ^= rng_next(&rng) + name.key;
-    rng.state ^= rng_next(&rng) + version;
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t next = rng_next(&rng); /* Not in one expression: compilers differ in its order. */
+
+        rng.state ^= next + facts[i];
+    }
     return rng;
 }
 

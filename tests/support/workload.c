@@ -345,6 +345,8 @@ step_hold(struct workload *work)
     struct model_name names[BATCH_MAX];
     uint32_t choice = rng_below(&work->rng, 8);
     uint32_t count = names_pick(work, names, choice == 4 || choice == 5);
+    enum kvt_durability durability = durabilities[rng_below(&work->rng, 3)];
+    uint32_t flags = KVT_PUT_REPLACE * rng_below(&work->rng, 2);
 
     if (choice < 2)
         workload_events(work);
@@ -357,8 +359,7 @@ step_hold(struct workload *work)
     else if (choice > 5)
         step_phase(work, names, count);
     else
-        workload_direct(work, names[0], durabilities[rng_below(&work->rng, 3)],
-            KVT_PUT_REPLACE * rng_below(&work->rng, 2));
+        workload_direct(work, names[0], durability, flags);
 }
 
 bool

@@ -200,8 +200,7 @@ workload_move(struct workload *work, const struct model_name *names, uint32_t co
 {
     struct kvt_prefetch how = {.struct_size = sizeof(how),
         .tier = tier,
-        .flags = KVT_PREFETCH_BULK * rng_below(&work->rng, 2),
-        .device = device_pick(work)};
+        .flags = KVT_PREFETCH_BULK * rng_below(&work->rng, 2)};
     uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
     struct kvt_key keys[BATCH_MAX];
     struct kvt_result results[BATCH_MAX];
@@ -209,6 +208,7 @@ workload_move(struct workload *work, const struct model_name *names, uint32_t co
     kvt_ticket *ticket;
     enum kvt_status status;
 
+    how.device = device_pick(work);
     for (uint32_t i = 0; i < count; i++)
         keys[i] = workload_key(names[i], bytes[i]);
     status = is_up ? kvt_prefetch_submit(work->store, ns, keys, count, &how, NULL, &ticket)

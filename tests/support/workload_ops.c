@@ -332,12 +332,12 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
         .depth = i,
         .token_start = i * 16,
         .token_count = 16,
-        .recompute_us = rng_below(&work->rng, 5000),
-        .importance = rng_below(&work->rng, 3),
         .class_id = (uint16_t)name.space,
-        .hint = (uint8_t)rng_below(&work->rng, 4),
         .part_count = (uint16_t)model_parts(&work->model, name, version),
     };
+    put->recompute_us = rng_below(&work->rng, 5000);
+    put->importance = rng_below(&work->rng, 3);
+    put->hint = (uint8_t)rng_below(&work->rng, 4);
     if (spread_choose(work, flight, i, flight->sizes[i])) {
         spread_name_put(work, flight, i, put);
         return;
