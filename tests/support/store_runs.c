@@ -91,6 +91,7 @@ static void
 run(struct workload *work, const struct shape *shape, uint32_t operation_count)
 {
     struct pressure pressure = {0};
+    bool has_devices = work->device_percent > 0; /* Until the abort. */
 
     if (workload_open(work, 0, false) != KVT_OK)
         return;
@@ -118,7 +119,7 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
     if (work->shadow_count == 0 && work->host.crashed != NULL)
         model_fail(&work->model, "events and scans were never compared");
     if (work->spread_count[SPREAD_PLAIN] == 0 ||
-        (work->device_percent > 0 &&
+        (has_devices &&
             (work->spread_count[SPREAD_PINNED] == 0 || work->spread_count[SPREAD_DEVICE] == 0)))
         model_fail(&work->model, "nothing was read to memory of some kind that is spread");
     if (work->pin_count == 0 || work->direct_count == 0 || work->phase_count == 0)
