@@ -67,8 +67,9 @@ def damage(seed):
 
 
 def sim(seed):
-    # Four lives of 1 to 1,000 operations each, fewer where the power goes before: counted below.
-    return program("sim_lives", "--seed", seed, "--seeds", 150, "--ops", 1000), {}
+    # Four lives of 1 to 1,600 operations each, fewer where the power goes before: counted below, and
+    # mostly some 2,000 together.
+    return program("sim_lives", "--seed", seed, "--seeds", 300, "--ops", 1600), {}
 
 
 def model(seed):
@@ -91,7 +92,7 @@ SLICES = {
     "eio": (eio, 1, r"(\d+) cycles judged", 1),
     "fault": (fault, 1, r"(\d+) lives with a fault", 1),
     "damage": (damage, 1200, r"(\d+) damaged stores", 1),
-    "sim": (sim, 150, r"(\d+) operations in", 2000),
+    "sim": (sim, 300, r"(\d+) operations in", 2000),
     "model": (model, 60, None, 1),
     "fuzz": (fuzz, 12, r"(\d+) executions of", 1),
 }

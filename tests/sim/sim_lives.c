@@ -25,7 +25,7 @@
 
 enum {
     LIVES = 4,         /* With trouble; one in peace follows. */
-    REPEAT_EVERY = 10, /* One seed in so many runs twice. */
+    REPEAT_EVERY = 30, /* One seed in so many runs twice. */
     AFTER_RECLAIM = 8, /* Steps, at most, behind one that met a reclaim. */
     MAP_MORE = 100,    /* Entries of a small map, at most, beyond the least. */
     SMALL_LIFE = 600,  /* Operations, at most, of a life in small tiers when fewer are asked for:
