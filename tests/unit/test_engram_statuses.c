@@ -3,6 +3,7 @@
  * test_engram_statuses.c - statuses of calls about Engram tables that the other tests do not
  * provoke: failing disks, missing memory, calls at the wrong time.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -312,6 +313,61 @@ no_file_is_waited_for_under_the_lock_of_the_loop(void **state)
     sim_store_close(&sim);
 }
 
+/* Another import must not find the same room: one lock from looking for it to having it. */
+static void
+space_is_locked(void)
+{
+    assert_int_equal(pthread_mutex_trylock(&watched->engrams->space_lock), EBUSY);
+    call_count++;
+}
+
+static enum kvt_status
+watched_dir_list(struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), void *visitor)
+{
+    space_is_locked();
+    return fs_below->dir_list(dir, visit, visitor);
+}
+
+static enum kvt_status
+watched_unlink(struct fs_dir *dir, const char *name)
+{
+    space_is_locked();
+    return fs_below->unlink(dir, name);
+}
+
+static enum kvt_status
+watched_allocate(struct fs_file *file, uint64_t offset, uint64_t size)
+{
+    space_is_locked();
+    return fs_below->allocate(file, offset, size);
+}
+
+static void
+room_that_an_import_finds_is_its_own_before_another_looks(void **state)
+{
+    struct kvt_options options = small_options;
+    struct fs_ops watching;
+    struct sim_store sim;
+    struct engram_rig rig;
+
+    (void)state;
+    options.engram_capacity_bytes = 1 << 20;
+    sim_store_open(&sim, &options);
+    engram_rig_init(&rig, "t", 264, 61);
+    watched = sim.store;
+    fs_below = sim.store->env.fs;
+    watching = *fs_below;
+    watching.dir_list = watched_dir_list;
+    watching.unlink = watched_unlink;
+    watching.allocate = watched_allocate;
+    sim.store->env.fs = &watching;
+    call_count = 0;
+    assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_OK);
+    assert_int_equal(call_count, 3);
+    sim.store->env.fs = fs_below;
+    sim_store_close(&sim);
+}
+
 /* Both heads say this of the table, with right checksums. */
 static void
 heads_write(struct fixture *fixture, uint32_t at, const uint8_t *bytes, size_t size)
@@ -412,6 +468,7 @@ main(void)
         cmocka_unit_test(a_name_is_one_import_s_alone),
         cmocka_unit_test(a_verification_can_be_stopped),
         cmocka_unit_test(no_file_is_waited_for_under_the_lock_of_the_loop),
+        cmocka_unit_test(room_that_an_import_finds_is_its_own_before_another_looks),
         cmocka_unit_test(a_table_of_a_later_version_is_refused_by_name),
         cmocka_unit_test(a_table_of_rows_without_values_is_refused),
     };
