@@ -20,6 +20,7 @@ enum {
     KEY = 7,
     MANY = 1500, /* More than COMMIT_KILLS_MAX. */
     MOMENTS = 240,
+    SPARED_MOMENTS = 40,
 };
 
 /* The world's scheduler, with an eye on what is told to whom. */
@@ -321,6 +322,29 @@ a_delete_waits_for_the_kill_of_the_newest_copy(void **state)
     }
 }
 
+/* The copy that was deleted while it was written is killed when it is durable: behind a newer one
+ * of the key, which is being written by then. */
+static void
+the_kill_of_a_copy_spares_what_was_put_behind_its_delete(void **state)
+{
+    (void)state;
+    for (uint32_t moment = 0; moment < SPARED_MOMENTS; moment++) {
+        struct full_store *full = full_begin_hasty(500 + moment);
+        kvt_ticket *tickets[3];
+
+        tickets[0] = full_put_submit(full, KEY, 1, KVT_SYNC);
+        assert_int_equal(kvt_ticket_wait(tickets[0], KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+        full_writing_meet(full, KEY);
+        tickets[1] = full_delete_submit(full, KEY);
+        tickets[2] = full_put_submit(full, KEY, 2, KVT_SYNC);
+        for (uint32_t i = 0; i < 3; i++)
+            assert_int_equal(full_result(tickets[i]), i == 0 ? KVT_MISS : KVT_OK);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, KEY, 2);
+        full_end(full);
+    }
+}
+
 /* A delete that waits for its batch, and then a victim for whose blocks nothing goes ahead. */
 static void
 a_delete_that_waits_keeps_its_turn(void **state)
@@ -355,6 +379,7 @@ main(void)
         cmocka_unit_test(a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost),
         cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
+        cmocka_unit_test(the_kill_of_a_copy_spares_what_was_put_behind_its_delete),
         cmocka_unit_test(a_delete_that_waits_keeps_its_turn),
     };
 

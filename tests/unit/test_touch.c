@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_touch.c - kvt_touch(): what was touched outlives what was not.
+ * test_touch.c - what was touched with kvt_touch(), or read, outlives what was not.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "full_store.h"
 #include "payload.h"
 #include "stop_on_proof.h"
 #include "store_kit.h"
@@ -17,6 +18,7 @@ enum {
     BLOCK_BYTES = 64 << 10,
     OLD_COUNT = 32, /* 2 MiB of a HOST of 4 MiB. */
     NEW_COUNT = 40, /* With the old ones more than fits: some old ones go, but not all. */
+    READ_COUNT = 2, /* Of blocks on NVMe: no more than is written again; as many are not read. */
 };
 
 static char path[KIT_PATH_BYTES];
@@ -95,12 +97,80 @@ a_touch_of_nothing_is_refused_by_name(void **state)
     refused(kvt_touch(store, (kvt_namespace){0}, &name.key, 1), KVT_E_INVAL, "namespace");
 }
 
+static struct kvt_result
+result_of(kvt_ticket *ticket)
+{
+    struct kvt_result result;
+
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
+    kvt_ticket_free(ticket);
+    return result;
+}
+
+/* From NVMe straight to the caller, whose memory is aligned. */
+static enum kvt_status
+transient_get(struct full_store *full, uint64_t number)
+{
+    static _Alignas(4096) uint8_t bytes[FULL_BLOCK_BYTES];
+    struct payload_key name;
+    struct kvt_get get;
+    struct kvt_result result;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    get = (struct kvt_get){.key = name.key,
+        .destination = bytes,
+        .capacity = sizeof(bytes),
+        .flags = KVT_GET_TRANSIENT};
+    assert_int_equal(kvt_get_submit(full->store, full->ns, &get, 1, NULL, &ticket), KVT_OK);
+    result = result_of(ticket);
+    if (result.status == KVT_OK)
+        assert_int_equal(result.tier, KVT_TIER_NVME);
+    return result.status;
+}
+
+static void
+leave_host(struct full_store *full, uint64_t number)
+{
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    assert_int_equal(
+        kvt_demote_submit(full->store, full->ns, &name.key, 1, KVT_TIER_NVME, NULL, &ticket),
+        KVT_OK);
+    assert_int_equal(result_of(ticket).status, KVT_OK);
+}
+
+static void
+a_read_that_leaves_no_copy_in_host_is_a_use(void **state)
+{
+    struct full_store *full = full_begin(1, FULL_SEGMENTS);
+
+    (void)state;
+    for (uint64_t i = 0; i < 2 * READ_COUNT; i++) {
+        full_put(full, i, 1);
+        leave_host(full, i);
+    }
+    for (uint64_t i = 0; i < 2 * FULL_BLOCKS; i++) {
+        full_put(full, FULL_COLD + i, 1);
+        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000); /* A tick of last_use. */
+        for (uint64_t j = 0; j < READ_COUNT; j++)
+            assert_int_equal(transient_get(full, j), KVT_OK);
+    }
+    for (uint64_t j = READ_COUNT; j < 2 * READ_COUNT; j++)
+        assert_int_equal(transient_get(full, j), KVT_MISS);
+    full_end(full);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_touched_outlives_what_was_not),
         cmocka_unit_test(a_touch_of_nothing_is_refused_by_name),
+        cmocka_unit_test(a_read_that_leaves_no_copy_in_host_is_a_use),
     };
 
     stop_on_proof();
