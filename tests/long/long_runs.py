@@ -67,8 +67,8 @@ def damage(seed):
 
 
 def sim(seed):
-    # Four lives of 1 to 1,600 operations each, fewer where the power goes before: counted below, and
-    # mostly some 2,000 together.
+    # Four lives of 1 to 1,600 operations each, fewer where the power goes before: counted below,
+    # and mostly some 2,000 together.
     return program("sim_lives", "--seed", seed, "--seeds", 300, "--ops", 1600), {}
 
 

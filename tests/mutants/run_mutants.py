@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """run_mutants.py - shows that the tests can fail.
 
-Usage: run_mutants.py [--fit | NAME...]. Applies each mutant of mutants.txt (default: all) to a
-scratch copy of the tree, builds the tests that must notice it, and runs them: at least one must
+Usage: run_mutants.py [--fit BUILD | NAME...]. Applies each mutant of mutants.txt (default: all) to
+a scratch copy of the tree, builds the tests that must notice it, and runs them: at least one must
 fail. First they all run once without a mutant, because a test that is red anyway proves nothing.
 Prints a table; the exit code is 1 when one survives, no longer fits its file, does not build, or
-could not be judged. --fit only looks whether each fits its file: it builds and runs nothing.
+could not be judged. --fit only looks whether each fits its file, and whether the build in that
+folder knows its tests: it builds and runs nothing.
 """
 import os
 import re
@@ -29,7 +30,7 @@ TARGETS = [
     (re.compile(r"crash_\w+"), ["crash_check"]),
     (re.compile(r"golden_tools"), ["kvtool", "golden_make"]),
     (re.compile(r"golden_decode"), ["decode_reference"]),
-    (re.compile(r"test_(kvtool|tierbench|documents)"), ["kvtool", "tierbench"]),
+    (re.compile(r"test_(kvtool\w*|tierbench|documents)"), ["kvtool", "tierbench"]),
 ]
 # Short runs, whatever a long run around this one asks for: a mutant is a coarse error.
 COUNTS = {"KVT_TEST_SEEDS": "10", "KVT_CRASH_STATES": "60", "KVT_KILL_ROUNDS": "3"}
@@ -185,20 +186,34 @@ def judge(mutant, red):
         mutant.undo()
 
 
-def fit(mutants):
-    """Whether each mutant fits its file; prints those that do not."""
-    problems = {name: mutant.changed(ROOT)[1] for name, mutant in mutants.items()}
-    for name, problem in problems.items():
+def output_of(*command):
+    return subprocess.run(command, check=True, capture_output=True).stdout.decode()
+
+
+def fit(mutants, folder):
+    """Whether each mutant fits its file, and the build in `folder` has its tests and what they
+    need; prints what does not."""
+    tests = set(re.findall(r"^ *Test +#\d+: (\S+)", output_of("ctest", "--test-dir", folder, "-N"),
+                           re.M))
+    targets = set(re.findall(r"^(\S+): ", output_of("cmake", "--build", folder, "--target", "help"),
+                             re.M))
+    count = 0
+    for name, mutant in mutants.items():
+        problem = mutant.changed(ROOT)[1]
+        missing = set(mutant.tests()) - tests | set(targets_of(mutant.tests())) - targets
+        if problem is None and missing:
+            problem = "there is no " + ", ".join(sorted(missing))
         if problem is not None:
             print(f"{name}: {problem}")
-    print(f"{len(problems)} mutants, {sum(map(bool, problems.values()))} fit no more")
-    return int(any(problems.values()))
+            count += 1
+    print(f"{len(mutants)} mutants, {count} fit no more")
+    return int(count > 0)
 
 
 def main():
     mutants = read_mutants()
-    if sys.argv[1:] == ["--fit"]:
-        return fit(mutants)
+    if sys.argv[1:2] == ["--fit"]:
+        return fit(mutants, sys.argv[2])
     unknown = [name for name in sys.argv[1:] if name not in mutants]
     if unknown:
         sys.exit(f"no such mutant: {' '.join(unknown)}")

@@ -33,6 +33,14 @@ static kvt_store *store;
 static kvt_namespace ns;
 static _Alignas(4096) uint8_t bytes[KIT_BLOCK_BYTES_MAX];
 
+/* The world's scheduler, with an eye on when a get is answered. */
+static const struct sched_ops *sched_below;
+static struct sched_ops sched_watched;
+static kvt_ticket *watched; /* NULL: none is. */
+static uint32_t told_count, early_count;
+
+static void watched_gate_post(void *context, struct gate *gate);
+
 static int
 setup(void **state)
 {
@@ -44,6 +52,10 @@ setup(void **state)
     sim_store_open(&sim, &options);
     assert_int_equal(kvt_close(sim.store), KVT_OK);
     sim.env.device = &ill.ops;
+    sched_below = sim.env.sched;
+    sched_watched = *sched_below;
+    sched_watched.gate_post = watched_gate_post;
+    sim.env.sched = &sched_watched;
     sim_store_reopen(&sim);
     store = sim.store;
     assert_int_equal(kvt_namespace_open(store, "wrong", "", 0, &ns), KVT_OK);
@@ -306,18 +318,47 @@ a_destination_that_was_written_meanwhile_costs_no_block(void **state)
     }
 }
 
+/* Whoever is told that there is no block finds none, and the damage counted. */
+static void
+watched_gate_post(void *context, struct gate *gate)
+{
+    if (watched != NULL && kvt_ticket_wait(watched, KVT_STAGE_DONE, 0) == KVT_OK) {
+        told_count++;
+        early_count += corrupt_count() == 0 || entry_of(1) != ENTRY_NONE;
+    }
+    sched_below->gate_post(context, gate);
+}
+
+static void
+wrong_in_memory_of_the_store(uint32_t flags)
+{
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes), .flags = flags};
+
+    put_on_nvme(1, 1);
+    copy_damage(1);
+    told_count = early_count = 0;
+    watched = get_begun(1, get);
+    assert_int_equal(kvt_ticket_wait(watched, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    assert_int_equal(finish(watched).status, KVT_MISS);
+    watched = NULL;
+    assert_true(told_count > 0);
+    assert_int_equal(early_count, 0);
+    assert_int_equal(corrupt_count(), 1);
+    assert_int_equal(entry_of(1), ENTRY_NONE);
+}
+
 static void
 a_block_that_is_wrong_in_memory_of_the_store_is_gone(void **state)
 {
-    struct kvt_get get = {
-        .destination = bytes, .capacity = sizeof(bytes), .flags = KVT_GET_TRANSIENT};
-
     (void)state;
-    put_on_nvme(1, 1);
-    copy_damage(1);
-    assert_int_equal(finish(get_begun(1, get)).status, KVT_MISS);
-    assert_int_equal(corrupt_count(), 1);
-    assert_int_equal(entry_of(1), ENTRY_NONE);
+    wrong_in_memory_of_the_store(0);
+}
+
+static void
+a_block_that_was_wrong_in_memory_of_others_too_is_gone(void **state)
+{
+    (void)state;
+    wrong_in_memory_of_the_store(KVT_GET_TRANSIENT);
 }
 
 /* Leases hold all of HOST then; how many. */
@@ -500,6 +541,7 @@ main(void)
         TEST(a_leased_block_that_came_to_host_stays_as_it_is),
         TEST(a_destination_that_was_written_meanwhile_costs_no_block),
         TEST(a_block_that_is_wrong_in_memory_of_the_store_is_gone),
+        TEST(a_block_that_was_wrong_in_memory_of_others_too_is_gone),
         TEST(a_block_that_cannot_be_read_again_stays),
         TEST(a_get_that_has_no_memory_to_read_says_so),
         TEST(a_prefetch_that_has_no_memory_to_read_says_so),
