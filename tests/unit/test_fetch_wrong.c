@@ -333,14 +333,15 @@ static void
 wrong_in_memory_of_the_store(uint32_t flags)
 {
     struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes), .flags = flags};
+    kvt_ticket *ticket;
 
     put_on_nvme(1, 1);
     copy_damage(1);
     told_count = early_count = 0;
-    watched = get_begun(1, get);
-    assert_int_equal(kvt_ticket_wait(watched, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
-    assert_int_equal(finish(watched).status, KVT_MISS);
+    watched = ticket = get_begun(1, get);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
     watched = NULL;
+    assert_int_equal(finish(ticket).status, KVT_MISS);
     assert_true(told_count > 0);
     assert_int_equal(early_count, 0);
     assert_int_equal(corrupt_count(), 1);
