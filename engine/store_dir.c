@@ -66,13 +66,6 @@ store_dir_open(struct kvt_store *store, bool may_create)
     return KVT_OK;
 }
 
-static enum kvt_status
-both_copies_write(struct kvt_store *store)
-{
-    KVT_TRY(store_file_write(&store->env, store->dir, &store->file));
-    return store_file_write(&store->env, store->dir, &store->file);
-}
-
 /* A new store: NAMES before STORE, so that whoever finds STORE finds NAMES. */
 static enum kvt_status
 files_create(struct kvt_store *store)
@@ -108,7 +101,7 @@ files_create(struct kvt_store *store)
     }
     names_init(&store->names, &store->env, file->uuid);
     KVT_TRY(names_write(&store->names, store->dir));
-    return both_copies_write(store);
+    return store_file_write(&store->env, store->dir, file);
 }
 
 enum kvt_status
@@ -178,7 +171,8 @@ store_capacity_note(struct kvt_store *store)
         capacity += bytes;
     }
     store->options.nvme_capacity_bytes = capacity;
-    return has_grown && !store->is_read_only ? both_copies_write(store) : KVT_OK;
+    return has_grown && !store->is_read_only ? store_file_write(&store->env, store->dir, file)
+                                             : KVT_OK;
 }
 
 enum kvt_status

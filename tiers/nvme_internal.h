@@ -98,6 +98,8 @@ struct nvme_root {
     uint32_t write_failure_count; /* Since a write last succeeded. */
 };
 
+struct scan_memory;
+
 struct nvme_tier {
     struct tier tier;
     const struct kvt_env *env;
@@ -112,8 +114,8 @@ struct nvme_tier {
     struct nvme_read *read_pool;
     uint32_t read_pool_count;
     struct nvme_read_chunk *read_chunks;
-    uint8_t
-        *_Atomic scan_window; /* NULL, or that of the last scan: for the next one, of any thread. */
+    /* NULL, or that of the last scan: for the next one, of any thread. */
+    struct scan_memory *_Atomic scan_memory;
 };
 
 /* --- nvme_files.c: one data file -------------------------------------------------------------- */

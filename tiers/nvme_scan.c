@@ -36,21 +36,25 @@ struct found {
     uint32_t generation;
 };
 
+/* Of one scan. */
+struct scan_memory {
+    uint8_t window[WINDOW_PAGES * PAGE_BYTES]; /* The pages that are in memory. */
+    /* What a header says. */
+    struct block_record records[BATCH_BLOCKS_MAX];
+    struct tier_kill kills[BATCH_KILLS_MAX];
+};
+
 struct scan {
     struct nvme_tier *nvme;
     struct fs_file *file;
     uint32_t segment;
     uint32_t pages; /* Of a segment. */
-    /* The pages that are in memory. */
-    uint8_t *window;
+    struct scan_memory *memory;
     uint32_t window_page;
     uint32_t window_count;
     /* The range that could not be read at once, and is read as few pages at a time as possible. */
     uint32_t narrow_page;
     uint32_t narrow_count;
-    /* What the headers said. */
-    struct block_record *records; /* BATCH_BLOCKS_MAX */
-    struct tier_kill *kills;      /* BATCH_KILLS_MAX */
     struct found *found;
     uint32_t found_count;
     uint32_t found_capacity;
@@ -60,53 +64,45 @@ struct scan {
 
 /* --- Memory ----------------------------------------------------------------------------------- */
 
-#define WINDOW_BYTES ((size_t)WINDOW_PAGES * PAGE_BYTES)
-#define RECORDS_BYTES (BATCH_BLOCKS_MAX * sizeof(struct block_record))
-#define KILLS_BYTES (BATCH_KILLS_MAX * sizeof(struct tier_kill))
-
-/* A window that is mapped anew costs as much as what is read into it: one is kept. */
-static uint8_t *
-window_take(struct nvme_tier *nvme)
+/* Memory that is mapped anew costs as much as what is read into it: one piece is kept. */
+static struct scan_memory *
+memory_take(struct nvme_tier *nvme)
 {
-    uint8_t *kept = atomic_exchange_explicit(&nvme->scan_window, NULL, memory_order_acquire);
+    struct scan_memory *kept =
+        atomic_exchange_explicit(&nvme->scan_memory, NULL, memory_order_acquire);
 
-    return kept != NULL ? kept : env_map(nvme->env, WINDOW_BYTES);
+    return kept != NULL ? kept : env_map(nvme->env, sizeof(struct scan_memory));
 }
 
 static void
-window_put(struct nvme_tier *nvme, uint8_t *window)
+memory_put(struct nvme_tier *nvme, struct scan_memory *memory)
 {
-    if (window != NULL)
-        window = atomic_exchange_explicit(&nvme->scan_window, window, memory_order_acq_rel);
-    if (window != NULL)
-        env_unmap(nvme->env, window, WINDOW_BYTES);
+    if (memory != NULL)
+        memory = atomic_exchange_explicit(&nvme->scan_memory, memory, memory_order_acq_rel);
+    if (memory != NULL)
+        env_unmap(nvme->env, memory, sizeof(*memory));
 }
 
 void
 nvme_scan_deinit(struct nvme_tier *nvme)
 {
-    uint8_t *kept = atomic_exchange_explicit(&nvme->scan_window, NULL, memory_order_acquire);
+    struct scan_memory *kept =
+        atomic_exchange_explicit(&nvme->scan_memory, NULL, memory_order_acquire);
 
     if (kept != NULL)
-        env_unmap(nvme->env, kept, WINDOW_BYTES);
+        env_unmap(nvme->env, kept, sizeof(*kept));
 }
 
 static void
 scan_deinit(struct scan *scan)
 {
-    const struct kvt_env *env = scan->nvme->env;
-
-    window_put(scan->nvme, scan->window);
-    env_put(env, scan->records, RECORDS_BYTES);
-    env_put(env, scan->kills, KILLS_BYTES);
-    env_put(env, scan->found, scan->found_capacity * sizeof(*scan->found));
+    memory_put(scan->nvme, scan->memory);
+    env_put(scan->nvme->env, scan->found, scan->found_capacity * sizeof(*scan->found));
 }
 
 static enum kvt_status
 scan_init(struct scan *scan, struct nvme_tier *nvme, uint32_t segment)
 {
-    const struct kvt_env *env = nvme->env;
-
     memset(scan, 0, sizeof(*scan));
     scan->nvme = nvme;
     scan->segment = segment;
@@ -114,10 +110,8 @@ scan_init(struct scan *scan, struct nvme_tier *nvme, uint32_t segment)
     if (segment_at(nvme->table, segment) == NULL)
         return failure_set(KVT_E_INVAL, 0, "nvme tier: there is no segment 0x%x", segment);
     scan->file = nvme->roots[segment_root(segment)].file;
-    scan->window = window_take(nvme);
-    scan->records = env_take(env, RECORDS_BYTES);
-    scan->kills = env_take(env, KILLS_BYTES);
-    if (scan->window == NULL || scan->records == NULL || scan->kills == NULL)
+    scan->memory = memory_take(nvme);
+    if (scan->memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory to search segment 0x%x", segment);
     return KVT_OK;
 }
@@ -153,10 +147,10 @@ window_read(struct scan *scan, uint32_t page, uint32_t count)
 
     scan->window_page = page;
     scan->window_count = 0;
-    if (scan->nvme->env->fs->read_at(scan->file, scan->window, size,
+    if (scan->nvme->env->fs->read_at(scan->file, scan->memory->window, size,
             nvme_offset(scan->nvme, scan->segment, page), &read_size) != KVT_OK)
         return false;
-    memset(scan->window + read_size, 0, size - read_size);
+    memset(scan->memory->window + read_size, 0, size - read_size);
     scan->window_count = count;
     return true;
 }
@@ -183,21 +177,21 @@ pages_get(struct scan *scan, uint32_t page, uint32_t count, uint32_t ahead)
     KVT_ASSERT(page < scan->pages && count <= scan->pages - page && count <= WINDOW_PAGES);
     if (page >= scan->window_page &&
         (uint64_t)page + count <= (uint64_t)scan->window_page + scan->window_count)
-        return scan->window + (size_t)(page - scan->window_page) * PAGE_BYTES;
+        return scan->memory->window + (size_t)(page - scan->window_page) * PAGE_BYTES;
     if (wanted > scan->pages - page)
         wanted = scan->pages - page;
     if (page < scan->narrow_page || page - scan->narrow_page >= scan->narrow_count) {
         if (window_read(scan, page, wanted))
-            return scan->window;
+            return scan->memory->window;
         scan->narrow_page = page;
         scan->narrow_count = wanted;
     }
     if (!window_read(scan, page, count)) {
-        memset(scan->window, 0, (size_t)count * PAGE_BYTES);
+        memset(scan->memory->window, 0, (size_t)count * PAGE_BYTES);
         scan->window_count = count;
         unreadable_note(scan, page, count);
     }
-    return scan->window;
+    return scan->memory->window;
 }
 
 /* The header at `page`, proven. KVT_MISS: there is none; KVT_E_CORRUPT: something that looks so. */
@@ -213,7 +207,7 @@ header_get(struct scan *scan, uint32_t page, uint32_t ahead, struct batch_header
     bytes = pages_get(scan, page, header->header_pages, ahead);
     return batch_header_decode(bytes, (size_t)header->header_pages * PAGE_BYTES,
         options->store_uuid, options->secret, scan->segment, page, scan->pages, header,
-        scan->records, scan->kills);
+        scan->memory->records, scan->memory->kills);
 }
 
 /* --- Passes ----------------------------------------------------------------------------------- */
@@ -303,7 +297,7 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
             unreadable_note(scan, found->page, 1);
             continue;
         }
-        if (!visit(visitor, &header, scan->records, scan->kills))
+        if (!visit(visitor, &header, scan->memory->records, scan->memory->kills))
             return;
     }
 }

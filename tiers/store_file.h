@@ -2,9 +2,9 @@
 /*
  * store_file.h - STORE.a and STORE.b: what a store is. LOCK: who owns it.
  *
- * Owns      the encoding (FORMAT.md section 3.1) and the rule of the two copies: each write goes to
- *           the copy with the lower sequence (or the damaged one), is synced, and then counts; a
- *           reader takes the valid copy with the higher sequence.
+ * Owns      the encoding (FORMAT.md section 3.1) and the rule of the two copies: the one with the
+ *           lower sequence (or the damaged one) is written and synced, and counts, and then the
+ *           other; a reader takes the valid copy with the higher sequence.
  * Threads   the thread that opens or closes the store.
  */
 #ifndef KVT_TIERS_STORE_FILE_H
@@ -47,8 +47,8 @@ struct store_file {
  * the sentence names them. KVT_E_FORMAT: another major version or an unknown needed feature.
  * *unwritable_out: an unknown features_to_write bit is set.
  *
- * When the other copy is there but damaged, it may have been the newer one: open_epoch is then
- * reported one higher than the whole copy says, so that the next epoch was surely never used.
+ * When the other copy is missing or damaged, open_epoch is reported one higher than the whole copy
+ * says: builds that wrote one copy at each open may have left the newer one there.
  */
 enum kvt_status store_file_read(const struct kvt_env *env, struct fs_dir *dir,
     struct store_file *file_out, bool *unwritable_out);
@@ -66,9 +66,10 @@ uint64_t store_file_capacity(const struct store_file *file);
 uint64_t store_file_grown(const struct store_file *file, uint64_t capacity, uint32_t root);
 
 /*
- * store_file_write - raise file->sequence, write the other copy, sync file and directory; sequence
- * 0 makes the first copy. KVT_E_INVAL: a field breaks its bound (FORMAT.md section 3.1). On failure
- * file->sequence stays, and so does the copy that had it.
+ * store_file_write - both copies, one after the other, each synced with the directory: what a later
+ * reader must know it finds in either, also while it cannot read one. file->sequence is that of the
+ * copy that was written last. KVT_E_INVAL: a field breaks its bound (FORMAT.md section 3.1). On
+ * failure the copy that file->sequence names is whole.
  */
 enum kvt_status store_file_write(
     const struct kvt_env *env, struct fs_dir *dir, struct store_file *file);
