@@ -290,7 +290,8 @@ no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost(void **state)
     }
 }
 
-/* Two copies of the key are being committed when the last delete comes: it waits for both kills. */
+/* Two copies of the key are being committed when the last delete comes: it waits for both kills.
+ * The index never has the second copy: half of the times it is rebuilt. */
 static void
 a_delete_waits_for_the_kill_of_the_newest_copy(void **state)
 {
@@ -316,7 +317,7 @@ a_delete_waits_for_the_kill_of_the_newest_copy(void **state)
         tickets[3] = full_delete_submit(full, KEY);
         tickets[4] = full_delete_submit(full, KEY);
         assert_true(kvt_ticket_wait(tickets[4], KVT_STAGE_DURABLE, FULL_WAIT_NS) >= 0);
-        full_again(full, 0);
+        full_again(full, moment % 2 == 0 ? 0 : KVT_OPEN_REBUILD);
         assert_false(full_expect_at_most(full, KEY, 0));
         full_end(full);
     }
