@@ -50,9 +50,10 @@ enum kvt_status names_examine(const struct names_file *names, struct fs_dir *dir
     void (*found)(void *context, const char *name, const char *reason), void *context);
 
 /*
- * names_write - the next sequence to the other copy, synced (file and directory), and then, as far
- * as that works, the one after it to this copy, so that damage to one copy loses nothing. On
- * failure the copy that was valid still is.
+ * names_write - the next sequence to the other copy, synced (file and directory), and then the one
+ * after it to this copy: whoever can read only one of them later finds all in it. On failure the
+ * copy that was valid still is, or its successor; KVT_E_NOMEM, or no descriptor
+ * (failure_lacks_descriptor()): nothing was written.
  */
 enum kvt_status names_write(struct names_file *names, struct fs_dir *dir);
 

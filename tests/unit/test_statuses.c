@@ -530,6 +530,44 @@ a_refused_clear_takes_nothing_that_is_put_later(void **state)
     }
 }
 
+/* The next life can read one copy of NAMES only. */
+static void
+reopen_without(const char *copy)
+{
+    const struct sim_rule fails = {
+        .ops = SIM_READ, .effect = SIM_EIO, .file = copy, .nth = 1, .sticky = true};
+
+    sim_rule_add(sim.world, &fails);
+    reopen();
+    sim_rules_clear(sim.world);
+}
+
+/* A clear that is made is in both copies; one that only one could take is none. */
+static void
+a_clear_is_in_either_copy_of_names_or_in_none(void **state)
+{
+    const struct sim_rule second = {.ops = SIM_WRITE, .effect = SIM_EIO, .file = "NAMES", .nth = 2};
+    uint32_t health;
+    uint64_t version;
+
+    (void)state;
+    for (uint32_t round = 0; round < 4; round++) {
+        const char *copy = round % 2 == 0 ? "NAMES.a" : "NAMES.b";
+
+        assert_int_equal(kit_put(store, ns, 0, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+        sim_rule_add(sim.world, &second);
+        refused(kvt_namespace_clear(store, ns), KVT_E_IO, "one copy of NAMES");
+        sim_rules_clear(sim.world);
+        assert_int_equal(kvt_health(store, &health), KVT_OK);
+        assert_int_equal(health & KVT_HEALTH_META_READONLY, 0);
+        reopen_without(copy);
+        assert_int_equal(kit_get(store, ns, 0, &version), KVT_OK);
+        assert_int_equal(kvt_namespace_clear(store, ns), KVT_OK);
+        reopen_without(copy);
+        assert_int_equal(kit_get(store, ns, 0, &version), KVT_MISS);
+    }
+}
+
 /* The world's files, but that the next sync, which goes through, says that there was no memory. */
 static struct {
     struct fs_ops ops;
@@ -635,6 +673,7 @@ main(void)
         TEST(a_demotion_that_cannot_be_written_keeps_the_copy),
         TEST(names_that_cannot_be_written_are_refused),
         TEST(a_refused_clear_takes_nothing_that_is_put_later),
+        TEST(a_clear_is_in_either_copy_of_names_or_in_none),
         TEST(a_clear_that_ran_out_of_memory_when_it_had_written_takes_nothing_later),
         TEST(a_clear_that_can_neither_be_made_nor_undone_ends_the_commits),
         TEST(a_store_that_was_opened_to_be_read_says_so),
