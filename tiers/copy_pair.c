@@ -226,15 +226,15 @@ close:
     return status;
 }
 
-enum kvt_status
-copy_pair_write(
+/* Beside the copy whose sequence is *sequence: there it is the new one. */
+static enum kvt_status
+next_write(
     struct copy_pair *pair, struct fs_dir *dir, uint8_t *bytes, size_t size, uint64_t *sequence)
 {
     const struct copy_format *format = pair->format;
     uint32_t target = target_choose(pair, *sequence);
     uint64_t next = *sequence;
 
-    KVT_ASSERT(size >= format->size_min && size <= format->size_max && size > HEAD_BYTES);
     /* A copy that was written but whose sync failed may count after a crash: pass it too. */
     for (uint32_t i = 0; i < 2; i++) {
         if (pair->copies[i].state == COPY_INTACT && pair->copies[i].sequence > next)
@@ -249,4 +249,21 @@ copy_pair_write(
     pair->copies[target].sequence = next;
     *sequence = next;
     return KVT_OK;
+}
+
+enum kvt_status
+copy_pair_write(
+    struct copy_pair *pair, struct fs_dir *dir, uint8_t *bytes, size_t size, uint64_t *sequence)
+{
+    const struct copy_format *format = pair->format;
+    char cause[FAILURE_TEXT_BYTES];
+
+    KVT_ASSERT(size >= format->size_min && size <= format->size_max && size > HEAD_BYTES);
+    KVT_TRY(next_write(pair, dir, bytes, size, sequence));
+    /* The same again into the other copy: who can read only one of them later finds it there. */
+    if (next_write(pair, dir, bytes, size, sequence) == KVT_OK)
+        return KVT_OK;
+    memcpy(cause, failure_last()->text, sizeof(cause));
+    return failure_set(KVT_E_IO, 0, "one copy of %s and %s was written, not the other: %s",
+        format->names[0], format->names[1], cause);
 }

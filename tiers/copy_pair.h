@@ -2,9 +2,10 @@
 /*
  * copy_pair.h - two copies of a small file, one of which is whole at any moment.
  *
- * Owns      the rule of the two copies that STORE and NAMES share: each write goes to the copy that
- *           is not the current one, is synced, and then counts; a reader takes the intact copy with
- *           the highest sequence. A torn or failed write can only hurt the copy that did not count.
+ * Owns      the rule of the two copies that STORE and NAMES share: the copy that is not the current
+ *           one is written and synced, and then counts, and then the other; a reader takes the
+ *           intact copy with the highest sequence. A torn or failed write can only hurt the copy
+ *           that does not count, and either has what was written, also for who cannot read one.
  * Not here  what the bytes mean, beyond the head that both files have: magic u32 at 0, crc u32 at 4
  *           (of everything behind it), sequence u64 at 8 (FORMAT.md sections 3.1 and 3.2).
  * Threads   the thread that calls, one at a time.
@@ -65,10 +66,10 @@ enum kvt_status copy_pair_failure(const struct copy_pair *pair, struct fs_dir *d
 
 /*
  * copy_pair_write - put head fields into `bytes` and write them beside the copy whose sequence is
- * *sequence (0: there is none yet), synced with the directory. KVT_OK: *sequence is the new one.
- * Otherwise *sequence stays, and so does the copy that it names; but for KVT_E_NOMEM, with which
- * nothing was written, the new one may count later. `pair` was read before; it may be written to
- * again, which then goes to the other copy.
+ * *sequence (0: there is none yet), synced with the directory, and then, with the next sequence,
+ * over that copy. KVT_OK: *sequence is the last one. Otherwise the copy that *sequence names is
+ * whole; but for KVT_E_NOMEM, and where a descriptor was lacking (failure_lacks_descriptor()), with
+ * which nothing was written, what was written may count later. `pair` was read before.
  */
 enum kvt_status copy_pair_write(
     struct copy_pair *pair, struct fs_dir *dir, uint8_t *bytes, size_t size, uint64_t *sequence);

@@ -271,20 +271,6 @@ names_read(struct names_file *names, struct fs_dir *dir)
     return status;
 }
 
-/* The other copy, where one is written. KVT_E_IO, whatever the cause: something was written. */
-static enum kvt_status
-second_write(struct names_file *names, struct copy_pair *pair, struct fs_dir *dir, uint8_t *bytes,
-    size_t size)
-{
-    enum kvt_status status = copy_pair_write(pair, dir, bytes, size, &names->sequence);
-    char cause[FAILURE_TEXT_BYTES];
-
-    if (status == KVT_OK)
-        return KVT_OK;
-    memcpy(cause, failure_last()->text, sizeof(cause));
-    return failure_set(KVT_E_IO, 0, "one copy of NAMES was written, not the other: %s", cause);
-}
-
 enum kvt_status
 names_write(struct names_file *names, struct fs_dir *dir)
 {
@@ -309,10 +295,6 @@ names_write(struct names_file *names, struct fs_dir *dir)
             copy_pair_reject(copy, "it belongs to another store");
     }
     status = copy_pair_write(&pair, dir, bytes, size, &names->sequence);
-    /* The same again into the other copy, so that whoever can read only one of them does not bring
-     * back what a clear forgot. */
-    if (status == KVT_OK)
-        status = second_write(names, &pair, dir, bytes, size);
     copy_pair_deinit(&pair);
 put:
     env_put(names->env, bytes, size);

@@ -207,15 +207,14 @@ store_file_write(const struct kvt_env *env, struct fs_dir *dir, struct store_fil
     uint8_t bytes[STORE_BYTES];
     const char *reason = bounds_verify(file);
     struct copy_pair pair;
-    enum kvt_status status = KVT_OK;
+    enum kvt_status status;
 
     if (reason != NULL)
         return failure_set(
             KVT_E_INVAL, 0, "%s: STORE would be refused: %s", env->fs->dir_path(dir), reason);
     KVT_TRY(pair_load(env, dir, &pair));
     file_encode(file, bytes);
-    for (uint32_t i = 0; i < 2 && status == KVT_OK; i++)
-        status = copy_pair_write(&pair, dir, bytes, sizeof(bytes), &file->sequence);
+    status = copy_pair_write(&pair, dir, bytes, sizeof(bytes), &file->sequence);
     copy_pair_deinit(&pair);
     return status;
 }

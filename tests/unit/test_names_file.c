@@ -335,7 +335,7 @@ a_failed_write_leaves_the_copy_that_counted(void **state)
     syncs_left = 1;
     fixture.names.entries[0].epoch = 50;
     assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_E_IO);
-    assert_non_null(strstr(failure_last()->text, "one copy of NAMES"));
+    assert_non_null(strstr(failure_last()->text, "one copy of NAMES.a"));
     assert_int_equal(read_back(&fixture), KVT_OK);
     assert_int_equal(fixture.names.entries[0].epoch, 50);
     fixture_close(&fixture);

@@ -556,7 +556,7 @@ a_clear_is_in_either_copy_of_names_or_in_none(void **state)
 
         assert_int_equal(kit_put(store, ns, 0, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
         sim_rule_add(sim.world, &second);
-        refused(kvt_namespace_clear(store, ns), KVT_E_IO, "one copy of NAMES");
+        refused(kvt_namespace_clear(store, ns), KVT_E_IO, "one copy of NAMES.a");
         sim_rules_clear(sim.world);
         assert_int_equal(kvt_health(store, &health), KVT_OK);
         assert_int_equal(health & KVT_HEALTH_META_READONLY, 0);

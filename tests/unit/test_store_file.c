@@ -196,11 +196,11 @@ a_torn_write_of_either_copy_keeps_the_other(void **state)
     struct store_file read;
 
     (void)state;
-    fixture_open(&fixture);
-    third_write_cut(&fixture);
     for (uint32_t i = 0; i < 2; i++) {
         struct rng rng = {.state = i};
 
+        fixture_open(&fixture);
+        third_write_cut(&fixture);
         scratch_read(&fixture.scratch, names[i], whole, sizeof(whole));
         for (size_t keep = 0; keep < 4096; keep += 37) {
             memcpy(torn, whole, keep);
@@ -212,9 +212,15 @@ a_torn_write_of_either_copy_keeps_the_other(void **state)
             /* One more than the whole copy says: the other may have been the newer one. */
             assert_int_equal(read.open_epoch, i == 0 ? 3 : 4);
         }
-        scratch_write(&fixture.scratch, names[i], whole, sizeof(whole));
+        /* The next write repairs the damaged copy. */
+        read.open_epoch++;
+        assert_int_equal(store_file_write(&fixture.env, fixture.dir, &read), KVT_OK);
+        assert_int_equal(read.sequence, i == 0 ? 6 : 7);
+        scratch_read(&fixture.scratch, names[i], torn, sizeof(torn));
+        assert_int_equal(get_u32(torn + 4), crc32c(0, torn + 8, 4088));
+        assert_int_equal(get_u32(torn + 96), read.open_epoch);
+        fixture_close(&fixture);
     }
-    fixture_close(&fixture);
 }
 
 static void
