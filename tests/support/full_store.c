@@ -140,15 +140,21 @@ full_delete_submit(struct full_store *full, uint64_t key)
     return ticket;
 }
 
-enum kvt_status
-full_result(kvt_ticket *ticket)
+struct kvt_result
+full_stage_result(kvt_ticket *ticket, uint32_t stage)
 {
     struct kvt_result result = {0};
 
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, stage, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
     kvt_ticket_free(ticket);
-    return result.status;
+    return result;
+}
+
+enum kvt_status
+full_result(kvt_ticket *ticket)
+{
+    return full_stage_result(ticket, KVT_STAGE_DURABLE).status;
 }
 
 void

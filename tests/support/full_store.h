@@ -53,11 +53,13 @@ void full_put(struct full_store *full, uint64_t key, uint64_t version); /* SYNC.
 
 /*
  * full_put_submit - a put with KVT_PUT_REPLACE, from full->bytes: they are its own until stage 1.
- * full_delete_submit - a delete. full_result - wait for stage 2, free the ticket; what came of it.
+ * full_delete_submit - a delete. full_stage_result - waits for this stage of a ticket of one block,
+ * frees it; what came of it. full_result - the status of stage 2, likewise.
  */
 kvt_ticket *full_put_submit(
     struct full_store *full, uint64_t key, uint64_t version, enum kvt_durability durability);
 kvt_ticket *full_delete_submit(struct full_store *full, uint64_t key);
+struct kvt_result full_stage_result(kvt_ticket *ticket, uint32_t stage);
 enum kvt_status full_result(kvt_ticket *ticket);
 
 /* full_writing_meet - step until a batch with the block of that key is being written. */

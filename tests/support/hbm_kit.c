@@ -82,17 +82,6 @@ hbm_pool_at(uint32_t i)
     return (uint8_t *)((uintptr_t)hbm.pool + (uintptr_t)i * HBM_BLOCK_BYTES);
 }
 
-struct kvt_result
-hbm_finish(kvt_ticket *ticket, uint32_t stage)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, stage, KVT_FOREVER), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result;
-}
-
 /* Born on the device: filled there, then put. */
 enum kvt_status
 hbm_put(uint64_t number, uint64_t version, uint32_t tier, enum kvt_durability durability,
@@ -114,7 +103,7 @@ hbm_put(uint64_t number, uint64_t version, uint32_t tier, enum kvt_durability du
         KVT_OK);
     put.key = name.key;
     assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, durability, NULL, &ticket), KVT_OK);
-    return hbm_finish(ticket, durability == KVT_MEMORY ? 1 : 2).status;
+    return kit_result(ticket, durability == KVT_MEMORY ? 1 : 2).status;
 }
 
 /* The block's bytes, by way of the device or straight to the host. */
@@ -138,7 +127,7 @@ hbm_get(uint64_t number, uint64_t version, bool by_device, uint32_t *tier_out)
             kvt_device_write(hbm.store, 0, get.destination, bytes, sizeof(bytes)), KVT_OK);
     }
     assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
-    result = hbm_finish(ticket, 1);
+    result = kit_result(ticket, 1);
     if (result.status != KVT_OK)
         return result.status;
     if (by_device)
@@ -174,7 +163,7 @@ hbm_prefetch(uint64_t number, uint32_t tier, uint64_t deadline_ns)
     payload_key_make(&name, number);
     assert_int_equal(
         kvt_prefetch_submit(hbm.store, hbm.ns, &name.key, 1, &how, NULL, &ticket), KVT_OK);
-    return hbm_finish(ticket, 1).status;
+    return kit_result(ticket, 1).status;
 }
 
 enum kvt_status
@@ -186,7 +175,7 @@ hbm_demote(uint64_t number, uint32_t tier)
     payload_key_make(&name, number);
     assert_int_equal(
         kvt_demote_submit(hbm.store, hbm.ns, &name.key, 1, tier, NULL, &ticket), KVT_OK);
-    return hbm_finish(ticket, 1).status;
+    return kit_result(ticket, 1).status;
 }
 
 void

@@ -40,7 +40,6 @@ void hbm_close(void);
 void hbm_open_again(void);
 
 uint8_t *hbm_pool_at(uint32_t i);
-struct kvt_result hbm_finish(kvt_ticket *ticket, uint32_t stage); /* Of one block. */
 
 /* hbm_put - a block that was born on the device. The outcome of the last stage. */
 enum kvt_status hbm_put(uint64_t number, uint64_t version, uint32_t tier,

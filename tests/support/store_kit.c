@@ -83,6 +83,17 @@ outcome(enum kvt_status status, kvt_ticket *ticket, uint32_t stage, struct kvt_r
     return status == KVT_OK ? result_out->status : status;
 }
 
+struct kvt_result
+kit_result(kvt_ticket *ticket, uint32_t stage)
+{
+    struct kvt_result result;
+
+    assert_int_equal(kvt_ticket_wait(ticket, stage, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
+    kvt_ticket_free(ticket);
+    return result;
+}
+
 enum kvt_status
 kit_put(kvt_store *store, kvt_namespace ns, uint64_t key, uint64_t version, uint64_t length,
     enum kvt_durability durability)

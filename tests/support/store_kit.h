@@ -35,6 +35,9 @@ enum kvt_status kit_get(kvt_store *store, kvt_namespace ns, uint64_t key, uint64
 /* kit_delete - the outcome of stage 2. */
 enum kvt_status kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key);
 
+/* kit_result - waits for this stage of a ticket of one block, frees it; what came of it. */
+struct kvt_result kit_result(kvt_ticket *ticket, uint32_t stage);
+
 /* kit_file_read - how many bytes the file has, up to `size`; 0: there is none. kit_file_write - the
  * file has these bytes and no others. */
 size_t kit_file_read(const char *path, void *target, size_t size);

@@ -114,17 +114,6 @@ results_of(kvt_ticket *ticket, uint32_t stage, struct kvt_result *results, uint3
     assert_int_equal(kvt_ticket_results(ticket, stage, results, count), KVT_OK);
 }
 
-/* The outcome of a ticket of one block, whose last stage is `stage`. */
-static enum kvt_status
-finish(kvt_ticket *ticket, uint32_t stage)
-{
-    struct kvt_result result;
-
-    results_of(ticket, stage, &result, 1);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
 static unsigned
 tiers_of(uint32_t number)
 {
@@ -139,10 +128,10 @@ put_on_nvme_only(uint32_t number)
 {
     kvt_ticket *ticket;
 
-    assert_int_equal(finish(puts_submit(number, 1, KVT_SYNC, NULL), 2), KVT_OK);
+    assert_int_equal(kit_result(puts_submit(number, 1, KVT_SYNC, NULL), 2).status, KVT_OK);
     assert_int_equal(
         kvt_demote_submit(store, ns, &names[number].key, 1, KVT_TIER_NVME, NULL, &ticket), KVT_OK);
-    assert_int_equal(finish(ticket, 1), KVT_OK);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
     assert_int_equal(tiers_of(number), KVT_TIER_NVME);
 }
 
@@ -194,7 +183,7 @@ who_waited_behind_them_has_the_room(void **state)
 
     (void)state;
     cancel_begun(ticket);
-    assert_int_equal(finish(other, 1), KVT_OK);
+    assert_int_equal(kit_result(other, 1).status, KVT_OK);
     results_of(ticket, 2, results, MANY - 1);
     kvt_ticket_free(ticket);
 }
@@ -206,7 +195,7 @@ a_put_whose_bytes_move_is_not_cancelled(void **state)
 
     (void)state;
     cancel_begun(ticket);
-    assert_int_equal(finish(ticket, 2), KVT_OK);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_OK);
     assert_true((tiers_of(0) & KVT_TIER_NVME) != 0);
 }
 
@@ -217,7 +206,7 @@ what_the_loop_has_not_seen_yet_never_begins(void **state)
 
     (void)state;
     assert_int_equal(kvt_ticket_cancel(ticket), KVT_OK);
-    assert_int_equal(finish(ticket, 2), KVT_CANCELLED);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_CANCELLED);
     assert_int_equal(tiers_of(0), 0);
 }
 
@@ -230,7 +219,7 @@ stage_2_of_what_is_visible_is_not_cancelled(void **state)
     (void)state;
     results_of(ticket, 1, &result, 1);
     assert_int_equal(kvt_ticket_cancel(ticket), KVT_OK);
-    assert_int_equal(finish(ticket, 2), KVT_OK);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_OK);
     assert_true((tiers_of(0) & KVT_TIER_NVME) != 0);
 }
 
@@ -247,8 +236,8 @@ a_put_that_joined_another_still_has_the_stage_2_of_that(void **state)
     results_of(second, 1, &result, 1);
     assert_int_equal(result.status, KVT_EXISTS);
     assert_int_equal(kvt_ticket_cancel(second), KVT_OK);
-    assert_int_equal(finish(second, 2), KVT_OK);
-    assert_int_equal(finish(first, 2), KVT_OK);
+    assert_int_equal(kit_result(second, 2).status, KVT_OK);
+    assert_int_equal(kit_result(first, 2).status, KVT_OK);
 }
 
 static void
@@ -273,7 +262,7 @@ a_get_that_waits_for_the_read_of_another_is_answered_without_it(void **state)
     assert_int_equal(result.length, 0);
     kvt_ticket_free(second);
     cancel_begun(first);
-    assert_int_equal(finish(first, 1), KVT_OK);
+    assert_int_equal(kit_result(first, 1).status, KVT_OK);
     assert_true(payload_is_right(memory[0], BLOCK_BYTES, 0, &version));
     for (uint32_t i = 0; i < sizeof(target); i++)
         assert_int_equal(target[i], POISON);
@@ -288,15 +277,15 @@ a_put_and_a_get_that_wait_for_a_put_are_cancelled(void **state)
 
     (void)state;
     third = get_submit(1);
-    assert_int_equal(finish(third, 1), KVT_MISS);
-    assert_int_equal(finish(first, 1), KVT_OK);
-    assert_int_equal(finish(second, 2), KVT_OK);
+    assert_int_equal(kit_result(third, 1).status, KVT_MISS);
+    assert_int_equal(kit_result(first, 1).status, KVT_OK);
+    assert_int_equal(kit_result(second, 2).status, KVT_OK);
     first = puts_submit(1, 1, KVT_MEMORY, NULL);
     second = puts_submit(1, 1, KVT_SYNC, NULL);
     cancel_begun(second);
     assert_int_equal(second->stage, 2);
-    assert_int_equal(finish(second, 2), KVT_CANCELLED);
-    assert_int_equal(finish(first, 1), KVT_OK);
+    assert_int_equal(kit_result(second, 2).status, KVT_CANCELLED);
+    assert_int_equal(kit_result(first, 1).status, KVT_OK);
     assert_int_equal(tiers_of(1), KVT_TIER_HOST);
 }
 
@@ -310,8 +299,8 @@ a_delete_that_waits_for_a_put_is_cancelled_and_the_block_stays(void **state)
     assert_int_equal(kvt_delete_submit(store, ns, &names[0].key, 1, NULL, &delete), KVT_OK);
     cancel_begun(delete);
     assert_int_equal(delete->stage, 2);
-    assert_int_equal(finish(delete, 2), KVT_CANCELLED);
-    assert_int_equal(finish(put, 1), KVT_OK);
+    assert_int_equal(kit_result(delete, 2).status, KVT_CANCELLED);
+    assert_int_equal(kit_result(put, 1).status, KVT_OK);
     assert_int_equal(tiers_of(0), KVT_TIER_HOST);
 }
 
@@ -325,7 +314,7 @@ a_prefetch_is_answered_and_the_read_that_it_began_goes_on(void **state)
     ticket = prefetch_submit(0);
     cancel_begun(ticket);
     assert_int_equal(ticket->stage, 1);
-    assert_int_equal(finish(ticket, 1), KVT_CANCELLED);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_CANCELLED);
     assert_int_equal(tiers_of(0), KVT_TIER_NVME);
     sim_store_pass(&sim, 1000 * 1000 * 1000);
     assert_int_equal(tiers_of(0), KVT_TIER_NVME | KVT_TIER_HOST);
@@ -337,12 +326,12 @@ a_demote_is_answered_and_the_write_that_it_began_goes_on(void **state)
     kvt_ticket *ticket;
 
     (void)state;
-    assert_int_equal(finish(puts_submit(0, 1, KVT_MEMORY, NULL), 1), KVT_OK);
+    assert_int_equal(kit_result(puts_submit(0, 1, KVT_MEMORY, NULL), 1).status, KVT_OK);
     assert_int_equal(
         kvt_demote_submit(store, ns, &names[0].key, 1, KVT_TIER_NVME, NULL, &ticket), KVT_OK);
     cancel_begun(ticket);
     assert_int_equal(ticket->stage, 1);
-    assert_int_equal(finish(ticket, 1), KVT_CANCELLED);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_CANCELLED);
     sim_store_pass(&sim, 1000 * 1000 * 1000);
     assert_int_equal(tiers_of(0), KVT_TIER_NVME | KVT_TIER_HOST);
 }
@@ -360,7 +349,7 @@ a_put_that_waits_for_an_event_never_begins(void **state)
     assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
     assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, &submit, &ticket), KVT_OK);
     cancel_begun(ticket);
-    assert_int_equal(finish(ticket, 2), KVT_CANCELLED);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_CANCELLED);
     assert_int_equal(tiers_of(0), 0);
     device->ops->event_destroy(device, submit.wait_event);
 }
@@ -409,7 +398,7 @@ what_is_over_or_nothing_is_left_as_it_is(void **state)
     kvt_ticket_free(ticket);
     refused(kvt_ticket_cancel(NULL), KVT_E_INVAL, "ticket");
     ticket = get_submit(2);
-    assert_int_equal(finish(ticket, 1), KVT_MISS);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_MISS);
     assert_true(is_poisoned(2));
 }
 

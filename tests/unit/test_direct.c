@@ -88,23 +88,12 @@ written(uint64_t number, uint64_t version, uint32_t flags, void **address_out)
 }
 
 static enum kvt_status
-finish(kvt_ticket *ticket, uint32_t stage)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, stage, KVT_FOREVER), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
-static enum kvt_status
 commit(kvt_reservation *reservation, enum kvt_durability durability)
 {
     kvt_ticket *ticket;
 
     assert_int_equal(kvt_commit(reservation, durability, NULL, &ticket), KVT_OK);
-    return finish(ticket, durability == KVT_MEMORY ? KVT_STAGE_DONE : KVT_STAGE_DURABLE);
+    return kit_result(ticket, durability == KVT_MEMORY ? KVT_STAGE_DONE : KVT_STAGE_DURABLE).status;
 }
 
 static enum kvt_status
@@ -132,7 +121,7 @@ demote(uint64_t number)
     payload_key_make(&name, number);
     assert_int_equal(
         kvt_demote_submit(store, ns, &name.key, 1, KVT_TIER_NVME, NULL, &ticket), KVT_OK);
-    assert_int_equal(finish(ticket, 1), KVT_OK);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
 }
 
 static struct kvt_stats
@@ -228,8 +217,8 @@ of_two_commits_of_one_key_the_first_wins(void **state)
     (void)state;
     assert_int_equal(kvt_commit(second, KVT_SYNC, NULL, &tickets[1]), KVT_OK);
     assert_int_equal(kvt_commit(first, KVT_SYNC, NULL, &tickets[0]), KVT_OK);
-    assert_int_equal(finish(tickets[0], 2), KVT_OK);
-    assert_int_equal(finish(tickets[1], 2), KVT_OK);
+    assert_int_equal(kit_result(tickets[0], 2).status, KVT_OK);
+    assert_int_equal(kit_result(tickets[1], 2).status, KVT_OK);
     assert_int_equal(version_of(1), 2);
     assert_int_equal(stats().host_used_bytes_now, SLOT_BYTES);
 }
@@ -246,7 +235,7 @@ a_commit_that_is_cancelled_gives_the_memory_back(void **state)
     reservation = written(1, 1, 0, &address);
     assert_int_equal(kvt_commit(reservation, KVT_SYNC, NULL, &ticket), KVT_OK);
     assert_int_equal(kvt_ticket_cancel(ticket), KVT_OK);
-    assert_int_equal(finish(ticket, 2), KVT_CANCELLED);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_CANCELLED);
     assert_int_equal(stats().host_used_bytes_now, 0);
     assert_int_equal(kit_get(store, ns, 1, &version), KVT_MISS);
 }
@@ -267,7 +256,7 @@ a_clear_before_the_commit_does_not_concern_it_and_one_after_does(void **state)
     reservation = written(2, 1, 0, &address);
     assert_int_equal(kvt_commit(reservation, KVT_MEMORY, NULL, &ticket), KVT_OK);
     assert_int_equal(kvt_namespace_clear(store, ns), KVT_OK);
-    (void)finish(ticket, 1);
+    (void)kit_result(ticket, 1);
     assert_int_equal(kit_get(store, ns, 2, &version), KVT_MISS);
     assert_int_equal(stats().host_used_bytes_now, 0);
 }

@@ -116,17 +116,6 @@ expect_none(void)
 }
 
 static enum kvt_status
-finish(kvt_ticket *ticket)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, 1, KVT_FOREVER), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, 1, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
-static enum kvt_status
 move(uint64_t number, uint32_t tier, bool is_up)
 {
     const struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = tier};
@@ -138,7 +127,7 @@ move(uint64_t number, uint32_t tier, bool is_up)
         assert_int_equal(kvt_prefetch_submit(store, ns, &name.key, 1, &how, NULL, &ticket), KVT_OK);
     else
         assert_int_equal(kvt_demote_submit(store, ns, &name.key, 1, tier, NULL, &ticket), KVT_OK);
-    return finish(ticket);
+    return kit_result(ticket, KVT_STAGE_DONE).status;
 }
 
 static void

@@ -92,17 +92,6 @@ tiers_of(uint64_t key)
                                 : word_tiers(atomic_load(&residency_at(store->map, number)->word));
 }
 
-static struct kvt_result
-finish(kvt_ticket *ticket)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result;
-}
-
 /* A block that is on NVMe alone. */
 static void
 put_on_nvme(uint64_t key, uint16_t part_count)
@@ -115,7 +104,7 @@ put_on_nvme(uint64_t key, uint16_t part_count)
     payload_fill(bytes, BLOCK_BYTES, key, 1);
     put.key = name.key;
     assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
-    assert_int_equal(finish(ticket).status, KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(kvt_flush(store), KVT_OK);
     assert_true(entry_host_release(store, entry_of(key), KVT_REASON_EVICTED));
     assert_int_equal(tiers_of(key), TIER_NVME);
@@ -142,7 +131,7 @@ prefetch(uint64_t key, uint32_t tier)
 
     payload_key_make(&name, key);
     assert_int_equal(kvt_prefetch_submit(store, ns, &name.key, 1, &how, NULL, &ticket), KVT_OK);
-    return finish(ticket).status;
+    return kit_result(ticket, KVT_STAGE_DONE).status;
 }
 
 /* The copy on NVMe differs in a byte of its first part from now on. */
@@ -197,7 +186,7 @@ host_has_it_by_then(uint16_t part_count)
     block_is_right(key);
     assert_int_equal(tiers_of(key), TIER_HOST | TIER_NVME);
     copy_damage(key);
-    assert_int_equal(finish(ticket).status, KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     payload_fill(bytes, BLOCK_BYTES, key, 1);
     assert_memory_equal(target, bytes, part_count == 1 ? BLOCK_BYTES : PART_BYTES);
     assert_int_equal(corrupt_count(), 1);
@@ -273,7 +262,7 @@ a_leased_block_that_came_to_host_stays_as_it_is(void **state)
     copy_damage(2);
     payload_key_make(&name, 2);
     assert_int_equal(kvt_lookup(store, ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
-    assert_int_equal(finish(ticket).status, KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(tiers_of(2), TIER_HOST | TIER_NVME);
     block_is_right(2);
     kvt_lease_release(store, lease);
@@ -307,7 +296,9 @@ a_destination_that_was_written_meanwhile_costs_no_block(void **state)
         struct kvt_result result;
 
         put_on_nvme(key, 1);
-        result = finish(get_meddled_with(key, target, key % 2 == 0 ? sizeof(target) : BLOCK_BYTES));
+        result =
+            kit_result(get_meddled_with(key, target, key % 2 == 0 ? sizeof(target) : BLOCK_BYTES),
+                KVT_STAGE_DONE);
         assert_int_equal(result.status, KVT_OK);
         assert_int_equal(result.length, BLOCK_BYTES);
         assert_int_equal(result.tier, KVT_TIER_NVME);
@@ -341,7 +332,7 @@ wrong_in_memory_of_the_store(uint32_t flags)
     watched = ticket = get_begun(1, get);
     assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
     watched = NULL;
-    assert_int_equal(finish(ticket).status, KVT_MISS);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_MISS);
     assert_true(told_count > 0);
     assert_int_equal(early_count, 0);
     assert_int_equal(corrupt_count(), 1);
@@ -388,7 +379,8 @@ a_block_that_cannot_be_read_again_stays(void **state)
     (void)state;
     put_on_nvme(1, 1);
     count = host_lease(leases);
-    assert_int_equal(finish(get_meddled_with(1, target, sizeof(target))).status, KVT_MISS);
+    assert_int_equal(
+        kit_result(get_meddled_with(1, target, sizeof(target)), KVT_STAGE_DONE).status, KVT_MISS);
     for (uint32_t i = 0; i < count; i++)
         kvt_lease_release(store, leases[i]);
     assert_int_equal(corrupt_count(), 0);
@@ -437,7 +429,7 @@ reading_starves(bool is_prefetch)
         else
             ticket = get_begun(1, get);
         sim_memory_fail(sim.world, n, false);
-        status = finish(ticket).status;
+        status = kit_result(ticket, KVT_STAGE_DONE).status;
         sim_memory_fail(sim.world, 0, false);
         starved_count += status == KVT_E_NOMEM;
         assert_true(status == KVT_OK || status == KVT_E_NOMEM);
@@ -468,7 +460,7 @@ demote(uint64_t key, uint32_t tier)
 
     payload_key_make(&name, key);
     assert_int_equal(kvt_demote_submit(store, ns, &name.key, 1, tier, NULL, &ticket), KVT_OK);
-    return finish(ticket).status;
+    return kit_result(ticket, KVT_STAGE_DONE).status;
 }
 
 static void
@@ -522,7 +514,7 @@ a_block_that_finds_no_room_to_come_down_comes_from_nvme(void **state)
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
     assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
     count = host_lease(leases);
-    result = finish(get_begun(1, get));
+    result = kit_result(get_begun(1, get), KVT_STAGE_DONE);
     for (uint32_t i = 0; i < count; i++)
         kvt_lease_release(store, leases[i]);
     assert_int_equal(result.status, KVT_OK);

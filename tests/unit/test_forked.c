@@ -372,7 +372,7 @@ use_all(void)
     assert_int_equal(kvt_hold_statuses(out.hold)[0], KVT_OK);
     assert_int_equal(kvt_hold_free(out.hold), KVT_OK);
     device_host_stream_destroy(hbm_device(hbm.store->devices.tiers[0]), out.stream);
-    result = hbm_finish(out.ticket, KVT_STAGE_DONE);
+    result = kit_result(out.ticket, KVT_STAGE_DONE);
     assert_int_equal(result.status, KVT_OK);
     assert_int_equal(
         kvt_device_read(hbm.store, 0, out.bytes, hbm_pool_at(0), HBM_BLOCK_BYTES), KVT_OK);
@@ -384,7 +384,7 @@ use_all(void)
     assert_int_equal(kvt_queue_destroy(out.queue), KVT_OK);
     payload_fill(out.reserved, HBM_BLOCK_BYTES, RESERVED, 1);
     assert_int_equal(kvt_commit(out.reservation, KVT_SYNC, NULL, &out.ticket), KVT_OK);
-    assert_int_equal(hbm_finish(out.ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+    assert_int_equal(kit_result(out.ticket, KVT_STAGE_DURABLE).status, KVT_OK);
     assert_int_equal(kvt_layout_unregister(hbm.store, out.layout), KVT_OK);
     assert_int_equal(kvt_load_wait(hbm.store, out.load, 0, KVT_FOREVER, NULL), KVT_OK);
     assert_int_equal(kvt_load_close(hbm.store, out.load), KVT_OK);
@@ -457,7 +457,7 @@ a_poisoned_store_refuses_everything_but_its_end(void **state)
     (void)state;
     take_all();
     /* Nothing is on its way any more. */
-    assert_int_equal(hbm_finish(out.ticket, KVT_STAGE_DONE).status, KVT_OK);
+    assert_int_equal(kit_result(out.ticket, KVT_STAGE_DONE).status, KVT_OK);
     out.ticket = out.queued_ticket;
     atomic_store(&hbm.store->poisoned, 1);
     assert_true(all_are_refused(KVT_E_POISONED, "invariant"));

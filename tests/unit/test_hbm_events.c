@@ -76,7 +76,7 @@ a_put_waits_for_the_event_of_what_fills_its_source(void **state)
         assert_int_equal(device->ops->event_record(device, event, stream), KVT_OK);
         assert_int_equal(
             kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &ticket), KVT_OK);
-        assert_int_equal(hbm_finish(ticket, 1).status, KVT_OK);
+        assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
         assert_int_equal(hbm_get(i, 1, i % 3 == 0, NULL), KVT_OK);
     }
     device->ops->event_destroy(device, event);
@@ -109,7 +109,7 @@ a_put_whose_event_does_not_come_can_be_cancelled(void **state)
         kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, &submit, &ticket), KVT_OK);
     assert_int_equal(kvt_ticket_wait(ticket, 1, 10 * 1000 * 1000), KVT_LATE);
     assert_int_equal(kvt_ticket_cancel(ticket), KVT_OK);
-    assert_int_equal(hbm_finish(ticket, 2).status, KVT_CANCELLED);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_CANCELLED);
     assert_int_equal(hbm_tiers_of(1), 0);
     /* Nobody asks for the event any more, and nobody uses the hbm.region. */
     device->ops->event_destroy(device, event);
@@ -227,12 +227,12 @@ who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way(void **state
     assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
     assert_int_equal(kvt_ticket_wait(ticket, 1, A_WHILE_NS), KVT_LATE);
     atomic_store(&may_go, true);
-    assert_int_equal(hbm_finish(behind_event, 1).status, KVT_MISS);
+    assert_int_equal(kit_result(behind_event, 1).status, KVT_MISS);
     status = kvt_ticket_wait(ticket, 1, PATIENCE_NS);
     for (uint32_t i = 0; i < count; i++)
         kvt_lease_release(hbm.store, leases[i]);
     assert_int_equal(status, KVT_OK);
-    assert_int_equal(hbm_finish(ticket, 1).status, KVT_E_NOSPC);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_E_NOSPC);
     device->ops->event_destroy(device, submit.wait_event);
     device_host_stream_destroy(device, stream);
 }
@@ -294,7 +294,7 @@ a_region_in_use_is_not_given_back(void **state)
         kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &ticket), KVT_OK);
     refused(kvt_region_unregister(hbm.store, hbm.region), KVT_E_STATE, "under way");
     atomic_store(&may_go, true);
-    assert_int_equal(hbm_finish(ticket, 1).status, KVT_OK);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
     device->ops->event_destroy(device, event);
     device_host_stream_destroy(device, stream);
 }

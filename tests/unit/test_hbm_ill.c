@@ -133,7 +133,7 @@ put_joins_what_cannot_be_brought_down(enum kvt_status copied, enum kvt_status wa
     assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
     status = kvt_ticket_wait(ticket, 2, PATIENCE_NS);
     atomic_store(&ill.copy_status, KVT_OK);
-    assert_int_equal(hbm_finish(ticket, 2).status, status == KVT_OK ? wanted : KVT_OK);
+    assert_int_equal(kit_result(ticket, 2).status, status == KVT_OK ? wanted : KVT_OK);
     assert_int_equal(status, KVT_OK);
     /* Nothing else came of it. */
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM);
@@ -172,7 +172,7 @@ put_in_time(uint64_t number, kvt_ticket **late_out)
     if (kvt_ticket_wait(ticket, 1, PATIENCE_NS) == KVT_LATE)
         return KVT_LATE;
     *late_out = NULL;
-    return hbm_finish(ticket, 1).status;
+    return kit_result(ticket, 1).status;
 }
 
 /* HBM fills up, because nothing can leave it: that has an end, and so has who wants room. */
@@ -189,7 +189,7 @@ who_wants_room_that_no_copy_can_make_is_told(void **state)
         status = put_in_time(count++, &late);
     atomic_store(&ill.keeps_all, false);
     if (late != NULL)
-        (void)hbm_finish(late, 1);
+        (void)kit_result(late, 1);
     assert_int_equal(status, KVT_E_NOMEM);
     assert_int_equal(hbm_stats().hbm_drop_count, 0);
     /* The device is well again, and has its rest. */
@@ -257,7 +257,7 @@ an_abort_does_not_wait_for_events_of_tickets(void **state)
         kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, &submit, &tickets[3]), KVT_OK);
     /* One that leaves before the end, from among the others. */
     assert_int_equal(kvt_ticket_cancel(tickets[1]), KVT_OK);
-    assert_int_equal(hbm_finish(tickets[1], 1).status, KVT_CANCELLED);
+    assert_int_equal(kit_result(tickets[1], 1).status, KVT_CANCELLED);
     program.is_aborted = true;
     assert_int_equal(pthread_create(&thread, NULL, abort_run, &is_over), 0);
     for (uint32_t i = 0; i < PATIENCE_NS / tick.tv_nsec && !atomic_load(&is_over); i++)

@@ -189,7 +189,7 @@ a_key_whose_only_copy_is_lost_can_be_put_anew(void **state)
         put.key = name.key;
         assert_int_equal(
             kvt_put_submit(hbm.store, hbm.ns, &put, 1, durabilities[i], NULL, &ticket), KVT_OK);
-        assert_int_equal(hbm_finish(ticket, i == 0 ? 1 : 2).status, KVT_OK);
+        assert_int_equal(kit_result(ticket, i == 0 ? 1 : 2).status, KVT_OK);
         assert_int_equal(kit_get(hbm.store, hbm.ns, i, &version), KVT_OK);
         assert_int_equal(version, 2);
         kvt_lease_release(hbm.store, leases[i]);
@@ -241,7 +241,7 @@ full_slot_put(uint64_t number)
     payload_key_make(&name, number);
     put.key = name.key;
     assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
-    return hbm_finish(ticket, 1).status;
+    return kit_result(ticket, 1).status;
 }
 
 /* The device is lost behind the loop's look at its devices, and HBM is nearly full. */
@@ -321,7 +321,7 @@ a_copy_that_becomes_visible_after_the_loss_is_given_up(void **state)
     assert_int_equal(kvt_device_alloc(hbm.store, 0, 4096, &other), KVT_E_GPU);
     /* The loop looks for what was lost: there is nothing yet. */
     (void)loop_step(hbm.store, sim_now(sim.world), &next_ns);
-    assert_int_equal(hbm_finish(ticket, 2).status, KVT_OK);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_OK);
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HOST | KVT_TIER_NVME);
     assert_int_equal(kit_get(hbm.store, hbm.ns, 1, &version), KVT_OK);
     assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
@@ -420,12 +420,12 @@ requests_that_need_a_lost_device_say_so(void **state)
         put.key = name.key;
         assert_int_equal(
             kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
-        assert_int_equal(hbm_finish(ticket, 2).status, KVT_E_GPU);
+        assert_int_equal(kit_result(ticket, 2).status, KVT_E_GPU);
         assert_int_equal(hbm_tiers_of(5), 0);
         payload_key_make(&name, 1);
         get.key = name.key;
         assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
-        assert_int_equal(hbm_finish(ticket, 1).status, KVT_E_GPU);
+        assert_int_equal(kit_result(ticket, 1).status, KVT_E_GPU);
     }
     refused(
         kvt_lease_release_after(hbm.store, lease_of(1), 0, device->ops->stream(device, DEVICE_OUT)),
@@ -480,7 +480,7 @@ what_is_asked_of_a_lost_device_takes_no_slots(void **state)
             kvt_device_read(hbm.store, 0, bytes, hbm_pool_at(0), sizeof(bytes)), KVT_E_GPU);
         assert_int_equal(
             kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
-        assert_int_equal(hbm_finish(ticket, 2).status, KVT_E_GPU);
+        assert_int_equal(kit_result(ticket, 2).status, KVT_E_GPU);
     }
     assert_int_equal(hbm_stats().slot_stranded_count, stranded_count);
     assert_int_equal(kit_put(hbm.store, hbm.ns, 2, 1, HBM_BLOCK_BYTES, KVT_SYNC), KVT_OK);

@@ -103,17 +103,6 @@ put_begin_one(struct bench *bench, uint64_t key, uint64_t version, enum kvt_dura
     return ticket;
 }
 
-static enum kvt_status
-ticket_end(kvt_ticket *ticket, uint32_t stage)
-{
-    struct kvt_result result = {0};
-
-    assert_int_equal(kvt_ticket_wait(ticket, stage, FULL_WAIT_NS), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
 /* KVT_MISS, or KVT_OK and the bytes of this version. */
 static enum kvt_status
 block_get(struct bench *bench, uint64_t key, uint64_t version, uint32_t flags)
@@ -129,7 +118,7 @@ block_get(struct bench *bench, uint64_t key, uint64_t version, uint32_t flags)
     assert_non_null(wanted);
     assert_int_equal(
         kvt_get_submit(bench->full->store, bench->full->ns, &get, 1, NULL, &ticket), KVT_OK);
-    status = ticket_end(ticket, KVT_STAGE_DONE);
+    status = full_stage_result(ticket, KVT_STAGE_DONE).status;
     numbers_fill(wanted, key, version);
     if (status == KVT_OK)
         assert_memory_equal(bench->full->bytes, wanted, FULL_BLOCK_BYTES);
@@ -155,12 +144,13 @@ event_happen(struct bench *bench, enum event event, uint64_t key)
     switch (event) {
     case EVENT_DELETE:
         assert_int_equal(kvt_delete_submit(full->store, full->ns, &name, 1, NULL, &ticket), KVT_OK);
-        status = ticket_end(ticket, KVT_STAGE_DURABLE);
+        status = full_stage_result(ticket, KVT_STAGE_DURABLE).status;
         assert_true(status == KVT_OK || status == KVT_MISS);
         assert_int_equal(block_get(bench, key, 1, 0), KVT_MISS);
         break;
     case EVENT_REPLACE:
-        status = ticket_end(put_begin_one(bench, key, 2, KVT_SYNC), KVT_STAGE_DURABLE);
+        status =
+            full_stage_result(put_begin_one(bench, key, 2, KVT_SYNC), KVT_STAGE_DURABLE).status;
         assert_int_equal(status, KVT_OK);
         assert_int_equal(block_get(bench, key, 2, 0), KVT_OK);
         break;
@@ -195,7 +185,7 @@ blocks_end_at_any_moment_of_their_image(void **state)
         met_count += is_imaging(bench.full);
         event_happen(&bench, event, moment % KEYS);
         for (uint64_t key = 0; key < KEYS; key++) {
-            enum kvt_status status = ticket_end(tickets[key], KVT_STAGE_DURABLE);
+            enum kvt_status status = full_stage_result(tickets[key], KVT_STAGE_DURABLE).status;
 
             assert_true(status == KVT_OK || status == KVT_MISS);
         }
@@ -217,7 +207,7 @@ an_abort_gives_images_back(void **state)
             tickets[key] = put_begin_one(&bench, key, 1, KVT_SYNC);
         sim_run_steps(bench.full->world, moment * 3);
         for (uint64_t key = 0; key < KEYS; key++)
-            (void)ticket_end(tickets[key], KVT_STAGE_DONE);
+            (void)full_stage_result(tickets[key], KVT_STAGE_DONE);
         kvt_abort(bench.full->store);
         assert_int_equal(sim_leaks(bench.full->world, NULL, 0), 0);
         full_open(bench.full, 0);
@@ -237,8 +227,9 @@ without_room_for_an_image_blocks_are_written_raw(void **state)
     bench_begin(&bench, 7, KVT_CODEC_BF16);
     for (uint32_t round = 0; round < 6; round++) {
         for (uint64_t key = 0; key < KEYS; key++) {
-            (void)ticket_end(
-                put_begin_one(&bench, key, round * KEYS + key, KVT_MEMORY), KVT_STAGE_DONE);
+            (void)full_stage_result(
+                put_begin_one(&bench, key, round * KEYS + key, KVT_MEMORY), KVT_STAGE_DONE)
+                .status;
             count += block_get(&bench, key, round * KEYS + key, 0) == KVT_OK;
         }
     }
@@ -261,7 +252,8 @@ a_copy_that_was_released_is_summed_up_anew(void **state)
     bench_begin(&bench, 9, KVT_CODEC_BF16);
     for (uint64_t key = 0; key < 2; key++) {
         assert_int_equal(
-            ticket_end(put_begin_one(&bench, key, 1, KVT_SYNC), KVT_STAGE_DURABLE), KVT_OK);
+            full_stage_result(put_begin_one(&bench, key, 1, KVT_SYNC), KVT_STAGE_DURABLE).status,
+            KVT_OK);
         assert_int_equal(kvt_scan(bench.full->store, &cursor, &entry, 1, &count), KVT_OK);
         assert_true(entry.is_encoded);
         assert_true(entry_nvme_release(bench.full->store, (uint32_t)cursor - 1));
@@ -274,7 +266,7 @@ a_copy_that_was_released_is_summed_up_anew(void **state)
         assert_int_equal(kvt_demote_submit(bench.full->store, bench.full->ns, &name, 1,
                              KVT_TIER_NVME, NULL, &ticket),
             KVT_OK);
-        assert_int_equal(ticket_end(ticket, KVT_STAGE_DONE), KVT_OK);
+        assert_int_equal(full_stage_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
         assert_int_equal(block_get(&bench, key, 1, KVT_GET_TRANSIENT), KVT_OK);
     }
     for (cursor = 0; kvt_scan(bench.full->store, &cursor, &entry, 1, &count) == KVT_OK;) {

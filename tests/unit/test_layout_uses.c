@@ -356,17 +356,6 @@ get_send(const struct kvt_get *about)
     return ticket;
 }
 
-static enum kvt_status
-finish(kvt_ticket *ticket)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
 static void
 a_layout_is_kept_until_stage_1(void **state)
 {
@@ -379,16 +368,16 @@ a_layout_is_kept_until_stage_1(void **state)
     assert_int_equal(kvt_layout_register(store, &options, &layout), KVT_OK);
     ticket = put_send(&(struct kvt_put){.layout = layout, .slot = 7});
     refused(kvt_layout_unregister(store, layout), KVT_E_STATE, "under way");
-    assert_int_equal(finish(ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     ticket = get_send(&(struct kvt_get){.layout = layout, .slot = 6});
     refused(kvt_layout_unregister(store, layout), KVT_E_STATE, "under way");
-    assert_int_equal(finish(ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_memory_equal(pinned + 6 * PIECE, pinned + 7 * PIECE, PIECE);
     assert_int_equal(kvt_layout_unregister(store, layout), KVT_OK);
     /* Runs of its own hold their regions as long. */
     ticket = get_send(&(struct kvt_get){.runs = &run, .run_count = 1});
     refused(kvt_region_unregister(store, host_region), KVT_E_STATE, "under way");
-    assert_int_equal(finish(ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(kvt_region_unregister(store, host_region), KVT_OK);
     host_region = region_register(pinned, KVT_TIER_HOST, 0);
 }
@@ -402,7 +391,10 @@ what_was_cancelled_has_written_nothing_and_holds_nothing(void **state)
     kvt_layout layout;
 
     (void)state;
-    assert_int_equal(finish(put_send(&(struct kvt_put){.runs = &run, .run_count = 1})), KVT_OK);
+    assert_int_equal(
+        kit_result(put_send(&(struct kvt_put){.runs = &run, .run_count = 1}), KVT_STAGE_DONE)
+            .status,
+        KVT_OK);
     assert_int_equal(kvt_layout_register(store, &options, &layout), KVT_OK);
     memset(pinned, FILLER, REGION_BYTES);
     for (uint32_t i = 0; i < 2; i++) {
@@ -417,7 +409,7 @@ what_was_cancelled_has_written_nothing_and_holds_nothing(void **state)
         }
         ticket = get_send(&get);
         assert_int_equal(kvt_ticket_cancel(ticket), KVT_OK);
-        assert_int_equal(finish(ticket), KVT_CANCELLED);
+        assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_CANCELLED);
     }
     for (uint32_t i = 0; i < REGION_BYTES; i++)
         assert_int_equal(pinned[i], FILLER);
@@ -435,7 +427,8 @@ a_close_forgets_layouts_and_regions(void **state)
     kvt_layout layout;
 
     assert_int_equal(kvt_layout_register(store, &options, &layout), KVT_OK);
-    assert_int_equal(finish(put_send(&(struct kvt_put){.layout = layout})), KVT_OK);
+    assert_int_equal(
+        kit_result(put_send(&(struct kvt_put){.layout = layout}), KVT_STAGE_DONE).status, KVT_OK);
     for (uint32_t i = 0; i < 2; i++)
         kvt_device_free(store, i, device_memory[i], REGION_BYTES);
     assert_int_equal(kvt_close(store), KVT_OK);
@@ -472,12 +465,12 @@ life_short_of_memory(uint64_t n, void *memory, kvt_region region)
     if (status == KVT_OK)
         status = kvt_put_submit(store, ns, &put, 1, KVT_MEMORY, NULL, &ticket);
     if (status == KVT_OK)
-        status = finish(ticket);
+        status = kit_result(ticket, KVT_STAGE_DONE).status;
     assert_true(status == KVT_OK || status == KVT_E_NOMEM);
     if (status == KVT_OK)
         status = kvt_get_submit(store, ns, &get, 1, NULL, &ticket);
     if (status == KVT_OK)
-        status = finish(ticket);
+        status = kit_result(ticket, KVT_STAGE_DONE).status;
     assert_true(status == KVT_OK || status == KVT_E_NOMEM);
     has_fired = sim_memory_asked(sim.world) - asked >= n;
     sim_memory_fail(sim.world, 0, false);

@@ -161,7 +161,7 @@ put_submit(struct kvt_put *put, uint64_t key, enum kvt_durability durability)
 
     put->key = (struct kvt_key){.bytes = &key, .length = sizeof(key)};
     assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, put, 1, durability, NULL, &ticket), KVT_OK);
-    return hbm_finish(ticket, durability == KVT_MEMORY ? 1 : 2);
+    return kit_result(ticket, durability == KVT_MEMORY ? 1 : 2);
 }
 
 static struct kvt_result
@@ -171,7 +171,7 @@ get_submit(struct kvt_get *get, uint64_t key)
 
     get->key = (struct kvt_key){.bytes = &key, .length = sizeof(key)};
     assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, get, 1, NULL, &ticket), KVT_OK);
-    return hbm_finish(ticket, 1);
+    return kit_result(ticket, 1);
 }
 
 /* From its slot; what lies around it is filler. */
@@ -278,11 +278,11 @@ bring_to(uint64_t key, uint32_t tier)
     if (tier == KVT_TIER_HBM) {
         assert_int_equal(
             kvt_prefetch_submit(hbm.store, hbm.ns, &name, 1, &how, NULL, &ticket), KVT_OK);
-        assert_true(hbm_finish(ticket, 1).status >= 0);
+        assert_true(kit_result(ticket, 1).status >= 0);
     } else if (tier == KVT_TIER_NVME) {
         assert_int_equal(
             kvt_demote_submit(hbm.store, hbm.ns, &name, 1, tier, NULL, &ticket), KVT_OK);
-        assert_int_equal(hbm_finish(ticket, 1).status, KVT_OK);
+        assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
     }
 }
 
@@ -449,7 +449,7 @@ by_part_check(const struct target *target, uint64_t key)
         run_plan_load(&target->plan, &range, areas[target->kind], found);
         assert_memory_equal(found, wanted + range.offset, part_bytes);
     }
-    result = hbm_finish(ticket, 1);
+    result = kit_result(ticket, 1);
     assert_int_equal(result.status, KVT_OK);
     assert_int_equal(result.length, (PARTS - 1) * part_bytes);
     target_check(target, key, part_bytes, (PARTS - 1) * part_bytes);

@@ -87,17 +87,6 @@ teardown(void **state)
     return 0;
 }
 
-static enum kvt_status
-result_of(kvt_ticket *ticket, uint32_t stage)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, stage, KVT_FOREVER), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
 /* Born on the device, and nowhere else but for what its durability asks for. */
 static void
 put(uint32_t i, const struct kvt_key *parent, enum kvt_durability durability)
@@ -115,7 +104,7 @@ put(uint32_t i, const struct kvt_key *parent, enum kvt_durability durability)
     payload_fill(bytes, sizeof(bytes), i, 1);
     assert_int_equal(kvt_device_write(store, 0, memory, bytes, sizeof(bytes)), KVT_OK);
     assert_int_equal(kvt_put_submit(store, ns, &about, 1, durability, NULL, &ticket), KVT_OK);
-    assert_int_equal(result_of(ticket, durability == KVT_MEMORY ? 1 : 2), KVT_OK);
+    assert_int_equal(kit_result(ticket, durability == KVT_MEMORY ? 1 : 2).status, KVT_OK);
 }
 
 static void
@@ -276,7 +265,7 @@ what_has_a_copy_below_is_only_released(void **state)
     assert_int_equal(in_hbm(0, CHAIN), 0);
     assert_int_equal(
         kvt_demote_submit(store, ns, keys + 2, 1, KVT_TIER_NVME, NULL, &ticket), KVT_OK);
-    assert_int_equal(result_of(ticket, 1), KVT_OK);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
     assert_int_equal(tiers_of(2), KVT_TIER_NVME);
     pass(980 * MILLISECOND);
     assert_int_equal(in_hbm(0, CHAIN), 0);
@@ -566,7 +555,7 @@ waits_are_bounded(void **state)
         assert_int_equal(kvt_prefetch_submit(store, ns, keys, 1, &how, NULL, &tickets[i]), KVT_OK);
     refused(phase_set(0, 1, KVT_PHASE_IO_WAIT, SECOND), KVT_E_BUSY, "tickets");
     for (uint32_t i = 0; i < TICKETS_MAX - 2 * WAITS_MAX; i++)
-        (void)result_of(tickets[i], 1);
+        (void)kit_result(tickets[i], 1);
     for (uint32_t i = 0; i < WAITS_MAX; i++)
         assert_int_equal(phase_set(i, 1, KVT_PHASE_DECODE, 0), KVT_OK);
     pass(10 * MILLISECOND);

@@ -464,7 +464,7 @@ what_makes_no_sense_is_refused(void **state)
     assert_int_equal(kvt_delete_submit(hbm.store, hbm.ns, &name.key, 1, NULL, &ticket), KVT_OK);
     refused(kvt_ticket_part_wait(ticket, 0, 0), KVT_E_INVAL, "part 0");
     refused(kvt_ticket_stream_wait(ticket, KVT_PART_ALL, 0, &stream), KVT_E_INVAL, "part");
-    assert_int_equal(hbm_finish(ticket, 2).status, KVT_OK);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_OK);
 }
 
 /* The most operations of a ticket, and parts behind them. */

@@ -176,17 +176,6 @@ hot_are_durable(struct full_store *full)
     }
 }
 
-static enum kvt_status
-move_result(kvt_ticket *ticket)
-{
-    struct kvt_result result = {0};
-
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
 /* --- HOST has it ------------------------------------------------------------------------------ */
 
 static void
@@ -445,7 +434,7 @@ hbm_begin(uint64_t seed, struct kvt_env *env, struct device_host_config *device,
     payload_key_make(&name, BAD);
     assert_int_equal(
         kvt_prefetch_submit(full->store, full->ns, &name.key, 1, &how, NULL, &ticket), KVT_OK);
-    assert_int_equal(move_result(ticket), KVT_OK);
+    assert_int_equal(full_stage_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     return full;
 }
 
@@ -473,7 +462,7 @@ a_block_that_hbm_has_stays_there(void **state)
         assert_int_equal(
             kvt_demote_submit(full->store, full->ns, &name.key, 1, KVT_TIER_NVME, NULL, &ticket),
             KVT_OK);
-        assert_int_equal(move_result(ticket), KVT_OK);
+        assert_int_equal(full_stage_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
         assert_int_equal(tiers_of(full, BAD), TIER_NVME);
         hot_are_durable(full);
         full_end(full);

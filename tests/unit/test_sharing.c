@@ -280,7 +280,7 @@ the_owner_reuses_a_slot_when_the_readers_event_says_so(void **state)
     assert_int_equal(kvt_lease_release_after(hbm.store, held.lease, 0, stream), KVT_OK);
     payload_key_make(&name, BLOCK);
     assert_int_equal(kvt_delete_submit(hbm.store, hbm.ns, &name.key, 1, NULL, &ticket), KVT_OK);
-    assert_int_equal(hbm_finish(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     /* Deleted, but still read. */
     assert_false(peer_hear(&reader, true, &message));
     assert_int_equal(hbm_stats().hbm_used_bytes_now, used);

@@ -98,25 +98,13 @@ put_of(uint32_t i)
     return (struct kvt_put){.key = keys[i], .source = bytes, .length = BLOCK_BYTES};
 }
 
-/* The one block's result. */
-static enum kvt_status
-result_of(kvt_ticket *ticket, uint32_t stage)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, stage, KVT_FOREVER), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, stage, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result.status;
-}
-
 static enum kvt_status
 prefetch(uint32_t i, const struct kvt_prefetch *how)
 {
     kvt_ticket *ticket;
 
     assert_int_equal(kvt_prefetch_submit(store, ns, &keys[i], 1, how, NULL, &ticket), KVT_OK);
-    return result_of(ticket, KVT_STAGE_DONE);
+    return kit_result(ticket, KVT_STAGE_DONE).status;
 }
 
 static enum kvt_status
@@ -125,7 +113,7 @@ demote(uint32_t i, uint32_t tier)
     kvt_ticket *ticket;
 
     assert_int_equal(kvt_demote_submit(store, ns, &keys[i], 1, tier, NULL, &ticket), KVT_OK);
-    return result_of(ticket, KVT_STAGE_DONE);
+    return kit_result(ticket, KVT_STAGE_DONE).status;
 }
 
 static kvt_reservation *
@@ -174,11 +162,11 @@ while_all_tickets_are_out_nothing_can_be_submitted(void **state)
         "tickets");
     assert_int_equal(lease.id, 0);
     for (uint32_t i = 0; i < TICKETS_MAX; i++)
-        assert_int_equal(result_of(tickets[i], KVT_STAGE_DONE), KVT_MISS);
+        assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status, KVT_MISS);
     assert_int_equal(kvt_map(store, ns, &keys[0], KVT_FOREVER, &lease, &address, &length), KVT_OK);
     kvt_lease_release(store, lease);
     assert_int_equal(kvt_commit(reservation, KVT_SYNC, NULL, &ticket), KVT_OK);
-    assert_int_equal(result_of(ticket, KVT_STAGE_DURABLE), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
     assert_int_equal(kit_get(store, ns, 2, &length), KVT_OK);
 }
 
@@ -420,7 +408,7 @@ a_store_that_takes_no_commits_says_so(void **state)
         "commit");
     /* The reservation is as before. */
     assert_int_equal(kvt_commit(reservation, KVT_MEMORY, NULL, &ticket), KVT_OK);
-    assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(kit_get(store, ns, 2, &version), KVT_OK);
     assert_int_equal(kit_put(store, ns, 3, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
     assert_int_equal(kit_get(store, ns, 0, &version), KVT_OK);
@@ -449,7 +437,7 @@ a_flush_says_what_could_not_be_made_durable(void **state)
         sim_rule_add(sim.world, &rules[i]);
         assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_RELAXED, NULL, &ticket), KVT_OK);
         refused(kvt_flush(store), wanted[i], i == 0 ? "could not" : "commit");
-        assert_int_equal(result_of(ticket, KVT_STAGE_DURABLE), wanted[i]);
+        assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, wanted[i]);
         sim_rules_clear(sim.world);
         assert_int_equal(kvt_close(store), KVT_E_IO);
         sim_store_reopen(&sim);

@@ -97,17 +97,6 @@ a_touch_of_nothing_is_refused_by_name(void **state)
     refused(kvt_touch(store, (kvt_namespace){0}, &name.key, 1), KVT_E_INVAL, "namespace");
 }
 
-static struct kvt_result
-result_of(kvt_ticket *ticket)
-{
-    struct kvt_result result;
-
-    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
-    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
-    kvt_ticket_free(ticket);
-    return result;
-}
-
 /* From NVMe straight to the caller, whose memory is aligned. */
 static enum kvt_status
 transient_get(struct full_store *full, uint64_t number)
@@ -124,7 +113,7 @@ transient_get(struct full_store *full, uint64_t number)
         .capacity = sizeof(bytes),
         .flags = KVT_GET_TRANSIENT};
     assert_int_equal(kvt_get_submit(full->store, full->ns, &get, 1, NULL, &ticket), KVT_OK);
-    result = result_of(ticket);
+    result = full_stage_result(ticket, KVT_STAGE_DONE);
     if (result.status == KVT_OK)
         assert_int_equal(result.tier, KVT_TIER_NVME);
     return result.status;
@@ -140,7 +129,7 @@ leave_host(struct full_store *full, uint64_t number)
     assert_int_equal(
         kvt_demote_submit(full->store, full->ns, &name.key, 1, KVT_TIER_NVME, NULL, &ticket),
         KVT_OK);
-    assert_int_equal(result_of(ticket).status, KVT_OK);
+    assert_int_equal(full_stage_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
 }
 
 static void
