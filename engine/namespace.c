@@ -63,12 +63,48 @@ namespaces_close(struct kvt_store *store)
     names_deinit(&store->names);
 }
 
+/* --- A refused change of NAMES ---------------------------------------------------------------- */
+
+/* The loop: from here on nothing more is promised. */
+static bool
+unsure_run(struct kvt_store *store, void *context)
+{
+    (void)context;
+    store_health_set(store, KVT_HEALTH_META_READONLY);
+    return true;
+}
+
+/*
+ * A write of NAMES failed with `status`, and what it left may count at the next open. Of a clear
+ * that would be the death of every block of the namespace, those put and acknowledged after the
+ * refusal too; a new name would be there, with this description. So the names as they are go over
+ * it. If that fails as well, nothing more is acknowledged in this life.
+ */
+static void
+names_undo(struct kvt_store *store, enum kvt_status status)
+{
+    struct failure cause = *failure_last();
+
+    /* Without memory, or a descriptor, nothing was written, or a name of which nothing depends. */
+    if (status == KVT_E_NOMEM || failure_lacks_descriptor())
+        return;
+    if (names_write(&store->names, store->dir) != KVT_OK) {
+        log_line(&store->logger, LOG_ERROR, "namespace", "event=names_unsure text=\"%s\"",
+            failure_last()->text);
+        loop_call(store, unsure_run, NULL);
+    }
+    failure_copy(&cause);
+}
+
+/* --- Open ------------------------------------------------------------------------------------- */
+
 /* With names_lock held: find the name or make it. */
 static enum kvt_status
 name_open(struct kvt_store *store, const char *name, const void *description, size_t size,
     uint32_t *id_out)
 {
     struct name_entry *entry = names_find(&store->names, name);
+    enum kvt_status status;
 
     if (entry != NULL) {
         if (entry->description_length != size ||
@@ -84,15 +120,14 @@ name_open(struct kvt_store *store, const char *name, const void *description, si
             KVT_MISS, 0, "namespace \"%s\" is not there, and the store is read-only", name);
     KVT_TRY(names_add(&store->names, name, description, size, &entry));
     *id_out = entry->id;
-    {
-        enum kvt_status status = names_write(&store->names, store->dir);
-
-        if (status == KVT_OK)
-            status = state_add(store, entry);
-        if (status != KVT_OK)
-            store->names.count--;
-        return status;
+    status = names_write(&store->names, store->dir);
+    if (status == KVT_OK)
+        status = state_add(store, entry);
+    if (status != KVT_OK) {
+        store->names.count--;
+        names_undo(store, status);
     }
+    return status;
 }
 
 enum kvt_status
@@ -181,33 +216,6 @@ clear_run(struct kvt_store *store, void *context)
     return true;
 }
 
-/* The loop: from here on nothing more is promised. */
-static bool
-unsure_run(struct kvt_store *store, void *context)
-{
-    (void)context;
-    store_health_set(store, KVT_HEALTH_META_READONLY);
-    return true;
-}
-
-/*
- * A write of NAMES failed, and what it left may count at the next open: that would be the death of
- * every block of the namespace, those put and acknowledged after the refusal too. So the names as
- * they are go over it. If that fails as well, nothing more is acknowledged in this life.
- */
-static void
-names_undo(struct kvt_store *store)
-{
-    struct failure cause = *failure_last();
-
-    if (names_write(&store->names, store->dir) != KVT_OK) {
-        log_line(&store->logger, LOG_ERROR, "namespace", "event=names_unsure text=\"%s\"",
-            failure_last()->text);
-        loop_call(store, unsure_run, NULL);
-    }
-    failure_copy(&cause);
-}
-
 enum kvt_status
 kvt_namespace_clear(kvt_store *store, kvt_namespace ns)
 {
@@ -225,11 +233,10 @@ kvt_namespace_clear(kvt_store *store, kvt_namespace ns)
     entry = names_find_id(&store->names, ns.id);
     entry->epoch++;
     status = names_write(&store->names, store->dir);
-    if (status != KVT_OK)
+    if (status != KVT_OK) {
         entry->epoch--;
-    /* Without memory, or a descriptor, nothing was written. */
-    if (status != KVT_OK && status != KVT_E_NOMEM && !failure_lacks_descriptor())
-        names_undo(store);
+        names_undo(store, status);
+    }
     clear.epoch = entry->epoch;
     if (status == KVT_OK)
         loop_call(store, clear_run, &clear);

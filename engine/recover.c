@@ -321,6 +321,9 @@ recover_store(struct kvt_store *store, bool is_new)
     row = recover_decide(&facts);
     if (row->action == RECOVER_REFUSE)
         return failure_set(KVT_E_CORRUPT, 0, "%s: %s", store->path, row->reason);
+    /* Both copies, so that no later open comes to other names, whichever it can read. */
+    if (!is_new && !store->is_read_only)
+        KVT_TRY(names_write(&store->names, store->dir));
     KVT_TRY(namespaces_open(store));
     if (row->action == RECOVER_REBUILD)
         KVT_TRY(rebuild_index(store));

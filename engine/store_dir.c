@@ -21,12 +21,18 @@ name_is_foreign(void *visitor, const char *name)
     return false;
 }
 
+/* The part of them that is made before the first sync of STORE. */
 static bool
-name_is_meta(void *visitor, const char *name)
+name_is_later(void *visitor, const char *name)
 {
-    if (strcmp(name, "meta") == 0)
-        *(bool *)visitor = true;
-    return true;
+    static const char *const first[] = {"LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b"};
+
+    for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
+        if (strcmp(name, first[i]) == 0)
+            return true;
+    }
+    *(bool *)visitor = true;
+    return false;
 }
 
 enum kvt_status
@@ -108,19 +114,20 @@ enum kvt_status
 store_identity_open(struct kvt_store *store, bool *is_new_out)
 {
     bool is_unwritable = false;
-    bool has_meta = false;
+    bool has_more = false;
     enum kvt_status status = store_file_read(&store->env, store->dir, &store->file, &is_unwritable);
 
-    /* A creation that was cut short before the first sync of STORE has nothing else yet. Where an
-     * index is, a STORE was: its blocks must not be taken for those of a new one. */
+    /* A creation that was cut short before the first sync of STORE has nothing else yet, and a
+     * STORE that is torn, not one that cannot be read. Where an index is, or data, a STORE was: its
+     * blocks must not be taken for those of a new one. */
     if (status == KVT_E_CORRUPT || status == KVT_MISS) {
-        KVT_TRY(store->env.fs->dir_list(store->dir, name_is_meta, &has_meta));
-        if (has_meta && status == KVT_MISS)
+        KVT_TRY(store->env.fs->dir_list(store->dir, name_is_later, &has_more));
+        if (has_more && status == KVT_MISS)
             return failure_set(KVT_E_CORRUPT, 0,
-                "%s: STORE.a and STORE.b are missing, and there is an index: without them its "
-                "blocks cannot be told apart from others'",
+                "%s: STORE.a and STORE.b are missing, and more of a store is there: without them "
+                "its blocks cannot be told apart from others'",
                 store->path);
-        if (!has_meta && (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0)
+        if (!has_more && (store->options.flags & (KVT_OPEN_EXISTING | KVT_OPEN_READ_ONLY)) == 0)
             status = KVT_MISS;
     }
     *is_new_out = status == KVT_MISS;

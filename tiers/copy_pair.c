@@ -19,13 +19,13 @@ enum {
 /* --- Reading ---------------------------------------------------------------------------------- */
 
 static void
-copy_drop(const struct kvt_env *env, struct copy *copy, const char *reason)
+copy_drop(const struct kvt_env *env, struct copy *copy, enum copy_state state, const char *reason)
 {
     if (copy->bytes != NULL)
         env_put(env, copy->bytes, copy->size);
     copy->bytes = NULL;
     copy->size = 0;
-    copy->state = COPY_DAMAGED;
+    copy->state = state;
     copy->reason = reason;
 }
 
@@ -55,11 +55,11 @@ copy_load(struct copy_pair *pair, struct fs_file *file, struct copy *copy)
     const char *reason;
 
     if (env->fs->size(file, &size) != KVT_OK) {
-        copy_drop(env, copy, "it cannot be read");
+        copy_drop(env, copy, COPY_UNREADABLE, "it cannot be read");
         return KVT_OK;
     }
     if (size < format->size_min || size > format->size_max) {
-        copy_drop(env, copy, "its size is impossible");
+        copy_drop(env, copy, COPY_DAMAGED, "its size is impossible");
         return KVT_OK;
     }
     copy->bytes = env_take(env, (size_t)size);
@@ -69,12 +69,12 @@ copy_load(struct copy_pair *pair, struct fs_file *file, struct copy *copy)
     copy->size = (size_t)size;
     if (env->fs->read_at(file, copy->bytes, copy->size, 0, &read_size) != KVT_OK ||
         read_size != copy->size) {
-        copy_drop(env, copy, "it cannot be read");
+        copy_drop(env, copy, COPY_UNREADABLE, "it cannot be read");
         return KVT_OK;
     }
     reason = bytes_verify(format, copy->bytes, copy->size);
     if (reason != NULL) {
-        copy_drop(env, copy, reason);
+        copy_drop(env, copy, COPY_DAMAGED, reason);
         return KVT_OK;
     }
     copy->state = COPY_INTACT;
@@ -96,7 +96,8 @@ copy_read(struct copy_pair *pair, struct fs_dir *dir, uint32_t which)
         return KVT_OK;
     }
     if ((status == KVT_E_IO && !failure_lacks_descriptor()) || status == KVT_E_INVAL) {
-        copy_drop(pair->env, copy, "it cannot be opened");
+        copy_drop(pair->env, copy, status == KVT_E_IO ? COPY_UNREADABLE : COPY_DAMAGED,
+            "it cannot be opened");
         return KVT_OK;
     }
     KVT_TRY(status);
@@ -164,11 +165,15 @@ copy_pair_examine(const struct copy_pair *pair,
     void (*found)(void *context, const char *name, const char *reason), void *context)
 {
     for (uint32_t i = 0; i < 2; i++) {
-        if (pair->copies[i].state == COPY_ABSENT)
-            found(context, pair->format->names[i], "it is missing");
-        else if (pair->copies[i].state == COPY_DAMAGED)
+        if (pair->copies[i].state != COPY_INTACT)
             found(context, pair->format->names[i], pair->copies[i].reason);
     }
+}
+
+static bool
+one_is_unreadable(const struct copy_pair *pair)
+{
+    return pair->copies[0].state == COPY_UNREADABLE || pair->copies[1].state == COPY_UNREADABLE;
 }
 
 enum kvt_status
@@ -179,8 +184,9 @@ copy_pair_failure(const struct copy_pair *pair, struct fs_dir *dir)
 
     if (copies[0].state == COPY_ABSENT && copies[1].state == COPY_ABSENT)
         return KVT_MISS;
-    return failure_set(KVT_E_CORRUPT, 0, "%s: neither copy is whole: %s (%s), %s (%s)",
-        pair->env->fs->dir_path(dir), names[0], copies[0].reason, names[1], copies[1].reason);
+    return failure_set(one_is_unreadable(pair) ? KVT_E_IO : KVT_E_CORRUPT, 0,
+        "%s: neither copy is whole: %s (%s), %s (%s)", pair->env->fs->dir_path(dir), names[0],
+        copies[0].reason, names[1], copies[1].reason);
 }
 
 /* --- Writing ---------------------------------------------------------------------------------- */
@@ -259,6 +265,9 @@ copy_pair_write(
     char cause[FAILURE_TEXT_BYTES];
 
     KVT_ASSERT(size >= format->size_min && size <= format->size_max && size > HEAD_BYTES);
+    /* It may be the one that counts: a write that is cut short would leave none. */
+    if (*sequence != 0 && copy_pair_best(pair) == NULL && one_is_unreadable(pair))
+        return copy_pair_failure(pair, dir);
     KVT_TRY(next_write(pair, dir, bytes, size, sequence));
     /* The same again into the other copy: who can read only one of them later finds it there. */
     if (next_write(pair, dir, bytes, size, sequence) == KVT_OK)

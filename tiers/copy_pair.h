@@ -25,7 +25,8 @@ struct copy_format {
 
 enum copy_state {
     COPY_ABSENT,
-    COPY_DAMAGED, /* Also: a copy that cannot be read. */
+    COPY_DAMAGED,
+    COPY_UNREADABLE, /* The disk says so, perhaps for once: it may be whole. */
     COPY_INTACT,
 };
 
@@ -60,8 +61,9 @@ void copy_pair_reject(struct copy *copy, const char *reason);
 void copy_pair_examine(const struct copy_pair *pair,
     void (*found)(void *context, const char *name, const char *reason), void *context);
 
-/* copy_pair_failure - KVT_MISS when both are absent; otherwise record which copy has which damage
- * and return KVT_E_CORRUPT. For when copy_pair_best() finds nothing. */
+/* copy_pair_failure - KVT_MISS when both are absent; otherwise record what is wrong with which copy
+ * and return KVT_E_IO when one cannot be read, else KVT_E_CORRUPT. For when copy_pair_best() finds
+ * nothing. */
 enum kvt_status copy_pair_failure(const struct copy_pair *pair, struct fs_dir *dir);
 
 /*
@@ -69,7 +71,8 @@ enum kvt_status copy_pair_failure(const struct copy_pair *pair, struct fs_dir *d
  * *sequence (0: there is none yet), synced with the directory, and then, with the next sequence,
  * over that copy. KVT_OK: *sequence is the last one. Otherwise the copy that *sequence names is
  * whole; but for KVT_E_NOMEM, and where a descriptor was lacking (failure_lacks_descriptor()), with
- * which nothing was written, what was written may count later. `pair` was read before.
+ * which nothing was written, what was written may count later. `pair` was read before: when there
+ * was a copy that counts, none is intact and one cannot be read, nothing is written (KVT_E_IO).
  */
 enum kvt_status copy_pair_write(
     struct copy_pair *pair, struct fs_dir *dir, uint8_t *bytes, size_t size, uint64_t *sequence);

@@ -367,6 +367,46 @@ a_failed_write_leaves_the_newer_of_two_copies(void **state)
     fixture_close(&fixture);
 }
 
+static enum kvt_status
+read_failing(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    (void)file, (void)target, (void)size, (void)offset, (void)read_out;
+    return failure_set(KVT_E_IO, 0, "the read fails on purpose");
+}
+
+/* Nobody knows then which of the two is the whole one: to write over it would leave none, if the
+ * power goes. */
+static void
+what_cannot_be_read_is_not_written_over_while_the_other_is_torn(void **state)
+{
+    static const char *const copies[] = {"NAMES.a", "NAMES.b"};
+    struct fixture fixture;
+
+    (void)state;
+    for (uint32_t torn = 0; torn < 2; torn++) {
+        uint8_t before[512], after[512];
+        const char *whole = copies[1 - torn];
+        size_t size;
+
+        fixture_open(&fixture);
+        add(&fixture, "model", "");
+        assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_OK);
+        scratch_write(&fixture.scratch, copies[torn], "torn", 4);
+        assert_int_equal(read_back(&fixture), KVT_OK);
+        size = scratch_read(&fixture.scratch, whole, before, sizeof(before));
+        fixture.fs.read_at = read_failing;
+        fixture.names.entries[0].epoch = 2;
+        assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_E_IO);
+        fixture.fs.read_at = host_fs->read_at;
+        assert_int_equal(scratch_read(&fixture.scratch, whole, after, sizeof(after)), size);
+        assert_memory_equal(after, before, size);
+        assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_OK);
+        assert_int_equal(read_back(&fixture), KVT_OK);
+        assert_int_equal(fixture.names.entries[0].epoch, 2);
+        fixture_close(&fixture);
+    }
+}
+
 static uint32_t opens_left; /* For writing, that succeed. */
 
 static enum kvt_status
@@ -505,6 +545,7 @@ main(void)
         cmocka_unit_test(a_failed_write_leaves_the_copy_that_counted),
         cmocka_unit_test(a_failed_write_leaves_the_newer_of_two_copies),
         cmocka_unit_test(what_one_copy_has_is_not_nothing),
+        cmocka_unit_test(what_cannot_be_read_is_not_written_over_while_the_other_is_torn),
         cmocka_unit_test(entries_out_of_bounds_are_refused_whatever_the_crc),
         cmocka_unit_test(random_bytes_never_hurt),
     };

@@ -347,6 +347,82 @@ a_file_without_a_descriptor_is_not_damaged(void **state)
     }
 }
 
+/* --- No new store over an old one ------------------------------------------------------------- */
+
+static const char *unreadable; /* Files whose names begin so cannot be opened. */
+
+static enum kvt_status
+open_but_unreadable(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    if (unreadable == NULL || strncmp(name, unreadable, strlen(unreadable)) != 0)
+        return real.open(dir, name, flags, file_out);
+    *file_out = NULL;
+    return failure_errno(EIO, "open", name);
+}
+
+static void
+index_remove(void)
+{
+    static const char *const names[] = {"data.mdb", "lock.mdb"};
+    char path[KIT_PATH_BYTES + 32];
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/meta/%s", real.path, names[i]);
+        assert_true(unlink(path) == 0 || errno == ENOENT);
+    }
+    (void)snprintf(path, sizeof(path), "%s/meta", real.path);
+    assert_int_equal(rmdir(path), 0);
+}
+
+/* Without an index it looks like one whose creation was cut short, but for its status. */
+static void
+a_store_that_cannot_be_read_for_once_is_no_new_one(void **state)
+{
+    static const char *const names[] = {"STORE", "NAMES"};
+    kvt_store *store = NULL;
+
+    (void)state;
+    real.fs.open = open_but_unreadable;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        index_remove();
+        unreadable = names[i];
+        refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_IO, names[i]);
+        assert_null(store);
+        unreadable = NULL;
+        real_is_whole();
+    }
+}
+
+static void
+a_store_whose_data_is_there_is_no_new_one(void **state)
+{
+    static const char *const names[] = {"STORE.a", "STORE.b"};
+    char paths[2][KIT_PATH_BYTES + 32];
+    uint8_t bytes[2][8192];
+    size_t sizes[2];
+    kvt_store *store = NULL;
+
+    (void)state;
+    index_remove();
+    for (int is_missing = 0; is_missing < 2; is_missing++) {
+        for (int i = 0; i < 2; i++) {
+            (void)snprintf(paths[i], sizeof(paths[i]), "%s/%s", real.path, names[i]);
+            sizes[i] = kit_file_read(paths[i], bytes[i], sizeof(bytes[i]));
+            kit_file_write(paths[i], "torn", 4);
+            if (is_missing)
+                assert_int_equal(unlink(paths[i]), 0);
+        }
+        refused(
+            kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_CORRUPT, "STORE.a");
+        assert_null(store);
+        for (int i = 0; i < 2; i++)
+            kit_file_write(paths[i], bytes[i], sizes[i]);
+    }
+    real_is_whole();
+}
+
+/* --- Descriptors ------------------------------------------------------------------------------ */
+
 /* So many descriptors are left to the process. */
 static void
 descriptors_left(const struct rlimit *normal, rlim_t count)
@@ -439,6 +515,8 @@ main(void)
         REAL_TEST(a_store_on_a_network_file_system_is_refused),
         REAL_TEST(an_index_that_cannot_be_read_is_rebuilt_by_who_asks),
         REAL_TEST(a_file_without_a_descriptor_is_not_damaged),
+        REAL_TEST(a_store_that_cannot_be_read_for_once_is_no_new_one),
+        REAL_TEST(a_store_whose_data_is_there_is_no_new_one),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
         REAL_TEST(a_clear_without_a_descriptor_changes_nothing),
     };
