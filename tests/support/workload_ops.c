@@ -364,8 +364,14 @@ workload_put(struct workload *work, const struct model_name *names, uint32_t cou
     enum kvt_durability durability, uint32_t flags)
 {
     uint8_t keys[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    uint8_t parent_key[WORKLOAD_KEY_BYTES];
     struct kvt_put puts[BATCH_MAX];
     struct flight *flight = flight_get(work);
+    /* Any key of theirs, also one of their own: some callers' chains are no trees. */
+    const struct model_name parent_name = {
+        .space = names[0].space, .key = rng_below(&work->rng, work->model.key_count)};
+    const struct kvt_key parent = workload_key(parent_name, parent_key);
+    bool has_parent = rng_below(&work->rng, 2) == 0;
     enum kvt_status status;
 
     flight->kind = FLIGHT_PUT;
@@ -377,7 +383,7 @@ workload_put(struct workload *work, const struct model_name *names, uint32_t cou
         put_fill(work, flight, i, &puts[i]);
         pin_forget(work, names[i]);
         puts[i].key = workload_key(names[i], keys[i]);
-        puts[i].parent = i == 0 ? NULL : &puts[i - 1].key;
+        puts[i].parent = i > 0 ? &puts[i - 1].key : has_parent ? &parent : NULL;
     }
     status = kvt_put_submit(
         work->store, work->spaces[names[0].space], puts, count, durability, NULL, &flight->ticket);
