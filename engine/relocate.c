@@ -188,6 +188,18 @@ block_move(struct kvt_store *store, const struct move *move, const struct block_
     COUNT(store, nvme_relocate_bytes, record->stored_length);
 }
 
+/* The block is gone, or has no copy where it was: with the batch its new copy counts as committed,
+ * although no record names it, and no kill of another copy does. */
+static void
+copy_bury(struct kvt_store *store, const struct move *move, const struct block_record *record)
+{
+    const struct entry *entry = residency_at(store->map, move->resident.number);
+
+    commit_bury(store, &(struct commit_kill){.extent = record->extent,
+                           .fingerprint = entry->fingerprint,
+                           .sequence = record->sequence});
+}
+
 /* The blocks stay where they are. */
 static void
 group_failed(struct kvt_store *store, enum kvt_status status)
@@ -218,6 +230,8 @@ group_written(struct kvt_store *store, struct tier_batch *put)
 
         if (resident_is_there(store, &move->resident))
             block_move(store, move, record);
+        else
+            copy_bury(store, move, record);
     }
     index_work_seal(store, &relocate->work, &relocate->index_batch);
     relocate->job.run = group_run;

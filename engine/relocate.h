@@ -26,8 +26,9 @@
  *               outlives the other.
  *   COMMITTING  A block that is still where it was read from has moved, in the map at once. One
  *               that was cleared or found damaged meanwhile has not: its new copy is in no index,
- *               and a rebuild finds it of an epoch that has passed, or whole. The index learns of
- *               all in one transaction.
+ *               but counts for a rebuild, and gets a kill of its own. The kill of the old copy goes
+ *               when the victim's generation has passed. The index learns of all in one
+ *               transaction.
  *
  * After a write that fails the blocks stay where they are: their copies in the batch that failed,
  * which may have reached the disk, are void with it.
