@@ -121,8 +121,19 @@ reclaim_let_go(struct kvt_store *store, const char *reason)
         "event=passed_over segment=%u live_bytes=%llu reason=\"%s\"", victim->number,
         (unsigned long long)victim->live_bytes, reason);
     victim->is_passed_over = true;
+    victim->was_unreadable = false;
     dropped_bury(store);
     reclaim_end(store);
+}
+
+/* What cannot be read may be read another time: it is given up when that fails, too. */
+static void
+reclaim_put_off(struct kvt_store *store, const char *reason)
+{
+    struct segment *victim = store->reclaim->victim;
+
+    reclaim_let_go(store, reason);
+    victim->was_unreadable = true;
 }
 
 /* The index refused: no segment can become FREE until the next open. */
@@ -375,10 +386,13 @@ static bool
 relocate_next(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
+    enum kvt_status status = relocate_status_take(store);
 
     if (!reclaim_is_allowed(store)) {
         reclaim_let_go(store, "the store is closed, or takes no commits");
-    } else if (relocate_status_take(store) != KVT_OK) {
+    } else if (status == KVT_NOT_READY) {
+        reclaim_put_off(store, "a block could not be read");
+    } else if (status != KVT_OK) {
         reclaim_let_go(store, "a block could not be written elsewhere");
     } else if (!victim_is_writable(store, reclaim->victim)) {
         reclaim_let_go(store, "its root takes no more writes");
@@ -413,6 +427,7 @@ free_finish(struct kvt_store *store, struct segment_change *change, enum kvt_sta
     }
     segment_free(store->segments, reclaim->victim);
     reclaim->victim->batch_number = change->facts.batch_number;
+    reclaim->victim->was_unreadable = false;
     COUNT(store, segment_recycle_count, 1);
     victim_spare_none(store);
     reclaim_end(store);
@@ -501,7 +516,8 @@ reclaim_want(struct kvt_store *store)
         return true;
     if (!reclaim_is_allowed(store))
         return false;
-    return victim_scan_count(store) > 0 || victim_scan_start(store);
+    return victim_scan_count(store) > 0 || victim_scan_start(store) ||
+           (victim_spare_unreadable(store) && victim_scan_start(store));
 }
 
 /* Headers are read ahead while another segment is being reclaimed. Only while something is written:

@@ -307,6 +307,22 @@ proof_run(struct crew_job *crew_job)
     }
 }
 
+/* The error may pass: the block stays until it cannot be read a second time (reclaim.h). */
+static bool
+move_is_put_off(struct kvt_store *store, const struct move *move)
+{
+    return move->status != KVT_OK &&
+           !segment_at(store->segments, move->resident.extent.segment)->was_unreadable;
+}
+
+static void
+move_put_off(struct kvt_store *store, const struct move *move)
+{
+    COUNT(store, read_failed_count, 1);
+    entry_unpin(store, move->resident.number);
+    store->relocate->status = KVT_NOT_READY;
+}
+
 /* The copy that was read is bad. A block that is nowhere else leaves the store; of another only
  * this copy goes, or, while somebody has it pinned, nothing: then the victim cannot be emptied
  * now. */
@@ -345,6 +361,8 @@ blocks_proved(struct kvt_store *store, struct job *job)
             entry_unpin(store, move->resident.number);
         else if (move->is_right)
             relocate->moves[kept_count++] = *move;
+        else if (move_is_put_off(store, move))
+            move_put_off(store, move);
         else
             move_fail(store, move);
     }
