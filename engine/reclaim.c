@@ -262,18 +262,24 @@ residents_find(struct kvt_store *store)
     return bytes == reclaim->victim->live_bytes || residents_search(store);
 }
 
-/* Its blocks are found all the same (residents_search()); what its kills named is not. */
+/*
+ * Its blocks are found all the same (residents_search()); what its kills named is not. Nothing is
+ * in doubt for that (commit_doubt()): no later open, and no delete, could mend it, and as long as
+ * the page cannot be read a rebuild would not find these kills where they are, either.
+ */
 static void
 unreadable_tell(struct kvt_store *store)
 {
     const struct reclaim *reclaim = store->reclaim;
     uint32_t end = victim_scan_unreadable(reclaim->scan);
 
-    if (end > 0)
-        log_line(&store->logger, LOG_WARN, "reclaim",
-            "event=header_unreadable segment=%u page=%u text=\"a rebuild may bring back what a "
-            "header there had killed\"",
-            reclaim->victim->number, end - 1);
+    if (end == 0)
+        return;
+    COUNT(store, kill_lost_count, 1);
+    log_line(&store->logger, LOG_WARN, "reclaim",
+        "event=header_unreadable segment=%u page=%u text=\"a rebuild may bring back what a "
+        "header there had killed\"",
+        reclaim->victim->number, end - 1);
 }
 
 /* The oldest scan that is READY tells what is in its segment, which is reclaimed now. */
@@ -295,6 +301,10 @@ reclaim_start(struct kvt_store *store)
     }
     if (victim_scan_status(reclaim->scan) != KVT_OK) {
         reclaim_let_go(store, "its headers could not be scanned");
+        return true;
+    }
+    if (victim_scan_unreadable(reclaim->scan) > 0 && !reclaim->victim->was_unreadable) {
+        reclaim_put_off(store, "a page that may be a header could not be read");
         return true;
     }
     unreadable_tell(store);

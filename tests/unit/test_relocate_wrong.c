@@ -85,8 +85,11 @@ a_block_that_is_wrong_when_it_is_moved_leaves_for_good(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < sizeof(effects) / sizeof(effects[0]); i++) {
-        const struct sim_rule rule = {
-            .ops = SIM_READ, .effect = effects[i], .file = "data.", .nth = 1, .sticky = true};
+        const struct sim_rule rule = {.ops = SIM_READ,
+            .effect = effects[i],
+            .path = "/store/data/data.00", /* Blocks, no headers. */
+            .nth = 1,
+            .sticky = true};
         struct full_store *full = full_begin(800 + i, FULL_SEGMENTS);
         const _Atomic uint64_t *met_count = effects[i] == SIM_EIO
                                                 ? &full->store->counters.read_failed_count
@@ -145,8 +148,11 @@ a_block_that_cannot_be_read_once_when_it_is_moved_stays(void **state)
 static void
 a_block_that_cannot_be_read_keeps_no_put_from_its_room(void **state)
 {
-    static const struct sim_rule no_read = {
-        .ops = SIM_READ, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    static const struct sim_rule no_read = {.ops = SIM_READ,
+        .effect = SIM_EIO,
+        .path = "/store/data/data.00",
+        .nth = 1,
+        .sticky = true};
 
     (void)state;
     for (uint64_t seed = 820; seed < 820 + SEEDS; seed++) {

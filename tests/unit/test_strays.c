@@ -436,7 +436,7 @@ told_note(void *context, int level, const char *module, const char *line)
                   strstr(line, "event=header_unreadable segment=0 page=0 ") != NULL;
 }
 
-/* Neither its blocks nor its room are lost with it, and its kills not without a word. */
+/* Neither its blocks nor its room are lost with it, and its kills are told and counted. */
 static void
 a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
 {
@@ -457,8 +457,69 @@ a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
         full_put(full, full->next_cold++, 1);
     assert_true(segment_at(full->store->segments, 0)->generation > generation);
     assert_true(told_count > 0);
+    assert_int_equal(atomic_load(&full->store->counters.kill_lost_count), told_count);
+    /* Nothing is in doubt for that. */
+    assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
     for (uint64_t key = full->next_cold - FULL_BLOCKS / 4; key < full->next_cold; key++)
         full_expect(full, key, 1);
+    full_end(full);
+}
+
+/* The segment is filled, and the next one begun. */
+static void
+segment_leave(struct full_store *full)
+{
+    uint32_t number = active_number(full);
+
+    while (active_number(full) == number)
+        full_put(full, full->next_cold++, 1);
+}
+
+/* The page of the next header, from the start of the data file. */
+static uint64_t
+next_page(const struct full_store *full)
+{
+    const struct segment *active = segment_active(full->store->segments, 0);
+
+    return (uint64_t)segment_index(active->number) * full->store->file.segment_pages +
+           active->fill_page;
+}
+
+/* The only kill of a copy that stands in another segment: it is read when the page can be. */
+static void
+a_kill_whose_header_cannot_be_read_once_is_kept(void **state)
+{
+    struct full_store *full = begin_with_bad_page(1);
+    struct segment *victim, *segment;
+    uint32_t generation, cursor = 0;
+    uint64_t page;
+
+    (void)state;
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full_open(full, 0);
+    full_put(full, FIRST, 1);
+    segment_leave(full);
+    victim = segment_active(full->store->segments, 0);
+    generation = victim->generation;
+    page = next_page(full);
+    assert_int_equal(kit_delete(full->store, full->ns, FIRST), KVT_OK);
+    assert_int_equal(full_copies_check(full, FIRST), 1);
+    segment_leave(full);
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        segment->is_passed_over = segment != victim;
+    bad.page = page;
+    assert_true(reclaim_want(full->store));
+    for (uint32_t i = 0; i < FULL_BLOCKS && victim->generation == generation; i++) {
+        full_put(full, full->next_cold++, 1);
+        if (victim->was_unreadable)
+            bad.page = PAGE_NONE;
+    }
+    assert_true(bad.page == PAGE_NONE);
+    assert_int_equal(victim->generation, generation + 1);
+    assert_int_equal(full_copies_check(full, FIRST), 1);
+    assert_int_equal(atomic_load(&full->store->counters.kill_lost_count), 0);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FIRST, 0));
     full_end(full);
 }
 
@@ -517,6 +578,7 @@ main(void)
         cmocka_unit_test(a_stray_in_a_free_segment_that_cannot_be_read_does_so_too),
         cmocka_unit_test(a_page_before_the_last_commit_leaves_nothing_in_doubt),
         cmocka_unit_test(a_victim_whose_header_cannot_be_read_is_reclaimed_and_told),
+        cmocka_unit_test(a_kill_whose_header_cannot_be_read_once_is_kept),
         cmocka_unit_test(a_void_entry_names_its_batch_and_no_other_in_its_place),
     };
 
