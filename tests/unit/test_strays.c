@@ -259,8 +259,9 @@ static struct {
     struct kvt_env env;
     struct fs_ops fs;
     const struct fs_ops *sim_fs;
-    uint64_t page;   /* PAGE_NONE: every page can be read. */
-    bool is_mending; /* A write makes it a good one. */
+    uint64_t page;    /* PAGE_NONE: every page can be read. */
+    bool is_mending;  /* A write makes it a good one. */
+    bool is_unsynced; /* No sync of a data file comes about. */
 } bad;
 
 #define PAGE_NONE UINT64_MAX
@@ -291,6 +292,17 @@ write_around(struct fs_file *file, const void *source, size_t size, uint64_t off
     return bad.sim_fs->write_at(file, source, size, offset);
 }
 
+static enum kvt_status
+sync_around(struct fs_file *file)
+{
+    uint64_t file_bytes = 0;
+
+    assert_int_equal(bad.sim_fs->size(file, &file_bytes), KVT_OK);
+    if (bad.is_unsynced && file_bytes == (uint64_t)FULL_SEGMENTS << 20)
+        return failure_set(KVT_E_IO, 5, "a sync fails on purpose");
+    return bad.sim_fs->sync(file);
+}
+
 /* The store's next lives may meet a bad page. */
 static struct full_store *
 begin_with_bad_page(uint64_t seed)
@@ -302,7 +314,8 @@ begin_with_bad_page(uint64_t seed)
     bad.fs = *bad.sim_fs;
     bad.fs.read_at = read_around;
     bad.fs.write_at = write_around;
-    bad.is_mending = false;
+    bad.fs.sync = sync_around;
+    bad.is_mending = bad.is_unsynced = false;
     bad.env.fs = &bad.fs;
     bad.page = PAGE_NONE;
     full->reach.env = &bad.env;
@@ -360,6 +373,33 @@ a_stray_that_cannot_be_read_is_written_over(void **state)
         assert_false(full_expect_at_most(full, SECOND, 0));
         full_expect(full, FIRST, 1);
         full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
+/* The process is killed when it has erased the stray, before that is on the disk, and the next one
+ * finds none. It ends in order, and nobody looks any more when the power has gone. */
+static void
+a_stray_that_was_erased_by_a_process_that_was_killed_stays_away(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = begin_with_bad_page(seed);
+
+        full_put(full, FIRST, 1);
+        stray_leave(full);
+        bad.is_unsynced = true;
+        full_open(full, 0);
+        bad.is_unsynced = false;
+        sim_vanish(full->world);
+        full_open(full, 0);
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        full_open(full, 0);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FIRST, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
         full_end(full);
     }
 }
@@ -574,6 +614,7 @@ main(void)
         cmocka_unit_test(a_stray_that_could_not_be_erased_is_looked_for_again),
         cmocka_unit_test(a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail),
         cmocka_unit_test(a_stray_that_cannot_be_read_is_written_over),
+        cmocka_unit_test(a_stray_that_was_erased_by_a_process_that_was_killed_stays_away),
         cmocka_unit_test(what_may_be_committed_is_not_written_over),
         cmocka_unit_test(a_stray_in_a_free_segment_that_cannot_be_read_does_so_too),
         cmocka_unit_test(a_page_before_the_last_commit_leaves_nothing_in_doubt),
