@@ -3,9 +3,9 @@
  * rebuild.c - a new index from the batch headers of all segments (tiers/FORMAT.md section 4).
  *
  * A batch counts unless a void entry names it. A record of one that counts is live when its
- * namespace has its epoch, its payload is whole (looked at where a crash may have torn it), no kill
- * of its key has a sequence at or above its own, and no other such record of the key has a higher
- * one.
+ * namespace has its epoch, its payload is not torn (looked at where a crash may have torn it), no
+ * kill of its key has a sequence at or above its own, and no other such record of the key has a
+ * higher one.
  *
  * Threads   the thread that opens.
  */
@@ -20,6 +20,7 @@ enum {
     REBUILD_BATCH = 1024, /* Records in a transaction. */
     /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c). */
     UNPROVEN_BATCHES = 8,
+    READS_MAX = 2, /* Of a payload that is not right the first time. */
 };
 
 enum record_mark {
@@ -63,7 +64,7 @@ struct rebuild {
     struct found_batch *batches;
     uint32_t batch_count, batch_capacity;
     uint32_t generation_max; /* Seen anywhere. */
-    uint32_t torn_count;
+    uint32_t torn_count, unread_count;
 };
 
 /* --- What the headers say --------------------------------------------------------------------- */
@@ -212,32 +213,47 @@ batch_compare(const void *a, const void *b)
     return 0;
 }
 
-static bool
-payload_is_whole(struct rebuild *rebuild, const struct block_record *record, void *memory)
+/*
+ * Torn is what was read, and is wrong, each time. What cannot be read may be whole: an older copy,
+ * the place of which it took with an acknowledgement, must not come back for that. It counts, and
+ * is judged when somebody gets it.
+ */
+static enum kvt_status
+payload_judge(
+    struct rebuild *rebuild, const struct block_record *record, void *memory, bool *is_torn_out)
 {
     const struct image_shape shape = {.length = record->length,
         .stored_length = record->stored_length,
         .part_count = record->part_count,
         .has_trailer = record->codec == RECORD_PARTS,
         .checksum = record->checksum};
+    enum kvt_status status = KVT_OK;
 
-    return nvme_peek(rebuild->store->nvme, &record->extent, record->stored_length, memory) ==
-               KVT_OK &&
-           image_is_right(&shape, memory);
+    for (uint32_t i = 0; i < READS_MAX; i++) {
+        status = nvme_peek(rebuild->store->nvme, &record->extent, record->stored_length, memory);
+        *is_torn_out = status == KVT_OK && !image_is_right(&shape, memory);
+        if (status == KVT_E_NOMEM || (status == KVT_OK && !*is_torn_out))
+            break;
+    }
+    rebuild->unread_count += status != KVT_OK;
+    return status == KVT_E_NOMEM ? KVT_E_NOMEM : KVT_OK;
 }
 
-static void
+static enum kvt_status
 batch_prove(struct rebuild *rebuild, struct found_batch *batch, void *memory)
 {
     for (uint32_t i = 0; i < batch->record_count; i++) {
         struct found_record *found = &rebuild->records[batch->first_record + i];
+        bool is_torn;
 
-        if (!payload_is_whole(rebuild, &found->record, memory)) {
-            found->mark = RECORD_TORN;
-            batch->has_torn = true;
-            rebuild->torn_count++;
-        }
+        KVT_TRY(payload_judge(rebuild, &found->record, memory, &is_torn));
+        if (!is_torn)
+            continue;
+        found->mark = RECORD_TORN;
+        batch->has_torn = true;
+        rebuild->torn_count++;
     }
+    return KVT_OK;
 }
 
 /*
@@ -254,6 +270,7 @@ batches_prove(struct rebuild *rebuild)
     void *memory;
     uint64_t epoch = 0;
     uint32_t count = 0;
+    enum kvt_status status = KVT_OK;
 
     if (rebuild->batch_count == 0)
         return KVT_OK;
@@ -261,17 +278,17 @@ batches_prove(struct rebuild *rebuild)
     if (memory == NULL)
         return no_memory(rebuild);
     qsort(rebuild->batches, rebuild->batch_count, sizeof(*rebuild->batches), batch_compare);
-    for (uint32_t i = 0; i < rebuild->batch_count; i++) {
+    for (uint32_t i = 0; i < rebuild->batch_count && status == KVT_OK; i++) {
         struct found_batch *batch = &rebuild->batches[i];
 
         if (batch->number >> EPOCH_SHIFT != epoch)
             count = 0;
         epoch = batch->number >> EPOCH_SHIFT;
         if (count++ < UNPROVEN_BATCHES && !batch->is_void)
-            batch_prove(rebuild, batch, memory);
+            status = batch_prove(rebuild, batch, memory);
     }
     env_unmap(env, memory, size);
-    return KVT_OK;
+    return status;
 }
 
 /* --- Which records live ----------------------------------------------------------------------- */
@@ -532,6 +549,10 @@ rebuild_index(struct kvt_store *store)
         log_line(&store->logger, LOG_WARN, "rebuild",
             "event=torn blocks=%u text=\"written last before a crash, and not whole\"",
             rebuild.torn_count);
+    if (rebuild.unread_count > 0)
+        log_line(&store->logger, LOG_WARN, "rebuild",
+            "event=unread blocks=%u text=\"written last, and cannot be read: they count\"",
+            rebuild.unread_count);
     env_put(&store->env, rebuild.kills, rebuild.kill_capacity * sizeof(*rebuild.kills));
     env_put(&store->env, rebuild.batches, rebuild.batch_capacity * sizeof(*rebuild.batches));
     env_put(&store->env, rebuild.records, rebuild.record_capacity * sizeof(*rebuild.records));
