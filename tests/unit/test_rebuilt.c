@@ -3,8 +3,8 @@
  * test_rebuilt.c - an index that is rebuilt while headers cannot be read, and once more when they
  * can: nothing that was put in between is hidden by them, and a root that does not answer is not
  * taken for an empty one, nor one with a page that cannot be read for one that does not answer, nor
- * a payload that cannot be read for one that a crash tore. An index that cannot be read is rebuilt
- * when that is asked for.
+ * a payload that cannot be read for one that a crash tore. What is dead stays so in later rebuilds.
+ * An index that cannot be read is rebuilt when that is asked for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -254,6 +254,65 @@ a_payload_that_no_memory_is_there_for_fails_the_open(void **state)
     full_end(full);
 }
 
+/* --- Copies that are dead --------------------------------------------------------------------- */
+
+/* Only a kill of another copy, in another segment, hides it: it has one when the open returns. */
+static void
+a_dead_copy_that_no_kill_names_gets_one(void **state)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+    struct commit_kill kill = {.extent = {.segment = FULL_SEGMENTS - 1, .generation = 1}};
+
+    (void)state;
+    full_put(full, FULL_COLD, 1);
+    full_put(full, FULL_COLD + 1, 1);
+    kill.fingerprint = full_fingerprint(full, FULL_COLD);
+    assert_int_equal(commit_kill(full->store, &kill), KVT_OK);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FULL_COLD, 0));
+    full_again(full, 0);
+    assert_int_equal(full_copies_check(full, FULL_COLD), 1);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FULL_COLD, 0));
+    full_expect(full, FULL_COLD + 1, 1);
+    full_end(full);
+}
+
+/* Its kill stands beside the block that has taken its place. */
+static void
+a_dead_copy_that_a_kill_names_gets_no_other(void **state)
+{
+    struct full_store *full = replaced_begin();
+
+    (void)state;
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_int_equal(atomic_load(&full->store->counters.batch_count), 0);
+    assert_int_equal(full_copies_check(full, FULL_COLD), 1);
+    full_end(full);
+}
+
+/* A kill of it would be one of every older copy: it gets it when none lives any more. */
+static void
+a_torn_copy_gets_a_kill_when_a_newer_one_lives(void **state)
+{
+    struct full_store *full = replaced_begin();
+
+    (void)state;
+    assert_true(sim_file_corrupt(full->world, "store/data/data.00", failing.offset, 1));
+    for (uint32_t i = 0; i < 2; i++) {
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FULL_COLD, 1);
+    }
+    full_put(full, FULL_COLD, 3);
+    full_again(full, KVT_OPEN_REBUILD);
+    full_expect(full, FULL_COLD, 3);
+    full_again(full, 0);
+    assert_int_equal(full_copies_check(full, FULL_COLD), 2);
+    full_expect(full, FULL_COLD, 3);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -265,6 +324,9 @@ main(void)
         cmocka_unit_test(a_payload_that_cannot_be_read_is_not_torn),
         cmocka_unit_test(a_payload_that_is_wrong_once_is_not_torn),
         cmocka_unit_test(a_payload_that_no_memory_is_there_for_fails_the_open),
+        cmocka_unit_test(a_dead_copy_that_no_kill_names_gets_one),
+        cmocka_unit_test(a_dead_copy_that_a_kill_names_gets_no_other),
+        cmocka_unit_test(a_torn_copy_gets_a_kill_when_a_newer_one_lives),
     };
 
     stop_on_proof();
