@@ -9,7 +9,7 @@
  * waits for a reclaim, a put that waits for a relocation). Kills that the engine has of its own (of
  * what an open found dead, say) have no ticket.
  *
- * Threads   kvt_flush() any; the rest the loop.
+ * Threads   kvt_flush() any; flush_kills() the one that opens; the rest the loop.
  */
 #include "store_internal.h"
 
@@ -71,6 +71,15 @@ flush_run(struct kvt_store *store, void *context)
         return false;
     flush->error_count = commit_error_count(store) - flush->error_count;
     return true;
+}
+
+void
+flush_kills(struct kvt_store *store)
+{
+    struct flush flush = {0};
+
+    if (!store->is_read_only)
+        loop_call(store, flush_run, &flush);
 }
 
 enum kvt_status

@@ -2,7 +2,7 @@
 /*
  * flush.h - the tickets that still have something to make durable, for kvt_flush().
  *
- * Threads   the loop.
+ * Threads   the loop; flush_kills() the thread that opens.
  */
 #ifndef KVT_ENGINE_FLUSH_H
 #define KVT_ENGINE_FLUSH_H
@@ -21,5 +21,9 @@ struct flush_list {
 /* flush_expect - a flush that begins from now on waits for the ticket; flush_settle: none does. */
 void flush_expect(struct kvt_store *store, struct kvt_ticket *ticket);
 void flush_settle(struct kvt_store *store, struct kvt_ticket *ticket);
+
+/* flush_kills - the kills that the engine has of its own are durable, or have failed
+ * (commit_doubt()); for who opens a store: there is no ticket yet. */
+void flush_kills(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_FLUSH_H */

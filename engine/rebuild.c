@@ -3,9 +3,9 @@
  * rebuild.c - a new index from the batch headers of all segments (tiers/FORMAT.md section 4).
  *
  * A batch counts unless a void entry names it. A record of one that counts is live when its
- * namespace has its epoch, its payload is whole (looked at where a crash may have torn it), no kill
- * of its key has a sequence at or above its own, and no other such record of the key has a higher
- * one.
+ * namespace has its epoch, its payload is not torn (looked at where a crash may have torn it), no
+ * kill of its key has a sequence at or above its own, and no other such record of the key has a
+ * higher one. Those that are dead, and that no kill names, get one.
  *
  * Threads   the thread that opens.
  */
@@ -20,6 +20,7 @@ enum {
     REBUILD_BATCH = 1024, /* Records in a transaction. */
     /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c). */
     UNPROVEN_BATCHES = 8,
+    READS_MAX = 2, /* Of a payload that is not right the first time. */
 };
 
 enum record_mark {
@@ -38,7 +39,8 @@ struct found_record {
 struct trace {
     struct hash128 fingerprint;
     uint64_t sequence;
-    uint32_t record; /* Index among the records; UINT32_MAX: a kill. */
+    uint32_t record;      /* Index among the records; UINT32_MAX: a kill. */
+    struct extent extent; /* Of the copy that it is, or names. */
 };
 
 /* A batch that was found: its records stand next to each other, and so do its kills. */
@@ -63,7 +65,7 @@ struct rebuild {
     struct found_batch *batches;
     uint32_t batch_count, batch_capacity;
     uint32_t generation_max; /* Seen anywhere. */
-    uint32_t torn_count;
+    uint32_t torn_count, unread_count, buried_count;
 };
 
 /* --- What the headers say --------------------------------------------------------------------- */
@@ -76,7 +78,7 @@ no_memory(const struct rebuild *rebuild)
 }
 
 static enum kvt_status
-trace_add(struct rebuild *rebuild, struct hash128 fingerprint, uint64_t sequence, uint32_t record)
+trace_add(struct rebuild *rebuild, const struct trace *trace)
 {
     if (rebuild->trace_count == rebuild->trace_capacity) {
         struct trace *grown = array_grow(
@@ -86,7 +88,7 @@ trace_add(struct rebuild *rebuild, struct hash128 fingerprint, uint64_t sequence
             return no_memory(rebuild);
         rebuild->traces = grown;
     }
-    rebuild->traces[rebuild->trace_count++] = (struct trace){fingerprint, sequence, record};
+    rebuild->traces[rebuild->trace_count++] = *trace;
     return KVT_OK;
 }
 
@@ -212,32 +214,47 @@ batch_compare(const void *a, const void *b)
     return 0;
 }
 
-static bool
-payload_is_whole(struct rebuild *rebuild, const struct block_record *record, void *memory)
+/*
+ * Torn is what was read, and is wrong, each time. What cannot be read may be whole: an older copy,
+ * the place of which it took with an acknowledgement, must not come back for that. It counts, and
+ * is judged when somebody gets it.
+ */
+static enum kvt_status
+payload_judge(
+    struct rebuild *rebuild, const struct block_record *record, void *memory, bool *is_torn_out)
 {
     const struct image_shape shape = {.length = record->length,
         .stored_length = record->stored_length,
         .part_count = record->part_count,
         .has_trailer = record->codec == RECORD_PARTS,
         .checksum = record->checksum};
+    enum kvt_status status = KVT_OK;
 
-    return nvme_peek(rebuild->store->nvme, &record->extent, record->stored_length, memory) ==
-               KVT_OK &&
-           image_is_right(&shape, memory);
+    for (uint32_t i = 0; i < READS_MAX; i++) {
+        status = nvme_peek(rebuild->store->nvme, &record->extent, record->stored_length, memory);
+        *is_torn_out = status == KVT_OK && !image_is_right(&shape, memory);
+        if (status == KVT_E_NOMEM || (status == KVT_OK && !*is_torn_out))
+            break;
+    }
+    rebuild->unread_count += status != KVT_OK;
+    return status == KVT_E_NOMEM ? KVT_E_NOMEM : KVT_OK;
 }
 
-static void
+static enum kvt_status
 batch_prove(struct rebuild *rebuild, struct found_batch *batch, void *memory)
 {
     for (uint32_t i = 0; i < batch->record_count; i++) {
         struct found_record *found = &rebuild->records[batch->first_record + i];
+        bool is_torn;
 
-        if (!payload_is_whole(rebuild, &found->record, memory)) {
-            found->mark = RECORD_TORN;
-            batch->has_torn = true;
-            rebuild->torn_count++;
-        }
+        KVT_TRY(payload_judge(rebuild, &found->record, memory, &is_torn));
+        if (!is_torn)
+            continue;
+        found->mark = RECORD_TORN;
+        batch->has_torn = true;
+        rebuild->torn_count++;
     }
+    return KVT_OK;
 }
 
 /*
@@ -254,6 +271,7 @@ batches_prove(struct rebuild *rebuild)
     void *memory;
     uint64_t epoch = 0;
     uint32_t count = 0;
+    enum kvt_status status = KVT_OK;
 
     if (rebuild->batch_count == 0)
         return KVT_OK;
@@ -261,17 +279,17 @@ batches_prove(struct rebuild *rebuild)
     if (memory == NULL)
         return no_memory(rebuild);
     qsort(rebuild->batches, rebuild->batch_count, sizeof(*rebuild->batches), batch_compare);
-    for (uint32_t i = 0; i < rebuild->batch_count; i++) {
+    for (uint32_t i = 0; i < rebuild->batch_count && status == KVT_OK; i++) {
         struct found_batch *batch = &rebuild->batches[i];
 
         if (batch->number >> EPOCH_SHIFT != epoch)
             count = 0;
         epoch = batch->number >> EPOCH_SHIFT;
         if (count++ < UNPROVEN_BATCHES && !batch->is_void)
-            batch_prove(rebuild, batch, memory);
+            status = batch_prove(rebuild, batch, memory);
     }
     env_unmap(env, memory, size);
-    return KVT_OK;
+    return status;
 }
 
 /* --- Which records live ----------------------------------------------------------------------- */
@@ -300,17 +318,24 @@ batch_trace(struct rebuild *rebuild, const struct found_batch *batch)
 {
     for (uint32_t i = batch->first_record; i < batch->first_record + batch->record_count; i++) {
         const struct block_record *record = &rebuild->records[i].record;
+        const struct trace trace = {
+            .fingerprint = key_fingerprint(rebuild->store->fingerprint_seed, &record->key),
+            .sequence = record->sequence,
+            .record = i,
+            .extent = record->extent};
 
-        if (rebuild->records[i].mark != RECORD_TORN)
-            KVT_TRY(
-                trace_add(rebuild, key_fingerprint(rebuild->store->fingerprint_seed, &record->key),
-                    record->sequence, i));
+        KVT_TRY(trace_add(rebuild, &trace));
     }
     for (uint32_t i = batch->first_kill; i < batch->first_kill + batch->kill_count; i++) {
         const struct tier_kill *kill = &rebuild->kills[i];
 
+        const struct trace trace = {.fingerprint = kill->fingerprint,
+            .sequence = kill->sequence,
+            .record = UINT32_MAX,
+            .extent = kill->extent};
+
         if (!kill_is_vain(rebuild, batch, kill))
-            KVT_TRY(trace_add(rebuild, kill->fingerprint, kill->sequence, UINT32_MAX));
+            KVT_TRY(trace_add(rebuild, &trace));
     }
     return KVT_OK;
 }
@@ -325,20 +350,55 @@ batches_trace(struct rebuild *rebuild)
     return KVT_OK;
 }
 
-/* By key, then newest first, then kills before records. */
+static int
+fingerprint_compare(struct hash128 left, struct hash128 right)
+{
+    if (left.high != right.high)
+        return left.high < right.high ? -1 : 1;
+    return (left.low > right.low) - (left.low < right.low);
+}
+
+/* Newest first, then kills before records. */
+static int
+age_compare(const struct trace *left, const struct trace *right)
+{
+    if (left->sequence != right->sequence)
+        return left->sequence > right->sequence ? -1 : 1;
+    return (left->record != UINT32_MAX) - (right->record != UINT32_MAX);
+}
+
+/* By key, then by age. */
 static int
 trace_compare(const void *a, const void *b)
 {
     const struct trace *left = a;
     const struct trace *right = b;
+    int order = fingerprint_compare(left->fingerprint, right->fingerprint);
 
-    if (left->fingerprint.high != right->fingerprint.high)
-        return left->fingerprint.high < right->fingerprint.high ? -1 : 1;
-    if (left->fingerprint.low != right->fingerprint.low)
-        return left->fingerprint.low < right->fingerprint.low ? -1 : 1;
-    if (left->sequence != right->sequence)
-        return left->sequence > right->sequence ? -1 : 1;
-    return (left->record != UINT32_MAX) - (right->record != UINT32_MAX);
+    return order != 0 ? order : age_compare(left, right);
+}
+
+/* Whether both are, or name, copies of one key in one fill of a segment; else how they compare. */
+static int
+fill_compare(const struct trace *left, const struct trace *right)
+{
+    int order = fingerprint_compare(left->fingerprint, right->fingerprint);
+
+    if (order != 0)
+        return order;
+    if (left->extent.segment != right->extent.segment)
+        return left->extent.segment < right->extent.segment ? -1 : 1;
+    return (left->extent.generation > right->extent.generation) -
+           (left->extent.generation < right->extent.generation);
+}
+
+/* By key, then by segment, then by age. */
+static int
+place_compare(const void *a, const void *b)
+{
+    int order = fill_compare(a, b);
+
+    return order != 0 ? order : age_compare(a, b);
 }
 
 static int
@@ -352,6 +412,59 @@ record_compare(const void *a, const void *b)
     return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
 }
 
+/*
+ * Of the traces of one key the first one decides that is not a torn record: a kill, or the newest
+ * record, which lives. Its kills, and the records that do not live, are put to where traces that
+ * are kept end; of a key without such records nothing is. Nor are torn records that are newer than
+ * the one that lives: a kill of theirs would reach that one as well. Returns the new end.
+ */
+static uint32_t
+key_choose(struct rebuild *rebuild, uint32_t first, uint32_t end, uint32_t kept_end)
+{
+    uint32_t kept_first = kept_end;
+    uint32_t dead_count = 0;
+    bool is_decided = false;
+
+    for (uint32_t i = first; i < end; i++) {
+        const struct trace trace = rebuild->traces[i];
+        bool is_kill = trace.record == UINT32_MAX;
+        bool decides =
+            !is_decided && (is_kill || rebuild->records[trace.record].mark != RECORD_TORN);
+
+        is_decided = is_decided || decides;
+        if (decides && !is_kill) {
+            rebuild->records[trace.record].mark = RECORD_LIVE;
+            kept_end = kept_first;
+            dead_count = 0;
+            continue;
+        }
+        rebuild->traces[kept_end++] = trace;
+        dead_count += !is_kill;
+    }
+    return dead_count > 0 ? kept_end : kept_first;
+}
+
+/* Which records live; of the traces only those stay that copies_bury() needs. */
+static void
+traces_choose(struct rebuild *rebuild)
+{
+    uint32_t kept_count = 0;
+    uint32_t end;
+
+    if (rebuild->trace_count > 0)
+        qsort(rebuild->traces, rebuild->trace_count, sizeof(*rebuild->traces), trace_compare);
+    for (uint32_t first = 0; first < rebuild->trace_count; first = end) {
+        const struct hash128 key = rebuild->traces[first].fingerprint;
+
+        for (end = first + 1; end < rebuild->trace_count; end++) {
+            if (!hash128_equal(rebuild->traces[end].fingerprint, key))
+                break;
+        }
+        kept_count = key_choose(rebuild, first, end, kept_count);
+    }
+    rebuild->trace_count = kept_count;
+}
+
 /* Keep only the records that live, in order of place. */
 static void
 records_choose(struct rebuild *rebuild)
@@ -359,17 +472,7 @@ records_choose(struct rebuild *rebuild)
     uint32_t live_count = 0;
     struct found_record *records = rebuild->records;
 
-    if (rebuild->trace_count > 0)
-        qsort(rebuild->traces, rebuild->trace_count, sizeof(*rebuild->traces), trace_compare);
-    for (uint32_t i = 0; i < rebuild->trace_count; i++) {
-        const struct trace *trace = &rebuild->traces[i];
-
-        /* The first of each key decides: a kill, or the newest record. */
-        if (i > 0 && hash128_equal(trace->fingerprint, rebuild->traces[i - 1].fingerprint))
-            continue;
-        if (trace->record != UINT32_MAX)
-            records[trace->record].mark = RECORD_LIVE;
-    }
+    traces_choose(rebuild);
     for (uint32_t i = 0; i < rebuild->record_count; i++) {
         if (records[i].mark == RECORD_LIVE)
             records[live_count++] = records[i];
@@ -377,6 +480,35 @@ records_choose(struct rebuild *rebuild)
     rebuild->record_count = live_count;
     if (live_count > 0)
         qsort(records, live_count, sizeof(*records), record_compare);
+}
+
+/*
+ * A kill stands until the segment is filled anew in which the copy is that it names. A dead copy of
+ * which none names its own segment is dead only as long as a kill of another copy of the key, or
+ * what took its place, is there: it gets one.
+ */
+static enum kvt_status
+copies_bury(struct rebuild *rebuild)
+{
+    const struct trace *traces = rebuild->traces;
+    bool is_killed = false;
+
+    if (rebuild->trace_count > 0)
+        qsort(rebuild->traces, rebuild->trace_count, sizeof(*rebuild->traces), place_compare);
+    for (uint32_t i = 0; i < rebuild->trace_count; i++) {
+        const struct trace *trace = &traces[i];
+
+        if (i == 0 || fill_compare(trace, &traces[i - 1]) != 0)
+            is_killed = false;
+        is_killed = is_killed || trace->record == UINT32_MAX;
+        if (is_killed)
+            continue;
+        KVT_TRY(commit_kill(rebuild->store, &(struct commit_kill){.extent = trace->extent,
+                                                .fingerprint = trace->fingerprint,
+                                                .sequence = trace->sequence}));
+        rebuild->buried_count++;
+    }
+    return KVT_OK;
 }
 
 /* From now on all that were found, and are not void, count as committed. In a segment those that
@@ -528,10 +660,20 @@ rebuild_index(struct kvt_store *store)
         records_choose(&rebuild);
         status = index_write(&rebuild);
     }
+    if (status == KVT_OK)
+        status = copies_bury(&rebuild);
     if (rebuild.torn_count > 0)
         log_line(&store->logger, LOG_WARN, "rebuild",
             "event=torn blocks=%u text=\"written last before a crash, and not whole\"",
             rebuild.torn_count);
+    if (rebuild.buried_count > 0)
+        log_line(&store->logger, LOG_INFO, "rebuild",
+            "event=buried blocks=%u text=\"dead, and no kill of them was found\"",
+            rebuild.buried_count);
+    if (rebuild.unread_count > 0)
+        log_line(&store->logger, LOG_WARN, "rebuild",
+            "event=unread blocks=%u text=\"written last, and cannot be read: they count\"",
+            rebuild.unread_count);
     env_put(&store->env, rebuild.kills, rebuild.kill_capacity * sizeof(*rebuild.kills));
     env_put(&store->env, rebuild.batches, rebuild.batch_capacity * sizeof(*rebuild.batches));
     env_put(&store->env, rebuild.records, rebuild.record_capacity * sizeof(*rebuild.records));

@@ -121,8 +121,19 @@ reclaim_let_go(struct kvt_store *store, const char *reason)
         "event=passed_over segment=%u live_bytes=%llu reason=\"%s\"", victim->number,
         (unsigned long long)victim->live_bytes, reason);
     victim->is_passed_over = true;
+    victim->was_unreadable = false;
     dropped_bury(store);
     reclaim_end(store);
+}
+
+/* What cannot be read may be read another time: it is given up when that fails, too. */
+static void
+reclaim_put_off(struct kvt_store *store, const char *reason)
+{
+    struct segment *victim = store->reclaim->victim;
+
+    reclaim_let_go(store, reason);
+    victim->was_unreadable = true;
 }
 
 /* The index refused: no segment can become FREE until the next open. */
@@ -251,18 +262,24 @@ residents_find(struct kvt_store *store)
     return bytes == reclaim->victim->live_bytes || residents_search(store);
 }
 
-/* Its blocks are found all the same (residents_search()); what its kills named is not. */
+/*
+ * Its blocks are found all the same (residents_search()); what its kills named is not. Nothing is
+ * in doubt for that (commit_doubt()): no later open, and no delete, could mend it, and as long as
+ * the page cannot be read a rebuild would not find these kills where they are, either.
+ */
 static void
 unreadable_tell(struct kvt_store *store)
 {
     const struct reclaim *reclaim = store->reclaim;
     uint32_t end = victim_scan_unreadable(reclaim->scan);
 
-    if (end > 0)
-        log_line(&store->logger, LOG_WARN, "reclaim",
-            "event=header_unreadable segment=%u page=%u text=\"a rebuild may bring back what a "
-            "header there had killed\"",
-            reclaim->victim->number, end - 1);
+    if (end == 0)
+        return;
+    COUNT(store, kill_lost_count, 1);
+    log_line(&store->logger, LOG_WARN, "reclaim",
+        "event=header_unreadable segment=%u page=%u text=\"a rebuild may bring back what a "
+        "header there had killed\"",
+        reclaim->victim->number, end - 1);
 }
 
 /* The oldest scan that is READY tells what is in its segment, which is reclaimed now. */
@@ -284,6 +301,10 @@ reclaim_start(struct kvt_store *store)
     }
     if (victim_scan_status(reclaim->scan) != KVT_OK) {
         reclaim_let_go(store, "its headers could not be scanned");
+        return true;
+    }
+    if (victim_scan_unreadable(reclaim->scan) > 0 && !reclaim->victim->was_unreadable) {
+        reclaim_put_off(store, "a page that may be a header could not be read");
         return true;
     }
     unreadable_tell(store);
@@ -375,10 +396,13 @@ static bool
 relocate_next(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
+    enum kvt_status status = relocate_status_take(store);
 
     if (!reclaim_is_allowed(store)) {
         reclaim_let_go(store, "the store is closed, or takes no commits");
-    } else if (relocate_status_take(store) != KVT_OK) {
+    } else if (status == KVT_NOT_READY) {
+        reclaim_put_off(store, "a block could not be read");
+    } else if (status != KVT_OK) {
         reclaim_let_go(store, "a block could not be written elsewhere");
     } else if (!victim_is_writable(store, reclaim->victim)) {
         reclaim_let_go(store, "its root takes no more writes");
@@ -413,6 +437,7 @@ free_finish(struct kvt_store *store, struct segment_change *change, enum kvt_sta
     }
     segment_free(store->segments, reclaim->victim);
     reclaim->victim->batch_number = change->facts.batch_number;
+    reclaim->victim->was_unreadable = false;
     COUNT(store, segment_recycle_count, 1);
     victim_spare_none(store);
     reclaim_end(store);
@@ -501,7 +526,8 @@ reclaim_want(struct kvt_store *store)
         return true;
     if (!reclaim_is_allowed(store))
         return false;
-    return victim_scan_count(store) > 0 || victim_scan_start(store);
+    return victim_scan_count(store) > 0 || victim_scan_start(store) ||
+           (victim_spare_unreadable(store) && victim_scan_start(store));
 }
 
 /* Headers are read ahead while another segment is being reclaimed. Only while something is written:

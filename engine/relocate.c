@@ -188,6 +188,18 @@ block_move(struct kvt_store *store, const struct move *move, const struct block_
     COUNT(store, nvme_relocate_bytes, record->stored_length);
 }
 
+/* The block is gone, or has no copy where it was: with the batch its new copy counts as committed,
+ * although no record names it, and no kill of another copy does. */
+static void
+copy_bury(struct kvt_store *store, const struct move *move, const struct block_record *record)
+{
+    const struct entry *entry = residency_at(store->map, move->resident.number);
+
+    commit_bury(store, &(struct commit_kill){.extent = record->extent,
+                           .fingerprint = entry->fingerprint,
+                           .sequence = record->sequence});
+}
+
 /* The blocks stay where they are. */
 static void
 group_failed(struct kvt_store *store, enum kvt_status status)
@@ -218,6 +230,8 @@ group_written(struct kvt_store *store, struct tier_batch *put)
 
         if (resident_is_there(store, &move->resident))
             block_move(store, move, record);
+        else
+            copy_bury(store, move, record);
     }
     index_work_seal(store, &relocate->work, &relocate->index_batch);
     relocate->job.run = group_run;
@@ -293,6 +307,22 @@ proof_run(struct crew_job *crew_job)
     }
 }
 
+/* The error may pass: the block stays until it cannot be read a second time (reclaim.h). */
+static bool
+move_is_put_off(struct kvt_store *store, const struct move *move)
+{
+    return move->status != KVT_OK &&
+           !segment_at(store->segments, move->resident.extent.segment)->was_unreadable;
+}
+
+static void
+move_put_off(struct kvt_store *store, const struct move *move)
+{
+    COUNT(store, read_failed_count, 1);
+    entry_unpin(store, move->resident.number);
+    store->relocate->status = KVT_NOT_READY;
+}
+
 /* The copy that was read is bad. A block that is nowhere else leaves the store; of another only
  * this copy goes, or, while somebody has it pinned, nothing: then the victim cannot be emptied
  * now. */
@@ -331,6 +361,8 @@ blocks_proved(struct kvt_store *store, struct job *job)
             entry_unpin(store, move->resident.number);
         else if (move->is_right)
             relocate->moves[kept_count++] = *move;
+        else if (move_is_put_off(store, move))
+            move_put_off(store, move);
         else
             move_fail(store, move);
     }

@@ -13,9 +13,10 @@
  *    +---- group_committed() ---- COMMITTING <------------------------------------------------+
  *
  *   LOADING     Blocks without a copy in HOST are read; each has a pin.
- *   PROVING     A worker compares the checksums of what was read. A block whose bytes are wrong or
- *               cannot be read leaves the store; but if HOST or HBM has it, too, only its copy on
- *               NVMe goes, and HOST's is written again, beside the group (entry_nvme_condemn()).
+ *   PROVING     A worker compares the checksums of what was read. A block whose bytes are wrong, or
+ *               cannot be read a second time (reclaim.h), leaves the store; but if HOST or HBM has
+ *               it, too, only its copy on NVMe goes, and HOST's is written again, beside the group
+ *               (entry_nvme_condemn()).
  *   PUTTING     A batch: the blocks under new sequence numbers, and kills of their old copies: a
  *               rebuild must not take one of these for the newest when the new copy has been
  *               deleted and its segment recycled, but the victim has not. With the batch, so that
@@ -26,8 +27,9 @@
  *               outlives the other.
  *   COMMITTING  A block that is still where it was read from has moved, in the map at once. One
  *               that was cleared or found damaged meanwhile has not: its new copy is in no index,
- *               and a rebuild finds it of an epoch that has passed, or whole. The index learns of
- *               all in one transaction.
+ *               but counts for a rebuild, and gets a kill of its own. The kill of the old copy goes
+ *               when the victim's generation has passed. The index learns of all in one
+ *               transaction.
  *
  * After a write that fails the blocks stay where they are: their copies in the batch that failed,
  * which may have reached the disk, are void with it.
@@ -84,7 +86,8 @@ uint32_t relocate_start(struct kvt_store *store, const struct resident *resident
 void relocate_kills(struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count);
 
 /* relocate_status_take - of the last group, told once: KVT_OK, or the failure of its read, write or
- * commit; KVT_E_BUSY: a bad copy could not be given up, because somebody has its block pinned. */
+ * commit; KVT_E_BUSY: a bad copy could not be given up, because somebody has its block pinned;
+ * KVT_NOT_READY: a block could not be read, and stays. */
 enum kvt_status relocate_status_take(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_RELOCATE_H */

@@ -334,6 +334,7 @@ threads_start(struct kvt_store *store)
     fates_open(store);
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     strays_remove(store); /* Before anything is promised. */
+    flush_kills(store);   /* Likewise: those of what recovery found dead. */
     return KVT_OK;
 }
 

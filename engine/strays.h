@@ -8,10 +8,10 @@
  * open takes them away. In a segment that was ACTIVE they are those above its batch_number, and in
  * one that is RECYCLING all: what had left it before the crash may be deleted after it, and nothing
  * is written then that would say so. The first page of each of their headers is overwritten with
- * zeros, and synced; so is a recycle header that stands there already, and hides them. A FREE
- * segment in which some stand becomes RECYCLING before that; all other FREE segments get a higher
- * generation for their next fill, so that a torn header in them can never be followed by one of the
- * same generation.
+ * zeros, and synced; so are zeros that stand there already, and a recycle header that hides them. A
+ * FREE segment in which some stand becomes RECYCLING before that; all other FREE segments get a
+ * higher generation for their next fill, so that a torn header in them can never be followed by one
+ * of the same generation.
  *
  * A segment that was ACTIVE goes on being filled behind its last batch, one a root: a store whose
  * process dies again and again does not spend a segment on each life, and reclaiming keeps the room

@@ -110,6 +110,22 @@ victim_spare_none(struct kvt_store *store)
         segment->is_passed_over = false;
 }
 
+bool
+victim_spare_unreadable(struct kvt_store *store)
+{
+    struct segment *segment;
+    uint32_t cursor = 0;
+    bool is_found = false;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (!segment->is_passed_over || !segment->was_unreadable)
+            continue;
+        segment->is_passed_over = false;
+        is_found = true;
+    }
+    return is_found;
+}
+
 /* --- Blocks ----------------------------------------------------------------------------------- */
 
 /* Last use of the average block on NVMe. */

@@ -54,6 +54,10 @@ struct segment *victim_unfinished(struct kvt_store *store);
 /* victim_spare_none - segments that were passed over are looked at again. */
 void victim_spare_none(struct kvt_store *store);
 
+/* victim_spare_unreadable - those of them of which something could not be read. False: there is
+ * none. */
+bool victim_spare_unreadable(struct kvt_store *store);
+
 /* victim_survivors - put the blocks that are to be written again in front, and say how many they
  * are; or VICTIM_UNMOVABLE. All are in one segment. What they take is taken off *credit_bytes,
  * unless most of NVMe is dead. */

@@ -58,6 +58,8 @@ struct segment {
     uint32_t held_count; /* Copies that others replace, but not durably yet: they stay. */
     bool is_claimed;     /* It is being reclaimed, or will be next. */
     bool is_passed_over; /* Could not be emptied: others have their turn first. */
+    bool was_unreadable; /* That, because something in it could not be read: what cannot be read
+                          * in its next turn is given up. */
 };
 
 enum {

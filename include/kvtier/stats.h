@@ -58,7 +58,7 @@
     X(index_map_bytes_now, "size of the LMDB file")                                            \
     X(index_used_bytes_now, "pages in use in it")                                              \
     X(namespace_count_now, "namespaces")                                                       \
-    X(kill_lost_count, "dead copies not marked for want of memory: a rebuild may find them")   \
+    X(kill_lost_count, "marks of dead copies lost (no memory, a header that cannot be read)")  \
     X(lookup_hit_hbm_count, "keys found with a copy in HBM (and counted nowhere else)")        \
     X(get_hbm_count, "blocks read from HBM")                                                   \
     X(get_hbm_bytes, "payload bytes of these")                                                 \

@@ -2,8 +2,9 @@
 /*
  * test_rebuilt.c - an index that is rebuilt while headers cannot be read, and once more when they
  * can: nothing that was put in between is hidden by them, and a root that does not answer is not
- * taken for an empty one, nor one with a page that cannot be read for one that does not answer. An
- * index that cannot be read is rebuilt when that is asked for.
+ * taken for an empty one, nor one with a page that cannot be read for one that does not answer, nor
+ * a payload that cannot be read for one that a crash tore. What is dead stays so in later rebuilds.
+ * An index that cannot be read is rebuilt when that is asked for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "failure.h"
 #include "full_store.h"
 #include "stop_on_proof.h"
 
@@ -142,6 +144,175 @@ an_index_that_cannot_be_read_is_rebuilt_when_asked(void **state)
     full_end(full);
 }
 
+/* --- Payloads that cannot be read ------------------------------------------------------------- */
+
+/* Reads of that page, and what follows it, by the thread that opens: so many fail; or, with KVT_OK,
+ * give a wrong byte. */
+static struct {
+    struct kvt_env env;
+    struct fs_ops fs;
+    const struct fs_ops *sim_fs;
+    uint64_t offset;
+    uint32_t count;
+    enum kvt_status status;
+} failing;
+
+static enum kvt_status
+read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    uint64_t file_bytes = 0;
+
+    assert_int_equal(failing.sim_fs->size(file, &file_bytes), KVT_OK);
+    if (file_bytes != (uint64_t)FULL_SEGMENTS << 20 || offset != failing.offset ||
+        failing.count == 0)
+        return failing.sim_fs->read_at(file, target, size, offset, read_out);
+    failing.count--;
+    if (failing.status != KVT_OK)
+        return failure_set(failing.status, 5, "a payload cannot be read on purpose");
+    assert_int_equal(failing.sim_fs->read_at(file, target, size, offset, read_out), KVT_OK);
+    *(uint8_t *)target ^= 1;
+    return KVT_OK;
+}
+
+/* A block that was replaced, with an acknowledgement, and is the last that was written. The next
+ * lives of its store may meet errors when they read it. */
+static struct full_store *
+replaced_begin(void)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+    const struct entry *entry;
+
+    full_put(full, FULL_COLD, 1);
+    full_put(full, FULL_COLD, 2);
+    entry = residency_at(full->store->map, full_entry(full, FULL_COLD));
+    failing.offset =
+        ((uint64_t)segment_index(entry->segment) * full->store->file.segment_pages + entry->page) *
+        PAGE_BYTES;
+    failing.env = *full->reach.env;
+    failing.sim_fs = failing.env.fs;
+    failing.fs = *failing.sim_fs;
+    failing.fs.read_at = read_around;
+    failing.env.fs = &failing.fs;
+    full->reach.env = &failing.env;
+    failing.status = KVT_E_IO;
+    failing.count = 0;
+    return full;
+}
+
+/* An old version must not come back because the newer one could not be read, once or for long. */
+static void
+a_payload_that_cannot_be_read_is_not_torn(void **state)
+{
+    static const uint32_t counts[] = {1, 2, 1000};
+
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        struct full_store *full = replaced_begin();
+
+        failing.count = counts[i];
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_true(failing.count < counts[i]);
+        failing.count = 0;
+        full_expect(full, FULL_COLD, 2);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FULL_COLD, 2);
+        full_end(full);
+    }
+}
+
+/* Nor is one of which a read was wrong once. */
+static void
+a_payload_that_is_wrong_once_is_not_torn(void **state)
+{
+    struct full_store *full = replaced_begin();
+
+    (void)state;
+    failing.status = KVT_OK;
+    failing.count = 1;
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_int_equal(failing.count, 0);
+    full_expect(full, FULL_COLD, 2);
+    full_end(full);
+}
+
+/* Neither is one for which the kernel has no memory: the open can be tried again. */
+static void
+a_payload_that_no_memory_is_there_for_fails_the_open(void **state)
+{
+    struct full_store *full = replaced_begin();
+
+    (void)state;
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    failing.count = 1;
+    failing.status = KVT_E_NOMEM;
+    full->options.flags = KVT_OPEN_REBUILD;
+    refused(store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_E_NOMEM,
+        "on purpose");
+    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
+    full_open(full, KVT_OPEN_REBUILD);
+    full_expect(full, FULL_COLD, 2);
+    full_end(full);
+}
+
+/* --- Copies that are dead --------------------------------------------------------------------- */
+
+/* Only a kill of another copy, in another segment, hides it: it has one when the open returns. */
+static void
+a_dead_copy_that_no_kill_names_gets_one(void **state)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+    struct commit_kill kill = {.extent = {.segment = FULL_SEGMENTS - 1, .generation = 1}};
+
+    (void)state;
+    full_put(full, FULL_COLD, 1);
+    full_put(full, FULL_COLD + 1, 1);
+    kill.fingerprint = full_fingerprint(full, FULL_COLD);
+    assert_int_equal(commit_kill(full->store, &kill), KVT_OK);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FULL_COLD, 0));
+    full_again(full, 0);
+    assert_int_equal(full_copies_check(full, FULL_COLD), 1);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FULL_COLD, 0));
+    full_expect(full, FULL_COLD + 1, 1);
+    full_end(full);
+}
+
+/* Its kill stands beside the block that has taken its place. */
+static void
+a_dead_copy_that_a_kill_names_gets_no_other(void **state)
+{
+    struct full_store *full = replaced_begin();
+
+    (void)state;
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_int_equal(atomic_load(&full->store->counters.batch_count), 0);
+    assert_int_equal(full_copies_check(full, FULL_COLD), 1);
+    full_end(full);
+}
+
+/* A kill of it would be one of every older copy: it gets it when none lives any more. */
+static void
+a_torn_copy_gets_a_kill_when_a_newer_one_lives(void **state)
+{
+    struct full_store *full = replaced_begin();
+
+    (void)state;
+    assert_true(sim_file_corrupt(full->world, "store/data/data.00", failing.offset, 1));
+    for (uint32_t i = 0; i < 2; i++) {
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FULL_COLD, 1);
+    }
+    full_put(full, FULL_COLD, 3);
+    full_again(full, KVT_OPEN_REBUILD);
+    full_expect(full, FULL_COLD, 3);
+    full_again(full, 0);
+    assert_int_equal(full_copies_check(full, FULL_COLD), 2);
+    full_expect(full, FULL_COLD, 3);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -150,6 +321,12 @@ main(void)
         cmocka_unit_test(a_root_that_does_not_answer_is_not_taken_for_an_empty_one),
         cmocka_unit_test(a_page_that_cannot_be_read_keeps_no_store_closed),
         cmocka_unit_test(an_index_that_cannot_be_read_is_rebuilt_when_asked),
+        cmocka_unit_test(a_payload_that_cannot_be_read_is_not_torn),
+        cmocka_unit_test(a_payload_that_is_wrong_once_is_not_torn),
+        cmocka_unit_test(a_payload_that_no_memory_is_there_for_fails_the_open),
+        cmocka_unit_test(a_dead_copy_that_no_kill_names_gets_one),
+        cmocka_unit_test(a_dead_copy_that_a_kill_names_gets_no_other),
+        cmocka_unit_test(a_torn_copy_gets_a_kill_when_a_newer_one_lives),
     };
 
     stop_on_proof();

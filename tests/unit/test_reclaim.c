@@ -17,6 +17,8 @@
 #include "full_store.h"
 #include "stop_on_proof.h"
 
+#define SOON_NS (UINT64_C(10) * 1000000000)
+
 static uint64_t
 counter(const _Atomic uint64_t *value)
 {
@@ -166,8 +168,10 @@ a_store_in_which_everything_is_pinned_refuses_and_recovers(void **state)
     struct full_store *full = full_begin(21, FULL_SEGMENTS);
     kvt_lease leases[FULL_BLOCKS];
     uint64_t keys[FULL_BLOCKS];
-    uint32_t lease_count = 0;
+    uint32_t lease_count = 0, cursor = 0;
     enum kvt_status status = KVT_OK;
+    struct segment *segment;
+    kvt_ticket *ticket;
 
     (void)state;
     /* Each block is pinned where it stands on NVMe, and leaves HOST. */
@@ -188,6 +192,12 @@ a_store_in_which_everything_is_pinned_refuses_and_recovers(void **state)
         kit_put(full->store, full->ns, FULL_BLOCKS, 1, FULL_BLOCK_BYTES, KVT_SYNC), KVT_E_NOSPC);
     assert_int_equal(
         kit_put(full->store, full->ns, FULL_BLOCKS + 1, 1, FULL_BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    /* Nor does it wait for ever for segments of which something could not be read. */
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        segment->was_unreadable = true;
+    ticket = full_put_submit(full, FULL_BLOCKS + 2, 1, KVT_SYNC);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, SOON_NS), KVT_OK);
+    assert_int_equal(full_result(ticket), KVT_E_NOSPC);
     for (uint32_t i = 0; i < lease_count; i++) {
         full_expect(full, keys[i], 1);
         kvt_lease_release(full->store, leases[i]);
@@ -405,8 +415,6 @@ enum {
     SHORTAGES = 6,    /* Beginning with so many allocations more. */
     STEPS_MAX = 200000,
 };
-
-#define SOON_NS (UINT64_C(10) * 1000000000)
 
 /* A full store after a crash at that moment of a reclaim. What the crash left cannot be taken away,
  * so that no segment is filled further: there is no room before one is reclaimed. Whether it

@@ -292,6 +292,30 @@ a_delete_of_a_block_waits_while_that_is_written(void **state)
     }
 }
 
+/* Its old copy was found damaged meanwhile: the new one stands in a batch that counts, and must not
+ * come back when the victim, and the segment with the kill of the old one, are recycled. */
+static void
+a_block_that_is_found_damaged_while_it_is_moved_stays_away(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 950; seed < 950 + MOMENTS / 4; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        kvt_ticket *ticket;
+        uint64_t key;
+
+        full_fill(full);
+        key = relocation_meet(full, &ticket);
+        sync_meet(full);
+        entry_quarantine(full->store, full_entry(full, key));
+        assert_true(kit_delete(full->store, full->ns, key) >= 0);
+        assert_int_equal(full_result(ticket), KVT_OK);
+        assert_true(dead_copies_check(full, key) > 0);
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+}
+
 /*
  * A crash right behind the commit of what was moved. When the block is deleted later, and the
  * segment of its new copy recycled, nothing else would name the old one.
@@ -621,6 +645,7 @@ main(void)
         cmocka_unit_test(a_namespace_that_is_cleared_while_its_blocks_are_moved_holds_no_room),
         cmocka_unit_test(a_put_that_replaces_a_block_waits_while_that_is_written),
         cmocka_unit_test(a_delete_of_a_block_waits_while_that_is_written),
+        cmocka_unit_test(a_block_that_is_found_damaged_while_it_is_moved_stays_away),
         cmocka_unit_test(an_old_copy_is_dead_with_the_commit_of_the_new_one),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_is_never_gone),
         cmocka_unit_test(a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them),

@@ -259,8 +259,9 @@ static struct {
     struct kvt_env env;
     struct fs_ops fs;
     const struct fs_ops *sim_fs;
-    uint64_t page;   /* PAGE_NONE: every page can be read. */
-    bool is_mending; /* A write makes it a good one. */
+    uint64_t page;    /* PAGE_NONE: every page can be read. */
+    bool is_mending;  /* A write makes it a good one. */
+    bool is_unsynced; /* No sync of a data file comes about. */
 } bad;
 
 #define PAGE_NONE UINT64_MAX
@@ -291,6 +292,17 @@ write_around(struct fs_file *file, const void *source, size_t size, uint64_t off
     return bad.sim_fs->write_at(file, source, size, offset);
 }
 
+static enum kvt_status
+sync_around(struct fs_file *file)
+{
+    uint64_t file_bytes = 0;
+
+    assert_int_equal(bad.sim_fs->size(file, &file_bytes), KVT_OK);
+    if (bad.is_unsynced && file_bytes == (uint64_t)FULL_SEGMENTS << 20)
+        return failure_set(KVT_E_IO, 5, "a sync fails on purpose");
+    return bad.sim_fs->sync(file);
+}
+
 /* The store's next lives may meet a bad page. */
 static struct full_store *
 begin_with_bad_page(uint64_t seed)
@@ -302,7 +314,8 @@ begin_with_bad_page(uint64_t seed)
     bad.fs = *bad.sim_fs;
     bad.fs.read_at = read_around;
     bad.fs.write_at = write_around;
-    bad.is_mending = false;
+    bad.fs.sync = sync_around;
+    bad.is_mending = bad.is_unsynced = false;
     bad.env.fs = &bad.fs;
     bad.page = PAGE_NONE;
     full->reach.env = &bad.env;
@@ -360,6 +373,33 @@ a_stray_that_cannot_be_read_is_written_over(void **state)
         assert_false(full_expect_at_most(full, SECOND, 0));
         full_expect(full, FIRST, 1);
         full_expect(full, THIRD, 1);
+        full_end(full);
+    }
+}
+
+/* The process is killed when it has erased the stray, before that is on the disk, and the next one
+ * finds none. It ends in order, and nobody looks any more when the power has gone. */
+static void
+a_stray_that_was_erased_by_a_process_that_was_killed_stays_away(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = begin_with_bad_page(seed);
+
+        full_put(full, FIRST, 1);
+        stray_leave(full);
+        bad.is_unsynced = true;
+        full_open(full, 0);
+        bad.is_unsynced = false;
+        sim_vanish(full->world);
+        full_open(full, 0);
+        assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        full_open(full, 0);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FIRST, 1);
+        assert_false(full_expect_at_most(full, SECOND, 0));
         full_end(full);
     }
 }
@@ -436,7 +476,7 @@ told_note(void *context, int level, const char *module, const char *line)
                   strstr(line, "event=header_unreadable segment=0 page=0 ") != NULL;
 }
 
-/* Neither its blocks nor its room are lost with it, and its kills not without a word. */
+/* Neither its blocks nor its room are lost with it, and its kills are told and counted. */
 static void
 a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
 {
@@ -457,8 +497,69 @@ a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
         full_put(full, full->next_cold++, 1);
     assert_true(segment_at(full->store->segments, 0)->generation > generation);
     assert_true(told_count > 0);
+    assert_int_equal(atomic_load(&full->store->counters.kill_lost_count), told_count);
+    /* Nothing is in doubt for that. */
+    assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
     for (uint64_t key = full->next_cold - FULL_BLOCKS / 4; key < full->next_cold; key++)
         full_expect(full, key, 1);
+    full_end(full);
+}
+
+/* The segment is filled, and the next one begun. */
+static void
+segment_leave(struct full_store *full)
+{
+    uint32_t number = active_number(full);
+
+    while (active_number(full) == number)
+        full_put(full, full->next_cold++, 1);
+}
+
+/* The page of the next header, from the start of the data file. */
+static uint64_t
+next_page(const struct full_store *full)
+{
+    const struct segment *active = segment_active(full->store->segments, 0);
+
+    return (uint64_t)segment_index(active->number) * full->store->file.segment_pages +
+           active->fill_page;
+}
+
+/* The only kill of a copy that stands in another segment: it is read when the page can be. */
+static void
+a_kill_whose_header_cannot_be_read_once_is_kept(void **state)
+{
+    struct full_store *full = begin_with_bad_page(1);
+    struct segment *victim, *segment;
+    uint32_t generation, cursor = 0;
+    uint64_t page;
+
+    (void)state;
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full_open(full, 0);
+    full_put(full, FIRST, 1);
+    segment_leave(full);
+    victim = segment_active(full->store->segments, 0);
+    generation = victim->generation;
+    page = next_page(full);
+    assert_int_equal(kit_delete(full->store, full->ns, FIRST), KVT_OK);
+    assert_int_equal(full_copies_check(full, FIRST), 1);
+    segment_leave(full);
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        segment->is_passed_over = segment != victim;
+    bad.page = page;
+    assert_true(reclaim_want(full->store));
+    for (uint32_t i = 0; i < FULL_BLOCKS && victim->generation == generation; i++) {
+        full_put(full, full->next_cold++, 1);
+        if (victim->was_unreadable)
+            bad.page = PAGE_NONE;
+    }
+    assert_true(bad.page == PAGE_NONE);
+    assert_int_equal(victim->generation, generation + 1);
+    assert_int_equal(full_copies_check(full, FIRST), 1);
+    assert_int_equal(atomic_load(&full->store->counters.kill_lost_count), 0);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FIRST, 0));
     full_end(full);
 }
 
@@ -513,10 +614,12 @@ main(void)
         cmocka_unit_test(a_stray_that_could_not_be_erased_is_looked_for_again),
         cmocka_unit_test(a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail),
         cmocka_unit_test(a_stray_that_cannot_be_read_is_written_over),
+        cmocka_unit_test(a_stray_that_was_erased_by_a_process_that_was_killed_stays_away),
         cmocka_unit_test(what_may_be_committed_is_not_written_over),
         cmocka_unit_test(a_stray_in_a_free_segment_that_cannot_be_read_does_so_too),
         cmocka_unit_test(a_page_before_the_last_commit_leaves_nothing_in_doubt),
         cmocka_unit_test(a_victim_whose_header_cannot_be_read_is_reclaimed_and_told),
+        cmocka_unit_test(a_kill_whose_header_cannot_be_read_once_is_kept),
         cmocka_unit_test(a_void_entry_names_its_batch_and_no_other_in_its_place),
     };
 
