@@ -13,7 +13,7 @@
 #include "strays.h"
 
 struct child {
-    uint32_t entry;
+    uint32_t entry, generation; /* Its number is another block's when a newer record came. */
     uint32_t below; /* While it waits for the link of its parent: 1 + the child to link then. */
     struct hash128 parent;
 };
@@ -81,6 +81,12 @@ record_refusal(const struct load *load, const struct block_record *record)
     return NULL;
 }
 
+static uint64_t
+word_of(const struct load *load, uint32_t entry)
+{
+    return atomic_load_explicit(&residency_at(load->store->map, entry)->word, memory_order_relaxed);
+}
+
 static enum kvt_status
 child_add(struct load *load, uint32_t entry, struct hash128 parent)
 {
@@ -92,7 +98,8 @@ child_add(struct load *load, uint32_t entry, struct hash128 parent)
             return failure_set(KVT_E_NOMEM, 0, "no memory to link %u blocks", load->child_count);
         load->children = grown;
     }
-    load->children[load->child_count++] = (struct child){.entry = entry, .parent = parent};
+    load->children[load->child_count++] = (struct child){
+        .entry = entry, .generation = word_generation(word_of(load, entry)), .parent = parent};
     return KVT_OK;
 }
 
@@ -243,11 +250,11 @@ children_link(struct load *load)
     if (waiting == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory to link %u blocks", load->child_count);
     for (uint32_t i = 0; i < load->child_count; i++) {
-        uint32_t entry = load->children[i].entry;
+        const struct child *child = &load->children[i];
+        uint64_t word = word_of(load, child->entry);
 
-        if (word_state(atomic_load_explicit(
-                &residency_at(store->map, entry)->word, memory_order_relaxed)) == ENTRY_RESIDENT)
-            waiting[entry] = i + 1;
+        if (word_state(word) == ENTRY_RESIDENT && word_generation(word) == child->generation)
+            waiting[child->entry] = i + 1;
     }
     for (uint32_t i = 0; i < load->child_count; i++) {
         uint32_t entry = load->children[i].entry;
