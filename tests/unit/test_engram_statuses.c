@@ -457,11 +457,49 @@ a_head_that_cannot_be_read_costs_no_pages(void **state)
     sim_store_close(&fixture.sim);
 }
 
+/* A crash tears one head, and the other cannot be read this time: its pages stay. */
+static void
+a_good_head_that_cannot_be_read_is_no_damage(void **state)
+{
+    struct fixture fixture;
+    uint64_t before = 0, after = 0;
+    uint32_t failed_count = 0;
+
+    (void)state;
+    memset(&fixture, 0, sizeof(fixture));
+    sim_store_open(&fixture.sim, &small_options);
+    engram_rig_init(&fixture.rig, "t", 4088, 200);
+    fixture.rig.fail_at = 700;
+    assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
+    assert_true(sim_file_corrupt(fixture.sim.world, "store/engram/t.engram.new", 300, 1));
+    assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &before), KVT_OK);
+    assert_true(before > 0);
+    for (uint64_t nth = 1; nth <= 4; nth++) {
+        const struct sim_rule rule = {
+            .ops = SIM_READ, .effect = SIM_EIO, .file = "t.engram.new", .nth = nth};
+        enum kvt_status status;
+
+        sim_rule_add(fixture.sim.world, &rule);
+        status = engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0);
+        if (status != KVT_E_IO) {
+            assert_int_equal(status, KVT_E_BUSY);
+            assert_int_equal(fixture.rig.first_asked, before);
+        }
+        failed_count += status == KVT_E_IO;
+        sim_rules_clear(fixture.sim.world);
+        assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &after), KVT_OK);
+        assert_int_equal(after, before);
+    }
+    assert_in_range(failed_count, 1, 3);
+    sim_store_close(&fixture.sim);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_that_cannot_be_read_costs_no_pages),
+        cmocka_unit_test(a_good_head_that_cannot_be_read_is_no_damage),
         cmocka_unit_test(a_failing_disk_is_an_error_of_each_call),
         cmocka_unit_test(a_fetch_from_a_failing_disk_says_so),
         cmocka_unit_test(calls_without_memory_say_so_and_work_later),
