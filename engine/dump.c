@@ -55,7 +55,7 @@ segment_dump(struct dump *dump, const struct segment *segment)
     dump_line(dump, text);
 }
 
-static void
+static enum kvt_status
 records_dump(struct dump *dump)
 {
     struct kvt_scan_entry entry;
@@ -63,9 +63,12 @@ records_dump(struct dump *dump)
     uint32_t count;
     char text[LINE_BYTES];
 
-    while (!dump->is_over && kvt_scan(dump->store, &cursor, &entry, 1, &count) == KVT_OK) {
+    while (!dump->is_over) {
+        enum kvt_status status = kvt_scan(dump->store, &cursor, &entry, 1, &count);
         char hex[2 * KEY_BYTES_MAX + 1];
 
+        if (status != KVT_OK)
+            return status == KVT_MISS ? KVT_OK : status;
         if (!is_wanted(dump, entry.segment))
             continue;
         hex_write(hex, entry.key, entry.key_length);
@@ -78,6 +81,7 @@ records_dump(struct dump *dump)
             entry.is_encoded ? "true" : "false");
         dump_line(dump, text);
     }
+    return KVT_OK;
 }
 
 static bool
@@ -183,7 +187,7 @@ kvt_dump(const char *path, enum kvt_dump_kind kind, uint32_t segment,
     if (segment != UINT32_MAX && segment_at(dump.store->segments, segment) == NULL)
         status = failure_set(KVT_E_INVAL, 0, "there is no segment %u", segment);
     else if (kind == KVT_DUMP_RECORDS)
-        records_dump(&dump);
+        status = records_dump(&dump);
     else if (dump.store->nvme != NULL)
         status = each_segment_dump(&dump, kind);
     return status_keep(status, kvt_close(dump.store));

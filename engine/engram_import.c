@@ -8,7 +8,8 @@
  *           3. Data sync, all pages read back, second head WHOLE, sync, first head WHOLE, sync.
  *           4. Rename to NAME.engram, sync of the folder.
  *           What a crash cuts short before the rename is gone on with by the next import of the
- *           same rows, from the pages that the better head names.
+ *           same rows, from the pages that the better head names. What a later version has left
+ *           there is not touched.
  * Failures  A sync that failed is not repeated: the import ends, and what was written since the
  *           last mark is written again by the next one. A file that names no durable page when its
  *           import fails goes: one that found no space gives back what it took.
@@ -165,10 +166,11 @@ file_open(struct importer *importer)
         return file_create(importer);
     KVT_TRY(status);
     status = engram_head_read(store, importer->file, importer->file_name, &there);
-    if (status != KVT_OK && status != KVT_E_CORRUPT && status != KVT_E_FORMAT) {
+    if (status != KVT_OK && status != KVT_E_CORRUPT) {
         struct failure failure = *failure_last();
 
-        /* Not ours to forget (file_forget()): it may have pages to go on from. */
+        /* Not ours to forget (file_forget()): it may have pages to go on from, for us or a later
+         * version. */
         store->env.fs->close(importer->file);
         importer->file = NULL;
         failure_copy(&failure);

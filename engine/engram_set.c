@@ -267,8 +267,10 @@ engram_head_read(struct kvt_store *store, struct fs_file *file, const char *file
     }
     if (is_foreign)
         return failure_set(KVT_E_FORMAT, 0, "%s: a table of a later version", file_name);
-    if (statuses[0] != KVT_OK)
-        return statuses[0];
+    for (uint32_t i = 0; i < 2; i++) {
+        if (statuses[i] != KVT_OK)
+            return statuses[i]; /* That may pass: what could not be read may be good. */
+    }
     return failure_set(KVT_E_CORRUPT, 0,
         "%s: both heads are damaged: of the first, %s; of the "
         "second, %s",

@@ -212,7 +212,9 @@ listing_visit(void *visitor, const char *file_name)
         info_fill(&head, is_new ? KVT_ENGRAM_IMPORTING : KVT_ENGRAM_WHOLE, &info);
     else if (listing->status == KVT_MISS) /* It was dropped, or renamed, since. */
         length = 0;
-    else if (listing->status != KVT_E_CORRUPT && listing->status != KVT_E_FORMAT)
+    else if (listing->status == KVT_E_FORMAT)
+        info.state = KVT_ENGRAM_FOREIGN;
+    else if (listing->status != KVT_E_CORRUPT)
         return false;
     listing->status = KVT_OK;
     if (length == 0)

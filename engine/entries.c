@@ -178,6 +178,15 @@ entries_unlink(struct entries *entries, uint32_t number)
     state->parent = ENTRY_NONE;
 }
 
+/* Whether the entry is `other`, or one of those above it. */
+static bool
+is_at_or_above(struct entries *entries, uint32_t number, uint32_t other)
+{
+    while (other != ENTRY_NONE && other != number)
+        other = entries_parent(entries, other);
+    return other == number;
+}
+
 void
 entries_link(struct entries *entries, uint32_t number, uint32_t parent)
 {
@@ -187,6 +196,8 @@ entries_link(struct entries *entries, uint32_t number, uint32_t parent)
     entries_unlink(entries, number);
     if (parent == ENTRY_NONE || parent == number)
         return;
+    if (state->child_count > 0 && is_at_or_above(entries, number, parent))
+        return; /* (4) */
     word = atomic_load_explicit(&residency_at(entries->map, parent)->word, memory_order_relaxed);
     state->parent = parent;
     state->parent_generation = word_generation(word) & 0xFFFFFFu;

@@ -11,7 +11,9 @@
  *   (1) child_count is the number of its children in the map;
  *   (2) memory_child_count is the number of its children with a copy in HBM or HOST;
  *   (3) hbm_child_count is the number of its children with a copy in HBM, on any device;
- *   whether the parent itself has a copy in memory or not.
+ *   whether the parent itself has a copy in memory or not;
+ *   (4) the way up from it ends: links never form a ring. A ring would have no leaf, so that none
+ *   of its copies could go, and a walk up would not end. Callers may name any parents.
  * Links and copies may come and go in any order: each changes the counts by what it adds.
  */
 #ifndef KVT_ENGINE_ENTRIES_H
@@ -108,7 +110,13 @@ enum kvt_status entries_reserve(struct entries *entries, uint32_t number);
 
 /* --- Parents ---------------------------------------------------------------------------------- */
 
-/* entries_link - the entry's parent is `parent` (ENTRY_NONE: none), and no other any more. */
+/*
+ * entries_link - the entry's parent is `parent` (ENTRY_NONE: none), and no other any more. When
+ * that is the entry itself or is below it, the entry has no parent: it is the first of its chain.
+ *
+ * Takes a constant time for an entry without children, nothing can be below it; for another one it
+ * walks up from `parent` to the first of the chain.
+ */
 void entries_link(struct entries *entries, uint32_t number, uint32_t parent);
 
 /* entries_unlink - the entry leaves the map: its parent has a child less. Its own children find by

@@ -13,7 +13,8 @@
 #include "strays.h"
 
 struct child {
-    uint32_t entry;
+    uint32_t entry, generation; /* Its number is another block's when a newer record came. */
+    uint32_t below; /* While it waits for the link of its parent: 1 + the child to link then. */
     struct hash128 parent;
 };
 
@@ -80,6 +81,12 @@ record_refusal(const struct load *load, const struct block_record *record)
     return NULL;
 }
 
+static uint64_t
+word_of(const struct load *load, uint32_t entry)
+{
+    return atomic_load_explicit(&residency_at(load->store->map, entry)->word, memory_order_relaxed);
+}
+
 static enum kvt_status
 child_add(struct load *load, uint32_t entry, struct hash128 parent)
 {
@@ -91,7 +98,8 @@ child_add(struct load *load, uint32_t entry, struct hash128 parent)
             return failure_set(KVT_E_NOMEM, 0, "no memory to link %u blocks", load->child_count);
         load->children = grown;
     }
-    load->children[load->child_count++] = (struct child){entry, parent};
+    load->children[load->child_count++] = (struct child){
+        .entry = entry, .generation = word_generation(word_of(load, entry)), .parent = parent};
     return KVT_OK;
 }
 
@@ -197,20 +205,65 @@ block_visit(void *visitor, const struct index_block *block)
     return load->status == KVT_OK;
 }
 
-/* Parents may come after their children in the index, so that links are made at the end. */
+/* Up from a child to the topmost that is still to be linked, then link from there down: no entry
+ * has children when its own link is made, but for one that would close a ring (entries_link). */
 static void
+chain_link(struct load *load, uint32_t *waiting, uint32_t first)
+{
+    struct kvt_store *store = load->store;
+    uint32_t at = first; /* 1 + index, as in waiting[] and `below`. */
+    uint32_t parent = ENTRY_NONE;
+
+    while (at != 0) {
+        const struct child *child = &load->children[at - 1];
+        uint32_t above;
+
+        waiting[child->entry] = 0;
+        parent = residency_find_fingerprint(store->map, child->parent);
+        above = parent == ENTRY_NONE ? 0 : waiting[parent];
+        if (above == 0)
+            break;
+        load->children[above - 1].below = at;
+        at = above;
+    }
+    while (at != 0) {
+        const struct child *child = &load->children[at - 1];
+
+        entries_link(store->entries, child->entry, parent);
+        parent = child->entry;
+        at = child->below;
+    }
+}
+
+/* Parents may come after their children in the index, so that links are made at the end. Takes time
+ * in proportion to the children, whatever their order. */
+static enum kvt_status
 children_link(struct load *load)
 {
     struct kvt_store *store = load->store;
+    size_t size = residency_number_limit(store->map) * sizeof(uint32_t);
+    uint32_t *waiting; /* By entry: 1 + index of the child that is to be linked; 0: none. */
 
+    if (load->child_count == 0)
+        return KVT_OK;
+    waiting = env_take(&store->env, size);
+    if (waiting == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory to link %u blocks", load->child_count);
     for (uint32_t i = 0; i < load->child_count; i++) {
         const struct child *child = &load->children[i];
+        uint64_t word = word_of(load, child->entry);
 
-        if (word_state(atomic_load_explicit(&residency_at(store->map, child->entry)->word,
-                memory_order_relaxed)) == ENTRY_RESIDENT)
-            entries_link(store->entries, child->entry,
-                residency_find_fingerprint(store->map, child->parent));
+        if (word_state(word) == ENTRY_RESIDENT && word_generation(word) == child->generation)
+            waiting[child->entry] = i + 1;
     }
+    for (uint32_t i = 0; i < load->child_count; i++) {
+        uint32_t entry = load->children[i].entry;
+
+        if (waiting[entry] == i + 1)
+            chain_link(load, waiting, i + 1);
+    }
+    env_put(&store->env, waiting, size);
+    return KVT_OK;
 }
 
 /* Take the stale records out of the index, with kills of their copies in the same commit: a delete
@@ -242,7 +295,7 @@ index_load(struct kvt_store *store, bool is_unclean)
     if (status == KVT_OK)
         status = load.status;
     if (status == KVT_OK)
-        children_link(&load);
+        status = children_link(&load);
     if (status == KVT_OK)
         status = stales_kill(&load);
     env_put(&store->env, load.stales, load.stale_capacity * sizeof(*load.stales));

@@ -38,6 +38,13 @@ line_align(void *memory)
 
 /* --- Arrays ----------------------------------------------------------------------------------- */
 
+/* Whether an array of so many buckets is a mapping: these begin on a cache line. */
+static bool
+is_mapped(uint64_t bucket_count)
+{
+    return bucket_count >= HUGE_BUCKETS;
+}
+
 static struct bucket_array *
 array_create(const struct kvt_env *env, uint64_t bucket_count)
 {
@@ -47,8 +54,8 @@ array_create(const struct kvt_env *env, uint64_t bucket_count)
     if (array == NULL)
         return NULL;
     array->bucket_count = bucket_count;
-    array->size = size >= HUGE_BYTES ? size : size + CACHE_LINE;
-    array->memory = size >= HUGE_BYTES ? env_map(env, size) : env_take(env, array->size);
+    array->size = is_mapped(bucket_count) ? size : size + CACHE_LINE;
+    array->memory = is_mapped(bucket_count) ? env_map(env, size) : env_take(env, array->size);
     if (array->memory == NULL) {
         env_put(env, array, sizeof(*array));
         return NULL;
@@ -62,7 +69,7 @@ array_destroy(const struct kvt_env *env, struct bucket_array *array)
 {
     if (array == NULL)
         return;
-    if (array->size >= HUGE_BYTES)
+    if (is_mapped(array->bucket_count))
         env_unmap(env, array->memory, array->size);
     else
         env_put(env, array->memory, array->size);

@@ -29,6 +29,25 @@ refuse(struct archive_reader *reader, const char *what)
     return false;
 }
 
+/* Some bytes, at most `size`; 0: it ends. Below 0, with a sentence. */
+static ssize_t
+some_read(struct archive_reader *reader, void *target, uint64_t size)
+{
+    ssize_t count;
+
+    do {
+        count = read(reader->descriptor, target, size);
+    } while (count < 0 && errno == EINTR && !interrupt_came());
+    if (interrupt_came()) {
+        complain("interrupted");
+        count = -1;
+    } else if (count < 0) {
+        complain("cannot read %s: %s", reader->name, strerror(errno));
+    }
+    reader->is_bad = reader->is_bad || count < 0;
+    return count;
+}
+
 /* Exactly `size` bytes, or a sentence. */
 static bool
 bytes_read(struct archive_reader *reader, void *target, uint64_t size)
@@ -36,21 +55,13 @@ bytes_read(struct archive_reader *reader, void *target, uint64_t size)
     uint8_t *to = target;
 
     for (uint64_t done = 0; done < size;) {
-        ssize_t count = read(reader->descriptor, to + done, size - done);
+        ssize_t count = some_read(reader, to + done, size - done);
 
-        if (interrupt_came()) {
-            complain("interrupted");
-            reader->is_bad = true;
-            return false;
-        }
         if (count == 0)
             return refuse(reader, "it ends");
-        if (count < 0 && errno != EINTR) {
-            complain("cannot read %s: %s", reader->name, strerror(errno));
-            reader->is_bad = true;
+        if (count < 0)
             return false;
-        }
-        done += count > 0 ? (uint64_t)count : 0;
+        done += (uint64_t)count;
     }
     reader->sums.archive_bytes += size;
     return true;
@@ -105,19 +116,17 @@ payload_resize(struct archive_reader *reader, uint64_t length)
 
 /* The last frame: the sums agree, and nothing follows. */
 static bool
-end_check(struct archive_reader *reader, const uint8_t *head, uint32_t size)
+end_check(struct archive_reader *reader, const uint8_t *head, uint32_t size, uint64_t body_bytes)
 {
     uint8_t wanted[END_HEAD_BYTES];
     char more = 0;
-    ssize_t count = 0;
 
     end_head_write(wanted, &reader->sums, reader->digest);
+    if (body_bytes != 0)
+        return refuse(reader, "a last frame that is none");
     if (size != sizeof(wanted) || memcmp(head, wanted, sizeof(wanted)) != 0)
         return refuse(reader, "the sums in the last frame differ");
-    do {
-        count = read(reader->descriptor, &more, 1);
-    } while (count < 0 && errno == EINTR && !interrupt_came());
-    if (count != 0)
+    if (some_read(reader, &more, 1) > 0)
         return refuse(reader, "there is something behind the end");
     return false;
 }
@@ -154,7 +163,7 @@ item_read(struct archive_reader *reader, const uint8_t *head, uint32_t size, uin
     case ARCHIVE_END:
         break;
     }
-    return end_check(reader, head, size);
+    return end_check(reader, head, size, body_bytes);
 }
 
 /* A frame and its head, as they say they are. */

@@ -147,7 +147,7 @@ blocks_delete(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, ui
     return gone > 0 ? KVT_OK : KVT_MISS;
 }
 
-bool
+enum kvt_status
 blocks_are_there(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count)
 {
     uint8_t tiers[1024];
@@ -155,15 +155,17 @@ blocks_are_there(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
     for (uint32_t at = 0; at < count;) {
         uint32_t part = count - at < sizeof(tiers) ? count - at : (uint32_t)sizeof(tiers);
 
-        if (kvt_lookup(store, ns, keys + at, part, tiers, NULL, NULL) != KVT_OK)
-            return false;
+        enum kvt_status status = kvt_lookup(store, ns, keys + at, part, tiers, NULL, NULL);
+
+        if (status != KVT_OK)
+            return status;
         for (uint32_t i = 0; i < part; i++) {
             if ((tiers[i] & KVT_TIER_NVME) == 0)
-                return false;
+                return KVT_MISS;
         }
         at += part;
     }
-    return true;
+    return KVT_OK;
 }
 
 /* --- Lanes ------------------------------------------------------------------------------------ */

@@ -34,8 +34,9 @@ enum kvt_status block_put(kvt_store *store, kvt_namespace ns, const struct kvt_p
 enum kvt_status blocks_delete(
     kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count);
 
-/* blocks_are_there - each has a durable copy. */
-bool blocks_are_there(
+/* blocks_are_there - KVT_OK: each has a durable copy. KVT_MISS: one has none. Else it could not be
+ * found out. */
+enum kvt_status blocks_are_there(
     kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, uint32_t count);
 
 /*

@@ -145,6 +145,9 @@ tables_read(kvt_store *store, const struct tables *tables, struct findings *find
         if (info->state == KVT_ENGRAM_DAMAGED)
             findings_note(findings, "table",
                 "%s: both heads of its file are damaged; drop it and import it again", info->name);
+        if (info->state == KVT_ENGRAM_FOREIGN)
+            findings_note(findings, "table",
+                "%s: it is of a later version, which alone can read and check it", info->name);
         if (info->state == KVT_ENGRAM_WHOLE)
             status = table_read(store, info, &reading);
         reading.before_bytes += info->row_count * info->row_bytes;

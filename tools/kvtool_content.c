@@ -10,21 +10,25 @@
 #include "complain.h"
 #include "kvtool_parts.h"
 
-/* A miss may be a block that was never there, or one whose bytes are damaged. */
-static void
+/* A miss may be a block that was never there, or one whose bytes are damaged: what it is. */
+static enum kvt_status
 miss_complain(kvt_store *store, const char *key)
 {
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
 
-    if (kvt_stats_get(store, &stats) == KVT_OK && stats.corrupt_count > 0)
+    if (kvt_stats_get(store, &stats) == KVT_OK && stats.corrupt_count > 0) {
         complain("the block %s is there, but its bytes are damaged: it counts as missing", key);
-    else if (stats.read_failed_count > 0)
+        return KVT_E_CORRUPT;
+    }
+    if (stats.read_failed_count > 0) {
         complain("the block %s is there, but the device cannot read it: it counts as missing", key);
-    else
-        complain("there is no block %s", key);
+        return KVT_E_IO;
+    }
+    complain("there is no block %s", key);
+    return KVT_MISS;
 }
 
-bool
+enum kvt_status
 content_find(kvt_store *store, const char *path, const struct spelled_key *key,
     const char *spelling, struct content *content_out)
 {
@@ -34,28 +38,31 @@ content_find(kvt_store *store, const char *path, const struct spelled_key *key,
     memset(content_out, 0, sizeof(*content_out));
     if (status == KVT_MISS) {
         namespace_complain(key->namespace_name, path);
-        return false;
+        return KVT_MISS;
     }
     if (status == KVT_OK)
         status = block_get(store, info.ns, &key->key, &content_out->block);
     if (status == KVT_MISS)
-        miss_complain(store, spelling);
-    else if (status != KVT_OK)
+        return miss_complain(store, spelling);
+    if (status != KVT_OK) {
         complain_status(status, "cannot read the block %s", spelling);
-    if (status != KVT_OK)
-        return false;
+        return status;
+    }
     content_out->ns = info.ns;
     content_out->length = content_out->block.result.length;
     content_out->is_file = manifest_read(
         &content_out->manifest, content_out->block.bytes, content_out->block.result.length);
     if (!content_out->is_file)
-        return true;
+        return KVT_OK;
     content_out->length = content_out->manifest.length;
-    if (parts_are_there(store, info.ns, key->key.component, &content_out->manifest))
-        return true;
-    complain("the file %s is not whole: parts of it were evicted or damaged; it counts as missing",
-        spelling);
-    return false;
+    status = parts_are_there(store, info.ns, key->key.component, &content_out->manifest);
+    if (status == KVT_MISS)
+        complain(
+            "the file %s is not whole: parts of it were evicted or damaged; it counts as missing",
+            spelling);
+    else if (status != KVT_OK)
+        complain_status(status, "cannot look for the parts of the file %s", spelling);
+    return status;
 }
 
 enum kvt_status

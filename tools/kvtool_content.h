@@ -18,9 +18,10 @@ struct content {
     uint64_t length;
 };
 
-/* content_find - reads the key's block, and looks whether all parts of a file are there. False,
- * with a sentence: there is none, or it is damaged. content_free() in either case. */
-bool content_find(kvt_store *store, const char *path, const struct spelled_key *key,
+/* content_find - reads the key's block, and looks whether all parts of a file are there. With a
+ * sentence: KVT_MISS, the block or a part is not there; a failure, it is damaged or cannot be read,
+ * or that could not be found out. content_free() in any case. */
+enum kvt_status content_find(kvt_store *store, const char *path, const struct spelled_key *key,
     const char *spelling, struct content *content_out);
 void content_free(struct content *content);
 

@@ -86,6 +86,7 @@ state_text(uint32_t state)
 {
     return state == KVT_ENGRAM_WHOLE       ? "whole"
            : state == KVT_ENGRAM_IMPORTING ? "importing"
+           : state == KVT_ENGRAM_FOREIGN   ? "foreign"
                                            : "damaged";
 }
 

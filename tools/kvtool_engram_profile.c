@@ -19,6 +19,24 @@ enum {
     KEY_BYTES = 64,
 };
 
+/* `size` bytes, or fewer at the end of the file; how many, below 0 with errno. */
+static ssize_t
+bytes_read(int descriptor, char *bytes, size_t size)
+{
+    size_t done = 0;
+    ssize_t count = 1;
+
+    while (done < size && count > 0) {
+        do {
+            count = read(descriptor, bytes + done, size - done);
+        } while (count < 0 && errno == EINTR);
+        if (count < 0)
+            return -1;
+        done += (size_t)count;
+    }
+    return (ssize_t)done;
+}
+
 /* A whole small file; NULL: complained. One byte more than *size_out is there. */
 static char *
 file_load(const char *path, size_t *size_out)
@@ -33,7 +51,7 @@ file_load(const char *path, size_t *size_out)
     else if (descriptor >= 0)
         bytes = malloc((size_t)facts.st_size + 1);
     if (bytes != NULL)
-        count = read(descriptor, bytes, (size_t)facts.st_size);
+        count = bytes_read(descriptor, bytes, (size_t)facts.st_size);
     if (count >= 0)
         *size_out = (size_t)count;
     else

@@ -77,7 +77,7 @@ get(const struct arguments *arguments, const struct spelled_key *key, const char
 
     if (store == NULL)
         return false;
-    is_fine = content_find(store, path, key, spelling, &content) &&
+    is_fine = content_find(store, path, key, spelling, &content) == KVT_OK &&
               content_write(store, key, spelling, &content, file);
     if (is_fine && arguments->values[OPTION_JSON] != NULL)
         facts_print(spelling, &content, file);

@@ -388,18 +388,19 @@ made_undo(struct import *import)
     }
 }
 
-static bool
+/* As blocks_are_there(). */
+static enum kvt_status
 keys_are_there(kvt_store *store, const struct key_list *list)
 {
     struct kvt_key keys[KEYS_AT_ONCE];
+    enum kvt_status status = KVT_OK;
     uint32_t count;
 
-    for (size_t at = 0; at < list->count; at += count) {
+    for (size_t at = 0; at < list->count && status == KVT_OK; at += count) {
         count = key_list_part(list, at, keys);
-        if (!blocks_are_there(store, list->items[at].ns, keys, count))
-            return false;
+        status = blocks_are_there(store, list->items[at].ns, keys, count);
     }
-    return true;
+    return status;
 }
 
 /* Of a store that was closed: before, segments may still be reclaimed. */
@@ -408,13 +409,20 @@ archive_has_stayed(struct import *import)
 {
     struct kvt_options existing = KVT_OPTIONS_INIT;
     kvt_store *store = store_open_to_read(import->path);
-    bool is_whole;
+    enum kvt_status status;
 
     if (store == NULL)
         return false;
-    is_whole = keys_are_there(store, &import->made) && keys_are_there(store, &import->was_there);
-    if (!store_close(store, import->path) || is_whole)
-        return is_whole;
+    status = keys_are_there(store, &import->made);
+    if (status == KVT_OK)
+        status = keys_are_there(store, &import->was_there);
+    if (status < 0)
+        complain_status(status,
+            "the blocks of %s are stored, but that all are there could not be "
+            "verified",
+            import->name);
+    if (!store_close(store, import->path) || status != KVT_MISS)
+        return status == KVT_OK;
     complain("%s has no room for all blocks of %s: some of them were evicted", import->path,
         import->name);
     existing.host_capacity_bytes = KVTOOL_HOST_BYTES;

@@ -136,6 +136,7 @@ static bool
 upload_run(struct upload *upload)
 {
     XXH128_canonical_t canonical;
+    enum kvt_status status;
     bool is_fine = true;
 
     progress_begin(&upload->progress, "put", PROGRESS_BYTES, 0, 0);
@@ -154,12 +155,14 @@ upload_run(struct upload *upload)
     }
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(upload->digest));
     memcpy(upload->manifest.digest, canonical.digest, sizeof(upload->manifest.digest));
-    if (is_fine &&
-        !parts_are_there(upload->lanes.store, upload->ns, upload->component, &upload->manifest)) {
+    if (!is_fine)
+        return false;
+    status = parts_are_there(upload->lanes.store, upload->ns, upload->component, &upload->manifest);
+    if (status == KVT_MISS)
         complain("the store has no room for all parts of the file: the first were evicted");
-        is_fine = false;
-    }
-    return is_fine;
+    else if (status != KVT_OK)
+        complain_status(status, "cannot look for the parts of the file");
+    return status == KVT_OK;
 }
 
 static bool
@@ -294,18 +297,19 @@ parts_get(kvt_store *store, kvt_namespace ns, uint16_t component, const struct m
     return status;
 }
 
-bool
+enum kvt_status
 parts_are_there(
     kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest)
 {
     for (uint64_t i = 0; i < manifest->part_count; i++) {
         char text[PART_KEY_BYTES + 1];
         const struct kvt_key key = part_key(manifest, i, component, text);
+        enum kvt_status status = blocks_are_there(store, ns, &key, 1);
 
-        if (!blocks_are_there(store, ns, &key, 1))
-            return false;
+        if (status != KVT_OK)
+            return status;
     }
-    return true;
+    return KVT_OK;
 }
 
 /* For a file that is only to be verified. */
@@ -331,9 +335,8 @@ file_look(
         status = KVT_OK; /* Gone meanwhile. */
     } else if (status == KVT_OK && manifest_read(&manifest, block.bytes, block.result.length)) {
         *file_out = manifest.file;
-        if (!parts_are_there(store, ns, key->component, &manifest))
-            status = KVT_MISS;
-        else if (is_read)
+        status = parts_are_there(store, ns, key->component, &manifest);
+        if (status == KVT_OK && is_read)
             status = parts_get(store, ns, key->component, &manifest, bytes_pass, NULL);
     }
     block_free(&block);

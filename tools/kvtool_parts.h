@@ -44,8 +44,8 @@ enum kvt_status parts_get(kvt_store *store, kvt_namespace ns, uint16_t component
     const struct manifest *manifest, bool (*sink)(void *context, const void *bytes, uint64_t size),
     void *context);
 
-/* parts_are_there - each has a durable copy; nothing is read. */
-bool parts_are_there(
+/* parts_are_there - as blocks_are_there(), of all parts; nothing is read. */
+enum kvt_status parts_are_there(
     kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest);
 
 /* file_look - what `key` has now. KVT_MISS: a file of which parts are gone, or, when `is_read`,

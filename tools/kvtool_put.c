@@ -194,7 +194,8 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
 
 /*
  * What a file's last blocks have pushed out is known when the store is closed: until then segments
- * may be reclaimed. A file that lost a part is deleted, with a sentence.
+ * may be reclaimed. A file that lost a part is deleted, with a sentence; one of which that cannot
+ * be found out is kept, with another.
  */
 static bool
 file_has_stayed(const char *path, const struct spelled_key *key, const char *spelling)
@@ -202,14 +203,18 @@ file_has_stayed(const char *path, const struct spelled_key *key, const char *spe
     struct kvt_options existing = KVT_OPTIONS_INIT;
     struct content content;
     kvt_store *store = store_open_to_read(path);
-    bool is_whole;
+    enum kvt_status status;
 
     if (store == NULL)
         return false;
-    is_whole = content_find(store, path, key, spelling, &content);
+    status = content_find(store, path, key, spelling, &content);
     content_free(&content);
-    if (!store_close(store, path) || is_whole)
-        return is_whole;
+    if (!store_close(store, path) || status == KVT_OK)
+        return status == KVT_OK;
+    if (status != KVT_MISS) {
+        complain("%s is stored, but that all of it is there could not be verified", spelling);
+        return false;
+    }
     existing.host_capacity_bytes = KVTOOL_HOST_BYTES;
     store = store_open_to_write(path, &existing, NULL);
     if (store == NULL)

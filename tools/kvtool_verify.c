@@ -52,7 +52,7 @@ key_verify(kvt_store *store, const char *path, const char *spelling, struct json
 
     if (!spelled_key_read(&key, spelling))
         return false;
-    is_whole = content_find(store, path, &key, spelling, &content) &&
+    is_whole = content_find(store, path, &key, spelling, &content) == KVT_OK &&
                content_read(store, &key, spelling, &content, bytes_pass, NULL);
     if (json != NULL) {
         json_object_begin(json, NULL);

@@ -30,6 +30,7 @@ enum kvt_engram_state {
     KVT_ENGRAM_IMPORTING = 1, /* An import is under way, or was cut short. */
     KVT_ENGRAM_WHOLE = 2,
     KVT_ENGRAM_DAMAGED = 3, /* Both heads of its file are unreadable: nothing else is known. */
+    KVT_ENGRAM_FOREIGN = 4, /* Of a later version, whole or not: nothing else is known. */
 };
 
 struct kvt_engram_info {
@@ -161,9 +162,10 @@ struct kvt_engram_source {
  *
  * KVT_EXISTS: there is a table of that name. KVT_CANCELLED: `progress` said so. KVT_E_NOSPC: the
  * disk, or kvt_options.engram_capacity_bytes. KVT_E_STATE: it is being imported. KVT_E_CORRUPT:
- * what was read back is not what was written: nothing of it is kept. KVT_E_INVAL, KVT_E_UNSUPPORTED
- * (profile), KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO, and whatever `read` returned: what is durable
- * stays for the next import.
+ * what was read back is not what was written: nothing of it is kept. KVT_E_FORMAT: an import of a
+ * later version was cut short there; kvt_engram_drop() takes it away. KVT_E_INVAL,
+ * KVT_E_UNSUPPORTED (profile), KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO, and whatever `read` returned:
+ * what is durable stays for the next import.
  * Threads: any. Ownership: borrows. Blocks: for as long as writing, and reading, the table takes.
  */
 KVT_CHECKED enum kvt_status kvt_engram_import(

@@ -507,7 +507,7 @@ struct kvt_run; /* layouts.h */
 
 struct kvt_put {
     struct kvt_key key;
-    const struct kvt_key *parent; /* The block before it in its chain; NULL: it is the first. */
+    const struct kvt_key *parent; /* Before it in its chain. None: NULL, not there, or behind it. */
     const void *source;           /* In `region` when that is given. */
     uint64_t length;              /* 1..block_bytes_max */
     kvt_region region;            /* Where the source lies; {0}: ordinary host memory. */

@@ -2,11 +2,12 @@
 /*
  * fuzz_archive.c - an archive that kvtool import was given. Input: the archive. Its checksums are
  * made right first, frame by frame as far as frames can be told: the programs have no build
- * without them.
+ * without them. What is whole is read again from where the end cannot be read.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "complain.h"
@@ -15,7 +16,12 @@
 #include "kvtool_frame.h"
 #include "little_endian.h"
 
+enum {
+    SOCKET_BYTES = 65536, /* So much fits into a socket that nobody reads. */
+};
+
 static uint64_t complaint_count;
+static const char *complaint; /* The last one. */
 
 /* In the place of tools/common: nothing is printed, nobody interrupts. */
 void
@@ -23,6 +29,7 @@ complain(const char *format, ...)
 {
     FUZZ_REQUIRE(format[0] != '\0');
     complaint_count++;
+    complaint = format;
 }
 
 bool
@@ -43,6 +50,12 @@ frame_mend(uint8_t *bytes, size_t size, size_t at)
 
     if (frame.head_bytes > left || frame.body_bytes > left - frame.head_bytes)
         return size;
+    if (frame.kind == ARCHIVE_END && frame.head_bytes == END_HEAD_BYTES) {
+        XXH128_canonical_t digest;
+
+        XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes, at));
+        memcpy(head + END_HEAD_BYTES - sizeof(digest), &digest, sizeof(digest));
+    }
     frame.body_check = XXH3_64bits(head + frame.head_bytes, frame.body_bytes);
     frame_write(bytes + at, &frame, head);
     return at + FRAME_BYTES + frame.head_bytes + frame.body_bytes;
@@ -77,6 +90,27 @@ item_require(const struct archive_reader *reader)
     FUZZ_REQUIRE(reader->payload_length % block->part_count == 0);
 }
 
+/* A whole archive behind which an error comes: the other end was closed with bytes that it had not
+ * read. That is told, and not that there is something behind the end. */
+static void
+end_without_answer_require(const uint8_t *bytes, size_t size)
+{
+    struct archive_reader reader;
+    int ends[2];
+
+    FUZZ_REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    FUZZ_REQUIRE(write(ends[1], bytes, size) == (ssize_t)size && write(ends[0], "x", 1) == 1);
+    close(ends[1]);
+    complaint_count = 0;
+    FUZZ_REQUIRE(archive_open(&reader, ends[0], "archive"));
+    while (archive_next(&reader))
+        item_require(&reader);
+    FUZZ_REQUIRE(reader.is_bad && complaint_count == 1);
+    FUZZ_REQUIRE(strncmp(complaint, "cannot read", strlen("cannot read")) == 0);
+    archive_close(&reader);
+    close(ends[0]);
+}
+
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
@@ -99,6 +133,10 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     /* One sentence when something is wrong, none when nothing is. */
     FUZZ_REQUIRE(complaint_count == (reader.is_bad ? 1 : 0));
+    if (!reader.is_bad)
+        FUZZ_REQUIRE(reader.kind == ARCHIVE_END && reader.payload_length == 0);
+    if (!reader.is_bad && size <= SOCKET_BYTES)
+        end_without_answer_require(mended, size);
     archive_close(&reader);
     free(mended);
     return 0;

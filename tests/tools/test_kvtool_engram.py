@@ -41,6 +41,15 @@ def safetensors(tensors, metadata=True):
     return struct.pack("<Q", len(text)) + text + data
 
 
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
 class Engram(Programs):
     def setUp(self):
         self.chance = random.Random(self.id())
@@ -215,6 +224,24 @@ class Engram(Programs):
         self.assertIn("both heads", report["findings"][0]["text"])
         done = self.run_program("kvtool", "check", self.store, expect=1)
         self.assertIn(b"table: a: both heads", done.stdout)
+
+    def test_a_table_of_a_later_version_is_called_one(self):
+        self.write("rows", self.chance.randbytes(ROWS * (VALUES + SCALES)))
+        self.imported("t", "rows", "--raw", "--layer", 3)
+        file = self.path(self.store, "engram", "t.engram")
+        for at in (0, os.path.getsize(file) - 4096):
+            with open(file, "r+b") as table:
+                table.seek(at)
+                head = bytearray(table.read(4096))
+                head[8] = 2
+                head[4:8] = struct.pack("<I", crc32c(head[8:]))
+                table.seek(at)
+                table.write(head)
+        self.assertEqual([table["state"] for table in self.tables()], ["foreign"])
+        report = self.json_of("kvtool", "check", self.store, expect=1)
+        self.assertEqual([(finding["kind"], finding["text"]) for finding in report["findings"]],
+                         [("table", "t: it is of a later version, which alone can read and check "
+                           "it")])
 
     def test_wrong_command_lines_are_refused(self):
         for words in (("ls",), ("look", "s"), ("ls", "s", "t"), ("verify", "s"), ("drop", "s"),

@@ -22,7 +22,15 @@ SHIM = os.environ.get("KVT_CRASH_SHIM", "")  # tests/crash/crash_shim.c
 SYNC_END, RENAME = 4, 9  # Kinds of its records (crash_log.h).
 
 
-class Files(Programs):
+class Failing(Programs):
+    def attempt_failing(self, call, number, *words):
+        """Runs kvtool, of which that call of the library fails."""
+        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
+        return subprocess.run([program, *words], cwd=self.scratch, capture_output=True, timeout=120,
+                              env=dict(os.environ, KVT_FAIL_CALL=f"{call}:{number}"))
+
+
+class Files(Failing):
     def put(self, directory, key, content, *more, nvme="64M", expect=0):
         return self.run_program("kvtool", "put", "--create", "--nvme", nvme, directory, key, *more,
                                 input=content, expect=expect)
@@ -132,6 +140,25 @@ class Files(Programs):
             shutil.rmtree(self.path("f9"))
         self.assertGreater(stored, 0)
 
+    def test_a_file_that_could_not_be_verified_stays(self):
+        content = os.urandom(3 * BLOCK)
+        with open(self.path("content"), "wb") as file:
+            file.write(content)
+        for call, count, wanted in (("kvt_lookup", 7, 3), ("kvt_get_submit", 2, 1)):
+            unverified = 0
+            for number in range(1, count + 2):
+                self.put("f12", "a/00", b"x")
+                done = self.attempt_failing(call, number, "put", "f12", 'a/"whole"', "content")
+                if b"could not be verified" in done.stderr:
+                    self.assertIn(b"KVT_E_NOMEM", done.stderr)
+                    unverified += 1
+                if done.returncode == 0 or b"could not be verified" in done.stderr:
+                    self.assertEqual(self.get("f12", 'a/"whole"'), content)
+                else:
+                    self.assertEqual(self.keys("f12", "--parts"), {"a/00"})
+                shutil.rmtree(self.path("f12"))
+            self.assertEqual((done.returncode, unverified), (0, wanted))
+
     def test_a_store_that_is_there_keeps_its_capacity(self):
         self.put("f11", "a/00", b"x", nvme="64M")
         self.put("f11", "a/01", b"y", nvme="128M")
@@ -221,7 +248,7 @@ class Durable(Programs):
         self.assertEqual(done, [(SYNC_END, "file", "file")])
 
 
-class Archives(Programs):
+class Archives(Failing):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -385,6 +412,27 @@ class Archives(Programs):
         left = {block["key"] for block in self.json_of("kvtool", "ls", "a14")["blocks"]}
         self.assertLessEqual(left, {"z/00"})
         self.assertEqual(self.json_of("kvtool", "check", "a14")["finding_count"], 0)
+
+    def test_an_archive_that_could_not_be_verified_stays(self):
+        with open(self.path("verified.kva"), "wb") as file:
+            file.write(self.archive)
+        self.import_bytes("a19", self.archive)
+        wanted = self.json_of("kvtool", "ls", "a19", "--parts")["blocks"]
+        wanted = {block["key"] for block in wanted}
+        unverified = 0
+        for number in range(1, 200):
+            done = self.attempt_failing("kvt_lookup", number, "import", "--create", "--nvme", "64M",
+                                        "a20", "verified.kva")
+            listed = self.json_of("kvtool", "ls", "a20", "--parts")["blocks"]
+            is_kept = done.returncode == 0 or b"could not be verified" in done.stderr
+            self.assertEqual({block["key"] for block in listed}, wanted if is_kept else set())
+            shutil.rmtree(self.path("a20"))
+            if done.returncode == 0:
+                break
+            self.assertIn(b"KVT_E_NOMEM", done.stderr)
+            unverified += is_kept
+        self.assertEqual(done.returncode, 0)
+        self.assertGreater(unverified, 0)
 
     def test_an_interrupted_import_is_all_or_nothing(self):
         self.replay("a8", requests=12)

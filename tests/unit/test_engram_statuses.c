@@ -370,7 +370,8 @@ room_that_an_import_finds_is_its_own_before_another_looks(void **state)
 
 /* Both heads say this of the table, with right checksums. */
 static void
-heads_write(struct fixture *fixture, uint32_t at, const uint8_t *bytes, size_t size)
+heads_write(
+    struct fixture *fixture, const char *name, uint32_t at, const uint8_t *bytes, size_t size)
 {
     const struct fs_ops *fs = fixture->sim.env.fs;
     struct fs_dir *dir;
@@ -378,7 +379,7 @@ heads_write(struct fixture *fixture, uint32_t at, const uint8_t *bytes, size_t s
     uint64_t file_size = 0;
 
     assert_int_equal(fs->dir_open(fixture->sim.env.fs_context, "/store/engram", 0, &dir), KVT_OK);
-    assert_int_equal(fs->open(dir, "t.engram", 0, &file), KVT_OK);
+    assert_int_equal(fs->open(dir, name, 0, &file), KVT_OK);
     assert_int_equal(fs->size(file, &file_size), KVT_OK);
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t offset = i == 0 ? 0 : file_size - PAGE_BYTES;
@@ -394,6 +395,23 @@ heads_write(struct fixture *fixture, uint32_t at, const uint8_t *bytes, size_t s
     fs->dir_close(dir);
 }
 
+static int
+state_visit(void *context, const struct kvt_engram_info *info)
+{
+    *(uint32_t *)context = info->state;
+    return 1;
+}
+
+/* As the list of tables has it; there is one. */
+static uint32_t
+state_of_the_table(struct fixture *fixture)
+{
+    uint32_t state = 0;
+
+    assert_int_equal(kvt_engram_list(fixture->sim.store, state_visit, &state), KVT_OK);
+    return state;
+}
+
 static void
 a_table_of_a_later_version_is_refused_by_name(void **state)
 {
@@ -402,10 +420,33 @@ a_table_of_a_later_version_is_refused_by_name(void **state)
 
     (void)state;
     fixture_open(&fixture);
-    heads_write(&fixture, 8, (const uint8_t[]){2, 0}, 2);
+    heads_write(&fixture, "t.engram", 8, (const uint8_t[]){2, 0}, 2);
     assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &table), KVT_E_FORMAT);
     assert_null(table);
+    assert_int_equal(state_of_the_table(&fixture), KVT_ENGRAM_FOREIGN);
     fixture_close(&fixture);
+}
+
+/* It may have pages to go on from, for who can read it. */
+static void
+an_unfinished_import_of_a_later_version_is_left_alone(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    memset(&fixture, 0, sizeof(fixture));
+    sim_store_open(&fixture.sim, &small_options);
+    engram_rig_init(&fixture.rig, "t", 4088, 200);
+    fixture.rig.fail_at = 700;
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_E_BUSY);
+    heads_write(&fixture, "t.engram.new", 8, (const uint8_t[]){2, 0}, 2);
+    fixture.rig.fail_at = 0;
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_E_FORMAT);
+    assert_non_null(strstr(failure_last()->text, "later version"));
+    assert_int_equal(state_of_the_table(&fixture), KVT_ENGRAM_FOREIGN);
+    assert_int_equal(kvt_engram_drop(fixture.sim.store, "t"), KVT_OK);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
+    sim_store_close(&fixture.sim);
 }
 
 /* Rows of 264 bytes: 264 scales of no value. To gather values of them would divide by zero. */
@@ -421,7 +462,7 @@ a_table_of_rows_without_values_is_refused(void **state)
     put_u32(counts, KVT_ENGRAM_E4M3_E8M0);
     put_u32(counts + 4, 0);
     put_u32(counts + 8, 264);
-    heads_write(&fixture, 164, counts, sizeof(counts));
+    heads_write(&fixture, "t.engram", 164, counts, sizeof(counts));
     assert_int_equal(kvt_engram_open(fixture.sim.store, "t", &table), KVT_E_CORRUPT);
     assert_null(table);
     fixture_close(&fixture);
@@ -457,11 +498,49 @@ a_head_that_cannot_be_read_costs_no_pages(void **state)
     sim_store_close(&fixture.sim);
 }
 
+/* A crash tears one head, and the other cannot be read this time: its pages stay. */
+static void
+a_good_head_that_cannot_be_read_is_no_damage(void **state)
+{
+    struct fixture fixture;
+    uint64_t before = 0, after = 0;
+    uint32_t failed_count = 0;
+
+    (void)state;
+    memset(&fixture, 0, sizeof(fixture));
+    sim_store_open(&fixture.sim, &small_options);
+    engram_rig_init(&fixture.rig, "t", 4088, 200);
+    fixture.rig.fail_at = 700;
+    assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
+    assert_true(sim_file_corrupt(fixture.sim.world, "store/engram/t.engram.new", 300, 1));
+    assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &before), KVT_OK);
+    assert_true(before > 0);
+    for (uint64_t nth = 1; nth <= 4; nth++) {
+        const struct sim_rule rule = {
+            .ops = SIM_READ, .effect = SIM_EIO, .file = "t.engram.new", .nth = nth};
+        enum kvt_status status;
+
+        sim_rule_add(fixture.sim.world, &rule);
+        status = engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0);
+        if (status != KVT_E_IO) {
+            assert_int_equal(status, KVT_E_BUSY);
+            assert_int_equal(fixture.rig.first_asked, before);
+        }
+        failed_count += status == KVT_E_IO;
+        sim_rules_clear(fixture.sim.world);
+        assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &after), KVT_OK);
+        assert_int_equal(after, before);
+    }
+    assert_in_range(failed_count, 1, 3);
+    sim_store_close(&fixture.sim);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_that_cannot_be_read_costs_no_pages),
+        cmocka_unit_test(a_good_head_that_cannot_be_read_is_no_damage),
         cmocka_unit_test(a_failing_disk_is_an_error_of_each_call),
         cmocka_unit_test(a_fetch_from_a_failing_disk_says_so),
         cmocka_unit_test(calls_without_memory_say_so_and_work_later),
@@ -470,6 +549,7 @@ main(void)
         cmocka_unit_test(no_file_is_waited_for_under_the_lock_of_the_loop),
         cmocka_unit_test(room_that_an_import_finds_is_its_own_before_another_looks),
         cmocka_unit_test(a_table_of_a_later_version_is_refused_by_name),
+        cmocka_unit_test(an_unfinished_import_of_a_later_version_is_left_alone),
         cmocka_unit_test(a_table_of_rows_without_values_is_refused),
     };
 

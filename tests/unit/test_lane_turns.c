@@ -63,6 +63,37 @@ bulk_operations_leave_slots_for_urgent_ones(void **state)
     finish(bench);
 }
 
+/* How many operations of that kind are in flight. */
+static uint32_t
+flying_count_of(const struct bench *bench, enum io_kind kind)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < bench->script.flying_count; i++)
+        count += bench->script.flying[i]->kind == kind;
+    return count;
+}
+
+static void
+a_turn_of_bulk_ones_without_a_slot_does_not_hold_up_urgent_ones(void **state)
+{
+    struct bench *bench = *state;
+    uint32_t bulk_count;
+
+    for (uint32_t i = 0; i < 400; i++)
+        (void)push(bench, IO_WRITE, LANE_BULK, i * 8192ull, 4096);
+    (void)step(bench);
+    bulk_count = bench->script.flying_count;
+    assert_true(bulk_count < LANE_DEPTH);
+    /* The first gives them credit. */
+    for (uint32_t i = 0; i < LANE_DEPTH - bulk_count; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 8192ull * KIB, i == 0 ? 256 * KIB : 4096);
+    (void)step(bench);
+    assert_int_equal(flying_count_of(bench, IO_READ), LANE_DEPTH - bulk_count);
+    assert_int_equal(flying_count_of(bench, IO_WRITE), bulk_count);
+    finish(bench);
+}
+
 static void
 urgent_transfer_passes_bulk_ones_that_have_not_started(void **state)
 {
@@ -188,6 +219,33 @@ small_bulk_ones_get_the_same_share(void **state)
     const uint64_t share = (60 * MIB - LANE_URGENT_BYTES) / LANE_URGENT_SHARE;
 
     assert_in_range(bulk_bytes_beside(*state, MIB, MIB / 2), share - 2 * MIB, share + MIB);
+}
+
+static void
+bulk_ones_get_their_share_when_urgent_ones_take_all_slots(void **state)
+{
+    enum {
+        READS = 480,
+        WRITES = 110,
+    };
+    struct bench *bench = *state;
+    uint32_t counts[2] = {0, 0};
+
+    for (uint64_t i = 0; i < WRITES; i++)
+        (void)push(bench, IO_WRITE, LANE_BULK, i * 8192, 4096);
+    for (uint64_t i = 0; i < READS; i++)
+        (void)push(bench, IO_READ, LANE_URGENT, i * 8192, 4096);
+    (void)step(bench);
+    assert_int_equal(bench->script.flying_count, LANE_DEPTH);
+    while (counts[IO_READ] < READS - LANE_DEPTH) {
+        counts[bench->script.flying[0]->kind]++;
+        io_script_answer(&bench->script, 0, 4096);
+        (void)step(bench);
+    }
+    assert_in_range(counts[IO_WRITE] + flying_count_of(bench, IO_WRITE),
+        (counts[IO_READ] + flying_count_of(bench, IO_READ)) / LANE_URGENT_SHARE - 1,
+        (counts[IO_READ] + flying_count_of(bench, IO_READ)) / LANE_URGENT_SHARE);
+    finish(bench);
 }
 
 /* A write in flight, else what is there first. */
@@ -435,6 +493,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         CHECK(bytes_in_flight_stay_within_the_budget),
         CHECK(bulk_operations_leave_slots_for_urgent_ones),
+        CHECK(a_turn_of_bulk_ones_without_a_slot_does_not_hold_up_urgent_ones),
         CHECK(urgent_transfer_passes_bulk_ones_that_have_not_started),
         CHECK(urgent_bytes_in_flight_have_a_limit_of_their_own),
         CHECK(bulk_ones_take_less_while_somebody_waits_for_bytes),
@@ -442,6 +501,7 @@ main(void)
         CHECK(bulk_ones_get_their_share_when_urgent_ones_do_not_end),
         CHECK(share_of_bulk_ones_is_one_of_bytes),
         CHECK(small_bulk_ones_get_the_same_share),
+        CHECK(bulk_ones_get_their_share_when_urgent_ones_take_all_slots),
         CHECK(bulk_ones_that_end_at_once_get_no_more_than_their_share),
         CHECK(one_round_wakes_the_user_once),
         CHECK(many_transfers_are_pushed_with_one_wake),

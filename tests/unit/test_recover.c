@@ -330,7 +330,8 @@ record_change(const struct fixture *fixture, void (*change)(struct block_record 
     index_close(index, dir);
 }
 
-/* A second record of the chosen key, whose sequence is so much higher, behind all others. */
+/* A second record of the chosen key, whose sequence is so much higher, behind all others; it has no
+ * parent. */
 static void
 record_double(const struct fixture *fixture, int higher)
 {
@@ -343,6 +344,7 @@ record_double(const struct fixture *fixture, int higher)
     facts = segment_facts_of(index, record.extent.segment);
     record.extent.page = SEGMENT_PAGES / 2;
     record.sequence += (uint64_t)higher;
+    record.parent = (struct hash128){0};
     const struct index_block new = {.segment = record.extent.segment,
         .page = record.extent.page,
         .bytes = bytes,
@@ -514,6 +516,45 @@ an_older_record_that_was_loaded_first_does_not_either(void **state)
     delete_after_doubling(*state, 1);
 }
 
+static struct hash128 parent_named;
+
+static void
+of_that_parent(struct block_record *record)
+{
+    record->parent = parent_named;
+}
+
+static uint32_t
+entry_of(const kvt_store *store, kvt_namespace ns, uint64_t key)
+{
+    struct payload_key name;
+    struct block_key block;
+
+    payload_key_make(&name, key);
+    assert_true(key_init(&block, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
+    return residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
+}
+
+/* The entry of the older one may be that of the newer one. */
+static void
+the_parent_of_an_older_record_is_not_that_of_the_newer_one(void **state)
+{
+    kvt_namespace ns;
+    kvt_store *store = store_open(*state, &ns);
+
+    parent_named = residency_at(store->map, entry_of(store, ns, 0))->fingerprint;
+    assert_int_equal(kvt_close(store), KVT_OK);
+    record_change(*state, of_that_parent);
+    store = store_open(*state, &ns);
+    assert_int_equal(
+        entries_parent(store->entries, entry_of(store, ns, CHOSEN)), entry_of(store, ns, 0));
+    assert_int_equal(kvt_close(store), KVT_OK);
+    record_double(*state, 1);
+    store = store_open(*state, &ns);
+    assert_int_equal(entries_parent(store->entries, entry_of(store, ns, CHOSEN)), ENTRY_NONE);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
 /* A kill of the chosen key; the fingerprint is what it names it by. */
 struct kill_search {
     struct hash128 fingerprint;
@@ -588,6 +629,8 @@ main(void)
             an_older_record_of_a_key_does_not_outlive_the_newer_one, setup, teardown),
         cmocka_unit_test_setup_teardown(
             an_older_record_that_was_loaded_first_does_not_either, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            the_parent_of_an_older_record_is_not_that_of_the_newer_one, setup, teardown),
         cmocka_unit_test_setup_teardown(
             an_older_record_that_an_open_finds_gets_a_kill, setup, teardown),
     };

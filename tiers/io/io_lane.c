@@ -259,16 +259,6 @@ bulk_limit(const struct lane *lane)
     return share > BULK_SHARED_BYTES ? share : BULK_SHARED_BYTES;
 }
 
-/* Whether the next operation is a bulk one though urgent ones wait. One that may not be started yet
- * does not hold these up. */
-static bool
-bulk_has_turn(const struct lane *lane, const struct transfer *bulk)
-{
-    uint64_t flying = lane->table.bytes_in_flight[LANE_BULK];
-
-    return lane->bulk_credit >= next_bytes(bulk) && flying + next_bytes(bulk) <= bulk_limit(lane);
-}
-
 /* `bytes` of the class were started. */
 static void
 bulk_credit_count(struct lane *lane, enum lane_class class, uint64_t bytes)
@@ -277,6 +267,20 @@ bulk_credit_count(struct lane *lane, enum lane_class class, uint64_t bytes)
         lane->bulk_credit = smaller(lane->bulk_credit + bytes / LANE_URGENT_SHARE, LANE_OP_BYTES);
     else
         lane->bulk_credit -= smaller(lane->bulk_credit, bytes);
+}
+
+/* Whether the class may have one more operation. Bulk ones leave slots for urgent ones: as long as
+ * none of these waits some stay free, and in their turns bulk ones never hold those too. */
+static bool
+lane_has_slot(const struct lane *lane, enum lane_class class)
+{
+    const struct lane_table *table = &lane->table;
+
+    if (class == LANE_BULK && lane->queues[LANE_URGENT].first == NULL)
+        return table->free_count > BULK_SLOTS_KEPT;
+    if (class == LANE_BULK && table->bulk_count >= LANE_DEPTH - BULK_SLOTS_KEPT)
+        return false;
+    return table->free_count > 0;
 }
 
 /*
@@ -292,12 +296,18 @@ lane_room(const struct lane *lane, enum lane_class class, const struct transfer 
         class == LANE_URGENT ? table_bytes(&lane->table) : lane->table.bytes_in_flight[LANE_BULK];
     uint64_t room = flying < limit ? limit - flying : 0;
 
-    if (lane->table.free_count <= (class == LANE_BULK ? BULK_SLOTS_KEPT : 0))
-        return 0;
-    if (room < wanted)
+    if (room < wanted || !lane_has_slot(lane, class))
         return 0;
     room = smaller(room, LANE_OP_BYTES) & ~(uint64_t)(PAGE_BYTES - 1);
     return room > wanted ? room : wanted;
+}
+
+/* Whether the next operation is a bulk one though urgent ones wait. One that may not be started yet
+ * does not hold these up. */
+static bool
+bulk_has_turn(const struct lane *lane, const struct transfer *bulk)
+{
+    return lane->bulk_credit >= next_bytes(bulk) && lane_room(lane, LANE_BULK, bulk) > 0;
 }
 
 /* Build one operation from the head of a queue and the neighbours that continue it. */

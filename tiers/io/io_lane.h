@@ -29,7 +29,7 @@
  * with all that is in flight: they do not wait for room that bulk ones took, and many of them get
  * what the disk can give. For a moment after each urgent transfer bulk ones keep no more in flight
  * than 2 MiB, or their share beside many urgent ones, because a device works in order. LANE_DEPTH
- * bounds the operations.
+ * bounds the operations; bulk ones leave 32 of them to urgent ones.
  *
  * Threads: lane_push() any; the rest belongs to the actor. A finished transfer lies in the inbox
  * that it named; that inbox's task is woken once a round of completions. The wake may come after

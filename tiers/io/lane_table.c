@@ -34,12 +34,20 @@ table_take(struct lane_table *table)
     return operation;
 }
 
+/* A sync is charged with nothing. */
+static bool
+is_charged_bulk(const struct lane_operation *operation)
+{
+    return operation->class == LANE_BULK && operation->charged > 0;
+}
+
 void
 table_put(struct lane_table *table, struct lane_operation *operation)
 {
     KVT_ASSERT(operation->state == OPERATION_QUEUED);
     KVT_ASSERT(table->bytes_in_flight[operation->class] >= operation->charged);
     table->bytes_in_flight[operation->class] -= operation->charged;
+    table->bulk_count -= is_charged_bulk(operation);
     operation->part_count = 0;
     operation->state = OPERATION_FREE;
     operation->next = table->free_first;
@@ -51,6 +59,7 @@ void
 table_charge(struct lane_table *table, const struct lane_operation *operation)
 {
     table->bytes_in_flight[operation->class] += operation->charged;
+    table->bulk_count += is_charged_bulk(operation);
 }
 
 void
@@ -112,6 +121,7 @@ table_check(const struct lane_table *table)
     uint64_t bytes[2] = {0, 0};
     uint32_t free_count = 0;
     uint32_t flying_count = 0;
+    uint32_t bulk_count = 0;
 
     for (size_t i = 0; i < LANE_DEPTH; i++) {
         const struct lane_operation *operation = &table->operations[i];
@@ -123,8 +133,10 @@ table_check(const struct lane_table *table)
         }
         bytes[operation->class] += operation->charged;
         flying_count += operation->state == OPERATION_FLYING;
+        bulk_count += is_charged_bulk(operation);
     }
     KVT_ASSERT(free_count == table->free_count && flying_count == table->flying_count);
     KVT_ASSERT(bytes[LANE_URGENT] == table->bytes_in_flight[LANE_URGENT]);
+    KVT_ASSERT(bulk_count == table->bulk_count);
     KVT_ASSERT(bytes[LANE_BULK] == table->bytes_in_flight[LANE_BULK]);
 }

@@ -8,7 +8,8 @@
  * Invariants (table_check)
  *   (1) Each operation is FREE and in the free list, QUEUED and in the submission queue (or in the
  *       hands of the lane within a round), or FLYING.
- *   (2) bytes_in_flight is the sum of `charged` over operations that are not FREE, for each class.
+ *   (2) bytes_in_flight is the sum of `charged` over operations that are not FREE, for each class;
+ *       bulk_count is how many of them have a share in LANE_BULK's.
  *   (3) Each attempt has an id of its own, so a completion cannot be taken for another attempt's.
  *
  * Threads: the lane's.
@@ -23,6 +24,7 @@ struct lane_table {
     uint64_t serial;             /* Of the newest attempt. */
     uint32_t free_count;
     uint32_t flying_count;
+    uint32_t bulk_count;               /* Operations that are charged to LANE_BULK. */
     struct lane_operation *free_first; /* Used before: others are memory that nobody touched. */
     uint32_t used_count;               /* How many were ever taken: the first ones. */
     struct lane_operation *queued_first, *queued_last;

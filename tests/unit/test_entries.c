@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_entries.c - links from blocks to their parents never form a ring, whatever parents are
+ * named, and every other link is made.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "entries.h"
+#include "policy_rig.h"
+#include "rng.h"
+#include "stop_on_proof.h"
+
+enum {
+    BLOCKS = 12,
+    STEPS = 20000,
+};
+
+static int
+setup(void **state)
+{
+    return (*state = policy_rig_open(&policy_lru_ops)) == NULL ? -1 : 0;
+}
+
+static int
+teardown(void **state)
+{
+    policy_rig_close(*state);
+    return 0;
+}
+
+static void
+expect_parent(struct policy_rig *rig, uint32_t number, uint32_t wanted)
+{
+    assert_int_equal(entries_parent(rig->entries, number), wanted);
+}
+
+/* A chain of `count` blocks in HOST. */
+static void
+chain_make(struct policy_rig *rig, uint32_t *chain, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        chain[i] = policy_rig_copy(rig, i == 0 ? ENTRY_NONE : chain[i - 1]);
+}
+
+static void
+a_link_that_would_close_a_ring_is_not_made(void **state)
+{
+    struct policy_rig *rig = *state;
+
+    for (uint32_t count = 1; count <= 5; count++) {
+        uint32_t chain[5];
+
+        chain_make(rig, chain, count);
+        entries_link(rig->entries, chain[0], chain[count - 1]);
+        expect_parent(rig, chain[0], ENTRY_NONE);
+        assert_int_equal(entries_at(rig->entries, chain[count - 1])->child_count, 0);
+        for (uint32_t i = count; i-- > 0;) {
+            assert_int_equal(policy_rig_victim(rig, POLICY_HOST, ENTRY_NONE), chain[i]);
+            policy_rig_drop(rig, chain[i]);
+        }
+    }
+}
+
+/* The old parent is none any more: the entry is the first of its chain. */
+static void
+a_link_that_is_not_made_leaves_no_parent(void **state)
+{
+    struct policy_rig *rig = *state;
+    uint32_t top = policy_rig_copy(rig, ENTRY_NONE);
+    uint32_t middle = policy_rig_copy(rig, top);
+    uint32_t end = policy_rig_copy(rig, middle);
+
+    entries_link(rig->entries, middle, end);
+    expect_parent(rig, middle, ENTRY_NONE);
+    expect_parent(rig, end, middle);
+    assert_int_equal(entries_at(rig->entries, top)->child_count, 0);
+    assert_int_equal(entries_at(rig->entries, top)->memory_child_count, 0);
+}
+
+static void
+a_block_with_children_gets_another_parent(void **state)
+{
+    struct policy_rig *rig = *state;
+    uint32_t chain[5], other[5];
+
+    chain_make(rig, chain, 5);
+    chain_make(rig, other, 5);
+    entries_link(rig->entries, chain[2], other[4]);
+    expect_parent(rig, chain[2], other[4]);
+    assert_int_equal(entries_at(rig->entries, chain[1])->child_count, 0);
+    /* Its old parent is not above it any more. */
+    entries_link(rig->entries, other[0], chain[1]);
+    expect_parent(rig, other[0], chain[1]);
+    /* A parent that left is above nobody. */
+    policy_rig_drop(rig, chain[1]);
+    entries_link(rig->entries, chain[0], chain[4]);
+    expect_parent(rig, chain[0], chain[4]);
+}
+
+/* The way up from `number`, as the test remembers it. */
+static bool
+is_above(const uint32_t *parents, uint32_t number, uint32_t above)
+{
+    while (number != ENTRY_NONE && number != above)
+        number = parents[number];
+    return number == above;
+}
+
+static void
+random_links_agree_with_a_naive_forest(void **state)
+{
+    struct policy_rig *rig = *state;
+    struct rng rng = {.state = 1};
+    uint32_t numbers[BLOCKS], parents[BLOCKS];
+    uint32_t refused_count = 0;
+
+    for (uint32_t i = 0; i < BLOCKS; i++) {
+        numbers[i] = policy_rig_copy(rig, ENTRY_NONE);
+        parents[i] = ENTRY_NONE;
+    }
+    for (uint32_t step = 0; step < STEPS; step++) {
+        uint32_t child = (uint32_t)rng_below(&rng, BLOCKS);
+        uint32_t parent = (uint32_t)rng_below(&rng, BLOCKS);
+        bool is_refused = is_above(parents, parent, child);
+
+        entries_link(rig->entries, numbers[child], numbers[parent]);
+        parents[child] = is_refused ? ENTRY_NONE : parent;
+        refused_count += is_refused;
+        for (uint32_t i = 0; i < BLOCKS; i++)
+            expect_parent(
+                rig, numbers[i], parents[i] == ENTRY_NONE ? ENTRY_NONE : numbers[parents[i]]);
+    }
+    assert_in_range(refused_count, STEPS / 10, STEPS / 2);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_link_that_would_close_a_ring_is_not_made),
+        TEST(a_link_that_is_not_made_leaves_no_parent),
+        TEST(a_block_with_children_gets_another_parent),
+        TEST(random_links_agree_with_a_naive_forest),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
