@@ -64,7 +64,7 @@ struct op {
     bool has_slot;            /* ... which is the operation's: no fill has it yet. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
-    enum kvt_status moved_status; /* Of the last copy or read that it waited for. */
+    enum kvt_status moved_status; /* Of the last copy, read or write that it waited for. */
     uint32_t tier;
     uint32_t slot;   /* has_slot: its number. */
     uint64_t length; /* Put: payload; get: capacity, then payload. */
@@ -135,8 +135,8 @@ op_is_transient(const struct op *op)
     return op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
 }
 
-/* op_moved_status - what an operation is told whose block could not be brought to it: that it
- * found no memory or no room, else `otherwise`. */
+/* op_moved_status - what an operation is told whose block could not be brought to where it should
+ * be: that it found no memory or no room, else `otherwise`. */
 static inline enum kvt_status
 op_moved_status(const struct op *op, enum kvt_status otherwise)
 {

@@ -18,6 +18,8 @@
 enum {
     PARTS = 2, /* An image is made before the block is written. */
     BLOCK_BYTES = 60000,
+    BLOCKS_MAX = 200, /* More than NVMe has room for. */
+    ALLOCATIONS = 8,  /* Of which one fails; some more than a write takes. */
     MOMENTS = 60, /* Steps of the world after which something comes; some more than the write. */
 };
 
@@ -95,12 +97,65 @@ a_demotion_of_what_is_cleared_meanwhile_finds_no_block(void **state)
     assert_in_range(missed_count, 1, MOMENTS - 1);
 }
 
+/* No memory for the image, for one thing. */
+static void
+a_demotion_without_memory_to_write_says_so(void **state)
+{
+    uint32_t refused_count = 0;
+
+    (void)state;
+    for (uint32_t nth = 1; nth <= ALLOCATIONS; nth++) {
+        enum kvt_status status;
+        kvt_ticket *ticket;
+
+        block_make(nth);
+        ticket = demote_submit(nth);
+        sim_memory_fail(sim.world, nth, false);
+        status = kit_result(ticket, KVT_STAGE_DONE).status;
+        sim_memory_fail(sim.world, 0, false);
+        if (status == KVT_OK)
+            continue;
+        assert_int_equal(status, KVT_E_NOMEM);
+        refused_count++;
+        assert_int_equal(kit_result(demote_submit(nth), KVT_STAGE_DONE).status, KVT_OK);
+    }
+    assert_in_range(refused_count, 1, ALLOCATIONS);
+}
+
+/* Leases hold all that NVMe has: none of it can go. */
+static void
+a_demotion_without_room_to_write_says_so(void **state)
+{
+    kvt_lease leases[BLOCKS_MAX];
+    enum kvt_status status = KVT_OK;
+    uint32_t count = 0;
+    uint8_t tiers;
+
+    (void)state;
+    while (status == KVT_OK) {
+        struct payload_key name;
+
+        assert_true(count < BLOCKS_MAX);
+        block_make(count);
+        status = kit_result(demote_submit(count), KVT_STAGE_DONE).status;
+        payload_key_make(&name, count);
+        assert_int_equal(kvt_lookup(store, ns, &name.key, 1, &tiers, NULL, &leases[count]), KVT_OK);
+        count++;
+    }
+    assert_int_equal(status, KVT_E_NOSPC);
+    assert_int_equal(tiers, KVT_TIER_HOST);
+    while (count-- > 0)
+        kvt_lease_release(store, leases[count]);
+}
+
 int
 main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_demotion_of_what_is_cleared_meanwhile_finds_no_block),
+        TEST(a_demotion_without_memory_to_write_says_so),
+        TEST(a_demotion_without_room_to_write_says_so),
     };
 
     stop_on_proof();
