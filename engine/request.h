@@ -102,6 +102,7 @@ struct kvt_ticket {
     uint16_t part_first, part_total; /* is_by_part: which; else 0, 1. */
     bool is_by_part;
     int8_t mark_device;        /* parts: device whose copies are marked; -1: none. */
+    uint8_t device_mask;       /* Gets: whose memory destinations lie in. */
     struct ticket_part *parts; /* part_total; NULL: nobody can ask. */
     struct ticket_part whole;  /* The one of a ticket that is not by part. */
     uint32_t last_stage;
