@@ -151,7 +151,8 @@ op_moved_status(const struct op *op, enum kvt_status otherwise)
  */
 void op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status status);
 
-/* op_finish - every stage that is still open, with one status (loop). */
+/* op_finish - every stage that is still open, with one status (loop). Of a get nothing came: it has
+ * the length 0. */
 void op_finish(struct kvt_store *store, struct op *op, enum kvt_status status);
 
 /* op_cancel - of one that is in no list and not at work: it ends with KVT_CANCELLED (loop). */
