@@ -141,8 +141,7 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
     /* Room was wanted, and NVMe did not take it. */
     if (is_given_up && entry_drop(store, entry, false, KVT_REASON_EVICTED))
         COUNT(store, host_drop_count, 1);
-    while ((op = op_list_take(&waiters)) != NULL)
-        op_begin(store, op);
+    ops_restart(store, &waiters, status);
 }
 
 void

@@ -62,7 +62,8 @@ void commit_hurry_all(struct kvt_store *store);
 bool commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter);
 
-/* commit_kill - remember a kill of everything that was written for its key so far. KVT_E_NOMEM. */
+/* commit_kill - remember a kill of everything that was written for its key so far; a store that is
+ * opened for reading only has none. KVT_E_NOMEM. */
 enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *kill);
 
 /* commit_kill_reserve - the next commit_kill() will not fail. KVT_E_NOMEM. */

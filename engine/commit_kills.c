@@ -33,6 +33,11 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     struct kill_item item = {.kill = *kill, .order = commit->order + 1};
     uint64_t due_ns = store->now_ns;
 
+    /* A store that is only looked at forgets blocks, and writes nothing. */
+    if (store->is_read_only) {
+        KVT_ASSERT(kill->waiter == NULL); /* Its deletes are refused. */
+        return KVT_OK;
+    }
     /* Everything written for the key so far is dead, also what never was acknowledged. Of a copy
      * that lost its block while it was written only itself: a newer block may be on its way. */
     item.sequence = kill->sequence;

@@ -331,9 +331,5 @@ entry_quarantine(struct kvt_store *store, uint32_t number)
     entry_corrupt_note(store, number);
     if (word_state(word) != ENTRY_RESIDENT)
         return;
-    /* A store that is only looked at forgets the block, and writes nothing. */
-    if (store->is_read_only)
-        (void)entry_drop(store, number, true, KVT_REASON_CORRUPT);
-    else
-        (void)entry_erase(store, number, NULL);
+    (void)entry_erase(store, number, NULL);
 }

@@ -51,22 +51,40 @@ tail_taken_bytes(const struct fetch *fetch)
     return (size_t)(fetch->tail_pages + 1) * PAGE_BYTES;
 }
 
+/* All but its slots and its pin. */
 static void
-fetch_destroy(struct kvt_store *store, struct fetch *fetch)
+fetch_free(struct kvt_store *store, struct fetch *fetch)
 {
     if (fetch->tail_pages == 1)
         pool_put(&store->tail_pool, fetch->tail_taken);
     else if (fetch->tail_taken != NULL)
         env_put(&store->env, fetch->tail_taken, tail_taken_bytes(fetch));
+    if (fetch->window != NULL)
+        fetch->window->bytes -= fetch->shape.length;
+    KVT_ASSERT(!fetch->has_copy);
+    pool_put(&store->fetch_pool, fetch);
+}
+
+static void
+fetch_destroy(struct kvt_store *store, struct fetch *fetch)
+{
     if (fetch->has_stage)
         copy_slot_put(store, POLICY_HOST, fetch->stage, &fetch->device_job.move);
     if (fetch->has_decoded)
         copy_slot_put(store, POLICY_HOST, fetch->decoded, &fetch->device_job.move);
-    if (fetch->window != NULL)
-        fetch->window->bytes -= fetch->shape.length;
-    KVT_ASSERT(!fetch->has_copy);
     entry_unpin(store, fetch->entry);
-    pool_put(&store->fetch_pool, fetch);
+    fetch_free(store, fetch);
+}
+
+/* It was never begun. Who waits for room tries again when there may be more of it: not for what the
+ * try itself had, or the loop would have no rest. */
+static void
+fetch_abandon(struct kvt_store *store, struct fetch *fetch)
+{
+    if (fetch->has_stage)
+        room_untake(store, POLICY_HOST, fetch->stage);
+    lease_unpin(store, fetch->entry);
+    fetch_free(store, fetch);
 }
 
 /* For the pages of the image from the one with byte `from` on. */
@@ -110,7 +128,7 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
     residency_pin(store->map, number);
     if (!fetch->shape.has_trailer || tail_take(store, fetch, image_trailer_at(&fetch->shape)))
         return fetch;
-    fetch_destroy(store, fetch);
+    fetch_abandon(store, fetch);
     return NULL;
 }
 
@@ -543,7 +561,7 @@ fetch_open(struct kvt_store *store, struct op *op, uint32_t number)
     status = fetch_room(store, fetch);
     if (status == KVT_OK)
         return fetch;
-    fetch_destroy(store, fetch);
+    fetch_abandon(store, fetch);
     if (status == KVT_NOT_READY)
         room_wait(store, POLICY_HOST, op);
     else

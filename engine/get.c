@@ -303,7 +303,7 @@ get_fits(struct kvt_store *store, struct op *op, const struct entry *entry)
     else if (part_range_of(op, entry, &range) && length_fits(op, range.length))
         return true;
     op->length = range.length;
-    op_finish(store, op, KVT_E_INVAL);
+    op_reach(store, op, 1, KVT_E_INVAL);
     return false;
 }
 

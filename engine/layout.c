@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "store_internal.h"
+#include "use_word.h"
 
 enum {
     INDEX_BITS = 10,
@@ -19,8 +20,7 @@ enum {
 };
 
 struct layout_place {
-    _Atomic uint32_t generation;
-    _Atomic uint32_t use_count;
+    struct use_word use;   /* (R3) */
     struct layout *layout; /* Written while nobody can see it. */
 };
 
@@ -420,7 +420,7 @@ place_at(struct kvt_store *store, kvt_layout id)
 static bool
 place_is_current(struct layout_place *place, kvt_layout id)
 {
-    uint32_t generation = atomic_load(&place->generation);
+    uint32_t generation = use_word_generation(&place->use);
 
     return (generation & 1) != 0 && (generation & GENERATION_MASK) == id.id >> INDEX_BITS;
 }
@@ -432,11 +432,11 @@ table_add(struct layout_table *table, struct layout *layout, kvt_layout *layout_
     for (uint32_t i = 0; i < PLACE_COUNT; i++) {
         struct layout_place *place = &table->places[i];
 
-        if (place->layout != NULL || atomic_load(&place->use_count) != 0)
+        if (place->layout != NULL)
             continue;
         layout->place = place;
         place->layout = layout;
-        layout_out->id = (atomic_fetch_add(&place->generation, 1) + 1) << INDEX_BITS | (i + 1);
+        layout_out->id = use_word_open(&place->use) << INDEX_BITS | (i + 1);
         return true;
     }
     return false;
@@ -488,16 +488,11 @@ kvt_layout_unregister(kvt_store *store, kvt_layout id)
     pthread_mutex_lock(&store->layouts->mutex);
     if (place == NULL || !place_is_current(place, id)) {
         status = failure_set(KVT_E_INVAL, 0, "the layout is stale, or none");
+    } else if (use_word_close(&place->use)) {
+        layout = place->layout;
+        place->layout = NULL;
     } else {
-        /* (R3) Closed first: then no use begins that is not counted here. */
-        atomic_fetch_add(&place->generation, 1);
-        if (atomic_load(&place->use_count) == 0) {
-            layout = place->layout;
-            place->layout = NULL;
-        } else {
-            atomic_fetch_sub(&place->generation, 1);
-            status = failure_set(KVT_E_STATE, 0, "operations that use the layout are under way");
-        }
+        status = failure_set(KVT_E_STATE, 0, "operations that use the layout are under way");
     }
     pthread_mutex_unlock(&store->layouts->mutex);
     if (layout != NULL)
@@ -516,12 +511,9 @@ place_use(struct kvt_store *store, const struct layout_name *name, struct layout
     if (place == NULL)
         return failure_set(
             KVT_E_INVAL, 0, "block %u: layout %u is none", name->index, name->layout.id);
-    atomic_fetch_add(&place->use_count, 1); /* (R3) */
-    if (!place_is_current(place, name->layout)) {
-        atomic_fetch_sub(&place->use_count, 1);
+    if (!use_word_take(&place->use, name->layout.id >> INDEX_BITS, GENERATION_MASK))
         return failure_set(
             KVT_E_INVAL, 0, "block %u: layout %u is stale", name->index, name->layout.id);
-    }
     *layout_out = place->layout;
     return KVT_OK;
 }
@@ -562,7 +554,7 @@ layout_share(struct op *op, const struct op *other)
     op->memory_device = other->memory_device;
     op->length = other->length;
     if (op->layout->place != NULL)
-        atomic_fetch_add(&op->layout->place->use_count, 1);
+        use_word_share(&op->layout->place->use);
     else
         op->layout->owner_count++;
 }
@@ -574,7 +566,7 @@ layout_unuse(struct kvt_store *store, struct op *op)
 
     op->layout = NULL;
     if (layout->place != NULL)
-        atomic_fetch_sub(&layout->place->use_count, 1);
+        use_word_put(&layout->place->use);
     else if (--layout->owner_count == 0)
         layout_free(store, layout);
 }

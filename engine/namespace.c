@@ -209,9 +209,11 @@ clear_run(struct kvt_store *store, void *context)
         if (word_state(word) != ENTRY_RESIDENT || entry_namespace(store, number) != clear->space)
             continue;
         flight = entries_at(store->entries, number)->flight;
+        /* Out of the map before operations that waited for the flight start again: a demote would
+         * find a block that could not be written. */
+        (void)entry_drop(store, number, true, KVT_REASON_CLEARED);
         if (flight != NULL && flight_is_commit(flight))
             (void)commit_cancel(store, flight, KVT_MISS, NULL);
-        (void)entry_drop(store, number, true, KVT_REASON_CLEARED);
     }
     return true;
 }

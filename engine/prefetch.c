@@ -127,7 +127,7 @@ static void
 demote_copy(struct kvt_store *store, struct op *op, uint32_t number, unsigned tiers)
 {
     if (op->is_written)
-        op_reach(store, op, 1, KVT_E_IO);
+        op_reach(store, op, 1, op_moved_status(op, KVT_E_IO));
     else if ((tiers & TIER_HOST) != 0)
         demote_write(store, op, number);
     else if (op->is_lowered)

@@ -530,7 +530,7 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
         want.place = POLICY_HOST;
         status = room_take(store, &want, &slots_out->host);
         if (status != KVT_OK && slots_out->has_hbm)
-            room_put(store, hbm, slots_out->hbm);
+            room_untake(store, hbm, slots_out->hbm);
         if (status == KVT_NOT_READY)
             room_wait(store, POLICY_HOST, op);
     }

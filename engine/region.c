@@ -7,6 +7,7 @@
 #include "region.h"
 
 #include "store_internal.h"
+#include "use_word.h"
 
 enum {
     INDEX_BITS = 12,
@@ -17,8 +18,7 @@ enum {
 #define HOST_BYTES_MAX (UINT64_C(1) << 30)
 
 struct region {
-    _Atomic uint32_t generation;
-    _Atomic uint32_t use_count;
+    struct use_word use; /* (R3) */
     /* Written while nobody can see it. */
     uint8_t *address;
     uint64_t size;
@@ -113,7 +113,7 @@ regions_close(struct kvt_store *store)
     if (table == NULL)
         return;
     for (uint32_t i = 0; i < REGION_COUNT; i++) {
-        if ((atomic_load_explicit(&table->regions[i].generation, memory_order_relaxed) & 1) != 0)
+        if (use_word_is_open(&table->regions[i].use))
             region_forget(store, &table->regions[i]);
     }
     pthread_mutex_destroy(&table->mutex);
@@ -171,8 +171,7 @@ kvt_region_register(
     pthread_mutex_lock(&store->regions->mutex);
     for (index = 0; index < REGION_COUNT; index++) {
         region = &store->regions->regions[index];
-        if ((atomic_load_explicit(&region->generation, memory_order_relaxed) & 1) == 0 &&
-            atomic_load_explicit(&region->use_count, memory_order_acquire) == 0)
+        if (!use_word_is_open(&region->use))
             break;
     }
     if (index == REGION_COUNT) {
@@ -184,11 +183,8 @@ kvt_region_register(
     region->is_device = options->tier == KVT_TIER_HBM;
     region->device = options->device;
     status = region->is_device ? memory_register(store, region) : host_register(store, region);
-    if (status == KVT_OK) {
-        uint32_t generation = atomic_fetch_add(&region->generation, 1) + 1;
-
-        region_out->id = generation << INDEX_BITS | (index + 1);
-    }
+    if (status == KVT_OK)
+        region_out->id = use_word_open(&region->use) << INDEX_BITS | (index + 1);
     pthread_mutex_unlock(&store->regions->mutex);
     return status;
 }
@@ -204,7 +200,7 @@ region_at(struct kvt_store *store, kvt_region id)
 static bool
 region_is_current(struct region *region, kvt_region id)
 {
-    uint32_t generation = atomic_load(&region->generation);
+    uint32_t generation = use_word_generation(&region->use);
 
     return (generation & 1) != 0 && (generation & GENERATION_MASK) == id.id >> INDEX_BITS;
 }
@@ -222,17 +218,12 @@ kvt_region_unregister(kvt_store *store, kvt_region id)
     pthread_mutex_lock(&store->regions->mutex);
     if (region == NULL || !region_is_current(region, id)) {
         status = failure_set(KVT_E_INVAL, 0, "the region is stale, or none");
+    } else if (use_word_close(&region->use)) {
+        region_forget(store, region);
     } else {
-        /* (R3) Closed first: then no use begins that is not counted here. */
-        atomic_fetch_add(&region->generation, 1);
-        if (atomic_load(&region->use_count) == 0) {
-            region_forget(store, region);
-        } else {
-            atomic_fetch_sub(&region->generation, 1);
-            status = failure_set(KVT_E_STATE, 0,
-                "operations that use the region are under way, or a "
-                "layout lies in it");
-        }
+        status = failure_set(KVT_E_STATE, 0,
+            "operations that use the region are under way, or a "
+            "layout lies in it");
     }
     pthread_mutex_unlock(&store->regions->mutex);
     return status;
@@ -250,15 +241,12 @@ region_hold(
 
     if (region == NULL)
         return failure_set(KVT_E_INVAL, 0, "region %u is none", id.id);
-    atomic_fetch_add(&region->use_count, 1); /* (R3) */
-    if (!region_is_current(region, id)) {
-        atomic_fetch_sub(&region->use_count, 1);
+    if (!use_word_take(&region->use, id.id >> INDEX_BITS, GENERATION_MASK))
         return failure_set(KVT_E_INVAL, 0, "region %u is stale", id.id);
-    }
     offset = (uint64_t)(address - (uintptr_t)region->address);
     if (address < (uintptr_t)region->address || offset > region->size ||
         memory->iov_len > region->size - offset) {
-        atomic_fetch_sub(&region->use_count, 1);
+        use_word_put(&region->use);
         return failure_set(KVT_E_INVAL, 0, "%zu bytes at %p do not lie in region %u",
             memory->iov_len, memory->iov_base, id.id);
     }
@@ -295,15 +283,15 @@ region_hold_host(struct kvt_store *store, const void *memory, uint64_t size)
     pthread_mutex_lock(&table->mutex);
     for (uint32_t i = 0; i < REGION_COUNT && found.id == 0; i++) {
         struct region *region = &table->regions[i];
-        uint32_t generation = atomic_load_explicit(&region->generation, memory_order_relaxed);
+        uint32_t generation = use_word_generation(&region->use);
         uint64_t offset = (uint64_t)((uintptr_t)memory - (uintptr_t)region->address);
 
         if ((generation & 1) == 0 || region->is_device ||
             (uintptr_t)memory < (uintptr_t)region->address || offset > region->size ||
             size > region->size - offset)
             continue;
-        atomic_fetch_add(&region->use_count, 1);
         found.id = generation << INDEX_BITS | (i + 1);
+        (void)use_word_take(&region->use, found.id >> INDEX_BITS, GENERATION_MASK);
     }
     pthread_mutex_unlock(&table->mutex);
     return found;
@@ -315,5 +303,5 @@ region_let_go(struct kvt_store *store, kvt_region id)
     struct region *region = region_at(store, id);
 
     if (region != NULL)
-        atomic_fetch_sub(&region->use_count, 1);
+        use_word_put(&region->use);
 }

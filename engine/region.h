@@ -6,9 +6,8 @@
  *           layouts use it.
  * Threads   any.
  *
- * (R3) use_count and generation: a use is counted before the generation is looked at, and a region
- * is closed before its uses are counted (both sequentially consistent): of an unregister and a new
- * use at the same time one sees the other.
+ * (R3) of use_word.h: of an unregister and a new use at the same time one sees the other; and an
+ * unregister that is refused, because something uses the region, is seen by nobody.
  */
 #ifndef KVT_ENGINE_REGION_H
 #define KVT_ENGINE_REGION_H

@@ -260,6 +260,9 @@ op_finish(struct kvt_store *store, struct op *op, enum kvt_status status)
     bool is_first_open = !op->is_reached[0];
 
     COUNT(store, cancel_count, status == KVT_CANCELLED);
+    /* It was the capacity. */
+    if (op->ticket->kind == TICKET_GET)
+        op->length = 0;
     /* With two stages the ticket outlives the first. */
     if (is_first_open)
         op_reach(store, op, 1, status);
@@ -270,8 +273,6 @@ op_finish(struct kvt_store *store, struct op *op, enum kvt_status status)
 void
 op_cancel(struct kvt_store *store, struct op *op)
 {
-    if (op->ticket->kind == TICKET_GET)
-        op->length = 0;
     op_finish(store, op, KVT_CANCELLED);
 }
 

@@ -64,7 +64,7 @@ struct op {
     bool has_slot;            /* ... which is the operation's: no fill has it yet. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
-    enum kvt_status moved_status; /* Of the last copy or read that it waited for. */
+    enum kvt_status moved_status; /* Of the last copy, read or write that it waited for. */
     uint32_t tier;
     uint32_t slot;   /* has_slot: its number. */
     uint64_t length; /* Put: payload; get: capacity, then payload. */
@@ -102,6 +102,7 @@ struct kvt_ticket {
     uint16_t part_first, part_total; /* is_by_part: which; else 0, 1. */
     bool is_by_part;
     int8_t mark_device;        /* parts: device whose copies are marked; -1: none. */
+    uint8_t device_mask;       /* Gets: whose memory destinations lie in. */
     struct ticket_part *parts; /* part_total; NULL: nobody can ask. */
     struct ticket_part whole;  /* The one of a ticket that is not by part. */
     uint32_t last_stage;
@@ -135,8 +136,8 @@ op_is_transient(const struct op *op)
     return op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
 }
 
-/* op_moved_status - what an operation is told whose block could not be brought to it: that it
- * found no memory or no room, else `otherwise`. */
+/* op_moved_status - what an operation is told whose block could not be brought to where it should
+ * be: that it found no memory or no room, else `otherwise`. */
 static inline enum kvt_status
 op_moved_status(const struct op *op, enum kvt_status otherwise)
 {
@@ -150,7 +151,8 @@ op_moved_status(const struct op *op, enum kvt_status otherwise)
  */
 void op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status status);
 
-/* op_finish - every stage that is still open, with one status (loop). */
+/* op_finish - every stage that is still open, with one status (loop). Of a get nothing came: it has
+ * the length 0. */
 void op_finish(struct kvt_store *store, struct op *op, enum kvt_status status);
 
 /* op_cancel - of one that is in no list and not at work: it ends with KVT_CANCELLED (loop). */

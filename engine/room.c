@@ -281,12 +281,18 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
 }
 
 void
-room_put(struct kvt_store *store, enum policy_place place, struct slot slot)
+room_untake(struct kvt_store *store, enum policy_place place, struct slot slot)
 {
     bool was_taken = slab_put(place_slab(store, place), slot);
 
     KVT_ASSERT(was_taken);
     (void)was_taken;
+}
+
+void
+room_put(struct kvt_store *store, enum policy_place place, struct slot slot)
+{
+    room_untake(store, place, slot);
     store->room_changed = true;
 }
 

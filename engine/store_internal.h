@@ -400,6 +400,9 @@ void room_open(struct kvt_store *store);
 enum kvt_status room_take(
     struct kvt_store *store, const struct room_want *want, struct slot *slot_out);
 void room_put(struct kvt_store *store, enum policy_place place, struct slot slot);
+/* room_untake - of a slot that was taken just now, and is of no use without another one: that is no
+ * change of room, for which those who wait would try again. */
+void room_untake(struct kvt_store *store, enum policy_place place, struct slot slot);
 /* room_will_come - nothing can go now, but something that is under way will end: it is hurried. */
 bool room_will_come(struct kvt_store *store);
 void room_wait(struct kvt_store *store, enum policy_place place, struct op *op);

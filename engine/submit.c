@@ -419,13 +419,17 @@ gets_import(struct kvt_ticket *ticket, kvt_namespace ns, const struct kvt_get *g
     struct kvt_store *store = ticket->store;
     int mark_device = -1;
 
+    _Static_assert(KVT_DEVICES_MAX <= 8, "a bit of ticket->device_mask for each");
     for (uint32_t i = 0; i < ticket->block_count; i++) {
         KVT_TRY(op_import_key(store, &ticket->ops[i], ns, &gets[i].key, i));
         if (ticket->is_by_part)
             KVT_TRY(ops_import_by_part(store, ticket, &gets[i], i));
         else
             KVT_TRY(op_import_whole(store, &ticket->ops[i], &gets[i], i));
-        if (mark_device < 0 && ticket->ops[i].memory_device >= 0)
+        if (ticket->ops[i].memory_device < 0)
+            continue;
+        ticket->device_mask |= (uint8_t)(1u << ticket->ops[i].memory_device);
+        if (mark_device < 0)
             mark_device = ticket->ops[i].memory_device;
     }
     ticket->part_first = gets[0].part_first;

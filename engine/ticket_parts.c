@@ -98,6 +98,22 @@ part_is_queued(const struct ticket_part *part)
            part->operation_count;
 }
 
+static bool
+has_memory_of(const struct kvt_ticket *ticket, uint32_t device)
+{
+    return device < KVT_DEVICES_MAX && (ticket->device_mask >> device & 1) != 0;
+}
+
+/* For a stream of `device`. Of another device than that whose copies are marked: when all are over,
+ * and nothing is left to wait for. */
+static bool
+part_is_ready(const struct kvt_ticket *ticket, const struct ticket_part *part, uint32_t device)
+{
+    if (ticket->mark_device == (int)device)
+        return part_is_queued(part);
+    return atomic_load_explicit(&part->is_there, memory_order_acquire) != 0;
+}
+
 enum kvt_status
 kvt_ticket_stream_wait(kvt_ticket *ticket, uint32_t number, uint32_t device, void *stream)
 {
@@ -113,14 +129,16 @@ kvt_ticket_stream_wait(kvt_ticket *ticket, uint32_t number, uint32_t device, voi
             "part %u: the ticket has no such part, or no memory of "
             "a device",
             number);
-    if (ticket->mark_device != (int)device)
+    if (!has_memory_of(ticket, device))
         return failure_set(
             KVT_E_INVAL, 0, "device %u: no destination of the ticket is its memory", device);
-    if (!part_is_queued(part))
+    if (!part_is_ready(ticket, part, device))
         return KVT_NOT_READY;
     mover = hbm_mover(ticket->store->devices.tiers[device]);
     if (device_mover_is_lost(mover))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(device_answer(ticket->store, device, device_mover_wait(mover, &part->mark, stream)));
+    if (ticket->mark_device == (int)device)
+        KVT_TRY(
+            device_answer(ticket->store, device, device_mover_wait(mover, &part->mark, stream)));
     return (enum kvt_status)atomic_load_explicit(&part->status, memory_order_relaxed);
 }

@@ -31,7 +31,7 @@ struct ticket_part {
 };
 
 /* ticket_parts_init - of a ticket that is not sent yet. `mark_device`: of which device moves are
- * marked; -1: none. */
+ * marked; -1: none. Those of others count when they are over. */
 void ticket_parts_init(struct kvt_ticket *ticket, int mark_device);
 
 /* ticket_part_reach - the operation is over (loop). */

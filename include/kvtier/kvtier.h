@@ -420,7 +420,7 @@ enum kvt_stage {
 struct kvt_result {
     enum kvt_status status;
     uint32_t tier;   /* Get: enum kvt_tiers, where it came from. */
-    uint64_t length; /* Get: payload bytes that were wanted. */
+    uint64_t length; /* Get: payload bytes that were wanted: of KVT_OK and KVT_E_INVAL; else 0. */
 };
 
 /*

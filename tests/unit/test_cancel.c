@@ -355,6 +355,26 @@ a_put_that_waits_for_an_event_never_begins(void **state)
 }
 
 static void
+a_get_that_waits_for_an_event_brings_nothing(void **state)
+{
+    struct device *device = hbm_device(store->devices.tiers[0]);
+    struct kvt_submit submit = {0};
+    struct kvt_get get = {
+        .key = names[0].key, .destination = memory[0], .capacity = sizeof(memory[0])};
+    struct kvt_result result;
+    kvt_ticket *ticket;
+
+    (void)state;
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    assert_int_equal(kvt_get_submit(store, ns, &get, 1, &submit, &ticket), KVT_OK);
+    cancel_begun(ticket);
+    result = kit_result(ticket, KVT_STAGE_DONE);
+    assert_int_equal(result.status, KVT_CANCELLED);
+    assert_int_equal(result.length, 0);
+    device->ops->event_destroy(device, submit.wait_event);
+}
+
+static void
 every_stage_of_a_cancelled_ticket_is_delivered_once(void **state)
 {
     struct kvt_completion done[8];
@@ -448,6 +468,7 @@ main(void)
         TEST(a_prefetch_is_answered_and_the_read_that_it_began_goes_on),
         TEST(a_demote_is_answered_and_the_write_that_it_began_goes_on),
         TEST(a_put_that_waits_for_an_event_never_begins),
+        TEST(a_get_that_waits_for_an_event_brings_nothing),
         TEST(every_stage_of_a_cancelled_ticket_is_delivered_once),
         TEST(what_is_over_or_nothing_is_left_as_it_is),
         TEST(a_drain_waits_for_every_completion_and_collects_none),

@@ -171,6 +171,60 @@ roots_that_take_no_writes_any_more_say_so(void **state)
     assert_true((health & KVT_HEALTH_ROOT_READONLY) != 0);
 }
 
+static struct kvt_result
+get_result(uint32_t i, uint64_t capacity, bool has_memory)
+{
+    struct kvt_get get = {.key = keys[i], .destination = bytes, .capacity = capacity};
+    struct kvt_result result;
+    kvt_ticket *ticket;
+
+    assert_int_equal(kvt_get_submit(store, ns, &get, 1, NULL, &ticket), KVT_OK);
+    sim_memory_fail(sim.world, has_memory ? 0 : 1, true);
+    result = kit_result(ticket, KVT_STAGE_DONE);
+    sim_memory_fail(sim.world, 0, false);
+    return result;
+}
+
+/* It has the length of what was wanted when that is there, also where it does not fit. */
+static void
+a_get_that_brings_nothing_has_no_length(void **state)
+{
+    static kvt_reservation *held[KEYS_MAX];
+    struct kvt_put put = {.length = BLOCK_BYTES};
+    uint32_t count = 0;
+    struct kvt_result result;
+    enum kvt_status status;
+    kvt_ticket *ticket = put_begin(0, KVT_SYNC);
+
+    (void)state;
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+    result = get_result(0, BLOCK_BYTES, false);
+    assert_int_equal(result.status, KVT_E_NOMEM);
+    assert_int_equal(result.length, 0);
+    assert_int_equal(
+        kvt_demote_submit(store, ns, &keys[0], 1, KVT_TIER_NVME, NULL, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    do {
+        void *address;
+
+        put.key = keys[1 + count];
+        status = kvt_reserve(store, ns, &put, &address, &held[count]);
+        count += status == KVT_OK;
+    } while (status == KVT_OK);
+    assert_int_equal(status, KVT_E_NOSPC);
+    result = get_result(0, BLOCK_BYTES, true);
+    assert_int_equal(result.status, KVT_E_NOSPC);
+    assert_int_equal(result.length, 0);
+    while (count > 0)
+        kvt_discard(held[--count]);
+    result = get_result(0, BLOCK_BYTES - 1, true);
+    assert_int_equal(result.status, KVT_E_INVAL);
+    assert_int_equal(result.length, BLOCK_BYTES);
+    result = get_result(0, BLOCK_BYTES, true);
+    assert_int_equal(result.status, KVT_OK);
+    assert_int_equal(result.length, BLOCK_BYTES);
+}
+
 int
 main(void)
 {
@@ -180,6 +234,7 @@ main(void)
         TEST(a_put_that_is_deleted_before_its_commit_is_no_longer_durable),
         TEST(results_of_a_stage_that_was_not_reached_are_not_given),
         TEST(nvme_that_is_pinned_whole_takes_nothing_more),
+        TEST(a_get_that_brings_nothing_has_no_length),
         TEST(roots_that_take_no_writes_any_more_say_so),
     };
 

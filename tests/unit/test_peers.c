@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_peers.c - blocks in HBM of one device that are read to memory of another: by that device
- * itself where it reaches them, and by way of HOST where it does not.
+ * itself where it reaches them, and by way of HOST where it does not. Streams of both that wait.
  */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -221,6 +223,88 @@ a_peer_out_of_reach_is_read_by_way_of_host(void **state)
     peers_close(&peers);
 }
 
+/* --- Readiness -------------------------------------------------------------------------------- */
+
+struct kernel {
+    uint8_t seen[COUNT][BYTES];
+    uint32_t at;
+};
+
+static void
+kernel_read(void *context, void *memory)
+{
+    struct kernel *kernel = context;
+
+    memcpy(kernel->seen[kernel->at++], memory, BYTES);
+}
+
+/* Blocks go to memory of the devices by turns, when a stream of the first has done its work. */
+static void
+streams_of_both_devices_wait_for_what_went_to_both(void **state)
+{
+    static struct kernel kernel;
+    struct payload_key names[COUNT];
+    struct kvt_get gets[COUNT];
+    struct kvt_submit submit = {0};
+    struct device *devices[DEVICES];
+    void *streams[DEVICES];
+    struct peers peers;
+    kvt_ticket *ticket;
+    atomic_bool may_go = false;
+    int stream;
+
+    (void)state;
+    peers_open(&peers, false, false);
+    blocks_put(&peers, KVT_SYNC);
+    for (uint32_t d = 0; d < DEVICES; d++) {
+        devices[d] = hbm_device(peers.store->devices.tiers[d]);
+        assert_int_equal(device_host_stream_create(devices[d], &streams[d]), KVT_OK);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        payload_key_make(&names[i], i);
+        gets[i] = (struct kvt_get){.key = names[i].key,
+            .destination = pool_at(&peers, i % DEVICES, i),
+            .capacity = BYTES,
+            .region = peers.regions[i % DEVICES]};
+    }
+    assert_int_equal(devices[0]->ops->event_create(devices[0], &submit.wait_event), KVT_OK);
+    hbm_stream_hold(devices[0], streams[0], pool_at(&peers, 0, 1), &may_go);
+    assert_int_equal(
+        devices[0]->ops->event_record(devices[0], submit.wait_event, streams[0]), KVT_OK);
+    assert_int_equal(kvt_get_submit(peers.store, peers.ns, gets, COUNT, &submit, &ticket), KVT_OK);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        assert_int_equal(
+            kvt_ticket_stream_wait(ticket, KVT_PART_ALL, d, streams[d]), KVT_NOT_READY);
+    refused(kvt_ticket_stream_wait(ticket, KVT_PART_ALL, DEVICES, &stream), KVT_E_INVAL,
+        "no destination");
+    atomic_store(&may_go, true);
+    for (uint32_t d = DEVICES; d-- > 0;) {
+        enum kvt_status status;
+
+        while (
+            (status = kvt_ticket_stream_wait(ticket, KVT_PART_ALL, d, streams[d])) == KVT_NOT_READY)
+            sched_yield();
+        assert_int_equal(status, KVT_OK);
+        kernel.at = 0;
+        for (uint32_t i = d; i < COUNT; i += DEVICES)
+            assert_int_equal(device_host_launch(devices[d], streams[d], kernel_read, &kernel,
+                                 pool_at(&peers, d, i)),
+                KVT_OK);
+        hbm_stream_finish(devices[d], streams[d]);
+        for (uint32_t i = d; i < COUNT; i += DEVICES) {
+            uint64_t version = 0;
+
+            assert_true(payload_is_right(kernel.seen[i / DEVICES], BYTES, i, &version));
+        }
+    }
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    kvt_ticket_free(ticket);
+    devices[0]->ops->event_destroy(devices[0], submit.wait_event);
+    for (uint32_t d = 0; d < DEVICES; d++)
+        device_host_stream_destroy(devices[d], streams[d]);
+    peers_close(&peers);
+}
+
 /* --- The device ------------------------------------------------------------------------------- */
 
 static void
@@ -274,6 +358,7 @@ main(void)
         cmocka_unit_test(the_nearer_of_peer_and_host_is_read),
         cmocka_unit_test(a_slow_peer_is_read_when_host_has_no_copy),
         cmocka_unit_test(a_peer_out_of_reach_is_read_by_way_of_host),
+        cmocka_unit_test(streams_of_both_devices_wait_for_what_went_to_both),
         cmocka_unit_test(only_slabs_of_others_are_peers_and_only_to_be_read),
     };
 

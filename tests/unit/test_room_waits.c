@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_room_waits.c - whoever waits for room is tried again when there may be more of it, and not
+ * for what its own try took and gave back: the loop rests meanwhile. In a simulated world.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kvtier/kvtier_unstable.h"
+#include "payload.h"
+#include "sim_store.h"
+#include "stop_on_proof.h"
+#include "store_kit.h"
+
+enum {
+    BLOCK_BYTES = 61440, /* Whole pages: a stage of it is as large as a copy. */
+    HELD_MAX = 80,       /* More than HOST has. */
+    STEPS_MAX = 500,     /* In `quiet_ns` of a store that rests; else it is some ten thousand. */
+};
+
+static const uint64_t quiet_ns = UINT64_C(50) * 1000 * 1000;
+static const uint64_t settle_ns = UINT64_C(10) * 1000 * 1000;
+
+static struct sim_store sim;
+static kvt_store *store;
+static kvt_namespace ns;
+static uint8_t bytes[BLOCK_BYTES];
+static kvt_reservation *held[HELD_MAX];
+static uint32_t held_count;
+
+static int
+setup(void **state)
+{
+    struct kvt_options options = kit_options();
+
+    (void)state;
+    options.nvme_capacity_bytes = 32 << 20;
+    options.hbm_capacity_bytes = 2 << 20;
+    sim_store_open(&sim, &options);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    held_count = 0;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    sim_store_close(&sim);
+    return 0;
+}
+
+static kvt_ticket *
+put_submit(uint64_t number, struct kvt_put put)
+{
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    put.key = name.key;
+    put.length = BLOCK_BYTES;
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+/* A block that is only on NVMe. */
+static void
+block_make(uint64_t number)
+{
+    struct payload_key name;
+    kvt_ticket *ticket = put_submit(number, (struct kvt_put){.source = bytes});
+
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+    payload_key_make(&name, number);
+    assert_int_equal(
+        kvt_demote_submit(store, ns, &name.key, 1, KVT_TIER_NVME, NULL, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+}
+
+static kvt_ticket *
+get_submit(uint64_t number)
+{
+    struct payload_key name;
+    struct kvt_get get = {.destination = bytes, .capacity = BLOCK_BYTES};
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(store, ns, &get, 1, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+/* All of HOST but `spared` slots is reserved, and a block that is being written for long may make
+ * room some day. The ticket is of its put. */
+static kvt_ticket *
+host_fill(uint32_t spared)
+{
+    const struct sim_rule stalls = {.ops = SIM_WRITE,
+        .effect = SIM_STALL,
+        .file = "data.",
+        .nth = 1,
+        .sticky = true,
+        .stall_ns = UINT64_C(60) * 1000 * 1000 * 1000};
+    struct kvt_put put = {.length = BLOCK_BYTES};
+    enum kvt_status status = KVT_OK;
+    kvt_ticket *ticket;
+
+    sim_rule_add(sim.world, &stalls);
+    ticket = put_submit(1, (struct kvt_put){.source = bytes});
+    sim_store_pass(&sim, settle_ns);
+    while (status == KVT_OK) {
+        struct payload_key name;
+        void *address;
+
+        assert_true(held_count < HELD_MAX);
+        payload_key_make(&name, 1000 + held_count);
+        put.key = name.key;
+        status = kvt_reserve(store, ns, &put, &address, &held[held_count]);
+        held_count += status == KVT_OK;
+    }
+    assert_int_equal(status, KVT_E_BUSY);
+    while (spared-- > 0)
+        kvt_discard(held[--held_count]);
+    sim_rules_clear(sim.world);
+    return ticket;
+}
+
+/* The loop rests although somebody waits for room. Then there is room. */
+static void
+rest_check(kvt_ticket *waiting)
+{
+    uint64_t step_count;
+
+    sim_store_pass(&sim, settle_ns);
+    step_count = sim_step_count(sim.world);
+    sim_store_pass(&sim, quiet_ns);
+    assert_in_range(sim_step_count(sim.world) - step_count, 0, STEPS_MAX);
+    assert_int_equal(kvt_ticket_wait(waiting, KVT_STAGE_DONE, 0), KVT_LATE);
+    while (held_count > 0)
+        kvt_discard(held[--held_count]);
+    assert_int_equal(kvt_ticket_wait(waiting, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+}
+
+static void
+a_get_that_waits_for_room_lets_the_loop_rest(void **state)
+{
+    kvt_ticket *writing, *ticket;
+
+    (void)state;
+    block_make(0);
+    writing = host_fill(0);
+    ticket = get_submit(0);
+    rest_check(ticket);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    assert_int_equal(kit_result(writing, KVT_STAGE_DURABLE).status, KVT_OK);
+}
+
+/* There is room for what is read, and none for what it is decoded to. */
+static void
+a_get_that_has_one_of_two_slots_lets_the_loop_rest(void **state)
+{
+    const struct kvt_namespace_options encoded = {
+        .struct_size = sizeof(encoded), .codec = KVT_CODEC_BF16};
+    const struct kvt_namespace_options plain = {.struct_size = sizeof(plain)};
+    kvt_ticket *writing, *ticket;
+
+    (void)state;
+    memset(bytes, 0, sizeof(bytes));
+    assert_int_equal(kvt_namespace_configure(store, ns, &encoded), KVT_OK);
+    block_make(0);
+    assert_true(kit_stats(store).codec_out_bytes > 0);
+    assert_int_equal(kvt_namespace_configure(store, ns, &plain), KVT_OK);
+    writing = host_fill(1);
+    ticket = get_submit(0);
+    rest_check(ticket);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    assert_int_equal(kit_result(writing, KVT_STAGE_DURABLE).status, KVT_OK);
+}
+
+/* HBM has room, and HOST, from which it is to be written, has none. */
+static void
+a_put_that_has_one_of_two_slots_lets_the_loop_rest(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = BLOCK_BYTES};
+    kvt_ticket *writing, *ticket;
+    kvt_region region;
+
+    (void)state;
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_device_write(store, 0, about.address, bytes, BLOCK_BYTES), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &region), KVT_OK);
+    writing = host_fill(0);
+    ticket = put_submit(
+        0, (struct kvt_put){.source = about.address, .region = region, .tier = KVT_TIER_HBM});
+    rest_check(ticket);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+    assert_int_equal(kit_result(writing, KVT_STAGE_DURABLE).status, KVT_OK);
+    assert_int_equal(kvt_region_unregister(store, region), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_get_that_waits_for_room_lets_the_loop_rest),
+        TEST(a_get_that_has_one_of_two_slots_lets_the_loop_rest),
+        TEST(a_put_that_has_one_of_two_slots_lets_the_loop_rest),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
