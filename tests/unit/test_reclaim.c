@@ -422,6 +422,7 @@ kills_pile_up(struct full_store *full)
     struct segment *segment;
     uint32_t cursor = 0, count = 0;
     uint32_t numbers[MANY_SEGMENTS];
+    uint32_t left = 0;
 
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
         if (segment->state == SEGMENT_SEALED)
@@ -438,6 +439,9 @@ kills_pile_up(struct full_store *full)
     }
     assert_int_equal(kvt_flush(full->store), KVT_OK);
     assert_int_equal(atomic_load(&full->store->counters.kill_lost_count), 0);
+    for (cursor = 0; (segment = segment_next(full->store->segments, &cursor)) != NULL;)
+        left += segment_kills_left(full->store->segments, segment);
+    assert_true(left >= KILLS);
 }
 
 /* As many blocks at once as fill most of a segment. */
