@@ -106,13 +106,16 @@ commit_touch(struct kvt_store *store, struct index_work *work, const struct tier
 {
     uint32_t segment = batch->header.segment;
     uint32_t *last = &store->commit->segment_last[segment_root(segment)];
+    struct segment *at = segment_at(store->segments, segment);
 
     /* A relocation, which does not wait for others: those that were written before it go first. */
     if (store->commit->written_first != NULL &&
         store->commit->written_first->tier_batch.sequence < batch->sequence)
         group_submit(store);
-    KVT_ASSERT(segment_at(store->segments, segment)->batch_number < batch->sequence);
-    segment_at(store->segments, segment)->batch_number = batch->sequence;
+    KVT_ASSERT(at->batch_number < batch->sequence);
+    at->batch_number = batch->sequence;
+    if (batch->kill_count > 0)
+        segment_kills_note(store->segments, at, at->kill_count + batch->kill_count);
     index_work_touch(work, segment);
     if (*last != segment && *last != SEGMENT_NONE)
         index_work_touch(work, *last);

@@ -309,6 +309,11 @@ reclaim_start(struct kvt_store *store)
     }
     unreadable_tell(store);
     kills_filter(reclaim);
+    if (reclaim->victim->state == SEGMENT_SEALED &&
+        !victim_gains(store, reclaim->victim, reclaim->kill_count)) {
+        reclaim_let_go(store, "its kills are needed: it gains too little");
+        return true;
+    }
     if (!residents_find(store) || !dropped_reserve(store)) {
         reclaim_let_go(store, "no memory for its blocks");
         return true;

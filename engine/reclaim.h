@@ -28,7 +28,8 @@
  *
  * Each reclaim gains room, however much of its victim has leases or pins: at most half a segment is
  * moved (victim.h), and what is moved fills the segments that it goes to but for less than a block,
- * which is a quarter of a segment at most.
+ * which is a quarter of a segment at most. So a victim of which more than seven eighths are kills
+ * that are needed is let go, as long as they are.
  *
  * A victim that cannot be emptied (too much of it is pinned, no memory, a write that failed) is let
  * go and passed over until another was reclaimed. So is one of which something cannot be read, the

@@ -6,7 +6,12 @@
 
 #include <stdlib.h>
 
+#include "batch_header.h"
 #include "store_internal.h"
+
+enum {
+    GAIN_DIVISOR = 8, /* A reclaim gains so much of a segment at least. */
+};
 
 /* --- Segments --------------------------------------------------------------------------------- */
 
@@ -24,35 +29,72 @@ segment_is_eligible(struct kvt_store *store, const struct segment *segment)
            !segment->is_passed_over && !segment->is_claimed && !commit_uses(store, segment->number);
 }
 
+/* Pages of batches with so many kills and nothing else. */
+static uint32_t
+kill_pages(uint32_t count)
+{
+    uint32_t rest = count % COMMIT_KILLS_MAX;
+
+    return count / COMMIT_KILLS_MAX * batch_header_pages(0, COMMIT_KILLS_MAX) +
+           (rest == 0 ? 0 : batch_header_pages(0, rest));
+}
+
+static uint32_t
+segment_kill_pages(const struct kvt_store *store, const struct segment *segment)
+{
+    return kill_pages(segment_kills_left(store->segments, segment));
+}
+
+/* What lives in it, and its kills: they are written again when it is reclaimed. */
+static uint64_t
+kept_bytes(const struct kvt_store *store, const struct segment *segment)
+{
+    return segment->live_bytes + (uint64_t)segment_kill_pages(store, segment) * PAGE_BYTES;
+}
+
 /* Whether most of what SEALED segments hold is dead, on roots that take writes: then nothing alive
  * has to be lost. */
 static bool
 is_mostly_dead(struct kvt_store *store)
 {
     const struct segment *segment;
-    uint64_t live_bytes = 0;
+    uint64_t bytes = 0;
     uint64_t count = 0;
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment->state != SEGMENT_SEALED || !victim_is_writable(store, segment))
             continue;
-        live_bytes += segment->live_bytes;
+        bytes += kept_bytes(store, segment);
         count++;
     }
-    return live_bytes < count * store->file.segment_pages / 2 * PAGE_BYTES;
+    return bytes < count * store->file.segment_pages / 2 * PAGE_BYTES;
+}
+
+/* Without blocks; and at most half of it are kills. */
+static bool
+segment_is_bare(const struct kvt_store *store, const struct segment *segment)
+{
+    return segment->live_bytes == 0 &&
+           segment_kill_pages(store, segment) <= store->file.segment_pages / 2;
 }
 
 static bool
-segment_goes_before(const struct segment *a, const struct segment *b, bool by_live_bytes)
+segment_goes_before(
+    const struct kvt_store *store, const struct segment *a, const struct segment *b, bool by_bytes)
 {
+    uint64_t a_bytes, b_bytes;
+    bool is_a_bare, is_b_bare;
+
     if ((a->held_count > 0) != (b->held_count > 0))
         return b->held_count > 0;
-    if (by_live_bytes && a->live_bytes != b->live_bytes)
-        return a->live_bytes < b->live_bytes;
-    if ((a->live_bytes == 0) != (b->live_bytes == 0))
-        return a->live_bytes == 0;
-    return a->batch_number < b->batch_number;
+    a_bytes = by_bytes ? kept_bytes(store, a) : 0;
+    b_bytes = by_bytes ? kept_bytes(store, b) : 0;
+    if (a_bytes != b_bytes)
+        return a_bytes < b_bytes;
+    is_a_bare = segment_is_bare(store, a);
+    is_b_bare = segment_is_bare(store, b);
+    return is_a_bare != is_b_bare ? is_a_bare : a->batch_number < b->batch_number;
 }
 
 struct segment *
@@ -60,12 +102,12 @@ victim_choose(struct kvt_store *store)
 {
     struct segment *victim = NULL;
     struct segment *segment;
-    bool by_live_bytes = is_mostly_dead(store);
+    bool by_bytes = is_mostly_dead(store);
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment_is_eligible(store, segment) &&
-            (victim == NULL || segment_goes_before(segment, victim, by_live_bytes)))
+            (victim == NULL || segment_goes_before(store, segment, victim, by_bytes)))
             victim = segment;
     }
     return victim;
@@ -269,21 +311,39 @@ room_to_move(const struct kvt_store *store)
     return most < store->file.segment_pages ? (uint32_t)most : store->file.segment_pages;
 }
 
-/* Whether another segment than the resident's can be reclaimed, and has less alive. It came to be
- * after this one was chosen: a write that fails closes its segment, and takes room from what is
- * written again. */
+/* Whether another segment can be reclaimed, of which less is to be written again. That came out, or
+ * to be, after this one was chosen: it has more kills than was known; a write that fails closes its
+ * segment, and takes room from what is written again. */
 static bool
-is_another_emptier(struct kvt_store *store, const struct resident *resident)
+is_another_emptier(struct kvt_store *store, const struct segment *victim)
 {
-    const struct segment *victim = segment_at(store->segments, resident->extent.segment);
+    uint64_t bytes = kept_bytes(store, victim);
     const struct segment *segment;
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->live_bytes < victim->live_bytes && segment_is_eligible(store, segment))
+        if (segment != victim && segment_is_eligible(store, segment) &&
+            kept_bytes(store, segment) < bytes)
             return true;
     }
     return false;
+}
+
+bool
+victim_gains(struct kvt_store *store, struct segment *victim, uint32_t kill_count)
+{
+    uint32_t pages = kill_pages(kill_count);
+
+    segment_kills_note(store->segments, victim, kill_count);
+    if (pages > store->file.segment_pages - store->file.segment_pages / GAIN_DIVISOR)
+        return false;
+    return pages <= store->file.segment_pages / 2 || !is_another_emptier(store, victim);
+}
+
+static uint32_t
+less(uint32_t pages, uint32_t taken)
+{
+    return pages > taken ? pages - taken : 0;
 }
 
 uint32_t
@@ -291,8 +351,12 @@ victim_survivors(
     struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t *credit_bytes)
 {
     bool keeps_all = is_mostly_dead(store);
-    uint32_t room = room_to_move(store);
-    uint32_t most = store->file.segment_pages / 2;
+    const struct segment *victim =
+        count == 0 ? NULL : segment_at(store->segments, residents[0].extent.segment);
+    /* Its kills go first. */
+    uint32_t taken = victim == NULL ? 0 : segment_kill_pages(store, victim);
+    uint32_t room = less(room_to_move(store), taken);
+    uint32_t most = less(store->file.segment_pages / 2, taken);
     uint32_t half = room < most ? room : most; /* For pinned ones. */
     uint32_t earned = half;                    /* And the others. */
     uint32_t moved_pages = 0;
@@ -314,7 +378,7 @@ victim_survivors(
         uint32_t limit = keeps_all ? room : resident.is_pinned ? half : earned;
         bool fits = moved_pages + pages <= limit;
 
-        if (!fits && (resident.is_pinned || (keeps_all && is_another_emptier(store, &resident))))
+        if (!fits && (resident.is_pinned || (keeps_all && is_another_emptier(store, victim))))
             return VICTIM_UNMOVABLE;
         if (!fits)
             break;

@@ -10,6 +10,12 @@
  * it is written again, behind what is new, and has another turn. A segment without blocks comes
  * first of all, and one with copies that are being replaced last.
  *
+ * Kills that are needed are written again, too: until the copy that they name is void. A segment
+ * full of them gains nothing, again and again, while those with the copies wait. So they count like
+ * what lives: how many were needed is known of each segment that this life wrote to, or whose
+ * headers it has read (segment_kills_note()); what gains less than an eighth of a segment is let
+ * go, and what more than half of is kills, while another has less to keep.
+ *
  * Blocks: pinned ones (by readers, or kvt_pin()) stay whatever they are, up to half a segment. The
  * others go from the ends of their chains: a block that no other in the map builds on any more, if
  * it was not used later than the average block on NVMe; then its parent, if that is one, and so on.
@@ -27,8 +33,8 @@
  * of samples of it 0.4 to 0.6, the exact median 0.4, and two segments filled at a time, by uses or
  * for what is written again, 0.6 to 0.7.
  *
- * When less than half of what the SEALED segments hold is alive, nothing has to be lost: the
- * segment with the least alive goes first, and all of it stays for which there is room elsewhere;
+ * When less than half of what the SEALED segments hold is alive, or such kills, nothing has to be
+ * lost: the segment with the least of that goes first, and all of it stays for which there is room elsewhere;
  * when that is not all, and another has become emptier meanwhile, it is passed over.
  */
 #ifndef KVT_ENGINE_VICTIM_H
@@ -57,6 +63,10 @@ void victim_spare_none(struct kvt_store *store);
 /* victim_spare_unreadable - those of them of which something could not be read. False: there is
  * none. */
 bool victim_spare_unreadable(struct kvt_store *store);
+
+/* victim_gains - whether the segment, of whose kills so many are needed, is worth a reclaim: else it
+ * is let go, and others have their turn. */
+bool victim_gains(struct kvt_store *store, struct segment *victim, uint32_t kill_count);
 
 /* victim_survivors - put the blocks that are to be written again in front, and say how many they
  * are; or VICTIM_UNMOVABLE. All are in one segment. What they take is taken off *credit_bytes,

@@ -32,6 +32,8 @@ struct segment_table {
     const struct kvt_env *env;
     uint32_t root_count;
     uint32_t pages;
+    uint64_t total;            /* Segments of all roots. */
+    uint64_t turn;             /* Segments that were freed. */
     struct root_table roots[]; /* root_count */
 };
 
@@ -88,6 +90,7 @@ segment_table_open(const struct kvt_env *env, uint32_t root_count, const uint32_
             segment_table_close(table);
             return status;
         }
+        table->total += segment_counts[i];
     }
     *table_out = table;
     return KVT_OK;
@@ -333,6 +336,7 @@ segment_recycle_begin(struct segment_table *table, struct segment *segment)
     segment->crc_xor = 0;
     segment->live_bytes = 0;
     segment->is_passed_over = false;
+    segment->kill_count = 0;
     segment->fill_page = 0;
     state_set(table, segment, SEGMENT_RECYCLING);
     segment_check(segment, table->pages);
@@ -350,8 +354,26 @@ segment_free(struct segment_table *table, struct segment *segment)
     if (segment->fill_page == 0)
         segment->fill_page = head_pages;
     segment->generation++;
+    table->turn++;
     state_set(table, segment, SEGMENT_FREE);
     segment_check(segment, table->pages);
+}
+
+void
+segment_kills_note(struct segment_table *table, struct segment *segment, uint32_t count)
+{
+    segment->kill_count = count;
+    segment->kill_turn = table->turn;
+}
+
+uint32_t
+segment_kills_left(const struct segment_table *table, const struct segment *segment)
+{
+    uint64_t turns = table->turn - segment->kill_turn;
+
+    if (turns >= table->total)
+        return 0;
+    return (uint32_t)(segment->kill_count * (table->total - turns) / table->total);
 }
 
 /* --- Proofs ----------------------------------------------------------------------------------- */

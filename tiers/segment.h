@@ -55,6 +55,10 @@ struct segment {
                             * an open could not take its strays away. */
 
     /* The engine's, for choosing what to reclaim. */
+    uint32_t
+        kill_count; /* Kills in it that were needed when they were last counted, and newer ones:
+                          * segment_kills_note(). 0, too: this life does not know. */
+    uint64_t kill_turn;
     uint32_t held_count; /* Copies that others replace, but not durably yet: they stay. */
     bool is_claimed;     /* It is being reclaimed, or will be next. */
     bool is_passed_over; /* Could not be emptied: others have their turn first. */
@@ -122,6 +126,14 @@ void segment_free(struct segment_table *table, struct segment *segment);
 
 /* segment_total - segments of a root, in whatever state. */
 uint64_t segment_total(const struct segment_table *table, uint32_t root);
+
+/*
+ * segment_kills_note - so many of its kills are needed: the copies that they name are in segments
+ * that were not freed since. segment_kills_left - how many still are, as far as that can be told
+ * without reading: fewer with each segment that is freed, none when that were as many as there are.
+ */
+void segment_kills_note(struct segment_table *table, struct segment *segment, uint32_t count);
+uint32_t segment_kills_left(const struct segment_table *table, const struct segment *segment);
 uint32_t segment_count_in(
     const struct segment_table *table, uint32_t root, enum segment_state state);
 void segment_check(const struct segment *segment, uint32_t segment_pages);

@@ -407,6 +407,93 @@ no_kill_is_lost_when_a_segment_has_more_than_a_header_takes(void **state)
     full_end(full);
 }
 
+/* --- Segments full of kills ------------------------------------------------------------------- */
+
+enum {
+    MANY_SEGMENTS = 48,
+    DATA_SEGMENTS = 8,
+    KILLS = 20 * 24000, /* They fill so many segments. */
+};
+
+/* Kills of copies in segments that have blocks. */
+static void
+kills_pile_up(struct full_store *full)
+{
+    struct segment *segment;
+    uint32_t cursor = 0, count = 0;
+    uint32_t numbers[MANY_SEGMENTS];
+    uint32_t left = 0;
+
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
+        if (segment->state == SEGMENT_SEALED)
+            numbers[count++] = segment->number;
+    }
+    assert_true(count >= DATA_SEGMENTS - 1);
+    for (uint32_t i = 0; i < KILLS; i++) {
+        const struct segment *named = segment_at(full->store->segments, numbers[i % count]);
+
+        commit_bury(full->store,
+            &(struct commit_kill){.extent = {named->number, named->generation, 1 + i % 200},
+                .fingerprint = {.low = i + 1, .high = UINT64_C(77)},
+                .sequence = 1});
+    }
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    assert_int_equal(atomic_load(&full->store->counters.kill_lost_count), 0);
+    for (cursor = 0; (segment = segment_next(full->store->segments, &cursor)) != NULL;)
+        left += segment_kills_left(full->store->segments, segment);
+    assert_true(left >= KILLS);
+}
+
+/* As many blocks at once as fill most of a segment. */
+static void
+segment_put(struct full_store *full)
+{
+    kvt_ticket *tickets[12];
+
+    for (uint32_t i = 0; i < 12; i++) {
+        tickets[i] = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+        assert_int_equal(kvt_ticket_wait(tickets[i], KVT_STAGE_DONE, SOON_NS), KVT_OK);
+    }
+    for (uint32_t i = 0; i < 12; i++) {
+        assert_int_equal(kvt_ticket_wait(tickets[i], KVT_STAGE_DURABLE, SOON_NS), KVT_OK);
+        assert_int_equal(full_result(tickets[i]), KVT_OK);
+    }
+}
+
+/* They are needed until the segments that they name are free again: these have to have a turn. */
+static void
+segments_full_of_kills_leave_others_their_turn(void **state)
+{
+    struct full_store *full = full_begin(41, MANY_SEGMENTS);
+    uint64_t keys = 0, recycles;
+
+    (void)state;
+    full->next_cold = 1;
+    for (uint32_t i = 0; i < DATA_SEGMENTS; i++)
+        (void)segment_leave(full);
+    keys = full->next_cold;
+    for (uint64_t key = 1; key < keys; key++) {
+        kvt_ticket *ticket;
+
+        if (key % 16 == 0)
+            continue;
+        ticket = full_delete_submit(full, key);
+        assert_int_equal(full_result(ticket), KVT_OK);
+    }
+    kills_pile_up(full);
+    for (int life = 0; life < 2; life++) {
+        recycles = counter(&full->store->counters.segment_recycle_count);
+        for (uint32_t i = 0; i < MANY_SEGMENTS; i++)
+            segment_put(full);
+        assert_in_range(counter(&full->store->counters.segment_recycle_count) - recycles, 1,
+            UINT64_C(3) * MANY_SEGMENTS);
+        full_again(full, 0);
+    }
+    for (uint64_t key = 1; key < keys; key++)
+        assert_true(key % 16 == 0 || full_entry(full, key) == ENTRY_NONE);
+    full_end(full);
+}
+
 /* --- A victim that a crash left --------------------------------------------------------------- */
 
 enum {
@@ -505,6 +592,7 @@ main(void)
         cmocka_unit_test(a_full_store_in_which_every_block_is_replaced_goes_on),
         cmocka_unit_test(leased_halves_of_segments_leave_room_for_batches),
         cmocka_unit_test(no_kill_is_lost_when_a_segment_has_more_than_a_header_takes),
+        cmocka_unit_test(segments_full_of_kills_leave_others_their_turn),
         cmocka_unit_test(a_victim_that_a_crash_left_is_tried_once_like_others),
         cmocka_unit_test(writes_that_fail_now_and_then_end_no_reclaiming),
     };

@@ -189,6 +189,71 @@ where_most_is_dead_the_segment_with_the_least_alive_goes_first(void **state)
 }
 
 static void
+kills_that_are_needed_count_like_what_lives(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvt_store *store = &fixture->store;
+    struct segment *data = segment_make(fixture, 0);
+    struct segment *kills = segment_make(fixture, 1);
+
+    for (uint32_t is_mostly_dead = 0; is_mostly_dead < 2; is_mostly_dead++) {
+        data->live_bytes = (uint64_t)PAGES * PAGE_BYTES * (is_mostly_dead ? 1 : 13) / 16;
+        kills->live_bytes = 0;
+        data->batch_number = 1;
+        kills->batch_number = 2;
+        segment_kills_note(store->segments, kills, PAGES * PAGE_BYTES / 50);
+        assert_ptr_equal(victim_choose(store), data);
+        segment_kills_note(store->segments, kills, 10);
+        assert_ptr_equal(victim_choose(store), kills);
+    }
+}
+
+static void
+what_gains_too_little_is_let_go(void **state)
+{
+    enum {
+        PAGE_KILLS = 100
+    }; /* Fewer than a page of a full batch of kills has. */
+    struct fixture *fixture = *state;
+    struct kvt_store *store = &fixture->store;
+    struct segment *other = segment_make(fixture, 0);
+    struct segment *victim = segment_make(fixture, 1);
+
+    victim->live_bytes = 0;
+    victim->is_claimed = true;
+    other->live_bytes = (uint64_t)PAGES * PAGE_BYTES / 2;
+    assert_true(victim_gains(store, victim, 0));
+    assert_true(victim_gains(store, victim, PAGES / 3 * PAGE_KILLS));
+    assert_false(victim_gains(store, victim, PAGES * 3 / 4 * PAGE_KILLS));
+    other->is_passed_over = true; /* No other one is left. */
+    assert_true(victim_gains(store, victim, PAGES * 3 / 4 * PAGE_KILLS));
+    assert_false(victim_gains(store, victim, PAGES * PAGE_KILLS));
+}
+
+/* Each segment that is freed may be the one that some of them name. */
+static void
+kills_are_forgotten_with_the_segments_that_are_freed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment_table *segments = fixture->store.segments;
+    struct segment *kills = segment_make(fixture, 0);
+
+    segment_kills_note(segments, kills, 1000);
+    for (uint32_t freed = 0; freed <= SEGMENTS + 1; freed++) {
+        struct segment *segment = segment_make(fixture, 1);
+
+        assert_int_equal(segment_kills_left(segments, kills),
+            freed > SEGMENTS ? 0 : 1000 * (SEGMENTS - freed) / SEGMENTS);
+        segment_recycle_begin(segments, segment);
+        segment_free(segments, segment);
+    }
+    segment_kills_note(segments, kills, 1000);
+    assert_int_equal(segment_kills_left(segments, kills), 1000);
+    segment_recycle_begin(segments, kills);
+    assert_int_equal(segment_kills_left(segments, kills), 0);
+}
+
+static void
 a_segment_with_copies_that_are_being_replaced_goes_last(void **state)
 {
     struct fixture *fixture = *state;
@@ -525,6 +590,11 @@ main(void)
         cmocka_unit_test_setup_teardown(an_empty_segment_goes_before_all_others, setup, teardown),
         cmocka_unit_test_setup_teardown(
             where_most_is_dead_the_segment_with_the_least_alive_goes_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            kills_that_are_needed_count_like_what_lives, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_gains_too_little_is_let_go, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            kills_are_forgotten_with_the_segments_that_are_freed, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_segment_with_copies_that_are_being_replaced_goes_last, setup, teardown),
         cmocka_unit_test_setup_teardown(
