@@ -34,8 +34,8 @@
  * for what is written again, 0.6 to 0.7.
  *
  * When less than half of what the SEALED segments hold is alive, or such kills, nothing has to be
- * lost: the segment with the least of that goes first, and all of it stays for which there is room elsewhere;
- * when that is not all, and another has become emptier meanwhile, it is passed over.
+ * lost: the segment with the least of that goes first, and all of it stays for which there is room
+ * elsewhere; when that is not all, and another has become emptier meanwhile, it is passed over.
  */
 #ifndef KVT_ENGINE_VICTIM_H
 #define KVT_ENGINE_VICTIM_H
@@ -64,8 +64,8 @@ void victim_spare_none(struct kvt_store *store);
  * none. */
 bool victim_spare_unreadable(struct kvt_store *store);
 
-/* victim_gains - whether the segment, of whose kills so many are needed, is worth a reclaim: else it
- * is let go, and others have their turn. */
+/* victim_gains - whether the segment, of whose kills so many are needed, is worth a reclaim: else
+ * it is let go, and others have their turn. */
 bool victim_gains(struct kvt_store *store, struct segment *victim, uint32_t kill_count);
 
 /* victim_survivors - put the blocks that are to be written again in front, and say how many they
