@@ -91,12 +91,14 @@ fill_run(struct crew_job *crew_job)
         fill->checksum = hash_payload(fill->host_memory, length);
 }
 
-/* What shall be durable is written from HOST. */
+/* What shall be durable is written from HOST. After a copy that was made the block is another one
+ * of the key, put since. */
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status =
-        op->is_lowered ? op_moved_status(op, KVT_E_GPU) : move_down(store, number);
+    enum kvt_status status = op->is_lowered && op->moved_status != KVT_OK
+                                 ? op_moved_status(op, KVT_E_GPU)
+                                 : move_down(store, number);
 
     if (status == KVT_OK) {
         op->is_lowered = true;
