@@ -222,21 +222,19 @@ KVT_CHECKED enum kvt_status kvt_open(
 /*
  * kvt_close - finish what was submitted, make durable what shall be, mark the store clean, free it.
  *
- * NULL does nothing. With leases or reservations out, unfreed tickets, live queues, open loads or
- * shared events it returns KVT_E_STATE and changes nothing; release, discard, free, destroy and
- * close them first, or call kvt_abort(). Other errors (the last writes failed) are reported, and
- * the store is closed all the same; not clean, when what failed may still be on the disk.
- *
+ * NULL does nothing. With leases, reservations, tickets, queues, holds, loads, Engram tables or
+ * shared events out it returns KVT_E_STATE and changes nothing; give them back first, or call
+ * kvt_abort(). Other errors are reported, and the store is closed all the same: KVT_E_IO when
+ * something could not be made durable and no kvt_flush() has said so, or that of the last write;
+ * not clean, when what failed may still be on the disk.
  * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
  * Blocks: yes.
  */
 KVT_CHECKED enum kvt_status kvt_close(kvt_store *store);
 
 /*
- * kvt_abort - free everything now. What was not durable is lost; the next open recovers as after a
- * crash. Leases, reservations, tickets, queues, loads and shared events of the store are void. NULL
- * does nothing.
- *
+ * kvt_abort - free everything now; NULL does nothing. What was not durable is lost; the next open
+ * recovers as after a crash. All that the store gave and kvt_close() asks for is void.
  * Threads: serial; no other call may be running. Ownership: takes `store`. Blocks: until the
  * transfers in flight have ended.
  */
@@ -244,10 +242,11 @@ KVT_API void kvt_abort(kvt_store *store);
 
 /*
  * kvt_flush - make every RELAXED and SYNC put and every delete that was submitted before durable:
- * their tickets have reached the last stage. KVT_E_IO, KVT_E_META when some could not be.
+ * their tickets have reached the last stage. KVT_E_IO, KVT_E_META: some could not be (an error at
+ * stage 2, of what stage 1 did not refuse) since a flush last said so, or the open. The first flush
+ * that ends after a failure tells it, with those that wait at the same time, and later ones do not.
  * Threads: any. Ownership: nothing changes hands. Blocks: yes; also for tickets that wait for an
- * event, and for puts that wait for room in memory, as long as leases hold that: do not wait here
- * for what would release them.
+ * event, and for puts that wait for room, as long as leases hold that: release them elsewhere.
  */
 KVT_CHECKED enum kvt_status kvt_flush(kvt_store *store);
 
@@ -275,8 +274,8 @@ enum kvt_health_flags {
 };
 
 /*
- * kvt_health - *flags_out: enum kvt_health_flags; 0 is well.
- * Threads: any. Ownership: borrows. Blocks: never.
+ * kvt_health - *flags_out: enum kvt_health_flags; 0: well. Threads: any. Ownership: borrows.
+ * Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_health(kvt_store *store, uint32_t *flags_out);
 
