@@ -368,8 +368,8 @@ enum kvt_tiers {
  * when nothing was found the lease is {0}. A lookup with a lease is what the policy counts as a
  * request. Memory only; blocks whose put is not yet visible are misses.
  *
- * KVT_E_INVAL: a NULL, a key's bound, count above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max.
- * KVT_E_NOMEM: a lease of more than 64 keys.
+ * KVT_E_INVAL: a NULL, a key's bound, no such namespace, count not in 1..KVT_BATCH_MAX.
+ * KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM: a lease of more than 64 keys.
  * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
@@ -446,7 +446,7 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *                    layout), KVT_E_NOMEM, KVT_E_GPU (the device of the destination, or of
  *                    submit->wait_event, is lost: it may be written until kvt_close())
  *   prefetch, demote as their functions say
- *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
+ *   delete           KVT_OK, KVT_MISS was not there, KVT_E_NOMEM, KVT_E_GPU; stage 2 as a put's
  *   each             KVT_CANCELLED by kvt_ticket_cancel(), both stages
  *
  * Threads: any. Ownership: borrows. Blocks: never.
@@ -536,13 +536,13 @@ struct kvt_put {
  *
  * Stage 1: each block is visible to lookups (or has its error), and `source` may be reused. Stage 2
  * (RELAXED, SYNC): each is committed, or has its error. A key that is there or in flight is a
- * success that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Two puts of one key
- * in one call: the first wins. A replace that is refused leaves the block that was there; one whose
- * device then fails to copy leaves neither.
+ * success that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Of two puts of one
+ * key in one call the first wins, unless the second has KVT_PUT_REPLACE. A replace that is refused
+ * leaves the block that was there; one whose device then fails to copy leaves neither.
  *
  * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
  * KVT_E_BUSY      request_count_max tickets are out.
- * KVT_E_UNSUPPORTED  RELAXED and SYNC on a store without an NVMe tier.
+ * KVT_E_UNSUPPORTED  RELAXED, SYNC, HBM: no such tier; to HBM from memory of another device.
  * KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY (RELAXED and SYNC on a store that takes no commits).
  *
  * Threads: any. Ownership: borrows `puts` and keys; keeps the sources until stage 1; gives
@@ -590,7 +590,7 @@ struct kvt_get {
  * block's length up to a multiple of 4096 may be overwritten by a TRANSIENT read when the capacity
  * covers them. Damaged or unreadable blocks are misses (and counted).
  *
- * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit().
+ * KVT_E_INVAL (also: destinations overlap), KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE: kvt_put_submit().
  * Threads: any. Ownership: borrows `gets` and keys; keeps the destinations until stage 1; gives
  * *ticket_out. Blocks: never. Completion: as kvt_put_submit(), stage 1 only.
  */
