@@ -130,7 +130,7 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
     store->dirty_bytes -= flight_dirty_bytes(store, flight);
     imaging_end(store, flight);
     if (status < 0 && !flight->is_demotion)
-        commit->error_count++;
+        flush_fail(store);
     while ((op = op_list_take(&flight->durable_waiters)) != NULL) {
         if (status == KVT_OK)
             histogram_add(&store->latencies.put_durable_ns, store->now_ns - op->ticket->submit_ns);
@@ -622,10 +622,4 @@ commit_kills_have_passed(const struct kvt_store *store, uint64_t mark)
             return false;
     }
     return true;
-}
-
-uint64_t
-commit_error_count(struct kvt_store *store)
-{
-    return store->commit->error_count;
 }

@@ -125,9 +125,6 @@ bool commit_is_idle(struct kvt_store *store);     /* Nothing queued, nothing und
 uint64_t commit_kill_mark(const struct kvt_store *store);
 bool commit_kills_have_passed(const struct kvt_store *store, uint64_t mark);
 
-/* commit_error_count - blocks and kills that could not be made durable. */
-uint64_t commit_error_count(struct kvt_store *store);
-
 /* commit_uses - a batch in that segment was written and is not yet committed. */
 bool commit_uses(struct kvt_store *store, uint32_t segment);
 

@@ -281,7 +281,7 @@ void
 commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
 {
     if (status < 0) {
-        store->commit->error_count++;
+        flush_fail(store);
         commit_doubt(store, status);
     } else if (!item->kill.is_indexed && store->commit->lost_status != KVT_OK) {
         /* The one that takes the key's record out of the index may be the one that was lost. */

@@ -68,24 +68,35 @@ power_below(uint64_t value)
     return power;
 }
 
+/* Without an NVMe tier nothing lies in segments, but the largest block is measured by them: they
+ * are as those of a tier of HOST's size. */
+static uint64_t
+segment_default(const struct kvt_options *options, uint32_t roots)
+{
+    uint64_t host = options->host_capacity_bytes == 0 ? GIB : options->host_capacity_bytes;
+    uint64_t capacity =
+        options->nvme_capacity_bytes == KVT_CAPACITY_NONE ? host : options->nvme_capacity_bytes;
+    uint64_t segment = power_below(capacity / roots / SEGMENTS_WANTED);
+
+    segment = segment < MIB ? MIB : segment > 256 * MIB ? 256 * MIB : segment;
+    if (options->block_bytes_max != 0 && options->block_bytes_max <= KVT_BLOCK_BYTES_MAX) {
+        while (segment < 4 * options->block_bytes_max)
+            segment *= 2;
+    }
+    return segment;
+}
+
 static enum kvt_status
 geometry_resolve(struct kvt_options *options)
 {
     uint64_t capacity = options->nvme_capacity_bytes;
-    uint64_t segment = MIB;
+    uint64_t segment;
     uint32_t roots = options->root_count == 0 ? 1 : options->root_count;
 
     if (capacity == 0)
         capacity = options->nvme_capacity_bytes = 8 * GIB;
-    if (capacity != KVT_CAPACITY_NONE) {
-        segment = power_below(capacity / roots / SEGMENTS_WANTED);
-        segment = segment < MIB ? MIB : segment > 256 * MIB ? 256 * MIB : segment;
-        if (options->block_bytes_max != 0 && options->block_bytes_max <= KVT_BLOCK_BYTES_MAX) {
-            while (segment < 4 * options->block_bytes_max)
-                segment *= 2;
-        }
-    }
-    KVT_TRY(bound64("segment_bytes", &options->segment_bytes, segment, MIB, GIB));
+    KVT_TRY(bound64(
+        "segment_bytes", &options->segment_bytes, segment_default(options, roots), MIB, GIB));
     if ((options->segment_bytes & (options->segment_bytes - 1)) != 0)
         return failure_set(KVT_E_INVAL, 0, "segment_bytes %llu is not a power of two",
             (unsigned long long)options->segment_bytes);

@@ -91,12 +91,23 @@ fill_run(struct crew_job *crew_job)
         fill->checksum = hash_payload(fill->host_memory, length);
 }
 
-/* What shall be durable is written from HOST. */
+/* The block is visible, and will not be durable. */
+static void
+put_stays_volatile(struct kvt_store *store, struct op *op, enum kvt_status status)
+{
+    if (status < 0)
+        flush_fail(store);
+    op_reach(store, op, 2, status);
+}
+
+/* What shall be durable is written from HOST. After a copy that was made the block is another one
+ * of the key, put since. */
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status =
-        op->is_lowered ? op_moved_status(op, KVT_E_GPU) : move_down(store, number);
+    enum kvt_status status = op->is_lowered && op->moved_status != KVT_OK
+                                 ? op_moved_status(op, KVT_E_GPU)
+                                 : move_down(store, number);
 
     if (status == KVT_OK) {
         op->is_lowered = true;
@@ -104,7 +115,7 @@ put_lower(struct kvt_store *store, struct op *op, uint32_t number)
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);
     } else {
-        op_reach(store, op, 2, status);
+        put_stays_volatile(store, op, status);
     }
 }
 
@@ -136,7 +147,7 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     if (flight == NULL) {
         flight = flight_create(store, number, FLIGHT_QUEUED);
         if (flight == NULL) {
-            op_reach(store, op, 2, KVT_E_NOMEM);
+            put_stays_volatile(store, op, KVT_E_NOMEM);
             return;
         }
         op_list_add(&flight->durable_waiters, op);

@@ -100,11 +100,15 @@ share_run(struct kvt_store *store, void *context)
 {
     struct share_call *call = context;
     uint64_t limit = tier_limit(store, call->tier);
+    uint32_t id_max = atomic_load_explicit(&store->namespace_count, memory_order_acquire);
     uint64_t promised = 0;
 
-    for (uint32_t id = 1; namespace_at(store, id) != NULL; id++) {
-        if (namespace_at(store, id) != call->space)
-            promised += namespace_at(store, id)->share_bytes[call->tier];
+    /* Of some ids the namespace may be lost. */
+    for (uint32_t id = 1; id <= id_max; id++) {
+        const struct namespace_state *space = namespace_at(store, id);
+
+        if (space != NULL && space != call->space)
+            promised += space->share_bytes[call->tier];
     }
     call->status = KVT_OK;
     if (limit == 0)

@@ -28,6 +28,18 @@ stats_live_bytes(struct kvt_store *store)
     return live_bytes;
 }
 
+/* Of some ids the namespace may be lost. */
+static uint64_t
+namespaces_count(struct kvt_store *store)
+{
+    uint32_t id_max = atomic_load_explicit(&store->namespace_count, memory_order_acquire);
+    uint64_t count = 0;
+
+    for (uint32_t id = 1; id <= id_max; id++)
+        count += namespace_at(store, id) != NULL;
+    return count;
+}
+
 void
 stats_gauges(struct kvt_store *store, struct kvt_stats *stats)
 {
@@ -52,8 +64,7 @@ stats_gauges(struct kvt_store *store, struct kvt_stats *stats)
     stats->pin_count_now = pins_count(store);
     stats->pin_bytes_now = pins_bytes(store);
     stats->engram_pinned_bytes_now = engrams_pinned_bytes(store);
-    stats->namespace_count_now =
-        atomic_load_explicit(&store->namespace_count, memory_order_relaxed);
+    stats->namespace_count_now = namespaces_count(store);
     if (store->nvme == NULL)
         return;
     nvme_as_tier(store->nvme)->ops->usage(nvme_as_tier(store->nvme), &usage);

@@ -496,9 +496,9 @@ kvt_close(kvt_store *store)
     if (!store_is_poisoned(store)) {
         KVT_TRY(close_refuse(store));
         loop_call(store, drain_run, NULL);
-        if (commit_error_count(store) > 0)
-            status = failure_set(KVT_E_IO, 0, "%llu blocks or deletes could not be made durable",
-                (unsigned long long)commit_error_count(store));
+        if (flush_untold_count(store) > 0)
+            status = failure_set(KVT_E_IO, 0, "%llu puts or deletes could not be made durable",
+                (unsigned long long)flush_untold_count(store));
     }
     store_threads_stop(store);
     is_poisoned = store_is_poisoned(store);

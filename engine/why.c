@@ -18,15 +18,17 @@ fate_show(const struct fate *fate, struct kvt_explanation *why)
     why->cut = fate->cut;
 }
 
+static const struct kvt_explanation why_nothing = {
+    .struct_size = sizeof(struct kvt_explanation), .score = NAN, .cut = NAN};
+
 static enum kvt_status
-why_begin(struct kvt_explanation *why)
+why_check(const struct kvt_explanation *why)
 {
     if (why == NULL)
         return failure_set(KVT_E_INVAL, 0, "why_out is NULL");
     if (why->struct_size != sizeof(*why))
         return failure_set(
             KVT_E_INVAL, 0, "struct_size %u is not %zu", why->struct_size, sizeof(*why));
-    *why = (struct kvt_explanation){.struct_size = sizeof(*why), .score = NAN, .cut = NAN};
     return KVT_OK;
 }
 
@@ -77,7 +79,8 @@ kvt_why(
     struct fate fate;
 
     KVT_TRY(lookup_check(store, ns, key, 1));
-    KVT_TRY(why_begin(why_out));
+    KVT_TRY(why_check(why_out));
+    *why_out = why_nothing;
     why_out->tiers = tiers_find(store, ns.id, key, &fingerprint);
     if (why_out->tiers != 0)
         return KVT_OK;
@@ -139,6 +142,8 @@ enum kvt_status
 kvt_why_read(const char *path, const char *namespace_name, const struct kvt_key *key,
     struct kvt_explanation *why_out, uint64_t *written_seconds_out)
 {
+    struct kvt_explanation why = why_nothing;
+    uint64_t written_seconds = 0;
     struct hash128 fingerprint;
     struct fs_dir *dir;
     struct kvt_env env;
@@ -148,17 +153,22 @@ kvt_why_read(const char *path, const char *namespace_name, const struct kvt_key 
         written_seconds_out == NULL)
         return failure_set(
             KVT_E_INVAL, 0, "path, namespace_name, key, key.bytes or written_seconds_out is NULL");
-    KVT_TRY(why_begin(why_out));
-    *written_seconds_out = 0;
+    if (key->reserved0 != 0)
+        return failure_set(KVT_E_INVAL, 0, "key.reserved0 is not zero");
+    KVT_TRY(why_check(why_out));
     env_host(&env);
     KVT_TRY(env.fs->dir_open(env.fs_context, path, 0, &dir));
     status = fingerprint_read(&env, dir, namespace_name, key, &fingerprint);
     if (status == KVT_OK) {
-        status = fate_read(&env, dir, fingerprint, why_out, written_seconds_out);
+        status = fate_read(&env, dir, fingerprint, &why, &written_seconds);
         /* Nothing was written yet, or nothing that can be used. */
         if (status == KVT_MISS || status == KVT_E_CORRUPT)
             status = KVT_OK;
     }
     env.fs->dir_close(dir);
-    return status;
+    if (status != KVT_OK)
+        return status;
+    *why_out = why;
+    *written_seconds_out = written_seconds;
+    return KVT_OK;
 }

@@ -222,21 +222,19 @@ KVT_CHECKED enum kvt_status kvt_open(
 /*
  * kvt_close - finish what was submitted, make durable what shall be, mark the store clean, free it.
  *
- * NULL does nothing. With leases or reservations out, unfreed tickets, live queues, open loads or
- * shared events it returns KVT_E_STATE and changes nothing; release, discard, free, destroy and
- * close them first, or call kvt_abort(). Other errors (the last writes failed) are reported, and
- * the store is closed all the same; not clean, when what failed may still be on the disk.
- *
+ * NULL does nothing. With leases, reservations, tickets, queues, holds, loads, Engram tables or
+ * shared events out it returns KVT_E_STATE and changes nothing; give them back first, or call
+ * kvt_abort(). Other errors are reported, and the store is closed all the same: KVT_E_IO when
+ * something could not be made durable and no kvt_flush() has said so, or that of the last write;
+ * not clean, when what failed may still be on the disk.
  * Threads: serial; no other call may be running. Ownership: takes `store` unless KVT_E_STATE.
  * Blocks: yes.
  */
 KVT_CHECKED enum kvt_status kvt_close(kvt_store *store);
 
 /*
- * kvt_abort - free everything now. What was not durable is lost; the next open recovers as after a
- * crash. Leases, reservations, tickets, queues, loads and shared events of the store are void. NULL
- * does nothing.
- *
+ * kvt_abort - free everything now; NULL does nothing. What was not durable is lost; the next open
+ * recovers as after a crash. All that the store gave and kvt_close() asks for is void.
  * Threads: serial; no other call may be running. Ownership: takes `store`. Blocks: until the
  * transfers in flight have ended.
  */
@@ -244,10 +242,11 @@ KVT_API void kvt_abort(kvt_store *store);
 
 /*
  * kvt_flush - make every RELAXED and SYNC put and every delete that was submitted before durable:
- * their tickets have reached the last stage. KVT_E_IO, KVT_E_META when some could not be.
+ * their tickets have reached the last stage. KVT_E_IO, KVT_E_META: some could not be (an error at
+ * stage 2, of what stage 1 did not refuse) since a flush last said so, or the open. The first flush
+ * that ends after a failure tells it, with those that wait at the same time, and later ones do not.
  * Threads: any. Ownership: nothing changes hands. Blocks: yes; also for tickets that wait for an
- * event, and for puts that wait for room in memory, as long as leases hold that: do not wait here
- * for what would release them.
+ * event, and for puts that wait for room, as long as leases hold that: release them elsewhere.
  */
 KVT_CHECKED enum kvt_status kvt_flush(kvt_store *store);
 
@@ -275,8 +274,8 @@ enum kvt_health_flags {
 };
 
 /*
- * kvt_health - *flags_out: enum kvt_health_flags; 0 is well.
- * Threads: any. Ownership: borrows. Blocks: never.
+ * kvt_health - *flags_out: enum kvt_health_flags; 0: well. Threads: any. Ownership: borrows.
+ * Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_health(kvt_store *store, uint32_t *flags_out);
 
@@ -369,8 +368,8 @@ enum kvt_tiers {
  * when nothing was found the lease is {0}. A lookup with a lease is what the policy counts as a
  * request. Memory only; blocks whose put is not yet visible are misses.
  *
- * KVT_E_INVAL: a NULL, a key's bound, count above KVT_BATCH_MAX. KVT_E_NOSPC: lease_count_max.
- * KVT_E_NOMEM: a lease of more than 64 keys.
+ * KVT_E_INVAL: a NULL, a key's bound, no such namespace, count not in 1..KVT_BATCH_MAX.
+ * KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM: a lease of more than 64 keys.
  * Threads: any. Ownership: borrows; gives *lease_out. Blocks: never.
  */
 KVT_CHECKED enum kvt_status kvt_lookup(kvt_store *store, kvt_namespace ns,
@@ -447,7 +446,7 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *                    layout), KVT_E_NOMEM, KVT_E_GPU (the device of the destination, or of
  *                    submit->wait_event, is lost: it may be written until kvt_close())
  *   prefetch, demote as their functions say
- *   delete           KVT_OK, KVT_MISS was not there; stage 2 as a put's
+ *   delete           KVT_OK, KVT_MISS was not there, KVT_E_NOMEM, KVT_E_GPU; stage 2 as a put's
  *   each             KVT_CANCELLED by kvt_ticket_cancel(), both stages
  *
  * Threads: any. Ownership: borrows. Blocks: never.
@@ -537,13 +536,13 @@ struct kvt_put {
  *
  * Stage 1: each block is visible to lookups (or has its error), and `source` may be reused. Stage 2
  * (RELAXED, SYNC): each is committed, or has its error. A key that is there or in flight is a
- * success that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Two puts of one key
- * in one call: the first wins. A replace that is refused leaves the block that was there; one whose
- * device then fails to copy leaves neither.
+ * success that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Of two puts of one
+ * key in one call the first wins, unless the second has KVT_PUT_REPLACE. A replace that is refused
+ * leaves the block that was there; one whose device then fails to copy leaves neither.
  *
  * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
  * KVT_E_BUSY      request_count_max tickets are out.
- * KVT_E_UNSUPPORTED  RELAXED and SYNC on a store without an NVMe tier.
+ * KVT_E_UNSUPPORTED  RELAXED, SYNC, HBM: no such tier; to HBM from memory of another device.
  * KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY (RELAXED and SYNC on a store that takes no commits).
  *
  * Threads: any. Ownership: borrows `puts` and keys; keeps the sources until stage 1; gives
@@ -591,7 +590,7 @@ struct kvt_get {
  * block's length up to a multiple of 4096 may be overwritten by a TRANSIENT read when the capacity
  * covers them. Damaged or unreadable blocks are misses (and counted).
  *
- * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit().
+ * KVT_E_INVAL (also: destinations overlap), KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE: kvt_put_submit().
  * Threads: any. Ownership: borrows `gets` and keys; keeps the destinations until stage 1; gives
  * *ticket_out. Blocks: never. Completion: as kvt_put_submit(), stage 1 only.
  */

@@ -14,8 +14,8 @@ extern "C" {
 /*
  * kvt_queue_create - where completions are delivered.
  *
- * KVT_E_NOMEM. Threads: any (one queue: poll and drain serial). Ownership: gives *queue_out.
- * Blocks: never.
+ * KVT_E_NOMEM. KVT_E_IO: the process has no descriptor left for it.
+ * Threads: any (one queue: poll and drain serial). Ownership: gives *queue_out. Blocks: never.
  *
  * kvt_queue_destroy - the end of a queue. NULL does nothing.
  *

@@ -35,7 +35,7 @@ struct kvt_region_options {
  * kvt_region_unregister - forget it. Id 0 does nothing; kvt_close() forgets all that are left.
  *
  * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1, a
- * layout lies in it, or rows of N-gram tables are on their way there.
+ * layout lies in it, rows of N-gram tables are on their way there, or an open load names it.
  * Threads: any. Ownership: takes `region` when KVT_OK. Blocks: in the driver; of host memory for
  * all streams of all devices of the store (kvt_hold_submit() says who must not).
  */

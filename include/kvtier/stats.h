@@ -4,7 +4,8 @@
  * documents. Part of the public interface: lines are only ever appended.
  *
  * Counters only grow while a store is open. A gauge ends in _now. The unit is the name's last word
- * (before _now).
+ * (before _now). Of a get with KVT_GET_BY_PART each part counts as a block: in the counters that
+ * begin with get_ or miss_, and in cancel_count.
  */
 #ifndef KVTIER_STATS_H
 #define KVTIER_STATS_H

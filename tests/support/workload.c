@@ -55,6 +55,20 @@ workload_expect(struct workload *work, const char *what, enum kvt_status status)
     return false;
 }
 
+bool
+workload_expect_told(struct workload *work, const char *what, enum kvt_status status)
+{
+    uint32_t count = work->volatile_count;
+
+    work->volatile_count = 0;
+    if (workload_tolerates(work) || count == 0)
+        return workload_expect(work, what, status);
+    if (status != KVT_E_IO)
+        model_fail(&work->model, "%s: %s, and %u puts could not be made durable", what,
+            kvt_status_name(status), count);
+    return false;
+}
+
 void
 workload_note(struct workload *work, uint64_t kind, uint64_t fact)
 {
@@ -145,6 +159,7 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
     }
     for (uint32_t i = 0; i < MODEL_SPACES; i++)
         pin_forget_all(work, i);
+    work->volatile_count = 0;
     events_reset(work);
     model_reopened(&work->model, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
     status = spaces_open(work);
@@ -195,7 +210,7 @@ workload_close(struct workload *work)
     if (status == KVT_E_STATE)
         model_fail(&work->model, "kvt_close refuses although everything was given back");
     work->store = NULL;
-    if (workload_expect(work, "kvt_close", status) && !workload_tolerates(work))
+    if (workload_expect_told(work, "kvt_close", status) && !workload_tolerates(work))
         model_ack_all(&work->model);
     return status;
 }

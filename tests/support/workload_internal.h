@@ -14,6 +14,9 @@ bool workload_tolerates(const struct workload *work);
 void workload_mood(struct workload *work);
 /* A status that a call or a block may not have now is a failure. Returns status == KVT_OK. */
 bool workload_expect(struct workload *work, const char *what, enum kvt_status status);
+/* Likewise, of a flush or close: it tells what could not be made durable, all of which was
+ * collected. */
+bool workload_expect_told(struct workload *work, const char *what, enum kvt_status status);
 /* Mix an answer into the trace. */
 void workload_note(struct workload *work, uint64_t kind, uint64_t fact);
 

@@ -236,6 +236,7 @@ block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kv
 {
     struct model_name name = flight->names[i];
 
+    work->volatile_count += flight->kind == FLIGHT_PUT && flight->first[i] >= 0 && status < 0;
     if (flight->first[i] == KVT_EXISTS) {
         /* It shares the first put's outcome. */
         if (status == KVT_OK || status == KVT_EXISTS)
@@ -523,7 +524,7 @@ workload_flush(struct workload *work)
     }
     status = kvt_flush(work->store);
     workload_note(work, 10, (uint64_t)status);
-    if (!workload_expect(work, "kvt_flush", status))
+    if (workload_tolerates(work) && !workload_expect(work, "kvt_flush", status))
         return;
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
         const struct flight *flight = &work->flights[i];
@@ -533,7 +534,7 @@ workload_flush(struct workload *work)
             model_fail(&work->model, "kvt_flush came before stage 2 of what was submitted earlier");
     }
     workload_settle(work); /* Outcomes of stage 2 come before what the flush says. */
-    if (!workload_tolerates(work))
+    if (workload_expect_told(work, "kvt_flush", status) && !workload_tolerates(work))
         model_ack_all(&work->model);
 }
 

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -472,6 +473,21 @@ tickets_and_queues_refuse_what_they_do_not_have(void **state)
 }
 
 static void
+without_descriptors_there_is_no_queue(void **state)
+{
+    struct fixture *fixture = *state;
+    struct rlimit limit, none;
+    kvt_queue *queue = NULL;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = (struct rlimit){.rlim_cur = 1, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    refused(kvt_queue_create(fixture->store, &queue), KVT_E_IO, "eventfd");
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_null(queue);
+}
+
+static void
 a_queue_of_another_store_is_refused(void **state)
 {
     static uint8_t bytes[5000];
@@ -656,6 +672,7 @@ main(void)
         cmocka_unit_test(a_get_with_a_bad_field_is_refused_by_name),
         cmocka_unit_test(a_delete_with_bad_arguments_is_refused),
         cmocka_unit_test(tickets_and_queues_refuse_what_they_do_not_have),
+        cmocka_unit_test(without_descriptors_there_is_no_queue),
         cmocka_unit_test(a_queue_of_another_store_is_refused),
         cmocka_unit_test(lookups_and_leases_refuse_bad_arguments),
         cmocka_unit_test(namespaces_refuse_bad_names),

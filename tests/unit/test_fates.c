@@ -512,6 +512,10 @@ questions_that_make_no_sense_are_refused(void **state)
     name.key.length = 0;
     refused(kvt_why(store, ns, &name.key, &out), KVT_E_INVAL, "length");
     refused(kvt_why_read(path, "fates", &name.key, &out, &written), KVT_E_INVAL, "length");
+    payload_key_make(&name, 1);
+    name.key.reserved0 = 1;
+    refused(kvt_why(store, ns, &name.key, &out), KVT_E_INVAL, "reserved0");
+    refused(kvt_why_read(path, "fates", &name.key, &out, &written), KVT_E_INVAL, "reserved0");
 }
 
 static void
@@ -534,9 +538,14 @@ an_open_store_is_read_without_its_owner(void **state)
     payload_key_make(&name, 2);
     assert_int_equal(kvt_why_read(path, "fates", &name.key, &out, &written), KVT_OK);
     assert_int_equal(out.fate, KVT_FATE_NONE);
+    /* A refusal writes nothing. */
+    out.fate = KVT_FATE_DELETED;
+    written = 1;
     refused(kvt_why_read(path, "absent", &name.key, &out, &written), KVT_MISS, "namespace");
     assert_int_equal(
         kvt_why_read("/dev/shm/there-is-none", "fates", &name.key, &out, &written), KVT_MISS);
+    assert_int_equal(out.fate, KVT_FATE_DELETED);
+    assert_int_equal(written, 1);
 }
 
 int

@@ -135,6 +135,7 @@ put_joins_what_cannot_be_brought_down(enum kvt_status copied, enum kvt_status wa
     atomic_store(&ill.copy_status, KVT_OK);
     assert_int_equal(kit_result(ticket, 2).status, status == KVT_OK ? wanted : KVT_OK);
     assert_int_equal(status, KVT_OK);
+    refused(kvt_flush(hbm.store), KVT_E_IO, "1 puts");
     /* Nothing else came of it. */
     assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM);
     assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
@@ -152,6 +153,65 @@ a_put_that_joins_a_block_that_no_memory_brings_down_is_told(void **state)
 {
     (void)state;
     put_joins_what_cannot_be_brought_down(KVT_E_NOMEM, KVT_E_NOMEM);
+}
+
+static void *
+flush_call(void *status_out)
+{
+    *(enum kvt_status *)status_out = kvt_flush(hbm.store);
+    return NULL;
+}
+
+/* Beside this one. */
+static bool
+calls_count(struct kvt_store *store, void *count_out)
+{
+    uint32_t *count = count_out;
+
+    *count = 0;
+    for (const struct loop_call *call = store->calls; call->next != NULL; call = call->next)
+        ++*count;
+    return true;
+}
+
+/* Whose ticket is it? Each of those that wait has to know. */
+static void
+flushes_that_wait_at_once_both_say_what_failed(void **state)
+{
+    struct device *device = the_device();
+    struct payload_key name;
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES,
+        .source = hbm_pool_at(1),
+        .region = hbm.region,
+        .tier = KVT_TIER_HBM};
+    struct kvt_submit submit = {0};
+    enum kvt_status said[2];
+    pthread_t threads[2];
+    uint32_t count = 0;
+    kvt_ticket *ticket;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    atomic_store(&ill.never, submit.wait_event);
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, &submit, &ticket), KVT_OK);
+    kvt_ticket_free(ticket);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, flush_call, &said[i]), 0);
+    while (count < 2)
+        loop_call(hbm.store, calls_count, &count);
+    atomic_store(&ill.copy_status, KVT_E_INVAL);
+    atomic_store(&ill.never, NULL);
+    for (uint32_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    atomic_store(&ill.copy_status, KVT_OK);
+    device->ops->event_destroy(device, submit.wait_event);
+    assert_int_equal(said[0], KVT_E_IO);
+    assert_int_equal(said[1], KVT_E_IO);
+    assert_int_equal(kvt_flush(hbm.store), KVT_OK);
 }
 
 /* Stage 1 of a put to HBM from memory of the device; KVT_LATE: there was none in time. */
@@ -277,6 +337,7 @@ main(void)
         TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
         TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
         TEST(a_put_that_joins_a_block_that_no_memory_brings_down_is_told),
+        TEST(flushes_that_wait_at_once_both_say_what_failed),
         TEST(who_wants_room_that_no_copy_can_make_is_told),
         TEST(a_replace_that_the_device_fails_to_copy_leaves_neither),
         TEST(an_abort_does_not_wait_for_events_of_tickets),

@@ -402,9 +402,11 @@ requests_that_need_a_lost_device_say_so(void **state)
 {
     static const uint32_t tiers[] = {KVT_TIER_HBM, KVT_TIER_HOST};
     struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    struct kvt_submit submit = {0};
 
     (void)state;
     assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
     lose_now();
     for (uint32_t i = 0; i < 2; i++) {
         struct kvt_put put = {.source = hbm_pool_at(0),
@@ -426,7 +428,11 @@ requests_that_need_a_lost_device_say_so(void **state)
         get.key = name.key;
         assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
         assert_int_equal(kit_result(ticket, 1).status, KVT_E_GPU);
+        assert_int_equal(
+            kvt_delete_submit(hbm.store, hbm.ns, &name.key, 1, &submit, &ticket), KVT_OK);
+        assert_int_equal(kit_result(ticket, 1).status, KVT_E_GPU);
     }
+    device->ops->event_destroy(device, submit.wait_event);
     refused(
         kvt_lease_release_after(hbm.store, lease_of(1), 0, device->ops->stream(device, DEVICE_OUT)),
         KVT_E_GPU, "lost");

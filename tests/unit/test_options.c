@@ -146,6 +146,28 @@ store_without_nvme_needs_no_segments(void **state)
     assert_int_equal(options.index_map_bytes, MIB);
 }
 
+static void
+store_without_nvme_takes_blocks_by_its_host(void **state)
+{
+    struct kvt_options none = {
+        .struct_size = sizeof(none), .nvme_capacity_bytes = KVT_CAPACITY_NONE};
+    struct kvt_options options = resolved(none);
+
+    (void)state;
+    assert_int_equal(options.block_bytes_max, 4 * MIB); /* Of a HOST of 1 GiB. */
+    none.host_capacity_bytes = 64 * GIB;
+    options = resolved(none);
+    assert_int_equal(options.block_bytes_max, KVT_BLOCK_BYTES_MAX);
+    none.host_capacity_bytes = 2 * MIB;
+    options = resolved(none);
+    assert_int_equal(options.block_bytes_max, 256 * KIB);
+    /* What is asked for needs no segment_bytes beside it. */
+    none.host_capacity_bytes = 64 * MIB;
+    none.block_bytes_max = KVT_BLOCK_BYTES_MAX;
+    options = resolved(none);
+    assert_int_equal(options.segment_bytes, 256 * MIB); /* STORE has such. */
+}
+
 /* --- Bounds ----------------------------------------------------------------------------------- */
 
 struct bound {
@@ -276,6 +298,7 @@ main(void)
         cmocka_unit_test(segments_are_a_power_of_two_that_fits_the_capacity),
         cmocka_unit_test(segments_hold_four_of_the_largest_block_that_is_asked_for),
         cmocka_unit_test(store_without_nvme_needs_no_segments),
+        cmocka_unit_test(store_without_nvme_takes_blocks_by_its_host),
         cmocka_unit_test(every_bound_is_held_and_named),
         cmocka_unit_test(roots_that_are_counted_must_be_there),
         cmocka_unit_test(store_that_is_there_wins_over_silence),

@@ -19,6 +19,7 @@
 enum {
     BLOCK_BYTES = 60000,
     KEYS_MAX = 400, /* More than NVMe has room for. */
+    CROWD = 20000,  /* Deletes, more than a new store has memory to remember. */
 };
 
 static struct sim_store sim;
@@ -108,6 +109,33 @@ a_put_that_is_deleted_before_its_commit_is_no_longer_durable(void **state)
     assert_int_equal(kvt_delete_submit(store, ns, &keys[1], 1, NULL, &ticket), KVT_OK);
     assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_MISS);
     kvt_ticket_free(ticket);
+}
+
+/* More kills wait than there is memory for. */
+static void
+a_delete_that_no_memory_can_remember_is_refused(void **state)
+{
+    static struct kvt_key crowd[CROWD];
+    static struct kvt_result results[CROWD];
+    kvt_ticket *ticket;
+    uint8_t tiers = 0;
+
+    (void)state;
+    for (uint32_t i = 1; i <= 2; i++)
+        assert_int_equal(kit_result(put_begin(i, KVT_SYNC), KVT_STAGE_DURABLE).status, KVT_OK);
+    for (uint32_t i = 0; i < CROWD; i++)
+        crowd[i] = keys[i + 1 < CROWD ? 1 : 2];
+    assert_int_equal(kvt_delete_submit(store, ns, crowd, CROWD, NULL, &ticket), KVT_OK);
+    sim_memory_fail(sim.world, 1, true);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_OK);
+    sim_memory_fail(sim.world, 0, false);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, results, CROWD), KVT_OK);
+    assert_int_equal(results[0].status, KVT_OK);
+    assert_int_equal(results[1].status, KVT_MISS);
+    assert_int_equal(results[CROWD - 1].status, KVT_E_NOMEM);
+    kvt_ticket_free(ticket);
+    assert_int_equal(kvt_lookup(store, ns, &keys[2], 1, &tiers, NULL, NULL), KVT_OK);
+    assert_int_not_equal(tiers, 0);
 }
 
 static void
@@ -232,6 +260,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_put_that_a_clear_overtakes_is_a_miss),
         TEST(a_put_that_is_deleted_before_its_commit_is_no_longer_durable),
+        TEST(a_delete_that_no_memory_can_remember_is_refused),
         TEST(results_of_a_stage_that_was_not_reached_are_not_given),
         TEST(nvme_that_is_pinned_whole_takes_nothing_more),
         TEST(a_get_that_brings_nothing_has_no_length),

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -186,6 +187,43 @@ what_cannot_be_promised_is_refused(void **state)
     share(other, KVT_TIER_HBM, MIB);
 }
 
+/* Its blocks are lost with it, and its id is given to no other. */
+static void
+first_namespace_lose(void)
+{
+    struct names_file names;
+    struct fs_dir *dir;
+    uint8_t uuid[16];
+
+    memcpy(uuid, hbm.store->file.uuid, sizeof(uuid));
+    hbm_close();
+    assert_int_equal(hbm.env.fs->dir_open(hbm.env.fs_context, hbm.path, 0, &dir), KVT_OK);
+    names_init(&names, &hbm.env, uuid);
+    assert_int_equal(names_read(&names, dir), KVT_OK);
+    assert_int_equal(names.entries[0].id, 1);
+    names.count--;
+    memmove(names.entries, names.entries + 1, names.count * sizeof(*names.entries));
+    assert_int_equal(names_write(&names, dir), KVT_OK);
+    names_deinit(&names);
+    hbm.env.fs->dir_close(dir);
+    hbm_open_again();
+}
+
+static void
+shares_behind_a_lost_namespace_are_promised_too(void **state)
+{
+    (void)state;
+    first_namespace_lose();
+    assert_int_equal(kvt_namespace_open(hbm.store, "own", "", 0, &own), KVT_OK);
+    assert_int_equal(kvt_namespace_open(hbm.store, "other", "", 0, &other), KVT_OK);
+    assert_int_equal(hbm.ns.id, 4);
+    assert_int_equal(hbm_stats().namespace_count_now, 3);
+    share(own, KVT_TIER_HBM, MIB);
+    refused(kvt_namespace_share_set(hbm.store, other, KVT_TIER_HBM, MIB), KVT_E_NOSPC, "other");
+    share(own, KVT_TIER_HBM, 0);
+    share(other, KVT_TIER_HBM, MIB);
+}
+
 int
 main(void)
 {
@@ -196,6 +234,7 @@ main(void)
         TEST(blocks_above_the_share_compete),
         TEST(a_share_that_is_set_late_counts_what_is_there),
         TEST(what_cannot_be_promised_is_refused),
+        TEST(shares_behind_a_lost_namespace_are_promised_too),
     };
 
     stop_on_proof();

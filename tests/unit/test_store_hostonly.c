@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_store_hostonly.c - stores without an NVMe tier: opened again after an abort; not where an
- * earlier life had one.
+ * test_store_hostonly.c - stores without an NVMe tier: opened again after an abort, with large
+ * blocks; not where an earlier life had one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -70,6 +70,33 @@ block_tiers(kvt_store *store)
     return tiers;
 }
 
+static void
+store_without_nvme_takes_large_blocks(void **state)
+{
+    static uint8_t bytes[8 << 20];
+    struct kvt_options options = KVT_OPTIONS_INIT;
+    const struct kvt_put put = {.key = key, .source = bytes, .length = sizeof(bytes)};
+    kvt_ticket *ticket = NULL;
+    kvt_store *store = NULL;
+    kvt_namespace ns;
+
+    (void)state;
+    options.host_capacity_bytes = UINT64_C(64) << 20;
+    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    options.block_bytes_max = sizeof(bytes);
+    scratch_dir_make(&scratch);
+    for (uint32_t life = 0; life < 2; life++) {
+        assert_int_equal(kvt_open(scratch_path(&scratch, "store"), &options, &store), KVT_OK);
+        assert_int_equal(kvt_namespace_open(store, "hostonly", "", 0, &ns), KVT_OK);
+        assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+        assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, UINT64_MAX), KVT_OK);
+        kvt_ticket_free(ticket);
+        assert_int_equal(block_tiers(store), KVT_TIER_HOST);
+        assert_int_equal(kvt_close(store), KVT_OK);
+    }
+    scratch_dir_remove(&scratch);
+}
+
 /* What such a life deleted or replaced would be back in the next one. */
 static void
 a_store_with_an_nvme_tier_is_not_opened_without_it(void **state)
@@ -94,6 +121,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(store_without_nvme_opens_again_after_an_abort),
+        cmocka_unit_test(store_without_nvme_takes_large_blocks),
         cmocka_unit_test(a_store_with_an_nvme_tier_is_not_opened_without_it),
     };
 
