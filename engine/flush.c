@@ -60,6 +60,7 @@ flush_untold_count(const struct kvt_store *store)
 }
 
 struct flush {
+    bool is_asked; /* By a caller, who is told. */
     bool is_begun;
     uint64_t last_number;   /* Of the tickets that it waits for ... */
     uint64_t kill_mark;     /* ... and the kills that there are without one. */
@@ -87,7 +88,8 @@ flush_run(struct kvt_store *store, void *context)
     if (!commit_kills_have_passed(store, flush->kill_mark))
         return false;
     flush->failure_count = list->failure_count - flush->told_count;
-    list->told_count = list->failure_count;
+    if (flush->is_asked)
+        list->told_count = list->failure_count;
     return true;
 }
 
@@ -103,7 +105,7 @@ flush_kills(struct kvt_store *store)
 enum kvt_status
 kvt_flush(kvt_store *store)
 {
-    struct flush flush = {0};
+    struct flush flush = {.is_asked = true};
     uint32_t health;
 
     KVT_TRY(store_enter(store));
