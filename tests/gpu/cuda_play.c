@@ -34,6 +34,17 @@ play_call(bool needs_context)
     return play.fail_with;
 }
 
+/* A call that a lost device may still get: it says what the host may have back. */
+static cudaError_t
+play_call_late(void)
+{
+    uint32_t after_loss_count = play.after_loss_count;
+    cudaError_t error = play_call(true);
+
+    play.after_loss_count = after_loss_count;
+    return error;
+}
+
 /* In the memory of a stream, and of an event: until the word is there no event is reached that was
  * recorded behind the wait for it. */
 struct play_stream {
@@ -262,9 +273,10 @@ cudaError_t
 cudaStreamSynchronize(cudaStream_t stream)
 {
     assert_non_null(stream);
+    play.sync_count++;
     if (play.until_ns > play.now_ns)
         play.now_ns = play.until_ns;
-    return play_call(true);
+    return play_call_late();
 }
 
 cudaError_t
@@ -357,16 +369,18 @@ cudaHostRegister(void *memory, size_t size, unsigned int flags)
     if (play.is_pinned_already)
         return cudaErrorHostMemoryAlreadyRegistered;
     play.holds++;
+    play.pin_count++;
     return cudaSuccess;
 }
 
 cudaError_t
 cudaHostUnregister(void *memory)
 {
-    cudaError_t error = play_call(true);
+    cudaError_t error = play_call_late();
 
     assert_non_null(memory);
     play.holds--;
+    play.pin_count -= error == cudaSuccess;
     return error;
 }
 

@@ -70,23 +70,57 @@ device_cuda_host_register(struct device *base, void *memory, uint64_t size)
     return status;
 }
 
-void
+/* In its scope. What a lost device was doing is waited for: nobody else knows of it. */
+static enum kvt_status
+host_unpin(struct device_cuda *device, const struct device_range *range)
+{
+    cudaError_t error;
+
+    if (cuda_is_lost(device))
+        KVT_TRY(cuda_lanes_await(device));
+    if (range->kind == DEVICE_RANGE_PINNED)
+        return KVT_OK;
+    error = cudaHostUnregister((void *)(uintptr_t)range->start);
+    if (error == cudaErrorHostMemoryNotRegistered) {
+        (void)cudaGetLastError(); /* Then it is free, whoever did it. */
+        return KVT_OK;
+    }
+    return cuda_check(device, error, "unregister host memory");
+}
+
+static enum kvt_status
+host_let_go(struct device_cuda *device, const struct device_range *range)
+{
+    struct failure cause;
+    struct cuda_scope scope;
+    enum kvt_status status = cuda_enter_lost(device, &scope);
+
+    if (status == KVT_OK) {
+        status = host_unpin(device, range);
+        cuda_leave(&scope);
+    }
+    if (status == KVT_OK)
+        return KVT_OK;
+    cause = *failure_last();
+    return failure_set(KVT_E_GPU, cause.foreign_code,
+        "Device %d does not let go of %" PRIu64 " bytes of host memory at 0x%" PRIx64
+        ": they must stay where they are until the process ends. %s",
+        device->ordinal, range->size, range->start, cause.text);
+}
+
+enum kvt_status
 device_cuda_host_unregister(struct device *base, void *memory, uint64_t size)
 {
     struct device_cuda *device = device_cuda_of(base);
-    const struct device_range range = {address_of(memory), size, DEVICE_RANGE_HOST};
-    const struct device_range pinned = {address_of(memory), size, DEVICE_RANGE_PINNED};
-    struct cuda_scope scope;
-    bool is_there;
+    struct device_range range = {address_of(memory), size, DEVICE_RANGE_PINNED};
+    bool is_there = cuda_range_remove(device, &range);
 
-    if (cuda_range_remove(device, &pinned))
-        return;
-    is_there = cuda_range_remove(device, &range);
+    if (!is_there) {
+        range.kind = DEVICE_RANGE_HOST;
+        is_there = cuda_range_remove(device, &range);
+    }
     KVT_ASSERT(is_there);
-    if (!is_there || cuda_enter(device, &scope) != KVT_OK)
-        return;
-    (void)cuda_check(device, cudaHostUnregister(memory), "unregister host memory");
-    cuda_leave(&scope);
+    return is_there ? host_let_go(device, &range) : KVT_OK;
 }
 
 void

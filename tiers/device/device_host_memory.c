@@ -184,7 +184,18 @@ device_host_host_register(struct device *base, void *memory, uint64_t size)
     return status;
 }
 
-void
+/* What is in flight still arrives, or does not: whoever unmaps the memory meets it. */
+static enum kvt_status
+host_keep(struct device_host *device, void *memory, uint64_t size)
+{
+    device_host_host_abandon(&device->device, memory, size);
+    return failure_set(KVT_E_GPU, 0,
+        "The emulated device %" PRIu32 ", which is lost, does not let go of %" PRIu64
+        " bytes of host memory at %p: they must stay where they are until the process ends.",
+        device->ordinal, size, memory);
+}
+
+enum kvt_status
 device_host_host_unregister(struct device *base, void *memory, uint64_t size)
 {
     struct device_host *device = device_host_of(base);
@@ -193,6 +204,8 @@ device_host_host_unregister(struct device *base, void *memory, uint64_t size)
     uint32_t in_flight = 0;
     bool is_there;
 
+    if (is_lost && device->config != NULL && device->config->keeps_host)
+        return host_keep(device, memory, size);
     device_host_lock(device);
     is_there = device_ranges_remove(&device->ranges, &range);
     if (is_there) {
@@ -202,6 +215,7 @@ device_host_host_unregister(struct device *base, void *memory, uint64_t size)
     device_host_unlock(device);
     KVT_ASSERT(is_there);
     KVT_ASSERT(is_lost || in_flight == 0);
+    return KVT_OK;
 }
 
 void
