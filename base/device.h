@@ -125,10 +125,12 @@ struct kvt_device_ops {
     void (*memory_unregister)(struct device *device, void *memory, uint64_t size);
 
     /* Let copies use host memory at full speed: whole pages, at most 1 GiB in one call. A copy's
-     * piece lies in one registration. Unregister: no transfer of it may be in flight, unless the
-     * device is lost; then it waits for them. KVT_E_GPU: the device does not let go of the memory.
-     * It is registered no more, but must stay mapped until the process ends: the device may still
-     * use it, and what is mapped there next would be taken for it. */
+     * piece lies in one registration. KVT_E_INVAL: not so; or memory of which another device of the
+     * process has registered a part, or more (the same range it may); or that one keeps, as below.
+     * It is pinned until the last of them lets go of it. Unregister: no transfer of it may be in
+     * flight, unless the device is lost; then it waits for them. KVT_E_GPU: the device does not let
+     * go of the memory. It is registered no more, but must stay mapped until the process ends: the
+     * device may still use it, and what is mapped there next would be taken for it. */
     enum kvt_status (*host_register)(struct device *device, void *memory, uint64_t size);
     enum kvt_status (*host_unregister)(struct device *device, void *memory, uint64_t size);
     /* Instead of host_unregister() where work of callers' streams may still use the memory: the

@@ -23,11 +23,16 @@ struct kvt_region_options {
 
 /*
  * kvt_region_register - memory of the caller that blocks may be copied from and to without a stop
- * in between. Host memory is registered with (and pinned for) every device of the store.
+ * in between. Host memory is registered with (and pinned for) every device of the store. When the
+ * program has pinned it already (cudaHostRegister(), cudaHostAlloc()), it must stay so, all of it,
+ * until it is unregistered here: holes of less than 2 MiB are not noticed, and a device that meets
+ * memory that is not pinned is lost, with all others of the process.
  *
  * KVT_E_INVAL: a bound; no such device; memory that is not this device's own (managed memory is
  * not), or host memory that is not made of whole pages; memory that overlaps another region (what
- * kvt_device_alloc() gave may). KVT_E_UNSUPPORTED: host memory, and the store has no device.
+ * kvt_device_alloc() gave may). Of another store of the process host memory may be a region too,
+ * from the same byte to the same byte: it stays pinned until the last of them forgets it.
+ * KVT_E_UNSUPPORTED: host memory, and the store has no device.
  * KVT_E_NOSPC: KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM, KVT_E_GPU: the memory is no
  * region; when the sentence says that it must not be freed, see below.
  * Threads: any. Ownership: borrows `options`; keeps the memory until it is unregistered, and gives

@@ -357,8 +357,14 @@ host_memory_that_a_lost_device_keeps_is_told(void **state)
             KVT_E_GPU);
         assert_non_null(strstr(failure_last()->text, "until the process ends"));
     }
+    chunk = rig.host;
     rig.host = NULL;
     device_rig_close(&rig);
+    /* What is there by then may be something else. */
+    config.fail_call = 0;
+    assert_int_equal(device_host_ops.open(&config, &env, 0, &rig.device), KVT_OK);
+    assert_int_equal(rig.ops->host_register(rig.device, chunk, 4096), KVT_E_INVAL);
+    device_host_ops.close(rig.device);
 }
 
 /* --- 3. Opening ------------------------------------------------------------------------------- */

@@ -36,14 +36,16 @@ struct cuda_play {
 
     int depth; /* Of pushed contexts. */
     enum cudaStreamCaptureMode capture_mode;
-    int holds;           /* Whatever must be given back. */
-    int pin_count;       /* Of them, registrations of host memory. */
-    uint32_t sync_count; /* Waits for a stream. */
+    int holds;                           /* Whatever must be given back. */
+    int pin_count;                       /* Of them, registrations of host memory... */
+    const uint8_t *pins[PLAY_HOLDS_MAX]; /* ...and where they begin; NULL: none. */
+    uint32_t sync_count;                 /* Waits for a stream. */
     void *memory[PLAY_HOLDS_MAX];
     size_t sizes[PLAY_HOLDS_MAX];
     enum cudaMemoryType foreign_type; /* Of what was given. */
     bool is_pinned_already;           /* All host memory is, by somebody else. */
     const void *pinned_end;           /* Not NULL: only below this. */
+    const void *hole;                 /* Not NULL: not the 2 MiB from this on. */
 
     bool has_no_sharing;    /* The device says so. */
     bool is_read_refused;   /* Access to read alone: memory is to be read and written. */

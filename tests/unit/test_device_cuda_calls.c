@@ -157,6 +157,65 @@ memory_that_somebody_else_pinned_is_used_and_left_so(void **state)
     bench_close(&bench);
 }
 
+static void
+hole_in_memory_that_somebody_else_pinned_is_found(void **state)
+{
+    struct bench bench;
+    uint8_t *memory;
+
+    (void)state;
+    bench_open(&bench);
+    memory = aligned_alloc(RIG_CHUNK_BYTES, 3 * RIG_CHUNK_BYTES);
+    assert_non_null(memory);
+    play.is_pinned_already = true;
+    play.hole = memory + RIG_CHUNK_BYTES;
+    assert_int_equal(
+        device_cuda_ops.host_register(bench.rig.device, memory, 3 * RIG_CHUNK_BYTES), KVT_E_INVAL);
+    assert_int_equal(
+        device_cuda_ops.host_register(bench.rig.device, memory, RIG_CHUNK_BYTES), KVT_OK);
+    assert_int_equal(
+        device_cuda_ops.host_unregister(bench.rig.device, memory, RIG_CHUNK_BYTES), KVT_OK);
+    play.is_pinned_already = false;
+    free(memory);
+    bench_close(&bench);
+}
+
+/* Two stores of a process: the first to come pins, the last to go unpins, in the context in which
+ * it was pinned, whose device is closed by then. */
+static void
+memory_of_two_stores_is_pinned_until_both_have_let_go(void **state)
+{
+    struct bench bench;
+    struct device_rig other;
+    int holds;
+
+    (void)state;
+    bench_open(&bench);
+    other = bench.rig;
+    assert_int_equal(device_cuda_ops.open(NULL, &bench.env, 1, &other.device), KVT_OK);
+    holds = play.holds;
+    for (uint32_t i = 0; i + 1 < RIG_CHUNK_COUNT; i++)
+        assert_int_equal(device_cuda_ops.host_register(other.device,
+                             bench.rig.host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+            KVT_OK);
+    assert_int_equal(play.holds, holds);
+    device_cuda_ops.event_destroy(bench.rig.device, bench.rig.event);
+    bench.rig.event = NULL;
+    other.host = bench.rig.host;
+    for (uint32_t i = 0; i + 1 < RIG_CHUNK_COUNT; i++)
+        assert_int_equal(device_cuda_ops.host_unregister(bench.rig.device,
+                             bench.rig.host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+            KVT_OK);
+    bench.rig.host = NULL;
+    device_rig_close(&bench.rig);
+    assert_int_equal(play.pin_count, RIG_CHUNK_COUNT - 1);
+    other.slab = other.slab_other = NULL;
+    other.event = NULL;
+    device_rig_close(&other);
+    assert_int_equal(play.pin_count, 0);
+    bench_check();
+}
+
 /* --- 2. Copies -------------------------------------------------------------------------------- */
 
 static void
@@ -314,6 +373,8 @@ static void
 host_memory_that_cuda_keeps_is_told(void **state)
 {
     struct bench bench;
+    struct device *device;
+    uint8_t *chunk;
 
     (void)state;
     batch_lose(&bench);
@@ -326,8 +387,17 @@ host_memory_that_cuda_keeps_is_told(void **state)
         assert_non_null(strstr(failure_last()->text, "until the process ends"));
     }
     assert_int_equal(play.pin_count, RIG_CHUNK_COUNT - 1);
+    chunk = bench.rig.host;
     bench.rig.host = NULL;
     bench_close(&bench);
+    /* Whatever is there by then: it is not taken for memory that others have pinned. */
+    bench_init(&bench);
+    play.is_pinned_already = true;
+    assert_int_equal(device_cuda_ops.open(NULL, &bench.env, 1, &device), KVT_OK);
+    assert_int_equal(device_cuda_ops.host_register(device, chunk, RIG_CHUNK_BYTES), KVT_E_INVAL);
+    assert_non_null(strstr(failure_last()->text, "kept by a device that is lost"));
+    device_cuda_ops.close(device);
+    bench_check();
 }
 
 /* Everything else works without. */
@@ -506,6 +576,8 @@ main(void)
         cmocka_unit_test(list_of_all_devices_passes),
         cmocka_unit_test(managed_memory_and_that_of_other_devices_are_refused),
         cmocka_unit_test(memory_that_somebody_else_pinned_is_used_and_left_so),
+        cmocka_unit_test(hole_in_memory_that_somebody_else_pinned_is_found),
+        cmocka_unit_test(memory_of_two_stores_is_pinned_until_both_have_let_go),
         cmocka_unit_test(pieces_that_touch_on_both_sides_are_one_run),
         cmocka_unit_test(run_never_crosses_from_one_registration_to_the_next),
         cmocka_unit_test(stream_that_is_captured_or_the_legacy_one_is_refused),

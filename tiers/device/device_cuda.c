@@ -114,10 +114,19 @@ cuda_enter(struct device_cuda *device, struct cuda_scope *scope_out)
 enum kvt_status
 cuda_enter_lost(struct device_cuda *device, struct cuda_scope *scope_out)
 {
-    CUresult result = device->driver.push(device->context);
+    enum kvt_status status = cuda_enter_context(device, device->context, scope_out);
+
+    if (status != KVT_OK)
+        atomic_store_explicit(&device->is_lost, true, memory_order_relaxed);
+    return status;
+}
+
+enum kvt_status
+cuda_enter_context(struct device_cuda *device, CUcontext context, struct cuda_scope *scope_out)
+{
+    CUresult result = device->driver.push(context);
 
     if (result != CUDA_SUCCESS) {
-        atomic_store_explicit(&device->is_lost, true, memory_order_relaxed);
         return failure_set(KVT_E_GPU, (int)result,
             "The context of device %d cannot be used any more (CUDA driver error %d).",
             device->ordinal, (int)result);

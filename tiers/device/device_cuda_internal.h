@@ -126,6 +126,9 @@ cuda_is_lost(const struct device_cuda *device)
  * KVT_E_GPU: the device is lost; CUDA was not touched, and there is nothing to leave.
  */
 enum kvt_status cuda_enter(struct device_cuda *device, struct cuda_scope *scope_out);
+/* cuda_enter_context - the same with a context of another device, whichever of them is lost. */
+enum kvt_status cuda_enter_context(
+    struct device_cuda *device, CUcontext context, struct cuda_scope *scope_out);
 /* cuda_enter_lost - the same for what is given back: a device that the library has declared lost is
  * asked all the same, as CUDA may live on, and hold what is the host's. */
 enum kvt_status cuda_enter_lost(struct device_cuda *device, struct cuda_scope *scope_out);
