@@ -31,7 +31,13 @@ engram_pin_drop(struct kvt_engram *table)
     /* What a device keeps stays mapped, and the descriptor that stands for it open. */
     if (devices_memory_unshare(table->store, pin->memory, pin->memory_bytes, pin->device_mask))
         memory_put(&table->store->env, pin);
-    memset(pin, 0, sizeof(*pin));
+    pin->memory = NULL;
+    pin->memory_bytes = 0;
+    pin->descriptor = 0;
+    pin->device_mask = 0;
+    pin->row_count = 0;
+    /* (F3) Relaxed: of a pin that failed the reader, which may look now, finds the 0 of before. */
+    atomic_store_explicit(&pin->page_count, 0, memory_order_relaxed);
 }
 
 /* The memory is whole: devices, then everybody may read it. */
