@@ -108,8 +108,8 @@ struct kvt_device_ops {
     /* Open device `ordinal`. Makes its context and the streams of its lanes. */
     enum kvt_status (*open)(
         void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out);
-    /* Waits for what is in flight, and frees streams; slabs, registrations and events must have
-     * been given back. NULL is fine. */
+    /* Waits for what is in flight (of a lost device as far as that answers), and frees streams;
+     * slabs, registrations and events must have been given back. NULL is fine. */
     void (*close)(struct device *device);
     enum kvt_status (*info)(struct device *device, struct device_info *info_out);
 
@@ -125,9 +125,14 @@ struct kvt_device_ops {
     void (*memory_unregister)(struct device *device, void *memory, uint64_t size);
 
     /* Let copies use host memory at full speed: whole pages, at most 1 GiB in one call. A copy's
-     * piece lies in one registration. Unregister: no transfer of it may be in flight. */
+     * piece lies in one registration. KVT_E_INVAL: not so; or memory of which another device of the
+     * process has registered a part, or more (the same range it may); or that one keeps, as below.
+     * It is pinned until the last of them lets go of it. Unregister: no transfer of it may be in
+     * flight, unless the device is lost; then it waits for them. KVT_E_GPU: the device does not let
+     * go of the memory. It is registered no more, but must stay mapped until the process ends: the
+     * device may still use it, and what is mapped there next would be taken for it. */
     enum kvt_status (*host_register)(struct device *device, void *memory, uint64_t size);
-    void (*host_unregister)(struct device *device, void *memory, uint64_t size);
+    enum kvt_status (*host_unregister)(struct device *device, void *memory, uint64_t size);
     /* Instead of host_unregister() where work of callers' streams may still use the memory: the
      * device knows it no more, but it stays pinned, and the caller never unmaps it. */
     void (*host_abandon)(struct device *device, void *memory, uint64_t size);

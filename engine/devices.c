@@ -76,6 +76,7 @@ devices_open(struct kvt_store *store)
     options.ops = store->env.device;
     options.context = store->env.device_context;
     options.arena = host_arena(store->host, &options.arena_size);
+    options.is_arena_kept = &devices->is_arena_kept;
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
         if ((store->options.device_mask >> i & 1) == 0)
             continue;
@@ -129,16 +130,27 @@ device_reads_peer(const struct kvt_store *store, uint32_t device, uint32_t other
 /* What devices register in one call. */
 #define SHARE_BYTES_MAX (UINT64_C(1) << 30)
 
-static void
+enum {
+    /* In the mask of those that share it: a device did not let go of the memory. */
+    MEMORY_KEPT = 1 << POLICY_DEVICES_MAX,
+};
+
+/* All of it, or what a device did not let go of is MEMORY_KEPT. */
+static uint32_t
 memory_unregister(struct device *device, uint8_t *memory, uint64_t size)
 {
-    for (uint64_t at = 0; at < size; at += SHARE_BYTES_MAX)
-        device->ops->host_unregister(
-            device, memory + at, size - at < SHARE_BYTES_MAX ? size - at : SHARE_BYTES_MAX);
+    uint32_t kept = 0;
+
+    for (uint64_t at = 0; at < size; at += SHARE_BYTES_MAX) {
+        if (device->ops->host_unregister(device, memory + at,
+                size - at < SHARE_BYTES_MAX ? size - at : SHARE_BYTES_MAX) != KVT_OK)
+            kept = MEMORY_KEPT;
+    }
+    return kept;
 }
 
 static enum kvt_status
-memory_register(struct device *device, uint8_t *memory, uint64_t size)
+memory_register(struct device *device, uint8_t *memory, uint64_t size, uint32_t *mask)
 {
     for (uint64_t at = 0; at < size; at += SHARE_BYTES_MAX) {
         enum kvt_status status = device->ops->host_register(
@@ -147,7 +159,7 @@ memory_register(struct device *device, uint8_t *memory, uint64_t size)
         if (status != KVT_OK) {
             struct failure failure = *failure_last();
 
-            memory_unregister(device, memory, at);
+            *mask |= memory_unregister(device, memory, at);
             failure_copy(&failure);
             return status;
         }
@@ -156,12 +168,32 @@ memory_register(struct device *device, uint8_t *memory, uint64_t size)
 }
 
 void
-devices_memory_unshare(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask)
+devices_kept_log(struct kvt_store *store, const void *memory, uint64_t size)
 {
+    log_line(&store->logger, LOG_ERROR, "devices",
+        "event=memory_kept address=%p bytes=%llu text=\"a lost device may still use it\"", memory,
+        (unsigned long long)size);
+}
+
+static uint32_t
+devices_unregister(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask)
+{
+    uint32_t kept = mask & MEMORY_KEPT;
+
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
         if ((mask >> i & 1) != 0)
-            memory_unregister(hbm_device(store->devices.tiers[i]), memory, size);
+            kept |= memory_unregister(hbm_device(store->devices.tiers[i]), memory, size);
     }
+    return kept;
+}
+
+bool
+devices_memory_unshare(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask)
+{
+    if (devices_unregister(store, memory, size, mask) == 0)
+        return true;
+    devices_kept_log(store, memory, size);
+    return false;
 }
 
 enum kvt_status
@@ -174,14 +206,13 @@ devices_memory_share(struct kvt_store *store, void *memory, uint64_t size, uint3
         if (!device_is_open(store, i))
             continue;
         status = device_answer(
-            store, i, memory_register(hbm_device(store->devices.tiers[i]), memory, size));
+            store, i, memory_register(hbm_device(store->devices.tiers[i]), memory, size, mask_out));
         if (status == KVT_OK) {
             *mask_out |= 1u << i;
         } else if (status != KVT_E_GPU) { /* A lost device copies nothing any more. */
             struct failure failure = *failure_last();
 
-            devices_memory_unshare(store, memory, size, *mask_out);
-            *mask_out = 0;
+            *mask_out = devices_unregister(store, memory, size, *mask_out);
             failure_copy(&failure);
             return status;
         }

@@ -44,6 +44,7 @@ struct devices {
     bool has_remains;                        /* Lost devices still have copies in the map. */
     uint32_t mourned;                        /* Mask of the lost ones that the loop knows of. */
     _Atomic uint32_t lost;                   /* Mask; any. */
+    bool is_arena_kept; /* By a lost device: it stays mapped when the store ends. */
 };
 
 /* devices_open - as the options say, before the loop. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_GPU. */
@@ -72,10 +73,14 @@ void devices_waits_cancel(struct kvt_store *store);
 
 /* devices_memory_share - register host memory of whole pages with every device that is not lost, in
  * runs of at most 1 GiB from `memory` on; *mask_out: with which. KVT_E_NOMEM, KVT_E_INVAL: with
- * none. devices_memory_unshare - no copy of it is in flight. any */
+ * none; *mask_out is still to be unshared. devices_memory_unshare - no copy of it is in flight, but
+ * of devices that are lost. False: one of them does not let go of it, the log says so, and it must
+ * not be unmapped any more. any */
 enum kvt_status devices_memory_share(
     struct kvt_store *store, void *memory, uint64_t size, uint32_t *mask_out);
-void devices_memory_unshare(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask);
+bool devices_memory_unshare(struct kvt_store *store, void *memory, uint64_t size, uint32_t mask);
+/* devices_kept_log - host memory stays mapped until the process ends: a device may use it. any */
+void devices_kept_log(struct kvt_store *store, const void *memory, uint64_t size);
 
 /* device_reads_peer - whether `device` copies by itself what lies in HBM of `other`; `has_host`: it
  * lies in HOST too, and is copied from there unless `other` is nearer. */

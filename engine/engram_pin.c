@@ -11,21 +11,33 @@ enum {
     NOT_SHARED = -1,
 };
 
-void
-engram_pin_drop(struct kvt_engram *table)
+static void
+memory_put(const struct kvt_env *env, const struct engram_pin *pin)
 {
-    const struct kvt_env *env = &table->store->env;
-    struct engram_pin *pin = &table->pin;
-
-    if (pin->memory == NULL)
-        return;
-    devices_memory_unshare(table->store, pin->memory, pin->memory_bytes, pin->device_mask);
     if (pin->descriptor == NOT_SHARED)
         env_unmap(env, pin->memory, pin->memory_bytes);
     else
         env->memory->share_end(
             env->memory_context, pin->memory, pin->memory_bytes, pin->descriptor);
-    memset(pin, 0, sizeof(*pin));
+}
+
+void
+engram_pin_drop(struct kvt_engram *table)
+{
+    struct engram_pin *pin = &table->pin;
+
+    if (pin->memory == NULL)
+        return;
+    /* What a device keeps stays mapped, and the descriptor that stands for it open. */
+    if (devices_memory_unshare(table->store, pin->memory, pin->memory_bytes, pin->device_mask))
+        memory_put(&table->store->env, pin);
+    pin->memory = NULL;
+    pin->memory_bytes = 0;
+    pin->descriptor = 0;
+    pin->device_mask = 0;
+    pin->row_count = 0;
+    /* (F3) Relaxed: of a pin that failed the reader, which may look now, finds the 0 of before. */
+    atomic_store_explicit(&pin->page_count, 0, memory_order_relaxed);
 }
 
 /* The memory is whole: devices, then everybody may read it. */

@@ -535,7 +535,8 @@ engram_reader_close(struct engram_reader *reader)
     lane_close(reader->lane);
     reader->lane = NULL;
     if (reader->memory != NULL)
-        devices_memory_unshare(reader->store, reader->memory, MEMORY_BYTES, reader->device_mask);
+        reader->is_memory_kept = !devices_memory_unshare(
+            reader->store, reader->memory, MEMORY_BYTES, reader->device_mask);
 }
 
 void
@@ -548,7 +549,7 @@ engram_reader_free(struct engram_reader *reader)
     env = reader->env;
     if (reader->task != NULL)
         env.sched->stop(env.sched_context, reader->task);
-    if (reader->memory != NULL)
+    if (reader->memory != NULL && !reader->is_memory_kept)
         env_unmap(&env, reader->memory, MEMORY_BYTES);
     if (reader->pieces != NULL)
         env_unmap(&env, reader->pieces, PIECES_BYTES);

@@ -101,6 +101,7 @@ struct engram_reader {
     uint8_t *memory;
     struct device_piece *pieces; /* Of all pages; NULL: the store has no device. */
     uint32_t device_mask;        /* That know the memory. */
+    bool is_memory_kept;         /* A device did not let go of it. */
     struct inbox targets;        /* any pushes */
     struct inbox done;           /* the lane pushes */
     struct inbox copied;         /* movers push */

@@ -381,8 +381,8 @@ holds_stop(struct kvt_store *store)
         hold_await(store, hold);
     for (uint32_t i = 0; i < KVT_HOLDS_MAX; i++)
         hold_events_destroy(store, &table->holds[i]);
-    devices_memory_unshare(store, table->memory, MEMORY_BYTES, table->device_mask);
-    env_unmap(&store->env, table->memory, MEMORY_BYTES);
+    if (devices_memory_unshare(store, table->memory, MEMORY_BYTES, table->device_mask))
+        env_unmap(&store->env, table->memory, MEMORY_BYTES);
     table->memory = NULL;
 }
 

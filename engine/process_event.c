@@ -241,6 +241,15 @@ watch_start(struct process_watch *watch)
     return watch->env->sched->start(watch->env->sched_context, &actor, &watch->task);
 }
 
+/* A lost device may still write to the page, or look at it. */
+static void
+page_keep(struct kvt_shared_event *event)
+{
+    if (event->store != NULL)
+        devices_kept_log(event->store, event->page.memory, PAGE_BYTES);
+    event->page.memory = NULL;
+}
+
 /* Streams of callers may still write to the page, or look at it: it stays mapped and pinned until
  * the process ends. That costs 4 KiB; a device that writes to what is no longer ours costs more. */
 static void
@@ -263,8 +272,9 @@ event_free(struct kvt_shared_event *event)
         page_abandon(event);
     if (event->done != NULL)
         event->device->ops->event_destroy(event->device, event->done);
-    if (event->is_known)
-        event->device->ops->host_unregister(event->device, event->page.memory, PAGE_BYTES);
+    if (event->is_known && event->device->ops->host_unregister(
+                               event->device, event->page.memory, PAGE_BYTES) != KVT_OK)
+        page_keep(event);
     if (event->page.memory != NULL)
         env->memory->page_end(env->memory_context, &event->page);
     (void)pthread_mutex_destroy(&event->record_lock);

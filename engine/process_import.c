@@ -34,18 +34,21 @@ import_free(kvt_import *import)
 {
     const struct kvt_env env = import->env;
     struct device *device = import->device;
+    bool is_stage_kept = false;
 
     process_watch_close(&import->watch);
     if (device != NULL) {
         if (import->event != NULL)
             device->ops->event_destroy(device, import->event);
         if (import->is_stage_known)
-            device->ops->host_unregister(device, import->stage, STAGE_BYTES);
+            is_stage_kept =
+                device->ops->host_unregister(device, import->stage, STAGE_BYTES) != KVT_OK;
         if (import->memory != NULL)
             device->ops->slab_put(device, import->memory, import->share.bytes);
         device->ops->close(device);
     }
-    env_unmap(&env, import->stage, STAGE_BYTES);
+    if (!is_stage_kept)
+        env_unmap(&env, import->stage, STAGE_BYTES);
     if (import->fork_page != NULL)
         env_unmap(&env, import->fork_page, PAGE_BYTES);
     process_watch_deinit(&import->watch);

@@ -49,17 +49,28 @@ regions_open(struct kvt_store *store)
 
 /* --- Host memory and the devices -------------------------------------------------------------- */
 
-static void
+/* Of all devices below `device_count`. KVT_E_GPU: one did not let go of it. */
+static enum kvt_status
 host_unregister(struct kvt_store *store, const struct region *region, uint32_t device_count)
 {
+    bool is_kept = false;
+
     for (uint32_t i = 0; i < device_count; i++) {
         struct device *device;
 
         if (!device_is_open(store, i))
             continue;
         device = hbm_device(store->devices.tiers[i]);
-        device->ops->host_unregister(device, region->address, region->size);
+        if (device->ops->host_unregister(device, region->address, region->size) != KVT_OK)
+            is_kept = true;
     }
+    if (!is_kept)
+        return KVT_OK;
+    devices_kept_log(store, region->address, region->size);
+    return failure_set(KVT_E_GPU, 0,
+        "a lost device may still use the %llu bytes at %p: they must be neither freed nor unmapped "
+        "before the process ends",
+        (unsigned long long)region->size, (void *)region->address);
 }
 
 /* With every device, or with none. */
@@ -76,7 +87,10 @@ host_register(struct kvt_store *store, const struct region *region)
         status = device_answer(
             store, i, device->ops->host_register(device, region->address, region->size));
         if (status != KVT_OK) {
-            host_unregister(store, region, i);
+            struct failure failure = *failure_last();
+
+            KVT_TRY(host_unregister(store, region, i));
+            failure_copy(&failure);
             return status;
         }
     }
@@ -92,17 +106,17 @@ memory_register(struct kvt_store *store, const struct region *region)
         store, region->device, device->ops->memory_register(device, region->address, region->size));
 }
 
-static void
+/* KVT_E_GPU: a device may still use it. The region is none any more all the same. */
+static enum kvt_status
 region_forget(struct kvt_store *store, const struct region *region)
 {
     struct device *device;
 
-    if (!region->is_device) {
-        host_unregister(store, region, POLICY_DEVICES_MAX);
-        return;
-    }
+    if (!region->is_device)
+        return host_unregister(store, region, POLICY_DEVICES_MAX);
     device = hbm_device(store->devices.tiers[region->device]);
     device->ops->memory_unregister(device, region->address, region->size);
+    return KVT_OK;
 }
 
 void
@@ -114,7 +128,7 @@ regions_close(struct kvt_store *store)
         return;
     for (uint32_t i = 0; i < REGION_COUNT; i++) {
         if (use_word_is_open(&table->regions[i].use))
-            region_forget(store, &table->regions[i]);
+            (void)region_forget(store, &table->regions[i]); /* The log says what is kept. */
     }
     pthread_mutex_destroy(&table->mutex);
     env_put(&store->env, table, sizeof(*table));
@@ -219,7 +233,7 @@ kvt_region_unregister(kvt_store *store, kvt_region id)
     if (region == NULL || !region_is_current(region, id)) {
         status = failure_set(KVT_E_INVAL, 0, "the region is stale, or none");
     } else if (use_word_close(&region->use)) {
-        region_forget(store, region);
+        status = region_forget(store, region);
     } else {
         status = failure_set(KVT_E_STATE, 0,
             "operations that use the region are under way, or a "

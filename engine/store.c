@@ -161,6 +161,20 @@ store_threads_stop(struct kvt_store *store)
 }
 
 static void
+arena_close(struct kvt_store *store)
+{
+    size_t size;
+
+    if (store->host == NULL)
+        return;
+    if (store->devices.is_arena_kept) {
+        devices_kept_log(store, host_arena(store->host, &size), size);
+        host_arena_keep(store->host);
+    }
+    host_as_tier(store->host)->ops->close(host_as_tier(store->host));
+}
+
+static void
 store_free(struct kvt_store *store)
 {
     struct kvt_env env = store->env;
@@ -197,8 +211,7 @@ store_free(struct kvt_store *store)
     pins_close(store);
     entries_close(store->entries);
     residency_close(store->map);
-    if (store->host != NULL)
-        host_as_tier(store->host)->ops->close(host_as_tier(store->host));
+    arena_close(store);
     namespaces_close(store);
     env_put(&env, store->doomed, store->doomed_capacity * sizeof(*store->doomed));
     store_dirs_close(store);

@@ -69,6 +69,7 @@ struct hbm_tier {
     struct slab *slab;
     uint8_t *arena;
     size_t registered; /* Bytes of the arena, from its start. */
+    bool *is_arena_kept;
     struct device_mover *mover;
     struct inbox done; /* Flights that have landed. */
     struct hbm_flight *buckets[FLIGHT_BUCKETS];
@@ -370,9 +371,13 @@ run_bytes(size_t rest)
 static void
 arena_unregister(struct hbm_tier *hbm)
 {
-    for (size_t done = 0; done < hbm->registered; done += REGISTER_RUN_BYTES)
-        hbm->ops->host_unregister(
+    for (size_t done = 0; done < hbm->registered; done += REGISTER_RUN_BYTES) {
+        enum kvt_status status = hbm->ops->host_unregister(
             hbm->device, hbm->arena + done, run_bytes(hbm->registered - done));
+
+        if (status != KVT_OK && hbm->is_arena_kept != NULL)
+            *hbm->is_arena_kept = true;
+    }
     hbm->registered = 0;
 }
 
@@ -491,6 +496,7 @@ hbm_open(const struct kvt_env *env, const struct hbm_options *options, struct hb
     hbm->ops = options->ops;
     hbm->size = round_up(options->capacity_bytes, LARGE_PAGE_BYTES);
     hbm->descriptor = -1;
+    hbm->is_arena_kept = options->is_arena_kept;
     KVT_TRY_GOTO(hbm->ops->open(options->context, env, options->ordinal, &hbm->device), close);
     KVT_TRY_GOTO(plan_choose(hbm, options->is_engines_only), close);
     if (hbm->size > 0) {

@@ -39,8 +39,11 @@ struct hbm_options {
     size_t slot_bytes_max; /* As slab_open(). */
     void *arena;           /* Host memory that copies will use; registered in runs of at most */
     size_t arena_size;     /* 1 GiB, which no slot of a slab crosses. NULL: none. */
-    bool is_engines_only;  /* DEVICE_PLAN_ENGINES; otherwise it is measured what is faster. */
-    bool is_shared;        /* Other processes can map the memory. KVT_E_UNSUPPORTED: they cannot. */
+    /* Set when the device does not let go of the arena: it must stay mapped until the process ends
+     * (host_unregister(), device.h). NULL: nobody asks. Must outlive the tier. */
+    bool *is_arena_kept;
+    bool is_engines_only; /* DEVICE_PLAN_ENGINES; otherwise it is measured what is faster. */
+    bool is_shared;       /* Other processes can map the memory. KVT_E_UNSUPPORTED: they cannot. */
 };
 
 /*

@@ -25,6 +25,7 @@ struct host_tier {
     struct tier tier;
     const struct kvt_env *env;
     uint8_t *arena;
+    bool is_arena_kept;
     size_t size;
     struct slab *slab;
 };
@@ -220,7 +221,7 @@ host_close(struct tier *tier)
     if (host == NULL)
         return;
     slab_close(host->slab);
-    if (host->arena != NULL)
+    if (host->arena != NULL && !host->is_arena_kept)
         env_unmap(host->env, host->arena, host->size);
     env_put(host->env, host, sizeof(*host));
 }
@@ -285,4 +286,10 @@ host_arena(struct host_tier *host, size_t *size_out)
 {
     *size_out = host->size;
     return host->arena;
+}
+
+void
+host_arena_keep(struct host_tier *host)
+{
+    host->is_arena_kept = true;
 }

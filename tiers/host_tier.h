@@ -29,5 +29,7 @@ enum kvt_status host_open(const struct kvt_env *env, uint64_t capacity_bytes, si
 struct tier *host_as_tier(struct host_tier *host);
 struct slab *host_slab(struct host_tier *host);
 void *host_arena(struct host_tier *host, size_t *size_out);
+/* host_arena_keep - a device may still use it: closing leaves it mapped, until the process ends. */
+void host_arena_keep(struct host_tier *host);
 
 #endif /* KVT_TIERS_HOST_TIER_H */

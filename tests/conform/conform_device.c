@@ -332,6 +332,41 @@ lost_device_stays_lost(void **state)
     device_rig_close(&rig);
 }
 
+/* What is in flight may still arrive there: the memory is there for it until the process ends. */
+static void
+host_memory_that_a_lost_device_keeps_is_told(void **state)
+{
+    struct kvt_env env;
+    struct device_host_config config = {.memory_bytes = MEMORY_BYTES, .keeps_host = true};
+    struct device_rig rig = {.ops = &device_host_ops, .context = &config, .env = &env};
+    uint8_t *chunk;
+
+    (void)state;
+    env_host(&env);
+    assert_true(device_rig_open(&rig));
+    chunk = rig.host + 2 * RIG_CHUNK_BYTES;
+    /* Not while it is there. */
+    assert_int_equal(rig.ops->host_unregister(rig.device, chunk, RIG_CHUNK_BYTES), KVT_OK);
+    assert_int_equal(rig.ops->host_register(rig.device, chunk, RIG_CHUNK_BYTES), KVT_OK);
+    assert_int_equal(device_rig_copy(&rig, rig.out, rig.host, rig.slab, 1 << 20), KVT_OK);
+    config.fail_call = config.call_count + 1;
+    assert_int_equal(device_rig_copy(&rig, rig.in, rig.slab, rig.host, 4096), KVT_E_GPU);
+    for (uint32_t i = 0; i + 1 < RIG_CHUNK_COUNT; i++) {
+        assert_int_equal(rig.ops->host_unregister(
+                             rig.device, rig.host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+            KVT_E_GPU);
+        assert_non_null(strstr(failure_last()->text, "until the process ends"));
+    }
+    chunk = rig.host;
+    rig.host = NULL;
+    device_rig_close(&rig);
+    /* What is there by then may be something else. */
+    config.fail_call = 0;
+    assert_int_equal(device_host_ops.open(&config, &env, 0, &rig.device), KVT_OK);
+    assert_int_equal(rig.ops->host_register(rig.device, chunk, 4096), KVT_E_INVAL);
+    device_host_ops.close(rig.device);
+}
+
 /* --- 3. Opening ------------------------------------------------------------------------------- */
 
 static void
@@ -419,6 +454,7 @@ main(int argc, char **argv)
         cmocka_unit_test(each_call_may_fail_and_nothing_is_left),
         cmocka_unit_test(each_allocation_may_fail_and_nothing_is_left),
         cmocka_unit_test(lost_device_stays_lost),
+        cmocka_unit_test(host_memory_that_a_lost_device_keeps_is_told),
         cmocka_unit_test(devices_are_counted_and_numbered),
         cmocka_unit_test(streams_of_callers_are_limited),
     };

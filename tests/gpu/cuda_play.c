@@ -34,6 +34,17 @@ play_call(bool needs_context)
     return play.fail_with;
 }
 
+/* A call that a lost device may still get: it says what the host may have back. */
+static cudaError_t
+play_call_late(void)
+{
+    uint32_t after_loss_count = play.after_loss_count;
+    cudaError_t error = play_call(true);
+
+    play.after_loss_count = after_loss_count;
+    return error;
+}
+
 /* In the memory of a stream, and of an event: until the word is there no event is reached that was
  * recorded behind the wait for it. */
 struct play_stream {
@@ -262,9 +273,10 @@ cudaError_t
 cudaStreamSynchronize(cudaStream_t stream)
 {
     assert_non_null(stream);
+    play.sync_count++;
     if (play.until_ns > play.now_ns)
         play.now_ns = play.until_ns;
-    return play_call(true);
+    return play_call_late();
 }
 
 cudaError_t
@@ -320,7 +332,9 @@ cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *a
 {
     PLAY_TRY(true);
     *attributes = (struct cudaPointerAttributes){.type = cudaMemoryTypeUnregistered};
-    if (play.is_pinned_already && (play.pinned_end == NULL || address < play.pinned_end))
+    if (play.is_pinned_already && (play.pinned_end == NULL || address < play.pinned_end) &&
+        (play.hole == NULL || address < play.hole ||
+            (const uint8_t *)address >= (const uint8_t *)play.hole + (2 << 20)))
         attributes->type = cudaMemoryTypeHost;
     for (size_t i = 0; i < PLAY_HOLDS_MAX; i++) {
         if (play.memory[i] != NULL && (const uint8_t *)address >= (uint8_t *)play.memory[i] &&
@@ -348,25 +362,43 @@ cudaFreeHost(void *address)
     return error;
 }
 
+/* Where a registration that begins there is noted; NULL: there is none. */
+static const uint8_t **
+pin_at(const void *memory)
+{
+    for (size_t i = 0; i < PLAY_HOLDS_MAX; i++) {
+        if (play.pins[i] == memory)
+            return &play.pins[i];
+    }
+    return NULL;
+}
+
 cudaError_t
 cudaHostRegister(void *memory, size_t size, unsigned int flags)
 {
     PLAY_TRY(true);
     assert_true(memory != NULL && size > 0);
     assert_int_equal(flags, cudaHostRegisterPortable | cudaHostRegisterMapped);
-    if (play.is_pinned_already)
+    if (play.is_pinned_already || pin_at(memory) != NULL)
         return cudaErrorHostMemoryAlreadyRegistered;
+    *pin_at(NULL) = memory;
     play.holds++;
+    play.pin_count++;
     return cudaSuccess;
 }
 
 cudaError_t
 cudaHostUnregister(void *memory)
 {
-    cudaError_t error = play_call(true);
+    cudaError_t error = play_call_late();
 
     assert_non_null(memory);
+    assert_non_null(pin_at(memory));
     play.holds--;
+    if (error == cudaSuccess) {
+        *pin_at(memory) = NULL;
+        play.pin_count--;
+    }
     return error;
 }
 

@@ -20,10 +20,10 @@ enum {
 };
 
 struct cuda_play {
-    uint32_t call_count;   /* Of the functions that can fail. */
-    uint32_t fail_call;    /* 0: none. */
-    cudaError_t fail_with; /* Sticky when it loses the device. */
-    uint32_t after_loss_count;
+    uint32_t call_count;       /* Of the functions that can fail. */
+    uint32_t fail_call;        /* 0: none. */
+    cudaError_t fail_with;     /* Sticky when it loses the device. */
+    uint32_t after_loss_count; /* But of what a lost device is asked to let go of. */
     bool is_lost;
     bool is_stream_captured;
     bool is_malloc_odd; /* It is not aligned as it should be. */
@@ -36,12 +36,16 @@ struct cuda_play {
 
     int depth; /* Of pushed contexts. */
     enum cudaStreamCaptureMode capture_mode;
-    int holds; /* Whatever must be given back. */
+    int holds;                           /* Whatever must be given back. */
+    int pin_count;                       /* Of them, registrations of host memory... */
+    const uint8_t *pins[PLAY_HOLDS_MAX]; /* ...and where they begin; NULL: none. */
+    uint32_t sync_count;                 /* Waits for a stream. */
     void *memory[PLAY_HOLDS_MAX];
     size_t sizes[PLAY_HOLDS_MAX];
     enum cudaMemoryType foreign_type; /* Of what was given. */
     bool is_pinned_already;           /* All host memory is, by somebody else. */
     const void *pinned_end;           /* Not NULL: only below this. */
+    const void *hole;                 /* Not NULL: not the 2 MiB from this on. */
 
     bool has_no_sharing;    /* The device says so. */
     bool is_read_refused;   /* Access to read alone: memory is to be read and written. */

@@ -9,10 +9,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <sys/mman.h>
+
 #include <cuda_runtime_api.h>
 
 #include "device_checks.h"
 #include "device_cuda.h"
+#include "device_cuda_internal.h"
 #include "failure.h"
 #include "stop_on_proof.h"
 
@@ -183,6 +186,56 @@ calls_far_ahead_of_the_device_keep_their_lists(struct device_rig *rig)
     return true;
 }
 
+/* Copies to `chunk` are under way when the library declares `other` lost; CUDA lives on. */
+static bool
+chunk_leaves_lost_device(struct device_rig *rig, struct device_rig *other, uint8_t *chunk)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+    enum kvt_status status;
+    void *slab = NULL;
+
+    RIG_CHECK(ops->host_register(other->device, chunk, RIG_CHUNK_BYTES) == KVT_OK);
+    RIG_CHECK(ops->slab_take(other->device, RIG_CHUNK_BYTES, &slab) == KVT_OK);
+    other->out = ops->stream(other->device, DEVICE_OUT);
+    device_rig_fill(chunk, RIG_CHUNK_BYTES, 3);
+    RIG_CHECK(device_rig_copy(other, other->out, slab, chunk, RIG_CHUNK_BYTES) == KVT_OK);
+    for (uint32_t i = 0; i < 64; i++)
+        RIG_CHECK(device_rig_copy(other, other->out, chunk, slab, RIG_CHUNK_BYTES) == KVT_OK);
+    atomic_store(&device_cuda_of(other->device)->is_lost, true);
+    status = ops->host_unregister(other->device, chunk, RIG_CHUNK_BYTES);
+    /* Nothing of it comes late, and what is the device's own stays with it. */
+    RIG_CHECK(cudaStreamQuery(other->out) == cudaSuccess);
+    ops->slab_put(other->device, slab, RIG_CHUNK_BYTES);
+    RIG_CHECK(status == KVT_OK);
+    return true;
+}
+
+static bool
+memory_of_a_device_declared_lost_can_be_mapped_anew(struct device_rig *rig)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+    struct device_rig other = *rig;
+    uint8_t *chunk = rig->host + RIG_HOST_BYTES - RIG_CHUNK_BYTES;
+    bool is_right;
+
+    RIG_CHECK(ops->open(rig->context, rig->env, rig->ordinal, &other.device) == KVT_OK);
+    is_right = chunk_leaves_lost_device(rig, &other, chunk);
+    ops->close(other.device);
+    RIG_CHECK(is_right);
+    /* Other pages at the same address: what is read and written there is theirs. */
+    RIG_CHECK(munmap(chunk, RIG_CHUNK_BYTES) == 0);
+    RIG_CHECK(mmap(chunk, RIG_CHUNK_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == chunk);
+    RIG_CHECK(ops->host_register(rig->device, chunk, RIG_CHUNK_BYTES) == KVT_OK);
+    device_rig_fill(chunk, MIB, 4);
+    RIG_CHECK(device_rig_copy(rig, rig->in, rig->slab, chunk, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_copy(rig, rig->in, chunk + MIB, rig->slab, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    RIG_CHECK(device_rig_is_filled(chunk + MIB, MIB, 4));
+    RIG_CHECK(ops->host_unregister(rig->device, chunk, RIG_CHUNK_BYTES) == KVT_OK);
+    return true;
+}
+
 static const struct device_check gpu_checks[] = {
     {.name = "thread_is_left_as_it_was", .run = thread_is_left_as_it_was},
     {.name = "streams_and_events_of_the_host_are_taken",
@@ -191,6 +244,8 @@ static const struct device_check gpu_checks[] = {
     {.name = "large_batches_arrive", .run = large_batches_arrive},
     {.name = "calls_far_ahead_of_the_device_keep_their_lists",
         .run = calls_far_ahead_of_the_device_keep_their_lists},
+    {.name = "memory_of_a_device_declared_lost_can_be_mapped_anew",
+        .run = memory_of_a_device_declared_lost_can_be_mapped_anew},
 };
 
 /* --- 2. The program's own memory -------------------------------------------------------------- */

@@ -446,6 +446,57 @@ bad_registrations_are_refused(struct device_rig *rig)
     return true;
 }
 
+/* `other` has memory that `rig`, too, has registered, and lets go of at first. */
+static bool
+memory_outlives_one_of_two(struct device_rig *rig, struct device *other)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+
+    RIG_CHECK(ops->host_register(other, rig->host + 4096, 4096) == KVT_E_INVAL);
+    RIG_CHECK(ops->host_register(other, rig->host, RIG_CHUNK_BYTES + 4096) == KVT_E_INVAL);
+    RIG_CHECK(ops->host_register(other, rig->host, RIG_CHUNK_BYTES) == KVT_OK);
+    RIG_CHECK(ops->host_unregister(rig->device, rig->host, RIG_CHUNK_BYTES) == KVT_OK);
+    RIG_CHECK(ops->host_register(rig->device, rig->host + 4096, 4096) == KVT_E_INVAL);
+    return true;
+}
+
+static bool
+memory_is_used_by_the_last(struct device_rig *rig, struct device_rig *other)
+{
+    void *slab = NULL;
+    bool is_right;
+
+    RIG_CHECK(other->ops->slab_take(other->device, RIG_CHUNK_BYTES, &slab) == KVT_OK);
+    other->in = other->ops->stream(other->device, DEVICE_IN);
+    device_rig_fill(rig->host, 8192, 5);
+    is_right = device_rig_copy(other, other->in, slab, rig->host, 8192) == KVT_OK &&
+               device_rig_copy(other, other->in, rig->host + MIB, slab, 8192) == KVT_OK &&
+               device_rig_drain(other, other->in) && device_rig_is_filled(rig->host + MIB, 8192, 5);
+    other->ops->slab_put(other->device, slab, RIG_CHUNK_BYTES);
+    return is_right;
+}
+
+static bool
+host_memory_of_two_devices_stays_until_the_last_lets_go(struct device_rig *rig)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+    struct device_rig other = *rig;
+    bool is_right;
+
+    RIG_CHECK(ops->open(rig->context, rig->env, rig->ordinal, &other.device) == KVT_OK);
+    RIG_CHECK(ops->event_create(other.device, &other.event) == KVT_OK);
+    is_right =
+        memory_outlives_one_of_two(rig, other.device) && memory_is_used_by_the_last(rig, &other);
+    RIG_CHECK(ops->host_unregister(other.device, rig->host, RIG_CHUNK_BYTES) == KVT_OK);
+    ops->event_destroy(other.device, other.event);
+    ops->close(other.device);
+    /* Now it can be had in other pieces. */
+    RIG_CHECK(ops->host_register(rig->device, rig->host + 4096, 4096) == KVT_OK);
+    RIG_CHECK(ops->host_unregister(rig->device, rig->host + 4096, 4096) == KVT_OK);
+    RIG_CHECK(ops->host_register(rig->device, rig->host, RIG_CHUNK_BYTES) == KVT_OK);
+    return is_right;
+}
+
 /* What a program took for itself is used as far as it was registered. */
 static bool
 foreign_memory_is_checked(struct device_rig *rig, uint8_t *memory)
@@ -625,6 +676,7 @@ const struct device_check device_checks[DEVICE_CHECK_COUNT] = {
     {CHECK(foreign_streams_and_events_are_refused), .needs_emulation = true},
     {CHECK(pieces_that_overlap_are_refused), .needs_emulation = true},
     {CHECK(bad_registrations_are_refused)},
+    {CHECK(host_memory_of_two_devices_stays_until_the_last_lets_go)},
     {CHECK(memory_of_others_is_used_while_it_is_registered)},
     {CHECK(slabs_are_aligned_and_end_with_the_memory)},
     {CHECK(threads_may_use_one_device), .needs_threads = true},

@@ -15,7 +15,7 @@ struct device_check {
 };
 
 enum {
-    DEVICE_CHECK_COUNT = 24,
+    DEVICE_CHECK_COUNT = 25,
 };
 
 extern const struct device_check device_checks[DEVICE_CHECK_COUNT];

@@ -59,11 +59,14 @@ device_rig_open(struct device_rig *rig)
 void
 device_rig_close(struct device_rig *rig)
 {
+    bool is_kept = false;
+
     if (rig->device == NULL)
         return;
     for (uint32_t i = 0; rig->host != NULL && i + 1 < RIG_CHUNK_COUNT; i++) {
-        rig->ops->host_unregister(
-            rig->device, rig->host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES);
+        if (rig->ops->host_unregister(
+                rig->device, rig->host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES) != KVT_OK)
+            is_kept = true;
     }
     rig->ops->event_destroy(rig->device, rig->event);
     if (rig->slab_other != NULL)
@@ -72,7 +75,8 @@ device_rig_close(struct device_rig *rig)
         rig->ops->slab_put(rig->device, rig->slab, RIG_SLAB_BYTES);
     rig->ops->close(rig->device);
     rig->device = NULL;
-    env_unmap(rig->env, rig->host, RIG_HOST_BYTES);
+    if (!is_kept)
+        env_unmap(rig->env, rig->host, RIG_HOST_BYTES);
     rig->host = NULL;
 }
 

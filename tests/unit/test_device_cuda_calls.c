@@ -157,6 +157,65 @@ memory_that_somebody_else_pinned_is_used_and_left_so(void **state)
     bench_close(&bench);
 }
 
+static void
+hole_in_memory_that_somebody_else_pinned_is_found(void **state)
+{
+    struct bench bench;
+    uint8_t *memory;
+
+    (void)state;
+    bench_open(&bench);
+    memory = aligned_alloc(RIG_CHUNK_BYTES, 3 * RIG_CHUNK_BYTES);
+    assert_non_null(memory);
+    play.is_pinned_already = true;
+    play.hole = memory + RIG_CHUNK_BYTES;
+    assert_int_equal(
+        device_cuda_ops.host_register(bench.rig.device, memory, 3 * RIG_CHUNK_BYTES), KVT_E_INVAL);
+    assert_int_equal(
+        device_cuda_ops.host_register(bench.rig.device, memory, RIG_CHUNK_BYTES), KVT_OK);
+    assert_int_equal(
+        device_cuda_ops.host_unregister(bench.rig.device, memory, RIG_CHUNK_BYTES), KVT_OK);
+    play.is_pinned_already = false;
+    free(memory);
+    bench_close(&bench);
+}
+
+/* Two stores of a process: the first to come pins, the last to go unpins, in the context in which
+ * it was pinned, whose device is closed by then. */
+static void
+memory_of_two_stores_is_pinned_until_both_have_let_go(void **state)
+{
+    struct bench bench;
+    struct device_rig other;
+    int holds;
+
+    (void)state;
+    bench_open(&bench);
+    other = bench.rig;
+    assert_int_equal(device_cuda_ops.open(NULL, &bench.env, 1, &other.device), KVT_OK);
+    holds = play.holds;
+    for (uint32_t i = 0; i + 1 < RIG_CHUNK_COUNT; i++)
+        assert_int_equal(device_cuda_ops.host_register(other.device,
+                             bench.rig.host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+            KVT_OK);
+    assert_int_equal(play.holds, holds);
+    device_cuda_ops.event_destroy(bench.rig.device, bench.rig.event);
+    bench.rig.event = NULL;
+    other.host = bench.rig.host;
+    for (uint32_t i = 0; i + 1 < RIG_CHUNK_COUNT; i++)
+        assert_int_equal(device_cuda_ops.host_unregister(bench.rig.device,
+                             bench.rig.host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+            KVT_OK);
+    bench.rig.host = NULL;
+    device_rig_close(&bench.rig);
+    assert_int_equal(play.pin_count, RIG_CHUNK_COUNT - 1);
+    other.slab = other.slab_other = NULL;
+    other.event = NULL;
+    device_rig_close(&other);
+    assert_int_equal(play.pin_count, 0);
+    bench_check();
+}
+
 /* --- 2. Copies -------------------------------------------------------------------------------- */
 
 static void
@@ -266,6 +325,81 @@ batch_that_fails_loses_the_device(void **state)
     bench_close(&bench);
 }
 
+static void
+batch_lose(struct bench *bench)
+{
+    struct device_piece pieces[2];
+
+    bench_open(bench);
+    assert_int_equal(play.pin_count, RIG_CHUNK_COUNT - 1);
+    pieces[0] = (struct device_piece){bench->rig.slab, bench->rig.host, 4096};
+    pieces[1] = (struct device_piece){bench->rig.slab + 8192, bench->rig.host, 4096};
+    play.fail_call = play.call_count + 1;
+    play.fail_with = cudaErrorInvalidValue;
+    assert_int_equal(device_cuda_ops.copy(bench->rig.device, bench->rig.in, pieces, 2), KVT_E_GPU);
+}
+
+/* The loss is the library's word: CUDA lives on, and what it does is waited for. */
+static void
+lost_device_lets_go_of_host_memory(void **state)
+{
+    struct bench bench;
+    uint32_t sync_count;
+
+    (void)state;
+    batch_lose(&bench);
+    sync_count = play.sync_count;
+    assert_int_equal(device_cuda_ops.host_unregister(
+                         bench.rig.device, bench.rig.host + RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+        KVT_OK);
+    assert_int_equal(play.sync_count, sync_count + DEVICE_LANE_COUNT);
+    assert_int_equal(
+        device_cuda_ops.host_unregister(bench.rig.device, bench.rig.host, RIG_CHUNK_BYTES), KVT_OK);
+    assert_int_equal(device_cuda_ops.host_unregister(
+                         bench.rig.device, bench.rig.host + 2 * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+        KVT_OK);
+    assert_int_equal(play.pin_count, 0);
+    env_unmap(&bench.env, bench.rig.host, RIG_HOST_BYTES);
+    bench.rig.host = NULL;
+    sync_count = play.sync_count;
+    device_rig_close(&bench.rig);
+    assert_int_equal(play.sync_count, sync_count + DEVICE_LANE_COUNT);
+    play.is_lost = true; /* What is the device's own is left to the driver. */
+    bench_check();
+}
+
+/* An error that stays: the driver does not say that it has stopped. */
+static void
+host_memory_that_cuda_keeps_is_told(void **state)
+{
+    struct bench bench;
+    struct device *device;
+    uint8_t *chunk;
+
+    (void)state;
+    batch_lose(&bench);
+    play.is_lost = true;
+    play.fail_with = cudaErrorIllegalAddress;
+    for (uint32_t i = 0; i + 1 < RIG_CHUNK_COUNT; i++) {
+        assert_int_equal(device_cuda_ops.host_unregister(bench.rig.device,
+                             bench.rig.host + (size_t)i * RIG_CHUNK_BYTES, RIG_CHUNK_BYTES),
+            KVT_E_GPU);
+        assert_non_null(strstr(failure_last()->text, "until the process ends"));
+    }
+    assert_int_equal(play.pin_count, RIG_CHUNK_COUNT - 1);
+    chunk = bench.rig.host;
+    bench.rig.host = NULL;
+    bench_close(&bench);
+    /* Whatever is there by then: it is not taken for memory that others have pinned. */
+    bench_init(&bench);
+    play.is_pinned_already = true;
+    assert_int_equal(device_cuda_ops.open(NULL, &bench.env, 1, &device), KVT_OK);
+    assert_int_equal(device_cuda_ops.host_register(device, chunk, RIG_CHUNK_BYTES), KVT_E_INVAL);
+    assert_non_null(strstr(failure_last()->text, "kept by a device that is lost"));
+    device_cuda_ops.close(device);
+    bench_check();
+}
+
 /* Everything else works without. */
 static void
 stream_waits_for_no_word_that_its_device_cannot_see(void **state)
@@ -332,6 +466,7 @@ struct life {
     void *slab;
     void *event;
     bool is_registered;
+    bool is_kept;
 };
 
 #define LIFE_TRY(expr)                  \
@@ -377,7 +512,7 @@ life_end(struct life *life)
     if (life->device == NULL)
         return;
     if (life->is_registered)
-        ops->host_unregister(life->device, life->host, RIG_CHUNK_BYTES);
+        life->is_kept = ops->host_unregister(life->device, life->host, RIG_CHUNK_BYTES) != KVT_OK;
     if (life->slab != NULL)
         ops->slab_put(life->device, life->slab, 4096);
     ops->event_destroy(life->device, life->event);
@@ -412,7 +547,8 @@ life_fails(uint32_t n, cudaError_t error)
     }
     life_end(&life);
     bench_check();
-    env_unmap(&env, life.host, RIG_CHUNK_BYTES);
+    if (!life.is_kept)
+        env_unmap(&env, life.host, RIG_CHUNK_BYTES);
     return play.call_count >= n;
 }
 
@@ -440,11 +576,15 @@ main(void)
         cmocka_unit_test(list_of_all_devices_passes),
         cmocka_unit_test(managed_memory_and_that_of_other_devices_are_refused),
         cmocka_unit_test(memory_that_somebody_else_pinned_is_used_and_left_so),
+        cmocka_unit_test(hole_in_memory_that_somebody_else_pinned_is_found),
+        cmocka_unit_test(memory_of_two_stores_is_pinned_until_both_have_let_go),
         cmocka_unit_test(pieces_that_touch_on_both_sides_are_one_run),
         cmocka_unit_test(run_never_crosses_from_one_registration_to_the_next),
         cmocka_unit_test(stream_that_is_captured_or_the_legacy_one_is_refused),
         cmocka_unit_test(slab_at_an_odd_place_is_given_back),
         cmocka_unit_test(batch_that_fails_loses_the_device),
+        cmocka_unit_test(lost_device_lets_go_of_host_memory),
+        cmocka_unit_test(host_memory_that_cuda_keeps_is_told),
         cmocka_unit_test(stream_waits_for_no_word_that_its_device_cannot_see),
         cmocka_unit_test(words_and_events_on_a_captured_stream_are_refused),
         cmocka_unit_test(each_call_of_cuda_may_fail),

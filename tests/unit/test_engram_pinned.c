@@ -3,6 +3,8 @@
  * test_engram_pinned.c - rows in pinned memory: fetched without a file, gathered by the host and by
  * an emulated device with the same bits.
  */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +15,7 @@
 
 #include "engram_file.h"
 #include "engram_set.h"
+#include "failure.h"
 #include "kvtier/kvtier_unstable.h"
 #include "pinned_kit.h"
 #include "rng.h"
@@ -346,6 +349,79 @@ calls_of_the_device_that_fail_are_told(void **state)
     device_host_stream_destroy(device, stream);
 }
 
+/* Relaxed, so that they order nothing else: a thread checker shall see what the two share. */
+static _Atomic uint32_t fetched;
+static atomic_bool is_enough;
+
+/* Fetches of the table go on beside it. */
+static void *
+fetch_beside(void *context)
+{
+    static uint8_t rows[TOKENS * COLUMNS * ROW_BYTES];
+    const struct kvt_engram_target target = {
+        .table = pinned.table, .destination = rows, .capacity = sizeof(rows)};
+    kvt_engram_plan *plan = context;
+    enum kvt_status status = KVT_OK;
+    kvt_engram_fetch *fetch;
+
+    while (status == KVT_OK && !atomic_load_explicit(&is_enough, memory_order_relaxed)) {
+        status = kvt_engram_fetch_submit(plan, &target, 1, &fetch);
+        if (status != KVT_OK)
+            break;
+        status = kvt_engram_fetch_wait(fetch, 0, KVT_FOREVER, NULL);
+        kvt_engram_fetch_free(fetch);
+        atomic_fetch_add_explicit(&fetched, 1, memory_order_relaxed);
+    }
+    return (void *)(intptr_t)status;
+}
+
+/* Of a pin: the reader has looked for pinned rows meanwhile. */
+static enum kvt_status
+fail_behind_fetches(struct device *device, void *memory, uint64_t size)
+{
+    uint32_t wanted = atomic_load_explicit(&fetched, memory_order_relaxed) + 2;
+
+    (void)device;
+    (void)memory;
+    (void)size;
+    while (atomic_load_explicit(&fetched, memory_order_relaxed) < wanted)
+        (void)sched_yield();
+    return failure_set(KVT_E_NOMEM, 0, "no memory for a registration");
+}
+
+static void
+a_pin_that_fails_leaves_fetches_alone(void **state)
+{
+    uint32_t tokens[TOKENS] = {0};
+    const struct kvt_engram_sequence sequence = {.tokens = tokens, .token_count = TOKENS};
+    kvt_engram_hasher *hasher;
+    kvt_engram_plan *plan;
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    struct kvt_device_ops ops;
+    pthread_t thread;
+    void *result;
+
+    (void)state;
+    for (uint32_t i = 0; i < TOKENS; i++)
+        tokens[i] = i * 7 % RIG_CLASSES;
+    assert_int_equal(kvt_engram_hasher_open(&pinned.rig.profile, NULL, 0, &hasher), KVT_OK);
+    assert_int_equal(kvt_engram_plan_create(hasher, TOKENS, &plan), KVT_OK);
+    assert_int_equal(kvt_engram_plan_fill(plan, &sequence, 1, KVT_ENGRAM_UNIQUE), KVT_OK);
+    assert_int_equal(pthread_create(&thread, NULL, fetch_beside, plan), 0);
+    ops = device_host_ops;
+    ops.host_register = fail_behind_fetches;
+    device->ops = &ops;
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(kvt_engram_pin(pinned.table, 1000, 0), KVT_E_NOMEM);
+    device->ops = &device_host_ops;
+    assert_int_equal(kvt_engram_pin(pinned.table, 1000, 0), KVT_OK);
+    atomic_store_explicit(&is_enough, true, memory_order_relaxed);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_int_equal((int)(intptr_t)result, KVT_OK);
+    kvt_engram_plan_destroy(plan);
+    kvt_engram_hasher_close(hasher);
+}
+
 #define SIM(test) cmocka_unit_test_setup_teardown(test, sim_setup, sim_teardown)
 #define HBM(test) cmocka_unit_test_setup_teardown(test, pinned_setup, pinned_teardown)
 
@@ -363,6 +439,7 @@ main(void)
         HBM(an_id_out_of_range_leaves_the_device_as_it_was),
         HBM(wrong_gathers_are_refused),
         HBM(calls_of_the_device_that_fail_are_told),
+        HBM(a_pin_that_fails_leaves_fetches_alone),
     };
 
     stop_on_proof();

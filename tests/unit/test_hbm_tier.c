@@ -284,17 +284,18 @@ run_register(struct device *device, void *memory, uint64_t size)
     return KVT_OK;
 }
 
-static void
+static enum kvt_status
 run_unregister(struct device *device, void *memory, uint64_t size)
 {
     (void)device;
     for (uint32_t i = 0; i < run_count; i++) {
         if (runs[i].start == memory && runs[i].size == size) {
             runs[i] = runs[--run_count];
-            return;
+            return KVT_OK;
         }
     }
     fail();
+    return KVT_E_INVAL;
 }
 
 static void

@@ -81,14 +81,14 @@ enum {
 };
 
 /* A GPU waits here for all streams: none of them may still wait for us. */
-static void
+static enum kvt_status
 unregister_watched(struct device *device, void *memory, uint64_t size)
 {
     if (watched != NULL && *watched == KVT_NOT_READY)
         early_count++;
     if ((uintptr_t)watched - (uintptr_t)memory < size)
         watched = NULL;
-    device_host_ops.host_unregister(device, memory, size);
+    return device_host_ops.host_unregister(device, memory, size);
 }
 
 /* A GPU has few channels for its streams: work of the store's own may stand in one behind a stream

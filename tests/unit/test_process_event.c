@@ -515,12 +515,12 @@ an_abort_does_not_wait_for_a_living_maker(void **state)
 /* A GPU waits for all streams when memory is given back: waits must have ended. */
 static uint32_t early_count;
 
-static void
+static enum kvt_status
 count_and_unregister(struct device *device, void *memory, uint64_t size)
 {
     if (atomic_load(&their_words()->is_broken) == 0)
         early_count++;
-    device_host_ops.host_unregister(device, memory, size);
+    return device_host_ops.host_unregister(device, memory, size);
 }
 
 static void

@@ -15,7 +15,8 @@
  *
  * Errors    those that CUDA does not forget, and those that nobody knows, take the device out of
  *           service: from then on every call answers KVT_E_GPU without a call of CUDA. What a lost
- *           device holds is left to the driver, which frees it with the process.
+ *           device holds of its own is left to the driver, which frees it with the process. Host
+ *           memory is not the device's: it is asked to let go of that, and has to say so.
  */
 #include "device_cuda.h"
 
@@ -103,15 +104,29 @@ cuda_check(struct device_cuda *device, cudaError_t error, const char *what)
 enum kvt_status
 cuda_enter(struct device_cuda *device, struct cuda_scope *scope_out)
 {
-    CUresult result;
-
     if (cuda_is_lost(device)) {
         return failure_set(
             KVT_E_GPU, 0, "Device %d was lost by an earlier error of CUDA.", device->ordinal);
     }
-    result = device->driver.push(device->context);
-    if (result != CUDA_SUCCESS) {
+    return cuda_enter_lost(device, scope_out);
+}
+
+enum kvt_status
+cuda_enter_lost(struct device_cuda *device, struct cuda_scope *scope_out)
+{
+    enum kvt_status status = cuda_enter_context(device, device->context, scope_out);
+
+    if (status != KVT_OK)
         atomic_store_explicit(&device->is_lost, true, memory_order_relaxed);
+    return status;
+}
+
+enum kvt_status
+cuda_enter_context(struct device_cuda *device, CUcontext context, struct cuda_scope *scope_out)
+{
+    CUresult result = device->driver.push(context);
+
+    if (result != CUDA_SUCCESS) {
         return failure_set(KVT_E_GPU, (int)result,
             "The context of device %d cannot be used any more (CUDA driver error %d).",
             device->ordinal, (int)result);
@@ -240,18 +255,31 @@ streams_create(struct device_cuda *device)
     return KVT_OK;
 }
 
-/* Under its scope: wait for the lanes, and free them, as long as the device is there. */
+enum kvt_status
+cuda_lanes_await(struct device_cuda *device)
+{
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t i = 0; i < DEVICE_LANE_COUNT && status != KVT_E_GPU; i++) {
+        enum kvt_status answer = KVT_OK;
+
+        if (device->streams[i] != NULL)
+            answer =
+                cuda_check(device, cudaStreamSynchronize(device->streams[i]), "wait for a stream");
+        if (answer != KVT_OK)
+            status = answer;
+    }
+    return status;
+}
+
+/* Under its scope: wait for the lanes, and free them, as long as CUDA answers. */
 static void
 streams_destroy(struct device_cuda *device)
 {
-    for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
-        cudaStream_t stream = device->streams[i];
-
-        if (stream == NULL || cuda_is_lost(device))
-            continue;
-        (void)cuda_check(device, cudaStreamSynchronize(stream), "wait for a stream");
-        if (!cuda_is_lost(device))
-            (void)cuda_check(device, cudaStreamDestroy(stream), "free a stream");
+    (void)cuda_lanes_await(device);
+    for (uint32_t i = 0; i < DEVICE_LANE_COUNT && !cuda_is_lost(device); i++) {
+        if (device->streams[i] != NULL)
+            (void)cuda_check(device, cudaStreamDestroy(device->streams[i]), "free a stream");
     }
 }
 
@@ -266,7 +294,7 @@ cuda_close(struct device *base)
         return;
     env = device->env;
     if (device->context != NULL) {
-        if (cuda_enter(device, &scope) == KVT_OK) {
+        if (cuda_enter_lost(device, &scope) == KVT_OK) {
             streams_destroy(device);
             cuda_lists_close(device);
             cuda_leave(&scope);

@@ -126,6 +126,12 @@ cuda_is_lost(const struct device_cuda *device)
  * KVT_E_GPU: the device is lost; CUDA was not touched, and there is nothing to leave.
  */
 enum kvt_status cuda_enter(struct device_cuda *device, struct cuda_scope *scope_out);
+/* cuda_enter_context - the same with a context of another device, whichever of them is lost. */
+enum kvt_status cuda_enter_context(
+    struct device_cuda *device, CUcontext context, struct cuda_scope *scope_out);
+/* cuda_enter_lost - the same for what is given back: a device that the library has declared lost is
+ * asked all the same, as CUDA may live on, and hold what is the host's. */
+enum kvt_status cuda_enter_lost(struct device_cuda *device, struct cuda_scope *scope_out);
 void cuda_leave(const struct cuda_scope *scope);
 
 /* The class of an error. KVT_E_GPU: it stays, or nobody knows. */
@@ -141,6 +147,10 @@ enum kvt_status cuda_stream_check(const void *stream);
 /* cuda_range_add, cuda_range_remove - with the mutex; as device_ranges_add() and _remove(). */
 enum kvt_status cuda_range_add(struct device_cuda *device, const struct device_range *range);
 bool cuda_range_remove(struct device_cuda *device, const struct device_range *range);
+
+/* cuda_lanes_await - until the lanes have done all that was queued; the device may be lost. An
+ * error: CUDA does not say so. In the device's scope. */
+enum kvt_status cuda_lanes_await(struct device_cuda *device);
 
 /* cuda_stream_await - until all that was queued on it has been done. Outside of a scope. */
 enum kvt_status cuda_stream_await(struct device_cuda *device, cudaStream_t stream);
@@ -188,7 +198,7 @@ enum kvt_status cuda_list_queue(struct device_cuda *device, struct cuda_list *li
 
 /* device_cuda_host.c */
 enum kvt_status device_cuda_host_register(struct device *device, void *memory, uint64_t size);
-void device_cuda_host_unregister(struct device *device, void *memory, uint64_t size);
+enum kvt_status device_cuda_host_unregister(struct device *device, void *memory, uint64_t size);
 void device_cuda_host_abandon(struct device *device, void *memory, uint64_t size);
 
 /* device_cuda_peers.c */

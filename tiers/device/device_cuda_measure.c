@@ -55,8 +55,9 @@ measure_end(struct measure *measure)
 
     if (measure->memory != NULL)
         device->ops->slab_put(device, measure->memory, TOTAL_BYTES);
-    if (measure->is_registered)
-        device->ops->host_unregister(device, measure->host, TOTAL_BYTES);
+    if (measure->is_registered &&
+        device->ops->host_unregister(device, measure->host, TOTAL_BYTES) != KVT_OK)
+        return; /* It stays mapped. */
     if (measure->host != NULL)
         env_unmap(&measure->device->env, measure->host, TOTAL_BYTES);
 }

@@ -86,7 +86,8 @@ host_time(struct device_cuda *device, void *memory, uint64_t size, uint64_t *ns_
     status = base->ops->host_register(base, host, size);
     if (status == KVT_OK) {
         status = copies_time(device, &(struct device_piece){memory, host, size}, ns_out);
-        base->ops->host_unregister(base, host, size);
+        if (base->ops->host_unregister(base, host, size) != KVT_OK)
+            return KVT_E_GPU; /* It stays mapped. */
     }
     env_unmap(&device->env, host, size);
     return status;

@@ -54,6 +54,7 @@ struct device_host_config {
     uint32_t device_count;       /* 0: 1. */
     bool has_no_peers;           /* No device reaches another. */
     bool has_slow_peers;         /* Copies from the host are faster. */
+    bool keeps_host;             /* Lost, it lets go of no host memory that is registered. */
     uint32_t fail_call;          /* The n-th call (1: the first) returns fail_status; 0: none. */
     enum kvt_status fail_status; /* KVT_OK: KVT_E_GPU. */
     _Atomic uint32_t call_count; /* Ever. The emulation writes it. */

@@ -168,7 +168,7 @@ void device_host_slab_put(struct device *device, void *address, uint64_t size);
 enum kvt_status device_host_memory_register(struct device *device, void *memory, uint64_t size);
 void device_host_memory_unregister(struct device *device, void *memory, uint64_t size);
 enum kvt_status device_host_host_register(struct device *device, void *memory, uint64_t size);
-void device_host_host_unregister(struct device *device, void *memory, uint64_t size);
+enum kvt_status device_host_host_unregister(struct device *device, void *memory, uint64_t size);
 void device_host_host_abandon(struct device *device, void *memory, uint64_t size);
 enum kvt_status device_host_peer_register(
     struct device *device, struct device *other, void *slab, uint64_t size, bool *is_faster_out);

@@ -10,6 +10,7 @@
 
 #include "bytes.h"
 #include "device_host_internal.h"
+#include "device_pins.h"
 #include "failure.h"
 #include "try.h"
 
@@ -162,6 +163,25 @@ device_host_memory_unregister(struct device *base, void *memory, uint64_t size)
     device_host_unlock(device);
 }
 
+/* Every page can be used as it is: only the rules hold. */
+static enum kvt_status
+pages_pin(void *device, struct device_pin *pin)
+{
+    (void)device;
+    (void)pin;
+    return KVT_OK;
+}
+
+static enum kvt_status
+pages_unpin(void *device, const struct device_pin *pin)
+{
+    (void)device;
+    (void)pin;
+    return KVT_OK;
+}
+
+static const struct device_pin_driver pin_driver = {.pin = pages_pin, .unpin = pages_unpin};
+
 enum kvt_status
 device_host_host_register(struct device *base, void *memory, uint64_t size)
 {
@@ -178,13 +198,27 @@ device_host_host_register(struct device *base, void *memory, uint64_t size)
             " bytes.",
             size, memory, REGISTER_BYTES_MAX);
     }
+    KVT_TRY(device_pins_take(&pin_driver, device, range.start, range.size));
     device_host_lock(device);
     status = device_ranges_add(&device->ranges, &range);
     device_host_unlock(device);
+    if (status != KVT_OK)
+        (void)device_pins_put(&pin_driver, device, range.start, range.size);
     return status;
 }
 
-void
+/* What is in flight still arrives, or does not: whoever unmaps the memory meets it. */
+static enum kvt_status
+host_keep(struct device_host *device, void *memory, uint64_t size)
+{
+    device_host_host_abandon(&device->device, memory, size);
+    return failure_set(KVT_E_GPU, 0,
+        "The emulated device %" PRIu32 ", which is lost, does not let go of %" PRIu64
+        " bytes of host memory at %p: they must stay where they are until the process ends.",
+        device->ordinal, size, memory);
+}
+
+enum kvt_status
 device_host_host_unregister(struct device *base, void *memory, uint64_t size)
 {
     struct device_host *device = device_host_of(base);
@@ -193,6 +227,8 @@ device_host_host_unregister(struct device *base, void *memory, uint64_t size)
     uint32_t in_flight = 0;
     bool is_there;
 
+    if (is_lost && device->config != NULL && device->config->keeps_host)
+        return host_keep(device, memory, size);
     device_host_lock(device);
     is_there = device_ranges_remove(&device->ranges, &range);
     if (is_there) {
@@ -202,6 +238,7 @@ device_host_host_unregister(struct device *base, void *memory, uint64_t size)
     device_host_unlock(device);
     KVT_ASSERT(is_there);
     KVT_ASSERT(is_lost || in_flight == 0);
+    return device_pins_put(&pin_driver, device, range.start, range.size);
 }
 
 void
@@ -217,6 +254,7 @@ device_host_host_abandon(struct device *base, void *memory, uint64_t size)
         host_shades_forget(device, &range);
     device_host_unlock(device);
     KVT_ASSERT(is_there);
+    device_pins_keep(&pin_driver, range.start, range.size);
 }
 
 static bool
