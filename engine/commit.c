@@ -202,7 +202,8 @@ batch_is_due(const struct kvt_store *store)
     uint32_t writing_count = batches_in(commit, BATCH_WRITING);
 
     if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled ||
-        writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)
+        writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0 ||
+        commit->lack_until_ns > store->now_ns)
         return false;
     if (commit->queued_count >= COMMIT_BLOCKS_MAX ||
         commit->queued_bytes >= commit->batch_bytes_max || commit->kill_count >= COMMIT_KILLS_MAX)
@@ -333,8 +334,26 @@ batch_idle(struct commit *commit)
     return NULL;
 }
 
-/* What the batch has taken goes to the tier. KVT_E_NOSPC: it still has it; after any other refusal
- * that has failed. */
+/* The disks have no space. KVT_NOT_READY: what the batch has taken waits again, for the next try;
+ * else that was tried for long, and it has failed. */
+static enum kvt_status
+batch_put_off(struct kvt_store *store, struct batch *batch)
+{
+    struct nvme_lack lack;
+
+    if (nvme_lack(store->nvme, &lack) && lack.is_lasting) {
+        commit_batch_fail(store, batch, lack.status);
+        return KVT_E_BUSY;
+    }
+    /* The end of a try that is under way goes on with what is stalled. */
+    store->commit->is_stalled = store->commit->is_stalled || lack.until_ns == UINT64_MAX;
+    store->commit->lack_until_ns = lack.until_ns == UINT64_MAX ? 0 : lack.until_ns;
+    batch_return(store, batch);
+    return KVT_NOT_READY;
+}
+
+/* What the batch has taken goes to the tier. KVT_E_NOSPC: it still has it; KVT_NOT_READY: that
+ * waits again; after any other refusal that has failed. */
 static enum kvt_status
 batch_send(struct kvt_store *store, struct batch *batch, bool is_ahead)
 {
@@ -353,6 +372,8 @@ batch_send(struct kvt_store *store, struct batch *batch, bool is_ahead)
         .user = &batch->owner};
     status = is_ahead ? nvme_put_reserved(store->nvme, &batch->tier_batch)
                       : tier->ops->put(tier, &batch->tier_batch);
+    if (status == KVT_E_BUSY)
+        return batch_put_off(store, batch);
     if (status == KVT_OK) {
         batch->state = BATCH_WRITING;
     } else if (status != KVT_E_NOSPC) {
@@ -367,12 +388,14 @@ static bool
 batch_close(struct kvt_store *store)
 {
     struct batch *batch = batch_idle(store->commit);
+    enum kvt_status status;
 
     if (batch == NULL)
         return false;
     commit_batch_take(store, batch, SEGMENT_NONE);
-    if (batch_send(store, batch, false) != KVT_E_NOSPC)
-        return true;
+    status = batch_send(store, batch, false);
+    if (status != KVT_E_NOSPC)
+        return status != KVT_NOT_READY;
     if (room_is_coming(store)) {
         store->commit->is_stalled = true;
         batch_return(store, batch);
@@ -433,6 +456,8 @@ commit_flight_bury(struct kvt_store *store, struct flight *flight, const struct 
 static void
 batch_retry(struct kvt_store *store, struct batch *batch)
 {
+    enum kvt_status status = batch->tier_batch.status;
+    bool is_lack = status == KVT_E_NOSPC || status == KVT_E_NOMEM;
     uint32_t count = batch->count;
     struct flight *flights[COMMIT_BLOCKS_MAX];
 
@@ -453,12 +478,12 @@ batch_retry(struct kvt_store *store, struct batch *batch)
             continue;
         }
         /* One that failed behind another may be in order. */
-        if (batch->tier_batch.status != KVT_E_STATE)
+        if (status != KVT_E_STATE)
             flight->attempt_count++;
         if (flight->attempt_count < ATTEMPTS_MAX)
             queue_count(store, flight);
         else
-            commit_flight_settle(store, flight, KVT_E_IO);
+            commit_flight_settle(store, flight, is_lack ? status : KVT_E_IO);
     }
 }
 
@@ -582,7 +607,11 @@ commit_next_ns(struct kvt_store *store)
 
     uint32_t writing_count = batches_in(commit, BATCH_WRITING);
 
-    if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled)
+    if (commit->queued_count + commit->kill_count == 0)
+        return UINT64_MAX;
+    if (commit->lack_until_ns > store->now_ns)
+        return commit->lack_until_ns;
+    if (commit->is_stalled)
         return UINT64_MAX;
     /* Until a batch ends nothing can be closed, however late it is: its end wakes the loop. */
     if (writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)

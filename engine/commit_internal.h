@@ -79,6 +79,7 @@ struct commit {
     uint32_t held_count;                    /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
+    uint64_t lack_until_ns;                 /* No space on the disks: none is written until then. */
     enum kvt_status lost_status; /* Why a kill was lost in this life; KVT_OK: none was. */
 };
 
@@ -117,7 +118,8 @@ commit_replaces_in(const struct flight *flight, uint32_t segment)
  * reclaimed, live until the blocks that replace them are durable: these blocks go ahead of all
  * others, into the room that is kept for reclaiming. Nothing else keeps the segment: it is given
  * back when they are durable. KVT_E_NOSPC: not even there is room. KVT_MISS: none is QUEUED.
- * KVT_NOT_READY: every batch is under way. After any other failure they have failed.
+ * KVT_NOT_READY: every batch is under way, or the disks have no space now. After any other failure
+ * they have failed.
  */
 enum kvt_status commit_batch_ahead(struct kvt_store *store, uint32_t segment);
 

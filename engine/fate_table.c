@@ -134,7 +134,8 @@ bucket_add(struct fate_table *table, uint64_t tag, uint64_t value)
         slot_write(&bucket[last], slot_tag(&bucket[last - 1]),
             atomic_load_explicit(&bucket[last - 1].value, memory_order_relaxed));
     slot_write(&bucket[0], tag, value);
-    atomic_store_explicit(&table->is_changed, 1, memory_order_relaxed);
+    /* (F5) release: pairs with the acquire in fate_table_save(). */
+    atomic_store_explicit(&table->is_changed, 1, memory_order_release);
 }
 
 /* --- The table -------------------------------------------------------------------------------- */
@@ -192,7 +193,9 @@ fate_table_save(struct fate_table *table, uint8_t *target)
 {
     size_t size = 0;
 
-    atomic_store_explicit(&table->is_changed, 0, memory_order_relaxed);
+    /* (F5) acquire, and an exchange: a plain store could pass the loads below, and hide a change
+     * that these do not see. */
+    (void)atomic_exchange_explicit(&table->is_changed, 0, memory_order_acquire);
     for (uint32_t first = 0; first < table->slot_count; first += FATE_WAYS) {
         uint64_t tags[FATE_WAYS];
         uint64_t values[FATE_WAYS];

@@ -17,6 +17,8 @@
  *      the last one first, and readers look from its beginning: who sees that a fate is void, or
  *      another, in its old place sees it in the next one. Only one that is noted anew, and so goes
  *      back to the beginning, may be missed at that moment.
+ * (F5) A fate that is noted while the table is saved is in what was saved, or the table is changed
+ *      since: who takes the mark away sees all that was noted before it was set.
  */
 #ifndef KVT_ENGINE_FATE_TABLE_H
 #define KVT_ENGINE_FATE_TABLE_H

@@ -26,7 +26,7 @@ struct lazy_file {
     uint64_t written_ns;
     uint8_t *bytes; /* NULL: nothing is being written. */
     size_t size;    /* Of what is in `bytes`. */
-    bool is_stopped;
+    bool is_read_only;
 };
 
 static size_t
@@ -96,7 +96,7 @@ job_run(struct crew_job *job)
 void
 lazy_file_step(struct lazy_file *file)
 {
-    if (file == NULL || file->is_stopped)
+    if (file == NULL || file->is_read_only)
         return;
     if (file->bytes != NULL && inbox_take(&file->done) != NULL)
         bytes_give(file);
@@ -110,13 +110,6 @@ lazy_file_step(struct lazy_file *file)
         return;
     }
     crew_submit(file->store->crew, &file->job);
-}
-
-void
-lazy_file_stop(struct lazy_file *file)
-{
-    if (file != NULL)
-        file->is_stopped = true;
 }
 
 void
@@ -195,7 +188,7 @@ lazy_file_open(struct kvt_store *store, const struct lazy_file_kind *kind)
     file->job.run = job_run;
     file->job.done = &file->done;
     file->job.done_task = &file->nobody;
-    file->is_stopped = store->is_read_only;
+    file->is_read_only = store->is_read_only;
     file->written_ns = env_now(&store->env);
     if (lazy_file_read(&store->env, store->dir, kind, &bytes) == KVT_OK) {
         if (!kind->take(store, bytes.source, bytes.size))

@@ -39,8 +39,6 @@ struct lazy_file *lazy_file_open(struct kvt_store *store, const struct lazy_file
 
 /* The others do nothing when `file` is NULL. */
 void lazy_file_step(struct lazy_file *file);
-/* lazy_file_stop - nothing is written behind the caller's back any more: the loop. */
-void lazy_file_stop(struct lazy_file *file);
 /* lazy_file_write - once more, now that the threads are stopped. */
 void lazy_file_write(struct lazy_file *file);
 void lazy_file_close(struct lazy_file *file);

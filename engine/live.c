@@ -32,7 +32,6 @@ struct live {
     struct inbox done;
     struct task *nobody; /* NULL: whom the job wakes. */
     bool is_writing;
-    bool is_stopped;
     bool is_due;           /* Something was done since the last page. */
     uint64_t looked_ns;    /* Of the last page or look. */
     uint64_t summed_ns;    /* When live bytes were summed last. */
@@ -201,7 +200,7 @@ live_step(struct kvt_store *store, bool was_busy, uint64_t *next_ns_out)
     struct live *live = store->live;
     uint64_t next_ns;
 
-    if (live == NULL || live->is_stopped)
+    if (live == NULL)
         return;
     live->is_due = live->is_due || was_busy;
     if (live->is_writing && inbox_take(&live->done) != NULL)
@@ -252,22 +251,6 @@ live_open(struct kvt_store *store)
     live->shown.options = store->options;
     store->live = live;
     return KVT_OK;
-}
-
-static bool
-stop_run(struct kvt_store *store, void *context)
-{
-    (void)context;
-    store->live->is_stopped = true;
-    return true;
-}
-
-void
-live_stop(struct kvt_store *store)
-{
-    /* A poisoned store's loop is stopped before its workers. */
-    if (store->live != NULL && store->loop_task != NULL && !store_is_poisoned(store))
-        loop_call(store, stop_run, NULL);
 }
 
 void

@@ -26,9 +26,7 @@ enum kvt_status live_read_in(
 /* live_open - before the loop is started. What cannot be shown is not: KVT_E_NOMEM is all. */
 enum kvt_status live_open(struct kvt_store *store);
 
-/* live_stop - the loop hands over no more, while it and the workers still run; live_close: when
- * they have ended: the file goes. */
-void live_stop(struct kvt_store *store);
+/* live_close - when the loop and the workers have ended: the file goes. */
 void live_close(struct kvt_store *store);
 
 /* live_step - the loop, at the end of its step; lowers *next_ns_out. */

@@ -166,25 +166,38 @@ calls_run(struct kvt_store *store)
             continue;
         }
         *link = call->next;
+        if (call->is_last)
+            atomic_store_explicit(&store->rest, REST_ASKED, memory_order_relaxed);
         /* (P1) release: pairs with the acquire in loop_call(). The call is gone afterwards. */
         atomic_store_explicit(&call->is_done, 1, memory_order_release);
         gate_post(&store->env, &store->call_gate);
     }
 }
 
-void
-loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context)
+static void
+call_await(struct kvt_store *store, struct loop_call *call)
 {
-    struct loop_call call = {.message = {.deliver = call_deliver}, .run = run, .context = context};
-
-    loop_send(store, &call.message);
+    call->message.deliver = call_deliver;
+    loop_send(store, &call->message);
     for (;;) {
         uint32_t seen = atomic_load_explicit(&store->call_gate.value, memory_order_acquire);
 
-        if (atomic_load_explicit(&call.is_done, memory_order_acquire) != 0)
+        if (atomic_load_explicit(&call->is_done, memory_order_acquire) != 0)
             return;
         gate_wait(&store->env, &store->call_gate, seen, UINT64_MAX);
     }
+}
+
+void
+loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context)
+{
+    call_await(store, &(struct loop_call){.run = run, .context = context});
+}
+
+void
+loop_end(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context)
+{
+    call_await(store, &(struct loop_call){.run = run, .context = context, .is_last = true});
 }
 
 void

@@ -100,48 +100,28 @@ kvt_last_error(struct kvt_error *error_out)
 
 /* --- Freeing ---------------------------------------------------------------------------------- */
 
-/* The loop lets go of the tier, so that it can be closed while the loop still runs. */
-static bool
-nvme_detach_run(struct kvt_store *store, void *context)
-{
-    struct nvme_tier **nvme_out = context;
-
-    *nvme_out = store->nvme;
-    store->nvme = NULL;
-    lazy_file_stop(store->learned);
-    lazy_file_stop(store->fates_file);
-    return true;
-}
-
 /*
  * Whoever answers the loop wakes it after its answer can be seen, so that the loop's task goes
  * last: committer, lanes and workers, which have nothing left to do, are stopped while it is there.
- * It rests meanwhile: what it would look at once more (a slot that came free at last, say) is being
- * taken down; or, when the store is poisoned, may be broken.
+ * It rests meanwhile, and has begun nothing since it was drained (loop_end()): what it would look
+ * at once more (a pin whose time is over, say) would begin work for those that are being taken
+ * down; or, when the store is poisoned, may be broken.
  */
 static void
 store_threads_stop(struct kvt_store *store)
 {
-    struct nvme_tier *nvme = store->nvme;
-    bool is_poisoned = store_is_poisoned(store);
-
-    live_stop(store);
     process_waits_end(&store->processes);
-    /* First: memory that a device knows is given back when all of its streams have gone on. */
-    if (store->loop_task != NULL && is_poisoned) {
+    if (store->loop_task != NULL)
         loop_rest(store);
+    /* First: memory that a device knows is given back when all of its streams have gone on. */
+    if (store_is_poisoned(store))
         holds_release(store);
-    }
     engrams_close(store);
     loads_stop(store);
     committer_close(store, store->committer);
-    if (store->loop_task != NULL && !is_poisoned) {
-        loop_call(store, nvme_detach_run, &nvme);
-        loop_rest(store);
-    }
     victim_scan_stop(store);
-    if (nvme != NULL)
-        nvme_as_tier(nvme)->ops->close(nvme_as_tier(nvme));
+    if (store->nvme != NULL)
+        nvme_as_tier(store->nvme)->ops->close(nvme_as_tier(store->nvme));
     layouts_close(store);
     regions_close(store);
     holds_stop(store);
@@ -508,7 +488,7 @@ kvt_close(kvt_store *store)
         return KVT_OK;
     if (!store_is_poisoned(store)) {
         KVT_TRY(close_refuse(store));
-        loop_call(store, drain_run, NULL);
+        loop_end(store, drain_run, NULL);
         if (flush_untold_count(store) > 0)
             status = failure_set(KVT_E_IO, 0, "%llu puts or deletes could not be made durable",
                 (unsigned long long)flush_untold_count(store));
@@ -556,6 +536,6 @@ kvt_abort(kvt_store *store)
         return;
     /* What is on its way to a device must end before its memory goes. */
     if (!store_is_poisoned(store))
-        loop_call(store, abandon_run, NULL);
+        loop_end(store, abandon_run, NULL);
     store_free(store);
 }

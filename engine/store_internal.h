@@ -111,6 +111,7 @@ struct loop_call {
     /* Returns false when it is not finished yet: it is then called again after each step. */
     bool (*run)(struct kvt_store *store, void *context);
     void *context;
+    bool is_last; /* The loop rests when it is finished. */
     struct loop_call *next;
     _Atomic uint32_t is_done; /* The loop's last touch of it. */
 };
@@ -295,9 +296,12 @@ void store_health_set(struct kvt_store *store, uint32_t flag);
 
 bool loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out);
 void loop_send(struct kvt_store *store, struct message *message); /* any */
-/* loop_rest - the loop takes no further step (any): of a poisoned store that is closed. */
+/* loop_rest - waits until the loop takes no further step (any): of a store that is closed. */
 void loop_rest(struct kvt_store *store);
 void loop_call(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context);
+/* loop_end - the same, and the step in which `run` is done is the last one: what was idle then is
+ * so for good. loop_rest() waits for its end. */
+void loop_end(struct kvt_store *store, bool (*run)(struct kvt_store *, void *), void *context);
 /* loop_job - hand a job to the workers, at the end of the step at the latest; loop_job_on: to
  * another crew, now. */
 void loop_job(struct kvt_store *store, struct job *job);

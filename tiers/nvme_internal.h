@@ -96,6 +96,9 @@ struct nvme_root {
     uint32_t sync_failure_count;
     uint64_t sync_failed_ns;      /* The last one. */
     uint32_t write_failure_count; /* Since a write last succeeded. */
+    uint32_t lack_count;          /* Pauses since then: it had no space, or the kernel no memory. */
+    enum kvt_status lack_status;  /* Which of them. */
+    uint64_t lack_until_ns;       /* The end of the last pause. */
 };
 
 struct scan_memory;

@@ -16,9 +16,12 @@
 
 #define SYNC_FAILURE_WINDOW_NS (60ull * 1000 * 1000 * 1000)
 
-/* In a row: twice as many as are in flight at a time. Each costs its segment. */
+#define LACK_PAUSE_NS (1ull * 1000 * 1000 * 1000) /* The first one. */
+
 enum {
-    WRITE_FAILURES_MAX = 6
+    WRITE_FAILURES_MAX = 6, /* In a row: twice as many as are in flight. Each costs its segment. */
+    LACK_DOUBLINGS_MAX = 5,
+    LACK_LASTS = 3, /* Pauses in a row from which on nobody waits any more: after 3 s. */
 };
 
 /* --- The pool --------------------------------------------------------------------------------- */
@@ -162,18 +165,59 @@ root_room(const struct nvme_tier *nvme, uint32_t number)
     return active == NULL ? room : room + pages - active->fill_page;
 }
 
+/* A try is under way, or the pause is not over: *until_ns_out as in nvme_lack(). */
+static bool
+root_lacks(const struct nvme_tier *nvme, const struct nvme_root *root, uint64_t *until_ns_out)
+{
+    *until_ns_out = root->lack_until_ns;
+    if (root->lack_count == 0)
+        return false;
+    for (const struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
+        if (put->op.transfer.file == root->file && put->state == PUT_WRITING && !put->is_recycle)
+            *until_ns_out = UINT64_MAX;
+    }
+    return env_now(nvme->env) < *until_ns_out;
+}
+
+bool
+nvme_lack(const struct nvme_tier *nvme, struct nvme_lack *lack_out)
+{
+    *lack_out = (struct nvme_lack){.status = KVT_OK, .is_lasting = true};
+    for (uint32_t i = 0; i < nvme->root_count; i++) {
+        const struct nvme_root *root = &nvme->roots[i];
+        uint64_t until_ns;
+
+        if (root->is_read_only)
+            continue;
+        if (!root_lacks(nvme, root, &until_ns))
+            return false;
+        /* Of several the try that is under way, whose end is told, or the next one. */
+        if (lack_out->status == KVT_OK || until_ns == UINT64_MAX ||
+            (until_ns < lack_out->until_ns && lack_out->until_ns != UINT64_MAX))
+            lack_out->until_ns = until_ns;
+        lack_out->status = root->lack_status;
+        if (until_ns == UINT64_MAX || root->lack_count < LACK_LASTS)
+            lack_out->is_lasting = false;
+    }
+    return lack_out->status != KVT_OK;
+}
+
 /* The writable root with the most room among those that fit the run. */
 static enum kvt_status
 root_choose(
     const struct nvme_tier *nvme, uint32_t pages, uint32_t reserve_count, uint32_t *number_out)
 {
-    bool is_writable = false;
+    bool is_writable = false, has_space = false;
     bool is_found = false;
+    uint64_t until_ns;
 
     for (uint32_t i = 0; i < nvme->root_count; i++) {
         if (nvme->roots[i].is_read_only)
             continue;
         is_writable = true;
+        if (root_lacks(nvme, &nvme->roots[i], &until_ns))
+            continue;
+        has_space = true;
         if (!segment_fits(nvme->table, i, pages, reserve_count))
             continue;
         if (!is_found || root_room(nvme, i) > root_room(nvme, *number_out))
@@ -182,6 +226,8 @@ root_choose(
     }
     if (!is_writable)
         return failure_set(KVT_E_READONLY, 0, "nvme tier: no root takes writes");
+    if (!has_space)
+        return failure_set(KVT_E_BUSY, 0, "nvme tier: the last writes found no space or memory");
     if (!is_found)
         return failure_set(
             KVT_E_NOSPC, 0, "nvme tier: no root has a free segment for %u pages", pages);
@@ -368,13 +414,30 @@ followers_doom(struct nvme_tier *nvme, struct nvme_put *put)
     }
 }
 
-/* What a failed write costs: its segment, and after several in a row, the root. */
+/* A write found no space, or no memory. Others that were in flight with it are no further try. */
+static void
+lack_note(const struct nvme_tier *nvme, struct nvme_root *root, enum kvt_status status)
+{
+    uint32_t doublings =
+        root->lack_count < LACK_DOUBLINGS_MAX ? root->lack_count : LACK_DOUBLINGS_MAX;
+    uint64_t now_ns = env_now(nvme->env);
+
+    if (root->lack_count > 0 && now_ns < root->lack_until_ns)
+        return;
+    root->lack_count++;
+    root->lack_status = status;
+    root->lack_until_ns = now_ns + (LACK_PAUSE_NS << doublings);
+}
+
+/* What a failed write costs: its segment, and a pause, or, after several in a row, the root. */
 static void
 write_failed(struct nvme_tier *nvme, struct nvme_put *put)
 {
     struct segment *segment = put->segment;
     struct nvme_root *root = &nvme->roots[segment_root(segment->number)];
 
+    if (put->op.transfer.status == KVT_E_NOSPC || put->op.transfer.status == KVT_E_NOMEM)
+        lack_note(nvme, root, put->op.transfer.status);
     if (put->op.transfer.status == KVT_E_IO && ++root->write_failure_count >= WRITE_FAILURES_MAX)
         root->is_read_only = true;
     if (nvme->options.logger != NULL)
@@ -392,12 +455,17 @@ write_failed(struct nvme_tier *nvme, struct nvme_put *put)
 void
 nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
 {
+    struct nvme_root *root = &nvme->roots[segment_root(put->segment->number)];
+
     KVT_ASSERT(put->state == PUT_WRITING);
     if (put->op.transfer.status != KVT_OK) {
         write_failed(nvme, put);
         return;
     }
-    nvme->roots[segment_root(put->segment->number)].write_failure_count = 0;
+    root->write_failure_count = 0;
+    /* A recycle header overwrites what is there: that takes no space. */
+    if (!put->is_recycle)
+        root->lack_count = 0;
     if (put->doom != KVT_OK) {
         put_fail(put, put->doom);
         followers_doom(nvme, put); /* Those that were put since then. */

@@ -12,13 +12,15 @@
  * -> one data sync of the file, started after those answers, beside the writes of other batches,
  * and shared by the batches that wait for it -> done. Rules on failure: a failed write kills that
  * batch (its run is never used again) and seals its segment, and six in a row make the root
- * read-only; a failed sync is never retried: every batch of that file that was written but not
- * synced fails, its active segment is sealed, and a second failed sync of a root within 60 s makes
- * the root read-only. With a batch fail all that
- * were put behind it and are in flight, whatever their root (KVT_E_STATE: nothing is wrong with
- * them), and their segments are sealed as well: so an answer of success says that all before it are
- * durable, and in a segment nothing that failed stands before something that was answered with
- * success. Recycle headers keep out of this.
+ * read-only, but for those that found no space or memory: after these the root takes no batch for a
+ * pause, which is longer each time, and then one, which tells whether there is some again; a failed
+ * sync is never retried: every batch of that file that was written but not synced fails, its active
+ * segment is sealed, and a second failed sync of a root within 60 s makes the root read-only,
+ * whatever its error: what was written is lost. With a batch fail all that were put behind it and
+ * are in flight, whatever their root (KVT_E_STATE: nothing is wrong with them), and their segments
+ * are sealed as well: so an answer of success says that all before it are durable, and in a segment
+ * nothing that failed stands before something that was answered with success. Recycle headers keep
+ * out of this.
  *
  * Several batches may be in flight; they are answered in the order in which they were put, recycle
  * headers among them. A batch fails as a whole: every block of it then has the status of the first
@@ -84,6 +86,17 @@ struct segment_table *nvme_segments(struct nvme_tier *nvme);
 /* nvme_tail_pages - what is left of the segment that the next batch would go on filling: a larger
  * one leaves it as it is, and begins another. 0: it begins another in any case. */
 uint32_t nvme_tail_pages(const struct nvme_tier *nvme);
+
+/*
+ * nvme_lack - why put gave KVT_E_BUSY: no root that takes writes had space, or memory, for the last
+ * ones. False: one takes batches again.
+ */
+struct nvme_lack {
+    enum kvt_status status; /* KVT_E_NOSPC, KVT_E_NOMEM */
+    uint64_t until_ns;      /* The next try; UINT64_MAX: it is under way. */
+    bool is_lasting;        /* It has been so for several pauses. */
+};
+bool nvme_lack(const struct nvme_tier *nvme, struct nvme_lack *lack_out);
 
 /* nvme_put_reserved - as the vtable's put, but may use the reserve (reclaiming). */
 enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch);

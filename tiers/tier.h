@@ -79,7 +79,8 @@ struct tier;
 struct tier_ops {
     const char *name;
     /* KVT_OK: the batch will lie in `done` exactly once. Negative: it never will, and nothing was
-     * taken (KVT_E_NOSPC: no room; KVT_E_READONLY; KVT_E_NOMEM; KVT_E_INVAL). */
+     * taken (KVT_E_NOSPC: no room; KVT_E_BUSY: nvme_lack(); KVT_E_READONLY; KVT_E_NOMEM;
+     * KVT_E_INVAL). */
     enum kvt_status (*put)(struct tier *tier, struct tier_batch *batch);
     enum kvt_status (*get)(struct tier *tier, struct tier_batch *batch);
     void (*drop)(struct tier *tier, const struct tier_place *place);

@@ -107,9 +107,37 @@ first_error_is_the_transfers_and_its_rest_never_starts(void **state)
     /* Only what had started still flies, and the transfer behind it. */
     assert_int_equal(bench->script.flying_count, BUDGET / LANE_OP_BYTES - 2 + 1);
     finish(bench);
-    expect_answer(bench, write, KVT_E_IO, ENOSPC);
+    expect_answer(bench, write, KVT_E_NOSPC, ENOSPC);
     expect_answer(bench, behind, KVT_OK, 0);
     assert_int_equal(bench->script.submit_count, BUDGET / LANE_OP_BYTES + 1);
+}
+
+/* What a write lacked may be there again later. Of reads only the disk can say so. */
+static void
+what_a_write_lacked_is_told(void **state)
+{
+    static const struct {
+        enum io_kind kind;
+        int error;
+        enum kvt_status status;
+    } rows[] = {
+        {IO_WRITE, ENOSPC, KVT_E_NOSPC},
+        {IO_WRITE, EDQUOT, KVT_E_NOSPC},
+        {IO_WRITE, ENOMEM, KVT_E_NOMEM},
+        {IO_WRITE, EIO, KVT_E_IO},
+        {IO_READ, ENOMEM, KVT_E_IO},
+        {IO_READ, ENOSPC, KVT_E_IO},
+    };
+    struct bench *bench = *state;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct transfer *transfer = push(bench, rows[i].kind, LANE_BULK, 0, 4096);
+
+        (void)step(bench);
+        io_script_answer(&bench->script, 0, -rows[i].error);
+        (void)step(bench);
+        expect_answer(bench, transfer, rows[i].status, rows[i].error);
+    }
 }
 
 static void
@@ -423,6 +451,7 @@ main(void)
         CHECK(read_at_the_end_of_the_file_fails),
         CHECK(more_bytes_than_were_asked_for_fail_the_transfer),
         CHECK(first_error_is_the_transfers_and_its_rest_never_starts),
+        CHECK(what_a_write_lacked_is_told),
         CHECK(completions_out_of_order_reach_their_own_transfers),
         CHECK(senseless_transfers_are_refused_and_empty_ones_are_done),
         CHECK(large_transfer_is_cut_and_answered_once),

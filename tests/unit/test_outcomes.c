@@ -22,6 +22,8 @@ enum {
     CROWD = 20000,  /* Deletes, more than a new store has memory to remember. */
 };
 
+#define SECOND_NS (UINT64_C(1000) * 1000 * 1000)
+
 static struct sim_store sim;
 static kvt_store *store;
 static kvt_namespace ns;
@@ -29,12 +31,12 @@ static uint8_t bytes[BLOCK_BYTES];
 static struct payload_key names[KEYS_MAX];
 static struct kvt_key keys[KEYS_MAX];
 
-static int
-setup(void **state)
+static void
+open_with(uint64_t nvme_capacity_bytes)
 {
     struct kvt_options options = kit_options();
 
-    (void)state;
+    options.nvme_capacity_bytes = nvme_capacity_bytes;
     options.host_capacity_bytes = 16 << 20;
     options.relaxed_interval_ns = UINT64_C(3600) * 1000000000;
     options.pin_bytes_max = options.host_capacity_bytes;
@@ -45,6 +47,22 @@ setup(void **state)
         payload_key_make(&names[i], i);
         keys[i] = names[i].key;
     }
+}
+
+static int
+setup(void **state)
+{
+    (void)state;
+    open_with(kit_options().nvme_capacity_bytes);
+    return 0;
+}
+
+/* More segments than will be tried. */
+static int
+setup_wide(void **state)
+{
+    (void)state;
+    open_with(128 << 20);
     return 0;
 }
 
@@ -253,6 +271,118 @@ a_get_that_brings_nothing_has_no_length(void **state)
     assert_int_equal(result.length, BLOCK_BYTES);
 }
 
+/* --- A disk without space --------------------------------------------------------------------- */
+
+static void
+disk_fill(void)
+{
+    struct sim_rule rule = {
+        .ops = SIM_WRITE, .effect = SIM_ENOSPC, .file = "data.", .nth = 1, .sticky = true};
+
+    sim_rule_add(sim.world, &rule);
+}
+
+static enum kvt_status
+put_of(uint32_t i)
+{
+    return kit_result(put_begin(i, KVT_SYNC), KVT_STAGE_DURABLE).status;
+}
+
+static uint64_t
+failed_count(void)
+{
+    return kit_stats(store).batch_failed_count;
+}
+
+static void
+health_is_well(void)
+{
+    uint32_t health;
+
+    assert_int_equal(kvt_health(store, &health), KVT_OK);
+    assert_int_equal(health & (KVT_HEALTH_ROOT_READONLY | KVT_HEALTH_META_READONLY), 0);
+}
+
+/* However many puts there are meanwhile: each failed write costs a segment. */
+static void
+a_disk_whose_space_returns_takes_writes_again(void **state)
+{
+    uint64_t begin_ns;
+
+    (void)state;
+    assert_int_equal(put_of(0), KVT_OK);
+    disk_fill();
+    begin_ns = sim_now(sim.world);
+    for (uint32_t i = 1; i < 100; i++)
+        assert_int_equal(put_of(i), KVT_E_NOSPC);
+    assert_in_range(sim_now(sim.world) - begin_ns, SECOND_NS, 10 * SECOND_NS);
+    assert_in_range(failed_count(), 2, 5);
+    health_is_well();
+    sim_rules_clear(sim.world);
+    sim_store_pass(&sim, 10 * SECOND_NS);
+    for (uint32_t i = 100; i < 160; i++)
+        assert_int_equal(put_of(i), KVT_OK);
+    /* The next time puts wait again. */
+    disk_fill();
+    begin_ns = sim_now(sim.world);
+    assert_int_equal(put_of(160), KVT_E_NOSPC);
+    assert_in_range(sim_now(sim.world) - begin_ns, SECOND_NS, 2 * SECOND_NS);
+    health_is_well();
+}
+
+/* Pauses become longer: a disk that is full for a day does not cost the store its segments. */
+static void
+a_full_disk_is_tried_seldom(void **state)
+{
+    (void)state;
+    disk_fill();
+    for (uint32_t i = 0; i < 100; i++) {
+        assert_int_equal(put_of(i), KVT_E_NOSPC);
+        sim_store_pass(&sim, SECOND_NS);
+    }
+    assert_in_range(failed_count(), 4, 8);
+    health_is_well();
+    sim_rules_clear(sim.world);
+    sim_store_pass(&sim, 40 * SECOND_NS);
+    assert_int_equal(put_of(100), KVT_OK);
+}
+
+static void
+a_delete_waits_for_space_that_comes_soon(void **state)
+{
+    kvt_ticket *ticket;
+
+    (void)state;
+    assert_int_equal(put_of(0), KVT_OK);
+    assert_int_equal(put_of(1), KVT_OK);
+    disk_fill();
+    assert_int_equal(kvt_delete_submit(store, ns, &keys[0], 1, NULL, &ticket), KVT_OK);
+    sim_store_pass(&sim, 2 * SECOND_NS);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, 0), KVT_LATE);
+    sim_rules_clear(sim.world);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+    kvt_ticket_free(ticket);
+    /* Nothing is in doubt. */
+    assert_int_equal(kit_delete(store, ns, 0), KVT_MISS);
+    health_is_well();
+}
+
+static void
+a_flush_of_a_full_disk_ends(void **state)
+{
+    kvt_ticket *gone, *put;
+
+    (void)state;
+    assert_int_equal(put_of(0), KVT_OK);
+    disk_fill();
+    assert_int_equal(kvt_delete_submit(store, ns, &keys[0], 1, NULL, &gone), KVT_OK);
+    put = put_begin(1, KVT_RELAXED);
+    assert_int_equal(kvt_flush(store), KVT_E_IO);
+    assert_int_equal(kit_result(gone, KVT_STAGE_DURABLE).status, KVT_E_NOSPC);
+    assert_int_equal(kit_result(put, KVT_STAGE_DURABLE).status, KVT_E_NOSPC);
+    health_is_well();
+}
+
 int
 main(void)
 {
@@ -265,6 +395,10 @@ main(void)
         TEST(nvme_that_is_pinned_whole_takes_nothing_more),
         TEST(a_get_that_brings_nothing_has_no_length),
         TEST(roots_that_take_no_writes_any_more_say_so),
+        TEST(a_disk_whose_space_returns_takes_writes_again),
+        cmocka_unit_test_setup_teardown(a_full_disk_is_tried_seldom, setup_wide, teardown),
+        TEST(a_delete_waits_for_space_that_comes_soon),
+        TEST(a_flush_of_a_full_disk_ends),
     };
 
     stop_on_proof();

@@ -26,6 +26,7 @@ enum {
     SMALL_BYTES = 4096,
     SMALL_IN_HOST = 2048, /* In open_wide()'s: 8 MiB. */
     SMALL_PINNED = 1200,  /* More than one search looks at. */
+    ALL_PINNED = 40,      /* More of HOST than may stay when they are not: 2.5 MiB of 4. */
 };
 
 static const uint64_t SECOND = UINT64_C(1000) * 1000 * 1000;
@@ -360,6 +361,84 @@ random_pins_end_when_they_shall(void **state)
     }
 }
 
+/* --- The end of the store --------------------------------------------------------------------- */
+
+static struct sched_ops slow_sched;
+
+/* Everybody works, and the pins end; nothing is begun. */
+static void
+time_passes_at_rest(void)
+{
+    uint64_t io_count = sim_io_count(sim.world);
+
+    sim_store_pass(&sim, 2 * SECOND);
+    assert_int_equal(sim_io_count(sim.world), io_count);
+}
+
+static void
+slow_stop(void *context, struct task *task)
+{
+    time_passes_at_rest();
+    sim_env(sim.world)->sched->stop(context, task);
+}
+
+static void
+slow_gate_wait(void *context, struct gate *gate, uint32_t seen, uint64_t until_ns)
+{
+    sim_env(sim.world)->sched->gate_wait(context, gate, seen, until_ns);
+    time_passes_at_rest();
+}
+
+/* HOST is above its mark, for as long as its pins last; nothing is under way. The closer's calls
+ * take long from now on. */
+static void
+all_is_pinned(void)
+{
+    struct kvt_options options = kit_options();
+
+    options.host_high_percent = 50;
+    options.host_low_percent = 10;
+    options.pin_bytes_max = options.host_capacity_bytes;
+    sim_store_open(&sim, &options);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "pins", "", 0, &ns), KVT_OK);
+    for (uint32_t i = 0; i < ALL_PINNED; i++) {
+        payload_key_make(&names[i], i);
+        keys[i] = names[i].key;
+        put(i, KVT_MEMORY);
+        assert_int_equal(kvt_pin(store, ns, &keys[i], 1, SECOND), KVT_OK);
+    }
+    assert_int_equal(kvt_flush(store), KVT_OK);
+    assert_int_equal(stats().pin_count_now, ALL_PINNED);
+    assert_true(stats().host_used_bytes_now > options.host_capacity_bytes / 2);
+    slow_sched = *store->env.sched;
+    slow_sched.stop = slow_stop;
+    slow_sched.gate_wait = slow_gate_wait;
+    store->env.sched = &slow_sched;
+}
+
+static void
+pins_that_end_while_the_store_is_closed_begin_nothing(void **state)
+{
+    (void)state;
+    all_is_pinned();
+    assert_int_equal(kvt_close(store), KVT_OK);
+    assert_int_equal(sim_leaks(sim.world, NULL, 0), 0);
+    sim_store_reopen(&sim);
+    sim_store_close(&sim);
+}
+
+static void
+pins_that_end_while_the_store_is_given_up_begin_nothing(void **state)
+{
+    (void)state;
+    all_is_pinned();
+    kvt_abort(store);
+    assert_int_equal(sim_leaks(sim.world, NULL, 0), 0);
+    sim_store_reopen(&sim);
+    sim_store_close(&sim);
+}
+
 /* --- Importance ------------------------------------------------------------------------------- */
 
 static uint32_t
@@ -480,6 +559,8 @@ main(void)
         MEMORY_TEST(random_pins_end_when_they_shall),
         MEMORY_TEST(importance_is_what_was_said_last),
         TEST(an_estimate_follows_what_was_seen),
+        cmocka_unit_test(pins_that_end_while_the_store_is_closed_begin_nothing),
+        cmocka_unit_test(pins_that_end_while_the_store_is_given_up_begin_nothing),
     };
 #undef TEST
 #undef MEMORY_TEST

@@ -102,6 +102,36 @@ a_root_that_takes_no_writes_keeps_its_blocks(void **state)
     }
 }
 
+/* Its disk is full; it is no lost one, and is written to when there is space again. */
+static void
+a_root_without_space_leaves_puts_to_the_other(void **state)
+{
+    static const struct sim_rule full_disk = {.ops = SIM_WRITE,
+        .effect = SIM_ENOSPC,
+        .nth = 1,
+        .sticky = true,
+        .path = "/second/data.00"};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct full_store *full = full_begin_two_roots(40 + seed);
+        static bool is_there[KEYS];
+        uint32_t before;
+
+        blocks_put(full, SETTLED);
+        sim_rule_add(full->world, &full_disk);
+        blocks_put(full, 2 * ROOM);
+        assert_in_range(kit_stats(full->store).batch_failed_count, 1, 2);
+        assert_false(takes_no_writes(full, LOST));
+        sim_rules_clear(full->world);
+        (void)sim_run_for(full->world, UINT64_C(60) * 1000 * 1000 * 1000);
+        before = lost_note(full, is_there);
+        blocks_put(full, 2 * ROOM);
+        assert_true(lost_note(full, is_there) > before + ROOM / 4);
+        full_end(full);
+    }
+}
+
 /* Both are full, and segments of both are being reclaimed. */
 static void
 a_root_that_fails_while_it_is_reclaimed_stops_nothing(void **state)
@@ -245,6 +275,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_root_that_takes_no_writes_keeps_its_blocks),
+        cmocka_unit_test(a_root_without_space_leaves_puts_to_the_other),
         cmocka_unit_test(a_root_that_fails_while_it_is_reclaimed_stops_nothing),
         cmocka_unit_test(a_lost_root_in_which_all_is_dead_is_no_room),
         cmocka_unit_test(a_disk_that_fails_in_a_reclaim_does_not_stop_the_reclaims_of_the_other),

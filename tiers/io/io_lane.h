@@ -16,7 +16,8 @@
  *     at a fifth of the device's rate under reads that never end;
  *   - matches every completion by its unique operation id and checks its length: a short one has
  *     its rest submitted again; -EINTR and -EAGAIN are submitted again (at most LANE_RETRY_MAX
- *     times); a read that ends at the end of the file, or makes no progress, is KVT_E_IO;
+ *     times); a read that ends at the end of the file, or makes no progress, is KVT_E_IO, and so is
+ *     any error but those of a write that found no space (KVT_E_NOSPC) or memory (KVT_E_NOMEM);
  *   - IO_SYNC is started at once, beside whatever is in flight; it covers the writes whose answers
  *     were taken before it was pushed, promises nothing about others, and is never retried. Syncs
  *     start in the order in which they were pushed;
@@ -69,7 +70,7 @@ struct transfer {
     struct task *const *done_task; /* May point to NULL. */
     /* The answer. */
     enum kvt_status status;
-    int error;          /* errno value behind KVT_E_IO, 0 when there is none. */
+    int error;          /* errno value behind an error, 0 when there is none. */
     uint64_t submit_ns; /* When it was pushed. */
     uint64_t done_ns;
     void *user;
