@@ -300,6 +300,25 @@ index_inspect(struct kvt_store *store, struct recover_facts *facts)
     return KVT_OK;
 }
 
+/* An index without what such a page says would give up what may be whole, and have it overwritten:
+ * only who asks for that gets one. */
+enum kvt_status
+recover_pass_over(struct kvt_store *store, uint32_t segment, uint32_t page)
+{
+    if ((store->options.flags & KVT_OPEN_REBUILD) == 0)
+        return failure_set(KVT_E_IO, 0,
+            "segment 0x%x: page %u cannot be read, and may be a header that the index is to be "
+            "rebuilt from: the error may pass, try again; a rebuild that is asked for goes on "
+            "without it, and gives up what it cannot read",
+            segment, page);
+    COUNT(store, recover_unread_count, 1);
+    log_line(&store->logger, LOG_WARN, "rebuild",
+        "event=header_unreadable segment=%u page=%u text=\"blocks and kills that headers there "
+        "have are not found\"",
+        segment, page);
+    return KVT_OK;
+}
+
 enum kvt_status
 recover_store(struct kvt_store *store, bool is_new)
 {

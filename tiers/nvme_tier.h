@@ -89,9 +89,10 @@ uint32_t nvme_tail_pages(const struct nvme_tier *nvme);
 enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch);
 
 /*
- * nvme_recycle - write a header of generation + 1 with the batch's kills and no blocks at page 0
- * of a RECYCLING segment and sync it; when it is answered KVT_OK the caller calls segment_free()
- * and the fill mark stands behind that header. Until then nothing else is written there.
+ * nvme_recycle - write a header of segment_generation_next() with the batch's kills and no blocks
+ * at page 0 of a RECYCLING segment and sync it; when it is answered KVT_OK the caller calls
+ * segment_free() and the fill mark stands behind that header. Until then nothing else is written
+ * there.
  *
  * KVT_OK: as the vtable's put. KVT_E_BUSY: reads of the segment are in flight, try again when they
  * have ended. KVT_E_STATE: it is not RECYCLING, or its last generation is reached (it stays as it
@@ -104,11 +105,12 @@ enum kvt_status nvme_recycle(
  * nvme_scan - rebuild: read every batch header of one segment (a broken chain is searched page by
  * page; the MAC decides), synchronously, before any put. Only headers of the highest generation
  * found count. `visit` gets each proven batch in order of sequence; false stops. Damage is no
- * failure: KVT_E_NOMEM, KVT_E_INVAL (no such segment).
+ * failure: KVT_E_NOMEM (of the kernel, too), KVT_E_INVAL (no such segment).
  */
 struct nvme_scan_result {
     uint32_t generation;     /* Of the headers that count; 0: none was found. */
-    uint32_t unreadable_end; /* Behind the last page that could not be read; 0: all could. */
+    uint32_t unreadable_end; /* Behind the last page that may be a header and could not be read; 0:
+                              * all could. */
     uint64_t damaged_pages;  /* That could not be read, or begin like a header and are none. */
 };
 typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
@@ -132,6 +134,14 @@ enum kvt_status nvme_peek(
 /* nvme_header_erase - no header stands at that place any more, once it is synced; synchronously
  * (recovery only). KVT_E_INVAL: no such place; KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO. */
 enum kvt_status nvme_header_erase(struct nvme_tier *nvme, const struct extent *header);
+
+/*
+ * nvme_pages_erase - zeros over the first `count` pages of a RECYCLING segment without transfers,
+ * synchronously; the sync of its recycle header is theirs, too. A disk has another sector for a bad
+ * one then. KVT_E_INVAL: no such pages; KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO.
+ */
+enum kvt_status nvme_pages_erase(
+    struct nvme_tier *nvme, const struct segment *segment, uint32_t count);
 
 /* nvme_files_sync - what was written is durable, synchronously (recovery only). The first failure;
  * the other files are synced all the same. */
