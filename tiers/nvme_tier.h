@@ -52,8 +52,10 @@ struct nvme_options {
     void *arena; /* Adopted by the io queues; may be NULL. */
     size_t arena_size;
     bool read_only;        /* Open the data files for reading only; puts give KVT_E_READONLY. */
+    bool may_remake;       /* A data file that was made, and is missing, is made anew. */
     struct logger *logger; /* NULL: silent. */
     struct task *const *loop_task; /* Woken when nvme_step() has work. NULL: nobody. */
+    bool was_made[NVME_ROOTS_MAX]; /* The data file of the root has been there. */
 };
 
 struct nvme_tier;
@@ -61,12 +63,13 @@ struct batch_header;
 
 /*
  * nvme_open - open, create or grow ROOT/data.00 (temporary name, fallocate, fsync, rename, fsync
- * of the directory), probe the files, start the lanes. A data file that is missing is created
- * anew: its blocks are then misses (read_only: the root has no segments). File systems without
- * fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there. KVT_E_INVAL: an
- * option, or a capacity below one segment. KVT_E_UNSUPPORTED: the file system wants transfers
- * aligned to more than a page, or the io engine is denied. KVT_E_IO: a call of the file system
- * failed; a file of which a page cannot be read is opened, with a warning, when another can.
+ * of the directory), probe the files, start the lanes. One that has been there and is missing is
+ * made anew only if that is allowed: its disk may be away, with its blocks (read_only: the root has
+ * no segments). File systems without fallocate get a sparse file. KVT_E_NOSPC names root, size
+ * wanted and size there. KVT_E_INVAL: an option, or a capacity below one segment.
+ * KVT_E_UNSUPPORTED: the file system wants transfers aligned to more than a page, or the io engine
+ * is denied. KVT_E_IO: a call of the file system failed, or such a file is missing; a file of which
+ * a page cannot be read is opened, with a warning, when another can.
  */
 enum kvt_status nvme_open(
     const struct kvt_env *env, const struct nvme_options *options, struct nvme_tier **nvme_out);
