@@ -148,8 +148,8 @@ struct kvt_options {
                                    * In a full one a block leaves all tiers for one that comes. More
                                    * blocks that an open finds stay until others come. */
 
-    const char *const *roots; /* New stores only: directories, one per device, for the data files.
-                               * Default: the store's own directory. Borrowed. */
+    const char *const *roots; /* New stores only: directories, one per device, for the data files,
+                               * without any yet. Default: the store's own directory. Borrowed. */
     uint32_t root_count;      /* 0..8 */
     uint32_t io_engine;       /* enum kvt_io_engine */
 
