@@ -141,11 +141,11 @@ files_check(struct check *check, kvt_store *store)
         if (size >= wanted)
             continue;
         (void)snprintf(text, sizeof(text),
-            "%s/data.00 has %llu of %llu bytes: the blocks behind its end are misses; the next "
-            "open "
-            "for writing makes it whole again",
-            fs->dir_path(store->root_dirs[i]), (unsigned long long)size,
-            (unsigned long long)wanted);
+            "%s/data.00 has %llu of %llu bytes: the blocks behind its end are misses; %s",
+            fs->dir_path(store->root_dirs[i]), (unsigned long long)size, (unsigned long long)wanted,
+            status == KVT_MISS ? "it is missing: mount its disk, or give them up with kvtool check "
+                                 "--rebuild, which makes it anew"
+                               : "the next open for writing makes it whole again");
         finding_add(check, "file", text);
     }
     return KVT_OK;

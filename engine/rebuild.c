@@ -539,13 +539,16 @@ segments_scan(struct rebuild *rebuild)
         KVT_TRY(rebuild->status);
         if (result.generation > rebuild->generation_max)
             rebuild->generation_max = result.generation;
-        if (result.generation == 0)
+        if (result.unreadable_end > 0)
+            KVT_TRY(recover_pass_over(store, segment->number, result.unreadable_end - 1));
+        if (result.generation == 0 && result.unreadable_end == 0)
             continue;
-        segment_restore(store->segments, &(struct segment){.number = segment->number,
-                                             .generation = result.generation,
-                                             .state = SEGMENT_SEALED});
+        segment_restore(
+            store->segments, &(struct segment){.number = segment->number,
+                                 .generation = result.generation == 0 ? 1 : result.generation,
+                                 .state = SEGMENT_SEALED});
     }
-    /* Whatever unreadable headers stand in the others: their next fill is newer. */
+    /* Whatever damaged headers stand in the others: their next fill is newer. */
     cursor = 0;
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment->state != SEGMENT_FREE || rebuild->generation_max == 0)

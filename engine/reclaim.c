@@ -461,12 +461,27 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
     }
     segment_facts(reclaim->victim, &reclaim->change.facts);
     reclaim->change.facts.state = SEGMENT_FREE;
-    reclaim->change.facts.generation++;
+    reclaim->change.facts.generation = segment_generation_next(reclaim->victim);
     reclaim->change.facts.batch_number = batch->sequence;
     reclaim->change.is_emptied = false;
     reclaim->change.finish = free_finish;
     reclaim->state = RECLAIM_FREEING;
     commit_segment(store, &reclaim->change);
+}
+
+/*
+ * No header in the victim, whatever a rebuild could not read of it, may void its next fill: that is
+ * of a generation above all that were read now, and where one cannot be read zeros take its place.
+ * The loop stands still for these: a disk with bad pages is slower still.
+ */
+static enum kvt_status
+headers_void(struct kvt_store *store)
+{
+    struct reclaim *reclaim = store->reclaim;
+    uint32_t end = victim_scan_unreadable(reclaim->scan);
+
+    reclaim->victim->generation_seen = victim_scan_generation(reclaim->scan);
+    return end == 0 ? KVT_OK : nvme_pages_erase(store->nvme, reclaim->victim, end);
 }
 
 /* False: readers are still there. */
@@ -476,6 +491,12 @@ head_start(struct kvt_store *store)
     struct reclaim *reclaim = store->reclaim;
     enum kvt_status status;
 
+    if (reclaim->victim->reader_count > 0)
+        return false;
+    if (headers_void(store) != KVT_OK) {
+        reclaim_let_go(store, "what cannot be read in it cannot be written over, either");
+        return true;
+    }
     reclaim->owner.finish = head_finish;
     reclaim->batch = (struct tier_batch){.sequence = commit_batch_number(store),
         .done = &store->batches_done,

@@ -22,7 +22,8 @@
  *               that somebody has pinned is moved after all.
  *   DELETING    No entry names the victim. The next transaction of batches takes its records out of
  *               the index, which then has it as RECYCLING.
- *   HEADING     Reads of it may be in flight.
+ *   HEADING     Reads of it may be in flight. Then zeros are written over all up to the last header
+ *               that could not be read.
  *   WRITING     The recycle header of the next generation is written.
  *   FREEING     The transaction after that says FREE.
  *

@@ -353,27 +353,53 @@ index_inspect(struct kvt_store *store, struct recover_facts *facts)
     return KVT_OK;
 }
 
+/* An index without what such a page says would give up what may be whole, and have it overwritten:
+ * only who asks for that gets one. */
 enum kvt_status
-recover_store(struct kvt_store *store, bool is_new)
+recover_pass_over(struct kvt_store *store, uint32_t segment, uint32_t page)
 {
-    const struct index_ops *ops = store->world.index_ops;
-    struct recover_facts facts = {
-        .is_rebuild_wanted = (store->options.flags & KVT_OPEN_REBUILD) != 0,
-        .is_read_only = store->is_read_only,
-    };
+    if ((store->options.flags & KVT_OPEN_REBUILD) == 0)
+        return failure_set(KVT_E_IO, 0,
+            "segment 0x%x: page %u cannot be read, and may be a header that the index is to be "
+            "rebuilt from: the error may pass, try again; a rebuild that is asked for goes on "
+            "without it, and gives up what it cannot read",
+            segment, page);
+    COUNT(store, recover_unread_count, 1);
+    log_line(&store->logger, LOG_WARN, "rebuild",
+        "event=header_unreadable segment=%u page=%u text=\"blocks and kills that headers there "
+        "have are not found\"",
+        segment, page);
+    return KVT_OK;
+}
+
+enum kvt_status
+recover_look(struct kvt_store *store, bool is_new, struct recover_facts *facts_out)
+{
     const struct recover_row *row;
 
-    KVT_TRY(names_recover(store, is_new, &facts.names));
-    KVT_TRY(index_inspect(store, &facts));
-    if (facts.index == INDEX_ABSENT && !is_new)
+    facts_out->is_rebuild_wanted = (store->options.flags & KVT_OPEN_REBUILD) != 0;
+    facts_out->is_read_only = store->is_read_only;
+    KVT_TRY(names_recover(store, is_new, &facts_out->names));
+    KVT_TRY(index_inspect(store, facts_out));
+    if (facts_out->index == INDEX_ABSENT && !is_new)
         log_line(&store->logger, LOG_WARN, "recover",
             "event=index_damaged text=\"meta/data.mdb is missing\"");
-    if (facts.index == INDEX_DAMAGED)
+    if (facts_out->index == INDEX_DAMAGED)
         log_line(&store->logger, LOG_WARN, "recover", "event=index_damaged text=\"%s\"",
             failure_last()->text);
-    row = recover_decide(&facts);
-    if (row->action == RECOVER_REFUSE)
-        return failure_set(KVT_E_CORRUPT, 0, "%s: %s", store->path, row->reason);
+    row = recover_decide(facts_out);
+    return row->action == RECOVER_REFUSE
+               ? failure_set(KVT_E_CORRUPT, 0, "%s: %s", store->path, row->reason)
+               : KVT_OK;
+}
+
+enum kvt_status
+recover_store(struct kvt_store *store, bool is_new, const struct recover_facts *facts)
+{
+    const struct index_ops *ops = store->world.index_ops;
+    const struct recover_row *row = recover_decide(facts);
+    bool is_unclean = facts->index == INDEX_UNCLEAN && row->action == RECOVER_LOAD;
+
     /* Both copies, so that no later open comes to other names, whichever it can read. */
     if (!is_new && !store->is_read_only)
         KVT_TRY(names_write(&store->names, store->dir));
@@ -385,11 +411,10 @@ recover_store(struct kvt_store *store, bool is_new)
             store->is_read_only, &store->index));
     if (row->action == RECOVER_REBUILD && !is_new)
         COUNT(store, recover_rebuilt_count, 1);
-    KVT_TRY(index_load(store,
-        facts.index == INDEX_UNCLEAN && row->action == RECOVER_LOAD && !store->is_read_only));
+    KVT_TRY(index_load(store, is_unclean && !store->is_read_only));
     if (store->is_read_only)
         return KVT_OK;
-    if (facts.index == INDEX_UNCLEAN && row->action == RECOVER_LOAD)
+    if (is_unclean)
         KVT_TRY(strays_recycle(store));
     return store->index->ops->mark(store->index, false);
 }

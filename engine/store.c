@@ -2,9 +2,9 @@
 /*
  * store.c - the life of a store: open, close, abort; and the checks at every call's border.
  *
- * Order of opening: directory, lock, STORE (read, or made), HOST, map, workers, NVMe, index,
- * committer, loop. store_free() takes down whatever is there in the reverse order, so that each
- * failure on the way is undone by the same code that closes a store.
+ * Order of opening: directory, lock, STORE (read, or made), HOST, map, workers, a look at NAMES and
+ * the index, NVMe, index, committer, loop. store_free() takes down whatever is there in the reverse
+ * order, so that each failure on the way is undone by the same code that closes a store.
  */
 #include "store_internal.h"
 
@@ -14,6 +14,7 @@
 #include "inspect.h"
 #include "io_choice.h"
 #include "queue_internal.h"
+#include "recover_table.h"
 #include "store_dir.h"
 #include "strays.h"
 #include "ticket_pool.h"
@@ -281,13 +282,14 @@ root_open(struct kvt_store *store, uint32_t i)
 }
 
 static enum kvt_status
-nvme_prepare(struct kvt_store *store)
+nvme_prepare(struct kvt_store *store, const struct recover_facts *facts)
 {
     struct nvme_options options = {
         .root_count = store->file.root_count,
         .segment_pages = store->file.segment_pages,
         .reserve_count = 2,
         .read_only = store->is_read_only,
+        .may_remake = facts->is_rebuild_wanted,
         .logger = &store->logger,
         .loop_task = &store->loop_task,
     };
@@ -301,6 +303,8 @@ nvme_prepare(struct kvt_store *store)
     for (uint32_t i = 0; i < options.root_count; i++) {
         KVT_TRY(root_open(store, i));
         options.roots[i] = store->root_dirs[i];
+        /* A store gets its index after its data files. */
+        options.was_made[i] = store->file.root_bytes[i] > 0 && facts->index != INDEX_ABSENT;
         options.root_bytes[i] =
             store_file_grown(&store->file, store->options.nvme_capacity_bytes, i);
     }
@@ -335,6 +339,7 @@ static enum kvt_status
 store_open_parts(struct kvt_store *store, const struct kvt_options *options)
 {
     bool is_new = false;
+    struct recover_facts facts = {.is_read_only = false};
     const struct kvt_options defaults = KVT_OPTIONS_INIT;
     KVT_TRY(options_import(&store->options, options == NULL ? &defaults : options));
     if ((store->options.flags & KVT_OPEN_READ_ONLY) != 0) {
@@ -355,10 +360,11 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     KVT_TRY(store_identity_open(store, &is_new));
     KVT_TRY(memory_open(store));
     KVT_TRY(recover_meta_open(store));
-    KVT_TRY(nvme_prepare(store));
+    KVT_TRY(recover_look(store, is_new, &facts));
+    KVT_TRY(nvme_prepare(store, &facts));
     KVT_TRY(store_dir_sync(store));
     KVT_TRY(commit_open(store)); /* What recovery finds stale is killed. */
-    KVT_TRY(recover_store(store, is_new));
+    KVT_TRY(recover_store(store, is_new, &facts));
     return threads_start(store);
 }
 

@@ -72,6 +72,31 @@ store_dir_open(struct kvt_store *store, bool may_create)
     return KVT_OK;
 }
 
+/* Two stores with one data file would write over each other's blocks. */
+static enum kvt_status
+root_is_free(struct kvt_store *store, const char *path)
+{
+    const struct fs_ops *fs = store->env.fs;
+    struct fs_dir *dir = NULL;
+    struct fs_file *file;
+    enum kvt_status status = path[0] == '\0' ? fs->dir_open_at(store->dir, "data", 0, &dir)
+                                             : fs->dir_open(store->env.fs_context, path, 0, &dir);
+
+    if (status == KVT_OK)
+        status = fs->open(dir, "data.00", FS_READ_ONLY, &file);
+    if (status == KVT_OK) {
+        fs->close(file);
+        status = failure_set(KVT_E_INVAL, 0,
+            "%s/data.00 is there already: it is another store's, or what is left of one that has "
+            "no STORE any more: remove it first",
+            fs->dir_path(dir));
+    } else if (status == KVT_MISS) {
+        status = KVT_OK;
+    }
+    fs->dir_close(dir);
+    return status;
+}
+
 /* A new store: NAMES before STORE, so that whoever finds STORE finds NAMES. */
 static enum kvt_status
 files_create(struct kvt_store *store)
@@ -105,6 +130,8 @@ files_create(struct kvt_store *store)
                 i, STORE_PATH_BYTES - 1);
         memcpy(file->root_paths[i], options->roots[i], strlen(options->roots[i]) + 1);
     }
+    for (uint32_t i = 0; i < file->root_count; i++)
+        KVT_TRY(root_is_free(store, file->root_paths[i]));
     names_init(&store->names, &store->env, file->uuid);
     KVT_TRY(names_write(&store->names, store->dir));
     return store_file_write(&store->env, store->dir, file);

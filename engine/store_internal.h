@@ -498,7 +498,16 @@ void reservations_close(struct kvt_store *store);
 
 /* recover_meta_open - the index's folder; KVT_E_CORRUPT: it is missing, and may not be made. */
 enum kvt_status recover_meta_open(struct kvt_store *store);
-enum kvt_status recover_store(struct kvt_store *store, bool is_new);
+/* recover_look - what NAMES and the index look like. Nothing is changed; KVT_E_CORRUPT: the store
+ * cannot be opened so. recover_store - as recover_decide() says. */
+struct recover_facts;
+enum kvt_status recover_look(struct kvt_store *store, bool is_new, struct recover_facts *facts_out);
+enum kvt_status recover_store(
+    struct kvt_store *store, bool is_new, const struct recover_facts *facts);
+/* recover_pass_over - a rebuild cannot read a page that may be a header: KVT_E_IO, unless it was
+ * asked for; then its segment is SEALED, with what was read, until reclaim.c has made sure that
+ * nothing in it counts any more. */
+enum kvt_status recover_pass_over(struct kvt_store *store, uint32_t segment, uint32_t page);
 enum kvt_status rebuild_index(struct kvt_store *store);
 
 /* --- 11. stats.c ------------------------------------------------------------------------------ */

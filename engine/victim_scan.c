@@ -29,6 +29,7 @@ struct victim_scan {
     struct segment *victim;
     enum kvt_status status;
     uint32_t unreadable_end;
+    uint32_t generation;
     struct victim_trace *traces;
     uint32_t trace_count, trace_capacity;
     struct tier_kill *kills;
@@ -149,6 +150,7 @@ scan_run(struct crew_job *crew_job)
 
     scan->status = status_keep(scan->status, status);
     scan->unreadable_end = result.unreadable_end;
+    scan->generation = result.generation;
 }
 
 /* --- The loop's calls ------------------------------------------------------------------------- */
@@ -256,6 +258,12 @@ uint32_t
 victim_scan_unreadable(const struct victim_scan *scan)
 {
     return scan->unreadable_end;
+}
+
+uint32_t
+victim_scan_generation(const struct victim_scan *scan)
+{
+    return scan->generation;
 }
 
 const struct victim_trace *

@@ -55,10 +55,12 @@ void victim_scan_end(struct victim_scan *scan);
 
 /* Of a TAKEN one. The status is KVT_E_NOMEM when not all was noted that its headers say; kills may
  * be changed. victim_scan_unreadable - behind the last page that the disk could not read, and that
- * may be one of a header: records and kills in it are missing. 0: all could be read. */
+ * may be one of a header: records and kills in it are missing. 0: all could be read.
+ * victim_scan_generation - the highest that was found. */
 struct segment *victim_scan_segment(const struct victim_scan *scan);
 enum kvt_status victim_scan_status(const struct victim_scan *scan);
 uint32_t victim_scan_unreadable(const struct victim_scan *scan);
+uint32_t victim_scan_generation(const struct victim_scan *scan);
 const struct victim_trace *victim_scan_traces(const struct victim_scan *scan, uint32_t *count_out);
 struct tier_kill *victim_scan_kills(struct victim_scan *scan, uint32_t *count_out);
 

@@ -95,6 +95,21 @@ file_create(const struct file_plan *plan)
     return fs->dir_sync(plan->dir);
 }
 
+/* There is none. In the place of one whose disk is not mounted a new one would take blocks that go
+ * when that is back, and the blocks of that one would be given up. */
+static enum kvt_status
+file_make(const struct file_plan *plan, bool was_made)
+{
+    if (was_made && !plan->options->may_remake)
+        return failure_set(KVT_E_IO, 0,
+            "%s/" FILE_NAME " is missing: is its disk mounted? A rebuild of the index that is "
+            "asked for makes it anew, and gives its blocks up",
+            plan->env->fs->dir_path(plan->dir));
+    if (was_made)
+        plan_warn(plan, "made_anew", 0);
+    return file_create(plan);
+}
+
 /* The pages of a file that tell whether it answers: the first, a middle one and the last. */
 static enum kvt_status
 probe_places(const struct file_plan *plan, struct fs_file *file, uint64_t offsets_out[PROBE_COUNT])
@@ -225,7 +240,7 @@ nvme_file_open(const struct kvt_env *env, const struct nvme_options *options, ui
     if (status == KVT_MISS && options->read_only)
         return KVT_OK; /* Nothing to read: the root has no segments. */
     if (status == KVT_MISS) {
-        KVT_TRY(file_create(&plan));
+        KVT_TRY(file_make(&plan, options->was_made[number]));
         status = file_open(&plan, &file);
     }
     KVT_TRY(status);

@@ -354,7 +354,8 @@ enum kvt_status
 nvme_recycle(struct nvme_tier *nvme, struct segment *segment, struct tier_batch *batch)
 {
     struct nvme_root *root = &nvme->roots[segment_root(segment->number)];
-    struct extent place = {.segment = segment->number, .generation = segment->generation + 1};
+    struct extent place = {
+        .segment = segment->number, .generation = segment_generation_next(segment)};
     struct nvme_put *put = NULL;
 
     if (batch->block_count != 0 || batch->kill_count > BATCH_KILLS_MAX)

@@ -60,6 +60,7 @@ struct scan {
     uint32_t found_capacity;
     uint64_t damaged_pages;
     uint32_t unreadable_end; /* Of all passes. */
+    bool lacks_memory;       /* The kernel had none for a read: that says nothing of the page. */
 };
 
 /* --- Memory ----------------------------------------------------------------------------------- */
@@ -138,8 +139,8 @@ found_add(struct scan *scan, const struct batch_header *header)
 
 /* --- Reading ---------------------------------------------------------------------------------- */
 
-/* Bring `count` pages from `page` on; what is behind the end of the file is zeros. False: error. */
-static bool
+/* Bring `count` pages from `page` on; what is behind the end of the file is zeros. */
+static enum kvt_status
 window_read(struct scan *scan, uint32_t page, uint32_t count)
 {
     size_t size = (size_t)count * PAGE_BYTES;
@@ -147,12 +148,11 @@ window_read(struct scan *scan, uint32_t page, uint32_t count)
 
     scan->window_page = page;
     scan->window_count = 0;
-    if (scan->nvme->env->fs->read_at(scan->file, scan->memory->window, size,
-            nvme_offset(scan->nvme, scan->segment, page), &read_size) != KVT_OK)
-        return false;
+    KVT_TRY(scan->nvme->env->fs->read_at(scan->file, scan->memory->window, size,
+        nvme_offset(scan->nvme, scan->segment, page), &read_size));
     memset(scan->memory->window + read_size, 0, size - read_size);
     scan->window_count = count;
-    return true;
+    return KVT_OK;
 }
 
 /* Pages of which nobody knows what stands there. */
@@ -173,6 +173,7 @@ static const uint8_t *
 pages_get(struct scan *scan, uint32_t page, uint32_t count, uint32_t ahead)
 {
     uint32_t wanted = count > ahead ? count : ahead;
+    enum kvt_status status;
 
     KVT_ASSERT(page < scan->pages && count <= scan->pages - page && count <= WINDOW_PAGES);
     if (page >= scan->window_page &&
@@ -181,12 +182,14 @@ pages_get(struct scan *scan, uint32_t page, uint32_t count, uint32_t ahead)
     if (wanted > scan->pages - page)
         wanted = scan->pages - page;
     if (page < scan->narrow_page || page - scan->narrow_page >= scan->narrow_count) {
-        if (window_read(scan, page, wanted))
+        if (window_read(scan, page, wanted) == KVT_OK)
             return scan->memory->window;
         scan->narrow_page = page;
         scan->narrow_count = wanted;
     }
-    if (!window_read(scan, page, count)) {
+    status = window_read(scan, page, count);
+    if (status != KVT_OK) {
+        scan->lacks_memory = scan->lacks_memory || status == KVT_E_NOMEM;
         memset(scan->memory->window, 0, (size_t)count * PAGE_BYTES);
         scan->window_count = count;
         unreadable_note(scan, page, count);
@@ -347,29 +350,48 @@ nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, vo
     return KVT_OK;
 }
 
-enum kvt_status
-nvme_header_erase(struct nvme_tier *nvme, const struct extent *header)
+static enum kvt_status
+pages_erase(struct nvme_tier *nvme, uint32_t segment, uint32_t page, uint32_t count)
 {
     const struct kvt_env *env = nvme->env;
     const struct nvme_root *root;
+    uint32_t zero_count = count < WINDOW_PAGES ? count : WINDOW_PAGES;
+    uint32_t step;
     uint8_t *zeros;
-    enum kvt_status status;
+    enum kvt_status status = KVT_OK;
 
-    if (segment_at(nvme->table, header->segment) == NULL ||
-        header->page >= nvme->options.segment_pages)
-        return failure_set(KVT_E_INVAL, 0, "nvme tier: there is no page %u in segment 0x%x",
-            header->page, header->segment);
-    root = &nvme->roots[segment_root(header->segment)];
+    if (segment_at(nvme->table, segment) == NULL || page >= nvme->options.segment_pages ||
+        count > nvme->options.segment_pages - page)
+        return failure_set(KVT_E_INVAL, 0, "nvme tier: there are no pages %u..+%u in segment 0x%x",
+            page, count, segment);
+    root = &nvme->roots[segment_root(segment)];
     if (nvme->options.read_only || root->is_read_only)
         return failure_set(
-            KVT_E_READONLY, 0, "nvme tier: root %u takes no writes", segment_root(header->segment));
-    zeros = env_map(env, PAGE_BYTES);
+            KVT_E_READONLY, 0, "nvme tier: root %u takes no writes", segment_root(segment));
+    zeros = env_map(env, (size_t)zero_count * PAGE_BYTES);
     if (zeros == NULL)
-        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for a page");
-    status = env->fs->write_at(
-        root->file, zeros, PAGE_BYTES, nvme_offset(nvme, header->segment, header->page));
-    env_unmap(env, zeros, PAGE_BYTES);
+        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %u pages", zero_count);
+    for (uint32_t end = page + count; page < end && status == KVT_OK; page += step) {
+        step = end - page < zero_count ? end - page : zero_count;
+        status = env->fs->write_at(
+            root->file, zeros, (size_t)step * PAGE_BYTES, nvme_offset(nvme, segment, page));
+    }
+    env_unmap(env, zeros, (size_t)zero_count * PAGE_BYTES);
     return status;
+}
+
+enum kvt_status
+nvme_header_erase(struct nvme_tier *nvme, const struct extent *header)
+{
+    return pages_erase(nvme, header->segment, header->page, 1);
+}
+
+enum kvt_status
+nvme_pages_erase(struct nvme_tier *nvme, const struct segment *segment, uint32_t count)
+{
+    KVT_ASSERT(segment->state == SEGMENT_RECYCLING);
+    KVT_ASSERT(segment->reader_count == 0 && segment->writer_count == 0);
+    return pages_erase(nvme, segment->number, 0, count);
 }
 
 enum kvt_status
@@ -402,14 +424,15 @@ generation_expected(struct scan *scan)
 }
 
 /* A rebuild finds an old chain from page 0 on: a newer fill begins at SEGMENT_HEAD_PAGES_MAX, where
- * the runs of that chain may hide it. */
+ * the runs of that chain may hide it; also from what has its generation from a rebuild that could
+ * not read that page. */
 static bool
 has_newer_fill(struct scan *scan, uint32_t follow)
 {
     struct batch_header header;
 
-    return segment_at(scan->nvme->table, scan->segment)->state == SEGMENT_FREE &&
-           scan->pages > SEGMENT_HEAD_PAGES_MAX &&
+    return segment_at(scan->nvme->table, scan->segment)->state != SEGMENT_ACTIVE &&
+           search_end(scan, follow) == scan->pages && scan->pages > SEGMENT_HEAD_PAGES_MAX &&
            header_get(scan, SEGMENT_HEAD_PAGES_MAX, WINDOW_PAGES_CHAIN, &header) == KVT_OK &&
            header.extent.generation > follow;
 }
@@ -435,6 +458,9 @@ nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *vi
         .unreadable_end = scan.unreadable_end,
         .damaged_pages = scan.damaged_pages,
     };
+    if (scan.lacks_memory)
+        status = failure_set(
+            KVT_E_NOMEM, 0, "nvme tier: the kernel has no memory to read segment 0x%x", segment);
 deinit:
     scan_deinit(&scan);
     return status;

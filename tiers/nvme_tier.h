@@ -54,8 +54,10 @@ struct nvme_options {
     void *arena; /* Adopted by the io queues; may be NULL. */
     size_t arena_size;
     bool read_only;        /* Open the data files for reading only; puts give KVT_E_READONLY. */
+    bool may_remake;       /* A data file that was made, and is missing, is made anew. */
     struct logger *logger; /* NULL: silent. */
     struct task *const *loop_task; /* Woken when nvme_step() has work. NULL: nobody. */
+    bool was_made[NVME_ROOTS_MAX]; /* The data file of the root has been there. */
 };
 
 struct nvme_tier;
@@ -63,12 +65,13 @@ struct batch_header;
 
 /*
  * nvme_open - open, create or grow ROOT/data.00 (temporary name, fallocate, fsync, rename, fsync
- * of the directory), probe the files, start the lanes. A data file that is missing is created
- * anew: its blocks are then misses (read_only: the root has no segments). File systems without
- * fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there. KVT_E_INVAL: an
- * option, or a capacity below one segment. KVT_E_UNSUPPORTED: the file system wants transfers
- * aligned to more than a page, or the io engine is denied. KVT_E_IO: a call of the file system
- * failed; a file of which a page cannot be read is opened, with a warning, when another can.
+ * of the directory), probe the files, start the lanes. One that has been there and is missing is
+ * made anew only if that is allowed: its disk may be away, with its blocks (read_only: the root has
+ * no segments). File systems without fallocate get a sparse file. KVT_E_NOSPC names root, size
+ * wanted and size there. KVT_E_INVAL: an option, or a capacity below one segment.
+ * KVT_E_UNSUPPORTED: the file system wants transfers aligned to more than a page, or the io engine
+ * is denied. KVT_E_IO: a call of the file system failed, or such a file is missing; a file of which
+ * a page cannot be read is opened, with a warning, when another can.
  */
 enum kvt_status nvme_open(
     const struct kvt_env *env, const struct nvme_options *options, struct nvme_tier **nvme_out);
@@ -102,9 +105,10 @@ bool nvme_lack(const struct nvme_tier *nvme, struct nvme_lack *lack_out);
 enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch);
 
 /*
- * nvme_recycle - write a header of generation + 1 with the batch's kills and no blocks at page 0
- * of a RECYCLING segment and sync it; when it is answered KVT_OK the caller calls segment_free()
- * and the fill mark stands behind that header. Until then nothing else is written there.
+ * nvme_recycle - write a header of segment_generation_next() with the batch's kills and no blocks
+ * at page 0 of a RECYCLING segment and sync it; when it is answered KVT_OK the caller calls
+ * segment_free() and the fill mark stands behind that header. Until then nothing else is written
+ * there.
  *
  * KVT_OK: as the vtable's put. KVT_E_BUSY: reads of the segment are in flight, try again when they
  * have ended. KVT_E_STATE: it is not RECYCLING, or its last generation is reached (it stays as it
@@ -117,11 +121,12 @@ enum kvt_status nvme_recycle(
  * nvme_scan - rebuild: read every batch header of one segment (a broken chain is searched page by
  * page; the MAC decides), synchronously, before any put. Only headers of the highest generation
  * found count. `visit` gets each proven batch in order of sequence; false stops. Damage is no
- * failure: KVT_E_NOMEM, KVT_E_INVAL (no such segment).
+ * failure: KVT_E_NOMEM (of the kernel, too), KVT_E_INVAL (no such segment).
  */
 struct nvme_scan_result {
     uint32_t generation;     /* Of the headers that count; 0: none was found. */
-    uint32_t unreadable_end; /* Behind the last page that could not be read; 0: all could. */
+    uint32_t unreadable_end; /* Behind the last page that may be a header and could not be read; 0:
+                              * all could. */
     uint64_t damaged_pages;  /* That could not be read, or begin like a header and are none. */
 };
 typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
@@ -145,6 +150,14 @@ enum kvt_status nvme_peek(
 /* nvme_header_erase - no header stands at that place any more, once it is synced; synchronously
  * (recovery only). KVT_E_INVAL: no such place; KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO. */
 enum kvt_status nvme_header_erase(struct nvme_tier *nvme, const struct extent *header);
+
+/*
+ * nvme_pages_erase - zeros over the first `count` pages of a RECYCLING segment without transfers,
+ * synchronously; the sync of its recycle header is theirs, too. A disk has another sector for a bad
+ * one then. KVT_E_INVAL: no such pages; KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO.
+ */
+enum kvt_status nvme_pages_erase(
+    struct nvme_tier *nvme, const struct segment *segment, uint32_t count);
 
 /* nvme_files_sync - what was written is durable, synchronously (recovery only). The first failure;
  * the other files are synced all the same. */

@@ -206,6 +206,7 @@ segment_restore(struct segment_table *table, const struct segment *source)
     segment->crc_xor = source->crc_xor;
     segment->live_bytes = source->live_bytes;
     segment->batch_number = source->batch_number;
+    segment->generation_seen = 0;
     segment->void_count = 0;
     segment->fill_page = 0;
     if (state == SEGMENT_SEALED)
@@ -342,6 +343,15 @@ segment_recycle_begin(struct segment_table *table, struct segment *segment)
     segment_check(segment, table->pages);
 }
 
+uint32_t
+segment_generation_next(const struct segment *segment)
+{
+    uint32_t last = segment->generation_seen > segment->generation ? segment->generation_seen
+                                                                   : segment->generation;
+
+    return last == UINT32_MAX ? UINT32_MAX : last + 1;
+}
+
 void
 segment_free(struct segment_table *table, struct segment *segment)
 {
@@ -353,7 +363,8 @@ segment_free(struct segment_table *table, struct segment *segment)
     KVT_ASSERT(segment->generation < UINT32_MAX);
     if (segment->fill_page == 0)
         segment->fill_page = head_pages;
-    segment->generation++;
+    segment->generation = segment_generation_next(segment);
+    segment->generation_seen = 0;
     table->turn++;
     state_set(table, segment, SEGMENT_FREE);
     segment_check(segment, table->pages);

@@ -48,6 +48,9 @@ struct segment {
     uint32_t crc_xor;      /* XOR of the CRCs of those records. */
     uint64_t live_bytes;   /* Whole pages of the live extents. */
     uint64_t batch_number; /* Of the last batch in it that was committed; 0: none. */
+    /* The highest in its headers, when it was read to be recycled; 0: it was not. What a rebuild
+     * that could not read all of it took for its generation may be lower. */
+    uint32_t generation_seen;
     uint32_t reader_count; /* Reads in flight. */
     uint32_t writer_count; /* Puts in flight: taken and not yet answered. */
     bool was_active;       /* The engine's: in the index that a crash left. */
@@ -122,6 +125,7 @@ void segment_seal(struct segment_table *table, struct segment *segment);
 void segment_recycle_begin(struct segment_table *table, struct segment *segment);
 /* RECYCLING, without readers; its recycle header is durable. A fill mark of 0 (nobody set it behind
  * that header) becomes SEGMENT_HEAD_PAGES_MAX. A generation of 2^32-1 cannot be freed. */
+uint32_t segment_generation_next(const struct segment *segment); /* That it has then. */
 void segment_free(struct segment_table *table, struct segment *segment);
 
 /* segment_total - segments of a root, in whatever state. */

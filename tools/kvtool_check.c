@@ -63,6 +63,9 @@ rebuild(const char *path, bool as_json)
     else if (!as_json)
         printf("the index was made anew: %s blocks were found in the segments\n",
             quantity_count_text(text, stats.recover_block_count));
+    if (status == KVT_OK && stats.recover_unread_count > 0)
+        complain("of %s segments not everything could be read: what it says was given up",
+            quantity_count_text(text, stats.recover_unread_count));
     return store_close(store, path) && status == KVT_OK;
 }
 

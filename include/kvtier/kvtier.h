@@ -84,7 +84,7 @@ typedef struct kvt_lease {
 enum kvt_open_flags {
     KVT_OPEN_EXISTING = 1,  /* Do not create: KVT_MISS when there is no store. */
     KVT_OPEN_READ_ONLY = 2, /* Nothing on disk is changed. Implies KVT_OPEN_EXISTING. */
-    KVT_OPEN_REBUILD = 4,   /* Rebuild the index from the segments even if it looks whole. */
+    KVT_OPEN_REBUILD = 4,   /* Rebuild the index, even a whole one, from what can be read. */
     /* Leave the processors of devices alone: their copy engines do all copies to and from the host.
      * Without it short scattered runs are copied by a kernel of at most 8 thread blocks, several
      * times faster, which has to wait behind other work and takes room from it. */
@@ -148,8 +148,8 @@ struct kvt_options {
                                    * In a full one a block leaves all tiers for one that comes. More
                                    * blocks that an open finds stay until others come. */
 
-    const char *const *roots; /* New stores only: directories, one per device, for the data files.
-                               * Default: the store's own directory. Borrowed. */
+    const char *const *roots; /* New stores only: directories, one per device, for the data files,
+                               * without any yet. Default: the store's own directory. Borrowed. */
     uint32_t root_count;      /* 0..8 */
     uint32_t io_engine;       /* enum kvt_io_engine */
 
@@ -198,7 +198,7 @@ struct kvt_options {
  *
  * Takes the HOST tier's memory, recovers after a crash, and rebuilds the index from the segments
  * when it is damaged; blocks that cannot be proved whole are dropped and counted. `options` NULL
- * means all defaults.
+ * means all defaults. Only KVT_OPEN_REBUILD gives up what cannot be read; else it is KVT_E_IO.
  *
  * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
  * KVT_E_INVAL        an argument or option breaks its bound, `path` is a directory with other

@@ -112,7 +112,8 @@
     X(engram_cache_device_on_now, "caches of rows on devices in use, because they pay")        \
     X(engram_cache_device_worth_ns_now, "saved by a row looked for, in the one judged last")   \
     X(engram_cache_device_cost_ns_now, "what that takes")                                      \
-    X(map_evict_count, "blocks dropped from all tiers because entry_count_max was reached")
+    X(map_evict_count, "blocks dropped from all tiers because entry_count_max was reached")    \
+    X(recover_unread_count, "segments that a rebuild could not read all headers of")
 
 #define KVT_LATENCIES(X)                                           \
     X(lookup_ns, "one kvt_lookup call")                            \

@@ -209,7 +209,7 @@ file_hurt(struct damage *damage, const struct damage_fixture *fixture, enum fixt
     case FILE_DATA:
         memset(damage->page_hurt, 1, sizeof(damage->page_hurt));
         damage->header_hurt = damage->header_gone = true;
-        damage->data_short = true;
+        damage->data_short = damage->data_gone = true;
         break;
     case FILE_LOCK:
     case FIXTURE_FILES:

@@ -30,6 +30,7 @@ struct damage {
     bool index_hurt;
     bool header_hurt;
     bool data_short;  /* The data file, or its end, is gone. */
+    bool data_gone;   /* All of it. */
     bool header_gone; /* Its first bytes no longer say that it is one. */
     uint8_t page_hurt[DAMAGE_DATA_PAGES];
     uint32_t targets; /* One bit for each target. */

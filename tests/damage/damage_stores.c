@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * damage_stores.c - thousands of damaged stores: each opens (by a rebuild perhaps), or is refused
- * by name when no copy of STORE or none of NAMES is whole; no byte is wrong; blocks that nothing
- * happened to are there; what was deleted, replaced or cleared stays away; kvt_check() names the
- * damage; and the store works on.
+ * damage_stores.c - thousands of damaged stores: each opens (by a rebuild perhaps, which is to be
+ * asked for when the data file is missing), or is refused by name when no copy of STORE or none of
+ * NAMES is whole; no byte is wrong; blocks that nothing happened to are there; what was deleted,
+ * replaced or cleared stays away; kvt_check() names the damage; and the store works on.
  *
  * --seed N --seeds N.
  */
@@ -218,12 +218,31 @@ reopen_judge(const struct damage *damage, const struct damage_fixture *fixture)
         fails("it does not close again");
 }
 
+/* The disk of a data file that is missing may be away: a new one is made only when that is asked
+ * for. */
+static enum kvt_status
+store_open(const struct damage *damage, kvt_store **store_out)
+{
+    struct kvt_options options = damage_options();
+    struct kvt_error error;
+    enum kvt_status status = kvt_open(rig.path, &options, store_out);
+
+    if (!damage->data_gone || damage_may_refuse(damage))
+        return status;
+    kvt_last_error(&error);
+    if (status != KVT_E_IO || strstr(error.text, "data.00 is missing") == NULL)
+        fails("without its data file it gave %s: %s", kvt_status_name(status), error.text);
+    if (status == KVT_OK)
+        return status;
+    options.flags = KVT_OPEN_REBUILD;
+    return kvt_open(rig.path, &options, store_out);
+}
+
 static void
 open_judge(const struct damage *damage, const struct damage_fixture *fixture, uint64_t seed)
 {
-    struct kvt_options options = damage_options();
     kvt_store *store;
-    enum kvt_status status = kvt_open(rig.path, &options, &store);
+    enum kvt_status status = store_open(damage, &store);
 
     if (status != KVT_OK) {
         refusal_judge(damage, status);

@@ -381,8 +381,30 @@ damaged_data_is_a_miss_and_never_wrong(void **state)
     fresh_copy(fixture);
     cut(fixture, "data/data.00", 0);
     assert_int_equal(use_store(fixture->path), 0);
+}
+
+/* Its disk may be away: with a new one in its place that one's blocks would be given up. */
+static void
+a_data_file_that_is_missing_is_asked_for(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvt_error error;
+    kvt_store *store = NULL;
+
     fresh_copy(fixture);
     take_away(fixture, "data/data.00");
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(open_at(fixture->path, 0, &store), KVT_E_IO);
+        kvt_last_error(&error);
+        assert_non_null(strstr(error.text, "data/data.00 is missing"));
+    }
+    assert_int_equal(open_at(fixture->path, KVT_OPEN_REBUILD, &store), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    assert_int_equal(use_store(fixture->path), 0);
+    /* Without an index it may be a store that is being made: a crash came between. */
+    fresh_copy(fixture);
+    take_away(fixture, "data/data.00");
+    take_away(fixture, "meta/data.mdb");
     assert_int_equal(use_store(fixture->path), 0);
 }
 
@@ -495,6 +517,7 @@ main(void)
         cmocka_unit_test(the_id_of_a_lost_name_is_not_given_to_another),
         cmocka_unit_test(a_damaged_index_is_rebuilt_without_a_loss),
         cmocka_unit_test(damaged_data_is_a_miss_and_never_wrong),
+        cmocka_unit_test(a_data_file_that_is_missing_is_asked_for),
         cmocka_unit_test(a_check_of_a_store_without_its_data_says_so),
         cmocka_unit_test(a_store_of_somebody_else_is_refused),
         cmocka_unit_test(a_full_disk_refuses_a_new_store_and_leaves_an_old_one_alone),

@@ -413,6 +413,32 @@ an_old_chain_at_the_front_does_not_hide_newer_batches(void **state)
     rig_deinit(&rig);
 }
 
+/* Nor does one of which the table has the generation: a rebuild that could not read all knows no
+ * better. */
+static void
+an_old_chain_does_not_hide_a_newer_fill(void **state)
+{
+    static struct found found;
+    struct segment facts = {.generation = 2, .state = SEGMENT_FREE};
+
+    (void)state;
+    fixture_open(1);
+    assert_int_equal(put_one(60, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        rig_close(&rig);
+        assert_int_equal(rig_open(&rig), KVT_OK);
+        assert_true(segment_restore(nvme_segments(rig.nvme), &facts));
+        if (i == 0)
+            assert_int_equal(put_one(3, NULL), SEGMENT_HEAD_PAGES_MAX);
+        facts = (struct segment){.generation = 1, .state = SEGMENT_SEALED};
+    }
+    scan(&found, 0);
+    assert_int_equal(found.generation, 2);
+    assert_int_equal(found.count, 1);
+    assert_int_equal(found.headers[0].extent.page, SEGMENT_HEAD_PAGES_MAX);
+    rig_deinit(&rig);
+}
+
 static void
 many_generations_in_one_segment_end_the_search_all_the_same(void **state)
 {
@@ -589,6 +615,7 @@ main(void)
         cmocka_unit_test(only_the_highest_generation_counts),
         cmocka_unit_test(an_older_run_does_not_hide_newer_batches),
         cmocka_unit_test(an_old_chain_at_the_front_does_not_hide_newer_batches),
+        cmocka_unit_test(an_old_chain_does_not_hide_a_newer_fill),
         cmocka_unit_test(many_generations_in_one_segment_end_the_search_all_the_same),
         cmocka_unit_test(random_bytes_and_magics_never_hurt),
         cmocka_unit_test(a_file_cut_short_loses_only_its_end),

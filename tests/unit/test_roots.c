@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_roots.c - a store on two disks of which one takes no writes any more: that one can be read,
- * and the other is filled and reclaimed as if it were alone.
+ * and the other is filled and reclaimed as if it were alone. No other store takes one of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -270,6 +270,28 @@ what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays(void **state
     }
 }
 
+/* Each would write over the other's blocks. */
+static void
+a_root_of_another_store_is_refused(void **state)
+{
+    static const char *const roots[] = {"/third", "/second"};
+    struct full_store *full = full_begin_two_roots(1);
+    struct kvt_options options = full->options;
+
+    (void)state;
+    blocks_put(full, SETTLED / 4);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    options.roots = roots;
+    for (uint32_t i = 0; i < 2; i++) /* The first one leaves nothing that the next takes for it. */
+        refused(store_open_in(&full->reach, "/other", &options, &full->store), KVT_E_INVAL,
+            "/second/data.00 is there already");
+    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
+    full_open(full, 0);
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+        full_expect(full, key, 1);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -280,6 +302,7 @@ main(void)
         cmocka_unit_test(a_lost_root_in_which_all_is_dead_is_no_room),
         cmocka_unit_test(a_disk_that_fails_in_a_reclaim_does_not_stop_the_reclaims_of_the_other),
         cmocka_unit_test(what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays),
+        cmocka_unit_test(a_root_of_another_store_is_refused),
     };
 
     stop_on_proof();
