@@ -399,15 +399,6 @@ operation_go_on(struct lane *lane, struct lane_operation *operation)
     table_queue(&lane->table, operation);
 }
 
-/* What a write lacked may be there again later: that is not the disk's fault. */
-static enum kvt_status
-status_of_error(enum io_kind kind, int error)
-{
-    if (kind == IO_WRITE && (error == ENOSPC || error == EDQUOT))
-        return KVT_E_NOSPC;
-    return kind == IO_WRITE && error == ENOMEM ? KVT_E_NOMEM : KVT_E_IO;
-}
-
 /* The attempt ends with an error; 0 is a read at the end of the file, or no progress. */
 static void
 operation_fail(struct lane *lane, struct lane_operation *operation, int error)
@@ -423,7 +414,7 @@ operation_fail(struct lane *lane, struct lane_operation *operation, int error)
     while (operation->part_first < operation->part_end) {
         const struct lane_part *part = &operation->parts[operation->part_first++];
 
-        transfer_fail(part->transfer, status_of_error(operation->op.kind, error), error);
+        transfer_fail(part->transfer, operation_status(operation, error), error);
         transfer_settle(lane, part->transfer, part->size);
     }
     operation_go_on(lane, operation);

@@ -4,6 +4,8 @@
  */
 #include "lane_operation.h"
 
+#include <errno.h>
+
 #include "failure.h"
 
 /* A position in the pieces of a transfer. */
@@ -185,4 +187,15 @@ operation_check(const struct lane_operation *operation)
     for (uint32_t i = 0; i < operation->op.piece_count; i++)
         size += operation->op.pieces[i].iov_len;
     KVT_ASSERT(size == operation->attempt_left);
+}
+
+/* What a write lacked may be there again later: that is not the disk's fault. */
+enum kvt_status
+operation_status(const struct lane_operation *operation, int error)
+{
+    bool is_write = operation->op.kind == IO_WRITE;
+
+    if (is_write && (error == ENOSPC || error == EDQUOT))
+        return KVT_E_NOSPC;
+    return is_write && error == ENOMEM ? KVT_E_NOMEM : KVT_E_IO;
 }

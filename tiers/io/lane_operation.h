@@ -90,4 +90,7 @@ void operation_alone(struct lane_operation *operation);
 
 void operation_check(const struct lane_operation *operation);
 
+/* operation_status - of an attempt that ended with this errno value; 0: that came to nothing. */
+enum kvt_status operation_status(const struct lane_operation *operation, int error);
+
 #endif /* KVT_TIERS_IO_LANE_OPERATION_H */
