@@ -204,6 +204,20 @@ options_check(const struct nvme_options *options)
     return KVT_OK;
 }
 
+/* Two roots in one file would write over each other's blocks, whatever their paths are. */
+static enum kvt_status
+root_is_another(const struct nvme_tier *nvme, uint32_t number)
+{
+    const struct nvme_root *root = &nvme->roots[number];
+
+    for (uint32_t i = 0; i < number; i++) {
+        if (nvme->roots[i].file != NULL && nvme->env->fs->is_same(root->file, nvme->roots[i].file))
+            return failure_set(KVT_E_INVAL, 0, "roots %u and %u are one folder: %s", i, number,
+                nvme->env->fs->dir_path(root->dir));
+    }
+    return KVT_OK;
+}
+
 static enum kvt_status
 root_open(struct nvme_tier *nvme, uint32_t number)
 {
@@ -216,6 +230,7 @@ root_open(struct nvme_tier *nvme, uint32_t number)
     KVT_TRY(nvme_file_open(nvme->env, &nvme->options, number, root));
     if (root->file == NULL)
         return KVT_OK;
+    KVT_TRY(root_is_another(nvme, number));
     (void)snprintf(name, sizeof(name), "kvt-io-%u", number);
     return lane_open(nvme->env, name, nvme->options.arena, nvme->options.arena_size, &root->lane);
 }

@@ -421,6 +421,28 @@ a_store_whose_data_is_there_is_no_new_one(void **state)
     real_is_whole();
 }
 
+/* Each would write over the other's blocks. */
+static void
+a_root_that_is_named_twice_is_refused(void **state)
+{
+    char paths[2][KIT_PATH_BYTES + 32], other[KIT_PATH_BYTES + 32];
+    const char *const roots[2] = {paths[0], paths[1]};
+    struct kvt_options options = real.options;
+    kvt_store *store = NULL;
+
+    (void)state;
+    (void)snprintf(other, sizeof(other), "%s/other", real.dir);
+    (void)snprintf(paths[0], sizeof(paths[0]), "%s/disk", real.dir);
+    (void)snprintf(paths[1], sizeof(paths[1]), "%s/./disk", real.dir);
+    options.roots = roots;
+    options.root_count = 2;
+    options.nvme_capacity_bytes *= 2;
+    for (int i = 0; i < 2; i++) {
+        refused(kvt_open(other, &options, &store), KVT_E_INVAL, "one folder");
+        assert_null(store);
+    }
+}
+
 /* --- Descriptors ------------------------------------------------------------------------------ */
 
 /* So many descriptors are left to the process. */
@@ -517,6 +539,7 @@ main(void)
         REAL_TEST(a_file_without_a_descriptor_is_not_damaged),
         REAL_TEST(a_store_that_cannot_be_read_for_once_is_no_new_one),
         REAL_TEST(a_store_whose_data_is_there_is_no_new_one),
+        REAL_TEST(a_root_that_is_named_twice_is_refused),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
         REAL_TEST(a_clear_without_a_descriptor_changes_nothing),
     };
