@@ -108,6 +108,18 @@ faults_choose(struct lives *lives)
         model_doubt_all(&lives->work->model);
 }
 
+/* One read fails, mostly of the rebuild that comes: nothing is lost for that, and nothing comes
+ * back; or the open is refused. */
+static void
+rebuild_trouble(struct lives *lives)
+{
+    const struct sim_rule rule = {
+        .ops = SIM_READ, .effect = SIM_EIO, .nth = 1 + rng_below(&lives->rng, 100)};
+
+    lives->work->is_faulty = true;
+    sim_rule_add(lives->host.world, &rule);
+}
+
 static bool
 life_open(struct lives *lives)
 {
@@ -123,6 +135,8 @@ life_open(struct lives *lives)
     else if (rng_below(&lives->rng, 12) == 0 && may_rebuild)
         flags = KVT_OPEN_REBUILD;
     lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
+    if ((flags != 0 || sim_index_is_damaged(lives->host.world)) && rng_below(&lives->rng, 2) == 0)
+        rebuild_trouble(lives);
     /* A rebuild believes what it reads, also what a failed sync has lost: it lasts until the power
      * goes. */
     lives->trusts_lies = lives->trusts_lies || (lives->is_rebuilt && sim_lies(lives->host.world));
