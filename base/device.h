@@ -28,7 +28,8 @@
  *           nothing is known about transfers in flight. KVT_E_INVAL: a pointer, stream or event
  *           that is not the device's (a caller's stream and event are believed by CUDA).
  *           KVT_E_NOMEM: memory of the device or of the host.
- * Threads   any, unless a function says otherwise. No call waits for transfers but device close.
+ * Threads   any, unless a function says otherwise. No call waits for transfers but device close,
+ *           and host_unregister() of a lost device.
  */
 #ifndef KVT_BASE_DEVICE_H
 #define KVT_BASE_DEVICE_H

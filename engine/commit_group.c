@@ -115,7 +115,8 @@ commit_touch(struct kvt_store *store, struct index_work *work, const struct tier
     KVT_ASSERT(at->batch_number < batch->sequence);
     at->batch_number = batch->sequence;
     if (batch->kill_count > 0)
-        segment_kills_note(store->segments, at, at->kill_count + batch->kill_count);
+        segment_kills_note(
+            store->segments, at, segment_kills_left(store->segments, at) + batch->kill_count);
     index_work_touch(work, segment);
     if (*last != segment && *last != SEGMENT_NONE)
         index_work_touch(work, *last);

@@ -10,7 +10,7 @@
  * as a use, or one of its own. Runs that lie behind each other without a gap are joined when a
  * layout is made, so that what is copied is as long as it can be.
  *
- * (R3) of region.h holds for this table too.
+ * (R3) of use_word.h holds for this table too.
  */
 #ifndef KVT_ENGINE_LAYOUT_H
 #define KVT_ENGINE_LAYOUT_H

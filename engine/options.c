@@ -101,9 +101,14 @@ geometry_resolve(struct kvt_options *options)
         return failure_set(KVT_E_INVAL, 0, "segment_bytes %llu is not a power of two",
             (unsigned long long)options->segment_bytes);
     segment = options->segment_bytes / 4;
-    KVT_TRY(bound64("block_bytes_max", &options->block_bytes_max,
-        segment > KVT_BLOCK_BYTES_MAX ? KVT_BLOCK_BYTES_MAX : segment, PAGE_BYTES,
-        KVT_BLOCK_BYTES_MAX));
+    if (segment > KVT_BLOCK_BYTES_MAX)
+        segment = KVT_BLOCK_BYTES_MAX;
+    /* HBM holds one block at least. */
+    while (segment > PAGE_BYTES && options->hbm_capacity_bytes > 0 &&
+           options->hbm_capacity_bytes < segment)
+        segment /= 2;
+    KVT_TRY(bound64(
+        "block_bytes_max", &options->block_bytes_max, segment, PAGE_BYTES, KVT_BLOCK_BYTES_MAX));
     if (options->block_bytes_max > options->segment_bytes / 4)
         return failure_set(KVT_E_INVAL, 0,
             "block_bytes_max %llu is above a quarter of segment_bytes",

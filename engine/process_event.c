@@ -241,26 +241,33 @@ watch_start(struct process_watch *watch)
     return watch->env->sched->start(watch->env->sched_context, &actor, &watch->task);
 }
 
+/* The page stays mapped until the process ends; the event ends for everybody all the same. */
+static void
+page_leave(struct kvt_shared_event *event)
+{
+    const struct kvt_env *env = event->watch->env;
+
+    event->page.memory = NULL;
+    env->memory->page_end(env->memory_context, &event->page);
+}
+
 /* A lost device may still write to the page, or look at it. */
 static void
 page_keep(struct kvt_shared_event *event)
 {
     if (event->store != NULL)
         devices_kept_log(event->store, event->page.memory, PAGE_BYTES);
-    event->page.memory = NULL;
+    page_leave(event);
 }
 
-/* Streams of callers may still write to the page, or look at it: it stays mapped and pinned until
- * the process ends. That costs 4 KiB; a device that writes to what is no longer ours costs more. */
+/* Streams of callers may still write to the page, or look at it: it stays pinned, too. That costs
+ * 4 KiB; a device that writes to what is no longer ours costs more. */
 static void
 page_abandon(struct kvt_shared_event *event)
 {
-    const struct kvt_env *env = event->watch->env;
-
     event->device->ops->host_abandon(event->device, event->page.memory, PAGE_BYTES);
     event->is_known = event->is_unsure = false;
-    event->page.memory = NULL;
-    env->memory->page_end(env->memory_context, &event->page);
+    page_leave(event);
 }
 
 static void

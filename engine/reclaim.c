@@ -43,6 +43,7 @@ struct reclaim {
     struct batch_owner owner;
     struct tier_batch batch;
     struct op_list settlers; /* Deletes that wait for the end. */
+    bool has_lacked;         /* Nothing was begun for a while: nvme_lack(). */
     bool has_failed;         /* The index refused: nothing more is reclaimed. */
 };
 
@@ -178,8 +179,9 @@ kills_filter(struct reclaim *reclaim)
         const struct tier_kill kill = reclaim->kills[i];
         const struct segment *segment = segment_at(reclaim->store->segments, kill.extent.segment);
 
+        /* A higher one: of its segment a rebuild could not read what is newest. */
         if (segment != NULL && segment != reclaim->victim &&
-            segment->generation == kill.extent.generation)
+            segment->generation <= kill.extent.generation)
             reclaim->kills[kept_count++] = kill;
     }
     reclaim->kill_count = kept_count;
@@ -562,10 +564,20 @@ static bool
 begin_step(struct kvt_store *store)
 {
     bool is_idle = store->reclaim->state == RECLAIM_IDLE;
+    struct nvme_lack lack;
     uint32_t coming_count;
 
     if (!reclaim_is_allowed(store) || commit_is_idle(store))
         return false;
+    /* Nothing could be written elsewhere: each victim would be passed over for that. */
+    if (nvme_lack(store->nvme, &lack)) {
+        store->reclaim->has_lacked = true;
+        return false;
+    }
+    if (store->reclaim->has_lacked) {
+        store->reclaim->has_lacked = false;
+        victim_spare_none(store);
+    }
     coming_count = victim_scan_count(store) + (is_idle ? 0 : 1);
     if ((free_shortage(store) > coming_count || (is_idle && victim_unfinished(store) != NULL)) &&
         victim_scan_start(store))

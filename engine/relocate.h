@@ -86,7 +86,8 @@ uint32_t relocate_start(struct kvt_store *store, const struct resident *resident
 void relocate_kills(struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count);
 
 /* relocate_status_take - of the last group, told once: KVT_OK, or the failure of its read, write or
- * commit; KVT_E_BUSY: a bad copy could not be given up, because somebody has its block pinned;
+ * commit; KVT_E_BUSY: a bad copy could not be given up, because somebody has its block pinned, or
+ * the disks had no space (nvme_lack());
  * KVT_NOT_READY: a block could not be read, and stays. */
 enum kvt_status relocate_status_take(struct kvt_store *store);
 

@@ -144,12 +144,14 @@ store_threads_stop(struct kvt_store *store)
 static void
 arena_close(struct kvt_store *store)
 {
-    size_t size;
+    size_t size = 0;
 
     if (store->host == NULL)
         return;
     if (store->devices.is_arena_kept) {
-        devices_kept_log(store, host_arena(store->host, &size), size);
+        const void *arena = host_arena(store->host, &size);
+
+        devices_kept_log(store, arena, size);
         host_arena_keep(store->host);
     }
     host_as_tier(store->host)->ops->close(host_as_tier(store->host));

@@ -21,11 +21,11 @@ name_is_foreign(void *visitor, const char *name)
     return false;
 }
 
-/* The part of them that is made before the first sync of STORE. */
+/* The part of them that is made before the first sync of STORE, or by who prepares a disk. */
 static bool
 name_is_later(void *visitor, const char *name)
 {
-    static const char *const first[] = {"LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b"};
+    static const char *const first[] = {"LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "data"};
 
     for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
         if (strcmp(name, first[i]) == 0)
@@ -130,11 +130,28 @@ files_create(struct kvt_store *store)
                 i, STORE_PATH_BYTES - 1);
         memcpy(file->root_paths[i], options->roots[i], strlen(options->roots[i]) + 1);
     }
-    for (uint32_t i = 0; i < file->root_count; i++)
-        KVT_TRY(root_is_free(store, file->root_paths[i]));
+    for (uint32_t i = 0; i < file->root_count; i++) {
+        if (file->root_bytes[i] > 0)
+            KVT_TRY(root_is_free(store, file->root_paths[i]));
+    }
     names_init(&store->names, &store->env, file->uuid);
     KVT_TRY(names_write(&store->names, store->dir));
     return store_file_write(&store->env, store->dir, file);
+}
+
+/* Whether more is there than a creation has that was cut short before the first sync of STORE. */
+static enum kvt_status
+store_was_made(struct kvt_store *store, bool *was_made_out)
+{
+    struct failure cause = *failure_last();
+    enum kvt_status status;
+
+    *was_made_out = false;
+    KVT_TRY(store->env.fs->dir_list(store->dir, name_is_later, was_made_out));
+    status = root_is_free(store, "");
+    *was_made_out = *was_made_out || status == KVT_E_INVAL;
+    failure_copy(&cause);
+    return status == KVT_E_INVAL ? KVT_OK : status;
 }
 
 enum kvt_status
@@ -148,7 +165,7 @@ store_identity_open(struct kvt_store *store, bool *is_new_out)
      * STORE that is torn, not one that cannot be read. Where an index is, or data, a STORE was: its
      * blocks must not be taken for those of a new one. */
     if (status == KVT_E_CORRUPT || status == KVT_MISS) {
-        KVT_TRY(store->env.fs->dir_list(store->dir, name_is_later, &has_more));
+        KVT_TRY(store_was_made(store, &has_more));
         if (has_more && status == KVT_MISS)
             return failure_set(KVT_E_CORRUPT, 0,
                 "%s: STORE.a and STORE.b are missing, and more of a store is there: without them "

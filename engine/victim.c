@@ -311,9 +311,9 @@ room_to_move(const struct kvt_store *store)
     return most < store->file.segment_pages ? (uint32_t)most : store->file.segment_pages;
 }
 
-/* Whether another segment can be reclaimed, of which less is to be written again. That came out, or
- * to be, after this one was chosen: it has more kills than was known; a write that fails closes its
- * segment, and takes room from what is written again. */
+/* Whether another segment can be reclaimed, of which less is to be written again. It came to be
+ * after this one was chosen: a write that fails closes its segment, and takes room from what is
+ * written again. */
 static bool
 is_another_emptier(struct kvt_store *store, const struct segment *victim)
 {
@@ -335,9 +335,7 @@ victim_gains(struct kvt_store *store, struct segment *victim, uint32_t kill_coun
     uint32_t pages = kill_pages(kill_count);
 
     segment_kills_note(store->segments, victim, kill_count);
-    if (pages > store->file.segment_pages - store->file.segment_pages / GAIN_DIVISOR)
-        return false;
-    return pages <= store->file.segment_pages / 2 || !is_another_emptier(store, victim);
+    return pages <= store->file.segment_pages - store->file.segment_pages / GAIN_DIVISOR;
 }
 
 static uint32_t

@@ -14,7 +14,7 @@
  * full of them gains nothing, again and again, while those with the copies wait. So they count like
  * what lives: how many were needed is known of each segment that this life wrote to, or whose
  * headers it has read (segment_kills_note()); what gains less than an eighth of a segment is let
- * go, and what more than half of is kills, while another has less to keep.
+ * go.
  *
  * Blocks: pinned ones (by readers, or kvt_pin()) stay whatever they are, up to half a segment. The
  * others go from the ends of their chains: a block that no other in the map builds on any more, if

@@ -154,7 +154,6 @@ blocks_are_there(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
 
     for (uint32_t at = 0; at < count;) {
         uint32_t part = count - at < sizeof(tiers) ? count - at : (uint32_t)sizeof(tiers);
-
         enum kvt_status status = kvt_lookup(store, ns, keys + at, part, tiers, NULL, NULL);
 
         if (status != KVT_OK)

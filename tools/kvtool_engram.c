@@ -67,7 +67,7 @@ const struct command_line kvtool_engram_line = {
         "\"encoding\": \"bytes\", \"bf16\" or \"e4m3_e8m0\", \"value_count\", \"scale_count\",\n"
         "\"token_count\", \"pad_token\", \"layers\": [{\"number\", \"multipliers\": [...],\n"
         "\"primes\": [...], \"row_count\"}]}.\n"
-        "JSON: of a table \"name\", \"state\" (whole, importing, damaged), \"layer\", "
+        "JSON: of a table \"name\", \"state\" (whole, importing, damaged, foreign), \"layer\", "
         "\"row_bytes\",\n"
         "\"rows_per_page\", \"row_count\", \"rows_done\", \"file_bytes\"; ls has \"tables\" of "
         "these;\n"

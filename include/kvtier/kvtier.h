@@ -142,7 +142,7 @@ struct kvt_options {
     uint64_t segment_bytes;       /* New stores only: a power of two, 1 MiB..1 GiB, at least 4 x
                                    * block_bytes_max. Default: 256 MiB, less for small stores. */
     uint64_t block_bytes_max;     /* New stores only: 4 KiB..64 MiB. Default: a quarter of the
-                                   * segment, at most 64 MiB. */
+                                   * segment, at most 64 MiB, and what HBM holds. */
     uint64_t index_map_bytes;     /* Initial size of the LMDB file. Default: from the capacity. */
     uint64_t entry_count_max;     /* Blocks in the map. Default 2^27 (memory is taken as needed).
                                    * In a full one a block leaves all tiers for one that comes. More

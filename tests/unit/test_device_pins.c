@@ -160,6 +160,32 @@ a_forked_child_begins_anew(void **state)
     assert_int_equal(device_pins_put(&driver, &first, address, 8192), KVT_OK);
 }
 
+static pid_t forked;
+
+static enum kvt_status
+pin_and_fork(void *device, struct device_pin *pin)
+{
+    (void)device;
+    (void)pin;
+    forked = fork();
+    if (forked == 0)
+        _exit(device_pins_take(&driver, &second, UINT64_C(5) << 40, 4096) == KVT_OK ? 0 : 1);
+    return KVT_OK;
+}
+
+/* While the table was being changed: nobody in the child would give its mutex back. */
+static void
+a_child_that_was_forked_meanwhile_begins_anew(void **state)
+{
+    static const struct device_pin_driver forking = {.pin = pin_and_fork};
+    int status = 1;
+
+    (void)state;
+    assert_int_equal(device_pins_take(&forking, &first, UINT64_C(4) << 40, 8192), KVT_OK);
+    assert_int_equal(waitpid(forked, &status, 0), forked);
+    assert_int_equal(status, 0);
+}
+
 int
 main(void)
 {
@@ -170,6 +196,7 @@ main(void)
         cmocka_unit_test_setup(what_cannot_be_unpinned_is_kept, setup),
         cmocka_unit_test_setup(ranges_are_bounded, setup),
         cmocka_unit_test_setup(a_forked_child_begins_anew, setup),
+        cmocka_unit_test_setup(a_child_that_was_forked_meanwhile_begins_anew, setup),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,6 +77,7 @@ open_noted(void *context, const struct kvt_env *env, uint32_t ordinal, struct de
 
 static struct memory_ops world;
 static struct memory_ops really;
+static uint32_t ended_count; /* Pages of events. */
 
 static void
 unmap_noted(void *context, void *memory, size_t size)
@@ -99,6 +100,7 @@ share_end_noted(void *context, void *memory, size_t size, int descriptor)
 static void
 page_end_noted(void *context, struct shared_page *page)
 {
+    ended_count++;
     if (page->memory != NULL && is_kept(page->memory, PAGE_BYTES)) {
         early_count++;
         page->memory = NULL;
@@ -138,7 +140,7 @@ setup(void **state)
 
     assert_int_equal(hbm_setup(state), 0);
     hbm_close();
-    kept_count = told_count = early_count = 0;
+    kept_count = told_count = early_count = ended_count = 0;
     really = world = *hbm.env.memory;
     world.unmap = unmap_noted;
     world.share_end = share_end_noted;
@@ -247,6 +249,8 @@ kept_by_every_owner(uint32_t pin_flags)
     assert_true(is_kept(rows, 1));
     assert_true(is_kept(stage, 1));
     assert_true(is_kept(one.memory, 1));
+    /* Who imports the event learns that it has ended, although its page stays. */
+    assert_int_equal(ended_count, 1);
     /* And of the event, the holds, the fetches of tables. */
     assert_int_equal(kept_count, 7);
     assert_int_equal(told_count, 6); /* An import has no log. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -421,6 +422,23 @@ a_store_whose_data_is_there_is_no_new_one(void **state)
     real_is_whole();
 }
 
+/* A folder that was made for the disk of the data, say. */
+static void
+a_folder_for_data_is_no_store(void **state)
+{
+    char path[KIT_PATH_BYTES + 32];
+    kvt_store *store = NULL;
+
+    (void)state;
+    (void)snprintf(path, sizeof(path), "%s/other", real.dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    (void)snprintf(path, sizeof(path), "%s/other/data", real.dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    (void)snprintf(path, sizeof(path), "%s/other", real.dir);
+    assert_int_equal(kvt_open(path, &real.options, &store), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
 /* Each would write over the other's blocks. */
 static void
 a_root_that_is_named_twice_is_refused(void **state)
@@ -539,6 +557,7 @@ main(void)
         REAL_TEST(a_file_without_a_descriptor_is_not_damaged),
         REAL_TEST(a_store_that_cannot_be_read_for_once_is_no_new_one),
         REAL_TEST(a_store_whose_data_is_there_is_no_new_one),
+        REAL_TEST(a_folder_for_data_is_no_store),
         REAL_TEST(a_root_that_is_named_twice_is_refused),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
         REAL_TEST(a_clear_without_a_descriptor_changes_nothing),

@@ -494,6 +494,79 @@ segments_full_of_kills_leave_others_their_turn(void **state)
     full_end(full);
 }
 
+/* --- What is newest in a segment may be unknown ----------------------------------------------- */
+
+/* A rebuild could not read it: the kill names a generation above what it found. */
+static void
+a_kill_of_a_higher_generation_is_needed(void **state)
+{
+    struct full_store *full = full_begin(43, FULL_SEGMENTS);
+    struct segment *victim, *segment;
+    const struct entry *entry;
+    uint32_t cursor = 0;
+
+    (void)state;
+    full_put(full, 1, 1);
+    entry = residency_at(full->store->map, full_entry(full, 1));
+    victim = segment_leave(full);
+    commit_bury(full->store, &(struct commit_kill){.extent = {entry->segment,
+                                                       entry->extent_generation + 3u, entry->page},
+                                 .fingerprint = entry->fingerprint,
+                                 .sequence = entry->sequence});
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    (void)segment_leave(full);
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        segment->is_passed_over = segment != victim;
+    assert_true(reclaim_want(full->store));
+    (void)sim_run_for(full->world, SOON_NS);
+    full_put(full, full->next_cold++, 1);
+    (void)sim_run_for(full->world, SOON_NS);
+    assert_int_equal(victim->state, SEGMENT_FREE);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_int_equal(full_entry(full, 1), ENTRY_NONE);
+    full_end(full);
+}
+
+/* --- Disks without space ---------------------------------------------------------------------- */
+
+static uint32_t
+passed_over_count(struct full_store *full)
+{
+    struct segment *segment;
+    uint32_t cursor = 0, count = 0;
+
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        count += segment->is_passed_over;
+    return count;
+}
+
+/* Nothing can be written elsewhere: victims have their turn when that is over. */
+static void
+no_victim_is_begun_while_the_disks_have_no_space(void **state)
+{
+    static const struct sim_rule full_disk = {
+        .ops = SIM_WRITE, .effect = SIM_ENOSPC, .file = "data.", .nth = 1, .sticky = true};
+    struct full_store *full = full_begin(44, FULL_SEGMENTS);
+
+    (void)state;
+    for (uint32_t i = 0; i < 2 * FULL_BLOCKS; i++)
+        full_put(full, full->next_cold++, 1);
+    sim_rule_add(full->world, &full_disk);
+    full->is_refusing = true;
+    for (uint32_t i = 0; i < 20; i++) {
+        assert_int_equal(
+            full_result(full_put_submit(full, full->next_cold++, 1, KVT_SYNC)), KVT_E_NOSPC);
+        (void)sim_run_for(full->world, SOON_NS / 10);
+        assert_in_range(passed_over_count(full), 0, 2);
+    }
+    sim_rules_clear(full->world);
+    (void)sim_run_for(full->world, 5 * SOON_NS);
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+        full_put(full, full->next_cold++, 1);
+    accounts_check(full);
+    full_end(full);
+}
+
 /* --- A victim that a crash left --------------------------------------------------------------- */
 
 enum {
@@ -593,6 +666,8 @@ main(void)
         cmocka_unit_test(leased_halves_of_segments_leave_room_for_batches),
         cmocka_unit_test(no_kill_is_lost_when_a_segment_has_more_than_a_header_takes),
         cmocka_unit_test(segments_full_of_kills_leave_others_their_turn),
+        cmocka_unit_test(a_kill_of_a_higher_generation_is_needed),
+        cmocka_unit_test(no_victim_is_begun_while_the_disks_have_no_space),
         cmocka_unit_test(a_victim_that_a_crash_left_is_tried_once_like_others),
         cmocka_unit_test(writes_that_fail_now_and_then_end_no_reclaiming),
     };

@@ -272,7 +272,7 @@ cuda_lanes_await(struct device_cuda *device)
     return status;
 }
 
-/* Under its scope: wait for the lanes, and free them, as long as CUDA answers. */
+/* Under its scope: wait for the lanes as long as CUDA answers; those of a lost device stay. */
 static void
 streams_destroy(struct device_cuda *device)
 {

@@ -10,7 +10,6 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <unistd.h>
 
 #include "device_ranges.h"
 #include "failure.h"
@@ -23,19 +22,31 @@ struct pin_entry {
 };
 
 static struct {
+    pthread_once_t once;
     pthread_mutex_t mutex;
-    pid_t process; /* A forked child has nothing of its parent's. */
     uint32_t count;
     struct pin_entry entries[DEVICE_PINS_MAX]; /* In any order; none overlaps another. */
-} pins = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} pins = {.once = PTHREAD_ONCE_INIT, .mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* A forked child has nothing of its parent's, of which another thread may have been at work. */
+static void
+child_begins(void)
+{
+    (void)pthread_mutex_init(&pins.mutex, NULL);
+    pins.count = 0;
+}
+
+static void
+pins_prepare(void)
+{
+    (void)pthread_atfork(NULL, NULL, child_begins);
+}
 
 static void
 pins_lock(void)
 {
+    (void)pthread_once(&pins.once, pins_prepare);
     (void)pthread_mutex_lock(&pins.mutex);
-    if (pins.process != getpid())
-        pins.count = 0;
-    pins.process = getpid();
 }
 
 static void
