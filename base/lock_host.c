@@ -9,9 +9,9 @@
  * An open file description lock belongs to the description, and a forked child shares that: a
  * child that outlives a killed owner would keep the store locked. So the child closes the
  * descriptors of all locked files before fork() returns in it. That must reach files of which the
- * child has no handle, hence variables with static storage, of which the library has few: the lists and
- * their mutex. The mutex is held around every fork (pthread_atfork), so a fork sees a file either
- * locked and listed, or neither.
+ * child has no handle, hence variables with static storage, of which the library has few: the lists
+ * and their mutex. The mutex is held around every fork (pthread_atfork), so a fork sees a file
+ * either locked and listed, or neither.
  *
  * A file that was opened, then inherited by a child, then locked, is on no list when the fork
  * happens. The count of forks shows it, and lock_take() refuses.
