@@ -149,9 +149,11 @@ store_was_made(struct kvt_store *store, bool *was_made_out)
     *was_made_out = false;
     KVT_TRY(store->env.fs->dir_list(store->dir, name_is_later, was_made_out));
     status = root_is_free(store, "");
+    if (status != KVT_OK && status != KVT_E_INVAL)
+        return status;
     *was_made_out = *was_made_out || status == KVT_E_INVAL;
-    failure_copy(&cause);
-    return status == KVT_E_INVAL ? KVT_OK : status;
+    failure_copy(&cause); /* What is wrong with STORE. */
+    return KVT_OK;
 }
 
 enum kvt_status

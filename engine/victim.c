@@ -322,8 +322,7 @@ is_another_emptier(struct kvt_store *store, const struct segment *victim)
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment != victim && segment_is_eligible(store, segment) &&
-            kept_bytes(store, segment) < bytes)
+        if (segment_is_eligible(store, segment) && kept_bytes(store, segment) < bytes)
             return true;
     }
     return false;

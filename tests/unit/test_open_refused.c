@@ -416,6 +416,10 @@ a_store_whose_data_is_there_is_no_new_one(void **state)
         refused(
             kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_CORRUPT, "STORE.a");
         assert_null(store);
+        real.fs.open = open_but_unreadable;
+        unreadable = "data.00";
+        refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_IO, "data.00");
+        unreadable = NULL;
         for (int i = 0; i < 2; i++)
             kit_file_write(paths[i], bytes[i], sizes[i]);
     }

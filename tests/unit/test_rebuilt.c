@@ -214,6 +214,16 @@ failing_begin(struct full_store *full)
     failing.count = 0;
 }
 
+/* All segments but the first and the last, until failing.count is 0. */
+static void
+failing_middle(struct full_store *full)
+{
+    failing_begin(full);
+    failing.offset = UINT64_C(1) << 20;
+    failing.end = (uint64_t)(FULL_SEGMENTS - 1) << 20;
+    failing.count = UINT32_MAX;
+}
+
 /* Nothing of all segments but the first and the last can be read, until those are filled again. */
 static void
 headers_that_stay_unreadable_until_their_segment_is_filled_hide_nothing(void **state)
@@ -223,10 +233,7 @@ headers_that_stay_unreadable_until_their_segment_is_filled_hide_nothing(void **s
     uint64_t first_new = full->next_cold;
 
     (void)state;
-    failing_begin(full);
-    failing.offset = UINT64_C(1) << 20;
-    failing.end = (uint64_t)(FULL_SEGMENTS - 1) << 20;
-    failing.count = UINT32_MAX;
+    failing_middle(full);
     full_open(full, KVT_OPEN_REBUILD);
     assert_int_equal(atomic_load(&full->store->counters.recover_unread_count), FULL_SEGMENTS - 2);
     for (uint32_t i = 0; i < NEW_BLOCKS; i++)
@@ -247,10 +254,7 @@ headers_that_are_right_again_hide_nothing(void **state)
     uint64_t first_new = full->next_cold;
 
     (void)state;
-    failing_begin(full);
-    failing.offset = UINT64_C(1) << 20;
-    failing.end = (uint64_t)(FULL_SEGMENTS - 1) << 20;
-    failing.count = UINT32_MAX;
+    failing_middle(full);
     failing.status = KVT_OK;
     full_open(full, 0);
     failing.count = 0;
