@@ -7,9 +7,9 @@ Usage: run_fuzz.py --programs FOLDER [--seconds N] [--csv FILE] [TARGET...]
 
 The first form is for programs that are linked with libFuzzer (`make fuzz`): N seconds for each
 target, from the seeds of fuzz_seeds, the corpus in the tree and what earlier runs found (in
-FOLDER/../fuzz-work). Prints a table, appends a row to FILE; exit code 1 on a finding (its input is
-left in FOLDER/../fuzz-findings), or when the canary lives. The second form is a test: the canary
-over its corpus must be noticed.
+FOLDER/../fuzz-work). Prints a table; when all targets were run appends a row to FILE, in which the
+seconds are what counts; exit code 1 on a finding (its input is left in FOLDER/../fuzz-findings), or
+when the canary lives. The second form is a test: the canary over its corpus must be noticed.
 """
 import argparse
 import os
@@ -82,9 +82,10 @@ def fuzz(folder, seconds, csv, targets):
               flush=True)
         if is_found or count == 0:
             print(log[-6000:])
-    print(f"{total} executions of {len(targets)} targets, {failures} with findings")
-    if csv:
-        long_rows.append(csv, "fuzz", commit, (len(targets), total, failures))
+    print(f"{total} executions of {len(targets)} targets, {seconds} seconds of each, "
+          f"{failures} with findings")
+    if csv and targets == targets_there():
+        long_rows.append(csv, "fuzz", commit, (len(targets), seconds, failures))
     return 1 if failures else 0
 
 

@@ -27,7 +27,7 @@ SUITES = {
     "eio": ("faults of a disk below ext4", 2_000, LIBRARY + ["tests/crash"]),
     "fault": ("runs with one fault", 200_000, WORLD + ["tests/fault"]),
     "damage": ("corrupted stores", 1_000_000, WORLD + ["tests/damage"]),
-    "fuzz": ("executions", 2_000_000, LIBRARY + ["tests/fuzz", "tools"]),
+    "fuzz": ("seconds of each target", 3_600, LIBRARY + ["tests/fuzz", "tools"]),
     "sim": ("simulated lives of 2,000 operations", 1_000_000, WORLD + ["tests/sim"]),
     "model": ("modelled runs", 20_000, WORLD + ["tests/model"]),
     "soak": ("minutes of make soak", 60, LIBRARY + ["tests/soak", "bench/pattern.c"]),

@@ -29,7 +29,7 @@ WORKLOADS = ("create put_sync put_relaxed replace delete overlap evict hbm recyc
              "small_tier reopen recover rebuild_delete rebuild_replace rebuild_clear clear "
              "map_growth two_roots mixed").split()
 MODELS = ["model_store", "model_tiers", "model_index", "model_policy"]
-FUZZ_SECONDS = 5
+FUZZ_SECONDS = 30
 
 
 def program(name, *arguments):
@@ -94,7 +94,7 @@ SLICES = {
     "damage": (damage, 1200, r"(\d+) damaged stores", 1),
     "sim": (sim, 300, r"(\d+) operations in", 2000),
     "model": (model, 60, None, 1),
-    "fuzz": (fuzz, 12, r"(\d+) executions of", 1),
+    "fuzz": (fuzz, 12, r"(\d+) seconds of each", 1),
 }
 
 
