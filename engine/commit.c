@@ -205,8 +205,11 @@ batch_is_due(const struct kvt_store *store)
         writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0 ||
         commit->lack_until_ns > store->now_ns)
         return false;
+    if (commit->queued_count + commit_kills_due(commit) == 0)
+        return commit->told_due_ns <= store->now_ns;
     if (commit->queued_count >= COMMIT_BLOCKS_MAX ||
-        commit->queued_bytes >= commit->batch_bytes_max || commit->kill_count >= COMMIT_KILLS_MAX)
+        commit->queued_bytes >= commit->batch_bytes_max ||
+        commit_kills_due(commit) >= COMMIT_KILLS_MAX)
         return true;
     if (commit->due_ns > store->now_ns)
         return false;
@@ -219,7 +222,7 @@ kills_hurry(struct kvt_store *store)
 {
     struct commit *commit = store->commit;
 
-    if (commit->kill_count > 0 && commit->due_ns > store->now_ns)
+    if (commit_kills_due(commit) > 0 && commit->due_ns > store->now_ns)
         commit->due_ns = store->now_ns;
 }
 
@@ -246,6 +249,7 @@ batch_fill_kills(struct kvt_store *store, struct batch *batch)
         const struct kill_item *item = &commit->kills[i];
 
         batch->kills[i] = *item;
+        commit->told_count -= item->is_told ? 1 : 0;
         batch->tier_kills[count++] = (struct tier_kill){.extent = item->kill.extent,
             .fingerprint = item->kill.fingerprint,
             .sequence = item->sequence};
@@ -305,6 +309,8 @@ commit_batch_fail(struct kvt_store *store, struct batch *batch, enum kvt_status 
             op_reach(store, waiter, 2, status);
         commit_flight_settle(store, flight, status);
     }
+    if ((status == KVT_E_NOSPC || status == KVT_E_NOMEM) && !store->commit->is_last_try)
+        commit_kills_tell(store, batch, status);
     for (uint32_t i = 0; i < batch->kill_count; i++)
         commit_kill_answer(store, &batch->kills[i], status);
     commit_batch_end(store, batch);
@@ -521,7 +527,7 @@ queue_fail(struct kvt_store *store, enum kvt_status status)
     }
     for (uint32_t i = 0; i < commit->kill_count; i++)
         commit_kill_answer(store, &commit->kills[i], status);
-    commit->kill_count = 0;
+    commit->kill_count = commit->told_count = 0;
     commit->is_stalled = false;
     commit->due_ns = UINT64_MAX;
     store->room_changed = true;
@@ -616,6 +622,8 @@ commit_next_ns(struct kvt_store *store)
     /* Until a batch ends nothing can be closed, however late it is: its end wakes the loop. */
     if (writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)
         return UINT64_MAX;
+    if (commit->queued_count + commit_kills_due(commit) == 0)
+        return commit->told_due_ns;
     if (writing_count == 0)
         return commit->due_ns;
     return commit->due_ns == UINT64_MAX ? UINT64_MAX
@@ -627,8 +635,21 @@ commit_is_idle(struct kvt_store *store)
 {
     const struct commit *commit = store->commit;
 
-    return commit->oldest == NULL && commit->kill_count == 0 &&
+    return commit->oldest == NULL && commit_kills_due(commit) == 0 &&
            batches_in(commit, BATCH_IDLE) == BATCH_COUNT;
+}
+
+bool
+commit_is_at_rest(struct kvt_store *store)
+{
+    return commit_is_idle(store) && store->commit->kill_count == 0;
+}
+
+void
+commit_try_last(struct kvt_store *store)
+{
+    store->commit->is_last_try = true;
+    commit_hurry_all(store);
 }
 
 uint64_t
@@ -637,17 +658,28 @@ commit_kill_mark(const struct kvt_store *store)
     return store->commit->order;
 }
 
+/* One of them, in their order, comes before the mark, and nobody was told of it. */
+static bool
+kills_are_before(const struct kill_item *kills, uint32_t count, uint64_t mark)
+{
+    for (uint32_t i = 0; i < count && kills[i].order <= mark; i++) {
+        if (!kills[i].is_told)
+            return true;
+    }
+    return false;
+}
+
 bool
 commit_kills_have_passed(const struct kvt_store *store, uint64_t mark)
 {
     const struct commit *commit = store->commit;
 
-    if (commit->kill_count > 0 && commit->kills[0].order <= mark)
+    if (kills_are_before(commit->kills, commit->kill_count, mark))
         return false;
     for (uint32_t i = 0; i < BATCH_COUNT; i++) {
         const struct batch *batch = &commit->batches[i];
 
-        if (batch->state != BATCH_IDLE && batch->kill_count > 0 && batch->kills[0].order <= mark)
+        if (batch->state != BATCH_IDLE && kills_are_before(batch->kills, batch->kill_count, mark))
             return false;
     }
     return true;

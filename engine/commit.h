@@ -118,10 +118,16 @@ bool commit_replace_leave(struct kvt_store *store, uint32_t segment);
 
 bool commit_step(struct kvt_store *store);
 uint64_t commit_next_ns(struct kvt_store *store); /* When it must be called again. */
-bool commit_is_idle(struct kvt_store *store);     /* Nothing queued, nothing under way. */
+
+/* commit_is_idle - nothing queued, nothing under way, but for kills that could not be written and
+ * are tried again; commit_is_at_rest: not even these. commit_try_last: from now on what cannot be
+ * written is given up. */
+bool commit_is_idle(struct kvt_store *store);
+bool commit_is_at_rest(struct kvt_store *store);
+void commit_try_last(struct kvt_store *store);
 
 /* commit_kill_mark - a point in the order of kills; commit_kills_have_passed: all before it, also
- * those that nobody has asked for, are answered. */
+ * those that nobody has asked for, are durable, or their failure was told. */
 uint64_t commit_kill_mark(const struct kvt_store *store);
 bool commit_kills_have_passed(const struct kvt_store *store, uint64_t mark);
 

@@ -33,6 +33,7 @@ struct kill_item {
     struct commit_kill kill;
     uint64_t sequence;
     uint64_t order; /* 0: a void entry, which goes first. */
+    bool is_told;   /* That it is not durable: it is tried again, and nobody waits for that. */
 };
 
 struct batch {
@@ -75,11 +76,14 @@ struct commit {
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
     struct kill_item *kills;  /* Waiting, in order. */
     uint32_t kill_count, kill_capacity;
+    uint32_t told_count;                    /* Of the kills that wait, those that are told. */
+    uint64_t told_due_ns;                   /* When these are tried again, if nothing comes. */
     uint32_t killed_count;                  /* Flights whose block is gone while it is written. */
     uint32_t held_count;                    /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
     uint64_t lack_until_ns;                 /* No space on the disks: none is written until then. */
+    bool is_last_try;                       /* The store is being closed. */
     enum kvt_status lost_status; /* Why a kill was lost in this life; KVT_OK: none was. */
 };
 
@@ -97,6 +101,9 @@ void commit_flight_bury(
  * longer. */
 void commit_batch_take(struct kvt_store *store, struct batch *batch, uint32_t segment);
 void commit_uncount(struct kvt_store *store, const struct flight *flight);
+
+/* commit_kills_due - of those that wait, the kills that nobody was told of. */
+uint32_t commit_kills_due(const struct commit *commit);
 
 /* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and
  * there is room, because they were in the array before. */
@@ -135,6 +142,12 @@ bool commit_group_step(struct kvt_store *store);
 /* commit_kill_lose - the kill of a copy could not be remembered: kill_lost_count, and
  * commit_doubt(). */
 void commit_kill_lose(struct kvt_store *store);
+
+/* commit_kills_tell - nothing can be written now: whoever waits for a kill, in `batch` or behind
+ * it, is told. All of them stay, in their order, and are tried again with the next batch, or after
+ * a pause: dropped, each would be a block that comes back with the next open, while this life goes
+ * on with the same key. */
+void commit_kills_tell(struct kvt_store *store, struct batch *batch, enum kvt_status status);
 
 /* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. With a
  * failure, too, if it goes with another of its key, and a kill was lost in this life. */

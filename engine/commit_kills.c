@@ -8,6 +8,8 @@
 #include "array.h"
 #include "commit_internal.h"
 
+#define TOLD_PAUSE_NS (1ull * 1000 * 1000 * 1000)
+
 enum kvt_status
 commit_kill_reserve(struct kvt_store *store)
 {
@@ -58,6 +60,8 @@ commit_kills_return(struct commit *commit, const struct kill_item *items, uint32
 {
     uint32_t at = 0;
 
+    for (uint32_t i = 0; i < count; i++)
+        commit->told_count += items[i].is_told ? 1 : 0;
     for (uint32_t i = 0; i < count; at++) {
         uint32_t run = i;
 
@@ -73,6 +77,47 @@ commit_kills_return(struct commit *commit, const struct kill_item *items, uint32
         at += run - i - 1;
         i = run;
     }
+}
+
+uint32_t
+commit_kills_due(const struct commit *commit)
+{
+    return commit->is_last_try ? commit->kill_count : commit->kill_count - commit->told_count;
+}
+
+/* What a flush is to tell. That of a void entry was told when its batch failed. */
+static void
+kill_fail(struct kvt_store *store, const struct kill_item *item)
+{
+    if (!item->is_told && item->order != 0)
+        flush_fail(store);
+}
+
+static void
+kill_tell(struct kvt_store *store, struct kill_item *item, enum kvt_status status)
+{
+    struct op *waiter = item->kill.waiter;
+
+    kill_fail(store, item);
+    item->is_told = true;
+    item->kill.waiter = NULL;
+    if (waiter != NULL)
+        op_reach(store, waiter, 2, status);
+}
+
+void
+commit_kills_tell(struct kvt_store *store, struct batch *batch, enum kvt_status status)
+{
+    struct commit *commit = store->commit;
+
+    for (uint32_t i = 0; i < batch->kill_count; i++)
+        kill_tell(store, &batch->kills[i], status);
+    commit_kills_return(commit, batch->kills, batch->kill_count);
+    batch->kill_count = 0;
+    for (uint32_t i = 0; i < commit->kill_count; i++)
+        kill_tell(store, &commit->kills[i], status);
+    commit->told_count = commit->kill_count;
+    commit->told_due_ns = store->now_ns + TOLD_PAUSE_NS;
 }
 
 void
@@ -281,7 +326,7 @@ void
 commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
 {
     if (status < 0) {
-        flush_fail(store);
+        kill_fail(store, item);
         commit_doubt(store, status);
     } else if (!item->kill.is_indexed && store->commit->lost_status != KVT_OK) {
         /* The one that takes the key's record out of the index may be the one that was lost. */

@@ -567,7 +567,7 @@ begin_step(struct kvt_store *store)
     struct nvme_lack lack;
     uint32_t coming_count;
 
-    if (!reclaim_is_allowed(store) || commit_is_idle(store))
+    if (!reclaim_is_allowed(store) || commit_is_at_rest(store))
         return false;
     /* Nothing could be written elsewhere: each victim would be passed over for that. */
     if (nvme_lack(store->nvme, &lack)) {

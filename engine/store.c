@@ -442,7 +442,7 @@ drain_run(struct kvt_store *store, void *context)
     if (store_is_poisoned(store))
         return true;
     phases_end(store);
-    commit_hurry_all(store);
+    commit_try_last(store);
     return commit_is_idle(store) && reclaim_is_idle(store) && !work_is_in_flight(store) &&
            !room_is_wanted(store) &&
            atomic_load_explicit(&store->ticket_count, memory_order_acquire) == 0;

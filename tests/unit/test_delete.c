@@ -23,6 +23,8 @@ enum {
     SPARED_MOMENTS = 40,
 };
 
+#define SECOND_NS (UINT64_C(1000) * 1000 * 1000)
+
 /* The world's scheduler, with an eye on what is told to whom. */
 struct watch {
     struct kvt_env env;
@@ -213,17 +215,16 @@ many_deletes_at_once_become_durable(void **state)
     full_end(full);
 }
 
-/* Each key is deleted twice at once, and the batch with the first 1,024 kills finds no memory. The
- * second kills of their keys are in batches that become durable. */
+/* Each key is deleted twice at once, and the batch with the first 1,024 kills finds no memory: none
+ * is promised, and all wait for the next batches, whatever these are written for. */
 static void
-a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost(void **state)
+deletes_that_find_no_memory_go_with_the_next_batches(void **state)
 {
     static struct kvt_result results[2][MANY];
     struct full_store *full = full_begin(9, 4 * FULL_SEGMENTS);
     struct nvme_tier *nvme = full->store->nvme;
     struct nvme_put *pool;
     kvt_ticket *tickets[2];
-    uint32_t lost_count = 0;
 
     (void)state;
     many_put(full);
@@ -242,16 +243,53 @@ a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost(void **state)
         pool = next;
     }
     for (uint32_t i = 0; i < MANY; i++) {
-        lost_count += results[0][i].status < 0;
-        if (results[0][i].status < 0)
-            assert_true(results[1][i].status < 0);
+        assert_int_equal(results[0][i].status, KVT_E_NOMEM);
+        assert_int_equal(results[1][i].status, KVT_E_NOMEM);
     }
-    assert_in_range(lost_count, 1, MANY - 1);
+    assert_int_equal(full->store->commit->kill_count, 2 * MANY);
+    for (uint32_t i = 0; i < 2 * MANY; i += COMMIT_KILLS_MAX)
+        full_put(full, MANY, 1 + i);
     full_again(full, 0);
-    for (uint32_t i = 0; i < MANY; i++) {
-        if (results[1][i].status >= 0)
-            assert_int_equal(full_entry(full, i), ENTRY_NONE);
-    }
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(full_entry(full, i), ENTRY_NONE);
+    full_expect(full, MANY, 1 + 2 * COMMIT_KILLS_MAX);
+    full_end(full);
+}
+
+static uint32_t pinned[2 * FULL_BLOCKS];
+static uint32_t pinned_count;
+
+static void
+pin(struct full_store *full, uint64_t key)
+{
+    uint32_t entry = full_entry(full, key);
+
+    if (entry == ENTRY_NONE)
+        return;
+    assert_in_range(pinned_count, 0, sizeof(pinned) / sizeof(pinned[0]) - 1);
+    residency_pin(full->store->map, entry);
+    pinned[pinned_count++] = entry;
+}
+
+/* Nothing can be reclaimed, and then it can; nothing else is to be written. */
+static void
+a_delete_that_found_no_room_makes_some(void **state)
+{
+    struct full_store *full = full_begin(12, FULL_SEGMENTS);
+
+    (void)state;
+    full_fill(full);
+    for (uint64_t key = 0; key < full->next_cold; key++)
+        pin(full, key);
+    while (full_result(full_put_submit(full, full->next_cold, 1, KVT_SYNC)) == KVT_OK)
+        pin(full, full->next_cold++);
+    assert_int_equal(full_result(full_delete_submit(full, 1)), KVT_E_NOSPC);
+    assert_int_equal(kvt_flush(full->store), KVT_E_IO);
+    while (pinned_count > 0)
+        entry_unpin(full->store, pinned[--pinned_count]);
+    (void)sim_run_for(full->world, 5 * SECOND_NS);
+    full_again(full, 0);
+    assert_int_equal(full_entry(full, 1), ENTRY_NONE);
     full_end(full);
 }
 
@@ -377,7 +415,8 @@ main(void)
         cmocka_unit_test(a_second_delete_waits_for_the_kill_of_the_first),
         cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
         cmocka_unit_test(many_deletes_at_once_become_durable),
-        cmocka_unit_test(a_second_delete_is_not_promised_when_the_kill_of_the_first_is_lost),
+        cmocka_unit_test(deletes_that_find_no_memory_go_with_the_next_batches),
+        cmocka_unit_test(a_delete_that_found_no_room_makes_some),
         cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
         cmocka_unit_test(the_kill_of_a_copy_spares_what_was_put_behind_its_delete),

@@ -383,6 +383,75 @@ a_flush_of_a_full_disk_ends(void **state)
     health_is_well();
 }
 
+static void
+is_gone_behind(enum kvt_status close_status)
+{
+    uint64_t version;
+
+    assert_int_equal(kvt_close(store), close_status);
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_get(store, ns, 0, &version), KVT_MISS);
+}
+
+/* A delete that failed is made good by the next batch: else its record would still be in the index
+ * when the key's newer one is gone. */
+static void
+what_is_deleted_after_a_delete_in_vain_stays_deleted(void **state)
+{
+    (void)state;
+    assert_int_equal(put_of(0), KVT_OK);
+    disk_fill();
+    assert_int_equal(kit_delete(store, ns, 0), KVT_E_NOSPC);
+    sim_rules_clear(sim.world);
+    sim_store_pass(&sim, 40 * SECOND_NS);
+    assert_int_equal(put_of(0), KVT_OK);
+    assert_int_equal(kit_delete(store, ns, 0), KVT_OK);
+    assert_int_equal(kvt_flush(store), KVT_E_IO); /* Tells of the first. */
+    is_gone_behind(KVT_OK);
+}
+
+/* Nothing else comes, and nobody asks. */
+static void
+a_delete_in_vain_is_tried_again(void **state)
+{
+    uint64_t version;
+
+    (void)state;
+    assert_int_equal(put_of(0), KVT_OK);
+    disk_fill();
+    assert_int_equal(kit_delete(store, ns, 0), KVT_E_NOSPC);
+    assert_int_equal(kvt_flush(store), KVT_E_IO);
+    assert_int_equal(kvt_flush(store), KVT_OK); /* It was told, and is not waited for. */
+    sim_store_pass(&sim, 100 * SECOND_NS);
+    assert_in_range(failed_count(), 4, 8);
+    assert_int_equal(kvt_flush(store), KVT_OK);
+    sim_rules_clear(sim.world);
+    sim_store_pass(&sim, 40 * SECOND_NS);
+    sim_power_cut(sim.world, SIM_CUT_NOTHING_KEPT);
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_get(store, ns, 0, &version), KVT_MISS);
+}
+
+/* The close tries once more, and the disk is still full: the next open looks for what came back. */
+static void
+a_close_gives_up_a_delete_in_vain(void **state)
+{
+    (void)state;
+    assert_int_equal(put_of(0), KVT_OK);
+    disk_fill();
+    assert_int_equal(kit_delete(store, ns, 0), KVT_E_NOSPC);
+    assert_int_equal(kvt_close(store), KVT_E_IO);
+    sim_rules_clear(sim.world);
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(put_of(0), KVT_EXISTS);
+}
+
 int
 main(void)
 {
@@ -399,6 +468,9 @@ main(void)
         cmocka_unit_test_setup_teardown(a_full_disk_is_tried_seldom, setup_wide, teardown),
         TEST(a_delete_waits_for_space_that_comes_soon),
         TEST(a_flush_of_a_full_disk_ends),
+        TEST(what_is_deleted_after_a_delete_in_vain_stays_deleted),
+        TEST(a_delete_in_vain_is_tried_again),
+        TEST(a_close_gives_up_a_delete_in_vain),
     };
 
     stop_on_proof();
