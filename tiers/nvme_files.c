@@ -154,6 +154,51 @@ file_probe(const struct file_plan *plan, struct fs_file *file)
     return status;
 }
 
+/* Whether a batch of another store begins at that page. One that cannot be read says nothing. */
+static bool
+page_is_of_another(
+    const struct file_plan *plan, struct fs_file *file, uint64_t offset, uint8_t page[PAGE_BYTES])
+{
+    struct batch_header header;
+    size_t size = 0;
+
+    return plan->env->fs->read_at(file, page, PAGE_BYTES, offset, &size) == KVT_OK &&
+           size == PAGE_BYTES && batch_header_peek(page, &header) == KVT_OK &&
+           memcmp(header.store_uuid, plan->options->store_uuid, sizeof(header.store_uuid)) != 0;
+}
+
+/*
+ * The file is there, and this store is not known to have made it: two stores with one file would
+ * write over each other's blocks. What was ever written has a header at a segment's begin, or
+ * behind the room of a recycle header. Another store's file without one cannot be told from what a
+ * creation left that was cut short.
+ */
+static enum kvt_status
+file_claim(const struct file_plan *plan, struct fs_file *file)
+{
+    size_t memory_size = 2 * PAGE_BYTES;
+    uint8_t *memory = env_take(plan->env, memory_size);
+    bool is_of_another = false;
+    uint64_t size = 0;
+    uint8_t *page;
+    enum kvt_status status = plan->env->fs->size(file, &size);
+
+    if (memory == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %zu bytes", memory_size);
+    page = memory + (round_up((uintptr_t)memory, PAGE_BYTES) - (uintptr_t)memory);
+    for (uint64_t at = 0; status == KVT_OK && at < size && !is_of_another;
+         at += plan->segment_bytes)
+        is_of_another =
+            page_is_of_another(plan, file, at, page) ||
+            page_is_of_another(plan, file, at + SEGMENT_HEAD_PAGES_MAX * PAGE_BYTES, page);
+    env_put(plan->env, memory, memory_size);
+    if (is_of_another)
+        return failure_set(KVT_E_INVAL, 0,
+            "%s/" FILE_NAME " is there already, and has blocks of another store",
+            plan->env->fs->dir_path(plan->dir));
+    return status;
+}
+
 /* Open data.00 for transfers: direct where that works. */
 static enum kvt_status
 file_open(const struct file_plan *plan, struct fs_file **file_out)
@@ -241,10 +286,14 @@ nvme_file_open(const struct kvt_env *env, const struct nvme_options *options, ui
         return KVT_OK; /* Nothing to read: the root has no segments. */
     if (status == KVT_MISS) {
         KVT_TRY(file_make(&plan, options->was_made[number]));
-        status = file_open(&plan, &file);
+        KVT_TRY(file_open(&plan, &file));
+    } else {
+        KVT_TRY(status);
+        if (!options->was_made[number])
+            status = file_claim(&plan, file);
     }
-    KVT_TRY(status);
-    status = file_grow(&plan, file, &size);
+    if (status == KVT_OK || status == KVT_MISS)
+        status = file_grow(&plan, file, &size);
     if (status != KVT_OK) {
         env->fs->close(file);
         return status;

@@ -68,7 +68,8 @@ struct batch_header;
  * of the directory), probe the files, start the lanes. One that has been there and is missing is
  * made anew only if that is allowed: its disk may be away, with its blocks (read_only: the root has
  * no segments). File systems without fallocate get a sparse file. KVT_E_NOSPC names root, size
- * wanted and size there. KVT_E_INVAL: an option, or a capacity below one segment.
+ * wanted and size there. KVT_E_INVAL: an option, a capacity below one segment, or a file that was
+ * not known to be there has another store's blocks.
  * KVT_E_UNSUPPORTED: the file system wants transfers aligned to more than a page, or the io engine
  * is denied. KVT_E_IO: a call of the file system failed, or such a file is missing; a file of which
  * a page cannot be read is opened, with a warning, when another can.

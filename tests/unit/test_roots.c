@@ -292,6 +292,30 @@ a_root_of_another_store_is_refused(void **state)
     full_end(full);
 }
 
+/* A store without data names the roots, too, and then is to have some. */
+static void
+a_root_that_has_become_another_store_s_is_refused(void **state)
+{
+    struct full_store *full = full_begin_two_roots(1);
+    struct kvt_options options = full->options;
+
+    (void)state;
+    blocks_put(full, SETTLED / 4);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    assert_int_equal(store_open_in(&full->reach, "/bare", &options, &full->store), KVT_OK);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    options.nvme_capacity_bytes = full->options.nvme_capacity_bytes;
+    for (uint32_t i = 0; i < 2; i++)
+        refused(store_open_in(&full->reach, "/bare", &options, &full->store), KVT_E_INVAL,
+            "has blocks of another store");
+    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
+    full_open(full, 0);
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+        full_expect(full, key, 1);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -303,6 +327,7 @@ main(void)
         cmocka_unit_test(a_disk_that_fails_in_a_reclaim_does_not_stop_the_reclaims_of_the_other),
         cmocka_unit_test(what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays),
         cmocka_unit_test(a_root_of_another_store_is_refused),
+        cmocka_unit_test(a_root_that_has_become_another_store_s_is_refused),
     };
 
     stop_on_proof();
