@@ -125,8 +125,13 @@ lock_take(struct fs_host_file *file)
 void
 lock_close(struct fs_host_file *file)
 {
+    struct flock none = {.l_type = F_UNLCK, .l_whence = SEEK_SET};
+
     (void)pthread_mutex_lock(&list_mutex);
     if (file->is_locked) {
+        /* A child that has not got to fork_child() yet, or (vfork(), posix_spawn()) to its exec,
+         * has the description, too: the lock would last as long. */
+        (void)fcntl(file->file.descriptor, F_OFD_SETLK, &none);
         if (file->locked_next != NULL)
             file->locked_next->locked_prior = file->locked_prior;
         if (file->locked_prior != NULL)

@@ -269,9 +269,12 @@ store_file_grown(const struct store_file *file, uint64_t capacity, uint32_t root
 
 /* --- The owner's lock ------------------------------------------------------------------------- */
 
-enum kvt_status
-store_lock(
-    const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **lock_out)
+enum {
+    LOCK_TRIES = 100,
+};
+
+static enum kvt_status
+lock_try(const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **lock_out)
 {
     struct fs_file *file = NULL;
     enum kvt_status status;
@@ -288,4 +291,16 @@ store_lock(
     }
     *lock_out = file;
     return KVT_OK;
+}
+
+enum kvt_status
+store_lock(
+    const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **lock_out)
+{
+    enum kvt_status status = KVT_E_BUSY;
+
+    /* The process forked between the two steps of a try. */
+    for (int i = 0; i < LOCK_TRIES && status == KVT_E_BUSY; i++)
+        status = lock_try(env, dir, only_reads, lock_out);
+    return status;
 }

@@ -387,6 +387,37 @@ threads_lock_and_close_while_the_process_forks(void **state)
     assert_int_equal(child_result(child_start(try_in_child, world)), 1);
 }
 
+/* As vfork() and posix_spawn() make one, which run no handlers; or one of fork() that has not got
+ * to them yet: it has the owner's descriptor for a moment. */
+static void
+child_that_is_on_its_way_to_its_exec_does_not_keep_a_lock_that_was_given_back(void **state)
+{
+    struct world *world = *state;
+    struct fs_file *file = file_open(world, "LOCK");
+    int hold[2];
+    pid_t child;
+    char byte;
+
+    assert_int_equal(world->fs->lock(file), KVT_OK);
+    assert_int_equal(pipe(hold), 0);
+    child = (pid_t)syscall(SYS_clone, (long)SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) {
+        (void)close(hold[1]);
+        byte = (char)(read(hold[0], &byte, 1) == 0);
+        (void)syscall(SYS_exit_group, 0);
+    }
+    assert_true(child > 0);
+    world->fs->close(file);
+    file = file_open(world, "LOCK");
+    assert_int_equal(world->fs->lock(file), KVT_OK);
+    (void)close(hold[1]);
+    (void)close(hold[0]);
+    assert_int_equal(child_result(child), 0);
+    /* Nor does its end cost the next owner the lock. */
+    assert_int_equal(child_result(child_start(try_in_child, world)), 0);
+    world->fs->close(file);
+}
+
 #define LOCK_TEST(name) cmocka_unit_test_setup_teardown(name, world_open, world_close)
 
 int
@@ -401,6 +432,7 @@ main(void)
         LOCK_TEST(child_has_every_owned_handle_closed_whatever_was_closed_before),
         LOCK_TEST(file_that_a_child_shares_already_is_refused),
         LOCK_TEST(threads_lock_and_close_while_the_process_forks),
+        LOCK_TEST(child_that_is_on_its_way_to_its_exec_does_not_keep_a_lock_that_was_given_back),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -433,6 +433,37 @@ a_second_owner_is_refused_until_the_first_has_gone(void **state)
     fixture_close(&fixture);
 }
 
+static enum kvt_status (*lock_below)(struct fs_file *);
+static uint32_t fork_count;
+
+static enum kvt_status
+lock_between_forks(struct fs_file *file)
+{
+    if (fork_count > 0 && --fork_count > 0)
+        return failure_set(KVT_E_BUSY, 0, "the process forks on purpose");
+    return lock_below(file);
+}
+
+static void
+forks_of_the_process_do_not_keep_an_owner_out(void **state)
+{
+    struct fixture fixture;
+    struct fs_file *lock;
+
+    (void)state;
+    fixture_open(&fixture);
+    lock_below = fixture.fs.lock;
+    fixture.fs.lock = lock_between_forks;
+    fork_count = 5;
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, false, &lock), KVT_OK);
+    assert_int_equal(fork_count, 0);
+    fixture.fs.close(lock);
+    fork_count = UINT32_MAX;
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, false, &lock), KVT_E_BUSY);
+    assert_null(lock);
+    fixture_close(&fixture);
+}
+
 static void
 roots_grow_to_equal_shares_but_none_shrinks(void **state)
 {
@@ -475,6 +506,7 @@ main(void)
         cmocka_unit_test(a_file_that_would_be_refused_is_not_written),
         cmocka_unit_test(roots_grow_to_equal_shares_but_none_shrinks),
         cmocka_unit_test(a_second_owner_is_refused_until_the_first_has_gone),
+        cmocka_unit_test(forks_of_the_process_do_not_keep_an_owner_out),
     };
 
     stop_on_proof();
