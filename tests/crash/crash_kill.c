@@ -6,7 +6,8 @@
  * parent through a pipe what they are about to do and what was acknowledged (crash_writers.h). The
  * parent kills it, sometimes kills another process that is just opening the store, and then judges
  * what is left with crash_verify(). Rounds alternate between the io engines, and between stores
- * with and without an HBM tier, in which blocks are then born. KVT_KILL_ROUNDS says how many.
+ * with and without an HBM tier, in which blocks are then born. KVT_KILL_ROUNDS says how many,
+ * KVT_KILL_SEED what is done and when they are killed, as far as the machine's pace lets it.
  *
  * And once: the owner is killed while a child that it forked lives on; the store must open at once.
  */
@@ -74,7 +75,7 @@ start(const char *mode, const char *dir, uint64_t seed, int *pipe_out)
 }
 
 static bool
-kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t round)
+kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t first_seed)
 {
     char problem[512];
     int pipe;
@@ -83,8 +84,7 @@ kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t rou
         .dir = dir,
         .lives_on = true,
         .seed = rng_next(rng)};
-
-    uint64_t seed = (round + 1) * STARTS_MAX; /* No version is used twice. */
+    uint64_t seed = first_seed;
     pid_t child = start(WRITERS_MODE, dir, seed++, &pipe);
     uint64_t count =
         writers_listen(pipe, writers_now_ms() + 1 + rng_below(rng, RUN_MS_MAX), hear, oracle);
@@ -102,11 +102,10 @@ kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t rou
     request.evicted_count = oracle->evicted_count;
     bool is_right = crash_verify(&request, problem, sizeof(problem));
     oracle->evicted_count = request.evicted_count;
-    if (is_right)
-        return true;
-    printf("WRONG in round %" PRIu64 " (engine %u, HBM %" PRIu64 "): %s\n", round,
-        kill_workload.io_engine, kill_workload.hbm_bytes, problem);
-    return false;
+    if (!is_right)
+        printf("WRONG (engine %u, HBM %" PRIu64 "): %s\n", kill_workload.io_engine,
+            kill_workload.hbm_bytes, problem);
+    return is_right;
 }
 
 /* A child that outlives its killed parent must not keep the store locked. */
@@ -141,9 +140,11 @@ run_rounds(void)
 {
     static struct oracle oracle;
     const char *wanted = getenv("KVT_KILL_ROUNDS");
+    const char *chosen = getenv("KVT_KILL_SEED");
     const char *place = getenv("KVT_TEST_TMP");
     uint64_t rounds = wanted != NULL ? strtoull(wanted, NULL, 10) : ROUNDS_DEFAULT;
-    struct rng rng = {rounds};
+    uint64_t seed = chosen != NULL ? strtoull(chosen, NULL, 10) : 1;
+    struct rng rng = {seed};
     char dir[256];
     bool is_right = true;
 
@@ -155,7 +156,8 @@ run_rounds(void)
     for (; round < rounds && is_right; round++) {
         kill_workload.io_engine = round % 2 == 0 ? KVT_IO_THREADS : RUN_IO_AUTO;
         kill_workload.hbm_bytes = round / 2 % 2 == 0 ? 0 : HBM_BYTES;
-        is_right = kill_round(dir, &oracle, &rng, round);
+        /* No version is used twice. */
+        is_right = kill_round(dir, &oracle, &rng, seed + round * STARTS_MAX);
     }
     printf("%" PRIu64 " rounds, %" PRIu64 " acknowledgements\n", round, oracle.acknowledged_count);
     is_right =

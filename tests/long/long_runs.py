@@ -10,6 +10,7 @@ row in tests/long.csv, also after Ctrl-C or SIGTERM. A slice that fails leaves i
 command that repeats it, in build/test-logs/long-*.log.
 """
 import argparse
+import hashlib
 import os
 import re
 import signal
@@ -42,8 +43,7 @@ def crash(seed):
 
 
 def kill(seed):
-    del seed  # Chance is the moment of the kill.
-    return program("crash_kill"), {"KVT_KILL_ROUNDS": "200"}
+    return program("crash_kill"), {"KVT_KILL_ROUNDS": "200", "KVT_KILL_SEED": str(seed)}
 
 
 def shutdown(seed):
@@ -98,10 +98,18 @@ SLICES = {
 }
 
 
+def slice_seed(seed, number):
+    """Slices far apart, so that those of two runs do not take the same seeds; crash_writers.c makes
+    versions of seeds below 2^36."""
+    text = f"{seed} {number}".encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 29
+
+
 class Runs:
     """Slices of suites, several at once, until the time is over or stop() is called."""
 
     def __init__(self, suites, seed, seconds):
+        self.slice_count = 0
         self.sums = {suite: (0, 0, 0) for suite in suites}
         self.spent = dict.fromkeys(suites, 0.0)
         self.seed = seed
@@ -125,8 +133,8 @@ class Runs:
                 # Whoever had the least time so far; the guess is mended when the slice is done.
                 suite = min(self.spent, key=self.spent.get)
                 self.spent[suite] += 1
-                seed = self.seed
-                self.seed += 1201  # More than the seeds of a slice, no factor of the lists above.
+                seed = slice_seed(self.seed, self.slice_count)
+                self.slice_count += 1
                 make = SLICES[suite][0]
                 command, more = make(seed)
                 process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **more},
@@ -176,7 +184,7 @@ def build(suites):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--seed", type=int, default=int(time.time()) % 1_000_000_000)
+    parser.add_argument("--seed", type=int, default=time.time_ns())
     parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     parser.add_argument("--csv", default=long_rows.CSV)
     parser.add_argument("suites", nargs="*")

@@ -20,6 +20,7 @@
 
 #include "reclaim.h"
 #include "seeds.h"
+#include "sim_store.h"
 #include "store_host.h"
 #include "workload.h"
 
@@ -63,6 +64,7 @@ struct lives {
     bool writes_arrive; /* What fails is on the disk all the same. */
     bool reads_fail;    /* In this life. */
     bool reads_lie;
+    bool holds_all; /* Nothing leaves HOST for want of room: not even what NVMe does not take. */
     bool has_lied; /* In some life: kills may have been passed over when a segment was reclaimed. */
 };
 
@@ -93,16 +95,19 @@ faults_choose(struct lives *lives)
         choice %= 6;
         second %= 6;
     }
-    lives->work->is_faulty = true;
+    /* Who waits for long is told nothing but the truth. */
+    lives->work->is_faulty = rules[choice].effect != SIM_STALL || lives->writes_arrive;
     sim_rule_add(lives->host.world, &rules[choice]);
     if (lives->writes_arrive)
         sim_rule_add(lives->host.world, &arrives);
     lives->reads_fail = (rules[choice].ops == SIM_READ);
     if (rng_below(&lives->rng, 3) == 0) {
         sim_rule_add(lives->host.world, &rules[second]);
+        lives->work->is_faulty = lives->work->is_faulty || rules[second].effect != SIM_STALL;
         lives->reads_fail = lives->reads_fail || rules[second].ops == SIM_READ;
     }
     lives->reads_lie = choice >= 8;
+    lives->work->keeps = lives->holds_all && !lives->reads_lie;
     lives->has_lied = lives->has_lied || lives->reads_lie;
     if (lives->reads_lie)
         model_doubt_all(&lives->work->model);
@@ -117,6 +122,7 @@ rebuild_trouble(struct lives *lives)
         .ops = SIM_READ, .effect = SIM_EIO, .nth = 1 + rng_below(&lives->rng, 100)};
 
     lives->work->is_faulty = true;
+    lives->work->keeps = lives->holds_all && !lives->reads_lie;
     sim_rule_add(lives->host.world, &rule);
 }
 
@@ -129,6 +135,7 @@ life_open(struct lives *lives)
     /* When the index is lost and headers cannot be read either, or a header was read wrong that
      * had kills, deleted blocks may come back (FORMAT.md section 6): no run has both. */
     bool may_rebuild = !lives->reads_fail && !lives->has_lied;
+    bool was_faulty = lives->work->is_faulty;
 
     if (rng_below(&lives->rng, 6) == 0 && may_rebuild)
         sim_index_damage(lives->host.world);
@@ -143,6 +150,10 @@ life_open(struct lives *lives)
     status = workload_open(lives->work, flags, lives->is_rebuilt);
     if (status != KVT_OK)
         return false;
+    if (!was_faulty && lives->work->is_faulty && flags == 0) {
+        sim_rules_clear(lives->host.world);
+        workload_calm(lives->work);
+    }
     /* Read in peace: from here on only the index counts again. */
     if (!lives->work->is_faulty && !sim_crashed(lives->host.world))
         lives->is_rebuilt = false;
@@ -157,6 +168,9 @@ life_end(struct lives *lives, enum ending ending)
     bool was_crashed = sim_crashed(lives->host.world);
     bool is_ended = !was_crashed && (ending == END_CLOSE || ending == END_ABORT);
 
+    if (!was_crashed && work->store != NULL &&
+        (ending == END_CUT || ending == END_RECLAIM || ending == END_KILL))
+        workload_remember(work, sim_store_evicted);
     if (is_ended) {
         if (ending == END_CLOSE)
             (void)workload_close(work);
@@ -181,7 +195,7 @@ life_end(struct lives *lives, enum ending ending)
     /* What was acknowledged in this life may have been dropped in it, too. */
     if (lives->reads_lie)
         model_doubt_all(&work->model);
-    work->is_faulty = false;
+    work->is_faulty = work->keeps = false;
     lives->reads_fail = lives->reads_lie = false;
 }
 
@@ -299,6 +313,7 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     reach = sim_host_of(&lives.host);
     workload_init(lives.work, &reach, seed, is_small ? SMALL_KEYS : LARGE_KEYS,
         is_small ? SMALL_SHIFT : LARGE_SHIFT);
+    lives.holds_all = shape == SHAPE_LARGE;
     lives.work->evicts = is_small || shape == SHAPE_MAP;
     if (is_small && operation_count < SMALL_LIFE)
         operation_count = SMALL_LIFE;

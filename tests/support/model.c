@@ -254,7 +254,7 @@ model_put_visible(struct model *model, struct model_name name, uint64_t op)
 
     if (entry == NULL)
         return;
-    if ((entry->pending & NOTHING) == 0 && (key->live & NOTHING) == 0 && !model->may_miss)
+    if ((entry->pending & NOTHING) == 0 && (key->live & NOTHING) == 0 && !model->may_be_gone)
         model_fail(model, "space %u key %u: a put without REPLACE replaced states %#llx",
             name.space, name.key, (unsigned long long)key->live);
     key->live = entry->settled;
@@ -319,11 +319,11 @@ model_deleted(struct model *model, struct model_name name, uint64_t op, bool was
 
     if (was_there && key->live == NOTHING)
         model_fail(model, "space %u key %u: deleted, but nothing was there", name.space, name.key);
-    if (!was_there && (key->live & NOTHING) == 0 && !model->may_miss)
+    if (!was_there && (key->live & NOTHING) == 0 && !model->may_be_gone)
         model_fail(model, "space %u key %u: a delete missed what was there (states %#llx)",
             name.space, name.key, (unsigned long long)key->live);
-    if (!was_there)
-        op_void(key, op);
+    /* Also when nothing was there: then no crash shall bring back what an earlier one took. */
+    (void)op;
     key->live = NOTHING;
 }
 
@@ -422,20 +422,26 @@ model_ack_all(struct model *model)
 
 /* --- 3. Answers ------------------------------------------------------------------------------- */
 
-void
-model_found(struct model *model, struct model_name name, bool hit)
+static void
+found(struct model *model, struct model_name name, bool hit, bool may_miss)
 {
     struct model_key *key = key_of(model, name);
 
     if (hit && key->live == NOTHING)
         model_fail(model, "space %u key %u: found, but it was deleted, cleared or never put",
             name.space, name.key);
-    if (!hit && (key->live & NOTHING) == 0 && !model->may_miss)
+    if (!hit && (key->live & NOTHING) == 0 && !may_miss)
         model_fail(model, "space %u key %u: not found; it may have states %#llx", name.space,
             name.key, (unsigned long long)key->live);
-    if (model->failure[0] != '\0' || (model->may_miss && !hit))
+    if (model->failure[0] != '\0' || (may_miss && !hit))
         return;
     key->live &= hit ? ~NOTHING : NOTHING;
+}
+
+void
+model_found(struct model *model, struct model_name name, bool hit)
+{
+    found(model, name, hit, model->may_be_gone);
 }
 
 void
@@ -444,7 +450,7 @@ model_read(struct model *model, struct model_name name, const void *bytes, uint6
     struct model_key *key = key_of(model, name);
     uint32_t version;
 
-    model_found(model, name, bytes != NULL);
+    found(model, name, bytes != NULL, model->may_miss);
     if (bytes == NULL || model->failure[0] != '\0')
         return;
     version = model_identify(model, name, bytes, length);
@@ -504,6 +510,12 @@ bool
 model_is_certain(const struct model *model, struct model_name name)
 {
     return (model->keys[name.space][name.key].live & NOTHING) == 0 && !model->may_miss;
+}
+
+bool
+model_may_be_gone(const struct model *model, struct model_name name)
+{
+    return (model->keys[name.space][name.key].live & NOTHING) != 0;
 }
 
 /* --- 4. Lives --------------------------------------------------------------------------------- */

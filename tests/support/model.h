@@ -64,7 +64,8 @@ struct model {
     uint64_t salt;
     uint32_t key_count;    /* In each namespace. */
     uint32_t length_shift; /* Blocks are 1, 2, 4 or 8 pages long, shifted by this. */
-    bool may_miss;         /* Copies may be evicted: nothing has to be there. */
+    bool may_miss;         /* A read may find nothing: it may have failed, or the block has gone. */
+    bool may_be_gone;      /* Blocks may leave: nothing has to be there. */
     struct model_key keys[MODEL_SPACES][MODEL_KEYS_MAX];
     char failure[MODEL_FAILURE_BYTES]; /* The first one; empty: none. */
 };
@@ -125,6 +126,8 @@ void model_read_parts(struct model *model, struct model_name name, const struct 
 /* A lookup hit or missed. */
 void model_found(struct model *model, struct model_name name, bool hit);
 bool model_is_certain(const struct model *model, struct model_name name); /* It must be there. */
+/* Something may have taken it away, but for an eviction. */
+bool model_may_be_gone(const struct model *model, struct model_name name);
 
 /* --- lives ------------------------------------------------------------------------------------ */
 

@@ -75,6 +75,15 @@ sim_store_device(kvt_store *store)
     return hbm_device(store->devices.tiers[0]);
 }
 
+uint64_t
+sim_store_evicted(const kvt_store *store)
+{
+    struct kvt_stats stats = {0};
+
+    stats_counts(store, &stats);
+    return stats.nvme_evict_count + stats.map_evict_count;
+}
+
 void
 sim_store_loop(struct sim_store *sim)
 {

@@ -34,6 +34,10 @@ void sim_store_close(struct sim_store *sim);
 /* sim_store_device - the store's device 0, for a program of the test's own. */
 struct device *sim_store_device(kvt_store *store);
 
+/* sim_store_evicted - blocks that have left NVMe or the map for want of room. Lets nothing happen,
+ * which kvt_stats_get() does. */
+uint64_t sim_store_evicted(const kvt_store *store);
+
 /* sim_store_loop - the loop takes what was sent to it, and nobody else does anything after that. */
 void sim_store_loop(struct sim_store *sim);
 /* sim_store_pass - everybody works, and time passes. */

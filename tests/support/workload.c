@@ -37,7 +37,10 @@ workload_tolerates(const struct workload *work)
 void
 workload_mood(struct workload *work)
 {
+    bool is_crashed = work->host.crashed != NULL && work->host.crashed(work->host.context);
+
     work->model.may_miss = work->evicts || workload_tolerates(work);
+    work->model.may_be_gone = work->model.may_miss && (!work->keeps || is_crashed || work->evicts);
 }
 
 bool
@@ -101,6 +104,52 @@ workload_key_parse(
     return name_out->space < MODEL_SPACES && component == name_out->key % 3;
 }
 
+void
+workload_remember(struct workload *work, uint64_t (*evicted)(const kvt_store *store))
+{
+    static struct kvt_scan_entry entries[MODEL_SPACES * MODEL_KEYS_MAX];
+    uint64_t before = evicted(work->store);
+    struct model_name name;
+    uint64_t cursor = 0;
+    uint32_t count = 0;
+
+    work->evicted = evicted;
+    memset(work->must_stay, 0, sizeof(work->must_stay));
+    if (workload_tolerates(work) ||
+        kvt_scan(work->store, &cursor, entries, MODEL_SPACES * MODEL_KEYS_MAX, &count) != KVT_OK ||
+        evicted(work->store) != before)
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!entries[i].is_hashed && (entries[i].tiers & KVT_TIER_NVME) != 0 &&
+            workload_key_parse(entries[i].key, entries[i].key_length, entries[i].component, &name))
+            work->must_stay[name.space][name.key] = true;
+    }
+}
+
+void
+stay_missed(struct workload *work, struct model_name name)
+{
+    /* A rebuild writes kills, for which the new life may reclaim a segment. */
+    if (work->is_verifying && work->must_stay[name.space][name.key] && !workload_tolerates(work) &&
+        work->evicted(work->store) == 0)
+        model_fail(&work->model, "space %u key %u: on NVMe at the end of a life, and gone",
+            name.space, name.key);
+}
+
+/* What the next life may find without it was changed by what was not acknowledged. */
+static void
+stays_settle(struct workload *work)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t key = 0; key < MODEL_KEYS_MAX; key++) {
+            struct model_name name = {.space = space, .key = key};
+
+            if (model_may_be_gone(&work->model, name))
+                work->must_stay[space][key] = false;
+        }
+    }
+}
+
 /* --- 2. Opening and verifying ----------------------------------------------------------------- */
 
 static enum kvt_status
@@ -147,6 +196,25 @@ workload_verify(struct workload *work)
     work->is_verifying = false;
 }
 
+/* Read everything; the model knows what there is. */
+static void
+work_settle(struct workload *work)
+{
+    workload_verify(work);
+    /* With faults about, a miss proves nothing. */
+    if (!workload_tolerates(work))
+        model_settled(
+            &work->model, work->host.lies == NULL || !work->host.lies(work->host.context));
+}
+
+void
+workload_calm(struct workload *work)
+{
+    work->is_faulty = work->keeps = false;
+    work->calmed_count = 1;
+    work_settle(work);
+}
+
 enum kvt_status
 workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
 {
@@ -160,18 +228,17 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
     for (uint32_t i = 0; i < MODEL_SPACES; i++)
         pin_forget_all(work, i);
     work->volatile_count = 0;
+    work->calmed_count = 0;
     events_reset(work);
     model_reopened(&work->model, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
+    stays_settle(work);
     status = spaces_open(work);
     if (status == KVT_OK)
         status = device_open(work);
     if (status != KVT_OK)
         return status;
-    workload_verify(work);
-    /* With faults about, a miss proves nothing. */
-    if (!workload_tolerates(work))
-        model_settled(
-            &work->model, work->host.lies == NULL || !work->host.lies(work->host.context));
+    work_settle(work);
+    memset(work->must_stay, 0, sizeof(work->must_stay));
     return KVT_OK;
 }
 
@@ -276,6 +343,17 @@ step_put(struct workload *work)
         workload_put(work, names, count, durability, flags);
 }
 
+/* Now and then somebody else deletes the same, whose answer may not come before the first one's is
+ * durable. */
+static void
+step_delete(struct workload *work, const struct model_name *names, uint32_t count)
+{
+    workload_delete(work, names, count);
+    if (rng_below(&work->rng, 3) == 0 && !name_is_busy(work, names[0]) &&
+        model_has_room(&work->model, names[0]))
+        workload_delete(work, names, 1);
+}
+
 static void
 step_change(struct workload *work, uint32_t choice)
 {
@@ -285,7 +363,7 @@ step_change(struct workload *work, uint32_t choice)
     if (choice < 40)
         step_put(work);
     else if (choice < 47 && count > 0)
-        workload_delete(work, names, count < 3 ? count : 3);
+        step_delete(work, names, count < 3 ? count : 3);
     else if (choice == 47)
         workload_clear(work, rng_below(&work->rng, MODEL_SPACES));
     else if (choice < 50)

@@ -81,6 +81,7 @@ struct flight {
     struct spread_area spreads[BATCH_MAX]; /* Source or destination instead of `memory`. */
     bool is_visible;                       /* Stage 1 was collected. */
     bool is_cancelled;                     /* It was asked for: any block may say so. */
+    bool is_cleared; /* Put: its namespace was, before stage 1 was collected. */
 };
 
 /* Memory of a device, all of it in a region. */
@@ -110,6 +111,8 @@ struct workload {
     bool finds_damage;       /* An earlier life counted on what was lost with the power. */
     bool is_verifying;       /* Every block is read as a whole. */
     bool is_faulty;          /* Errors are possible: statuses below zero are no failures. */
+    uint32_t calmed_count;   /* So many have failed, while it was opened. */
+    bool keeps;              /* But no block leaves for them: only reads may miss one. */
     uint32_t device_percent; /* Sources and destinations in memory of devices. 0: no device. */
     uint32_t device_count;   /* That have a pool. */
     struct workload_pool pools[WORKLOAD_DEVICES_MAX];
@@ -122,6 +125,8 @@ struct workload {
     uint32_t volatile_count; /* Puts that could not be made durable, since a flush has told. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
+    bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */
+    uint64_t (*evicted)(const kvt_store *store);  /* Blocks given up since the open; no step. */
     uint64_t event_cursor;
     uint64_t shadow_count;                        /* How often the two were compared. */
     bool knows_copies;                            /* `shadow` is what the events say. */
@@ -137,6 +142,9 @@ void workload_init(struct workload *work, const struct workload_host *host, uint
  * The status of what failed; the model's failure is set when it must not have.
  */
 enum kvt_status workload_open(struct workload *work, uint32_t flags, bool is_rebuilt);
+/* workload_calm - the one operation that failed while it was opened has cost nothing, and no more
+ * will: read it all again. */
+void workload_calm(struct workload *work);
 
 /* workload_step - one random operation. False once the model has failed. */
 bool workload_step(struct workload *work);
@@ -146,6 +154,12 @@ bool workload_step_delete(struct workload *work);
 void workload_verify(struct workload *work);
 /* workload_settle - collect every request. */
 void workload_settle(struct workload *work);
+/*
+ * workload_remember - the store's end comes at once, before it has another step: what NVMe has now
+ * is there at the next open, also in a store that evicts, unless a request that is not acknowledged
+ * may have changed it. `evicted` says how many blocks a store has given up, without a step.
+ */
+void workload_remember(struct workload *work, uint64_t (*evicted)(const kvt_store *store));
 /* workload_memory_close - collect every request; those that follow are to and from plain memory. */
 void workload_memory_close(struct workload *work);
 /* workload_close - collect everything, give everything back, close. */

@@ -189,7 +189,7 @@ move_judge(struct workload *work, struct model_name name, const struct kvt_resul
         model_found(&work->model, name, true);
     else if (result->status == KVT_MISS) {
         pin_missed(work, name);
-        model_found(&work->model, name, false);
+        model_read(&work->model, name, NULL, 0); /* It may have been read for that. */
     } else if (result->status < 0 && (!work->model.may_miss || result->status != KVT_E_NOSPC))
         workload_expect(work, "a move", result->status);
 }

@@ -39,6 +39,9 @@ bool name_is_busy(const struct workload *work, struct model_name name);
 
 void lease_give_back(struct workload *work, struct held_lease *held);
 
+/* It was not there when all were read after an open: a failure when the last life ended with it. */
+void stay_missed(struct workload *work, struct model_name name);
+
 /* --- workload_hold.c -------------------------------------------------------------------------- */
 
 /* Whatever may end a pin. */

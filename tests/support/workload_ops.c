@@ -112,6 +112,9 @@ block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum 
         spread_scribble(work, flight, i, SCRIBBLE);
     else if (flight->is_on_device[i])
         (void)device_fill(work, flight, i);
+    /* Whichever came first, the clear has told that nothing is there. */
+    if (flight->is_cleared && status >= 0)
+        return;
     if (status == KVT_OK)
         model_put_visible(&work->model, name, flight->ops[i]);
     else if (status == KVT_EXISTS && (flight->flags & KVT_PUT_REPLACE) != 0)
@@ -175,6 +178,7 @@ block_get_landed(
     }
     if (result->status == KVT_MISS) {
         pin_missed(work, name);
+        stay_missed(work, name);
         model_read(&work->model, name, NULL, 0);
     } else if (!work->model.may_miss || result->status != KVT_E_NOSPC) {
         workload_expect(work, "a get", result->status);
@@ -237,6 +241,8 @@ block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kv
     struct model_name name = flight->names[i];
 
     work->volatile_count += flight->kind == FLIGHT_PUT && flight->first[i] >= 0 && status < 0;
+    if (flight->is_cleared)
+        return;
     if (flight->first[i] == KVT_EXISTS) {
         /* It shares the first put's outcome. */
         if (status == KVT_OK || status == KVT_EXISTS)
@@ -246,6 +252,10 @@ block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kv
     if ((status == KVT_CANCELLED) != (flight->first[i] == KVT_CANCELLED))
         model_fail(&work->model, "space %u key %u: stage 1 %s, stage 2 %s", name.space, name.key,
             kvt_status_name(flight->first[i]), kvt_status_name(status));
+    if (flight->first[i] == KVT_MISS && flight->kind == FLIGHT_DELETE && status >= 0) {
+        model_ack(&work->model, name, flight->ops[i]);
+        return;
+    }
     if (flight->first[i] != KVT_OK)
         return;
     if (status == KVT_OK || status == KVT_EXISTS) {
@@ -498,11 +508,15 @@ workload_delete(struct workload *work, const struct model_name *names, uint32_t 
 void
 workload_clear(struct workload *work, uint32_t space)
 {
+    bool lands = rng_below(&work->rng, 2) == 0;
     enum kvt_status status;
 
+    /* Every other clear comes while puts are under way. */
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        if (work->flights[i].kind != FLIGHT_FREE)
-            flight_land(work, &work->flights[i]);
+        struct flight *flight = &work->flights[i];
+
+        if (flight->kind != FLIGHT_FREE && (flight->kind != FLIGHT_PUT || lands))
+            flight_land(work, flight);
     }
     pin_forget_all(work, space);
     model_clear_begin(&work->model, space);
@@ -510,6 +524,13 @@ workload_clear(struct workload *work, uint32_t space)
     workload_note(work, 9, (uint64_t)status);
     workload_expect(work, "kvt_namespace_clear", status);
     model_clear_end(&work->model, space, status == KVT_OK);
+    for (uint32_t i = 0; i < FLIGHTS_MAX && status == KVT_OK; i++) {
+        struct flight *flight = &work->flights[i];
+
+        flight->is_cleared =
+            flight->is_cleared ||
+            (flight->kind == FLIGHT_PUT && !flight->is_visible && flight->names[0].space == space);
+    }
 }
 
 void

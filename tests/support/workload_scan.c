@@ -82,7 +82,7 @@ workload_stats(struct workload *work)
         return;
     if (stats.corrupt_count + stats.read_failed_count + stats.batch_failed_count +
             stats.commit_failed_count >
-        0)
+        work->calmed_count)
         model_fail(&work->model,
             "without faults: corrupt %llu, read failed %llu, batch failed %llu, commit failed %llu",
             (unsigned long long)stats.corrupt_count, (unsigned long long)stats.read_failed_count,

@@ -286,7 +286,7 @@ evicted_blocks_may_be_missed_but_not_replaced(void **state)
 {
     struct model *model = *state;
 
-    model->may_miss = true;
+    model->may_miss = model->may_be_gone = true;
     put(model, false, true);
     put(model, true, true);
     read_version(model, 0);
