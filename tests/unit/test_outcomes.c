@@ -452,6 +452,40 @@ a_close_gives_up_a_delete_in_vain(void **state)
     assert_int_equal(put_of(0), KVT_EXISTS);
 }
 
+/* Nobody waits for the kill of what a put has replaced: it is lost with the put. */
+static void
+a_delete_behind_a_replace_that_found_no_space_is_for_good(void **state)
+{
+    struct kvt_put put = {
+        .key = keys[1], .source = bytes, .length = BLOCK_BYTES, .flags = KVT_PUT_REPLACE};
+    enum kvt_status status;
+    kvt_ticket *ticket;
+    uint64_t version = 0;
+
+    (void)state;
+    payload_fill(bytes, BLOCK_BYTES, 1, 1);
+    assert_int_equal(put_of(1), KVT_OK);
+    payload_fill(bytes, BLOCK_BYTES, 1, 2);
+    disk_fill();
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_E_NOSPC);
+    kvt_ticket_free(ticket);
+    assert_int_equal(put_of(2), KVT_E_NOSPC);
+    sim_rules_clear(sim.world);
+    sim_store_pass(&sim, 10 * SECOND_NS);
+    /* What is in HOST becomes durable, and is deleted. */
+    assert_true(put_of(1) >= 0);
+    assert_int_equal(kvt_delete_submit(store, ns, &keys[1], 1, NULL, &ticket), KVT_OK);
+    status = kit_result(ticket, KVT_STAGE_DURABLE).status;
+    kvt_ticket_free(ticket);
+    kvt_abort(store);
+    sim_store_reopen(&sim);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    if (status == KVT_OK)
+        assert_int_equal(kit_get(store, ns, 1, &version), KVT_MISS);
+}
+
 int
 main(void)
 {
@@ -470,6 +504,7 @@ main(void)
         TEST(a_flush_of_a_full_disk_ends),
         TEST(what_is_deleted_after_a_delete_in_vain_stays_deleted),
         TEST(a_delete_in_vain_is_tried_again),
+        TEST(a_delete_behind_a_replace_that_found_no_space_is_for_good),
         TEST(a_close_gives_up_a_delete_in_vain),
     };
 
