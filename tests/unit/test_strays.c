@@ -426,21 +426,6 @@ what_may_be_committed_is_not_written_over(void **state)
     }
 }
 
-/* The first one of a segment that the index has as FREE. */
-static void
-a_stray_in_a_free_segment_that_cannot_be_read_does_so_too(void **state)
-{
-    (void)state;
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = begin_with_bad_page(seed);
-
-        stray_leave(full);
-        bad.page = 0;
-        stray_is_in_doubt(full);
-        full_end(full);
-    }
-}
-
 /* What was committed last stands behind it: it is no stray. */
 static void
 a_page_before_the_last_commit_leaves_nothing_in_doubt(void **state)
@@ -616,7 +601,6 @@ main(void)
         cmocka_unit_test(a_stray_that_cannot_be_read_is_written_over),
         cmocka_unit_test(a_stray_that_was_erased_by_a_process_that_was_killed_stays_away),
         cmocka_unit_test(what_may_be_committed_is_not_written_over),
-        cmocka_unit_test(a_stray_in_a_free_segment_that_cannot_be_read_does_so_too),
         cmocka_unit_test(a_page_before_the_last_commit_leaves_nothing_in_doubt),
         cmocka_unit_test(a_victim_whose_header_cannot_be_read_is_reclaimed_and_told),
         cmocka_unit_test(a_kill_whose_header_cannot_be_read_once_is_kept),
