@@ -416,5 +416,10 @@ recover_store(struct kvt_store *store, bool is_new, const struct recover_facts *
         return KVT_OK;
     if (is_unclean)
         KVT_TRY(strays_recycle(store));
+    /* Kills that a rebuild owes, which index_load() has none of: index_finish() does it then. */
+    store->is_unfinished =
+        row->action == RECOVER_REBUILD && !commit_kills_have_passed(store, commit_kill_mark(store));
+    if (store->is_unfinished)
+        return KVT_OK;
     return store->index->ops->mark(store->index, false);
 }
