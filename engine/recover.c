@@ -54,8 +54,12 @@ segment_visit(void *visitor, const struct index_segment *facts)
     /* A data file that lost its end, and cannot have it again, has fewer: their records are dropped
      * below. */
     if (segment_restore(load->store->segments, &segment) && load->is_unclean &&
-        facts->state == SEGMENT_ACTIVE)
+        facts->state == SEGMENT_ACTIVE) {
         segment_at(load->store->segments, facts->number)->was_active = true;
+        /* It stays ACTIVE in the index until it was searched (strays.c): a kill of a stale record
+         * may be committed before. */
+        segment_at(load->store->segments, facts->number)->void_count = 1;
+    }
     return true;
 }
 

@@ -225,10 +225,11 @@ search_run(struct kvt_store *store, void *context)
             continue;
         if (search->status == KVT_OK)
             search->status = strays_erase(search, segment);
-        if (search->status == KVT_OK)
-            segment_continue(search, segment);
-        else
-            segment->void_count++; /* It stays ACTIVE in the index: the next open looks again. */
+        if (search->status != KVT_OK)
+            continue; /* What was ACTIVE stays so in the index: the next open looks again. */
+        if (segment->was_active)
+            segment->void_count--;
+        segment_continue(search, segment);
     }
     if (search->status != KVT_OK) {
         commit_doubt(store, search->status);

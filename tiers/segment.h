@@ -55,8 +55,8 @@ struct segment {
     uint32_t reader_count; /* Reads in flight. */
     uint32_t writer_count; /* Puts in flight: taken and not yet answered. */
     bool was_active;       /* The engine's: in the index that a crash left. */
-    uint32_t void_count;   /* The engine's: void entries of its batches that are not durable; or
-                            * an open could not take its strays away. */
+    uint32_t void_count;   /* The engine's: void entries of its batches that are not durable; and
+                            * one until an open has taken its strays away. */
 
     /* The engine's, for choosing what to reclaim. */
     uint32_t

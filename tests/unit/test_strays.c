@@ -108,6 +108,7 @@ what_is_behind_the_last_commit_of_a_closed_segment_never_comes_to_life(void **st
         assert_int_equal(state_of(full, 1), SEGMENT_ACTIVE);
         assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
         cut_with_all_kept(full);
+        assert_int_equal(segment_at(full->store->segments, 0)->void_count, 0); /* Nor left to do. */
         full_expect(full, FIRST, 1);
         assert_false(full_expect_at_most(full, SECOND, 0));
         assert_false(full_expect_at_most(full, THIRD, 0));
