@@ -23,6 +23,8 @@ group_run(struct kvt_store *store, struct commit_job *job)
 {
     struct commit_group *group = CONTAINER_OF(job, struct commit_group, job);
 
+    if (group->change != NULL) /* A segment is recycled. */
+        KVT_TRY(index_finish(store));
     return index_commit_deferred(store->index, &group->index_batch);
 }
 

@@ -183,3 +183,57 @@ index_commit_deferred(struct index *index, const struct index_batch *batch)
 {
     return commit_by(index, batch, index->ops->commit_deferred);
 }
+
+/* --- A rebuilt index -------------------------------------------------------------------------- */
+
+enum kvt_status
+index_finish(struct kvt_store *store)
+{
+    if (!store->is_unfinished)
+        return KVT_OK;
+    KVT_TRY(store->index->ops->mark(store->index, false));
+    store->is_unfinished = false;
+    return KVT_OK;
+}
+
+struct finish {
+    struct commit_job job;
+    bool is_sent, is_back;
+};
+
+static enum kvt_status
+finish_run(struct kvt_store *store, struct commit_job *job)
+{
+    (void)job;
+    return index_finish(store);
+}
+
+static void
+finish_back(struct kvt_store *store, struct commit_job *job)
+{
+    CONTAINER_OF(job, struct finish, job)->is_back = true;
+    if (job->status != KVT_OK)
+        commit_failed(store);
+}
+
+static bool
+finish_call(struct kvt_store *store, void *context)
+{
+    struct finish *finish = context;
+
+    if (finish->is_sent)
+        return finish->is_back;
+    if (store_is_poisoned(store) || commit_is_in_doubt(store))
+        return true;
+    finish->is_sent = true;
+    committer_submit(store->committer, &finish->job);
+    return false;
+}
+
+void
+index_finish_await(struct kvt_store *store)
+{
+    struct finish finish = {.job = {.run = finish_run, .finish = finish_back}};
+
+    loop_call(store, finish_call, &finish);
+}

@@ -45,4 +45,16 @@ void segment_facts(const struct segment *segment, struct index_segment *facts_ou
 enum kvt_status index_commit_growing(struct index *index, const struct index_batch *batch);
 enum kvt_status index_commit_deferred(struct index *index, const struct index_batch *batch);
 
+/*
+ * index_finish - a rebuilt index is not finished before the kills are durable that the rebuild owes
+ * (of copies that are dead, and that no kill names): a crash leaves it to the next open to rebuild
+ * it, and to owe them, again. But another rebuild finds less than the first when a segment was
+ * recycled meanwhile, which may have what a copy is dead by: before that the index is finished in
+ * any case, which has none of these copies. The committer's thread.
+ *
+ * index_finish_await - the kills have been answered: finish it, unless they failed. Who opens.
+ */
+enum kvt_status index_finish(struct kvt_store *store);
+void index_finish_await(struct kvt_store *store);
+
 #endif /* KVT_ENGINE_COMMITTER_H */

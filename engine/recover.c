@@ -54,8 +54,12 @@ segment_visit(void *visitor, const struct index_segment *facts)
     /* A data file that lost its end, and cannot have it again, has fewer: their records are dropped
      * below. */
     if (segment_restore(load->store->segments, &segment) && load->is_unclean &&
-        facts->state == SEGMENT_ACTIVE)
+        facts->state == SEGMENT_ACTIVE) {
         segment_at(load->store->segments, facts->number)->was_active = true;
+        /* It stays ACTIVE in the index until it was searched (strays.c): a kill of a stale record
+         * may be committed before. */
+        segment_at(load->store->segments, facts->number)->void_count = 1;
+    }
     return true;
 }
 
@@ -416,5 +420,10 @@ recover_store(struct kvt_store *store, bool is_new, const struct recover_facts *
         return KVT_OK;
     if (is_unclean)
         KVT_TRY(strays_recycle(store));
+    /* Kills that a rebuild owes, which index_load() has none of: index_finish() does it then. */
+    store->is_unfinished =
+        row->action == RECOVER_REBUILD && !commit_kills_have_passed(store, commit_kill_mark(store));
+    if (store->is_unfinished)
+        return KVT_OK;
     return store->index->ops->mark(store->index, false);
 }

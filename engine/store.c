@@ -322,6 +322,7 @@ static enum kvt_status
 threads_start(struct kvt_store *store)
 {
     struct actor loop = {.name = "kvt-loop", .step = loop_step, .context = store};
+    bool is_unfinished = store->is_unfinished;
 
     KVT_TRY(event_ring_open(store));
     KVT_TRY(relocate_open(store));
@@ -334,6 +335,8 @@ threads_start(struct kvt_store *store)
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     strays_remove(store); /* Before anything is promised. */
     flush_kills(store);   /* Likewise: those of what recovery found dead. */
+    if (is_unfinished)
+        index_finish_await(store);
     return KVT_OK;
 }
 

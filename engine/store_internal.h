@@ -182,7 +182,8 @@ struct kvt_store {
     uint64_t fingerprint_seed;
     uint8_t life[16]; /* By chance, anew at each open: what an earlier one gave away is stale. */
     bool is_read_only;
-    bool is_threads; /* The io engine is the thread pool. */
+    bool is_threads;    /* The io engine is the thread pool. */
+    bool is_unfinished; /* The index: see index_finish(). The committer's while it runs. */
 
     /* The parts below. */
     struct crew *crew;

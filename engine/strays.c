@@ -22,28 +22,36 @@ facts_commit(struct kvt_store *store, const struct index_segment *facts, uint32_
     return count == 0 ? KVT_OK : index_commit_growing(store->index, &batch);
 }
 
+/* When a header is not durable the store is in doubt, and the next open writes them all again. */
 static enum kvt_status
-segment_pass_over(struct kvt_store *store, struct segment *segment)
+void_note(struct kvt_store *store, enum kvt_status status)
 {
-    bool has_batches = false;
-
-    KVT_TRY(nvme_has_batches(store->nvme, segment, &has_batches));
-    if (has_batches) {
-        bool is_restored =
-            segment_restore(store->segments, &(struct segment){.number = segment->number,
-                                                 .generation = segment->generation,
-                                                 .state = SEGMENT_RECYCLING,
-                                                 .batch_number = segment->batch_number});
-
-        KVT_ASSERT(is_restored);
-        (void)is_restored;
-        return KVT_OK;
+    if (status != KVT_OK) {
+        commit_doubt(store, status);
+        log_line(&store->logger, LOG_WARN, "strays", "event=not_voided status=%s text=\"%s\"",
+            kvt_status_name(status), failure_last()->text);
     }
+    return status;
+}
+
+/*
+ * Its next fill is of a higher generation, and a header says so: no batch in it counts any more,
+ * wherever it stands. *void_status: of the headers so far; behind one that could not be written no
+ * other is tried, as a disk that fails takes seconds for each.
+ */
+static void
+segment_pass_over(struct kvt_store *store, struct segment *segment, enum kvt_status *void_status)
+{
+    uint64_t number = commit_batch_number(store);
+
     segment->generation++;
-    /* Page 0 may hold the header of the generation that was passed over. */
+    /* Page 0 is that header's. */
     if (segment->fill_page == 0)
         segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
-    return KVT_OK;
+    if (*void_status == KVT_OK)
+        *void_status = void_note(store, nvme_segment_void(store->nvme, segment, number));
+    if (*void_status == KVT_OK)
+        segment->batch_number = number;
 }
 
 enum kvt_status
@@ -54,6 +62,7 @@ strays_recycle(struct kvt_store *store)
     uint32_t cursor = 0;
     uint32_t count = 0;
     enum kvt_status status = KVT_OK;
+    enum kvt_status void_status = KVT_OK;
 
     if (store->nvme == NULL)
         return KVT_OK;
@@ -63,13 +72,15 @@ strays_recycle(struct kvt_store *store)
     while (status == KVT_OK && (segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment->state != SEGMENT_FREE || segment->generation >= UINT32_MAX - 1)
             continue;
-        status = segment_pass_over(store, segment);
+        segment_pass_over(store, segment, &void_status);
         segment_facts(segment, &facts[count++]);
-        if (status == KVT_OK && count == FACTS_BATCH) {
+        if (count == FACTS_BATCH) {
             status = facts_commit(store, facts, count);
             count = 0;
         }
     }
+    if (void_status == KVT_OK)
+        (void)void_note(store, nvme_files_sync(store->nvme));
     if (status == KVT_OK)
         status = facts_commit(store, facts, count);
     env_put(&store->env, facts, FACTS_BATCH * sizeof(*facts));
@@ -214,10 +225,11 @@ search_run(struct kvt_store *store, void *context)
             continue;
         if (search->status == KVT_OK)
             search->status = strays_erase(search, segment);
-        if (search->status == KVT_OK)
-            segment_continue(search, segment);
-        else
-            segment->void_count++; /* It stays ACTIVE in the index: the next open looks again. */
+        if (search->status != KVT_OK)
+            continue; /* What was ACTIVE stays so in the index: the next open looks again. */
+        if (segment->was_active)
+            segment->void_count--;
+        segment_continue(search, segment);
     }
     if (search->status != KVT_OK) {
         commit_doubt(store, search->status);

@@ -8,10 +8,12 @@
  * open takes them away. In a segment that was ACTIVE they are those above its batch_number, and in
  * one that is RECYCLING all: what had left it before the crash may be deleted after it, and nothing
  * is written then that would say so. The first page of each of their headers is overwritten with
- * zeros, and synced; so are zeros that stand there already, and a recycle header that hides them. A
- * FREE segment in which some stand becomes RECYCLING before that; all other FREE segments get a
- * higher generation for their next fill, so that a torn header in them can never be followed by one
- * of the same generation.
+ * zeros, and synced; so are zeros that stand there already, and a recycle header that hides them.
+ *
+ * In a FREE segment they may stand anywhere, also behind one of which the disk has nothing, and the
+ * index does not say which ones a life has begun to fill. So each gets a higher generation for its
+ * next fill, and a recycle header of it that voids all others, whatever they are: a write a
+ * segment, one after the other, one sync, and no read.
  *
  * A segment that was ACTIVE goes on being filled behind its last batch, one a root: a store whose
  * process dies again and again does not spend a segment on each life, and reclaiming keeps the room
@@ -21,12 +23,7 @@
  * committed stands behind it: all from the last commit, or the recycle header, up to it is
  * overwritten, too. When it still cannot be read, or the one that it begins behind was not found,
  * it is as if a header could not be erased, at each open until the segment is recycled: to seal it
- * for good would leave the header to a rebuild, on a day on which the disk can read it. A FREE
- * segment with such a page where its first batch would begin becomes RECYCLING.
- *
- * Of a FREE segment only the beginning is looked at: when the header of its first batch is torn, a
- * whole one behind it is not found, and a rebuild takes that one's blocks until the segment is used
- * again. Nobody was told that they exist.
+ * for good would leave the header to a rebuild, on a day on which the disk can read it.
  *
  * Threads   the thread that opens, before anybody else has the store.
  */
@@ -37,15 +34,14 @@
 
 struct kvt_store;
 
-/* strays_recycle - the FREE segments; commits the facts of what it changed. After an unclean
- * stop. */
+/* strays_recycle - the FREE segments; commits their facts. After an unclean stop. When a header
+ * cannot be written or synced (no memory, no space in a sparse file, a disk that fails), no delete
+ * of a key that is not there is promised in this life, and a line in the log says so; no close
+ * marks this life clean (commit_is_in_doubt()), and the next open tries again. */
 enum kvt_status strays_recycle(struct kvt_store *store);
 
-/* strays_remove - the others. When that cannot be (no memory, a disk that fails), no delete of a
- * key that is not there is promised in this life, a line in the log says so, and from where it
- * failed on segments that were ACTIVE stay SEALED, and ACTIVE in the index: no close marks this
- * life clean (commit_is_in_doubt()), and the next open tries again. Behind the start of the
- * loop. */
+/* strays_remove - the others. When that cannot be, likewise, and from where it failed on segments
+ * that were ACTIVE stay SEALED, and ACTIVE in the index. Behind the start of the loop. */
 void strays_remove(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_STRAYS_H */

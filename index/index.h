@@ -57,7 +57,7 @@ enum index_condition {
     INDEX_ABSENT,  /* No file. */
     INDEX_CLEAN,   /* Closed in order, and every reachable page is whole. */
     INDEX_UNCLEAN, /* Not closed in order, but every reachable page is whole. */
-    INDEX_DAMAGED, /* To be rebuilt; the failure record says what is wrong. */
+    INDEX_DAMAGED, /* Or not finished: to be rebuilt; the failure record says what is wrong. */
 };
 
 struct index_stats {
@@ -79,7 +79,8 @@ struct index_ops {
 
     /* Make a new, empty index of `map_bytes` beside the old one (name "data.mdb.new"), zero-filled
      * to its full size and synced. Blocks may be committed into it; index_install puts it in
-     * the old one's place (close, fsync, rename, fsync of the directory, open). */
+     * the old one's place (close, fsync, rename, fsync of the directory, open). It is not finished
+     * then: INDEX_DAMAGED, until it is marked for the first time. */
     enum kvt_status (*create)(void *context, const struct kvt_env *env, struct fs_dir *dir,
         uint64_t map_bytes, struct index **index_out);
     enum kvt_status (*install)(struct index *index);
@@ -102,7 +103,8 @@ struct index_ops {
     /* Double the map (at least to `map_bytes`), zero-filled and synced first. */
     enum kvt_status (*grow)(struct index *index, uint64_t map_bytes);
 
-    /* The clean flag: `clean` false before the first write of a life, true as the last. Durable. */
+    /* The clean flag: `clean` false before the first write of a life (of a new index: when all is
+     * durable that belongs to it), true as the last. Durable. */
     enum kvt_status (*mark)(struct index *index, bool clean);
 
     /* In order of (segment, page); until `visit` returns false. */

@@ -336,8 +336,10 @@ disk_apply(struct index_disk *disk)
         segment->has_facts = true;
         segment->segment = change->segments[i];
     }
-    if (change->mark != DISK_MARK_KEEP)
+    if (change->mark != DISK_MARK_KEEP) {
         image->is_clean = change->mark == DISK_MARK_CLEAN;
+        image->is_finished = true;
+    }
     disk_drop(disk);
 }
 

@@ -35,6 +35,7 @@ struct disk_image {
     uint32_t segment_count;
     uint32_t segment_capacity;
     bool is_clean;
+    bool is_finished; /* It was marked once. */
 };
 
 enum disk_mark {

@@ -47,10 +47,14 @@ mem_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir,
 
     (void)env;
     (void)dir;
-    if (disk->current == NULL)
+    if (disk->current == NULL) {
         *condition_out = INDEX_ABSENT;
-    else
+    } else if (!disk->current->is_finished) {
+        *condition_out = INDEX_DAMAGED;
+        (void)failure_set(KVT_E_CORRUPT, 0, "The in-memory index was not finished.");
+    } else {
         *condition_out = disk->current->is_clean ? INDEX_CLEAN : INDEX_UNCLEAN;
+    }
     return KVT_OK;
 }
 

@@ -177,8 +177,11 @@ names_check(struct check *check)
     if (!check->has_block || !check->has_segment || !check->has_system)
         return failure_set(KVT_E_CORRUPT, 0, "A database of the index is missing.");
     KVT_TRY(lmdb_tree_walk(&check->reader, &check->system, &system_walk));
-    if (!check->has_clean || !check->has_schema)
-        return failure_set(KVT_E_CORRUPT, 0, "The index's clean flag or schema is missing.");
+    if (!check->has_schema)
+        return failure_set(KVT_E_CORRUPT, 0, "The index's schema is missing.");
+    if (!check->has_clean)
+        return failure_set(
+            KVT_E_CORRUPT, 0, "The index was not finished: its clean flag is missing.");
     return KVT_OK;
 }
 

@@ -437,10 +437,9 @@ create_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 {
     int code = databases_open(lmdb, txn, MDB_CREATE);
 
+    /* Without the clean flag: lmdb_check() refuses it until the first lmdb_mark(). */
     if (code == 0)
         code = schema_put(lmdb, txn, context);
-    if (code == 0)
-        code = clean_put(txn, lmdb->system, false);
     return code;
 }
 

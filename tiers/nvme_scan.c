@@ -306,33 +306,6 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
 }
 
 enum kvt_status
-nvme_has_batches(struct nvme_tier *nvme, const struct segment *segment, bool *has_batches_out)
-{
-    uint32_t starts[2] = {0, SEGMENT_HEAD_PAGES_MAX};
-    struct batch_header header;
-    struct scan scan;
-    enum kvt_status status;
-
-    *has_batches_out = false;
-    KVT_TRY_GOTO(scan_init(&scan, nvme, segment->number), deinit);
-    for (uint32_t i = 0; i < 2 && !*has_batches_out; i++) {
-        uint32_t page = starts[i];
-
-        while (page < scan.pages && !*has_batches_out &&
-               header_get(&scan, page, WINDOW_PAGES_CHAIN, &header) == KVT_OK &&
-               header.extent.generation == segment->generation) {
-            /* A recycle header has no blocks, and stands at page 0 of what was used before. */
-            *has_batches_out = page != 0 || header.block_count > 0 || segment->generation == 1;
-            page += header.total_pages;
-        }
-    }
-    *has_batches_out = *has_batches_out || scan.unreadable_end > 0;
-deinit:
-    scan_deinit(&scan);
-    return status;
-}
-
-enum kvt_status
 nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, void *memory)
 {
     uint32_t pages = pages_of(size);
@@ -350,6 +323,17 @@ nvme_peek(struct nvme_tier *nvme, const struct extent *extent, uint32_t size, vo
     return KVT_OK;
 }
 
+/* The root of a segment, which takes writes. */
+static enum kvt_status
+root_to_write(struct nvme_tier *nvme, uint32_t segment, const struct nvme_root **root_out)
+{
+    *root_out = &nvme->roots[segment_root(segment)];
+    if (!nvme->options.read_only && !(*root_out)->is_read_only)
+        return KVT_OK;
+    return failure_set(
+        KVT_E_READONLY, 0, "nvme tier: root %u takes no writes", segment_root(segment));
+}
+
 static enum kvt_status
 pages_erase(struct nvme_tier *nvme, uint32_t segment, uint32_t page, uint32_t count)
 {
@@ -364,10 +348,7 @@ pages_erase(struct nvme_tier *nvme, uint32_t segment, uint32_t page, uint32_t co
         count > nvme->options.segment_pages - page)
         return failure_set(KVT_E_INVAL, 0, "nvme tier: there are no pages %u..+%u in segment 0x%x",
             page, count, segment);
-    root = &nvme->roots[segment_root(segment)];
-    if (nvme->options.read_only || root->is_read_only)
-        return failure_set(
-            KVT_E_READONLY, 0, "nvme tier: root %u takes no writes", segment_root(segment));
+    KVT_TRY(root_to_write(nvme, segment, &root));
     zeros = env_map(env, (size_t)zero_count * PAGE_BYTES);
     if (zeros == NULL)
         return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %u pages", zero_count);
@@ -384,6 +365,35 @@ enum kvt_status
 nvme_header_erase(struct nvme_tier *nvme, const struct extent *header)
 {
     return pages_erase(nvme, header->segment, header->page, 1);
+}
+
+/* The header without kills of an earlier fill, if one stands there, is zeros behind its first
+ * sector, as this one is: a cut leaves one of the two, and what that one hides stays hidden. */
+enum kvt_status
+nvme_segment_void(struct nvme_tier *nvme, const struct segment *segment, uint64_t sequence)
+{
+    struct batch_header header = {
+        .extent = {.segment = segment->number, .generation = segment->generation},
+        .header_pages = 1,
+        .total_pages = 1,
+        .sequence = sequence,
+        .is_recycle = true,
+    };
+    const struct nvme_root *root;
+    struct scan_memory *memory;
+    enum kvt_status status;
+
+    KVT_ASSERT(segment->state == SEGMENT_FREE);
+    KVT_TRY(root_to_write(nvme, segment->number, &root));
+    memory = memory_take(nvme);
+    if (memory == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for a header");
+    memcpy(header.store_uuid, nvme->options.store_uuid, sizeof(header.store_uuid));
+    batch_header_encode(&header, NULL, NULL, nvme->options.secret, memory->window);
+    status = nvme->env->fs->write_at(
+        root->file, memory->window, PAGE_BYTES, nvme_offset(nvme, segment->number, 0));
+    memory_put(nvme, memory);
+    return status;
 }
 
 enum kvt_status

@@ -135,14 +135,6 @@ typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
 enum kvt_status nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit,
     void *visitor, struct nvme_scan_result *result_out);
 
-/*
- * nvme_has_batches - whether batches of the segment's generation begin where those of its next fill
- * do: at page 0, behind a recycle header, or at SEGMENT_HEAD_PAGES_MAX; true as well when one of
- * these pages cannot be read. For FREE segments, in recovery only.
- */
-enum kvt_status nvme_has_batches(
-    struct nvme_tier *nvme, const struct segment *segment, bool *has_batches_out);
-
 /* nvme_peek - the bytes of an extent, synchronously (recovery only). `memory` is aligned to a page
  * and holds whole pages. KVT_E_INVAL: no such extent; KVT_E_IO. */
 enum kvt_status nvme_peek(
@@ -151,6 +143,14 @@ enum kvt_status nvme_peek(
 /* nvme_header_erase - no header stands at that place any more, once it is synced; synchronously
  * (recovery only). KVT_E_INVAL: no such place; KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO. */
 enum kvt_status nvme_header_erase(struct nvme_tier *nvme, const struct extent *header);
+
+/*
+ * nvme_segment_void - whatever stands in a FREE segment is of an earlier fill than its next one,
+ * once it is synced: a recycle header of its generation at page 0, synchronously (recovery only).
+ * KVT_E_READONLY, KVT_E_NOMEM, KVT_E_NOSPC (a sparse file), KVT_E_IO.
+ */
+enum kvt_status nvme_segment_void(
+    struct nvme_tier *nvme, const struct segment *segment, uint64_t sequence);
 
 /*
  * nvme_pages_erase - zeros over the first `count` pages of a RECYCLING segment without transfers,

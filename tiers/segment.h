@@ -21,7 +21,8 @@
  *              used before) a header of that generation stands durably at page 0, so that whatever
  *              older headers remain in it are void (FORMAT.md section 4). The fill mark is 0 in a
  *              segment that was never used, and behind that header in others. An open after a crash
- *              passes generations over: then the header is older, but no batch of its own follows.
+ *              passes a generation over, with a header of the next; when that cannot be written the
+ *              one that stands there is older.
  *   ACTIVE     Takes runs at `fill_page`; at most one a root. After a crash it is SEALED at first.
  *   SEALED     Full, or closed early after failures or a crash. Only read.
  *   RECYCLING  The index no longer has records in it (the range delete is durable); readers may
@@ -54,8 +55,8 @@ struct segment {
     uint32_t reader_count; /* Reads in flight. */
     uint32_t writer_count; /* Puts in flight: taken and not yet answered. */
     bool was_active;       /* The engine's: in the index that a crash left. */
-    uint32_t void_count;   /* The engine's: void entries of its batches that are not durable; or
-                            * an open could not take its strays away. */
+    uint32_t void_count;   /* The engine's: void entries of its batches that are not durable; and
+                            * one until an open has taken its strays away. */
 
     /* The engine's, for choosing what to reclaim. */
     uint32_t

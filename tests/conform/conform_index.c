@@ -73,15 +73,24 @@ condition_of(struct rig *rig)
     return condition;
 }
 
-/* A new, empty index in its place. */
+/* A new, empty index in its place, which is not finished. */
 static struct index *
-index_make(struct rig *rig, uint64_t map_bytes)
+index_begin(struct rig *rig, uint64_t map_bytes)
 {
     struct index *index;
 
     assert_int_equal(
         rig->ops->create(rig->context, &rig->env, rig->dir, map_bytes, &index), KVT_OK);
     assert_int_equal(rig->ops->install(index), KVT_OK);
+    return index;
+}
+
+static struct index *
+index_make(struct rig *rig, uint64_t map_bytes)
+{
+    struct index *index = index_begin(rig, map_bytes);
+
+    assert_int_equal(rig->ops->mark(index, false), KVT_OK);
     return index;
 }
 
@@ -117,10 +126,10 @@ an_index_that_was_never_made_is_absent(void **state)
 }
 
 static void
-a_new_index_is_empty_and_unclean(void **state)
+a_new_index_is_empty_and_not_finished(void **state)
 {
     struct rig *rig = *state;
-    struct index *index = index_make(rig, MAP_BYTES);
+    struct index *index = index_begin(rig, MAP_BYTES);
     struct index_stats stats;
 
     model_check(&model, index);
@@ -129,7 +138,34 @@ a_new_index_is_empty_and_unclean(void **state)
     assert_int_equal(stats.block_count, 0);
     assert_int_equal(stats.commit_count, 0);
     rig->ops->close(index);
-    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
+    failure_clear();
+    assert_int_equal(condition_of(rig), INDEX_DAMAGED);
+    assert_non_null(strstr(failure_last()->text, "not finished"));
+}
+
+/* Until it is marked, whatever is committed before; then as other ones are. */
+static void
+a_new_index_is_finished_when_it_is_marked(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 13};
+
+    for (int clean = 0; clean < 2; clean++) {
+        struct index *index = index_begin(rig, MAP_BYTES);
+
+        memset(&model, 0, sizeof(model));
+        model_batch_random(&model, &batch, &rng, 50, 0);
+        assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+        rig->ops->close(index);
+        assert_int_equal(condition_of(rig), INDEX_DAMAGED);
+        index = index_open(rig, false);
+        model_batch_random(&model, &batch, &rng, 50, 0);
+        assert_int_equal(rig->ops->commit(index, &batch.batch), KVT_OK);
+        assert_int_equal(rig->ops->mark(index, clean != 0), KVT_OK);
+        model_check(&model, index);
+        rig->ops->close(index);
+        assert_int_equal(condition_of(rig), clean != 0 ? INDEX_CLEAN : INDEX_UNCLEAN);
+    }
 }
 
 static void
@@ -479,7 +515,7 @@ commits_are_counted(void **state)
 {
     struct rig *rig = *state;
     struct rng rng = {.state = 3};
-    struct index *index = index_make(rig, MAP_BYTES);
+    struct index *index = index_begin(rig, MAP_BYTES);
     struct index_stats stats;
 
     for (uint32_t i = 0; i < 5; i++) {
@@ -525,7 +561,8 @@ list_run(const struct index_ops *ops)
 #define CHECK(name) cmocka_unit_test_setup_teardown(name, rig_open, rig_close)
     const struct CMUnitTest tests[] = {
         CHECK(an_index_that_was_never_made_is_absent),
-        CHECK(a_new_index_is_empty_and_unclean),
+        CHECK(a_new_index_is_empty_and_not_finished),
+        CHECK(a_new_index_is_finished_when_it_is_marked),
         CHECK(an_index_that_was_made_but_not_installed_is_absent),
         CHECK(random_batches_leave_what_the_model_holds),
         CHECK(deletions_come_before_additions),

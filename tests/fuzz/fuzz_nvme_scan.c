@@ -50,13 +50,11 @@ segments_scan(struct nvme_tier *nvme)
     for (uint32_t i = 0; i < SEGMENTS; i++) {
         struct scanned scanned = {.segment = i};
         struct nvme_scan_result result;
-        bool has_batches;
 
         FUZZ_REQUIRE(nvme_scan(nvme, i, visit, &scanned, &result) == KVT_OK);
         FUZZ_REQUIRE(scanned.count == 0 || scanned.generation == result.generation);
         FUZZ_REQUIRE(scanned.count <= SEGMENT_PAGES && result.damaged_pages <= 4 * SEGMENT_PAGES);
         FUZZ_REQUIRE(result.unreadable_end <= SEGMENT_PAGES);
-        FUZZ_REQUIRE(nvme_has_batches(nvme, segment_at(nvme->table, i), &has_batches) == KVT_OK);
     }
 }
 

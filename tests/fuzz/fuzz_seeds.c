@@ -240,6 +240,7 @@ lmdb_files_write(const struct kvt_env *env, struct fs_dir *dir, struct scratch_d
         memset(&model, 0, sizeof(model));
         assert_int_equal(index_lmdb_ops.create(NULL, env, dir, 1 << 20, &index), KVT_OK);
         assert_int_equal(index_lmdb_ops.install(index), KVT_OK);
+        assert_int_equal(index_lmdb_ops.mark(index, false), KVT_OK);
         for (uint32_t n = 0; n < i * i; n++, commits++) {
             model_batch_random(&model, &batch, &rng, 24, 12);
             assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);

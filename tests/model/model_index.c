@@ -131,6 +131,7 @@ life_run(struct life *life, uint64_t seed, uint32_t operation_count)
     assert_int_equal(
         index_lmdb_ops.create(NULL, &life->env, life->dir, map_bytes, &life->index), KVT_OK);
     assert_int_equal(index_lmdb_ops.install(life->index), KVT_OK);
+    assert_int_equal(index_lmdb_ops.mark(life->index, false), KVT_OK);
     for (uint32_t i = 0; i < operation_count; i++) {
         operation_run(life);
         file_check(life);

@@ -124,6 +124,7 @@ index_make(const struct lmdb_files *files, uint64_t map_bytes)
     assert_int_equal(
         index_lmdb_ops.create(NULL, &files->env, files->dir, map_bytes, &index), KVT_OK);
     assert_int_equal(index_lmdb_ops.install(index), KVT_OK);
+    assert_int_equal(index_lmdb_ops.mark(index, false), KVT_OK);
     return index;
 }
 

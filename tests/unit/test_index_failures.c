@@ -68,6 +68,7 @@ lmdb_make(void)
 
     assert_int_equal(index_lmdb_ops.create(NULL, &env, dir, MAP_BYTES, &index), KVT_OK);
     assert_int_equal(index_lmdb_ops.install(index), KVT_OK);
+    assert_int_equal(index_lmdb_ops.mark(index, false), KVT_OK);
     return index;
 }
 

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_rebuilt_owing.c - an index that was rebuilt is not finished before the kills are durable
+ * that the rebuild owes: whatever fails or is cut until then leaves it to the next open to rebuild
+ * it once more, unless a segment was recycled, which another rebuild would miss. In the simulated
+ * world.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    DEAD = 100, /* Keys: of the copy that is dead, and of a block beside it. */
+    BESIDE,
+    CRASHES_MAX = 400,
+    SEGMENTS = 3 * FULL_SEGMENTS, /* Writes that fail cost one each. */
+    SEED = 900,
+};
+
+static const struct sim_rule no_space = {
+    .ops = SIM_WRITE, .effect = SIM_ENOSPC, .nth = 1, .sticky = true, .file = "data."};
+
+static struct segment *
+active(const struct full_store *full)
+{
+    struct segment *segment = segment_active(full->store->segments, 0);
+
+    assert_non_null(segment);
+    return segment;
+}
+
+/* The segment is filled, and the next one begun. */
+static void
+segment_leave(struct full_store *full)
+{
+    const struct segment *left = active(full);
+
+    while (active(full) == left)
+        full_put(full, full->next_cold++, 1);
+}
+
+/*
+ * The index is lost, with a dead copy that only a kill of another fill hides, in another segment
+ * than its own. *killer_out: that one.
+ */
+static struct full_store *
+owing_begin(uint32_t *killer_out)
+{
+    struct full_store *full = full_begin(SEED, SEGMENTS);
+    struct commit_kill kill = {.extent = {.segment = SEGMENTS - 1, .generation = 1}};
+
+    full_put(full, DEAD, 1);
+    full_put(full, BESIDE, 1);
+    kill.fingerprint = full_fingerprint(full, DEAD);
+    segment_leave(full);
+    assert_int_equal(commit_kill(full->store, &kill), KVT_OK);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    *killer_out = active(full)->number;
+    segment_leave(full);
+    sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+    sim_index_damage(full->world);
+    return full;
+}
+
+static uint64_t
+rebuilt_count(const struct full_store *full)
+{
+    return atomic_load(&full->store->counters.recover_rebuilt_count);
+}
+
+/* The copy is dead by a kill of its own, and the index is as any other. */
+static void
+debt_is_paid(struct full_store *full)
+{
+    assert_int_equal(full_copies_check(full, DEAD), 1);
+    full_again(full, 0);
+    assert_int_equal(rebuilt_count(full), 0);
+    assert_int_equal(full_copies_check(full, DEAD), 1);
+    full_expect(full, BESIDE, 1);
+}
+
+/* The power goes at each moment of the open that rebuilds. */
+static void
+kills_that_a_rebuild_owes_outlive_a_crash_in_its_open(void **state)
+{
+    bool has_ended = false;
+    uint64_t n = 1;
+
+    (void)state;
+    for (; n < CRASHES_MAX && !has_ended; n++) {
+        uint32_t killer;
+        struct full_store *full = owing_begin(&killer);
+
+        sim_crash_after(full->world, n);
+        (void)store_open_in(&full->reach, "/store", &full->options, &full->store);
+        has_ended = !sim_crashed(full->world);
+        sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        sim_crash_after(full->world, 0);
+        full_open(full, 0);
+        debt_is_paid(full);
+        full_end(full);
+    }
+    assert_true(has_ended);
+    assert_true(n > 10);
+}
+
+/* Each commit of the open fails once, on the disk or not: it is refused, or takes no more commits,
+ * and the next one pays. */
+static void
+a_commit_that_fails_in_that_open_is_told(void **state)
+{
+    bool has_ended = false;
+    uint32_t told_count = 0;
+
+    (void)state;
+    for (uint64_t nth = 1; nth < CRASHES_MAX && !has_ended; nth++) {
+        const struct sim_rule rule = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = nth};
+        uint32_t killer, health = 0;
+        struct full_store *full = owing_begin(&killer);
+        uint64_t fault_count = sim_fault_count(full->world);
+        enum kvt_status status;
+
+        sim_rule_add(full->world, &rule);
+        status = store_open_in(&full->reach, "/store", &full->options, &full->store);
+        has_ended = sim_fault_count(full->world) == fault_count;
+        sim_rules_clear(full->world);
+        if (status == KVT_OK)
+            assert_int_equal(kvt_health(full->store, &health), KVT_OK);
+        assert_int_equal(status == KVT_OK && (health & KVT_HEALTH_META_READONLY) == 0, has_ended);
+        told_count += health != 0;
+        if (status == KVT_OK)
+            assert_true(kvt_close(full->store) == KVT_OK || !has_ended);
+        full_open(full, 0);
+        debt_is_paid(full);
+        full_end(full);
+    }
+    assert_true(has_ended);
+    assert_true(told_count >= 2); /* The commit of the kill, and what finishes the index. */
+}
+
+/* The life goes on, and nothing in it is lost; the next open owes the kills once more. */
+static void
+kills_that_could_not_be_written_are_owed_by_the_next_open(void **state)
+{
+    static const enum sim_effect effects[] = {SIM_ENOSPC, SIM_EIO};
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct sim_rule rule = no_space;
+        uint32_t killer;
+        struct full_store *full = owing_begin(&killer);
+
+        rule.effect = effects[i % 2];
+        sim_rule_add(full->world, &rule);
+        full_open(full, 0);
+        sim_rules_clear(full->world);
+        assert_int_equal(rebuilt_count(full), 1);
+        assert_false(full_expect_at_most(full, DEAD, 0));
+        assert_true(kit_delete(full->store, full->ns, DEAD) < 0);
+        (void)sim_run_for(full->world, UINT64_C(60) * 1000 * 1000 * 1000);
+        if (rule.effect == SIM_ENOSPC) {
+            full_put(full, full->next_cold, 1);
+            assert_int_equal(kit_delete(full->store, full->ns, full->next_cold - 1), KVT_OK);
+        }
+        if (i < 2)
+            assert_true(kvt_close(full->store) <= KVT_OK); /* What failed is told. */
+        else
+            sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        full_open(full, 0);
+        assert_int_equal(rebuilt_count(full), 1);
+        if (rule.effect == SIM_ENOSPC) {
+            full_expect(full, full->next_cold, 1);
+            assert_false(full_expect_at_most(full, full->next_cold - 1, 0));
+        }
+        debt_is_paid(full);
+        full_end(full);
+    }
+}
+
+/*
+ * In such a life the segment is recycled that has what the copy is dead by: another rebuild would
+ * find that one alive. The index, which does not have it, counts from then on.
+ */
+static void
+an_index_is_finished_before_a_segment_is_recycled(void **state)
+{
+    uint32_t number, cursor = 0;
+    struct full_store *full = owing_begin(&number);
+    struct segment *killer, *segment;
+    uint32_t generation;
+
+    (void)state;
+    sim_rule_add(full->world, &no_space);
+    full_open(full, 0);
+    sim_rules_clear(full->world);
+    assert_int_equal(rebuilt_count(full), 1);
+    (void)sim_run_for(full->world, UINT64_C(60) * 1000 * 1000 * 1000);
+    killer = segment_at(full->store->segments, number);
+    generation = killer->generation;
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        segment->is_passed_over = segment != killer;
+    assert_true(reclaim_want(full->store));
+    for (uint32_t i = 0; i < FULL_BLOCKS && killer->generation == generation; i++)
+        full_put(full, full->next_cold++, 1);
+    assert_true(killer->generation > generation);
+    assert_int_equal(segment_at(full->store->segments, 0)->generation, 1); /* The copy's. */
+    full_again(full, 0);
+    assert_int_equal(rebuilt_count(full), 0);
+    assert_false(full_expect_at_most(full, DEAD, 0));
+    full_expect(full, BESIDE, 1);
+    full_end(full);
+}
+
+/* Its first index owes nothing, and is not finished before it is marked, either: a cut leaves it to
+ * the next open. */
+static void
+a_store_that_was_cut_while_it_was_made_is_made_anew(void **state)
+{
+    bool has_ended = false;
+
+    (void)state;
+    for (uint64_t n = 1; n < CRASHES_MAX && !has_ended; n++) {
+        const struct sim_options options = {.seed = n};
+        struct sim_world *world = sim_world_create(&options);
+        const struct store_world reach = {
+            .env = sim_env(world), .index_ops = &sim_index_ops, .index_context = world};
+        struct kvt_options wanted = kit_options();
+        kvt_namespace space;
+        kvt_store *store = NULL;
+
+        wanted.nvme_capacity_bytes = (uint64_t)FULL_SEGMENTS << 20;
+        sim_crash_after(world, n);
+        (void)store_open_in(&reach, "/store", &wanted, &store);
+        has_ended = !sim_crashed(world);
+        sim_power_cut(world, SIM_CUT_NOTHING_KEPT);
+        sim_crash_after(world, 0);
+        for (uint64_t life = 0; life < 2; life++) {
+            assert_int_equal(store_open_in(&reach, "/store", &wanted, &store), KVT_OK);
+            if (life > 0)
+                assert_int_equal(atomic_load(&store->counters.recover_rebuilt_count), 0);
+            assert_int_equal(kvt_namespace_open(store, "space", "model", 5, &space), KVT_OK);
+            assert_int_equal(
+                kit_put(store, space, DEAD + life, 1, FULL_BLOCK_BYTES, KVT_SYNC), KVT_OK);
+            sim_power_cut(world, SIM_CUT_NOTHING_KEPT);
+        }
+        sim_world_destroy(world);
+    }
+    assert_true(has_ended);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kills_that_a_rebuild_owes_outlive_a_crash_in_its_open),
+        cmocka_unit_test(a_commit_that_fails_in_that_open_is_told),
+        cmocka_unit_test(kills_that_could_not_be_written_are_owed_by_the_next_open),
+        cmocka_unit_test(an_index_is_finished_before_a_segment_is_recycled),
+        cmocka_unit_test(a_store_that_was_cut_while_it_was_made_is_made_anew),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
