@@ -223,7 +223,8 @@ finish_call(struct kvt_store *store, void *context)
 
     if (finish->is_sent)
         return finish->is_back;
-    if (store_is_poisoned(store) || commit_is_in_doubt(store))
+    /* At rest: none is left that could not be written, and is tried again. */
+    if (store_is_poisoned(store) || commit_is_in_doubt(store) || !commit_is_at_rest(store))
         return true;
     finish->is_sent = true;
     committer_submit(store->committer, &finish->job);

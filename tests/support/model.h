@@ -100,6 +100,7 @@ void model_put_refused(struct model *model, struct model_name name, uint64_t op)
 /* It was cancelled before it began: it did nothing. (A delete too.) */
 void model_cancelled(struct model *model, struct model_name name, uint64_t op);
 uint64_t model_delete(struct model *model, struct model_name name);
+/* Stage 1. That nothing was there is acknowledged like any other (stage 2), but by no flush. */
 void model_deleted(struct model *model, struct model_name name, uint64_t op, bool was_there);
 /* Operations of the whole namespace: one of each name, with this number for its own. */
 void model_clear_begin(struct model *model, uint32_t space);

@@ -252,10 +252,8 @@ block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kv
     if ((status == KVT_CANCELLED) != (flight->first[i] == KVT_CANCELLED))
         model_fail(&work->model, "space %u key %u: stage 1 %s, stage 2 %s", name.space, name.key,
             kvt_status_name(flight->first[i]), kvt_status_name(status));
-    if (flight->first[i] == KVT_MISS && flight->kind == FLIGHT_DELETE && status >= 0) {
-        model_ack(&work->model, name, flight->ops[i]);
-        return;
-    }
+    if (flight->first[i] == KVT_MISS && flight->kind == FLIGHT_DELETE && status >= 0)
+        model_ack(&work->model, name, flight->ops[i]); /* It stays so. */
     if (flight->first[i] != KVT_OK)
         return;
     if (status == KVT_OK || status == KVT_EXISTS) {

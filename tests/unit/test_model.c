@@ -246,6 +246,32 @@ what_an_open_found_stays_but_a_rebuild_may_know_more(void **state)
     wrong(model);
 }
 
+/* A rebuild may know more than an open that found nothing, unless somebody was told that nothing
+ * comes back. A flush tells nobody. */
+static void
+delete_of_nothing_lasts_when_it_was_acknowledged(void **state)
+{
+    struct model *model = *state;
+    uint64_t op;
+
+    put(model, false, true);
+    for (uint32_t is_told = 0; is_told < 2; is_told++) {
+        model_reopened(model, false);
+        read_version(model, 0);
+        model_settled(model, true);
+        op = model_delete(model, name);
+        model_deleted(model, name, op, false);
+        if (is_told == 1)
+            model_ack(model, name, op);
+        else
+            model_ack_all(model);
+        model_reopened(model, true);
+        right(model);
+        read_version(model, 1);
+    }
+    wrong(model);
+}
+
 static void
 cleared_namespace_is_empty_for_good(void **state)
 {
@@ -315,6 +341,8 @@ main(void)
         cmocka_unit_test_setup_teardown(flush_covers_lasting_puts_only, setup, teardown),
         cmocka_unit_test_setup_teardown(
             what_an_open_found_stays_but_a_rebuild_may_know_more, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            delete_of_nothing_lasts_when_it_was_acknowledged, setup, teardown),
         cmocka_unit_test_setup_teardown(cleared_namespace_is_empty_for_good, setup, teardown),
         cmocka_unit_test_setup_teardown(
             put_that_found_its_key_proves_that_it_is_there, setup, teardown),
