@@ -145,7 +145,8 @@ a_commit_that_fails_in_that_open_is_told(void **state)
     assert_true(told_count >= 2); /* The commit of the kill, and what finishes the index. */
 }
 
-/* The life goes on, and nothing in it is lost; the next open owes the kills once more. */
+/* The life goes on, and nothing in it is lost; the next open owes the kills once more, but for
+ * those that found space later, behind an orderly close. */
 static void
 kills_that_could_not_be_written_are_owed_by_the_next_open(void **state)
 {
@@ -174,7 +175,7 @@ kills_that_could_not_be_written_are_owed_by_the_next_open(void **state)
         else
             sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
         full_open(full, 0);
-        assert_int_equal(rebuilt_count(full), 1);
+        assert_int_equal(rebuilt_count(full), i == 0 ? 0 : 1);
         if (rule.effect == SIM_ENOSPC) {
             full_expect(full, full->next_cold, 1);
             assert_false(full_expect_at_most(full, full->next_cold - 1, 0));
