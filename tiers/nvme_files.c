@@ -46,28 +46,53 @@ page_warn(const struct file_plan *plan, uint64_t offset)
             plan->env->fs->dir_path(plan->dir), (unsigned long long)offset, failure_last()->text);
 }
 
-/* Space for the file from `from` to its wanted size; sparse where the file system cannot
- * reserve. */
+/* The disk has fewer than the `wanted` bytes that the file is to get. */
+static enum kvt_status
+space_refuse(const struct file_plan *plan, uint64_t wanted, uint64_t free_bytes)
+{
+    return failure_set(KVT_E_NOSPC, 0, "%s: %llu more bytes are wanted for %s, %llu are free",
+        plan->env->fs->dir_path(plan->dir), (unsigned long long)wanted, FILE_NAME,
+        (unsigned long long)free_bytes);
+}
+
+/* As if it had not been asked for. What an allocation got that failed would stay the file's: ext4
+ * keeps it, all that was free on the disk. */
+static void
+space_give_back(const struct file_plan *plan, struct fs_file *file, uint64_t from)
+{
+    struct failure first = *failure_last();
+
+    (void)plan->env->fs->truncate(file, from);
+    failure_copy(&first);
+}
+
+/*
+ * Space for the file from `from` to its wanted size; sparse where the file system cannot reserve.
+ * What the disk cannot have is not begun: until an allocation gives up, nobody else can write.
+ */
 static enum kvt_status
 space_allocate(const struct file_plan *plan, struct fs_file *file, uint64_t from)
 {
     const struct fs_ops *fs = plan->env->fs;
+    uint64_t wanted = plan->wanted_bytes - from;
     uint64_t free_bytes = 0;
-    enum kvt_status status = fs->allocate(file, from, plan->wanted_bytes - from);
+    enum kvt_status status;
 
+    if (fs->dir_space(plan->dir, &free_bytes) == KVT_OK && free_bytes < wanted)
+        return space_refuse(plan, wanted, free_bytes);
+    status = fs->allocate(file, from, wanted);
     if (status == KVT_E_UNSUPPORTED) {
         plan_warn(plan, "sparse_file", from);
         status = fs->truncate(file, plan->wanted_bytes);
     }
     if (status == KVT_OK)
         return fs->sync(file);
+    space_give_back(plan, file, from);
     if (status != KVT_E_NOSPC)
         return status;
     if (fs->dir_space(plan->dir, &free_bytes) != KVT_OK)
         free_bytes = 0;
-    return failure_set(KVT_E_NOSPC, 0, "%s: %llu bytes are wanted for %s, %llu more are free",
-        fs->dir_path(plan->dir), (unsigned long long)plan->wanted_bytes, FILE_NAME,
-        (unsigned long long)free_bytes);
+    return space_refuse(plan, wanted, free_bytes);
 }
 
 static enum kvt_status

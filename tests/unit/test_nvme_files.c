@@ -143,6 +143,32 @@ allocate_full(struct fs_file *file, uint64_t offset, uint64_t size)
     return failure_set(KVT_E_NOSPC, ENOSPC, "the device is full on purpose");
 }
 
+/* As ext4 does: what fits stays. */
+static enum kvt_status
+allocate_what_fits(struct fs_file *file, uint64_t offset, uint64_t size)
+{
+    assert_int_equal(host_fs->truncate(file, offset + size / 2), KVT_OK);
+    return failure_set(KVT_E_NOSPC, ENOSPC, "the device is full on purpose");
+}
+
+static enum kvt_status
+allocate_never(struct fs_file *file, uint64_t offset, uint64_t size)
+{
+    (void)file;
+    (void)offset;
+    fail_msg("%u bytes are taken from a disk that does not have them", (unsigned)size);
+    return KVT_E_NOSPC;
+}
+
+/* Some, but not enough for the six segments by which the file shall grow. */
+static enum kvt_status
+space_small(struct fs_dir *dir, uint64_t *free_bytes_out)
+{
+    (void)dir;
+    *free_bytes_out = 6 * SEGMENT_BYTES - 1;
+    return KVT_OK;
+}
+
 static enum kvt_status
 allocate_unsupported(struct fs_file *file, uint64_t offset, uint64_t size)
 {
@@ -177,6 +203,57 @@ a_file_that_cannot_grow_is_used_as_it_is(void **state)
     rig.options.root_bytes[0] = 9 * SEGMENT_BYTES;
     assert_int_equal(rig_open(&rig), KVT_OK);
     assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 0, SEGMENT_FREE), 3);
+    rig_deinit(&rig);
+}
+
+static void
+a_file_that_cannot_grow_gives_back_what_it_took(void **state)
+{
+    (void)state;
+    fixture_init(1, 3);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    rig_close(&rig);
+    fs_ops.allocate = allocate_what_fits;
+    rig.options.root_bytes[0] = 9 * SEGMENT_BYTES;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 0, SEGMENT_FREE), 3);
+    assert_int_equal(file_size("root0/data.00"), 3 * SEGMENT_BYTES);
+    rig_deinit(&rig);
+}
+
+static void
+what_the_disk_does_not_have_is_not_begun(void **state)
+{
+    (void)state;
+    fixture_init(1, 3);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    rig_close(&rig);
+    fs_ops.allocate = allocate_never;
+    fs_ops.dir_space = space_small;
+    rig.options.root_bytes[0] = 9 * SEGMENT_BYTES;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(file_size("root0/data.00"), 3 * SEGMENT_BYTES);
+    rig_close(&rig);
+    fs_ops.allocate = host_fs->allocate;
+    rig.options.root_bytes[0] = 8 * SEGMENT_BYTES; /* That much it has. */
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(file_size("root0/data.00"), 8 * SEGMENT_BYTES);
+    rig_deinit(&rig);
+}
+
+/* The sentence says what is wanted and what is free. */
+static void
+a_new_file_that_the_disk_does_not_have_is_not_begun(void **state)
+{
+    (void)state;
+    fixture_init(1, 6);
+    fs_ops.allocate = allocate_never;
+    fs_ops.dir_space = space_small;
+    assert_int_equal(rig_open(&rig), KVT_E_NOSPC);
+    assert_non_null(strstr(
+        failure_last()->text, "6291456 more bytes are wanted for data.00, 6291455 are free"));
+    assert_false(scratch_exists(&rig.scratch, "root0/data.00"));
+    assert_false(scratch_exists(&rig.scratch, "root0/data.00.new"));
     rig_deinit(&rig);
 }
 
@@ -523,6 +600,9 @@ main(void)
         cmocka_unit_test(a_file_grows_and_keeps_what_it_has),
         cmocka_unit_test(a_full_device_is_named_with_its_numbers),
         cmocka_unit_test(a_file_that_cannot_grow_is_used_as_it_is),
+        cmocka_unit_test(a_file_that_cannot_grow_gives_back_what_it_took),
+        cmocka_unit_test(what_the_disk_does_not_have_is_not_begun),
+        cmocka_unit_test(a_new_file_that_the_disk_does_not_have_is_not_begun),
         cmocka_unit_test(without_fallocate_the_file_is_sparse),
         cmocka_unit_test(an_alignment_above_a_page_is_refused_by_name),
         cmocka_unit_test(a_file_system_that_refuses_direct_reads_is_used_without),
