@@ -197,6 +197,7 @@ store_free(struct kvt_store *store)
     arena_close(store);
     namespaces_close(store);
     env_put(&env, store->doomed, store->doomed_capacity * sizeof(*store->doomed));
+    store_dir_unmake(store); /* Nothing has a file of it open, and the lock is held. */
     store_dirs_close(store);
     if (store->fork_page != NULL)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
@@ -294,6 +295,7 @@ nvme_prepare(struct kvt_store *store, const struct recover_facts *facts)
         .may_remake = facts->is_rebuild_wanted,
         .logger = &store->logger,
         .loop_task = &store->loop_task,
+        .is_made = store->root_is_made,
     };
     enum kvt_status status;
 
@@ -399,6 +401,7 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
         failure_copy(&failure);
         return status;
     }
+    store->is_being_made = false;
     histogram_add(&store->latencies.open_ns, env_now(world->env) - begin_ns);
     log_line(&store->logger, LOG_INFO, "store", "event=open path=%s blocks=%llu io=%s", path,
         (unsigned long long)residency_count(store->map), store->env.io->name);

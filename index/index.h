@@ -87,6 +87,9 @@ struct index_ops {
     enum kvt_status (*open)(void *context, const struct kvt_env *env, struct fs_dir *dir,
         bool read_only, struct index **index_out);
 
+    /* Take away the index in `dir`, and one that was just made, durably. None may be open. */
+    enum kvt_status (*remove)(void *context, const struct kvt_env *env, struct fs_dir *dir);
+
     /* KVT_OK: durable. KVT_E_NOSPC: the map is full (nothing changed; grow or delete). KVT_E_META:
      * anything else; no further commit will be tried by the caller. */
     enum kvt_status (*commit)(struct index *index, const struct index_batch *batch);

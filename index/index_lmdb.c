@@ -168,7 +168,7 @@ lmdb_close(struct index *index)
     env_put(&env, lmdb, sizeof(*lmdb));
 }
 
-/* --- 3. Create, install, open, grow ----------------------------------------------------------- */
+/* --- 3. Create, install, open, remove, grow --------------------------------------------------- */
 
 /* LMDB takes an empty file for a new one and writes its meta pages; zeros follow behind them. */
 static enum kvt_status
@@ -250,6 +250,21 @@ lmdb_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool rea
 }
 
 static enum kvt_status
+lmdb_remove(void *context, const struct kvt_env *env, struct fs_dir *dir)
+{
+    static const char *const names[] = {LMDB_FILE_NAME_NEW, LMDB_FILE_NAME};
+
+    (void)context;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        enum kvt_status status = env->fs->unlink(dir, names[i]);
+
+        if (status != KVT_OK && status != KVT_MISS)
+            return status;
+    }
+    return env->fs->dir_sync(dir);
+}
+
+static enum kvt_status
 lmdb_grow(struct index *index, uint64_t map_bytes)
 {
     struct index_lmdb *lmdb = lmdb_of(index);
@@ -292,6 +307,7 @@ const struct index_ops index_lmdb_ops = {
     .create = lmdb_create,
     .install = lmdb_install,
     .open = lmdb_open,
+    .remove = lmdb_remove,
     .commit = lmdb_commit,
     .commit_deferred = lmdb_commit_deferred,
     .sync = lmdb_sync,

@@ -24,6 +24,7 @@ struct file_plan {
     struct fs_dir *dir;
     uint64_t segment_bytes;
     uint64_t wanted_bytes; /* Whole segments. */
+    bool *is_made;         /* NULL: nobody wants to know. */
 };
 
 static void
@@ -117,6 +118,8 @@ file_create(const struct file_plan *plan)
         failure_copy(&first);
         return status;
     }
+    if (plan->is_made != NULL)
+        *plan->is_made = true;
     return fs->dir_sync(plan->dir);
 }
 
@@ -285,6 +288,7 @@ plan_make(const struct kvt_env *env, const struct nvme_options *options, uint32_
     plan->env = env;
     plan->options = options;
     plan->dir = options->roots[number];
+    plan->is_made = options->is_made == NULL ? NULL : &options->is_made[number];
     plan->segment_bytes = (uint64_t)options->segment_pages * PAGE_BYTES;
     count = options->root_bytes[number] / plan->segment_bytes;
     if (count == 0 || count > 1u << 24)

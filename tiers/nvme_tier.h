@@ -58,6 +58,7 @@ struct nvme_options {
     struct logger *logger; /* NULL: silent. */
     struct task *const *loop_task; /* Woken when nvme_step() has work. NULL: nobody. */
     bool was_made[NVME_ROOTS_MAX]; /* The data file of the root has been there. */
+    bool *is_made; /* NULL, or for each root: set when its data file is made by this open. */
 };
 
 struct nvme_tier;
