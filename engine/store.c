@@ -293,6 +293,7 @@ nvme_prepare(struct kvt_store *store, const struct recover_facts *facts)
         .reserve_count = 2,
         .read_only = store->is_read_only,
         .may_remake = facts->is_rebuild_wanted,
+        .may_lack = store->world.may_lack_data,
         .logger = &store->logger,
         .loop_task = &store->loop_task,
         .is_made = store->root_is_made,

@@ -123,16 +123,22 @@ file_create(const struct file_plan *plan)
     return fs->dir_sync(plan->dir);
 }
 
+static enum kvt_status
+missing_refuse(const struct file_plan *plan)
+{
+    return failure_set(KVT_E_IO, 0,
+        "%s/" FILE_NAME " is missing: is its disk mounted? A rebuild of the index that is "
+        "asked for makes it anew, and gives its blocks up",
+        plan->env->fs->dir_path(plan->dir));
+}
+
 /* There is none. In the place of one whose disk is not mounted a new one would take blocks that go
  * when that is back, and the blocks of that one would be given up. */
 static enum kvt_status
 file_make(const struct file_plan *plan, bool was_made)
 {
     if (was_made && !plan->options->may_remake)
-        return failure_set(KVT_E_IO, 0,
-            "%s/" FILE_NAME " is missing: is its disk mounted? A rebuild of the index that is "
-            "asked for makes it anew, and gives its blocks up",
-            plan->env->fs->dir_path(plan->dir));
+        return missing_refuse(plan);
     if (was_made)
         plan_warn(plan, "made_anew", 0);
     return file_create(plan);
@@ -311,8 +317,9 @@ nvme_file_open(const struct kvt_env *env, const struct nvme_options *options, ui
 
     KVT_TRY(plan_make(env, options, number, &plan));
     status = file_open(&plan, &file);
+    /* Without its blocks those of the other roots would look like all that there are. */
     if (status == KVT_MISS && options->read_only)
-        return KVT_OK; /* Nothing to read: the root has no segments. */
+        return options->was_made[number] && !options->may_lack ? missing_refuse(&plan) : KVT_OK;
     if (status == KVT_MISS) {
         KVT_TRY(file_make(&plan, options->was_made[number]));
         KVT_TRY(file_open(&plan, &file));

@@ -392,6 +392,29 @@ a_read_only_tier_reads_and_takes_no_put(void **state)
     rig_deinit(&rig);
 }
 
+/* Half of a store would look like all of it. */
+static void
+a_read_only_tier_lacks_a_file_only_when_it_may(void **state)
+{
+    (void)state;
+    fixture_init(2, 2);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    rig_close(&rig);
+    scratch_unlink(&rig.scratch, "root1/data.00");
+    rig.options.read_only = true;
+    rig.options.was_made[0] = true;
+    assert_int_equal(rig_open(&rig), KVT_OK); /* Of the second one nobody knows that it was made. */
+    rig_close(&rig);
+    rig.options.was_made[1] = true;
+    assert_int_equal(rig_open(&rig), KVT_E_IO);
+    assert_non_null(strstr(failure_last()->text, "root1/data.00 is missing"));
+    rig.options.may_lack = true;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 0, SEGMENT_FREE), 2);
+    assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 1, SEGMENT_FREE), 0);
+    rig_deinit(&rig);
+}
+
 static void
 a_missing_file_is_made_anew_and_its_blocks_are_wrong_or_missing(void **state)
 {
@@ -608,6 +631,7 @@ main(void)
         cmocka_unit_test(a_file_system_that_refuses_direct_reads_is_used_without),
         cmocka_unit_test(a_file_whose_first_page_cannot_be_read_is_opened),
         cmocka_unit_test(a_read_only_tier_reads_and_takes_no_put),
+        cmocka_unit_test(a_read_only_tier_lacks_a_file_only_when_it_may),
         cmocka_unit_test(a_missing_file_is_made_anew_and_its_blocks_are_wrong_or_missing),
         cmocka_unit_test(impossible_options_are_refused),
         cmocka_unit_test(each_allocation_may_fail),
