@@ -276,12 +276,19 @@ memory_open(struct kvt_store *store)
 static enum kvt_status
 root_open(struct kvt_store *store, uint32_t i)
 {
+    const struct fs_ops *fs = store->env.fs;
     const char *path = store->file.root_paths[i];
     unsigned flags = store->is_read_only ? 0 : FS_CREATE;
+    enum kvt_status status =
+        path[0] == '\0' ? fs->dir_open_at(store->dir, "data", flags, &store->root_dirs[i])
+                        : fs->dir_open(store->env.fs_context, path, flags, &store->root_dirs[i]);
 
-    if (path[0] == '\0')
-        return store->env.fs->dir_open_at(store->dir, "data", flags, &store->root_dirs[i]);
-    return store->env.fs->dir_open(store->env.fs_context, path, flags, &store->root_dirs[i]);
+    /* KVT_MISS would say that there is no store. */
+    if (status == KVT_MISS)
+        return failure_set(KVT_E_IO, 0,
+            "root %u, %s, is missing, or the folder that it is in: is its disk mounted?", i,
+            path[0] == '\0' ? "the folder data of the store" : path);
+    return status;
 }
 
 static enum kvt_status

@@ -123,6 +123,22 @@ meta_is_used(struct kvt_store *store, bool *is_used_out)
     return status;
 }
 
+static enum kvt_status
+root_path_take(struct store_file *file, uint32_t i, const char *path)
+{
+    if (path == NULL || strlen(path) >= STORE_PATH_BYTES || path[0] == '\0')
+        return failure_set(KVT_E_INVAL, 0, "roots[%u] is NULL, empty, or longer than %d bytes", i,
+            STORE_PATH_BYTES - 1);
+    /* It would be another folder for who opens the store from elsewhere. */
+    if (path[0] != '/')
+        return failure_set(KVT_E_INVAL, 0,
+            "roots[%u], %s, does not begin with '/': the store keeps it, and is opened from other "
+            "folders, too",
+            i, path);
+    memcpy(file->root_paths[i], path, strlen(path) + 1);
+    return KVT_OK;
+}
+
 /* A new store: NAMES before STORE, so that whoever finds STORE finds NAMES. */
 static enum kvt_status
 files_create(struct kvt_store *store)
@@ -148,13 +164,8 @@ files_create(struct kvt_store *store)
             capacity == KVT_CAPACITY_NONE
                 ? 0
                 : capacity / file->root_count / options->segment_bytes * options->segment_bytes;
-        if (options->root_count == 0)
-            continue;
-        if (options->roots[i] == NULL || strlen(options->roots[i]) >= STORE_PATH_BYTES ||
-            options->roots[i][0] == '\0')
-            return failure_set(KVT_E_INVAL, 0, "roots[%u] is NULL, empty, or longer than %d bytes",
-                i, STORE_PATH_BYTES - 1);
-        memcpy(file->root_paths[i], options->roots[i], strlen(options->roots[i]) + 1);
+        if (options->root_count > 0)
+            KVT_TRY(root_path_take(file, i, options->roots[i]));
     }
     for (uint32_t i = 0; i < file->root_count; i++) {
         if (file->root_bytes[i] > 0)

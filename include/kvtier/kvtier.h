@@ -149,7 +149,7 @@ struct kvt_options {
                                    * blocks that an open finds stay until others come. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files,
-                               * without any yet. Default: the store's own directory. Borrowed. */
+                               * without any yet; paths from `/`. Default: `path`/data. Borrowed. */
     uint32_t root_count;      /* 0..8 */
     uint32_t io_engine;       /* enum kvt_io_engine */
 

@@ -183,6 +183,20 @@ a_creation_without_nvme_leaves_no_store(void **state)
     sim_end();
 }
 
+static void
+a_creation_with_a_root_that_cannot_be_made_leaves_no_store(void **state)
+{
+    static const char *const gone[] = {"/first", "/gone/second"};
+
+    (void)state;
+    sim_begin(1);
+    sim.options.roots = gone;
+    refused(sim_open(), KVT_E_IO, "root 1, /gone/second, is missing");
+    sim.options.roots = roots;
+    nothing_was_made();
+    sim_end();
+}
+
 /* The power goes at the n-th call of a creation that fails. Whatever that leaves can be opened: as
  * the store that it was to be (*is_made_out), or as none. False: it has fewer calls. */
 static bool
@@ -461,6 +475,7 @@ main(void)
         cmocka_unit_test(a_creation_without_memory_leaves_no_store),
         cmocka_unit_test(a_creation_of_which_a_call_fails_leaves_no_store),
         cmocka_unit_test(a_creation_without_nvme_leaves_no_store),
+        cmocka_unit_test(a_creation_with_a_root_that_cannot_be_made_leaves_no_store),
         cmocka_unit_test(a_power_cut_while_a_creation_is_taken_back_leaves_a_store_or_none),
         cmocka_unit_test(a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open),
         cmocka_unit_test(a_data_file_that_somebody_else_made_stays),
