@@ -102,7 +102,8 @@ struct index_ops {
     /* KVT_OK: all commits are durable. KVT_E_META: no further commit will be tried. */
     enum kvt_status (*sync)(struct index *index);
 
-    /* Double the map (at least to `map_bytes`), zero-filled and synced first. */
+    /* Double the map (at least to `map_bytes`), zero-filled and synced first; where the disk has no
+     * room for that, by less. KVT_E_NOSPC: it has none at all, and nothing changed. */
     enum kvt_status (*grow)(struct index *index, uint64_t map_bytes);
 
     /* The clean flag: `clean` false before the first write of a life, true as the last. Durable. */
