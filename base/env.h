@@ -154,7 +154,7 @@ struct fs_ops {
         struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), void *visitor);
     /* The kind of network file system that it is on, "nfs" say; NULL: a local one, or unknown. */
     const char *(*dir_network)(const struct fs_dir *dir);
-    /* Bytes that the file system still gives an ordinary user. */
+    /* Bytes that the file system still gives an ordinary user; UINT64_MAX: no bound, or unknown. */
     enum kvt_status (*dir_space)(struct fs_dir *dir, uint64_t *free_bytes_out);
     enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);
     enum kvt_status (*unlink)(struct fs_dir *dir, const char *name); /* Missing: KVT_MISS. */

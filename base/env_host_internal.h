@@ -72,6 +72,9 @@ void lock_close(struct fs_host_file *file);
 /* fs_network_name - the kind of network file system with this magic number; NULL: it is none. */
 const char *fs_network_name(uint32_t magic);
 
+/* fs_space_bytes - what statvfs() says of a file system's blocks; UINT64_MAX: it does not say. */
+uint64_t fs_space_bytes(uint64_t block_count, uint64_t free_count, uint64_t block_bytes);
+
 static inline uint64_t
 clock_read_ns(clockid_t clock)
 {

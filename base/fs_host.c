@@ -322,17 +322,25 @@ host_dir_network(const struct fs_dir *dir)
     return fstatfs(dir->descriptor, &facts) == 0 ? fs_network_name((uint32_t)facts.f_type) : NULL;
 }
 
+uint64_t
+fs_space_bytes(uint64_t block_count, uint64_t free_count, uint64_t block_bytes)
+{
+    uint64_t bytes;
+
+    /* A tmpfs without a bound, and what does not say (some of FUSE), have no blocks at all. */
+    if (block_count == 0 || __builtin_mul_overflow(free_count, block_bytes, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
 static enum kvt_status
 host_dir_space(struct fs_dir *dir, uint64_t *free_bytes_out)
 {
     struct statvfs facts;
-    uint64_t bytes;
 
     if (fstatvfs(dir->descriptor, &facts) != 0)
         return failure_errno(errno, "Cannot ask for the free space of", dir->path);
-    if (__builtin_mul_overflow((uint64_t)facts.f_bavail, (uint64_t)facts.f_frsize, &bytes))
-        bytes = UINT64_MAX;
-    *free_bytes_out = bytes;
+    *free_bytes_out = fs_space_bytes(facts.f_blocks, facts.f_bavail, facts.f_frsize);
     return KVT_OK;
 }
 

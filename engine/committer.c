@@ -6,6 +6,10 @@
 
 #include "store_internal.h"
 
+enum {
+    GROWTHS_MAX = 8, /* For one commit: on a disk that is nearly full each is a small one. */
+};
+
 struct committer {
     struct kvt_store *store;
     struct inbox inbox;
@@ -165,10 +169,10 @@ commit_by(struct index *index, const struct index_batch *batch,
 {
     enum kvt_status status = commit(index, batch);
 
-    if (status != KVT_E_NOSPC)
-        return status;
-    KVT_TRY(index->ops->grow(index, 0));
-    status = commit(index, batch);
+    for (uint32_t i = 0; status == KVT_E_NOSPC && i < GROWTHS_MAX; i++) {
+        KVT_TRY(index->ops->grow(index, 0));
+        status = commit(index, batch);
+    }
     return status == KVT_E_NOSPC ? KVT_E_META : status;
 }
 

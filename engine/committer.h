@@ -40,7 +40,7 @@ void committer_submit(struct committer *committer, struct commit_job *job);
 /* segment_facts - a segment as the index stores it. */
 void segment_facts(const struct segment *segment, struct index_segment *facts_out);
 
-/* index_commit_growing - commit; when the map is full grow it once and commit again.
+/* index_commit_growing - commit; while the map is full grow it and commit again.
  * index_commit_deferred: for jobs. */
 enum kvt_status index_commit_growing(struct index *index, const struct index_batch *batch);
 enum kvt_status index_commit_deferred(struct index *index, const struct index_batch *batch);

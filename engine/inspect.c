@@ -23,15 +23,19 @@ inspect_open(const char *path,
     void (*log)(void *context, int level, const char *module, const char *line), void *context,
     kvt_store **store_out)
 {
+    struct kvt_env env;
+    const struct store_world world = {
+        .env = &env, .index_ops = &index_lmdb_ops, .may_lack_data = true};
     struct kvt_options options = KVT_OPTIONS_INIT;
 
+    env_host(&env);
     options.flags = KVT_OPEN_READ_ONLY;
     options.host_capacity_bytes = CHECK_HOST_BYTES;
     options.worker_count = CHECK_WORKERS;
     options.log = log;
     options.log_context = context;
     options.log_level = KVT_LOG_WARN;
-    return kvt_open(path, &options, store_out);
+    return store_open_in(&world, path, &options, store_out);
 }
 
 enum kvt_status

@@ -23,7 +23,8 @@ enum kvt_status examination_begin(struct examination *examination,
 void examination_found(struct examination *examination, const char *kind, const char *text,
     uint32_t segment, uint32_t page);
 
-/* inspect_open - for reading only, with enough HOST for any block. `log` NULL: none. */
+/* inspect_open - for reading only, with enough HOST for any block, and without a data file that is
+ * missing: what is there is looked into. `log` NULL: none. */
 enum kvt_status inspect_open(const char *path,
     void (*log)(void *context, int level, const char *module, const char *line), void *context,
     kvt_store **store_out);

@@ -197,6 +197,7 @@ store_free(struct kvt_store *store)
     arena_close(store);
     namespaces_close(store);
     env_put(&env, store->doomed, store->doomed_capacity * sizeof(*store->doomed));
+    store_dir_unmake(store); /* Nothing has a file of it open, and the lock is held. */
     store_dirs_close(store);
     if (store->fork_page != NULL)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
@@ -275,12 +276,19 @@ memory_open(struct kvt_store *store)
 static enum kvt_status
 root_open(struct kvt_store *store, uint32_t i)
 {
+    const struct fs_ops *fs = store->env.fs;
     const char *path = store->file.root_paths[i];
     unsigned flags = store->is_read_only ? 0 : FS_CREATE;
+    enum kvt_status status =
+        path[0] == '\0' ? fs->dir_open_at(store->dir, "data", flags, &store->root_dirs[i])
+                        : fs->dir_open(store->env.fs_context, path, flags, &store->root_dirs[i]);
 
-    if (path[0] == '\0')
-        return store->env.fs->dir_open_at(store->dir, "data", flags, &store->root_dirs[i]);
-    return store->env.fs->dir_open(store->env.fs_context, path, flags, &store->root_dirs[i]);
+    /* KVT_MISS would say that there is no store. */
+    if (status == KVT_MISS)
+        return failure_set(KVT_E_IO, 0,
+            "root %u, %s, is missing, or the folder that it is in: is its disk mounted?", i,
+            path[0] == '\0' ? "the folder data of the store" : path);
+    return status;
 }
 
 static enum kvt_status
@@ -292,8 +300,10 @@ nvme_prepare(struct kvt_store *store, const struct recover_facts *facts)
         .reserve_count = 2,
         .read_only = store->is_read_only,
         .may_remake = facts->is_rebuild_wanted,
+        .may_lack = store->world.may_lack_data,
         .logger = &store->logger,
         .loop_task = &store->loop_task,
+        .is_made = store->root_is_made,
     };
     enum kvt_status status;
 
@@ -402,6 +412,7 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
         failure_copy(&failure);
         return status;
     }
+    store->is_being_made = false;
     histogram_add(&store->latencies.open_ns, env_now(world->env) - begin_ns);
     log_line(&store->logger, LOG_INFO, "store", "event=open path=%s blocks=%llu io=%s", path,
         (unsigned long long)residency_count(store->map), store->env.io->name);

@@ -14,6 +14,7 @@ struct store_world {
     const struct kvt_env *env; /* env->io NULL: chosen by the options. */
     const struct index_ops *index_ops;
     void *index_context;
+    bool may_lack_data; /* An open for reading only goes on without a data file that is missing. */
 };
 
 /* store_open_in - kvt_open() in `world`. */

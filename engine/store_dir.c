@@ -21,11 +21,13 @@ name_is_foreign(void *visitor, const char *name)
     return false;
 }
 
-/* The part of them that is made before the first sync of STORE, or by who prepares a disk. */
+/* The part of them that is made before the first sync of STORE, or by who prepares a disk; and what
+ * a creation leaves that was taken back. */
 static bool
 name_is_later(void *visitor, const char *name)
 {
-    static const char *const first[] = {"LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "data"};
+    static const char *const first[] = {
+        "LOCK", "STORE.a", "STORE.b", "NAMES.a", "NAMES.b", "data", "meta"};
 
     for (size_t i = 0; i < sizeof(first) / sizeof(first[0]); i++) {
         if (strcmp(name, first[i]) == 0)
@@ -97,6 +99,46 @@ root_is_free(struct kvt_store *store, const char *path)
     return status;
 }
 
+static bool
+name_is_there(void *visitor, const char *name)
+{
+    (void)name;
+    *(bool *)visitor = true;
+    return false;
+}
+
+/* Whether `meta` has anything. */
+static enum kvt_status
+meta_is_used(struct kvt_store *store, bool *is_used_out)
+{
+    const struct fs_ops *fs = store->env.fs;
+    struct fs_dir *dir = NULL;
+    enum kvt_status status = fs->dir_open_at(store->dir, "meta", 0, &dir);
+
+    if (status == KVT_MISS)
+        return KVT_OK;
+    if (status == KVT_OK)
+        status = fs->dir_list(dir, name_is_there, is_used_out);
+    fs->dir_close(dir);
+    return status;
+}
+
+static enum kvt_status
+root_path_take(struct store_file *file, uint32_t i, const char *path)
+{
+    if (path == NULL || strlen(path) >= STORE_PATH_BYTES || path[0] == '\0')
+        return failure_set(KVT_E_INVAL, 0, "roots[%u] is NULL, empty, or longer than %d bytes", i,
+            STORE_PATH_BYTES - 1);
+    /* It would be another folder for who opens the store from elsewhere. */
+    if (path[0] != '/')
+        return failure_set(KVT_E_INVAL, 0,
+            "roots[%u], %s, does not begin with '/': the store keeps it, and is opened from other "
+            "folders, too",
+            i, path);
+    memcpy(file->root_paths[i], path, strlen(path) + 1);
+    return KVT_OK;
+}
+
 /* A new store: NAMES before STORE, so that whoever finds STORE finds NAMES. */
 static enum kvt_status
 files_create(struct kvt_store *store)
@@ -122,22 +164,70 @@ files_create(struct kvt_store *store)
             capacity == KVT_CAPACITY_NONE
                 ? 0
                 : capacity / file->root_count / options->segment_bytes * options->segment_bytes;
-        if (options->root_count == 0)
-            continue;
-        if (options->roots[i] == NULL || strlen(options->roots[i]) >= STORE_PATH_BYTES ||
-            options->roots[i][0] == '\0')
-            return failure_set(KVT_E_INVAL, 0, "roots[%u] is NULL, empty, or longer than %d bytes",
-                i, STORE_PATH_BYTES - 1);
-        memcpy(file->root_paths[i], options->roots[i], strlen(options->roots[i]) + 1);
+        if (options->root_count > 0)
+            KVT_TRY(root_path_take(file, i, options->roots[i]));
     }
     for (uint32_t i = 0; i < file->root_count; i++) {
         if (file->root_bytes[i] > 0)
             KVT_TRY(root_is_free(store, file->root_paths[i]));
     }
     names_init(&store->names, &store->env, file->uuid);
+    store->is_being_made = true;
     KVT_TRY(names_write(&store->names, store->dir));
     return store_file_write(&store->env, store->dir, file);
 }
+
+/* --- Taking it back --------------------------------------------------------------------------- */
+
+static enum kvt_status
+file_remove(struct kvt_store *store, struct fs_dir *dir, const char *name)
+{
+    enum kvt_status status = store->env.fs->unlink(dir, name);
+
+    return status == KVT_MISS ? KVT_OK : status;
+}
+
+static enum kvt_status
+pair_remove(struct kvt_store *store, const char *one, const char *other)
+{
+    KVT_TRY(file_remove(store, store->dir, one));
+    KVT_TRY(file_remove(store, store->dir, other));
+    return store->env.fs->dir_sync(store->dir);
+}
+
+/*
+ * The index first: STORE with an index, and without a data file, is a store whose disk is away;
+ * without an index it is one whose creation was cut short, which the next open completes. NAMES
+ * last: whoever finds STORE finds NAMES.
+ */
+static enum kvt_status
+files_remove(struct kvt_store *store)
+{
+    const struct store_world *world = &store->world;
+
+    if (store->meta_dir != NULL)
+        KVT_TRY(world->index_ops->remove(world->index_context, &store->env, store->meta_dir));
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++) {
+        if (!store->root_is_made[i])
+            continue;
+        KVT_TRY(file_remove(store, store->root_dirs[i], "data.00"));
+        KVT_TRY(store->env.fs->dir_sync(store->root_dirs[i]));
+    }
+    KVT_TRY(pair_remove(store, "STORE.a", "STORE.b"));
+    return pair_remove(store, "NAMES.a", "NAMES.b");
+}
+
+void
+store_dir_unmake(struct kvt_store *store)
+{
+    if (!store->is_being_made || store_is_poisoned(store))
+        return;
+    if (files_remove(store) != KVT_OK)
+        log_line(&store->logger, LOG_WARN, "store", "event=creation_stays text=\"%s\"",
+            failure_last()->text);
+}
+
+/* --- Opening it ------------------------------------------------------------------------------- */
 
 /* Whether more is there than a creation has that was cut short before the first sync of STORE. */
 static enum kvt_status
@@ -148,6 +238,7 @@ store_was_made(struct kvt_store *store, bool *was_made_out)
 
     *was_made_out = false;
     KVT_TRY(store->env.fs->dir_list(store->dir, name_is_later, was_made_out));
+    KVT_TRY(meta_is_used(store, was_made_out));
     status = root_is_free(store, "");
     if (status != KVT_OK && status != KVT_E_INVAL)
         return status;

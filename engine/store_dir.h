@@ -20,6 +20,11 @@ enum kvt_status store_dir_open(struct kvt_store *store, bool may_create);
 /* store_identity_open - STORE as it is, or made; the options in force; a new open epoch. */
 enum kvt_status store_identity_open(struct kvt_store *store, bool *is_new_out);
 
+/* store_dir_unmake - of a store that this open was to make, and could not: what it made goes, so
+ * that the next open may make it otherwise. Nothing happens to a store that was there, and to one
+ * of which an invariant broke. */
+void store_dir_unmake(struct kvt_store *store);
+
 /* store_capacity_note - the capacity in force is that of the data files; those that have become
  * larger are so for good. */
 enum kvt_status store_capacity_note(struct kvt_store *store);

@@ -88,6 +88,9 @@ struct index_ops {
     enum kvt_status (*open)(void *context, const struct kvt_env *env, struct fs_dir *dir,
         bool read_only, struct index **index_out);
 
+    /* Take away the index in `dir`, and one that was just made, durably. None may be open. */
+    enum kvt_status (*remove)(void *context, const struct kvt_env *env, struct fs_dir *dir);
+
     /* KVT_OK: durable. KVT_E_NOSPC: the map is full (nothing changed; grow or delete). KVT_E_META:
      * anything else; no further commit will be tried by the caller. */
     enum kvt_status (*commit)(struct index *index, const struct index_batch *batch);
@@ -100,7 +103,8 @@ struct index_ops {
     /* KVT_OK: all commits are durable. KVT_E_META: no further commit will be tried. */
     enum kvt_status (*sync)(struct index *index);
 
-    /* Double the map (at least to `map_bytes`), zero-filled and synced first. */
+    /* Double the map (at least to `map_bytes`), zero-filled and synced first; where the disk has no
+     * room for that, by less. KVT_E_NOSPC: it has none at all, and nothing changed. */
     enum kvt_status (*grow)(struct index *index, uint64_t map_bytes);
 
     /* The clean flag: `clean` false before the first write of a life (of a new index: when all is

@@ -28,6 +28,8 @@ enum {
     PATH_BYTES_MAX = 4096,
     FILE_MODE = 0600,
     MAP_BYTES_MIN = 64 * PAGE_BYTES,
+    GROWTH_UNIT = 1 << 20,
+    GROWTH_MIN = 4 << 20, /* Where the disk has no room for twice the map. */
     DATABASE_COUNT = 3,
 };
 
@@ -168,7 +170,7 @@ lmdb_close(struct index *index)
     env_put(&env, lmdb, sizeof(*lmdb));
 }
 
-/* --- 3. Create, install, open, grow ----------------------------------------------------------- */
+/* --- 3. Create, install, open, remove, grow --------------------------------------------------- */
 
 /* LMDB takes an empty file for a new one and writes its meta pages; zeros follow behind them. */
 static enum kvt_status
@@ -250,6 +252,39 @@ lmdb_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool rea
 }
 
 static enum kvt_status
+lmdb_remove(void *context, const struct kvt_env *env, struct fs_dir *dir)
+{
+    static const char *const names[] = {LMDB_FILE_NAME_NEW, LMDB_FILE_NAME};
+
+    (void)context;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        enum kvt_status status = env->fs->unlink(dir, names[i]);
+
+        if (status != KVT_OK && status != KVT_MISS)
+            return status;
+    }
+    return env->fs->dir_sync(dir);
+}
+
+/* The next size of the map: `larger`, if the disk has room for that; else by half of what it has,
+ * as there are other growths to come, and somebody else's files. */
+static uint64_t
+grown_size(const struct index_lmdb *lmdb, uint64_t larger, uint64_t least)
+{
+    uint64_t free_bytes = 0;
+    uint64_t growth;
+
+    if (lmdb->env.fs->dir_space(lmdb->dir, &free_bytes) != KVT_OK ||
+        free_bytes >= larger - lmdb->map_bytes)
+        return larger;
+    growth = free_bytes / 2 - free_bytes / 2 % GROWTH_UNIT;
+    growth = growth < GROWTH_MIN ? GROWTH_MIN : growth;
+    if (growth < least - lmdb->map_bytes)
+        growth = least - lmdb->map_bytes;
+    return growth < larger - lmdb->map_bytes ? lmdb->map_bytes + growth : larger;
+}
+
+static enum kvt_status
 lmdb_grow(struct index *index, uint64_t map_bytes)
 {
     struct index_lmdb *lmdb = lmdb_of(index);
@@ -259,8 +294,10 @@ lmdb_grow(struct index *index, uint64_t map_bytes)
     KVT_TRY(lmdb_transaction_check(lmdb));
     if (map_bytes > INT64_MAX - PAGE_BYTES || larger > INT64_MAX - PAGE_BYTES)
         return failure_set(KVT_E_INVAL, 0, "The index's map cannot grow beyond 2^63 bytes.");
-    if (larger < map_bytes)
-        larger = round_up(map_bytes, PAGE_BYTES);
+    map_bytes = round_up(map_bytes, PAGE_BYTES);
+    if (map_bytes < lmdb->map_bytes)
+        map_bytes = lmdb->map_bytes;
+    larger = grown_size(lmdb, larger < map_bytes ? map_bytes : larger, map_bytes);
     KVT_TRY(lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, larger));
     code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)larger);
     if (code != 0) {
@@ -292,6 +329,7 @@ const struct index_ops index_lmdb_ops = {
     .create = lmdb_create,
     .install = lmdb_install,
     .open = lmdb_open,
+    .remove = lmdb_remove,
     .commit = lmdb_commit,
     .commit_deferred = lmdb_commit_deferred,
     .sync = lmdb_sync,

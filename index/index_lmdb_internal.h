@@ -52,7 +52,8 @@ lmdb_of(struct index *index)
 /* Make the empty file "data.mdb.new" in the place of any old one. */
 enum kvt_status lmdb_file_create(const struct kvt_env *env, struct fs_dir *dir);
 
-/* Write zeros up to `size` and sync. When it fails the file has its old length again. */
+/* Write zeros up to `size` and sync. When it fails the file has its old length again; KVT_E_NOSPC:
+ * what the disk has is less, and nothing was written, or was used up meanwhile. */
 enum kvt_status lmdb_file_fill(
     const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
 enum kvt_status lmdb_file_sync(const struct kvt_env *env, struct fs_dir *dir, const char *name);

@@ -130,6 +130,20 @@ mem_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool read
     return KVT_OK;
 }
 
+static enum kvt_status
+mem_remove(void *context, const struct kvt_env *env, struct fs_dir *dir)
+{
+    struct index_disk *disk = context;
+
+    (void)env;
+    (void)dir;
+    disk_image_destroy(disk, disk->fresh);
+    disk_image_destroy(disk, disk->current);
+    disk->fresh = NULL;
+    disk->current = NULL;
+    return KVT_OK;
+}
+
 static void
 mem_close(struct index *index)
 {
@@ -355,6 +369,7 @@ const struct index_ops index_mem_ops = {
     .create = mem_create,
     .install = mem_install,
     .open = mem_open,
+    .remove = mem_remove,
     .commit = mem_commit,
     .commit_deferred = mem_commit_deferred,
     .sync = mem_sync,

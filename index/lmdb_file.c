@@ -32,6 +32,19 @@ lmdb_file_create(const struct kvt_env *env, struct fs_dir *dir)
     return status;
 }
 
+/* What the disk does not have is not begun: until it is full, and again until all is given back,
+ * nobody else could write to it. */
+static enum kvt_status
+space_check(const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t wanted)
+{
+    uint64_t free_bytes = 0;
+
+    if (env->fs->dir_space(dir, &free_bytes) != KVT_OK || free_bytes >= wanted)
+        return KVT_OK;
+    return failure_set(KVT_E_NOSPC, 0, "%s/%s: %llu more bytes are wanted, %llu are free",
+        env->fs->dir_path(dir), name, (unsigned long long)wanted, (unsigned long long)free_bytes);
+}
+
 /* Zeros from `offset` to `size`. */
 static enum kvt_status
 zeros_write(const struct kvt_env *env, struct fs_file *file, uint64_t offset, uint64_t size)
@@ -61,6 +74,8 @@ lmdb_file_fill(const struct kvt_env *env, struct fs_dir *dir, const char *name, 
 
     KVT_TRY(env->fs->open(dir, name, 0, &file));
     KVT_TRY_GOTO(env->fs->size(file, &old_size), close_file);
+    if (old_size < size)
+        KVT_TRY_GOTO(space_check(env, dir, name, size - old_size), close_file);
     if (old_size < size)
         status = zeros_write(env, file, old_size, size);
     if (status == KVT_OK)

@@ -24,6 +24,7 @@ struct file_plan {
     struct fs_dir *dir;
     uint64_t segment_bytes;
     uint64_t wanted_bytes; /* Whole segments. */
+    bool *is_made;         /* NULL: nobody wants to know. */
 };
 
 static void
@@ -46,28 +47,53 @@ page_warn(const struct file_plan *plan, uint64_t offset)
             plan->env->fs->dir_path(plan->dir), (unsigned long long)offset, failure_last()->text);
 }
 
-/* Space for the file from `from` to its wanted size; sparse where the file system cannot
- * reserve. */
+/* The disk has fewer than the `wanted` bytes that the file is to get. */
+static enum kvt_status
+space_refuse(const struct file_plan *plan, uint64_t wanted, uint64_t free_bytes)
+{
+    return failure_set(KVT_E_NOSPC, 0, "%s: %llu more bytes are wanted for %s, %llu are free",
+        plan->env->fs->dir_path(plan->dir), (unsigned long long)wanted, FILE_NAME,
+        (unsigned long long)free_bytes);
+}
+
+/* As if it had not been asked for. What an allocation got that failed would stay the file's: ext4
+ * keeps it, all that was free on the disk. */
+static void
+space_give_back(const struct file_plan *plan, struct fs_file *file, uint64_t from)
+{
+    struct failure first = *failure_last();
+
+    (void)plan->env->fs->truncate(file, from);
+    failure_copy(&first);
+}
+
+/*
+ * Space for the file from `from` to its wanted size; sparse where the file system cannot reserve.
+ * What the disk cannot have is not begun: until an allocation gives up, nobody else can write.
+ */
 static enum kvt_status
 space_allocate(const struct file_plan *plan, struct fs_file *file, uint64_t from)
 {
     const struct fs_ops *fs = plan->env->fs;
+    uint64_t wanted = plan->wanted_bytes - from;
     uint64_t free_bytes = 0;
-    enum kvt_status status = fs->allocate(file, from, plan->wanted_bytes - from);
+    enum kvt_status status;
 
+    if (fs->dir_space(plan->dir, &free_bytes) == KVT_OK && free_bytes < wanted)
+        return space_refuse(plan, wanted, free_bytes);
+    status = fs->allocate(file, from, wanted);
     if (status == KVT_E_UNSUPPORTED) {
         plan_warn(plan, "sparse_file", from);
         status = fs->truncate(file, plan->wanted_bytes);
     }
     if (status == KVT_OK)
         return fs->sync(file);
+    space_give_back(plan, file, from);
     if (status != KVT_E_NOSPC)
         return status;
     if (fs->dir_space(plan->dir, &free_bytes) != KVT_OK)
         free_bytes = 0;
-    return failure_set(KVT_E_NOSPC, 0, "%s: %llu bytes are wanted for %s, %llu more are free",
-        fs->dir_path(plan->dir), (unsigned long long)plan->wanted_bytes, FILE_NAME,
-        (unsigned long long)free_bytes);
+    return space_refuse(plan, wanted, free_bytes);
 }
 
 static enum kvt_status
@@ -92,7 +118,18 @@ file_create(const struct file_plan *plan)
         failure_copy(&first);
         return status;
     }
+    if (plan->is_made != NULL)
+        *plan->is_made = true;
     return fs->dir_sync(plan->dir);
+}
+
+static enum kvt_status
+missing_refuse(const struct file_plan *plan)
+{
+    return failure_set(KVT_E_IO, 0,
+        "%s/" FILE_NAME " is missing: is its disk mounted? A rebuild of the index that is "
+        "asked for makes it anew, and gives its blocks up",
+        plan->env->fs->dir_path(plan->dir));
 }
 
 /* There is none. In the place of one whose disk is not mounted a new one would take blocks that go
@@ -101,10 +138,7 @@ static enum kvt_status
 file_make(const struct file_plan *plan, bool was_made)
 {
     if (was_made && !plan->options->may_remake)
-        return failure_set(KVT_E_IO, 0,
-            "%s/" FILE_NAME " is missing: is its disk mounted? A rebuild of the index that is "
-            "asked for makes it anew, and gives its blocks up",
-            plan->env->fs->dir_path(plan->dir));
+        return missing_refuse(plan);
     if (was_made)
         plan_warn(plan, "made_anew", 0);
     return file_create(plan);
@@ -260,6 +294,7 @@ plan_make(const struct kvt_env *env, const struct nvme_options *options, uint32_
     plan->env = env;
     plan->options = options;
     plan->dir = options->roots[number];
+    plan->is_made = options->is_made == NULL ? NULL : &options->is_made[number];
     plan->segment_bytes = (uint64_t)options->segment_pages * PAGE_BYTES;
     count = options->root_bytes[number] / plan->segment_bytes;
     if (count == 0 || count > 1u << 24)
@@ -282,8 +317,9 @@ nvme_file_open(const struct kvt_env *env, const struct nvme_options *options, ui
 
     KVT_TRY(plan_make(env, options, number, &plan));
     status = file_open(&plan, &file);
+    /* Without its blocks those of the other roots would look like all that there are. */
     if (status == KVT_MISS && options->read_only)
-        return KVT_OK; /* Nothing to read: the root has no segments. */
+        return options->was_made[number] && !options->may_lack ? missing_refuse(&plan) : KVT_OK;
     if (status == KVT_MISS) {
         KVT_TRY(file_make(&plan, options->was_made[number]));
         KVT_TRY(file_open(&plan, &file));

@@ -55,9 +55,11 @@ struct nvme_options {
     size_t arena_size;
     bool read_only;        /* Open the data files for reading only; puts give KVT_E_READONLY. */
     bool may_remake;       /* A data file that was made, and is missing, is made anew. */
+    bool may_lack;         /* read_only: the root of one has no segments then. */
     struct logger *logger; /* NULL: silent. */
     struct task *const *loop_task; /* Woken when nvme_step() has work. NULL: nobody. */
     bool was_made[NVME_ROOTS_MAX]; /* The data file of the root has been there. */
+    bool *is_made; /* NULL, or for each root: set when its data file is made by this open. */
 };
 
 struct nvme_tier;
@@ -66,10 +68,11 @@ struct batch_header;
 /*
  * nvme_open - open, create or grow ROOT/data.00 (temporary name, fallocate, fsync, rename, fsync
  * of the directory), probe the files, start the lanes. One that has been there and is missing is
- * made anew only if that is allowed: its disk may be away, with its blocks (read_only: the root has
- * no segments). File systems without fallocate get a sparse file. KVT_E_NOSPC names root, size
- * wanted and size there. KVT_E_INVAL: an option, a capacity below one segment, or a file that was
- * not known to be there has another store's blocks.
+ * made anew only if that is allowed: its disk may be away, with its blocks. With read_only none is
+ * made: the root has no segments, where the file has not been there, or may be missing. File
+ * systems without fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there.
+ * KVT_E_INVAL: an option, a capacity below one segment, or a file that was not known to be there
+ * has another store's blocks.
  * KVT_E_UNSUPPORTED: the file system wants transfers aligned to more than a page, or the io engine
  * is denied. KVT_E_IO: a call of the file system failed, or such a file is missing; a file of which
  * a page cannot be read is opened, with a warning, when another can.

@@ -98,6 +98,9 @@ uint64_t new_block_bytes_max(uint64_t nvme_bytes, uint64_t length);
  * segments that are kept free. */
 uint64_t store_room_bytes(const struct kvt_options *made);
 
+/* store_is_whole - the open found all blocks that the index knows; else a sentence, and false. */
+bool store_is_whole(kvt_store *store, const char *path);
+
 /* store_close - closes, or complains. False: the last writes failed. NULL does nothing. */
 bool store_close(kvt_store *store, const char *path);
 

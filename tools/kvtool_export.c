@@ -43,8 +43,8 @@ const struct command_line kvtool_export_line = {
     .text =
         "An operand that is the name of a namespace means all of it; any other is a KEY, which\n"
         "must be there. Left out and counted are blocks whose keys are longer than 64 bytes (a\n"
-        "store keeps only a hash of them), damaged ones, and files of which parts are gone; the\n"
-        "exit code is then 1. FILE is there whole or as it was.\n"
+        "store keeps only a hash of them), damaged ones, and files of which parts are gone. The\n"
+        "exit code is then 1, and when DIR has lost blocks. FILE is there whole or as it was.\n"
         "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"archive_bytes\",\n"
         "\"left_out_hashed\", \"left_out_damaged\", \"left_out_files\"}",
     .operand_min = 2,
@@ -478,6 +478,7 @@ export_run(struct export *export, const struct arguments *arguments)
 {
     const char *file = arguments->operands[1];
     struct output output;
+    bool is_whole = false;
     enum kvt_status status = KVT_OK;
 
     if (!wishes_read(export, arguments->operands + 2, (size_t)(arguments->operand_count - 2)))
@@ -502,7 +503,8 @@ export_run(struct export *export, const struct arguments *arguments)
         return false;
     facts_print(
         export, arguments->values[OPTION_JSON] != NULL, strcmp(file, "-") == 0 ? stderr : stdout);
-    return left_out_complain(export);
+    is_whole = store_is_whole(export->store, export->path);
+    return left_out_complain(export) && is_whole;
 }
 
 int

@@ -24,7 +24,9 @@ const struct command_line kvtool_scrub_line = {
     .command = "scrub",
     .operands = "DIR",
     .summary = "Read every block in DIR at the disk's rate and name those that are damaged.",
-    .text = "check looks at everything else as well. The exit code is 1 when anything was found.",
+    .text =
+        "check looks at everything else as well. The exit code is 1 when anything was found, or\n"
+        "records of the index were refused.",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,
@@ -58,6 +60,8 @@ scrub(kvt_store *store, const char *path, const struct arguments *arguments)
     else if (status != KVT_OK)
         complain_status(status, "cannot read the blocks of %s", path);
     exit_code = findings_end(findings, status);
+    if (!store_is_whole(store, path))
+        exit_code = EXIT_PROBLEM;
     free(findings);
     return exit_code;
 }

@@ -2,6 +2,7 @@
 /*
  * kvtool_store.c - opening a closed store for one command, finding namespaces in it, closing it.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "complain.h"
@@ -85,6 +86,22 @@ store_room_bytes(const struct kvt_options *made)
     if (free_count < least)
         free_count = least;
     return segments > free_count ? (segments - free_count) * roots * made->segment_bytes : 0;
+}
+
+bool
+store_is_whole(kvt_store *store, const char *path)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    enum kvt_status status = kvt_stats_get(store, &stats);
+    uint64_t lost_count = stats.recover_dropped_count + stats.recover_unread_count;
+
+    if (status != KVT_OK)
+        complain_status(status, "cannot say whether %s is whole", path);
+    else if (lost_count > 0)
+        complain("%" PRIu64 " records of %s were refused when it was opened: their blocks, of "
+                 "whichever namespace, are not there; kvtool check names them",
+            lost_count, path);
+    return status == KVT_OK && lost_count == 0;
 }
 
 bool

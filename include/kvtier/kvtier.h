@@ -149,7 +149,7 @@ struct kvt_options {
                                    * blocks that an open finds stay until others come. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files,
-                               * without any yet. Default: the store's own directory. Borrowed. */
+                               * without any yet; paths from `/`. Default: `path`/data. Borrowed. */
     uint32_t root_count;      /* 0..8 */
     uint32_t io_engine;       /* enum kvt_io_engine */
 
@@ -196,9 +196,9 @@ struct kvt_options {
 /*
  * kvt_open - open or create the store in directory `path` (whose parent must exist).
  *
- * Takes the HOST tier's memory, recovers after a crash, and rebuilds the index from the segments
- * when it is damaged; blocks that cannot be proved whole are dropped and counted. `options` NULL
- * means all defaults. Only KVT_OPEN_REBUILD gives up what cannot be read; else it is KVT_E_IO.
+ * Takes the HOST tier's memory, recovers after a crash, rebuilds a damaged index from the segments;
+ * blocks that cannot be proved whole are dropped and counted. `options` NULL: all defaults. Only
+ * KVT_OPEN_REBUILD gives up what cannot be read, else KVT_E_IO. A failed creation leaves no store.
  *
  * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
  * KVT_E_INVAL        an argument or option breaks its bound, `path` is a directory with other

@@ -474,6 +474,32 @@ an_index_opened_for_reading_takes_no_writes(void **state)
     assert_int_equal(condition_of(rig), INDEX_CLEAN);
 }
 
+/* Installed, only made, neither. */
+static void
+an_index_that_is_removed_is_absent(void **state)
+{
+    struct rig *rig = *state;
+
+    for (int i = 0; i < 3; i++) {
+        struct index *index = i == 1 ? NULL : index_make(rig, MAP_BYTES);
+
+        if (index != NULL)
+            rig->ops->close(index);
+        if (i < 2) {
+            assert_int_equal(
+                rig->ops->create(rig->context, &rig->env, rig->dir, MAP_BYTES, &index), KVT_OK);
+            rig->ops->close(index);
+        }
+        assert_int_equal(rig->ops->remove(rig->context, &rig->env, rig->dir), KVT_OK);
+        assert_int_equal(condition_of(rig), INDEX_ABSENT);
+        assert_false(scratch_exists(&rig->scratch, "data.mdb"));
+        assert_false(scratch_exists(&rig->scratch, "data.mdb.new"));
+        assert_int_equal(rig->ops->remove(rig->context, &rig->env, rig->dir), KVT_OK);
+    }
+    rig->ops->close(index_make(rig, MAP_BYTES));
+    assert_int_equal(condition_of(rig), INDEX_UNCLEAN);
+}
+
 static bool
 visit_three(void *visitor, const struct index_block *block)
 {
@@ -577,6 +603,7 @@ list_run(const struct index_ops *ops)
         CHECK(a_full_map_still_deletes_and_then_adds_again),
         CHECK(a_grown_map_keeps_everything_and_takes_more),
         CHECK(an_index_opened_for_reading_takes_no_writes),
+        CHECK(an_index_that_is_removed_is_absent),
         CHECK(a_visitor_can_stop_the_walk),
         CHECK(commits_are_counted),
         CHECK(deferred_commits_are_there_after_what_makes_them_durable),

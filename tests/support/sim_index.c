@@ -167,6 +167,19 @@ sim_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool read
 }
 
 static enum kvt_status
+sim_remove(void *context, const struct kvt_env *env, struct fs_dir *dir)
+{
+    struct sim_world *world = context;
+    bool too;
+    enum kvt_status status = index_begin(world, SIM_COMMIT, &too);
+    enum kvt_status inner = KVT_OK;
+
+    if (status == KVT_OK || too)
+        inner = index_mem_ops.remove(disk_of(world), env, dir);
+    return status == KVT_OK ? inner : status;
+}
+
+static enum kvt_status
 sim_install(struct index *index)
 {
     struct sim_index *self = self_of(index);
@@ -290,6 +303,7 @@ const struct index_ops sim_index_ops = {
     .create = sim_create,
     .install = sim_install,
     .open = sim_open,
+    .remove = sim_remove,
     .commit = sim_commit,
     .commit_deferred = sim_commit_deferred,
     .sync = sim_sync,

@@ -136,6 +136,22 @@ class Damage(Programs):
         _, kinds = self.findings()
         self.assertIn("file", kinds)
 
+    def test_without_all_of_its_data_nothing_says_that_a_store_is_whole(self):
+        self.copy()
+        last = max(each["segment"] & 0xFFFFFF for each in self.blocks)
+        os.truncate(self.path("d", "data", "data.00"), self.segment_bytes * last)
+        for words in (["scrub"], ["export", "less.kva"]):
+            done = self.run_program("kvtool", words[0], "d", *words[1:], expect=1)
+            self.assertRegex(done.stderr, rb"\d+ records of d were refused")
+        os.unlink(self.path("d", "data", "data.00"))
+        for words in (["scrub"], ["export", "none.kva"], ["verify", self.blocks[0]["key"]]):
+            done = self.run_program("kvtool", words[0], "d", *words[1:], expect=1)
+            self.assertIn(b"data.00 is missing", done.stderr)
+        self.assertFalse(os.path.exists(self.path("none.kva")))
+        report, kinds = self.findings()
+        self.assertEqual(kinds.count("file"), 1)
+        self.assertGreater(report["damaged"], 0)
+
     def test_every_command_survives_every_damage(self):
         for name, place in (("STORE.a", 0), ("NAMES.a", 0), ("meta/data.mdb", 0),
                             ("meta/data.mdb", 4096), ("data/data.00", 0)):

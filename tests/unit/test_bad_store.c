@@ -398,6 +398,8 @@ a_data_file_that_is_missing_is_asked_for(void **state)
         kvt_last_error(&error);
         assert_non_null(strstr(error.text, "data/data.00 is missing"));
     }
+    refused(open_at(fixture->path, KVT_OPEN_READ_ONLY, &store), KVT_E_IO,
+        "data/data.00 is missing: is its disk mounted?");
     assert_int_equal(open_at(fixture->path, KVT_OPEN_REBUILD, &store), KVT_OK);
     assert_int_equal(kvt_close(store), KVT_OK);
     assert_int_equal(use_store(fixture->path), 0);

@@ -590,6 +590,17 @@ space_of_the_file_system_is_told(void **state)
     assert_true(bytes > 0 && bytes < UINT64_C(1) << 60);
 }
 
+/* A tmpfs without a bound says that it has no blocks, of which none is free. */
+static void
+a_file_system_without_a_bound_is_not_full(void **state)
+{
+    (void)state;
+    assert_int_equal(fs_space_bytes(100, 3, 4096), 3 * 4096);
+    assert_int_equal(fs_space_bytes(100, 0, 4096), 0);
+    assert_int_equal(fs_space_bytes(0, 0, 4096), UINT64_MAX);
+    assert_int_equal(fs_space_bytes(UINT64_MAX, UINT64_MAX / 2, 4096), UINT64_MAX);
+}
+
 static void
 network_file_systems_are_known_by_their_numbers(void **state)
 {
@@ -645,6 +656,7 @@ main(void)
         FS_TEST(two_opens_of_a_name_are_one_file_until_it_is_replaced),
         FS_TEST(listing_shows_each_name_once_and_stops_on_request),
         FS_TEST(space_of_the_file_system_is_told),
+        FS_TEST(a_file_system_without_a_bound_is_not_full),
         FS_TEST(network_file_systems_are_known_by_their_numbers),
         FS_TEST(open_directory_is_the_same_one_after_its_path_was_taken_over),
     };

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "bytes.h"
+#include "committer.h"
 #include "failure.h"
 #include "index_model.h"
 #include "scratch_dir.h"
@@ -197,6 +198,97 @@ a_map_that_cannot_grow_stays_as_it_is(void **state)
     index->ops->close(index);
 }
 
+static uint64_t space_bytes; /* What the disk has, says space_tell(). */
+
+static enum kvt_status
+space_tell(struct fs_dir *other, uint64_t *free_bytes_out)
+{
+    (void)other;
+    *free_bytes_out = space_bytes;
+    return KVT_OK;
+}
+
+static enum kvt_status
+write_never(struct fs_file *file, const void *source, size_t size, uint64_t offset)
+{
+    (void)file;
+    (void)source;
+    (void)offset;
+    fail_msg("%u bytes are written that the disk does not have", (unsigned)size);
+    return KVT_E_NOSPC;
+}
+
+/* The size of the map when it has grown with so much on the disk; 0: KVT_E_NOSPC, for which nothing
+ * was written. */
+static uint64_t
+grown_with(struct fs_ops *ops, struct index *index, uint64_t free_bytes, uint64_t wanted)
+{
+    struct index_stats before, after;
+    enum kvt_status status;
+
+    space_bytes = free_bytes;
+    index->ops->stats(index, &before);
+    status = index->ops->grow(index, wanted);
+    index->ops->stats(index, &after);
+    ops->write_at = env.fs->write_at;
+    if (status == KVT_OK)
+        return after.map_bytes;
+    assert_int_equal(status, KVT_E_NOSPC);
+    assert_int_equal(after.map_bytes, before.map_bytes);
+    return 0;
+}
+
+static void
+a_map_on_a_full_disk_grows_by_less(void **state)
+{
+    struct kvt_env full = env;
+    struct fs_ops ops = *env.fs;
+    struct index *index;
+    const uint64_t mib = 1 << 20;
+
+    (void)state;
+    ops.dir_space = space_tell;
+    full.fs = &ops;
+    space_bytes = 16 * mib;
+    assert_int_equal(index_lmdb_ops.create(NULL, &full, dir, 16 * mib, &index), KVT_OK);
+    assert_int_equal(index_lmdb_ops.install(index), KVT_OK);
+    batch_make(1);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    ops.write_at = write_never;
+    assert_int_equal(grown_with(&ops, index, 4 * mib - 1, 0), 0);
+    assert_non_null(strstr(failure_last()->text, "4194304 more bytes are wanted, 4194303 are"));
+    ops.write_at = write_never;
+    assert_int_equal(grown_with(&ops, index, 9 * mib, 26 * mib), 0);
+    assert_int_equal(grown_with(&ops, index, 4 * mib, 0), 20 * mib);
+    assert_int_equal(grown_with(&ops, index, 11 * mib + 5, 0), 25 * mib);
+    assert_int_equal(grown_with(&ops, index, 8 * mib, 32 * mib), 32 * mib);
+    assert_int_equal(grown_with(&ops, index, 32 * mib, 0), 64 * mib);
+    batch_make(2);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    model_check(&model, index);
+    index->ops->close(index);
+    index = lmdb_open();
+    model_check(&model, index);
+    index->ops->close(index);
+}
+
+static void
+an_index_that_the_disk_does_not_have_is_not_begun(void **state)
+{
+    struct kvt_env full = env;
+    struct fs_ops ops = *env.fs;
+    struct index *index;
+
+    (void)state;
+    ops.dir_space = space_tell;
+    ops.write_at = write_never;
+    full.fs = &ops;
+    space_bytes = MAP_BYTES / 2;
+    assert_int_equal(index_lmdb_ops.create(NULL, &full, dir, MAP_BYTES, &index), KVT_E_NOSPC);
+    assert_null(index);
+    assert_false(scratch_exists(&scratch, "data.mdb.new"));
+}
+
 static void
 an_index_that_cannot_be_made_leaves_no_file(void **state)
 {
@@ -328,6 +420,59 @@ the_nth_commit_fails_as_it_was_asked(void **state)
     index_disk_destroy(disk);
 }
 
+/* --- 3. Commits that grow the map ------------------------------------------------------------- */
+
+static struct {
+    uint32_t growths_wanted; /* The commit fits when the map has grown so often. */
+    uint32_t growths_left;   /* Then the disk is full. */
+    uint32_t growth_count;
+} fake;
+
+static enum kvt_status
+fake_commit(struct index *index, const struct index_batch *wanted)
+{
+    (void)index;
+    (void)wanted;
+    return fake.growth_count < fake.growths_wanted ? KVT_E_NOSPC : KVT_OK;
+}
+
+static enum kvt_status
+fake_grow(struct index *index, uint64_t map_bytes)
+{
+    (void)index;
+    (void)map_bytes;
+    if (fake.growths_left == 0)
+        return failure_set(KVT_E_NOSPC, 0, "the disk is full on purpose");
+    fake.growths_left--;
+    fake.growth_count++;
+    return KVT_OK;
+}
+
+static enum kvt_status
+fake_run(uint32_t growths_wanted, uint32_t growths_left)
+{
+    static const struct index_ops ops = {.commit = fake_commit, .grow = fake_grow};
+    struct index index = {.ops = &ops};
+
+    fake.growths_wanted = growths_wanted;
+    fake.growths_left = growths_left;
+    fake.growth_count = 0;
+    return index_commit_growing(&index, &batch.batch);
+}
+
+/* On a disk that is nearly full a growth may be too small for a commit. */
+static void
+a_commit_lets_the_map_grow_until_it_fits(void **state)
+{
+    (void)state;
+    assert_int_equal(fake_run(0, 0), KVT_OK);
+    assert_int_equal(fake_run(1, 1), KVT_OK);
+    assert_int_equal(fake_run(3, 3), KVT_OK);
+    assert_int_equal(fake_run(3, 2), KVT_E_NOSPC);
+    assert_int_equal(fake_run(UINT32_MAX, UINT32_MAX), KVT_E_META); /* It never does. */
+    assert_in_range(fake.growth_count, 3, 100);
+}
+
 int
 main(void)
 {
@@ -336,11 +481,14 @@ main(void)
         CHECK(no_commit_is_tried_after_one_failed),
         CHECK(a_file_that_cannot_be_read_is_not_walked_through_its_map),
         CHECK(a_map_that_cannot_grow_stays_as_it_is),
+        CHECK(a_map_on_a_full_disk_grows_by_less),
+        CHECK(an_index_that_the_disk_does_not_have_is_not_begun),
         CHECK(an_index_that_cannot_be_made_leaves_no_file),
         CHECK(a_file_that_is_no_index_is_damaged),
         CHECK(a_damaged_index_is_replaced_by_a_new_one),
         CHECK(a_power_cut_keeps_all_or_nothing_of_a_commit),
         CHECK(the_nth_commit_fails_as_it_was_asked),
+        CHECK(a_commit_lets_the_map_grow_until_it_fits),
     };
 #undef CHECK
 

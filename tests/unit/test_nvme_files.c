@@ -143,6 +143,32 @@ allocate_full(struct fs_file *file, uint64_t offset, uint64_t size)
     return failure_set(KVT_E_NOSPC, ENOSPC, "the device is full on purpose");
 }
 
+/* As ext4 does: what fits stays. */
+static enum kvt_status
+allocate_what_fits(struct fs_file *file, uint64_t offset, uint64_t size)
+{
+    assert_int_equal(host_fs->truncate(file, offset + size / 2), KVT_OK);
+    return failure_set(KVT_E_NOSPC, ENOSPC, "the device is full on purpose");
+}
+
+static enum kvt_status
+allocate_never(struct fs_file *file, uint64_t offset, uint64_t size)
+{
+    (void)file;
+    (void)offset;
+    fail_msg("%u bytes are taken from a disk that does not have them", (unsigned)size);
+    return KVT_E_NOSPC;
+}
+
+/* Some, but not enough for the six segments by which the file shall grow. */
+static enum kvt_status
+space_small(struct fs_dir *dir, uint64_t *free_bytes_out)
+{
+    (void)dir;
+    *free_bytes_out = 6 * SEGMENT_BYTES - 1;
+    return KVT_OK;
+}
+
 static enum kvt_status
 allocate_unsupported(struct fs_file *file, uint64_t offset, uint64_t size)
 {
@@ -177,6 +203,57 @@ a_file_that_cannot_grow_is_used_as_it_is(void **state)
     rig.options.root_bytes[0] = 9 * SEGMENT_BYTES;
     assert_int_equal(rig_open(&rig), KVT_OK);
     assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 0, SEGMENT_FREE), 3);
+    rig_deinit(&rig);
+}
+
+static void
+a_file_that_cannot_grow_gives_back_what_it_took(void **state)
+{
+    (void)state;
+    fixture_init(1, 3);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    rig_close(&rig);
+    fs_ops.allocate = allocate_what_fits;
+    rig.options.root_bytes[0] = 9 * SEGMENT_BYTES;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 0, SEGMENT_FREE), 3);
+    assert_int_equal(file_size("root0/data.00"), 3 * SEGMENT_BYTES);
+    rig_deinit(&rig);
+}
+
+static void
+what_the_disk_does_not_have_is_not_begun(void **state)
+{
+    (void)state;
+    fixture_init(1, 3);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    rig_close(&rig);
+    fs_ops.allocate = allocate_never;
+    fs_ops.dir_space = space_small;
+    rig.options.root_bytes[0] = 9 * SEGMENT_BYTES;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(file_size("root0/data.00"), 3 * SEGMENT_BYTES);
+    rig_close(&rig);
+    fs_ops.allocate = host_fs->allocate;
+    rig.options.root_bytes[0] = 8 * SEGMENT_BYTES; /* That much it has. */
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(file_size("root0/data.00"), 8 * SEGMENT_BYTES);
+    rig_deinit(&rig);
+}
+
+/* The sentence says what is wanted and what is free. */
+static void
+a_new_file_that_the_disk_does_not_have_is_not_begun(void **state)
+{
+    (void)state;
+    fixture_init(1, 6);
+    fs_ops.allocate = allocate_never;
+    fs_ops.dir_space = space_small;
+    assert_int_equal(rig_open(&rig), KVT_E_NOSPC);
+    assert_non_null(strstr(
+        failure_last()->text, "6291456 more bytes are wanted for data.00, 6291455 are free"));
+    assert_false(scratch_exists(&rig.scratch, "root0/data.00"));
+    assert_false(scratch_exists(&rig.scratch, "root0/data.00.new"));
     rig_deinit(&rig);
 }
 
@@ -312,6 +389,29 @@ a_read_only_tier_reads_and_takes_no_put(void **state)
     rig_close(&rig);
     assert_false(
         scratch_exists(&rig.scratch, facts.number == 0 ? "root1/data.00" : "root0/data.00"));
+    rig_deinit(&rig);
+}
+
+/* Half of a store would look like all of it. */
+static void
+a_read_only_tier_lacks_a_file_only_when_it_may(void **state)
+{
+    (void)state;
+    fixture_init(2, 2);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    rig_close(&rig);
+    scratch_unlink(&rig.scratch, "root1/data.00");
+    rig.options.read_only = true;
+    rig.options.was_made[0] = true;
+    assert_int_equal(rig_open(&rig), KVT_OK); /* Of the second one nobody knows that it was made. */
+    rig_close(&rig);
+    rig.options.was_made[1] = true;
+    assert_int_equal(rig_open(&rig), KVT_E_IO);
+    assert_non_null(strstr(failure_last()->text, "root1/data.00 is missing"));
+    rig.options.may_lack = true;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 0, SEGMENT_FREE), 2);
+    assert_int_equal(segment_count_in(nvme_segments(rig.nvme), 1, SEGMENT_FREE), 0);
     rig_deinit(&rig);
 }
 
@@ -523,11 +623,15 @@ main(void)
         cmocka_unit_test(a_file_grows_and_keeps_what_it_has),
         cmocka_unit_test(a_full_device_is_named_with_its_numbers),
         cmocka_unit_test(a_file_that_cannot_grow_is_used_as_it_is),
+        cmocka_unit_test(a_file_that_cannot_grow_gives_back_what_it_took),
+        cmocka_unit_test(what_the_disk_does_not_have_is_not_begun),
+        cmocka_unit_test(a_new_file_that_the_disk_does_not_have_is_not_begun),
         cmocka_unit_test(without_fallocate_the_file_is_sparse),
         cmocka_unit_test(an_alignment_above_a_page_is_refused_by_name),
         cmocka_unit_test(a_file_system_that_refuses_direct_reads_is_used_without),
         cmocka_unit_test(a_file_whose_first_page_cannot_be_read_is_opened),
         cmocka_unit_test(a_read_only_tier_reads_and_takes_no_put),
+        cmocka_unit_test(a_read_only_tier_lacks_a_file_only_when_it_may),
         cmocka_unit_test(a_missing_file_is_made_anew_and_its_blocks_are_wrong_or_missing),
         cmocka_unit_test(impossible_options_are_refused),
         cmocka_unit_test(each_allocation_may_fail),

@@ -316,6 +316,71 @@ a_root_that_has_become_another_store_s_is_refused(void **state)
     full_end(full);
 }
 
+/* --- Paths ------------------------------------------------------------------------------------ */
+
+/* What STORE says of the first root, as an older version may have written it. */
+static void
+root_rename(struct full_store *full, const char *path)
+{
+    const struct kvt_env *env = full->reach.env;
+    bool is_unwritable = false;
+    struct store_file file;
+    struct fs_dir *dir;
+
+    assert_int_equal(env->fs->dir_open(env->fs_context, "/store", 0, &dir), KVT_OK);
+    assert_int_equal(store_file_read(env, dir, &file, &is_unwritable), KVT_OK);
+    memset(file.root_paths[0], 0, sizeof(file.root_paths[0]));
+    memcpy(file.root_paths[0], path, strlen(path));
+    assert_int_equal(store_file_write(env, dir, &file), KVT_OK);
+    env->fs->dir_close(dir);
+}
+
+/* Who opens the store from elsewhere would look for it elsewhere. */
+static void
+a_root_that_begins_elsewhere_than_at_the_top_is_refused_for_a_new_store(void **state)
+{
+    static const char *const roots[] = {"/third", "second"};
+    struct full_store *full = full_begin_two_roots(1);
+    struct kvt_options options = full->options;
+
+    (void)state;
+    blocks_put(full, SETTLED / 4);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    options.roots = roots;
+    refused(store_open_in(&full->reach, "/other", &options, &full->store), KVT_E_INVAL,
+        "roots[1], second, does not begin with '/'");
+    /* One that has it keeps it. */
+    root_rename(full, "first");
+    full_open(full, 0);
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+        full_expect(full, key, 1);
+    full_end(full);
+}
+
+/* It is not that there is no store. */
+static void
+a_root_that_is_missing_with_its_folder_is_named(void **state)
+{
+    static const uint32_t flags[] = {0, KVT_OPEN_EXISTING, KVT_OPEN_READ_ONLY, KVT_OPEN_REBUILD};
+    struct full_store *full = full_begin_two_roots(1);
+    struct kvt_options options = full->options;
+
+    (void)state;
+    blocks_put(full, SETTLED / 4);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    root_rename(full, "/gone/first");
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        options.flags = flags[i];
+        refused(store_open_in(&full->reach, "/store", &options, &full->store), KVT_E_IO,
+            "root 0, /gone/first, is missing");
+    }
+    root_rename(full, "/first");
+    full_open(full, 0);
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+        full_expect(full, key, 1);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -328,6 +393,8 @@ main(void)
         cmocka_unit_test(what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays),
         cmocka_unit_test(a_root_of_another_store_is_refused),
         cmocka_unit_test(a_root_that_has_become_another_store_s_is_refused),
+        cmocka_unit_test(a_root_that_begins_elsewhere_than_at_the_top_is_refused_for_a_new_store),
+        cmocka_unit_test(a_root_that_is_missing_with_its_folder_is_named),
     };
 
     stop_on_proof();
