@@ -27,8 +27,8 @@ enum {
     HBM_LOW_PERCENT = 90,
 };
 
-/* A walk in pieces begins anew after so long: what could not go then may be able to go now. As long
- * a rest has a device whose copy down failed. */
+/* A walk in pieces that nobody has gone on with for so long begins anew: what could not go then may
+ * be able to go now. As long a rest has a device whose copy down failed. */
 static const uint64_t walk_ns = UINT64_C(1000) * 1000 * 1000;
 
 enum search {
@@ -172,6 +172,16 @@ victim_next(struct kvt_store *store, enum policy_place place, uint32_t cursor)
     return store->policy->ops->victim(store->policy, place, cursor);
 }
 
+/* A search goes on in the next turn of the loop. The policy has one walk a place: another one would
+ * be the end of it, and a search that is cut off each time never comes to its own. */
+static bool
+walk_goes_on(const struct kvt_store *store, enum policy_place place)
+{
+    const struct room_hand *hand = &store->room_hands[place];
+
+    return hand->entry != ENTRY_NONE && store->now_ns - hand->looked_ns < walk_ns;
+}
+
 /* The first victim of a walk, or of the rest of one that was too long for one search. */
 static uint32_t
 walk_first(struct kvt_store *store, enum policy_place place)
@@ -179,13 +189,12 @@ walk_first(struct kvt_store *store, enum policy_place place)
     struct room_hand *hand = &store->room_hands[place];
     uint32_t victim = ENTRY_NONE;
 
-    if (hand->entry != ENTRY_NONE && store->now_ns - hand->begin_ns < walk_ns)
+    if (walk_goes_on(store, place))
         victim = victim_next(store, place, hand->entry);
     if (victim != ENTRY_NONE)
         return victim;
     hand->entry = ENTRY_NONE;
     hand->has_found = false;
-    hand->begin_ns = store->now_ns;
     return victim_next(store, place, ENTRY_NONE);
 }
 
@@ -230,6 +239,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         victim = victim_next(store, want->place, last);
     }
     hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
+    hand->looked_ns = store->now_ns; /* However long it takes, it is gone on with. */
     /* At the end of a walk in one piece nothing can go; of one in pieces something may have gone
      * meanwhile. */
     return victim == ENTRY_NONE && (first == ENTRY_NONE || !hand->has_found) ? SEARCH_ENDED
@@ -348,7 +358,7 @@ room_trim(struct kvt_store *store, enum policy_place place)
     uint64_t leaving = is_host ? store->dirty_bytes / 2 : 0;
     uint32_t victim;
 
-    if (slab_used(slab) + leaving <= high)
+    if (slab_used(slab) + leaving <= high || walk_goes_on(store, place))
         return;
     victim = victim_next(store, place, ENTRY_NONE);
     for (uint32_t i = 0; i < TRIM_COUNT && victim != ENTRY_NONE; i++) {

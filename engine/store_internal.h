@@ -152,7 +152,7 @@ struct load_meter {
 struct room_hand {
     uint32_t entry;         /* It goes on behind this one; ENTRY_NONE: it begins anew. */
     bool has_found;         /* Something went since it began, or is on its way. */
-    uint64_t begin_ns;      /* When it did. */
+    uint64_t looked_ns;     /* When the last search that it goes on from ended. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
     enum kvt_status refused_status; /* ... with this. */
