@@ -130,6 +130,8 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
 {
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    enum policy_place place = place_of_device(entry_device(residency_at(store->map, number)));
+    struct room_hand *hand = &store->room_hands[place];
     enum kvt_status status;
 
     /* A copy of a lost device, too, is the only one or is not. */
@@ -139,9 +141,10 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
         COUNT(store, hbm_evict_count, 1);
         return VICTIM_RELEASED;
     }
-    if (is_refused(store, place_of_device(entry_device(residency_at(store->map, number)))))
+    if (is_refused(store, place))
         return VICTIM_UNTOUCHED;
-    status = move_down(store, number);
+    status = move_down(store, number, true);
+    hand->is_cut = status == KVT_NOT_READY && store->room_hands[POLICY_HOST].is_cut;
     if (status == KVT_OK) {
         entries_at(store->entries, number)->flight->is_demotion = true;
         return VICTIM_DEMOTING;
@@ -194,7 +197,7 @@ walk_first(struct kvt_store *store, enum policy_place place)
     if (victim != ENTRY_NONE)
         return victim;
     hand->entry = ENTRY_NONE;
-    hand->has_found = false;
+    hand->has_found = hand->is_cut = false;
     return victim_next(store, place, ENTRY_NONE);
 }
 
@@ -240,10 +243,13 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     }
     hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
     hand->looked_ns = store->now_ns; /* However long it takes, it is gone on with. */
+    if (want->place == POLICY_HOST)
+        hand->is_cut = victim != ENTRY_NONE;
     /* At the end of a walk in one piece nothing can go; of one in pieces something may have gone
-     * meanwhile. */
-    return victim == ENTRY_NONE && (first == ENTRY_NONE || !hand->has_found) ? SEARCH_ENDED
-                                                                             : SEARCH_GOES_ON;
+     * meanwhile. And what HOST takes is known when the search there has come to its end. */
+    return victim == ENTRY_NONE && !hand->is_cut && (first == ENTRY_NONE || !hand->has_found)
+               ? SEARCH_ENDED
+               : SEARCH_GOES_ON;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------ */
@@ -273,7 +279,9 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
     case SEARCH_FOUND:
         return KVT_OK;
     case SEARCH_GOES_ON:
-        store->room_changed = true;
+        /* Not for the sake of a share that is kept free: that would be sought in each turn. */
+        if (!want->is_within)
+            store->room_changed = true;
         return KVT_NOT_READY;
     case SEARCH_ENDED:
         break;
