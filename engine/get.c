@@ -255,7 +255,7 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
 void
 get_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = move_down(store, number);
+    enum kvt_status status = move_down(store, number, false);
 
     if (status == KVT_OK) {
         op->is_lowered = true;

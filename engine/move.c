@@ -24,7 +24,7 @@ struct move {
  * is not begun anew for the sake of a pin that only the attempt itself had. */
 static enum kvt_status
 move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
-    enum policy_place place, struct move **move_out)
+    struct room_want want, struct move **move_out)
 {
     struct move *move = pool_take(&store->move_pool);
     enum kvt_status status;
@@ -33,18 +33,15 @@ move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
         return failure_set(KVT_E_NOMEM, 0, "no memory to move a block");
     KVT_TRY_GOTO(entry_prepare(store, number), put_back);
     move->entry = number;
-    move->place = place;
+    move->place = want.place;
     move->length = residency_at(store->map, number)->length;
+    want.namespace_id = entry_namespace(store, number)->id;
+    want.size = round_up(move->length, PAGE_BYTES);
     residency_pin(store->map, number);
-    KVT_TRY_GOTO(room_take(store,
-                     &(struct room_want){.place = place,
-                         .namespace_id = entry_namespace(store, number)->id,
-                         .size = round_up(move->length, PAGE_BYTES)},
-                     &move->slot),
-        unpin);
+    KVT_TRY_GOTO(room_take(store, &want, &move->slot), unpin);
     move->flight = flight_create(store, number, state);
     if (move->flight == NULL) {
-        room_put(store, place, move->slot);
+        room_put(store, want.place, move->slot);
         status = failure_set(KVT_E_NOMEM, 0, "no memory to move a block");
         goto unpin;
     }
@@ -140,7 +137,7 @@ down_copied(struct kvt_store *store, struct device_job *device_job)
 }
 
 enum kvt_status
-move_down(struct kvt_store *store, uint32_t number)
+move_down(struct kvt_store *store, uint32_t number, bool is_within)
 {
     const struct entry *entry = residency_at(store->map, number);
     uint32_t device = entry_device(entry);
@@ -148,7 +145,8 @@ move_down(struct kvt_store *store, uint32_t number)
 
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(move_create(store, number, FLIGHT_LOWERING, POLICY_HOST, &move));
+    KVT_TRY(move_create(store, number, FLIGHT_LOWERING,
+        (struct room_want){.place = POLICY_HOST, .is_within = is_within}, &move));
     move->memory = slab_address(store->slab, move->slot);
     move->device_job.device = device;
     move->device_job.finish = down_copied;
@@ -183,7 +181,7 @@ move_up(struct kvt_store *store, uint32_t number, uint32_t device)
 
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(move_create(store, number, FLIGHT_RAISING, place, &move));
+    KVT_TRY(move_create(store, number, FLIGHT_RAISING, (struct room_want){.place = place}, &move));
     move->device_job.device = device;
     move->device_job.finish = up_copied;
     device_job_copy(store, &move->device_job, DEVICE_IN,

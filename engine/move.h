@@ -13,6 +13,8 @@
 #ifndef KVT_ENGINE_MOVE_H
 #define KVT_ENGINE_MOVE_H
 
+#include <stdbool.h>
+
 #include "kvtier/kvtier.h"
 
 struct kvt_store;
@@ -21,10 +23,12 @@ struct kvt_store;
  * move_down, move_up - begin to copy the block: it has a copy in HBM and none in HOST, or one in
  * HOST and none in HBM; and no flight. Who waits for the end puts itself into the flight's waiters.
  *
+ * `is_within`: room in HBM is sought, and the block would leave it for that.
+ *
  * KVT_NOT_READY: no slot yet, room is being made (room_wait() for that place). KVT_E_NOSPC,
  * KVT_E_NOMEM, KVT_E_GPU: it cannot be.
  */
-enum kvt_status move_down(struct kvt_store *store, uint32_t number);
+enum kvt_status move_down(struct kvt_store *store, uint32_t number, bool is_within);
 enum kvt_status move_up(struct kvt_store *store, uint32_t number, uint32_t device);
 
 #endif /* KVT_ENGINE_MOVE_H */

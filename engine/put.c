@@ -107,7 +107,7 @@ put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
     enum kvt_status status = op->is_lowered && op->moved_status != KVT_OK
                                  ? op_moved_status(op, KVT_E_GPU)
-                                 : move_down(store, number);
+                                 : move_down(store, number, false);
 
     if (status == KVT_OK) {
         op->is_lowered = true;

@@ -27,8 +27,8 @@ enum {
     HBM_LOW_PERCENT = 90,
 };
 
-/* A walk in pieces begins anew after so long: what could not go then may be able to go now. As long
- * a rest has a device whose copy down failed. */
+/* A walk in pieces that nobody has gone on with for so long begins anew: what could not go then may
+ * be able to go now. As long a rest has a device whose copy down failed. */
 static const uint64_t walk_ns = UINT64_C(1000) * 1000 * 1000;
 
 enum search {
@@ -130,6 +130,8 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
 {
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    enum policy_place place = place_of_device(entry_device(residency_at(store->map, number)));
+    struct room_hand *hand = &store->room_hands[place];
     enum kvt_status status;
 
     /* A copy of a lost device, too, is the only one or is not. */
@@ -139,9 +141,10 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
         COUNT(store, hbm_evict_count, 1);
         return VICTIM_RELEASED;
     }
-    if (is_refused(store, place_of_device(entry_device(residency_at(store->map, number)))))
+    if (is_refused(store, place))
         return VICTIM_UNTOUCHED;
-    status = move_down(store, number);
+    status = move_down(store, number, true);
+    hand->is_cut = status == KVT_NOT_READY && store->room_hands[POLICY_HOST].is_cut;
     if (status == KVT_OK) {
         entries_at(store->entries, number)->flight->is_demotion = true;
         return VICTIM_DEMOTING;
@@ -172,6 +175,16 @@ victim_next(struct kvt_store *store, enum policy_place place, uint32_t cursor)
     return store->policy->ops->victim(store->policy, place, cursor);
 }
 
+/* A search goes on in the next turn of the loop. The policy has one walk a place: another one would
+ * be the end of it, and a search that is cut off each time never comes to its own. */
+static bool
+walk_goes_on(const struct kvt_store *store, enum policy_place place)
+{
+    const struct room_hand *hand = &store->room_hands[place];
+
+    return hand->entry != ENTRY_NONE && store->now_ns - hand->looked_ns < walk_ns;
+}
+
 /* The first victim of a walk, or of the rest of one that was too long for one search. */
 static uint32_t
 walk_first(struct kvt_store *store, enum policy_place place)
@@ -179,13 +192,12 @@ walk_first(struct kvt_store *store, enum policy_place place)
     struct room_hand *hand = &store->room_hands[place];
     uint32_t victim = ENTRY_NONE;
 
-    if (hand->entry != ENTRY_NONE && store->now_ns - hand->begin_ns < walk_ns)
+    if (walk_goes_on(store, place))
         victim = victim_next(store, place, hand->entry);
     if (victim != ENTRY_NONE)
         return victim;
     hand->entry = ENTRY_NONE;
-    hand->has_found = false;
-    hand->begin_ns = store->now_ns;
+    hand->has_found = hand->is_cut = false;
     return victim_next(store, place, ENTRY_NONE);
 }
 
@@ -230,10 +242,14 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         victim = victim_next(store, want->place, last);
     }
     hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
+    hand->looked_ns = store->now_ns; /* However long it takes, it is gone on with. */
+    if (want->place == POLICY_HOST)
+        hand->is_cut = victim != ENTRY_NONE;
     /* At the end of a walk in one piece nothing can go; of one in pieces something may have gone
-     * meanwhile. */
-    return victim == ENTRY_NONE && (first == ENTRY_NONE || !hand->has_found) ? SEARCH_ENDED
-                                                                             : SEARCH_GOES_ON;
+     * meanwhile. And what HOST takes is known when the search there has come to its end. */
+    return victim == ENTRY_NONE && !hand->is_cut && (first == ENTRY_NONE || !hand->has_found)
+               ? SEARCH_ENDED
+               : SEARCH_GOES_ON;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------ */
@@ -263,7 +279,9 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
     case SEARCH_FOUND:
         return KVT_OK;
     case SEARCH_GOES_ON:
-        store->room_changed = true;
+        /* Not for the sake of a share that is kept free: that would be sought in each turn. */
+        if (!want->is_within)
+            store->room_changed = true;
         return KVT_NOT_READY;
     case SEARCH_ENDED:
         break;
@@ -348,7 +366,7 @@ room_trim(struct kvt_store *store, enum policy_place place)
     uint64_t leaving = is_host ? store->dirty_bytes / 2 : 0;
     uint32_t victim;
 
-    if (slab_used(slab) + leaving <= high)
+    if (slab_used(slab) + leaving <= high || walk_goes_on(store, place))
         return;
     victim = victim_next(store, place, ENTRY_NONE);
     for (uint32_t i = 0; i < TRIM_COUNT && victim != ENTRY_NONE; i++) {

@@ -152,7 +152,9 @@ struct load_meter {
 struct room_hand {
     uint32_t entry;         /* It goes on behind this one; ENTRY_NONE: it begins anew. */
     bool has_found;         /* Something went since it began, or is on its way. */
-    uint64_t begin_ns;      /* When it did. */
+    bool is_cut;            /* The last search ended before its walk; of HBM: that in HOST, for the
+                             * last block that found no way down. */
+    uint64_t looked_ns;     /* When the last search that it goes on from ended. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
     enum kvt_status refused_status; /* ... with this. */
@@ -399,6 +401,7 @@ struct room_want {
     enum policy_place place;
     uint32_t namespace_id; /* Whose block it is for; 0: nobody's. */
     uint64_t size;
+    bool is_within; /* HOST, in a search in HBM: for a block that shall leave that. */
 };
 
 void room_open(struct kvt_store *store);

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_long_searches.c - room is sought among more blocks that cannot go than one turn of the loop
+ * looks at: the search comes to its end all the same, whoever wants the room. In a simulated world.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kvtier/hints.h"
+#include "kvtier/kvtier_unstable.h"
+#include "kvtier/loading.h"
+#include "load_rig.h"
+#include "payload.h"
+#include "sim_store.h"
+#include "stop_on_proof.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+enum {
+    SMALL_BYTES = 4096,
+    IN_HOST = 3584,       /* Four turns of the loop; ... */
+    IN_HOST_WIDE = 16384, /* ... sixteen. */
+    LARGE_BYTES = 1 << 20,
+    HBM_BYTES = 4 << 20, /* Fewer large blocks than a search in HOST takes turns. */
+    LARGE_FIRST = 1000000,
+    LARGE_PUTS = 16,
+    STEPS_MAX = 2000,    /* Of all actors, for one search. */
+    STEPS_AT_REST = 500, /* While large_put_ns pass; else it is some thousand. */
+};
+
+static const uint64_t large_put_ns = UINT64_C(5) * 1000 * 1000; /* Ample. */
+static const uint64_t second_ns = UINT64_C(1000) * 1000 * 1000;
+
+static struct sim_store sim;
+static kvt_store *store;
+static kvt_namespace ns;
+
+static void
+open_with(uint64_t in_host)
+{
+    struct kvt_options options = kit_options();
+
+    options.host_capacity_bytes = in_host * SMALL_BYTES;
+    options.pin_bytes_max = options.host_capacity_bytes;
+    options.hbm_capacity_bytes = HBM_BYTES;
+    options.segment_bytes = 4 * LARGE_BYTES;
+    options.block_bytes_max = LARGE_BYTES;
+    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    options.policy = KVT_POLICY_GHI; /* It has one walk a place. */
+    sim_store_open(&sim, &options);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+}
+
+static int
+setup(void **state)
+{
+    (void)state;
+    open_with(IN_HOST);
+    return 0;
+}
+
+static int
+setup_wide(void **state)
+{
+    (void)state;
+    open_with(IN_HOST_WIDE);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    (void)state;
+    kvt_abort(store); /* It ends, too, where the test has found that something does not. */
+    sim_world_destroy(sim.world);
+    return 0;
+}
+
+/* HOST is full of blocks that are pinned. */
+static void
+host_fill(uint64_t in_host)
+{
+    enum kvt_status status = KVT_OK;
+    uint64_t number = 0;
+
+    for (; status == KVT_OK; number++) {
+        struct payload_key name;
+
+        payload_key_make(&name, number);
+        status = kit_put(store, ns, number, 1, SMALL_BYTES, KVT_MEMORY);
+        if (status == KVT_OK)
+            assert_int_equal(kvt_pin(store, ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+    }
+    assert_int_equal(status, KVT_E_NOSPC);
+    assert_in_range(number, in_host - in_host / 8, in_host + 1);
+}
+
+/* --- 1. A search that nobody waits for in a list ---------------------------------------------- */
+
+/* A call of the loop that takes room in HOST, as those of loads and of copies for tools do. */
+struct taking {
+    struct loop_call call;
+    uint64_t pause_ns; /* Between two turns of the search. */
+    enum kvt_status status;
+    bool is_over;
+};
+
+static bool
+taking_run(struct kvt_store *of, void *context)
+{
+    struct taking *taking = context;
+    struct slot slot;
+
+    taking->status =
+        room_take(of, &(struct room_want){.place = POLICY_HOST, .size = SMALL_BYTES}, &slot);
+    of->room_hands[POLICY_HOST].looked_ns -= taking->pause_ns;
+    taking->is_over = taking->status != KVT_NOT_READY;
+    return taking->is_over;
+}
+
+static void
+taking_deliver(struct kvt_store *of, struct message *message)
+{
+    struct taking *taking = CONTAINER_OF(message, struct taking, call.message);
+
+    taking->call.next = of->calls;
+    of->calls = &taking->call;
+}
+
+static void
+taking_check(uint64_t pause_ns)
+{
+    static struct taking taking;
+
+    taking = (struct taking){.pause_ns = pause_ns};
+    taking.call.run = taking_run;
+    taking.call.context = &taking;
+    taking.call.message.deliver = taking_deliver;
+    loop_send(store, &taking.call.message);
+    sim_run_steps(sim.world, STEPS_MAX);
+    assert_true(taking.is_over);
+    assert_int_equal(taking.status, KVT_E_NOSPC);
+}
+
+/* More of HOST is used than shall be: a share would be kept free if anything could go. */
+static void
+keeping_a_share_free_does_not_end_a_search(void **state)
+{
+    struct kvt_file_load_options options = load_rig_options(0, KVT_LOAD_TO_END, 4096);
+    kvt_load load;
+
+    (void)state;
+    host_fill(IN_HOST);
+    taking_check(0);
+    load_rig_file(&sim, "weights", LOAD_RIG_FILE_BYTES);
+    refused(kvt_file_load(store, "/weights", &options, &load), KVT_E_NOSPC, "HOST");
+}
+
+static void
+a_search_may_take_longer_than_a_second(void **state)
+{
+    (void)state;
+    host_fill(IN_HOST);
+    taking_check(second_ns * 6 / 10);
+}
+
+/* --- 2. A search within a search -------------------------------------------------------------- */
+
+static kvt_ticket *
+large_submit(uint64_t number, kvt_region region, const void *source)
+{
+    struct kvt_put put = {
+        .source = source, .length = LARGE_BYTES, .region = region, .tier = KVT_TIER_HBM};
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, LARGE_FIRST + number);
+    put.key = name.key;
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+/* False: it was refused, or there is no answer yet. */
+static bool
+large_put(uint64_t number, kvt_region region, const void *source)
+{
+    kvt_ticket *ticket = large_submit(number, region, source);
+
+    sim_store_pass(&sim, large_put_ns);
+    return kvt_ticket_wait(ticket, KVT_STAGE_DONE, 0) == KVT_OK &&
+           kit_result(ticket, KVT_STAGE_DONE).status == KVT_OK;
+}
+
+/* More of HBM is used than shall be: while something is in flight, nothing is dropped for that, and
+ * the loop has its rest. */
+static void
+rest_check(kvt_region region, const void *source)
+{
+    kvt_ticket *ticket = large_submit(LARGE_PUTS, region, source);
+    uint64_t step_count;
+
+    for (uint32_t i = 0; i < STEPS_MAX && store->fills_in_flight == 0; i++)
+        sim_run_steps(sim.world, 1);
+    assert_int_equal(store->fills_in_flight, 1);
+    store->fills_in_flight++;
+    step_count = sim_step_count(sim.world);
+    sim_store_pass(&sim, large_put_ns);
+    store->fills_in_flight--;
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    assert_in_range(sim_step_count(sim.world) - step_count, 0, STEPS_AT_REST);
+}
+
+/* Each block that leaves HBM would go to HOST. When the search there has ended, and has found
+ * nothing for it, it is dropped. */
+static void
+a_put_in_hbm_waits_for_the_search_in_host(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = LARGE_BYTES};
+    uint32_t refused_count = 0;
+    kvt_region region;
+
+    (void)state;
+    host_fill(IN_HOST_WIDE);
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &region), KVT_OK);
+    for (uint64_t i = 0; refused_count == 0 && i < LARGE_PUTS; i++)
+        refused_count += !large_put(i, region, about.address);
+    assert_int_equal(refused_count, 0);
+    rest_check(region, about.address);
+    assert_int_equal(kvt_region_unregister(store, region), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
+}
+
+int
+main(void)
+{
+#define TEST(name, setup) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(keeping_a_share_free_does_not_end_a_search, setup),
+        TEST(a_search_may_take_longer_than_a_second, setup),
+        TEST(a_put_in_hbm_waits_for_the_search_in_host, setup_wide),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
