@@ -133,6 +133,38 @@ a_second_delete_waits_for_the_kill_of_the_first(void **state)
     full_end(full);
 }
 
+/* How many kills travel in batches that are being written. */
+static uint32_t
+travelling_count(const struct commit *commit)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < BATCH_COUNT; i++)
+        count += commit->batches[i].state == BATCH_WRITING ? commit->batches[i].kill_count : 0;
+    return count;
+}
+
+static void
+a_delete_of_nothing_waits_for_a_kill_that_is_being_written(void **state)
+{
+    struct full_store *full = full_begin(6, FULL_SEGMENTS);
+    kvt_ticket *first, *second;
+
+    (void)state;
+    full_put(full, KEY, 1);
+    first = full_delete_submit(full, KEY);
+    while (travelling_count(full->store->commit) == 0)
+        sim_run_steps(full->world, 1);
+    assert_int_equal(full_entry(full, KEY), ENTRY_NONE);
+    second = full_delete_submit(full, KEY);
+    assert_true(full_result(second) >= 0);
+    assert_int_equal(kvt_ticket_wait(first, KVT_STAGE_DURABLE, 0), KVT_OK);
+    kvt_ticket_free(first);
+    full_again(full, 0);
+    assert_false(full_expect_at_most(full, KEY, 0));
+    full_end(full);
+}
+
 static void
 no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost(void **state)
 {
@@ -384,6 +416,36 @@ the_kill_of_a_copy_spares_what_was_put_behind_its_delete(void **state)
     }
 }
 
+/* The batch with the kill of the first delete fails while that of a second waits: what comes back
+ * stands before that, or a flush would not see it. */
+static void
+a_kill_that_comes_back_has_not_passed(void **state)
+{
+    const struct sim_rule fails = {.ops = SIM_WRITE, .effect = SIM_EIO, .file = "data.", .nth = 1};
+    struct full_store *full = full_begin(13, FULL_SEGMENTS);
+    struct commit *commit = full->store->commit;
+    kvt_ticket *tickets[2];
+    uint64_t mark;
+
+    (void)state;
+    full_put(full, KEY, 1);
+    full_put(full, KEY + 1, 1);
+    sim_rule_add(full->world, &fails);
+    tickets[0] = full_delete_submit(full, KEY);
+    while (travelling_count(commit) == 0)
+        sim_run_steps(full->world, 1);
+    mark = commit_kill_mark(full->store);
+    tickets[1] = full_delete_submit(full, KEY + 1);
+    while (kvt_ticket_wait(tickets[0], KVT_STAGE_DURABLE, 0) == KVT_LATE) {
+        assert_false(commit_kills_have_passed(full->store, mark));
+        sim_run_steps(full->world, 1);
+    }
+    assert_int_equal(atomic_load(&full->store->counters.batch_failed_count), 1);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(full_result(tickets[i]), KVT_OK);
+    full_end(full);
+}
+
 /* A delete that waits for its batch, and then a victim for whose blocks nothing goes ahead. */
 static void
 a_delete_that_waits_keeps_its_turn(void **state)
@@ -413,6 +475,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_gone_when_its_delete_says_so),
         cmocka_unit_test(a_second_delete_waits_for_the_kill_of_the_first),
+        cmocka_unit_test(a_delete_of_nothing_waits_for_a_kill_that_is_being_written),
         cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
         cmocka_unit_test(many_deletes_at_once_become_durable),
         cmocka_unit_test(deletes_that_find_no_memory_go_with_the_next_batches),
@@ -420,6 +483,7 @@ main(void)
         cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
         cmocka_unit_test(the_kill_of_a_copy_spares_what_was_put_behind_its_delete),
+        cmocka_unit_test(a_kill_that_comes_back_has_not_passed),
         cmocka_unit_test(a_delete_that_waits_keeps_its_turn),
     };
 

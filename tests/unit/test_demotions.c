@@ -22,6 +22,7 @@ enum {
     WRITTEN = 170, /* One by one: what is left of their segment holds some demotions, not all. */
     MANY = 13 * AT_ONCE, /* Demotions: more than are written at a time and fit into a batch. */
     MORE = 15 * AT_ONCE, /* More than a batch are left when as many as can be are written. */
+    FEW = 3 * AT_ONCE,   /* Just more than HIGH_PERCENT of HOST. */
     HIGH_PERCENT = 15,
 };
 
@@ -141,6 +142,43 @@ a_put_that_is_due_does_not_wait_for_those_before_it(void **state)
 }
 
 static bool
+has_demotion(void *context)
+{
+    const struct full_store *full = context;
+    const struct flight *oldest = full->store->commit->oldest;
+
+    return oldest != NULL && oldest->is_demotion;
+}
+
+/* A put that finds its block there, on its way out of HOST, and is told that it did not become
+ * durable: the block stays where it is, and the flush tells the same. */
+static void
+a_put_that_joins_a_demotion_keeps_its_block_when_that_fails(void **state)
+{
+    const struct sim_rule fails = {
+        .ops = SIM_WRITE | SIM_SYNC, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    struct full_store *full = demoting_begin(UINT64_C(100) * 1000000);
+    uint64_t key = 1000;
+    kvt_ticket *ticket;
+
+    (void)state;
+    for (uint32_t i = 0; i < FEW / AT_ONCE; i++)
+        blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_MEMORY), KVT_STAGE_DONE);
+    assert_int_equal(
+        sim_run(full->world, has_demotion, full, sim_now(full->world) + FULL_WAIT_NS), SIM_DONE);
+    while (full_entry(full, key) != full->store->commit->oldest->entry)
+        key++;
+    sim_rule_add(full->world, &fails);
+    ticket = blocks_submit(full, key, 1, KVT_SYNC);
+    assert_int_equal(full_result(ticket), KVT_E_IO);
+    sim_rules_clear(full->world);
+    assert_int_not_equal(full_entry(full, key), ENTRY_NONE);
+    assert_int_equal(entry_tiers(full->store, full_entry(full, key)), TIER_HOST);
+    assert_int_equal(kvt_flush(full->store), KVT_E_IO);
+    full_end(full);
+}
+
+static bool
 is_demotion_written(void *context)
 {
     const struct full_store *full = context;
@@ -187,6 +225,7 @@ main(void)
         cmocka_unit_test(demotions_fill_the_rest_of_a_segment),
         cmocka_unit_test(puts_go_before_demotions_that_wait),
         cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
+        cmocka_unit_test(a_put_that_joins_a_demotion_keeps_its_block_when_that_fails),
         cmocka_unit_test(a_block_is_deleted_while_its_demotion_fails),
     };
 

@@ -14,6 +14,7 @@
 #include "device_host.h"
 #include "engram_cache.h"
 #include "engram_cache_device.h"
+#include "engram_tags.h"
 #include "rng.h"
 #include "stop_on_proof.h"
 
@@ -277,6 +278,26 @@ its_memory_is_bounded_and_taken_at_once(void **state)
     }
 }
 
+/* Whatever bit they differ in: of one set, so that only the tags tell them apart. */
+static void
+no_row_is_taken_for_another(void **state)
+{
+    static uint64_t memory[16];
+    struct engram_tags tags;
+
+    (void)state;
+    assert_in_range(engram_tags_bytes(1), 1, sizeof(memory));
+    (void)engram_tags_place(&tags, 1, (uint8_t *)memory);
+    for (uint32_t bit = 0; bit < 32; bit++) {
+        uint32_t row = UINT32_C(0x2AAAAAAA) >> (bit % 2);
+        size_t at = engram_tags_take(&tags, row, NULL);
+
+        assert_int_equal(engram_tags_look(&tags, row), at);
+        assert_true(engram_tags_look(&tags, row ^ UINT32_C(1) << bit) == SIZE_MAX);
+        engram_tags_drop(&tags, at);
+    }
+}
+
 int
 main(void)
 {
@@ -285,6 +306,7 @@ main(void)
         cmocka_unit_test(it_is_on_while_it_pays),
         cmocka_unit_test(what_the_host_has_is_worth_a_copy),
         cmocka_unit_test(its_memory_is_bounded_and_taken_at_once),
+        cmocka_unit_test(no_row_is_taken_for_another),
     };
 
     stop_on_proof();

@@ -388,6 +388,26 @@ a_block_that_cannot_be_read_again_stays(void **state)
     block_is_right(1);
 }
 
+/* A part, and the trailer far behind it, are read at once: one of the two cannot be read, once. */
+static void
+a_part_of_which_not_all_can_be_read_costs_no_block(void **state)
+{
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes), .part_count = 1};
+
+    (void)state;
+    for (uint64_t nth = 1; nth <= 2; nth++) {
+        put_on_nvme(nth, PARTS);
+        sim_rule_add(sim.world,
+            &(struct sim_rule){.ops = SIM_READ, .effect = SIM_EIO, .file = "data.", .nth = nth});
+        assert_int_equal(kit_result(get_begun(nth, get), KVT_STAGE_DONE).status, KVT_MISS);
+        sim_rules_clear(sim.world);
+        assert_int_equal(sim_fault_count(sim.world), nth);
+        assert_int_equal(corrupt_count(), 0);
+        assert_int_equal(tiers_of(nth), TIER_NVME);
+        block_is_right(nth);
+    }
+}
+
 /* --- What is short is told -------------------------------------------------------------------- */
 
 static uint64_t
@@ -536,6 +556,7 @@ main(void)
         TEST(a_block_that_is_wrong_in_memory_of_the_store_is_gone),
         TEST(a_block_that_was_wrong_in_memory_of_others_too_is_gone),
         TEST(a_block_that_cannot_be_read_again_stays),
+        TEST(a_part_of_which_not_all_can_be_read_costs_no_block),
         TEST(a_get_that_has_no_memory_to_read_says_so),
         TEST(a_prefetch_that_has_no_memory_to_read_says_so),
         TEST(a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one),

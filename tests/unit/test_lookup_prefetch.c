@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_lookup_prefetch.c - kvt_lookup_prefetch(), and how much bulk prefetches read at a time, in a
- * simulated world: between two calls of a test nothing happens, so that what waits is known.
+ * test_lookup_prefetch.c - kvt_lookup_prefetch(), how much bulk prefetches read at a time, and what
+ * a lease holds, in a simulated world: between two calls of a test nothing happens, so that what
+ * waits is known.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -277,6 +278,40 @@ refused_call_looks_nothing_up(void **state)
     assert_int_equal(kit_stats(store).lookup_count, before);
 }
 
+/* Pins of all blocks together. */
+static uint64_t
+pin_count(void)
+{
+    uint64_t count = 0;
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        struct block_key block;
+        uint32_t number;
+
+        assert_true(key_init(&block, store->file.secret, ns.id, 0, keys[i].bytes, keys[i].length));
+        number =
+            residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
+        assert_int_not_equal(number, ENTRY_NONE);
+        count += word_pins(atomic_load(&residency_at(store->map, number)->word));
+    }
+    return count;
+}
+
+/* Of whatever length it was: what stays pinned can leave no tier, and no segment. */
+static void
+lease_that_is_over_holds_none_of_its_blocks(void **state)
+{
+    (void)state;
+    for (uint32_t count = 1; count <= MANY; count++) {
+        kvt_lease lease;
+
+        assert_int_equal(kvt_lookup(store, ns, keys, count, NULL, NULL, &lease), KVT_OK);
+        assert_int_equal(pin_count(), count);
+        kvt_lease_release(store, lease);
+        assert_int_equal(pin_count(), 0);
+    }
+}
+
 int
 main(void)
 {
@@ -290,6 +325,7 @@ main(void)
         CHECK(get_reads_what_a_bulk_prefetch_has_not_begun),
         CHECK(cancel_ends_what_waits_for_its_turn),
         CHECK(refused_call_looks_nothing_up),
+        CHECK(lease_that_is_over_holds_none_of_its_blocks),
     };
 #undef CHECK
 

@@ -233,6 +233,35 @@ a_failed_sync_fails_every_write_that_was_in_flight(void **state)
     nvme_kit_close();
 }
 
+/* On another root, and synced there: it says that all before it are durable. */
+static void
+a_failed_sync_fails_what_was_put_behind_it_elsewhere(void **state)
+{
+    static struct rig_batch failing, finished;
+    struct nvme_tier *nvme;
+
+    (void)state;
+    nvme_kit_open(2);
+    nvme = nvme_kit.rig.nvme;
+    io_puppet_hold(nvme_kit.script, IO_SYNC, nvme->roots[0].file);
+    nvme_kit_batch(&failing, 1, 10);
+    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &failing.batch), KVT_OK);
+    assert_int_equal(segment_root(failing.batch.header.segment), 0);
+    nvme_kit_held_wait(IO_SYNC, 1);
+    nvme_kit_batch(&finished, 1, 20);
+    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &finished.batch), KVT_OK);
+    assert_int_equal(segment_root(finished.batch.header.segment), 1);
+    while (nvme->put_first->next->state != PUT_SYNCED)
+        rig_turn(&nvme_kit.rig);
+    io_puppet_fail(nvme_kit.script, IO_SYNC, 0, 1, EIO);
+    io_puppet_release(nvme_kit.script, IO_SYNC);
+    rig_wait(&nvme_kit.rig, 2);
+    assert_int_equal(failing.batch.status, KVT_E_IO);
+    assert_int_equal(finished.batch.status, KVT_E_STATE);
+    rig_answers_clear(&nvme_kit.rig);
+    nvme_kit_close();
+}
+
 static void
 a_second_failed_sync_within_a_minute_closes_the_root(void **state)
 {
@@ -533,6 +562,7 @@ main(void)
         cmocka_unit_test(nothing_is_written_behind_what_failed_with_another),
         cmocka_unit_test(a_failed_sync_fails_the_batch_and_is_never_retried),
         cmocka_unit_test(a_failed_sync_fails_every_write_that_was_in_flight),
+        cmocka_unit_test(a_failed_sync_fails_what_was_put_behind_it_elsewhere),
         cmocka_unit_test(a_second_failed_sync_within_a_minute_closes_the_root),
         cmocka_unit_test(a_second_failed_sync_later_does_not),
         cmocka_unit_test(six_failed_writes_in_a_row_close_the_root),

@@ -4,7 +4,8 @@
  * and once more when they can: nothing that was put in between is hidden by them. A root that does
  * not answer is not taken for an empty one, nor one with a page that cannot be read for one that
  * does not answer, nor a payload that cannot be read for one that a crash tore. What is dead stays
- * so in later rebuilds. An index that cannot be read is rebuilt when that is asked for.
+ * so in later rebuilds, and what is void. An index that cannot be read is rebuilt when that is
+ * asked for, and names nothing that the disk does not have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,6 +23,7 @@
 enum {
     TURNS = 3, /* So often the segments are filled: their generations are no first ones. */
     NEW_BLOCKS = 40,
+    LAST_BATCHES = 7, /* So many of a life may be under way at once (rebuild.c: fewer than 8). */
 };
 
 static uint32_t
@@ -177,7 +179,8 @@ static struct {
     struct fs_ops fs;
     const struct fs_ops *sim_fs;
     uint64_t offset;
-    uint64_t end; /* 0: only what begins at `offset`. */
+    uint64_t end;    /* 0: only what begins at `offset`. */
+    uint32_t spared; /* Of these, the first are as they should be. */
     uint32_t count;
     enum kvt_status status;
 } failing;
@@ -191,6 +194,10 @@ read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, si
     if (file_bytes != (uint64_t)FULL_SEGMENTS << 20 || failing.count == 0 ||
         (offset != failing.offset && (offset < failing.offset || offset >= failing.end)))
         return failing.sim_fs->read_at(file, target, size, offset, read_out);
+    if (failing.spared > 0) {
+        failing.spared--;
+        return failing.sim_fs->read_at(file, target, size, offset, read_out);
+    }
     failing.count--;
     if (failing.status != KVT_OK)
         return failure_set(failing.status, 5, "a payload cannot be read on purpose");
@@ -211,7 +218,8 @@ failing_begin(struct full_store *full)
     failing.env.fs = &failing.fs;
     full->reach.env = &failing.env;
     failing.status = KVT_E_IO;
-    failing.count = 0;
+    failing.spared = failing.count = 0;
+    failing.end = 0;
 }
 
 /* All segments but the first and the last, until failing.count is 0. */
@@ -291,7 +299,44 @@ headers_that_no_memory_is_there_for_fail_the_open(void **state)
     full_end(full);
 }
 
+/* The header of a segment was found, and is something else when it is read once more. */
+static void
+a_header_that_is_there_and_then_is_not_keeps_the_store_closed(void **state)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+    uint32_t count;
+
+    (void)state;
+    while (full->next_cold < FULL_COLD + NEW_BLOCKS)
+        full_put(full, full->next_cold++, 1);
+    count = cold_count(full);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    sim_index_damage(full->world);
+    failing_begin(full);
+    failing.offset = UINT64_C(1) << 20;
+    failing.spared = 1;
+    failing.count = 1;
+    failing.status = KVT_OK;
+    refused(store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_E_IO,
+        "segment 0x");
+    assert_int_equal(failing.count, 0);
+    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
+    full_open(full, 0);
+    assert_int_equal(cold_count(full), count);
+    full_end(full);
+}
+
 /* --- Payloads that cannot be read ------------------------------------------------------------- */
+
+/* Where its copy on NVMe begins. */
+static uint64_t
+copy_at(const struct full_store *full, uint64_t key)
+{
+    const struct entry *entry = residency_at(full->store->map, full_entry(full, key));
+    uint64_t segment = segment_index(entry->segment);
+
+    return (segment * full->store->file.segment_pages + entry->page) * PAGE_BYTES;
+}
 
 /* A block that was replaced, with an acknowledgement, and is the last that was written. The next
  * lives of its store may meet errors when they read it. */
@@ -299,15 +344,10 @@ static struct full_store *
 replaced_begin(void)
 {
     struct full_store *full = full_begin(900, FULL_SEGMENTS);
-    const struct entry *entry;
 
     full_put(full, FULL_COLD, 1);
     full_put(full, FULL_COLD, 2);
-    entry = residency_at(full->store->map, full_entry(full, FULL_COLD));
-    failing.offset =
-        ((uint64_t)segment_index(entry->segment) * full->store->file.segment_pages + entry->page) *
-        PAGE_BYTES;
-    failing.end = 0;
+    failing.offset = copy_at(full, FULL_COLD);
     failing_begin(full);
     return full;
 }
@@ -364,6 +404,52 @@ a_payload_that_no_memory_is_there_for_fails_the_open(void **state)
     assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
     full_open(full, KVT_OPEN_REBUILD);
     full_expect(full, FULL_COLD, 2);
+    full_end(full);
+}
+
+/* --- The end of a life ------------------------------------------------------------------------ */
+
+/* A process is killed whose last block was written, and not synced: who names it, syncs it. */
+static void
+a_rebuilt_index_names_what_the_disk_has(void **state)
+{
+    const struct sim_rule no_sync = {.ops = SIM_SYNC,
+        .effect = SIM_STALL,
+        .file = "data.",
+        .nth = 1,
+        .sticky = true,
+        .stall_ns = FULL_WAIT_NS};
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+
+    (void)state;
+    sim_rule_add(full->world, &no_sync);
+    (void)full_put_submit(full, FULL_COLD, 1, KVT_SYNC);
+    (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+    sim_rules_clear(full->world);
+    sim_vanish(full->world);
+    full_open(full, KVT_OPEN_REBUILD);
+    assert_int_not_equal(full_entry(full, FULL_COLD), ENTRY_NONE);
+    full_again(full, 0);
+    full_expect(full, FULL_COLD, 1);
+    full_end(full);
+}
+
+/* As many batches may be under way, in each life: what all of them have is looked at. */
+static void
+no_torn_copy_of_the_last_batches_hides_an_older_one(void **state)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+
+    (void)state;
+    for (uint64_t key = FULL_COLD; key < FULL_COLD + LAST_BATCHES; key++)
+        full_put(full, key, 1);
+    for (uint64_t key = FULL_COLD; key < FULL_COLD + LAST_BATCHES; key++) {
+        full_put(full, key, 2);
+        assert_true(sim_file_corrupt(full->world, "store/data/data.00", copy_at(full, key), 1));
+    }
+    full_again(full, KVT_OPEN_REBUILD);
+    for (uint64_t key = FULL_COLD; key < FULL_COLD + LAST_BATCHES; key++)
+        full_expect(full, key, 1);
     full_end(full);
 }
 
@@ -426,6 +512,56 @@ a_torn_copy_gets_a_kill_when_a_newer_one_lives(void **state)
     full_end(full);
 }
 
+/* Put until that segment, and no other, has been reclaimed. */
+static void
+segment_reclaim(struct full_store *full, uint32_t number)
+{
+    const struct segment *victim = segment_at(full->store->segments, number);
+    uint32_t generation = victim->generation;
+
+    for (uint32_t i = 0; i < FULL_BLOCKS && victim->generation == generation; i++) {
+        struct segment *segment;
+        uint32_t cursor = 0;
+
+        while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+            segment->is_passed_over = segment != victim;
+        full_put(full, full->next_cold++, 1);
+    }
+    assert_int_equal(victim->generation, generation + 1);
+}
+
+/* A block is replaced; the batch fails, and is on the disk all the same; what was written instead
+ * is torn, and says that the other is void. So the old copy lives; and what the void batch killed
+ * is not passed on when its segment is reclaimed. */
+static void
+a_kill_in_a_void_batch_stays_void(void **state)
+{
+    const struct sim_rule arrives = {
+        .ops = SIM_WRITE, .effect = SIM_ARRIVES, .file = "data.", .nth = 1};
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+    uint32_t segment, void_segment;
+
+    (void)state;
+    full_put(full, FULL_COLD, 1);
+    segment = residency_at(full->store->map, full_entry(full, FULL_COLD))->segment;
+    full->next_cold++;
+    while (segment_active(full->store->segments, 0)->number == segment)
+        full_put(full, full->next_cold++, 1);
+    void_segment = segment_active(full->store->segments, 0)->number;
+    sim_rule_add(full->world, &arrives);
+    full_put(full, FULL_COLD, 2);
+    sim_rules_clear(full->world);
+    assert_int_equal(atomic_load(&full->store->counters.batch_failed_count), 1);
+    assert_true(sim_file_corrupt(full->world, "store/data/data.00", copy_at(full, FULL_COLD), 1));
+    full_again(full, KVT_OPEN_REBUILD);
+    full_expect(full, FULL_COLD, 1);
+    segment_reclaim(full, void_segment);
+    full_expect(full, FULL_COLD, 1);
+    full_again(full, KVT_OPEN_REBUILD);
+    full_expect(full, FULL_COLD, 1);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -435,15 +571,19 @@ main(void)
         cmocka_unit_test(headers_that_stay_unreadable_until_their_segment_is_filled_hide_nothing),
         cmocka_unit_test(headers_that_are_right_again_hide_nothing),
         cmocka_unit_test(headers_that_no_memory_is_there_for_fail_the_open),
+        cmocka_unit_test(a_header_that_is_there_and_then_is_not_keeps_the_store_closed),
         cmocka_unit_test(a_root_that_does_not_answer_is_not_taken_for_an_empty_one),
         cmocka_unit_test(a_page_that_cannot_be_read_keeps_no_store_closed),
         cmocka_unit_test(an_index_that_cannot_be_read_is_rebuilt_when_asked),
         cmocka_unit_test(a_payload_that_cannot_be_read_is_not_torn),
         cmocka_unit_test(a_payload_that_is_wrong_once_is_not_torn),
         cmocka_unit_test(a_payload_that_no_memory_is_there_for_fails_the_open),
+        cmocka_unit_test(a_rebuilt_index_names_what_the_disk_has),
+        cmocka_unit_test(no_torn_copy_of_the_last_batches_hides_an_older_one),
         cmocka_unit_test(a_dead_copy_that_no_kill_names_gets_one),
         cmocka_unit_test(a_dead_copy_that_a_kill_names_gets_no_other),
         cmocka_unit_test(a_torn_copy_gets_a_kill_when_a_newer_one_lives),
+        cmocka_unit_test(a_kill_in_a_void_batch_stays_void),
     };
 
     stop_on_proof();

@@ -20,6 +20,7 @@
 enum {
     STEPS_MAX = 200000,
     SEEDS = 4,
+    GROUP = 3, /* Blocks that are read together. */
 };
 
 /* NVMe alone has the hot blocks. */
@@ -50,14 +51,15 @@ hot_count(const struct full_store *full)
 }
 
 /* Churn, with a rule for reads of data, until a relocation has met it, and (`is_fatal`) a hot block
- * has left. A rule that is not sticky is there twice: what was read together is read once more. */
+ * has left. A rule that is not sticky is there twice: what was read together is read once more,
+ * block after block, from the second read on, of which the one with the number `again` fails. */
 static void
-relocation_meets_rule(struct full_store *full, const struct sim_rule *rule,
+relocation_meets_rule(struct full_store *full, const struct sim_rule *rule, uint64_t again,
     const _Atomic uint64_t *met_count, bool is_fatal)
 {
     struct sim_rule second = *rule;
 
-    second.nth++;
+    second.nth = again;
     for (uint32_t i = 0; i < 3 * FULL_BLOCKS; i++) {
         kvt_ticket *ticket;
 
@@ -98,7 +100,7 @@ a_block_that_is_wrong_when_it_is_moved_leaves_for_good(void **state)
         uint64_t left_count;
 
         full_fill(full);
-        relocation_meets_rule(full, &rule, met_count, true);
+        relocation_meets_rule(full, &rule, 0, met_count, true);
         for (uint64_t key = 0; key < FULL_HOT; key++)
             has_left[key] = full_entry(full, key) == ENTRY_NONE;
         left_count = FULL_HOT - hot_count(full);
@@ -132,7 +134,7 @@ a_block_that_cannot_be_read_once_when_it_is_moved_stays(void **state)
         uint64_t moved_count;
 
         full_fill(full);
-        relocation_meets_rule(full, &once, &full->store->counters.read_failed_count, false);
+        relocation_meets_rule(full, &once, 2, &full->store->counters.read_failed_count, false);
         assert_int_equal(hot_count(full), FULL_HOT);
         moved_count = atomic_load(&full->store->counters.nvme_relocate_count);
         for (uint32_t i = 0; i < FULL_BLOCKS; i++)
@@ -140,6 +142,27 @@ a_block_that_cannot_be_read_once_when_it_is_moved_stays(void **state)
         assert_true(atomic_load(&full->store->counters.nvme_relocate_count) > moved_count);
         for (uint64_t key = 0; key < FULL_HOT; key++)
             full_expect(full, key, 1);
+        full_end(full);
+    }
+}
+
+/* Of a group one block cannot be read, once, whichever that is: each is judged by its own read. */
+static void
+a_block_that_cannot_be_read_beside_some_that_can_stays(void **state)
+{
+    const struct sim_rule first = {
+        .ops = SIM_READ, .effect = SIM_EIO, .path = "/store/data/data.00", .nth = 1};
+
+    (void)state;
+    for (uint64_t again = 2; again < 2 + GROUP; again++) {
+        struct full_store *full = full_begin(830, FULL_SEGMENTS);
+        const struct counters *counters = &full->store->counters;
+
+        full_fill(full);
+        relocation_meets_rule(full, &first, again, &counters->read_failed_count, false);
+        assert_int_equal(atomic_load(&counters->read_failed_count), 1);
+        assert_int_equal(atomic_load(&counters->corrupt_count), 0);
+        assert_int_equal(hot_count(full), FULL_HOT);
         full_end(full);
     }
 }
@@ -188,6 +211,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_that_is_wrong_when_it_is_moved_leaves_for_good),
         cmocka_unit_test(a_block_that_cannot_be_read_once_when_it_is_moved_stays),
+        cmocka_unit_test(a_block_that_cannot_be_read_beside_some_that_can_stays),
         cmocka_unit_test(a_block_that_cannot_be_read_keeps_no_put_from_its_room),
     };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_room_waits.c - whoever waits for room is tried again when there may be more of it, and not
- * for what its own try took and gave back: the loop rests meanwhile. In a simulated world.
+ * for what its own try took and gave back: the loop rests meanwhile. No block is given up for room
+ * that may come. In a simulated world.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,7 +58,7 @@ teardown(void **state)
 }
 
 static kvt_ticket *
-put_submit(uint64_t number, struct kvt_put put)
+put_submit(uint64_t number, struct kvt_put put, enum kvt_durability durability)
 {
     struct payload_key name;
     kvt_ticket *ticket;
@@ -65,7 +66,7 @@ put_submit(uint64_t number, struct kvt_put put)
     payload_key_make(&name, number);
     put.key = name.key;
     put.length = BLOCK_BYTES;
-    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, durability, NULL, &ticket), KVT_OK);
     return ticket;
 }
 
@@ -74,7 +75,7 @@ static void
 block_make(uint64_t number)
 {
     struct payload_key name;
-    kvt_ticket *ticket = put_submit(number, (struct kvt_put){.source = bytes});
+    kvt_ticket *ticket = put_submit(number, (struct kvt_put){.source = bytes}, KVT_SYNC);
 
     assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
     payload_key_make(&name, number);
@@ -112,7 +113,7 @@ host_fill(uint32_t spared)
     kvt_ticket *ticket;
 
     sim_rule_add(sim.world, &stalls);
-    ticket = put_submit(1, (struct kvt_put){.source = bytes});
+    ticket = put_submit(1, (struct kvt_put){.source = bytes}, KVT_SYNC);
     sim_store_pass(&sim, settle_ns);
     while (status == KVT_OK) {
         struct payload_key name;
@@ -183,27 +184,76 @@ a_get_that_has_one_of_two_slots_lets_the_loop_rest(void **state)
     assert_int_equal(kit_result(writing, KVT_STAGE_DURABLE).status, KVT_OK);
 }
 
+/* Memory of the device, a region, and what a put to HBM has of it. */
+static struct kvt_put
+device_take(void)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = BLOCK_BYTES};
+    struct kvt_put put = {.tier = KVT_TIER_HBM};
+
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_device_write(store, 0, about.address, bytes, BLOCK_BYTES), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &put.region), KVT_OK);
+    put.source = about.address;
+    return put;
+}
+
+static void
+device_put(struct kvt_put put)
+{
+    assert_int_equal(kvt_region_unregister(store, put.region), KVT_OK);
+    kvt_device_free(store, 0, (void *)(uintptr_t)put.source, BLOCK_BYTES);
+}
+
 /* HBM has room, and HOST, from which it is to be written, has none. */
 static void
 a_put_that_has_one_of_two_slots_lets_the_loop_rest(void **state)
 {
-    struct kvt_region_options about = {
-        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = BLOCK_BYTES};
     kvt_ticket *writing, *ticket;
-    kvt_region region;
+    struct kvt_put put;
 
     (void)state;
-    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
-    assert_int_equal(kvt_device_write(store, 0, about.address, bytes, BLOCK_BYTES), KVT_OK);
-    assert_int_equal(kvt_region_register(store, &about, &region), KVT_OK);
+    put = device_take();
     writing = host_fill(0);
-    ticket = put_submit(
-        0, (struct kvt_put){.source = about.address, .region = region, .tier = KVT_TIER_HBM});
+    ticket = put_submit(0, put, KVT_SYNC);
     rest_check(ticket);
     assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
     assert_int_equal(kit_result(writing, KVT_STAGE_DURABLE).status, KVT_OK);
-    assert_int_equal(kvt_region_unregister(store, region), KVT_OK);
-    kvt_device_free(store, 0, about.address, about.size);
+    device_put(put);
+}
+
+/* HOST has no room for what would have to leave HBM, and may have some soon. */
+static void
+a_put_to_a_full_hbm_waits_and_costs_no_block(void **state)
+{
+    struct kvt_put put = device_take();
+    kvt_ticket *writing = host_fill(0);
+    kvt_ticket *ticket = NULL;
+    uint64_t count = 0;
+
+    (void)state;
+    for (; count < HELD_MAX; count++) {
+        ticket = put_submit(count + 10, put, KVT_MEMORY);
+        sim_store_pass(&sim, settle_ns);
+        if (kvt_ticket_wait(ticket, KVT_STAGE_DONE, 0) == KVT_LATE)
+            break;
+        assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    }
+    assert_in_range(count, 1, HELD_MAX - 1);
+    for (uint64_t i = 0; i < count; i++) {
+        struct payload_key name;
+        uint8_t tiers = 0;
+
+        payload_key_make(&name, i + 10);
+        assert_int_equal(kvt_lookup(store, ns, &name.key, 1, &tiers, NULL, NULL), KVT_OK);
+        assert_int_equal(tiers, KVT_TIER_HBM);
+    }
+    while (held_count > 0)
+        kvt_discard(held[--held_count]);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    assert_int_equal(kit_result(writing, KVT_STAGE_DURABLE).status, KVT_OK);
+    device_put(put);
 }
 
 int
@@ -214,6 +264,7 @@ main(void)
         TEST(a_get_that_waits_for_room_lets_the_loop_rest),
         TEST(a_get_that_has_one_of_two_slots_lets_the_loop_rest),
         TEST(a_put_that_has_one_of_two_slots_lets_the_loop_rest),
+        TEST(a_put_to_a_full_hbm_waits_and_costs_no_block),
     };
 
     stop_on_proof();

@@ -496,6 +496,32 @@ where_most_is_dead_all_stays(void **state)
     expect_survivors(fixture, wanted, 12);
 }
 
+static bool
+nothing_admitted(struct policy *policy, uint32_t entry)
+{
+    (void)policy;
+    (void)entry;
+    return false;
+}
+
+static void
+where_most_is_dead_all_stays_whatever_the_policy_admits(void **state)
+{
+    struct fixture *fixture = *state;
+    struct policy *policy = fixture->store.policy;
+    const struct policy_ops *ops = policy->ops;
+    struct policy_ops strict = *ops;
+    struct segment *segment = segment_make(fixture, 0);
+    uint32_t number;
+
+    strict.admits = nothing_admitted;
+    policy->ops = &strict;
+    segment->live_bytes = 0;
+    number = block_add(fixture, segment, 100, true);
+    expect_survivors(fixture, &number, 1);
+    policy->ops = ops;
+}
+
 static void
 pinned_blocks_stay_in_front_whenever_they_were_used(void **state)
 {
@@ -616,6 +642,8 @@ main(void)
             no_more_than_half_a_segment_stays_and_the_deepest_go, setup, teardown),
         cmocka_unit_test_setup_teardown(no_more_stays_than_the_credit_allows, setup, teardown),
         cmocka_unit_test_setup_teardown(where_most_is_dead_all_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            where_most_is_dead_all_stays_whatever_the_policy_admits, setup, teardown),
         cmocka_unit_test_setup_teardown(
             pinned_blocks_stay_in_front_whenever_they_were_used, setup, teardown),
         cmocka_unit_test_setup_teardown(
