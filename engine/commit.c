@@ -8,7 +8,6 @@
 
 #include "batch_header.h"
 #include "commit_internal.h"
-#include "victim.h"
 
 enum kvt_status
 commit_open(struct kvt_store *store)
@@ -324,9 +323,7 @@ room_is_coming(struct kvt_store *store)
 {
     if (reclaim_want(store) || batches_in(store->commit, BATCH_IDLE) < BATCH_COUNT)
         return true;
-    victim_spare_none(store);
-    /* They have pins, which may be what keeps a segment from being reclaimed. */
-    return work_is_in_flight(store);
+    return nvme_room_waits(store);
 }
 
 /* One that is IDLE; NULL: all are under way. */

@@ -20,6 +20,7 @@ enum access_state {
 struct access {
     struct device_job device_job;
     enum access_state state;
+    struct patience patience;
     struct slot slot;
     uint8_t *device_memory;
     uint8_t *memory;
@@ -60,7 +61,9 @@ access_begin(struct kvt_store *store, struct access *access)
         return false;
     }
     access->status = room_take(store,
-        &(struct room_want){.place = POLICY_HOST, .size = round_up(access->size, PAGE_BYTES)},
+        &(struct room_want){.place = POLICY_HOST,
+            .size = round_up(access->size, PAGE_BYTES),
+            .patience = &access->patience},
         &access->slot);
     if (access->status == KVT_NOT_READY)
         return false;

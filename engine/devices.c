@@ -275,7 +275,7 @@ job_send(struct kvt_store *store, struct device_job *job)
 
     move->done = &store->devices.done;
     move->done_task = &store->loop_task;
-    store->devices.in_flight++;
+    job->turn = work_begin(store, &store->devices.in_flight);
     device_mover_push(hbm_mover(store->devices.tiers[job->device]), &move, 1);
 }
 
@@ -316,7 +316,7 @@ device_job_spread(struct kvt_store *store, struct device_job *job, enum device_l
     if (job->pieces == NULL) {
         job->move = (struct device_move){
             .status = failure_set(KVT_E_NOMEM, 0, "no memory for %u pieces", count)};
-        store->devices.in_flight++;
+        job->turn = work_begin(store, &store->devices.in_flight);
         if (inbox_push(&store->devices.done, &job->move.node))
             env_wake(&store->env, store->loop_task);
         return;
@@ -372,7 +372,7 @@ devices_step(struct kvt_store *store)
         struct device_job *job = CONTAINER_OF(move, struct device_job, move);
 
         node = node->next;
-        store->devices.in_flight--;
+        work_end(store, &store->devices.in_flight, job->turn);
         if (move->wait != NULL)
             wait_end(job);
         if (job->pieces != NULL) {

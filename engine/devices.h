@@ -29,6 +29,7 @@ struct device_job {
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
     struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
+    uint8_t turn;             /* patience.h */
     struct device_job *next_wait, **wait_link; /* device_job_wait(): in devices.waits. */
     void (*finish)(struct kvt_store *store, struct device_job *job); /* move.status says how. */
 };

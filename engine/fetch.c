@@ -199,11 +199,12 @@ static void
 fetch_end(struct kvt_store *store, struct fetch *fetch)
 {
     struct window *window = fetch->window;
+    uint8_t turn = fetch->turn;
 
-    store->reads_in_flight--;
     if (fetch->flight != NULL)
         copy_settle(store, fetch);
     fetch_destroy(store, fetch);
+    work_end(store, &store->reads_in_flight, turn);
     if (window != NULL)
         window_restart(store, window);
 }
@@ -406,7 +407,7 @@ fetch_read(struct kvt_store *store, struct fetch *fetch)
     const struct part_range *range = &fetch->range;
     uint32_t from = (uint32_t)range->offset;
 
-    store->reads_in_flight++;
+    fetch->turn = work_begin(store, &store->reads_in_flight);
     if (!image_is_encoded(&fetch->shape)) {
         pages_read(store, fetch, from, from + (uint32_t)range->length);
     } else if (range->is_whole) {
@@ -448,8 +449,10 @@ static enum kvt_status
 host_take(struct kvt_store *store, const struct fetch *fetch, uint64_t size, struct slot *slot_out)
 {
     return room_take(store,
-        &(struct room_want){
-            .place = POLICY_HOST, .namespace_id = fetch->op->key.namespace_id, .size = size},
+        &(struct room_want){.place = POLICY_HOST,
+            .namespace_id = fetch->op->key.namespace_id,
+            .size = size,
+            .patience = &fetch->op->patience},
         slot_out);
 }
 

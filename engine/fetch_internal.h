@@ -30,6 +30,7 @@ struct fetch {
     void *tail_taken;
     uint32_t tail_page, tail_pages;
     enum kvt_status status; /* KVT_E_NOMEM: it could not be read, or proved, for want of memory. */
+    uint8_t turn;           /* patience.h */
     bool is_right;
     bool is_failed;        /* Nothing is known of its bytes: a codec had no memory. */
     bool is_direct;        /* `memory` is the caller's, who may write it, too. */

@@ -53,6 +53,7 @@ struct stage_room {
     uint64_t size;
     uint32_t count_max, count;
     struct slot slots[LOAD_STAGES_MAX];
+    struct patience patience;
     enum kvt_status status;
 };
 
@@ -60,9 +61,9 @@ struct stage_room {
 static bool
 stages_take_run(struct kvt_store *store, void *context)
 {
-    const struct room_want want = {
-        .place = POLICY_HOST, .size = ((struct stage_room *)context)->size};
     struct stage_room *room = context;
+    const struct room_want want = {
+        .place = POLICY_HOST, .size = room->size, .patience = &room->patience};
 
     if (store_is_poisoned(store))
         return true;

@@ -65,6 +65,7 @@ struct image;
 struct flight {
     enum flight_state state;
     uint32_t entry;
+    uint8_t turn;                           /* patience.h */
     struct op_list waiters;                 /* Every state but QUEUED: for its end. */
     struct op_list durable_waiters;         /* For stage 2. */
     struct flight *newer, *older;           /* IMAGING, QUEUED and WRITING: in order. */

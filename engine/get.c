@@ -26,6 +26,7 @@ struct copy {
     struct part_range range;
     uint8_t *memory; /* Of what is wanted. */
     uint32_t entry;
+    uint8_t turn; /* patience.h */
 };
 
 /* The same of a device, into memory that is spread. */
@@ -219,7 +220,7 @@ copy_finish(struct kvt_store *store, struct job *job)
 {
     struct copy *copy = CONTAINER_OF(job, struct copy, job);
 
-    store->copies_in_flight--;
+    work_end(store, &store->copies_in_flight, copy->turn);
     store->host_meter.bytes += copy->range.length;
     get_answer(store, copy->op, &copy->range, KVT_TIER_HOST);
     entry_unpin(store, copy->entry);
@@ -246,7 +247,7 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
     copy->job.crew.run = copy_run;
     copy->job.finish = copy_finish;
     copy->job.crew.is_short = copy->range.length <= SHORT_JOB_BYTES;
-    store->copies_in_flight++;
+    copy->turn = work_begin(store, &store->copies_in_flight);
     loop_job(store, &copy->job);
 }
 
@@ -255,7 +256,7 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
 void
 get_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = move_down(store, number, false);
+    enum kvt_status status = move_down(store, number, &op->patience);
 
     if (status == KVT_OK) {
         op->is_lowered = true;

@@ -21,6 +21,7 @@ struct image {
     const uint8_t *payload; /* In HOST. */
     struct image_shape shape;
     enum codec_id codec;
+    uint8_t turn; /* patience.h */
     bool is_made;
     bool is_encoded;
     bool has_slot; /* For an encoded image. */
@@ -168,7 +169,7 @@ imaging_done(struct kvt_store *store, struct job *job)
     struct flight *flight = image->flight;
     uint32_t number = image->entry;
 
-    store->images_in_flight--;
+    work_end(store, &store->images_in_flight, image->turn);
     image->is_made = true;
     if (flight == NULL) {
         image_put(store, image);
@@ -275,7 +276,7 @@ imaging_start(struct kvt_store *store, struct flight *flight)
     image_count(store, image);
     flight->image = image;
     residency_pin(store->map, image->entry);
-    store->images_in_flight++;
+    image->turn = work_begin(store, &store->images_in_flight);
     image->job.store = store;
     image->job.crew.run = imaging_run;
     image->job.finish = imaging_done;

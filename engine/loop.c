@@ -284,7 +284,7 @@ bool
 loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
     struct kvt_store *store = context;
-    bool was_busy;
+    bool was_busy, is_released;
 
     *next_ns_out = UINT64_MAX;
     if (rest_step(store))
@@ -298,9 +298,11 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     was_busy = devices_step(store) || was_busy;
     /* A reader that pinned a doomed entry by mistake tells nobody when it lets go: so whenever
      * there is work, those that wait are looked at. */
-    if (atomic_exchange_explicit(&store->doomed_released, 0, memory_order_acquire) != 0 ||
-        (was_busy && store->doomed_count > 0)) {
+    is_released = atomic_exchange_explicit(&store->doomed_released, 0, memory_order_acquire) != 0;
+    if (is_released || (was_busy && store->doomed_count > 0)) {
         entry_doomed_sweep(store);
+        /* Somebody may have waited for no more than that (room_will_come()). */
+        store->room_changed = store->room_changed || is_released;
         was_busy = true;
     }
     was_busy = pins_step(store) || was_busy;
@@ -321,6 +323,8 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         *next_ns_out = store->phases.look_ns;
     if (store->holds.look_ns < *next_ns_out)
         *next_ns_out = store->holds.look_ns;
+    if (nvme_room_next_ns(store) < *next_ns_out)
+        *next_ns_out = nvme_room_next_ns(store);
     live_step(store, was_busy, next_ns_out);
     lazy_file_step(store->learned);
     lazy_file_step(store->fates_file);

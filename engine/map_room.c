@@ -94,11 +94,15 @@ evict(struct kvt_store *store, uint32_t number)
 }
 
 enum kvt_status
-map_room_make(struct kvt_store *store, uint32_t keep)
+map_room_make(struct kvt_store *store, uint32_t keep, struct patience *patience)
 {
     struct map_hand *hand = &store->map_hand;
     uint32_t evicted_count = 0;
 
+    if (hand->vain_count == 0) {
+        (void)patience_is_last(store, patience, PATIENCE_MAP); /* Its rounds may be over. */
+        hand->begin = search_begin(store);
+    }
     while (is_full(store) && evicted_count < 2) {
         uint32_t number = candidate_find(store, keep);
 
@@ -107,14 +111,16 @@ map_room_make(struct kvt_store *store, uint32_t keep)
         evicted_count++;
         hand->vain_count = 0;
     }
-    if (evicted_count > 0 || !is_full(store))
+    if (evicted_count > 0 || !is_full(store)) {
+        hand->given_count++;
         return KVT_OK;
+    }
     if (hand->vain_count < residency_number_limit(store->map)) {
         store->room_changed = true;
         return KVT_NOT_READY;
     }
     hand->vain_count = 0;
-    if (room_will_come(store))
+    if (room_will_come(store) && !patience_ends(store, patience, PATIENCE_MAP, &hand->begin))
         return KVT_NOT_READY;
     return failure_set(KVT_E_NOSPC, 0,
         "the map holds %llu blocks (entry_count_max is %llu): all are leased, pinned, in use, "

@@ -14,6 +14,7 @@ struct move {
     struct flight *flight;
     enum policy_place place; /* Of the slot. */
     struct slot slot;
+    uint8_t turn;    /* Down: patience.h */
     uint8_t *memory; /* Down: the slot's. */
     uint64_t length;
     struct hash128 checksum;
@@ -104,7 +105,7 @@ down_summed(struct kvt_store *store, struct job *job)
     struct entry *entry = residency_at(store->map, move->entry);
     bool is_right = true;
 
-    store->copies_in_flight--;
+    work_end(store, &store->copies_in_flight, move->turn);
     /* The sum of a trailer says nothing of what came from HBM; parts have no other. */
     if (entry->has_trailer || entry_parts(entry) > 1) {
         is_right = true;
@@ -130,14 +131,14 @@ down_copied(struct kvt_store *store, struct device_job *device_job)
         move_end(store, move, device_job->move.status);
         return;
     }
-    store->copies_in_flight++;
+    move->turn = work_begin(store, &store->copies_in_flight);
     move->job.crew.run = sum_run;
     move->job.finish = down_summed;
     loop_job(store, &move->job);
 }
 
-enum kvt_status
-move_down(struct kvt_store *store, uint32_t number, bool is_within)
+static enum kvt_status
+down_begin(struct kvt_store *store, uint32_t number, struct room_want want)
 {
     const struct entry *entry = residency_at(store->map, number);
     uint32_t device = entry_device(entry);
@@ -145,8 +146,7 @@ move_down(struct kvt_store *store, uint32_t number, bool is_within)
 
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(move_create(store, number, FLIGHT_LOWERING,
-        (struct room_want){.place = POLICY_HOST, .is_within = is_within}, &move));
+    KVT_TRY(move_create(store, number, FLIGHT_LOWERING, want, &move));
     move->memory = slab_address(store->slab, move->slot);
     move->device_job.device = device;
     move->device_job.finish = down_copied;
@@ -156,6 +156,20 @@ move_down(struct kvt_store *store, uint32_t number, bool is_within)
             .source = entry_hbm_address(store, entry),
             .size = move->length});
     return KVT_OK;
+}
+
+enum kvt_status
+move_down(struct kvt_store *store, uint32_t number, struct patience *patience)
+{
+    return down_begin(
+        store, number, (struct room_want){.place = POLICY_HOST, .patience = patience});
+}
+
+enum kvt_status
+move_down_within(struct kvt_store *store, uint32_t number, bool is_last)
+{
+    return down_begin(store, number,
+        (struct room_want){.place = POLICY_HOST, .is_within = true, .is_last = is_last});
 }
 
 /* --- Up --------------------------------------------------------------------------------------- */
@@ -173,7 +187,7 @@ up_copied(struct kvt_store *store, struct device_job *device_job)
 }
 
 enum kvt_status
-move_up(struct kvt_store *store, uint32_t number, uint32_t device)
+move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct patience *patience)
 {
     const struct entry *entry = residency_at(store->map, number);
     enum policy_place place = (enum policy_place)(POLICY_HBM + device);
@@ -181,7 +195,8 @@ move_up(struct kvt_store *store, uint32_t number, uint32_t device)
 
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(move_create(store, number, FLIGHT_RAISING, (struct room_want){.place = place}, &move));
+    KVT_TRY(move_create(store, number, FLIGHT_RAISING,
+        (struct room_want){.place = place, .patience = patience}, &move));
     move->device_job.device = device;
     move->device_job.finish = up_copied;
     device_job_copy(store, &move->device_job, DEVICE_IN,

@@ -18,17 +18,21 @@
 #include "kvtier/kvtier.h"
 
 struct kvt_store;
+struct patience;
 
 /*
  * move_down, move_up - begin to copy the block: it has a copy in HBM and none in HOST, or one in
  * HOST and none in HBM; and no flight. Who waits for the end puts itself into the flight's waiters.
  *
- * `is_within`: room in HBM is sought, and the block would leave it for that.
- *
  * KVT_NOT_READY: no slot yet, room is being made (room_wait() for that place). KVT_E_NOSPC,
- * KVT_E_NOMEM, KVT_E_GPU: it cannot be.
+ * KVT_E_NOMEM, KVT_E_GPU: it cannot be. `patience` is of who waits.
  */
-enum kvt_status move_down(struct kvt_store *store, uint32_t number, bool is_within);
-enum kvt_status move_up(struct kvt_store *store, uint32_t number, uint32_t device);
+enum kvt_status move_down(struct kvt_store *store, uint32_t number, struct patience *patience);
+enum kvt_status move_up(
+    struct kvt_store *store, uint32_t number, uint32_t device, struct patience *patience);
+
+/* move_down_within - in a search for room in HBM, which the block would leave. `is_last`: nothing
+ * is waited for, but for what this lets go in HOST. */
+enum kvt_status move_down_within(struct kvt_store *store, uint32_t number, bool is_last);
 
 #endif /* KVT_ENGINE_MOVE_H */

@@ -32,7 +32,7 @@ prefetch_raise(struct kvt_store *store, struct op *op, uint32_t number)
         commit_hurry(store, flight, store->now_ns);
         return;
     }
-    status = move_up(store, number, op->device);
+    status = move_up(store, number, op->device, &op->patience);
     if (status == KVT_OK) {
         op->is_raised = true;
         op_list_add(&entries_at(store->entries, number)->flight->waiters, op);

@@ -28,6 +28,7 @@ struct fill {
     struct hash128 checksum;
     uint8_t *host_memory;   /* Of the HOST slot; NULL: none. */
     enum kvt_status status; /* Of the copies. */
+    uint8_t turn;           /* patience.h */
     bool is_copied;         /* HOST's, by the device or the caller: only the checksum is left. */
     struct put_slots slots;
     struct fill_copies *copies; /* NULL: no device has to do with it. */
@@ -107,7 +108,7 @@ put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
     enum kvt_status status = op->is_lowered && op->moved_status != KVT_OK
                                  ? op_moved_status(op, KVT_E_GPU)
-                                 : move_down(store, number, false);
+                                 : move_down(store, number, &op->patience);
 
     if (status == KVT_OK) {
         op->is_lowered = true;
@@ -320,7 +321,7 @@ put_filled(struct kvt_store *store, struct fill *fill)
     struct op_list waiters = fill->flight->waiters;
     struct namespace_state *space = namespace_at(store, fill->op->key.namespace_id);
 
-    store->fills_in_flight--;
+    work_end(store, &store->fills_in_flight, fill->turn);
     fill->flight->waiters = (struct op_list){NULL, NULL};
     if (fill->status != KVT_OK)
         put_abandon(store, fill, fill->status);
@@ -452,7 +453,7 @@ fill_start(struct kvt_store *store, struct fill *fill)
     fill->is_copied = fill->op->is_direct;
     if (fill->slots.has_host)
         fill->host_memory = slab_address(store->slab, fill->slots.host);
-    store->fills_in_flight++;
+    fill->turn = work_begin(store, &store->fills_in_flight);
     if (fill->copies != NULL)
         fill_copy(store, fill);
     else
@@ -502,7 +503,7 @@ put_must_wait(const struct flight *flight, bool is_replace)
 static enum kvt_status
 put_map_room(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = map_room_make(store, number);
+    enum kvt_status status = map_room_make(store, number, &op->patience);
 
     if (status == KVT_NOT_READY)
         room_wait(store, POLICY_HOST, op);
@@ -516,8 +517,9 @@ put_map_room(struct kvt_store *store, struct op *op, uint32_t number)
 static enum kvt_status
 put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
 {
-    struct room_want want = {
-        .namespace_id = op->key.namespace_id, .size = round_up(op->length, PAGE_BYTES)};
+    struct room_want want = {.namespace_id = op->key.namespace_id,
+        .size = round_up(op->length, PAGE_BYTES),
+        .patience = &op->patience};
     enum policy_place hbm = place_of_device(op->device);
     enum kvt_status status = KVT_OK;
 

@@ -37,6 +37,7 @@ struct relocate {
     struct tier_batch load, put;
     struct tier_block load_blocks[COMMIT_BLOCKS_MAX], put_blocks[COMMIT_BLOCKS_MAX];
     struct tier_kill kills[COMMIT_KILLS_MAX];
+    uint8_t turn;           /* patience.h: not IDLE. */
     struct op_list waiters; /* PUTTING: puts that replace one of its blocks. */
     struct job proof;
     struct commit_job job;
@@ -150,6 +151,7 @@ group_end(struct kvt_store *store, enum kvt_status status)
     for (uint32_t i = 0; i < relocate->count; i++)
         entry_unpin(store, relocate->moves[i].resident.number);
     relocate->count = 0;
+    turns_end(&store->work, relocate->turn);
     relocate->status = status_keep(relocate->status, status);
     relocate->state = RELOCATE_IDLE;
 }
@@ -488,8 +490,10 @@ relocate_start(struct kvt_store *store, const struct resident *residents, uint32
         move_add(store, &residents[i], bytes);
         bytes += size;
     }
-    if (relocate->count > 0)
+    if (relocate->count > 0) {
+        relocate->turn = turns_begin(&store->work);
         blocks_load(store);
+    }
     return i;
 }
 
@@ -500,5 +504,6 @@ relocate_kills(struct kvt_store *store, const struct tier_kill *kills, uint32_t 
 
     KVT_ASSERT(relocate->state == RELOCATE_IDLE && kill_count <= COMMIT_KILLS_MAX);
     memcpy(relocate->kills, kills, kill_count * sizeof(*kills));
+    relocate->turn = turns_begin(&store->work);
     group_put(store, kill_count);
 }

@@ -17,6 +17,7 @@
 #include "devices.h"
 #include "hash.h"
 #include "kvtier/kvtier.h"
+#include "patience.h"
 #include "slab.h"
 #include "ticket_parts.h"
 #include "tier.h"
@@ -65,6 +66,7 @@ struct op {
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
     enum kvt_status moved_status; /* Of the last copy, read or write that it waited for. */
+    struct patience patience;     /* While it waits for room. */
     uint32_t tier;
     uint32_t slot;   /* has_slot: its number. */
     uint64_t length; /* Put: payload; get: capacity, then payload. */

@@ -33,13 +33,15 @@ static const uint64_t walk_ns = UINT64_C(1000) * 1000 * 1000;
 
 enum search {
     SEARCH_FOUND,
-    SEARCH_GOES_ON, /* Victims that were not looked at yet are left. */
-    SEARCH_ENDED,   /* Nothing can go now. */
+    SEARCH_GOES_ON,  /* Victims that were not looked at yet are left. */
+    SEARCH_PROMISES, /* No slot yet, but something went or is on its way. */
+    SEARCH_ENDED,    /* Nothing can go now. */
 };
 
 enum victim_action {
     VICTIM_RELEASED,  /* A slot came free. */
     VICTIM_DEMOTING,  /* It is on its way to the tier below. */
+    VICTIM_NEXT,      /* HOST makes room for it. */
     VICTIM_UNTOUCHED, /* Pinned, or waiting for something already. */
 };
 
@@ -126,12 +128,11 @@ room_refused(struct kvt_store *store, enum policy_place place, enum kvt_status s
 }
 
 static enum victim_action
-hbm_victim_evict(struct kvt_store *store, uint32_t number)
+hbm_victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t number)
 {
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
-    enum policy_place place = place_of_device(entry_device(residency_at(store->map, number)));
-    struct room_hand *hand = &store->room_hands[place];
+    struct room_hand *hand = &store->room_hands[want->place];
     enum kvt_status status;
 
     /* A copy of a lost device, too, is the only one or is not. */
@@ -141,14 +142,16 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
         COUNT(store, hbm_evict_count, 1);
         return VICTIM_RELEASED;
     }
-    if (is_refused(store, place))
+    if (is_refused(store, want->place))
         return VICTIM_UNTOUCHED;
-    status = move_down(store, number, true);
+    status = move_down_within(store, number, want->is_last);
     hand->is_cut = status == KVT_NOT_READY && store->room_hands[POLICY_HOST].is_cut;
     if (status == KVT_OK) {
         entries_at(store->entries, number)->flight->is_demotion = true;
         return VICTIM_DEMOTING;
     }
+    if (status == KVT_NOT_READY && want->is_last && !hand->is_cut)
+        return VICTIM_NEXT;
     if (status == KVT_NOT_READY || !entry_drop(store, number, false, KVT_REASON_EVICTED))
         return VICTIM_UNTOUCHED;
     COUNT(store, hbm_drop_count, 1);
@@ -156,17 +159,17 @@ hbm_victim_evict(struct kvt_store *store, uint32_t number)
 }
 
 static enum victim_action
-victim_evict(
-    struct kvt_store *store, enum policy_place place, uint32_t number, uint32_t namespace_id)
+victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t number)
 {
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
 
     if (word_pins(word) != 0 || entries_at(store->entries, number)->flight != NULL ||
-        pins_hold(store, number) || shares_hold(store, number, share_of_place(place), namespace_id))
+        pins_hold(store, number) ||
+        shares_hold(store, number, share_of_place(want->place), want->namespace_id))
         return VICTIM_UNTOUCHED;
-    return place == POLICY_HOST ? host_victim_evict(store, number)
-                                : hbm_victim_evict(store, number);
+    return want->place == POLICY_HOST ? host_victim_evict(store, number)
+                                      : hbm_victim_evict(store, want, number);
 }
 
 static uint32_t
@@ -198,6 +201,7 @@ walk_first(struct kvt_store *store, enum policy_place place)
         return victim;
     hand->entry = ENTRY_NONE;
     hand->has_found = hand->is_cut = false;
+    hand->begin = search_begin(store);
     return victim_next(store, place, ENTRY_NONE);
 }
 
@@ -227,7 +231,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
 
     for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
-        enum victim_action action = victim_evict(store, want->place, victim, want->namespace_id);
+        enum victim_action action = victim_evict(store, want, victim);
 
         hand->has_found |= action != VICTIM_UNTOUCHED;
         if (action == VICTIM_RELEASED && slab_take(slab, want->size, slot_out) == KVT_OK)
@@ -235,7 +239,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
         if (demoting_bytes >= leaving_bytes_max(store, want->place, want->size))
-            return SEARCH_ENDED;
+            return SEARCH_PROMISES;
         /* A parent whose last child went has become a leaf: it may lie behind us. A copy that did
          * not go is still there to go on from. */
         last = action == VICTIM_RELEASED ? first : victim;
@@ -247,9 +251,9 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         hand->is_cut = victim != ENTRY_NONE;
     /* At the end of a walk in one piece nothing can go; of one in pieces something may have gone
      * meanwhile. And what HOST takes is known when the search there has come to its end. */
-    return victim == ENTRY_NONE && !hand->is_cut && (first == ENTRY_NONE || !hand->has_found)
-               ? SEARCH_ENDED
-               : SEARCH_GOES_ON;
+    if (victim != ENTRY_NONE || hand->is_cut || (first != ENTRY_NONE && hand->has_found))
+        return SEARCH_GOES_ON;
+    return hand->has_found ? SEARCH_PROMISES : SEARCH_ENDED;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------ */
@@ -258,10 +262,64 @@ bool
 room_will_come(struct kvt_store *store)
 {
     /* What HBM waits for may itself wait for HOST. */
-    if (commit_is_idle(store))
-        return work_is_in_flight(store);
-    commit_hurry_all(store);
-    return true;
+    if (!commit_is_idle(store))
+        commit_hurry_all(store);
+    /* The last pin of a block that has left the map is gone: so are its slots, soon. */
+    return work_may_make_room(store) || !turns_are_idle(&store->flights) ||
+           atomic_load_explicit(&store->doomed_released, memory_order_relaxed) != 0;
+}
+
+/* A search found nothing. */
+static bool
+want_is_over(struct kvt_store *store, const struct room_want *want)
+{
+    if (want->is_within)
+        return want->is_last;
+    return patience_ends(store, want->patience, want->place, &store->room_hands[want->place].begin);
+}
+
+/* Nothing goes, and nothing will. */
+static enum kvt_status
+room_refuse(const struct kvt_store *store, const struct room_want *want)
+{
+    uint32_t device = (uint32_t)(want->place - POLICY_HBM);
+
+    if (want->place != POLICY_HOST && is_refused(store, want->place))
+        return failure_set(
+            store->room_hands[want->place].refused_status == KVT_E_NOMEM ? KVT_E_NOMEM : KVT_E_GPU,
+            0, "device %u failed to copy a block down to HOST, which was to make room", device);
+    return failure_set(KVT_E_NOSPC, 0,
+        "every slot of %s is leased, pinned, in use, or others' by their share; %llu bytes were "
+        "wanted",
+        want->place == POLICY_HOST ? "HOST" : "HBM", (unsigned long long)want->size);
+}
+
+/* No slot is free. */
+static enum kvt_status
+room_make(struct kvt_store *store, struct room_want want, struct slot *slot_out)
+{
+    bool is_coming = false;
+
+    if (!want.is_within)
+        want.is_last = patience_is_last(store, want.patience, want.place);
+    switch (room_evict(store, &want, slot_out)) {
+    case SEARCH_FOUND:
+        return KVT_OK;
+    case SEARCH_GOES_ON:
+        /* Not for the sake of a share that is kept free: that would be sought in each turn. */
+        if (!want.is_within)
+            store->room_changed = true;
+        return KVT_NOT_READY;
+    case SEARCH_PROMISES:
+        if (want.patience != NULL)
+            want.patience->round = 0;
+        is_coming = room_will_come(store);
+        break;
+    case SEARCH_ENDED:
+        is_coming = room_will_come(store) && !want_is_over(store, &want);
+        break;
+    }
+    return is_coming ? KVT_NOT_READY : room_refuse(store, &want);
 }
 
 enum kvt_status
@@ -273,29 +331,11 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
     if (want->place != POLICY_HOST && device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
     status = slab_take(place_slab(store, want->place), want->size, slot_out);
-    if (status != KVT_E_NOSPC)
-        return status;
-    switch (room_evict(store, want, slot_out)) {
-    case SEARCH_FOUND:
-        return KVT_OK;
-    case SEARCH_GOES_ON:
-        /* Not for the sake of a share that is kept free: that would be sought in each turn. */
-        if (!want->is_within)
-            store->room_changed = true;
-        return KVT_NOT_READY;
-    case SEARCH_ENDED:
-        break;
-    }
-    if (room_will_come(store))
-        return KVT_NOT_READY;
-    if (want->place != POLICY_HOST && is_refused(store, want->place))
-        return failure_set(
-            store->room_hands[want->place].refused_status == KVT_E_NOMEM ? KVT_E_NOMEM : KVT_E_GPU,
-            0, "device %u failed to copy a block down to HOST, which was to make room", device);
-    return failure_set(KVT_E_NOSPC, 0,
-        "every slot of %s is leased, pinned, in use, or others' by their share; %llu bytes were "
-        "wanted",
-        want->place == POLICY_HOST ? "HOST" : "HBM", (unsigned long long)want->size);
+    if (status == KVT_E_NOSPC)
+        status = room_make(store, *want, slot_out);
+    if (status == KVT_OK)
+        store->room_hands[want->place].given_count++;
+    return status;
 }
 
 void
@@ -379,7 +419,7 @@ room_trim(struct kvt_store *store, enum policy_place place)
             lowering >= leaving_bytes_max(store, place, residency_at(store->map, victim)->length))
             break;
         next = victim_next(store, place, victim);
-        (void)victim_evict(store, place, victim, 0);
+        (void)victim_evict(store, &(struct room_want){.place = place}, victim);
         victim = next;
         if (victim != ENTRY_NONE && !entries_has_copy(store->entries, place, victim))
             break;
@@ -408,12 +448,14 @@ place_step(struct kvt_store *store, enum policy_place place)
 bool
 room_step(struct kvt_store *store)
 {
-    if (!store->room_changed)
-        return false;
-    store->room_changed = false;
+    bool is_nvme_due = nvme_room_step(store);
+
     /* A reclaim that found too much pinned may find less of it now. */
-    if (reclaim_is_idle(store))
+    if (is_nvme_due)
         commit_unstall(store);
+    if (!store->room_changed)
+        return is_nvme_due;
+    store->room_changed = false;
     for (uint32_t i = 0; i < POLICY_NVME; i++) {
         if (place_slab(store, (enum policy_place)i) != NULL)
             place_step(store, (enum policy_place)i);

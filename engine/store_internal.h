@@ -37,6 +37,7 @@
 #include "move.h"
 #include "names_file.h"
 #include "nvme_tier.h"
+#include "patience.h"
 #include "phase.h"
 #include "pins.h"
 #include "policy.h"
@@ -150,10 +151,12 @@ struct load_meter {
 
 /* How far the search for room in a place has come. */
 struct room_hand {
-    uint32_t entry;         /* It goes on behind this one; ENTRY_NONE: it begins anew. */
-    bool has_found;         /* Something went since it began, or is on its way. */
-    bool is_cut;            /* The last search ended before its walk; of HBM: that in HOST, for the
+    uint32_t entry; /* It goes on behind this one; ENTRY_NONE: it begins anew. */
+    bool has_found; /* Something went since it began, or is on its way. */
+    bool is_cut;    /* The last search ended before its walk; of HBM: that in HOST, for the
                              * last block that found no way down. */
+    struct search_begin begin;
+    uint32_t given_count;   /* Slots that were given out. */
     uint64_t looked_ns;     /* When the last search that it goes on from ended. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
@@ -164,6 +167,8 @@ struct room_hand {
 struct map_hand {
     uint32_t next;       /* Number of the entry that it looks at next. */
     uint32_t vain_count; /* Looks since a block left. */
+    struct search_begin begin;
+    uint32_t given_count; /* Entries that were given room. */
 };
 
 /* --- 2. The store ----------------------------------------------------------------------------- */
@@ -247,6 +252,8 @@ struct kvt_store {
     uint32_t *doomed;    /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
+    struct turns work, flights; /* What is in flight: the next line and more; all of flight.h. */
+    struct nvme_wait nvme_wait;
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;
     struct load_meter host_meter, nvme_meter;
     uint64_t metered_ns;                      /* Until then. */
@@ -401,11 +408,13 @@ struct room_want {
     enum policy_place place;
     uint32_t namespace_id; /* Whose block it is for; 0: nobody's. */
     uint64_t size;
-    bool is_within; /* HOST, in a search in HBM: for a block that shall leave that. */
+    struct patience *patience; /* Of who wants it; NULL: it is never out. */
+    bool is_within;            /* HOST, in a search in HBM: for a block that shall leave that. */
+    bool is_last;              /* Nothing is waited for, but for what this search lets go. */
 };
 
 void room_open(struct kvt_store *store);
-/* room_take - a slot, evicting what may go. KVT_NOT_READY: wait with room_wait(), work that will
+/* room_take - a slot, evicting what may go. KVT_NOT_READY: wait with room_wait(), work that may
  * make room is under way. KVT_E_NOSPC: nothing will. */
 enum kvt_status room_take(
     struct kvt_store *store, const struct room_want *want, struct slot *slot_out);
@@ -430,7 +439,7 @@ void room_refused(struct kvt_store *store, enum policy_place place, enum kvt_sta
 
 /* map_room_make - map_room.c: the map takes one more block; another has left for it if need be, but
  * not `keep` (ENTRY_NONE: any may). KVT_NOT_READY: wait, as for HOST. KVT_E_NOSPC: none can go. */
-enum kvt_status map_room_make(struct kvt_store *store, uint32_t keep);
+enum kvt_status map_room_make(struct kvt_store *store, uint32_t keep, struct patience *patience);
 
 /* place_slab - of HOST or of a device's HBM; NULL: there is none. */
 struct slab *place_slab(const struct kvt_store *store, enum policy_place place);
@@ -449,6 +458,30 @@ work_is_in_flight(const struct kvt_store *store)
                    store->images_in_flight + store->devices.in_flight >
                0 ||
            store->copy_run != NULL;
+}
+
+/* work_begin - something is in flight that one of these counts has; work_end: with what that
+ * returned. */
+static inline uint8_t
+work_begin(struct kvt_store *store, uint32_t *count)
+{
+    (*count)++;
+    return turns_begin(&store->work);
+}
+
+static inline void
+work_end(struct kvt_store *store, uint32_t *count, uint8_t turn)
+{
+    (*count)--;
+    turns_end(&store->work, turn);
+}
+
+/* Whether pins of other than flights may go. A run of copies is in flight with the end of the
+ * step. */
+static inline bool
+work_may_make_room(const struct kvt_store *store)
+{
+    return !turns_are_idle(&store->work) || store->copy_run != NULL;
 }
 
 /* --- 8. put.c, get.c, delete.c, prefetch.c: one operation each (loop) ------------------------- */

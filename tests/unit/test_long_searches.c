@@ -204,14 +204,15 @@ rest_check(kvt_region region, const void *source)
 {
     kvt_ticket *ticket = large_submit(LARGE_PUTS, region, source);
     uint64_t step_count;
+    uint8_t turn;
 
     for (uint32_t i = 0; i < STEPS_MAX && store->fills_in_flight == 0; i++)
         sim_run_steps(sim.world, 1);
     assert_int_equal(store->fills_in_flight, 1);
-    store->fills_in_flight++;
+    turn = work_begin(store, &store->fills_in_flight);
     step_count = sim_step_count(sim.world);
     sim_store_pass(&sim, large_put_ns);
-    store->fills_in_flight--;
+    work_end(store, &store->fills_in_flight, turn);
     assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_in_range(sim_step_count(sim.world) - step_count, 0, STEPS_AT_REST);
 }
