@@ -91,9 +91,8 @@ store_make(struct replay *replay, uint32_t policy)
     sim->env.device = &device_host_ops;
     sim->env.device_context = &sim->device;
     sim->device.seed = 5;
-    sim->store_world.env = &sim->env;
-    sim->store_world.index_ops = &sim_index_ops;
-    sim->store_world.index_context = sim->world;
+    sim->store_world = (struct store_world){
+        .env = &sim->env, .index_ops = &sim_index_ops, .index_context = sim->world};
     sim->options = options;
     sim_store_reopen(sim);
     assert_int_equal(kvt_namespace_open(sim->store, "replay", "", 0, &replay->ns), KVT_OK);

@@ -33,9 +33,8 @@ sim_store_make(struct sim_store *sim, const struct kvt_options *options,
     sim->device.delay_ns_max = 300000;
     sim->device.memory_bytes = UINT64_C(64) << 20;
     sim->device.device_count = 2;
-    sim->store_world.env = &sim->env;
-    sim->store_world.index_ops = &sim_index_ops;
-    sim->store_world.index_context = sim->world;
+    sim->store_world = (struct store_world){
+        .env = &sim->env, .index_ops = &sim_index_ops, .index_context = sim->world};
     sim->options = *options;
     sim_store_reopen(sim);
 }

@@ -112,9 +112,8 @@ sim_host_init(
         .device_count = 2,
         .has_no_peers = world->seed % 8 == 1,
         .has_slow_peers = world->seed % 8 == 3};
-    host->store_world.env = &host->env;
-    host->store_world.index_ops = &sim_index_ops;
-    host->store_world.index_context = host->world;
+    host->store_world = (struct store_world){
+        .env = &host->env, .index_ops = &sim_index_ops, .index_context = host->world};
 }
 
 void
