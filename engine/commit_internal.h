@@ -34,6 +34,7 @@ struct kill_item {
     uint64_t sequence;
     uint64_t order; /* 0: a void entry, which goes first. */
     bool is_told;   /* That it is not durable: it is tried again, and nobody waits for that. */
+    bool is_echo;   /* Of one before it, which stays when this one is told: it goes. */
 };
 
 struct batch {
@@ -144,9 +145,9 @@ bool commit_group_step(struct kvt_store *store);
 void commit_kill_lose(struct kvt_store *store);
 
 /* commit_kills_tell - nothing can be written now: whoever waits for a kill, in `batch` or behind
- * it, is told. All of them stay, in their order, and are tried again with the next batch, or after
- * a pause: dropped, each would be a block that comes back with the next open, while this life goes
- * on with the same key. */
+ * it, is told. All but echoes stay, in their order, and are tried again with the next batch, or
+ * after a pause: dropped, each would be a block that comes back with the next open, while this life
+ * goes on with the same key. */
 void commit_kills_tell(struct kvt_store *store, struct batch *batch, enum kvt_status status);
 
 /* commit_kill_answer - the kill is durable, or will never be: whoever waits for it is told. With a

@@ -105,6 +105,19 @@ kill_tell(struct kvt_store *store, struct kill_item *item, enum kvt_status statu
         op_reach(store, waiter, 2, status);
 }
 
+/* Whoever deletes again and again what could not be deleted adds one each time. */
+static void
+echoes_drop(struct commit *commit)
+{
+    uint32_t kept_count = 0;
+
+    for (uint32_t i = 0; i < commit->kill_count; i++) {
+        if (!commit->kills[i].is_echo)
+            commit->kills[kept_count++] = commit->kills[i];
+    }
+    commit->kill_count = kept_count;
+}
+
 void
 commit_kills_tell(struct kvt_store *store, struct batch *batch, enum kvt_status status)
 {
@@ -116,6 +129,7 @@ commit_kills_tell(struct kvt_store *store, struct batch *batch, enum kvt_status 
     batch->kill_count = 0;
     for (uint32_t i = 0; i < commit->kill_count; i++)
         kill_tell(store, &commit->kills[i], status);
+    echoes_drop(commit);
     commit->told_count = commit->kill_count;
     commit->told_due_ns = store->now_ns + TOLD_PAUSE_NS;
 }
@@ -233,6 +247,7 @@ commit_kill_settle(
     kept = commit_kill(store, &kill);
     KVT_ASSERT(kept == KVT_OK); /* Room was reserved. */
     (void)kept;
+    store->commit->kills[store->commit->kill_count - 1].is_echo = true;
 }
 
 void

@@ -152,6 +152,7 @@ group_end(struct kvt_store *store, enum kvt_status status)
         entry_unpin(store, relocate->moves[i].resident.number);
     relocate->count = 0;
     turns_end(&store->work, relocate->turn);
+    store->room_changed = true; /* Who waits for that is looked at, also if it was kills alone. */
     relocate->status = status_keep(relocate->status, status);
     relocate->state = RELOCATE_IDLE;
 }

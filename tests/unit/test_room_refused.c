@@ -13,6 +13,7 @@
 
 #include "kvtier/kvtier_unstable.h"
 #include "payload.h"
+#include "relocate.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
@@ -330,6 +331,22 @@ a_put_is_told_that_host_is_leased(void **state)
     refused_check(sync_put_submit(WANTED), KVT_STAGE_DONE);
 }
 
+/* A segment's kills are written again, and nothing else: their end is no room, but an end. */
+static void
+a_put_is_told_behind_kills_that_are_moved(void **state)
+{
+    const struct tier_kill kill = {
+        .extent = {.segment = 1, .generation = 1}, .fingerprint = {1, 1}, .sequence = 1};
+    kvt_ticket *ticket;
+
+    (void)state;
+    (void)fill_with(memory_put_submit, 0, KVT_STAGE_DONE);
+    relocate_kills(store, &kill, 1);
+    ticket = memory_put_submit(WANTED);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, 10000 * ms_ns), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_E_NOSPC);
+}
+
 static void
 a_put_is_told_that_hbm_is_leased(void **state)
 {
@@ -593,6 +610,7 @@ main(void)
 #define TEST(name, setup) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_put_is_told_that_host_is_leased, setup),
+        TEST(a_put_is_told_behind_kills_that_are_moved, setup),
         TEST(a_put_is_told_that_hbm_is_leased, setup),
         TEST(a_put_in_hbm_drops_what_has_no_way_down, setup),
         TEST(a_put_is_told_that_the_map_is_leased, setup_bounded),
