@@ -103,7 +103,7 @@ void commit_flight_bury(
 void commit_batch_take(struct kvt_store *store, struct batch *batch, uint32_t segment);
 void commit_uncount(struct kvt_store *store, const struct flight *flight);
 
-/* commit_kills_due - of those that wait, the kills that nobody was told of. */
+/* commit_kills_due - the kills that wait, and nobody was told of; at the last try all of them. */
 uint32_t commit_kills_due(const struct commit *commit);
 
 /* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and

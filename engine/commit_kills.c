@@ -8,6 +8,7 @@
 #include "array.h"
 #include "commit_internal.h"
 
+/* Kills that could not be written are tried again after that, when no batch has taken them. */
 #define TOLD_PAUSE_NS (1ull * 1000 * 1000 * 1000)
 
 enum kvt_status

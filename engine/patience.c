@@ -145,7 +145,7 @@ nvme_room_step(struct kvt_store *store)
 {
     struct nvme_wait *wait = &store->nvme_wait;
 
-    if (commit_is_idle(store))
+    if (wait->patience.round > 0 && commit_is_idle(store))
         wait->patience.round = 0; /* Nobody waits any more. */
     if (!reclaim_is_idle(store) || (wait->is_waiting && !nvme_search_is_due(store)))
         return false;

@@ -153,8 +153,9 @@ struct load_meter {
 struct room_hand {
     uint32_t entry; /* It goes on behind this one; ENTRY_NONE: it begins anew. */
     bool has_found; /* Something went since it began, or is on its way. */
-    bool is_cut;    /* The last search ended before its walk; of HBM: that in HOST, for the
-                             * last block that found no way down. */
+    /* The last search ended before its walk; of HBM: that in HOST, for the last block that found no
+     * way down. */
+    bool is_cut;
     struct search_begin begin;
     uint32_t given_count;   /* Slots that were given out. */
     uint64_t looked_ns;     /* When the last search that it goes on from ended. */

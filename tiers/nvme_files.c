@@ -144,6 +144,13 @@ file_make(const struct file_plan *plan, bool was_made)
     return file_create(plan);
 }
 
+/* The page that lies in memory of two, as direct reads want it. */
+static uint8_t *
+page_in(uint8_t *memory)
+{
+    return memory + (round_up((uintptr_t)memory, PAGE_BYTES) - (uintptr_t)memory);
+}
+
 /* The pages of a file that tell whether it answers: the first, a middle one and the last. */
 static enum kvt_status
 probe_places(const struct file_plan *plan, struct fs_file *file, uint64_t offsets_out[PROBE_COUNT])
@@ -177,7 +184,7 @@ file_probe(const struct file_plan *plan, struct fs_file *file)
     if (memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %zu bytes", size);
     for (uint32_t i = 0; i < PROBE_COUNT && status == KVT_E_IO; i++) {
-        uint8_t *page = memory + (round_up((uintptr_t)memory, PAGE_BYTES) - (uintptr_t)memory);
+        uint8_t *page = page_in(memory);
         size_t read_size = 0;
 
         status = plan->env->fs->read_at(file, page, PAGE_BYTES, offsets[i], &read_size);
@@ -219,7 +226,7 @@ file_claim(const struct file_plan *plan, struct fs_file *file)
 
     if (memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %zu bytes", memory_size);
-    page = memory + (round_up((uintptr_t)memory, PAGE_BYTES) - (uintptr_t)memory);
+    page = page_in(memory);
     for (uint64_t at = 0; status == KVT_OK && at < size && !is_of_another;
          at += plan->segment_bytes)
         is_of_another =

@@ -112,6 +112,25 @@ full_put(struct full_store *full, uint64_t key, uint64_t version)
         kit_put(full->store, full->ns, key, version, FULL_BLOCK_BYTES, KVT_SYNC), KVT_OK);
 }
 
+struct segment *
+full_active(const struct full_store *full)
+{
+    struct segment *active = segment_active(full->store->segments, 0);
+
+    assert_non_null(active);
+    return active;
+}
+
+struct segment *
+full_leave(struct full_store *full)
+{
+    const struct segment *left = segment_active(full->store->segments, 0);
+
+    while (segment_active(full->store->segments, 0) == left)
+        full_put(full, full->next_cold++, 1);
+    return full_active(full);
+}
+
 kvt_ticket *
 full_put_submit(
     struct full_store *full, uint64_t key, uint64_t version, enum kvt_durability durability)

@@ -81,6 +81,11 @@ uint32_t full_entry(const struct full_store *full, uint64_t key);
  */
 uint32_t full_copies_check(struct full_store *full, uint64_t key);
 
+/* full_active - the segment of root 0 that takes runs: there is one. full_leave - blocks are put
+ * until it is another one, which is returned. */
+struct segment *full_active(const struct full_store *full);
+struct segment *full_leave(struct full_store *full);
+
 /* full_churn - one more block that nobody will read; the hot ones are read. full_fill - the hot
  * blocks, and so many others that NVMe is full. */
 void full_churn(struct full_store *full);

@@ -27,25 +27,6 @@ enum {
 static const struct sim_rule no_space = {
     .ops = SIM_WRITE, .effect = SIM_ENOSPC, .nth = 1, .sticky = true, .file = "data."};
 
-static struct segment *
-active(const struct full_store *full)
-{
-    struct segment *segment = segment_active(full->store->segments, 0);
-
-    assert_non_null(segment);
-    return segment;
-}
-
-/* The segment is filled, and the next one begun. */
-static void
-segment_leave(struct full_store *full)
-{
-    const struct segment *left = active(full);
-
-    while (active(full) == left)
-        full_put(full, full->next_cold++, 1);
-}
-
 /*
  * The index is lost, with a dead copy that only a kill of another fill hides, in another segment
  * than its own. *killer_out: that one.
@@ -59,11 +40,11 @@ owing_begin(uint32_t *killer_out)
     full_put(full, DEAD, 1);
     full_put(full, BESIDE, 1);
     kill.fingerprint = full_fingerprint(full, DEAD);
-    segment_leave(full);
+    (void)full_leave(full);
     assert_int_equal(commit_kill(full->store, &kill), KVT_OK);
     assert_int_equal(kvt_flush(full->store), KVT_OK);
-    *killer_out = active(full)->number;
-    segment_leave(full);
+    *killer_out = full_active(full)->number;
+    (void)full_leave(full);
     sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
     sim_index_damage(full->world);
     return full;

@@ -359,17 +359,6 @@ tiny_run(struct full_store *full, bool is_delete)
     }
 }
 
-/* Put blocks until another segment is filled. */
-static struct segment *
-segment_leave(struct full_store *full)
-{
-    const struct segment *active = segment_active(full->store->segments, 0);
-
-    while (segment_active(full->store->segments, 0) == active)
-        full_put(full, full->next_cold++, 1);
-    return segment_active(full->store->segments, 0);
-}
-
 static void
 no_kill_is_lost_when_a_segment_has_more_than_a_header_takes(void **state)
 {
@@ -381,11 +370,11 @@ no_kill_is_lost_when_a_segment_has_more_than_a_header_takes(void **state)
     (void)state;
     full->next_cold = UINT64_C(100000);
     tiny_run(full, false);
-    victim = segment_leave(full);
+    victim = full_leave(full);
     generation = victim->generation;
     tiny_run(full, true);
     assert_ptr_equal(segment_active(full->store->segments, 0), victim); /* It has all kills. */
-    (void)segment_leave(full);
+    (void)full_leave(full);
     others = full->next_cold;
     for (uint32_t i = 0; i < 10; i++)
         full_put(full, full->next_cold++, 1);
@@ -470,7 +459,7 @@ segments_full_of_kills_leave_others_their_turn(void **state)
     (void)state;
     full->next_cold = 1;
     for (uint32_t i = 0; i < DATA_SEGMENTS; i++)
-        (void)segment_leave(full);
+        (void)full_leave(full);
     keys = full->next_cold;
     for (uint64_t key = 1; key < keys; key++) {
         kvt_ticket *ticket;
@@ -508,13 +497,13 @@ a_kill_of_a_higher_generation_is_needed(void **state)
     (void)state;
     full_put(full, 1, 1);
     entry = residency_at(full->store->map, full_entry(full, 1));
-    victim = segment_leave(full);
+    victim = full_leave(full);
     commit_bury(full->store, &(struct commit_kill){.extent = {entry->segment,
                                                        entry->extent_generation + 3u, entry->page},
                                  .fingerprint = entry->fingerprint,
                                  .sequence = entry->sequence});
     assert_int_equal(kvt_flush(full->store), KVT_OK);
-    (void)segment_leave(full);
+    (void)full_leave(full);
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
         segment->is_passed_over = segment != victim;
     assert_true(reclaim_want(full->store));

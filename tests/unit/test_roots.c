@@ -270,6 +270,21 @@ what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays(void **state
     }
 }
 
+/* With these options that store cannot be opened, in vain a second time too; and the one whose root
+ * it wants has all its blocks. */
+static void
+other_is_refused(
+    struct full_store *full, const char *path, const struct kvt_options *options, const char *words)
+{
+    for (uint32_t i = 0; i < 2; i++) /* The first one leaves nothing that the next takes for it. */
+        refused(store_open_in(&full->reach, path, options, &full->store), KVT_E_INVAL, words);
+    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
+    full_open(full, 0);
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+        full_expect(full, key, 1);
+    full_end(full);
+}
+
 /* Each would write over the other's blocks. */
 static void
 a_root_of_another_store_is_refused(void **state)
@@ -282,14 +297,7 @@ a_root_of_another_store_is_refused(void **state)
     blocks_put(full, SETTLED / 4);
     assert_int_equal(kvt_close(full->store), KVT_OK);
     options.roots = roots;
-    for (uint32_t i = 0; i < 2; i++) /* The first one leaves nothing that the next takes for it. */
-        refused(store_open_in(&full->reach, "/other", &options, &full->store), KVT_E_INVAL,
-            "/second/data.00 is there already");
-    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
-    full_open(full, 0);
-    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
-        full_expect(full, key, 1);
-    full_end(full);
+    other_is_refused(full, "/other", &options, "/second/data.00 is there already");
 }
 
 /* A store without data names the roots, too, and then is to have some. */
@@ -306,14 +314,7 @@ a_root_that_has_become_another_store_s_is_refused(void **state)
     assert_int_equal(store_open_in(&full->reach, "/bare", &options, &full->store), KVT_OK);
     assert_int_equal(kvt_close(full->store), KVT_OK);
     options.nvme_capacity_bytes = full->options.nvme_capacity_bytes;
-    for (uint32_t i = 0; i < 2; i++)
-        refused(store_open_in(&full->reach, "/bare", &options, &full->store), KVT_E_INVAL,
-            "has blocks of another store");
-    assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
-    full_open(full, 0);
-    for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
-        full_expect(full, key, 1);
-    full_end(full);
+    other_is_refused(full, "/bare", &options, "has blocks of another store");
 }
 
 /* --- Paths ------------------------------------------------------------------------------------ */

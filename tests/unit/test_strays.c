@@ -15,8 +15,7 @@
 #include "batch_header.h"
 #include "bytes.h"
 #include "commit.h"
-#include "failure.h"
-#include "full_store.h"
+#include "full_faults.h"
 #include "stop_on_proof.h"
 
 enum {
@@ -122,16 +121,6 @@ what_is_behind_the_last_commit_of_a_closed_segment_never_comes_to_life(void **st
 
 /* --- More than one ACTIVE segment in the index ------------------------------------------------ */
 
-/* The segment of the root that takes runs; `full` has put something. */
-static uint32_t
-active_number(const struct full_store *full)
-{
-    const struct segment *active = segment_active(full->store->segments, 0);
-
-    assert_non_null(active);
-    return active->number;
-}
-
 static bool
 has_free_below(const struct full_store *full, uint32_t number)
 {
@@ -159,7 +148,7 @@ a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either
         for (uint32_t i = 0; i < FULL_BLOCKS && !has_free_below(full, last); i++) {
             full_put(full, full->next_cold++, 1);
             (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
-            last = active_number(full);
+            last = full_active(full)->number;
         }
         assert_true(has_free_below(full, last));
         if (is_closed) {
@@ -169,10 +158,12 @@ a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either
             full_again(full, 0);
         }
         full_put(full, FIRST, 1);
-        assert_true(is_closed ? active_number(full) < last : active_number(full) == last);
+        assert_true(
+            is_closed ? full_active(full)->number < last : full_active(full)->number == last);
         sim_rule_add(full->world, &late_syncs);
         (void)put_start(full, SECOND);
-        assert_true(is_closed ? active_number(full) < last : active_number(full) == last);
+        assert_true(
+            is_closed ? full_active(full)->number < last : full_active(full)->number == last);
         (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
         cut_with_all_kept(full);
         full_expect(full, FIRST, 1);
@@ -255,74 +246,6 @@ a_stray_that_could_not_be_erased_is_looked_for_again(void **state)
 
 /* --- What cannot be read ---------------------------------------------------------------------- */
 
-/* A page of data files that the disk cannot read, of those that recovery reads. */
-static struct {
-    struct kvt_env env;
-    struct fs_ops fs;
-    const struct fs_ops *sim_fs;
-    uint64_t page;    /* PAGE_NONE: every page can be read. */
-    bool is_mending;  /* A write makes it a good one. */
-    bool is_unsynced; /* No sync of a data file comes about. */
-} bad;
-
-#define PAGE_NONE UINT64_MAX
-
-static bool
-is_bad(struct fs_file *file, size_t size, uint64_t offset)
-{
-    uint64_t file_bytes = 0;
-
-    assert_int_equal(bad.sim_fs->size(file, &file_bytes), KVT_OK);
-    return file_bytes == (uint64_t)FULL_SEGMENTS << 20 && bad.page != PAGE_NONE &&
-           offset <= bad.page * PAGE_BYTES && bad.page * PAGE_BYTES < offset + size;
-}
-
-static enum kvt_status
-read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
-{
-    if (is_bad(file, size, offset))
-        return failure_set(KVT_E_IO, 5, "a page cannot be read on purpose");
-    return bad.sim_fs->read_at(file, target, size, offset, read_out);
-}
-
-static enum kvt_status
-write_around(struct fs_file *file, const void *source, size_t size, uint64_t offset)
-{
-    if (bad.is_mending && is_bad(file, size, offset))
-        bad.page = PAGE_NONE;
-    return bad.sim_fs->write_at(file, source, size, offset);
-}
-
-static enum kvt_status
-sync_around(struct fs_file *file)
-{
-    uint64_t file_bytes = 0;
-
-    assert_int_equal(bad.sim_fs->size(file, &file_bytes), KVT_OK);
-    if (bad.is_unsynced && file_bytes == (uint64_t)FULL_SEGMENTS << 20)
-        return failure_set(KVT_E_IO, 5, "a sync fails on purpose");
-    return bad.sim_fs->sync(file);
-}
-
-/* The store's next lives may meet a bad page. */
-static struct full_store *
-begin_with_bad_page(uint64_t seed)
-{
-    struct full_store *full = full_begin_hasty(seed);
-
-    bad.env = *full->reach.env;
-    bad.sim_fs = bad.env.fs;
-    bad.fs = *bad.sim_fs;
-    bad.fs.read_at = read_around;
-    bad.fs.write_at = write_around;
-    bad.fs.sync = sync_around;
-    bad.is_mending = bad.is_unsynced = false;
-    bad.env.fs = &bad.fs;
-    bad.page = PAGE_NONE;
-    full->reach.env = &bad.env;
-    return full;
-}
-
 /* It is not known whether the block of the stray is gone, until the page can be read. */
 static void
 stray_is_in_doubt(struct full_store *full)
@@ -330,7 +253,7 @@ stray_is_in_doubt(struct full_store *full)
     full_open(full, 0);
     assert_null(segment_active(full->store->segments, 0));
     assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_E_IO);
-    bad.page = PAGE_NONE;
+    full_faults.page = FULL_PAGE_NONE;
     cut_with_all_kept(full);
     assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
     full_again(full, KVT_OPEN_REBUILD);
@@ -342,10 +265,10 @@ a_stray_that_cannot_be_read_makes_deletes_of_nothing_fail(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = begin_with_bad_page(seed);
+        struct full_store *full = full_begin_faulty(seed);
 
         full_put(full, FIRST, 1);
-        bad.page = segment_active(full->store->segments, 0)->fill_page;
+        full_faults.page = segment_active(full->store->segments, 0)->fill_page;
         stray_leave(full);
         stray_is_in_doubt(full);
         full_expect(full, FIRST, 1);
@@ -359,14 +282,14 @@ a_stray_that_cannot_be_read_is_written_over(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = begin_with_bad_page(seed);
+        struct full_store *full = full_begin_faulty(seed);
 
         full_put(full, FIRST, 1);
-        bad.page = segment_active(full->store->segments, 0)->fill_page;
-        bad.is_mending = true;
+        full_faults.page = segment_active(full->store->segments, 0)->fill_page;
+        full_faults.is_mending = true;
         stray_leave(full);
         full_open(full, 0);
-        assert_true(bad.page == PAGE_NONE);
+        assert_true(full_faults.page == FULL_PAGE_NONE);
         assert_non_null(segment_active(full->store->segments, 0));
         assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
         full_put(full, THIRD, 1);
@@ -385,13 +308,13 @@ a_stray_that_was_erased_by_a_process_that_was_killed_stays_away(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = begin_with_bad_page(seed);
+        struct full_store *full = full_begin_faulty(seed);
 
         full_put(full, FIRST, 1);
         stray_leave(full);
-        bad.is_unsynced = true;
+        full_faults.sync_status = KVT_E_IO;
         full_open(full, 0);
-        bad.is_unsynced = false;
+        full_faults.sync_status = KVT_OK;
         sim_vanish(full->world);
         full_open(full, 0);
         assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
@@ -411,16 +334,16 @@ what_may_be_committed_is_not_written_over(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = begin_with_bad_page(seed);
+        struct full_store *full = full_begin_faulty(seed);
 
         full_put(full, FIRST, 1);
-        bad.page = residency_at(full->store->map, full_entry(full, FIRST))->page - 1;
-        bad.is_mending = true;
+        full_faults.page = residency_at(full->store->map, full_entry(full, FIRST))->page - 1;
+        full_faults.is_mending = true;
         stray_leave(full);
         full_open(full, 0);
-        assert_true(bad.page != PAGE_NONE);
+        assert_true(full_faults.page != FULL_PAGE_NONE);
         full_expect(full, FIRST, 1);
-        bad.page = PAGE_NONE;
+        full_faults.page = FULL_PAGE_NONE;
         full_again(full, KVT_OPEN_REBUILD);
         full_expect(full, FIRST, 1);
         full_end(full);
@@ -433,17 +356,17 @@ a_page_before_the_last_commit_leaves_nothing_in_doubt(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = begin_with_bad_page(seed);
+        struct full_store *full = full_begin_faulty(seed);
 
         full_put(full, FIRST, 1);
-        bad.page = segment_active(full->store->segments, 0)->fill_page;
+        full_faults.page = segment_active(full->store->segments, 0)->fill_page;
         full_put(full, THIRD, 1);
         full_put(full, SECOND + 100, 1);
         stray_leave(full);
         full_open(full, 0);
         assert_non_null(segment_active(full->store->segments, 0));
         assert_int_equal(kit_delete(full->store, full->ns, SECOND), KVT_MISS);
-        bad.page = PAGE_NONE;
+        full_faults.page = FULL_PAGE_NONE;
         full_again(full, KVT_OPEN_REBUILD);
         assert_false(full_expect_at_most(full, SECOND, 0));
         full_expect(full, FIRST, 1);
@@ -466,7 +389,7 @@ told_note(void *context, int level, const char *module, const char *line)
 static void
 a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
 {
-    struct full_store *full = begin_with_bad_page(1);
+    struct full_store *full = full_begin_faulty(1);
     uint32_t generation;
 
     (void)state;
@@ -475,7 +398,7 @@ a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
     for (uint32_t i = 0; i < FULL_BLOCKS / 2; i++)
         full_put(full, full->next_cold++, 1);
     assert_int_equal(kvt_close(full->store), KVT_OK);
-    bad.page = 0;
+    full_faults.page = 0;
     full_open(full, 0);
     told_count = 0;
     generation = segment_at(full->store->segments, 0)->generation;
@@ -489,16 +412,6 @@ a_victim_whose_header_cannot_be_read_is_reclaimed_and_told(void **state)
     for (uint64_t key = full->next_cold - FULL_BLOCKS / 4; key < full->next_cold; key++)
         full_expect(full, key, 1);
     full_end(full);
-}
-
-/* The segment is filled, and the next one begun. */
-static void
-segment_leave(struct full_store *full)
-{
-    uint32_t number = active_number(full);
-
-    while (active_number(full) == number)
-        full_put(full, full->next_cold++, 1);
 }
 
 /* The page of the next header, from the start of the data file. */
@@ -515,7 +428,7 @@ next_page(const struct full_store *full)
 static void
 a_kill_whose_header_cannot_be_read_once_is_kept(void **state)
 {
-    struct full_store *full = begin_with_bad_page(1);
+    struct full_store *full = full_begin_faulty(1);
     struct segment *victim, *segment;
     uint32_t generation, cursor = 0;
     uint64_t page;
@@ -524,23 +437,23 @@ a_kill_whose_header_cannot_be_read_once_is_kept(void **state)
     assert_int_equal(kvt_close(full->store), KVT_OK);
     full_open(full, 0);
     full_put(full, FIRST, 1);
-    segment_leave(full);
+    (void)full_leave(full);
     victim = segment_active(full->store->segments, 0);
     generation = victim->generation;
     page = next_page(full);
     assert_int_equal(kit_delete(full->store, full->ns, FIRST), KVT_OK);
     assert_int_equal(full_copies_check(full, FIRST), 1);
-    segment_leave(full);
+    (void)full_leave(full);
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
         segment->is_passed_over = segment != victim;
-    bad.page = page;
+    full_faults.page = page;
     assert_true(reclaim_want(full->store));
     for (uint32_t i = 0; i < FULL_BLOCKS && victim->generation == generation; i++) {
         full_put(full, full->next_cold++, 1);
         if (victim->was_unreadable)
-            bad.page = PAGE_NONE;
+            full_faults.page = FULL_PAGE_NONE;
     }
-    assert_true(bad.page == PAGE_NONE);
+    assert_true(full_faults.page == FULL_PAGE_NONE);
     assert_int_equal(victim->generation, generation + 1);
     assert_int_equal(full_copies_check(full, FIRST), 1);
     assert_int_equal(atomic_load(&full->store->counters.kill_lost_count), 0);
@@ -575,7 +488,8 @@ a_void_entry_names_its_batch_and_no_other_in_its_place(void **state)
     (void)state;
     full_put(full, FIRST, 1);
     assert_int_equal(
-        nvme_scan(full->store->nvme, active_number(full), batch_note, &batch, &result), KVT_OK);
+        nvme_scan(full->store->nvme, full_active(full)->number, batch_note, &batch, &result),
+        KVT_OK);
     other = batch;
     other.sequence--;
     commit_void(full->store, &other);

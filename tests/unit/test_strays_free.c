@@ -14,8 +14,7 @@
 
 #include "batch_header.h"
 #include "bytes.h"
-#include "failure.h"
-#include "full_store.h"
+#include "full_faults.h"
 #include "stop_on_proof.h"
 
 enum {
@@ -34,15 +33,6 @@ static const struct sim_rule late_syncs = {.ops = SIM_SYNC,
     .sticky = true,
     .file = "data.",
     .stall_ns = UINT64_C(50) * 1000 * 1000};
-
-static uint32_t
-active_number(const struct full_store *full)
-{
-    const struct segment *active = segment_active(full->store->segments, 0);
-
-    assert_non_null(active);
-    return active->number;
-}
 
 /* The power goes while batches are being written; all that was written is there. */
 static void
@@ -69,7 +59,7 @@ behind_gap_leave(struct full_store *full, bool second_is_delete)
     sim_rule_add(full->world, &late_syncs);
     (void)full_put_submit(full, FIRST, 1, KVT_SYNC);
     full_writing_meet(full, FIRST);
-    number = active_number(full);
+    number = full_active(full)->number;
     assert_true(segment_at(full->store->segments, number)->batch_number == 0);
     if (second_is_delete) {
         (void)full_delete_submit(full, SECOND);
@@ -286,86 +276,21 @@ a_header_that_is_cut_hides_what_the_one_before_it_did(void **state)
 
 /* --- What cannot be done ---------------------------------------------------------------------- */
 
-/* Calls for data files that fail, and those that were made, in the next lives of the store. */
-static struct {
-    struct kvt_env env;
-    struct fs_ops fs;
-    const struct fs_ops *sim_fs;
-    enum kvt_status write_status, sync_status;
-    uint64_t bad_offset; /* Of a page that cannot be read; UINT64_MAX: every one can be. */
-    uint32_t write_count;
-} failing;
-
-static bool
-is_data(struct fs_file *file)
-{
-    uint64_t file_bytes = 0;
-
-    assert_int_equal(failing.sim_fs->size(file, &file_bytes), KVT_OK);
-    return file_bytes == (uint64_t)FULL_SEGMENTS << 20;
-}
-
-static enum kvt_status
-read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
-{
-    if (is_data(file) && offset <= failing.bad_offset && failing.bad_offset - offset < size)
-        return failure_set(KVT_E_IO, 5, "a page cannot be read on purpose");
-    return failing.sim_fs->read_at(file, target, size, offset, read_out);
-}
-
-static enum kvt_status
-write_around(struct fs_file *file, const void *source, size_t size, uint64_t offset)
-{
-    if (!is_data(file))
-        return failing.sim_fs->write_at(file, source, size, offset);
-    failing.write_count++;
-    if (failing.write_status != KVT_OK)
-        return failure_set(failing.write_status, 5, "a write fails on purpose");
-    return failing.sim_fs->write_at(file, source, size, offset);
-}
-
-static enum kvt_status
-sync_around(struct fs_file *file)
-{
-    if (is_data(file) && failing.sync_status != KVT_OK)
-        return failure_set(failing.sync_status, 5, "a sync fails on purpose");
-    return failing.sim_fs->sync(file);
-}
-
-static struct full_store *
-failing_begin(uint64_t seed)
-{
-    struct full_store *full = full_begin_hasty(seed);
-
-    failing.env = *full->reach.env;
-    failing.sim_fs = failing.env.fs;
-    failing.fs = *failing.sim_fs;
-    failing.fs.read_at = read_around;
-    failing.fs.write_at = write_around;
-    failing.fs.sync = sync_around;
-    failing.env.fs = &failing.fs;
-    failing.write_status = failing.sync_status = KVT_OK;
-    failing.bad_offset = UINT64_MAX;
-    failing.write_count = 0;
-    full->reach.env = &failing.env;
-    return full;
-}
-
 /* The open succeeds, and promises nothing that it cannot know; it is tried again, also behind a
  * life that ends in order. */
 static void
 doubt_is_told(enum kvt_status write_status, enum kvt_status sync_status)
 {
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = failing_begin(seed);
+        struct full_store *full = full_begin_faulty(seed);
 
         (void)behind_gap_leave(full, false);
-        failing.write_status = write_status;
-        failing.sync_status = sync_status;
+        full_faults.write_status = write_status;
+        full_faults.sync_status = sync_status;
         full_open(full, 0);
         assert_int_equal(kit_delete(full->store, full->ns, SECOND),
             write_status != KVT_OK ? write_status : sync_status);
-        failing.write_status = failing.sync_status = KVT_OK;
+        full_faults.write_status = full_faults.sync_status = KVT_OK;
         full_put(full, THIRD, 1);
         if (seed % 2 == 0) {
             assert_int_equal(kvt_close(full->store), KVT_OK);
@@ -400,16 +325,16 @@ a_header_that_cannot_be_synced_makes_deletes_of_nothing_fail(void **state)
 static void
 a_disk_that_takes_no_header_is_not_asked_for_each(void **state)
 {
-    struct full_store *full = failing_begin(1);
+    struct full_store *full = full_begin_faulty(1);
 
     (void)state;
     sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
-    failing.write_status = KVT_E_IO;
+    full_faults.write_status = KVT_E_IO;
     full_open(full, 0);
-    assert_int_equal(failing.write_count, 1);
-    failing.write_status = KVT_OK;
+    assert_int_equal(full_faults.write_count, 1);
+    full_faults.write_status = KVT_OK;
     full_again(full, 0);
-    assert_int_equal(failing.write_count, 1 + FULL_SEGMENTS);
+    assert_int_equal(full_faults.write_count, 1 + FULL_SEGMENTS);
     full_end(full);
 }
 
@@ -419,22 +344,22 @@ a_page_that_cannot_be_read_is_in_nobodys_way(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct full_store *full = failing_begin(seed);
+        struct full_store *full = full_begin_faulty(seed);
         uint32_t number = behind_gap_leave(full, false);
 
-        failing.bad_offset =
-            ((uint64_t)number << 20) + (seed % 2 * SEGMENT_HEAD_PAGES_MAX) * PAGE_BYTES;
+        full_faults.page =
+            (((uint64_t)number << 20) / PAGE_BYTES) + seed % 2 * SEGMENT_HEAD_PAGES_MAX;
         full->options.flags = KVT_OPEN_READ_ONLY;
         assert_int_equal(
             store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_OK);
         assert_int_equal(kvt_close(full->store), KVT_OK);
-        assert_int_equal(failing.write_count, 0);
+        assert_int_equal(full_faults.write_count, 0);
         full_open(full, 0);
-        assert_int_equal(failing.write_count, FULL_SEGMENTS);
+        assert_int_equal(full_faults.write_count, FULL_SEGMENTS);
         assert_int_equal(kvt_close(full->store), KVT_OK);
         full_open(full, 0);
-        assert_int_equal(failing.write_count, FULL_SEGMENTS);
-        failing.bad_offset = UINT64_MAX;
+        assert_int_equal(full_faults.write_count, FULL_SEGMENTS);
+        full_faults.page = FULL_PAGE_NONE;
         second_is_gone_for_good(full);
         full_end(full);
     }
