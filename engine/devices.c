@@ -269,13 +269,29 @@ remains_sweep(struct kvt_store *store)
 /* --- Copies ----------------------------------------------------------------------------------- */
 
 static void
+job_begin(struct kvt_store *store, struct device_job *job)
+{
+    store->devices.in_flight++;
+    if (!job->is_before)
+        job->turn = turns_begin(&store->work);
+}
+
+static void
+job_end(struct kvt_store *store, const struct device_job *job)
+{
+    store->devices.in_flight--;
+    if (!job->is_before)
+        turns_end(&store->work, job->turn);
+}
+
+static void
 job_send(struct kvt_store *store, struct device_job *job)
 {
     struct device_move *move = &job->move;
 
     move->done = &store->devices.done;
     move->done_task = &store->loop_task;
-    job->turn = work_begin(store, &store->devices.in_flight);
+    job_begin(store, job);
     device_mover_push(hbm_mover(store->devices.tiers[job->device]), &move, 1);
 }
 
@@ -316,7 +332,7 @@ device_job_spread(struct kvt_store *store, struct device_job *job, enum device_l
     if (job->pieces == NULL) {
         job->move = (struct device_move){
             .status = failure_set(KVT_E_NOMEM, 0, "no memory for %u pieces", count)};
-        job->turn = work_begin(store, &store->devices.in_flight);
+        job_begin(store, job);
         if (inbox_push(&store->devices.done, &job->move.node))
             env_wake(&store->env, store->loop_task);
         return;
@@ -372,7 +388,7 @@ devices_step(struct kvt_store *store)
         struct device_job *job = CONTAINER_OF(move, struct device_job, move);
 
         node = node->next;
-        work_end(store, &store->devices.in_flight, job->turn);
+        job_end(store, job);
         if (move->wait != NULL)
             wait_end(job);
         if (job->pieces != NULL) {

@@ -28,6 +28,7 @@ struct device_job {
     struct device_piece *pieces; /* NULL: `piece` alone; else given back when it has finished. */
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
+    bool is_before; /* What waits for it has no pin and no slot yet: no turn counts it. */
     struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
     uint8_t turn;             /* patience.h */
     struct device_job *next_wait, **wait_link; /* device_job_wait(): in devices.waits. */

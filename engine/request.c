@@ -178,6 +178,7 @@ ticket_deliver(struct kvt_store *store, struct message *message)
     }
     ticket->is_waiting = true;
     ticket->wait_job.finish = ticket_waited;
+    ticket->wait_job.is_before = true;
     device_job_wait(store, &ticket->wait_job, ticket->wait_event);
 }
 

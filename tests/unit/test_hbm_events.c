@@ -190,31 +190,108 @@ a_store_can_be_closed_while_a_stream_reads_what_was_given_back(void **state)
     }
 }
 
-/* Nothing but an event is under way. Leases hold all of HOST, so that there will be no room. */
-static void
-who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way(void **state)
+/* Leases hold all of HOST. Returns how many. */
+static uint32_t
+host_lease_all(kvt_lease leases[HBM_POOL_BLOCKS])
 {
-    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
     struct payload_key name;
-    uint8_t bytes[64];
-    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
-    struct kvt_put put = {
-        .length = HBM_BLOCK_BYTES, .source = hbm_pool_at(0), .region = hbm.region};
-    struct kvt_submit submit = {0};
-    kvt_lease leases[HBM_POOL_BLOCKS];
-    kvt_ticket *behind_event, *ticket;
-    _Atomic bool may_go = false;
-    enum kvt_status status;
     uint32_t count = 0;
-    void *stream;
 
-    (void)state;
     while (kit_put(hbm.store, hbm.ns, count, 1, HBM_BLOCK_BYTES, KVT_MEMORY) == KVT_OK) {
         assert_true(count < HBM_POOL_BLOCKS);
         payload_key_make(&name, count);
         assert_int_equal(
             kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &leases[count++]), KVT_OK);
     }
+    return count;
+}
+
+/* A put that finds no room in HOST. */
+static kvt_ticket *
+wanting_put(uint64_t number)
+{
+    struct payload_key name;
+    struct kvt_put put = {
+        .length = HBM_BLOCK_BYTES, .source = hbm_pool_at(0), .region = hbm.region};
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    put.key = name.key;
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static bool
+is_copying(struct kvt_store *store, void *is_copying_out)
+{
+    *(bool *)is_copying_out = store->devices.in_flight > 0;
+    return true;
+}
+
+static _Alignas(4096) uint8_t page[4096];
+
+static void *
+page_read(void *status_out)
+{
+    *(enum kvt_status *)status_out =
+        kvt_device_read(hbm.store, 0, page, hbm_pool_at(2), sizeof(page));
+    return NULL;
+}
+
+/* All that is under way is a copy that has no slot and no pin. */
+static void
+who_waits_for_room_is_told_when_a_copy_was_all_that_was_under_way(void **state)
+{
+    const struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HOST, .address = page, .size = sizeof(page)};
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    kvt_lease leases[HBM_POOL_BLOCKS];
+    kvt_region region;
+    kvt_ticket *ticket;
+    pthread_t thread;
+    _Atomic bool may_go = false;
+    bool is_begun = false;
+    enum kvt_status status, read_status;
+    uint32_t count;
+
+    (void)state;
+    assert_int_equal(kvt_region_register(hbm.store, &about, &region), KVT_OK);
+    count = host_lease_all(leases);
+    hbm_stream_hold(device, device->ops->stream(device, DEVICE_OUT), hbm_pool_at(0), &may_go);
+    assert_int_equal(pthread_create(&thread, NULL, page_read, &read_status), 0);
+    while (!is_begun)
+        loop_call(hbm.store, is_copying, &is_begun);
+    ticket = wanting_put(20000);
+    assert_int_equal(kvt_ticket_wait(ticket, 1, A_WHILE_NS), KVT_LATE);
+    atomic_store(&may_go, true);
+    status = kvt_ticket_wait(ticket, 1, PATIENCE_NS);
+    for (uint32_t i = 0; i < count; i++)
+        kvt_lease_release(hbm.store, leases[i]);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(read_status, KVT_OK);
+    assert_int_equal(status, KVT_OK);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_E_NOSPC);
+    assert_int_equal(kvt_region_unregister(hbm.store, region), KVT_OK);
+}
+
+/* It has no slot and no pin that it could give back. */
+static void
+nobody_waits_for_room_for_what_has_not_begun(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    struct payload_key name;
+    uint8_t bytes[64];
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_submit submit = {0};
+    kvt_lease leases[HBM_POOL_BLOCKS];
+    kvt_ticket *behind_event, *ticket;
+    _Atomic bool may_go = false;
+    enum kvt_status status;
+    uint32_t count;
+    void *stream;
+
+    (void)state;
+    count = host_lease_all(leases);
     assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
     assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
     hbm_stream_hold(device, stream, hbm_pool_at(0), &may_go);
@@ -222,17 +299,15 @@ who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way(void **state
     payload_key_make(&name, 10000); /* Not there. */
     get.key = name.key;
     assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &behind_event), KVT_OK);
-    payload_key_make(&name, 20000);
-    put.key = name.key;
-    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
-    assert_int_equal(kvt_ticket_wait(ticket, 1, A_WHILE_NS), KVT_LATE);
-    atomic_store(&may_go, true);
-    assert_int_equal(kit_result(behind_event, 1).status, KVT_MISS);
+    ticket = wanting_put(20000);
     status = kvt_ticket_wait(ticket, 1, PATIENCE_NS);
+    assert_int_equal(kvt_ticket_wait(behind_event, 1, 0), KVT_LATE);
+    atomic_store(&may_go, true);
     for (uint32_t i = 0; i < count; i++)
         kvt_lease_release(hbm.store, leases[i]);
     assert_int_equal(status, KVT_OK);
     assert_int_equal(kit_result(ticket, 1).status, KVT_E_NOSPC);
+    assert_int_equal(kit_result(behind_event, 1).status, KVT_MISS);
     device->ops->event_destroy(device, submit.wait_event);
     device_host_stream_destroy(device, stream);
 }
@@ -419,7 +494,8 @@ main(void)
         TEST(a_put_whose_event_does_not_come_can_be_cancelled),
         TEST(a_leased_copy_stays_until_the_stream_has_read_it),
         TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
-        TEST(who_waits_for_room_is_told_when_an_event_was_all_that_was_under_way),
+        TEST(who_waits_for_room_is_told_when_a_copy_was_all_that_was_under_way),
+        TEST(nobody_waits_for_room_for_what_has_not_begun),
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
