@@ -67,19 +67,31 @@ reservations_close(struct kvt_store *store)
 
 /* --- Reserving -------------------------------------------------------------------------------- */
 
+/* Who asks again no sooner is another one. */
+static const uint64_t asked_anew_ns = UINT64_C(1000) * 1000 * 1000;
+
+/* Who is told KVT_E_BUSY asks again: what was in flight when they began to ask may have ended in
+ * vain. */
 static bool
 reserve_run(struct kvt_store *store, void *context)
 {
     struct kvt_reservation *reservation = context;
+    struct reserve_wait *wait = &store->reserve_wait;
     const struct room_want want = {.place = POLICY_HOST,
         .namespace_id = reservation->op.key.namespace_id,
-        .size = round_up(reservation->op.length, PAGE_BYTES)};
+        .size = round_up(reservation->op.length, PAGE_BYTES),
+        .patience = &wait->patience};
 
+    if (store->now_ns - wait->asked_ns >= asked_anew_ns)
+        wait->patience = (struct patience){0};
+    wait->asked_ns = store->now_ns;
     /* Those who wait come first. */
     if (store->room_waiters[POLICY_HOST].first != NULL)
         reservation->status = KVT_NOT_READY;
     else
         reservation->status = room_take(store, &want, &reservation->slot);
+    if (reservation->status != KVT_NOT_READY)
+        wait->patience = (struct patience){0};
     return true;
 }
 

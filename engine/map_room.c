@@ -101,7 +101,7 @@ map_room_make(struct kvt_store *store, uint32_t keep, struct patience *patience)
 
     if (hand->vain_count == 0) {
         (void)patience_is_last(store, patience, PATIENCE_MAP); /* Its rounds may be over. */
-        hand->begin = search_begin(store);
+        hand->begin = search_begin(store, PATIENCE_MAP);
     }
     while (is_full(store) && evicted_count < 2) {
         uint32_t number = candidate_find(store, keep);
@@ -120,7 +120,7 @@ map_room_make(struct kvt_store *store, uint32_t keep, struct patience *patience)
         return KVT_NOT_READY;
     }
     hand->vain_count = 0;
-    if (room_will_come(store) && !patience_ends(store, patience, PATIENCE_MAP, &hand->begin))
+    if (room_will_come(store) && !patience_ends(store, patience, PATIENCE_MAP, hand->begin))
         return KVT_NOT_READY;
     return failure_set(KVT_E_NOSPC, 0,
         "the map holds %llu blocks (entry_count_max is %llu): all are leased, pinned, in use, "

@@ -39,23 +39,51 @@ given_count(const struct kvt_store *store, uint32_t place)
 
 /* --- Rounds ----------------------------------------------------------------------------------- */
 
+static struct rounds *
+rounds_of(struct kvt_store *store, uint32_t place)
+{
+    return place == POLICY_NVME ? &store->nvme_wait.rounds : &store->rounds;
+}
+
 /* What waits for room on NVMe has flights itself: these are waited for in memory alone. */
 static void
-round_begin(const struct kvt_store *store, struct patience *patience, uint8_t round)
+round_begin(const struct kvt_store *store, struct rounds *rounds)
 {
-    patience->round = round;
-    patience->until = search_begin(store);
-    patience->until.work += 2;
-    if (patience->place != POLICY_NVME)
-        patience->until.flights += 2;
+    rounds->now++;
+    rounds->work_until = store->work.now + 2;
+    rounds->flights_until = store->flights.now + (rounds == &store->rounds ? 2 : 0);
 }
 
 static bool
-round_is_over(struct kvt_store *store, const struct patience *patience)
+rounds_reach(struct kvt_store *store, uint32_t place, uint32_t until)
 {
-    bool is_work_over = turns_reach(&store->work, patience->until.work);
+    struct rounds *rounds = rounds_of(store, place);
 
-    return turns_reach(&store->flights, patience->until.flights) && is_work_over;
+    while ((int32_t)(until - rounds->now) > 0) {
+        bool is_work_over = turns_reach(&store->work, rounds->work_until);
+
+        if (!turns_reach(&store->flights, rounds->flights_until) || !is_work_over)
+            return false;
+        round_begin(store, rounds);
+    }
+    return true;
+}
+
+/* From now on; the present round counts if it begins now. */
+static void
+patience_begin(struct kvt_store *store, struct patience *patience)
+{
+    struct rounds *rounds = rounds_of(store, patience->place);
+
+    if ((int32_t)(rounds->wanted - rounds->now) <= 0)
+        round_begin(store, rounds);
+    patience->is_begun = true;
+    patience->given_count = given_count(store, patience->place);
+    patience->until = rounds->now + ROUNDS;
+    if (store->work.now + 2 != rounds->work_until ||
+        (patience->place != POLICY_NVME && store->flights.now + 2 != rounds->flights_until))
+        patience->until++;
+    rounds->wanted = patience->until;
 }
 
 /* Others were given room, and that does not count yet as there being none. */
@@ -66,45 +94,46 @@ others_were_faster(const struct kvt_store *store, const struct patience *patienc
            patience->given_count != given_count(store, patience->place);
 }
 
-struct search_begin
-search_begin(const struct kvt_store *store)
+uint32_t
+search_begin(const struct kvt_store *store, uint32_t place)
 {
-    return (struct search_begin){.work = store->work.now, .flights = store->flights.now};
+    return place == POLICY_NVME ? store->nvme_wait.rounds.now : store->rounds.now;
+}
+
+void
+patience_join(struct kvt_store *store, struct patience *patience, const struct patience *ahead)
+{
+    if (patience->is_begun || !ahead->is_begun)
+        return;
+    *patience = (struct patience){.place = ahead->place};
+    patience_begin(store, patience);
 }
 
 bool
 patience_is_last(struct kvt_store *store, const struct patience *patience, uint32_t place)
 {
-    return patience != NULL && patience->place == place && patience->round == ROUNDS &&
-           round_is_over(store, patience) && !others_were_faster(store, patience);
+    return patience != NULL && patience->is_begun && patience->place == place &&
+           rounds_reach(store, place, patience->until) && !others_were_faster(store, patience);
 }
 
 bool
-patience_ends(struct kvt_store *store, struct patience *patience, uint32_t place,
-    const struct search_begin *begin)
+patience_ends(struct kvt_store *store, struct patience *patience, uint32_t place, uint32_t begin)
 {
     if (patience == NULL)
         return false;
-    if (patience->round == 0 || patience->place != place) {
-        *patience =
-            (struct patience){.place = (uint8_t)place, .given_count = given_count(store, place)};
-        round_begin(store, patience, 1);
+    if (!patience->is_begun || patience->place != place) {
+        *patience = (struct patience){.place = (uint8_t)place};
+        patience_begin(store, patience);
         return false;
     }
-    if (!round_is_over(store, patience))
+    if (!rounds_reach(store, place, patience->until))
         return false;
-    if (patience->round < ROUNDS) {
-        round_begin(store, patience, patience->round + 1);
-        return false;
-    }
     if (others_were_faster(store, patience)) {
         patience->again_count++;
-        patience->given_count = given_count(store, place);
-        round_begin(store, patience, 1);
+        patience_begin(store, patience);
         return false;
     }
-    if ((int32_t)(patience->until.work - begin->work) <= 0 &&
-        (int32_t)(patience->until.flights - begin->flights) <= 0)
+    if ((int32_t)(patience->until - begin) <= 0)
         return true;
     /* It passed over some before all had ended that had to. */
     store->room_changed = true;
@@ -119,11 +148,11 @@ nvme_room_waits(struct kvt_store *store)
     struct nvme_wait *wait = &store->nvme_wait;
 
     wait->is_waiting = work_may_make_room(store) &&
-                       !patience_ends(store, &wait->patience, POLICY_NVME, &wait->begin);
+                       !patience_ends(store, &wait->patience, POLICY_NVME, wait->begin);
     wait->again_ns = store->now_ns + nvme_again_ns;
     if (wait->is_waiting)
         return true;
-    wait->patience.round = 0;
+    wait->patience.is_begun = false;
     victim_spare_none(store);
     return false;
 }
@@ -132,12 +161,10 @@ nvme_room_waits(struct kvt_store *store)
 static bool
 nvme_search_is_due(struct kvt_store *store)
 {
-    struct patience *patience = &store->nvme_wait.patience;
+    const struct nvme_wait *wait = &store->nvme_wait;
 
-    while (patience->round < ROUNDS && round_is_over(store, patience))
-        round_begin(store, patience, patience->round + 1);
-    return store->now_ns >= store->nvme_wait.again_ns ||
-           (patience->round == ROUNDS && round_is_over(store, patience));
+    return (wait->patience.is_begun && rounds_reach(store, POLICY_NVME, wait->patience.until)) ||
+           store->now_ns >= wait->again_ns;
 }
 
 bool
@@ -145,14 +172,14 @@ nvme_room_step(struct kvt_store *store)
 {
     struct nvme_wait *wait = &store->nvme_wait;
 
-    if (wait->patience.round > 0 && commit_is_idle(store))
-        wait->patience.round = 0; /* Nobody waits any more. */
+    if (commit_is_idle(store))
+        wait->patience.is_begun = false; /* Nobody waits any more. */
     if (!reclaim_is_idle(store) || (wait->is_waiting && !nvme_search_is_due(store)))
         return false;
     if (!wait->is_waiting)
         return store->room_changed;
     wait->is_waiting = false;
-    wait->begin = search_begin(store);
+    wait->begin = search_begin(store, POLICY_NVME);
     /* They have pins, which may have been what kept a segment from being reclaimed. */
     victim_spare_none(store);
     return true;

@@ -11,6 +11,9 @@
  * time. That is a round. What ends may have a successor that has the same block: a copy down is
  * followed by a write, a read by a copy up. There are as many rounds as steps in such a chain.
  *
+ * All who wait have the rounds in common: who comes in the middle of one waits for the whole ones
+ * that follow. So a queue of them is told as soon as its last one, and not one after another.
+ *
  * Room may have come that others were given, who were faster: then the rounds begin anew, but not
  * for ever. They also do whenever a search lets something go.
  *
@@ -59,37 +62,44 @@ turns_are_idle(const struct turns *turns)
     return turns->counts[0] + turns->counts[1] == 0;
 }
 
-/* When a search was begun, in turns of both kinds. */
-struct search_begin {
-    uint32_t work, flights;
+/* The rounds of all who wait for the same things. They go on as far as somebody waits for. */
+struct rounds {
+    uint32_t now, wanted;
+    uint32_t work_until, flights_until; /* The present one is over when both turns have come. */
 };
 
-/* Of one who waits; all zero: it has not found nothing yet. */
+/* Of one who waits; all zero: it does not yet. */
 struct patience {
-    struct search_begin until; /* The round ends when both have come. */
-    uint32_t given_count;      /* What was given in the place before the first round. */
-    uint8_t place;             /* enum policy_place, PATIENCE_MAP */
-    uint8_t round;
-    uint8_t again_count; /* How often the rounds began anew, because something was given. */
+    uint32_t until;       /* That round. */
+    uint32_t given_count; /* What was given in the place before. */
+    uint8_t place;        /* enum policy_place, PATIENCE_MAP */
+    bool is_begun;
+    uint8_t again_count; /* How often it began anew, because something was given. */
 };
 
-/* search_begin - of one that is begun now. */
-struct search_begin search_begin(const struct kvt_store *store);
+/* search_begin - the round in which one is begun now. */
+uint32_t search_begin(const struct kvt_store *store, uint32_t place);
+
+/* patience_join - who comes to wait behind `ahead`, for the same place: from now on, unless it does
+ * already, or `ahead` does not yet. */
+void patience_join(
+    struct kvt_store *store, struct patience *patience, const struct patience *ahead);
 
 /* patience_is_last - the search that is begun now decides (NULL: none does). */
 bool patience_is_last(struct kvt_store *store, const struct patience *patience, uint32_t place);
 
-/* patience_ends - a search that was begun then has found nothing. True: it was the last one, there
- * is no room. False: wait (NULL: as long as anything is in flight). */
-bool patience_ends(struct kvt_store *store, struct patience *patience, uint32_t place,
-    const struct search_begin *begin);
+/* patience_ends - a search that was begun in that round has found nothing. True: it was the last
+ * one, there is no room. False: wait (NULL: as long as anything is in flight). */
+bool patience_ends(
+    struct kvt_store *store, struct patience *patience, uint32_t place, uint32_t begin);
 
 /* Who waits for room on NVMe: the queue of what shall be durable. A search there reads the headers
  * of all segments; so it is not begun again before the rounds are over, but each second: what was
  * leased may have been given back. */
 struct nvme_wait {
     struct patience patience;
-    struct search_begin begin; /* Of the search that was begun again last. */
+    struct rounds rounds;
+    uint32_t begin; /* Of the search that was begun again last. */
     bool is_waiting;
     uint64_t again_ns;
 };

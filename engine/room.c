@@ -201,7 +201,7 @@ walk_first(struct kvt_store *store, enum policy_place place)
         return victim;
     hand->entry = ENTRY_NONE;
     hand->has_found = hand->is_cut = false;
-    hand->begin = search_begin(store);
+    hand->begin = search_begin(store, place);
     return victim_next(store, place, ENTRY_NONE);
 }
 
@@ -275,7 +275,7 @@ want_is_over(struct kvt_store *store, const struct room_want *want)
 {
     if (want->is_within)
         return want->is_last;
-    return patience_ends(store, want->patience, want->place, &store->room_hands[want->place].begin);
+    return patience_ends(store, want->patience, want->place, store->room_hands[want->place].begin);
 }
 
 /* Nothing goes, and nothing will. */
@@ -312,7 +312,7 @@ room_make(struct kvt_store *store, struct room_want want, struct slot *slot_out)
         return KVT_NOT_READY;
     case SEARCH_PROMISES:
         if (want.patience != NULL)
-            want.patience->round = 0;
+            want.patience->is_begun = false;
         is_coming = room_will_come(store);
         break;
     case SEARCH_ENDED:
@@ -359,7 +359,11 @@ room_put(struct kvt_store *store, enum policy_place place, struct slot slot)
 void
 room_wait(struct kvt_store *store, enum policy_place place, struct op *op)
 {
-    op_list_add(&store->room_waiters[place], op);
+    struct op_list *waiters = &store->room_waiters[place];
+
+    if (waiters->first != NULL)
+        patience_join(store, &op->patience, &waiters->last->patience);
+    op_list_add(waiters, op);
 }
 
 bool

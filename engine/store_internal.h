@@ -156,7 +156,7 @@ struct room_hand {
     /* The last search ended before its walk; of HBM: that in HOST, for the last block that found no
      * way down. */
     bool is_cut;
-    struct search_begin begin;
+    uint32_t begin;         /* search_begin() */
     uint32_t given_count;   /* Slots that were given out. */
     uint64_t looked_ns;     /* When the last search that it goes on from ended. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
@@ -166,10 +166,16 @@ struct room_hand {
 
 /* The hand that goes round over the map's entries (map_room.c). */
 struct map_hand {
-    uint32_t next;       /* Number of the entry that it looks at next. */
-    uint32_t vain_count; /* Looks since a block left. */
-    struct search_begin begin;
+    uint32_t next;        /* Number of the entry that it looks at next. */
+    uint32_t vain_count;  /* Looks since a block left. */
+    uint32_t begin;       /* search_begin() */
     uint32_t given_count; /* Entries that were given room. */
+};
+
+/* Those who ask for a reservation, and ask again: they have no place to wait in (direct.c). */
+struct reserve_wait {
+    struct patience patience;
+    uint64_t asked_ns;
 };
 
 /* --- 2. The store ----------------------------------------------------------------------------- */
@@ -254,7 +260,9 @@ struct kvt_store {
     uint32_t doomed_count, doomed_capacity;
     _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
     struct turns work, flights; /* What is in flight: the next line and more; all of flight.h. */
+    struct rounds rounds;       /* patience.h: of who waits for room in memory. */
     struct nvme_wait nvme_wait;
+    struct reserve_wait reserve_wait;
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;
     struct load_meter host_meter, nvme_meter;
     uint64_t metered_ns;                      /* Until then. */

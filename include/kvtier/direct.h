@@ -23,7 +23,8 @@ typedef struct kvt_reservation kvt_reservation;
  * Reserved memory is taken from HOST as leased copies are: nothing moves it, and with all of HOST
  * reserved nothing else finds room.
  *
- * KVT_E_BUSY: room is being made: ask again soon; or request_count_max reservations are out.
+ * KVT_E_BUSY: room is being made, or may come with what is in flight: ask again, within a second.
+ * KVT_E_BUSY, too: request_count_max reservations are out.
  * KVT_E_NOSPC: every slot of HOST is leased, pinned, reserved, or others' by their share.
  * KVT_E_INVAL as kvt_put_submit(). KVT_E_NOMEM.
  * Threads: any. Ownership: borrows `put`; gives *reservation_out, see kvt_commit() and

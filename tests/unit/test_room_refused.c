@@ -37,6 +37,7 @@ enum {
     PARTED = 200000,
     HBM_FIRST = 300000,
     WANTED = 400000,
+    MANY = 32,
 };
 
 static const uint64_t ms_ns = UINT64_C(1000) * 1000;
@@ -332,6 +333,72 @@ a_put_is_told_that_host_is_leased(void **state)
 }
 
 /* A segment's kills are written again, and nothing else: their end is no room, but an end. */
+/* Many in one ticket: not one after another. */
+static void
+all_puts_that_wait_are_told_together(void **state)
+{
+    struct payload_key names[MANY];
+    struct kvt_put puts[MANY];
+    struct kvt_result results[MANY];
+    kvt_ticket *ticket;
+    uint64_t begin_ns;
+
+    (void)state;
+    nvme_blocks_make(READ_FIRST, READS, BLOCK_BYTES, 1);
+    (void)fill_with(memory_put_submit, 0, KVT_STAGE_DONE);
+    others_begin(0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        payload_key_make(&names[i], WANTED + i);
+        puts[i] = (struct kvt_put){.key = names[i].key, .length = BLOCK_BYTES, .source = bytes};
+    }
+    assert_int_equal(kvt_put_submit(store, ns, puts, MANY, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    begin_ns = sim_now(sim.world);
+    while (kvt_ticket_wait(ticket, KVT_STAGE_DONE, 0) == KVT_LATE) {
+        others_read();
+        assert_true(sim_now(sim.world) - begin_ns < REFUSED_MS * ms_ns);
+    }
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, results, MANY), KVT_OK);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(results[i].status, KVT_E_NOSPC);
+    kvt_ticket_free(ticket);
+}
+
+/* So often, at the most, somebody asks for memory, while others read. Returns how often. */
+static uint32_t
+reserve_often(uint32_t count, enum kvt_status *status_out)
+{
+    const struct kvt_put put = {.key = {.bytes = "mine", .length = 4}, .length = BLOCK_BYTES};
+    kvt_reservation *reservation;
+    void *address;
+    uint32_t i = 0;
+
+    do {
+        others_read();
+        *status_out = kvt_reserve(store, ns, &put, &address, &reservation);
+    } while (++i < count && *status_out == KVT_E_BUSY);
+    return i;
+}
+
+static void
+a_reservation_is_told_that_host_is_leased(void **state)
+{
+    enum kvt_status status;
+    uint32_t count;
+
+    (void)state;
+    nvme_blocks_make(READ_FIRST, READS, BLOCK_BYTES, 1);
+    (void)fill_with(memory_put_submit, 0, KVT_STAGE_DONE);
+    others_begin(0);
+    count = reserve_often(REFUSED_MS / STEP_MS, &status);
+    assert_int_equal(status, KVT_E_NOSPC);
+    /* Who comes much later has not waited yet. */
+    (void)reserve_often(count - 1, &status);
+    assert_int_equal(status, KVT_E_BUSY);
+    sim_store_pass(&sim, LONG_MS * ms_ns);
+    (void)reserve_often(count - 1, &status);
+    assert_int_equal(status, KVT_E_BUSY);
+}
+
 static void
 a_put_is_told_behind_kills_that_are_moved(void **state)
 {
@@ -610,6 +677,8 @@ main(void)
 #define TEST(name, setup) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_put_is_told_that_host_is_leased, setup),
+        TEST(all_puts_that_wait_are_told_together, setup),
+        TEST(a_reservation_is_told_that_host_is_leased, setup),
         TEST(a_put_is_told_behind_kills_that_are_moved, setup),
         TEST(a_put_is_told_that_hbm_is_leased, setup),
         TEST(a_put_in_hbm_drops_what_has_no_way_down, setup),
