@@ -12,8 +12,8 @@
 #include <stdlib.h>
 
 #include "array.h"
-#include "batch_header.h"
 #include "image.h"
+#include "rebuild_internal.h"
 #include "store_internal.h"
 
 enum {
@@ -22,151 +22,6 @@ enum {
     UNPROVEN_BATCHES = 8,
     READS_MAX = 2, /* Of a payload that is not right the first time. */
 };
-
-enum record_mark {
-    RECORD_FOUND,
-    RECORD_TORN,
-    RECORD_LIVE,
-};
-
-/* A record that was found. */
-struct found_record {
-    struct block_record record;
-    enum record_mark mark;
-};
-
-/* A record or a kill that was found. */
-struct trace {
-    struct hash128 fingerprint;
-    uint64_t sequence;
-    uint32_t record;      /* Index among the records; UINT32_MAX: a kill. */
-    struct extent extent; /* Of the copy that it is, or names. */
-};
-
-/* A batch that was found: its records stand next to each other, and so do its kills. */
-struct found_batch {
-    uint64_t number; /* Open epoch << 40 | counter. */
-    struct extent header;
-    uint32_t first_record, record_count;
-    uint32_t first_kill, kill_count; /* Among the kills. */
-    bool is_void;
-    bool has_torn; /* One of its records is. */
-};
-
-struct rebuild {
-    struct kvt_store *store;
-    enum kvt_status status;
-    struct trace *traces;
-    uint32_t trace_count, trace_capacity;
-    struct found_record *records;
-    uint32_t record_count, record_capacity;
-    struct tier_kill *kills;
-    uint32_t kill_count, kill_capacity;
-    struct found_batch *batches;
-    uint32_t batch_count, batch_capacity;
-    uint32_t generation_max; /* Seen anywhere. */
-    uint32_t torn_count, unread_count, buried_count;
-};
-
-/* --- What the headers say --------------------------------------------------------------------- */
-
-static enum kvt_status
-no_memory(const struct rebuild *rebuild)
-{
-    return failure_set(
-        KVT_E_NOMEM, 0, "no memory to rebuild from %u blocks", rebuild->record_count);
-}
-
-static enum kvt_status
-trace_add(struct rebuild *rebuild, const struct trace *trace)
-{
-    if (rebuild->trace_count == rebuild->trace_capacity) {
-        struct trace *grown = array_grow(
-            &rebuild->store->env, rebuild->traces, &rebuild->trace_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return no_memory(rebuild);
-        rebuild->traces = grown;
-    }
-    rebuild->traces[rebuild->trace_count++] = *trace;
-    return KVT_OK;
-}
-
-static enum kvt_status
-record_add(struct rebuild *rebuild, const struct block_record *record)
-{
-    struct kvt_store *store = rebuild->store;
-    struct namespace_state *space = namespace_at(store, record->key.namespace_id);
-
-    if (space == NULL)
-        names_id_note(&store->names, record->key.namespace_id);
-    if (space == NULL || record->length > store->file.block_bytes_max ||
-        atomic_load_explicit(&space->epoch, memory_order_relaxed) != record->namespace_epoch)
-        return KVT_OK;
-    if (rebuild->record_count == rebuild->record_capacity) {
-        struct found_record *grown =
-            array_grow(&store->env, rebuild->records, &rebuild->record_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return no_memory(rebuild);
-        rebuild->records = grown;
-    }
-    rebuild->records[rebuild->record_count++] = (struct found_record){.record = *record};
-    return KVT_OK;
-}
-
-static enum kvt_status
-kill_add(struct rebuild *rebuild, const struct tier_kill *kill)
-{
-    if (rebuild->kill_count == rebuild->kill_capacity) {
-        struct tier_kill *grown = array_grow(
-            &rebuild->store->env, rebuild->kills, &rebuild->kill_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return no_memory(rebuild);
-        rebuild->kills = grown;
-    }
-    rebuild->kills[rebuild->kill_count++] = *kill;
-    return KVT_OK;
-}
-
-static enum kvt_status
-batch_add(struct rebuild *rebuild, const struct found_batch *batch)
-{
-    if (rebuild->batch_count == rebuild->batch_capacity) {
-        struct found_batch *grown = array_grow(
-            &rebuild->store->env, rebuild->batches, &rebuild->batch_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return no_memory(rebuild);
-        rebuild->batches = grown;
-    }
-    rebuild->batches[rebuild->batch_count++] = *batch;
-    return KVT_OK;
-}
-
-static bool
-batch_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
-    const struct tier_kill *kills)
-{
-    struct rebuild *rebuild = visitor;
-    struct found_batch batch = {.number = header->sequence,
-        .header = header->extent,
-        .first_record = rebuild->record_count,
-        .first_kill = rebuild->kill_count};
-    enum kvt_status status = KVT_OK;
-
-    for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
-        status = record_add(rebuild, &records[i]);
-    for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
-        status = kill_add(rebuild, &kills[i]);
-    batch.record_count = rebuild->record_count - batch.first_record;
-    batch.kill_count = rebuild->kill_count - batch.first_kill;
-    if (status == KVT_OK)
-        status = batch_add(rebuild, &batch);
-    rebuild->status = status;
-    return status == KVT_OK;
-}
 
 /* --- Which batches count ---------------------------------------------------------------------- */
 
@@ -277,7 +132,7 @@ batches_prove(struct rebuild *rebuild)
         return KVT_OK;
     memory = env_map(env, size);
     if (memory == NULL)
-        return no_memory(rebuild);
+        return rebuild_no_memory(rebuild);
     qsort(rebuild->batches, rebuild->batch_count, sizeof(*rebuild->batches), batch_compare);
     for (uint32_t i = 0; i < rebuild->batch_count && status == KVT_OK; i++) {
         struct found_batch *batch = &rebuild->batches[i];
@@ -293,6 +148,21 @@ batches_prove(struct rebuild *rebuild)
 }
 
 /* --- Which records live ----------------------------------------------------------------------- */
+
+static enum kvt_status
+trace_add(struct rebuild *rebuild, const struct trace *trace)
+{
+    if (rebuild->trace_count == rebuild->trace_capacity) {
+        struct trace *grown = array_grow(
+            &rebuild->store->env, rebuild->traces, &rebuild->trace_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return rebuild_no_memory(rebuild);
+        rebuild->traces = grown;
+    }
+    rebuild->traces[rebuild->trace_count++] = *trace;
+    return KVT_OK;
+}
 
 /* Whether the kill is of the copy that a torn one of its own batch was to replace: then that
  * stays. */
@@ -525,39 +395,7 @@ batches_number(struct rebuild *rebuild)
     }
 }
 
-static enum kvt_status
-segments_scan(struct rebuild *rebuild)
-{
-    struct kvt_store *store = rebuild->store;
-    struct segment *segment;
-    uint32_t cursor = 0;
-
-    while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
-        struct nvme_scan_result result;
-
-        KVT_TRY(nvme_scan(store->nvme, segment->number, batch_visit, rebuild, &result));
-        KVT_TRY(rebuild->status);
-        if (result.generation > rebuild->generation_max)
-            rebuild->generation_max = result.generation;
-        if (result.unreadable_end > 0)
-            KVT_TRY(recover_pass_over(store, segment->number, result.unreadable_end - 1));
-        if (result.generation == 0 && result.unreadable_end == 0)
-            continue;
-        segment_restore(
-            store->segments, &(struct segment){.number = segment->number,
-                                 .generation = result.generation == 0 ? 1 : result.generation,
-                                 .state = SEGMENT_SEALED});
-    }
-    /* Whatever damaged headers stand in the others: their next fill is newer. */
-    cursor = 0;
-    while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state != SEGMENT_FREE || rebuild->generation_max == 0)
-            continue;
-        segment->generation = rebuild->generation_max + 1;
-        segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
-    }
-    return KVT_OK;
-}
+/* --- The new index ---------------------------------------------------------------------------- */
 
 /* Write `count` records from `first` on, and the facts of every segment with the last of them. */
 static enum kvt_status
@@ -651,7 +489,7 @@ rebuild_index(struct kvt_store *store)
     if (status != KVT_OK)
         log_line(&store->logger, LOG_WARN, "rebuild", "event=sync_failed text=\"%s\"",
             failure_last()->text);
-    status = segments_scan(&rebuild);
+    status = rebuild_scan(&rebuild);
     if (status == KVT_OK) {
         batches_void(&rebuild);
         batches_number(&rebuild);

@@ -22,7 +22,7 @@ GROUPS = {
     "format": ["base/block_record.c", "tiers/batch_header.c", "tiers/store_file.c",
                "tiers/names_file.c", "tiers/copy_pair.c", "tiers/image.c", "index/*.c"],
     "recovery": ["tiers/nvme_scan.c", "engine/recover.c", "engine/recover_table.c",
-                 "engine/rebuild.c", "engine/strays.c"],
+                 "engine/rebuild.c", "engine/rebuild_scan.c", "engine/strays.c"],
     "allocation": ["tiers/segment.c", "tiers/slab.c", "tiers/nvme_files.c", "engine/reclaim.c",
                    "engine/relocate.c", "engine/victim.c", "engine/victim_scan.c",
                    "engine/block_facts.c", "engine/room.c"],

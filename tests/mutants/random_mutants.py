@@ -49,7 +49,8 @@ FAMILIES = {
                  "test_nvme_files conform_tier sim_nvme " + ENGINE),
     "commit": ("engine/commit.c engine/commit_batch.c engine/commit_group.c "
                "engine/commit_kills.c engine/committer.c", ENGINE),
-    "recovery": ("engine/recover.c engine/rebuild.c engine/strays.c engine/recover_table.c",
+    "recovery": ("engine/recover.c engine/rebuild.c engine/rebuild_scan.c engine/strays.c "
+                 "engine/recover_table.c",
                  "test_recover_table " + ENGINE),
     "reuse": ("engine/reclaim.c engine/relocate.c engine/victim.c engine/victim_scan.c "
               "engine/block_facts.c", "test_victim " + ENGINE),

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * rebuild_scan.c - what the headers of all segments say (tiers/FORMAT.md section 4), for a rebuild
+ * of the index.
+ *
+ * Threads   the thread that opens.
+ */
+#include "array.h"
+#include "batch_header.h"
+#include "rebuild_internal.h"
+#include "store_internal.h"
+
+/* --- What the headers say --------------------------------------------------------------------- */
+
+enum kvt_status
+rebuild_no_memory(const struct rebuild *rebuild)
+{
+    return failure_set(
+        KVT_E_NOMEM, 0, "no memory to rebuild from %u blocks", rebuild->record_count);
+}
+
+static enum kvt_status
+record_add(struct rebuild *rebuild, const struct block_record *record)
+{
+    struct kvt_store *store = rebuild->store;
+    struct namespace_state *space = namespace_at(store, record->key.namespace_id);
+
+    if (space == NULL)
+        names_id_note(&store->names, record->key.namespace_id);
+    if (space == NULL || record->length > store->file.block_bytes_max ||
+        atomic_load_explicit(&space->epoch, memory_order_relaxed) != record->namespace_epoch)
+        return KVT_OK;
+    if (rebuild->record_count == rebuild->record_capacity) {
+        struct found_record *grown =
+            array_grow(&store->env, rebuild->records, &rebuild->record_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return rebuild_no_memory(rebuild);
+        rebuild->records = grown;
+    }
+    rebuild->records[rebuild->record_count++] = (struct found_record){.record = *record};
+    return KVT_OK;
+}
+
+static enum kvt_status
+kill_add(struct rebuild *rebuild, const struct tier_kill *kill)
+{
+    if (rebuild->kill_count == rebuild->kill_capacity) {
+        struct tier_kill *grown = array_grow(
+            &rebuild->store->env, rebuild->kills, &rebuild->kill_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return rebuild_no_memory(rebuild);
+        rebuild->kills = grown;
+    }
+    rebuild->kills[rebuild->kill_count++] = *kill;
+    return KVT_OK;
+}
+
+static enum kvt_status
+batch_add(struct rebuild *rebuild, const struct found_batch *batch)
+{
+    if (rebuild->batch_count == rebuild->batch_capacity) {
+        struct found_batch *grown = array_grow(
+            &rebuild->store->env, rebuild->batches, &rebuild->batch_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return rebuild_no_memory(rebuild);
+        rebuild->batches = grown;
+    }
+    rebuild->batches[rebuild->batch_count++] = *batch;
+    return KVT_OK;
+}
+
+static bool
+batch_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
+    const struct tier_kill *kills)
+{
+    struct rebuild *rebuild = visitor;
+    struct found_batch batch = {.number = header->sequence,
+        .header = header->extent,
+        .first_record = rebuild->record_count,
+        .first_kill = rebuild->kill_count};
+    enum kvt_status status = KVT_OK;
+
+    for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
+        status = record_add(rebuild, &records[i]);
+    for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
+        status = kill_add(rebuild, &kills[i]);
+    batch.record_count = rebuild->record_count - batch.first_record;
+    batch.kill_count = rebuild->kill_count - batch.first_kill;
+    if (status == KVT_OK)
+        status = batch_add(rebuild, &batch);
+    rebuild->status = status;
+    return status == KVT_OK;
+}
+
+/* --- All segments ----------------------------------------------------------------------------- */
+
+enum kvt_status
+rebuild_scan(struct rebuild *rebuild)
+{
+    struct kvt_store *store = rebuild->store;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
+        struct nvme_scan_result result;
+
+        KVT_TRY(nvme_scan(store->nvme, segment->number, batch_visit, rebuild, &result));
+        KVT_TRY(rebuild->status);
+        if (result.generation > rebuild->generation_max)
+            rebuild->generation_max = result.generation;
+        if (result.unreadable_end > 0)
+            KVT_TRY(recover_pass_over(store, segment->number, result.unreadable_end - 1));
+        if (result.generation == 0 && result.unreadable_end == 0)
+            continue;
+        segment_restore(
+            store->segments, &(struct segment){.number = segment->number,
+                                 .generation = result.generation == 0 ? 1 : result.generation,
+                                 .state = SEGMENT_SEALED});
+    }
+    /* Whatever damaged headers stand in the others: their next fill is newer. */
+    cursor = 0;
+    while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->state != SEGMENT_FREE || rebuild->generation_max == 0)
+            continue;
+        segment->generation = rebuild->generation_max + 1;
+        segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
+    }
+    return KVT_OK;
+}
