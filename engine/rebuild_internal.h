@@ -39,6 +39,7 @@ struct found_batch {
     struct extent header;
     uint32_t first_record, record_count;
     uint32_t first_kill, kill_count; /* Among the kills. */
+    bool is_bare;                    /* A recycle header without kills. */
     bool is_void;
     bool has_torn; /* One of its records is. */
 };

@@ -79,6 +79,7 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
     struct rebuild *rebuild = visitor;
     struct found_batch batch = {.number = header->sequence,
         .header = header->extent,
+        .is_bare = header->is_recycle && header->kill_count == 0,
         .first_record = rebuild->record_count,
         .first_kill = rebuild->kill_count};
     enum kvt_status status = KVT_OK;
@@ -97,6 +98,23 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
 
 /* --- All segments ----------------------------------------------------------------------------- */
 
+/*
+ * Whether nothing counts in a segment, and nothing is in doubt: of the highest generation it has
+ * its recycle header, which has no kills, and no other header. One is written when the kills of the
+ * segment are durable elsewhere and its records are gone from the index, or to one that is FREE: so
+ * nothing that is older counts any more, whatever becomes of the segment. What a crash has torn so
+ * that no header is left to be found is no batch, and strays_recycle() voids it before anything is
+ * written there. What looks like a header and is none, or cannot be read (damaged_pages), may be
+ * one another day: then it is as if there were blocks.
+ */
+static bool
+segment_is_free(
+    const struct rebuild *rebuild, uint32_t first_batch, const struct nvme_scan_result *result)
+{
+    return rebuild->batch_count == first_batch + 1 && rebuild->batches[first_batch].is_bare &&
+           result->damaged_pages == 0;
+}
+
 enum kvt_status
 rebuild_scan(struct rebuild *rebuild)
 {
@@ -106,6 +124,7 @@ rebuild_scan(struct rebuild *rebuild)
 
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
         struct nvme_scan_result result;
+        uint32_t first_batch = rebuild->batch_count;
 
         KVT_TRY(nvme_scan(store->nvme, segment->number, batch_visit, rebuild, &result));
         KVT_TRY(rebuild->status);
@@ -113,14 +132,15 @@ rebuild_scan(struct rebuild *rebuild)
             rebuild->generation_max = result.generation;
         if (result.unreadable_end > 0)
             KVT_TRY(recover_pass_over(store, segment->number, result.unreadable_end - 1));
-        if (result.generation == 0 && result.unreadable_end == 0)
+        if ((result.generation == 0 && result.unreadable_end == 0) ||
+            segment_is_free(rebuild, first_batch, &result))
             continue;
         segment_restore(
             store->segments, &(struct segment){.number = segment->number,
                                  .generation = result.generation == 0 ? 1 : result.generation,
                                  .state = SEGMENT_SEALED});
     }
-    /* Whatever damaged headers stand in the others: their next fill is newer. */
+    /* Whatever headers stand in the others, damaged or void: their next fill is newer. */
     cursor = 0;
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment->state != SEGMENT_FREE || rebuild->generation_max == 0)

@@ -403,6 +403,7 @@ recover_store(struct kvt_store *store, bool is_new, const struct recover_facts *
     const struct index_ops *ops = store->world.index_ops;
     const struct recover_row *row = recover_decide(facts);
     bool is_unclean = facts->index == INDEX_UNCLEAN && row->action == RECOVER_LOAD;
+    bool is_rebuilt = row->action == RECOVER_REBUILD && !is_new;
 
     /* Both copies, so that no later open comes to other names, whichever it can read. */
     if (!is_new && !store->is_read_only)
@@ -413,13 +414,15 @@ recover_store(struct kvt_store *store, bool is_new, const struct recover_facts *
     else
         KVT_TRY(ops->open(store->world.index_context, &store->env, store->meta_dir,
             store->is_read_only, &store->index));
-    if (row->action == RECOVER_REBUILD && !is_new)
+    if (is_rebuilt)
         COUNT(store, recover_rebuilt_count, 1);
     KVT_TRY(index_load(store, is_unclean && !store->is_read_only));
     if (store->is_read_only)
         return KVT_OK;
-    if (is_unclean)
-        KVT_TRY(strays_recycle(store));
+    /* Behind a rebuild the new index is in its place, and not finished: no life that would not look
+     * at the segments again comes to know of older generations than these headers are of. */
+    if (is_unclean || is_rebuilt)
+        KVT_TRY(strays_recycle(store, is_rebuilt));
     /* Kills that a rebuild owes, which index_load() has none of: index_finish() does it then. */
     store->is_unfinished =
         row->action == RECOVER_REBUILD && !commit_kills_have_passed(store, commit_kill_mark(store));

@@ -22,12 +22,14 @@ facts_commit(struct kvt_store *store, const struct index_segment *facts, uint32_
     return count == 0 ? KVT_OK : index_commit_growing(store->index, &batch);
 }
 
-/* When a header is not durable the store is in doubt, and the next open writes them all again. */
+/* When a header is not durable the store is in doubt, and the next open writes them all again; but
+ * what was searched has no batch that the header would have to void. */
 static enum kvt_status
-void_note(struct kvt_store *store, enum kvt_status status)
+void_note(struct kvt_store *store, bool was_searched, enum kvt_status status)
 {
     if (status != KVT_OK) {
-        commit_doubt(store, status);
+        if (!was_searched)
+            commit_doubt(store, status);
         log_line(&store->logger, LOG_WARN, "strays", "event=not_voided status=%s text=\"%s\"",
             kvt_status_name(status), failure_last()->text);
     }
@@ -40,7 +42,8 @@ void_note(struct kvt_store *store, enum kvt_status status)
  * other is tried, as a disk that fails takes seconds for each.
  */
 static void
-segment_pass_over(struct kvt_store *store, struct segment *segment, enum kvt_status *void_status)
+segment_pass_over(struct kvt_store *store, struct segment *segment, bool was_searched,
+    enum kvt_status *void_status)
 {
     uint64_t number = commit_batch_number(store);
 
@@ -49,13 +52,14 @@ segment_pass_over(struct kvt_store *store, struct segment *segment, enum kvt_sta
     if (segment->fill_page == 0)
         segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
     if (*void_status == KVT_OK)
-        *void_status = void_note(store, nvme_segment_void(store->nvme, segment, number));
+        *void_status =
+            void_note(store, was_searched, nvme_segment_void(store->nvme, segment, number));
     if (*void_status == KVT_OK)
         segment->batch_number = number;
 }
 
 enum kvt_status
-strays_recycle(struct kvt_store *store)
+strays_recycle(struct kvt_store *store, bool was_searched)
 {
     struct index_segment *facts = NULL;
     struct segment *segment;
@@ -72,7 +76,7 @@ strays_recycle(struct kvt_store *store)
     while (status == KVT_OK && (segment = segment_next(store->segments, &cursor)) != NULL) {
         if (segment->state != SEGMENT_FREE || segment->generation >= UINT32_MAX - 1)
             continue;
-        segment_pass_over(store, segment, &void_status);
+        segment_pass_over(store, segment, was_searched, &void_status);
         segment_facts(segment, &facts[count++]);
         if (count == FACTS_BATCH) {
             status = facts_commit(store, facts, count);
@@ -80,7 +84,7 @@ strays_recycle(struct kvt_store *store)
         }
     }
     if (void_status == KVT_OK)
-        (void)void_note(store, nvme_files_sync(store->nvme));
+        (void)void_note(store, was_searched, nvme_files_sync(store->nvme));
     if (status == KVT_OK)
         status = facts_commit(store, facts, count);
     env_put(&store->env, facts, FACTS_BATCH * sizeof(*facts));

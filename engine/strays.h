@@ -13,7 +13,8 @@
  * In a FREE segment they may stand anywhere, also behind one of which the disk has nothing, and the
  * index does not say which ones a life has begun to fill. So each gets a higher generation for its
  * next fill, and a recycle header of it that voids all others, whatever they are: a write a
- * segment, one after the other, one sync, and no read.
+ * segment, one after the other, one sync, and no read. A rebuild, which reads all of them, has each
+ * voided likewise.
  *
  * A segment that was ACTIVE goes on being filled behind its last batch, one a root: a store whose
  * process dies again and again does not spend a segment on each life, and reclaiming keeps the room
@@ -30,15 +31,21 @@
 #ifndef KVT_ENGINE_STRAYS_H
 #define KVT_ENGINE_STRAYS_H
 
+#include <stdbool.h>
+
 #include "kvtier/status.h"
 
 struct kvt_store;
 
-/* strays_recycle - the FREE segments; commits their facts. After an unclean stop. When a header
- * cannot be written or synced (no memory, no space in a sparse file, a disk that fails), no delete
- * of a key that is not there is promised in this life, and a line in the log says so; no close
- * marks this life clean (commit_is_in_doubt()), and the next open tries again. */
-enum kvt_status strays_recycle(struct kvt_store *store);
+/*
+ * strays_recycle - the FREE segments; commits their facts. After an unclean stop, and behind a
+ * rebuild, which has searched them (was_searched): there the headers are for what the disk answers
+ * another day. When one cannot be written or synced (no memory, no space in a sparse file, a disk
+ * that fails), and they were not searched, no delete of a key that is not there is promised in this
+ * life, and no close marks this life clean (commit_is_in_doubt()), so that the next open tries
+ * again. A line in the log says so.
+ */
+enum kvt_status strays_recycle(struct kvt_store *store, bool was_searched);
 
 /* strays_remove - the others. When that cannot be, likewise, and from where it failed on segments
  * that were ACTIVE stay SEALED, and ACTIVE in the index. Behind the start of the loop. */

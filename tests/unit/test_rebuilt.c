@@ -16,14 +16,17 @@
 
 #include <cmocka.h>
 
+#include "batch_header.h"
 #include "failure.h"
 #include "full_store.h"
+#include "nvme_internal.h"
 #include "stop_on_proof.h"
 
 enum {
     TURNS = 3, /* So often the segments are filled: their generations are no first ones. */
     NEW_BLOCKS = 40,
-    LAST_BATCHES = 7, /* So many of a life may be under way at once (rebuild.c: fewer than 8). */
+    HEADER_BYTE = 100, /* Of a header: behind what tells that it is one. */
+    LAST_BATCHES = 7,  /* So many of a life may be under way at once (rebuild.c: fewer than 8). */
 };
 
 static uint32_t
@@ -182,6 +185,7 @@ static struct {
     uint64_t end;    /* 0: only what begins at `offset`. */
     uint32_t spared; /* Of these, the first are as they should be. */
     uint32_t count;
+    uint32_t wrong_byte; /* Of a page. */
     enum kvt_status status;
 } failing;
 
@@ -203,7 +207,7 @@ read_around(struct fs_file *file, void *target, size_t size, uint64_t offset, si
         return failure_set(failing.status, 5, "a payload cannot be read on purpose");
     assert_int_equal(failing.sim_fs->read_at(file, target, size, offset, read_out), KVT_OK);
     for (size_t i = 0; i < *read_out; i += PAGE_BYTES)
-        ((uint8_t *)target)[i] ^= 1;
+        ((uint8_t *)target)[i + failing.wrong_byte] ^= 1;
     return KVT_OK;
 }
 
@@ -219,7 +223,7 @@ failing_begin(struct full_store *full)
     full->reach.env = &failing.env;
     failing.status = KVT_E_IO;
     failing.spared = failing.count = 0;
-    failing.end = 0;
+    failing.end = failing.wrong_byte = 0;
 }
 
 /* All segments but the first and the last, until failing.count is 0. */
@@ -323,6 +327,97 @@ a_header_that_is_there_and_then_is_not_keeps_the_store_closed(void **state)
     assert_int_equal(sim_leaks(full->world, NULL, 0), 0);
     full_open(full, 0);
     assert_int_equal(cold_count(full), count);
+    full_end(full);
+}
+
+/* --- Segments that look FREE ------------------------------------------------------------------ */
+
+/* The only header of a block stands behind a recycle header, in segment 0; all pages but that
+ * one's will not be read right. */
+static struct full_store *
+behind_header_begin(enum kvt_status status, uint32_t wrong_byte)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+
+    full_again(full, 0);
+    full_put(full, FULL_COLD, 1);
+    assert_int_equal(full_active(full)->number, 0);
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    failing_begin(full);
+    failing.status = status;
+    failing.wrong_byte = wrong_byte;
+    failing.offset = PAGE_BYTES;
+    failing.end = UINT64_C(1) << 20;
+    failing.count = UINT32_MAX;
+    full_open(full, KVT_OPEN_REBUILD);
+    failing.count = 0;
+    assert_int_equal(full_entry(full, FULL_COLD), ENTRY_NONE);
+    return full;
+}
+
+/* What may be a header on another day is one then. */
+static void
+a_header_that_could_not_be_read_is_there_another_day(void **state)
+{
+    static const enum kvt_status statuses[] = {KVT_E_IO, KVT_OK};
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct full_store *full = behind_header_begin(statuses[i], HEADER_BYTE);
+
+        assert_int_equal(segment_at(full->store->segments, 0)->state, SEGMENT_SEALED);
+        full_again(full, KVT_OPEN_REBUILD);
+        full_expect(full, FULL_COLD, 1);
+        full_end(full);
+    }
+}
+
+/* What nothing was seen of is not, when a delete has promised so. */
+static void
+a_header_that_was_not_seen_does_not_come_back(void **state)
+{
+    struct full_store *full = behind_header_begin(KVT_OK, 0);
+
+    (void)state;
+    assert_int_equal(segment_at(full->store->segments, 0)->state, SEGMENT_FREE);
+    assert_int_equal(kit_delete(full->store, full->ns, FULL_COLD), KVT_MISS);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FULL_COLD, 0));
+    full_end(full);
+}
+
+/* A recycle header may have kills: no build of today writes one. */
+static void
+a_recycle_header_with_kills_is_kept(void **state)
+{
+    static _Alignas(PAGE_BYTES) uint8_t page[PAGE_BYTES];
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+    const struct segment *last;
+    struct batch_header header = {.header_pages = 1, .total_pages = 1, .sequence = 1};
+    struct tier_kill kill = {.sequence = UINT64_MAX};
+
+    (void)state;
+    full_again(full, 0);
+    full_put(full, FULL_COLD, 1);
+    last = segment_at(full->store->segments, FULL_SEGMENTS - 1);
+    assert_int_equal(last->state, SEGMENT_FREE);
+    header.extent = (struct extent){.segment = last->number, .generation = last->generation};
+    header.is_recycle = true;
+    header.kill_count = 1;
+    memcpy(header.store_uuid, full->store->file.uuid, sizeof(header.store_uuid));
+    kill.fingerprint = full_fingerprint(full, FULL_COLD);
+    kill.extent = (struct extent){.segment = full_active(full)->number,
+        .generation = full_active(full)->generation,
+        .page = residency_at(full->store->map, full_entry(full, FULL_COLD))->page};
+    batch_header_encode(&header, NULL, &kill, full->store->file.secret, page);
+    assert_int_equal(full->store->env.fs->write_at(full->store->nvme->roots[0].file, page,
+                         PAGE_BYTES, (uint64_t)(FULL_SEGMENTS - 1) << 20),
+        KVT_OK);
+    assert_int_equal(nvme_files_sync(full->store->nvme), KVT_OK);
+    for (uint32_t life = 0; life < 2; life++) {
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, FULL_COLD, 0));
+    }
     full_end(full);
 }
 
@@ -575,6 +670,9 @@ main(void)
         cmocka_unit_test(a_root_that_does_not_answer_is_not_taken_for_an_empty_one),
         cmocka_unit_test(a_page_that_cannot_be_read_keeps_no_store_closed),
         cmocka_unit_test(an_index_that_cannot_be_read_is_rebuilt_when_asked),
+        cmocka_unit_test(a_header_that_could_not_be_read_is_there_another_day),
+        cmocka_unit_test(a_header_that_was_not_seen_does_not_come_back),
+        cmocka_unit_test(a_recycle_header_with_kills_is_kept),
         cmocka_unit_test(a_payload_that_cannot_be_read_is_not_torn),
         cmocka_unit_test(a_payload_that_is_wrong_once_is_not_torn),
         cmocka_unit_test(a_payload_that_no_memory_is_there_for_fails_the_open),

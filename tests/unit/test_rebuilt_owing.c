@@ -27,15 +27,13 @@ enum {
 static const struct sim_rule no_space = {
     .ops = SIM_WRITE, .effect = SIM_ENOSPC, .nth = 1, .sticky = true, .file = "data."};
 
-/*
- * The index is lost, with a dead copy that only a kill of another fill hides, in another segment
- * than its own. *killer_out: that one.
- */
-static struct full_store *
-owing_begin(uint32_t *killer_out)
+/* A dead copy that only a kill of another fill hides, in another segment than its own, which is
+ * returned. */
+static uint32_t
+debt_make(struct full_store *full, uint32_t segment_count)
 {
-    struct full_store *full = full_begin(SEED, SEGMENTS);
-    struct commit_kill kill = {.extent = {.segment = SEGMENTS - 1, .generation = 1}};
+    struct commit_kill kill = {.extent = {.segment = segment_count - 1, .generation = 1}};
+    uint32_t killer;
 
     full_put(full, DEAD, 1);
     full_put(full, BESIDE, 1);
@@ -43,10 +41,29 @@ owing_begin(uint32_t *killer_out)
     (void)full_leave(full);
     assert_int_equal(commit_kill(full->store, &kill), KVT_OK);
     assert_int_equal(kvt_flush(full->store), KVT_OK);
-    *killer_out = full_active(full)->number;
+    killer = full_active(full)->number;
     (void)full_leave(full);
+    return killer;
+}
+
+static void
+index_lose(struct full_store *full)
+{
     sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
     sim_index_damage(full->world);
+}
+
+/* The index is lost, with such a copy, in a store that has recovered from a crash before, or not.
+ * *killer_out: the segment of the kill. */
+static struct full_store *
+owing_begin(bool has_recovered, uint32_t *killer_out)
+{
+    struct full_store *full = full_begin(SEED, SEGMENTS);
+
+    *killer_out = debt_make(full, SEGMENTS);
+    if (has_recovered)
+        full_again(full, 0);
+    index_lose(full);
     return full;
 }
 
@@ -69,15 +86,14 @@ debt_is_paid(struct full_store *full)
 
 /* The power goes at each moment of the open that rebuilds. */
 static void
-kills_that_a_rebuild_owes_outlive_a_crash_in_its_open(void **state)
+crashes_cost_no_kills(bool has_recovered)
 {
     bool has_ended = false;
     uint64_t n = 1;
 
-    (void)state;
     for (; n < CRASHES_MAX && !has_ended; n++) {
         uint32_t killer;
-        struct full_store *full = owing_begin(&killer);
+        struct full_store *full = owing_begin(has_recovered, &killer);
 
         sim_crash_after(full->world, n);
         (void)store_open_in(&full->reach, "/store", &full->options, &full->store);
@@ -92,19 +108,26 @@ kills_that_a_rebuild_owes_outlive_a_crash_in_its_open(void **state)
     assert_true(n > 10);
 }
 
+static void
+kills_that_a_rebuild_owes_outlive_a_crash_in_its_open(void **state)
+{
+    (void)state;
+    crashes_cost_no_kills(false);
+    crashes_cost_no_kills(true);
+}
+
 /* Each commit of the open fails once, on the disk or not: it is refused, or takes no more commits,
  * and the next one pays. */
 static void
-a_commit_that_fails_in_that_open_is_told(void **state)
+failed_commits_are_told(bool has_recovered)
 {
     bool has_ended = false;
     uint32_t told_count = 0;
 
-    (void)state;
     for (uint64_t nth = 1; nth < CRASHES_MAX && !has_ended; nth++) {
         const struct sim_rule rule = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = nth};
         uint32_t killer, health = 0;
-        struct full_store *full = owing_begin(&killer);
+        struct full_store *full = owing_begin(has_recovered, &killer);
         uint64_t fault_count = sim_fault_count(full->world);
         enum kvt_status status;
 
@@ -126,6 +149,14 @@ a_commit_that_fails_in_that_open_is_told(void **state)
     assert_true(told_count >= 2); /* The commit of the kill, and what finishes the index. */
 }
 
+static void
+a_commit_that_fails_in_that_open_is_told(void **state)
+{
+    (void)state;
+    failed_commits_are_told(false);
+    failed_commits_are_told(true);
+}
+
 /* The life goes on, and nothing in it is lost; the next open owes the kills once more, but for
  * those that found space later, behind an orderly close. */
 static void
@@ -134,10 +165,11 @@ kills_that_could_not_be_written_are_owed_by_the_next_open(void **state)
     static const enum sim_effect effects[] = {SIM_ENOSPC, SIM_EIO};
 
     (void)state;
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 8; i++) {
         struct sim_rule rule = no_space;
+        bool has_ended_well = i % 4 < 2;
         uint32_t killer;
-        struct full_store *full = owing_begin(&killer);
+        struct full_store *full = owing_begin(i >= 4, &killer);
 
         rule.effect = effects[i % 2];
         sim_rule_add(full->world, &rule);
@@ -151,12 +183,12 @@ kills_that_could_not_be_written_are_owed_by_the_next_open(void **state)
             full_put(full, full->next_cold, 1);
             assert_int_equal(kit_delete(full->store, full->ns, full->next_cold - 1), KVT_OK);
         }
-        if (i < 2)
+        if (has_ended_well)
             assert_true(kvt_close(full->store) <= KVT_OK); /* What failed is told. */
         else
             sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
         full_open(full, 0);
-        assert_int_equal(rebuilt_count(full), i == 0 ? 0 : 1);
+        assert_int_equal(rebuilt_count(full), has_ended_well && rule.effect == SIM_ENOSPC ? 0 : 1);
         if (rule.effect == SIM_ENOSPC) {
             full_expect(full, full->next_cold, 1);
             assert_false(full_expect_at_most(full, full->next_cold - 1, 0));
@@ -171,14 +203,13 @@ kills_that_could_not_be_written_are_owed_by_the_next_open(void **state)
  * find that one alive. The index, which does not have it, counts from then on.
  */
 static void
-an_index_is_finished_before_a_segment_is_recycled(void **state)
+recycling_finishes(bool has_recovered)
 {
     uint32_t number, cursor = 0;
-    struct full_store *full = owing_begin(&number);
+    struct full_store *full = owing_begin(has_recovered, &number);
     struct segment *killer, *segment;
     uint32_t generation;
 
-    (void)state;
     sim_rule_add(full->world, &no_space);
     full_open(full, 0);
     sim_rules_clear(full->world);
@@ -198,6 +229,14 @@ an_index_is_finished_before_a_segment_is_recycled(void **state)
     assert_false(full_expect_at_most(full, DEAD, 0));
     full_expect(full, BESIDE, 1);
     full_end(full);
+}
+
+static void
+an_index_is_finished_before_a_segment_is_recycled(void **state)
+{
+    (void)state;
+    recycling_finishes(false);
+    recycling_finishes(true);
 }
 
 /* Its first index owes nothing, and is not finished before it is marked, either: a cut leaves it to

@@ -252,6 +252,13 @@ hidden_begin(uint64_t seed)
     return full;
 }
 
+static void
+deleted_stay_away(struct full_store *full)
+{
+    for (uint64_t key = FULL_COLD; key < HIDDEN_END; key++)
+        assert_false(full_expect_at_most(full, key, 0));
+}
+
 /* What was deleted in a segment that was recycled since has no kill any more: its header does it,
  * and the one that takes that one's place. */
 static void
@@ -268,9 +275,104 @@ a_header_that_is_cut_hides_what_the_one_before_it_did(void **state)
         sim_power_cut(full->world, SIM_CUT_TORN);
         sim_crash_after(full->world, 0);
         full_open(full, KVT_OPEN_REBUILD);
-        for (uint64_t key = FULL_COLD; key < HIDDEN_END; key++)
-            assert_false(full_expect_at_most(full, key, 0));
+        deleted_stay_away(full);
         full_end(full);
+    }
+}
+
+/* --- A rebuild -------------------------------------------------------------------------------- */
+
+static uint32_t
+free_count(const struct full_store *full)
+{
+    return segment_count_in(full->store->segments, 0, SEGMENT_FREE);
+}
+
+/* As hidden_begin(), and the store has recovered from a crash: each FREE segment has a header. Its
+ * segments are reclaimed for want of room only. */
+static struct full_store *
+voided_begin(uint64_t seed)
+{
+    struct full_store *full = hidden_begin(seed);
+
+    full->options.nvme_high_percent = kit_options().nvme_high_percent;
+    full_again(full, 0);
+    assert_true(free_count(full) > FULL_SEGMENTS / 2);
+    return full;
+}
+
+/* A put finds room at once, and nothing that was deleted comes back, in whichever life. */
+static void
+free_segments_are_free_behind_a_rebuild(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = voided_begin(seed);
+        uint32_t count = free_count(full);
+
+        sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        sim_index_damage(full->world);
+        full_open(full, 0);
+        assert_int_equal(atomic_load(&full->store->counters.recover_rebuilt_count), 1);
+        assert_int_equal(free_count(full), count);
+        assert_int_equal(free_segments_check(full), count);
+        full_put(full, FIRST, 1);
+        assert_int_equal(atomic_load(&full->store->counters.segment_recycle_count), 0);
+        assert_int_equal(segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING), 0);
+        for (uint32_t life = 0; life < 3; life++) {
+            deleted_stay_away(full);
+            full_expect(full, FIRST, 1);
+            full_again(full, life == 0 ? 0 : KVT_OPEN_REBUILD);
+            assert_int_equal(free_segments_check(full), free_count(full));
+        }
+        full_end(full);
+    }
+}
+
+/*
+ * The power goes at each moment of an open that rebuilds, and tears what is being written. The next
+ * one has no reason to rebuild, if the index is still the old one: what it fills counts all the
+ * same.
+ */
+static void
+rebuild_cut(bool was_closed, uint64_t n, bool *has_ended_out)
+{
+    struct full_store *full = voided_begin(n % SEEDS + 1);
+
+    if (was_closed)
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+    else
+        sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+    sim_crash_after(full->world, n);
+    full->options.flags = KVT_OPEN_REBUILD;
+    (void)store_open_in(&full->reach, "/store", &full->options, &full->store);
+    *has_ended_out = !sim_crashed(full->world);
+    sim_power_cut(full->world, SIM_CUT_TORN);
+    sim_crash_after(full->world, 0);
+    full_open(full, 0);
+    for (uint32_t i = 0; i < FILLER + 3; i++) /* Into a segment that was FREE. */
+        full_put(full, FIRST + i, 1);
+    for (uint32_t life = 0; life < 2; life++) {
+        full_again(full, KVT_OPEN_REBUILD);
+        deleted_stay_away(full);
+        for (uint32_t i = 0; i < FILLER + 3; i++)
+            full_expect(full, FIRST + i, 1);
+    }
+    full_end(full);
+}
+
+static void
+an_open_that_rebuilds_and_is_cut_leaves_it_to_the_next(void **state)
+{
+    (void)state;
+    for (uint32_t was_closed = 0; was_closed < 2; was_closed++) {
+        bool has_ended = false;
+        uint64_t n = 1;
+
+        for (; n < CRASHES_MAX && !has_ended; n++)
+            rebuild_cut(was_closed != 0, n, &has_ended);
+        assert_true(has_ended);
+        assert_true(n > FULL_SEGMENTS);
     }
 }
 
@@ -374,6 +476,8 @@ main(void)
         cmocka_unit_test(the_header_of_a_free_segment_agrees_with_the_index),
         cmocka_unit_test(an_open_that_is_cut_leaves_it_to_the_next),
         cmocka_unit_test(a_header_that_is_cut_hides_what_the_one_before_it_did),
+        cmocka_unit_test(free_segments_are_free_behind_a_rebuild),
+        cmocka_unit_test(an_open_that_rebuilds_and_is_cut_leaves_it_to_the_next),
         cmocka_unit_test(a_header_that_cannot_be_written_makes_deletes_of_nothing_fail),
         cmocka_unit_test(a_header_that_cannot_be_synced_makes_deletes_of_nothing_fail),
         cmocka_unit_test(a_disk_that_takes_no_header_is_not_asked_for_each),
