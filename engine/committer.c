@@ -220,6 +220,16 @@ finish_back(struct kvt_store *store, struct commit_job *job)
         commit_failed(store);
 }
 
+/* At rest: no kill is left that could not be written, and is tried again. */
+static bool
+finish_is_due(struct kvt_store *store)
+{
+    bool has_unread =
+        atomic_load_explicit(&store->counters.recover_unread_count, memory_order_relaxed) > 0;
+
+    return has_unread || (!commit_is_in_doubt(store) && commit_is_at_rest(store));
+}
+
 static bool
 finish_call(struct kvt_store *store, void *context)
 {
@@ -227,8 +237,7 @@ finish_call(struct kvt_store *store, void *context)
 
     if (finish->is_sent)
         return finish->is_back;
-    /* At rest: none is left that could not be written, and is tried again. */
-    if (store_is_poisoned(store) || commit_is_in_doubt(store) || !commit_is_at_rest(store))
+    if (store_is_poisoned(store) || !finish_is_due(store))
         return true;
     finish->is_sent = true;
     committer_submit(store->committer, &finish->job);

@@ -52,7 +52,9 @@ enum kvt_status index_commit_deferred(struct index *index, const struct index_ba
  * recycled meanwhile, which may have what a copy is dead by: before that the index is finished in
  * any case, which has none of these copies. The committer's thread.
  *
- * index_finish_await - the kills have been answered: finish it, unless they failed. Who opens.
+ * index_finish_await - the kills have been answered: finish it, unless they failed. In any case
+ * when there were pages that could not be read: another rebuild would be refused for these
+ * (recover_pass_over()), or find less, and what was opened once can be opened again. Who opens.
  */
 enum kvt_status index_finish(struct kvt_store *store);
 void index_finish_await(struct kvt_store *store);

@@ -4,12 +4,6 @@
  */
 #include "full_faults.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "failure.h"
 
 struct full_faults full_faults;
@@ -25,8 +19,8 @@ is_data(struct fs_file *file)
 {
     uint64_t bytes = 0;
 
-    assert_int_equal(layer.below->size(file, &bytes), KVT_OK);
-    return bytes == (uint64_t)FULL_SEGMENTS << 20;
+    /* It fails when the power is off. */
+    return layer.below->size(file, &bytes) == KVT_OK && bytes == (uint64_t)FULL_SEGMENTS << 20;
 }
 
 static bool

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "full_store.h"
+#include "full_faults.h"
 #include "stop_on_proof.h"
 
 enum {
@@ -239,6 +239,93 @@ an_index_is_finished_before_a_segment_is_recycled(void **state)
     recycling_finishes(true);
 }
 
+/* --- Pages that cannot be read ---------------------------------------------------------------- */
+
+/* As owing_begin(); and a page that may be a header cannot be read. */
+static struct full_store *
+unread_begin(void)
+{
+    struct full_store *full = full_begin_faulty(SEED);
+    uint64_t page;
+
+    (void)debt_make(full, FULL_SEGMENTS);
+    page = full_active(full)->fill_page +
+           (uint64_t)full_active(full)->number * full->store->file.segment_pages;
+    index_lose(full);
+    full_faults.page = page;
+    return full;
+}
+
+/*
+ * A rebuild that was asked for has gone on without that page, and its kills could not be written:
+ * what it promised nobody is told of, and no other open has to be asked for the same. The debt is
+ * found again by the rebuild that can read all.
+ */
+static void
+a_store_that_a_rebuild_could_not_read_all_of_opens_again(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct full_store *full = unread_begin();
+
+        full->options.flags = 0;
+        assert_int_equal(
+            store_open_in(&full->reach, "/store", &full->options, &full->store), KVT_E_IO);
+        sim_rule_add(full->world, &no_space);
+        full_open(full, KVT_OPEN_REBUILD);
+        assert_int_equal(atomic_load(&full->store->counters.recover_unread_count), 1);
+        assert_true(kit_delete(full->store, full->ns, DEAD) < 0);
+        if (i == 0)
+            assert_true(kvt_close(full->store) <= KVT_OK);
+        else
+            sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        sim_rules_clear(full->world);
+        full_open(full, 0);
+        assert_int_equal(rebuilt_count(full), 0);
+        assert_false(full_expect_at_most(full, DEAD, 0));
+        full_expect(full, BESIDE, 1);
+        full_faults.page = FULL_PAGE_NONE;
+        full_again(full, KVT_OPEN_REBUILD);
+        assert_false(full_expect_at_most(full, DEAD, 0));
+        debt_is_paid(full);
+        full_end(full);
+    }
+}
+
+/* Until such an open has come to its end a crash leaves it to the next one, which has to be asked
+ * for as this one had. */
+static void
+a_crash_before_its_end_costs_no_kills(void **state)
+{
+    bool has_ended = false;
+    uint64_t n = 1;
+
+    (void)state;
+    for (; n < CRASHES_MAX && !has_ended; n++) {
+        struct full_store *full = unread_begin();
+
+        full->options.flags = KVT_OPEN_REBUILD;
+        sim_crash_after(full->world, n);
+        (void)store_open_in(&full->reach, "/store", &full->options, &full->store);
+        has_ended = !sim_crashed(full->world);
+        sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        sim_crash_after(full->world, 0);
+        full->options.flags = 0;
+        if (store_open_in(&full->reach, "/store", &full->options, &full->store) == KVT_OK)
+            sim_power_cut(full->world, SIM_CUT_NOTHING_KEPT);
+        else
+            full->options.flags = KVT_OPEN_REBUILD;
+        full_open(full, full->options.flags);
+        full_faults.page = FULL_PAGE_NONE;
+        debt_is_paid(full);
+        full_end(full);
+    }
+    assert_true(has_ended);
+    assert_true(n > 10);
+}
+
+/* --- A store that is made --------------------------------------------------------------------- */
+
 /* Its first index owes nothing, and is not finished before it is marked, either: a cut leaves it to
  * the next open. */
 static void
@@ -284,6 +371,8 @@ main(void)
         cmocka_unit_test(a_commit_that_fails_in_that_open_is_told),
         cmocka_unit_test(kills_that_could_not_be_written_are_owed_by_the_next_open),
         cmocka_unit_test(an_index_is_finished_before_a_segment_is_recycled),
+        cmocka_unit_test(a_store_that_a_rebuild_could_not_read_all_of_opens_again),
+        cmocka_unit_test(a_crash_before_its_end_costs_no_kills),
         cmocka_unit_test(a_store_that_was_cut_while_it_was_made_is_made_anew),
     };
 
