@@ -483,12 +483,15 @@ rebuild_index(struct kvt_store *store)
     enum kvt_status status = KVT_OK;
 
     /* A process that was killed may have left what no disk has yet: the new index must not name
-     * it. When that cannot be, a later life finds such a block damaged. */
+     * it. When that cannot be, a later life finds such a block damaged, and what a recycle header
+     * hides may be there again: a delete of it is not promised. */
     if (store->nvme != NULL && !store->is_read_only)
         status = nvme_files_sync(store->nvme);
-    if (status != KVT_OK)
+    if (status != KVT_OK) {
+        commit_doubt(store, status);
         log_line(&store->logger, LOG_WARN, "rebuild", "event=sync_failed text=\"%s\"",
             failure_last()->text);
+    }
     status = rebuild_scan(&rebuild);
     if (status == KVT_OK) {
         batches_void(&rebuild);

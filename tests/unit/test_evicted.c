@@ -330,12 +330,9 @@ a_victim_that_a_crash_left_recycling_brings_nothing_back(void **state)
     assert_true(gone_count > 0);
 }
 
-/*
- * The process is killed when the recycle header is written and not synced: the next open sees it,
- * and not the headers that it hides, but the power may go before any disk has it.
- */
-static void
-a_recycle_header_that_was_not_synced_hides_nothing_for_good(void **state)
+/* The process is killed when the recycle header of a victim is written and not synced. */
+static struct evicting
+unsynced_begin(uint32_t moment)
 {
     const struct sim_rule late = {.ops = SIM_SYNC,
         .effect = SIM_STALL,
@@ -343,30 +340,62 @@ a_recycle_header_that_was_not_synced_hides_nothing_for_good(void **state)
         .sticky = true,
         .file = "data.",
         .stall_ns = UINT64_C(50) * 1000000};
+    struct evicting evicting = evicting_begin(600 + moment, true, false);
+    struct full_store *full = evicting.full;
+
+    for (uint32_t i = 0;
+         i < STEPS_MAX && segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING) == 0; i++)
+        sim_run_steps(full->world, 1);
+    sim_rule_add(full->world, &late);
+    (void)sim_run_for(full->world, UINT64_C(10) * 1000000);
+    evicted_note(&evicting);
+    sim_rules_clear(full->world);
+    sim_vanish(full->world);
+    return evicting;
+}
+
+/* The next open sees it, and not the headers that it hides, but the power may go before any disk
+ * has it. */
+static void
+a_recycle_header_that_was_not_synced_hides_nothing_for_good(void **state)
+{
     uint32_t gone_count = 0;
 
     (void)state;
     for (uint32_t moment = 0; moment < MOMENTS; moment++) {
-        struct evicting evicting = evicting_begin(600 + moment, true, false);
-        struct full_store *full = evicting.full;
+        struct evicting evicting = unsynced_begin(moment);
 
-        for (uint32_t i = 0;
-             i < STEPS_MAX && segment_count_in(full->store->segments, 0, SEGMENT_RECYCLING) == 0;
-             i++)
-            sim_run_steps(full->world, 1);
-        sim_rule_add(full->world, &late);
-        (void)sim_run_for(full->world, UINT64_C(10) * 1000000);
-        evicted_note(&evicting);
-        sim_rules_clear(full->world);
-        sim_vanish(full->world);
-        full_open(full, 0);
+        full_open(evicting.full, 0);
         evicted_delete(&evicting);
         assert_int_equal(evicting.refused_count, 0);
         gone_count += evicting.gone_count;
         evicted_stay_away(&evicting, KVT_OPEN_REBUILD);
-        full_end(full);
+        full_end(evicting.full);
     }
     assert_true(gone_count > 0);
+}
+
+/* Nor does a rebuild promise what it hides, when that cannot be synced then, either. */
+static void
+a_rebuild_that_cannot_sync_a_recycle_header_promises_nothing_of_it(void **state)
+{
+    const struct sim_rule no_sync = {
+        .ops = SIM_SYNC, .effect = SIM_EIO, .nth = 1, .sticky = true, .file = "data."};
+    uint32_t refused_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        struct evicting evicting = unsynced_begin(moment);
+
+        sim_rule_add(evicting.full->world, &no_sync);
+        full_open(evicting.full, KVT_OPEN_REBUILD);
+        sim_rules_clear(evicting.full->world);
+        evicted_delete(&evicting);
+        refused_count += evicting.refused_count;
+        evicted_stay_away(&evicting, KVT_OPEN_REBUILD);
+        full_end(evicting.full);
+    }
+    assert_true(refused_count > 0);
 }
 
 /* A store in which each batch kills the copy of an earlier one, cut while a segment is RECYCLING.
@@ -495,6 +524,7 @@ main(void)
         cmocka_unit_test(a_victim_without_a_recycle_header_brings_nothing_back),
         cmocka_unit_test(a_victim_that_a_crash_left_recycling_brings_nothing_back),
         cmocka_unit_test(a_recycle_header_that_was_not_synced_hides_nothing_for_good),
+        cmocka_unit_test(a_rebuild_that_cannot_sync_a_recycle_header_promises_nothing_of_it),
         cmocka_unit_test(a_victim_that_a_crash_left_recycling_holds_nobody_up),
         cmocka_unit_test(a_block_that_was_put_again_outlives_the_burial_of_its_old_copy),
         cmocka_unit_test(a_victim_that_was_let_go_keeps_its_accounts),
