@@ -159,11 +159,10 @@ strays_search(struct search *search, const struct segment *segment, uint32_t *un
     KVT_TRY(nvme_scan(nvme, segment->number, batch_visit, search, &result));
     for (uint32_t i = 0; i < search->stray_count && search->status == KVT_OK; i++)
         search->status = nvme_header_erase(nvme, &search->strays[i]);
-    /* What an open whose process was killed has left, zeros say, strays_recycle() has synced;
-     * behind an orderly end it did not look, and a recycle header hides those that are to be
-     * erased. */
-    if (search->status == KVT_OK &&
-        (search->stray_count > 0 || segment->state == SEGMENT_RECYCLING))
+    /* What an open whose process was killed has left, zeros or a recycle header that hides others,
+     * strays_recycle() has synced. Behind an orderly end nothing is in doubt: whatever has left a
+     * segment that is RECYCLING has kills elsewhere (dropped_bury(), reclaim.c), or was erased. */
+    if (search->status == KVT_OK && search->stray_count > 0)
         search->status = nvme_files_sync(nvme);
     *unreadable_end_out = result.unreadable_end > search->end_page ? result.unreadable_end : 0;
     return search->status;

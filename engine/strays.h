@@ -8,7 +8,9 @@
  * open takes them away. In a segment that was ACTIVE they are those above its batch_number, and in
  * one that is RECYCLING all: what had left it before the crash may be deleted after it, and nothing
  * is written then that would say so. The first page of each of their headers is overwritten with
- * zeros, and synced; so are zeros that stand there already, and a recycle header that hides them.
+ * zeros, and synced; zeros that stand there already, and a recycle header that hides them, are
+ * synced behind a crash, with the headers of the next paragraph. Behind an orderly end all that has
+ * left such a segment has kills elsewhere: nothing is in doubt then.
  *
  * In a FREE segment they may stand anywhere, also behind one of which the disk has nothing, and the
  * index does not say which ones a life has begun to fill. So each gets a higher generation for its
