@@ -247,19 +247,14 @@ many_deletes_at_once_become_durable(void **state)
     full_end(full);
 }
 
-/* Each key is deleted twice at once, and the batch with the first 1,024 kills finds no memory: none
- * is promised, and all wait for the next batches, whatever these are written for. */
+/* Each key is deleted twice at once, and the batch with the first 1,024 kills finds no memory. */
 static void
-deletes_that_find_no_memory_go_with_the_next_batches(void **state)
+deletes_without_memory(struct full_store *full, struct kvt_result (*results)[MANY])
 {
-    static struct kvt_result results[2][MANY];
-    struct full_store *full = full_begin(9, 4 * FULL_SEGMENTS);
     struct nvme_tier *nvme = full->store->nvme;
     struct nvme_put *pool;
     kvt_ticket *tickets[2];
 
-    (void)state;
-    many_put(full);
     for (uint32_t i = 0; i < 2; i++)
         tickets[i] = many_delete_submit(full);
     pool = nvme->put_pool;
@@ -274,6 +269,18 @@ deletes_that_find_no_memory_go_with_the_next_batches(void **state)
         nvme->put_pool = pool;
         pool = next;
     }
+}
+
+/* None is promised, and all wait for the next batches, whatever these are written for. */
+static void
+deletes_that_find_no_memory_go_with_the_next_batches(void **state)
+{
+    static struct kvt_result results[2][MANY];
+    struct full_store *full = full_begin(9, 4 * FULL_SEGMENTS);
+
+    (void)state;
+    many_put(full);
+    deletes_without_memory(full, results);
     for (uint32_t i = 0; i < MANY; i++) {
         assert_int_equal(results[0][i].status, KVT_E_NOMEM);
         assert_int_equal(results[1][i].status, KVT_E_NOMEM);
@@ -285,6 +292,31 @@ deletes_that_find_no_memory_go_with_the_next_batches(void **state)
     for (uint32_t i = 0; i < MANY; i++)
         assert_int_equal(full_entry(full, i), ENTRY_NONE);
     full_expect(full, MANY, 1 + COMMIT_KILLS_MAX);
+    full_end(full);
+}
+
+/* Nothing is tried again when the store is being closed. The kills of the second deletes are
+ * written, but it is those of the first ones that take the records out of the index. */
+static void
+second_deletes_are_not_promised_when_those_before_them_are_given_up(void **state)
+{
+    static struct kvt_result results[2][MANY];
+    struct full_store *full = full_begin(9, 4 * FULL_SEGMENTS);
+    uint32_t failed_count = 0;
+
+    (void)state;
+    many_put(full);
+    commit_try_last(full->store);
+    deletes_without_memory(full, results);
+    full_again(full, 0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (full_entry(full, i) != ENTRY_NONE) {
+            failed_count++;
+            assert_int_equal(results[0][i].status, KVT_E_NOMEM);
+            assert_int_equal(results[1][i].status, KVT_E_NOMEM);
+        }
+    }
+    assert_int_equal(failed_count, COMMIT_KILLS_MAX);
     full_end(full);
 }
 
@@ -484,6 +516,7 @@ main(void)
         cmocka_unit_test(no_delete_of_an_absent_key_is_promised_when_a_kill_was_lost),
         cmocka_unit_test(many_deletes_at_once_become_durable),
         cmocka_unit_test(deletes_that_find_no_memory_go_with_the_next_batches),
+        cmocka_unit_test(second_deletes_are_not_promised_when_those_before_them_are_given_up),
         cmocka_unit_test(a_delete_that_found_no_room_makes_some),
         cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
