@@ -141,7 +141,7 @@ an_abort_waits_for_no_interval(void **state)
 }
 
 /* More than HOST has room for. Of blocks in parts an image is made before they can be written. */
-static void
+static kvt_ticket *
 crowd_submit(struct full_store *full, enum kvt_durability durability)
 {
     struct payload_key names[CROWD];
@@ -157,6 +157,7 @@ crowd_submit(struct full_store *full, enum kvt_durability durability)
     }
     assert_int_equal(
         kvt_put_submit(full->store, full->ns, puts, CROWD, durability, NULL, &ticket), KVT_OK);
+    return ticket;
 }
 
 static void
@@ -175,6 +176,33 @@ crowd_gets_submit(struct full_store *full, uint8_t *target)
     assert_int_equal(kvt_get_submit(full->store, full->ns, gets, FULL_HOT, NULL, &ticket), KVT_OK);
 }
 
+/* What waits when an abort begins is cancelled, although there is room by then. */
+static void
+what_waits_for_room_is_cancelled_by_an_abort(void **state)
+{
+    struct kvt_result results[CROWD];
+    struct full_store *full = full_begin(16, FULL_SEGMENTS);
+    uint32_t waiting_count = 0, cancelled_count = 0;
+    kvt_ticket *ticket;
+
+    (void)state;
+    full_fill(full);
+    ticket = crowd_submit(full, KVT_MEMORY);
+    while (!room_is_wanted(full->store))
+        sim_run_steps(full->world, 1);
+    for (struct op *op = full->store->room_waiters[POLICY_HOST].first; op != NULL; op = op->next)
+        waiting_count++;
+    full->store->is_draining = full->store->room_changed = true;
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, results, CROWD), KVT_OK);
+    for (uint32_t i = 0; i < CROWD; i++)
+        cancelled_count += results[i].status == KVT_CANCELLED;
+    assert_in_range(cancelled_count, waiting_count, CROWD);
+    full->store->is_draining = false;
+    kvt_ticket_free(ticket);
+    full_end(full);
+}
+
 static void
 an_abort_begins_nothing_that_waited_for_room(void **state)
 {
@@ -187,7 +215,7 @@ an_abort_begins_nothing_that_waited_for_room(void **state)
     assert_non_null(target);
     full_fill(full);
     for (uint32_t i = 0; i < ABORTS; i++) {
-        crowd_submit(full, durabilities[i % 3]);
+        (void)crowd_submit(full, durabilities[i % 3]);
         crowd_gets_submit(full, target);
         sim_run_steps(full->world, i);
         kvt_abort(full->store);
@@ -225,6 +253,7 @@ main(void)
         cmocka_unit_test(a_relaxed_put_that_replaces_is_flushed),
         cmocka_unit_test(what_waits_for_a_relocation_is_flushed),
         cmocka_unit_test(an_abort_waits_for_no_interval),
+        cmocka_unit_test(what_waits_for_room_is_cancelled_by_an_abort),
         cmocka_unit_test(an_abort_begins_nothing_that_waited_for_room),
         cmocka_unit_test(an_abort_takes_queues_along),
     };
