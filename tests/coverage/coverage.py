@@ -25,7 +25,7 @@ GROUPS = {
                  "engine/rebuild.c", "engine/rebuild_scan.c", "engine/strays.c"],
     "allocation": ["tiers/segment.c", "tiers/slab.c", "tiers/nvme_files.c", "engine/reclaim.c",
                    "engine/relocate.c", "engine/victim.c", "engine/victim_scan.c",
-                   "engine/block_facts.c", "engine/room.c"],
+                   "engine/block_facts.c", "engine/patience.c", "engine/room.c"],
     "commit": ["tiers/nvme_put.c", "engine/commit.c", "engine/commit_batch.c",
                "engine/commit_group.c", "engine/commit_kills.c", "engine/committer.c"],
 }
