@@ -95,9 +95,9 @@ others_were_faster(const struct kvt_store *store, const struct patience *patienc
 }
 
 uint32_t
-search_begin(const struct kvt_store *store, uint32_t place)
+search_begin(struct kvt_store *store, uint32_t place)
 {
-    return place == POLICY_NVME ? store->nvme_wait.rounds.now : store->rounds.now;
+    return rounds_of(store, place)->now;
 }
 
 void
@@ -172,7 +172,7 @@ nvme_room_step(struct kvt_store *store)
 {
     struct nvme_wait *wait = &store->nvme_wait;
 
-    if (commit_is_idle(store))
+    if (wait->patience.is_begun && commit_is_idle(store))
         wait->patience.is_begun = false; /* Nobody waits any more. */
     if (!reclaim_is_idle(store) || (wait->is_waiting && !nvme_search_is_due(store)))
         return false;

@@ -78,7 +78,7 @@ struct patience {
 };
 
 /* search_begin - the round in which one is begun now. */
-uint32_t search_begin(const struct kvt_store *store, uint32_t place);
+uint32_t search_begin(struct kvt_store *store, uint32_t place);
 
 /* patience_join - who comes to wait behind `ahead`, for the same place: from now on, unless it does
  * already, or `ahead` does not yet. */
