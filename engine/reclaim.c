@@ -323,7 +323,7 @@ reclaim_start(struct kvt_store *store)
     reclaim->survivor_count = victim_survivors(
         store, reclaim->residents, reclaim->resident_count, &reclaim->credit_bytes);
     if (reclaim->survivor_count == VICTIM_UNMOVABLE)
-        reclaim_let_go(store, "its blocks find no room elsewhere");
+        reclaim_let_go(store, "its blocks find no room elsewhere, or another costs less");
     return true;
 }
 

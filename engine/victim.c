@@ -79,6 +79,14 @@ segment_is_bare(const struct kvt_store *store, const struct segment *segment)
            segment_kill_pages(store, segment) <= store->file.segment_pages / 2;
 }
 
+/* At most half of it is to be written again: what is written fills the segments that it goes to but
+ * for a quarter, so room is gained. */
+static bool
+segment_is_light(const struct kvt_store *store, const struct segment *segment)
+{
+    return kept_bytes(store, segment) <= (uint64_t)store->file.segment_pages / 2 * PAGE_BYTES;
+}
+
 static bool
 segment_goes_before(
     const struct kvt_store *store, const struct segment *a, const struct segment *b, bool by_bytes)
@@ -86,6 +94,8 @@ segment_goes_before(
     uint64_t a_bytes, b_bytes;
     bool is_a_bare, is_b_bare;
 
+    if (by_bytes && segment_is_light(store, a) != segment_is_light(store, b))
+        return segment_is_light(store, a);
     if ((a->held_count > 0) != (b->held_count > 0))
         return b->held_count > 0;
     a_bytes = by_bytes ? kept_bytes(store, a) : 0;
@@ -311,9 +321,9 @@ room_to_move(const struct kvt_store *store)
     return most < store->file.segment_pages ? (uint32_t)most : store->file.segment_pages;
 }
 
-/* Whether another segment can be reclaimed, of which less is to be written again. It came to be
- * after this one was chosen: a write that fails closes its segment, and takes room from what is
- * written again. */
+/* Whether another segment can be reclaimed, or will be next, of which less is to be written again.
+ * This one was chosen by its age, or it came to be after that: a write that fails closes its
+ * segment, and takes room from what is written again. */
 static bool
 is_another_emptier(struct kvt_store *store, const struct segment *victim)
 {
@@ -322,7 +332,9 @@ is_another_emptier(struct kvt_store *store, const struct segment *victim)
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment_is_eligible(store, segment) && kept_bytes(store, segment) < bytes)
+        bool is_next = segment->is_claimed && segment->state == SEGMENT_SEALED;
+
+        if ((is_next || segment_is_eligible(store, segment)) && kept_bytes(store, segment) < bytes)
             return true;
     }
     return false;
@@ -347,20 +359,23 @@ uint32_t
 victim_survivors(
     struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t *credit_bytes)
 {
-    bool keeps_all = is_mostly_dead(store);
     const struct segment *victim =
         count == 0 ? NULL : segment_at(store->segments, residents[0].extent.segment);
+    bool has_room = victim != NULL && is_mostly_dead(store);
+    bool keeps_all = has_room && segment_is_light(store, victim);
     /* Its kills go first. */
     uint32_t taken = victim == NULL ? 0 : segment_kill_pages(store, victim);
     uint32_t room = less(room_to_move(store), taken);
     uint32_t most = less(store->file.segment_pages / 2, taken);
-    uint32_t half = room < most ? room : most; /* For pinned ones. */
-    uint32_t earned = half;                    /* And the others. */
+    uint32_t half = room < most ? room : most; /* For what must stay. */
+    uint32_t earned = half;                    /* For the others. */
     uint32_t moved_pages = 0;
     uint32_t kept_count = 0;
 
     if (earned > *credit_bytes / PAGE_BYTES)
         earned = (uint32_t)(*credit_bytes / PAGE_BYTES);
+    if (has_room && !keeps_all && is_another_emptier(store, victim))
+        return VICTIM_UNMOVABLE;
     fates_cut(store, ENTRY_NONE);
     residents_know(store, residents, count);
     if (!keeps_all)
@@ -372,7 +387,7 @@ victim_survivors(
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
         bool must_stay = resident.is_pinned || keeps_all || resident.child_count > 0;
-        uint32_t limit = keeps_all ? room : resident.is_pinned ? half : earned;
+        uint32_t limit = keeps_all || resident.is_pinned ? half : earned;
         bool fits = moved_pages + pages <= limit;
 
         if (!fits && (resident.is_pinned || (keeps_all && is_another_emptier(store, victim))))

@@ -35,7 +35,11 @@
  *
  * When less than half of what the SEALED segments hold is alive, or such kills, nothing has to be
  * lost: the segment with the least of that goes first, and all of it stays for which there is room
- * elsewhere; when that is not all, and another has become emptier meanwhile, it is passed over.
+ * elsewhere; when that is not all, and another is emptier, it is passed over. So is one of which
+ * more than half would stay (it was chosen by its age, or those that are emptier had no turn): to
+ * write it again gains nothing, and might be done for ever. When no other can be reclaimed its
+ * blocks go as if most were alive. For the same reason copies that are being replaced put off the
+ * turn of a segment only behind those of which at most half stays.
  */
 #ifndef KVT_ENGINE_VICTIM_H
 #define KVT_ENGINE_VICTIM_H
