@@ -104,6 +104,15 @@ flight_is_commit(const struct flight *flight)
     return flight_is_waiting(flight) || flight->state == FLIGHT_WRITING;
 }
 
+/* flight_replaces - its block takes the place of that copy. */
+static inline bool
+flight_replaces(const struct flight *flight, const struct extent *extent)
+{
+    return flight->has_replaced && flight->replaced.extent.segment == extent->segment &&
+           flight->replaced.extent.generation == extent->generation &&
+           flight->replaced.extent.page == extent->page;
+}
+
 struct kvt_store;
 
 /* flight_create - and set the entry's flight; NULL when there is no memory. */

@@ -167,6 +167,25 @@ reclaim_settle(struct kvt_store *store, struct op *op)
 
 /* --- What is in the victim -------------------------------------------------------------------- */
 
+/*
+ * Whether the copy that it names is the block's, still, or will be until what replaces it is
+ * durable. So it is where a rebuild has found torn what was in the kill's batch (rebuild.c). In
+ * another batch it would count.
+ */
+static bool
+kill_is_vain(struct kvt_store *store, const struct tier_kill *kill)
+{
+    uint32_t number = residency_find_fingerprint(store->map, kill->fingerprint);
+    const struct flight *flight;
+
+    if (number == ENTRY_NONE)
+        return false;
+    if (resident_is_there(store, &(struct resident){.number = number, .extent = kill->extent}))
+        return true;
+    flight = entries_at(store->entries, number)->flight;
+    return flight != NULL && flight_replaces(flight, &kill->extent);
+}
+
 /* A kill is needed until the copy that it names is void: its segment's generation has passed. */
 static void
 kills_filter(struct reclaim *reclaim)
@@ -181,7 +200,7 @@ kills_filter(struct reclaim *reclaim)
 
         /* A higher one: of its segment a rebuild could not read what is newest. */
         if (segment != NULL && segment != reclaim->victim &&
-            segment->generation <= kill.extent.generation)
+            segment->generation <= kill.extent.generation && !kill_is_vain(reclaim->store, &kill))
             reclaim->kills[kept_count++] = kill;
     }
     reclaim->kill_count = kept_count;

@@ -238,6 +238,15 @@ full_entry(const struct full_store *full, uint64_t key)
         full->store->map, key_fingerprint(full->store->fingerprint_seed, &block), &block);
 }
 
+uint64_t
+full_copy_at(const struct full_store *full, uint64_t key)
+{
+    const struct entry *entry = residency_at(full->store->map, full_entry(full, key));
+    uint64_t segment = segment_index(entry->segment);
+
+    return (segment * full->store->file.segment_pages + entry->page) * PAGE_BYTES;
+}
+
 void
 full_churn(struct full_store *full)
 {

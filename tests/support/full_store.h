@@ -73,6 +73,9 @@ void full_expect(struct full_store *full, uint64_t key, uint64_t wanted);
 struct hash128 full_fingerprint(const struct full_store *full, uint64_t key);
 uint32_t full_entry(const struct full_store *full, uint64_t key);
 
+/* full_copy_at - where in its data file the block has its copy on NVMe: bytes. */
+uint64_t full_copy_at(const struct full_store *full, uint64_t key);
+
 /*
  * full_copies_check - each copy of the key that some header names, but for the one that the map
  * knows, is named by a kill, or its batch is void. That some kill of the key has a later sequence

@@ -169,9 +169,12 @@ device_lease_version(
         abort();
     if (is_done(work, "kvt_device_read",
             kvt_device_read(work->store, locator.device, bytes, address, length))) {
+        /* Payloads of a byte or two are alike now and then: it is what it was, if it can be. */
+        version = held->hbm_versions[i];
         if (is_fresh)
             model_read(&work->model, held->names[i], bytes, length);
-        version = model_identify(&work->model, held->names[i], bytes, length);
+        if (is_fresh || !model_is(&work->model, held->names[i], version, bytes, length))
+            version = model_identify(&work->model, held->names[i], bytes, length);
     } else {
         version = held->hbm_versions[i]; /* HOST has no room to look: nothing is known. */
     }

@@ -578,7 +578,7 @@ lease_give_back(struct workload *work, struct held_lease *held)
         if (status != KVT_OK)
             model_fail(&work->model, "space %u key %u: a lease lost its address: %s",
                 held->names[i].space, held->names[i].key, kvt_status_name(status));
-        else if (model_identify(&work->model, held->names[i], address, length) != held->versions[i])
+        else if (!model_is(&work->model, held->names[i], held->versions[i], address, length))
             model_fail(&work->model, "space %u key %u: leased bytes changed", held->names[i].space,
                 held->names[i].key);
     }

@@ -4,7 +4,7 @@
  * and once more when they can: nothing that was put in between is hidden by them. A root that does
  * not answer is not taken for an empty one, nor one with a page that cannot be read for one that
  * does not answer, nor a payload that cannot be read for one that a crash tore. What is dead stays
- * so in later rebuilds, and what is void. An index that cannot be read is rebuilt when that is
+ * so in later rebuilds. An index that cannot be read is rebuilt when that is
  * asked for, and names nothing that the disk does not have.
  */
 #include <setjmp.h>
@@ -423,16 +423,6 @@ a_recycle_header_with_kills_is_kept(void **state)
 
 /* --- Payloads that cannot be read ------------------------------------------------------------- */
 
-/* Where its copy on NVMe begins. */
-static uint64_t
-copy_at(const struct full_store *full, uint64_t key)
-{
-    const struct entry *entry = residency_at(full->store->map, full_entry(full, key));
-    uint64_t segment = segment_index(entry->segment);
-
-    return (segment * full->store->file.segment_pages + entry->page) * PAGE_BYTES;
-}
-
 /* A block that was replaced, with an acknowledgement, and is the last that was written. The next
  * lives of its store may meet errors when they read it. */
 static struct full_store *
@@ -442,7 +432,7 @@ replaced_begin(void)
 
     full_put(full, FULL_COLD, 1);
     full_put(full, FULL_COLD, 2);
-    failing.offset = copy_at(full, FULL_COLD);
+    failing.offset = full_copy_at(full, FULL_COLD);
     failing_begin(full);
     return full;
 }
@@ -540,7 +530,8 @@ no_torn_copy_of_the_last_batches_hides_an_older_one(void **state)
         full_put(full, key, 1);
     for (uint64_t key = FULL_COLD; key < FULL_COLD + LAST_BATCHES; key++) {
         full_put(full, key, 2);
-        assert_true(sim_file_corrupt(full->world, "store/data/data.00", copy_at(full, key), 1));
+        assert_true(
+            sim_file_corrupt(full->world, "store/data/data.00", full_copy_at(full, key), 1));
     }
     full_again(full, KVT_OPEN_REBUILD);
     for (uint64_t key = FULL_COLD; key < FULL_COLD + LAST_BATCHES; key++)
@@ -607,56 +598,6 @@ a_torn_copy_gets_a_kill_when_a_newer_one_lives(void **state)
     full_end(full);
 }
 
-/* Put until that segment, and no other, has been reclaimed. */
-static void
-segment_reclaim(struct full_store *full, uint32_t number)
-{
-    const struct segment *victim = segment_at(full->store->segments, number);
-    uint32_t generation = victim->generation;
-
-    for (uint32_t i = 0; i < FULL_BLOCKS && victim->generation == generation; i++) {
-        struct segment *segment;
-        uint32_t cursor = 0;
-
-        while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
-            segment->is_passed_over = segment != victim;
-        full_put(full, full->next_cold++, 1);
-    }
-    assert_int_equal(victim->generation, generation + 1);
-}
-
-/* A block is replaced; the batch fails, and is on the disk all the same; what was written instead
- * is torn, and says that the other is void. So the old copy lives; and what the void batch killed
- * is not passed on when its segment is reclaimed. */
-static void
-a_kill_in_a_void_batch_stays_void(void **state)
-{
-    const struct sim_rule arrives = {
-        .ops = SIM_WRITE, .effect = SIM_ARRIVES, .file = "data.", .nth = 1};
-    struct full_store *full = full_begin(900, FULL_SEGMENTS);
-    uint32_t segment, void_segment;
-
-    (void)state;
-    full_put(full, FULL_COLD, 1);
-    segment = residency_at(full->store->map, full_entry(full, FULL_COLD))->segment;
-    full->next_cold++;
-    while (segment_active(full->store->segments, 0)->number == segment)
-        full_put(full, full->next_cold++, 1);
-    void_segment = segment_active(full->store->segments, 0)->number;
-    sim_rule_add(full->world, &arrives);
-    full_put(full, FULL_COLD, 2);
-    sim_rules_clear(full->world);
-    assert_int_equal(atomic_load(&full->store->counters.batch_failed_count), 1);
-    assert_true(sim_file_corrupt(full->world, "store/data/data.00", copy_at(full, FULL_COLD), 1));
-    full_again(full, KVT_OPEN_REBUILD);
-    full_expect(full, FULL_COLD, 1);
-    segment_reclaim(full, void_segment);
-    full_expect(full, FULL_COLD, 1);
-    full_again(full, KVT_OPEN_REBUILD);
-    full_expect(full, FULL_COLD, 1);
-    full_end(full);
-}
-
 int
 main(void)
 {
@@ -681,7 +622,6 @@ main(void)
         cmocka_unit_test(a_dead_copy_that_no_kill_names_gets_one),
         cmocka_unit_test(a_dead_copy_that_a_kill_names_gets_no_other),
         cmocka_unit_test(a_torn_copy_gets_a_kill_when_a_newer_one_lives),
-        cmocka_unit_test(a_kill_in_a_void_batch_stays_void),
     };
 
     stop_on_proof();
