@@ -4,8 +4,8 @@
  * and once more when they can: nothing that was put in between is hidden by them. A root that does
  * not answer is not taken for an empty one, nor one with a page that cannot be read for one that
  * does not answer, nor a payload that cannot be read for one that a crash tore. What is dead stays
- * so in later rebuilds. An index that cannot be read is rebuilt when that is
- * asked for, and names nothing that the disk does not have.
+ * so in later rebuilds. An index that cannot be read is rebuilt when that is asked for, and names
+ * nothing that the disk does not have.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -40,6 +40,29 @@ segment_reclaim(struct full_store *full, uint32_t number)
     assert_int_equal(victim->generation, generation + 1);
 }
 
+/* A block is replaced, by one that is torn, in another segment, which is returned. `rule` holds
+ * while that is written, and costs one batch; or NULL. The index is lost: the old copy lives. */
+static struct full_store *
+torn_begin(const struct sim_rule *rule, uint32_t *segment_out)
+{
+    struct full_store *full = full_begin(900, FULL_SEGMENTS);
+
+    full->options.relaxed_interval_ns = FULL_WAIT_NS;
+    full_put(full, FULL_COLD, 1);
+    full->next_cold++;
+    *segment_out = full_leave(full)->number;
+    if (rule != NULL)
+        sim_rule_add(full->world, rule);
+    full_put(full, FULL_COLD, 2);
+    sim_rules_clear(full->world);
+    assert_int_equal(atomic_load(&full->store->counters.batch_failed_count), rule != NULL);
+    assert_true(
+        sim_file_corrupt(full->world, "store/data/data.00", full_copy_at(full, FULL_COLD), 1));
+    full_again(full, KVT_OPEN_REBUILD);
+    full_expect(full, FULL_COLD, 1);
+    return full;
+}
+
 /* A block is replaced; the batch fails, and is on the disk all the same; what was written instead
  * is torn, and says that the other is void. So the old copy lives; and what the void batch killed
  * is not passed on when its segment is reclaimed. */
@@ -48,55 +71,22 @@ a_kill_in_a_void_batch_stays_void(void **state)
 {
     const struct sim_rule arrives = {
         .ops = SIM_WRITE, .effect = SIM_ARRIVES, .file = "data.", .nth = 1};
-    struct full_store *full = full_begin(900, FULL_SEGMENTS);
-    uint32_t segment, void_segment;
+    uint32_t segment;
+    struct full_store *full = torn_begin(&arrives, &segment);
 
     (void)state;
-    full_put(full, FULL_COLD, 1);
-    segment = residency_at(full->store->map, full_entry(full, FULL_COLD))->segment;
-    full->next_cold++;
-    while (segment_active(full->store->segments, 0)->number == segment)
-        full_put(full, full->next_cold++, 1);
-    void_segment = segment_active(full->store->segments, 0)->number;
-    sim_rule_add(full->world, &arrives);
-    full_put(full, FULL_COLD, 2);
-    sim_rules_clear(full->world);
-    assert_int_equal(atomic_load(&full->store->counters.batch_failed_count), 1);
-    assert_true(
-        sim_file_corrupt(full->world, "store/data/data.00", full_copy_at(full, FULL_COLD), 1));
-    full_again(full, KVT_OPEN_REBUILD);
-    full_expect(full, FULL_COLD, 1);
-    segment_reclaim(full, void_segment);
+    segment_reclaim(full, segment);
     full_expect(full, FULL_COLD, 1);
     full_again(full, KVT_OPEN_REBUILD);
     full_expect(full, FULL_COLD, 1);
     full_end(full);
 }
 
-/* A block is replaced, by one that is torn, in another segment, which is returned. The index is
- * lost: the old copy lives. */
-static struct full_store *
-torn_begin(uint32_t *segment_out)
-{
-    struct full_store *full = full_begin(900, FULL_SEGMENTS);
-
-    full->options.relaxed_interval_ns = FULL_WAIT_NS;
-    full_put(full, FULL_COLD, 1);
-    full->next_cold++;
-    *segment_out = full_leave(full)->number;
-    full_put(full, FULL_COLD, 2);
-    assert_true(
-        sim_file_corrupt(full->world, "store/data/data.00", full_copy_at(full, FULL_COLD), 1));
-    full_again(full, KVT_OPEN_REBUILD);
-    full_expect(full, FULL_COLD, 1);
-    return full;
-}
-
 static void
 a_kill_beside_a_torn_block_stays_vain(void **state)
 {
     uint32_t segment;
-    struct full_store *full = torn_begin(&segment);
+    struct full_store *full = torn_begin(NULL, &segment);
 
     (void)state;
     segment_reclaim(full, segment);
@@ -111,7 +101,7 @@ static void
 a_kill_of_a_copy_that_is_being_replaced_stays_vain(void **state)
 {
     uint32_t number;
-    struct full_store *full = torn_begin(&number);
+    struct full_store *full = torn_begin(NULL, &number);
     const struct segment *victim = segment_at(full->store->segments, number);
     uint32_t generation = victim->generation;
     kvt_ticket *ticket;
