@@ -14,8 +14,7 @@
 
 enum {
     LINE_BYTES = 1024,
-    CHECK_HOST_BYTES = 256 << 20, /* More than any block. */
-    CHECK_WORKERS = 8,            /* A checksum must not be what a fast device waits for. */
+    CHECK_WORKERS = 8, /* A checksum must not be what a fast device waits for. */
 };
 
 enum kvt_status
@@ -24,13 +23,14 @@ inspect_open(const char *path,
     kvt_store **store_out)
 {
     struct kvt_env env;
-    const struct store_world world = {
-        .env = &env, .index_ops = &index_lmdb_ops, .may_lack_data = true};
+    const struct store_world world = {.env = &env,
+        .index_ops = &index_lmdb_ops,
+        .may_lack_data = true,
+        .host_bytes = scrub_host_bytes};
     struct kvt_options options = KVT_OPTIONS_INIT;
 
     env_host(&env);
     options.flags = KVT_OPEN_READ_ONLY;
-    options.host_capacity_bytes = CHECK_HOST_BYTES;
     options.worker_count = CHECK_WORKERS;
     options.log = log;
     options.log_context = context;

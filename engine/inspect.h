@@ -23,8 +23,8 @@ enum kvt_status examination_begin(struct examination *examination,
 void examination_found(struct examination *examination, const char *kind, const char *text,
     uint32_t segment, uint32_t page);
 
-/* inspect_open - for reading only, with enough HOST for any block, and without a data file that is
- * missing: what is there is looked into. `log` NULL: none. */
+/* inspect_open - for reading only, with HOST for a scrub, and without a data file that is missing:
+ * what is there is looked into. `log` NULL: none. */
 enum kvt_status inspect_open(const char *path,
     void (*log)(void *context, int level, const char *module, const char *line), void *context,
     kvt_store **store_out);
@@ -32,6 +32,9 @@ enum kvt_status inspect_open(const char *path,
 /* scrub_run - reads every durable block (of that namespace; 0: of all). */
 enum kvt_status scrub_run(
     struct kvt_store *store, uint32_t namespace_id, struct examination *examination);
+/* scrub_host_bytes - HOST that it stages in without waiting for room, at most 256 MiB; always more
+ * than a block of block_bytes_max, stored encoded. */
+uint64_t scrub_host_bytes(uint64_t block_bytes_max);
 /* scrubs_close - frees what scrubs of a poisoned store have left, when nothing reads any more. */
 void scrubs_close(struct kvt_store *store);
 

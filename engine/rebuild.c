@@ -167,7 +167,8 @@ trace_add(struct rebuild *rebuild, const struct trace *trace)
 /* Whether the kill is of the copy that a torn one of its own batch was to replace: then that
  * stays. */
 static bool
-kill_is_vain(struct rebuild *rebuild, const struct found_batch *batch, const struct tier_kill *kill)
+kill_is_for_torn(
+    struct rebuild *rebuild, const struct found_batch *batch, const struct tier_kill *kill)
 {
     if (!batch->has_torn)
         return false;
@@ -204,7 +205,7 @@ batch_trace(struct rebuild *rebuild, const struct found_batch *batch)
             .record = UINT32_MAX,
             .extent = kill->extent};
 
-        if (!kill_is_vain(rebuild, batch, kill))
+        if (!kill_is_for_torn(rebuild, batch, kill))
             KVT_TRY(trace_add(rebuild, &trace));
     }
     return KVT_OK;

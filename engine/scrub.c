@@ -14,10 +14,11 @@
 #include "store_internal.h"
 
 enum {
-    BATCH_COUNT = 256,     /* Blocks in a batch. */
-    BATCH_BYTES = 4 << 20, /* And bytes, but at least one block. */
-    LANE_COUNT = 8,        /* Batches under way. */
-    SCAN_COUNT = 4096,     /* Blocks looked at in one step of the loop. */
+    BATCH_COUNT = 256,          /* Blocks in a batch. */
+    BATCH_BYTES = 4 << 20,      /* And bytes, but at least one block. */
+    LANE_COUNT = 8,             /* Batches under way. */
+    HOST_BYTES_MAX = 256 << 20, /* Four of the longest blocks that a store may have. */
+    SCAN_COUNT = 4096,          /* Blocks looked at in one step of the loop. */
     TEXT_BYTES = 256,
 };
 
@@ -301,10 +302,26 @@ scrubs_close(struct kvt_store *store)
     }
 }
 
+static uint64_t
+lane_bytes_for(uint64_t block_bytes_max)
+{
+    uint64_t longest = round_up(block_bytes_max, PAGE_BYTES);
+
+    return longest > BATCH_BYTES ? longest : BATCH_BYTES;
+}
+
+/* What all lanes read, and once more for what is stored encoded. */
+uint64_t
+scrub_host_bytes(uint64_t block_bytes_max)
+{
+    uint64_t bytes = lane_bytes_for(block_bytes_max) * LANE_COUNT * 2;
+
+    return bytes < HOST_BYTES_MAX ? bytes : HOST_BYTES_MAX;
+}
+
 enum kvt_status
 scrub_run(struct kvt_store *store, uint32_t namespace_id, struct examination *examination)
 {
-    uint64_t largest = round_up(store->options.block_bytes_max, PAGE_BYTES);
     struct scrub *scrub = env_take(&store->env, sizeof(*scrub));
     enum kvt_status status;
 
@@ -313,7 +330,7 @@ scrub_run(struct kvt_store *store, uint32_t namespace_id, struct examination *ex
     scrub->store = store;
     scrub->namespace_id = namespace_id;
     scrub->examination = examination;
-    scrub->lane_bytes = largest > BATCH_BYTES ? largest : BATCH_BYTES;
+    scrub->lane_bytes = lane_bytes_for(store->options.block_bytes_max);
     scrub->memory = env_map(&store->env, scrub->lane_bytes * LANE_COUNT);
     status = scrub->memory == NULL ? failure_set(KVT_E_NOMEM, 0, "no memory to read all blocks")
                                    : targets_gather(scrub);

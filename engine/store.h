@@ -15,6 +15,8 @@ struct store_world {
     const struct index_ops *index_ops;
     void *index_context;
     bool may_lack_data; /* An open for reading only goes on without a data file that is missing. */
+    /* HOST's size where the store has blocks of at most so many bytes; NULL: as the options say. */
+    uint64_t (*host_bytes)(uint64_t block_bytes_max);
 };
 
 /* store_open_in - kvt_open() in `world`. */

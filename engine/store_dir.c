@@ -280,6 +280,9 @@ store_identity_open(struct kvt_store *store, bool *is_new_out)
                 "%s: STORE names a feature that a writer must know, and this version does not: it "
                 "may only be read",
                 store->path);
+        if (store->world.host_bytes != NULL)
+            store->options.host_capacity_bytes =
+                store->world.host_bytes(store->file.block_bytes_max);
         KVT_TRY(options_resolve(&store->options, &store->file));
         names_init(&store->names, &store->env, store->file.uuid);
         if (!store->is_read_only) {

@@ -71,39 +71,32 @@ is_mostly_dead(struct kvt_store *store)
     return bytes < count * store->file.segment_pages / 2 * PAGE_BYTES;
 }
 
-/* Without blocks; and at most half of it are kills. */
-static bool
-segment_is_bare(const struct kvt_store *store, const struct segment *segment)
-{
-    return segment->live_bytes == 0 &&
-           segment_kill_pages(store, segment) <= store->file.segment_pages / 2;
-}
-
 /* At most half of it is to be written again: what is written fills the segments that it goes to but
  * for a quarter, so room is gained. */
 static bool
-segment_is_light(const struct kvt_store *store, const struct segment *segment)
+is_light(const struct kvt_store *store, uint64_t bytes)
 {
-    return kept_bytes(store, segment) <= (uint64_t)store->file.segment_pages / 2 * PAGE_BYTES;
+    return bytes <= (uint64_t)store->file.segment_pages / 2 * PAGE_BYTES;
 }
 
 static bool
 segment_goes_before(
     const struct kvt_store *store, const struct segment *a, const struct segment *b, bool by_bytes)
 {
-    uint64_t a_bytes, b_bytes;
-    bool is_a_bare, is_b_bare;
+    uint64_t a_bytes = kept_bytes(store, a);
+    uint64_t b_bytes = kept_bytes(store, b);
+    bool is_a_light = is_light(store, a_bytes);
+    bool is_b_light = is_light(store, b_bytes);
+    /* Without blocks; and at most half of it are kills. */
+    bool is_a_bare = is_a_light && a->live_bytes == 0;
+    bool is_b_bare = is_b_light && b->live_bytes == 0;
 
-    if (by_bytes && segment_is_light(store, a) != segment_is_light(store, b))
-        return segment_is_light(store, a);
+    if (by_bytes && is_a_light != is_b_light)
+        return is_a_light;
     if ((a->held_count > 0) != (b->held_count > 0))
         return b->held_count > 0;
-    a_bytes = by_bytes ? kept_bytes(store, a) : 0;
-    b_bytes = by_bytes ? kept_bytes(store, b) : 0;
-    if (a_bytes != b_bytes)
+    if (by_bytes && a_bytes != b_bytes)
         return a_bytes < b_bytes;
-    is_a_bare = segment_is_bare(store, a);
-    is_b_bare = segment_is_bare(store, b);
     return is_a_bare != is_b_bare ? is_a_bare : a->batch_number < b->batch_number;
 }
 
@@ -361,8 +354,8 @@ victim_survivors(
 {
     const struct segment *victim =
         count == 0 ? NULL : segment_at(store->segments, residents[0].extent.segment);
-    bool has_room = victim != NULL && is_mostly_dead(store);
-    bool keeps_all = has_room && segment_is_light(store, victim);
+    bool mostly_dead = victim != NULL && is_mostly_dead(store);
+    bool keeps_all = mostly_dead && is_light(store, kept_bytes(store, victim));
     /* Its kills go first. */
     uint32_t taken = victim == NULL ? 0 : segment_kill_pages(store, victim);
     uint32_t room = less(room_to_move(store), taken);
@@ -374,7 +367,7 @@ victim_survivors(
 
     if (earned > *credit_bytes / PAGE_BYTES)
         earned = (uint32_t)(*credit_bytes / PAGE_BYTES);
-    if (has_room && !keeps_all && is_another_emptier(store, victim))
+    if (mostly_dead && !keeps_all && is_another_emptier(store, victim))
         return VICTIM_UNMOVABLE;
     fates_cut(store, ENTRY_NONE);
     residents_know(store, residents, count);

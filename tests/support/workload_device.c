@@ -158,7 +158,7 @@ device_lease_version(
     struct kvt_locator locator;
     const void *address;
     uint64_t length;
-    uint32_t version = 0;
+    uint32_t version = held->hbm_versions[i];
     uint8_t *bytes;
 
     if (kvt_lease_address(work->store, held->lease, i, KVT_TIER_HBM, &address, &length) != KVT_OK ||
@@ -167,16 +167,14 @@ device_lease_version(
     bytes = calloc(1, (size_t)length);
     if (bytes == NULL)
         abort();
+    /* Where HOST has no room to look nothing new is known. Payloads of a byte or two are alike now
+     * and then: it is what it was, if it can be. */
     if (is_done(work, "kvt_device_read",
             kvt_device_read(work->store, locator.device, bytes, address, length))) {
-        /* Payloads of a byte or two are alike now and then: it is what it was, if it can be. */
-        version = held->hbm_versions[i];
         if (is_fresh)
             model_read(&work->model, held->names[i], bytes, length);
         if (is_fresh || !model_is(&work->model, held->names[i], version, bytes, length))
             version = model_identify(&work->model, held->names[i], bytes, length);
-    } else {
-        version = held->hbm_versions[i]; /* HOST has no room to look: nothing is known. */
     }
     free(bytes);
     return version;

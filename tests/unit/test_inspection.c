@@ -20,6 +20,7 @@
 
 #include "bytes.h"
 #include "hash.h"
+#include "inspect.h"
 #include "kvtier/kvtier_unstable.h"
 #include "listing.h"
 #include "live.h"
@@ -417,6 +418,19 @@ a_scrub_goes_on_when_a_block_leaves_before_it_is_looked_at(void **state)
     assert_int_equal(kvt_close(store), KVT_OK);
 }
 
+/* What kvt_check() says that it takes; and a block that is stored encoded has room in it. */
+static void
+a_check_takes_host_memory_by_the_longest_block(void **state)
+{
+    (void)state;
+    for (uint64_t longest = PAGE_BYTES; longest <= KVT_BLOCK_BYTES_MAX; longest *= 2) {
+        assert_in_range(scrub_host_bytes(longest), 64 << 20, 256 << 20);
+        assert_true(scrub_host_bytes(longest) >= 2 * longest);
+    }
+    assert_int_equal(scrub_host_bytes(PAGE_BYTES), 64 << 20);
+    assert_int_equal(scrub_host_bytes(KVT_BLOCK_BYTES_MAX), 256 << 20);
+}
+
 /* --- 3. Small questions ----------------------------------------------------------------------- */
 
 static void
@@ -625,6 +639,7 @@ main(void)
         TEST(a_scrub_needs_a_store_that_holds_still),
         TEST(a_rebuild_drops_what_is_longer_than_a_block_of_the_store),
         TEST(a_scrub_goes_on_when_a_block_leaves_before_it_is_looked_at),
+        TEST(a_check_takes_host_memory_by_the_longest_block),
         TEST(questions_that_make_no_sense_are_refused),
         TEST(what_the_caller_said_of_a_block_is_told_also_by_the_next_life),
         TEST(a_page_in_place_of_the_owners_is_refused),
