@@ -270,7 +270,6 @@ batch_fill(struct kvt_store *store, struct batch *batch)
         entry_record(store, entry, &block->record);
         block->record.sequence = sequence_next(store);
         imaging_fill(store, batch->flights[i], block);
-        batch->is_added[i] = false;
     }
     batch_fill_kills(store, batch);
 }

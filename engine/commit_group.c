@@ -42,6 +42,8 @@ void_take(struct kvt_store *store, struct index_work *work, const struct extent 
     index_work_touch(work, segment->number);
 }
 
+/* Blocks that were killed meanwhile, too, until their own kills are durable: what a header that
+ * counts has, and neither the index nor a kill knows, no delete behind a crash would find. */
 static void
 group_take(struct kvt_store *store, struct commit_group *group, struct batch *batch)
 {
@@ -54,10 +56,7 @@ group_take(struct kvt_store *store, struct commit_group *group, struct batch *ba
 
         if (batch->flights[i]->has_replaced)
             index_work_delete(store, work, &kill->extent, kill->record_crc);
-        if (batch->flights[i]->is_killed)
-            continue;
         batch->crcs[i] = index_work_add(store, work, &batch->blocks[i].record);
-        batch->is_added[i] = true;
     }
     for (uint32_t i = 0; i < batch->kill_count; i++) {
         const struct commit_kill *kill = &batch->kills[i].kill;
@@ -215,7 +214,7 @@ batch_committed(struct kvt_store *store, struct batch *batch)
         struct commit_kill kill = {.extent = record->extent,
             .sequence = record->sequence,
             .fingerprint = residency_at(store->map, flight->entry)->fingerprint,
-            .is_indexed = batch->is_added[i],
+            .is_indexed = true,
             .record_crc = batch->crcs[i]};
         struct commit_kill replaced;
 
@@ -224,8 +223,7 @@ batch_committed(struct kvt_store *store, struct batch *batch)
             block_durable(store, batch, i);
             continue;
         }
-        if (batch->is_added[i])
-            extent_forget(store, &record->extent, record->stored_length);
+        extent_forget(store, &record->extent, record->stored_length);
         commit_flight_bury(store, flight, &kill);
     }
     for (uint32_t i = 0; i < batch->kill_count; i++)

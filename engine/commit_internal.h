@@ -44,7 +44,6 @@ struct batch {
     struct tier_batch tier_batch;
     struct tier_block blocks[COMMIT_BLOCKS_MAX];
     struct flight *flights[COMMIT_BLOCKS_MAX];
-    bool is_added[COMMIT_BLOCKS_MAX]; /* In the transaction. */
     uint32_t crcs[COMMIT_BLOCKS_MAX];
     struct tier_kill tier_kills[COMMIT_KILLS_MAX];
     struct kill_item kills[COMMIT_KILLS_MAX];

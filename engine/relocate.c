@@ -192,15 +192,20 @@ block_move(struct kvt_store *store, const struct move *move, const struct block_
 }
 
 /* The block is gone, or has no copy where it was: with the batch its new copy counts as committed,
- * although no record names it, and no kill of another copy does. */
+ * and no kill of another copy reaches it. The index has it until its own is durable (group_take(),
+ * commit_group.c). */
 static void
 copy_bury(struct kvt_store *store, const struct move *move, const struct block_record *record)
 {
     const struct entry *entry = residency_at(store->map, move->resident.number);
+    struct commit_kill kill = {.extent = record->extent,
+        .fingerprint = entry->fingerprint,
+        .sequence = record->sequence,
+        .is_indexed = true};
 
-    commit_bury(store, &(struct commit_kill){.extent = record->extent,
-                           .fingerprint = entry->fingerprint,
-                           .sequence = record->sequence});
+    kill.record_crc = index_work_add(store, &store->relocate->work, record);
+    extent_forget(store, &record->extent, record->stored_length);
+    commit_bury(store, &kill);
 }
 
 /* The blocks stay where they are. */
