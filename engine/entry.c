@@ -166,9 +166,8 @@ entry_nvme_condemn(struct kvt_store *store, uint32_t number)
 
 /* --- Uses ------------------------------------------------------------------------------------- */
 
-/* What the entry adds to the sum of last uses of all copies on NVMe. */
-static uint64_t
-use_share(const struct kvt_store *store, uint32_t number)
+uint64_t
+entry_use_share(const struct kvt_store *store, uint32_t number)
 {
     return entries_has_copy(store->entries, POLICY_NVME, number)
                ? entries_at(store->entries, number)->last_use
@@ -199,14 +198,14 @@ entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count)
         if (!request_lists(store, numbers[i]))
             numbers[i] = ENTRY_NONE;
         else
-            store->nvme_use_sum -= use_share(store, numbers[i]);
+            store->nvme_use_sum -= entry_use_share(store, numbers[i]);
     }
     store->policy->ops->request(store->policy, numbers, count, store->now_ns);
     for (uint32_t i = 0; i < count; i++) {
         if (numbers[i] == ENTRY_NONE)
             continue;
         entries_at(store->entries, numbers[i])->is_listed = false;
-        store->nvme_use_sum += use_share(store, numbers[i]);
+        store->nvme_use_sum += entry_use_share(store, numbers[i]);
     }
 }
 

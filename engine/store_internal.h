@@ -367,6 +367,9 @@ void costs_step(struct kvt_store *store);
 void entry_request(struct kvt_store *store, uint32_t *numbers, uint32_t count);
 /* entry_touch - a request of this block alone. */
 void entry_touch(struct kvt_store *store, uint32_t number);
+/* entry_use_share - what the entry adds to nvme_use_sum: to be taken off before, and added behind
+ * what may change its last use. */
+uint64_t entry_use_share(const struct kvt_store *store, uint32_t number);
 /* entry_corrupt_note - its bytes on NVMe, or below HBM, are wrong: counted, and a line in the log.
  * entry_quarantine - and the block leaves the store, so that nobody reads it again. */
 void entry_corrupt_note(struct kvt_store *store, uint32_t number);

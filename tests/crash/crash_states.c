@@ -322,6 +322,7 @@ judge(struct walk *walk, const struct state *state)
             .evicted_count = walk->records[state->record].evicted_count,
             .seed = state->seed >> 8};
         is_right = crash_verify(&verify, problem, sizeof(problem));
+        progress->audited_count += verify.was_audited;
     }
     progress->verified_count++;
     progress->rebuild_count += state->rebuild != 0;

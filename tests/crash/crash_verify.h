@@ -17,8 +17,9 @@ struct verify_request {
     /* Left the tier for want of room: as many may be missing, any of them. The judgement adds its
      * own. */
     uint64_t evicted_count;
-    bool lives_on; /* The store is used after the judgement: nothing is deleted. */
-    uint64_t seed; /* Chooses what is tried besides. */
+    bool lives_on;    /* The store is used after the judgement: nothing is deleted. */
+    uint64_t seed;    /* Chooses what is tried besides. */
+    bool was_audited; /* Set: the headers were looked at, as nothing was under way. */
 };
 
 /* crash_verify - true when all is well; otherwise a sentence in `problem`. */

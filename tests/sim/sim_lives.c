@@ -155,8 +155,11 @@ life_open(struct lives *lives)
         workload_calm(lives->work);
     }
     /* Read in peace: from here on only the index counts again. */
-    if (!lives->work->is_faulty && !sim_crashed(lives->host.world))
+    if (!lives->work->is_faulty && !sim_crashed(lives->host.world)) {
         lives->is_rebuilt = false;
+        if (!lives->has_lied)
+            workload_audit(lives->work);
+    }
     return true;
 }
 
@@ -172,6 +175,10 @@ life_end(struct lives *lives, enum ending ending)
         (ending == END_CUT || ending == END_RECLAIM || ending == END_KILL))
         workload_remember(work, sim_store_evicted);
     if (is_ended) {
+        if (ending == END_CLOSE && !work->is_faulty && !lives->has_lied) {
+            workload_flush(work);
+            workload_audit(work);
+        }
         if (ending == END_CLOSE)
             (void)workload_close(work);
         else
@@ -269,6 +276,8 @@ last_life(struct lives *lives)
     life_end(lives, END_CLOSE);
     if (lives->work->model.failure[0] != '\0' || !life_open(lives))
         return;
+    if (lives->work->audit_count == 0 && !lives->has_lied)
+        model_fail(&lives->work->model, "nobody looked at the headers");
     life_end(lives, END_CLOSE);
     if (sim_stuck(lives->host.world))
         model_fail(&lives->work->model, "a caller waited while nothing could happen");

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "batch_header.h"
+#include "disk_audit.h"
 
 enum {
     STEPS_MAX = 200000,
@@ -267,95 +267,14 @@ full_fill(struct full_store *full)
 
 /* --- What the disk says ----------------------------------------------------------------------- */
 
-enum {
-    SEEN_MAX = 256,
-};
-
-/* Copies of one key that headers name, and kills of it. */
-struct disk_view {
-    const kvt_store *store;
-    struct hash128 fingerprint;
-    struct extent copies[SEEN_MAX], headers[SEEN_MAX]; /* Of each copy also its batch. */
-    struct extent kills[SEEN_MAX], voids[SEEN_MAX];
-    uint32_t copy_count, kill_count, void_count;
-};
-
-static bool
-disk_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
-    const struct tier_kill *kills)
-{
-    struct disk_view *view = visitor;
-
-    for (uint32_t i = 0; i < header->block_count; i++) {
-        struct hash128 fingerprint =
-            key_fingerprint(view->store->fingerprint_seed, &records[i].key);
-
-        if (!hash128_equal(fingerprint, view->fingerprint))
-            continue;
-        assert_true(view->copy_count < SEEN_MAX);
-        view->headers[view->copy_count] = header->extent;
-        view->copies[view->copy_count++] = records[i].extent;
-    }
-    for (uint32_t i = 0; i < header->kill_count; i++) {
-        assert_true(view->kill_count < SEEN_MAX && view->void_count < SEEN_MAX);
-        if (hash128_equal(kills[i].fingerprint, view->fingerprint))
-            view->kills[view->kill_count++] = kills[i].extent;
-        else if (hash128_is_zero(kills[i].fingerprint))
-            view->voids[view->void_count++] = kills[i].extent;
-    }
-    return true;
-}
-
-/* Whether a kill of the key names the copy, or a void entry its batch. */
-static bool
-copy_is_dead(const struct disk_view *view, uint32_t copy)
-{
-    const struct extent *extent = &view->copies[copy];
-    bool is_dead = false;
-
-    for (uint32_t i = 0; i < view->kill_count; i++)
-        is_dead = is_dead || (view->kills[i].segment == extent->segment &&
-                                 view->kills[i].generation == extent->generation);
-    for (uint32_t i = 0; i < view->void_count; i++)
-        is_dead = is_dead || (view->voids[i].segment == extent->segment &&
-                                 view->voids[i].generation == extent->generation &&
-                                 view->voids[i].page == view->headers[copy].page);
-    return is_dead;
-}
-
-static void
-disk_look(const struct full_store *full, uint64_t key, struct disk_view *view_out)
-{
-    struct segment *segment;
-    uint32_t cursor = 0;
-
-    *view_out =
-        (struct disk_view){.store = full->store, .fingerprint = full_fingerprint(full, key)};
-    while ((segment = segment_next(full->store->segments, &cursor)) != NULL) {
-        struct nvme_scan_result result;
-
-        assert_int_equal(
-            nvme_scan(full->store->nvme, segment->number, disk_visit, view_out, &result), KVT_OK);
-    }
-}
-
 uint32_t
 full_copies_check(struct full_store *full, uint64_t key)
 {
-    uint32_t number = full_entry(full, key), dead_count = 0;
-    const struct entry *entry =
-        number == ENTRY_NONE ? NULL : residency_at(full->store->map, number);
-    struct disk_view view;
+    struct hash128 fingerprint = full_fingerprint(full, key);
+    struct disk_audit audit;
 
-    disk_look(full, key, &view);
-    for (uint32_t i = 0; i < view.copy_count; i++) {
-        if (entry != NULL && entries_has_copy(full->store->entries, POLICY_NVME, number) &&
-            view.copies[i].segment == entry->segment && view.copies[i].page == entry->page)
-            continue;
-        if (!copy_is_dead(&view, i))
-            fail_msg("block %u: the copy in segment %u, page %u, is dead, and no kill names it",
-                (unsigned)key, view.copies[i].segment, view.copies[i].page);
-        dead_count++;
-    }
-    return dead_count;
+    assert_true(disk_audit(full->store, &fingerprint, &audit));
+    if (audit.failure[0] != '\0')
+        fail_msg("block %u: %s", (unsigned)key, audit.failure);
+    return audit.dead_count;
 }

@@ -76,12 +76,8 @@ uint32_t full_entry(const struct full_store *full, uint64_t key);
 /* full_copy_at - where in its data file the block has its copy on NVMe: bytes. */
 uint64_t full_copy_at(const struct full_store *full, uint64_t key);
 
-/*
- * full_copies_check - each copy of the key that some header names, but for the one that the map
- * knows, is named by a kill, or its batch is void. That some kill of the key has a later sequence
- * is not enough: a kill goes when the generation that it names has passed. Returns how many there
- * are.
- */
+/* full_copies_check - the copies of the key are as disk_audit() wants them. Returns how many dead
+ * ones there are. */
 uint32_t full_copies_check(struct full_store *full, uint64_t key);
 
 /* full_active - the segment of root 0 that takes runs: there is one. full_leave - blocks are put

@@ -66,11 +66,12 @@ pressure_judge(struct workload *work, const struct shape *shape, const struct pr
 static void
 reopen(struct workload *work, struct pressure *pressure)
 {
-    workload_settle(work);
+    workload_flush(work);
+    workload_audit(work);
     pressure_add(work, pressure);
     (void)workload_close(work);
-    if (work->model.failure[0] == '\0')
-        (void)workload_open(work, 0, false);
+    if (work->model.failure[0] == '\0' && workload_open(work, 0, false) == KVT_OK)
+        workload_audit(work);
 }
 
 /* Abort with requests in flight, none of them to memory that a device gave the caller: that is to
@@ -83,8 +84,10 @@ abort_and_reopen(struct workload *work)
         (void)workload_step(work);
     kvt_abort(work->store);
     workload_abandon(work);
-    if (work->model.failure[0] == '\0' && workload_open(work, 0, false) == KVT_OK)
-        (void)workload_close(work);
+    if (work->model.failure[0] != '\0' || workload_open(work, 0, false) != KVT_OK)
+        return;
+    workload_audit(work);
+    (void)workload_close(work);
 }
 
 static void
@@ -108,6 +111,8 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
     reopen(work, &pressure);
     workload_scan(work);
     abort_and_reopen(work);
+    if (work->audit_count == 0)
+        model_fail(&work->model, "nobody looked at the headers");
     if (work->hit_count == 0 && operation_count >= 100)
         model_fail(&work->model, "not one read was a hit");
     pressure_judge(work, shape, &pressure, operation_count);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "disk_audit.h"
 #include "workload_internal.h"
 
 enum {
@@ -213,6 +214,18 @@ workload_calm(struct workload *work)
     work->is_faulty = work->keeps = false;
     work->calmed_count = 1;
     work_settle(work);
+}
+
+void
+workload_audit(struct workload *work)
+{
+    struct disk_audit audit;
+
+    if (!disk_audit_beside(work->store, &audit))
+        return;
+    work->audit_count++;
+    if (audit.failure[0] != '\0')
+        model_fail(&work->model, "%s", audit.failure);
 }
 
 enum kvt_status

@@ -123,6 +123,7 @@ struct workload {
     uint64_t operation_count;
     uint64_t hit_count;      /* Reads that gave bytes. */
     uint32_t volatile_count; /* Puts that could not be made durable, since a flush has told. */
+    uint64_t audit_count;    /* Looks at the headers of a store at rest. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */
@@ -142,6 +143,11 @@ void workload_init(struct workload *work, const struct workload_host *host, uint
  * The status of what failed; the model's failure is set when it must not have.
  */
 enum kvt_status workload_open(struct workload *work, uint32_t flags, bool is_rebuilt);
+
+/* workload_audit - behind an open or a flush in peace: the headers on NVMe agree with the map
+ * (disk_audit.h); looked at if nothing is under way. */
+void workload_audit(struct workload *work);
+
 /* workload_calm - the one operation that failed while it was opened has cost nothing, and no more
  * will: read it all again. */
 void workload_calm(struct workload *work);

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * disk_audit.c - what the headers on NVMe say, against the map (disk_audit.h).
+ */
+#include "disk_audit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "batch_header.h"
+#include "commit.h"
+#include "image.h"
+#include "reclaim.h"
+#include "store_internal.h"
+
+struct audit_copy {
+    struct hash128 fingerprint;
+    struct extent header; /* Of its batch. */
+    struct block_record record;
+};
+
+struct audit_kill {
+    struct hash128 fingerprint;
+    struct extent extent, header;
+    uint64_t sequence;
+};
+
+struct audit {
+    struct kvt_store *store;
+    const struct hash128 *only; /* NULL: all keys. */
+    struct audit_copy *copies;
+    struct audit_kill *kills;
+    struct extent *voids; /* Headers of batches that do not count. */
+    uint32_t copy_count, kill_count, void_count;
+    uint32_t copy_capacity, kill_capacity, void_capacity;
+    bool is_read; /* All that was to be. */
+};
+
+/* --- Headers ---------------------------------------------------------------------------------- */
+
+/* Room for one more item of an array. */
+static void *
+grown(void *items, uint32_t count, uint32_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return items;
+    *capacity = *capacity == 0 ? 256 : 2 * *capacity;
+    items = realloc(items, *capacity * size);
+    if (items == NULL)
+        abort();
+    return items;
+}
+
+static bool
+is_wanted(const struct audit *audit, struct hash128 fingerprint)
+{
+    return audit->only == NULL || hash128_equal(*audit->only, fingerprint);
+}
+
+static bool
+header_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
+    const struct tier_kill *kills)
+{
+    struct audit *audit = visitor;
+
+    for (uint32_t i = 0; i < header->block_count; i++) {
+        const struct block_record *record = &records[i];
+        struct hash128 fingerprint = key_fingerprint(audit->store->fingerprint_seed, &record->key);
+
+        if (!is_wanted(audit, fingerprint))
+            continue;
+        audit->copies =
+            grown(audit->copies, audit->copy_count, &audit->copy_capacity, sizeof(*audit->copies));
+        audit->copies[audit->copy_count++] = (struct audit_copy){
+            .fingerprint = fingerprint, .header = header->extent, .record = *record};
+    }
+    for (uint32_t i = 0; i < header->kill_count; i++) {
+        const struct tier_kill *kill = &kills[i];
+
+        if (hash128_is_zero(kill->fingerprint)) {
+            audit->voids = grown(
+                audit->voids, audit->void_count, &audit->void_capacity, sizeof(*audit->voids));
+            audit->voids[audit->void_count++] = kill->extent;
+        } else if (is_wanted(audit, kill->fingerprint)) {
+            audit->kills = grown(
+                audit->kills, audit->kill_count, &audit->kill_capacity, sizeof(*audit->kills));
+            audit->kills[audit->kill_count++] =
+                (struct audit_kill){.fingerprint = kill->fingerprint,
+                    .extent = kill->extent,
+                    .header = header->extent,
+                    .sequence = kill->sequence};
+        }
+    }
+    return true;
+}
+
+/* False: not all could be. */
+static bool
+headers_read(struct audit *audit)
+{
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(audit->store->segments, &cursor)) != NULL) {
+        struct nvme_scan_result result;
+
+        if (nvme_scan(audit->store->nvme, segment->number, header_visit, audit, &result) !=
+                KVT_OK ||
+            result.unreadable_end > 0)
+            return false;
+    }
+    return true;
+}
+
+/* --- Copies ----------------------------------------------------------------------------------- */
+
+static bool
+extent_equal(const struct extent *a, const struct extent *b)
+{
+    return a->segment == b->segment && a->generation == b->generation && a->page == b->page;
+}
+
+static bool
+batch_is_void(const struct audit *audit, const struct extent *header)
+{
+    for (uint32_t i = 0; i < audit->void_count; i++) {
+        if (extent_equal(&audit->voids[i], header))
+            return true;
+    }
+    return false;
+}
+
+static int
+kill_compare(const void *a, const void *b)
+{
+    const struct audit_kill *left = a;
+    const struct audit_kill *right = b;
+
+    if (left->fingerprint.high != right->fingerprint.high)
+        return left->fingerprint.high < right->fingerprint.high ? -1 : 1;
+    return left->fingerprint.low < right->fingerprint.low
+               ? -1
+               : left->fingerprint.low > right->fingerprint.low;
+}
+
+/* The first kill of that key, or where it would be. */
+static uint32_t
+kills_of(const struct audit *audit, const struct hash128 *fingerprint)
+{
+    const struct audit_kill wanted = {.fingerprint = *fingerprint};
+    uint32_t low = 0, high = audit->kill_count;
+
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+
+        if (kill_compare(&audit->kills[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* One that names a copy in the same fill of the segment lasts as long as this one. */
+static bool
+copy_is_killed(const struct audit *audit, const struct audit_copy *copy)
+{
+    for (uint32_t i = kills_of(audit, &copy->fingerprint);
+         i < audit->kill_count && hash128_equal(audit->kills[i].fingerprint, copy->fingerprint);
+         i++) {
+        const struct audit_kill *kill = &audit->kills[i];
+
+        if (kill->extent.segment == copy->record.extent.segment &&
+            kill->extent.generation == copy->record.extent.generation &&
+            kill->sequence >= copy->record.sequence && !batch_is_void(audit, &kill->header))
+            return true;
+    }
+    return false;
+}
+
+static bool
+copy_is_the_blocks(const struct audit *audit, const struct audit_copy *copy)
+{
+    const struct kvt_store *store = audit->store;
+    uint32_t number = residency_find_fingerprint(store->map, copy->fingerprint);
+    const struct entry *entry;
+    struct extent own;
+
+    if (number == ENTRY_NONE || !entries_has_copy(store->entries, POLICY_NVME, number))
+        return false;
+    entry = residency_at(store->map, number);
+    own = (struct extent){entry->segment, entry->extent_generation, entry->page};
+    return extent_equal(&own, &copy->record.extent);
+}
+
+static bool
+copy_is_cleared(const struct audit *audit, const struct audit_copy *copy)
+{
+    const struct namespace_state *space = namespace_at(audit->store, copy->record.key.namespace_id);
+
+    return space == NULL || atomic_load_explicit(&space->epoch, memory_order_relaxed) !=
+                                copy->record.namespace_epoch;
+}
+
+/* A rebuild finds that again each time: nothing is served. False, too, when it cannot be read. */
+static bool
+copy_is_torn(struct audit *audit, const struct audit_copy *copy)
+{
+    const struct block_record *record = &copy->record;
+    const struct image_shape shape = {.length = record->length,
+        .stored_length = record->stored_length,
+        .part_count = record->part_count,
+        .has_trailer = record->codec == RECORD_PARTS,
+        .checksum = record->checksum};
+    void *memory = aligned_alloc(PAGE_BYTES, round_up(record->stored_length, PAGE_BYTES));
+    bool is_read;
+    bool is_right;
+
+    if (memory == NULL)
+        abort();
+    is_read =
+        nvme_peek(audit->store->nvme, &record->extent, record->stored_length, memory) == KVT_OK;
+    is_right = is_read && image_is_right(&shape, memory);
+    audit->is_read = audit->is_read && is_read;
+    free(memory);
+    return is_read && !is_right;
+}
+
+/* Beside a torn copy of its own key, which was to replace what it names. */
+static bool
+kill_is_vain(struct audit *audit, const struct audit_kill *kill)
+{
+    for (uint32_t i = 0; i < audit->copy_count; i++) {
+        const struct audit_copy *copy = &audit->copies[i];
+
+        if (extent_equal(&copy->header, &kill->header) &&
+            hash128_equal(copy->fingerprint, kill->fingerprint) && copy_is_torn(audit, copy))
+            return true;
+    }
+    return false;
+}
+
+/* A rebuild goes by sequences. */
+static bool
+block_would_go(struct audit *audit, const struct audit_copy *copy)
+{
+    for (uint32_t i = kills_of(audit, &copy->fingerprint);
+         i < audit->kill_count && hash128_equal(audit->kills[i].fingerprint, copy->fingerprint);
+         i++) {
+        const struct audit_kill *kill = &audit->kills[i];
+
+        if (kill->sequence >= copy->record.sequence && !batch_is_void(audit, &kill->header) &&
+            !kill_is_vain(audit, kill))
+            return true;
+    }
+    return false;
+}
+
+static void
+audit_fail(struct disk_audit *audit_out, const struct audit_copy *copy, const char *what)
+{
+    const struct extent *extent = &copy->record.extent;
+
+    (void)snprintf(audit_out->failure, sizeof(audit_out->failure),
+        "the copy in segment 0x%x, generation %u, page %u, is %s", extent->segment,
+        extent->generation, extent->page, what);
+}
+
+static void
+copies_judge(struct audit *audit, struct disk_audit *audit_out)
+{
+    for (uint32_t i = 0; i < audit->copy_count; i++) {
+        const struct audit_copy *copy = &audit->copies[i];
+
+        audit_out->copy_count++;
+        if (copy_is_the_blocks(audit, copy)) {
+            if (block_would_go(audit, copy))
+                audit_fail(audit_out, copy, "the block's, and a kill would take it");
+            continue;
+        }
+        audit_out->dead_count++;
+        if (!copy_is_cleared(audit, copy) && !batch_is_void(audit, &copy->header) &&
+            !copy_is_killed(audit, copy) && !copy_is_torn(audit, copy))
+            audit_fail(audit_out, copy, "dead, and no kill names it");
+    }
+}
+
+/* --- Accounts --------------------------------------------------------------------------------- */
+
+/* Of one segment, and towards those of the store. False: something does not agree. */
+static bool
+segment_judge(
+    const kvt_store *store, const struct segment *segment, uint64_t *use_sum, uint64_t *copy_count)
+{
+    uint64_t live_bytes = 0;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < residency_number_limit(store->map); i++) {
+        const struct entry *entry = residency_at(store->map, i);
+        uint64_t word = atomic_load(&entry->word);
+
+        if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_NVME) == 0 ||
+            entry->segment != segment->number)
+            continue;
+        if (entry->extent_generation != segment->generation)
+            return false;
+        live_bytes += (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES;
+        *use_sum += entries_at(store->entries, i)->last_use;
+        count++;
+    }
+    *copy_count += count;
+    /* Records of namespaces that were cleared stay in the index with their segment. */
+    return segment->live_bytes == live_bytes && segment->record_count >= count &&
+           segment->held_count == 0;
+}
+
+static void
+accounts_judge(kvt_store *store, struct disk_audit *audit_out)
+{
+    uint64_t use_sum = 0, copy_count = 0;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (!segment_judge(store, segment, &use_sum, &copy_count))
+            (void)snprintf(audit_out->failure, sizeof(audit_out->failure),
+                "segment 0x%x counts other bytes, records or holds than there are",
+                segment->number);
+    }
+    if (store->nvme_use_sum != use_sum || store->nvme_copy_count != copy_count)
+        (void)snprintf(audit_out->failure, sizeof(audit_out->failure),
+            "the store counts %llu copies on NVMe with uses of %llu, and there are %llu with %llu",
+            (unsigned long long)store->nvme_copy_count, (unsigned long long)store->nvme_use_sum,
+            (unsigned long long)copy_count, (unsigned long long)use_sum);
+    if (audit_out->copy_count - audit_out->dead_count != copy_count)
+        (void)snprintf(audit_out->failure, sizeof(audit_out->failure),
+            "headers name %u copies that are their blocks', of %llu on NVMe",
+            audit_out->copy_count - audit_out->dead_count, (unsigned long long)copy_count);
+}
+
+/* --- All of it -------------------------------------------------------------------------------- */
+
+bool
+disk_audit(kvt_store *store, const struct hash128 *only, struct disk_audit *audit_out)
+{
+    struct audit audit = {.store = store, .only = only};
+
+    *audit_out = (struct disk_audit){.copy_count = 0};
+    audit.is_read = headers_read(&audit);
+    if (audit.kill_count > 0)
+        qsort(audit.kills, audit.kill_count, sizeof(audit.kills[0]), kill_compare);
+    if (audit.is_read)
+        copies_judge(&audit, audit_out);
+    free(audit.copies);
+    free(audit.kills);
+    free(audit.voids);
+    return audit.is_read;
+}
+
+struct audit_call {
+    struct disk_audit *audit_out;
+    bool is_done;
+};
+
+/* The loop. */
+static bool
+call_run(struct kvt_store *store, void *context)
+{
+    struct audit_call *call = context;
+
+    call->is_done = reclaim_is_idle(store) && commit_is_at_rest(store) &&
+                    disk_audit(store, NULL, call->audit_out);
+    if (call->is_done)
+        accounts_judge(store, call->audit_out);
+    return true;
+}
+
+bool
+disk_audit_beside(kvt_store *store, struct disk_audit *audit_out)
+{
+    struct audit_call call = {.audit_out = audit_out};
+
+    *audit_out = (struct disk_audit){.copy_count = 0};
+    loop_call(store, call_run, &call);
+    return call.is_done;
+}
