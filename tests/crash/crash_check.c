@@ -205,15 +205,14 @@ judge_all(const struct states_request *request)
     bool is_right = child > 0 && watch(child, progress);
     double seconds = seconds_since(&start);
     printf("%s: %" PRIu64 " distinct states of %" PRIu64 " candidates, %" PRIu64
-           " openings judged, %" PRIu64 " of them rebuilds, %" PRIu64
-           " with their headers, %.0f/s\n",
+           " openings judged, %" PRIu64 " of them rebuilds, %" PRIu64 " audited, %.0f/s\n",
         request->workload->name, progress->state_count, progress->candidate_count,
         progress->verified_count, progress->rebuild_count, progress->audited_count,
         (double)progress->verified_count / (seconds > 0 ? seconds : 1));
     for (uint32_t i = 0; i < progress->problem_count; i++)
         printf("WRONG %s\n", progress->problems[i]);
     if (request->workload->verify == NULL && progress->audited_count == 0) {
-        printf("WRONG nobody looked at the headers\n");
+        printf("WRONG no store was at rest\n");
         is_right = false;
     }
     fflush(stdout);

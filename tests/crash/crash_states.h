@@ -25,7 +25,7 @@ struct states_progress {
     uint64_t state_count;     /* Distinct contents of the disk. */
     uint64_t verified_count;  /* Contents x what was acknowledged by then, rebuilds included. */
     uint64_t rebuild_count;   /* Of these with the index taken away. */
-    uint64_t audited_count;   /* Of them all, those whose headers were looked at. */
+    uint64_t audited_count;   /* Of them all, those that store_audit() judged. */
     uint64_t candidate_count; /* In the whole log. */
     uint32_t problem_count;
     char current[STATE_NAME_BYTES];

@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
-#include "disk_audit.h"
+#include "store_audit.h"
 
 enum {
     GROUP = 16,
@@ -275,13 +275,14 @@ verify_keys(struct verify *verify)
     return each_group(verify, 1, 0, verify_group);
 }
 
-/* What a rebuild would find is what there is, also later: looked at where nothing is under way. */
+/* What the store counts, and what the headers say, is what there is: looked at while nothing is
+ * under way. */
 static bool
-verify_disk(struct verify *verify)
+verify_accounts(struct verify *verify)
 {
-    struct disk_audit audit;
+    struct store_audit audit = {.is_unused = true, .looks_at_headers = true};
 
-    if (!disk_audit_beside(verify->store, &audit))
+    if (!store_audit(verify->store, &audit))
         return true;
     verify->request->was_audited = true;
     return audit.failure[0] == '\0' || problem(verify, "%s", audit.failure);
@@ -397,7 +398,7 @@ verify_again(struct verify *verify, bool is_orderly)
         kvt_abort(verify->store);
     }
     verify->store = NULL;
-    if (!open_store(verify) || !verify_disk(verify) || !verify_keys(verify)) {
+    if (!open_store(verify) || !verify_accounts(verify) || !verify_keys(verify)) {
         size_t used = strlen(verify->problem);
         snprintf(verify->problem + used, verify->problem_size - used, " [at the second opening]");
         return false;
@@ -413,7 +414,7 @@ crash_verify(struct verify_request *request, char *problem_out, size_t problem_s
 
     pthread_mutex_init(&verify.warning.lock, NULL);
     problem_out[0] = 0;
-    bool is_right = open_store(&verify) && verify_disk(&verify) && verify_keys(&verify) &&
+    bool is_right = open_store(&verify) && verify_accounts(&verify) && verify_keys(&verify) &&
                     verify_counters(&verify) && verify_use(&verify);
     if (is_right && request->seed % 4 == 0)
         is_right = verify_again(&verify, request->seed % 8 == 0);

@@ -19,7 +19,7 @@ struct verify_request {
     uint64_t evicted_count;
     bool lives_on;    /* The store is used after the judgement: nothing is deleted. */
     uint64_t seed;    /* Chooses what is tried besides. */
-    bool was_audited; /* Set: the headers were looked at, as nothing was under way. */
+    bool was_audited; /* Set: store_audit() has judged it. */
 };
 
 /* crash_verify - true when all is well; otherwise a sentence in `problem`. */

@@ -65,7 +65,6 @@ struct lives {
     bool reads_fail;    /* In this life. */
     bool reads_lie;
     bool holds_all; /* Nothing leaves HOST for want of room: not even what NVMe does not take. */
-    bool has_lied; /* In some life: kills may have been passed over when a segment was reclaimed. */
 };
 
 /* Faults of a life. Wrong bytes make the store drop what it reads: then anything may be gone. */
@@ -108,7 +107,7 @@ faults_choose(struct lives *lives)
     }
     lives->reads_lie = choice >= 8;
     lives->work->keeps = lives->holds_all && !lives->reads_lie;
-    lives->has_lied = lives->has_lied || lives->reads_lie;
+    lives->work->headers_may_lie = lives->work->headers_may_lie || lives->reads_lie;
     if (lives->reads_lie)
         model_doubt_all(&lives->work->model);
 }
@@ -134,7 +133,7 @@ life_open(struct lives *lives)
 
     /* When the index is lost and headers cannot be read either, or a header was read wrong that
      * had kills, deleted blocks may come back (FORMAT.md section 6): no run has both. */
-    bool may_rebuild = !lives->reads_fail && !lives->has_lied;
+    bool may_rebuild = !lives->reads_fail && !lives->work->headers_may_lie;
     bool was_faulty = lives->work->is_faulty;
 
     if (rng_below(&lives->rng, 6) == 0 && may_rebuild)
@@ -155,11 +154,8 @@ life_open(struct lives *lives)
         workload_calm(lives->work);
     }
     /* Read in peace: from here on only the index counts again. */
-    if (!lives->work->is_faulty && !sim_crashed(lives->host.world)) {
+    if (!lives->work->is_faulty && !sim_crashed(lives->host.world))
         lives->is_rebuilt = false;
-        if (!lives->has_lied)
-            workload_audit(lives->work);
-    }
     return true;
 }
 
@@ -175,10 +171,6 @@ life_end(struct lives *lives, enum ending ending)
         (ending == END_CUT || ending == END_RECLAIM || ending == END_KILL))
         workload_remember(work, sim_store_evicted);
     if (is_ended) {
-        if (ending == END_CLOSE && !work->is_faulty && !lives->has_lied) {
-            workload_flush(work);
-            workload_audit(work);
-        }
         if (ending == END_CLOSE)
             (void)workload_close(work);
         else
@@ -276,8 +268,8 @@ last_life(struct lives *lives)
     life_end(lives, END_CLOSE);
     if (lives->work->model.failure[0] != '\0' || !life_open(lives))
         return;
-    if (lives->work->audit_count == 0 && !lives->has_lied)
-        model_fail(&lives->work->model, "nobody looked at the headers");
+    if (lives->work->audit_count == 0)
+        model_fail(&lives->work->model, "the store was never at rest");
     life_end(lives, END_CLOSE);
     if (sim_stuck(lives->host.world))
         model_fail(&lives->work->model, "a caller waited while nothing could happen");

@@ -14,11 +14,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "kvtier/kvtier.h"
 #include "pattern.h"
 #include "rng.h"
 #include "soak.h"
+#include "store_audit.h"
 
 enum {
     THREADS = 2,
@@ -28,6 +30,7 @@ enum {
     POLL_NS = 100000000,
     SYNC_PERCENT = 25, /* Of the puts; the others are RELAXED. */
     HEAD_WORDS = 4,
+    REST_TRIES = 5000, /* Of a millisecond. */
 };
 
 #define HEAD_MAGIC UINT64_C(0x736F616B626C6B31)
@@ -401,6 +404,23 @@ facts_note(struct owner *owner)
         health & ~(uint32_t)(KVT_HEALTH_IO_THREADS | KVT_HEALTH_DEVICE_EMULATED));
 }
 
+/* Nobody uses the store; what it still does for itself ends soon. */
+static void
+accounts_check(struct owner *owner, bool looks_at_headers)
+{
+    struct store_audit audit = {.is_unused = true, .looks_at_headers = looks_at_headers};
+    bool is_judged = store_audit(owner->store, &audit);
+
+    for (int i = 0; i < REST_TRIES && !is_judged; i++) {
+        usleep(1000);
+        is_judged = store_audit(owner->store, &audit);
+    }
+    if (!is_judged)
+        soak_complain(owner->board, &owner->board->failed_count, "the store does not come to rest");
+    else if (audit.failure[0] != '\0')
+        soak_complain(owner->board, &owner->board->failed_count, "%s", audit.failure);
+}
+
 /* Nothing is under way: what the disk gives for the mix of the time since the last probe. */
 static void
 probe(struct owner *owner)
@@ -411,6 +431,7 @@ probe(struct owner *owner)
     double all = (double)(get_bytes + put_bytes);
 
     facts_note(owner);
+    accounts_check(owner, false);
     atomic_store(
         &board->probe_rate, soak_probe(owner->plan->dir, all > 0 ? (double)put_bytes / all : 0.5,
                                 owner->plan->probe_ns));
@@ -594,6 +615,9 @@ soak_own(const struct soak_plan *plan, struct soak_board *board)
             return 1;
     }
     recents_forget(&owner);
+    if (kvt_flush(owner.store) != KVT_OK)
+        soak_complain(board, &board->failed_count, "kvt_flush");
+    accounts_check(&owner, true);
     atomic_store(&board->state, SOAK_CLOSED);
     return kvt_close(owner.store) == KVT_OK ? 0 : 1;
 }

@@ -8,9 +8,7 @@
 #include <stdlib.h>
 
 #include "batch_header.h"
-#include "commit.h"
 #include "image.h"
-#include "reclaim.h"
 #include "store_internal.h"
 
 struct audit_copy {
@@ -285,59 +283,6 @@ copies_judge(struct audit *audit, struct disk_audit *audit_out)
     }
 }
 
-/* --- Accounts --------------------------------------------------------------------------------- */
-
-/* Of one segment, and towards those of the store. False: something does not agree. */
-static bool
-segment_judge(
-    const kvt_store *store, const struct segment *segment, uint64_t *use_sum, uint64_t *copy_count)
-{
-    uint64_t live_bytes = 0;
-    uint32_t count = 0;
-
-    for (uint32_t i = 0; i < residency_number_limit(store->map); i++) {
-        const struct entry *entry = residency_at(store->map, i);
-        uint64_t word = atomic_load(&entry->word);
-
-        if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_NVME) == 0 ||
-            entry->segment != segment->number)
-            continue;
-        if (entry->extent_generation != segment->generation)
-            return false;
-        live_bytes += (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES;
-        *use_sum += entries_at(store->entries, i)->last_use;
-        count++;
-    }
-    *copy_count += count;
-    /* Records of namespaces that were cleared stay in the index with their segment. */
-    return segment->live_bytes == live_bytes && segment->record_count >= count &&
-           segment->held_count == 0;
-}
-
-static void
-accounts_judge(kvt_store *store, struct disk_audit *audit_out)
-{
-    uint64_t use_sum = 0, copy_count = 0;
-    struct segment *segment;
-    uint32_t cursor = 0;
-
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (!segment_judge(store, segment, &use_sum, &copy_count))
-            (void)snprintf(audit_out->failure, sizeof(audit_out->failure),
-                "segment 0x%x counts other bytes, records or holds than there are",
-                segment->number);
-    }
-    if (store->nvme_use_sum != use_sum || store->nvme_copy_count != copy_count)
-        (void)snprintf(audit_out->failure, sizeof(audit_out->failure),
-            "the store counts %llu copies on NVMe with uses of %llu, and there are %llu with %llu",
-            (unsigned long long)store->nvme_copy_count, (unsigned long long)store->nvme_use_sum,
-            (unsigned long long)copy_count, (unsigned long long)use_sum);
-    if (audit_out->copy_count - audit_out->dead_count != copy_count)
-        (void)snprintf(audit_out->failure, sizeof(audit_out->failure),
-            "headers name %u copies that are their blocks', of %llu on NVMe",
-            audit_out->copy_count - audit_out->dead_count, (unsigned long long)copy_count);
-}
-
 /* --- All of it -------------------------------------------------------------------------------- */
 
 bool
@@ -355,32 +300,4 @@ disk_audit(kvt_store *store, const struct hash128 *only, struct disk_audit *audi
     free(audit.kills);
     free(audit.voids);
     return audit.is_read;
-}
-
-struct audit_call {
-    struct disk_audit *audit_out;
-    bool is_done;
-};
-
-/* The loop. */
-static bool
-call_run(struct kvt_store *store, void *context)
-{
-    struct audit_call *call = context;
-
-    call->is_done = reclaim_is_idle(store) && commit_is_at_rest(store) &&
-                    disk_audit(store, NULL, call->audit_out);
-    if (call->is_done)
-        accounts_judge(store, call->audit_out);
-    return true;
-}
-
-bool
-disk_audit_beside(kvt_store *store, struct disk_audit *audit_out)
-{
-    struct audit_call call = {.audit_out = audit_out};
-
-    *audit_out = (struct disk_audit){.copy_count = 0};
-    loop_call(store, call_run, &call);
-    return call.is_done;
 }

@@ -27,10 +27,8 @@ struct disk_audit {
     char failure[DISK_AUDIT_TEXT]; /* Empty: all is well. */
 };
 
-/* disk_audit - of one key, or (NULL) of all, in a world that stands still. disk_audit_beside - of
- * all, while the store goes on, and what it counts of them; if nothing is written or reclaimed.
- * False: something is, or not all could be read. */
+/* disk_audit - of one key, or (NULL) of all, in a world that stands still, or on the loop. False:
+ * not all could be read. */
 bool disk_audit(kvt_store *store, const struct hash128 *only, struct disk_audit *audit_out);
-bool disk_audit_beside(kvt_store *store, struct disk_audit *audit_out);
 
 #endif /* KVT_TESTS_DISK_AUDIT_H */

@@ -143,13 +143,11 @@ small_life_prove(struct small_life *life, bool is_rebuilt)
     work->is_faulty = false;
     if (workload_open(work, 0, is_rebuilt) != KVT_OK)
         return;
-    workload_audit(work);
     names_of(names, 2, 4, 2);
     workload_put(work, names, 2, KVT_SYNC, 0);
     (void)workload_close(work);
     if (work->model.failure[0] != '\0' || workload_open(work, 0, false) != KVT_OK)
         return;
-    workload_audit(work);
     (void)workload_close(work);
     if (work->model.failure[0] == '\0' && sim_leaks(life->host.world, leaks, sizeof(leaks)) != 0)
         model_fail(&work->model, "left behind after close: %s", leaks);

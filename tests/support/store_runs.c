@@ -66,12 +66,11 @@ pressure_judge(struct workload *work, const struct shape *shape, const struct pr
 static void
 reopen(struct workload *work, struct pressure *pressure)
 {
-    workload_flush(work);
-    workload_audit(work);
+    workload_settle(work);
     pressure_add(work, pressure);
     (void)workload_close(work);
-    if (work->model.failure[0] == '\0' && workload_open(work, 0, false) == KVT_OK)
-        workload_audit(work);
+    if (work->model.failure[0] == '\0')
+        (void)workload_open(work, 0, false);
 }
 
 /* Abort with requests in flight, none of them to memory that a device gave the caller: that is to
@@ -84,10 +83,8 @@ abort_and_reopen(struct workload *work)
         (void)workload_step(work);
     kvt_abort(work->store);
     workload_abandon(work);
-    if (work->model.failure[0] != '\0' || workload_open(work, 0, false) != KVT_OK)
-        return;
-    workload_audit(work);
-    (void)workload_close(work);
+    if (work->model.failure[0] == '\0' && workload_open(work, 0, false) == KVT_OK)
+        (void)workload_close(work);
 }
 
 static void
@@ -112,7 +109,7 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
     workload_scan(work);
     abort_and_reopen(work);
     if (work->audit_count == 0)
-        model_fail(&work->model, "nobody looked at the headers");
+        model_fail(&work->model, "the store was never at rest");
     if (work->hit_count == 0 && operation_count >= 100)
         model_fail(&work->model, "not one read was a hit");
     pressure_judge(work, shape, &pressure, operation_count);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bytes.h"
-#include "disk_audit.h"
+#include "store_audit.h"
 #include "workload_internal.h"
 
 enum {
@@ -216,12 +216,14 @@ workload_calm(struct workload *work)
     work_settle(work);
 }
 
-void
-workload_audit(struct workload *work)
+/* In peace what the store counts, and what the headers on NVMe say, is what there is. */
+static void
+work_audit(struct workload *work, bool is_unused)
 {
-    struct disk_audit audit;
+    struct store_audit audit = {
+        .is_unused = is_unused, .looks_at_headers = !work->headers_may_lie && !work->finds_damage};
 
-    if (!disk_audit_beside(work->store, &audit))
+    if (workload_tolerates(work) || !store_audit(work->store, &audit))
         return;
     work->audit_count++;
     if (audit.failure[0] != '\0')
@@ -252,6 +254,7 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
         return status;
     work_settle(work);
     memset(work->must_stay, 0, sizeof(work->must_stay));
+    work_audit(work, false);
     return KVT_OK;
 }
 
@@ -285,6 +288,10 @@ workload_close(struct workload *work)
     for (uint32_t i = 0; i < LEASES_MAX; i++)
         lease_give_back(work, &work->leases[i]);
     device_close(work);
+    if (!workload_tolerates(work)) {
+        workload_flush(work);
+        work_audit(work, true);
+    }
     status = kvt_close(work->store);
     workload_note(work, 2, (uint64_t)status);
     if (status == KVT_E_STATE)

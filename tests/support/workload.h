@@ -106,11 +106,12 @@ struct workload {
     kvt_namespace spaces[MODEL_SPACES];
     struct flight flights[FLIGHTS_MAX];
     struct held_lease leases[LEASES_MAX];
-    bool evicts;             /* The tiers are small: misses are no failures. */
-    bool has_codecs;         /* Namespaces are encoded for NVMe. */
-    bool finds_damage;       /* An earlier life counted on what was lost with the power. */
-    bool is_verifying;       /* Every block is read as a whole. */
-    bool is_faulty;          /* Errors are possible: statuses below zero are no failures. */
+    bool evicts;          /* The tiers are small: misses are no failures. */
+    bool has_codecs;      /* Namespaces are encoded for NVMe. */
+    bool headers_may_lie; /* Kills may have been passed over: bytes were read that are not there. */
+    bool finds_damage;    /* An earlier life counted on what was lost with the power. */
+    bool is_verifying;    /* Every block is read as a whole. */
+    bool is_faulty;       /* Errors are possible: statuses below zero are no failures. */
     uint32_t calmed_count;   /* So many have failed, while it was opened. */
     bool keeps;              /* But no block leaves for them: only reads may miss one. */
     uint32_t device_percent; /* Sources and destinations in memory of devices. 0: no device. */
@@ -143,11 +144,6 @@ void workload_init(struct workload *work, const struct workload_host *host, uint
  * The status of what failed; the model's failure is set when it must not have.
  */
 enum kvt_status workload_open(struct workload *work, uint32_t flags, bool is_rebuilt);
-
-/* workload_audit - behind an open or a flush in peace: the headers on NVMe agree with the map
- * (disk_audit.h); looked at if nothing is under way. */
-void workload_audit(struct workload *work);
-
 /* workload_calm - the one operation that failed while it was opened has cost nothing, and no more
  * will: read it all again. */
 void workload_calm(struct workload *work);

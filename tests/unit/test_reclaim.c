@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "batch_header.h"
-#include "disk_audit.h"
 #include "full_store.h"
 #include "stop_on_proof.h"
+#include "store_audit.h"
 
 #define SOON_NS (UINT64_C(10) * 1000000000)
 
@@ -32,12 +32,12 @@ counter(const _Atomic uint64_t *value)
 static void
 accounts_check(const struct full_store *full)
 {
-    struct disk_audit audit;
+    struct store_audit audit = {.is_unused = true, .looks_at_headers = true};
     struct segment *segment;
     uint64_t record_count = 0;
     uint32_t cursor = 0;
 
-    assert_true(disk_audit_beside(full->store, &audit));
+    assert_true(store_audit(full->store, &audit));
     if (audit.failure[0] != '\0')
         fail_msg("%s", audit.failure);
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL)

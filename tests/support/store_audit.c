@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * store_audit.c - what a store at rest counts, against what there is (store_audit.h).
+ */
+#include "store_audit.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "commit.h"
+#include "disk_audit.h"
+#include "pins.h"
+#include "reclaim.h"
+#include "store_internal.h"
+
+static void audit_fail(struct store_audit *audit, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void
+audit_fail(struct store_audit *audit, const char *format, ...)
+{
+    va_list rest;
+
+    va_start(rest, format);
+    (void)vsnprintf(audit->failure, sizeof(audit->failure), format, rest);
+    va_end(rest);
+}
+
+static uint64_t
+word_at(const struct kvt_store *store, uint32_t number)
+{
+    return atomic_load(&residency_at(store->map, number)->word);
+}
+
+static bool
+is_resident(const struct kvt_store *store, uint32_t number)
+{
+    return word_state(word_at(store, number)) == ENTRY_RESIDENT;
+}
+
+/* --- Blocks ----------------------------------------------------------------------------------- */
+
+static unsigned
+places_wanted(const struct kvt_store *store, uint32_t number)
+{
+    unsigned tiers = word_tiers(word_at(store, number));
+    unsigned places = 0;
+
+    if ((tiers & TIER_HOST) != 0)
+        places |= PLACES_HOST;
+    if ((tiers & TIER_HBM) != 0)
+        places |= 1u << place_of_device(entry_device(residency_at(store->map, number)));
+    if ((tiers & TIER_NVME) != 0)
+        places |= PLACES_NVME;
+    return places;
+}
+
+static void
+blocks_judge(struct kvt_store *store, struct store_audit *audit)
+{
+    for (uint32_t number = 0; number < residency_number_limit(store->map); number++) {
+        if (is_resident(store, number) &&
+            entries_at(store->entries, number)->places != places_wanted(store, number))
+            audit_fail(audit, "block %u has copies in places 0x%x, and lists 0x%x", number,
+                places_wanted(store, number), entries_at(store->entries, number)->places);
+    }
+}
+
+static void
+namespace_judge(
+    struct kvt_store *store, const struct namespace_state *space, struct store_audit *audit)
+{
+    uint64_t count = 0, bytes = 0;
+
+    for (uint32_t number = 0; number < residency_number_limit(store->map); number++) {
+        if (!is_resident(store, number) || entry_namespace(store, number) != space)
+            continue;
+        count++;
+        bytes += residency_at(store->map, number)->length;
+    }
+    if (count != space->block_count || bytes != space->block_bytes)
+        audit_fail(audit, "namespace %u counts %llu blocks of %llu bytes, and has %llu of %llu",
+            space->id, (unsigned long long)space->block_count,
+            (unsigned long long)space->block_bytes, (unsigned long long)count,
+            (unsigned long long)bytes);
+}
+
+/* --- Chains ----------------------------------------------------------------------------------- */
+
+struct children {
+    uint32_t all, memory, hbm;
+};
+
+static void
+chains_judge(struct kvt_store *store, struct store_audit *audit)
+{
+    uint32_t limit = residency_number_limit(store->map);
+    struct children *children = calloc(limit + 1u, sizeof(*children));
+
+    if (children == NULL)
+        abort();
+    for (uint32_t number = 0; number < limit; number++) {
+        uint32_t parent =
+            is_resident(store, number) ? entries_parent(store->entries, number) : ENTRY_NONE;
+        unsigned places;
+
+        if (parent == ENTRY_NONE)
+            continue;
+        places = entries_at(store->entries, number)->places;
+        children[parent].all++;
+        children[parent].memory += (places & PLACES_MEMORY) != 0;
+        children[parent].hbm += (places & PLACES_HBM) != 0;
+    }
+    for (uint32_t number = 0; number < limit; number++) {
+        const struct entry_state *state;
+
+        if (!is_resident(store, number))
+            continue;
+        state = entries_at(store->entries, number);
+        if (state->child_count != children[number].all ||
+            state->memory_child_count != children[number].memory ||
+            state->hbm_child_count != children[number].hbm)
+            audit_fail(audit,
+                "block %u counts %u children, %u in memory, %u in HBM, and has %u, %u, %u", number,
+                state->child_count, state->memory_child_count, state->hbm_child_count,
+                children[number].all, children[number].memory, children[number].hbm);
+    }
+    free(children);
+}
+
+/* --- NVMe ------------------------------------------------------------------------------------- */
+
+/* Of one segment, and towards those of the store. False: something does not agree. */
+static bool
+segment_judge(const struct kvt_store *store, const struct segment *segment, uint64_t *use_sum,
+    uint64_t *count)
+{
+    uint64_t live_bytes = 0;
+    uint32_t record_count = 0;
+
+    for (uint32_t i = 0; i < residency_number_limit(store->map); i++) {
+        const struct entry *entry = residency_at(store->map, i);
+
+        if (!is_resident(store, i) || (word_tiers(word_at(store, i)) & TIER_NVME) == 0 ||
+            entry->segment != segment->number)
+            continue;
+        if (entry->extent_generation != segment->generation)
+            return false;
+        live_bytes += (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES;
+        *use_sum += entries_at(store->entries, i)->last_use;
+        record_count++;
+    }
+    *count += record_count;
+    /* Records of namespaces that were cleared stay in the index with their segment. */
+    return segment->live_bytes == live_bytes && segment->record_count >= record_count &&
+           segment->held_count == 0;
+}
+
+static void
+nvme_judge(struct kvt_store *store, const struct disk_audit *disk, struct store_audit *audit)
+{
+    uint64_t use_sum = 0, count = 0;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (!segment_judge(store, segment, &use_sum, &count))
+            audit_fail(audit, "segment 0x%x counts other bytes, records or holds than there are",
+                segment->number);
+    }
+    if (store->nvme_use_sum != use_sum || store->nvme_copy_count != count)
+        audit_fail(audit,
+            "the store counts %u copies on NVMe with uses of %llu, and there are %llu with %llu",
+            store->nvme_copy_count, (unsigned long long)store->nvme_use_sum,
+            (unsigned long long)count, (unsigned long long)use_sum);
+    if (audit->looks_at_headers && disk->copy_count - disk->dead_count != count)
+        audit_fail(audit, "headers name %u copies that are their blocks', of %llu on NVMe",
+            disk->copy_count - disk->dead_count, (unsigned long long)count);
+}
+
+/* --- HOST and HBM ----------------------------------------------------------------------------- */
+
+static void
+place_judge(struct kvt_store *store, enum policy_place place, struct store_audit *audit)
+{
+    const struct slab *slab = place_slab(store, place);
+    uint64_t bytes = 0;
+
+    if (slab == NULL)
+        return;
+    slab_check(slab);
+    for (uint32_t number = 0; number < residency_number_limit(store->map); number++) {
+        if (is_resident(store, number) && entries_has_copy(store->entries, place, number))
+            bytes += copy_bytes(store, place, number);
+    }
+    if (slab_used(slab) != bytes)
+        audit_fail(audit, "in place %d slots of %llu bytes are taken, and copies have %llu",
+            (int)place, (unsigned long long)slab_used(slab), (unsigned long long)bytes);
+}
+
+static void
+holds_judge(struct kvt_store *store, struct store_audit *audit)
+{
+    for (uint32_t number = 0; number < residency_number_limit(store->map); number++) {
+        uint64_t word = word_at(store, number);
+
+        if (word_state(word) != ENTRY_FREE && word_pins(word) != 0)
+            audit_fail(audit, "block %u (state %d) has %u pins that nobody holds", number,
+                (int)word_state(word), (unsigned)word_pins(word));
+        if (word_state(word) == ENTRY_FILLING || word_state(word) == ENTRY_DOOMED)
+            audit_fail(audit, "block %u is in state %d", number, (int)word_state(word));
+    }
+    if (store->dirty_bytes != 0)
+        audit_fail(
+            audit, "%llu bytes count as waiting for NVMe", (unsigned long long)store->dirty_bytes);
+}
+
+/* --- All of it -------------------------------------------------------------------------------- */
+
+struct audit_call {
+    struct store_audit *audit;
+    bool is_judged;
+};
+
+static bool
+is_at_rest(struct kvt_store *store)
+{
+    return reclaim_is_idle(store) && commit_is_at_rest(store) && !work_is_in_flight(store) &&
+           turns_are_idle(&store->work) && turns_are_idle(&store->flights);
+}
+
+/* The loop. */
+static bool
+call_run(struct kvt_store *store, void *context)
+{
+    struct audit_call *call = context;
+    struct store_audit *audit = call->audit;
+    struct disk_audit disk = {.copy_count = 0};
+
+    if (!is_at_rest(store) || (audit->looks_at_headers && !disk_audit(store, NULL, &disk)))
+        return true;
+    call->is_judged = true;
+    residency_check(store->map); /* What this proves poisons the store when it is not so. */
+    blocks_judge(store, audit);
+    for (uint32_t i = 0; i < atomic_load(&store->namespace_count); i++)
+        namespace_judge(store, &store->namespaces[i], audit);
+    chains_judge(store, audit);
+    if (store->nvme != NULL)
+        nvme_judge(store, &disk, audit);
+    for (uint32_t place = 0; place < POLICY_NVME && audit->is_unused; place++)
+        place_judge(store, (enum policy_place)place, audit);
+    if (audit->is_unused)
+        holds_judge(store, audit);
+    if (disk.failure[0] != '\0')
+        audit_fail(audit, "%s", disk.failure);
+    return true;
+}
+
+bool
+store_audit(kvt_store *store, struct store_audit *audit)
+{
+    struct audit_call call = {.audit = audit};
+
+    audit->failure[0] = '\0';
+    loop_call(store, call_run, &call);
+    return call.is_judged;
+}
