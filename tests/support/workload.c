@@ -208,14 +208,6 @@ work_settle(struct workload *work)
             &work->model, work->host.lies == NULL || !work->host.lies(work->host.context));
 }
 
-void
-workload_calm(struct workload *work)
-{
-    work->is_faulty = work->keeps = false;
-    work->calmed_count = 1;
-    work_settle(work);
-}
-
 /* In peace what the store counts, and what the headers on NVMe say, is what there is. */
 static void
 work_audit(struct workload *work, bool is_unused)
@@ -228,6 +220,15 @@ work_audit(struct workload *work, bool is_unused)
     work->audit_count++;
     if (audit.failure[0] != '\0')
         model_fail(&work->model, "%s", audit.failure);
+}
+
+void
+workload_calm(struct workload *work)
+{
+    work->is_faulty = work->keeps = false;
+    work->calmed_count = 1;
+    work_settle(work);
+    work_audit(work, false);
 }
 
 enum kvt_status
