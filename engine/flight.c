@@ -24,7 +24,7 @@ flight_create(struct kvt_store *store, uint32_t entry, enum flight_state state)
     flight->turn = turns_begin(&store->flights);
     KVT_ASSERT(entries_at(store->entries, entry)->flight == NULL);
     entries_at(store->entries, entry)->flight = flight;
-    store->policy->ops->flight(store->policy, entry);
+    store->policy->ops->recheck(store->policy, entry);
     return flight;
 }
 
@@ -37,6 +37,6 @@ flight_destroy(struct kvt_store *store, struct flight *flight)
     KVT_ASSERT(state->flight == flight && flight->image == NULL);
     state->flight = NULL;
     turns_end(&store->flights, flight->turn);
-    store->policy->ops->flight(store->policy, flight->entry);
+    store->policy->ops->recheck(store->policy, flight->entry);
     pool_put(&store->flight_pool, flight);
 }

@@ -76,16 +76,18 @@ struct policy_ops {
     void (*unprepare)(struct policy *policy, uint32_t number);
 
     /* A copy came (it was prepared), or goes. The entry's parent link is set before the first and
-     * stays till the last. */
+     * stays till the last, unless its parent leaves before. */
     void (*add)(struct policy *policy, enum policy_place place, uint32_t number);
     void (*remove)(struct policy *policy, enum policy_place place, uint32_t number);
 
-    /* Something is under way for the entry from now on, or nothing is any more (its state has a
-     * flight, or none): its copies cannot go in the meantime, and a walk need not show them. */
-    void (*flight)(struct policy *policy, uint32_t number);
+    /* Whether the entry's copies can go is another question now: something is under way for it, or
+     * nothing is any more (its state has a flight, or none), and a walk need not show them in the
+     * meantime; or a child that has copies was linked to it, as it was away when that came. */
+    void (*recheck)(struct policy *policy, uint32_t number);
 
     /* The blocks of one request were used: a chain, first block first (ENTRY_NONE: none). It notes
-     * their last use in their entry states, and so does `arrive`; nobody else does. */
+     * their last use in their entry states, and so do `arrive`, and `add` of a block that an open
+     * found and nobody has used; nobody else does. */
     void (*request)(
         struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns);
 

@@ -148,7 +148,7 @@ enum kvt_status default_prepare(struct policy *policy, uint32_t number);
 void default_unprepare(struct policy *policy, uint32_t number);
 void default_add(struct policy *policy, enum policy_place place, uint32_t number);
 void default_remove(struct policy *policy, enum policy_place place, uint32_t number);
-void default_flight(struct policy *policy, uint32_t number);
+void default_recheck(struct policy *policy, uint32_t number);
 uint32_t default_victim(struct policy *policy, enum policy_place place, uint32_t cursor);
 /* default_refresh - what the entry's copies count as, after its children or copies changed. */
 void default_refresh(struct default_policy *self, uint32_t number);

@@ -226,7 +226,7 @@ default_add(struct policy *policy, enum policy_place place, uint32_t number)
 }
 
 void
-default_flight(struct policy *policy, uint32_t number)
+default_recheck(struct policy *policy, uint32_t number)
 {
     default_refresh(default_of(policy), number);
 }

@@ -287,7 +287,7 @@ policy_leave_ignore(struct policy *policy, uint32_t number, bool is_evicted)
 }
 
 void
-policy_flight_ignore(struct policy *policy, uint32_t number)
+policy_recheck_ignore(struct policy *policy, uint32_t number)
 {
     (void)policy;
     (void)number;

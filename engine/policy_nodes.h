@@ -92,8 +92,8 @@ void policy_use(struct policy *policy, uint32_t number, uint64_t now_ns);
 void policy_arrive_ignore(
     struct policy *policy, const uint32_t *numbers, uint32_t count, uint64_t now_ns);
 void policy_leave_ignore(struct policy *policy, uint32_t number, bool is_evicted);
-/* policy_flight_ignore - copies that cannot go are shown. */
-void policy_flight_ignore(struct policy *policy, uint32_t number);
+/* policy_recheck_ignore - whether a copy can go is looked at when it is its turn. */
+void policy_recheck_ignore(struct policy *policy, uint32_t number);
 /* policy_costs_ignore - what moving costs makes no difference. */
 void policy_costs_ignore(struct policy *policy, const struct policy_costs *costs);
 /* policy_save_nothing, policy_restore_nothing - it learns nothing. */

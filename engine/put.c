@@ -177,15 +177,27 @@ parent_link(struct kvt_store *store, uint32_t number, const struct op *op)
         entries_link(store->entries, number, residency_find_fingerprint(store->map, op->parent));
 }
 
+/* Its parent left, and is back: without the link that would be the end of its chain. */
+static void
+parent_relink(struct kvt_store *store, uint32_t number, const struct op *op)
+{
+    uint32_t parent;
+
+    if (entries_parent(store->entries, number) != ENTRY_NONE)
+        return;
+    parent_link(store, number, op);
+    parent = entries_parent(store->entries, number);
+    if (parent != ENTRY_NONE)
+        store->policy->ops->recheck(store->policy, parent);
+}
+
 static void
 put_exists(struct kvt_store *store, struct op *op, uint32_t number)
 {
     bool has_stage_2 = op->ticket->last_stage == 2;
 
     COUNT(store, put_exists_count, 1);
-    /* Its parent left, and is back: without the link that would be the end of its chain. */
-    if (entries_parent(store->entries, number) == ENTRY_NONE)
-        parent_link(store, number, op);
+    parent_relink(store, number, op);
     /* Found without children of its own being used: a put counts as a use. */
     entry_touch(store, number);
     /* The answer of the last stage gives the ticket back to the caller, who may free it. */

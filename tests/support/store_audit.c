@@ -10,7 +10,7 @@
 
 #include "commit.h"
 #include "disk_audit.h"
-#include "pins.h"
+#include "policy_default_internal.h"
 #include "reclaim.h"
 #include "store_internal.h"
 
@@ -127,6 +127,56 @@ chains_judge(struct kvt_store *store, struct store_audit *audit)
                 children[number].all, children[number].memory, children[number].hbm);
     }
     free(children);
+}
+
+/* --- The policy ------------------------------------------------------------------------------- */
+
+/* What GHI has of a copy: one that is in no list, and should be, never goes. */
+static enum default_queue
+queue_wanted(const struct kvt_store *store, enum policy_place place, uint32_t number)
+{
+    const struct entry_state *state = entries_at(store->entries, number);
+
+    if (place == POLICY_HOST && (state->places & PLACES_HBM) != 0)
+        return QUEUE_DOUBLES;
+    return state->flight == NULL && entries_is_leaf(store->entries, place, number) ? QUEUE_LEAVES
+                                                                                   : QUEUE_NONE;
+}
+
+/* Copies in memory, each with a node, and that in its list. */
+static void
+policy_judge(struct kvt_store *store, struct store_audit *audit)
+{
+    const struct policy_nodes *nodes = store->policy->nodes;
+    bool is_ghi = store->policy->ops == &policy_default_ops;
+    uint32_t copy_count = 0;
+    uint64_t tracked_count = 0;
+
+    for (uint32_t number = 0; number < residency_number_limit(store->map); number++) {
+        tracked_count +=
+            is_resident(store, number) && entries_at(store->entries, number)->use_count > 0;
+        for (uint32_t at = 0; at < POLICY_NVME && is_resident(store, number); at++) {
+            enum policy_place place = (enum policy_place)at;
+            uint32_t node;
+
+            if (!entries_has_copy(store->entries, place, number))
+                continue;
+            copy_count++;
+            node = node_find(nodes, place, number);
+            if (node == NODE_NONE ||
+                (is_ghi && node_at(nodes, node)->queue != queue_wanted(store, place, number)))
+                audit_fail(audit, "the policy has block %u in list %d of place %u, not in %d",
+                    number, node == NODE_NONE ? -1 : (int)node_at(nodes, node)->queue, at,
+                    (int)queue_wanted(store, place, number));
+        }
+    }
+    if (is_ghi && default_of(store->policy)->tracked_count != tracked_count)
+        audit_fail(audit, "GHI tracks %llu blocks, and there are %llu",
+            (unsigned long long)default_of(store->policy)->tracked_count,
+            (unsigned long long)tracked_count);
+    if (policy_nodes_count(nodes) != copy_count)
+        audit_fail(audit, "the policy has %u copies, and there are %u", policy_nodes_count(nodes),
+            copy_count);
 }
 
 /* --- NVMe ------------------------------------------------------------------------------------- */
@@ -246,6 +296,7 @@ call_run(struct kvt_store *store, void *context)
     for (uint32_t i = 0; i < atomic_load(&store->namespace_count); i++)
         namespace_judge(store, &store->namespaces[i], audit);
     chains_judge(store, audit);
+    policy_judge(store, audit);
     if (store->nvme != NULL)
         nvme_judge(store, &disk, audit);
     for (uint32_t place = 0; place < POLICY_NVME && audit->is_unused; place++)

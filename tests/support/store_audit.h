@@ -5,6 +5,7 @@
  * hours.
  *
  *   blocks      as many, and as long, as their namespaces count; each copy has its policy place
+ *   policy      a node for each copy in memory, and that (of GHI) in the list that it belongs to
  *   chains      children, those in memory and those in HBM, as their parent counts them
  *   NVMe        bytes and holds of each segment; uses and copies of the store
  *   HOST, HBM   slots taken are those of copies; no block is pinned   (when nothing is held)

@@ -16,6 +16,7 @@
 #include "kvtier/regions.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
+#include "store_audit.h"
 #include "store_internal.h"
 #include "store_kit.h"
 
@@ -138,6 +139,16 @@ entry_of(uint32_t block)
 }
 
 static void
+accounts_check(void)
+{
+    struct store_audit audit = {.is_unused = true, .looks_at_headers = true};
+
+    assert_true(store_audit(sim.store, &audit));
+    if (audit.failure[0] != '\0')
+        fail_msg("%s", audit.failure);
+}
+
+static void
 a_child_that_stayed_is_linked_to_its_parent_again(void **state)
 {
     (void)state;
@@ -146,6 +157,20 @@ a_child_that_stayed_is_linked_to_its_parent_again(void **state)
     assert_int_equal(entries_parent(sim.store->entries, entry_of(1)), ENTRY_NONE);
     chain_put(0, 2, KVT_TIER_HOST, KVT_SYNC);
     assert_int_equal(entries_parent(sim.store->entries, entry_of(1)), entry_of(0));
+    accounts_check();
+}
+
+/* The parent was there before its child was put again, and was a leaf until then. */
+static void
+a_parent_that_is_back_is_no_leaf_when_its_child_is_linked(void **state)
+{
+    (void)state;
+    chain_put(0, 2, KVT_TIER_HOST, KVT_SYNC);
+    block_delete(0);
+    chain_put(0, 1, KVT_TIER_HOST, KVT_SYNC);
+    chain_put(0, 2, KVT_TIER_HOST, KVT_SYNC);
+    assert_int_equal(entries_parent(sim.store->entries, entry_of(1)), entry_of(0));
+    accounts_check();
 }
 
 /* Whether the way up from a block ends. */
@@ -268,6 +293,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_child_that_stayed_is_linked_to_its_parent_again),
+        TEST(a_parent_that_is_back_is_no_leaf_when_its_child_is_linked),
         TEST(a_chain_on_a_ring_of_parents_has_a_top),
         TEST(blocks_of_rings_of_parents_leave_for_others),
         TEST(records_whose_parents_form_a_ring_have_a_top),

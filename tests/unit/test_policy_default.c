@@ -590,7 +590,7 @@ flight_set(struct policy_rig *rig, uint32_t number, bool has_one)
     static uint8_t some_flight;
 
     entries_at(rig->entries, number)->flight = has_one ? (struct flight *)&some_flight : NULL;
-    rig->policy->ops->flight(rig->policy, number);
+    rig->policy->ops->recheck(rig->policy, number);
 }
 
 static void
