@@ -231,6 +231,21 @@ workload_calm(struct workload *work)
     work_audit(work, false);
 }
 
+/* Nobody took the index away: all of it was good. */
+static void
+index_judge(struct workload *work)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (workload_tolerates(work) || work->finds_damage ||
+        !workload_expect(work, "kvt_stats_get", kvt_stats_get(work->store, &stats)))
+        return;
+    if (stats.recover_rebuilt_count != 0 || stats.recover_dropped_count != 0)
+        model_fail(&work->model, "an index that was there: rebuilt %llu, %llu records refused",
+            (unsigned long long)stats.recover_rebuilt_count,
+            (unsigned long long)stats.recover_dropped_count);
+}
+
 enum kvt_status
 workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
 {
@@ -255,6 +270,9 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
         return status;
     work_settle(work);
     memset(work->must_stay, 0, sizeof(work->must_stay));
+    if (work->is_made && !is_rebuilt && (flags & KVT_OPEN_REBUILD) == 0)
+        index_judge(work);
+    work->is_made = true;
     work_audit(work, false);
     return KVT_OK;
 }

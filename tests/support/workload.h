@@ -107,6 +107,7 @@ struct workload {
     struct flight flights[FLIGHTS_MAX];
     struct held_lease leases[LEASES_MAX];
     bool evicts;          /* The tiers are small: misses are no failures. */
+    bool is_made;         /* It was open once: its index is there. */
     bool has_codecs;      /* Namespaces are encoded for NVMe. */
     bool headers_may_lie; /* Kills may have been passed over: bytes were read that are not there. */
     bool finds_damage;    /* An earlier life counted on what was lost with the power. */
