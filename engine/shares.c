@@ -7,10 +7,11 @@
 #include "store_internal.h"
 
 enum {
-    /* What may be promised of a tier. The rest is where everybody's new blocks go; on NVMe it also
-     * keeps segments in which little is held, so that reclaims find victims. */
+    /* What may be promised of a tier in memory. The rest is where everybody's new blocks go. */
     MEMORY_PERCENT_MAX = 90,
-    NVME_PERCENT_MAX = 75,
+    /* Segments of a root that have no blocks, or are being written: the reserve, one to write into,
+     * one that is being emptied. */
+    SEGMENTS_BESIDE = 4,
 };
 
 void
@@ -46,6 +47,7 @@ struct share_call {
     struct namespace_state *space;
     enum share_tier tier;
     uint64_t bytes;
+    uint64_t limit; /* Of all shares of the tier. */
     enum kvt_status status;
 };
 
@@ -73,33 +75,61 @@ shares_begin(struct kvt_store *store)
     }
 }
 
-/* What can be promised of the tier in all; 0: it is not there. */
 static uint64_t
-tier_limit(const struct kvt_store *store, enum share_tier tier)
+hbm_bytes(const struct kvt_store *store)
 {
-    struct tier_usage usage = {0};
-    uint64_t hbm_bytes = 0;
+    uint64_t bytes = 0;
 
-    if (tier == SHARE_HOST)
-        return slab_capacity(store->slab) / 100 * MEMORY_PERCENT_MAX;
-    if (tier == SHARE_NVME) {
-        if (store->nvme != NULL)
-            nvme_as_tier(store->nvme)->ops->usage(nvme_as_tier(store->nvme), &usage);
-        return usage.capacity_bytes / 100 * NVME_PERCENT_MAX;
-    }
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
         const struct slab *slab = place_slab(store, place_of_device(i));
 
-        hbm_bytes += slab == NULL ? 0 : slab_capacity(slab);
+        bytes += slab == NULL ? 0 : slab_capacity(slab);
     }
-    return hbm_bytes / 100 * MEMORY_PERCENT_MAX;
+    return bytes;
+}
+
+/*
+ * A segment can be reclaimed when at most half of it is held (victim_survivors()). However that
+ * lies, there is one while all that is held, by shares and by pins, is at most half of the segments
+ * that have blocks.
+ */
+static uint64_t
+nvme_limit(const struct kvt_store *store)
+{
+    uint64_t segment_bytes = (uint64_t)store->file.segment_pages * PAGE_BYTES;
+    uint64_t half = 0;
+
+    for (uint32_t root = 0; root < store->file.root_count; root++) {
+        uint64_t count = segment_total(store->segments, root);
+
+        if (count > SEGMENTS_BESIDE)
+            half += (count - SEGMENTS_BESIDE) * segment_bytes / 2;
+    }
+    return half > store->options.pin_bytes_max ? half - store->options.pin_bytes_max : 0;
+}
+
+/* What can be promised of the tier in all. */
+static uint64_t
+tier_limit(const struct kvt_store *store, enum share_tier tier)
+{
+    if (tier == SHARE_NVME)
+        return nvme_limit(store);
+    return (tier == SHARE_HOST ? slab_capacity(store->slab) : hbm_bytes(store)) / 100 *
+           MEMORY_PERCENT_MAX;
+}
+
+static bool
+tier_is_there(const struct kvt_store *store, enum share_tier tier)
+{
+    if (tier == SHARE_NVME)
+        return store->nvme != NULL;
+    return tier == SHARE_HOST || hbm_bytes(store) > 0;
 }
 
 static bool
 share_run(struct kvt_store *store, void *context)
 {
     struct share_call *call = context;
-    uint64_t limit = tier_limit(store, call->tier);
     uint32_t id_max = atomic_load_explicit(&store->namespace_count, memory_order_acquire);
     uint64_t promised = 0;
 
@@ -111,9 +141,12 @@ share_run(struct kvt_store *store, void *context)
             promised += space->share_bytes[call->tier];
     }
     call->status = KVT_OK;
-    if (limit == 0)
+    if (!tier_is_there(store, call->tier)) {
         call->status = KVT_E_UNSUPPORTED;
-    else if (promised > limit || call->bytes > limit - promised)
+        return true;
+    }
+    call->limit = tier_limit(store, call->tier);
+    if (promised > call->limit || call->bytes > call->limit - promised)
         call->status = KVT_E_NOSPC;
     if (call->status != KVT_OK)
         return true;
@@ -140,8 +173,8 @@ kvt_namespace_share_set(kvt_store *store, kvt_namespace ns, uint32_t tier, uint6
         return failure_set(KVT_E_UNSUPPORTED, 0, "the store does not have that tier");
     if (call.status == KVT_E_NOSPC)
         return failure_set(KVT_E_NOSPC, 0,
-            "%llu bytes: with other namespaces' shares more than %d %% of the tier",
-            (unsigned long long)bytes,
-            tier == KVT_TIER_NVME ? NVME_PERCENT_MAX : MEMORY_PERCENT_MAX);
+            "%llu bytes: with other namespaces' shares more than the %llu that can be promised of "
+            "the tier",
+            (unsigned long long)bytes, (unsigned long long)call.limit);
     return KVT_OK;
 }

@@ -63,7 +63,8 @@ KVT_CHECKED enum kvt_status kvt_pin(kvt_store *store, kvt_namespace ns, const st
  * without one, a namespace competes for the rest. It is no limit: what is free can be used.
  *
  * KVT_E_INVAL: no such namespace or tier. KVT_E_UNSUPPORTED: the store does not have that tier.
- * KVT_E_NOSPC: all shares together would be more than 90 % of HBM or HOST, 75 % of NVMe.
+ * KVT_E_NOSPC: all shares together would be more than can be promised: 90 % of HBM or HOST; of NVMe
+ * half of what it has beyond four segments of each root, less pin_bytes_max.
  * Threads: any. Ownership: nothing changes hands. Blocks: until the loop has answered; for the
  * first share in proportion to the map.
  */

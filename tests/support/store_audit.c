@@ -67,15 +67,32 @@ blocks_judge(struct kvt_store *store, struct store_audit *audit)
     }
 }
 
+/* What the block has of each tier, towards its namespace's. */
+static void
+uses_add(struct kvt_store *store, uint32_t number, uint64_t used_bytes[SHARE_TIER_COUNT])
+{
+    for (uint32_t at = 0; at < POLICY_NVME; at++) {
+        enum policy_place place = (enum policy_place)at;
+
+        if (entries_has_copy(store->entries, place, number))
+            used_bytes[share_of_place(place)] += copy_bytes(store, place, number);
+    }
+    if ((word_tiers(word_at(store, number)) & TIER_NVME) != 0)
+        used_bytes[SHARE_NVME] +=
+            (uint64_t)pages_of(residency_at(store->map, number)->stored_length) * PAGE_BYTES;
+}
+
 static void
 namespace_judge(
     struct kvt_store *store, const struct namespace_state *space, struct store_audit *audit)
 {
+    uint64_t used_bytes[SHARE_TIER_COUNT] = {0};
     uint64_t count = 0, bytes = 0;
 
     for (uint32_t number = 0; number < residency_number_limit(store->map); number++) {
         if (!is_resident(store, number) || entry_namespace(store, number) != space)
             continue;
+        uses_add(store, number, used_bytes);
         count++;
         bytes += residency_at(store->map, number)->length;
     }
@@ -84,6 +101,12 @@ namespace_judge(
             space->id, (unsigned long long)space->block_count,
             (unsigned long long)space->block_bytes, (unsigned long long)count,
             (unsigned long long)bytes);
+    for (uint32_t i = 0; i < SHARE_TIER_COUNT && store->has_shares; i++) {
+        if (space->used_bytes[i] != used_bytes[i])
+            audit_fail(audit, "namespace %u counts %llu bytes towards share %u, and has %llu",
+                space->id, (unsigned long long)space->used_bytes[i], i,
+                (unsigned long long)used_bytes[i]);
+    }
 }
 
 /* --- Chains ----------------------------------------------------------------------------------- */
@@ -143,6 +166,88 @@ queue_wanted(const struct kvt_store *store, enum policy_place place, uint32_t nu
                                                                                    : QUEUE_NONE;
 }
 
+/* Neighbours know each other, and are of one list. */
+static bool
+neighbours_agree(const struct policy_nodes *nodes, uint32_t number)
+{
+    const struct policy_node *node = node_at(nodes, number);
+    const struct policy_node *newer = node->newer == NODE_NONE ? NULL : node_at(nodes, node->newer);
+    const struct policy_node *older = node->older == NODE_NONE ? NULL : node_at(nodes, node->older);
+
+    return (newer == NULL || (newer->older == number && newer->place == node->place &&
+                                 newer->queue == node->queue)) &&
+           (older == NULL || (older->newer == number && older->place == node->place &&
+                                 older->queue == node->queue));
+}
+
+static bool
+links_agree(const struct kvt_store *store, uint32_t number)
+{
+    const struct policy_node *node = node_at(store->policy->nodes, number);
+    const struct default_place *place;
+
+    if (store->policy->ops != &policy_default_ops || node->queue == QUEUE_DOUBLES)
+        return neighbours_agree(store->policy->nodes, number);
+    place = &default_of(store->policy)->places[node->place];
+    return node->queue == QUEUE_NONE ||
+           (node->newer < place->count && place->leaves[node->newer] == node->entry);
+}
+
+/* Copies of a place, as its lists have them. */
+struct listed {
+    uint32_t all, leaves, doubles;
+};
+
+static void
+listed_count(struct kvt_store *store, enum policy_place place, struct listed *listed)
+{
+    *listed = (struct listed){0};
+    for (uint32_t number = 0; number < residency_number_limit(store->map); number++) {
+        if (!is_resident(store, number) || !entries_has_copy(store->entries, place, number))
+            continue;
+        listed->all++;
+        if (store->policy->ops == &policy_default_ops) {
+            listed->leaves += queue_wanted(store, place, number) == QUEUE_LEAVES;
+            listed->doubles += queue_wanted(store, place, number) == QUEUE_DOUBLES;
+        } else {
+            listed->leaves += entries_is_leaf(store->entries, place, number);
+        }
+    }
+}
+
+/* A walk over victims in LRU's order shows every leaf once; those of the others change something.
+ */
+static uint32_t
+leaves_shown(struct kvt_store *store, enum policy_place place, uint32_t limit)
+{
+    uint32_t cursor = ENTRY_NONE, count = 0;
+
+    do {
+        cursor = store->policy->ops->victim(store->policy, place, cursor);
+        count += cursor != ENTRY_NONE;
+    } while (cursor != ENTRY_NONE && count <= limit);
+    return count;
+}
+
+static void
+lists_judge(struct kvt_store *store, enum policy_place place, struct store_audit *audit)
+{
+    const struct default_place *lists = &default_of(store->policy)->places[place];
+    struct listed listed;
+
+    listed_count(store, place, &listed);
+    if (store->policy->ops == &policy_default_ops &&
+        (lists->copy_count != listed.all || lists->count != listed.leaves ||
+            lists->doubles.count != listed.doubles))
+        audit_fail(audit, "GHI has %u copies, %u leaves, %u doubles in place %d, of %u, %u, %u",
+            lists->copy_count, lists->count, lists->doubles.count, (int)place, listed.all,
+            listed.leaves, listed.doubles);
+    if (store->policy->ops == &policy_lru_ops &&
+        leaves_shown(store, place, listed.all) != listed.leaves)
+        audit_fail(audit, "LRU shows other victims of place %d than its %u leaves", (int)place,
+            listed.leaves);
+}
+
 /* Copies in memory, each with a node, and that in its list. */
 static void
 policy_judge(struct kvt_store *store, struct store_audit *audit)
@@ -168,8 +273,12 @@ policy_judge(struct kvt_store *store, struct store_audit *audit)
                 audit_fail(audit, "the policy has block %u in list %d of place %u, not in %d",
                     number, node == NODE_NONE ? -1 : (int)node_at(nodes, node)->queue, at,
                     (int)queue_wanted(store, place, number));
+            else if (!links_agree(store, node))
+                audit_fail(audit, "block %u is not where its node in place %u says", number, at);
         }
     }
+    for (uint32_t at = 0; at < POLICY_NVME; at++)
+        lists_judge(store, (enum policy_place)at, audit);
     if (is_ghi && default_of(store->policy)->tracked_count != tracked_count)
         audit_fail(audit, "GHI tracks %llu blocks, and there are %llu",
             (unsigned long long)default_of(store->policy)->tracked_count,

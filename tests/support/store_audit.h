@@ -4,8 +4,10 @@
  * slot that leaks, a child that was counted twice or a pin that stays serves right answers for
  * hours.
  *
- *   blocks      as many, and as long, as their namespaces count; each copy has its policy place
- *   policy      a node for each copy in memory, and that (of GHI) in the list that it belongs to
+ *   blocks      as many, and as long, as their namespaces count, and of as many bytes in each tier
+ *               where one has a share; each copy has its policy place
+ *   policy      a node for each copy in memory, and that in its list; of GHI in the right one, of
+ *               LRU where a walk over victims finds it
  *   chains      children, those in memory and those in HBM, as their parent counts them
  *   NVMe        bytes and holds of each segment; uses and copies of the store
  *   HOST, HBM   slots taken are those of copies; no block is pinned   (when nothing is held)

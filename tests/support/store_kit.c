@@ -4,6 +4,7 @@
  */
 #include "store_kit.h"
 
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,6 +13,12 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "store_audit.h"
+
+enum {
+    AUDIT_TRIES = 1000000, /* Until the store is at rest. */
+};
 
 static void
 run_program(const char *const words[])
@@ -195,4 +202,20 @@ kit_stats(kvt_store *store)
 
     assert_int_equal(kvt_stats_get(store, &stats), KVT_OK);
     return stats;
+}
+
+void
+kit_audit(kvt_store *store)
+{
+    struct store_audit audit = {.is_unused = true, .looks_at_headers = true};
+
+    for (uint32_t i = 0; i < AUDIT_TRIES; i++) {
+        if (store_audit(store, &audit)) {
+            if (audit.failure[0] != '\0')
+                fail_msg("%s", audit.failure);
+            return;
+        }
+        (void)sched_yield();
+    }
+    fail_msg("the store never came to rest");
 }

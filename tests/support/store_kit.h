@@ -45,6 +45,10 @@ void kit_file_write(const char *path, const void *source, size_t size);
 
 struct kvt_stats kit_stats(kvt_store *store);
 
+/* kit_audit - what the store counts is what there is (store_audit.h), once it is at rest; the test
+ * holds nothing of it. */
+void kit_audit(kvt_store *store);
+
 /* refused - the call was refused with this status and a sentence with this word in it. */
 #define refused(call, wanted, word) kit_refused((call), (wanted), (word), __LINE__)
 void kit_refused(enum kvt_status got, enum kvt_status wanted, const char *word, int line);

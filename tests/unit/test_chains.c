@@ -16,7 +16,6 @@
 #include "kvtier/regions.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
-#include "store_audit.h"
 #include "store_internal.h"
 #include "store_kit.h"
 
@@ -139,16 +138,6 @@ entry_of(uint32_t block)
 }
 
 static void
-accounts_check(void)
-{
-    struct store_audit audit = {.is_unused = true, .looks_at_headers = true};
-
-    assert_true(store_audit(sim.store, &audit));
-    if (audit.failure[0] != '\0')
-        fail_msg("%s", audit.failure);
-}
-
-static void
 a_child_that_stayed_is_linked_to_its_parent_again(void **state)
 {
     (void)state;
@@ -157,7 +146,7 @@ a_child_that_stayed_is_linked_to_its_parent_again(void **state)
     assert_int_equal(entries_parent(sim.store->entries, entry_of(1)), ENTRY_NONE);
     chain_put(0, 2, KVT_TIER_HOST, KVT_SYNC);
     assert_int_equal(entries_parent(sim.store->entries, entry_of(1)), entry_of(0));
-    accounts_check();
+    kit_audit(sim.store);
 }
 
 /* The parent was there before its child was put again, and was a leaf until then. */
@@ -170,7 +159,7 @@ a_parent_that_is_back_is_no_leaf_when_its_child_is_linked(void **state)
     chain_put(0, 1, KVT_TIER_HOST, KVT_SYNC);
     chain_put(0, 2, KVT_TIER_HOST, KVT_SYNC);
     assert_int_equal(entries_parent(sim.store->entries, entry_of(1)), entry_of(0));
-    accounts_check();
+    kit_audit(sim.store);
 }
 
 /* Whether the way up from a block ends. */

@@ -16,7 +16,7 @@
 #include "batch_header.h"
 #include "full_store.h"
 #include "stop_on_proof.h"
-#include "store_audit.h"
+#include "store_kit.h"
 
 #define SOON_NS (UINT64_C(10) * 1000000000)
 
@@ -32,14 +32,11 @@ counter(const _Atomic uint64_t *value)
 static void
 accounts_check(const struct full_store *full)
 {
-    struct store_audit audit = {.is_unused = true, .looks_at_headers = true};
     struct segment *segment;
     uint64_t record_count = 0;
     uint32_t cursor = 0;
 
-    assert_true(store_audit(full->store, &audit));
-    if (audit.failure[0] != '\0')
-        fail_msg("%s", audit.failure);
+    kit_audit(full->store);
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
         record_count += segment->record_count;
     assert_int_equal(record_count, full->store->nvme_copy_count);

@@ -63,44 +63,6 @@ share(kvt_namespace ns, uint32_t tier, uint64_t bytes)
     assert_int_equal(kvt_namespace_share_set(hbm.store, ns, tier, bytes), KVT_OK);
 }
 
-/* What the counts say is what there is. */
-static void
-counts_check(void)
-{
-    uint64_t used[SHARE_TIER_COUNT] = {0};
-    uint64_t counted[SHARE_TIER_COUNT] = {0};
-    uint32_t limit = residency_number_limit(hbm.store->map);
-
-    for (uint32_t id = 1; namespace_at(hbm.store, id) != NULL; id++) {
-        for (int tier = 0; tier < SHARE_TIER_COUNT; tier++)
-            counted[tier] += namespace_at(hbm.store, id)->used_bytes[tier];
-    }
-    for (uint32_t number = 0; number < limit; number++) {
-        const struct entry *entry = residency_at(hbm.store->map, number);
-        uint64_t word = atomic_load(&entry->word);
-
-        if (word_state(word) != ENTRY_RESIDENT)
-            continue;
-        if ((word_tiers(word) & TIER_HOST) != 0)
-            used[SHARE_HOST] += copy_bytes(hbm.store, POLICY_HOST, number);
-        if ((word_tiers(word) & TIER_HBM) != 0)
-            used[SHARE_HBM] += copy_bytes(hbm.store, POLICY_HBM, number);
-        if ((word_tiers(word) & TIER_NVME) != 0)
-            used[SHARE_NVME] += (uint64_t)pages_of(entry->stored_length) * PAGE_BYTES;
-    }
-    for (int tier = 0; tier < SHARE_TIER_COUNT; tier++)
-        assert_int_equal(counted[tier], used[tier]);
-}
-
-static bool
-check_run(struct kvt_store *store, void *context)
-{
-    (void)store;
-    (void)context;
-    counts_check();
-    return true;
-}
-
 static void
 ten_times_its_share_evicts_no_block_of_another_from_host(void **state)
 {
@@ -114,7 +76,7 @@ ten_times_its_share_evicts_no_block_of_another_from_host(void **state)
             kit_put(hbm.store, other, OTHER_FIRST + i, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
     assert_int_equal(count_in(own, 0, OWN_COUNT, KVT_TIER_HOST), OWN_COUNT);
     assert_true(count_in(other, OTHER_FIRST, OTHER_COUNT, KVT_TIER_HOST) < OTHER_COUNT);
-    loop_call(hbm.store, check_run, NULL);
+    kit_audit(hbm.store);
 }
 
 static void
@@ -135,7 +97,55 @@ ten_times_its_share_evicts_no_block_of_another_from_nvme(void **state)
         assert_int_equal(kit_get(hbm.store, own, i, &version), KVT_OK);
         assert_int_equal(version, 1);
     }
-    loop_call(hbm.store, check_run, NULL);
+    kit_audit(hbm.store);
+}
+
+/* The largest share of NVMe that is promised. */
+static uint64_t
+share_most(void)
+{
+    uint64_t bytes = 8 * MIB;
+
+    while (kvt_namespace_share_set(hbm.store, own, KVT_TIER_NVME, bytes) != KVT_OK)
+        bytes -= BLOCK_BYTES;
+    return bytes;
+}
+
+static void
+pin(kvt_namespace ns, uint64_t number)
+{
+    struct payload_key name;
+
+    payload_key_make(&name, number);
+    assert_int_equal(kvt_pin(hbm.store, ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+}
+
+/* As much as can be promised, and pins beside it, spread over the segments: a part of each is held.
+ */
+static void
+what_can_be_promised_of_nvme_leaves_room_for_others(void **state)
+{
+    uint64_t own_count = share_most() / BLOCK_BYTES;
+    uint64_t pin_count, next = OTHER_FIRST;
+    struct kvt_options options = {.struct_size = sizeof(options)};
+
+    (void)state;
+    assert_int_equal(kvt_options_get(hbm.store, &options), KVT_OK);
+    pin_count = options.pin_bytes_max / BLOCK_BYTES;
+    assert_true(own_count > 0 && pin_count > 0);
+    for (uint64_t i = 0; i < own_count || i < pin_count; i++) {
+        if (i < own_count)
+            assert_int_equal(kit_put(hbm.store, own, i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+        if (i < pin_count) {
+            assert_int_equal(kit_put(hbm.store, other, i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+            pin(other, i);
+        }
+        assert_int_equal(kit_put(hbm.store, other, next++, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    }
+    for (uint64_t i = 0; i < 3 * OTHER_COUNT; i++)
+        assert_int_equal(kit_put(hbm.store, other, next++, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(count_in(own, 0, (uint32_t)own_count, KVT_TIER_NVME), own_count);
+    assert_int_equal(count_in(other, 0, (uint32_t)pin_count, KVT_TIER_NVME), pin_count);
 }
 
 static void
@@ -153,7 +163,7 @@ blocks_above_the_share_compete(void **state)
          i++)
         (void)kit_put(hbm.store, other, 2 * OTHER_FIRST + i, 1, BLOCK_BYTES, KVT_MEMORY);
     assert_int_equal(count_in(own, 0, OWN_COUNT, KVT_TIER_HOST), OWN_COUNT / 4);
-    loop_call(hbm.store, check_run, NULL);
+    kit_audit(hbm.store);
 }
 
 static void
@@ -164,11 +174,11 @@ a_share_that_is_set_late_counts_what_is_there(void **state)
         assert_int_equal(kit_put(hbm.store, own, i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
     assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
     share(own, KVT_TIER_HOST, OWN_COUNT * BLOCK_BYTES);
-    loop_call(hbm.store, check_run, NULL);
+    kit_audit(hbm.store);
     assert_int_equal(kit_delete(hbm.store, own, 3), KVT_OK);
     assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_OK);
     assert_int_equal(kvt_namespace_clear(hbm.store, own), KVT_OK);
-    loop_call(hbm.store, check_run, NULL);
+    kit_audit(hbm.store);
 }
 
 static void
@@ -179,8 +189,10 @@ what_cannot_be_promised_is_refused(void **state)
     (void)state;
     refused(kvt_namespace_share_set(hbm.store, none, KVT_TIER_HOST, 1), KVT_E_INVAL, "77");
     refused(kvt_namespace_share_set(hbm.store, own, 3, 1), KVT_E_INVAL, "tier");
-    refused(kvt_namespace_share_set(hbm.store, own, KVT_TIER_HOST, 4 * MIB), KVT_E_NOSPC, "90");
-    refused(kvt_namespace_share_set(hbm.store, own, KVT_TIER_NVME, 7 * MIB), KVT_E_NOSPC, "75");
+    refused(
+        kvt_namespace_share_set(hbm.store, own, KVT_TIER_HOST, 4 * MIB), KVT_E_NOSPC, "promised");
+    refused(
+        kvt_namespace_share_set(hbm.store, own, KVT_TIER_NVME, 2 * MIB), KVT_E_NOSPC, "1048576");
     share(own, KVT_TIER_HBM, MIB);
     refused(kvt_namespace_share_set(hbm.store, other, KVT_TIER_HBM, MIB), KVT_E_NOSPC, "other");
     share(own, KVT_TIER_HBM, 0);
@@ -231,6 +243,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(ten_times_its_share_evicts_no_block_of_another_from_host),
         TEST(ten_times_its_share_evicts_no_block_of_another_from_nvme),
+        TEST(what_can_be_promised_of_nvme_leaves_room_for_others),
         TEST(blocks_above_the_share_compete),
         TEST(a_share_that_is_set_late_counts_what_is_there),
         TEST(what_cannot_be_promised_is_refused),
