@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_lives.c - whole lives of a store in one simulated world: random operations, faults, power
- * cuts at random moments (also while it opens), kills, lost indexes; after each of them everything
- * that was acknowledged is there, nothing that was deleted comes back, and every byte is right.
+ * sim_lives.c - whole lives of a store in one simulated world, on one disk or two, with HBM or
+ * without: random operations, faults of disks and devices, power cuts at random moments (also while
+ * it opens), kills, lost indexes; after each of them everything that was acknowledged is there,
+ * nothing that was deleted comes back, and every byte is right.
  *
  * --seed N --seeds N --ops N (operations in one life, at most).
  *
@@ -56,6 +57,9 @@ enum ending {
     ENDINGS,
 };
 
+static const char *const roots[] = {"/first", "/second"};
+static const char *const data_paths[] = {"/first/data.00", "/second/data.00"};
+
 struct lives {
     struct workload *work;
     struct sim_host host;
@@ -65,8 +69,18 @@ struct lives {
     bool writes_arrive; /* What fails is on the disk all the same. */
     bool reads_fail;    /* In this life. */
     bool reads_lie;
+    bool has_roots; /* Two, each on a disk of its own. */
+    bool has_hbm;
+    uint32_t spread_percent; /* The workload's, in each life. */
     bool holds_all; /* Nothing leaves HOST for want of room: not even what NVMe does not take. */
 };
+
+/* Whether nothing is dropped in this life, whatever fails. */
+static bool
+keeps_all(const struct lives *lives)
+{
+    return lives->holds_all && !lives->reads_lie && !lives->work->loses_devices;
+}
 
 /* Faults of a life. Wrong bytes make the store drop what it reads: then anything may be gone. */
 static void
@@ -107,10 +121,37 @@ faults_choose(struct lives *lives)
         lives->reads_fail = lives->reads_fail || rules[second].ops == SIM_READ;
     }
     lives->reads_lie = choice >= 8;
-    lives->work->keeps = lives->holds_all && !lives->reads_lie;
+    lives->work->keeps = keeps_all(lives);
     lives->work->headers_may_lie = lives->work->headers_may_lie || lives->reads_lie;
     if (lives->reads_lie)
         model_doubt_all(&lives->work->model);
+}
+
+/* One of two disks takes no writes any more, or none of its syncs succeeds. */
+static void
+disk_fails(struct lives *lives)
+{
+    static const unsigned ops[3] = {SIM_WRITE, SIM_SYNC, SIM_WRITE | SIM_SYNC};
+    struct sim_rule rule = {.effect = SIM_EIO, .sticky = true};
+
+    rule.ops = ops[rng_below(&lives->rng, 3)];
+    rule.path = data_paths[rng_below(&lives->rng, 2)];
+    rule.nth = 1 + rng_below(&lives->rng, 60);
+    lives->work->is_faulty = true;
+    sim_rule_add(lives->host.world, &rule);
+}
+
+/* A call of a device fails, and most of these take the device with them. */
+static void
+device_fails(struct lives *lives)
+{
+    static const enum kvt_status statuses[3] = {KVT_E_GPU, KVT_E_GPU, KVT_E_NOMEM};
+    struct device_host_config *device = &lives->host.device;
+
+    device->fail_status = statuses[rng_below(&lives->rng, 3)];
+    device->fail_call = device->call_count + 1 + rng_below(&lives->rng, 2000);
+    lives->work->is_faulty = lives->work->loses_devices = true;
+    lives->work->keeps = keeps_all(lives);
 }
 
 /* One read fails, mostly of the rebuild that comes: nothing is lost for that, and nothing comes
@@ -122,7 +163,7 @@ rebuild_trouble(struct lives *lives)
         .ops = SIM_READ, .effect = SIM_EIO, .nth = 1 + rng_below(&lives->rng, 100)};
 
     lives->work->is_faulty = true;
-    lives->work->keeps = lives->holds_all && !lives->reads_lie;
+    lives->work->keeps = keeps_all(lives);
     sim_rule_add(lives->host.world, &rule);
 }
 
@@ -181,9 +222,9 @@ life_end(struct lives *lives, enum ending ending)
             model_fail(&work->model, "left behind: %s", leaks);
     }
     if (!sim_crashed(lives->host.world) && (ending == END_KILL || ending == END_ABORT))
-        sim_vanish(lives->host.world);
+        sim_host_vanish(&lives->host);
     else if (ending != END_CLOSE || sim_crashed(lives->host.world))
-        sim_power_cut(lives->host.world, SIM_CUT_SEEDED);
+        sim_host_power_cut(&lives->host);
     if ((ending != END_CLOSE || was_crashed) && lives->trusts_lies) {
         model_doubt_all(&work->model);
         work->finds_damage = true;
@@ -192,10 +233,11 @@ life_end(struct lives *lives, enum ending ending)
     workload_abandon(work);
     sim_rules_clear(lives->host.world);
     sim_crash_after(lives->host.world, 0);
+    lives->host.device.fail_call = 0;
     /* What was acknowledged in this life may have been dropped in it, too. */
     if (lives->reads_lie)
         model_doubt_all(&work->model);
-    work->is_faulty = work->keeps = false;
+    work->is_faulty = work->keeps = work->loses_devices = false;
     lives->reads_fail = lives->reads_lie = false;
 }
 
@@ -234,13 +276,21 @@ life(struct lives *lives, uint32_t operation_count)
 
     if (rng_below(&lives->rng, 3) == 0)
         faults_choose(lives);
+    if (lives->has_roots && rng_below(&lives->rng, 8) == 0)
+        disk_fails(lives);
+    if (lives->has_hbm && rng_below(&lives->rng, 8) == 0)
+        device_fails(lives);
     if (ending == END_RECLAIM && rng_below(&lives->rng, 2) == 0)
         sim_rule_add(lives->host.world, &slow_commits);
     if (ending == END_CRASH_OPEN)
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 60));
     if (ending == END_CRASH)
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 800));
+    lives->work->device_percent = lives->has_hbm ? 60 : 0;
+    lives->work->spread_percent = lives->spread_percent;
     is_open = life_open(lives);
+    if (ending == END_ABORT && is_open)
+        workload_memory_close(lives->work);
     for (uint32_t i = 0; i < count && is_open && !sim_crashed(lives->host.world); i++) {
         bool is_busy = ending == END_RECLAIM && !reclaim_is_idle(lives->work->store);
         bool is_delete = is_busy && rng_below(&lives->rng, 4) == 0;
@@ -281,22 +331,10 @@ struct course {
     char failure[MODEL_FAILURE_BYTES]; /* Empty: none. */
 };
 
-static void
-run(uint64_t seed, uint32_t operation_count, struct course *course)
+static struct kvt_options
+options_choose(struct lives *lives, enum shape shape, bool is_small, uint64_t seed)
 {
-    struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u, .writes_arrive = seed % 4 == 1};
-    enum shape shape = (enum shape)rng_below(&lives.rng, SHAPES);
-    bool is_small =
-        shape == SHAPE_SMALL || shape == SHAPE_UPPER || (shape == SHAPE_MAP && seed % 3 > 0);
     struct kvt_options options = is_small ? host_options_small() : host_options_large();
-    struct sim_options world = {
-        .seed = seed,
-        .align_bytes = seed % 2 == 0 ? 512 : 4096,
-        .short_per_mille = seed % 3 == 0 ? 20 : 0,
-        .retry_per_mille = seed % 5 == 0 ? 20 : 0,
-        .latency_ns_max = seed % 4 == 0 ? 20 * 1000 * 1000 : 0,
-    };
-    struct workload_host reach;
 
     if (shape == SHAPE_LARGE)
         options.host_capacity_bytes = 12 << 20;
@@ -305,15 +343,49 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     if (shape == SHAPE_TIGHT)
         options.host_capacity_bytes = 4 << 20;
     if (shape == SHAPE_MAP)
-        options.entry_count_max = SMALL_MAP + rng_below(&lives.rng, MAP_MORE);
+        options.entry_count_max = SMALL_MAP + rng_below(&lives->rng, MAP_MORE);
+    if (lives->has_roots) {
+        options.roots = roots;
+        options.root_count = 2;
+        if (is_small)
+            options.nvme_capacity_bytes *= 2; /* 8 segments of a root are the least. */
+    }
+    if (lives->has_hbm) {
+        host_options_add_hbm(&options);
+        options.device_mask = 1 + 2 * rng_below(&lives->rng, 2);
+    }
+    options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
+    return options;
+}
+
+static void
+run(uint64_t seed, uint32_t operation_count, struct course *course)
+{
+    struct lives lives = {.rng.state = seed * 0x9E3779B97F4A7C15u, .writes_arrive = seed % 4 == 1};
+    enum shape shape = (enum shape)rng_below(&lives.rng, SHAPES);
+    bool is_small =
+        shape == SHAPE_SMALL || shape == SHAPE_UPPER || (shape == SHAPE_MAP && seed % 3 > 0);
+    struct sim_options world = {
+        .seed = seed,
+        .align_bytes = seed % 2 == 0 ? 512 : 4096,
+        .short_per_mille = seed % 3 == 0 ? 20 : 0,
+        .retry_per_mille = seed % 5 == 0 ? 20 : 0,
+        .latency_ns_max = seed % 4 == 0 ? 20 * 1000 * 1000 : 0,
+    };
+    struct workload_host reach;
+    struct kvt_options options;
+
+    lives.has_roots = rng_below(&lives.rng, 3) == 0;
+    lives.has_hbm = rng_below(&lives.rng, 3) == 0;
+    lives.spread_percent = rng_below(&lives.rng, 2) == 0 ? 25 : 0;
+    lives.holds_all = shape == SHAPE_LARGE;
+    options = options_choose(&lives, shape, is_small, seed);
     lives.work = calloc(1, sizeof(*lives.work));
     assert_non_null(lives.work);
-    options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
     sim_host_init(&lives.host, &world, &options);
     reach = sim_host_of(&lives.host);
     workload_init(lives.work, &reach, seed, is_small ? SMALL_KEYS : LARGE_KEYS,
         is_small ? SMALL_SHIFT : LARGE_SHIFT);
-    lives.holds_all = shape == SHAPE_LARGE;
     lives.work->evicts = is_small || shape == SHAPE_MAP;
     if (is_small && operation_count < SMALL_LIFE)
         operation_count = SMALL_LIFE;

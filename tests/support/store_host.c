@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "sim_device.h"
+
 static const uint64_t MIB = UINT64_C(1) << 20;
 
 struct kvt_options
@@ -104,7 +106,7 @@ sim_host_init(
     if (world->seed % 2 == 1)
         sim_board_enable(host->world);
     host->env = *sim_env(host->world);
-    host->env.device = &device_host_ops;
+    host->env.device = sim_device_ops();
     host->env.device_context = &host->device;
     host->device = (struct device_host_config){.seed = world->seed,
         .delay_ns_max = 60000,
@@ -117,8 +119,23 @@ sim_host_init(
 }
 
 void
+sim_host_vanish(struct sim_host *host)
+{
+    sim_device_forget(&host->device);
+    sim_vanish(host->world);
+}
+
+void
+sim_host_power_cut(struct sim_host *host)
+{
+    sim_device_forget(&host->device);
+    sim_power_cut(host->world, SIM_CUT_SEEDED);
+}
+
+void
 sim_host_deinit(struct sim_host *host)
 {
+    sim_device_forget(&host->device);
     sim_world_destroy(host->world);
     host->world = NULL;
 }

@@ -37,6 +37,10 @@ struct sim_host {
 void sim_host_init(
     struct sim_host *host, const struct sim_options *world, const struct kvt_options *options);
 void sim_host_deinit(struct sim_host *host);
+/* sim_host_vanish, sim_host_power_cut - sim_vanish() and sim_power_cut() of a world whose store may
+ * have devices. */
+void sim_host_vanish(struct sim_host *host);
+void sim_host_power_cut(struct sim_host *host);
 struct workload_host sim_host_of(struct sim_host *host);
 
 struct real_host {

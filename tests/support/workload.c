@@ -23,6 +23,7 @@ workload_init(struct workload *work, const struct workload_host *host, uint64_t 
     work->host = *host;
     work->rng.state = seed;
     work->has_codecs = rng_below(&work->rng, 2) == 0;
+    work->has_shares = rng_below(&work->rng, 4) == 0;
     model_init(&work->model, seed ^ 0x5851F42D4C957F2Du, key_count, length_shift);
 }
 
@@ -153,6 +154,33 @@ stays_settle(struct workload *work)
 
 /* --- 2. Opening and verifying ----------------------------------------------------------------- */
 
+/* Room of its own for a namespace, in one tier: a fifth of that at most, so that others find room,
+ * too; or none any more. */
+static void
+share_choose(struct workload *work, uint32_t space)
+{
+    static const uint32_t tiers[3] = {KVT_TIER_HBM, KVT_TIER_HOST, KVT_TIER_NVME};
+    struct kvt_options options = {.struct_size = sizeof(options)};
+    uint32_t choice = rng_below(&work->rng, 3);
+    enum kvt_status status = kvt_options_get(work->store, &options);
+    uint64_t capacity_bytes[3], bytes;
+
+    if (!workload_expect(work, "kvt_options_get", status))
+        return;
+    capacity_bytes[0] = options.hbm_capacity_bytes;
+    capacity_bytes[1] = options.host_capacity_bytes;
+    capacity_bytes[2] = options.nvme_capacity_bytes;
+    bytes = capacity_bytes[choice] / 100 * rng_below(&work->rng, 21);
+    status = kvt_namespace_share_set(work->store, work->spaces[space], tiers[choice], bytes);
+    if (status == KVT_E_NOSPC && tiers[choice] == KVT_TIER_NVME)
+        return; /* So much cannot be promised of so few segments. */
+    if (capacity_bytes[choice] != 0 && capacity_bytes[choice] != KVT_CAPACITY_NONE)
+        workload_expect(work, "kvt_namespace_share_set", status);
+    else if (status != KVT_E_UNSUPPORTED)
+        model_fail(
+            &work->model, "a share of a tier that is not there: %s", kvt_status_name(status));
+}
+
 static enum kvt_status
 spaces_open(struct workload *work)
 {
@@ -166,6 +194,8 @@ spaces_open(struct workload *work)
 
         if (!workload_expect(work, "kvt_namespace_open", status))
             return status;
+        if (work->has_shares && work->evicts)
+            share_choose(work, i);
         if (!work->has_codecs)
             continue;
         status = kvt_namespace_configure(work->store, work->spaces[i], &options);
@@ -405,8 +435,10 @@ step_change(struct workload *work, uint32_t choice)
         step_delete(work, names, count < 3 ? count : 3);
     else if (choice == 47)
         workload_clear(work, rng_below(&work->rng, MODEL_SPACES));
-    else if (choice < 50)
+    else if (choice == 48)
         workload_flush(work);
+    else if (choice == 49 && work->has_shares && work->evicts)
+        share_choose(work, rng_below(&work->rng, MODEL_SPACES));
 }
 
 static void

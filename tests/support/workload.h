@@ -106,9 +106,11 @@ struct workload {
     kvt_namespace spaces[MODEL_SPACES];
     struct flight flights[FLIGHTS_MAX];
     struct held_lease leases[LEASES_MAX];
-    bool evicts;          /* The tiers are small: misses are no failures. */
-    bool is_made;         /* It was open once: its index is there. */
-    bool has_codecs;      /* Namespaces are encoded for NVMe. */
+    bool evicts;        /* The tiers are small: misses are no failures. */
+    bool is_made;       /* It was open once: its index is there. */
+    bool has_codecs;    /* Namespaces are encoded for NVMe. */
+    bool has_shares;    /* Namespaces of a store that evicts have room of their own in the tiers. */
+    bool loses_devices; /* In this life: what HBM has is not compared with events. */
     bool headers_may_lie; /* Kills may have been passed over: bytes were read that are not there. */
     bool finds_damage;    /* An earlier life counted on what was lost with the power. */
     bool is_verifying;    /* Every block is read as a whole. */
@@ -125,7 +127,7 @@ struct workload {
     uint64_t operation_count;
     uint64_t hit_count;      /* Reads that gave bytes. */
     uint32_t volatile_count; /* Puts that could not be made durable, since a flush has told. */
-    uint64_t audit_count;    /* Looks at the headers of a store at rest. */
+    uint64_t audit_count;    /* Of store_audit() that judged. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */

@@ -11,13 +11,22 @@ enum {
     EVENTS_AT_ONCE = 64,
 };
 
+/* A scan hides what a lost device has as soon as that is lost, the events tell of one block after
+ * the other. */
+static unsigned
+tiers_compared(const struct workload *work)
+{
+    return work->loses_devices ? KVT_TIER_HOST | KVT_TIER_NVME
+                               : KVT_TIER_HBM | KVT_TIER_HOST | KVT_TIER_NVME;
+}
+
 static void
 event_apply(struct workload *work, const struct kvt_event *event)
 {
     struct model_name name;
     uint8_t *tiers;
 
-    if (event->is_hashed || !work->knows_copies)
+    if (event->is_hashed || !work->knows_copies || (event->tier & tiers_compared(work)) == 0)
         return;
     if (!workload_key_parse(event->key, event->key_length, event->component, &name)) {
         model_fail(&work->model, "an event of a key that nobody put");
@@ -63,7 +72,7 @@ scan_take(struct workload *work, uint8_t found[MODEL_SPACES][MODEL_KEYS_MAX])
         for (uint32_t i = 0; i < count; i++) {
             if (!entries[i].is_hashed && workload_key_parse(entries[i].key, entries[i].key_length,
                                              entries[i].component, &name))
-                found[name.space][name.key] = entries[i].tiers;
+                found[name.space][name.key] = (uint8_t)(entries[i].tiers & tiers_compared(work));
         }
     }
     return status == KVT_MISS;
