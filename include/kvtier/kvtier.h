@@ -177,7 +177,8 @@ struct kvt_options {
                                   * regions; nothing touches a device that is not named here. */
 
     uint64_t pin_bytes_max; /* Blocks that kvt_pin() may keep: 4 KiB..host_capacity_bytes. Default:
-                             * a quarter of HOST, or of NVMe when that is smaller. */
+                             * a quarter of HOST, or of NVMe when that is smaller. While more than
+                             * half of NVMe is pinned, new blocks may find no room there. */
     uint32_t event_count_max; /* For kvt_events_read(): 64..2^20, the next power of two. Default:
                                * none, and nothing is noted. */
     uint32_t reserved0;       /* Must be zero. */

@@ -74,6 +74,8 @@ workload_phase(struct workload *work, const struct model_name *names, uint32_t c
     status =
         kvt_phase_set(work->store, work->spaces[names[0].space], keys, count, phase, resume_ns);
     workload_note(work, 24, (uint64_t)status);
+    if (phase == KVT_PHASE_IO_WAIT && status == KVT_E_BUSY)
+        return; /* As many wait as may. */
     if (status != KVT_MISS && workload_expect(work, "kvt_phase_set", status))
         work->phase_count++;
 }
