@@ -51,9 +51,9 @@ life_short_of_memory(uint64_t n, bool sticky)
     bool fired;
 
     if (has_hbm)
-        small_life_init_hbm(&life, HBM_SEED);
+        small_life_init(&life, SMALL_LIFE_HBM, HBM_SEED);
     else
-        small_life_init(&life, SEED);
+        small_life_init(&life, SMALL_LIFE_PLAIN, SEED);
     life.work->is_faulty = true;
     sim_memory_fail(life.host.world, n, sticky);
     status = small_life_run(&life);
@@ -105,7 +105,7 @@ rebuild_short_of_memory(uint64_t n, bool sticky)
     char leaks[200];
     bool fired;
 
-    small_life_init(&life, SEED);
+    small_life_init(&life, SMALL_LIFE_PLAIN, SEED);
     assert_int_equal(small_life_run(&life), KVT_OK);
     assert_int_equal(life.work->model.failure[0], '\0');
     sim_index_damage(life.host.world);

@@ -94,7 +94,7 @@ life_with_failure(uint64_t seed, bool is_copy, uint32_t n, enum kvt_status fail_
     char leaks[200];
     bool fired;
 
-    small_life_init_hbm(&life, seed);
+    small_life_init(&life, SMALL_LIFE_HBM, seed);
     life.is_judged = true;
     life.work->is_faulty = true;
     watch_begin(&life, is_copy ? n : 0);

@@ -4,7 +4,7 @@
  * for good; and the power goes at every n, with everything that a cut may leave.
  *
  * Nothing crashes or hangs, bytes are right or there is a status, and what was acknowledged is
- * there in the next life without faults. Some of it again with an HBM tier.
+ * there in the next life without faults. Some of it again with an HBM tier, and on two disks.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,14 +24,16 @@ enum {
 #if defined(__SANITIZE_ADDRESS__)
     N_STEP = 5, /* Slow: a share of the operations. Without sanitizers it is each of them. */
     HBM_STEP = 61,
+    ROOTS_STEP = 31,
 #else
     N_STEP = 1,
-    HBM_STEP = 5, /* With HBM: always a share. */
+    HBM_STEP = 5, /* With HBM, and on two disks: always a share. */
+    ROOTS_STEP = 3,
 #endif
 };
 
 /* Of the lives of the test that runs. */
-static bool has_hbm;
+static enum small_life_kind kind;
 static uint64_t n_step = N_STEP;
 
 /* KVT_TEST_SEED: another small life. */
@@ -41,10 +43,7 @@ static uint64_t run_count;
 static void
 life_init(struct small_life *life)
 {
-    if (has_hbm)
-        small_life_init_hbm(life, seeds.first);
-    else
-        small_life_init(life, seeds.first);
+    small_life_init(life, kind, seeds.first);
     run_count++;
 }
 
@@ -90,7 +89,7 @@ life_with_fault(const struct fault *fault, uint64_t n, bool sticky)
     if (spoils)
         model_doubt_all(&life.work->model);
     sim_rules_clear(life.host.world);
-    sim_vanish(life.host.world);
+    sim_host_vanish(&life.host);
     if (life.work->model.failure[0] == '\0')
         small_life_prove(&life, false);
     snprintf(failure, sizeof(failure), "%s", life.work->model.failure);
@@ -211,7 +210,7 @@ life_with_crash(uint64_t n, enum sim_cut cut, bool loses_index)
     sim_crash_after(life.host.world, n);
     (void)small_life_run(&life);
     crashed = sim_crashed(life.host.world);
-    sim_power_cut(life.host.world, cut);
+    sim_host_power_cut(&life.host, cut);
     workload_abandon(life.work);
     if (loses_index)
         sim_index_damage(life.host.world);
@@ -268,14 +267,14 @@ power_cut_at_every_operation_of_a_recovery(void **state)
             life_init(&life);
             sim_crash_after(life.host.world, 90);
             (void)small_life_run(&life);
-            sim_power_cut(life.host.world, SIM_CUT_TORN);
+            sim_host_power_cut(&life.host, SIM_CUT_TORN);
             workload_abandon(life.work);
             if (loses_index != 0)
                 sim_index_damage(life.host.world);
             sim_crash_after(life.host.world, n);
             (void)workload_open(life.work, 0, loses_index != 0);
             crashed = sim_crashed(life.host.world);
-            sim_power_cut(life.host.world, SIM_CUT_SEEDED);
+            sim_host_power_cut(&life.host, SIM_CUT_SEEDED);
             workload_abandon(life.work);
             if (life.work->model.failure[0] == '\0')
                 small_life_prove(&life, loses_index != 0);
@@ -310,14 +309,33 @@ static void
 faults_and_power_cuts_with_an_hbm_tier(void **state)
 {
     (void)state;
-    has_hbm = true;
+    kind = SMALL_LIFE_HBM;
     n_step = HBM_STEP;
     print_message("each %dth operation\n", HBM_STEP);
     io_error_at_every_operation(state);
     failed_sync_at_every_sync(state);
     wrong_bytes_at_every_read_of_data(state);
     power_cut_at_every_operation(state);
-    has_hbm = false;
+    kind = SMALL_LIFE_PLAIN;
+    n_step = N_STEP;
+}
+
+/* The same on two disks: of a batch that is cut off one may have all, and the other nothing. */
+static void
+faults_and_power_cuts_on_two_disks(void **state)
+{
+    (void)state;
+    kind = SMALL_LIFE_ROOTS;
+    n_step = ROOTS_STEP;
+    print_message("each %dth operation\n", ROOTS_STEP);
+    io_error_at_every_operation(state);
+    full_disk_at_every_operation(state);
+    torn_write_at_every_write(state);
+    failed_sync_at_every_sync(state);
+    power_cut_at_every_operation(state);
+    power_cut_at_every_operation_and_the_index_is_lost(state);
+    power_cut_at_every_operation_of_a_recovery(state);
+    kind = SMALL_LIFE_PLAIN;
     n_step = N_STEP;
 }
 
@@ -339,6 +357,7 @@ main(int argc, char **argv)
         cmocka_unit_test(power_cut_at_every_operation_of_a_recovery),
         cmocka_unit_test(faults_and_power_cuts_in_another_life),
         cmocka_unit_test(faults_and_power_cuts_with_an_hbm_tier),
+        cmocka_unit_test(faults_and_power_cuts_on_two_disks),
     };
 
     if (!seeds_parse(&seeds, argc, argv))

@@ -167,6 +167,20 @@ rebuild_trouble(struct lives *lives)
     sim_rule_add(lives->host.world, &rule);
 }
 
+/* What may be another one in each life: the policy, whether HBM is a tier or devices are there for
+ * the caller's memory alone. */
+static void
+options_vary(struct lives *lives)
+{
+    struct kvt_options *options = &lives->host.options;
+
+    options->policy = KVT_POLICY_LRU + rng_below(&lives->rng, 3);
+    if (lives->has_hbm && rng_below(&lives->rng, 4) == 0)
+        options->hbm_capacity_bytes = KVT_CAPACITY_NONE;
+    else if (lives->has_hbm)
+        host_options_add_hbm(options);
+}
+
 static bool
 life_open(struct lives *lives)
 {
@@ -178,6 +192,7 @@ life_open(struct lives *lives)
     bool may_rebuild = !lives->reads_fail && !lives->work->headers_may_lie;
     bool was_faulty = lives->work->is_faulty;
 
+    options_vary(lives);
     if (rng_below(&lives->rng, 6) == 0 && may_rebuild)
         sim_index_damage(lives->host.world);
     else if (rng_below(&lives->rng, 12) == 0 && may_rebuild)
@@ -224,7 +239,7 @@ life_end(struct lives *lives, enum ending ending)
     if (!sim_crashed(lives->host.world) && (ending == END_KILL || ending == END_ABORT))
         sim_host_vanish(&lives->host);
     else if (ending != END_CLOSE || sim_crashed(lives->host.world))
-        sim_host_power_cut(&lives->host);
+        sim_host_power_cut(&lives->host, SIM_CUT_SEEDED);
     if ((ending != END_CLOSE || was_crashed) && lives->trusts_lies) {
         model_doubt_all(&work->model);
         work->finds_damage = true;
@@ -332,7 +347,7 @@ struct course {
 };
 
 static struct kvt_options
-options_choose(struct lives *lives, enum shape shape, bool is_small, uint64_t seed)
+options_choose(struct lives *lives, enum shape shape, bool is_small)
 {
     struct kvt_options options = is_small ? host_options_small() : host_options_large();
 
@@ -350,11 +365,8 @@ options_choose(struct lives *lives, enum shape shape, bool is_small, uint64_t se
         if (is_small)
             options.nvme_capacity_bytes *= 2; /* 8 segments of a root are the least. */
     }
-    if (lives->has_hbm) {
-        host_options_add_hbm(&options);
+    if (lives->has_hbm)
         options.device_mask = 1 + 2 * rng_below(&lives->rng, 2);
-    }
-    options.policy = KVT_POLICY_LRU + (uint32_t)(seed / 2 % 3);
     return options;
 }
 
@@ -379,7 +391,7 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     lives.has_hbm = rng_below(&lives.rng, 3) == 0;
     lives.spread_percent = rng_below(&lives.rng, 2) == 0 ? 25 : 0;
     lives.holds_all = shape == SHAPE_LARGE;
-    options = options_choose(&lives, shape, is_small, seed);
+    options = options_choose(&lives, shape, is_small);
     lives.work = calloc(1, sizeof(*lives.work));
     assert_non_null(lives.work);
     sim_host_init(&lives.host, &world, &options);

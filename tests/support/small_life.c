@@ -15,21 +15,26 @@ enum {
     SPREAD_PERCENT = 30,
 };
 
-static void
-life_init(struct small_life *life, uint64_t seed, bool has_hbm)
+void
+small_life_init(struct small_life *life, enum small_life_kind kind, uint64_t seed)
 {
+    static const char *const roots[] = {"/first", "/second"};
     struct sim_options world = {.seed = seed};
     struct kvt_options options = host_options_large();
     struct workload_host reach;
 
     memset(life, 0, sizeof(*life));
-    life->has_hbm = has_hbm;
+    life->kind = kind;
     options.host_capacity_bytes = UINT64_C(4) << 20;
     options.nvme_capacity_bytes = UINT64_C(12) << 20;
-    if (has_hbm) {
-        options.host_capacity_bytes = UINT64_C(4) << 20;
+    if (kind == SMALL_LIFE_HBM) {
         options.hbm_capacity_bytes = UINT64_C(2) << 20;
         options.device_kind = KVT_DEVICE_EMULATION;
+    }
+    if (kind == SMALL_LIFE_ROOTS) {
+        options.nvme_capacity_bytes = UINT64_C(16) << 20;
+        options.roots = roots;
+        options.root_count = 2;
     }
     sim_host_init(&life->host, &world, &options);
     life->host.device.delay_ns_max = 4000; /* Each look at an event is a call of the device. */
@@ -40,20 +45,8 @@ life_init(struct small_life *life, uint64_t seed, bool has_hbm)
         abort();
     }
     workload_init(life->work, &reach, seed, SMALL_LIFE_KEYS, 0);
-    life->work->device_percent = has_hbm ? 50 : 0;
+    life->work->device_percent = kind == SMALL_LIFE_HBM ? 50 : 0;
     life->work->spread_percent = SPREAD_PERCENT;
-}
-
-void
-small_life_init(struct small_life *life, uint64_t seed)
-{
-    life_init(life, seed, false);
-}
-
-void
-small_life_init_hbm(struct small_life *life, uint64_t seed)
-{
-    life_init(life, seed, true);
 }
 
 void
@@ -78,7 +71,7 @@ course(struct small_life *life)
     struct workload *work = life->work;
     struct model_name names[BATCH_MAX];
 
-    if (life->has_hbm) {
+    if (life->kind == SMALL_LIFE_HBM) {
         device_course(life);
         workload_flush(work);
         workload_scan(work);

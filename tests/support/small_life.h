@@ -9,18 +9,22 @@
 #include "store_host.h"
 #include "workload.h"
 
+enum small_life_kind {
+    SMALL_LIFE_PLAIN,
+    SMALL_LIFE_HBM,   /* With an HBM tier on an emulated device, and a course through it. */
+    SMALL_LIFE_ROOTS, /* On two disks. */
+};
+
 /* A world, a store's options and a workload, all from `seed`. */
 struct small_life {
     struct sim_host host;
     struct workload *work;
-    bool has_hbm;
+    enum small_life_kind kind;
     bool is_judged;  /* Nothing fails but calls of the device: device_course.h. */
     bool is_judging; /* Now: nothing shall fail that has not yet. */
 };
 
-void small_life_init(struct small_life *life, uint64_t seed);
-/* small_life_init_hbm - with an HBM tier on an emulated device, and a course through it. */
-void small_life_init_hbm(struct small_life *life, uint64_t seed);
+void small_life_init(struct small_life *life, enum small_life_kind kind, uint64_t seed);
 void small_life_deinit(struct small_life *life);
 
 /*

@@ -126,10 +126,10 @@ sim_host_vanish(struct sim_host *host)
 }
 
 void
-sim_host_power_cut(struct sim_host *host)
+sim_host_power_cut(struct sim_host *host, enum sim_cut kind)
 {
     sim_device_forget(&host->device);
-    sim_power_cut(host->world, SIM_CUT_SEEDED);
+    sim_power_cut(host->world, kind);
 }
 
 void

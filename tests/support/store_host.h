@@ -40,7 +40,7 @@ void sim_host_deinit(struct sim_host *host);
 /* sim_host_vanish, sim_host_power_cut - sim_vanish() and sim_power_cut() of a world whose store may
  * have devices. */
 void sim_host_vanish(struct sim_host *host);
-void sim_host_power_cut(struct sim_host *host);
+void sim_host_power_cut(struct sim_host *host, enum sim_cut kind);
 struct workload_host sim_host_of(struct sim_host *host);
 
 struct real_host {

@@ -445,8 +445,7 @@ static void
 step_move(struct workload *work, const struct model_name *names, uint32_t count)
 {
     bool is_up = rng_below(&work->rng, 2) == 0;
-    uint32_t up =
-        work->device_count != 0 && rng_below(&work->rng, 2) == 0 ? KVT_TIER_HBM : KVT_TIER_HOST;
+    uint32_t up = work->has_hbm && rng_below(&work->rng, 2) == 0 ? KVT_TIER_HBM : KVT_TIER_HOST;
     uint32_t down = rng_below(&work->rng, 2) == 0 ? KVT_TIER_NVME : KVT_TIER_HOST;
 
     workload_move(work, names, count, is_up ? up : down, is_up);

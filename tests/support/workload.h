@@ -119,6 +119,7 @@ struct workload {
     bool keeps;              /* But no block leaves for them: only reads may miss one. */
     uint32_t device_percent; /* Sources and destinations in memory of devices. 0: no device. */
     uint32_t device_count;   /* That have a pool. */
+    bool has_hbm;            /* A tier there, too. */
     struct workload_pool pools[WORKLOAD_DEVICES_MAX];
     uint32_t spread_percent; /* Sources and destinations that are spread, also on the device. */
     uint8_t *pinned_pool;    /* Host memory in a region, for them; NULL: there is no device. */

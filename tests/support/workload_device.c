@@ -65,6 +65,8 @@ device_open(struct workload *work)
         return KVT_OK;
     status = kvt_options_get(work->store, &options);
     workload_expect(work, "kvt_options_get", status);
+    work->has_hbm =
+        options.hbm_capacity_bytes != 0 && options.hbm_capacity_bytes != KVT_CAPACITY_NONE;
     for (uint32_t i = 0; i < WORKLOAD_DEVICES_MAX && status == KVT_OK; i++) {
         if ((options.device_mask >> i & 1) != 0)
             status = pool_open(work, i);

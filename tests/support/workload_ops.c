@@ -357,7 +357,7 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
     put->source = device_memory(work, flight, i);
     put->region = device_region(work, flight, i);
     put->device = flight->devices[i];
-    put->tier = rng_below(&work->rng, 4) == 0 ? KVT_TIER_HOST : KVT_TIER_HBM;
+    put->tier = rng_below(&work->rng, 4) == 0 || !work->has_hbm ? KVT_TIER_HOST : KVT_TIER_HBM;
 }
 
 static void

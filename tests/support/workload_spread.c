@@ -144,7 +144,7 @@ spread_name_put(struct workload *work, const struct flight *flight, uint32_t i, 
         put->run_count = area->plan.run_count;
     }
     if (area->kind != SPREAD_PLAIN)
-        put->tier = rng_below(&work->rng, 3) == 0 ? KVT_TIER_HOST : KVT_TIER_HBM;
+        put->tier = rng_below(&work->rng, 3) == 0 || !work->has_hbm ? KVT_TIER_HOST : KVT_TIER_HBM;
     if (put->tier == KVT_TIER_HBM)
         put->device = area->kind == SPREAD_DEVICE ? flight->devices[i] : device_pick(work);
 }
