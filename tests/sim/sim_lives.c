@@ -193,6 +193,8 @@ life_open(struct lives *lives)
     bool was_faulty = lives->work->is_faulty;
 
     options_vary(lives);
+    lives->work->device_percent = lives->has_hbm ? 60 : 0;
+    lives->work->spread_percent = lives->spread_percent;
     if (rng_below(&lives->rng, 6) == 0 && may_rebuild)
         sim_index_damage(lives->host.world);
     else if (rng_below(&lives->rng, 12) == 0 && may_rebuild)
@@ -301,8 +303,6 @@ life(struct lives *lives, uint32_t operation_count)
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 60));
     if (ending == END_CRASH)
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 800));
-    lives->work->device_percent = lives->has_hbm ? 60 : 0;
-    lives->work->spread_percent = lives->spread_percent;
     is_open = life_open(lives);
     if (ending == END_ABORT && is_open)
         workload_memory_close(lives->work);

@@ -61,12 +61,12 @@ device_open(struct workload *work)
     struct kvt_options options = {.struct_size = sizeof(options)};
     enum kvt_status status;
 
-    if (work->device_percent == 0)
-        return KVT_OK;
     status = kvt_options_get(work->store, &options);
     workload_expect(work, "kvt_options_get", status);
     work->has_hbm =
         options.hbm_capacity_bytes != 0 && options.hbm_capacity_bytes != KVT_CAPACITY_NONE;
+    if (work->device_percent == 0)
+        return status;
     for (uint32_t i = 0; i < WORKLOAD_DEVICES_MAX && status == KVT_OK; i++) {
         if ((options.device_mask >> i & 1) != 0)
             status = pool_open(work, i);
