@@ -315,6 +315,53 @@ a_crash_while_a_store_grows_leaves_it_as_it_was_or_larger(void **state)
     assert_in_range(grown_count, 5, lives - 5); /* Both outcomes were seen. */
 }
 
+/* A life in which the n-th operation of such an open fails. False: it has fewer. */
+static bool
+life_with_error(uint64_t n, uint64_t *refused_count)
+{
+    const struct sim_rule rule = {.ops = SIM_ALL, .effect = SIM_EIO, .nth = n};
+    struct kvt_options options = kit_options();
+    struct fixture fixture = {0};
+    struct sim_store sim;
+    char leaks[200] = "";
+    bool has_failed;
+
+    sim_store_open(&sim, &options);
+    fixture.store = sim.store;
+    assert_int_equal(kvt_namespace_open(sim.store, "space", "", 0, &fixture.ns), KVT_OK);
+    blocks_put(&fixture, 0, 10);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+    sim.options.nvme_capacity_bytes = 16 * MIB;
+    sim_rule_add(sim.world, &rule);
+    if (store_open_in(&sim.store_world, "/store", &sim.options, &sim.store) == KVT_OK)
+        assert_int_not_equal(kvt_close(sim.store), KVT_E_STATE); /* It may be what fails. */
+    else
+        (*refused_count)++;
+    has_failed = sim_fault_count(sim.world) > 0;
+    if (sim_leaks(sim.world, leaks, sizeof(leaks)) != 0)
+        fail_msg("operation %llu fails, and there are left: %s", (unsigned long long)n, leaks);
+    sim_rules_clear(sim.world);
+    sim_store_reopen(&sim);
+    fixture.store = sim.store;
+    assert_int_equal(kvt_namespace_open(sim.store, "space", "", 0, &fixture.ns), KVT_OK);
+    assert_int_equal(blocks_there(&fixture, 0, 10), 10);
+    assert_int_equal(capacity_in_force(&fixture), 16 * MIB);
+    sim_store_close(&sim);
+    return has_failed;
+}
+
+static void
+an_error_while_a_store_grows_leaves_nothing_behind(void **state)
+{
+    uint64_t refused_count = 0, n = 1;
+
+    (void)state;
+    while (n < OPERATIONS_LIMIT && life_with_error(n, &refused_count))
+        n++;
+    assert_in_range(n, 10, OPERATIONS_LIMIT - 1);
+    assert_in_range(refused_count, 5, n);
+}
+
 int
 main(void)
 {
@@ -329,6 +376,7 @@ main(void)
             a_store_without_nvme_stays_so_until_it_is_given_some, setup, teardown),
         cmocka_unit_test(a_root_that_cannot_grow_stays_and_the_other_keeps_what_it_gained),
         cmocka_unit_test(a_crash_while_a_store_grows_leaves_it_as_it_was_or_larger),
+        cmocka_unit_test(an_error_while_a_store_grows_leaves_nothing_behind),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
