@@ -214,9 +214,9 @@ static const struct forgery forgeries[] = {
     {"reserved at 30", 30, 1, 1, "reserved"},
     {"reserved at 31", 31, 1, 1, "reserved"},
     {"reserved at 92", 92, 4, 0x01000000, "reserved"},
-    {"length 0", 32, 4, 0, "length"},
-    {"length above 64 MiB", 32, 4, (64u << 20) + 1, "length"},
-    {"length 2^32-1", 32, 4, UINT32_MAX, "length"},
+    {"length 0", 32, 4, 0, "its length"},
+    {"length above 64 MiB", 32, 4, (64u << 20) + 1, "its length"},
+    {"length 2^32-1", 32, 4, UINT32_MAX, "its length"},
     {"stored length differs", 36, 4, 65535, "stored length"},
 };
 

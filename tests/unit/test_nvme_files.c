@@ -323,6 +323,20 @@ a_file_system_that_refuses_direct_reads_is_used_without(void **state)
     rig_deinit(&rig);
 }
 
+static void
+direct_reads_are_told(void **state)
+{
+    struct nvme_caps caps;
+
+    (void)state;
+    fixture_init(1, 2);
+    fs_ops.is_direct = direct_always;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    nvme_caps_get(rig.nvme, &caps);
+    assert_true(caps.is_direct[0]);
+    rig_deinit(&rig);
+}
+
 static uint64_t bad_offset;  /* Of a page that can never be read. */
 static uint32_t other_count; /* Reads elsewhere, of which the last was at: */
 static uint64_t other_offset;
@@ -629,6 +643,7 @@ main(void)
         cmocka_unit_test(without_fallocate_the_file_is_sparse),
         cmocka_unit_test(an_alignment_above_a_page_is_refused_by_name),
         cmocka_unit_test(a_file_system_that_refuses_direct_reads_is_used_without),
+        cmocka_unit_test(direct_reads_are_told),
         cmocka_unit_test(a_file_whose_first_page_cannot_be_read_is_opened),
         cmocka_unit_test(a_read_only_tier_reads_and_takes_no_put),
         cmocka_unit_test(a_read_only_tier_lacks_a_file_only_when_it_may),
