@@ -61,8 +61,9 @@ KVT_CHECKED enum kvt_status kvt_pin(kvt_store *store, kvt_namespace ns, const st
  * are the namespace's own, while the store is open: as long as its copies there take no more, none
  * of them goes for what another namespace writes. 0: none (the default). Above its share, and
  * without one, a namespace competes for the rest. It is no limit: what is free can be used. HBM and
- * HOST are cut into 64 pieces or more, each for blocks of one size (in whole pages) at a time: what
- * a share keeps may lie in many of them, the rest of which is of no use for blocks of other sizes.
+ * HOST are cut into pieces of at most 64 MiB, each for blocks of one size (in whole pages) at a
+ * time: what a share keeps may lie in many of them, the rest of which is of no use for blocks of
+ * other sizes.
  *
  * KVT_E_INVAL: no such namespace or tier. KVT_E_UNSUPPORTED: the store does not have that tier.
  * KVT_E_NOSPC: all shares together would be more than can be promised: 90 % of HBM or HOST; of NVMe
