@@ -50,10 +50,7 @@ life_short_of_memory(uint64_t n, bool sticky)
     char leaks[200];
     bool fired;
 
-    if (has_hbm)
-        small_life_init(&life, SMALL_LIFE_HBM, HBM_SEED);
-    else
-        small_life_init(&life, SMALL_LIFE_PLAIN, SEED);
+    small_life_init(&life, has_hbm ? SMALL_LIFE_HBM : SMALL_LIFE_PLAIN, has_hbm ? HBM_SEED : SEED);
     life.work->is_faulty = true;
     sim_memory_fail(life.host.world, n, sticky);
     status = small_life_run(&life);

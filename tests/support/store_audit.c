@@ -230,18 +230,24 @@ leaves_shown(struct kvt_store *store, enum policy_place place, uint32_t limit)
 }
 
 static void
+ghi_lists_judge(const struct default_place *lists, enum policy_place place,
+    const struct listed *listed, struct store_audit *audit)
+{
+    if (lists->copy_count != listed->all || lists->count != listed->leaves ||
+        lists->doubles.count != listed->doubles)
+        audit_fail(audit, "GHI has %u copies, %u leaves, %u doubles in place %d, of %u, %u, %u",
+            lists->copy_count, lists->count, lists->doubles.count, (int)place, listed->all,
+            listed->leaves, listed->doubles);
+}
+
+static void
 lists_judge(struct kvt_store *store, enum policy_place place, struct store_audit *audit)
 {
-    const struct default_place *lists = &default_of(store->policy)->places[place];
     struct listed listed;
 
     listed_count(store, place, &listed);
-    if (store->policy->ops == &policy_default_ops &&
-        (lists->copy_count != listed.all || lists->count != listed.leaves ||
-            lists->doubles.count != listed.doubles))
-        audit_fail(audit, "GHI has %u copies, %u leaves, %u doubles in place %d, of %u, %u, %u",
-            lists->copy_count, lists->count, lists->doubles.count, (int)place, listed.all,
-            listed.leaves, listed.doubles);
+    if (store->policy->ops == &policy_default_ops)
+        ghi_lists_judge(&default_of(store->policy)->places[place], place, &listed, audit);
     if (store->policy->ops == &policy_lru_ops &&
         leaves_shown(store, place, listed.all) != listed.leaves)
         audit_fail(audit, "LRU shows other victims of place %d than its %u leaves", (int)place,
