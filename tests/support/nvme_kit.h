@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nvme_kit.h - an NVME tier over an io engine that fails as scripted (io_puppet.h), with a clock
- * that can be put forward, and batches of it that are waited for.
+ * that stands until it is put forward, and batches of it that are waited for.
  *
  * Whatever must not go wrong fails the running test.
  */
@@ -21,8 +21,7 @@ struct nvme_kit {
     struct tier_rig rig;
     struct io_puppet *script;
     struct clock_ops clock;
-    const struct clock_ops *host_clock;
-    _Atomic uint64_t clock_offset_ns;
+    _Atomic uint64_t now_ns;
 };
 
 extern struct nvme_kit nvme_kit;

@@ -158,6 +158,92 @@ nothing_is_written_behind_what_failed_with_another(void **state)
     nvme_kit_close();
 }
 
+/* --- No space --------------------------------------------------------------------------------- */
+
+/* A batch of a block that finds no space: the next one is not taken. */
+static void
+put_in_vain(void)
+{
+    static struct rig_batch batch;
+
+    io_puppet_fail(nvme_kit.script, IO_WRITE, 0, 1, ENOSPC);
+    nvme_kit_batch(&batch, 1, 10);
+    nvme_kit_put(&batch, KVT_E_NOSPC);
+    assert_int_equal(rig_put(&nvme_kit.rig, &batch), KVT_E_BUSY);
+}
+
+/* Whether it lasts is what a caller gives up by: not while a try is under way, however often it has
+ * been in vain before. */
+static void
+a_lack_lasts_from_the_third_try_but_not_while_one_is_under_way(void **state)
+{
+    static struct rig_batch batch;
+    struct nvme_tier *nvme;
+    struct nvme_lack lack;
+
+    (void)state;
+    nvme_kit_open(1);
+    nvme = nvme_kit.rig.nvme;
+    assert_false(nvme_lack(nvme, &lack));
+    for (uint32_t i = 0; i < 3; i++) {
+        put_in_vain();
+        assert_true(nvme_lack(nvme, &lack));
+        assert_int_equal(lack.status, KVT_E_NOSPC);
+        assert_int_equal(lack.is_lasting, i == 2);
+        assert_int_equal(lack.until_ns, nvme_kit.now_ns + (SECOND_NS << i));
+        nvme_kit.now_ns = lack.until_ns - 1;
+        assert_true(nvme_lack(nvme, &lack));
+        nvme_kit.now_ns++;
+        assert_false(nvme_lack(nvme, &lack));
+    }
+
+    io_puppet_hold(nvme_kit.script, IO_WRITE, NULL);
+    nvme_kit_batch(&batch, 1, 20);
+    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &batch.batch), KVT_OK);
+    assert_true(nvme_lack(nvme, &lack));
+    assert_int_equal(lack.until_ns, UINT64_MAX);
+    assert_false(lack.is_lasting);
+    io_puppet_release(nvme_kit.script, IO_WRITE);
+    rig_wait(&nvme_kit.rig, 1);
+    rig_answers_clear(&nvme_kit.rig);
+    assert_int_equal(batch.batch.status, KVT_OK);
+    assert_false(nvme_lack(nvme, &lack));
+    /* Success has made an end of it: the next one is a first one again. */
+    put_in_vain();
+    assert_true(nvme_lack(nvme, &lack));
+    assert_false(lack.is_lasting);
+    nvme_kit_close();
+}
+
+/* Another root takes batches; when it lacks space as well, the next try is the earlier one. */
+static void
+a_tier_lacks_space_when_all_its_roots_do(void **state)
+{
+    static struct rig_batch batch;
+    struct nvme_tier *nvme;
+    struct nvme_lack lack;
+    uint64_t first_ns;
+
+    (void)state;
+    nvme_kit_open(2);
+    nvme = nvme_kit.rig.nvme;
+    first_ns = nvme_kit.now_ns;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_false(nvme_lack(nvme, &lack));
+        io_puppet_fail(nvme_kit.script, IO_WRITE, 0, 1, ENOSPC);
+        nvme_kit_batch(&batch, 1, 10 + i);
+        nvme_kit_put(&batch, KVT_E_NOSPC);
+        nvme_kit.now_ns += SECOND_NS / 4;
+    }
+    assert_true(nvme->roots[0].lack_count == 1 && nvme->roots[1].lack_count == 1);
+    assert_true(nvme_lack(nvme, &lack));
+    assert_int_equal(lack.until_ns, first_ns + SECOND_NS);
+    assert_false(lack.is_lasting);
+    nvme_kit.now_ns = first_ns + SECOND_NS;
+    assert_false(nvme_lack(nvme, &lack));
+    nvme_kit_close();
+}
+
 /* --- Syncs ------------------------------------------------------------------------------------ */
 
 static void
@@ -278,7 +364,7 @@ a_second_failed_sync_within_a_minute_closes_the_root(void **state)
     nvme_kit_put(&batch, KVT_E_IO);
     nvme_caps_get(nvme_kit.rig.nvme, &caps);
     assert_false(caps.is_read_only[0]);
-    nvme_kit.clock_offset_ns += 59 * SECOND_NS;
+    nvme_kit.now_ns += 59 * SECOND_NS;
     nvme_kit_batch(&batch, 1, 20);
     nvme_kit_put(&batch, KVT_E_IO);
     nvme_caps_get(nvme_kit.rig.nvme, &caps);
@@ -304,7 +390,7 @@ a_second_failed_sync_later_does_not(void **state)
         io_puppet_fail(nvme_kit.script, IO_SYNC, 0, 1, EIO);
         nvme_kit_batch(&batch, 1, 10);
         nvme_kit_put(&batch, KVT_E_IO);
-        nvme_kit.clock_offset_ns += 61 * SECOND_NS;
+        nvme_kit.now_ns += 61 * SECOND_NS;
     }
     nvme_caps_get(nvme_kit.rig.nvme, &caps);
     assert_false(caps.is_read_only[0]);
@@ -560,6 +646,8 @@ main(void)
         cmocka_unit_test(a_short_write_is_finished),
         cmocka_unit_test(a_failed_write_fails_what_was_put_behind_it),
         cmocka_unit_test(nothing_is_written_behind_what_failed_with_another),
+        cmocka_unit_test(a_lack_lasts_from_the_third_try_but_not_while_one_is_under_way),
+        cmocka_unit_test(a_tier_lacks_space_when_all_its_roots_do),
         cmocka_unit_test(a_failed_sync_fails_the_batch_and_is_never_retried),
         cmocka_unit_test(a_failed_sync_fails_every_write_that_was_in_flight),
         cmocka_unit_test(a_failed_sync_fails_what_was_put_behind_it_elsewhere),
