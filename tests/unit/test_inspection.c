@@ -41,6 +41,7 @@ enum {
     AT_BLOCK_BYTES_MAX = 104,
     AT_LIVE_VERSION = 8,
     PATIENCE = 500,
+    REFUSED = 120,   /* More than the log names in a second. */
     SCRUBBED = 2600, /* More than a scrub has under way. */
 };
 
@@ -258,6 +259,42 @@ a_check_can_be_given_up_and_says_what_cannot_be_opened(void **state)
     assert_true(report.finding_count > 0);
 }
 
+/* A block of this store may have 65,536 bytes: from now on 4,096. */
+static void
+block_bytes_patch(void)
+{
+    store_patch(AT_BLOCK_BYTES_MAX + 1, SHORT_BYTES >> 8, true);
+    store_patch(AT_BLOCK_BYTES_MAX + 2, 0, true);
+}
+
+static void
+finding_count(void *context, const struct kvt_finding *finding)
+{
+    if (strcmp(finding->kind, "record") == 0)
+        ++*(uint32_t *)context;
+}
+
+/* More than the log names. */
+static void
+a_check_counts_every_record_that_is_refused(void **state)
+{
+    struct kvt_check_report report = {.struct_size = sizeof(report)};
+    uint32_t record_count = 0;
+    const struct kvt_examiner counter = {.found = finding_count, .context = &record_count};
+    kvt_store *store = open_store(0);
+
+    (void)state;
+    for (uint64_t i = BLOCKS; i < REFUSED; i++)
+        assert_int_equal(kit_put(store, space_of(store), i, 1, 2 * SHORT_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kit_put(store, space_of(store), REFUSED, 1, SHORT_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    block_bytes_patch();
+    assert_int_equal(kvt_check(look.path, &counter, &report), KVT_OK);
+    assert_int_equal(report.damaged_count, REFUSED);
+    assert_int_equal(report.block_count, 1);
+    assert_int_equal(report.finding_count, record_count);
+}
+
 static void
 a_scrub_needs_a_store_that_holds_still(void **state)
 {
@@ -327,9 +364,7 @@ a_rebuild_drops_what_is_longer_than_a_block_of_the_store(void **state)
     (void)state;
     assert_int_equal(kit_put(store, space_of(store), BLOCKS, 1, SHORT_BYTES, KVT_SYNC), KVT_OK);
     assert_int_equal(kvt_close(store), KVT_OK);
-    /* 65,536 becomes 4,096. */
-    store_patch(AT_BLOCK_BYTES_MAX + 1, SHORT_BYTES >> 8, true);
-    store_patch(AT_BLOCK_BYTES_MAX + 2, 0, true);
+    block_bytes_patch();
     assert_int_equal(unlink(file_of("meta/data.mdb")), 0);
     look.options.block_bytes_max = 0;
     look.options.flags = 0;
@@ -636,6 +671,7 @@ main(void)
         TEST(a_list_of_a_store_that_is_not_known_or_damaged_is_refused),
         TEST(a_list_whose_world_fails_says_so),
         TEST(a_check_can_be_given_up_and_says_what_cannot_be_opened),
+        TEST(a_check_counts_every_record_that_is_refused),
         TEST(a_scrub_needs_a_store_that_holds_still),
         TEST(a_rebuild_drops_what_is_longer_than_a_block_of_the_store),
         TEST(a_scrub_goes_on_when_a_block_leaves_before_it_is_looked_at),
