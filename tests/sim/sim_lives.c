@@ -27,12 +27,14 @@
 #include "workload.h"
 
 enum {
-    LIVES = 4,         /* With trouble; one in peace follows. */
-    REPEAT_EVERY = 30, /* One seed in so many runs twice. */
-    AFTER_RECLAIM = 8, /* Steps, at most, behind one that met a reclaim. */
-    MAP_MORE = 100,    /* Entries of a small map, at most, beyond the least. */
-    SMALL_LIFE = 600,  /* Operations, at most, of a life in small tiers when fewer are asked for:
-                        * NVMe has to be full. */
+    LIVES = 4,              /* With trouble; one in peace follows. */
+    REPEAT_EVERY = 30,      /* One seed in so many runs twice. */
+    AFTER_RECLAIM = 8,      /* Steps, at most, behind one that met a reclaim. */
+    MAP_MORE = 100,         /* Entries of a small map, at most, beyond the least. */
+    GROWTHS_MAX = 3,        /* Of NVMe, between two lives, by: */
+    GROWTH_BYTES = 1 << 20, /* A segment. */
+    SMALL_LIFE = 600,       /* Operations, at most, of a life in small tiers when fewer are asked
+                             * for: NVMe has to be full. */
 };
 
 /* What a seed's tiers are like. */
@@ -71,6 +73,7 @@ struct lives {
     bool reads_lie;
     bool has_roots; /* Two, each on a disk of its own. */
     bool has_hbm;
+    uint32_t growth_left;    /* How often NVMe may still become larger. */
     uint32_t spread_percent; /* The workload's, in each life. */
     bool holds_all; /* Nothing leaves HOST for want of room: not even what NVMe does not take. */
 };
@@ -168,7 +171,7 @@ rebuild_trouble(struct lives *lives)
 }
 
 /* What may be another one in each life: the policy, whether HBM is a tier or devices are there for
- * the caller's memory alone. */
+ * the caller's memory alone, how large the store has become. */
 static void
 options_vary(struct lives *lives)
 {
@@ -179,6 +182,11 @@ options_vary(struct lives *lives)
         options->hbm_capacity_bytes = KVT_CAPACITY_NONE;
     else if (lives->has_hbm)
         host_options_add_hbm(options);
+    if (lives->growth_left > 0 && rng_below(&lives->rng, 6) == 0) {
+        /* Each of two roots by half of that: every second time by a whole one. */
+        options->nvme_capacity_bytes += GROWTH_BYTES;
+        lives->growth_left--;
+    }
 }
 
 static bool
@@ -390,6 +398,7 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     lives.has_roots = rng_below(&lives.rng, 3) == 0;
     lives.has_hbm = rng_below(&lives.rng, 3) == 0;
     lives.spread_percent = rng_below(&lives.rng, 2) == 0 ? 25 : 0;
+    lives.growth_left = rng_below(&lives.rng, GROWTHS_MAX + 1);
     lives.holds_all = shape == SHAPE_LARGE;
     options = options_choose(&lives, shape, is_small);
     lives.work = calloc(1, sizeof(*lives.work));
