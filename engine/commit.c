@@ -128,8 +128,6 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
         flight->newer->older = flight->older;
     store->dirty_bytes -= flight_dirty_bytes(store, flight);
     imaging_end(store, flight);
-    if (status < 0 && !flight->is_demotion)
-        flush_fail(store);
     while ((op = op_list_take(&flight->durable_waiters)) != NULL) {
         if (status == KVT_OK)
             histogram_add(&store->latencies.put_durable_ns, store->now_ns - op->ticket->submit_ns);

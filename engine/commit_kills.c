@@ -86,20 +86,11 @@ commit_kills_due(const struct commit *commit)
     return commit->is_last_try ? commit->kill_count : commit->kill_count - commit->told_count;
 }
 
-/* What a flush is to tell. That of a void entry was told when its batch failed. */
-static void
-kill_fail(struct kvt_store *store, const struct kill_item *item)
-{
-    if (!item->is_told && item->order != 0)
-        flush_fail(store);
-}
-
 static void
 kill_tell(struct kvt_store *store, struct kill_item *item, enum kvt_status status)
 {
     struct op *waiter = item->kill.waiter;
 
-    kill_fail(store, item);
     item->is_told = true;
     item->kill.waiter = NULL;
     if (waiter != NULL)
@@ -342,7 +333,6 @@ void
 commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
 {
     if (status < 0) {
-        kill_fail(store, item);
         commit_doubt(store, status);
     } else if (!item->kill.is_indexed && store->commit->lost_status != KVT_OK) {
         /* The one that takes the key's record out of the index may be the one that was lost. */

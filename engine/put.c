@@ -92,15 +92,6 @@ fill_run(struct crew_job *crew_job)
         fill->checksum = hash_payload(fill->host_memory, length);
 }
 
-/* The block is visible, and will not be durable. */
-static void
-put_stays_volatile(struct kvt_store *store, struct op *op, enum kvt_status status)
-{
-    if (status < 0)
-        flush_fail(store);
-    op_reach(store, op, 2, status);
-}
-
 /* What shall be durable is written from HOST. After a copy that was made the block is another one
  * of the key, put since. */
 static void
@@ -116,7 +107,7 @@ put_lower(struct kvt_store *store, struct op *op, uint32_t number)
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);
     } else {
-        put_stays_volatile(store, op, status);
+        op_reach(store, op, 2, status);
     }
 }
 
@@ -148,7 +139,7 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     if (flight == NULL) {
         flight = flight_create(store, number, FLIGHT_QUEUED);
         if (flight == NULL) {
-            put_stays_volatile(store, op, KVT_E_NOMEM);
+            op_reach(store, op, 2, KVT_E_NOMEM);
             return;
         }
         op_list_add(&flight->durable_waiters, op);

@@ -249,6 +249,9 @@ op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status
     op->has_slot = false;
     if (status < 0 && ticket->first_error[i] == KVT_OK)
         ticket->first_error[i] = status;
+    /* What stage 1 refused is told there. */
+    if (stage == 2 && status < 0 && op->status[0] >= 0)
+        flush_fail(store);
     if (--ticket->left[i] > 0)
         return;
     ticket_publish(store, ticket, stage);

@@ -208,7 +208,16 @@ target_choose(const struct copy_pair *pair, uint64_t sequence)
     return copies[0].sequence <= copies[1].sequence ? 0 : 1;
 }
 
-/* KVT_E_NOMEM: nothing was written. Behind the open that is KVT_E_IO, as any other failure. */
+static enum kvt_status
+io_failure(void)
+{
+    struct failure cause = *failure_last();
+
+    return failure_set(KVT_E_IO, cause.foreign_code, "%s", cause.text);
+}
+
+/* KVT_E_NOMEM: nothing was written. Behind the open that is KVT_E_IO, as a folder that is gone (of
+ * a pair KVT_MISS says that neither copy is there), or is not ours. */
 static enum kvt_status
 copy_write(const struct copy_pair *pair, struct fs_dir *dir, const char *name, const uint8_t *bytes,
     size_t size)
@@ -217,19 +226,17 @@ copy_write(const struct copy_pair *pair, struct fs_dir *dir, const char *name, c
     struct fs_file *file = NULL;
     enum kvt_status status;
 
-    KVT_TRY(fs->open(dir, name, FS_CREATE, &file));
+    status = fs->open(dir, name, FS_CREATE, &file);
+    if (status == KVT_MISS || status == KVT_E_PERMISSION)
+        return io_failure();
+    KVT_TRY(status);
     KVT_TRY_GOTO(fs->write_at(file, bytes, size, 0), close);
     KVT_TRY_GOTO(fs->truncate(file, size), close);
     KVT_TRY_GOTO(fs->sync(file), close);
     status = fs->dir_sync(dir);
 close:
     fs->close(file);
-    if (status == KVT_E_NOMEM) {
-        struct failure cause = *failure_last();
-
-        status = failure_set(KVT_E_IO, cause.foreign_code, "%s", cause.text);
-    }
-    return status;
+    return status == KVT_E_NOMEM ? io_failure() : status;
 }
 
 /* Beside the copy whose sequence is *sequence: there it is the new one. */

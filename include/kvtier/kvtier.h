@@ -158,7 +158,7 @@ struct kvt_options {
     uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
     uint32_t host_high_percent, host_low_percent; /* Eviction: from .. down to. Default 95, 90. */
     uint32_t nvme_high_percent; /* Reclaim starts when so much of NVME is in use. Default 97. */
-    uint64_t dirty_bytes_max;   /* HOST bytes that wait for NVMe at most. Default: half of HOST. */
+    uint64_t dirty_bytes_max;   /* HOST that waits for NVMe, but for durable puts. Default: half. */
     uint64_t relaxed_interval_ns; /* RELAXED puts are durable after so long. Default 1 s. */
     uint64_t batch_delay_ns;      /* Longest wait for a fuller batch. Default 2 ms. */
 
@@ -311,7 +311,7 @@ KVT_API const char *kvt_version(void);
  * KVT_E_INVAL    name is empty or longer than 255 bytes; a namespace of this name has another
  *                description.
  * KVT_MISS       the store is read-only and has no such namespace.
- * KVT_E_NOSPC    4096 namespaces exist.
+ * KVT_E_NOSPC    4096 namespaces exist, or the disk is full.
  * KVT_E_IO, KVT_E_READONLY, KVT_E_NOMEM  it could not be written.
  *
  * Threads: any. Ownership: borrows. Blocks: for the syncs of NAMES when it is new.
@@ -323,9 +323,9 @@ KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *nam
  * kvt_namespace_clear - every block of the namespace is gone, at once and for good; puts in flight
  * leave nothing. When it returns KVT_OK the clear has survived any crash.
  *
- * KVT_E_INVAL: no such namespace. KVT_E_READONLY, KVT_E_NOMEM: nothing was cleared. KVT_E_IO:
- * nothing is cleared; but when what the failed write left cannot be undone either, the store takes
- * no more commits (KVT_HEALTH_META_READONLY), and a later open may find the namespace cleared.
+ * KVT_E_INVAL: no such namespace. KVT_E_READONLY, KVT_E_NOMEM: nothing was cleared. KVT_E_IO,
+ * KVT_E_NOSPC: nothing is cleared; but when what the failed write left cannot be undone, the store
+ * takes no more commits (KVT_HEALTH_META_READONLY), and a later open may find the clear done.
  * Threads: any. Ownership: nothing changes hands. Blocks: for the syncs of NAMES and
  * in proportion to the map.
  */

@@ -66,10 +66,10 @@ workload_expect_told(struct workload *work, const char *what, enum kvt_status st
     uint32_t count = work->volatile_count;
 
     work->volatile_count = 0;
-    if (workload_tolerates(work) || count == 0)
+    if (count == 0)
         return workload_expect(work, what, status);
-    if (status != KVT_E_IO)
-        model_fail(&work->model, "%s: %s, and %u puts could not be made durable", what,
+    if (status == KVT_OK || (status != KVT_E_IO && !workload_tolerates(work)))
+        model_fail(&work->model, "%s: %s, and %u puts or deletes could not be made durable", what,
             kvt_status_name(status), count);
     return false;
 }

@@ -127,7 +127,8 @@ struct workload {
     uint64_t spread_count[SPREAD_DEVICE + 1]; /* Of each kind that landed well. */
     uint64_t operation_count;
     uint64_t hit_count;      /* Reads that gave bytes. */
-    uint32_t volatile_count; /* Puts that could not be made durable, since a flush has told. */
+    uint32_t volatile_count; /* Puts and deletes that could not be made durable, since a flush
+                              * has told. */
     uint64_t audit_count;    /* Of store_audit() that judged. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */

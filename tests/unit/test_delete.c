@@ -532,6 +532,82 @@ a_delete_that_waits_keeps_its_turn(void **state)
     full_end(full);
 }
 
+/* --- What a flush tells ----------------------------------------------------------------------- */
+
+/* A block that leaves HOST is deleted while it is written, and its commit fails. */
+static void
+a_flush_tells_of_a_delete_that_came_while_a_demotion_was_written(void **state)
+{
+    const struct sim_rule no_commits = {
+        .ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 1, .sticky = true};
+    struct full_store *full = full_begin_hasty(40);
+    kvt_ticket *put = full_put_submit(full, KEY, 1, KVT_MEMORY);
+    struct payload_key name;
+    kvt_ticket *demote, *deletion;
+    struct kvt_result result;
+
+    (void)state;
+    (void)full_stage_result(put, KVT_STAGE_DONE);
+    payload_key_make(&name, KEY);
+    sim_rule_add(full->world, &no_commits);
+    assert_int_equal(
+        kvt_demote_submit(full->store, full->ns, &name.key, 1, KVT_TIER_NVME, NULL, &demote),
+        KVT_OK);
+    full_writing_meet(full, KEY);
+    deletion = full_delete_submit(full, KEY);
+    assert_int_equal(kvt_ticket_wait(deletion, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(kvt_ticket_results(deletion, KVT_STAGE_DONE, &result, 1), KVT_OK);
+    assert_int_equal(result.status, KVT_OK); /* Stage 1 did not refuse it. */
+    assert_int_equal(full_result(deletion), KVT_E_META);
+    (void)full_stage_result(demote, KVT_STAGE_DONE);
+    assert_int_equal(kvt_flush(full->store), KVT_E_META);
+    sim_rules_clear(full->world);
+    full_end(full);
+}
+
+/* The kill of a block deleted while it is written finds no memory. */
+static void
+a_flush_tells_of_a_delete_whose_kill_found_no_memory(void **state)
+{
+    struct full_store *full = full_begin_hasty(41);
+    struct commit *commit = full->store->commit;
+    kvt_ticket *put = full_put_submit(full, KEY, 1, KVT_SYNC);
+    kvt_ticket *deletion;
+
+    (void)state;
+    full_writing_meet(full, KEY);
+    deletion = full_delete_submit(full, KEY);
+    while (full_entry(full, KEY) != ENTRY_NONE)
+        sim_run_steps(full->world, 1);
+    commit->held_count += COMMIT_KILLS_START; /* As if so many travelled. */
+    sim_memory_fail(full->world, 1, true);
+    assert_true(full_result(put) >= 0);
+    assert_int_equal(full_result(deletion), KVT_E_NOMEM);
+    sim_memory_fail(full->world, 0, false);
+    commit->held_count -= COMMIT_KILLS_START;
+    assert_int_equal(kvt_flush(full->store), KVT_E_IO);
+    full_end(full);
+}
+
+/* A kill was lost, and a flush has told that; a later delete of a key that is not there fails. */
+static void
+a_flush_tells_of_each_delete_that_is_in_doubt(void **state)
+{
+    const struct sim_rule no_syncs = {
+        .ops = SIM_SYNC, .effect = SIM_EIO, .file = "data.", .nth = 1, .sticky = true};
+    struct full_store *full = full_begin(42, FULL_SEGMENTS);
+
+    (void)state;
+    full_put(full, KEY, 1);
+    sim_rule_add(full->world, &no_syncs);
+    assert_true(kit_delete(full->store, full->ns, KEY) < 0);
+    sim_rules_clear(full->world);
+    assert_int_equal(kvt_flush(full->store), KVT_E_IO);
+    assert_true(kit_delete(full->store, full->ns, KEY) < 0);
+    assert_int_equal(kvt_flush(full->store), KVT_E_IO);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -550,6 +626,9 @@ main(void)
         cmocka_unit_test(a_block_whose_kill_is_lost_in_a_crash_can_be_deleted),
         cmocka_unit_test(a_kill_that_comes_back_has_not_passed),
         cmocka_unit_test(a_delete_that_waits_keeps_its_turn),
+        cmocka_unit_test(a_flush_tells_of_a_delete_that_came_while_a_demotion_was_written),
+        cmocka_unit_test(a_flush_tells_of_a_delete_whose_kill_found_no_memory),
+        cmocka_unit_test(a_flush_tells_of_each_delete_that_is_in_doubt),
     };
 
     stop_on_proof();

@@ -341,6 +341,21 @@ a_failed_write_leaves_the_copy_that_counted(void **state)
     fixture_close(&fixture);
 }
 
+/* KVT_MISS would say that there are no names. */
+static void
+a_write_into_a_folder_that_is_gone_has_failed(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    fixture_open(&fixture);
+    add(&fixture, "model", "");
+    scratch_dir_remove(&fixture.scratch);
+    assert_int_equal(names_write(&fixture.names, fixture.dir), KVT_E_IO);
+    scratch_dir_make(&fixture.scratch);
+    fixture_close(&fixture);
+}
+
 static void
 a_failed_write_leaves_the_newer_of_two_copies(void **state)
 {
@@ -543,6 +558,7 @@ main(void)
         cmocka_unit_test(both_copies_damaged_are_refused_by_name),
         cmocka_unit_test(names_of_another_store_are_refused_and_never_spared),
         cmocka_unit_test(a_failed_write_leaves_the_copy_that_counted),
+        cmocka_unit_test(a_write_into_a_folder_that_is_gone_has_failed),
         cmocka_unit_test(a_failed_write_leaves_the_newer_of_two_copies),
         cmocka_unit_test(what_one_copy_has_is_not_nothing),
         cmocka_unit_test(what_cannot_be_read_is_not_written_over_while_the_other_is_torn),
