@@ -3,20 +3,15 @@
  * device_cuda.c - an accelerator through the CUDA runtime: devices, slabs, registrations, events.
  *
  * Owns      a hold on the device's primary context, and the streams of the lanes.
- * Not here  copies (device_cuda_copy.c), the kernel's lists (device_cuda_lists.c), measuring which
- *           way of copying is faster (device_cuda_measure.c), other processes
- *           (device_cuda_share.c).
+ * Not here  errors (device_cuda_errors.c), copies (device_cuda_copy.c), the kernel's lists
+ *           (device_cuda_lists.c), measuring which way of copying is faster
+ *           (device_cuda_measure.c), other processes (device_cuda_share.c).
  * Threads   any. A mutex guards the table of addresses; it is never held during a call of CUDA.
  *
  * The host's threads and contexts stay as they are. A call pushes the primary context and pops it
  * again: cudaSetDevice() would do too, but putting back what it found would make a context on
  * device 0 for every thread that never had one. Nothing is reset, and no setting of the device is
  * touched.
- *
- * Errors    those that CUDA does not forget, and those that nobody knows, take the device out of
- *           service: from then on every call answers KVT_E_GPU without a call of CUDA. What a lost
- *           device holds of its own is left to the driver, which frees it with the process. Host
- *           memory is not the device's: it is asked to let go of that, and has to say so.
  */
 #include "device_cuda.h"
 
@@ -35,71 +30,7 @@ enum {
     DRIVER_VERSION = 12000, /* Of the driver's functions that are asked for. */
 };
 
-/* --- 1. Errors -------------------------------------------------------------------------------- */
-
-enum kvt_status
-status_from_cuda(cudaError_t error)
-{
-    /* Not a switch over the enum: CUDA has a hundred codes, and newer drivers return others. */
-    static const struct {
-        cudaError_t error;
-        enum kvt_status status;
-    } known[] = {
-        {cudaSuccess, KVT_OK},
-        {cudaErrorNotReady, KVT_NOT_READY},
-        {cudaErrorMemoryAllocation, KVT_E_NOMEM},
-        {cudaErrorInvalidValue, KVT_E_INVAL},
-        {cudaErrorInvalidDevice, KVT_E_INVAL},
-        {cudaErrorInvalidDevicePointer, KVT_E_INVAL},
-        {cudaErrorInvalidResourceHandle, KVT_E_INVAL},
-        {cudaErrorHostMemoryAlreadyRegistered, KVT_E_INVAL},
-        {cudaErrorHostMemoryNotRegistered, KVT_E_INVAL},
-        {cudaErrorStreamCaptureUnsupported, KVT_E_INVAL},
-        {cudaErrorStreamCaptureInvalidated, KVT_E_INVAL},
-        {cudaErrorStreamCaptureIsolation, KVT_E_INVAL},
-        {cudaErrorStreamCaptureImplicit, KVT_E_INVAL},
-        {cudaErrorCapturedEvent, KVT_E_INVAL},
-        {cudaErrorInsufficientDriver, KVT_E_UNSUPPORTED},
-        {cudaErrorNoDevice, KVT_E_UNSUPPORTED},
-        {cudaErrorNotSupported, KVT_E_UNSUPPORTED},
-        {cudaErrorNotPermitted, KVT_E_UNSUPPORTED},
-    };
-
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (known[i].error == error)
-            return known[i].status;
-    }
-    return KVT_E_GPU;
-}
-
-static enum kvt_status
-cuda_fail(
-    enum kvt_status status, const struct device_cuda *device, cudaError_t error, const char *what)
-{
-    /* So that the host's next look at its last error does not find ours. */
-    (void)cudaGetLastError();
-    return failure_set(status, (int)error, "CUDA cannot %s on device %d: %s (%s, %d).", what,
-        device->ordinal, cudaGetErrorString(error), cudaGetErrorName(error), (int)error);
-}
-
-enum kvt_status
-cuda_lose(struct device_cuda *device, cudaError_t error, const char *what)
-{
-    atomic_store_explicit(&device->is_lost, true, memory_order_relaxed);
-    return cuda_fail(KVT_E_GPU, device, error, what);
-}
-
-enum kvt_status
-cuda_check(struct device_cuda *device, cudaError_t error, const char *what)
-{
-    enum kvt_status status = status_from_cuda(error);
-
-    if (status == KVT_OK)
-        return KVT_OK;
-    if (status == KVT_E_GPU)
-        return cuda_lose(device, error, what);
-    return cuda_fail(status, device, error, what);
-}
+/* --- 1. The thread of a call ------------------------------------------------------------------ */
 
 enum kvt_status
 cuda_enter(struct device_cuda *device, struct cuda_scope *scope_out)

@@ -134,7 +134,7 @@ enum kvt_status cuda_enter_context(
 enum kvt_status cuda_enter_lost(struct device_cuda *device, struct cuda_scope *scope_out);
 void cuda_leave(const struct cuda_scope *scope);
 
-/* The class of an error. KVT_E_GPU: it stays, or nobody knows. */
+/* device_cuda_errors.c. The class of an error. KVT_E_GPU: it stays, or nobody knows. */
 enum kvt_status status_from_cuda(cudaError_t error);
 
 /* cuda_check - KVT_OK for cudaSuccess; otherwise a sentence, and the device may be lost by it. */
