@@ -448,7 +448,7 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *                    submit->wait_event, is lost: it may be written until kvt_close())
  *   prefetch, demote as their functions say
  *   delete           KVT_OK, KVT_MISS was not there, KVT_E_NOMEM, KVT_E_GPU; stage 2 as a put's
- *   each             KVT_CANCELLED by kvt_ticket_cancel(), both stages
+ *   each             KVT_CANCELLED by kvt_ticket_cancel(), KVT_E_INVAL no such event; both stages
  *
  * Threads: any. Ownership: borrows. Blocks: never.
  */

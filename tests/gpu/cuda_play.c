@@ -30,7 +30,7 @@ play_call(bool needs_context)
     }
     if (++play.call_count != play.fail_call)
         return cudaSuccess;
-    play.is_lost = status_from_cuda(play.fail_with) == KVT_E_GPU;
+    play.is_lost = !play.is_passing && status_from_cuda(play.fail_with) == KVT_E_GPU;
     return play.fail_with;
 }
 
@@ -277,6 +277,17 @@ cudaStreamSynchronize(cudaStream_t stream)
     if (play.until_ns > play.now_ns)
         play.now_ns = play.until_ns;
     return play_call_late();
+}
+
+/* Which is asked to see whether the device is lost. */
+cudaError_t
+cudaStreamQuery(cudaStream_t stream)
+{
+    cudaError_t error = play_call_late();
+
+    assert_non_null(stream);
+    play.look_count++;
+    return error == cudaSuccess && play.is_stuck ? cudaErrorNotReady : error;
 }
 
 cudaError_t

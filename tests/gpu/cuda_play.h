@@ -22,7 +22,8 @@ enum {
 struct cuda_play {
     uint32_t call_count;       /* Of the functions that can fail. */
     uint32_t fail_call;        /* 0: none. */
-    cudaError_t fail_with;     /* Sticky when it loses the device. */
+    cudaError_t fail_with;     /* Sticky when it loses the device... */
+    bool is_passing;           /* ...unless the device lives on. */
     uint32_t after_loss_count; /* But of what a lost device is asked to let go of. */
     bool is_lost;
     bool is_stream_captured;
@@ -40,6 +41,7 @@ struct cuda_play {
     int pin_count;                       /* Of them, registrations of host memory... */
     const uint8_t *pins[PLAY_HOLDS_MAX]; /* ...and where they begin; NULL: none. */
     uint32_t sync_count;                 /* Waits for a stream. */
+    uint32_t look_count;                 /* Of a stream, whether it is idle. */
     void *memory[PLAY_HOLDS_MAX];
     size_t sizes[PLAY_HOLDS_MAX];
     enum cudaMemoryType foreign_type; /* Of what was given. */

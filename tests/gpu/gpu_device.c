@@ -236,11 +236,31 @@ memory_of_a_device_declared_lost_can_be_mapped_anew(struct device_rig *rig)
     return true;
 }
 
+/* CUDA says of it that the context is destroyed (709), which is not so. */
+static bool
+event_that_the_host_destroyed_costs_no_device(struct device_rig *rig)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+    cudaEvent_t event;
+
+    RIG_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming) == cudaSuccess);
+    RIG_CHECK(cudaEventDestroy(event) == cudaSuccess);
+    RIG_CHECK(ops->event_query(rig->device, event) == KVT_E_INVAL);
+    RIG_CHECK(ops->stream_wait(rig->device, rig->in, event) == KVT_E_INVAL);
+    RIG_CHECK(ops->event_record(rig->device, event, rig->in) == KVT_E_INVAL);
+    device_rig_fill(rig->host, MIB, 5);
+    RIG_CHECK(device_rig_copy(rig, rig->in, rig->slab, rig->host, MIB) == KVT_OK);
+    RIG_CHECK(device_rig_drain(rig, rig->in));
+    return true;
+}
+
 static const struct device_check gpu_checks[] = {
     {.name = "thread_is_left_as_it_was", .run = thread_is_left_as_it_was},
     {.name = "streams_and_events_of_the_host_are_taken",
         .run = streams_and_events_of_the_host_are_taken},
     {.name = "capture_of_the_host_is_not_disturbed", .run = capture_of_the_host_is_not_disturbed},
+    {.name = "event_that_the_host_destroyed_costs_no_device",
+        .run = event_that_the_host_destroyed_costs_no_device},
     {.name = "large_batches_arrive", .run = large_batches_arrive},
     {.name = "calls_far_ahead_of_the_device_keep_their_lists",
         .run = calls_far_ahead_of_the_device_keep_their_lists},

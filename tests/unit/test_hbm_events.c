@@ -442,6 +442,50 @@ what_makes_no_sense_is_refused(void **state)
     hbm.region.id = 0;
 }
 
+/* What a caller gives that is none any more is the matter of its own call. */
+static void
+an_event_or_a_stream_that_is_none_costs_its_call_alone(void **state)
+{
+    struct device *device = hbm_device(hbm.store->devices.tiers[0]);
+    uint8_t bytes[HBM_BLOCK_BYTES];
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES,
+        .source = hbm_pool_at(1),
+        .region = hbm.region,
+        .tier = KVT_TIER_HBM};
+    struct kvt_submit submit = {0};
+    struct payload_key names[2];
+    uint32_t health = 0;
+    kvt_ticket *ticket;
+    kvt_lease lease;
+
+    (void)state;
+    payload_key_make(&names[0], 0);
+    payload_key_make(&names[1], 1);
+    get.key = names[0].key;
+    put.key = names[1].key;
+    assert_int_equal(hbm_put(0, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &get.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    device->ops->event_destroy(device, submit.wait_event);
+    assert_int_equal(
+        kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, &submit, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, 2).status, KVT_E_INVAL);
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_E_INVAL);
+    refused(
+        kvt_lease_release_after(hbm.store, lease, 0, submit.wait_event), KVT_E_INVAL, "no stream");
+    /* The lease is out as before, and the device is whole. */
+    kvt_lease_release(hbm.store, lease);
+    assert_int_equal(hbm_stats().lease_stale_count, 0);
+    assert_int_equal(kvt_health(hbm.store, &health), KVT_OK);
+    assert_int_equal(health & KVT_HEALTH_GPU_LOST, 0);
+    assert_int_equal(hbm_tiers_of(0), KVT_TIER_HBM);
+    assert_int_equal(hbm_tiers_of(1), 0);
+    assert_int_equal(hbm_get(0, 1, true, NULL), KVT_OK);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+}
+
 /* --- A lost device ---------------------------------------------------------------------------- */
 
 static void
@@ -499,6 +543,7 @@ main(void)
         TEST(a_copy_that_changed_in_hbm_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
+        TEST(an_event_or_a_stream_that_is_none_costs_its_call_alone),
         TEST(a_lost_device_costs_what_only_it_held),
     };
 

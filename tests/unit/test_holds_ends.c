@@ -200,6 +200,27 @@ what_makes_no_sense_is_refused(void **state)
     kvt_ticket_free(batch.ticket);
 }
 
+/* It cannot be asked: so the gets have failed, and nobody waits for them. */
+static void
+a_ticket_whose_event_is_none_lets_its_stream_go_on(void **state)
+{
+    struct kvt_submit submit = {.wait_event = &submit};
+
+    (void)state;
+    batch_init(&batch, 0, 0);
+    batch_submit(&batch, &submit);
+    batch_hold(&batch, bench.stream, 0);
+    batch_run(&batch);
+    looks_check(&batch, 0, HOLD_COUNT, KVT_E_INVAL);
+    batch_end(&batch);
+    batch_init(&batch, 0, 0);
+    batch_submit(&batch, NULL);
+    batch_hold(&batch, bench.stream, 0);
+    batch_run(&batch);
+    looks_check(&batch, 0, HOLD_COUNT, KVT_OK);
+    batch_end(&batch);
+}
+
 /* Nobody waits, and it works later. */
 static void
 a_device_that_refuses_changes_nothing(void **state)
@@ -334,6 +355,7 @@ main(void)
         TEST(an_abort_lets_streams_go_before_it_waits),
         TEST(a_poisoned_store_lets_its_streams_go_on),
         TEST(what_makes_no_sense_is_refused),
+        TEST(a_ticket_whose_event_is_none_lets_its_stream_go_on),
         TEST(a_device_that_refuses_changes_nothing),
         TEST(holds_are_bounded_and_come_back),
         TEST(the_memory_of_a_hold_is_its_stream_s_until_that_has_passed),

@@ -414,7 +414,7 @@ foreign_check(struct device_cuda *device, uint64_t address)
 {
     struct cudaPointerAttributes attributes = {.type = cudaMemoryTypeUnregistered};
 
-    KVT_TRY(cuda_check(device,
+    KVT_TRY(cuda_check_foreign(device,
         cudaPointerGetAttributes(&attributes, (const void *)(uintptr_t)address), "look at memory"));
     if (attributes.type == cudaMemoryTypeDevice && attributes.device == device->ordinal)
         return KVT_OK;
@@ -542,7 +542,7 @@ cuda_event_record(struct device *base, void *event, void *stream)
     KVT_TRY(cuda_enter(device, &scope));
     status = cuda_capture_check(device, stream);
     if (status == KVT_OK)
-        status = cuda_check(device, cudaEventRecord(event, stream), "record an event");
+        status = cuda_check_foreign(device, cudaEventRecord(event, stream), "record an event");
     cuda_leave(&scope);
     return status;
 }
@@ -563,7 +563,7 @@ cuda_event_query(struct device *base, void *event)
         (void)cudaGetLastError();
         status = KVT_NOT_READY;
     } else {
-        status = cuda_check(device, error, "query an event");
+        status = cuda_check_foreign(device, error, "query an event");
     }
     cuda_leave(&scope);
     return status;
@@ -581,7 +581,7 @@ cuda_stream_wait(struct device *base, void *stream, void *event)
     KVT_TRY(cuda_enter(device, &scope));
     status = cuda_capture_check(device, stream);
     if (status == KVT_OK)
-        status = cuda_check(
+        status = cuda_check_foreign(
             device, cudaStreamWaitEvent(stream, event, cudaEventWaitDefault), "let a stream wait");
     cuda_leave(&scope);
     return status;

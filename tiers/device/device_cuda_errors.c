@@ -6,6 +6,11 @@
  *           service: from then on every call answers KVT_E_GPU without a call of CUDA. What a lost
  *           device holds of its own is left to the driver, which frees it with the process. Host
  *           memory is not the device's: it is asked to let go of that, and has to say so.
+ *
+ * Callers   give handles and memory, and CUDA believes them. Of an event that its caller destroyed
+ *           it says that the context is destroyed (709, seen on an H100), while all else goes on.
+ *           So where an error that nobody knows may be of what a caller gave, the device's own
+ *           stream is asked (cuda_check_foreign()).
  */
 #include "device_cuda_internal.h"
 #include "failure.h"
@@ -72,4 +77,21 @@ cuda_check(struct device_cuda *device, cudaError_t error, const char *what)
     if (status == KVT_E_GPU)
         return cuda_lose(device, error, what);
     return cuda_fail(status, device, error, what);
+}
+
+/* An error that stays is what every call in the context says. */
+static bool
+context_is_alive(const struct device_cuda *device)
+{
+    cudaError_t error = cudaStreamQuery(device->streams[DEVICE_IN]);
+
+    return error == cudaSuccess || error == cudaErrorNotReady;
+}
+
+enum kvt_status
+cuda_check_foreign(struct device_cuda *device, cudaError_t error, const char *what)
+{
+    if (status_from_cuda(error) == KVT_E_GPU && !cuda_is_lost(device) && context_is_alive(device))
+        return cuda_fail(KVT_E_INVAL, device, error, what);
+    return cuda_check(device, error, what);
 }

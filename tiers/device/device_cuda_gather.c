@@ -39,10 +39,24 @@ gather_check(struct device_cuda *device, const struct device_gather *gather, uin
     return memory_check(device, pages + last * GATHER_PAGE_BYTES, GATHER_PAGE_BYTES, false);
 }
 
+/* In the device's scope. A stream may be one that is being captured: the gather is in its graph. */
+static enum kvt_status
+gather_start(struct device_cuda *device, const struct gather_work *work, cudaStream_t stream)
+{
+    static const struct copy_grid grid = {COPY_WIDE_BLOCKS, COPY_WIDE_THREADS};
+    enum cudaStreamCaptureStatus capture;
+    cudaError_t error;
+
+    KVT_TRY(cuda_stream_look(device, stream, &capture));
+    error = gather_kernel_launch(work, &grid, stream);
+    if (error == cudaErrorNotSupported)
+        return failure_set(KVT_E_UNSUPPORTED, 0, "This build has no kernels: it had no nvcc.");
+    return cuda_check(device, error, "start a gather");
+}
+
 enum kvt_status
 device_cuda_gather(struct device *base, void *stream, const struct device_gather *gather)
 {
-    static const struct copy_grid grid = {COPY_WIDE_BLOCKS, COPY_WIDE_THREADS};
     struct device_cuda *device = device_cuda_of(base);
     const struct gather_work work = {.ids = gather->ids,
         .count = gather->count,
@@ -56,7 +70,6 @@ device_cuda_gather(struct device *base, void *stream, const struct device_gather
         .verdict = gather->verdict};
     struct cuda_scope scope;
     enum kvt_status status;
-    cudaError_t error;
 
     KVT_TRY(cuda_stream_check(stream));
     (void)pthread_mutex_lock(&device->mutex);
@@ -64,10 +77,7 @@ device_cuda_gather(struct device *base, void *stream, const struct device_gather
     (void)pthread_mutex_unlock(&device->mutex);
     KVT_TRY(status);
     KVT_TRY(cuda_enter(device, &scope));
-    error = gather_kernel_launch(&work, &grid, stream);
-    status = error == cudaErrorNotSupported
-                 ? failure_set(KVT_E_UNSUPPORTED, 0, "This build has no kernels: it had no nvcc.")
-                 : cuda_check(device, error, "start a gather");
+    status = gather_start(device, &work, stream);
     cuda_leave(&scope);
     return status;
 }

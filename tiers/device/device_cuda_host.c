@@ -19,7 +19,7 @@ pinned_check(struct device_cuda *device, uint64_t address)
 {
     struct cudaPointerAttributes attributes = {.type = cudaMemoryTypeUnregistered};
 
-    KVT_TRY(cuda_check(device,
+    KVT_TRY(cuda_check_foreign(device,
         cudaPointerGetAttributes(&attributes, (const void *)(uintptr_t)address), "look at memory"));
     if (attributes.type == cudaMemoryTypeHost)
         return KVT_OK;

@@ -139,6 +139,10 @@ enum kvt_status status_from_cuda(cudaError_t error);
 
 /* cuda_check - KVT_OK for cudaSuccess; otherwise a sentence, and the device may be lost by it. */
 enum kvt_status cuda_check(struct device_cuda *device, cudaError_t error, const char *what);
+/* cuda_check_foreign - the same of a call with a handle or memory of the caller's, that queues no
+ * copy: an error that nobody knows is KVT_E_INVAL while the device's own stream can be asked. In
+ * the device's scope. */
+enum kvt_status cuda_check_foreign(struct device_cuda *device, cudaError_t error, const char *what);
 enum kvt_status cuda_lose(struct device_cuda *device, cudaError_t error, const char *what);
 
 /* The legacy default stream waits for all others, and is no stream of ours. */
@@ -158,6 +162,10 @@ enum kvt_status cuda_stream_await(struct device_cuda *device, cudaStream_t strea
 /* A copy onto a stream that is being captured into a graph is not made now, and an event that is
  * recorded there tells nothing: KVT_E_INVAL. In the device's scope. */
 enum kvt_status cuda_capture_check(struct device_cuda *device, cudaStream_t stream);
+
+/* Whether a stream can be asked anything; and if it is being captured. In the device's scope. */
+enum kvt_status cuda_stream_look(
+    struct device_cuda *device, cudaStream_t stream, enum cudaStreamCaptureStatus *capture_out);
 
 /* device_cuda_word.c. cuda_word_check - KVT_OK: host memory that was registered, at a place where
  * so many bytes can be written at once. */

@@ -413,10 +413,11 @@ word_queue(
     KVT_TRY(cuda_capture_check(device, stream));
     /* Both with a barrier: who sees the number sees what was written before it. */
     if (!is_wait)
-        return share_check(device,
-            driver.word_write(stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+        return cuda_check_foreign(device,
+            (cudaError_t)driver.word_write(stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT),
             "let a stream write a word");
-    return share_check(device, driver.word_wait(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ),
+    return cuda_check_foreign(device,
+        (cudaError_t)driver.word_wait(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ),
         "let a stream wait for a word");
 }
 

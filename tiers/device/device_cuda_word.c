@@ -8,6 +8,14 @@
 #include "try.h"
 
 enum kvt_status
+cuda_stream_look(
+    struct device_cuda *device, cudaStream_t stream, enum cudaStreamCaptureStatus *capture_out)
+{
+    return cuda_check_foreign(
+        device, cudaStreamIsCapturing(stream, capture_out), "look at a stream");
+}
+
+enum kvt_status
 cuda_capture_check(struct device_cuda *device, cudaStream_t stream)
 {
     enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
@@ -16,7 +24,7 @@ cuda_capture_check(struct device_cuda *device, cudaStream_t stream)
         if (stream == device->streams[i])
             return KVT_OK;
     }
-    KVT_TRY(cuda_check(device, cudaStreamIsCapturing(stream, &capture), "look at a stream"));
+    KVT_TRY(cuda_stream_look(device, stream, &capture));
     if (capture != cudaStreamCaptureStatusNone) {
         return failure_set(KVT_E_INVAL, 0,
             "The stream %p is being captured into a graph: nothing can be queued on it.",
@@ -59,7 +67,7 @@ word_wait(
     }
     result = device->driver.wait_value(stream, address_of(word), value, CU_STREAM_WAIT_VALUE_GEQ);
     /* The numbers of the driver's errors are those of the runtime's. */
-    return cuda_check(device, (cudaError_t)result, "let a stream wait for a word");
+    return cuda_check_foreign(device, (cudaError_t)result, "let a stream wait for a word");
 }
 
 enum kvt_status

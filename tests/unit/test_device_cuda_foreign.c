@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_device_cuda_foreign.c - what errors of CUDA cost that are not the device's: of handles and
+ * memory of callers. CUDA is played by cuda_play.c.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cuda_play.h"
+#include "device_cuda.h"
+#include "device_cuda_internal.h"
+#include "device_share.h"
+#include "failure.h"
+#include "stop_on_proof.h"
+
+enum {
+    SLAB_BYTES = 2 << 20,
+};
+
+static const struct kvt_device_ops *const ops = &device_cuda_ops;
+
+static struct {
+    struct kvt_env env;
+    struct device *device;
+    void *stream; /* A caller's, as the next two. */
+    void *memory; /* Of the device. */
+    void *pages;  /* Of the host, not registered. */
+    void *event;
+    uint8_t *slab;
+    uint8_t *host; /* Registered. */
+} rig;
+
+static int
+setup(void **state)
+{
+    (void)state;
+    play_begin();
+    memset(&rig, 0, sizeof(rig));
+    env_host(&rig.env);
+    assert_int_equal(ops->open(NULL, &rig.env, 1, &rig.device), KVT_OK);
+    rig.stream = play_hold(64);
+    memset(rig.stream, 0, 64);
+    rig.memory = play_hold(SLAB_BYTES);
+    rig.pages = env_map(&rig.env, SLAB_BYTES);
+    rig.host = env_map(&rig.env, SLAB_BYTES);
+    assert_true(rig.pages != NULL && rig.host != NULL);
+    assert_int_equal(ops->slab_take(rig.device, SLAB_BYTES, (void **)&rig.slab), KVT_OK);
+    assert_int_equal(ops->host_register(rig.device, rig.host, SLAB_BYTES), KVT_OK);
+    assert_int_equal(ops->event_create(rig.device, &rig.event), KVT_OK);
+    return 0;
+}
+
+/* The thread is as it was, and all was given back, unless the device was lost. */
+static int
+teardown(void **state)
+{
+    (void)state;
+    ops->event_destroy(rig.device, rig.event);
+    if (ops->host_unregister(rig.device, rig.host, SLAB_BYTES) == KVT_OK)
+        env_unmap(&rig.env, rig.host, SLAB_BYTES);
+    env_unmap(&rig.env, rig.pages, SLAB_BYTES);
+    ops->slab_put(rig.device, rig.slab, SLAB_BYTES);
+    (void)play_hold_end(rig.memory);
+    (void)play_hold_end(rig.stream);
+    ops->close(rig.device);
+    assert_int_equal(play.depth, 0);
+    assert_int_equal(play.capture_mode, cudaStreamCaptureModeGlobal);
+    assert_int_equal(play.after_loss_count, 0);
+    if (!play.is_lost)
+        assert_int_equal(play.holds, 0);
+    return 0;
+}
+
+/* --- 1. Calls with what is the caller's ------------------------------------------------------- */
+
+static enum kvt_status
+query(void)
+{
+    return ops->event_query(rig.device, rig.event);
+}
+
+static enum kvt_status
+record(void)
+{
+    return ops->event_record(rig.device, rig.event, rig.stream);
+}
+
+static enum kvt_status
+wait(void)
+{
+    return ops->stream_wait(rig.device, rig.stream, rig.event);
+}
+
+static enum kvt_status
+wait_word(void)
+{
+    return ops->stream_wait_word(
+        rig.device, rig.stream, (const _Atomic uint32_t *)(const void *)rig.host, 0);
+}
+
+static enum kvt_status
+share_write(void)
+{
+    return ops->share->word_write(rig.device, rig.stream, (uint64_t *)(void *)rig.host, 1);
+}
+
+static enum kvt_status
+share_wait(void)
+{
+    return ops->share->word_wait(rig.device, rig.stream, (uint64_t *)(void *)rig.host, 1);
+}
+
+/* The caller's stream is looked at before anything is queued. */
+static enum kvt_status
+copy(void)
+{
+    const struct device_piece piece = {rig.slab, rig.host, 4096};
+
+    return ops->copy(rig.device, rig.stream, &piece, 1);
+}
+
+static enum kvt_status
+gather(void)
+{
+    const struct device_gather work = {.ids = (const uint32_t *)(const void *)rig.host,
+        .count = 1,
+        .pages = rig.host,
+        .row_count = 1,
+        .rows_per_page = 1,
+        .row_bytes = 64,
+        .target = rig.slab,
+        .verdict = (uint64_t *)(void *)(rig.slab + 4096)};
+
+    return ops->gather(rig.device, rig.stream, &work);
+}
+
+static enum kvt_status
+memory_register(void)
+{
+    enum kvt_status status = ops->memory_register(rig.device, rig.memory, SLAB_BYTES);
+
+    if (status == KVT_OK)
+        ops->memory_unregister(rig.device, rig.memory, SLAB_BYTES);
+    return status;
+}
+
+static enum kvt_status
+host_register(void)
+{
+    enum kvt_status status = ops->host_register(rig.device, rig.pages, SLAB_BYTES);
+
+    if (status == KVT_OK)
+        status = ops->host_unregister(rig.device, rig.pages, SLAB_BYTES);
+    return status;
+}
+
+/* That somebody else has pinned. */
+static enum kvt_status
+pinned_register(void)
+{
+    enum kvt_status status;
+
+    play.is_pinned_already = true;
+    status = host_register();
+    play.is_pinned_already = false;
+    return status;
+}
+
+static const struct {
+    const char *name;
+    enum kvt_status (*run)(void);
+    uint32_t at[4]; /* Which calls of CUDA have something of the caller's. */
+    const char *said;
+} calls[] = {
+    {"query", query, {1}, "query an event"},
+    {"record", record, {1, 2}, "a"},
+    {"wait", wait, {1, 2}, "a stream"},
+    {"wait_word", wait_word, {1, 3}, "a stream"},
+    {"share_write", share_write, {2, 3}, "a stream"},
+    {"share_wait", share_wait, {2, 3}, "a stream"},
+    {"copy", copy, {1}, "look at a stream"},
+    {"gather", gather, {1}, "look at a stream"},
+    {"memory_register", memory_register, {1, 2}, "look at memory"},
+    {"pinned_register", pinned_register, {2, 3}, "look at memory"},
+};
+
+/* The n-th call of CUDA from now on fails. */
+static void
+play_fails(uint32_t n, cudaError_t error, bool is_passing)
+{
+    play.fail_call = play.call_count + n;
+    play.fail_with = error;
+    play.is_passing = is_passing;
+    play.look_count = 0;
+}
+
+static void
+device_is_whole(void)
+{
+    const struct device_piece piece = {rig.slab, rig.host, 4096};
+    struct device_info info;
+
+    memset(rig.slab, 0, 4096);
+    memset(rig.host, 7, 4096);
+    assert_int_equal(ops->copy(rig.device, ops->stream(rig.device, DEVICE_IN), &piece, 1), KVT_OK);
+    assert_memory_equal(rig.slab, rig.host, 4096);
+    assert_int_equal(ops->info(rig.device, &info), KVT_OK);
+}
+
+static void
+call_fails(size_t i, uint32_t at, cudaError_t error)
+{
+    char number[16];
+    enum kvt_status status;
+
+    play_fails(at, error, true);
+    failure_clear();
+    status = calls[i].run();
+    if (play.look_count != 1 || status != KVT_E_INVAL)
+        fail_msg("%s, call %u: %s, %u looks", calls[i].name, at, kvt_status_name(status),
+            play.look_count);
+    (void)snprintf(number, sizeof(number), ", %d)", (int)error);
+    assert_int_equal(failure_last()->status, KVT_E_INVAL);
+    assert_int_equal(failure_last()->foreign_code, (int)error);
+    assert_non_null(strstr(failure_last()->text, calls[i].said));
+    assert_non_null(strstr(failure_last()->text, number));
+    device_is_whole();
+    /* It was for once. */
+    status = calls[i].run();
+    if (status != KVT_NOT_READY)
+        assert_int_equal(status, KVT_OK);
+}
+
+/* What CUDA 13.0 says of an event that was destroyed (seen on an H100); and what nobody knows. */
+static void
+what_is_no_handle_costs_its_call_alone(void **state)
+{
+    static const cudaError_t errors[] = {cudaErrorContextIsDestroyed, cudaErrorDeviceUninitialized,
+        cudaErrorUnknown, (cudaError_t)12345};
+
+    (void)state;
+    /* What is asked for once only is known by then. */
+    assert_int_equal(share_write(), KVT_OK);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        for (size_t k = 0; k < sizeof(errors) / sizeof(errors[0]); k++) {
+            for (uint32_t n = 0; n < 4 && calls[i].at[n] != 0; n++)
+                call_fails(i, calls[i].at[n], errors[k]);
+        }
+    }
+    /* Also of a device that has work. */
+    play.is_stuck = true;
+    play_fails(1, cudaErrorContextIsDestroyed, true);
+    assert_int_equal(query(), KVT_E_INVAL);
+    play.is_stuck = false;
+    device_is_whole();
+}
+
+static void
+an_error_that_stays_loses_the_device_in_every_call(void **state)
+{
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        for (uint32_t n = 0; n < 4 && calls[i].at[n] != 0; n++) {
+            assert_int_equal(share_write(), KVT_OK);
+            play_fails(calls[i].at[n], cudaErrorIllegalAddress, false);
+            assert_int_equal(calls[i].run(), KVT_E_GPU);
+            assert_int_equal(play.look_count, 1);
+            assert_true(cuda_is_lost(device_cuda_of(rig.device)));
+            /* Nobody is asked any more. */
+            assert_int_equal(calls[i].run(), KVT_E_GPU);
+            assert_int_equal(play.look_count, 1);
+            assert_int_equal(teardown(state), 0);
+            assert_int_equal(setup(state), 0);
+        }
+    }
+}
+
+/* What a copy has begun nobody knows, so it is not asked. */
+static void
+an_error_of_a_copy_loses_the_device(void **state)
+{
+    (void)state;
+    play_fails(2, cudaErrorContextIsDestroyed, true);
+    assert_int_equal(copy(), KVT_E_GPU);
+    assert_int_equal(play.look_count, 0);
+    assert_true(cuda_is_lost(device_cuda_of(rig.device)));
+    play.is_lost = true;
+}
+
+int
+main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_no_handle_costs_its_call_alone),
+        TEST(an_error_that_stays_loses_the_device_in_every_call),
+        TEST(an_error_of_a_copy_loses_the_device),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
