@@ -171,7 +171,7 @@ void
 devices_kept_log(struct kvt_store *store, const void *memory, uint64_t size)
 {
     log_line(&store->logger, LOG_ERROR, "devices",
-        "event=memory_kept address=%p bytes=%llu text=\"a lost device may still use it\"", memory,
+        "event=memory_kept address=%p bytes=%llu text=\"a device may still use it\"", memory,
         (unsigned long long)size);
 }
 

@@ -68,7 +68,7 @@ host_unregister(struct kvt_store *store, const struct region *region, uint32_t d
         return KVT_OK;
     devices_kept_log(store, region->address, region->size);
     return failure_set(KVT_E_GPU, 0,
-        "a lost device may still use the %llu bytes at %p: they must be neither freed nor unmapped "
+        "a device may still use the %llu bytes at %p: they must be neither freed nor unmapped "
         "before the process ends",
         (unsigned long long)region->size, (void *)region->address);
 }

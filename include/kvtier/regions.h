@@ -33,16 +33,18 @@ struct kvt_region_options {
  * kvt_device_alloc() gave may). Of another store of the process host memory may be a region too,
  * from the same byte to the same byte: it stays pinned until the last of them forgets it.
  * KVT_E_UNSUPPORTED: host memory, and the store has no device.
- * KVT_E_NOSPC: KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM, KVT_E_GPU: the memory is no
- * region; when the sentence says that it must not be freed, see below.
+ * KVT_E_NOSPC: KVT_REGIONS_MAX - 1 regions are registered. KVT_E_NOMEM (also of memory that the
+ * kernel or the driver does not pin, a file's say), KVT_E_GPU: the memory is no region; when the
+ * sentence says that it must not be freed, see below.
  * Threads: any. Ownership: borrows `options`; keeps the memory until it is unregistered, and gives
  * *region_out. Blocks: in the driver, for host memory in proportion to its size.
  *
  * kvt_region_unregister - forget it. Id 0 does nothing; kvt_close() forgets all that are left.
  *
- * KVT_E_GPU: it is forgotten, but a device that is lost does not let go of the host memory and may
- * still use it. It must be neither freed nor unmapped before the process ends: what is mapped at
- * its address next would be taken for it. Of regions that kvt_close() forgets the log says so.
+ * KVT_E_GPU: it is forgotten, but a device, one that is lost mostly, does not let go of the host
+ * memory and may still use it. It must be neither freed nor unmapped before the process ends: what
+ * is mapped at its address next would be taken for it. Of regions that kvt_close() forgets the log
+ * says so.
  * KVT_E_INVAL: a stale id. KVT_E_STATE: puts or gets that name it have not reached stage 1, a
  * layout lies in it, rows of N-gram tables are on their way there, or an open load names it.
  * Threads: any. Ownership: takes `region` when KVT_OK or KVT_E_GPU. Blocks: in the driver; of host

@@ -187,6 +187,7 @@ static const struct {
     {"copy", copy, {1}, "look at a stream"},
     {"gather", gather, {1}, "look at a stream"},
     {"memory_register", memory_register, {1, 2}, "look at memory"},
+    {"host_register", host_register, {1}, "register host memory"},
     {"pinned_register", pinned_register, {2, 3}, "look at memory"},
 };
 
@@ -292,6 +293,36 @@ an_error_of_a_copy_loses_the_device(void **state)
     play.is_lost = true;
 }
 
+/* 304: the kernel does not pin pages of this file, say, or no more of them. */
+static void
+memory_that_cannot_be_pinned_costs_no_device(void **state)
+{
+    (void)state;
+    play_fails(1, cudaErrorOperatingSystem, true);
+    failure_clear();
+    assert_int_equal(host_register(), KVT_E_NOMEM);
+    assert_int_equal(failure_last()->status, KVT_E_NOMEM);
+    assert_non_null(strstr(failure_last()->text, "pin host memory"));
+    assert_non_null(strstr(failure_last()->text, ", 304)"));
+    assert_int_equal(play.look_count, 0);
+    device_is_whole();
+    assert_int_equal(host_register(), KVT_OK);
+}
+
+/* Its caller has unmapped it, say: it is told that the pages stay with the device, which works. */
+static void
+memory_that_cuda_does_not_let_go_of_costs_no_device(void **state)
+{
+    (void)state;
+    assert_int_equal(ops->host_register(rig.device, rig.pages, SLAB_BYTES), KVT_OK);
+    play_fails(1, cudaErrorOperatingSystem, true);
+    assert_int_equal(ops->host_unregister(rig.device, rig.pages, SLAB_BYTES), KVT_E_GPU);
+    assert_non_null(strstr(failure_last()->text, "until the process ends"));
+    assert_int_equal(play.look_count, 1);
+    device_is_whole();
+    rig.pages = NULL;
+}
+
 int
 main(void)
 {
@@ -299,6 +330,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_is_no_handle_costs_its_call_alone),
         TEST(an_error_that_stays_loses_the_device_in_every_call),
+        TEST(memory_that_cannot_be_pinned_costs_no_device),
+        TEST(memory_that_cuda_does_not_let_go_of_costs_no_device),
         TEST(an_error_of_a_copy_loses_the_device),
     };
 

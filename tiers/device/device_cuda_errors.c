@@ -50,7 +50,7 @@ status_from_cuda(cudaError_t error)
     return KVT_E_GPU;
 }
 
-static enum kvt_status
+enum kvt_status
 cuda_fail(
     enum kvt_status status, const struct device_cuda *device, cudaError_t error, const char *what)
 {

@@ -44,10 +44,13 @@ pages_pin(void *context, struct device_pin *pin)
         (void)cudaGetLastError();
         return KVT_MISS;
     }
-    KVT_TRY(cuda_check(device, error, "register host memory"));
+    /* The kernel refuses it, or the driver: pages of a file or a device, say, or too many. */
+    if (error == cudaErrorOperatingSystem)
+        return cuda_fail(KVT_E_NOMEM, device, error, "pin host memory");
+    KVT_TRY(cuda_check_foreign(device, error, "register host memory"));
     result = device->driver.primary_retain(&retained, device->handle);
     if (result != CUDA_SUCCESS) {
-        (void)cuda_check(device, cudaHostUnregister(memory), "unregister host memory");
+        (void)cuda_check_foreign(device, cudaHostUnregister(memory), "unregister host memory");
         return failure_set(KVT_E_NOMEM, (int)result,
             "Device %d gives no context (CUDA driver error %d).", device->ordinal, (int)result);
     }
@@ -67,7 +70,7 @@ pages_unpin_there(struct device_cuda *device, const struct device_pin *pin)
         return KVT_OK;
     }
     if (error == cudaSuccess || pin->context == device->context)
-        return cuda_check(device, error, "unregister host memory");
+        return cuda_check_foreign(device, error, "unregister host memory");
     (void)cudaGetLastError();
     return failure_set(KVT_E_GPU, (int)error, "CUDA cannot unregister it where it was registered.");
 }

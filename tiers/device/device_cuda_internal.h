@@ -137,6 +137,9 @@ void cuda_leave(const struct cuda_scope *scope);
 /* device_cuda_errors.c. The class of an error. KVT_E_GPU: it stays, or nobody knows. */
 enum kvt_status status_from_cuda(cudaError_t error);
 
+/* cuda_fail - that status, and a sentence. */
+enum kvt_status cuda_fail(
+    enum kvt_status status, const struct device_cuda *device, cudaError_t error, const char *what);
 /* cuda_check - KVT_OK for cudaSuccess; otherwise a sentence, and the device may be lost by it. */
 enum kvt_status cuda_check(struct device_cuda *device, cudaError_t error, const char *what);
 /* cuda_check_foreign - the same of a call with a handle or memory of the caller's, that queues no
