@@ -141,9 +141,9 @@ struct kvt_device_ops {
 
     /* Let copies of this device read a slab of `other`, an open device of the same implementation;
      * *is_faster_out: they took less time than copies from host memory that was registered, tried
-     * now, briefly. KVT_E_UNSUPPORTED: the two do not reach each other. KVT_E_INVAL: no such slab.
-     * KVT_E_NOMEM. Unregister, before the slab is given back: no copy of it may be in flight.
-     * Threads: one device, one call at a time. */
+     * now, briefly. KVT_E_UNSUPPORTED: the two do not reach each other, or have too many peers.
+     * KVT_E_INVAL: no such slab. KVT_E_NOMEM. Unregister, before the slab is given back: no copy of
+     * it may be in flight. Threads: one device, one call at a time. */
     enum kvt_status (*peer_register)(struct device *device, struct device *other, void *slab,
         uint64_t size, bool *is_faster_out);
     void (*peer_unregister)(struct device *device, void *slab, uint64_t size);

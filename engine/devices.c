@@ -27,14 +27,20 @@ kind_choose(struct kvt_store *store)
     return KVT_OK;
 }
 
+/* Without it copies go by way of HOST. */
 static enum kvt_status
-peer_open(struct devices *devices, uint32_t device, uint32_t other)
+peer_open(struct kvt_store *store, uint32_t device, uint32_t other)
 {
+    struct devices *devices = &store->devices;
     bool is_near = false;
     enum kvt_status status = hbm_peer_open(devices->tiers[device], devices->tiers[other], &is_near);
 
-    if (status == KVT_E_UNSUPPORTED) {
-        failure_clear(); /* They go by way of HOST. */
+    if (status == KVT_E_NOMEM)
+        log_line(&store->logger, LOG_WARN, "devices",
+            "event=peer_left_out device=%u peer=%u text=\"%s\"", device, other,
+            failure_last()->text);
+    if (status == KVT_E_NOMEM || status == KVT_E_UNSUPPORTED) {
+        failure_clear();
         return KVT_OK;
     }
     if (status == KVT_OK)
@@ -46,12 +52,14 @@ peer_open(struct devices *devices, uint32_t device, uint32_t other)
 
 /* What each device can read of the others. */
 static enum kvt_status
-peers_open(struct devices *devices)
+peers_open(struct kvt_store *store)
 {
+    uint32_t mask = store->devices.mask;
+
     for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
         for (uint32_t other = 0; other < POLICY_DEVICES_MAX; other++) {
-            if (other != i && (devices->mask >> i & devices->mask >> other & 1) != 0)
-                KVT_TRY(peer_open(devices, i, other));
+            if (other != i && (mask >> i & mask >> other & 1) != 0)
+                KVT_TRY(peer_open(store, i, other));
         }
     }
     return KVT_OK;
@@ -84,7 +92,7 @@ devices_open(struct kvt_store *store)
         KVT_TRY(hbm_open(&store->env, &options, &devices->tiers[i]));
         devices->mask |= 1u << i;
     }
-    return peers_open(devices);
+    return peers_open(store);
 }
 
 static void

@@ -413,22 +413,23 @@ cudaHostUnregister(void *memory)
     return error;
 }
 
-/* Device 1 is alone. */
 cudaError_t
 cudaDeviceCanAccessPeer(int *can_reach, int device, int other)
 {
     PLAY_TRY(true);
     assert_int_equal(device, 1);
     assert_int_not_equal(other, device);
-    *can_reach = 0;
+    *can_reach = play.has_peer;
     return cudaSuccess;
 }
 
 cudaError_t
 cudaDeviceEnablePeerAccess(int other, unsigned int flags)
 {
-    fail_msg("device %d is not in reach (flags %u)", other, flags);
-    return cudaErrorInvalidDevice;
+    if (!play.has_peer || other != 0 || flags != 0)
+        fail_msg("device %d is not in reach (flags %u)", other, flags);
+    PLAY_TRY(true);
+    return cudaSuccess;
 }
 
 cudaError_t

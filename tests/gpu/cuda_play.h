@@ -32,6 +32,7 @@ struct cuda_play {
     bool is_stuck;      /* Every query says so. */
     bool has_no_words;  /* The driver cannot let a stream wait for one. */
     bool is_word_moved; /* The device has other addresses for the host's memory. */
+    bool has_peer;      /* Device 0 is in reach of device 1. */
     bool is_kernel_missing;
     bool has_no_bytes; /* Copies are counted only. */
 

@@ -323,6 +323,58 @@ memory_that_cuda_does_not_let_go_of_costs_no_device(void **state)
     rig.pages = NULL;
 }
 
+/* --- 2. Peers --------------------------------------------------------------------------------- */
+
+/* Of another store, say: what its device says is not this one's. */
+static void
+a_peer_that_is_not_reached_costs_no_device(void **state)
+{
+    static const struct {
+        uint32_t call; /* Whether it is in reach, reach it, memory to try it with. */
+        cudaError_t error;
+        enum kvt_status status;
+        uint32_t look_count;
+    } cases[] = {
+        {2, cudaErrorTooManyPeers, KVT_E_UNSUPPORTED, 0},
+        {2, cudaErrorPeerAccessUnsupported, KVT_E_UNSUPPORTED, 0},
+        {2, cudaErrorPeerAccessAlreadyEnabled, KVT_OK, 0},
+        {1, cudaErrorDevicesUnavailable, KVT_E_INVAL, 1},
+        {2, cudaErrorDevicesUnavailable, KVT_E_INVAL, 1},
+        {3, cudaErrorMemoryAllocation, KVT_E_NOMEM, 0},
+        {0, cudaSuccess, KVT_OK, 0},
+    };
+    struct device *other;
+    struct device_piece piece = {.target = rig.slab, .size = 4096};
+    void *stream = ops->stream(rig.device, DEVICE_IN);
+    void *slab;
+    bool is_faster;
+
+    (void)state;
+    assert_int_equal(ops->open(NULL, &rig.env, 1, &other), KVT_OK);
+    assert_int_equal(ops->slab_take(other, SLAB_BYTES, &slab), KVT_OK);
+    device_cuda_of(other)->ordinal = 0; /* The play has one device that can be opened. */
+    play.has_peer = true;
+    piece.source = slab;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        enum kvt_status status;
+
+        play_fails(cases[i].call, cases[i].error, true);
+        failure_clear();
+        status = ops->peer_register(rig.device, other, slab, SLAB_BYTES, &is_faster);
+        assert_int_equal(status, cases[i].status);
+        assert_int_equal(failure_last()->status, status);
+        assert_int_equal(play.look_count, cases[i].look_count);
+        assert_int_equal(
+            ops->copy(rig.device, stream, &piece, 1), status == KVT_OK ? KVT_OK : KVT_E_INVAL);
+        if (status == KVT_OK)
+            ops->peer_unregister(rig.device, slab, SLAB_BYTES);
+        device_is_whole();
+    }
+    device_cuda_of(other)->ordinal = 1;
+    ops->slab_put(other, slab, SLAB_BYTES);
+    ops->close(other);
+}
+
 int
 main(void)
 {
@@ -333,6 +385,7 @@ main(void)
         TEST(memory_that_cannot_be_pinned_costs_no_device),
         TEST(memory_that_cuda_does_not_let_go_of_costs_no_device),
         TEST(an_error_of_a_copy_loses_the_device),
+        TEST(a_peer_that_is_not_reached_costs_no_device),
     };
 
     stop_on_proof();

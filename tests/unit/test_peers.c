@@ -16,6 +16,7 @@
 
 #include "device_host.h"
 #include "env.h"
+#include "failure.h"
 #include "hbm_kit.h"
 #include "kvtier/kvtier_unstable.h"
 #include "store_internal.h"
@@ -38,6 +39,42 @@ struct peers {
     kvt_region regions[DEVICES];
 };
 
+/* The emulation, which may have no memory for peers; and what the log says then. */
+static struct {
+    struct kvt_device_ops ops;
+    bool is_short;
+    uint32_t told_count;
+} world;
+
+static enum kvt_status
+peer_register_unless_short(
+    struct device *device, struct device *other, void *slab, uint64_t size, bool *is_faster_out)
+{
+    if (world.is_short)
+        return failure_set(KVT_E_NOMEM, 0, "no memory to measure with");
+    return device_host_ops.peer_register(device, other, slab, size, is_faster_out);
+}
+
+static enum kvt_status
+device_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
+{
+    enum kvt_status status = device_host_ops.open(context, env, ordinal, device_out);
+
+    if (status == KVT_OK)
+        (*device_out)->ops = &world.ops;
+    return status;
+}
+
+static void
+told_note(void *context, int level, const char *module, const char *line)
+{
+    (void)context;
+    (void)module;
+    if (level == KVT_LOG_WARN && strstr(line, "event=peer_left_out") != NULL &&
+        strstr(line, "no memory to measure with") != NULL)
+        world.told_count++;
+}
+
 static void
 peers_open(struct peers *peers, bool has_none, bool has_slow)
 {
@@ -49,11 +86,17 @@ peers_open(struct peers *peers, bool has_none, bool has_slow)
         .has_no_peers = has_none,
         .has_slow_peers = has_slow};
     kvt_env_host(&peers->env);
-    peers->env.device = &device_host_ops;
+    world.ops = device_host_ops;
+    world.ops.open = device_open;
+    world.ops.peer_register = peer_register_unless_short;
+    world.told_count = 0;
+    peers->env.device = &world.ops;
     peers->env.device_context = &peers->config;
     peers->options = kit_options();
     peers->options.hbm_capacity_bytes = 4 << 20;
     peers->options.device_mask = 3;
+    peers->options.log = told_note;
+    peers->options.log_level = KVT_LOG_WARN;
     assert_int_equal(
         kvt_open_env(peers->path, &peers->options, &peers->env, &peers->store), KVT_OK);
     assert_int_equal(kvt_namespace_open(peers->store, "peers", "", 0, &peers->ns), KVT_OK);
@@ -223,6 +266,27 @@ a_peer_out_of_reach_is_read_by_way_of_host(void **state)
     peers_close(&peers);
 }
 
+/* That is no reason to have no store. */
+static void
+a_peer_that_no_memory_is_there_to_try_is_read_by_way_of_host(void **state)
+{
+    struct peers peers;
+
+    (void)state;
+    world.is_short = true;
+    peers_open(&peers, false, false);
+    world.is_short = false;
+    assert_int_equal(world.told_count, DEVICES);
+    blocks_put(&peers, KVT_MEMORY);
+    assert_int_equal(blocks_get(&peers, 1), KVT_TIER_HOST);
+    assert_int_equal(kit_stats(peers.store).get_peer_count, 0);
+    assert_int_equal(kit_stats(peers.store).hbm_lower_count, COUNT);
+    peers_close(&peers);
+    peers_open(&peers, true, false);
+    assert_int_equal(world.told_count, 0);
+    peers_close(&peers);
+}
+
 /* --- Readiness -------------------------------------------------------------------------------- */
 
 struct kernel {
@@ -358,6 +422,7 @@ main(void)
         cmocka_unit_test(the_nearer_of_peer_and_host_is_read),
         cmocka_unit_test(a_slow_peer_is_read_when_host_has_no_copy),
         cmocka_unit_test(a_peer_out_of_reach_is_read_by_way_of_host),
+        cmocka_unit_test(a_peer_that_no_memory_is_there_to_try_is_read_by_way_of_host),
         cmocka_unit_test(streams_of_both_devices_wait_for_what_went_to_both),
         cmocka_unit_test(only_slabs_of_others_are_peers_and_only_to_be_read),
     };

@@ -25,16 +25,20 @@ access_enable(struct device_cuda *device, const struct device_cuda *other)
     int can_reach = 0;
     cudaError_t error;
 
-    KVT_TRY(cuda_check(device, cudaDeviceCanAccessPeer(&can_reach, device->ordinal, other->ordinal),
-        "tell its peers"));
+    KVT_TRY(cuda_check_foreign(device,
+        cudaDeviceCanAccessPeer(&can_reach, device->ordinal, other->ordinal), "tell its peers"));
     if (!can_reach)
         return failure_set(KVT_E_UNSUPPORTED, 0, "Device %d does not reach device %d.",
             device->ordinal, other->ordinal);
     error = cudaDeviceEnablePeerAccess(other->ordinal, 0);
-    if (error != cudaErrorPeerAccessAlreadyEnabled)
-        return cuda_check(device, error, "reach a peer");
-    (void)cudaGetLastError();
-    return KVT_OK;
+    if (error == cudaErrorPeerAccessAlreadyEnabled) {
+        (void)cudaGetLastError();
+        return KVT_OK;
+    }
+    /* Without NVSwitch a device has 8 peers, of all processes. */
+    if (error == cudaErrorTooManyPeers || error == cudaErrorPeerAccessUnsupported)
+        return cuda_fail(KVT_E_UNSUPPORTED, device, error, "reach a peer");
+    return cuda_check_foreign(device, error, "reach a peer");
 }
 
 static bool
