@@ -44,6 +44,12 @@
 struct device_share_ops;
 struct kvt_env;
 
+/* What CUDA has for streams that have no handle. */
+enum {
+    DEVICE_STREAM_LEGACY = 1,     /* cudaStreamLegacy: as NULL. */
+    DEVICE_STREAM_PER_THREAD = 2, /* cudaStreamPerThread: in each thread another one. */
+};
+
 enum device_lane {
     DEVICE_IN,  /* Host to device. */
     DEVICE_OUT, /* Device to host. */

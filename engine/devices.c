@@ -228,6 +228,25 @@ devices_memory_share(struct kvt_store *store, void *memory, uint64_t size, uint3
     return KVT_OK;
 }
 
+/* --- Streams of callers ----------------------------------------------------------------------- */
+
+enum kvt_status
+device_stream_keep_check(const void *stream)
+{
+    switch ((uintptr_t)stream) {
+    case 0:
+    case DEVICE_STREAM_LEGACY:
+        return failure_set(
+            KVT_E_INVAL, 0, "stream is NULL, or cudaStreamLegacy: the default stream is refused");
+    case DEVICE_STREAM_PER_THREAD:
+        return failure_set(KVT_E_INVAL, 0,
+            "stream is cudaStreamPerThread, which is another one in each thread: one that is kept "
+            "must have a handle");
+    default:
+        return KVT_OK;
+    }
+}
+
 /* --- Losing ----------------------------------------------------------------------------------- */
 
 bool

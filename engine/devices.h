@@ -57,6 +57,11 @@ void devices_close(struct devices *devices);
 /* devices_step - take answers; true when there were any. */
 bool devices_step(struct kvt_store *store);
 
+/* device_stream_keep_check - any; of a caller's stream whose handle is used again after the call,
+ * maybe by another thread. KVT_E_INVAL: there it may stand for another stream, or it is the default
+ * stream. */
+enum kvt_status device_stream_keep_check(const void *stream);
+
 /* device_job_copy - one run of bytes; device_job_wait - nothing but an event of the caller. */
 void device_job_copy(struct kvt_store *store, struct device_job *job, enum device_lane lane,
     const struct device_piece *piece);

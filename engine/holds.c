@@ -451,9 +451,9 @@ kvt_hold_submit(
     if (hold_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "hold_out is NULL");
     *hold_out = NULL;
-    if (ticket == NULL || stream == NULL)
-        return failure_set(
-            KVT_E_INVAL, 0, "ticket or stream is NULL: the default stream is refused");
+    if (ticket == NULL)
+        return failure_set(KVT_E_INVAL, 0, "ticket is NULL");
+    KVT_TRY(device_stream_keep_check(stream));
     store = ticket->store;
     KVT_TRY(store_enter(store));
     KVT_TRY(submit_check(ticket, device));

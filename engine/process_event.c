@@ -521,8 +521,7 @@ kvt_shared_event_record(kvt_shared_event *event, void *stream)
     KVT_TRY(event_enter(event));
     if (!is_maker(event))
         return failure_set(KVT_E_INVAL, 0, "the event is recorded by the process that made it");
-    if (stream == NULL)
-        return failure_set(KVT_E_INVAL, 0, "stream is NULL: the default stream is refused");
+    KVT_TRY(device_stream_keep_check(stream));
     (void)pthread_mutex_lock(&event->record_lock);
     status = record_queue(event, stream);
     (void)pthread_mutex_unlock(&event->record_lock);

@@ -304,9 +304,10 @@ typedef struct kvt_hold kvt_hold;
  * say, ends when the gets do.
  *
  * KVT_E_INVAL: NULL, not a ticket of gets, no such device, the default stream (NULL), a stream that
- * is being captured. KVT_E_NOSPC: KVT_HOLDS_MAX, or no room for so many statuses (1 MiB for those
- * of all holds): free some. KVT_E_UNSUPPORTED: the device or its driver cannot wait so. KVT_E_GPU:
- * the device is lost. KVT_E_NOMEM. With any of them no stream waits.
+ * is being captured, cudaStreamPerThread (the stream is kept, and in the thread that frees the hold
+ * that may be another one). KVT_E_NOSPC: KVT_HOLDS_MAX, or no room for so many statuses (1 MiB for
+ * those of all holds): free some. KVT_E_UNSUPPORTED: the device or its driver cannot wait so.
+ * KVT_E_GPU: the device is lost. KVT_E_NOMEM. With any of them no stream waits.
  * Threads: any. Ownership: keeps `stream`, a cudaStream_t of the device, until kvt_hold_free();
  * gives *hold_out; the ticket stays the caller's, who may free it. Blocks: never, but for the
  * driver. Completion: KVT_OK -> the statuses are written exactly once, and then the stream goes on.

@@ -173,8 +173,10 @@ KVT_CHECKED enum kvt_status kvt_shared_event_open(const struct kvt_side *side,
  * for. Tell others of the record after this call.
  *
  * KVT_E_INVAL: NULL, an event that was opened, the default stream (NULL), a stream that is being
- * captured into a graph. KVT_E_STATE: the record before this one, on another stream, has not been
- * reached: nothing changed; or in a forked child. KVT_E_GPU: the device is lost. KVT_E_NOMEM.
+ * captured into a graph, cudaStreamPerThread (the next record's stream is compared with this one,
+ * and in another thread that is another stream). KVT_E_STATE: the record before this one, on
+ * another stream, has not been reached: nothing changed; or in a forked child. KVT_E_GPU: the
+ * device is lost. KVT_E_NOMEM.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the device. Blocks: never, but for the
  * driver.
  */

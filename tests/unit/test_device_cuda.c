@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_device_cuda.c - what a build with CUDA says on this machine, whatever it has; and which of
- * CUDA's errors take a device out of service.
+ * test_device_cuda.c - what a build with CUDA says on this machine, whatever it has; which of
+ * CUDA's errors take a device out of service; and numbers that are CUDA's.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,6 +75,15 @@ errors_that_stay_or_are_unknown_lose_the_device(void **state)
     }
 }
 
+/* The engine goes by them without CUDA's headers. */
+static void
+streams_without_a_handle_have_these_numbers(void **state)
+{
+    (void)state;
+    assert_int_equal((uintptr_t)cudaStreamLegacy, DEVICE_STREAM_LEGACY);
+    assert_int_equal((uintptr_t)cudaStreamPerThread, DEVICE_STREAM_PER_THREAD);
+}
+
 int
 main(void)
 {
@@ -82,6 +91,7 @@ main(void)
         cmocka_unit_test(count_gives_a_number_or_the_reason),
         cmocka_unit_test(device_that_is_not_there_is_refused),
         cmocka_unit_test(errors_that_stay_or_are_unknown_lose_the_device),
+        cmocka_unit_test(streams_without_a_handle_have_these_numbers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -178,6 +178,8 @@ what_makes_no_sense_is_refused(void **state)
     refused(kvt_hold_submit(ticket, device, stream, 0, hold_out), KVT_E_INVAL, word)
     HOLD(NULL, 0, bench.stream, &hold, "NULL");
     HOLD(batch.ticket, 0, NULL, &hold, "NULL");
+    HOLD(batch.ticket, 0, (void *)1, &hold, "default stream");
+    HOLD(batch.ticket, 0, (void *)2, &hold, "cudaStreamPerThread");
     HOLD(batch.ticket, 0, bench.stream, NULL, "NULL");
     HOLD(batch.ticket, 1, bench.stream, &hold, "device 1");
     HOLD(batch.ticket, UINT32_MAX, bench.stream, &hold, "device");
@@ -197,6 +199,10 @@ what_makes_no_sense_is_refused(void **state)
     assert_int_equal(kvt_hold_free(hold), KVT_OK);
     refused(kvt_hold_free(hold), KVT_E_INVAL, "before");
     assert_int_equal(kvt_ticket_wait(batch.ticket, 1, KVT_FOREVER), KVT_OK);
+    /* Also where there is nothing to wait for, so that no device is asked. */
+    refused(kvt_hold_submit(batch.ticket, 0, (void *)1, 0, &hold), KVT_E_INVAL, "default stream");
+    refused(kvt_hold_submit(batch.ticket, 0, (void *)2, 0, &hold), KVT_E_INVAL, "PerThread");
+    assert_null(hold);
     kvt_ticket_free(batch.ticket);
 }
 

@@ -216,6 +216,8 @@ events_that_make_no_sense_are_refused(void **state)
         KVT_E_INVAL, "event_out");
     refused(kvt_shared_event_record(NULL, one.stream), KVT_E_INVAL, "event");
     refused(kvt_shared_event_record(one.made, NULL), KVT_E_INVAL, "default stream");
+    refused(kvt_shared_event_record(one.made, (void *)1), KVT_E_INVAL, "default stream");
+    refused(kvt_shared_event_record(one.made, (void *)2), KVT_E_INVAL, "cudaStreamPerThread");
     refused(kvt_shared_event_record(one.opened, one.far), KVT_E_INVAL, "made it");
     refused(kvt_shared_event_stream_wait(NULL, one.far), KVT_E_INVAL, "event");
     refused(kvt_shared_event_stream_wait(one.opened, NULL), KVT_E_INVAL, "default stream");
