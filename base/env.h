@@ -70,9 +70,9 @@ struct memory_ops {
     /*
      * A page that several processes write, zeroed, which nobody can cut. adopt: of another's, from
      * its descriptor, which is only borrowed; KVT_E_INVAL: it is of nothing like that. is_made:
-     * false when its maker has ended it, or is gone, however it went. end: of both; with `memory`
-     * NULL, what was mapped there stays. A forked child has none of it and keeps none of it alive.
-     * NULL where share is.
+     * false when its maker has ended it, or is gone, however it went; and nobody else who has the
+     * descriptor locks the file. end: of both; with `memory` NULL, what was mapped there stays. A
+     * forked child has none of it and keeps none of it alive. NULL where share is.
      */
     enum kvt_status (*page_make)(void *context, struct shared_page *page_out);
     enum kvt_status (*page_adopt)(void *context, int descriptor, struct shared_page *page_out);

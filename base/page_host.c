@@ -4,7 +4,8 @@
  *
  * A page is a memfd that cannot be cut. Its maker holds a lock of the file, by an open file
  * description that it gives to nobody: the kernel drops that lock with the process, however it
- * ends, and in whatever namespace it is. A forked child closes it at once (lock_host.c).
+ * ends, and in whatever namespace it is. A forked child closes it at once (lock_host.c). The kernel
+ * does not say whose such a lock is: one of anybody else who has the descriptor looks the same.
  */
 #include <errno.h>
 #include <fcntl.h>

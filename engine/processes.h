@@ -12,7 +12,9 @@
  * the page's lock that the maker is gone (page_is_made), marks the page broken, and raises the
  * number above all (event_break()); again at each look, since what the dead one's device still had
  * to do may write there once more. It calls no device, and its lock is held over no call of one:
- * such a call blocks while the stream is full, perhaps of waits that only the watch can end.
+ * such a call blocks while the stream is full, perhaps of waits that only the watch can end. (Whose
+ * lock it is nobody says: who has the descriptor can keep one when the maker is gone, and the waits
+ * with it, until they are ended by who waits, process_waits_end(), or by itself.)
  *
  * Threads   any.
  */
@@ -34,8 +36,8 @@ enum {
  * The page of an event. Whoever has its descriptor can write anything there, at any time. So its
  * maker reads nothing of it that it goes by: it counts its records itself, and asks its device
  * whether they are reached (but for a record that is no longer its last one). Others can be told
- * too early, or never while its maker lives; what they read is bounded so that devices and hosts
- * see the same in it, and that each wait can be ended.
+ * too early, or never while anybody locks its file, as its maker does; what they read is bounded so
+ * that devices and hosts see the same in it, and that each wait can be ended.
  */
 struct process_words {
     uint32_t magic;

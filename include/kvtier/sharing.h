@@ -21,13 +21,17 @@
  *
  * Death     Memory lives as long as anybody has it mapped, whoever dies. When the maker of an event
  *           is gone, waits for what it recorded and what will never be reached end, as those of
- *           kvt_shared_event_wait() say, within a tenth of a second. A reader that dies costs
- *           nobody anything but its leases: who serves it sees its socket hang up, and releases
- *           them; until then their slots stay as they are.
+ *           kvt_shared_event_wait() say, within a tenth of a second (but see Trust). A reader that
+ *           dies costs nobody anything but its leases: who serves it sees its socket hang up, and
+ *           releases them; until then their slots stay as they are.
  * Trust     Imported memory is for reading: the library's copies never write to it, and nobody can
  *           in the emulation, or on a GPU whose driver takes access to read alone. Who has the
  *           descriptor of an event can end waits of others for it, before it is reached too; its
- *           maker believes its own device alone. Nobody can make a wait outlive the maker.
+ *           maker believes its own device alone. Who has it can also make waits outlive the maker:
+ *           the maker's death is seen by a lock of the descriptor's file, and any other lock of
+ *           that file (fcntl, of an open file description) looks the same. Then waits of others,
+ *           their streams' too, end when it lets go of the lock, or dies; those of a store by
+ *           kvt_abort(). So give it to nobody who may not make you wait.
  */
 #ifndef KVTIER_SHARING_H
 #define KVTIER_SHARING_H
