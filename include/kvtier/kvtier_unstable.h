@@ -343,7 +343,8 @@ KVT_API const int32_t *kvt_hold_statuses(const kvt_hold *hold);
  * submitted to them.
  *
  * KVT_E_GPU: the device is lost, and so is its work: the hold was freed. KVT_E_INVAL: it was freed
- * before; the stream is being captured now. KVT_E_NOMEM. With the last two nothing has changed.
+ * before; the stream is being captured now, or was destroyed (then only kvt_abort() frees the
+ * hold). KVT_E_NOMEM. With the last two nothing has changed.
  * Threads: any. Ownership: takes `hold` when KVT_OK or KVT_E_GPU. Blocks: never, but for the
  * driver.
  */

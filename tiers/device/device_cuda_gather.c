@@ -39,7 +39,8 @@ gather_check(struct device_cuda *device, const struct device_gather *gather, uin
     return memory_check(device, pages + last * GATHER_PAGE_BYTES, GATHER_PAGE_BYTES, false);
 }
 
-/* In the device's scope. A stream may be one that is being captured: the gather is in its graph. */
+/* In the device's scope. A stream that is none is found before anything is queued; whether it is
+ * being captured makes no difference. */
 static enum kvt_status
 gather_start(struct device_cuda *device, const struct gather_work *work, cudaStream_t stream)
 {
