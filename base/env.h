@@ -141,7 +141,9 @@ enum fs_open_flags {
 
 struct fs_ops {
     /* Open a directory by path, creating the last element (mode 0700) with FS_CREATE. A path
-     * that is missing gives KVT_MISS, one that is no directory KVT_E_INVAL. */
+     * that is missing gives KVT_MISS, one that is no directory KVT_E_INVAL. With FS_FOLLOW,
+     * and nothing else: one that is not ours. It need not be readable, and only opens with
+     * FS_FOLLOW are made in it. */
     enum kvt_status (*dir_open)(
         void *context, const char *path, unsigned flags, struct fs_dir **dir_out);
     enum kvt_status (*dir_open_at)(

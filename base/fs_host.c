@@ -197,7 +197,9 @@ host_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **d
         return KVT_E_NOMEM;
     if (is_new)
         dir_admit_owner(AT_FDCWD, path);
-    dir->descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    /* O_PATH: it suffices that we may pass. */
+    dir->descriptor =
+        open(path, ((flags & FS_FOLLOW) != 0 ? O_PATH : O_RDONLY) | O_DIRECTORY | O_CLOEXEC);
     if (dir->descriptor < 0)
         status = failure_errno(errno, "Cannot open the directory", path);
     else if (is_new)

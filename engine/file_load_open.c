@@ -209,7 +209,7 @@ path_open(struct load *load, const char *path)
     name = slash == NULL ? path : path + (slash - folder) + 1;
     if (slash != NULL)
         slash[slash == folder ? 1 : 0] = '\0';
-    status = env->fs->dir_open(env->fs_context, slash == NULL ? "." : folder, 0, &dir);
+    status = env->fs->dir_open(env->fs_context, slash == NULL ? "." : folder, FS_FOLLOW, &dir);
     if (status == KVT_OK) {
         status = files_open(load, dir, name);
         env->fs->dir_close(dir);

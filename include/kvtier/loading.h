@@ -70,8 +70,8 @@ struct kvt_load_chunk {
  * behind the file's end, no such device; memory that is not the device's, does not lie in the
  * region, or overlaps a region that was not named. KVT_E_NOSPC: KVT_LOADS_MAX loads are open, no
  * further region can be registered, or leases and requests hold all of HOST. KVT_E_PERMISSION: of
- * the file. KVT_E_IO: the disk, or the file was replaced again and again. KVT_E_NOMEM (the host's
- * memory, or the device's), KVT_E_GPU.
+ * the file, or of a folder on the way to it, which need not be readable. KVT_E_IO: the disk, or the
+ * file was replaced again and again. KVT_E_NOMEM (the host's memory, or the device's), KVT_E_GPU.
  * Threads: any. Ownership: borrows `path` and `options`; keeps the destination until the load is
  * closed; gives *load_out, see kvt_load_close(). Blocks: for the file's open, in the driver, and
  * with the first load until HOST has given up the staging memory.

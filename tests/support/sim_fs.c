@@ -28,6 +28,7 @@ struct fs_dir {
     struct sim_world *world;
     struct fs_dir *next;
     struct sim_node *node;
+    bool is_passed; /* Opened with FS_FOLLOW. */
     char path[PATH_BYTES];
 };
 
@@ -78,10 +79,18 @@ check_name(const struct fs_dir *dir, const char *name)
     return KVT_OK;
 }
 
+/* One that is merely passed has nothing else done to it: the host's has no right to be read. */
+static void
+check_whole(const struct fs_dir *dir)
+{
+    if (dir->is_passed)
+        sim_panic(dir->world, "%s was opened to be passed, and is used", dir->path);
+}
+
 /* --- 2. Directories --------------------------------------------------------------------------- */
 
 static struct fs_dir *
-dir_new(struct sim_world *world, struct sim_node *node, const char *path)
+dir_new(struct sim_world *world, struct sim_node *node, const char *path, unsigned flags)
 {
     struct fs_dir *dir = calloc(1, sizeof(*dir));
 
@@ -89,6 +98,7 @@ dir_new(struct sim_world *world, struct sim_node *node, const char *path)
         sim_panic(world, "out of memory");
     dir->world = world;
     dir->node = node;
+    dir->is_passed = (flags & FS_FOLLOW) != 0;
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     dir->next = world->dirs;
     world->dirs = dir;
@@ -119,7 +129,7 @@ dir_enter(struct sim_world *world, struct sim_node *parent, const char *name, co
     }
     if (verdict.crashes)
         return call_end(&verdict, path);
-    *dir_out = dir_new(world, node, path);
+    *dir_out = dir_new(world, node, path, flags);
     return KVT_OK;
 }
 
@@ -133,12 +143,14 @@ fs_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **dir
     char *slash;
 
     *dir_out = NULL;
+    if ((flags & FS_FOLLOW) != 0 && flags != FS_FOLLOW)
+        sim_panic(world, "%s is opened to be passed, and to be made", path);
     if (snprintf(parent_path, sizeof(parent_path), "%s", path) >= PATH_BYTES)
         return failure_set(KVT_E_INVAL, ENAMETOOLONG, "path of %zu bytes", strlen(path));
     while (strlen(parent_path) > 1 && parent_path[strlen(parent_path) - 1] == '/')
         parent_path[strlen(parent_path) - 1] = '\0';
     if (strcmp(parent_path, "/") == 0 || strcmp(parent_path, ".") == 0) {
-        *dir_out = dir_new(world, world->disk.root, parent_path);
+        *dir_out = dir_new(world, world->disk.root, parent_path, flags);
         return KVT_OK;
     }
     slash = strrchr(parent_path, '/');
@@ -160,6 +172,7 @@ fs_dir_open_at(struct fs_dir *parent, const char *name, unsigned flags, struct f
     enum kvt_status status;
 
     *dir_out = NULL;
+    check_whole(parent);
     status = check_name(parent, name);
     if (status != KVT_OK)
         return status;
@@ -190,6 +203,7 @@ fs_dir_sync(struct fs_dir *dir)
     struct sim_verdict verdict;
     enum kvt_status status = call_begin(dir->world, SIM_DIR_SYNC, dir->path, &verdict);
 
+    check_whole(dir);
     if (verdict.crashes)
         return power_failure("sync", dir->path);
     if (status != KVT_OK)
@@ -210,6 +224,7 @@ fs_dir_list(struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), 
     struct sim_verdict verdict;
     enum kvt_status status = call_begin(dir->world, SIM_LIST, dir->path, &verdict);
 
+    check_whole(dir);
     if (status != KVT_OK)
         return status;
     for (size_t i = 0; i < dir->node->entries.count; i++) {
@@ -262,6 +277,7 @@ fs_rename(struct fs_dir *dir, const char *from, const char *to)
     struct sim_verdict verdict;
     enum kvt_status status = check_name(dir, from);
 
+    check_whole(dir);
     if (status == KVT_OK)
         status = check_name(dir, to);
     if (status == KVT_OK)
@@ -279,6 +295,7 @@ fs_unlink(struct fs_dir *dir, const char *name)
     struct sim_verdict verdict;
     enum kvt_status status = check_name(dir, name);
 
+    check_whole(dir);
     if (status == KVT_OK)
         status = call_begin(dir->world, SIM_UNLINK, name, &verdict);
     if (status != KVT_OK)
@@ -329,6 +346,8 @@ fs_open(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **f
     enum kvt_status status;
 
     *file_out = NULL;
+    if ((flags & FS_FOLLOW) == 0)
+        check_whole(dir);
     status = check_name(dir, name);
     if (status == KVT_OK)
         status = call_begin(world, SIM_OPEN, name, &verdict);

@@ -3,6 +3,7 @@
  * test_file_load_real.c - files of this machine to memory of an emulated device: by both io
  * engines, by links, and by several threads at once.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -25,6 +27,7 @@ enum {
     FILE_BYTES = 3 * CHUNK + 4567,
     THREADS = 3,
     ROUNDS = 6,
+    USER_NOBODY = 65534,
 };
 
 static struct scratch_dir scratch;
@@ -95,6 +98,32 @@ links_are_followed(void **state)
     refused(kvt_file_load(hbm.store, "/dev/null", &options, &load), KVT_E_INVAL, "regular file");
 }
 
+/* A folder that one may pass and not list, by the right of others and by that of its owner. */
+static void
+a_file_in_a_folder_that_cannot_be_listed_is_loaded(void **state)
+{
+    struct kvt_file_load_options options = load_rig_options(0, KVT_LOAD_TO_END, CHUNK);
+    enum kvt_status status;
+    uid_t user = geteuid();
+    kvt_load load = {0};
+    int descriptor;
+
+    (void)state;
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(chmod(scratch.path, 0311), 0);
+    if (user == 0) /* Who may do everything else. */
+        assert_int_equal(seteuid(USER_NOBODY), 0);
+    descriptor = open(scratch.path, O_RDONLY | O_DIRECTORY);
+    status = kvt_file_load(hbm.store, path, &options, &load);
+    if (user == 0)
+        assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(scratch.path, 0700), 0);
+    assert_int_equal(descriptor, -1);
+    assert_int_equal(status, KVT_OK);
+    load_rig_check(hbm.store, load, &options, FILE_BYTES);
+    assert_int_equal(kvt_load_close(hbm.store, load), KVT_OK);
+}
+
 /* Loads that are whole, cancelled, or closed at once. Nothing in a thread may fail a test. */
 static void *
 loader_run(void *context)
@@ -150,6 +179,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(both_io_engines_bring_the_same, setup, teardown),
         cmocka_unit_test_setup_teardown(links_are_followed, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_file_in_a_folder_that_cannot_be_listed_is_loaded, setup, teardown),
         cmocka_unit_test_setup_teardown(threads_load_at_once, setup, teardown),
     };
 
