@@ -3,9 +3,10 @@
  * engram_import.c - makes a table's file, so that a crash leaves no table or the whole one.
  *
  * Order     1. NAME.engram.new with all its space, and a head IMPORTING that names 0 durable pages.
- *           2. Pages, in order. Each step_bytes of them: data sync, then a head that names them, in
- *              turns the first and the second one (a torn head costs the other's progress only).
- *           3. Data sync, all pages read back, second head WHOLE, sync, first head WHOLE, sync.
+ *           2. Pages, in order. Each step_bytes of them, and behind the last one: sync, then a head
+ *              that names them, always the worse of the two (a torn one costs the other's progress
+ *              only).
+ *           3. All pages read back, sync, the worse head WHOLE, sync, the other one WHOLE, sync.
  *           4. Rename to NAME.engram, sync of the folder.
  *           What a crash cuts short before the rename is gone on with by the next import of the
  *           same rows, from the pages that the better head names. What a later version has left
@@ -30,9 +31,9 @@ struct importer {
     uint32_t pages_written;
     uint64_t sum_written; /* Of their checksums. */
     uint64_t step_pages;  /* Between two marks. */
-    uint32_t mark_count;
-    uint8_t *pages; /* ENGRAM_CHUNK_BYTES, and then a page for heads. */
-    uint8_t *rows;  /* As many as these pages have. */
+    bool is_second_next;  /* Head to be written: the worse one. */
+    uint8_t *pages;       /* ENGRAM_CHUNK_BYTES, and then a page for heads. */
+    uint8_t *rows;        /* As many as these pages have. */
 };
 
 /* --- Space ------------------------------------------------------------------------------------ */
@@ -103,23 +104,24 @@ space_take(const struct importer *importer)
 /* --- Heads ------------------------------------------------------------------------------------ */
 
 static enum kvt_status
-head_write(struct importer *importer, bool is_second)
+head_write(struct importer *importer)
 {
     uint8_t *page = importer->pages + ENGRAM_CHUNK_BYTES;
-    uint64_t offset = is_second ? engram_page_offset(importer->head.page_count) : 0;
+    uint64_t offset = importer->is_second_next ? engram_page_offset(importer->head.page_count) : 0;
 
+    importer->is_second_next = !importer->is_second_next;
     engram_head_encode(&importer->head, page);
     return importer->store->env.fs->write_at(importer->file, page, PAGE_BYTES, offset);
 }
 
-/* What was written is durable, and a head says so. */
+/* What was written is durable, the head before among it, and the next head says so. */
 static enum kvt_status
 mark_write(struct importer *importer)
 {
     KVT_TRY(importer->store->env.fs->sync(importer->file));
     importer->head.pages_done = importer->pages_written;
     importer->head.content_sum = importer->sum_written;
-    return head_write(importer, importer->mark_count++ % 2 == 0);
+    return head_write(importer);
 }
 
 /* --- The file --------------------------------------------------------------------------------- */
@@ -139,7 +141,7 @@ file_create(struct importer *importer)
         store->env.random_context, importer->head.uuid, sizeof(importer->head.uuid));
     importer->head.created_ns = store->env.clock->wall_ns(store->env.clock_context);
     KVT_TRY(space_take(importer));
-    KVT_TRY(head_write(importer, false));
+    KVT_TRY(head_write(importer));
     KVT_TRY(fs->sync(importer->file));
     return fs->dir_sync(importer->dir);
 }
@@ -159,13 +161,14 @@ file_open(struct importer *importer)
 {
     struct kvt_store *store = importer->store;
     struct engram_head there = {0};
+    bool is_second = false;
     enum kvt_status status =
         engram_file_open(store, importer->dir, importer->file_name, 0, &importer->file);
 
     if (status == KVT_MISS)
         return file_create(importer);
     KVT_TRY(status);
-    status = engram_head_read(store, importer->file, importer->file_name, &there);
+    status = engram_head_read(store, importer->file, importer->file_name, &there, &is_second);
     if (status != KVT_OK && status != KVT_E_CORRUPT) {
         struct failure failure = *failure_last();
 
@@ -185,6 +188,7 @@ file_open(struct importer *importer)
     importer->head.state = ENGRAM_FILE_IMPORTING;
     importer->pages_written = there.pages_done;
     importer->sum_written = there.content_sum;
+    importer->is_second_next = !is_second;
     return KVT_OK;
 }
 
@@ -305,13 +309,11 @@ file_finish(struct importer *importer)
     const struct fs_ops *fs = importer->store->env.fs;
     char file_name[ENGRAM_FILE_NAME_BYTES];
 
-    importer->mark_count = 1; /* The first head. */
     KVT_TRY(mark_write(importer));
     KVT_TRY(pages_prove(importer));
     importer->head.state = ENGRAM_FILE_WHOLE;
-    KVT_TRY(head_write(importer, true));
-    KVT_TRY(fs->sync(importer->file));
-    KVT_TRY(head_write(importer, false));
+    KVT_TRY(mark_write(importer));
+    KVT_TRY(mark_write(importer));
     KVT_TRY(fs->sync(importer->file));
     engram_file_name(importer->head.name, ENGRAM_ENDING, file_name);
     KVT_TRY(fs->rename(importer->dir, importer->file_name, file_name));

@@ -237,7 +237,7 @@ head_read_at(struct kvt_store *store, struct fs_file *file, uint64_t offset, uin
 
 enum kvt_status
 engram_head_read(struct kvt_store *store, struct fs_file *file, const char *file_name,
-    struct engram_head *head_out)
+    struct engram_head *head_out, bool *is_second_out)
 {
     uint8_t *page = engram_buffer(store, PAGE_BYTES);
     struct engram_head heads[2] = {0};
@@ -259,10 +259,16 @@ engram_head_read(struct kvt_store *store, struct fs_file *file, const char *file
             reasons[i] = "the file has another length than it says";
     }
     if (reasons[0] == NULL || reasons[1] == NULL) {
-        bool is_first = reasons[1] != NULL ||
-                        (reasons[0] == NULL && heads[0].pages_done >= heads[1].pages_done);
+        bool is_second =
+            reasons[0] != NULL || (reasons[1] == NULL && heads[1].pages_done > heads[0].pages_done);
+        enum kvt_status other_status = statuses[is_second ? 0 : 1];
 
-        *head_out = heads[is_first ? 0 : 1];
+        /* The other one may name more pages, unless these are all. */
+        if (other_status != KVT_OK && heads[is_second].state != ENGRAM_FILE_WHOLE)
+            return other_status;
+        *head_out = heads[is_second];
+        if (is_second_out != NULL)
+            *is_second_out = is_second;
         return KVT_OK;
     }
     if (is_foreign)

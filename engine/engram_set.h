@@ -94,9 +94,11 @@ void engram_file_name(const char *name, const char *ending, char file_name[ENGRA
 enum kvt_status engram_file_open(struct kvt_store *store, struct fs_dir *dir, const char *file_name,
     unsigned flags, struct fs_file **file_out);
 
-/* engram_head_read - the better of both heads. KVT_E_CORRUPT, KVT_E_FORMAT, KVT_E_IO. */
+/* engram_head_read - the better of both heads. KVT_E_CORRUPT, KVT_E_FORMAT. KVT_E_IO: one that
+ * cannot be read may be it.
+ * *is_second_out (may be NULL): which it is. */
 enum kvt_status engram_head_read(struct kvt_store *store, struct fs_file *file,
-    const char *file_name, struct engram_head *head_out);
+    const char *file_name, struct engram_head *head_out, bool *is_second_out);
 
 /* engram_table_add - among the open ones. Whoever is the first starts the reader. */
 enum kvt_status engram_table_add(struct kvt_store *store, struct kvt_engram *table);

@@ -21,7 +21,7 @@ table_file_open(struct kvt_store *store, const char *name, struct kvt_engram *ta
     if (status == KVT_MISS)
         return failure_set(KVT_MISS, 0, "%s: there is no table %s", store->path, name);
     KVT_TRY(status);
-    status = engram_head_read(store, table->file, file_name, &table->head);
+    status = engram_head_read(store, table->file, file_name, &table->head, NULL);
     if (status == KVT_OK && table->head.state != ENGRAM_FILE_WHOLE)
         status = failure_set(KVT_E_CORRUPT, 0,
             "%s: its import was not finished, and it has a table's name", file_name);
@@ -189,7 +189,7 @@ listing_look(const struct listing *listing, const char *file_name, struct engram
     enum kvt_status status;
 
     KVT_TRY(engram_file_open(listing->store, listing->dir, file_name, FS_READ_ONLY, &file));
-    status = engram_head_read(listing->store, file, file_name, head);
+    status = engram_head_read(listing->store, file, file_name, head, NULL);
     listing->store->env.fs->close(file);
     return status;
 }

@@ -165,7 +165,7 @@ struct kvt_engram_source {
  * what was read back is not what was written: nothing of it is kept. KVT_E_FORMAT: an import of a
  * later version was cut short there; kvt_engram_drop() takes it away. KVT_E_INVAL,
  * KVT_E_UNSUPPORTED (profile), KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO, and whatever `read` returned:
- * what is durable stays for the next import.
+ * what is durable stays for the next import, also when a head that may name it cannot be read now.
  * Threads: any. Ownership: borrows. Blocks: for as long as writing, and reading, the table takes.
  */
 KVT_CHECKED enum kvt_status kvt_engram_import(
