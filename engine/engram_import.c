@@ -131,19 +131,20 @@ file_create(struct importer *importer)
 {
     struct kvt_store *store = importer->store;
     const struct fs_ops *fs = store->env.fs;
-    enum kvt_status status = fs->unlink(importer->dir, importer->file_name);
+    enum kvt_status status = engram_unlink(store, importer->dir, importer->file_name);
 
     if (status != KVT_OK && status != KVT_MISS)
         return status;
     KVT_TRY(engram_file_open(
         store, importer->dir, importer->file_name, FS_CREATE | FS_EXCLUSIVE, &importer->file));
+    engram_names_changed(store);
     store->env.random->fill(
         store->env.random_context, importer->head.uuid, sizeof(importer->head.uuid));
     importer->head.created_ns = store->env.clock->wall_ns(store->env.clock_context);
     KVT_TRY(space_take(importer));
     KVT_TRY(head_write(importer));
     KVT_TRY(fs->sync(importer->file));
-    return fs->dir_sync(importer->dir);
+    return engram_names_sync(store, importer->dir);
 }
 
 /* Whether what lies there is the beginning of what is to be imported. */
@@ -189,7 +190,8 @@ file_open(struct importer *importer)
     importer->pages_written = there.pages_done;
     importer->sum_written = there.content_sum;
     importer->is_second_next = !is_second;
-    return KVT_OK;
+    /* Whoever made it may have died before this. */
+    return engram_names_sync(store, importer->dir);
 }
 
 /* Room that one import has found is taken before another looks. */
@@ -296,7 +298,7 @@ pages_prove(struct importer *importer)
     KVT_TRY(status);
     if (survey.findings.damaged_count == 0 && survey.findings.is_sum_wrong == 0)
         return KVT_OK;
-    (void)importer->store->env.fs->unlink(importer->dir, importer->file_name);
+    (void)engram_unlink(importer->store, importer->dir, importer->file_name);
     return failure_set(KVT_E_CORRUPT, 0,
         "%s: %llu of %llu pages could not be read back as they were written", importer->file_name,
         (unsigned long long)survey.findings.damaged_count,
@@ -308,6 +310,7 @@ file_finish(struct importer *importer)
 {
     const struct fs_ops *fs = importer->store->env.fs;
     char file_name[ENGRAM_FILE_NAME_BYTES];
+    enum kvt_status status;
 
     KVT_TRY(mark_write(importer));
     KVT_TRY(pages_prove(importer));
@@ -316,8 +319,10 @@ file_finish(struct importer *importer)
     KVT_TRY(mark_write(importer));
     KVT_TRY(fs->sync(importer->file));
     engram_file_name(importer->head.name, ENGRAM_ENDING, file_name);
-    KVT_TRY(fs->rename(importer->dir, importer->file_name, file_name));
-    return fs->dir_sync(importer->dir);
+    status = fs->rename(importer->dir, importer->file_name, file_name);
+    engram_names_changed(importer->store);
+    KVT_TRY(status);
+    return engram_names_sync(importer->store, importer->dir);
 }
 
 /* Behind a failure: a file without a page to go on from would only take space. */
@@ -328,7 +333,7 @@ file_forget(struct importer *importer)
 
     if (importer->file == NULL || importer->head.pages_done > 0)
         return;
-    (void)importer->store->env.fs->unlink(importer->dir, importer->file_name);
+    (void)engram_unlink(importer->store, importer->dir, importer->file_name);
     failure_copy(&failure);
 }
 
@@ -372,6 +377,7 @@ import_check(const struct kvt_engram_source *source, struct engram_head *head)
     return KVT_OK;
 }
 
+/* KVT_EXISTS: it is there, and stays after a crash. */
 static enum kvt_status
 table_is_missing(const struct importer *importer)
 {
@@ -386,7 +392,26 @@ table_is_missing(const struct importer *importer)
         return KVT_OK;
     KVT_TRY(status);
     fs->close(file);
+    KVT_TRY(engram_names_sync(importer->store, importer->dir));
     return failure_set(KVT_EXISTS, 0, "there is a table %s", importer->head.name);
+}
+
+/* Its name is in use: by those who have it open, if it is there and nobody has it alone. */
+static enum kvt_status
+import_refuse(struct importer *importer)
+{
+    struct kvt_store *store = importer->store;
+    struct engram_use use;
+    enum kvt_status status;
+
+    KVT_TRY(engram_use_begin(store, importer->head.name, false, &use));
+    status = engram_dir(store, true, &importer->dir);
+    if (status == KVT_OK)
+        status = table_is_missing(importer);
+    engram_use_end(store, &use);
+    if (status == KVT_OK)
+        return failure_set(KVT_E_STATE, 0, "the table %s is being looked for", use.name);
+    return status;
 }
 
 static enum kvt_status
@@ -428,10 +453,14 @@ kvt_engram_import(kvt_store *store, const struct kvt_engram_source *source)
     KVT_TRY(import_check(source, &importer.head));
     if (store->is_read_only)
         return failure_set(KVT_E_READONLY, 0, "the store was opened to be read");
-    KVT_TRY(engram_use_begin(store, source->name, true, &use));
     importer.step_pages = source->step_bytes == 0 ? (uint64_t)STEP_PAGES_DEFAULT
                                                   : (source->step_bytes - 1) / PAGE_BYTES + 1;
+    status = engram_use_begin(store, source->name, true, &use);
+    if (status != KVT_OK && status != KVT_E_STATE)
+        return status;
     memcpy(importer.head.name, use.name, sizeof(importer.head.name));
+    if (status == KVT_E_STATE)
+        return import_refuse(&importer);
     status = import_run(&importer);
     engram_use_end(store, &use);
     return status;

@@ -17,6 +17,7 @@ engrams_open(struct kvt_store *store)
     pthread_mutex_init(&store->engrams->space_lock, NULL);
     pthread_mutex_init(&store->engrams->life_lock, NULL);
     pthread_mutex_init(&store->engrams->lock, NULL);
+    store->engrams->names_changed = 1;
     return KVT_OK;
 }
 
@@ -156,6 +157,45 @@ engram_dir(struct kvt_store *store, bool is_to_write, struct fs_dir **dir_out)
     status = dir_find(store, is_to_write);
     *dir_out = set->dir;
     pthread_mutex_unlock(&set->life_lock);
+    return status;
+}
+
+void
+engram_names_changed(struct kvt_store *store)
+{
+    pthread_mutex_lock(&store->engrams->lock);
+    store->engrams->names_changed++;
+    pthread_mutex_unlock(&store->engrams->lock);
+}
+
+enum kvt_status
+engram_names_sync(struct kvt_store *store, struct fs_dir *dir)
+{
+    struct engram_set *set = store->engrams;
+    uint64_t changed;
+    bool is_durable;
+
+    pthread_mutex_lock(&set->lock);
+    changed = set->names_changed;
+    is_durable = set->names_synced == changed;
+    pthread_mutex_unlock(&set->lock);
+    if (is_durable)
+        return KVT_OK;
+    KVT_TRY(store->env.fs->dir_sync(dir));
+    pthread_mutex_lock(&set->lock);
+    if (set->names_synced < changed)
+        set->names_synced = changed;
+    pthread_mutex_unlock(&set->lock);
+    return KVT_OK;
+}
+
+enum kvt_status
+engram_unlink(struct kvt_store *store, struct fs_dir *dir, const char *file_name)
+{
+    enum kvt_status status = store->env.fs->unlink(dir, file_name);
+
+    if (status != KVT_MISS) /* Also when it failed: it may be gone all the same. */
+        engram_names_changed(store);
     return status;
 }
 

@@ -60,6 +60,8 @@ struct engram_set {
     struct kvt_engram *tables;
     struct kvt_engram_fetch *fetches;
     uint32_t table_count;
+    uint64_t names_changed; /* In the folder, so often; 1 at first, for the lives before. */
+    uint64_t names_synced;  /* What of that is durable. */
 };
 
 enum kvt_status engrams_open(struct kvt_store *store);
@@ -82,6 +84,13 @@ void engram_caches_end(struct kvt_engram *table);
 /* engram_dir - the folder. `is_to_write`: made when missing, and sure to be there after a crash.
  * KVT_MISS. */
 enum kvt_status engram_dir(struct kvt_store *store, bool is_to_write, struct fs_dir **dir_out);
+
+/* engram_names_sync - what the folder says of a name that is in use is durable; it syncs only when
+ * something of it may not be. engram_names_changed - behind each change, by who has the name alone.
+ * engram_unlink - such a change. KVT_MISS. */
+void engram_names_changed(struct kvt_store *store);
+enum kvt_status engram_names_sync(struct kvt_store *store, struct fs_dir *dir);
+enum kvt_status engram_unlink(struct kvt_store *store, struct fs_dir *dir, const char *file_name);
 
 /* engram_use - KVT_E_STATE: somebody is in the way. KVT_E_INVAL: no name. */
 enum kvt_status engram_use_begin(

@@ -248,7 +248,6 @@ static enum kvt_status
 files_drop(struct kvt_store *store, const char *name)
 {
     static const char *const endings[] = {ENGRAM_ENDING, ENGRAM_ENDING_NEW};
-    const struct fs_ops *fs = store->env.fs;
     struct fs_dir *dir = NULL;
     bool is_dropped = false;
 
@@ -258,12 +257,14 @@ files_drop(struct kvt_store *store, const char *name)
         enum kvt_status status;
 
         engram_file_name(name, endings[i], file_name);
-        status = fs->unlink(dir, file_name);
+        status = engram_unlink(store, dir, file_name);
         is_dropped = is_dropped || status == KVT_OK;
         if (status != KVT_OK && status != KVT_MISS)
             return status;
     }
-    return is_dropped ? fs->dir_sync(dir) : KVT_MISS;
+    /* Also what an earlier drop took away: it may have been cut short before this. */
+    KVT_TRY(engram_names_sync(store, dir));
+    return is_dropped ? KVT_OK : KVT_MISS;
 }
 
 enum kvt_status

@@ -92,8 +92,9 @@ KVT_CHECKED enum kvt_status kvt_engram_list(kvt_store *store,
 /*
  * kvt_engram_drop - the table, or what an import has left of it, is gone for good.
  *
- * KVT_MISS: there is none. KVT_E_STATE: it is open, or being imported. KVT_E_READONLY,
- * KVT_E_INVAL, KVT_E_IO.
+ * KVT_MISS: there is none, and none comes back. KVT_E_STATE: it is open, or being imported.
+ * KVT_E_IO: it may be there, or be there again after a crash, until this is called again.
+ * KVT_E_READONLY, KVT_E_INVAL.
  * Threads: any. Ownership: borrows `name`. Blocks: for the sync.
  */
 KVT_CHECKED enum kvt_status kvt_engram_drop(kvt_store *store, const char *name);
@@ -160,12 +161,13 @@ struct kvt_engram_source {
  * kvt_engram_import - make a table. It is there, durable and read back, when this returns KVT_OK;
  * before that nobody sees it. Its space is taken first.
  *
- * KVT_EXISTS: there is a table of that name. KVT_CANCELLED: `progress` said so. KVT_E_NOSPC: the
- * disk, or kvt_options.engram_capacity_bytes. KVT_E_STATE: it is being imported. KVT_E_CORRUPT:
- * what was read back is not what was written: nothing of it is kept. KVT_E_FORMAT: an import of a
- * later version was cut short there; kvt_engram_drop() takes it away. KVT_E_INVAL,
- * KVT_E_UNSUPPORTED (profile), KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO, and whatever `read` returned:
- * what is durable stays for the next import, also when a head that may name it cannot be read now.
+ * KVT_EXISTS: there is a table of that name, durable, perhaps open. KVT_CANCELLED: `progress` said
+ * so. KVT_E_NOSPC: the disk, or kvt_options.engram_capacity_bytes. KVT_E_STATE: it is being
+ * imported, dropped, or looked for. KVT_E_CORRUPT: what was read back is not what was written:
+ * nothing of it is kept. KVT_E_FORMAT: an import of a later version was cut short there;
+ * kvt_engram_drop() takes it away. KVT_E_INVAL, KVT_E_UNSUPPORTED (profile), KVT_E_READONLY,
+ * KVT_E_NOMEM, KVT_E_IO, and whatever `read` returned: what is durable stays for the next import,
+ * also when a head that may name it cannot be read now.
  * Threads: any. Ownership: borrows. Blocks: for as long as writing, and reading, the table takes.
  */
 KVT_CHECKED enum kvt_status kvt_engram_import(
