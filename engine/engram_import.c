@@ -44,6 +44,7 @@ struct usage {
     enum kvt_status status;
 };
 
+/* Files of tables; what else lies there is not ours. */
 static bool
 usage_visit(void *visitor, const char *file_name)
 {
@@ -51,12 +52,14 @@ usage_visit(void *visitor, const char *file_name)
     const struct fs_ops *fs = usage->importer->store->env.fs;
     struct fs_file *file = NULL;
     uint64_t size = 0;
+    bool is_new;
 
-    if (strcmp(file_name, usage->importer->file_name) == 0)
+    if (engram_name_length(file_name, &is_new) == 0 ||
+        strcmp(file_name, usage->importer->file_name) == 0)
         return true;
     usage->status = fs->open(usage->importer->dir, file_name, FS_READ_ONLY, &file);
-    if (usage->status == KVT_MISS) {
-        usage->status = KVT_OK; /* Dropped since. */
+    if (usage->status == KVT_MISS || usage->status == KVT_E_INVAL) {
+        usage->status = KVT_OK; /* Dropped since; or no regular file. */
         return true;
     }
     if (usage->status == KVT_OK) {

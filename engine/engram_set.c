@@ -206,6 +206,27 @@ engram_file_name(const char *name, const char *ending, char file_name[ENGRAM_FIL
         file_name, ENGRAM_FILE_NAME_BYTES, "%.*s%s", ENGRAM_NAME_BYTES_MAX, name, ending);
 }
 
+static size_t
+length_before(const char *file_name, const char *ending)
+{
+    size_t length = strlen(file_name);
+    size_t ending_length = strlen(ending);
+
+    if (length <= ending_length || length - ending_length > ENGRAM_NAME_BYTES_MAX ||
+        strcmp(file_name + length - ending_length, ending) != 0)
+        return 0;
+    return length - ending_length;
+}
+
+size_t
+engram_name_length(const char *file_name, bool *is_new_out)
+{
+    size_t length = length_before(file_name, ENGRAM_ENDING);
+
+    *is_new_out = length == 0;
+    return *is_new_out ? length_before(file_name, ENGRAM_ENDING_NEW) : length;
+}
+
 void *
 engram_buffer(struct kvt_store *store, size_t size)
 {

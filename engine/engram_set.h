@@ -99,7 +99,11 @@ void engram_use_end(struct kvt_store *store, struct engram_use *use);
 
 void engram_file_name(const char *name, const char *ending, char file_name[ENGRAM_FILE_NAME_BYTES]);
 
-/* engram_file_open - direct where that works; `flags` as of fs_ops.open. KVT_MISS, KVT_EXISTS. */
+/* engram_name_length - of the table's name in a file's. 0: it is no table's. */
+size_t engram_name_length(const char *file_name, bool *is_new_out);
+
+/* engram_file_open - direct where that works; `flags` as of fs_ops.open. KVT_MISS, KVT_EXISTS.
+ * KVT_E_INVAL: no regular file. */
 enum kvt_status engram_file_open(struct kvt_store *store, struct fs_dir *dir, const char *file_name,
     unsigned flags, struct fs_file **file_out);
 

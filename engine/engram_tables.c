@@ -166,21 +166,9 @@ struct listing {
     struct fs_dir *dir;
     int (*visit)(void *context, const struct kvt_engram_info *info);
     void *context;
-    enum kvt_status status;
+    enum kvt_status status; /* The first that is not KVT_OK, */
+    struct failure failure; /* and its sentence. */
 };
-
-/* Length of the table's name in a file's, 0 when it is no table's. */
-static size_t
-table_name_length(const char *file_name, const char *ending)
-{
-    size_t length = strlen(file_name);
-    size_t ending_length = strlen(ending);
-
-    if (length <= ending_length || length - ending_length > ENGRAM_NAME_BYTES_MAX ||
-        strcmp(file_name + length - ending_length, ending) != 0)
-        return 0;
-    return length - ending_length;
-}
 
 static enum kvt_status
 listing_look(const struct listing *listing, const char *file_name, struct engram_head *head)
@@ -194,32 +182,48 @@ listing_look(const struct listing *listing, const char *file_name, struct engram
     return status;
 }
 
+/* Whether it is what an import or an open of a file of this name goes on with. */
+static bool
+head_fits(const struct engram_head *head, const char *file_name, size_t length, bool is_new)
+{
+    return strlen(head->name) == length && memcmp(head->name, file_name, length) == 0 &&
+           (is_new || head->state == ENGRAM_FILE_WHOLE);
+}
+
+/* A table that cannot be looked at hides no other. */
+static void
+listing_note(struct listing *listing, enum kvt_status status)
+{
+    if (listing->status != KVT_OK)
+        return;
+    listing->status = status;
+    listing->failure = *failure_last();
+}
+
 static bool
 listing_visit(void *visitor, const char *file_name)
 {
     struct listing *listing = visitor;
-    size_t length = table_name_length(file_name, ENGRAM_ENDING);
     struct engram_head head = {0};
     struct kvt_engram_info info = {.state = KVT_ENGRAM_DAMAGED};
-    bool is_new = length == 0;
+    bool is_new;
+    size_t length = engram_name_length(file_name, &is_new);
+    enum kvt_status status;
 
-    if (is_new)
-        length = table_name_length(file_name, ENGRAM_ENDING_NEW);
     if (length == 0)
         return true;
-    listing->status = listing_look(listing, file_name, &head);
-    if (listing->status == KVT_OK)
+    status = listing_look(listing, file_name, &head);
+    /* It was dropped, or renamed, since; or it is no regular file. */
+    if (status == KVT_MISS || status == KVT_E_INVAL)
+        return true;
+    if (status != KVT_OK && status != KVT_E_FORMAT && status != KVT_E_CORRUPT) {
+        listing_note(listing, status);
+        return true;
+    }
+    if (status == KVT_OK && head_fits(&head, file_name, length, is_new))
         info_fill(&head, is_new ? KVT_ENGRAM_IMPORTING : KVT_ENGRAM_WHOLE, &info);
-    else if (listing->status == KVT_MISS) /* It was dropped, or renamed, since. */
-        length = 0;
-    else if (listing->status == KVT_E_FORMAT)
+    else if (status == KVT_E_FORMAT)
         info.state = KVT_ENGRAM_FOREIGN;
-    else if (listing->status != KVT_E_CORRUPT)
-        return false;
-    listing->status = KVT_OK;
-    if (length == 0)
-        return true;
-    memset(info.name, 0, sizeof(info.name));
     memcpy(info.name, file_name, length);
     return listing->visit(listing->context, &info) != 0;
 }
@@ -239,6 +243,8 @@ kvt_engram_list(kvt_store *store, int (*visit)(void *context, const struct kvt_e
         return KVT_OK;
     KVT_TRY(status);
     KVT_TRY(store->env.fs->dir_list(listing.dir, listing_visit, &listing));
+    if (listing.status != KVT_OK)
+        failure_copy(&listing.failure);
     return listing.status;
 }
 

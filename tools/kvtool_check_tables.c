@@ -144,7 +144,7 @@ tables_read(kvt_store *store, const struct tables *tables, struct findings *find
 
         if (info->state == KVT_ENGRAM_DAMAGED)
             findings_note(findings, "table",
-                "%s: both heads of its file are damaged; drop it and import it again", info->name);
+                "%s: neither head of its file is good; drop it and import it again", info->name);
         if (info->state == KVT_ENGRAM_FOREIGN)
             findings_note(findings, "table",
                 "%s: it is of a later version, which alone can read and check it", info->name);
@@ -171,12 +171,12 @@ check_tables(const char *path, struct findings *findings)
         return KVT_OK;
     }
     status = kvt_engram_list(store, table_note, &tables);
-    if (status == KVT_OK && tables.is_short)
+    if (status != KVT_OK) /* The others are there. */
+        failure_note(findings, "some tables", "listed");
+    if (tables.is_short)
         findings_note(findings, "table", "there is no memory for a list of them");
-    else if (status == KVT_OK)
-        status = tables_read(store, &tables, findings);
     else
-        failure_note(findings, "tables", "listed");
+        status = tables_read(store, &tables, findings);
     free(tables.infos);
     if (!store_close(store, path))
         failure_note(findings, "the store", "closed");

@@ -145,7 +145,7 @@ tables_list(const char *path, bool is_json)
     }
     status = kvt_engram_list(store, table_visit, &listing);
     if (status != KVT_OK)
-        complain_status(status, "cannot list the tables of %s", path);
+        complain_status(status, "cannot list all tables of %s", path);
     if (is_json) {
         json_array_end(&listing.json);
         json_object_end(&listing.json);

@@ -29,7 +29,8 @@ typedef struct kvt_engram_fetch kvt_engram_fetch; /* Rows that are on their way.
 enum kvt_engram_state {
     KVT_ENGRAM_IMPORTING = 1, /* An import is under way, or was cut short. */
     KVT_ENGRAM_WHOLE = 2,
-    KVT_ENGRAM_DAMAGED = 3, /* Both heads of its file are unreadable: nothing else is known. */
+    KVT_ENGRAM_DAMAGED = 3, /* No head of its file is good: each is damaged, of another name, or
+                             * not whole though the file is named so. Nothing else is known. */
     KVT_ENGRAM_FOREIGN = 4, /* Of a later version, whole or not: nothing else is known. */
 };
 
@@ -52,7 +53,7 @@ struct kvt_engram_info {
  *
  * KVT_MISS: there is none. KVT_E_CORRUPT: both heads are damaged, or it is not that table.
  * KVT_E_FORMAT: of a later version. KVT_E_STATE: it is being imported or dropped. KVT_E_INVAL: no
- * name. KVT_E_NOMEM, KVT_E_IO.
+ * name, or what has it is no regular file. KVT_E_NOMEM, KVT_E_IO.
  * Threads: any. Ownership: borrows `name`; gives *table_out, see kvt_engram_close(). Blocks: for
  * reads of a page or two.
  */
@@ -83,7 +84,8 @@ KVT_CHECKED enum kvt_status kvt_engram_profile_of(
  * kvt_engram_list - calls `visit` for each table, imports that are not finished among them, until
  * it returns 0. It must not call back into the store's tables.
  *
- * KVT_E_INVAL: NULL. KVT_E_IO, KVT_E_NOMEM.
+ * KVT_E_INVAL: NULL. KVT_E_IO, KVT_E_NOMEM, KVT_E_PERMISSION: of a table that could not be looked
+ * at, the first of them; the others were visited. Or the folder could not be.
  * Threads: any. Ownership: borrows. Blocks: for reads of a page or two of each.
  */
 KVT_CHECKED enum kvt_status kvt_engram_list(kvt_store *store,

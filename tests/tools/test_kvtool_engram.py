@@ -7,6 +7,7 @@ Usage: test_kvtool_engram.py SOURCE-FOLDER BIN-FOLDER
 import json
 import os
 import random
+import stat
 import struct
 
 import programs
@@ -221,9 +222,26 @@ class Engram(Programs):
                 table.write(bytes(4096))
         report = self.json_of("kvtool", "check", self.store, expect=1)
         self.assertEqual(len(report["findings"]), 1)
-        self.assertIn("both heads", report["findings"][0]["text"])
+        self.assertIn("neither head", report["findings"][0]["text"])
         done = self.run_program("kvtool", "check", self.store, expect=1)
-        self.assertIn(b"table: a: both heads", done.stdout)
+        self.assertIn(b"table: a: neither head", done.stdout)
+
+    def test_a_table_that_cannot_be_read_hides_no_other(self):
+        self.write("rows", self.chance.randbytes(ROWS * (VALUES + SCALES)))
+        self.imported("t", "rows", "--raw", "--layer", 3)
+        with open(self.path(self.store, "engram", "t.engram"), "r+b") as table:
+            table.seek(5000)
+            table.write(b"damage")
+        # A socket: to open it is an error of input and output.
+        os.mknod(self.path(self.store, "engram", "a.engram"), stat.S_IFSOCK | 0o600)
+        done = self.run_program("kvtool", "engram", "ls", self.store, expect=1)
+        self.assertTrue(done.stdout.startswith(b"t "))
+        self.assertIn(b"a.engram", done.stderr)
+        report = self.json_of("kvtool", "check", self.store, expect=1)
+        texts = sorted(finding["text"] for finding in report["findings"])
+        self.assertEqual(len(texts), 2)
+        self.assertIn("a.engram", texts[0])
+        self.assertIn("t: 1 of", texts[1])
 
     def test_a_table_of_a_later_version_is_called_one(self):
         self.write("rows", self.chance.randbytes(ROWS * (VALUES + SCALES)))

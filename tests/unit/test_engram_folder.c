@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_engram_folder.c - the folder of Engram tables: what is said of names in it stays so after a
- * crash.
+ * crash, and one thing in it that is damaged, unreadable or not ours does not concern the others.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "engram_rig.h"
+#include "failure.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
@@ -286,6 +287,104 @@ an_import_beside_an_open_that_finds_nothing_does_not_say_that_it_exists(void **s
     assert_int_equal(import("t"), KVT_OK);
 }
 
+/* --- One of many ------------------------------------------------------------------------------ */
+
+struct seen {
+    char names[8]; /* Each of one letter. */
+    uint32_t count;
+};
+
+static int
+seen_add(void *context, const struct kvt_engram_info *info)
+{
+    struct seen *seen = context;
+
+    assert_true(seen->count < sizeof(seen->names) - 1);
+    assert_int_equal(strlen(info->name), 1);
+    assert_int_equal(info->state, KVT_ENGRAM_WHOLE);
+    seen->names[seen->count++] = info->name[0];
+    return 1;
+}
+
+static void
+an_unreadable_table_does_not_hide_others(void **state)
+{
+    struct seen seen = {0};
+
+    (void)state;
+    assert_int_equal(import("a"), KVT_OK);
+    assert_int_equal(import("t"), KVT_OK);
+    assert_int_equal(import("z"), KVT_OK);
+    rule_add(SIM_READ, "t.engram", true);
+    assert_int_equal(kvt_engram_list(sim.store, seen_add, &seen), KVT_E_IO);
+    assert_int_equal(failure_last()->status, KVT_E_IO);
+    assert_non_null(strstr(failure_last()->text, "t.engram"));
+    sim_rules_clear(sim.world);
+    assert_int_equal(seen.count, 2);
+    assert_non_null(strchr(seen.names, 'a'));
+    assert_non_null(strchr(seen.names, 'z'));
+}
+
+/* As a file system has them in its first folder, or somebody has made them. */
+static void
+what_is_no_table_stops_nothing(void **state)
+{
+    static const char *const names[] = {"lost+found", "b.engram", "c.engram.new"};
+    struct seen seen = {0};
+    struct fs_dir *dir, *below;
+    struct fs_file *file;
+    kvt_engram *table;
+
+    (void)state;
+    assert_int_equal(import("t"), KVT_OK);
+    dir = folder_open("/store/engram");
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        assert_int_equal(sim.env.fs->dir_open_at(dir, names[i], FS_CREATE, &below), KVT_OK);
+        sim.env.fs->dir_close(below);
+    }
+    /* Larger than what there may be of tables. */
+    assert_int_equal(sim.env.fs->open(dir, "image", FS_CREATE, &file), KVT_OK);
+    assert_int_equal(sim.env.fs->truncate(file, small_options.engram_capacity_bytes), KVT_OK);
+    sim.env.fs->close(file);
+    sim.env.fs->dir_close(dir);
+    assert_int_equal(import("u"), KVT_OK);
+    assert_int_equal(kvt_engram_list(sim.store, seen_add, &seen), KVT_OK);
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(kvt_engram_open(sim.store, "b", &table), KVT_E_INVAL);
+}
+
+static void
+rename_file(const char *from, const char *to)
+{
+    struct fs_dir *dir = folder_open("/store/engram");
+
+    assert_int_equal(sim.env.fs->rename(dir, from, to), KVT_OK);
+    sim.env.fs->dir_close(dir);
+}
+
+/* Files that were given other names: the list and an open agree. */
+static void
+what_is_listed_as_whole_can_be_opened(void **state)
+{
+    (void)state;
+    assert_int_equal(import("u"), KVT_OK);
+    rename_file("u.engram", "t.engram");
+    assert_int_equal(open_status("t"), KVT_E_CORRUPT);
+    assert_int_equal(info_of_t().state, KVT_ENGRAM_DAMAGED);
+    assert_string_equal(info_of_t().name, "t");
+    assert_int_equal(info_of_t().row_count, 0);
+    rename_file("t.engram", "tt.engram"); /* A longer name is another one, too. */
+    rename_file("tt.engram", "t.engram.new");
+    assert_int_equal(info_of_t().state, KVT_ENGRAM_DAMAGED);
+    assert_int_equal(kvt_engram_drop(sim.store, "t"), KVT_OK);
+    rig.stop_at = 256;
+    assert_int_equal(import("t"), KVT_CANCELLED);
+    assert_int_equal(info_of_t().state, KVT_ENGRAM_IMPORTING);
+    rename_file("t.engram.new", "t.engram");
+    assert_int_equal(open_status("t"), KVT_E_CORRUPT);
+    assert_int_equal(info_of_t().state, KVT_ENGRAM_DAMAGED);
+}
+
 int
 main(void)
 {
@@ -299,6 +398,9 @@ main(void)
         FOLDER_TEST(what_is_durable_is_not_synced_again),
         FOLDER_TEST(an_import_over_an_open_table_says_that_it_exists),
         FOLDER_TEST(an_import_beside_an_open_that_finds_nothing_does_not_say_that_it_exists),
+        FOLDER_TEST(an_unreadable_table_does_not_hide_others),
+        FOLDER_TEST(what_is_no_table_stops_nothing),
+        FOLDER_TEST(what_is_listed_as_whole_can_be_opened),
     };
 
     stop_on_proof();
