@@ -582,6 +582,7 @@ fetch_get(struct kvt_store *store, struct op *op, uint32_t number)
     fetch = fetch_open(store, op, number);
     if (fetch == NULL)
         return;
+    ticket_part_begin(store, op, number);
     entry_touch(store, number);
     fetch_read(store, fetch);
 }

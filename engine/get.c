@@ -95,6 +95,16 @@ get_miss(struct kvt_store *store, struct op *op)
     op_reach(store, op, 1, KVT_MISS);
 }
 
+/* Other parts of its block are of a put that is not there any more. */
+static void
+part_miss(struct kvt_store *store, struct op *op)
+{
+    COUNT(store, get_miss_count, 1);
+    COUNT(store, miss_deleted_count, 1);
+    op->length = 0;
+    op_reach(store, op, 1, KVT_MISS);
+}
+
 void
 destination_store(const struct op *op, const struct part_range *range, uint8_t *bytes)
 {
@@ -197,6 +207,7 @@ get_by_device(
     bytes += member.range.offset;
     if (op->is_brought && !is_from_hbm)
         member.tier = KVT_TIER_NVME;
+    ticket_part_begin(store, op, number);
     residency_pin(store->map, number);
     entry_touch(store, number);
     if (op->layout != NULL)
@@ -242,6 +253,7 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
     (void)part_range_of(op, entry, &copy->range);
     copy->memory = entry_host_address(store, entry);
     copy->memory += copy->range.offset;
+    ticket_part_begin(store, op, number);
     residency_pin(store->map, number);
     entry_touch(store, number);
     copy->job.crew.run = copy_run;
@@ -319,6 +331,10 @@ get_begin(struct kvt_store *store, struct op *op)
 
     if (number == ENTRY_NONE) {
         get_miss(store, op);
+        return;
+    }
+    if (ticket_part_is_strange(store, op, number)) {
+        part_miss(store, op);
         return;
     }
     entry = residency_at(store->map, number);

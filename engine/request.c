@@ -88,7 +88,7 @@ enum kvt_status
 ticket_create_by_part(struct kvt_store *store, uint32_t count, uint16_t part_total,
     const struct kvt_submit *submit, struct kvt_ticket **ticket_out)
 {
-    size_t parts_bytes = part_total * sizeof(struct ticket_part);
+    size_t parts_bytes = ticket_parts_bytes(count, part_total);
     uint32_t extra = (uint32_t)((parts_bytes + sizeof(struct op) - 1) / sizeof(struct op));
 
     KVT_TRY(ticket_make(store, count * part_total, extra, submit, ticket_out));

@@ -106,6 +106,7 @@ struct kvt_ticket {
     int8_t mark_device;        /* parts: device whose copies are marked; -1: none. */
     uint8_t device_mask;       /* Gets: whose memory destinations lie in. */
     struct ticket_part *parts; /* part_total; NULL: nobody can ask. */
+    struct entry_use *uses;    /* By part: of each block the entry that its parts are read from. */
     struct ticket_part whole;  /* The one of a ticket that is not by part. */
     uint32_t last_stage;
     uint32_t left[2]; /* Operations that have not reached the stage. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ticket_parts.c - readiness of parts: counting them, and waiting for them.
+ * ticket_parts.c - readiness of parts: counting them, and waiting for them; of which put they are.
  *
  * Threads   ticket_part_*() the loop; kvt_ticket_*() any.
  */
@@ -16,13 +16,21 @@ part_of(const struct op *op)
     return &ticket->parts[(uint32_t)(op - ticket->ops) / ticket->block_count];
 }
 
+size_t
+ticket_parts_bytes(uint32_t block_count, uint32_t part_total)
+{
+    return block_count * sizeof(struct entry_use) + part_total * sizeof(struct ticket_part);
+}
+
 void
 ticket_parts_init(struct kvt_ticket *ticket, int mark_device)
 {
-    if (ticket->part_total == 1)
+    if (ticket->part_total == 1) {
         ticket->parts = &ticket->whole;
-    else
-        ticket->parts = (struct ticket_part *)(void *)&ticket->ops[ticket->count];
+    } else {
+        ticket->uses = (struct entry_use *)(void *)&ticket->ops[ticket->count];
+        ticket->parts = (struct ticket_part *)(void *)&ticket->uses[ticket->block_count];
+    }
     ticket->mark_device = (int8_t)mark_device;
     for (uint32_t i = 0; i < ticket->part_total; i++) {
         ticket->parts[i].operation_count = ticket->block_count;
@@ -45,6 +53,33 @@ ticket_part_reach(struct kvt_store *store, struct op *op, enum kvt_status status
     atomic_store_explicit(&part->is_there, 1, memory_order_release);
     if (op->ticket->is_by_part)
         gate_post(&store->env, &op->ticket->gate);
+}
+
+/* Of the operation's block; NULL: it has one part. */
+static struct entry_use *
+use_of(const struct op *op)
+{
+    const struct kvt_ticket *ticket = op->ticket;
+
+    return ticket->uses == NULL ? NULL
+                                : &ticket->uses[(uint32_t)(op - ticket->ops) % ticket->block_count];
+}
+
+void
+ticket_part_begin(const struct kvt_store *store, const struct op *op, uint32_t number)
+{
+    struct entry_use *use = use_of(op);
+
+    if (use != NULL)
+        *use = residency_use(store->map, number);
+}
+
+bool
+ticket_part_is_strange(const struct kvt_store *store, const struct op *op, uint32_t number)
+{
+    const struct entry_use *use = use_of(op);
+
+    return use != NULL && use->number_more != 0 && !residency_is_use(store->map, number, use);
 }
 
 struct device_mark *

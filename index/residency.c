@@ -15,6 +15,7 @@ enum {
     CHUNK_SHIFT = 18,
     CHUNK_ENTRIES = 1 << CHUNK_SHIFT, /* 20 MiB: whole huge pages. */
     FIND_AHEAD = 64,
+    GENERATION_COUNT = 1 << 24,
 };
 
 #define PINS_MAX UINT32_MAX
@@ -32,6 +33,7 @@ struct residency {
     uint32_t used_count; /* Numbers ever given out. */
     uint32_t free_first; /* Number + 1, linked through key_reference. */
     uint64_t count;
+    uint64_t recycle_count; /* How often one was given back. */
 };
 
 static uint64_t
@@ -266,6 +268,25 @@ put_number:
     return status;
 }
 
+struct entry_use
+residency_use(const struct residency *map, uint32_t number)
+{
+    uint64_t word = atomic_load_explicit(&residency_at(map, number)->word, memory_order_relaxed);
+
+    return (struct entry_use){.number_more = number + 1,
+        .generation = word_generation(word),
+        .recycle_count = map->recycle_count};
+}
+
+bool
+residency_is_use(const struct residency *map, uint32_t number, const struct entry_use *use)
+{
+    struct entry_use now = residency_use(map, number);
+
+    return use->number_more == now.number_more && use->generation == now.generation &&
+           now.recycle_count - use->recycle_count < GENERATION_COUNT;
+}
+
 void
 residency_publish(struct residency *map, uint32_t number, unsigned tiers)
 {
@@ -350,8 +371,9 @@ entry_recycle(struct residency *map, uint32_t number, uint32_t generation)
     key_heap_remove(&map->keys, entry->key_reference);
     number_put(map, number);
     map->count--;
-    atomic_store_explicit(&entry->word, word_make((generation + 1) & 0xFFFFFF, ENTRY_FREE, 0, 0),
-        memory_order_release);
+    atomic_store_explicit(&entry->word,
+        word_make((generation + 1) % GENERATION_COUNT, ENTRY_FREE, 0, 0), memory_order_release);
+    map->recycle_count++;
 }
 
 bool

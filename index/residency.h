@@ -88,6 +88,13 @@ entry_parts(const struct entry *entry)
     return entry->parts_less + 1u;
 }
 
+/* One use of an entry's number, from its insert to its release. All zero: none. */
+struct entry_use {
+    uint32_t number_more; /* The number + 1. */
+    uint32_t generation;
+    uint64_t recycle_count; /* Of the map, when it was looked at. */
+};
+
 struct residency;
 
 /* residency_open - `entry_count_max` bounds the map (1..RESIDENCY_COUNT_MAX). KVT_E_NOMEM. */
@@ -124,6 +131,12 @@ uint32_t residency_find_fingerprint(const struct residency *map, struct hash128 
  * leaves before the writer looks for it again. KVT_E_NOMEM, KVT_E_NOSPC (entry_count_max). */
 enum kvt_status residency_insert(struct residency *map, struct hash128 fingerprint,
     const struct block_key *key, uint32_t *number_out);
+
+/* residency_use - that of an entry now; it is not FREE. residency_is_use - the entry's is that one
+ * still. Never yes of another; perhaps no, when so many entries came and went since that its
+ * generation may have come round. */
+struct entry_use residency_use(const struct residency *map, uint32_t number);
+bool residency_is_use(const struct residency *map, uint32_t number, const struct entry_use *use);
 
 /* residency_publish - FILLING -> RESIDENT with these tier bits (at least one). */
 void residency_publish(struct residency *map, uint32_t number, unsigned tiers);

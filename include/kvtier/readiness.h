@@ -8,6 +8,11 @@
  * with layer n while n + 1 comes. Parts from KVT_PARTS_MAX on, which no block has, are refused
  * (KVT_E_INVAL) by kvt_get_submit() itself. Results, completions and cancelling are as without; so
  * are the places of parts in memory that is spread (layouts.h).
+ *
+ * All parts of a block that a get brings are those of one put. When another put takes the place of
+ * that one before each part has been begun (KVT_PUT_REPLACE, or the block left and was put again),
+ * the parts that are left are KVT_MISS, and so is the block's result; what parts there are in place
+ * stay what they were. Two gets of a key, also of one submission, may find two puts.
  */
 #ifndef KVTIER_READINESS_H
 #define KVTIER_READINESS_H

@@ -101,7 +101,7 @@
     X(miss_evicted_count, "of blocks that were given up for room")                             \
     X(miss_refused_count, "of blocks that were not worth a write to NVMe")                     \
     X(miss_damaged_count, "of blocks that were damaged, or that the device could not read")    \
-    X(miss_deleted_count, "of blocks that were deleted, or cleared with their namespace")      \
+    X(miss_deleted_count, "of blocks deleted, cleared, or put anew between their parts")       \
     X(miss_lost_count, "of blocks lost with a close, with a device, or by a put that failed")  \
     X(prefetch_skip_count, "blocks that a lookup did not have brought up: tickets, memory")    \
     X(get_peer_count, "blocks read from HBM by another device than the one that has them")     \

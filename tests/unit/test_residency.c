@@ -241,6 +241,35 @@ number_comes_back_under_the_next_generation(void **state)
     fixture_close(&fixture);
 }
 
+/* A number is given out again at once: of the next entry it is another use, however often. */
+static void
+use_of_an_entry_is_no_later_one_under_its_number(void **state)
+{
+    struct fixture fixture;
+    struct entry_use use;
+    uint32_t number, generation;
+
+    (void)state;
+    fixture_open(&fixture, 100);
+    number = put(fixture.map, 1, spread);
+    use = residency_use(fixture.map, number);
+    generation = use.generation;
+    assert_true(residency_is_use(fixture.map, number, &use));
+    assert_false(residency_is_use(fixture.map, number, &(struct entry_use){0}));
+    assert_false(residency_is_use(fixture.map, put(fixture.map, 2, spread), &use));
+    erase(fixture.map, number);
+    assert_int_equal(insert(fixture.map, 1, spread), number);
+    assert_false(residency_is_use(fixture.map, number, &use));
+    /* Until its generation comes round. */
+    do {
+        residency_discard(fixture.map, number);
+        assert_int_equal(insert(fixture.map, 1, spread), number);
+    } while (residency_use(fixture.map, number).generation != generation);
+    assert_false(residency_is_use(fixture.map, number, &use));
+    residency_discard(fixture.map, number);
+    fixture_close(&fixture);
+}
+
 /* --- Keys and fingerprints -------------------------------------------------------------------- */
 
 static void
@@ -618,6 +647,7 @@ main(void)
         cmocka_unit_test(copy_is_given_up_when_nobody_has_it_pinned),
         cmocka_unit_test(entry_with_all_the_pins_it_can_count_is_a_miss),
         cmocka_unit_test(number_comes_back_under_the_next_generation),
+        cmocka_unit_test(use_of_an_entry_is_no_later_one_under_its_number),
         cmocka_unit_test(keys_of_every_length_are_kept_and_others_refused),
         cmocka_unit_test(keys_that_differ_in_one_field_are_different_keys),
         cmocka_unit_test(equal_fingerprints_find_their_own_keys),
