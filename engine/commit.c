@@ -130,7 +130,7 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
     imaging_end(store, flight);
     while ((op = op_list_take(&flight->durable_waiters)) != NULL) {
         if (status == KVT_OK)
-            histogram_add(&store->latencies.put_durable_ns, store->now_ns - op->ticket->submit_ns);
+            histogram_add(&store->latencies.put_durable_ns, ticket_age_ns(store, op->ticket));
         op_reach(store, op, 2, status);
     }
     flight_destroy(store, flight);

@@ -60,7 +60,7 @@ get_answer(struct kvt_store *store, struct op *op, const struct part_range *rang
 
     if (op == NULL)
         return;
-    latency_ns = store->now_ns - op->ticket->submit_ns;
+    latency_ns = ticket_age_ns(store, op->ticket);
     op->length = range->length;
     op->tier = tier;
     COUNT(store, get_part_count, !range->is_whole);

@@ -267,7 +267,7 @@ put_visible(struct kvt_store *store, struct fill *fill)
     space->block_bytes += op->length;
     COUNT(store, put_count, 1);
     COUNT(store, put_bytes, op->length);
-    histogram_add(&store->latencies.put_visible_ns, store->now_ns - op->ticket->submit_ns);
+    histogram_add(&store->latencies.put_visible_ns, ticket_age_ns(store, op->ticket));
     if (op->ticket->last_stage == 2) {
         uint64_t due_ns = store->now_ns;
 

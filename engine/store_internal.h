@@ -472,6 +472,14 @@ work_is_in_flight(const struct kvt_store *store)
            store->copy_run != NULL;
 }
 
+/* ticket_age_ns - since its submission. Another thread's may be later than this step's look at the
+ * clock: then 0. */
+static inline uint64_t
+ticket_age_ns(const struct kvt_store *store, const struct kvt_ticket *ticket)
+{
+    return store->now_ns > ticket->submit_ns ? store->now_ns - ticket->submit_ns : 0;
+}
+
 /* work_begin - something is in flight that one of these counts has; work_end: with what that
  * returned. */
 static inline uint8_t
