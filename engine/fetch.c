@@ -171,6 +171,15 @@ fetch_condemn(struct kvt_store *store, const struct fetch *fetch)
         get_miss(store, fetch->op);
 }
 
+/* The read has failed, and the block is still there: who waited for it has its answer. Each would
+ * make the same read again, one after the other. */
+static void
+waiters_share(const struct op_list *waiters)
+{
+    for (struct op *op = waiters->first; op != NULL; op = op->next)
+        op->is_brought = true;
+}
+
 /* The read into a slot is over: that becomes the HOST copy or is given back. */
 static void
 copy_settle(struct kvt_store *store, struct fetch *fetch)
@@ -178,9 +187,9 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
     struct entry *entry = residency_at(store->map, fetch->entry);
     struct flight *flight = fetch->flight;
     struct op_list waiters;
-    bool is_kept =
-        fetch->is_right && !fetch->is_transient &&
+    bool is_there =
         word_state(atomic_load_explicit(&entry->word, memory_order_relaxed)) == ENTRY_RESIDENT;
+    bool is_kept = fetch->is_right && !fetch->is_transient && is_there;
 
     waiters = flight->waiters;
     flight->waiters = (struct op_list){NULL, NULL};
@@ -192,6 +201,8 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
         entry_unprepare(store, fetch->entry);
         room_put(store, POLICY_HOST, fetch->copy);
     }
+    if (fetch->status != KVT_OK && is_there)
+        waiters_share(&waiters);
     ops_restart(store, &waiters, fetch->status);
 }
 
@@ -322,6 +333,7 @@ fetch_arrived(struct kvt_store *store, struct tier_batch *batch)
         fetch_starve(store, fetch);
     } else {
         COUNT(store, read_failed_count, status != KVT_MISS);
+        fetch->status = status;
         get_miss(store, fetch->op);
     }
     fetch_end(store, fetch);

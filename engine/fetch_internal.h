@@ -29,7 +29,8 @@ struct fetch {
     uint8_t *tail;       /* The pages from tail_page on; NULL: it has no trailer, nor a bounce. */
     void *tail_taken;
     uint32_t tail_page, tail_pages;
-    enum kvt_status status; /* KVT_E_NOMEM: it could not be read, or proved, for want of memory. */
+    enum kvt_status status; /* Not KVT_OK: nothing is known of its bytes, they could not be read;
+                             * KVT_E_NOMEM: or proved, for want of memory. */
     uint8_t turn;           /* patience.h */
     bool is_right;
     bool is_failed;        /* Nothing is known of its bytes: a codec had no memory. */

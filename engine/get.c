@@ -320,6 +320,15 @@ get_fits(struct kvt_store *store, struct op *op, const struct entry *entry)
     return false;
 }
 
+static void
+get_from_nvme(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    if (op->memory_device < 0 || op_is_transient(op))
+        fetch_get(store, op, number);
+    else
+        get_bring(store, op, number);
+}
+
 void
 get_begin(struct kvt_store *store, struct op *op)
 {
@@ -355,10 +364,8 @@ get_begin(struct kvt_store *store, struct op *op)
         op_list_add(&flight->waiters, op);
     else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
         get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0 && (op->memory_device < 0 || op_is_transient(op)))
-        fetch_get(store, op, number);
     else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
-        get_bring(store, op, number);
+        get_from_nvme(store, op, number);
     else if (op_moved_status(op, KVT_MISS) == KVT_MISS)
         get_miss(store, op);
     else

@@ -55,7 +55,8 @@ struct op {
     uint32_t near;            /* Entry that most likely is its block's, or ENTRY_NONE. */
     uint32_t namespace_epoch; /* Seen at submission. */
     uint32_t flags;           /* The caller's. */
-    bool is_brought;          /* Its block was read into HOST for it once: not a second time. */
+    bool is_brought;          /* Its block was read into HOST for it once, or it joined a read that
+                               * failed: not a second time. */
     bool is_lowered;          /* The same: copied down from HBM, or that could not begin. */
     bool is_raised;           /* Prefetch: and from there to HBM. */
     bool is_written;          /* Demote: and from there to NVMe. */

@@ -23,10 +23,18 @@ enum {
     PARTS = 4,
     PART_BYTES = BLOCK_BYTES / PARTS,
     HOST_SLOTS_MAX = 80, /* More than HOST has. */
+    GETS = 16,           /* Of one block at a time. */
 };
 
 #define A_WHILE_NS (UINT64_C(2) * 1000 * 1000)
 #define STALL_NS (UINT64_C(50) * 1000 * 1000)
+
+static const struct sim_rule failing_reads = {.ops = SIM_READ,
+    .effect = SIM_EIO,
+    .file = "data.",
+    .nth = 1,
+    .sticky = true,
+    .stall_ns = STALL_NS};
 
 static struct sim_store sim;
 static kvt_store *store;
@@ -408,6 +416,64 @@ a_part_of_which_not_all_can_be_read_costs_no_block(void **state)
     }
 }
 
+/* Each by a read of its own, one behind the other, would wait for the disk as often as there are
+ * gets before it. The block stays, and the next get reads it. */
+static void
+who_joined_a_read_that_fails_shares_its_failure(void **state)
+{
+    static const struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = KVT_TIER_HOST};
+    static uint8_t targets[GETS][BLOCK_BYTES];
+    struct payload_key name;
+    kvt_ticket *tickets[GETS + 1];
+
+    (void)state;
+    put_on_nvme(1, 1);
+    payload_key_make(&name, 1);
+    sim_rule_add(sim.world, &failing_reads);
+    for (uint32_t i = 0; i < GETS; i++)
+        tickets[i] =
+            get_begun(1, (struct kvt_get){.destination = targets[i], .capacity = BLOCK_BYTES});
+    assert_int_equal(
+        kvt_prefetch_submit(store, ns, &name.key, 1, &how, NULL, &tickets[GETS]), KVT_OK);
+    for (uint32_t i = 0; i <= GETS; i++)
+        assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status, KVT_MISS);
+    sim_rules_clear(sim.world);
+    assert_int_equal(atomic_load(&store->counters.read_failed_count), 1);
+    assert_int_equal(tiers_of(1), TIER_NVME);
+    block_is_right(1);
+}
+
+/* What failed says nothing of the block that took the place of the one that was read. */
+static void
+who_joined_a_read_that_fails_has_the_block_that_was_put_since(void **state)
+{
+    static uint8_t targets[2][BLOCK_BYTES];
+    struct payload_key name;
+    struct kvt_put put = {.source = bytes, .length = BLOCK_BYTES, .flags = KVT_PUT_REPLACE};
+    kvt_ticket *tickets[2], *put_ticket;
+    uint64_t version = 0;
+
+    (void)state;
+    put_on_nvme(1, 1);
+    payload_key_make(&name, 1);
+    put.key = name.key;
+    sim_rule_add(sim.world, &failing_reads);
+    for (uint32_t i = 0; i < 2; i++)
+        tickets[i] =
+            get_begun(1, (struct kvt_get){.destination = targets[i], .capacity = BLOCK_BYTES});
+    sim_store_loop(&sim);
+    payload_fill(bytes, BLOCK_BYTES, 1, 2);
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &put_ticket), KVT_OK);
+    assert_int_equal(kit_result(put_ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    assert_int_equal(tiers_of(1), TIER_NVME);
+    assert_int_equal(kit_result(tickets[0], KVT_STAGE_DONE).status, KVT_MISS);
+    sim_rules_clear(sim.world);
+    assert_int_equal(kit_result(tickets[1], KVT_STAGE_DONE).status, KVT_OK);
+    assert_true(payload_is_right(targets[1], BLOCK_BYTES, 1, &version));
+    assert_int_equal(version, 2);
+}
+
 /* --- What is short is told -------------------------------------------------------------------- */
 
 static uint64_t
@@ -557,6 +623,8 @@ main(void)
         TEST(a_block_that_was_wrong_in_memory_of_others_too_is_gone),
         TEST(a_block_that_cannot_be_read_again_stays),
         TEST(a_part_of_which_not_all_can_be_read_costs_no_block),
+        TEST(who_joined_a_read_that_fails_shares_its_failure),
+        TEST(who_joined_a_read_that_fails_has_the_block_that_was_put_since),
         TEST(a_get_that_has_no_memory_to_read_says_so),
         TEST(a_prefetch_that_has_no_memory_to_read_says_so),
         TEST(a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one),
