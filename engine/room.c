@@ -338,8 +338,8 @@ room_take(struct kvt_store *store, const struct room_want *want, struct slot *sl
     return status;
 }
 
-void
-room_untake(struct kvt_store *store, enum policy_place place, struct slot slot)
+static void
+slot_free(struct kvt_store *store, enum policy_place place, struct slot slot)
 {
     bool was_taken = slab_put(place_slab(store, place), slot);
 
@@ -348,9 +348,16 @@ room_untake(struct kvt_store *store, enum policy_place place, struct slot slot)
 }
 
 void
+room_untake(struct kvt_store *store, enum policy_place place, struct slot slot)
+{
+    slot_free(store, place, slot);
+    store->room_hands[place].given_count--;
+}
+
+void
 room_put(struct kvt_store *store, enum policy_place place, struct slot slot)
 {
-    room_untake(store, place, slot);
+    slot_free(store, place, slot);
     store->room_changed = true;
 }
 

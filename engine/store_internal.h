@@ -157,7 +157,7 @@ struct room_hand {
      * way down. */
     bool is_cut;
     uint32_t begin;         /* search_begin() */
-    uint32_t given_count;   /* Slots that were given out. */
+    uint32_t given_count;   /* Slots that were given out, and not taken back at once. */
     uint64_t looked_ns;     /* When the last search that it goes on from ended. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
@@ -432,7 +432,7 @@ enum kvt_status room_take(
     struct kvt_store *store, const struct room_want *want, struct slot *slot_out);
 void room_put(struct kvt_store *store, enum policy_place place, struct slot slot);
 /* room_untake - of a slot that was taken just now, and is of no use without another one: that is no
- * change of room, for which those who wait would try again. */
+ * change of room, for which those who wait would try again, and nobody was given any. */
 void room_untake(struct kvt_store *store, enum policy_place place, struct slot slot);
 /* room_will_come - nothing can go now, but something that is under way will end: it is hurried. */
 bool room_will_come(struct kvt_store *store);
