@@ -26,9 +26,9 @@ entry_show(struct kvt_store *store, uint32_t number, struct kvt_scan_entry *show
     show->key_length = key.length;
     memcpy(show->key, key.bytes, key.length);
     show->length = entry->length;
-    show->sequence = entry->sequence;
     show->part_count = (uint16_t)entry_parts(entry);
     if ((show->tiers & TIER_NVME) != 0) {
+        show->sequence = entry->sequence;
         show->stored_length = entry->stored_length;
         show->is_encoded =
             entry->has_trailer != 0 &&

@@ -474,6 +474,24 @@ who_joined_a_read_that_fails_has_the_block_that_was_put_since(void **state)
     assert_int_equal(version, 2);
 }
 
+/* scanning.h: the sequence is that of the durable record; 0: there is none. */
+static void
+a_block_without_a_durable_copy_shows_no_sequence(void **state)
+{
+    struct kvt_scan_entry shown;
+    uint64_t cursor = 0;
+    uint32_t count;
+
+    (void)state;
+    assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_true(entry_nvme_release(store, entry_of(1)));
+    assert_int_equal(tiers_of(1), TIER_HOST);
+    assert_int_equal(kvt_scan(store, &cursor, &shown, 1, &count), KVT_OK);
+    assert_int_equal(shown.tiers, KVT_TIER_HOST);
+    assert_int_equal(shown.stored_length, 0);
+    assert_int_equal(shown.sequence, 0);
+}
+
 /* --- What is short is told -------------------------------------------------------------------- */
 
 static uint64_t
@@ -625,6 +643,7 @@ main(void)
         TEST(a_part_of_which_not_all_can_be_read_costs_no_block),
         TEST(who_joined_a_read_that_fails_shares_its_failure),
         TEST(who_joined_a_read_that_fails_has_the_block_that_was_put_since),
+        TEST(a_block_without_a_durable_copy_shows_no_sequence),
         TEST(a_get_that_has_no_memory_to_read_says_so),
         TEST(a_prefetch_that_has_no_memory_to_read_says_so),
         TEST(a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one),
