@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * stats.h - the counters and latencies. One line here is the name in code, in kvtool and in the
- * documents. Part of the public interface: lines are only ever appended.
+ * documents. Part of the public interface: lines are only ever appended, and only by a new minor
+ * version (libkvtier.so.0.MINOR): one more counter moves the latencies, which lie behind them.
  *
  * Counters only grow while a store is open. A gauge ends in _now. The unit is the name's last word
  * (before _now). Of a get with KVT_GET_BY_PART each part counts as a block: in the counters that

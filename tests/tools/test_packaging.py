@@ -158,7 +158,7 @@ class Packaging(unittest.TestCase):
         self.assertEqual(self.must(program, store, env=own), "the same bytes\n")
 
     def needs_shared(self, program):
-        return "[libkvtier.so.0]" in self.must("readelf", "-d", program)
+        return "[libkvtier.so.0.1]" in self.must("readelf", "-d", program)
 
     def test_pkg_config_finds_the_shared_library(self):
         for prefix in (self.direct, self.moved):
@@ -222,8 +222,8 @@ class Packaging(unittest.TestCase):
                 declared |= set(re.findall(
                     r"^(?:KVT_API|KVT_CHECKED)\b[^;(]*\b(kvt_\w+)\(", file.read(), re.M))
         library = os.path.join(self.moved, self.libdir, "libkvtier.so")
-        self.assertEqual(os.readlink(library), "libkvtier.so.0")
-        self.assertIn("Library soname: [libkvtier.so.0]", self.must("readelf", "-d", library))
+        self.assertEqual(os.readlink(library), "libkvtier.so.0.1")
+        self.assertIn("Library soname: [libkvtier.so.0.1]", self.must("readelf", "-d", library))
         lines = self.must("nm", "-D", "--defined-only", library).splitlines()
         exported = {line.split()[-1] for line in lines}
         self.assertGreater(len(declared), 60)
@@ -239,7 +239,7 @@ class Packaging(unittest.TestCase):
         expected += ["bin/kvtool", "bin/tierbench", "share/man/man1/kvtool.1",
                      "share/man/man1/tierbench.1", "share/doc/kvtier/LICENSE",
                      "share/doc/kvtier/README.md", "share/doc/kvtier/CHANGELOG.md",
-                     library + "a", library + "so", library + "so.0", library + "so.0.1.0",
+                     library + "a", library + "so", library + "so.0.1", library + "so.0.1.0",
                      self.libdir + "/pkgconfig/kvtier.pc",
                      package + "kvtierConfig.cmake", package + "kvtierConfigVersion.cmake"]
         # It is built where its libraries are.
