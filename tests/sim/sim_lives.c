@@ -220,6 +220,8 @@ life_open(struct lives *lives)
         sim_rules_clear(lives->host.world);
         workload_calm(lives->work);
     }
+    if (lives->has_hbm && rng_below(&lives->rng, 2) == 0)
+        sim_store_narrow(lives->work->store);
     /* Read in peace: from here on only the index counts again. */
     if (!lives->work->is_faulty && !sim_crashed(lives->host.world))
         lives->is_rebuilt = false;

@@ -82,11 +82,12 @@ model_length_max(const struct model *model)
     return (uint64_t)(8 * PAGE) << model->length_shift;
 }
 
-/* A few sizes in pages, any length within them; now and then a handful of bytes. */
+/* A few sizes in pages, any length within them; now and then a handful of bytes. Every other
+ * version has the length and parts of the one before: it could be taken for that. */
 static uint64_t
 length_wanted(const struct model *model, struct model_name name, uint32_t version)
 {
-    struct rng rng = payload_rng(model, name, version + 1000);
+    struct rng rng = payload_rng(model, name, (version | 1) + 1000);
     uint32_t size = (uint32_t)(PAGE << rng_below(&rng, 4)) << model->length_shift;
 
     if (rng_below(&rng, 16) == 0)
@@ -100,7 +101,7 @@ uint32_t
 model_parts(const struct model *model, struct model_name name, uint32_t version)
 {
     static const uint32_t counts[] = {1, 1, 1, 2, 3, 5, 16, 64};
-    struct rng rng = payload_rng(model, name, version + 2000);
+    struct rng rng = payload_rng(model, name, (version | 1) + 2000);
     uint32_t count = counts[rng_below(&rng, 8)];
 
     return length_wanted(model, name, version) < count ? 1 : count;
@@ -484,25 +485,40 @@ parts_are(const struct model *model, struct model_name name, uint32_t version,
     return is_equal;
 }
 
-void
-model_read_parts(struct model *model, struct model_name name, const struct model_range *range,
-    const void *bytes, uint64_t length)
+/* The same, of any of these states. */
+static bool
+parts_are_of(const struct model *model, struct model_name name, uint64_t states,
+    const struct model_range *range, const void *bytes, uint64_t length)
 {
-    const struct model_key *key = key_of(model, name);
+    const struct model_key *key = &model->keys[name.space][name.key];
     bool is_known = false;
 
-    model_found(model, name, true);
     for (uint32_t version = 1; version <= key->version_last && !is_known; version++) {
         uint32_t parts = model_parts(model, name, version);
         bool has_range = range->first + range->count <= parts;
 
-        if ((key->live & mask_of(version)) == 0 || has_range != (bytes != NULL))
+        if ((states & mask_of(version)) == 0 || has_range != (bytes != NULL))
             continue;
         is_known =
             bytes == NULL || (length == model_length(model, name, version) / parts * range->count &&
                                  parts_are(model, name, version, range, bytes));
     }
-    if (!is_known)
+    return is_known;
+}
+
+bool
+model_has_parts(const struct model *model, struct model_name name, const struct model_range *range,
+    const void *bytes, uint64_t length)
+{
+    return parts_are_of(model, name, ~NOTHING, range, bytes, length);
+}
+
+void
+model_read_parts(struct model *model, struct model_name name, const struct model_range *range,
+    const void *bytes, uint64_t length)
+{
+    model_found(model, name, true);
+    if (!parts_are_of(model, name, key_of(model, name)->live, range, bytes, length))
         model_fail(model, "space %u key %u: WRONG PARTS %u..%u, %llu bytes", name.space, name.key,
             range->first, range->first + range->count, (unsigned long long)length);
 }

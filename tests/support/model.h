@@ -124,6 +124,9 @@ void model_read(struct model *model, struct model_name name, const void *bytes, 
 /* A read of parts gave these bytes (NULL: the block has no such parts). */
 void model_read_parts(struct model *model, struct model_name name, const struct model_range *range,
     const void *bytes, uint64_t length);
+/* model_has_parts - these bytes are that of some version, whatever may be there now. */
+bool model_has_parts(const struct model *model, struct model_name name,
+    const struct model_range *range, const void *bytes, uint64_t length);
 /* A lookup hit or missed. */
 void model_found(struct model *model, struct model_name name, bool hit);
 bool model_is_certain(const struct model *model, struct model_name name); /* It must be there. */

@@ -68,6 +68,12 @@ sim_store_close(struct sim_store *sim)
     sim_world_destroy(sim->world);
 }
 
+void
+sim_store_narrow(kvt_store *store)
+{
+    store->sends.bytes_max = 1;
+}
+
 struct device *
 sim_store_device(kvt_store *store)
 {

@@ -31,6 +31,9 @@ void sim_store_reopen(struct sim_store *sim);
 /* sim_store_close - kvt_close(), which must succeed, and the end of the world. */
 void sim_store_close(struct sim_store *sim);
 
+/* sim_store_narrow - TRANSIENT reads for devices come one at a time. */
+void sim_store_narrow(kvt_store *store);
+
 /* sim_store_device - the store's device 0, for a program of the test's own. */
 struct device *sim_store_device(kvt_store *store);
 

@@ -464,7 +464,9 @@ step_look(struct workload *work, uint32_t choice)
     struct model_name names[BATCH_MAX];
     uint32_t count = names_pick(work, names, false);
 
-    if (choice < 70 && count > 0)
+    if (choice == 50)
+        workload_race(work, rng_below(&work->rng, MODEL_SPACES));
+    else if (choice < 70 && count > 0)
         workload_get(work, names, count, KVT_GET_TRANSIENT * rng_below(&work->rng, 2));
     else if (choice < 78 && count > 0)
         workload_lookup(work, names, count);

@@ -81,6 +81,7 @@ struct flight {
     struct spread_area spreads[BATCH_MAX]; /* Source or destination instead of `memory`. */
     bool is_visible;                       /* Stage 1 was collected. */
     bool is_cancelled;                     /* It was asked for: any block may say so. */
+    bool is_race;                          /* Get: its blocks are put anew meanwhile. */
     bool is_cleared; /* Put: its namespace was, before stage 1 was collected. */
 };
 
@@ -180,6 +181,8 @@ void workload_put(struct workload *work, const struct model_name *names, uint32_
     enum kvt_durability durability, uint32_t flags);
 void workload_get(
     struct workload *work, const struct model_name *names, uint32_t count, uint32_t flags);
+/* Get blocks of a namespace part by part, and put them anew meanwhile. */
+void workload_race(struct workload *work, uint32_t space);
 void workload_delete(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_lookup(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_clear(struct workload *work, uint32_t space);

@@ -26,6 +26,7 @@ bool workload_key_parse(
     const uint8_t *bytes, uint32_t length, uint16_t component, struct model_name *name_out);
 
 struct flight *flight_take(struct workload *work); /* NULL: all are used. */
+struct flight *flight_get(struct workload *work);  /* One of them is collected if it must be. */
 /* Wait for stage 1 and tell the model. */
 void flight_land(struct workload *work, struct flight *flight);
 /* Wait for the last stage, tell the model, free the ticket. */
@@ -41,6 +42,12 @@ void lease_give_back(struct workload *work, struct held_lease *held);
 
 /* It was not there when all were read after an open: a failure when the last life ended with it. */
 void stay_missed(struct workload *work, struct model_name name);
+
+/* --- workload_race.c -------------------------------------------------------------------------- */
+
+/* race_landed - what came of one block of a workload_race(). */
+void race_landed(
+    struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result);
 
 /* --- workload_hold.c -------------------------------------------------------------------------- */
 

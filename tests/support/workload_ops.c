@@ -25,8 +25,7 @@ flight_take(struct workload *work)
     return NULL;
 }
 
-/* One that is free; a request in flight is collected first if it must be. */
-static struct flight *
+struct flight *
 flight_get(struct workload *work)
 {
     struct flight *flight = flight_take(work);
@@ -226,6 +225,8 @@ flight_land(struct workload *work, struct flight *flight)
             block_cancelled(work, flight, i);
         else if (flight->kind == FLIGHT_PUT)
             block_put_landed(work, flight, i, results[i].status);
+        else if (flight->is_race)
+            race_landed(work, flight, i, &results[i]);
         else if (flight->kind == FLIGHT_GET)
             block_get_landed(work, flight, i, &results[i]);
         else
