@@ -558,7 +558,7 @@ enum kvt_get_flags {
     KVT_GET_TRANSIENT = 1, /* Do not keep a copy in HOST for it. With a destination in host memory
                             * aligned to 4 KiB the bytes go straight there; on their way to a device
                             * they need a slot of HOST until they are there. */
-    KVT_GET_BY_PART = 2,   /* Part after part of one put: readiness.h. Capacity: as long as they. */
+    KVT_GET_BY_PART = 2,   /* Part after part of one put: readiness.h. Capacity: their length. */
 };
 
 struct kvt_get {
