@@ -134,6 +134,15 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
 
 /* --- Its end ---------------------------------------------------------------------------------- */
 
+/* The read has failed, and the block is still there: who waited for it has its answer. Each would
+ * make the same read again, one after the other. */
+static void
+waiters_share(const struct op_list *waiters)
+{
+    for (struct op *op = waiters->first; op != NULL; op = op->next)
+        op->is_brought = true;
+}
+
 /*
  * The copy that was read is bad. A block that is nowhere else leaves the store; of one that came to
  * HOST meanwhile, or that HBM has, only this copy goes, or, while others have the block pinned,
@@ -169,15 +178,6 @@ fetch_condemn(struct kvt_store *store, const struct fetch *fetch)
         get_begin(store, fetch->op); /* From there, at once. */
     else
         get_miss(store, fetch->op);
-}
-
-/* The read has failed, and the block is still there: who waited for it has its answer. Each would
- * make the same read again, one after the other. */
-static void
-waiters_share(const struct op_list *waiters)
-{
-    for (struct op *op = waiters->first; op != NULL; op = op->next)
-        op->is_brought = true;
 }
 
 /* The read into a slot is over: that becomes the HOST copy or is given back. */

@@ -248,12 +248,12 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
         op_finish(store, op, KVT_E_NOMEM);
         return;
     }
+    ticket_part_begin(store, op, number);
     copy->op = op;
     copy->entry = number;
     (void)part_range_of(op, entry, &copy->range);
     copy->memory = entry_host_address(store, entry);
     copy->memory += copy->range.offset;
-    ticket_part_begin(store, op, number);
     residency_pin(store->map, number);
     entry_touch(store, number);
     copy->job.crew.run = copy_run;
