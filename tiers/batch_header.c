@@ -85,6 +85,15 @@ mac_compute(uint8_t mac_out[HASH_MAC_BYTES], const uint8_t secret[HASH_SECRET_BY
     crypto_generichash_final(&state, mac_out, HASH_MAC_BYTES);
 }
 
+static bool
+mac_differs(const uint8_t secret[HASH_SECRET_BYTES], const uint8_t *bytes, size_t size)
+{
+    uint8_t mac[HASH_MAC_BYTES];
+
+    mac_compute(mac, secret, bytes, size);
+    return checksum_differs(sodium_memcmp(mac, bytes + AT_MAC, sizeof(mac)) != 0);
+}
+
 /* --- Encoding --------------------------------------------------------------------------------- */
 
 static void
@@ -199,6 +208,14 @@ batch_header_peek(const uint8_t *page, struct batch_header *header_out)
     return KVT_OK;
 }
 
+bool
+batch_header_is_of(uint8_t *bytes, uint32_t header_pages, const uint8_t store_uuid[16],
+    const uint8_t secret[HASH_SECRET_BYTES])
+{
+    memcpy(bytes + AT_UUID, store_uuid, 16);
+    return !mac_differs(secret, bytes, (size_t)header_pages * PAGE_BYTES);
+}
+
 /* Block entries: *at moves behind the last one. */
 static enum kvt_status
 blocks_decode(const struct batch_header *header, const uint8_t *bytes, size_t *at,
@@ -290,7 +307,6 @@ batch_header_decode(const uint8_t *bytes, size_t size, const uint8_t store_uuid[
 {
     struct batch_header header;
     struct extent place = {.segment = segment, .page = page};
-    uint8_t mac[HASH_MAC_BYTES];
     size_t at = FIXED_BYTES;
 
     if (size < PAGE_BYTES)
@@ -300,8 +316,7 @@ batch_header_decode(const uint8_t *bytes, size_t size, const uint8_t store_uuid[
     if (size / PAGE_BYTES < header.header_pages)
         return failure_set(KVT_E_CORRUPT, 0, "batch header: %u pages, %zu bytes were read",
             header.header_pages, size);
-    mac_compute(mac, secret, bytes, (size_t)header.header_pages * PAGE_BYTES);
-    if (checksum_differs(sodium_memcmp(mac, bytes + AT_MAC, sizeof(mac)) != 0))
+    if (mac_differs(secret, bytes, (size_t)header.header_pages * PAGE_BYTES))
         return failure_set(KVT_E_CORRUPT, 0, "batch header: the MAC differs");
     KVT_TRY(blocks_decode(&header, bytes, &at, records));
     if (!bytes_are_zero(bytes + at, round_up(at, 8) - at))

@@ -45,6 +45,14 @@ void batch_header_encode(const struct batch_header *header, const struct tier_bl
 enum kvt_status batch_header_peek(const uint8_t *page, struct batch_header *header_out);
 
 /*
+ * batch_header_is_of - whether that store wrote the header, whatever uuid stands in it: damage may
+ * have changed that. `bytes` are its header_pages, as batch_header_peek() tells; the store's uuid
+ * is put into them.
+ */
+bool batch_header_is_of(uint8_t *bytes, uint32_t header_pages, const uint8_t store_uuid[16],
+    const uint8_t secret[HASH_SECRET_BYTES]);
+
+/*
  * batch_header_decode - all of it: the MAC, the store, its own place (`extent.segment` and
  * `extent.page` must be where it was read), bounds of every block inside the run. Fills
  * block_count records and kill_count kills (room for BATCH_BLOCKS_MAX and BATCH_KILLS_MAX).

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvme_files.c - the data file of a root: made, grown, opened and probed.
+ * nvme_files.c - the data file of a root: found, asked whose it is, probed; made and grown.
  *
  * A new file is made under a temporary name and renamed when all its space is there and durable, so
  * that data.00 is never a file that is too short because of a crash (FORMAT.md section 7).
  */
+#include <stdio.h>
+
 #include "bytes.h"
 #include "failure.h"
 #include "nvme_internal.h"
@@ -14,7 +16,8 @@
 #define FILE_NAME_NEW "data.00.new"
 
 enum {
-    PROBE_COUNT = 3, /* Pages that are tried before a file is said not to answer. */
+    PROBE_COUNT = 3,     /* Pages that are tried before a file is said not to answer. */
+    CLAIM_SEGMENTS = 64, /* That are asked whose a file is. */
 };
 
 /* What all steps need to know of one root. */
@@ -132,19 +135,17 @@ missing_refuse(const struct file_plan *plan)
         plan->env->fs->dir_path(plan->dir));
 }
 
-/* There is none. In the place of one whose disk is not mounted a new one would take blocks that go
- * when that is back, and the blocks of that one would be given up. */
-static enum kvt_status
-file_make(const struct file_plan *plan, bool was_made)
+/* In the place of one whose disk is not mounted a new one would take blocks that go when that is
+ * back, and the blocks of that one would be given up. Without its blocks those of the other roots
+ * would look like all that there are. */
+static bool
+may_be_missing(const struct nvme_options *options, uint32_t number)
 {
-    if (was_made && !plan->options->may_remake)
-        return missing_refuse(plan);
-    if (was_made)
-        plan_warn(plan, "made_anew", 0);
-    return file_create(plan);
+    return !options->was_made[number] ||
+           (options->read_only ? options->may_lack : options->may_remake);
 }
 
-/* The page that lies in memory of two, as direct reads want it. */
+/* The pages that lie in memory of one more, as direct reads want them. */
 static uint8_t *
 page_in(uint8_t *memory)
 {
@@ -195,50 +196,128 @@ file_probe(const struct file_plan *plan, struct fs_file *file)
     return status;
 }
 
-/* Whether a batch of another store begins at that page. One that cannot be read says nothing. */
-static bool
-page_is_of_another(
-    const struct file_plan *plan, struct fs_file *file, uint64_t offset, uint8_t page[PAGE_BYTES])
-{
-    struct batch_header header;
-    size_t size = 0;
+/* --- Whose file it is ------------------------------------------------------------------------- */
 
-    return plan->env->fs->read_at(file, page, PAGE_BYTES, offset, &size) == KVT_OK &&
-           size == PAGE_BYTES && batch_header_peek(page, &header) == KVT_OK &&
-           memcmp(header.store_uuid, plan->options->store_uuid, sizeof(header.store_uuid)) != 0;
+/* What headers in a file say. */
+struct claim {
+    const struct file_plan *plan;
+    struct fs_file *file;
+    uint32_t number;           /* Of the root. */
+    uint8_t *pages;            /* Of one header. */
+    struct batch_header other; /* The first that is not the root's. */
+    bool has_other;
+    bool is_of_store; /* That one is of another root of this store. */
+};
+
+static bool
+pages_read(const struct claim *claim, uint64_t offset, uint32_t count)
+{
+    size_t size = (size_t)count * PAGE_BYTES;
+    size_t read_size = 0;
+
+    return claim->plan->env->fs->read_at(claim->file, claim->pages, size, offset, &read_size) ==
+               KVT_OK &&
+           read_size == size;
 }
 
 /*
- * The file is there, and this store is not known to have made it: two stores with one file would
- * write over each other's blocks. What was ever written has a header at a segment's begin, or
- * behind the room of a recycle header. Another store's file without one cannot be told from what a
- * creation left that was cut short.
+ * Whether the root's own header begins at that page. What cannot be read says nothing, nor does
+ * what is no header. There is no proof for headers of other stores, whose secrets nobody has here;
+ * but one of this store whose uuid is damaged is told by its MAC, and so is one that says that it
+ * is another root's.
+ */
+static bool
+header_is_own(struct claim *claim, uint64_t offset)
+{
+    const struct nvme_options *options = claim->plan->options;
+    struct batch_header header;
+    bool has_uuid, is_of_store;
+
+    if (!pages_read(claim, offset, 1) || batch_header_peek(claim->pages, &header) != KVT_OK)
+        return false;
+    has_uuid = memcmp(header.store_uuid, options->store_uuid, sizeof(header.store_uuid)) == 0;
+    if (has_uuid && segment_root(header.extent.segment) == claim->number)
+        return true;
+    if (!pages_read(claim, offset, header.header_pages))
+        return false;
+    is_of_store =
+        batch_header_is_of(claim->pages, header.header_pages, options->store_uuid, options->secret);
+    if (is_of_store && segment_root(header.extent.segment) == claim->number)
+        return true;
+    if (!claim->has_other && (is_of_store || !has_uuid)) {
+        claim->other = header;
+        claim->has_other = true;
+        claim->is_of_store = is_of_store;
+    }
+    return false;
+}
+
+/*
+ * Segments are filled from the lowest number on, so that the first ones have a header of whoever
+ * ever wrote to the file: at their begin, or, in a file that this store is not known to have made,
+ * behind the room of a recycle header. (In its own a payload may lie there.)
+ */
+static bool
+file_is_own(struct claim *claim, uint64_t size)
+{
+    const struct file_plan *plan = claim->plan;
+    bool was_made = plan->options->was_made[claim->number];
+    uint32_t count = 0;
+
+    for (uint64_t at = 0; at < size; at += plan->segment_bytes) {
+        if (header_is_own(claim, at) ||
+            (!was_made && header_is_own(claim, at + SEGMENT_HEAD_PAGES_MAX * PAGE_BYTES)))
+            return true;
+        if (++count >= CLAIM_SEGMENTS && (was_made || claim->has_other))
+            break;
+    }
+    return !claim->has_other;
+}
+
+static enum kvt_status
+claim_refuse(const struct claim *claim)
+{
+    const char *path = claim->plan->env->fs->dir_path(claim->plan->dir);
+    char uuid[2 * sizeof(claim->other.store_uuid) + 1] = {0};
+
+    if (claim->is_of_store)
+        return failure_set(KVT_E_INVAL, 0,
+            "root %u: %s/" FILE_NAME " has blocks of root %u of this store: mount the right disk "
+            "there",
+            claim->number, path, segment_root(claim->other.extent.segment));
+    for (size_t i = 0; i < sizeof(claim->other.store_uuid); i++)
+        (void)snprintf(uuid + 2 * i, 3, "%02x", claim->other.store_uuid[i]);
+    return failure_set(KVT_E_INVAL, 0,
+        "root %u: %s/" FILE_NAME " has blocks of another store, of uuid %s: mount the right disk "
+        "there",
+        claim->number, path, uuid);
+}
+
+/*
+ * Two stores with one file, or two roots, would write over each other's blocks: a disk may be
+ * mounted in the place of another. A file without a header that tells cannot be told from what a
+ * creation left that was cut short, or what nothing was written to yet.
  */
 static enum kvt_status
-file_claim(const struct file_plan *plan, struct fs_file *file)
+file_claim(const struct file_plan *plan, uint32_t number, struct fs_file *file)
 {
-    size_t memory_size = 2 * PAGE_BYTES;
-    uint8_t *memory = env_take(plan->env, memory_size);
-    bool is_of_another = false;
+    size_t memory_size = (1 + BATCH_HEADER_PAGES_MAX) * PAGE_BYTES;
+    struct claim claim = {.plan = plan, .file = file, .number = number};
     uint64_t size = 0;
-    uint8_t *page;
-    enum kvt_status status = plan->env->fs->size(file, &size);
+    uint8_t *memory;
+    enum kvt_status status;
 
+    KVT_TRY(plan->env->fs->size(file, &size));
+    memory = env_take(plan->env, memory_size);
     if (memory == NULL)
         return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for %zu bytes", memory_size);
-    page = page_in(memory);
-    for (uint64_t at = 0; status == KVT_OK && at < size && !is_of_another;
-         at += plan->segment_bytes)
-        is_of_another =
-            page_is_of_another(plan, file, at, page) ||
-            page_is_of_another(plan, file, at + SEGMENT_HEAD_PAGES_MAX * PAGE_BYTES, page);
+    claim.pages = page_in(memory);
+    status = file_is_own(&claim, size) ? KVT_OK : claim_refuse(&claim);
     env_put(plan->env, memory, memory_size);
-    if (is_of_another)
-        return failure_set(KVT_E_INVAL, 0,
-            "%s/" FILE_NAME " is there already, and has blocks of another store",
-            plan->env->fs->dir_path(plan->dir));
     return status;
 }
+
+/* --- Opening it ------------------------------------------------------------------------------- */
 
 /* Open data.00 for transfers: direct where that works. */
 static enum kvt_status
@@ -314,36 +393,51 @@ plan_make(const struct kvt_env *env, const struct nvme_options *options, uint32_
 }
 
 enum kvt_status
-nvme_file_open(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
+nvme_file_find(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
     struct nvme_root *root)
 {
-    struct fs_file *file = NULL;
     struct file_plan plan;
-    uint64_t size = 0;
     enum kvt_status status;
 
     KVT_TRY(plan_make(env, options, number, &plan));
-    status = file_open(&plan, &file);
-    /* Without its blocks those of the other roots would look like all that there are. */
-    if (status == KVT_MISS && options->read_only)
-        return options->was_made[number] && !options->may_lack ? missing_refuse(&plan) : KVT_OK;
-    if (status == KVT_MISS) {
-        KVT_TRY(file_make(&plan, options->was_made[number]));
-        KVT_TRY(file_open(&plan, &file));
-    } else {
-        KVT_TRY(status);
-        if (!options->was_made[number])
-            status = file_claim(&plan, file);
-    }
-    if (status == KVT_OK || status == KVT_MISS)
-        status = file_grow(&plan, file, &size);
-    if (status != KVT_OK) {
-        env->fs->close(file);
+    status = file_open(&plan, &root->file);
+    if (status == KVT_MISS)
+        return may_be_missing(options, number) ? KVT_OK : missing_refuse(&plan);
+    KVT_TRY(status);
+    return file_claim(&plan, number, root->file);
+}
+
+/* Another root may have the same folder, and have made the file by now. */
+static enum kvt_status
+file_make(const struct file_plan *plan, bool was_made, struct fs_file **file_out)
+{
+    enum kvt_status status = file_open(plan, file_out);
+
+    if (status != KVT_MISS)
         return status;
-    }
-    root->file = file;
-    root->is_direct = env->fs->is_direct(file);
-    root->align_bytes = env->fs->align(file);
+    if (was_made)
+        plan_warn(plan, "made_anew", 0);
+    KVT_TRY(file_create(plan));
+    return file_open(plan, file_out);
+}
+
+enum kvt_status
+nvme_file_ready(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
+    struct nvme_root *root)
+{
+    struct file_plan plan;
+    uint64_t size = 0;
+
+    if (root->file == NULL && options->read_only)
+        return KVT_OK;
+    KVT_TRY(plan_make(env, options, number, &plan));
+    if (root->file == NULL)
+        KVT_TRY(file_make(&plan, options->was_made[number], &root->file));
+    else if (!options->read_only)
+        (void)env->fs->unlink(plan.dir, FILE_NAME_NEW); /* As in file_create(). */
+    KVT_TRY(file_grow(&plan, root->file, &size));
+    root->is_direct = env->fs->is_direct(root->file);
+    root->align_bytes = env->fs->align(root->file);
     root->segment_count = (uint32_t)(size / plan.segment_bytes);
     return KVT_OK;
 }

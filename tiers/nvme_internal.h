@@ -123,8 +123,14 @@ struct nvme_tier {
 
 /* --- nvme_files.c: one data file -------------------------------------------------------------- */
 
-/* nvme_file_open - fills file, segment_count, align_bytes and is_direct of a root. */
-enum kvt_status nvme_file_open(const struct kvt_env *env, const struct nvme_options *options,
+/*
+ * nvme_file_find - fills `file` of a root whose data file is there, and the root's; nothing is
+ * changed yet. nvme_file_ready - makes one that is not there, and grows it: when all were found.
+ * Fills segment_count, align_bytes and is_direct, too.
+ */
+enum kvt_status nvme_file_find(const struct kvt_env *env, const struct nvme_options *options,
+    uint32_t number, struct nvme_root *root);
+enum kvt_status nvme_file_ready(const struct kvt_env *env, const struct nvme_options *options,
     uint32_t number, struct nvme_root *root);
 
 /* --- nvme_put.c ------------------------------------------------------------------------------- */

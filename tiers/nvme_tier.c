@@ -219,15 +219,23 @@ root_is_another(const struct nvme_tier *nvme, uint32_t number)
 }
 
 static enum kvt_status
+root_find(struct nvme_tier *nvme, uint32_t number)
+{
+    struct nvme_root *root = &nvme->roots[number];
+
+    root->dir = nvme->options.roots[number];
+    root->is_read_only = nvme->options.read_only;
+    nvme->root_count = number + 1; /* From here on nvme_close() closes it. */
+    return nvme_file_find(nvme->env, &nvme->options, number, root);
+}
+
+static enum kvt_status
 root_open(struct nvme_tier *nvme, uint32_t number)
 {
     struct nvme_root *root = &nvme->roots[number];
     char name[24];
 
-    root->dir = nvme->options.roots[number];
-    root->is_read_only = nvme->options.read_only;
-    nvme->root_count = number + 1; /* From here on nvme_close() closes it. */
-    KVT_TRY(nvme_file_open(nvme->env, &nvme->options, number, root));
+    KVT_TRY(nvme_file_ready(nvme->env, &nvme->options, number, root));
     if (root->file == NULL)
         return KVT_OK;
     KVT_TRY(root_is_another(nvme, number));
@@ -252,6 +260,8 @@ nvme_open(
     nvme->env = env;
     nvme->options = *options;
     KVT_TRY_GOTO(nvme_puts_init(nvme), close);
+    for (uint32_t i = 0; i < options->root_count; i++)
+        KVT_TRY_GOTO(root_find(nvme, i), close);
     for (uint32_t i = 0; i < options->root_count; i++) {
         KVT_TRY_GOTO(root_open(nvme, i), close);
         counts[i] = nvme->roots[i].segment_count;

@@ -67,12 +67,14 @@ struct batch_header;
 
 /*
  * nvme_open - open, create or grow ROOT/data.00 (temporary name, fallocate, fsync, rename, fsync
- * of the directory), probe the files, start the lanes. One that has been there and is missing is
- * made anew only if that is allowed: its disk may be away, with its blocks. With read_only none is
- * made: the root has no segments, where the file has not been there, or may be missing. File
- * systems without fallocate get a sparse file. KVT_E_NOSPC names root, size wanted and size there.
- * KVT_E_INVAL: an option, a capacity below one segment, or a file that was not known to be there
- * has another store's blocks.
+ * of the directory), probe the files, start the lanes. Before any is made or grown, each that is
+ * there is asked whose it is: the disk of a root may be mounted in another's place. One that has
+ * been there and is missing is made anew only if that is allowed: its disk may be away, with its
+ * blocks. With read_only none is made: the root has no segments, where the file has not been there,
+ * or may be missing. File systems without fallocate get a sparse file. KVT_E_NOSPC names root, size
+ * wanted and size there.
+ * KVT_E_INVAL: an option, a capacity below one segment, or a file has blocks of another store, or
+ * of another root, and none of its own root in the segments that were looked at.
  * KVT_E_UNSUPPORTED: the file system wants transfers aligned to more than a page, or the io engine
  * is denied. KVT_E_IO: a call of the file system failed, or such a file is missing; a file of which
  * a page cannot be read is opened, with a warning, when another can.

@@ -202,8 +202,8 @@ struct kvt_options {
  * KVT_OPEN_REBUILD gives up what cannot be read, else KVT_E_IO. A failed creation leaves no store.
  *
  * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
- * KVT_E_INVAL        an argument or option breaks its bound, `path` is a directory with other
- *                    things in it but no store, or its parent is missing.
+ * KVT_E_INVAL        an argument or option breaks its bound, `path` has other things in it and no
+ *                    store, its parent is missing, or a root has blocks of another store or root.
  * KVT_E_LOCKED       another process, or another handle of this one, has the store open.
  * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
  * KVT_E_CORRUPT      both copies of STORE, or of NAMES, are damaged; KVT_OPEN_READ_ONLY, and the

@@ -152,6 +152,23 @@ class Damage(Programs):
         self.assertEqual(kinds.count("file"), 1)
         self.assertGreater(report["damaged"], 0)
 
+    def test_the_data_of_another_store_is_named(self):
+        self.copy()
+        self.run_program("kvtool", "export", "d", "other.kva")
+        self.run_program("kvtool", "import", "--create", "--nvme", "64M", "other", "other.kva")
+        own = self.path("d", "data", "data.00")
+        os.rename(own, self.path("own"))
+        os.rename(self.path("other", "data", "data.00"), own)
+        for words in (["check"], ["check", "--rebuild"], ["scrub"]):
+            done = self.run_program("kvtool", *words, "d", expect=1)
+            self.assertIn(b"data.00 has blocks of another store, of uuid ", done.stderr)
+            self.assertIn(b"mount the right disk", done.stderr)
+        os.rename(own, self.path("other", "data", "data.00"))
+        os.rename(self.path("own"), own)
+        for name in ("d", "other"):
+            report = self.json_of("kvtool", "check", name)
+            self.assertEqual((report["blocks"], report["finding_count"]), (len(self.blocks), 0))
+
     def test_every_command_survives_every_damage(self):
         for name, place in (("STORE.a", 0), ("NAMES.a", 0), ("meta/data.mdb", 0),
                             ("meta/data.mdb", 4096), ("data/data.00", 0)):

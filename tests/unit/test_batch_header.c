@@ -246,6 +246,28 @@ a_header_counts_only_where_it_was_written(void **state)
         KVT_E_CORRUPT);
 }
 
+/* The uuid may be damaged, and nothing else. */
+static void
+a_header_with_another_uuid_is_known_by_its_mac(void **state)
+{
+    uint8_t other[HASH_SECRET_BYTES] = {1};
+
+    (void)state;
+    for (uint32_t blocks_in_it = 1; blocks_in_it <= 200; blocks_in_it += 199) {
+        struct batch_header header = header_make(8, blocks_in_it, 3);
+        size_t last = (size_t)header.header_pages * PAGE_BYTES - 1;
+
+        assert_true(batch_header_is_of(bytes, header.header_pages, uuid, secret));
+        memset(bytes + 8, 0x77, sizeof(uuid));
+        assert_true(batch_header_is_of(bytes, header.header_pages, uuid, secret));
+        assert_memory_equal(bytes + 8, uuid, sizeof(uuid));
+        assert_false(batch_header_is_of(bytes, header.header_pages, uuid, other));
+        assert_false(batch_header_is_of(bytes, header.header_pages, other, secret));
+        bytes[last] ^= 1;
+        assert_false(batch_header_is_of(bytes, header.header_pages, uuid, secret));
+    }
+}
+
 static void
 a_truncated_header_is_refused(void **state)
 {
@@ -407,6 +429,7 @@ main(void)
         cmocka_unit_test(fields_lie_where_the_format_says),
         cmocka_unit_test(every_single_flipped_byte_is_refused),
         cmocka_unit_test(a_header_counts_only_where_it_was_written),
+        cmocka_unit_test(a_header_with_another_uuid_is_known_by_its_mac),
         cmocka_unit_test(a_truncated_header_is_refused),
         cmocka_unit_test(a_run_that_leaves_the_segment_is_refused),
         cmocka_unit_test(forged_fields_under_a_right_mac_are_refused),
