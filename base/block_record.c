@@ -14,6 +14,7 @@
 
 #include "bytes.h"
 #include "failure.h"
+#include "try.h"
 
 /* Offsets of the fields. */
 enum {
@@ -142,22 +143,31 @@ stored_fault(const uint8_t *bytes, uint32_t length)
     return NULL;
 }
 
-/* What is wrong with bytes whose size is in bounds; NULL: nothing. */
+/* Why the bytes cannot be those that were written there; NULL: they are. */
 static const char *
-record_fault(const uint8_t *bytes, size_t size, uint32_t segment, uint32_t page)
+damage_of(const uint8_t *bytes, size_t size, uint32_t segment, uint32_t page)
+{
+    if (size < BLOCK_RECORD_BYTES_MIN || size > BLOCK_RECORD_BYTES_MAX)
+        return "its size is out of bounds";
+    if (size != AT_KEY + (size_t)bytes[AT_KEY_LENGTH])
+        return "its size does not match the length of its key";
+    if (checksum_differs(
+            get_u32(bytes + AT_CRC) != record_crc(bytes, bytes[AT_KEY_LENGTH], segment, page)))
+        return "its CRC differs";
+    return NULL;
+}
+
+/* What this version cannot make of bytes that were written so; NULL: nothing. */
+static const char *
+record_fault(const uint8_t *bytes)
 {
     uint32_t length = get_u32(bytes + AT_LENGTH);
-    uint8_t key_length = bytes[AT_KEY_LENGTH];
 
-    if (size != AT_KEY + (size_t)key_length)
-        return "its size does not match the length of its key";
-    if (checksum_differs(get_u32(bytes + AT_CRC) != record_crc(bytes, key_length, segment, page)))
-        return "its CRC differs";
     if (bytes[AT_VERSION] != RECORD_VERSION)
         return "it has another version";
     if (bytes[AT_KEY_FORM] != KEY_RAW && bytes[AT_KEY_FORM] != KEY_HASHED)
         return "the form of its key is unknown";
-    if (bytes[AT_KEY_FORM] == KEY_HASHED && key_length != KEY_HASHED_BYTES)
+    if (bytes[AT_KEY_FORM] == KEY_HASHED && bytes[AT_KEY_LENGTH] != KEY_HASHED_BYTES)
         return "its hashed key has not the length of a hash";
     if (bytes[AT_HINT] > HINT_MAX)
         return "its hint is above 3";
@@ -169,18 +179,30 @@ record_fault(const uint8_t *bytes, size_t size, uint32_t segment, uint32_t page)
 }
 
 enum kvt_status
+block_record_prove(uint32_t segment, uint32_t page, const uint8_t *bytes, size_t size)
+{
+    const char *damage = damage_of(bytes, size, segment, page);
+
+    if (damage == NULL)
+        return KVT_OK;
+    return failure_set(KVT_E_CORRUPT, 0,
+        "The block record of segment %u page %u (%zu bytes) is damaged: %s.", (unsigned)segment,
+        (unsigned)page, size, damage);
+}
+
+enum kvt_status
 block_record_decode(struct block_record *record_out, uint32_t segment, uint32_t page,
     const uint8_t *bytes, size_t size)
 {
-    const char *fault = "its size is out of bounds";
     struct block_record record = {0};
+    const char *fault;
 
-    if (size >= BLOCK_RECORD_BYTES_MIN && size <= BLOCK_RECORD_BYTES_MAX)
-        fault = record_fault(bytes, size, segment, page);
+    KVT_TRY(block_record_prove(segment, page, bytes, size));
+    fault = record_fault(bytes);
     if (fault != NULL) {
         return failure_set(KVT_E_CORRUPT, 0,
-            "The block record of segment %u page %u (%zu bytes) is damaged: %s.", (unsigned)segment,
-            (unsigned)page, size, fault);
+            "The block record of segment %u page %u (%zu bytes) is not one of this version: %s.",
+            (unsigned)segment, (unsigned)page, size, fault);
     }
     record.key.namespace_id = get_u32(bytes + AT_NAMESPACE_ID);
     record.key.component = get_u16(bytes + AT_COMPONENT);

@@ -80,6 +80,14 @@ enum {
 size_t block_record_encode(const struct block_record *record, uint8_t *target);
 
 /*
+ * block_record_prove - whether the bytes are what was written there: KVT_E_CORRUPT when their size
+ * or their CRC says no. What was written may be of another version, which block_record_decode()
+ * refuses.
+ */
+enum kvt_status block_record_prove(
+    uint32_t segment, uint32_t page, const uint8_t *bytes, size_t size);
+
+/*
  * block_record_decode - the reverse; segment and page come from where the bytes were found (the
  * record's CRC covers them), `size` is what stood there. KVT_E_CORRUPT when anything is off: the
  * CRC, a length, a form, a codec or part count of another version, non-zero reserved bytes.

@@ -219,15 +219,14 @@ static enum kvt_status
 block_visit(void *visitor, const struct lmdb_node *node)
 {
     struct check *check = visitor;
-    struct block_record record;
     struct segment_run *run;
     uint32_t segment;
 
     KVT_TRY(block_key_check(node));
     segment = get_u32_big(node->key);
     check->report.block_count++;
-    if (block_record_decode(
-            &record, segment, get_u32_big(node->key + 4), node->data, node->data_size) != KVT_OK) {
+    if (block_record_prove(segment, get_u32_big(node->key + 4), node->data, node->data_size) !=
+        KVT_OK) {
         if (check->report.damaged_count == 0)
             check->damage = *failure_last();
         check->report.damaged_count++;

@@ -9,7 +9,8 @@
  * the newer valid one describes the trees; every page reachable from it lies inside the file, has
  * the right number, flags and bounds, sorted keys; overflow runs are inside; the main, block,
  * segment and system trees and the free list share no page; counts agree; each block record's CRC
- * holds (with its location) and each segment's record count and XOR agree with its records.
+ * holds (with its location) and each segment's record count and XOR agree with its records. What a
+ * record says is not looked at: a later version's is no damage (tiers/FORMAT.md section 9).
  */
 #ifndef KVT_INDEX_LMDB_CHECK_H
 #define KVT_INDEX_LMDB_CHECK_H
@@ -20,7 +21,7 @@
 struct lmdb_report {
     uint64_t page_count;    /* Pages visited. */
     uint64_t block_count;   /* Records in `block`. */
-    uint64_t damaged_count; /* Records whose CRC failed. */
+    uint64_t damaged_count; /* Records whose size or CRC is wrong. */
     bool is_clean;          /* The clean flag in `system`. */
 };
 

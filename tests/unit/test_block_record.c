@@ -237,6 +237,27 @@ each_field_out_of_bounds_is_refused_though_the_crc_fits(void **state)
         assert_int_equal(
             block_record_decode(&record, SEGMENT, PAGE, bytes, GOLDEN_SIZE), KVT_E_CORRUPT);
         assert_non_null(strstr(failure_last()->text, forgery->word));
+        /* Only what cannot have been written so is damage. */
+        assert_int_equal(block_record_prove(SEGMENT, PAGE, bytes, GOLDEN_SIZE),
+            strcmp(forgery->word, "size") == 0 ? KVT_E_CORRUPT : KVT_OK);
+    }
+}
+
+static void
+a_record_of_other_bytes_or_another_place_is_damaged(void **state)
+{
+    uint8_t bytes[GOLDEN_SIZE];
+
+    (void)state;
+    memcpy(bytes, golden, GOLDEN_SIZE);
+    assert_int_equal(block_record_prove(SEGMENT, PAGE, bytes, GOLDEN_SIZE), KVT_OK);
+    assert_int_equal(block_record_prove(SEGMENT, PAGE + 1, bytes, GOLDEN_SIZE), KVT_E_CORRUPT);
+    assert_int_equal(block_record_prove(SEGMENT, PAGE, bytes, GOLDEN_SIZE - 1), KVT_E_CORRUPT);
+    assert_int_equal(block_record_prove(SEGMENT, PAGE, NULL, 0), KVT_E_CORRUPT);
+    for (size_t bit = 0; bit < (size_t)GOLDEN_SIZE * 8; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(block_record_prove(SEGMENT, PAGE, bytes, GOLDEN_SIZE), KVT_E_CORRUPT);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
 }
 
@@ -326,6 +347,7 @@ main(void)
         cmocka_unit_test(each_flipped_bit_is_refused_and_writes_nothing),
         cmocka_unit_test(record_is_refused_at_any_other_place_or_size),
         cmocka_unit_test(each_field_out_of_bounds_is_refused_though_the_crc_fits),
+        cmocka_unit_test(a_record_of_other_bytes_or_another_place_is_damaged),
         cmocka_unit_test(stored_lengths_of_parts_have_bounds),
         cmocka_unit_test(largest_block_and_largest_hash_key_pass),
         cmocka_unit_test(segment_number_holds_root_and_index),
