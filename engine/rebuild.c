@@ -21,6 +21,8 @@ enum {
     /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c). */
     UNPROVEN_BATCHES = 8,
     READS_MAX = 2, /* Of a payload that is not right the first time. */
+    MAP_BYTES_LEAST = 1 << 20,
+    MAP_RECORD_BYTES = 350, /* With the map's reserve. A map that is too small grows. */
 };
 
 /* --- Which batches count ---------------------------------------------------------------------- */
@@ -444,6 +446,32 @@ segments_commit(struct rebuild *rebuild, struct index *index)
     return KVT_OK;
 }
 
+/*
+ * The old index has its space until the new one is in its place: where the disk has no room for
+ * another one of the usual size, one does in which the records have room.
+ */
+static enum kvt_status
+index_create(struct rebuild *rebuild, struct index **index_out)
+{
+    struct kvt_store *store = rebuild->store;
+    const struct store_world *world = &store->world;
+    bool may_be_smaller = store->index_map_is_default && !store->is_being_made;
+    uint64_t least = MAP_BYTES_LEAST + (uint64_t)rebuild->record_count * MAP_RECORD_BYTES;
+    uint64_t map_bytes = store->options.index_map_bytes;
+
+    for (;;) {
+        enum kvt_status status = world->index_ops->create(
+            world->index_context, &store->env, store->meta_dir, map_bytes, index_out);
+
+        if (status != KVT_E_NOSPC || !may_be_smaller || map_bytes <= least)
+            return status;
+        map_bytes = map_bytes / 2 < least ? least : map_bytes / 2;
+        log_line(&store->logger, LOG_WARN, "rebuild",
+            "event=smaller_index map_bytes=%llu text=\"%s\"", (unsigned long long)map_bytes,
+            failure_last()->text);
+    }
+}
+
 static enum kvt_status
 index_write(struct rebuild *rebuild)
 {
@@ -460,9 +488,7 @@ index_write(struct rebuild *rebuild)
         (void)failure_set(KVT_E_NOMEM, 0, "no memory to write a new index");
         goto done;
     }
-    KVT_TRY_GOTO(store->world.index_ops->create(store->world.index_context, env, store->meta_dir,
-                     store->options.index_map_bytes, &index),
-        done);
+    KVT_TRY_GOTO(index_create(rebuild, &index), done);
     KVT_TRY_GOTO(records_commit(rebuild, index, blocks, bytes), done);
     KVT_TRY_GOTO(segments_commit(rebuild, index), done);
     KVT_TRY_GOTO(index->ops->install(index), done);

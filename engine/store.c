@@ -357,6 +357,7 @@ store_open_parts(struct kvt_store *store, const struct kvt_options *options)
     struct recover_facts facts = {.is_read_only = false};
     const struct kvt_options defaults = KVT_OPTIONS_INIT;
     KVT_TRY(options_import(&store->options, options == NULL ? &defaults : options));
+    store->index_map_is_default = store->options.index_map_bytes == 0;
     if ((store->options.flags & KVT_OPEN_READ_ONLY) != 0) {
         store->is_read_only = true;
         store_health_set(store, KVT_HEALTH_READ_ONLY);

@@ -185,6 +185,7 @@ struct kvt_store {
     struct kvt_env env;
     struct store_world world;
     struct kvt_options options; /* Resolved. */
+    bool index_map_is_default;  /* The caller named no index_map_bytes. */
     const char *roots[STORE_ROOTS_MAX];
     char *path;
     struct logger logger;

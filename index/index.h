@@ -85,6 +85,7 @@ struct index_ops {
         uint64_t map_bytes, struct index **index_out);
     enum kvt_status (*install)(struct index *index);
 
+    /* For writing: what a crash left of an index that was not installed is taken away. */
     enum kvt_status (*open)(void *context, const struct kvt_env *env, struct fs_dir *dir,
         bool read_only, struct index **index_out);
 
@@ -118,7 +119,8 @@ struct index_ops {
         bool (*visit)(void *visitor, const struct index_segment *segment), void *visitor);
 
     void (*stats)(struct index *index, struct index_stats *stats_out);
-    void (*close)(struct index *index); /* NULL is fine. */
+    /* One that was made and not installed goes. NULL is fine. The failure record stays. */
+    void (*close)(struct index *index);
 };
 
 struct index {

@@ -156,6 +156,16 @@ handle_create(const struct kvt_env *env, struct fs_dir *dir, const char *file_na
     return KVT_OK;
 }
 
+/* A new index that was not installed is nobody's, and has the space of a whole map. */
+static void
+left_remove(const struct index_lmdb *lmdb)
+{
+    struct failure first = *failure_last();
+
+    (void)lmdb->env.fs->unlink(lmdb->dir, LMDB_FILE_NAME_NEW);
+    failure_copy(&first);
+}
+
 static void
 lmdb_close(struct index *index)
 {
@@ -167,6 +177,8 @@ lmdb_close(struct index *index)
     lmdb = lmdb_of(index);
     env = lmdb->env;
     environment_close(lmdb);
+    if (strcmp(lmdb->file_name, LMDB_FILE_NAME_NEW) == 0)
+        left_remove(lmdb);
     env_put(&env, lmdb, sizeof(*lmdb));
 }
 
@@ -191,7 +203,6 @@ lmdb_create(void *context, const struct kvt_env *env, struct fs_dir *dir, uint64
     struct index **index_out)
 {
     struct index_lmdb *lmdb;
-    struct failure first;
     enum kvt_status status;
 
     (void)context;
@@ -204,10 +215,7 @@ lmdb_create(void *context, const struct kvt_env *env, struct fs_dir *dir, uint64
     lmdb->map_bytes = round_up(map_bytes, PAGE_BYTES);
     status = new_file_make(lmdb);
     if (status != KVT_OK) {
-        first = *failure_last();
         lmdb_close(&lmdb->index);
-        (void)env->fs->unlink(dir, LMDB_FILE_NAME_NEW);
-        failure_copy(&first);
         return status;
     }
     *index_out = &lmdb->index;
@@ -247,6 +255,8 @@ lmdb_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool rea
         lmdb_close(&lmdb->index);
         return status;
     }
+    if (!read_only)
+        left_remove(lmdb); /* By who was killed while it made one. */
     *index_out = &lmdb->index;
     return KVT_OK;
 }

@@ -74,6 +74,13 @@ handle_create(const struct kvt_env *env, struct index_disk *disk, struct disk_im
     return KVT_OK;
 }
 
+static void
+fresh_remove(struct index_disk *disk)
+{
+    disk_image_destroy(disk, disk->fresh);
+    disk->fresh = NULL;
+}
+
 static enum kvt_status
 mem_create(void *context, const struct kvt_env *env, struct fs_dir *dir, uint64_t map_bytes,
     struct index **index_out)
@@ -85,8 +92,7 @@ mem_create(void *context, const struct kvt_env *env, struct fs_dir *dir, uint64_
 
     (void)dir;
     *index_out = NULL;
-    disk_image_destroy(disk, disk->fresh);
-    disk->fresh = NULL;
+    fresh_remove(disk);
     KVT_TRY(disk_image_create(disk, map_bytes, &image));
     status = handle_create(env, disk, image, &mem);
     if (status != KVT_OK) {
@@ -126,6 +132,8 @@ mem_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool read
     disk_drop(disk);
     KVT_TRY(handle_create(env, disk, disk->current, &mem));
     mem->is_read_only = read_only;
+    if (!read_only)
+        fresh_remove(disk);
     *index_out = &mem->index;
     return KVT_OK;
 }
@@ -137,9 +145,8 @@ mem_remove(void *context, const struct kvt_env *env, struct fs_dir *dir)
 
     (void)env;
     (void)dir;
-    disk_image_destroy(disk, disk->fresh);
+    fresh_remove(disk);
     disk_image_destroy(disk, disk->current);
-    disk->fresh = NULL;
     disk->current = NULL;
     return KVT_OK;
 }
@@ -154,6 +161,8 @@ mem_close(struct index *index)
         return;
     mem = mem_of(index);
     env = mem->env;
+    if (mem->image == mem->disk->fresh)
+        fresh_remove(mem->disk);
     env_put(&env, mem, sizeof(*mem));
 }
 
