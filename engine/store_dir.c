@@ -37,6 +37,25 @@ name_is_later(void *visitor, const char *name)
     return false;
 }
 
+/* A copy that cannot be opened counts: the other one may do. */
+static bool
+store_is_there(struct kvt_store *store)
+{
+    static const char *const names[] = {"STORE.a", "STORE.b"};
+    const struct fs_ops *fs = store->env.fs;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct fs_file *file = NULL;
+        enum kvt_status status = fs->open(store->dir, names[i], FS_READ_ONLY, &file);
+
+        if (status == KVT_OK)
+            fs->close(file);
+        if (status != KVT_MISS)
+            return true;
+    }
+    return false;
+}
+
 enum kvt_status
 store_dir_open(struct kvt_store *store, bool may_create)
 {
@@ -58,19 +77,10 @@ store_dir_open(struct kvt_store *store, bool may_create)
             "lock is safe there; roots may be, the store's directory may not",
             store->path, network);
     KVT_TRY(fs->dir_list(store->dir, name_is_foreign, &is_foreign));
-    if (is_foreign) {
-        struct fs_file *file;
-
-        /* More than a store's files: it must at least have a STORE. */
-        status = fs->open(store->dir, "STORE.a", FS_READ_ONLY, &file);
-        if (status == KVT_MISS)
-            status = fs->open(store->dir, "STORE.b", FS_READ_ONLY, &file);
-        if (status == KVT_MISS)
-            return failure_set(KVT_E_INVAL, 0,
-                "%s: a directory with other things in it, and no store", store->path);
-        KVT_TRY(status);
-        fs->close(file);
-    }
+    /* More than a store's files: it must at least have a STORE. */
+    if (is_foreign && !store_is_there(store))
+        return failure_set(
+            KVT_E_INVAL, 0, "%s: a directory with other things in it, and no store", store->path);
     return KVT_OK;
 }
 

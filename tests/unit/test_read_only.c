@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_read_only.c - a store that is opened for reading only gives up blocks as any other does, and
- * changes nothing on the disk. In a simulated world.
+ * changes nothing on the disk; one copy of STORE is enough for it. In a simulated world.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,6 +93,56 @@ a_block_that_leaves_a_full_map_is_there_again_for_the_next(void **state)
     assert_in_range(there_count, 0, COUNT - 1);
 }
 
+/* As every store has it that learns, and others that name no creation that was cut short. */
+static void
+other_file_make(void)
+{
+    const struct fs_ops *fs = sim.env.fs;
+    struct fs_dir *dir;
+    struct fs_file *file;
+
+    assert_int_equal(fs->dir_open(sim.env.fs_context, "/store", 0, &dir), KVT_OK);
+    assert_int_equal(fs->open(dir, "learned", FS_CREATE, &file), KVT_OK);
+    fs->close(file);
+    fs->dir_close(dir);
+}
+
+static void
+a_copy_of_store_that_cannot_be_opened_does_not_matter(void **state)
+{
+    static const char *const names[] = {"STORE.a", "STORE.b"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const struct sim_rule fails = {
+            .ops = SIM_OPEN, .effect = SIM_EIO, .nth = 1, .sticky = true, .file = names[i]};
+        uint64_t version;
+
+        other_file_make();
+        sim_rule_add(sim.world, &fails);
+        reopen(KVT_OPEN_READ_ONLY, 0);
+        sim_rules_clear(sim.world);
+        assert_int_equal(kit_get(sim.store, ns, 0, &version), KVT_OK);
+    }
+}
+
+/* Without any it is no store, whatever else is there. */
+static void
+a_folder_with_other_things_and_no_store_is_refused(void **state)
+{
+    struct kvt_options options = sim.options;
+    kvt_store *store;
+    struct fs_dir *dir;
+    struct fs_file *file;
+
+    (void)state;
+    assert_int_equal(sim.env.fs->dir_open(sim.env.fs_context, "/x", FS_CREATE, &dir), KVT_OK);
+    assert_int_equal(sim.env.fs->open(dir, "learned", FS_CREATE, &file), KVT_OK);
+    sim.env.fs->close(file);
+    sim.env.fs->dir_close(dir);
+    refused(store_open_in(&sim.store_world, "/x", &options, &store), KVT_E_INVAL, "no store");
+}
+
 int
 main(void)
 {
@@ -100,6 +150,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_block_that_is_replaced_is_there_again_for_the_next),
         TEST(a_block_that_leaves_a_full_map_is_there_again_for_the_next),
+        TEST(a_copy_of_store_that_cannot_be_opened_does_not_matter),
+        TEST(a_folder_with_other_things_and_no_store_is_refused),
     };
 
     stop_on_proof();
