@@ -117,10 +117,12 @@ table_read(kvt_store *store, const struct kvt_engram_info *info, struct reading 
     reading->row_bytes = info->row_bytes;
     if (status == KVT_OK)
         status = kvt_engram_verify(table, reading_progress, reading, &found);
-    if (status == KVT_OK)
+    if (status == KVT_OK) {
         damage_note(reading->findings, info->name, &found);
-    else if (status != KVT_CANCELLED)
+        reading->findings->report.block_bytes += info->row_count * info->row_bytes;
+    } else if (status != KVT_CANCELLED) {
         failure_note(reading->findings, info->name, "read");
+    }
     if (kvt_engram_close(table) != KVT_OK)
         failure_note(reading->findings, info->name, "closed");
     return status == KVT_CANCELLED ? KVT_CANCELLED : KVT_OK;
@@ -135,8 +137,10 @@ tables_read(kvt_store *store, const struct tables *tables, struct findings *find
     enum kvt_status status = KVT_OK;
     uint64_t total_bytes = 0;
 
-    for (size_t i = 0; i < tables->count; i++)
-        total_bytes += tables->infos[i].row_count * tables->infos[i].row_bytes;
+    for (size_t i = 0; i < tables->count; i++) {
+        if (tables->infos[i].state == KVT_ENGRAM_WHOLE)
+            total_bytes += tables->infos[i].row_count * tables->infos[i].row_bytes;
+    }
     progress_end(&findings->progress);
     progress_begin(&findings->progress, "tables", PROGRESS_BYTES, 0, total_bytes);
     for (size_t i = 0; i < tables->count && status == KVT_OK; i++) {
@@ -148,11 +152,11 @@ tables_read(kvt_store *store, const struct tables *tables, struct findings *find
         if (info->state == KVT_ENGRAM_FOREIGN)
             findings_note(findings, "table",
                 "%s: it is of a later version, which alone can read and check it", info->name);
-        if (info->state == KVT_ENGRAM_WHOLE)
-            status = table_read(store, info, &reading);
+        if (info->state != KVT_ENGRAM_WHOLE)
+            continue;
+        status = table_read(store, info, &reading);
         reading.before_bytes += info->row_count * info->row_bytes;
     }
-    findings->report.block_bytes += reading.before_bytes;
     return status;
 }
 

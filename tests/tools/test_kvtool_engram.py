@@ -7,8 +7,11 @@ Usage: test_kvtool_engram.py SOURCE-FOLDER BIN-FOLDER
 import json
 import os
 import random
+import signal
 import stat
 import struct
+import subprocess
+import time
 
 import programs
 from programs import Programs
@@ -62,9 +65,9 @@ class Engram(Programs):
             file.write(content)
         return name
 
-    def read(self, name):
+    def read(self, name, size=-1):
         with open(self.path(name), "rb") as file:
-            return file.read()
+            return file.read(size)
 
     def imported(self, name, *more, **keep):
         return self.run_program("kvtool", "engram", "import", "--create", "--nvme", "16M",
@@ -221,7 +224,8 @@ class Engram(Programs):
                 table.seek(at)
                 table.write(bytes(4096))
         report = self.json_of("kvtool", "check", self.store, expect=1)
-        self.assertEqual(len(report["findings"]), 1)
+        self.assertEqual((len(report["findings"]), report["read_bytes"]),
+                         (1, ROWS * (VALUES + SCALES)))
         self.assertIn("neither head", report["findings"][0]["text"])
         done = self.run_program("kvtool", "check", self.store, expect=1)
         self.assertIn(b"table: a: neither head", done.stdout)
@@ -242,6 +246,25 @@ class Engram(Programs):
         self.assertEqual(len(texts), 2)
         self.assertIn("a.engram", texts[0])
         self.assertIn("t: 1 of", texts[1])
+
+    def test_check_counts_no_table_that_it_does_not_read(self):
+        row_count = 2000000
+        layer = {"number": 3, "multipliers": [3, 5, 7], "primes": [7] * 4, "row_count": row_count}
+        self.write("large.json", json.dumps(profile(layers=[layer])).encode())
+        self.write("rows", b"")
+        os.truncate(self.path("rows"), row_count * (VALUES + SCALES))
+        importer = subprocess.Popen(
+            ["build/bin/kvtool", "engram", "import", "--create", "--nvme", "16M", "--profile",
+             "large.json", "--layer", "3", "--raw", self.store, "t", "rows"], cwd=self.scratch,
+            stderr=subprocess.PIPE)
+        new = os.path.join(self.store, "engram", "t.engram.new")
+        deadline = time.monotonic() + 60
+        while not (os.path.exists(self.path(new)) and any(self.read(new, 1 << 20)[4096:])):
+            self.assertLess(time.monotonic(), deadline)
+        importer.send_signal(signal.SIGINT)
+        self.assertIn(b"interrupted", importer.communicate(timeout=60)[1])
+        self.assertEqual([table["state"] for table in self.tables()], ["importing"])
+        self.assertEqual(self.json_of("kvtool", "check", self.store)["read_bytes"], 0)
 
     def test_a_table_of_a_later_version_is_called_one(self):
         self.write("rows", self.chance.randbytes(ROWS * (VALUES + SCALES)))
