@@ -208,6 +208,40 @@ class Files(Failing):
         self.assertEqual(self.json_of("kvtool", "check", "f7")["finding_count"], 0)
 
 
+class Outputs(Programs):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        case = cls("test_a_pipe_that_nobody_reads_is_a_failure")
+        for key, content in (("a/01", b"one"), ('a/"large"', b"\x5a" * (3 * BLOCK))):
+            case.run_program("kvtool", "put", "--create", "--nvme", "64M", "s", key, input=content)
+        with open(case.path("s", "data", "data.00"), "r+b") as file:
+            place = file.read().rindex(b"\x5a" * 100)
+            file.seek(place)
+            file.write(b"damage")
+
+    def test_nobody_has_to_read_the_sentences_of_a_put(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "p", "a/01", input=b"one")
+        reader, writer = os.pipe()
+        os.close(reader)
+        # A sentence is due: there is room for 60 MiB.
+        done = subprocess.run(["build/bin/kvtool", "put", "p", 'a/"large"', "-"], cwd=self.scratch,
+                              input=os.urandom(1 << 20) * 90, stderr=writer, timeout=120,
+                              stdout=subprocess.DEVNULL)
+        os.close(writer)
+        self.assertEqual((done.returncode, self.json_of("kvtool", "ls", "p")["part_count"]), (1, 0))
+
+    def test_a_pipe_that_nobody_reads_is_a_failure(self):
+        for words in (("get", "s", "a/01"), ("export", "s", "-", "a/01")):
+            reader, writer = os.pipe()
+            os.close(reader)
+            done = subprocess.run(["build/bin/kvtool", *words], cwd=self.scratch, stdout=writer,
+                                  stderr=subprocess.PIPE, timeout=60)
+            os.close(writer)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(b"cannot write standard output: Broken pipe", done.stderr)
+
+
 @unittest.skipUnless(SHIM, "KVT_CRASH_SHIM does not name libcrash_shim.so")
 class Durable(Programs):
     def syncs_and_renames(self, *words):

@@ -21,11 +21,13 @@ void
 interrupt_watch(void)
 {
     struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction ignored = {.sa_handler = SIG_IGN};
 
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
+    sigaction(SIGPIPE, &ignored, NULL);
 }
 
 bool

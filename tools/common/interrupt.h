@@ -3,7 +3,8 @@
  * interrupt.h - Ctrl-C, noticed where it does no harm.
  *
  * The first SIGINT, SIGTERM or SIGHUP is only noted (a read that waits ends with EINTR); the second
- * ends the program at once.
+ * ends the program at once. SIGPIPE ends nothing: whoever writes is told by EPIPE, and a sentence
+ * that nobody reads does no harm.
  */
 #ifndef TOOLS_INTERRUPT_H
 #define TOOLS_INTERRUPT_H
