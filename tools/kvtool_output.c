@@ -3,7 +3,7 @@
  * kvtool_output.c - bytes to a file or a pipe; a file is there whole or as it was.
  *
  * That holds for a power cut, too: the file is synced before it takes its place, and then the
- * folder, without which the old name might come back.
+ * folder, without which the old name might come back. Links stay: what they lead to is written.
  */
 #include "kvtool_output.h"
 
@@ -17,6 +17,10 @@
 #include "complain.h"
 #include "interrupt.h"
 
+enum {
+    LINKS_MAX = 40 /* As the kernel follows. */
+};
+
 static void
 output_complain(struct output *output)
 {
@@ -25,20 +29,78 @@ output_complain(struct output *output)
     output->is_bad = true;
 }
 
-/* A file beside `output->file`, with the rights that the user's umask gives. */
+/* The folder that `file` lies in, with its slash; "": the one we are in. Its length. */
+static int
+folder_length(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+
+    return slash == NULL ? 0 : (int)(slash - file) + 1;
+}
+
+/* Where links lead to, though nothing is there. False: errno says why. */
+static bool
+place_find(char place[PATH_MAX], const char *file)
+{
+    char target[PATH_MAX];
+    struct stat facts;
+
+    if (snprintf(place, PATH_MAX, "%s", file) >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    for (int i = 0; i < LINKS_MAX; i++) {
+        ssize_t length;
+        int folder;
+
+        if (lstat(place, &facts) != 0)
+            return errno == ENOENT;
+        if (!S_ISLNK(facts.st_mode))
+            return true;
+        length = readlink(place, target, sizeof(target));
+        if (length < 0)
+            return false;
+        folder = length > 0 && target[0] == '/' ? 0 : folder_length(place);
+        if (folder + length >= PATH_MAX) {
+            errno = ENAMETOOLONG;
+            return false;
+        }
+        memcpy(place + folder, target, (size_t)length);
+        place[folder + length] = '\0';
+    }
+    errno = ELOOP;
+    return false;
+}
+
+/* A new file beside the place. A name that leaves no room for more gets another one. */
+static int
+temporary_make(struct output *output)
+{
+    int descriptor;
+
+    snprintf(output->temporary, sizeof(output->temporary), "%s.XXXXXX", output->place);
+    descriptor = mkstemp(output->temporary);
+    if (descriptor >= 0 || errno != ENAMETOOLONG)
+        return descriptor;
+    snprintf(output->temporary, sizeof(output->temporary), "%.*skvtool.XXXXXX",
+        folder_length(output->place), output->place);
+    return mkstemp(output->temporary);
+}
+
+/* With the rights of the file that it replaces, or those that the user's umask gives. */
 static FILE *
-temporary_open(struct output *output)
+temporary_open(struct output *output, const struct stat *replaced)
 {
     mode_t mask = umask(0);
+    mode_t mode = replaced == NULL ? 0666 & ~mask : replaced->st_mode & 0777;
     FILE *stream = NULL;
     int descriptor = -1;
 
     umask(mask);
-    snprintf(output->temporary, sizeof(output->temporary), "%s.XXXXXX", output->file);
-    descriptor = mkstemp(output->temporary);
+    descriptor = temporary_make(output);
     if (descriptor < 0)
         return NULL;
-    if (fchmod(descriptor, 0666 & ~mask) == 0)
+    if (fchmod(descriptor, mode) == 0)
         stream = fdopen(descriptor, "wb");
     if (stream == NULL) {
         close(descriptor);
@@ -47,12 +109,36 @@ temporary_open(struct output *output)
     return stream;
 }
 
+/* The place is the file that `facts` are of: a link in /proc leads to none that has a name. */
+static bool
+place_is(const struct output *output, const struct stat *facts)
+{
+    struct stat found;
+
+    return lstat(output->place, &found) == 0 && found.st_dev == facts->st_dev &&
+           found.st_ino == facts->st_ino;
+}
+
+static FILE *
+stream_open(struct output *output, const char *file)
+{
+    struct stat facts;
+    bool is_there = stat(file, &facts) == 0;
+
+    if (!is_there && errno != ENOENT)
+        return NULL;
+    if (is_there && !S_ISREG(facts.st_mode))
+        return fopen(file, "wbe");
+    if (!place_find(output->place, file))
+        return NULL;
+    if (is_there && !place_is(output, &facts))
+        return fopen(file, "wbe");
+    return temporary_open(output, is_there ? &facts : NULL);
+}
+
 bool
 output_open(struct output *output, const char *file)
 {
-    struct stat facts;
-    bool is_there = false;
-
     memset(output, 0, sizeof(*output));
     output->file = file;
     if (strcmp(file, "-") == 0) {
@@ -60,11 +146,7 @@ output_open(struct output *output, const char *file)
         output->stream = stdout;
         return true;
     }
-    is_there = lstat(file, &facts) == 0;
-    if ((is_there && !S_ISREG(facts.st_mode)) || strlen(file) >= PATH_MAX)
-        output->stream = fopen(file, "wbe");
-    else
-        output->stream = temporary_open(output);
+    output->stream = stream_open(output, file);
     if (output->stream != NULL)
         return true;
     output_complain(output);
@@ -102,8 +184,7 @@ static bool
 folder_sync(const char *file)
 {
     char folder[PATH_MAX];
-    const char *slash = strrchr(file, '/');
-    int length = slash == NULL ? 0 : slash == file ? 1 : (int)(slash - file);
+    int length = folder_length(file);
     int descriptor = -1;
     bool is_fine;
     int error;
@@ -132,7 +213,7 @@ output_close(struct output *output, bool is_whole)
     if (output->temporary[0] == '\0')
         return !output->is_bad;
     if (is_whole && !output->is_bad &&
-        (rename(output->temporary, output->file) != 0 || !folder_sync(output->file)))
+        (rename(output->temporary, output->place) != 0 || !folder_sync(output->place)))
         output_complain(output);
     if (!is_whole || output->is_bad)
         unlink(output->temporary);

@@ -13,7 +13,8 @@
 struct output {
     FILE *stream;
     const char *file;              /* For sentences. */
-    char temporary[PATH_MAX + 16]; /* Renamed to `file` when it is whole; "": written as it is. */
+    char place[PATH_MAX];          /* The file, or where links lead to. */
+    char temporary[PATH_MAX + 16]; /* Renamed to `place` when it is whole; "": written as it is. */
     bool is_bad;                   /* A sentence was printed. */
 };
 

@@ -212,13 +212,71 @@ class Outputs(Programs):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        case = cls("test_a_pipe_that_nobody_reads_is_a_failure")
+        case = cls("test_a_link_stays_and_its_target_is_whole_or_as_it_was")
         for key, content in (("a/01", b"one"), ('a/"large"', b"\x5a" * (3 * BLOCK))):
             case.run_program("kvtool", "put", "--create", "--nvme", "64M", "s", key, input=content)
         with open(case.path("s", "data", "data.00"), "r+b") as file:
             place = file.read().rindex(b"\x5a" * 100)
             file.seek(place)
             file.write(b"damage")
+
+    def read(self, *parts):
+        with open(self.path(*parts), "rb") as file:
+            return file.read()
+
+    def test_a_link_stays_and_its_target_is_whole_or_as_it_was(self):
+        os.makedirs(self.path("folder"))
+        os.makedirs(self.path("links"))
+        self.write("folder/target", "as it was")
+        os.symlink("../folder/target", self.path("links", "one"))
+        os.symlink(self.path("links", "one"), self.path("two"))
+        self.refused("kvtool", "get", "s", 'a/"large"', "-o", "two", expect=1, saying="damaged")
+        self.refused("kvtool", "export", "none", "two", expect=1)
+        self.assertEqual(self.read("folder", "target"), b"as it was")
+        self.run_program("kvtool", "get", "s", "a/01", "-o", "two")
+        self.assertEqual(self.read("folder", "target"), b"one")
+        os.symlink("folder/new", self.path("three"))
+        self.run_program("kvtool", "get", "s", "a/01", "-o", "three")
+        self.assertEqual(self.read("folder", "new"), b"one")
+        for name in ("links/one", "two", "three"):
+            self.assertTrue(os.path.islink(self.path(name)))
+        self.assertEqual(sorted(os.listdir(self.path("folder"))), ["new", "target"])
+        os.symlink("round", self.path("round"))
+        self.refused("kvtool", "get", "s", "a/01", "-o", "round", expect=1, saying="cannot write")
+
+    def test_a_file_that_has_no_name_of_its_own_is_written_where_it_is(self):
+        with open(self.path("redirected"), "wb") as file:
+            for words in (("get", "s", "a/01", "-o", "/dev/stdout"),
+                          ("get", "s", "a/01", "-o", f"/dev/fd/{file.fileno()}")):
+                done = subprocess.run(["build/bin/kvtool", *words], cwd=self.scratch, stdout=file,
+                                      pass_fds=[file.fileno()], timeout=60)
+                self.assertEqual((done.returncode, self.read("redirected")), (0, b"one"))
+            os.unlink(self.path("redirected"))
+            done = subprocess.run(["build/bin/kvtool", *words], cwd=self.scratch, stdout=file,
+                                  pass_fds=[file.fileno()], timeout=60)
+            self.assertEqual((done.returncode, os.fstat(file.fileno()).st_size), (0, 3))
+        done = self.run_program("kvtool", "get", "s", "a/01", "-o", "/dev/stdout")
+        self.assertEqual(done.stdout, b"one")
+
+    def test_a_file_that_is_replaced_keeps_its_mode(self):
+        for mode in (0o600, 0o640, 0o755):
+            self.write("moded", "old")
+            os.chmod(self.path("moded"), mode)
+            self.run_program("kvtool", "get", "s", "a/01", "-o", "moded")
+            self.assertEqual(os.stat(self.path("moded")).st_mode & 0o777, mode)
+        self.run_program("kvtool", "get", "s", "a/01", "-o", "unmoded", umask=0o027)
+        self.assertEqual(os.stat(self.path("unmoded")).st_mode & 0o777, 0o640)
+
+    def test_a_name_may_be_as_long_as_names_may_be(self):
+        os.makedirs(self.path("long"))
+        for name in ("long/" + "n" * 255, "m" * 250):
+            for _ in range(2):
+                self.run_program("kvtool", "get", "s", "a/01", "-o", name)
+                self.assertEqual(self.read(name), b"one")
+        self.assertEqual(len(os.listdir(self.path("long"))), 1)
+        for name in ("l" * 256, "long/" + "n" * 256):
+            self.refused("kvtool", "get", "s", "a/01", "-o", name, expect=1, saying="too long")
+        self.refused("kvtool", "get", "s", "a/01", "-o", "x/" * 3000, expect=1, saying="x/x")
 
     def test_nobody_has_to_read_the_sentences_of_a_put(self):
         self.run_program("kvtool", "put", "--create", "--nvme", "64M", "p", "a/01", input=b"one")
@@ -276,10 +334,13 @@ class Durable(Programs):
                     self.assertTrue(new.startswith(folder + "file."), done)
                     self.assertEqual(done, [(SYNC_END, new, new), (RENAME, new, folder + "file"),
                                             (SYNC_END, folder[:-1], folder[:-1])])
-        # What is written where it is.
-        os.symlink("file", self.path("out", "link"))
+        # Of a link the target: beside that, and its folder.
+        os.symlink("below/file", self.path("out", "link"))
         done = self.syncs_and_renames("kvtool", "get", "d1", "a/01", "-o", self.path("out", "link"))
-        self.assertEqual(done, [(SYNC_END, "file", "file")])
+        new = done[0][1]
+        self.assertTrue(new.startswith("below/file."), done)
+        self.assertEqual(done, [(SYNC_END, new, new), (RENAME, new, "below/file"),
+                                (SYNC_END, "below", "below")])
 
 
 class Archives(Failing):
