@@ -90,6 +90,10 @@ kvt_store *store_open_to_read(const char *path);
 kvt_store *store_open_to_write(
     const char *path, const struct kvt_options *options, const struct kvt_options *options_new);
 
+/* new_capacity_read - what --nvme says (NULL: the default, 0) of a store that is to be made. False,
+ * with a sentence: it is no size. */
+bool new_capacity_read(const char *text, uint64_t *bytes_out);
+
 /* new_block_bytes_max - the largest block of a store that is to be made: what its capacity (0: the
  * default) suggests, or what this content needs, when there is room for blocks of that size. */
 uint64_t new_block_bytes_max(uint64_t nvme_bytes, uint64_t length);

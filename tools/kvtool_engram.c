@@ -47,8 +47,9 @@ static const struct argument_option options[] = {
     [OPTION_RAW] = {"--raw", NULL, "import: the file is rows and nothing else"},
     [OPTION_UNREAD] = {"--unread", NULL, "import: do not read the table back"},
     [OPTION_CREATE] = {"--create", NULL, "import: make the store when there is none"},
-    [OPTION_NVME] = {"--nvme", "SIZE", "import: NVMe capacity of the new store, for blocks"},
-    [OPTION_JSON] = {"--json", NULL, "print JSON"},
+    [OPTION_NVME] = {"--nvme", "SIZE",
+        "import: NVMe capacity of the new store, for blocks (default\n8G)"},
+    [OPTION_JSON] = {"--json", NULL, "print JSON (not export)"},
     {NULL, NULL, NULL},
 };
 
@@ -339,40 +340,72 @@ import_begin(const struct arguments *arguments)
     return engram_import(&order);
 }
 
-int
-kvtool_engram(int argc, char **argv)
+enum verb {
+    VERB_LS,
+    VERB_VERIFY,
+    VERB_DROP,
+    VERB_EXPORT,
+    VERB_IMPORT,
+    VERB_COUNT
+};
+
+/* Which verb it is, with operands and options that it takes; VERB_COUNT, with a sentence: none. */
+static enum verb
+verb_read(const struct arguments *arguments)
 {
     static const struct {
         const char *word;
         int operand_min, operand_max;
     } verbs[] = {
         {"ls", 2, 2}, {"verify", 3, 3}, {"drop", 3, 3}, {"export", 4, 4}, {"import", 4, 200}};
+    const char *word = arguments->operands[0];
+    enum verb verb = VERB_LS;
+
+    while (verb < VERB_COUNT && strcmp(word, verbs[verb].word) != 0)
+        verb++;
+    if (verb == VERB_COUNT) {
+        complain("engram %s: it is import, ls, verify, drop or export", word);
+        return VERB_COUNT;
+    }
+    if (arguments->operand_count < verbs[verb].operand_min ||
+        arguments->operand_count > verbs[verb].operand_max) {
+        complain("engram %s takes another number of operands (see kvtool engram --help)", word);
+        return VERB_COUNT;
+    }
+    for (int i = 0; verb != VERB_IMPORT && options[i].name != NULL; i++) {
+        if (arguments->values[i] != NULL && (i != OPTION_JSON || verb == VERB_EXPORT)) {
+            complain(
+                "engram %s has no option %s (see kvtool engram --help)", word, options[i].name);
+            return VERB_COUNT;
+        }
+    }
+    return verb;
+}
+
+int
+kvtool_engram(int argc, char **argv)
+{
     struct arguments arguments;
     int exit_code = EXIT_FINE;
-    size_t verb = 0;
     bool is_json;
 
     if (!arguments_read(&kvtool_engram_line, argc, argv, &arguments, &exit_code))
         return exit_code;
     is_json = arguments.values[OPTION_JSON] != NULL;
-    while (verb < 5 && strcmp(arguments.operands[0], verbs[verb].word) != 0)
-        verb++;
-    if (verb == 5) {
-        complain("engram %s: it is import, ls, verify, drop or export", arguments.operands[0]);
-        return EXIT_USAGE;
-    }
-    if (arguments.operand_count < verbs[verb].operand_min ||
-        arguments.operand_count > verbs[verb].operand_max) {
-        complain("engram %s takes another number of operands (see kvtool engram --help)",
-            verbs[verb].word);
-        return EXIT_USAGE;
-    }
-    if (verb == 0)
+    switch (verb_read(&arguments)) {
+    case VERB_LS:
         return tables_list(arguments.operands[1], is_json);
-    if (verb == 2)
+    case VERB_VERIFY:
+        return table_use(arguments.operands[1], arguments.operands[2], NULL, is_json);
+    case VERB_DROP:
         return table_drop(arguments.operands[1], arguments.operands[2], is_json);
-    if (verb == 4)
+    case VERB_EXPORT:
+        return table_use(
+            arguments.operands[1], arguments.operands[2], arguments.operands[3], false);
+    case VERB_IMPORT:
         return import_begin(&arguments);
-    return table_use(arguments.operands[1], arguments.operands[2],
-        verb == 3 ? arguments.operands[3] : NULL, is_json);
+    case VERB_COUNT:
+        break;
+    }
+    return EXIT_USAGE;
 }

@@ -13,7 +13,7 @@ struct engram_order {
     const char *name;
     const char *const *files;
     uint32_t file_count;
-    const char *model;        /* A built-in profile's word, */
+    const char *model;        /* A built-in profile's word (v41 or demo), */
     const char *profile_path; /* or a profile as JSON. */
     const char *class_map_path;
     const char *layer;          /* Its number in the model. */

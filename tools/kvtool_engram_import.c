@@ -27,6 +27,8 @@ enum {
 
 struct import {
     const struct engram_order *order;
+    uint64_t layer;      /* Its number. */
+    uint64_t nvme_bytes; /* Of a new store. */
     struct kvt_engram_profile profile;
     struct kvt_engram_source source;
     struct tensor weight; /* Raw: the whole file. */
@@ -200,18 +202,39 @@ rows_progress(void *context, uint64_t rows_done, uint64_t row_count)
 
 /* --- The verb --------------------------------------------------------------------------------- */
 
+/* Whether the command line can be meant, before any file is opened. */
+static bool
+order_check(struct import *import)
+{
+    const struct engram_order *order = import->order;
+
+    if ((order->model == NULL) == (order->profile_path == NULL)) {
+        complain("import needs --model v41, --model demo, or --profile FILE");
+        return false;
+    }
+    if (order->model != NULL && strcmp(order->model, "demo") != 0 &&
+        strcmp(order->model, "v41") != 0) {
+        complain("--model %s: v41 and demo are built in", order->model);
+        return false;
+    }
+    if (order->layer == NULL || !quantity_count(order->layer, &import->layer)) {
+        complain("import needs --layer NUMBER");
+        return false;
+    }
+    if (order->is_raw && order->file_count != 1) {
+        complain("--raw takes one file");
+        return false;
+    }
+    return new_capacity_read(order->nvme, &import->nvme_bytes);
+}
+
 static bool
 layer_choose(struct import *import)
 {
     const struct kvt_engram_profile *profile = &import->profile;
-    uint64_t number = 0;
 
-    if (import->order->layer == NULL || !quantity_count(import->order->layer, &number)) {
-        complain("import needs --layer NUMBER");
-        return false;
-    }
     while (import->source.layer_index < profile->layer_count &&
-           profile->layers[import->source.layer_index].number != number)
+           profile->layers[import->source.layer_index].number != import->layer)
         import->source.layer_index++;
     if (import->source.layer_index == profile->layer_count)
         complain("--layer %s: the profile has no such layer", import->order->layer);
@@ -232,10 +255,6 @@ rows_open(struct import *import)
     }
     if (!import->order->is_raw)
         return tensors_open(import);
-    if (import->order->file_count != 1) {
-        complain("--raw takes one file");
-        return false;
-    }
     if (!raw_open(import))
         return false;
     if (import->weight.size == wanted)
@@ -298,11 +317,7 @@ import_run(struct import *import)
     bool is_fine = false;
 
     existing.host_capacity_bytes = created.host_capacity_bytes = KVTOOL_HOST_BYTES;
-    if (import->order->nvme != NULL &&
-        !quantity_size(import->order->nvme, &created.nvme_capacity_bytes)) {
-        complain("--nvme %s is no size", import->order->nvme);
-        return false;
-    }
+    created.nvme_capacity_bytes = import->nvme_bytes;
     store = store_open_to_write(
         import->order->path, &existing, import->order->may_create ? &created : NULL);
     if (store == NULL)
@@ -326,6 +341,8 @@ engram_import(const struct engram_order *order)
 
     import.source.context = &import;
     import.source.profile = &import.profile;
+    if (!order_check(&import))
+        return EXIT_USAGE;
     interrupt_watch();
     if (engram_profile_read(order, &import.profile) && layer_choose(&import) &&
         rows_open(&import)) {

@@ -263,22 +263,14 @@ engram_profile_read(const struct engram_order *order, struct kvt_engram_profile 
 {
     enum kvt_status status = KVT_OK;
 
-    if ((order->model == NULL) == (order->profile_path == NULL)) {
-        complain("import needs --model v41, --model demo, or --profile FILE");
-        return false;
-    }
     if (order->profile_path != NULL) {
         if (!json_load(order->profile_path, profile))
             return false;
     } else {
-        bool is_demo = strcmp(order->model, "demo") == 0;
-
-        if (!is_demo && strcmp(order->model, "v41") != 0) {
-            complain("--model %s: v41 and demo are built in", order->model);
-            return false;
-        }
-        status = kvt_engram_profile_get(
-            is_demo ? KVT_ENGRAM_PAPER_DEMO : KVT_ENGRAM_DEEPSEEK_V41_FLASH, profile);
+        status = kvt_engram_profile_get(strcmp(order->model, "demo") == 0
+                                            ? KVT_ENGRAM_PAPER_DEMO
+                                            : KVT_ENGRAM_DEEPSEEK_V41_FLASH,
+            profile);
     }
     if (status == KVT_OK)
         status = kvt_engram_profile_check(profile);

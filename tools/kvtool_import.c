@@ -41,8 +41,8 @@ static const struct argument_option options[] = {
     [OPTION_REPLACE] = {"--replace", NULL, "replace blocks that are there"},
     [OPTION_CREATE] = {"--create", NULL, "make the store when there is none"},
     [OPTION_NVME] = {"--nvme", "SIZE",
-        "NVMe capacity of a store that is made; one that is there\n"
-        "stays as it is (K, M, G, T: powers of two)"},
+        "NVMe capacity of a store that is made (default 8G); one that\n"
+        "is there stays as it is (K, M, G, T: powers of two)"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -539,11 +539,8 @@ kvtool_import(int argc, char **argv)
 
     if (!arguments_read(&kvtool_import_line, argc, argv, &arguments, &exit_code))
         return exit_code;
-    if (arguments.values[OPTION_NVME] != NULL &&
-        !quantity_size(arguments.values[OPTION_NVME], &nvme_bytes)) {
-        complain("--nvme %s is no size", arguments.values[OPTION_NVME]);
+    if (!new_capacity_read(arguments.values[OPTION_NVME], &nvme_bytes))
         return EXIT_USAGE;
-    }
     interrupt_watch();
     import.path = arguments.operands[0];
     import.flags = arguments.values[OPTION_REPLACE] != NULL ? KVT_PUT_REPLACE : 0;

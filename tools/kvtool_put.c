@@ -17,7 +17,6 @@
 #include "kvtool.h"
 #include "kvtool_content.h"
 #include "kvtool_parts.h"
-#include "quantity.h"
 
 enum {
     PART_BYTES_MAX = 8 << 20
@@ -38,8 +37,8 @@ static const struct argument_option options[] = {
     [OPTION_REPLACE] = {"--replace", NULL, "replace a block that is there"},
     [OPTION_CREATE] = {"--create", NULL, "make the store when there is none"},
     [OPTION_NVME] = {"--nvme", "SIZE",
-        "NVMe capacity of a store that is made; one that is there\n"
-        "stays as it is (K, M, G, T: powers of two)"},
+        "NVMe capacity of a store that is made (default 8G); one that\n"
+        "is there stays as it is (K, M, G, T: powers of two)"},
     [OPTION_JSON] = {"--json", NULL, "print JSON"},
     {NULL, NULL, NULL},
 };
@@ -305,11 +304,8 @@ kvtool_put(int argc, char **argv)
 
     if (!arguments_read(&kvtool_put_line, argc, argv, &arguments, &exit_code))
         return exit_code;
-    if (arguments.values[OPTION_NVME] != NULL &&
-        !quantity_size(arguments.values[OPTION_NVME], &nvme_bytes)) {
-        complain("--nvme %s is no size", arguments.values[OPTION_NVME]);
+    if (!new_capacity_read(arguments.values[OPTION_NVME], &nvme_bytes))
         return EXIT_USAGE;
-    }
     if (!spelled_key_read(&key, arguments.operands[1]))
         return EXIT_USAGE;
     exit_code = EXIT_PROBLEM;

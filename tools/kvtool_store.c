@@ -8,6 +8,7 @@
 #include "complain.h"
 #include "kvtool.h"
 #include "kvtool_owner.h"
+#include "quantity.h"
 
 /* A store made without geometry has 64 segments, or 256 MiB ones where there is more room, and
  * takes blocks of a quarter of a segment; without a capacity it has 8 GiB (kvtier.h). */
@@ -60,6 +61,16 @@ store_open_to_write(
     if (status == KVT_MISS && options_new != NULL)
         status = kvt_open(path, options_new, &store);
     return open_end(path, store, status);
+}
+
+bool
+new_capacity_read(const char *text, uint64_t *bytes_out)
+{
+    *bytes_out = 0;
+    if (text == NULL || (quantity_size(text, bytes_out) && *bytes_out > 0))
+        return true;
+    complain("--nvme %s is no size of a store", text);
+    return false;
 }
 
 uint64_t

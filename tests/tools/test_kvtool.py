@@ -250,6 +250,8 @@ class Kvtool(Programs):
                       ["get", "s"], ["get", "s", "a/01", "--json"], ["put", "s"],
                       ["put", "s", "a/01", "f", "g"], ["put", "--nvme", "1X", "s", "a/01"],
                       ["put", "--nvme", "99999999999999999999", "s", "a/01"],
+                      ["put", "--create", "--nvme", "0", "s", "a/01", "LICENSE"],
+                      ["import", "--create", "--nvme", "0", "s", "LICENSE"],
                       ["put", "--nvme", "18446744073709551615K", "s", "a/01"],
                       ["rm", "s"], ["check"], ["dump", "s"], ["dump", "s", "everything"]):
             with self.subTest(words=words):

@@ -73,9 +73,9 @@ class Engram(Programs):
         return self.run_program("kvtool", "engram", "import", "--create", "--nvme", "16M",
                                 "--profile", "profile.json", self.store, name, *more, **keep)
 
-    def import_refused(self, saying, *more):
-        self.refused("kvtool", "engram", "import", "--create", "--nvme", "16M", self.store, "t",
-                     *more, expect=1, saying=saying)
+    def import_refused(self, saying, *more, expect=1, nvme="16M"):
+        self.refused("kvtool", "engram", "import", "--create", "--nvme", nvme, self.store, "t",
+                     *more, expect=expect, saying=saying)
 
     def tables(self):
         return self.json_of("kvtool", "engram", "ls", self.store)["tables"]
@@ -125,12 +125,8 @@ class Engram(Programs):
         self.write("rows", bytes(ROWS * size - 1))
         self.import_refused("bytes, the rows of the profile", "rows", "--raw", *layer)
         self.import_refused("cannot read", "missing", "--raw", *layer)
-        self.import_refused("--raw takes one file", "rows", "rows", "--raw", *layer)
         self.import_refused("no such layer", "rows", "--raw", "--profile", "profile.json",
                             "--layer", 4)
-        self.import_refused("needs --layer", "rows", "--raw", "--profile", "profile.json")
-        self.import_refused("needs --model", "rows", "--raw", "--layer", 3)
-        self.import_refused("built in", "rows", "--raw", "--layer", 3, "--model", "x")
         name = "layers.3.engram.embed."
         good = {name + "weight": ("F8_E4M3", [ROWS, VALUES], bytes(ROWS * VALUES)),
                 name + "scale": ("F8_E8M0", [ROWS, SCALES], bytes(ROWS * SCALES))}
@@ -286,8 +282,24 @@ class Engram(Programs):
 
     def test_wrong_command_lines_are_refused(self):
         for words in (("ls",), ("look", "s"), ("ls", "s", "t"), ("verify", "s"), ("drop", "s"),
-                      ("export", "s", "t"), ("import", "s", "t")):
+                      ("export", "s", "t"), ("import", "s", "t"),
+                      # Options of another verb.
+                      ("ls", "--layer", 3, "s"), ("verify", "--model", "v41", "s", "t"),
+                      ("drop", "--create", "s", "t"), ("export", "--json", "s", "t", "file")):
             self.refused("kvtool", "engram", *words)
+
+    def test_an_import_that_cannot_be_meant_opens_no_file(self):
+        layer = ("--profile", "none.json", "--layer", 3)
+        for saying, words in (
+                ("--raw takes one file", ("none", "none", "--raw", *layer)),
+                ("needs --layer", ("none", "--raw", "--profile", "none.json")),
+                ("needs --layer", ("none", "--raw", "--profile", "none.json", "--layer", "x")),
+                ("needs --model", ("none", "--raw", "--layer", 3)),
+                ("needs --model", ("none", *layer, "--model", "demo")),
+                ("built in", ("none", "--raw", "--layer", 3, "--model", "x"))):
+            self.import_refused(saying, *words, expect=2)
+        for nvme in ("zz", "0"):
+            self.import_refused("no size of a store", "none", "--raw", *layer, nvme=nvme, expect=2)
 
 
 if __name__ == "__main__":
