@@ -238,8 +238,13 @@ sizes_read(const struct arguments *arguments, struct replay_settings *settings)
         complain("--durable-every 0 is no count above 0");
         return false;
     }
-    return count_read(arguments, OPTION_REQUESTS, &settings->request_end) &&
-           count_read(arguments, OPTION_RESUME_AT, &settings->resume_at) &&
+    if (!count_read(arguments, OPTION_REQUESTS, &settings->request_end))
+        return false;
+    if (settings->request_end == 0) {
+        complain("--requests 0 is no count above 0");
+        return false;
+    }
+    return count_read(arguments, OPTION_RESUME_AT, &settings->resume_at) &&
            count_read(arguments, OPTION_KILL_AT, &settings->kill_at);
 }
 

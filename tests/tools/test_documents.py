@@ -189,6 +189,13 @@ class Documents(Programs):
             self.assertRegex(self.run_program(program, "--version").stdout.decode(),
                              rf"\A{program} \d+\.\d+\.\d+\n\Z")
 
+    def test_the_man_page_has_the_policies_of_replay(self):
+        text = self.run_program("tierbench", "replay", "--help").stdout.decode()
+        said = re.search(r"--policy P .*: (\w+) \(default\), (\w+) or (\w+)\n", text)
+        page = re.search(r'\.BI --policy " P"\n(.*?)\n\.TP', self.page("tierbench"), re.S)[1]
+        for policy in said.groups():
+            self.assertIn(policy, page)
+
     def check_keys(self, program, report):
         page = self.page(program)
         for key in set(keys_of(report)):

@@ -268,6 +268,7 @@ class Tierbench(Programs):
                       ["gpu", "--dir", "s", "--device", "tpu"]):
             with self.subTest(words=words):
                 self.refused("tierbench", *words)
+        self.refused("tierbench", *replay, *sizes, "--requests", "0", saying="--requests 0")
 
     def safetensors(self, name, offsets, size):
         """A file with two tensors of these offsets, and `size` bytes of data."""
