@@ -9,6 +9,7 @@
 
 #include "complain.h"
 #include "kvtool_parts.h"
+#include "kvtool_sweep.h"
 
 /* A miss may be a block that was never there, or one whose bytes are damaged: what it is. */
 static enum kvt_status

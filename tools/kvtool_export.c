@@ -2,7 +2,8 @@
 /*
  * kvtool_export.c - `kvtool export`: namespaces or single keys of a store as one archive.
  *
- * Parents come before their children, so that an import finds them.
+ * Parents come before their children, so that an import finds them, and the manifests of files
+ * behind everything else: by then it is known which files could be read.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +18,6 @@
 #include "kvtool_archive.h"
 #include "kvtool_block.h"
 #include "kvtool_files.h"
-#include "kvtool_manifest.h"
 #include "kvtool_output.h"
 #include "progress.h"
 #include "quantity.h"
@@ -43,8 +43,9 @@ const struct command_line kvtool_export_line = {
     .text =
         "An operand that is the name of a namespace means all of it; any other is a KEY, which\n"
         "must be there. Left out and counted are blocks whose keys are longer than 64 bytes (a\n"
-        "store keeps only a hash of them), damaged ones, and files of which parts are gone. The\n"
-        "exit code is then 1, and when DIR has lost blocks. FILE is there whole or as it was.\n"
+        "store keeps only a hash of them), damaged ones, and files of which parts are gone or\n"
+        "damaged. The exit code is then 1, and when DIR has lost blocks. FILE is there whole or\n"
+        "as it was.\n"
         "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"archive_bytes\",\n"
         "\"left_out_hashed\", \"left_out_damaged\", \"left_out_files\"}",
     .operand_min = 2,
@@ -54,12 +55,14 @@ const struct command_line kvtool_export_line = {
 
 /* What was asked for: all, or these. */
 struct wish {
+    const char *spelling;
     uint32_t namespace_id;
     bool is_key;
     uint64_t hash; /* Of the key: its parts are meant, too. */
     struct spelled_key key;
-    bool is_found;  /* The key's own block. */
-    bool is_broken; /* It is the manifest of a file that is not whole. */
+    bool is_found;   /* The key's own block. */
+    bool is_broken;  /* It is the manifest of a file that is not whole. */
+    bool is_damaged; /* It cannot be read. */
 };
 
 struct export
@@ -70,9 +73,11 @@ struct export
     size_t wish_count;
     struct kvt_scan_entry *entries;
     struct kvt_block_facts *facts;
-    uint32_t *order; /* Of the entries: parents first. */
     size_t count, capacity;
-    uint64_t payload_bytes;
+    struct listed_files files; /* Among the entries. */
+    uint32_t *order;           /* Of the entries that are to be written. */
+    size_t order_count;
+    uint64_t payload_bytes; /* Of these. */
     uint64_t hashed_count;
     uint64_t damaged_count;
     uint64_t broken_file_count;
@@ -90,6 +95,7 @@ wish_read(struct export *export, const char *text, struct wish *wish)
     struct kvt_namespace_info info;
     enum kvt_status status = namespace_find(export->store, text, &info);
 
+    wish->spelling = text;
     if (status == KVT_MISS) {
         if (!spelled_key_read(&wish->key, text))
             return false;
@@ -121,15 +127,14 @@ wish_names(const struct wish *wish, const struct kvt_scan_entry *entry)
 static bool
 wish_wants(const struct wish *wish, const struct kvt_scan_entry *entry)
 {
-    uint64_t hash = 0;
-    uint64_t file = 0;
+    struct part_name part;
 
     if (wish->namespace_id != entry->ns.id)
         return false;
     if (!wish->is_key || wish_names(wish, entry))
         return true;
-    return entry->component == wish->key.key.component && part_key_is(entry, &hash, &file) &&
-           hash == wish->hash;
+    return entry->component == wish->key.key.component && part_key_is(entry, &part) &&
+           part.key_hash == wish->hash;
 }
 
 /* Notes which of the keys that were named are there, too. */
@@ -145,6 +150,32 @@ is_wanted(const struct export *export, const struct kvt_scan_entry *entry)
         is_wanted = is_wanted || wish_wants(wish, entry);
     }
     return is_wanted;
+}
+
+/* Whether each key that was named is there, as far as that is known. */
+static bool
+wishes_check(const struct export *export)
+{
+    for (size_t i = 0; i < export->wish_count; i++) {
+        const struct wish *wish = &export->wishes[i];
+
+        if (!wish->is_key || (wish->is_found && !wish->is_broken && !wish->is_damaged))
+            continue;
+        if (wish->key.key.length > ARCHIVE_KEY_MAX)
+            complain("the key %s has more than %d bytes, of which a store keeps a hash: it cannot "
+                     "be exported",
+                wish->spelling, ARCHIVE_KEY_MAX);
+        else if (wish->is_damaged)
+            complain("the block %s is damaged: it counts as missing", wish->spelling);
+        else if (wish->is_found)
+            complain("the file %s is not whole: parts of it were evicted or damaged; it counts as "
+                     "missing",
+                wish->spelling);
+        else
+            complain("there is no block %s", wish->spelling);
+        return false;
+    }
+    return true;
 }
 
 /* --- Collecting ------------------------------------------------------------------------------- */
@@ -163,7 +194,6 @@ entry_add(struct export *export, const struct kvt_scan_entry *entry)
         export->capacity = capacity;
     }
     export->entries[export->count++] = *entry;
-    export->payload_bytes += entry->length;
     return true;
 }
 
@@ -188,46 +218,43 @@ entries_collect(struct export *export)
     return status == KVT_MISS ? KVT_OK : status;
 }
 
-/* Takes files that are not whole out again: an import would make them what they are here. */
-static enum kvt_status
-broken_files_leave_out(struct export *export)
+/* Whoever named the key of that entry. */
+static struct wish *
+wish_of(const struct export *export, size_t number)
 {
-    bool *is_broken = calloc(export->count + 1, sizeof(*is_broken));
-    size_t kept = 0;
-    enum kvt_status status = KVT_E_NOMEM;
-
-    if (is_broken != NULL)
-        status = files_check(
-            export->store, export->entries, export->count, is_broken, &export->broken_file_count);
-    for (size_t i = 0; status == KVT_OK && i < export->count; i++) {
-        const struct kvt_scan_entry *entry = &export->entries[i];
-
-        if (!is_broken[i]) {
-            export->entries[kept++] = *entry;
-            continue;
-        }
-        export->payload_bytes -= entry->length;
-        for (size_t k = 0; k < export->wish_count; k++) {
-            if (wish_names(&export->wishes[k], entry))
-                export->wishes[k].is_broken = true;
-        }
+    for (size_t i = 0; i < export->wish_count; i++) {
+        if (wish_names(&export->wishes[i], &export->entries[number]))
+            return &export->wishes[i];
     }
-    if (status == KVT_OK)
-        export->count = kept;
-    free(is_broken);
-    return status;
+    return NULL;
 }
 
-/* Parents first; then as the blocks lie on NVMe. */
+/* Of a file that is not whole nothing is written, or no manifest any more. */
+static void
+file_leave_out(struct export *export, const struct listed_file *file)
+{
+    struct wish *wish = wish_of(export, file->entry);
+
+    export->broken_file_count++;
+    if (wish != NULL)
+        wish->is_broken = true;
+}
+
+/* Manifests last; parents first; then as the blocks lie on NVMe. */
 static int
 order_compare(const void *a, const void *b, void *context)
 {
     const struct export *export = context;
-    const struct kvt_scan_entry *left = &export->entries[*(const uint32_t *)a];
-    const struct kvt_scan_entry *right = &export->entries[*(const uint32_t *)b];
-    uint32_t left_depth = export->facts[*(const uint32_t *)a].depth;
-    uint32_t right_depth = export->facts[*(const uint32_t *)b].depth;
+    uint32_t one = *(const uint32_t *)a;
+    uint32_t other = *(const uint32_t *)b;
+    const struct kvt_scan_entry *left = &export->entries[one];
+    const struct kvt_scan_entry *right = &export->entries[other];
+    uint32_t left_depth = export->facts[one].depth;
+    uint32_t right_depth = export->facts[other].depth;
+    bool is_left_last = files_has_manifest(&export->files, one);
 
+    if (is_left_last != files_has_manifest(&export->files, other))
+        return is_left_last ? 1 : -1;
     if (left_depth != right_depth)
         return left_depth < right_depth ? -1 : 1;
     if (left->segment != right->segment)
@@ -252,9 +279,19 @@ entries_order(struct export *export)
         if (status != KVT_OK)
             return status;
     }
-    for (size_t i = 0; i < export->count; i++)
-        export->order[i] = (uint32_t)i;
-    qsort_r(export->order, export->count, sizeof(*export->order), order_compare, export);
+    for (size_t i = 0; i < export->files.count; i++) {
+        if (export->files.files[i].is_broken)
+            file_leave_out(export, &export->files.files[i]);
+    }
+    for (size_t i = 0; i < export->count; i++) {
+        const struct listed_file *file = export->files.of_entries[i];
+
+        if (file != NULL && file->is_broken)
+            continue;
+        export->order[export->order_count++] = (uint32_t)i;
+        export->payload_bytes += export->entries[i].length;
+    }
+    qsort_r(export->order, export->order_count, sizeof(*export->order), order_compare, export);
     return KVT_OK;
 }
 
@@ -326,31 +363,57 @@ block_begin(struct export *export, struct lanes *lanes, size_t at)
     return lane_get(lanes, lanes_at(lanes, at), entry->ns, &key);
 }
 
+/* A block that cannot be read, and with it the file of which it is a part. */
+static void
+damage_note(struct export *export, size_t number)
+{
+    struct listed_file *file = export->files.of_entries[number];
+    struct wish *wish = wish_of(export, number);
+
+    export->damaged_count++;
+    if (wish != NULL)
+        wish->is_damaged = true;
+    if (file == NULL || file->is_broken)
+        return;
+    file->is_broken = true;
+    file_leave_out(export, file);
+}
+
+static enum kvt_status
+block_write(struct export *export, size_t number, const void *bytes, uint64_t length)
+{
+    const struct listed_file *file = export->files.of_entries[number];
+    struct archive_block block;
+
+    if (files_has_manifest(&export->files, number) && file->is_broken)
+        return KVT_OK;
+    block_describe(export, (uint32_t)number, &block);
+    return archive_block_write(&export->writer, &block, bytes, length) ? KVT_OK : KVT_CANCELLED;
+}
+
 static enum kvt_status
 blocks_write(struct export *export, struct lanes *lanes)
 {
     size_t begun = 0;
 
     progress_begin(&export->progress, "export", PROGRESS_BYTES, 0, export->payload_bytes);
-    for (size_t i = 0; i < export->count; i++) {
+    for (size_t i = 0; i < export->order_count; i++) {
         struct lane *lane = lanes_at(lanes, i);
-        struct archive_block block;
         uint64_t length = 0;
         enum kvt_status status = KVT_OK;
 
-        for (; status == KVT_OK && begun < export->count && begun < i + lanes->count; begun++)
+        for (; status == KVT_OK && begun < export->order_count && begun < i + lanes->count; begun++)
             status = block_begin(export, lanes, begun);
         if (status == KVT_OK)
             status = lane_wait(lane, &length);
         if (status == KVT_MISS) {
-            export->damaged_count++;
+            damage_note(export, export->order[i]);
             continue;
         }
+        if (status == KVT_OK)
+            status = block_write(export, export->order[i], lane->bytes, length);
         if (status != KVT_OK)
             return status;
-        block_describe(export, export->order[i], &block);
-        if (!archive_block_write(&export->writer, &block, lane->bytes, length))
-            return KVT_CANCELLED;
         progress_at(&export->progress, export->writer.sums.payload_bytes);
     }
     return KVT_OK;
@@ -383,7 +446,7 @@ archive_write(struct export *export, struct output *output)
     status = blocks_write(export, &lanes);
     progress_end(&export->progress);
     lanes_close(&lanes);
-    if (status == KVT_OK && !archive_end(&export->writer))
+    if (status == KVT_OK && (!wishes_check(export) || !archive_end(&export->writer)))
         status = KVT_CANCELLED;
     return status;
 }
@@ -416,30 +479,6 @@ facts_print(const struct export *export, bool is_json, FILE *out)
     json_end(&json);
 }
 
-/* Whether each key that was named is there. */
-static bool
-wishes_check(const struct export *export, const char *const *spellings)
-{
-    for (size_t i = 0; i < export->wish_count; i++) {
-        const struct wish *wish = &export->wishes[i];
-
-        if (!wish->is_key || (wish->is_found && !wish->is_broken))
-            continue;
-        if (wish->key.key.length > ARCHIVE_KEY_MAX)
-            complain("the key %s has more than %d bytes, of which a store keeps a hash: it cannot "
-                     "be exported",
-                spellings[i], ARCHIVE_KEY_MAX);
-        else if (wish->is_found)
-            complain("the file %s is not whole: parts of it were evicted or damaged; it counts as "
-                     "missing",
-                spellings[i]);
-        else
-            complain("there is no block %s", spellings[i]);
-        return false;
-    }
-    return true;
-}
-
 static bool
 wishes_read(struct export *export, const char *const *spellings, size_t count)
 {
@@ -468,7 +507,8 @@ left_out_complain(const struct export *export)
     if (export->damaged_count > 0)
         complain("%" PRIu64 " blocks are damaged: they were left out", export->damaged_count);
     if (export->broken_file_count > 0)
-        complain("%" PRIu64 " files are not whole, parts of them are gone: they were left out",
+        complain("%" PRIu64
+                 " files are not whole, parts of them are gone or damaged: they were left out",
             export->broken_file_count);
     return export->hashed_count + export->damaged_count + export->broken_file_count == 0;
 }
@@ -485,12 +525,12 @@ export_run(struct export *export, const struct arguments *arguments)
         return false;
     status = entries_collect(export);
     if (status == KVT_OK)
-        status = broken_files_leave_out(export);
+        status = files_find(export->store, export->entries, export->count, &export->files);
     if (status == KVT_OK)
         status = entries_order(export);
     if (status < 0)
         complain_status(status, "cannot list %s", export->path);
-    if (status != KVT_OK || !wishes_check(export, arguments->operands + 2))
+    if (status != KVT_OK || !wishes_check(export))
         return false;
     if (!output_open(&output, file))
         return false;
@@ -533,6 +573,7 @@ kvtool_export(int argc, char **argv)
     free(export.wishes);
     free(export.entries);
     free(export.facts);
+    files_free(&export.files);
     free(export.order);
     free(export.namespace_indexes);
     return store_close(export.store, export.path) && is_fine ? EXIT_FINE : EXIT_PROBLEM;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvtool_files.c - which files among many listed blocks are not whole.
+ * kvtool_files.c - which files there are among many listed blocks, and which of them are not whole.
  *
  * A manifest is found by its length and read; parts tell by their keys to which file they belong,
  * and are counted.
@@ -11,73 +11,38 @@
 #include <string.h>
 
 #include "kvtool_block.h"
-#include "kvtool_manifest.h"
 
-/* What the keys of a file's parts have in common. */
-struct file_id {
-    uint64_t key_hash, file;
-    uint32_t namespace_id;
-    uint32_t component;
-};
-
-struct file {
-    struct file_id id;
-    size_t entry; /* Of the manifest. */
-    uint64_t part_count;
-    uint64_t found_count;
-};
-
-struct files {
+struct search {
     const struct kvt_scan_entry *entries;
     size_t *candidates; /* Entries that are as long as a manifest. */
     size_t candidate_count;
-    struct file *files; /* In the order of their ids. */
-    size_t count;
+    struct listed_files *found;
 };
 
-static int
-id_compare(const struct file_id *left, const struct file_id *right)
-{
-    if (left->file != right->file)
-        return left->file < right->file ? -1 : 1;
-    if (left->key_hash != right->key_hash)
-        return left->key_hash < right->key_hash ? -1 : 1;
-    if (left->namespace_id != right->namespace_id)
-        return left->namespace_id < right->namespace_id ? -1 : 1;
-    if (left->component != right->component)
-        return left->component < right->component ? -1 : 1;
-    return 0;
-}
-
-static int
-file_compare(const void *left, const void *right)
-{
-    return id_compare(&((const struct file *)left)->id, &((const struct file *)right)->id);
-}
-
 static enum kvt_status
-candidates_find(struct files *files, size_t count)
+candidates_find(struct search *search, size_t count)
 {
-    files->candidates = calloc(count + 1, sizeof(*files->candidates));
-    if (files->candidates == NULL)
+    search->candidates = calloc(count + 1, sizeof(*search->candidates));
+    search->found->of_entries = calloc(count + 1, sizeof(struct listed_file *));
+    if (search->candidates == NULL || search->found->of_entries == NULL)
         return KVT_E_NOMEM;
     for (size_t i = 0; i < count; i++) {
-        if (files->entries[i].length == MANIFEST_BYTES)
-            files->candidates[files->candidate_count++] = i;
+        if (search->entries[i].length == MANIFEST_BYTES)
+            search->candidates[search->candidate_count++] = i;
     }
-    files->files = calloc(files->candidate_count + 1, sizeof(*files->files));
-    return files->files == NULL ? KVT_E_NOMEM : KVT_OK;
+    search->found->files = calloc(search->candidate_count + 1, sizeof(*search->found->files));
+    return search->found->files == NULL ? KVT_E_NOMEM : KVT_OK;
 }
 
 static void
-file_add(struct files *files, size_t number, const struct manifest *manifest)
+file_add(struct search *search, size_t number, const struct manifest *manifest)
 {
-    const struct kvt_scan_entry *entry = &files->entries[number];
+    const struct kvt_scan_entry *entry = &search->entries[number];
 
-    files->files[files->count++] = (struct file){
+    search->found->files[search->found->count++] = (struct listed_file){
         .id = {.key_hash = manifest->key_hash,
             .file = manifest->file,
-            .namespace_id = entry->ns.id,
+            .space = entry->ns.id,
             .component = entry->component},
         .entry = number,
         .part_count = manifest->part_count,
@@ -86,18 +51,18 @@ file_add(struct files *files, size_t number, const struct manifest *manifest)
 
 /* A block that is damaged is no manifest. */
 static enum kvt_status
-manifests_read(struct files *files, struct lanes *lanes)
+manifests_read(struct search *search, struct lanes *lanes)
 {
     size_t begun = 0;
 
-    for (size_t i = 0; i < files->candidate_count; i++) {
+    for (size_t i = 0; i < search->candidate_count; i++) {
         struct lane *lane = lanes_at(lanes, i);
         struct manifest manifest;
         uint64_t length = 0;
         enum kvt_status status = KVT_OK;
 
-        for (; begun < files->candidate_count && begun < i + lanes->count; begun++) {
-            const struct kvt_scan_entry *entry = &files->entries[files->candidates[begun]];
+        for (; begun < search->candidate_count && begun < i + lanes->count; begun++) {
+            const struct kvt_scan_entry *entry = &search->entries[search->candidates[begun]];
             const struct kvt_key key = {
                 .bytes = entry->key, .length = entry->key_length, .component = entry->component};
 
@@ -109,70 +74,78 @@ manifests_read(struct files *files, struct lanes *lanes)
         if (status < 0)
             return status;
         if (status == KVT_OK && manifest_read(&manifest, lane->bytes, length))
-            file_add(files, files->candidates[i], &manifest);
+            file_add(search, search->candidates[i], &manifest);
     }
     return KVT_OK;
 }
 
 /* The file of which the entry is a part; NULL: none of those that were found. */
-static struct file *
-part_file(const struct files *files, const struct kvt_scan_entry *entry)
+static struct listed_file *
+part_file(const struct listed_files *files, const struct kvt_scan_entry *entry)
 {
-    struct file wanted = {
-        .id = {.namespace_id = entry->ns.id, .component = entry->component},
-    };
+    struct file_id wanted = {.space = entry->ns.id, .component = entry->component};
+    struct part_name part;
 
-    if (!part_key_is(entry, &wanted.id.key_hash, &wanted.id.file))
+    if (!part_key_is(entry, &part))
         return NULL;
-    return bsearch(&wanted, files->files, files->count, sizeof(wanted), file_compare);
+    wanted.key_hash = part.key_hash;
+    wanted.file = part.file;
+    return bsearch(&wanted, files->files, files->count, sizeof(*files->files), file_id_compare);
 }
 
-static uint64_t
-broken_mark(struct files *files, size_t count, bool *is_broken_out)
+static void
+parts_count(const struct search *search, size_t count)
 {
-    uint64_t broken_count = 0;
+    struct listed_files *files = search->found;
 
-    qsort(files->files, files->count, sizeof(*files->files), file_compare);
+    qsort(files->files, files->count, sizeof(*files->files), file_id_compare);
     for (size_t i = 0; i < count; i++) {
-        struct file *file = part_file(files, &files->entries[i]);
-
-        if (file != NULL)
-            file->found_count++;
-    }
-    for (size_t i = 0; i < count; i++) {
-        const struct file *file = part_file(files, &files->entries[i]);
-
-        is_broken_out[i] = file != NULL && file->found_count < file->part_count;
+        files->of_entries[i] = part_file(files, &search->entries[i]);
+        if (files->of_entries[i] != NULL)
+            files->of_entries[i]->found_count++;
     }
     for (size_t i = 0; i < files->count; i++) {
-        const struct file *file = &files->files[i];
+        struct listed_file *file = &files->files[i];
 
-        is_broken_out[file->entry] = file->found_count < file->part_count;
-        broken_count += is_broken_out[file->entry];
+        file->is_broken = file->found_count < file->part_count;
+        files->of_entries[file->entry] = file;
     }
-    return broken_count;
 }
 
 enum kvt_status
-files_check(kvt_store *store, const struct kvt_scan_entry *entries, size_t count,
-    bool *is_broken_out, uint64_t *broken_count_out)
+files_find(kvt_store *store, const struct kvt_scan_entry *entries, size_t count,
+    struct listed_files *files_out)
 {
-    struct files files = {.entries = entries};
+    struct search search = {.entries = entries, .found = files_out};
     struct lanes lanes;
-    enum kvt_status status = candidates_find(&files, count);
+    enum kvt_status status;
 
-    *broken_count_out = 0;
-    if (status == KVT_OK && files.candidate_count > 0) {
+    memset(files_out, 0, sizeof(*files_out));
+    status = candidates_find(&search, count);
+    if (status == KVT_OK && search.candidate_count > 0) {
         if (lanes_open(&lanes, store, MANIFEST_BYTES)) {
-            status = manifests_read(&files, &lanes);
+            status = manifests_read(&search, &lanes);
             lanes_close(&lanes);
         } else {
             status = KVT_CANCELLED;
         }
     }
     if (status == KVT_OK)
-        *broken_count_out = broken_mark(&files, count, is_broken_out);
-    free(files.files);
-    free(files.candidates);
+        parts_count(&search, count);
+    free(search.candidates);
     return status;
+}
+
+void
+files_free(struct listed_files *files)
+{
+    free(files->files);
+    free(files->of_entries);
+    memset(files, 0, sizeof(*files));
+}
+
+bool
+files_has_manifest(const struct listed_files *files, size_t entry)
+{
+    return files->of_entries[entry] != NULL && files->of_entries[entry]->entry == entry;
 }

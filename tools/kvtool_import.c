@@ -3,12 +3,13 @@
  * kvtool_import.c - `kvtool import`: the blocks of an archive into a store, all or none.
  *
  * The archive is read twice: whole, before the first block becomes visible, and again to put its
- * blocks. What comes from a pipe is kept in a nameless temporary file in between. Blocks that were
- * put before something went wrong, or before Ctrl-C, are deleted again. What the last blocks have
- * pushed out of the store is known when that is closed: then each key of the archive is looked up.
+ * blocks. What becomes of each file is settled before the second reading; manifests are put when
+ * all other blocks are durable and there, those that take another's place last: whenever this ends,
+ * a key has its old file or the new one. Blocks that were put before something went wrong, or
+ * before Ctrl-C, are deleted again. What the last blocks have pushed out of the store is known when
+ * that is closed: then each key of the archive is looked up.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +22,13 @@
 #include "kvtool.h"
 #include "kvtool_archive.h"
 #include "kvtool_block.h"
+#include "kvtool_import_files.h"
+#include "kvtool_import_source.h"
+#include "kvtool_key_list.h"
 #include "kvtool_parts.h"
+#include "kvtool_sweep.h"
 #include "progress.h"
 #include "quantity.h"
-
-enum {
-    COPY_BYTES = 1 << 20,
-    KEYS_AT_ONCE = 256
-};
 
 enum {
     OPTION_REPLACE,
@@ -54,130 +54,42 @@ const struct command_line kvtool_import_line = {
     .summary = "Put the blocks of an archive of kvtool export (default: standard input), durably.",
     .text =
         "The whole archive is verified before its first block becomes visible. A block that is\n"
-        "there stays as it is, but for a file of which parts are gone. When something goes wrong\n"
+        "there stays as it is, but for a file of which parts are gone or damaged. A file of which\n"
+        "the archive lacks parts is left out, and the exit code is 1. When something goes wrong\n"
         "on the way, Ctrl-C is pressed, or the store does not keep all of the archive, what was\n"
-        "put is deleted again (what was replaced stays replaced; namespaces stay).\n"
-        "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"stored\", \"existed\"}",
+        "put is deleted again (what was replaced stays replaced; namespaces stay). A file that is\n"
+        "replaced is the old or the new one, whole, whenever the import ends.\n"
+        "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\": of the archive; of its blocks\n"
+        "\"stored\", \"existed\" (they, or their file, were there and stay), \"left_out\" (parts "
+        "of\n"
+        "files that are not whole in it); \"left_out_files\": how many these are}",
     .operand_min = 1,
     .operand_max = 2,
     .options = options,
-};
-
-/* Keys of the archive, for when all its blocks were put. */
-struct listed_key {
-    kvt_namespace ns;
-    struct kvt_key key;
-    uint8_t bytes[ARCHIVE_KEY_MAX];
-};
-
-struct key_list {
-    struct listed_key *items;
-    size_t count, capacity;
 };
 
 struct import {
     const char *path;
     const char *name; /* Of the archive, for sentences. */
     int descriptor;
-    uint32_t flags;
-    struct archive_sums sums; /* Of the whole archive. */
+    bool is_replacing;
+    struct archive_sums sums;               /* Of the whole archive. */
+    struct archive_namespace *descriptions; /* Its namespaces. */
+    size_t description_count, description_capacity;
+    struct archive_files files;
     kvt_store *store;
     kvt_namespace *spaces;     /* In the archive's order. */
-    struct key_list made;      /* By this import: deleted if the rest fails. */
-    struct key_list was_there; /* Kept or replaced. */
+    struct key_list made;      /* By this import, but of no file: deleted if the rest fails. */
+    struct key_list was_there; /* Kept or replaced, and of no file. */
+    struct key_list swept;     /* What parts older files of these have left goes. */
     uint64_t existed_count;
+    uint64_t left_out_count;
+    uint64_t left_out_file_count;
     struct lanes lanes;
     struct progress progress;
 };
 
 /* --- The archive ------------------------------------------------------------------------------ */
-
-/* A file that has no name and goes with us. */
-static int
-nameless_file(void)
-{
-    const char *folder = getenv("TMPDIR");
-    int descriptor = -1;
-
-    if (folder == NULL || folder[0] == '\0')
-        folder = "/var/tmp";
-    descriptor = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (descriptor < 0)
-        complain("cannot make a temporary file in %s: %s", folder, strerror(errno));
-    return descriptor;
-}
-
-static bool
-all_write(int descriptor, const char *bytes, size_t size)
-{
-    while (size > 0) {
-        ssize_t count = write(descriptor, bytes, size);
-
-        if (count < 0 && errno == EINTR && !interrupt_came())
-            continue;
-        if (count < 0) {
-            complain("cannot write the temporary file (TMPDIR): %s", strerror(errno));
-            return false;
-        }
-        bytes += count;
-        size -= (size_t)count;
-    }
-    return true;
-}
-
-/* Copies a pipe into `target`. */
-static bool
-pipe_copy(const struct import *import, int target)
-{
-    char *bytes = malloc(COPY_BYTES);
-    bool is_fine = bytes != NULL;
-
-    while (is_fine) {
-        ssize_t count = read(import->descriptor, bytes, COPY_BYTES);
-
-        if (interrupt_came()) {
-            complain("interrupted");
-            is_fine = false;
-        } else if (count == 0) {
-            break;
-        } else if (count > 0) {
-            is_fine = all_write(target, bytes, (size_t)count);
-        } else if (errno != EINTR) {
-            complain("cannot read %s: %s", import->name, strerror(errno));
-            is_fine = false;
-        }
-    }
-    free(bytes);
-    return is_fine;
-}
-
-/* Something that can be read twice. */
-static bool
-descriptor_open(struct import *import, const char *file)
-{
-    struct stat facts;
-    int target = -1;
-
-    import->name = strcmp(file, "-") == 0 ? "standard input" : file;
-    import->descriptor =
-        strcmp(file, "-") == 0 ? dup(STDIN_FILENO) : open(file, O_RDONLY | O_CLOEXEC);
-    if (import->descriptor < 0 || fstat(import->descriptor, &facts) != 0) {
-        complain("cannot read %s: %s", import->name, strerror(errno));
-        return false;
-    }
-    if (S_ISREG(facts.st_mode))
-        return true;
-    target = nameless_file();
-    if (target < 0)
-        return false;
-    if (!pipe_copy(import, target)) {
-        close(target);
-        return false;
-    }
-    close(import->descriptor);
-    import->descriptor = target;
-    return true;
-}
 
 static bool
 archive_rewind(const struct import *import, struct archive_reader *reader)
@@ -187,6 +99,33 @@ archive_rewind(const struct import *import, struct archive_reader *reader)
         return false;
     }
     return archive_open(reader, import->descriptor, import->name);
+}
+
+static bool
+space_note(struct import *import, const struct archive_namespace *space)
+{
+    if (import->description_count == import->description_capacity) {
+        size_t capacity = import->description_capacity == 0 ? 4 : import->description_capacity * 2;
+        struct archive_namespace *items =
+            realloc(import->descriptions, capacity * sizeof(*import->descriptions));
+
+        if (items == NULL) {
+            complain("there is no memory for the namespaces");
+            return false;
+        }
+        import->descriptions = items;
+        import->description_capacity = capacity;
+    }
+    import->descriptions[import->description_count++] = *space;
+    return true;
+}
+
+static bool
+item_note(struct import *import, const struct archive_reader *reader)
+{
+    return reader->kind == ARCHIVE_NAMESPACE ? space_note(import, &reader->space)
+                                             : archive_files_note(&import->files, &reader->block,
+                                                   reader->payload, reader->payload_length);
 }
 
 /* Reads all of it. */
@@ -200,67 +139,107 @@ archive_verify(struct import *import)
     if (fstat(import->descriptor, &facts) != 0)
         facts.st_size = 0;
     progress_begin(&import->progress, "verify", PROGRESS_BYTES, 0, (uint64_t)facts.st_size);
-    while (is_fine && archive_next(&reader))
+    while (is_fine && archive_next(&reader)) {
+        is_fine = item_note(import, &reader);
         progress_at(&import->progress, reader.sums.archive_bytes);
+    }
     progress_end(&import->progress);
+    archive_files_complete(&import->files);
     import->sums = reader.sums;
     is_fine = is_fine && !reader.is_bad;
     archive_close(&reader);
     return is_fine;
 }
 
-/* --- Putting ---------------------------------------------------------------------------------- */
+/* --- Before the first block ------------------------------------------------------------------- */
 
 static bool
-space_open(struct import *import, const struct archive_reader *reader)
+spaces_open(struct import *import)
 {
-    const struct archive_namespace *space = &reader->space;
-    enum kvt_status status = kvt_namespace_open(import->store, space->name, space->description,
-        space->description_length, &import->spaces[reader->sums.namespace_count - 1]);
+    import->spaces = calloc(import->description_count + 1, sizeof(*import->spaces));
+    if (import->spaces == NULL) {
+        complain("there is no memory for the namespaces");
+        return false;
+    }
+    for (size_t i = 0; i < import->description_count; i++) {
+        const struct archive_namespace *space = &import->descriptions[i];
+        enum kvt_status status = kvt_namespace_open(import->store, space->name, space->description,
+            space->description_length, &import->spaces[i]);
 
-    if (status == KVT_OK)
-        return true;
-    complain_status(status, "cannot open the namespace %s", space->name);
-    return false;
-}
-
-/* Remembers the key of a block that is being put. */
-static bool
-key_list_add(struct key_list *list, kvt_namespace ns, const struct kvt_key *key)
-{
-    struct listed_key *item;
-
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity == 0 ? 256 : list->capacity * 2;
-        struct listed_key *items = realloc(list->items, capacity * sizeof(*items));
-
-        if (items == NULL) {
-            complain("there is no memory for the keys of %zu blocks", capacity);
+        if (status != KVT_OK) {
+            complain_status(status, "cannot open the namespace %s", space->name);
             return false;
         }
-        list->items = items;
-        list->capacity = capacity;
     }
-    item = &list->items[list->count++];
-    item->ns = ns;
-    item->key = *key;
-    memcpy(item->bytes, key->bytes, key->length);
     return true;
 }
 
-/* From the item `at` on, keys of its namespace; how many. */
-static uint32_t
-key_list_part(const struct key_list *list, size_t at, struct kvt_key keys_out[KEYS_AT_ONCE])
+static kvt_namespace
+file_space(const struct import *import, const struct archive_file *file)
 {
-    const struct listed_key *item = &list->items[at];
-    uint32_t count = 0;
+    return import->spaces[file->id.space];
+}
 
-    for (; count < KEYS_AT_ONCE && at + count < list->count && item[count].ns.id == item->ns.id;
-         count++) {
-        keys_out[count] = item[count].key;
-        keys_out[count].bytes = item[count].bytes;
+static bool
+fate_settle(struct import *import, struct archive_file *file)
+{
+    enum kvt_status status = KVT_OK;
+
+    if (file->fate == FATE_LEFT_OUT) {
+        import->left_out_count++;
+        import->left_out_file_count++;
+        return true;
     }
-    return count;
+    status =
+        archive_file_decide(file, import->store, file_space(import, file), import->is_replacing);
+    if (status == KVT_CANCELLED)
+        complain("interrupted");
+    else if (status != KVT_OK)
+        complain_status(
+            status, "cannot look for the files of %s in %s", import->name, import->path);
+    import->existed_count += file->fate == FATE_KEEP;
+    return status == KVT_OK;
+}
+
+static bool
+fates_settle(struct import *import)
+{
+    for (size_t i = 0; i < import->files.count; i++) {
+        if (!fate_settle(import, &import->files.files[i]))
+            return false;
+    }
+    return true;
+}
+
+/* --- Putting ---------------------------------------------------------------------------------- */
+
+/* A block of the archive as a put; it points to itself, and to the block. */
+struct order {
+    struct kvt_key parent;
+    struct kvt_put put;
+};
+
+static void
+order_make(
+    struct order *order, const struct archive_block *block, const void *source, uint64_t length)
+{
+    order->parent = (struct kvt_key){.bytes = block->parent,
+        .length = block->parent_length,
+        .component = block->parent_component};
+    order->put = (struct kvt_put){
+        .key = {.bytes = block->key, .length = block->key_length, .component = block->component},
+        .parent = block->parent_length > 0 ? &order->parent : NULL,
+        .source = source,
+        .length = length,
+        .depth = block->depth,
+        .token_start = block->token_start,
+        .token_count = block->token_count,
+        .recompute_us = block->recompute_us,
+        .importance = block->importance,
+        .class_id = block->class_id,
+        .hint = block->hint,
+        .part_count = block->part_count,
+    };
 }
 
 /* Whatever was put in that lane is there, or was before. */
@@ -281,62 +260,89 @@ put_finish(struct import *import, struct lane *lane)
     return false;
 }
 
-/* The flags for a block whose key is there: a file of which parts are gone gives way to what the
- * archive has, and the rest of its parts with it. */
-static uint32_t
-flags_over(struct import *import, kvt_namespace ns, const struct kvt_put *put)
+/* A block whose key is there gives way when it is to be replaced, and when it is a file that is not
+ * whole; the parts that a file leaves are swept in the end. */
+static enum kvt_status
+flags_over(struct import *import, kvt_namespace ns, struct kvt_put *put)
 {
-    struct manifest manifest;
-    bool is_file = manifest_read(&manifest, put->source, put->length);
-    uint64_t file = is_file ? manifest.file : 0;
-    uint64_t old_file;
+    struct looked there;
+    enum kvt_status status = KVT_MISS;
 
-    if (import->flags != 0 ||
-        file_look(import->store, ns, &put->key, false, &old_file) != KVT_MISS || old_file == file)
-        return import->flags;
-    if (parts_sweep(import->store, ns, &put->key, file) < 0)
-        complain(
-            "parts of a file that is not whole could not be deleted: the next put or rm does it");
-    return KVT_PUT_REPLACE;
+    if (!import->is_replacing)
+        status = file_look(import->store, ns, &put->key, true, &there);
+    if (status != KVT_MISS)
+        return status;
+    put->flags = KVT_PUT_REPLACE;
+    return key_list_add(&import->swept, ns, &put->key) ? KVT_OK : KVT_E_NOMEM;
 }
 
-static bool
-put_begin(struct import *import, const struct archive_reader *reader, struct lane *lane)
+/* A block that is no file's. */
+static enum kvt_status
+plain_begin(struct import *import, struct lane *lane, kvt_namespace ns, struct kvt_put *put)
 {
-    const struct archive_block *block = &reader->block;
-    const struct kvt_key parent = {.bytes = block->parent,
-        .length = block->parent_length,
-        .component = block->parent_component};
-    struct kvt_put put = {
-        .key = {.bytes = block->key, .length = block->key_length, .component = block->component},
-        .parent = block->parent_length > 0 ? &parent : NULL,
-        .source = lane->bytes,
-        .length = reader->payload_length,
-        .flags = import->flags,
-        .depth = block->depth,
-        .token_start = block->token_start,
-        .token_count = block->token_count,
-        .recompute_us = block->recompute_us,
-        .importance = block->importance,
-        .class_id = block->class_id,
-        .hint = block->hint,
-        .part_count = block->part_count,
-    };
-    kvt_namespace ns = import->spaces[block->namespace_index];
     uint8_t tiers = 0;
-    enum kvt_status status = kvt_lookup(import->store, ns, &put.key, 1, &tiers, NULL, NULL);
+    enum kvt_status status = kvt_lookup(import->store, ns, &put->key, 1, &tiers, NULL, NULL);
 
     if (status == KVT_OK &&
-        !key_list_add(tiers == 0 ? &import->made : &import->was_there, ns, &put.key))
-        return false;
+        !key_list_add(tiers == 0 ? &import->made : &import->was_there, ns, &put->key))
+        status = KVT_E_NOMEM;
+    if (status == KVT_OK && tiers != 0)
+        status = flags_over(import, ns, put);
+    return status == KVT_OK ? lane_put(&import->lanes, lane, ns, put) : status;
+}
+
+/* A part: there may be one that a killed import has left. */
+static enum kvt_status
+part_begin(
+    struct import *import, struct lane *lane, const struct archive_file *file, struct kvt_put *put)
+{
+    if (file == NULL || file->fate == FATE_LEFT_OUT) {
+        import->left_out_count++;
+        return KVT_OK;
+    }
+    if (file->fate == FATE_KEEP) {
+        import->existed_count++;
+        return KVT_OK;
+    }
+    put->flags = KVT_PUT_REPLACE;
+    return lane_put(&import->lanes, lane, file_space(import, file), put);
+}
+
+/* Whatever block it is; manifests have their turn later. */
+static bool
+block_begin(struct import *import, const struct archive_reader *reader, struct lane *lane)
+{
+    const struct archive_block *block = &reader->block;
+    struct manifest manifest;
+    struct part_name part;
+    struct order order;
+    enum kvt_status status;
+
+    if (manifest_read(&manifest, reader->payload, reader->payload_length))
+        return true;
     memcpy(lane->bytes, reader->payload, reader->payload_length);
-    if (tiers != 0)
-        put.flags = flags_over(import, ns, &put);
-    if (status == KVT_OK)
-        status = lane_put(&import->lanes, lane, ns, &put);
+    order_make(&order, block, lane->bytes, reader->payload_length);
+    status =
+        part_name_read(&part, block->key, block->key_length)
+            ? part_begin(import, lane, archive_files_find(&import->files, block, &part), &order.put)
+            : plain_begin(import, lane, import->spaces[block->namespace_index], &order.put);
     if (status == KVT_OK)
         return true;
-    complain_status(status, "cannot keep a block of %s", import->name);
+    if (status == KVT_CANCELLED)
+        complain("interrupted");
+    else
+        complain_status(status, "cannot keep a block of %s", import->name);
+    return false;
+}
+
+/* What the second reading brings fits what the first one has found. */
+static bool
+item_fits(const struct import *import, const struct archive_reader *reader)
+{
+    if (reader->sums.namespace_count <= import->description_count &&
+        reader->payload_length <= import->lanes.block_bytes)
+        return true;
+    complain("%s has changed while it was read", import->name);
     return false;
 }
 
@@ -348,15 +354,11 @@ blocks_put(struct import *import)
 
     progress_begin(&import->progress, "import", PROGRESS_BYTES, 0, import->sums.payload_bytes);
     while (is_fine && archive_next(&reader)) {
-        if (reader.kind == ARCHIVE_NAMESPACE) {
-            is_fine = reader.sums.namespace_count <= import->sums.namespace_count &&
-                      space_open(import, &reader);
-        } else {
-            struct lane *lane = lanes_at(&import->lanes, reader.sums.block_count);
+        struct lane *lane = lanes_at(&import->lanes, reader.sums.block_count);
 
-            is_fine = reader.payload_length <= import->lanes.block_bytes &&
-                      put_finish(import, lane) && put_begin(import, &reader, lane);
-        }
+        is_fine = item_fits(import, &reader);
+        if (is_fine && reader.kind == ARCHIVE_BLOCK)
+            is_fine = put_finish(import, lane) && block_begin(import, &reader, lane);
         progress_at(&import->progress, reader.sums.payload_bytes);
     }
     for (uint32_t i = 0; i < import->lanes.count; i++)
@@ -364,43 +366,114 @@ blocks_put(struct import *import)
     progress_end(&import->progress);
     is_fine = is_fine && !reader.is_bad;
     archive_close(&reader);
-    if (is_fine && interrupt_came()) {
-        complain("interrupted");
-        is_fine = false;
-    }
     return is_fine;
+}
+
+static bool
+manifest_put(struct import *import, struct archive_file *file)
+{
+    struct order order;
+    enum kvt_status status;
+
+    if (interrupt_came()) {
+        complain("interrupted");
+        return false;
+    }
+    order_make(&order, &file->block, file->bytes, MANIFEST_BYTES);
+    if (file->fate == FATE_REPLACE)
+        order.put.flags = KVT_PUT_REPLACE;
+    file->is_put = true;
+    status = block_put(import->store, file_space(import, file), &order.put);
+    import->existed_count += status == KVT_EXISTS;
+    if (status == KVT_OK || status == KVT_EXISTS)
+        return true;
+    complain_status(status, "cannot keep the manifest of a file of %s", import->name);
+    file->is_put = archive_file_is_in_place(file, import->store, file_space(import, file));
+    return false;
+}
+
+static bool
+manifests_put(struct import *import, enum file_fate fate)
+{
+    for (size_t i = 0; i < import->files.count; i++) {
+        struct archive_file *file = &import->files.files[i];
+
+        if (file->fate == fate && !manifest_put(import, file))
+            return false;
+    }
+    return true;
+}
+
+/* What older files, and killed imports, have left under the keys of the archive. */
+static void
+leftovers_sweep(struct import *import)
+{
+    bool is_listed = true;
+
+    for (size_t i = 0; is_listed && i < import->files.count; i++) {
+        const struct archive_file *file = &import->files.files[i];
+        const struct kvt_key key = archive_file_key(file);
+
+        if (file->fate != FATE_LEFT_OUT)
+            is_listed = key_list_add(&import->swept, file_space(import, file), &key);
+    }
+    if (!is_listed ||
+        (import->swept.count > 0 && parts_sweep_all(import->store, &import->swept) < 0))
+        complain(
+            "parts that nobody needs could not be deleted: the next put, rm or import does it");
 }
 
 /* Deletes what was put. */
 static void
 made_undo(struct import *import)
 {
-    const struct key_list *made = &import->made;
-    struct kvt_key keys[KEYS_AT_ONCE];
-    uint32_t count;
+    enum kvt_status status = KVT_OK;
 
-    for (size_t at = 0; at < made->count; at += count) {
-        count = key_list_part(made, at, keys);
-        if (blocks_delete(import->store, made->items[at].ns, keys, count) < 0) {
-            complain("some of the blocks that were put could not be deleted again");
-            return;
-        }
+    for (size_t i = 0; status >= 0 && i < import->files.count; i++) {
+        const struct archive_file *file = &import->files.files[i];
+
+        status = archive_file_undo(file, import->store, file_space(import, file));
     }
+    if (status >= 0)
+        status = key_list_delete(&import->made, import->store);
+    if (status < 0)
+        complain("some of the blocks that were put could not be deleted again");
 }
 
-/* As blocks_are_there(). */
+/* As blocks_are_there(), of all that was put or kept so far. */
 static enum kvt_status
-keys_are_there(kvt_store *store, const struct key_list *list)
+archive_is_there(const struct import *import, kvt_store *store)
 {
-    struct kvt_key keys[KEYS_AT_ONCE];
-    enum kvt_status status = KVT_OK;
-    uint32_t count;
+    enum kvt_status status = key_list_is_there(&import->made, store);
 
-    for (size_t at = 0; at < list->count && status == KVT_OK; at += count) {
-        count = key_list_part(list, at, keys);
-        status = blocks_are_there(store, list->items[at].ns, keys, count);
+    if (status == KVT_OK)
+        status = key_list_is_there(&import->was_there, store);
+    for (size_t i = 0; status == KVT_OK && i < import->files.count; i++) {
+        const struct archive_file *file = &import->files.files[i];
+
+        status = archive_file_is_there(file, store, file_space(import, file));
     }
     return status;
+}
+
+static void
+evicted_complain(const struct import *import)
+{
+    complain("%s has no room for all blocks of %s: some of them were evicted", import->path,
+        import->name);
+}
+
+/* A manifest whose parts are gone already would cost the file that it replaces. */
+static bool
+parts_have_stayed(const struct import *import)
+{
+    enum kvt_status status = archive_is_there(import, import->store);
+
+    if (status == KVT_MISS)
+        evicted_complain(import);
+    else if (status != KVT_OK)
+        complain_status(status, "cannot look for the blocks of %s", import->name);
+    return status == KVT_OK;
 }
 
 /* Of a store that was closed: before, segments may still be reclaimed. */
@@ -413,9 +486,7 @@ archive_has_stayed(struct import *import)
 
     if (store == NULL)
         return false;
-    status = keys_are_there(store, &import->made);
-    if (status == KVT_OK)
-        status = keys_are_there(store, &import->was_there);
+    status = archive_is_there(import, store);
     if (status < 0)
         complain_status(status,
             "the blocks of %s are stored, but that all are there could not be "
@@ -423,8 +494,7 @@ archive_has_stayed(struct import *import)
             import->name);
     if (!store_close(store, import->path) || status != KVT_MISS)
         return status == KVT_OK;
-    complain("%s has no room for all blocks of %s: some of them were evicted", import->path,
-        import->name);
+    evicted_complain(import);
     existing.host_capacity_bytes = KVTOOL_HOST_BYTES;
     import->store = store_open_to_write(import->path, &existing, NULL);
     if (import->store == NULL)
@@ -469,17 +539,21 @@ import_run(struct import *import)
     }
     if (!archive_fits(import, &made))
         return false;
-    import->spaces = calloc(import->sums.namespace_count + 1, sizeof(*import->spaces));
-    if (import->spaces == NULL) {
-        complain("there is no memory for the namespaces");
+    if (!spaces_open(import) || !fates_settle(import))
         return false;
-    }
     if (!lanes_open(&import->lanes, import->store,
             import->sums.largest_bytes == 0 ? 1 : import->sums.largest_bytes))
         return false;
-    is_fine = blocks_put(import);
+    is_fine = blocks_put(import) && parts_have_stayed(import) && manifests_put(import, FATE_NEW) &&
+              manifests_put(import, FATE_REPLACE);
     lanes_close(&import->lanes);
-    if (!is_fine)
+    if (is_fine && interrupt_came()) {
+        complain("interrupted");
+        is_fine = false;
+    }
+    if (is_fine)
+        leftovers_sweep(import);
+    else
         made_undo(import);
     return is_fine;
 }
@@ -490,13 +564,16 @@ facts_print(const struct import *import, bool is_json)
     const struct archive_sums *sums = &import->sums;
     struct json json = JSON_INIT(stdout);
     char texts[3][QUANTITY_TEXT_BYTES];
-    uint64_t stored = sums->block_count - import->existed_count;
+    uint64_t stored = sums->block_count - import->existed_count - import->left_out_count;
 
     if (!is_json) {
         printf("%s blocks of %" PRIu64 " namespaces, %s: %" PRIu64 " stored",
             quantity_count_text(texts[0], sums->block_count), sums->namespace_count,
             quantity_bytes_text(texts[1], (double)sums->payload_bytes), stored);
-        printf(", %s were there\n", quantity_count_text(texts[2], import->existed_count));
+        printf(", %s were there", quantity_count_text(texts[2], import->existed_count));
+        if (import->left_out_count > 0)
+            printf(", %s left out", quantity_count_text(texts[2], import->left_out_count));
+        printf("\n");
         return;
     }
     json_object_begin(&json, NULL);
@@ -505,8 +582,21 @@ facts_print(const struct import *import, bool is_json)
     json_number(&json, "payload_bytes", sums->payload_bytes);
     json_number(&json, "stored", stored);
     json_number(&json, "existed", import->existed_count);
+    json_number(&json, "left_out", import->left_out_count);
+    json_number(&json, "left_out_files", import->left_out_file_count);
     json_object_end(&json);
     json_end(&json);
+}
+
+/* Says which files are not in the store; true: none. */
+static bool
+left_out_complain(const struct import *import)
+{
+    if (import->left_out_file_count > 0)
+        complain("%" PRIu64 " files are not whole in %s, parts of them are not there: they were "
+                 "left out",
+            import->left_out_file_count, import->name);
+    return import->left_out_file_count == 0;
 }
 
 static bool
@@ -543,16 +633,21 @@ kvtool_import(int argc, char **argv)
         return EXIT_USAGE;
     interrupt_watch();
     import.path = arguments.operands[0];
-    import.flags = arguments.values[OPTION_REPLACE] != NULL ? KVT_PUT_REPLACE : 0;
+    import.is_replacing = arguments.values[OPTION_REPLACE] != NULL;
     exit_code = EXIT_PROBLEM;
-    if (descriptor_open(&import, arguments.operand_count > 1 ? arguments.operands[1] : "-") &&
-        archive_verify(&import) && import_into(&import, &arguments, nvme_bytes)) {
+    import.descriptor =
+        import_source_open(arguments.operand_count > 1 ? arguments.operands[1] : "-", &import.name);
+    if (import.descriptor >= 0 && archive_verify(&import) &&
+        import_into(&import, &arguments, nvme_bytes)) {
         facts_print(&import, arguments.values[OPTION_JSON] != NULL);
-        exit_code = EXIT_FINE;
+        exit_code = left_out_complain(&import) ? EXIT_FINE : EXIT_PROBLEM;
     }
+    free(import.descriptions);
     free(import.spaces);
-    free(import.made.items);
-    free(import.was_there.items);
+    archive_files_free(&import.files);
+    key_list_free(&import.made);
+    key_list_free(&import.was_there);
+    key_list_free(&import.swept);
     if (import.descriptor >= 0)
         close(import.descriptor);
     return exit_code;

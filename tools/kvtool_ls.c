@@ -142,11 +142,10 @@ entry_take(void *context, const struct kvt_scan_entry *entry, const char *name)
     struct listing *listing = context;
     char *hex = NULL;
     char *key = NULL;
-    uint64_t hash = 0;
-    uint64_t file = 0;
+    struct part_name part;
 
     listing_begin(listing);
-    if (!listing->has_parts && part_key_is(entry, &hash, &file)) {
+    if (!listing->has_parts && part_key_is(entry, &part)) {
         listing->part_count++;
         return 0;
     }

@@ -100,22 +100,45 @@ part_key(const struct manifest *manifest, uint64_t index, uint16_t component, ch
 }
 
 bool
-part_key_is(const struct kvt_scan_entry *entry, uint64_t *key_hash_out, uint64_t *file_out)
+part_name_read(struct part_name *name_out, const void *key, uint64_t length)
 {
     char text[PART_KEY_BYTES + 1];
     char *end = NULL;
 
-    if (entry->is_hashed || entry->key_length != PART_KEY_BYTES ||
-        memcmp(entry->key, "~part:", 6) != 0)
+    if (length != PART_KEY_BYTES || memcmp(key, "~part:", 6) != 0)
         return false;
-    memcpy(text, entry->key, PART_KEY_BYTES);
+    memcpy(text, key, PART_KEY_BYTES);
     text[PART_KEY_BYTES] = '\0';
     if (strspn(text + 6, "0123456789abcdef:") != PART_KEY_BYTES - 6 || text[22] != ':' ||
         text[39] != ':')
         return false;
-    *key_hash_out = strtoull(text + 6, &end, 16);
-    *file_out = strtoull(text + 23, &end, 16);
+    name_out->key_hash = strtoull(text + 6, &end, 16);
+    name_out->file = strtoull(text + 23, &end, 16);
+    name_out->index = (uint32_t)strtoull(text + 40, &end, 16);
     return true;
+}
+
+bool
+part_key_is(const struct kvt_scan_entry *entry, struct part_name *name_out)
+{
+    return !entry->is_hashed && part_name_read(name_out, entry->key, entry->key_length);
+}
+
+int
+file_id_compare(const void *left, const void *right)
+{
+    const struct file_id *one = left;
+    const struct file_id *other = right;
+
+    if (one->file != other->file)
+        return one->file < other->file ? -1 : 1;
+    if (one->key_hash != other->key_hash)
+        return one->key_hash < other->key_hash ? -1 : 1;
+    if (one->space != other->space)
+        return one->space < other->space ? -1 : 1;
+    if (one->component != other->component)
+        return one->component < other->component ? -1 : 1;
+    return 0;
 }
 
 uint64_t

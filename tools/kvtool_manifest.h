@@ -49,6 +49,22 @@ struct manifest {
     uint8_t digest[MANIFEST_DIGEST_BYTES];
 };
 
+/* What the keys of a file's parts have in common. */
+struct file_id {
+    uint64_t key_hash, file;
+    uint32_t space; /* The namespace: its id in a store, its number in an archive. */
+    uint32_t component;
+};
+
+/* file_id_compare - for qsort() and bsearch() of what begins with an id. */
+int file_id_compare(const void *left, const void *right);
+
+/* What the key of a part says. */
+struct part_name {
+    uint64_t key_hash, file;
+    uint32_t index;
+};
+
 void manifest_write(uint8_t bytes_out[MANIFEST_BYTES], const struct manifest *manifest);
 
 /* manifest_read - false: these bytes are none. */
@@ -64,8 +80,11 @@ uint64_t part_length(const struct manifest *manifest, uint64_t index);
 struct kvt_key part_key(
     const struct manifest *manifest, uint64_t index, uint16_t component, char *text);
 
-/* part_key_is - the stored key is a part's; `key_hash_out` (may be NULL) of which key. */
-bool part_key_is(const struct kvt_scan_entry *entry, uint64_t *key_hash_out, uint64_t *file_out);
+/* part_name_read - false: this is no part's key. */
+bool part_name_read(struct part_name *name_out, const void *key, uint64_t length);
+
+/* part_key_is - the same of a stored key. */
+bool part_key_is(const struct kvt_scan_entry *entry, struct part_name *name_out);
 
 /* key_hash - KEYHASH. */
 uint64_t key_hash(const struct kvt_key *key);

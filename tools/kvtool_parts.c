@@ -17,12 +17,9 @@
 
 #include "complain.h"
 #include "interrupt.h"
+#include "kvtool_sweep.h"
 #include "progress.h"
 #include "quantity.h"
-
-enum {
-    SCAN_COUNT = 256
-};
 
 /* --- The source ------------------------------------------------------------------------------- */
 
@@ -209,7 +206,7 @@ parts_put(kvt_store *store, const struct file_put *put, struct source *source, u
         is_fine = upload_run(&upload) && manifest_put(&upload, put);
         lanes_close(&upload.lanes);
         /* The old file's parts, or those of this one. */
-        if (parts_sweep(store, put->ns, &put->key, is_fine ? upload.manifest.file : put->old_file) <
+        if (parts_sweep(store, put->ns, &put->key, is_fine ? upload.manifest.file : put->old.file) <
             0)
             complain("parts that nobody needs could not be deleted: the next put or rm does it");
     }
@@ -323,91 +320,22 @@ bytes_pass(void *context, const void *bytes, uint64_t size)
 }
 
 enum kvt_status
-file_look(
-    kvt_store *store, kvt_namespace ns, const struct kvt_key *key, bool is_read, uint64_t *file_out)
+file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, bool is_read,
+    struct looked *looked_out)
 {
     struct block block = {0};
     struct manifest manifest;
     enum kvt_status status = block_get(store, ns, key, &block);
 
-    *file_out = 0;
+    *looked_out = (struct looked){.length = status == KVT_OK ? block.result.length : 0};
     if (status == KVT_MISS) {
         status = KVT_OK; /* Gone meanwhile. */
     } else if (status == KVT_OK && manifest_read(&manifest, block.bytes, block.result.length)) {
-        *file_out = manifest.file;
+        *looked_out = (struct looked){.file = manifest.file, .length = manifest.length};
         status = parts_are_there(store, ns, key->component, &manifest);
         if (status == KVT_OK && is_read)
             status = parts_get(store, ns, key->component, &manifest, bytes_pass, NULL);
     }
     block_free(&block);
-    return status;
-}
-
-/* --- Sweeping --------------------------------------------------------------------------------- */
-
-/* Collects the keys of parts, and deletes them when the walk is over. */
-struct sweep {
-    char (*texts)[PART_KEY_BYTES];
-    struct kvt_key *keys;
-    uint32_t count, capacity;
-};
-
-static bool
-sweep_add(struct sweep *sweep, const struct kvt_scan_entry *entry)
-{
-    if (sweep->count == sweep->capacity) {
-        uint32_t capacity = sweep->capacity == 0 ? 64 : sweep->capacity * 2;
-        char(*texts)[PART_KEY_BYTES] = realloc(sweep->texts, capacity * sizeof(*texts));
-
-        if (texts == NULL)
-            return false;
-        sweep->texts = texts;
-        sweep->capacity = capacity;
-    }
-    memcpy(sweep->texts[sweep->count++], entry->key, PART_KEY_BYTES);
-    return true;
-}
-
-static enum kvt_status
-sweep_collect(struct sweep *sweep, kvt_store *store, kvt_namespace ns, const struct kvt_key *key,
-    uint64_t keep)
-{
-    struct kvt_scan_entry entries[SCAN_COUNT];
-    uint64_t wanted = key_hash(key);
-    uint64_t cursor = 0;
-    uint32_t count = 0;
-    enum kvt_status status = KVT_OK;
-
-    while ((status = kvt_scan(store, &cursor, entries, SCAN_COUNT, &count)) == KVT_OK) {
-        for (uint32_t i = 0; i < count; i++) {
-            uint64_t hash = 0;
-            uint64_t file = 0;
-
-            if (entries[i].ns.id == ns.id && entries[i].component == key->component &&
-                part_key_is(&entries[i], &hash, &file) && hash == wanted && file != keep &&
-                !sweep_add(sweep, &entries[i]))
-                return KVT_E_NOMEM;
-        }
-    }
-    return status == KVT_MISS ? KVT_OK : status;
-}
-
-enum kvt_status
-parts_sweep(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t keep)
-{
-    struct sweep sweep = {0};
-    enum kvt_status status = sweep_collect(&sweep, store, ns, key, keep);
-
-    if (status == KVT_OK && sweep.count > 0) {
-        sweep.keys = calloc(sweep.count, sizeof(*sweep.keys));
-        status = sweep.keys == NULL ? KVT_E_NOMEM : KVT_OK;
-    }
-    for (uint32_t i = 0; status == KVT_OK && i < sweep.count; i++)
-        sweep.keys[i] = (struct kvt_key){
-            .bytes = sweep.texts[i], .length = PART_KEY_BYTES, .component = key->component};
-    if (status == KVT_OK && sweep.count > 0)
-        status = blocks_delete(store, ns, sweep.keys, sweep.count);
-    free(sweep.keys);
-    free(sweep.texts);
     return status;
 }

@@ -23,6 +23,12 @@ struct source {
 
 uint64_t source_read(struct source *source, void *target, uint64_t size);
 
+/* What a key has. */
+struct looked {
+    uint64_t file;   /* Its number; 0: it is no file. */
+    uint64_t length; /* Of the content; 0: there is none. */
+};
+
 /* A file to put. */
 struct file_put {
     kvt_namespace ns;
@@ -30,7 +36,7 @@ struct file_put {
     uint64_t part_bytes; /* At most, in a part. */
     uint64_t room_bytes; /* A larger file is refused. */
     uint32_t flags;      /* enum kvt_put_flags */
-    uint64_t old_file;   /* Whose parts stay when it fails; 0: the key has no manifest now. */
+    struct looked old;   /* What the key has now: the parts of a file stay when this put fails. */
 };
 
 /* parts_put - all of `source` as parts, then the manifest. False, with a sentence, and nothing was
@@ -49,14 +55,8 @@ enum kvt_status parts_are_there(
     kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest);
 
 /* file_look - what `key` has now. KVT_MISS: a file of which parts are gone, or, when `is_read`,
- * which cannot be read; *file_out is its number. KVT_OK: anything else; *file_out is 0 if it is no
- * file. Else it could not be found out. */
+ * which cannot be read. KVT_OK: anything else. Else it could not be found out. */
 enum kvt_status file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key,
-    bool is_read, uint64_t *file_out);
-
-/* parts_sweep - delete the parts of `key`'s files, but for those of the file `keep` (0: none).
- * What an interrupted put left goes with them. */
-enum kvt_status parts_sweep(
-    kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t keep);
+    bool is_read, struct looked *looked_out);
 
 #endif /* KVTOOL_PARTS_H */

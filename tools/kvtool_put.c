@@ -17,6 +17,7 @@
 #include "kvtool.h"
 #include "kvtool_content.h"
 #include "kvtool_parts.h"
+#include "kvtool_sweep.h"
 
 enum {
     PART_BYTES_MAX = 8 << 20
@@ -114,7 +115,7 @@ plain_put(kvt_store *store, const struct file_put *wish, const struct source *so
 
     if (status != KVT_OK && status != KVT_EXISTS)
         complain_status(status, "cannot keep the block %s", spelling);
-    else if (status == KVT_OK && wish->old_file != 0 &&
+    else if (status == KVT_OK && wish->old.file != 0 &&
              parts_sweep(store, wish->ns, &wish->key, 0) < 0)
         complain("parts of the old file could not be deleted: the next put or rm does it");
     return status;
@@ -139,13 +140,10 @@ static bool
 old_content_look(kvt_store *store, struct file_put *wish)
 {
     bool is_replaced = (wish->flags & KVT_PUT_REPLACE) != 0;
-    uint64_t file = 0;
-    enum kvt_status status = file_look(store, wish->ns, &wish->key, !is_replaced, &file);
+    enum kvt_status status = file_look(store, wish->ns, &wish->key, !is_replaced, &wish->old);
 
     if (status == KVT_MISS)
         wish->flags |= KVT_PUT_REPLACE;
-    if ((wish->flags & KVT_PUT_REPLACE) != 0)
-        wish->old_file = file;
     if (status == KVT_CANCELLED)
         complain("interrupted");
     else if (status != KVT_OK && status != KVT_MISS)

@@ -31,6 +31,7 @@ TARGETS = [
     (re.compile(r"golden_tools"), ["kvtool", "golden_make"]),
     (re.compile(r"golden_decode"), ["decode_reference"]),
     (re.compile(r"test_kvtool_files"), ["crash_shim", "kvtool", "kvtool_failing", "tierbench"]),
+    (re.compile(r"test_kvtool_import"), ["kvtool", "kvtool_failing"]),
     (re.compile(r"test_(kvtool\w*|tierbench|documents)"), ["kvtool", "tierbench"]),
 ]
 # Short runs, whatever a long run around this one asks for: a mutant is a coarse error.

@@ -1,31 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * failing_calls.c - for a kvtool of its own, which is compiled to call these functions instead of
- * the library's: KVT_FAIL_CALL=kvt_lookup:5 has the fifth call of that one fail with KVT_E_NOMEM.
+ * the library's: KVT_FAIL_CALL=kvt_lookup:5 has the fifth call of that one fail with KVT_E_NOMEM,
+ * KVT_KILL_CALL=kvt_lookup:5 ends the process there.
  */
+#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #undef kvt_lookup
 #undef kvt_get_submit
+#undef kvt_put_submit
+#undef kvt_delete_submit
 #include "kvtier/kvtier.h"
 
 enum kvt_status failing_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
     uint32_t count, uint8_t *tiers_out, uint32_t *leading_out, kvt_lease *lease_out);
 enum kvt_status failing_get_submit(kvt_store *store, kvt_namespace ns, const struct kvt_get *gets,
     uint32_t count, const struct kvt_submit *submit, kvt_ticket **ticket_out);
+enum kvt_status failing_put_submit(kvt_store *store, kvt_namespace ns, const struct kvt_put *puts,
+    uint32_t count, enum kvt_durability durability, const struct kvt_submit *submit,
+    kvt_ticket **ticket_out);
+enum kvt_status failing_delete_submit(kvt_store *store, kvt_namespace ns,
+    const struct kvt_key *keys, uint32_t count, const struct kvt_submit *submit,
+    kvt_ticket **ticket_out);
+
+/* Whether this call of the function is the one that the variable names. */
+static bool
+call_is_meant(const char *variable, const char *function, uint64_t call_count)
+{
+    const char *wish = getenv(variable);
+    size_t length = strlen(function);
+
+    return wish != NULL && strncmp(wish, function, length) == 0 && wish[length] == ':' &&
+           strtoull(wish + length + 1, NULL, 10) == call_count;
+}
 
 /* Whether this call of the function is to fail. */
 static bool
 call_fails(const char *function, uint64_t *call_count)
 {
-    const char *wish = getenv("KVT_FAIL_CALL");
-    size_t length = strlen(function);
-
     ++*call_count;
-    return wish != NULL && strncmp(wish, function, length) == 0 && wish[length] == ':' &&
-           strtoull(wish + length + 1, NULL, 10) == *call_count;
+    if (call_is_meant("KVT_KILL_CALL", function, *call_count))
+        raise(SIGKILL);
+    return call_is_meant("KVT_FAIL_CALL", function, *call_count);
 }
 
 enum kvt_status
@@ -48,4 +67,26 @@ failing_get_submit(kvt_store *store, kvt_namespace ns, const struct kvt_get *get
     if (call_fails("kvt_get_submit", &call_count))
         return KVT_E_NOMEM;
     return kvt_get_submit(store, ns, gets, count, submit, ticket_out);
+}
+
+enum kvt_status
+failing_put_submit(kvt_store *store, kvt_namespace ns, const struct kvt_put *puts, uint32_t count,
+    enum kvt_durability durability, const struct kvt_submit *submit, kvt_ticket **ticket_out)
+{
+    static uint64_t call_count;
+
+    if (call_fails("kvt_put_submit", &call_count))
+        return KVT_E_NOMEM;
+    return kvt_put_submit(store, ns, puts, count, durability, submit, ticket_out);
+}
+
+enum kvt_status
+failing_delete_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
+    uint32_t count, const struct kvt_submit *submit, kvt_ticket **ticket_out)
+{
+    static uint64_t call_count;
+
+    if (call_fails("kvt_delete_submit", &call_count))
+        return KVT_E_NOMEM;
+    return kvt_delete_submit(store, ns, keys, count, submit, ticket_out);
 }

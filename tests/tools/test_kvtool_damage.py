@@ -130,6 +130,39 @@ class Damage(Programs):
         done = self.run_program("kvtool", "export", "d", "rest.kva", expect=1)
         self.assertIn(b"3 blocks are damaged", done.stderr)
 
+    def test_a_file_with_a_damaged_part_is_in_no_archive(self):
+        block = 256 << 10
+        for key, content in (("a/00", b"\x33" * 5000), ('a/"large"', b"\x5a" * (3 * block)),
+                             ('a/"other"', os.urandom(2 * block))):
+            self.run_program("kvtool", "put", "--create", "--nvme", "64M", "parts", key,
+                             input=content)
+        with open(self.path("parts", "data", "data.00"), "r+b") as file:
+            file.seek(file.read().rindex(b"\x5a" * 100))
+            file.write(b"damage")
+        facts = self.json_of("kvtool", "export", "parts", "parts.kva", expect=1)
+        self.assertEqual((facts["blocks"], facts["left_out_damaged"], facts["left_out_files"]),
+                         (6, 1, 1))
+        # A store that has the file whole keeps it.
+        whole = os.urandom(3 * block)
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "kept", "z/00", input=b"z")
+        self.run_program("kvtool", "put", "kept", 'a/"large"', input=whole)
+        facts = self.json_of("kvtool", "import", "--replace", "kept", "parts.kva")
+        self.assertEqual((facts["stored"], facts["left_out"], facts["left_out_files"]), (4, 2, 0))
+        self.assertTrue(self.run_program("kvtool", "get", "kept", 'a/"large"').stdout == whole)
+        self.assertEqual(self.json_of("kvtool", "ls", "kept")["part_count"], 5)
+        # Named, it is nothing.
+        self.refused("kvtool", "export", "parts", "no.kva", "a/00", 'a/"large"', expect=1,
+                     saying='the file a/"large" is not whole')
+        with open(self.path("parts", "data", "data.00"), "r+b") as file:
+            file.seek(file.read().rindex(b"\x33" * 100))
+            file.write(b"damage")
+        self.refused("kvtool", "export", "parts", "no.kva", "a/00", 'a/"other"', expect=1,
+                     saying="the block a/00 is damaged")
+        self.assertFalse(os.path.exists(self.path("no.kva")))
+        done = self.run_program("kvtool", "export", "parts", "-", "a/00", expect=1)
+        done = self.run_program("kvtool", "import", "kept", "-", input=done.stdout, expect=1)
+        self.assertIn(b"damaged or cut", done.stderr)
+
     def test_a_short_data_file_is_named(self):
         self.copy()
         os.truncate(self.path("d", "data", "data.00"), self.segment_bytes * 9)

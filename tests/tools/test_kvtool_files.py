@@ -22,15 +22,7 @@ SHIM = os.environ.get("KVT_CRASH_SHIM", "")  # tests/crash/crash_shim.c
 SYNC_END, RENAME = 4, 9  # Kinds of its records (crash_log.h).
 
 
-class Failing(Programs):
-    def attempt_failing(self, call, number, *words):
-        """Runs kvtool, of which that call of the library fails."""
-        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
-        return subprocess.run([program, *words], cwd=self.scratch, capture_output=True, timeout=120,
-                              env=dict(os.environ, KVT_FAIL_CALL=f"{call}:{number}"))
-
-
-class Files(Failing):
+class Files(Programs):
     def put(self, directory, key, content, *more, nvme="64M", expect=0):
         return self.run_program("kvtool", "put", "--create", "--nvme", nvme, directory, key, *more,
                                 input=content, expect=expect)
@@ -343,7 +335,7 @@ class Durable(Programs):
                                 (SYNC_END, "below", "below")])
 
 
-class Archives(Failing):
+class Archives(Programs):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
