@@ -44,8 +44,9 @@ const struct command_line kvtool_export_line = {
         "An operand that is the name of a namespace means all of it; any other is a KEY, which\n"
         "must be there. Left out and counted are blocks whose keys are longer than 64 bytes (a\n"
         "store keeps only a hash of them), damaged ones, and files of which parts are gone or\n"
-        "damaged. The exit code is then 1, and when DIR has lost blocks. FILE is there whole or\n"
-        "as it was.\n"
+        "damaged. The exit code is then 1, and when DIR has lost blocks. FILE is there whole or "
+        "as\n"
+        "it was. Tables of N-gram embeddings are in no archive: see kvtool engram export.\n"
         "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\", \"archive_bytes\",\n"
         "\"left_out_hashed\", \"left_out_damaged\", \"left_out_files\"}",
     .operand_min = 2,
@@ -495,6 +496,29 @@ wishes_read(struct export *export, const char *const *spellings, size_t count)
     return true;
 }
 
+static int
+table_count(void *context, const struct kvt_engram_info *info)
+{
+    (void)info;
+    ++*(uint64_t *)context;
+    return 1;
+}
+
+/* Tables are no blocks: whoever exports a whole store may think that they are in its archive. */
+static void
+tables_complain(const struct export *export)
+{
+    uint64_t count = 0;
+    enum kvt_status status = kvt_engram_list(export->store, table_count, &count);
+
+    if (status != KVT_OK)
+        complain_status(status, "cannot list the tables of %s", export->path);
+    else if (count > 0)
+        complain("%" PRIu64 " tables of N-gram embeddings are not in the archive: kvtool engram "
+                 "export writes their rows",
+            count);
+}
+
 /* Says what is not in the archive; true: nothing. */
 static bool
 left_out_complain(const struct export *export)
@@ -543,6 +567,8 @@ export_run(struct export *export, const struct arguments *arguments)
         return false;
     facts_print(
         export, arguments->values[OPTION_JSON] != NULL, strcmp(file, "-") == 0 ? stderr : stdout);
+    if (export->wish_count == 0)
+        tables_complain(export);
     is_whole = store_is_whole(export->store, export->path);
     return left_out_complain(export) && is_whole;
 }

@@ -301,6 +301,16 @@ class Engram(Programs):
         for nvme in ("zz", "0"):
             self.import_refused("no size of a store", "none", "--raw", *layer, nvme=nvme, expect=2)
 
+    def test_an_export_of_a_store_says_that_tables_are_not_in_it(self):
+        self.write("rows", self.chance.randbytes(ROWS * (VALUES + SCALES)))
+        self.imported("t", "rows", "--raw", "--layer", 3)
+        self.run_program("kvtool", "put", self.store, "a/01", input=b"one")
+        done = self.run_program("kvtool", "export", self.store, "all.kva")
+        self.assertIn(b"1 tables of N-gram embeddings are not in the archive", done.stderr)
+        self.assertEqual(self.run_program("kvtool", "export", self.store, "a.kva", "a").stderr, b"")
+        self.run_program("kvtool", "engram", "drop", self.store, "t")
+        self.assertEqual(self.run_program("kvtool", "export", self.store, "a.kva").stderr, b"")
+
 
 if __name__ == "__main__":
     programs.main()
