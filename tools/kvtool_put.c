@@ -154,7 +154,7 @@ old_content_look(kvt_store *store, struct file_put *wish)
 /* What was put. */
 struct outcome {
     enum kvt_status status; /* KVT_OK, KVT_EXISTS, or a failure that has its sentence. */
-    uint64_t length;
+    uint64_t length;        /* Of what the key has now. */
     bool is_file;
 };
 
@@ -186,6 +186,8 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
                       manifest_is_like(source->head, outcome.length);
     outcome.status = outcome.is_file ? file_put_run(store, &wish, source, &outcome.length)
                                      : plain_put(store, &wish, source, arguments->operands[1]);
+    if (outcome.status == KVT_EXISTS)
+        outcome.length = wish.old.length;
     return outcome;
 }
 

@@ -97,11 +97,19 @@ class Kvtool(Programs):
     def test_a_block_that_exists_stays_unless_replaced(self):
         self.put("s4", "a/01", input=b"old")
         kept = self.json_of("kvtool", "put", "s4", "a/01", input=b"new")
-        self.assertEqual(kept["outcome"], "exists")
+        self.assertEqual((kept["outcome"], kept["length_bytes"]), ("exists", 3))
+        with open(self.path("zeros"), "wb") as file:
+            file.truncate(70 << 20)
+        kept = self.json_of("kvtool", "put", "s4", "a/01", "zeros")
+        self.assertEqual((kept["outcome"], kept["length_bytes"]), ("exists", 3))
         self.assertEqual(self.get("s4", "a/01"), b"old")
         changed = self.json_of("kvtool", "put", "--replace", "s4", "a/01", input=b"new")
-        self.assertEqual(changed["outcome"], "stored")
+        self.assertEqual((changed["outcome"], changed["length_bytes"]), ("stored", 3))
         self.assertEqual(self.get("s4", "a/01"), b"new")
+        self.put("s4", 'a/"file"', input=bytes(300 << 10))
+        for content in (b"small", bytes(5 << 20)):
+            kept = self.json_of("kvtool", "put", "s4", 'a/"file"', input=content)
+            self.assertEqual((kept["outcome"], kept["length_bytes"]), ("exists", 300 << 10))
 
     def test_components_and_namespaces_are_kept_apart(self):
         self.put("s5", "a/01", input=b"zero")
