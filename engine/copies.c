@@ -89,7 +89,7 @@ copy_note(
     struct kvt_store *store, enum policy_place place, uint32_t number, enum kvt_event_reason reason)
 {
     event_add(store, number, tier_of_place(place), KVT_EVENT_STORED, reason);
-    /* A policy may begin with a block here that an open has found: that is a use. */
+    /* A policy may note here when a block came that an open has found. */
     store->nvme_use_sum -= entry_use_share(store, number);
     store->policy->ops->add(store->policy, place, number);
     store->nvme_use_sum += entry_use_share(store, number);

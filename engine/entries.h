@@ -57,7 +57,8 @@ struct entry_state {
     uint32_t hbm_child_count;    /* Children with a copy in HBM. */
     uint32_t memory_child_count; /* Children with a copy in HBM or HOST. */
     uint32_t child_count;        /* Children in the map, wherever their copies are. */
-    uint32_t last_use;           /* In ticks of the policy's time; 0: not since the open. */
+    uint32_t last_use;           /* In ticks of the policy's time; 0: not since the open. GHI: or
+                                  * when it came to memory for a use that is told later. */
     uint32_t depth;
     uint32_t token_start;
     uint32_t token_count;

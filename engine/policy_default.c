@@ -17,7 +17,7 @@
  * 16.
  *
  * A block that an open found on NVMe is tracked from its first use on, as one that was used before,
- * long ago.
+ * long ago. Until then it has no age that says anything: when it leaves NVMe nothing is learned.
  */
 #include "failure.h"
 #include "policy_default_internal.h"
@@ -186,8 +186,9 @@ turn_after(struct default_policy *self, uint32_t number)
     return (uint8_t)(state->turn + 2u < HAZARD_TURNS_MAX ? state->turn + 2u : HAZARD_TURNS_MAX);
 }
 
-void
-default_track(struct default_policy *self, uint32_t number)
+/* A block that an open found, from now on. */
+static void
+found_track(struct default_policy *self, uint32_t number)
 {
     struct hazard_traits traits = {.use_count = 2, .gap = 4, .turn = turn_after(self, number)};
 
@@ -206,7 +207,7 @@ block_use(struct default_policy *self, uint32_t number)
     if (number == self->run.last)
         self->run.last = ENTRY_NONE; /* What comes behind it is another request's. */
     if (state->use_count == 0) {
-        default_track(self, number);
+        found_track(self, number);
         return;
     }
     guards_note(self, state->last_use, state->depth,

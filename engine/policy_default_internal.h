@@ -138,8 +138,6 @@ default_class(const struct default_policy *self, const struct entry_state *state
 /* --- policy_default.c ------------------------------------------------------------------------- */
 
 struct hazard_traits default_traits(const struct entry_state *state);
-/* default_track - a block of which nothing is known is tracked from now on. */
-void default_track(struct default_policy *self, uint32_t number);
 
 /* --- policy_default_places.c ------------------------------------------------------------------ */
 

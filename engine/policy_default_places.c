@@ -221,7 +221,7 @@ default_add(struct policy *policy, enum policy_place place, uint32_t number)
     self->prepared_count--;
     self->places[place].copy_count++;
     if (entries_at(policy->entries, number)->use_count == 0)
-        default_track(self, number);
+        entries_at(policy->entries, number)->last_use = self->now; /* Its use is told apart. */
     refresh_around(self, number);
 }
 

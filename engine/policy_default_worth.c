@@ -209,8 +209,11 @@ default_costs_set(struct policy *policy, const struct policy_costs *costs)
 void
 default_nvme_left(struct default_policy *self, uint32_t number)
 {
-    double age = hazard_seconds(age_of(self, entries_at(self->base.entries, number)));
+    const struct entry_state *state = entries_at(self->base.entries, number);
+    double age = hazard_seconds(age_of(self, state));
 
+    if (state->use_count == 0)
+        return; /* An open found it: when it was used last is not known. */
     self->nvme_age_seconds += (age - self->nvme_age_seconds) * age_gain;
     hazard_horizon_set(self->hazard, self->nvme_age_seconds);
 }
