@@ -75,7 +75,8 @@ fates_cut(struct kvt_store *store, uint32_t number)
 
 /* --- Leaving ---------------------------------------------------------------------------------- */
 
-/* From memory, for room: nothing below it has the block. */
+/* From memory, for room: nothing below it has the block. Or from NVMe too, for room in the map: no
+ * block of one place is given up for it, and it is compared with none. */
 static void
 note_evicted(struct kvt_store *store, uint32_t number, struct hash128 fingerprint)
 {
@@ -84,6 +85,10 @@ note_evicted(struct kvt_store *store, uint32_t number, struct hash128 fingerprin
     enum policy_place place = POLICY_HOST;
     float score;
 
+    if (entries_has_copy(store->entries, POLICY_NVME, number)) {
+        note(store, fingerprint, KVT_FATE_EVICTED, score_of(store, POLICY_NVME, number), NAN);
+        return;
+    }
     if (!entries_has_copy(store->entries, POLICY_HOST, number))
         place = place_of_device(entry_device(entry));
     score = score_of(store, place, number);

@@ -16,7 +16,8 @@ extern "C" {
 /* What became of a block that is not there. */
 enum kvt_fate {
     KVT_FATE_NONE = 0,      /* It was never stored here, or nothing is remembered of it any more. */
-    KVT_FATE_EVICTED = 1,   /* Given up in memory, for room; NVMe did not have it. */
+    KVT_FATE_EVICTED = 1,   /* Given up in memory, for room, and NVMe did not have it; or in all
+                             * tiers, for room in the map (entry_count_max). */
     KVT_FATE_RECLAIMED = 2, /* Given up on NVMe, for room, with its segment; memory did not have
                              * it. */
     KVT_FATE_REFUSED = 3,   /* Given up in memory, for room; it was not worth a write to NVMe. */
@@ -44,7 +45,8 @@ struct kvt_explanation {
      * EVICTED    score: what the block was worth in its place; cut: the same of the block that was
      *            given up there before it. In HBM that is expected reuses in each second that it
      *            stands there; in HOST these times the nanoseconds that a use costs more without
-     *            it, as far as that is known.
+     *            it, as far as that is known. If NVMe had it, which a full map does not look at:
+     *            expected reuses in each second; cut: NaN.
      * RECLAIMED  score: expected reuses in each second; cut: the same of the least block that the
      *            reclaim wrote again of its own choice; NaN: none.
      * REFUSED    score: nanoseconds that having it on NVMe was expected to save; cut: the price of

@@ -3,6 +3,7 @@
  * test_full_map.c - a map that holds entry_count_max blocks takes more: which blocks leave for
  * them, which never do, and what a crash leaves of that. In a simulated world.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "kvtier/explaining.h"
 #include "kvtier/hints.h"
 #include "sim_store.h"
 #include "store_internal.h"
@@ -170,6 +172,32 @@ what_left_is_told_as_evicted_and_does_not_come_back(void **state)
     reopen_with(4 * BOUND);
     for (uint32_t key = 0; key < 3 * BOUND; key++)
         assert_int_equal(is_there(key), was_there[key]);
+}
+
+/* One that NVMe has is compared with none: no place is short of room. */
+static void
+what_leaves_from_nvme_is_told_by_its_importance(void **state)
+{
+    (void)state;
+    puts_of(0, BOUND, KVT_SYNC);
+    for (uint64_t key = 0; key < BOUND; key++) {
+        kvt_ticket *ticket;
+
+        assert_int_equal(
+            kvt_demote_submit(store, ns, &keys[key], 1, KVT_TIER_NVME, NULL, &ticket), KVT_OK);
+        assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
+    }
+    puts_of(BOUND, BOUND / 2, KVT_SYNC);
+    for (uint64_t key = 0; key < BOUND; key++) {
+        struct kvt_explanation why = {.struct_size = sizeof(why)};
+
+        assert_int_equal(kvt_why(store, ns, &keys[key], &why), KVT_OK);
+        if (why.tiers != 0)
+            continue;
+        assert_int_equal(why.fate, KVT_FATE_EVICTED);
+        assert_true(why.score > 0 && isnan(why.cut));
+    }
+    assert_int_equal(kit_stats(store).map_evict_count, BOUND / 2);
 }
 
 static void
@@ -371,6 +399,8 @@ main(void)
         cmocka_unit_test_setup_teardown(a_full_map_takes_more_blocks, setup_ghi, teardown),
         cmocka_unit_test_setup_teardown(
             what_left_is_told_as_evicted_and_does_not_come_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            what_leaves_from_nvme_is_told_by_its_importance, setup_ghi, teardown),
         cmocka_unit_test_setup_teardown(what_is_used_stays, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_used_stays, setup_ghi, teardown),
         cmocka_unit_test_setup_teardown(a_chain_leaves_from_its_end, setup, teardown),
