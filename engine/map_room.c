@@ -26,16 +26,16 @@ is_full(const struct kvt_store *store)
 }
 
 static bool
-is_held_by_share(struct kvt_store *store, uint32_t number, unsigned tiers)
+is_held_by_share(struct kvt_store *store, uint32_t number, unsigned tiers, uint32_t asker)
 {
-    return ((tiers & TIER_HBM) != 0 && shares_hold(store, number, SHARE_HBM, 0)) ||
-           ((tiers & TIER_HOST) != 0 && shares_hold(store, number, SHARE_HOST, 0)) ||
-           ((tiers & TIER_NVME) != 0 && shares_hold(store, number, SHARE_NVME, 0));
+    return ((tiers & TIER_HBM) != 0 && shares_hold(store, number, SHARE_HBM, asker)) ||
+           ((tiers & TIER_HOST) != 0 && shares_hold(store, number, SHARE_HOST, asker)) ||
+           ((tiers & TIER_NVME) != 0 && shares_hold(store, number, SHARE_NVME, asker));
 }
 
 /* What is under way with a block has a pin of it, or a flight. */
 static bool
-may_go(struct kvt_store *store, uint32_t number)
+may_go(struct kvt_store *store, uint32_t number, uint32_t asker)
 {
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
@@ -45,12 +45,12 @@ may_go(struct kvt_store *store, uint32_t number)
         return false;
     state = entries_at(store->entries, number);
     return state->child_count == 0 && state->flight == NULL && !pins_hold(store, number) &&
-           !is_held_by_share(store, number, word_tiers(word));
+           !is_held_by_share(store, number, word_tiers(word), asker);
 }
 
 /* The least important of the next few that may go; ENTRY_NONE: none of so many may. */
 static uint32_t
-candidate_find(struct kvt_store *store, uint32_t keep)
+candidate_find(struct kvt_store *store, uint32_t keep, uint32_t asker)
 {
     struct map_hand *hand = &store->map_hand;
     uint32_t limit = residency_number_limit(store->map);
@@ -64,7 +64,7 @@ candidate_find(struct kvt_store *store, uint32_t keep)
 
         hand->next = number + 1;
         hand->vain_count++;
-        if (number == keep || !may_go(store, number))
+        if (number == keep || !may_go(store, number, asker))
             continue;
         importance = store->policy->ops->importance(store->policy, number);
         if (best == ENTRY_NONE || importance < least) {
@@ -94,17 +94,21 @@ evict(struct kvt_store *store, uint32_t number)
 }
 
 enum kvt_status
-map_room_make(struct kvt_store *store, uint32_t keep, struct patience *patience)
+map_room_make(struct kvt_store *store, uint32_t keep, uint32_t asker, struct patience *patience)
 {
     struct map_hand *hand = &store->map_hand;
     uint32_t evicted_count = 0;
 
+    /* What a share keeps from one that asks may go for another. */
+    if (store->has_shares && hand->asker != asker)
+        hand->vain_count = 0;
+    hand->asker = asker;
     if (hand->vain_count == 0) {
         (void)patience_is_last(store, patience, PATIENCE_MAP); /* Its rounds may be over. */
         hand->begin = search_begin(store, PATIENCE_MAP);
     }
     while (is_full(store) && evicted_count < 2) {
-        uint32_t number = candidate_find(store, keep);
+        uint32_t number = candidate_find(store, keep, asker);
 
         if (number == ENTRY_NONE || !evict(store, number))
             break;

@@ -14,6 +14,7 @@ struct move {
     struct flight *flight;
     enum policy_place place; /* Of the slot. */
     struct slot slot;
+    uint32_t asker;  /* Namespace for whose sake it is moved; 0: nobody's. */
     uint8_t turn;    /* Down: patience.h */
     uint8_t *memory; /* Down: the slot's. */
     uint64_t length;
@@ -35,8 +36,8 @@ move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
     KVT_TRY_GOTO(entry_prepare(store, number), put_back);
     move->entry = number;
     move->place = want.place;
+    move->asker = want.namespace_id;
     move->length = residency_at(store->map, number)->length;
-    want.namespace_id = entry_namespace(store, number)->id;
     want.size = round_up(move->length, PAGE_BYTES);
     residency_pin(store->map, number);
     KVT_TRY_GOTO(room_take(store, &want, &move->slot), unpin);
@@ -82,7 +83,7 @@ move_end(struct kvt_store *store, struct move *move, enum kvt_status status)
         room_refused(store, place_of_device(move->device_job.device), status);
     entry_unpin(store, move->entry);
     if (is_copied && is_demotion && (entry_tiers(store, move->entry) & TIER_HOST) != 0)
-        room_lowered(store, place_of_device(move->device_job.device), move->entry);
+        room_lowered(store, place_of_device(move->device_job.device), move->entry, move->asker);
     pool_put(&store->move_pool, move);
     ops_restart(store, &waiters, status);
 }
@@ -161,15 +162,18 @@ down_begin(struct kvt_store *store, uint32_t number, struct room_want want)
 enum kvt_status
 move_down(struct kvt_store *store, uint32_t number, struct patience *patience)
 {
-    return down_begin(
-        store, number, (struct room_want){.place = POLICY_HOST, .patience = patience});
+    return down_begin(store, number,
+        (struct room_want){.place = POLICY_HOST,
+            .namespace_id = entry_namespace(store, number)->id,
+            .patience = patience});
 }
 
 enum kvt_status
-move_down_within(struct kvt_store *store, uint32_t number, bool is_last)
+move_down_within(struct kvt_store *store, uint32_t number, uint32_t asker, bool is_last)
 {
     return down_begin(store, number,
-        (struct room_want){.place = POLICY_HOST, .is_within = true, .is_last = is_last});
+        (struct room_want){
+            .place = POLICY_HOST, .namespace_id = asker, .is_within = true, .is_last = is_last});
 }
 
 /* --- Up --------------------------------------------------------------------------------------- */
@@ -196,7 +200,10 @@ move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct patien
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
     KVT_TRY(move_create(store, number, FLIGHT_RAISING,
-        (struct room_want){.place = place, .patience = patience}, &move));
+        (struct room_want){.place = place,
+            .namespace_id = entry_namespace(store, number)->id,
+            .patience = patience},
+        &move));
     move->device_job.device = device;
     move->device_job.finish = up_copied;
     device_job_copy(store, &move->device_job, DEVICE_IN,

@@ -31,8 +31,9 @@ enum kvt_status move_down(struct kvt_store *store, uint32_t number, struct patie
 enum kvt_status move_up(
     struct kvt_store *store, uint32_t number, uint32_t device, struct patience *patience);
 
-/* move_down_within - in a search for room in HBM, which the block would leave. `is_last`: nothing
- * is waited for, but for what this lets go in HOST. */
-enum kvt_status move_down_within(struct kvt_store *store, uint32_t number, bool is_last);
+/* move_down_within - in a search for room in HBM, which the block would leave for namespace `asker`
+ * (0: nobody's). `is_last`: nothing is waited for, but for what this lets go in HOST. */
+enum kvt_status move_down_within(
+    struct kvt_store *store, uint32_t number, uint32_t asker, bool is_last);
 
 #endif /* KVT_ENGINE_MOVE_H */

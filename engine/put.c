@@ -506,7 +506,7 @@ put_must_wait(const struct flight *flight, bool is_replace)
 static enum kvt_status
 put_map_room(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = map_room_make(store, number, &op->patience);
+    enum kvt_status status = map_room_make(store, number, op->key.namespace_id, &op->patience);
 
     if (status == KVT_NOT_READY)
         room_wait(store, POLICY_HOST, op);

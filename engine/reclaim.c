@@ -348,7 +348,8 @@ reclaim_start(struct kvt_store *store)
 
 /* --- Emptying --------------------------------------------------------------------------------- */
 
-/* Take the block's NVMe copy away, and with it the block when that was its last. False: pinned. */
+/* Take the block's NVMe copy away, and with it the block when that was its last. False: it is
+ * pinned, or its namespace has no more than its share any more. */
 static bool
 resident_drop(struct kvt_store *store, const struct resident *resident)
 {
@@ -358,6 +359,8 @@ resident_drop(struct kvt_store *store, const struct resident *resident)
     struct commit_kill kill = entry_kill(store, resident->number, NULL);
     bool is_dropped;
 
+    if (shares_hold(store, resident->number, SHARE_NVME, 0))
+        return false;
     kill.sequence = entry->sequence; /* A newer copy may come before it is buried. */
     is_dropped = word_tiers(word) != TIER_NVME
                      ? entry_nvme_release(store, resident->number)
@@ -369,19 +372,26 @@ resident_drop(struct kvt_store *store, const struct resident *resident)
     return true;
 }
 
-/* What is still in the victim goes; what is pinned will be moved. False: there is such. */
+/* What is still in the victim goes, the last first (victim_survivors()); what may not go will be
+ * moved. False: there is such. */
 static bool
 victim_empty(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
-    uint32_t kept_count = 0;
+    uint32_t kept_first = reclaim->resident_count; /* At the end, for now. */
+    uint32_t kept_count;
 
-    for (uint32_t i = 0; i < reclaim->resident_count; i++) {
+    for (uint32_t i = reclaim->resident_count; i-- > 0;) {
         const struct resident resident = reclaim->residents[i];
 
-        if (resident_is_there(store, &resident) && !resident_drop(store, &resident))
-            reclaim->residents[kept_count++] = resident;
+        if (!resident_is_there(store, &resident) || resident_drop(store, &resident))
+            continue;
+        reclaim->residents[--kept_first] = resident;
     }
+    kept_count = reclaim->resident_count - kept_first;
+    if (kept_count > 0)
+        memmove(reclaim->residents, &reclaim->residents[kept_first],
+            kept_count * sizeof(*reclaim->residents));
     reclaim->resident_count = reclaim->survivor_count = kept_count;
     reclaim->moved_count = 0;
     return kept_count == 0;

@@ -144,7 +144,7 @@ hbm_victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t
     }
     if (is_refused(store, want->place))
         return VICTIM_UNTOUCHED;
-    status = move_down_within(store, number, want->is_last);
+    status = move_down_within(store, number, want->namespace_id, want->is_last);
     hand->is_cut = status == KVT_NOT_READY && store->room_hands[POLICY_HOST].is_cut;
     if (status == KVT_OK) {
         entries_at(store->entries, number)->flight->is_demotion = true;
@@ -393,7 +393,7 @@ low_mark(const struct kvt_store *store, enum policy_place place)
 }
 
 void
-room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number)
+room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number, uint32_t asker)
 {
     const struct slab *slab = place_slab(store, place);
     bool is_wanted =
@@ -401,6 +401,7 @@ room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number)
 
     if (is_wanted && entries_has_copy(store->entries, place, number) &&
         entries_is_leaf(store->entries, place, number) &&
+        !shares_hold(store, number, share_of_place(place), asker) &&
         entry_hbm_release(store, number, KVT_REASON_EVICTED))
         COUNT(store, hbm_evict_count, 1);
 }

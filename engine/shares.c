@@ -91,7 +91,8 @@ hbm_bytes(const struct kvt_store *store)
 /*
  * A segment can be reclaimed when at most half of it is held (victim_survivors()). However that
  * lies, there is one while all that is held, by shares and by pins, is at most half of the segments
- * that have blocks.
+ * that have blocks. Of a namespace above its share a segment holds what it has of it less all that
+ * is above the share: of all segments together that is no more than the share.
  */
 static uint64_t
 nvme_limit(const struct kvt_store *store)

@@ -9,7 +9,8 @@
  * Threads   the loop.
  *
  * A block is held when its namespace has a share of the tier and uses no more than that. Blocks
- * of a namespace that is above its share are like those of one without.
+ * of a namespace that is above its share are like those of one without, until so many have left.
+ * Who lets several go at once asks before each of them (reclaim.c, room_lowered()).
  */
 #ifndef KVT_ENGINE_SHARES_H
 #define KVT_ENGINE_SHARES_H

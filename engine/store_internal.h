@@ -126,6 +126,7 @@ struct namespace_state {
     uint64_t block_bytes;
     uint64_t share_bytes[SHARE_TIER_COUNT]; /* 0: none. */
     uint64_t used_bytes[SHARE_TIER_COUNT];  /* Counted once a share was set. */
+    uint64_t leaving_bytes;                 /* Of NVMe: while victim.c counts. */
 };
 
 #define COUNTER_FIELD(name, text) _Atomic uint64_t name;
@@ -167,7 +168,8 @@ struct room_hand {
 /* The hand that goes round over the map's entries (map_room.c). */
 struct map_hand {
     uint32_t next;        /* Number of the entry that it looks at next. */
-    uint32_t vain_count;  /* Looks since a block left. */
+    uint32_t vain_count;  /* Looks since a block left, ... */
+    uint32_t asker;       /* ... for this namespace. */
     uint32_t begin;       /* search_begin() */
     uint32_t given_count; /* Entries that were given room. */
 };
@@ -442,17 +444,21 @@ bool room_is_wanted(const struct kvt_store *store);
 bool room_step(struct kvt_store *store);
 /*
  * room_lowered - the copy in HOST is there for which that in `place`, HBM, was to make room: the
- * latter goes, if room is still wanted. Left to the next search it might be passed over, and the
- * copy in HOST given up for that of another block, and so on for ever.
+ * latter goes, if room is still wanted and its share does not keep it from namespace `asker`, which
+ * wanted it. Left to the next search it might be passed over, and the copy in HOST given up for
+ * that of another block, and so on for ever.
  */
-void room_lowered(struct kvt_store *store, enum policy_place place, uint32_t number);
+void room_lowered(
+    struct kvt_store *store, enum policy_place place, uint32_t number, uint32_t asker);
 
 /* room_refused - a copy down from `place`, HBM, that was to make room failed with `status`. */
 void room_refused(struct kvt_store *store, enum policy_place place, enum kvt_status status);
 
-/* map_room_make - map_room.c: the map takes one more block; another has left for it if need be, but
- * not `keep` (ENTRY_NONE: any may). KVT_NOT_READY: wait, as for HOST. KVT_E_NOSPC: none can go. */
-enum kvt_status map_room_make(struct kvt_store *store, uint32_t keep, struct patience *patience);
+/* map_room_make - map_room.c: the map takes one more block, of namespace `asker`; another has left
+ * for it if need be, but not `keep` (ENTRY_NONE: any may). KVT_NOT_READY: wait, as for HOST.
+ * KVT_E_NOSPC: none can go. */
+enum kvt_status map_room_make(
+    struct kvt_store *store, uint32_t keep, uint32_t asker, struct patience *patience);
 
 /* place_slab - of HOST or of a device's HBM; NULL: there is none. */
 struct slab *place_slab(const struct kvt_store *store, enum policy_place place);

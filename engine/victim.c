@@ -190,7 +190,6 @@ static bool
 resident_is_pinned(struct kvt_store *store, const struct resident *resident)
 {
     return pins_hold(store, resident->number) ||
-           shares_hold(store, resident->number, SHARE_NVME, 0) ||
            word_pins(atomic_load_explicit(
                &residency_at(store->map, resident->number)->word, memory_order_acquire)) != 0;
 }
@@ -202,6 +201,51 @@ number_compare(const void *a, const void *b)
     const struct resident *right = b;
 
     return (left->number > right->number) - (left->number < right->number);
+}
+
+/* Pinned ones, then what the policy finds most important, then what lies higher in its tree. */
+static int
+resident_compare(const void *a, const void *b)
+{
+    const struct resident *left = a;
+    const struct resident *right = b;
+
+    if (left->is_pinned != right->is_pinned)
+        return left->is_pinned ? -1 : 1;
+    if (left->importance != right->importance)
+        return left->importance > right->importance ? -1 : 1;
+    if (left->depth != right->depth)
+        return left->depth < right->depth ? -1 : 1;
+    return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
+}
+
+/* Those in front stay pinned, or the most important. */
+static void
+residents_sort(struct resident *residents, uint32_t count)
+{
+    if (count > 0)
+        qsort(residents, count, sizeof(*residents), resident_compare);
+}
+
+/* A namespace that has more than its share may lose what it has above that, from the least
+ * important on. The rest is pinned: while this goes, what it has falls. */
+static void
+shares_keep(struct kvt_store *store, struct resident *residents, uint32_t count)
+{
+    residents_sort(residents, count);
+    for (uint32_t i = 0; i < count; i++)
+        entry_namespace(store, residents[i].number)->leaving_bytes = 0;
+    for (uint32_t i = count; i-- > 0;) {
+        struct namespace_state *space = entry_namespace(store, residents[i].number);
+        uint64_t left_bytes = space->used_bytes[SHARE_NVME] - space->leaving_bytes;
+
+        if (residents[i].is_pinned)
+            continue;
+        if (left_bytes <= space->share_bytes[SHARE_NVME])
+            residents[i].is_pinned = true;
+        else
+            space->leaving_bytes += (uint64_t)resident_pages(store, &residents[i]) * PAGE_BYTES;
+    }
 }
 
 /* What the choice asks of each of them; they are in the order of their numbers afterwards. */
@@ -219,6 +263,8 @@ residents_know(struct kvt_store *store, struct resident *residents, uint32_t cou
         resident->is_pinned = resident_is_pinned(store, resident);
         resident->is_expendable = false;
     }
+    if (store->has_shares)
+        shares_keep(store, residents, count);
     if (count > 0)
         qsort(residents, count, sizeof(*residents), number_compare);
     for (uint32_t i = 0; i < count; i++) {
@@ -276,22 +322,6 @@ ends_part(struct resident *residents, uint32_t count)
         residents[kept_count++] = resident;
     }
     return kept_count;
-}
-
-/* Pinned ones, then what the policy finds most important, then what lies higher in its tree. */
-static int
-resident_compare(const void *a, const void *b)
-{
-    const struct resident *left = a;
-    const struct resident *right = b;
-
-    if (left->is_pinned != right->is_pinned)
-        return left->is_pinned ? -1 : 1;
-    if (left->importance != right->importance)
-        return left->importance > right->importance ? -1 : 1;
-    if (left->depth != right->depth)
-        return left->depth < right->depth ? -1 : 1;
-    return left->extent.page < right->extent.page ? -1 : left->extent.page > right->extent.page;
 }
 
 /* Pages that one root can take, less a share for headers. */
@@ -364,6 +394,7 @@ victim_survivors(
     uint32_t earned = half;                    /* For the others. */
     uint32_t moved_pages = 0;
     uint32_t kept_count = 0;
+    uint32_t left_count; /* Without the ends of chains that go. */
 
     if (earned > *credit_bytes / PAGE_BYTES)
         earned = (uint32_t)(*credit_bytes / PAGE_BYTES);
@@ -373,10 +404,9 @@ victim_survivors(
     residents_know(store, residents, count);
     if (!keeps_all)
         ends_find(store, residents, count, use_mean(store));
-    count = ends_part(residents, count);
-    if (count > 0)
-        qsort(residents, count, sizeof(*residents), resident_compare);
-    for (uint32_t i = 0; i < count; i++) {
+    left_count = ends_part(residents, count);
+    residents_sort(residents, left_count);
+    for (uint32_t i = 0; i < left_count; i++) {
         const struct resident resident = residents[i];
         uint32_t pages = resident_pages(store, &resident);
         bool must_stay = resident.is_pinned || keeps_all || resident.child_count > 0;
@@ -396,6 +426,8 @@ victim_survivors(
         residents[i] = residents[kept_count];
         residents[kept_count++] = resident;
     }
+    if (store->has_shares && kept_count < count)
+        residents_sort(&residents[kept_count], count - kept_count);
     if (!keeps_all) {
         uint64_t bytes = (uint64_t)moved_pages * PAGE_BYTES;
 

@@ -16,9 +16,11 @@
  * headers it has read (segment_kills_note()); what gains less than an eighth of a segment is let
  * go.
  *
- * Blocks: pinned ones (by readers, or kvt_pin()) stay whatever they are, up to half a segment. The
- * others go from the ends of their chains: a block that no other in the map builds on any more, if
- * it was not used later than the average block on NVMe; then its parent, if that is one, and so on.
+ * Blocks: pinned ones (by readers, or kvt_pin()) stay whatever they are, up to half a segment. So
+ * do those that a share keeps: all of a namespace that has no more than its share; of one that has
+ * more, what is not above it when the least important ones have left. The others go from the ends
+ * of their chains: a block that no other in the map builds on any more, if it was not used later
+ * than the average block on NVMe; then its parent, if that is one, and so on.
  * Of what is left a block that nothing builds on stays if the policy finds it worth being written
  * once more; the others stay, since what builds on them could not be reached by a prefix. When they
  * fill more than half a segment, or more than can be written elsewhere, or than the credit allows,
@@ -73,8 +75,8 @@ bool victim_spare_unreadable(struct kvt_store *store);
 bool victim_gains(struct kvt_store *store, struct segment *victim, uint32_t kill_count);
 
 /* victim_survivors - put the blocks that are to be written again in front, and say how many they
- * are; or VICTIM_UNMOVABLE. All are in one segment. What they take is taken off *credit_bytes,
- * unless most of NVMe is dead. */
+ * are; or VICTIM_UNMOVABLE. All are in one segment. With shares the last of the others is to leave
+ * first. What they take is taken off *credit_bytes, unless most of NVMe is dead. */
 uint32_t victim_survivors(
     struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t *credit_bytes);
 

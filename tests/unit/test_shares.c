@@ -21,7 +21,9 @@ enum {
     OWN_COUNT = 16,       /* 1 MiB of a HOST of 4 MiB and an NVMe of 8 MiB. */
     OTHER_COUNT = 160,    /* Ten times as much. */
     OTHER_FIRST = 100000, /* Keys of the other namespace. */
+    MAP_COUNT = 2500,     /* Entries: more than two looks of a search. */
     MIB = 1 << 20,
+    HBM_SLOT_BYTES = (HBM_BLOCK_BYTES + 4095) / 4096 * 4096,
 };
 
 static kvt_namespace own, other;
@@ -120,19 +122,19 @@ pin(kvt_namespace ns, uint64_t number)
     assert_int_equal(kvt_pin(hbm.store, ns, &name.key, 1, KVT_FOREVER), KVT_OK);
 }
 
-/* As much as can be promised, and pins beside it, spread over the segments: a part of each is held.
- */
+/* As much as can be promised, and more of the same namespace, and pins beside it, spread over the
+ * segments: a part of each is held. */
 static void
-what_can_be_promised_of_nvme_leaves_room_for_others(void **state)
+promises_keep(uint64_t more_count)
 {
-    uint64_t own_count = share_most() / BLOCK_BYTES;
+    uint64_t share_count = share_most() / BLOCK_BYTES;
+    uint64_t own_count = share_count + more_count;
     uint64_t pin_count, next = OTHER_FIRST;
     struct kvt_options options = {.struct_size = sizeof(options)};
 
-    (void)state;
     assert_int_equal(kvt_options_get(hbm.store, &options), KVT_OK);
     pin_count = options.pin_bytes_max / BLOCK_BYTES;
-    assert_true(own_count > 0 && pin_count > 0);
+    assert_true(share_count > 0 && pin_count > 0);
     for (uint64_t i = 0; i < own_count || i < pin_count; i++) {
         if (i < own_count)
             assert_int_equal(kit_put(hbm.store, own, i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
@@ -144,8 +146,23 @@ what_can_be_promised_of_nvme_leaves_room_for_others(void **state)
     }
     for (uint64_t i = 0; i < 3 * OTHER_COUNT; i++)
         assert_int_equal(kit_put(hbm.store, other, next++, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
-    assert_int_equal(count_in(own, 0, (uint32_t)own_count, KVT_TIER_NVME), own_count);
+    assert_true(count_in(own, 0, (uint32_t)own_count, KVT_TIER_NVME) >= share_count);
     assert_int_equal(count_in(other, 0, (uint32_t)pin_count, KVT_TIER_NVME), pin_count);
+}
+
+static void
+what_can_be_promised_of_nvme_leaves_room_for_others(void **state)
+{
+    (void)state;
+    promises_keep(0);
+}
+
+static void
+so_it_does_when_a_namespace_has_more_than_that(void **state)
+{
+    (void)state;
+    for (uint64_t more_count = 1; more_count <= 5; more_count += 2)
+        promises_keep(more_count);
 }
 
 static void
@@ -236,6 +253,221 @@ shares_behind_a_lost_namespace_are_promised_too(void **state)
     share(other, KVT_TIER_HBM, MIB);
 }
 
+/* A block more than the share: that one competes, the others stay. */
+static void
+a_block_above_the_share_of_nvme_takes_no_other_along(void **state)
+{
+    const uint32_t share_count = OWN_COUNT - 4;
+
+    (void)state;
+    share(own, KVT_TIER_NVME, share_count * BLOCK_BYTES);
+    for (uint64_t i = 0; i < share_count + 1; i++)
+        assert_int_equal(kit_put(hbm.store, own, i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    for (uint64_t i = 0; i < 3 * OTHER_COUNT; i++)
+        assert_int_equal(
+            kit_put(hbm.store, other, OTHER_FIRST + i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_true(count_in(own, 0, OWN_COUNT, KVT_TIER_NVME) >= share_count);
+    kit_audit(hbm.store);
+}
+
+static uint32_t
+number_of(kvt_namespace ns, uint64_t number)
+{
+    struct payload_key name;
+    struct block_key key;
+    uint32_t found;
+
+    payload_key_make(&name, number);
+    assert_true(key_init(&key, hbm.store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
+    found =
+        residency_find(hbm.store->map, key_fingerprint(hbm.store->fingerprint_seed, &key), &key);
+    assert_int_not_equal(found, ENTRY_NONE);
+    return found;
+}
+
+/* More than half of a segment: to write it again gains too little, whatever is above the share. */
+static void
+most_of_a_segment_stays_where_it_is(void **state)
+{
+    const uint32_t count = OWN_COUNT - 4;
+    const struct entry *first;
+    struct extent was;
+
+    (void)state;
+    share(own, KVT_TIER_NVME, (count - 1) * BLOCK_BYTES);
+    for (uint64_t i = 0; i < count; i++)
+        assert_int_equal(kit_put(hbm.store, own, i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    first = residency_at(hbm.store->map, number_of(own, 0));
+    was = (struct extent){first->segment, first->extent_generation, first->page};
+    for (uint64_t i = 0; i < 3 * OTHER_COUNT; i++)
+        assert_int_equal(
+            kit_put(hbm.store, other, OTHER_FIRST + i, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    for (uint64_t i = 0; i < count; i++) {
+        const struct entry *entry = residency_at(hbm.store->map, number_of(own, i));
+
+        assert_int_equal(entry->segment, was.segment);
+        assert_int_equal(entry->extent_generation, was.generation);
+    }
+}
+
+/* The same in HBM, from where some are on their way down at a time. */
+static void
+a_block_above_the_share_of_hbm_takes_no_other_along(void **state)
+{
+    const uint32_t share_count = OWN_COUNT - 4;
+
+    (void)state;
+    hbm.ns = own;
+    share(own, KVT_TIER_HBM, share_count * HBM_SLOT_BYTES);
+    for (uint64_t i = 0; i < share_count + 1; i++)
+        assert_int_equal(hbm_put(i, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    hbm.ns = other;
+    for (uint64_t i = 0; i < 3 * OTHER_COUNT; i++)
+        assert_int_equal(hbm_put(OTHER_FIRST + i, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_true(count_in(own, 0, OWN_COUNT, KVT_TIER_HBM) >= share_count);
+    kit_audit(hbm.store);
+}
+
+/* A copy that is down in HOST, and what may be done with the one in HBM. */
+struct lowered {
+    uint32_t number, asker;
+};
+
+static bool
+lowered_run(struct kvt_store *store, void *context)
+{
+    const struct lowered *lowered = context;
+
+    room_lowered(store, POLICY_HBM, lowered->number, lowered->asker);
+    return true;
+}
+
+static void
+what_came_down_leaves_hbm_for_its_own_namespace(void **state)
+{
+    struct lowered lowered;
+
+    (void)state;
+    hbm.ns = own;
+    share(own, KVT_TIER_HBM, OWN_COUNT * HBM_SLOT_BYTES);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+    hbm.ns = other;
+    /* Above the mark down to which room is made. */
+    for (uint64_t i = 0;
+         hbm_stats().hbm_used_bytes_now <= hbm.options.hbm_capacity_bytes / 100 * 91; i++)
+        assert_int_equal(hbm_put(OTHER_FIRST + i, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    lowered = (struct lowered){.number = number_of(own, 1), .asker = other.id};
+    loop_call(hbm.store, lowered_run, &lowered);
+    lowered.asker = 0;
+    loop_call(hbm.store, lowered_run, &lowered);
+    assert_true((tiers_in(own, 1) & KVT_TIER_HBM) != 0);
+    lowered.asker = own.id;
+    loop_call(hbm.store, lowered_run, &lowered);
+    assert_int_equal(tiers_in(own, 1) & KVT_TIER_HBM, 0);
+}
+
+/* For what others put there its blocks come down from HBM, where it has no share: not at the cost
+ * of those in HOST, where it has one. */
+static void
+what_others_put_into_hbm_takes_nothing_from_host(void **state)
+{
+    (void)state;
+    hbm.ns = own;
+    share(own, KVT_TIER_HOST, 56 * BLOCK_BYTES);
+    for (uint64_t i = 0; i < OWN_COUNT; i++)
+        assert_int_equal(kit_put(hbm.store, own, i, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    for (uint64_t i = OWN_COUNT; i < 2 * OWN_COUNT; i++)
+        assert_int_equal(hbm_put(i, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    for (uint64_t i = 0; i < OTHER_COUNT; i++)
+        assert_int_equal(
+            kit_put(hbm.store, other, OTHER_FIRST + i, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    hbm.ns = other;
+    for (uint64_t i = 0; i < OTHER_COUNT; i++)
+        assert_int_equal(hbm_put(2 * OTHER_FIRST + i, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(count_in(own, OWN_COUNT, OWN_COUNT, KVT_TIER_HBM), 0);
+    assert_int_equal(count_in(own, 0, OWN_COUNT, KVT_TIER_HOST), OWN_COUNT);
+    kit_audit(hbm.store);
+}
+
+/* --- A full map ------------------------------------------------------------------------------- */
+
+/* All in it will be of one namespace, which has less than its share. */
+static void
+full_map_open(uint64_t entry_count)
+{
+    hbm_close();
+    hbm.options.entry_count_max = entry_count;
+    hbm.options.host_capacity_bytes = 16 * MIB;
+    hbm_open_again();
+    assert_int_equal(kvt_namespace_open(hbm.store, "own", "", 0, &own), KVT_OK);
+    assert_int_equal(kvt_namespace_open(hbm.store, "other", "", 0, &other), KVT_OK);
+    share(own, KVT_TIER_HOST, 14 * MIB);
+}
+
+static void
+a_share_keeps_no_room_in_the_map_from_its_owner(void **state)
+{
+    (void)state;
+    full_map_open(OWN_COUNT);
+    for (uint64_t i = 0; i < 2 * OWN_COUNT; i++)
+        assert_int_equal(kit_put(hbm.store, own, i, 1, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
+    assert_int_equal(
+        kit_put(hbm.store, other, OTHER_FIRST, 1, BLOCK_BYTES, KVT_MEMORY), KVT_E_NOSPC);
+    assert_int_equal(count_in(own, 0, 2 * OWN_COUNT, KVT_TIER_HOST), OWN_COUNT);
+    kit_audit(hbm.store);
+}
+
+/* Blocks that build on each other, the last of them on none. */
+static void
+chain_put(kvt_namespace ns, uint64_t first, uint32_t count)
+{
+    static const uint8_t bytes[PAGE_BYTES];
+    struct payload_key parent, name;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct kvt_put put = {.source = bytes, .length = sizeof(bytes), .depth = i};
+        kvt_ticket *ticket;
+
+        payload_key_make(&name, first + i);
+        put.key = name.key;
+        put.parent = i == 0 ? NULL : &parent.key;
+        assert_int_equal(kvt_put_submit(hbm.store, ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+        assert_int_equal(kit_result(ticket, 1).status, KVT_OK);
+        payload_key_make(&parent, first + i);
+    }
+}
+
+/* Two look for room in a map that takes more than one look. */
+static bool
+searches_run(struct kvt_store *store, void *context)
+{
+    struct patience others = {0}, owners = {0};
+    enum kvt_status *status = context;
+
+    store->map_hand = (struct map_hand){0};
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(map_room_make(store, ENTRY_NONE, other.id, &others), KVT_NOT_READY);
+    store->map_hand.next = 0;
+    do {
+        *status = map_room_make(store, ENTRY_NONE, own.id, &owners);
+    } while (*status == KVT_NOT_READY);
+    return true;
+}
+
+static void
+what_was_sought_for_another_is_sought_anew(void **state)
+{
+    enum kvt_status status = KVT_MISS;
+
+    (void)state;
+    full_map_open(MAP_COUNT);
+    chain_put(own, 0, MAP_COUNT / 2);
+    for (uint64_t i = MAP_COUNT / 2; i < MAP_COUNT; i++)
+        chain_put(own, i, 1);
+    loop_call(hbm.store, searches_run, &status);
+    assert_int_equal(status, KVT_OK);
+}
+
 int
 main(void)
 {
@@ -244,9 +476,17 @@ main(void)
         TEST(ten_times_its_share_evicts_no_block_of_another_from_host),
         TEST(ten_times_its_share_evicts_no_block_of_another_from_nvme),
         TEST(what_can_be_promised_of_nvme_leaves_room_for_others),
+        TEST(so_it_does_when_a_namespace_has_more_than_that),
         TEST(blocks_above_the_share_compete),
         TEST(a_share_that_is_set_late_counts_what_is_there),
         TEST(what_cannot_be_promised_is_refused),
+        TEST(a_block_above_the_share_of_nvme_takes_no_other_along),
+        TEST(most_of_a_segment_stays_where_it_is),
+        TEST(a_block_above_the_share_of_hbm_takes_no_other_along),
+        TEST(what_came_down_leaves_hbm_for_its_own_namespace),
+        TEST(what_others_put_into_hbm_takes_nothing_from_host),
+        TEST(a_share_keeps_no_room_in_the_map_from_its_owner),
+        TEST(what_was_sought_for_another_is_sought_anew),
         TEST(shares_behind_a_lost_namespace_are_promised_too),
     };
 
