@@ -57,9 +57,8 @@ pressure_judge(struct workload *work, const struct shape *shape, const struct pr
             (unsigned)pressure->relocated_count);
     if (!shape->is_small && pressure->recycled_count > 0)
         model_fail(&work->model, "a store that holds everything has reclaimed a segment");
-    /* Where all that is in the map is of namespaces within their shares, nothing goes for it. */
     if (shape->has_small_map != (pressure->map_evicted_count > 0) &&
-        !(shape->has_small_map && work->has_shares) && operation_count >= RUN_OPERATIONS)
+        operation_count >= RUN_OPERATIONS)
         model_fail(&work->model, "%u evicted for the map", (unsigned)pressure->map_evicted_count);
 }
 
@@ -121,6 +120,8 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
         model_fail(&work->model, "nothing was cancelled in time");
     if (work->shadow_count == 0 && work->host.crashed != NULL)
         model_fail(&work->model, "events and scans were never compared");
+    if (work->watch_count == 0 && work->has_shares && work->evicts && work->host.crashed != NULL)
+        model_fail(&work->model, "no namespace with a share was watched");
     if (work->spread_count[SPREAD_PLAIN] == 0 ||
         (has_devices &&
             (work->spread_count[SPREAD_PINNED] == 0 || work->spread_count[SPREAD_DEVICE] == 0)))

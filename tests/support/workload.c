@@ -12,7 +12,8 @@
 #include "workload_internal.h"
 
 enum {
-    AHEAD_RUN = 4, /* Lookups in a row whose prefetches nobody waits for. */
+    AHEAD_RUN = 4,    /* Lookups in a row whose prefetches nobody waits for. */
+    WATCH_EVERY = 16, /* Steps, on average, where namespaces have shares. */
 };
 
 void
@@ -154,33 +155,6 @@ stays_settle(struct workload *work)
 
 /* --- 2. Opening and verifying ----------------------------------------------------------------- */
 
-/* Room of its own for a namespace, in one tier: a fifth of that at most, so that others find room,
- * too; or none any more. */
-static void
-share_choose(struct workload *work, uint32_t space)
-{
-    static const uint32_t tiers[3] = {KVT_TIER_HBM, KVT_TIER_HOST, KVT_TIER_NVME};
-    struct kvt_options options = {.struct_size = sizeof(options)};
-    uint32_t choice = rng_below(&work->rng, 3);
-    enum kvt_status status = kvt_options_get(work->store, &options);
-    uint64_t capacity_bytes[3], bytes;
-
-    if (!workload_expect(work, "kvt_options_get", status))
-        return;
-    capacity_bytes[0] = options.hbm_capacity_bytes;
-    capacity_bytes[1] = options.host_capacity_bytes;
-    capacity_bytes[2] = options.nvme_capacity_bytes;
-    bytes = capacity_bytes[choice] / 100 * rng_below(&work->rng, 21);
-    status = kvt_namespace_share_set(work->store, work->spaces[space], tiers[choice], bytes);
-    if (status == KVT_E_NOSPC && tiers[choice] == KVT_TIER_NVME)
-        return; /* So much cannot be promised of so few segments. */
-    if (capacity_bytes[choice] != 0 && capacity_bytes[choice] != KVT_CAPACITY_NONE)
-        workload_expect(work, "kvt_namespace_share_set", status);
-    else if (status != KVT_E_UNSUPPORTED)
-        model_fail(
-            &work->model, "a share of a tier that is not there: %s", kvt_status_name(status));
-}
-
 static enum kvt_status
 spaces_open(struct workload *work)
 {
@@ -195,7 +169,7 @@ spaces_open(struct workload *work)
         if (!workload_expect(work, "kvt_namespace_open", status))
             return status;
         if (work->has_shares && work->evicts)
-            share_choose(work, i);
+            shares_choose(work, i);
         if (!work->has_codecs)
             continue;
         status = kvt_namespace_configure(work->store, work->spaces[i], &options);
@@ -377,12 +351,10 @@ workload_abandon(struct workload *work)
 
 /* --- 4. Random steps -------------------------------------------------------------------------- */
 
-/* Names that no request in flight is concerned with, all of one namespace, no two alike. */
-static uint32_t
-names_pick(struct workload *work, struct model_name *names, bool for_change)
+uint32_t
+names_pick_in(struct workload *work, uint32_t space, struct model_name *names, bool for_change)
 {
     uint32_t wanted = 1 + rng_below(&work->rng, BATCH_MAX);
-    uint32_t space = rng_below(&work->rng, MODEL_SPACES);
     uint32_t start = rng_below(&work->rng, work->model.key_count);
     uint32_t count = 0;
 
@@ -396,6 +368,12 @@ names_pick(struct workload *work, struct model_name *names, bool for_change)
         names[count++] = name;
     }
     return count;
+}
+
+static uint32_t
+names_pick(struct workload *work, struct model_name *names, bool for_change)
+{
+    return names_pick_in(work, rng_below(&work->rng, MODEL_SPACES), names, for_change);
 }
 
 static void
@@ -438,7 +416,7 @@ step_change(struct workload *work, uint32_t choice)
     else if (choice == 48)
         workload_flush(work);
     else if (choice == 49 && work->has_shares && work->evicts)
-        share_choose(work, rng_below(&work->rng, MODEL_SPACES));
+        shares_choose(work, rng_below(&work->rng, MODEL_SPACES));
 }
 
 static void
@@ -540,6 +518,8 @@ workload_step(struct workload *work)
         step_change(work, choice);
     else
         step_look(work, choice);
+    if (work->has_shares && work->evicts && rng_below(&work->rng, WATCH_EVERY) == 0)
+        workload_shares(work, rng_below(&work->rng, MODEL_SPACES));
     return work->model.failure[0] == '\0';
 }
 

@@ -132,6 +132,7 @@ struct workload {
                               * has told. */
     uint64_t audit_count;    /* Of store_audit() that judged. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
+    uint64_t watch_count; /* Namespaces that were watched while others used the store. */
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */
     uint64_t (*evicted)(const kvt_store *store);  /* Blocks given up since the open; no step. */
@@ -199,6 +200,8 @@ void workload_phase(struct workload *work, const struct model_name *names, uint3
 void workload_direct(
     struct workload *work, struct model_name name, enum kvt_durability durability, uint32_t flags);
 void workload_map(struct workload *work, struct model_name name);
+/* Others use the store, and the namespace loses nothing for it where it is within its share. */
+void workload_shares(struct workload *work, uint32_t space);
 /* Read the events, and compare what they say with a scan. */
 void workload_events(struct workload *work);
 void workload_flush(struct workload *work);

@@ -37,6 +37,9 @@ void flight_cancel(struct workload *work, struct flight *flight);
 void flight_launched(struct workload *work, struct flight *flight);
 void flight_clear(struct flight *flight);
 bool name_is_busy(const struct workload *work, struct model_name name);
+/* Names of the namespace that no request in flight is concerned with, no two alike. */
+uint32_t names_pick_in(
+    struct workload *work, uint32_t space, struct model_name *names, bool for_change);
 
 void lease_give_back(struct workload *work, struct held_lease *held);
 
@@ -56,6 +59,11 @@ void pin_forget(struct workload *work, struct model_name name);
 void pin_forget_all(struct workload *work, uint32_t space);
 /* It was not there: a failure when it is pinned. */
 void pin_missed(struct workload *work, struct model_name name);
+
+/* --- workload_shares.c ------------------------------------------------------------------------ */
+
+/* Room of its own for the namespace, in some tier; or none any more. */
+void shares_choose(struct workload *work, uint32_t space);
 
 /* --- workload_events.c ------------------------------------------------------------------------ */
 
