@@ -136,17 +136,17 @@ struct kvt_options {
                                    * stages reads and writes, so it cannot be NONE. */
     uint64_t nvme_capacity_bytes; /* NVME tier, all roots together: at least 8 segments a root.
                                    * Default: as it is; 8 GiB for a new one. More makes the store
-                                   * larger for good (if the disk has no room, it stays as it is);
-                                   * less is refused. KVT_CAPACITY_NONE: nothing is kept on disk
-                                   * (no NVMe tier); for a store that has none. */
+                                   * larger for good, if the disk has room; less is refused.
+                                   * KVT_CAPACITY_NONE: no NVMe, for a store that has none. */
     uint64_t segment_bytes;       /* New stores only: a power of two, 1 MiB..1 GiB, at least 4 x
                                    * block_bytes_max. Default: 256 MiB, less for small stores. */
     uint64_t block_bytes_max;     /* New stores only: 4 KiB..64 MiB. Default: a quarter of the
                                    * segment, at most 64 MiB, and what HBM holds. */
     uint64_t index_map_bytes;     /* Initial size of the LMDB file. Default: from the capacity. */
     uint64_t entry_count_max;     /* Blocks in the map. Default 2^27 (memory is taken as needed).
-                                   * In a full one a block leaves all tiers for one that comes. More
-                                   * blocks that an open finds stay until others come. */
+                                   * In a full one a block leaves all tiers for one that comes.
+                                   * More blocks that an open finds stay until others come. Of keys
+                                   * of 1..16 bytes, 17..32, 33..48, 49..64: 2^30 each. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files,
                                * without any yet; paths from `/`. Default: `path`/data. Borrowed. */
