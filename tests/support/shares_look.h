@@ -13,7 +13,9 @@
 #include "shares.h"
 
 struct shares_look {
-    bool is_still; /* Nothing is under way that the namespace may have asked for. */
+    bool is_still;   /* Nothing is under way that the namespace may have asked for. */
+    bool has_room;   /* No tier in memory is half full. */
+    bool may_go_own; /* A block of it may leave the map for another of it. */
     uint64_t used_bytes[SHARE_TIER_COUNT], share_bytes[SHARE_TIER_COUNT];
 };
 

@@ -200,7 +200,8 @@ void workload_phase(struct workload *work, const struct model_name *names, uint3
 void workload_direct(
     struct workload *work, struct model_name name, enum kvt_durability durability, uint32_t flags);
 void workload_map(struct workload *work, struct model_name name);
-/* Others use the store, and the namespace loses nothing for it where it is within its share. */
+/* Others use the store, and the namespace loses nothing for it where it is within its share; then
+ * it finds room for its own. */
 void workload_shares(struct workload *work, uint32_t space);
 /* Read the events, and compare what they say with a scan. */
 void workload_events(struct workload *work);

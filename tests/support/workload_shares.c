@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workload_shares.c - room of their own for namespaces, and that others take nothing of it.
+ * workload_shares.c - room of their own for namespaces: others take nothing of it, and it is in no
+ * way of theirs.
  */
 #include "shares_look.h"
 #include "workload_internal.h"
@@ -82,6 +83,33 @@ look_judge(struct workload *work, uint32_t space, const struct shares_look *befo
     }
 }
 
+static uint64_t
+refused_count(struct workload *work)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    (void)workload_expect(work, "kvt_stats_get", kvt_stats_get(work->store, &stats));
+    return stats.put_refused_count;
+}
+
+/* No share is in its owner's way: for what is put one of its own can leave a full map. */
+static void
+own_put(struct workload *work, uint32_t space)
+{
+    struct shares_look look = shares_look(work->store, work->spaces[space]);
+    uint64_t before = refused_count(work);
+    struct model_name names[BATCH_MAX];
+
+    if (!look.is_still || !look.has_room || !look.may_go_own ||
+        names_pick_in(work, space, names, true) == 0)
+        return;
+    workload_put(work, names, 1, KVT_MEMORY, 0);
+    workload_settle(work);
+    if (refused_count(work) != before && !workload_tolerates(work))
+        model_fail(&work->model, "space %u key %u: refused, and another of its own could go", space,
+            names[0].key);
+}
+
 void
 workload_shares(struct workload *work, uint32_t space)
 {
@@ -97,5 +125,6 @@ workload_shares(struct workload *work, uint32_t space)
     after = shares_look(work->store, work->spaces[space]);
     if (!workload_tolerates(work) && !work->loses_devices && !work->finds_damage)
         look_judge(work, space, &before, &after);
+    own_put(work, space);
     work->watch_count++;
 }
