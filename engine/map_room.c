@@ -2,10 +2,11 @@
 /*
  * map_room.c - room in the map: when it holds entry_count_max blocks, one leaves for each new one.
  *
- * A hand goes round over the entries. Of the next few that may go, the one that is least important
- * to the policy leaves the store, from whatever tiers it is in; a copy on NVMe is killed. Only ends
- * of chains may go: blocks that no other in the map builds on. (An order of all blocks would take
- * more than the 64 bytes an entry that are promised, and the policy has one of memory only.)
+ * A hand of each namespace that asks goes round over the entries. Of the next few that may go, the
+ * one that is least important to the policy leaves the store, from whatever tiers it is in; a copy
+ * on NVMe is killed. Only ends of chains may go: blocks that no other in the map builds on. (An
+ * order of all blocks would take more than the 64 bytes an entry that are promised, and the policy
+ * has one of memory only.)
  *
  * An open may find more blocks than that on NVMe: fewer were asked for, or kills were not durable
  * yet. None is lost for it. Then two leave for each that comes, until the bound holds.
@@ -50,9 +51,8 @@ may_go(struct kvt_store *store, uint32_t number, uint32_t asker)
 
 /* The least important of the next few that may go; ENTRY_NONE: none of so many may. */
 static uint32_t
-candidate_find(struct kvt_store *store, uint32_t keep, uint32_t asker)
+candidate_find(struct kvt_store *store, struct map_hand *hand, uint32_t keep, uint32_t asker)
 {
-    struct map_hand *hand = &store->map_hand;
     uint32_t limit = residency_number_limit(store->map);
     uint32_t best = ENTRY_NONE;
     uint32_t found_count = 0;
@@ -96,19 +96,15 @@ evict(struct kvt_store *store, uint32_t number)
 enum kvt_status
 map_room_make(struct kvt_store *store, uint32_t keep, uint32_t asker, struct patience *patience)
 {
-    struct map_hand *hand = &store->map_hand;
+    struct map_hand *hand = &namespace_at(store, asker)->map_hand;
     uint32_t evicted_count = 0;
 
-    /* What a share keeps from one that asks may go for another. */
-    if (store->has_shares && hand->asker != asker)
-        hand->vain_count = 0;
-    hand->asker = asker;
     if (hand->vain_count == 0) {
         (void)patience_is_last(store, patience, PATIENCE_MAP); /* Its rounds may be over. */
         hand->begin = search_begin(store, PATIENCE_MAP);
     }
     while (is_full(store) && evicted_count < 2) {
-        uint32_t number = candidate_find(store, keep, asker);
+        uint32_t number = candidate_find(store, hand, keep, asker);
 
         if (number == ENTRY_NONE || !evict(store, number))
             break;
@@ -116,7 +112,7 @@ map_room_make(struct kvt_store *store, uint32_t keep, uint32_t asker, struct pat
         hand->vain_count = 0;
     }
     if (evicted_count > 0 || !is_full(store)) {
-        hand->given_count++;
+        store->map_given_count++;
         return KVT_OK;
     }
     if (hand->vain_count < residency_number_limit(store->map)) {

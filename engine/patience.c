@@ -30,7 +30,7 @@ given_count(const struct kvt_store *store, uint32_t place)
     const struct counters *counters = &store->counters;
 
     if (place == PATIENCE_MAP)
-        return store->map_hand.given_count;
+        return store->map_given_count;
     if (place != POLICY_NVME)
         return store->room_hands[place].given_count;
     return (uint32_t)(atomic_load_explicit(&counters->batch_count, memory_order_relaxed) +

@@ -117,6 +117,14 @@ struct loop_call {
     _Atomic uint32_t is_done; /* The loop's last touch of it. */
 };
 
+/* The hand that goes round over the map's entries for a namespace's puts (map_room.c). Each has its
+ * own: what a share keeps from one may go for another. */
+struct map_hand {
+    uint32_t next;       /* Number of the entry that it looks at next. */
+    uint32_t vain_count; /* Looks since it last found one that left. */
+    uint32_t begin;      /* search_begin() */
+};
+
 struct namespace_state {
     uint32_t id;
     _Atomic uint32_t epoch; /* Written by the loop; a put carries the one it saw. */
@@ -127,6 +135,7 @@ struct namespace_state {
     uint64_t share_bytes[SHARE_TIER_COUNT]; /* 0: none. */
     uint64_t used_bytes[SHARE_TIER_COUNT];  /* Counted once a share was set. */
     uint64_t leaving_bytes;                 /* Of NVMe: while victim.c counts. */
+    struct map_hand map_hand;
 };
 
 #define COUNTER_FIELD(name, text) _Atomic uint64_t name;
@@ -163,15 +172,6 @@ struct room_hand {
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
     enum kvt_status refused_status; /* ... with this. */
-};
-
-/* The hand that goes round over the map's entries (map_room.c). */
-struct map_hand {
-    uint32_t next;        /* Number of the entry that it looks at next. */
-    uint32_t vain_count;  /* Looks since a block left, ... */
-    uint32_t asker;       /* ... for this namespace. */
-    uint32_t begin;       /* search_begin() */
-    uint32_t given_count; /* Entries that were given room. */
 };
 
 /* Those who ask for a reservation, and ask again: they have no place to wait in (direct.c). */
@@ -253,7 +253,7 @@ struct kvt_store {
     uint64_t sequence;                        /* Of the record written last. */
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
-    struct map_hand map_hand;
+    uint32_t map_given_count;                 /* Entries that were given room in a full map. */
     struct flush_list flush_list;
     struct window sends; /* fetch.c: blocks on their way to devices through stages, ... */
     struct window bulks; /* ... and those that bulk prefetches read. */

@@ -22,6 +22,8 @@ enum {
     OTHER_COUNT = 160,    /* Ten times as much. */
     OTHER_FIRST = 100000, /* Keys of the other namespace. */
     MAP_COUNT = 2500,     /* Entries: more than two looks of a search. */
+    FIRST_CHAIN = 900,    /* Of these. */
+    TURNS = 100,          /* More than that takes. */
     MIB = 1 << 20,
     HBM_SLOT_BYTES = (HBM_BLOCK_BYTES + 4095) / 4096 * 4096,
 };
@@ -437,35 +439,49 @@ chain_put(kvt_namespace ns, uint64_t first, uint32_t count)
     }
 }
 
-/* Two look for room in a map that takes more than one look. */
+/* Two look for room by turns in a map that takes more than one look. */
+struct searches {
+    enum kvt_status others, owners;
+};
+
 static bool
 searches_run(struct kvt_store *store, void *context)
 {
+    struct searches *searches = context;
     struct patience others = {0}, owners = {0};
-    enum kvt_status *status = context;
 
-    store->map_hand = (struct map_hand){0};
-    for (uint32_t i = 0; i < 2; i++)
-        assert_int_equal(map_room_make(store, ENTRY_NONE, other.id, &others), KVT_NOT_READY);
-    store->map_hand.next = 0;
-    do {
-        *status = map_room_make(store, ENTRY_NONE, own.id, &owners);
-    } while (*status == KVT_NOT_READY);
+    namespace_at(store, own.id)->map_hand = (struct map_hand){0};
+    *searches = (struct searches){KVT_NOT_READY, KVT_NOT_READY};
+    for (uint32_t i = 0; i < TURNS; i++) {
+        if (searches->others == KVT_NOT_READY)
+            searches->others = map_room_make(store, ENTRY_NONE, other.id, &others);
+        if (searches->owners == KVT_NOT_READY && i > 0)
+            searches->owners = map_room_make(store, ENTRY_NONE, own.id, &owners);
+    }
     return true;
 }
 
 static void
-what_was_sought_for_another_is_sought_anew(void **state)
+searches_by_turns_each_come_to_their_end(void **state)
 {
-    enum kvt_status status = KVT_MISS;
+    struct searches searches;
 
     (void)state;
     full_map_open(MAP_COUNT);
-    chain_put(own, 0, MAP_COUNT / 2);
-    for (uint64_t i = MAP_COUNT / 2; i < MAP_COUNT; i++)
-        chain_put(own, i, 1);
-    loop_call(hbm.store, searches_run, &status);
-    assert_int_equal(status, KVT_OK);
+    chain_put(own, 0, FIRST_CHAIN);
+    chain_put(own, FIRST_CHAIN, MAP_COUNT - FIRST_CHAIN);
+    pin(own, MAP_COUNT - 1);
+    loop_call(hbm.store, searches_run, &searches);
+    assert_int_equal(searches.others, KVT_OK); /* Where the owner's has made room. */
+    assert_int_equal(searches.owners, KVT_OK);
+    assert_int_equal(kit_stats(hbm.store).map_evict_count, 1);
+    /* Now none may go for anybody. */
+    pin(own, FIRST_CHAIN - 2);
+    chain_put(own, MAP_COUNT, 1);
+    pin(own, MAP_COUNT);
+    loop_call(hbm.store, searches_run, &searches);
+    assert_int_equal(searches.others, KVT_E_NOSPC);
+    assert_int_equal(searches.owners, KVT_E_NOSPC);
 }
 
 int
@@ -486,7 +502,7 @@ main(void)
         TEST(what_came_down_leaves_hbm_for_its_own_namespace),
         TEST(what_others_put_into_hbm_takes_nothing_from_host),
         TEST(a_share_keeps_no_room_in_the_map_from_its_owner),
-        TEST(what_was_sought_for_another_is_sought_anew),
+        TEST(searches_by_turns_each_come_to_their_end),
         TEST(shares_behind_a_lost_namespace_are_promised_too),
     };
 
