@@ -325,6 +325,33 @@ an_unreadable_table_does_not_hide_others(void **state)
     assert_non_null(strchr(seen.names, 'z'));
 }
 
+static enum kvt_status
+open_refused(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    if (strcmp(name, "t.engram") == 0)
+        return failure_set(KVT_E_PERMISSION, 0, "%s: not ours", name);
+    return fs_below->open(dir, name, flags, file_out);
+}
+
+static void
+nor_does_one_that_we_may_not_read(void **state)
+{
+    struct seen seen = {0};
+    struct fs_ops refusing;
+
+    (void)state;
+    assert_int_equal(import("a"), KVT_OK);
+    assert_int_equal(import("t"), KVT_OK);
+    fs_below = sim.store->env.fs;
+    refusing = *fs_below;
+    refusing.open = open_refused;
+    sim.store->env.fs = &refusing;
+    assert_int_equal(kvt_engram_list(sim.store, seen_add, &seen), KVT_E_PERMISSION);
+    sim.store->env.fs = fs_below;
+    assert_int_equal(seen.count, 1);
+    assert_int_equal(seen.names[0], 'a');
+}
+
 /* As a file system has them in its first folder, or somebody has made them. */
 static void
 what_is_no_table_stops_nothing(void **state)
@@ -399,6 +426,7 @@ main(void)
         FOLDER_TEST(an_import_over_an_open_table_says_that_it_exists),
         FOLDER_TEST(an_import_beside_an_open_that_finds_nothing_does_not_say_that_it_exists),
         FOLDER_TEST(an_unreadable_table_does_not_hide_others),
+        FOLDER_TEST(nor_does_one_that_we_may_not_read),
         FOLDER_TEST(what_is_no_table_stops_nothing),
         FOLDER_TEST(what_is_listed_as_whole_can_be_opened),
     };
