@@ -134,13 +134,23 @@ fetch_create(struct kvt_store *store, struct op *op, uint32_t number)
 
 /* --- Its end ---------------------------------------------------------------------------------- */
 
-/* The read has failed, and the block is still there: who waited for it has its answer. Each would
- * make the same read again, one after the other. */
+/* Whether the operation would read all of the block, as the one that it waits for. */
+static bool
+reads_all(const struct op *op, const struct entry *entry)
+{
+    struct part_range range;
+
+    return op->ticket->kind != TICKET_GET || (op->memory_device >= 0 && !op_is_transient(op)) ||
+           (part_range_of(op, entry, &range) && range.is_whole);
+}
+
+/* The read has failed, and the block is still there: who waited for it, and would make the same
+ * read again, one after the other, has its answer. */
 static void
-waiters_share(const struct op_list *waiters)
+waiters_share(const struct op_list *waiters, const struct entry *entry)
 {
     for (struct op *op = waiters->first; op != NULL; op = op->next)
-        op->is_brought = true;
+        op->is_brought = op->is_brought || reads_all(op, entry);
 }
 
 /*
@@ -202,7 +212,7 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
         room_put(store, POLICY_HOST, fetch->copy);
     }
     if (fetch->status != KVT_OK && is_there)
-        waiters_share(&waiters);
+        waiters_share(&waiters, entry);
     ops_restart(store, &waiters, fetch->status);
 }
 

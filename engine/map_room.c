@@ -112,6 +112,7 @@ map_room_make(struct kvt_store *store, uint32_t keep, uint32_t asker, struct pat
         hand->vain_count = 0;
     }
     if (evicted_count > 0 || !is_full(store)) {
+        hand->vain_count = 0; /* What it has passed over may go when one is sought again. */
         store->map_given_count++;
         return KVT_OK;
     }

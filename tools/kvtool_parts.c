@@ -329,7 +329,12 @@ file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, bool is
 
     *looked_out = (struct looked){.length = status == KVT_OK ? block.result.length : 0};
     if (status == KVT_MISS) {
-        status = KVT_OK; /* Gone meanwhile. */
+        uint8_t tiers = 0;
+
+        /* It is gone meanwhile; or it is there, and cannot be read. */
+        status = kvt_lookup(store, ns, key, 1, &tiers, NULL, NULL);
+        if (status == KVT_OK && tiers != 0)
+            status = KVT_MISS;
     } else if (status == KVT_OK && manifest_read(&manifest, block.bytes, block.result.length)) {
         *looked_out = (struct looked){.file = manifest.file, .length = manifest.length};
         status = parts_are_there(store, ns, key->component, &manifest);

@@ -55,7 +55,8 @@ enum kvt_status parts_are_there(
     kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest);
 
 /* file_look - what `key` has now. KVT_MISS: a file of which parts are gone, or, when `is_read`,
- * which cannot be read. KVT_OK: anything else. Else it could not be found out. */
+ * which cannot be read; a block that cannot be read. KVT_OK: anything else. Else it could not be
+ * found out. */
 enum kvt_status file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key,
     bool is_read, struct looked *looked_out);
 

@@ -60,8 +60,7 @@ static const char *const fate_names[] = {
 
 static const char *const fate_texts[] = {
     [KVT_FATE_NONE] = "",
-    [KVT_FATE_EVICTED] = "evicted from memory, for room, and NVMe did not have it, or because the "
-                         "map was full",
+    [KVT_FATE_EVICTED] = "evicted: memory was full and NVMe did not have it, or the map was full",
     [KVT_FATE_RECLAIMED] = "given up on NVMe with its segment, for room",
     [KVT_FATE_REFUSED] = "evicted from memory, for room, and not worth a write to NVMe",
     [KVT_FATE_DAMAGED] = "taken out because its bytes were damaged",

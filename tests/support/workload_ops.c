@@ -11,6 +11,7 @@
 enum {
     POISON = 0xA5,
     SCRIBBLE = 0x5A,
+    LONG_US = 10 * 1000 * 1000, /* Longer than any read. */
 };
 
 /* --- 1. Requests in flight -------------------------------------------------------------------- */
@@ -345,7 +346,8 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
         .class_id = (uint16_t)name.space,
         .part_count = (uint16_t)model_parts(&work->model, name, version),
     };
-    put->recompute_us = rng_below(&work->rng, 5000);
+    /* GHI gives up what is computed anew sooner than NVMe reads it. */
+    put->recompute_us = rng_below(&work->rng, 5000) + (work->evicts ? 0 : LONG_US);
     put->importance = rng_below(&work->rng, 3);
     put->hint = (uint8_t)rng_below(&work->rng, 4);
     if (spread_choose(work, flight, i, flight->sizes[i])) {

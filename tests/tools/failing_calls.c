@@ -2,7 +2,8 @@
 /*
  * failing_calls.c - for a kvtool of its own, which is compiled to call these functions instead of
  * the library's: KVT_FAIL_CALL=kvt_lookup:5 has the fifth call of that one fail with KVT_E_NOMEM,
- * KVT_KILL_CALL=kvt_lookup:5 ends the process there.
+ * KVT_KILL_CALL=kvt_lookup:5 ends the process there. KVT_UNREAD_KEY=name: gets of that key miss,
+ * and it stays, as a block whose page the disk cannot read.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -63,9 +64,16 @@ failing_get_submit(kvt_store *store, kvt_namespace ns, const struct kvt_get *get
     const struct kvt_submit *submit, kvt_ticket **ticket_out)
 {
     static uint64_t call_count;
+    const char *unread = getenv("KVT_UNREAD_KEY");
+    struct kvt_get other = gets[0];
 
     if (call_fails("kvt_get_submit", &call_count))
         return KVT_E_NOMEM;
+    if (unread != NULL && count == 1 && other.key.length == strlen(unread) &&
+        memcmp(other.key.bytes, unread, strlen(unread)) == 0) {
+        other.key = (struct kvt_key){.bytes = "no such block", .length = 13};
+        gets = &other;
+    }
     return kvt_get_submit(store, ns, gets, count, submit, ticket_out);
 }
 

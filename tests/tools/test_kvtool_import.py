@@ -6,9 +6,11 @@ new one, and no parts are left that nobody needs.
 Usage: test_kvtool_import.py SOURCE-FOLDER BIN-FOLDER
 """
 import gzip
+import json
 import os
 import shutil
 import signal
+import subprocess
 
 import programs
 from programs import Programs
@@ -202,6 +204,20 @@ class Imports(Programs):
                                                        "left_out_files")], counts)
             self.assertTrue(self.get("i7", 'a/"large"') == old)
             self.assertEqual(len(self.parts("i7")), 2)
+
+    def test_a_file_whose_manifest_cannot_be_read_is_replaced(self):
+        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
+        self.put("u1", 'a/"f"', os.urandom(3 * BLOCK))
+        self.run_program("kvtool", "export", "u1", "u.kva")
+        for words in (("import", "--json", "u1", "u.kva"), ("put", "--json", "u1", 'a/"f"', "f")):
+            self.write("f", "new")
+            done = subprocess.run([program, *words], cwd=self.scratch, capture_output=True,
+                                  timeout=120, env=dict(os.environ, KVT_UNREAD_KEY="f"))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            facts = json.loads(done.stdout)
+            self.assertEqual((facts.get("existed", 0), facts.get("outcome", "stored")),
+                             (0, "stored"))
+            self.assertIsNotNone(self.get("u1", 'a/"f"'))
 
     def test_an_import_mends_a_file_of_which_a_part_is_damaged(self):
         content = b"\x5a" * BLOCK + b"\xa5" * BLOCK

@@ -492,6 +492,27 @@ a_block_without_a_durable_copy_shows_no_sequence(void **state)
     assert_int_equal(shown.sequence, 0);
 }
 
+/* A page that only the whole block has cannot be read: parts that lie elsewhere can. */
+static void
+who_wants_a_part_does_not_share_the_failure_of_the_whole(void **state)
+{
+    static uint8_t targets[2][BLOCK_BYTES];
+    kvt_ticket *whole, *part;
+
+    (void)state;
+    put_on_nvme(1, PARTS);
+    sim_rule_add(sim.world,
+        &(struct sim_rule){
+            .ops = SIM_READ, .effect = SIM_EIO, .file = "data.", .nth = 1, .stall_ns = STALL_NS});
+    whole = get_begun(1, (struct kvt_get){.destination = targets[0], .capacity = BLOCK_BYTES});
+    sim_store_loop(&sim);
+    part = get_begun(
+        1, (struct kvt_get){.destination = targets[1], .capacity = BLOCK_BYTES, .part_count = 1});
+    assert_int_equal(kit_result(whole, KVT_STAGE_DONE).status, KVT_MISS);
+    assert_int_equal(kit_result(part, KVT_STAGE_DONE).status, KVT_OK);
+    assert_memory_equal(targets[1], bytes, PART_BYTES);
+}
+
 /* --- What is short is told -------------------------------------------------------------------- */
 
 static uint64_t
@@ -644,6 +665,7 @@ main(void)
         TEST(who_joined_a_read_that_fails_shares_its_failure),
         TEST(who_joined_a_read_that_fails_has_the_block_that_was_put_since),
         TEST(a_block_without_a_durable_copy_shows_no_sequence),
+        TEST(who_wants_a_part_does_not_share_the_failure_of_the_whole),
         TEST(a_get_that_has_no_memory_to_read_says_so),
         TEST(a_prefetch_that_has_no_memory_to_read_says_so),
         TEST(a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one),
