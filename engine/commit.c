@@ -573,6 +573,19 @@ commit_abandon(struct kvt_store *store)
     queue_fail(store, KVT_MISS);
 }
 
+/* What this life still wrote would have the numbers of the next one, and look newer than that. */
+static void
+numbers_check(struct kvt_store *store)
+{
+    uint64_t limit = ((uint64_t)(store->file.open_epoch + 1) << EPOCH_SHIFT) - NUMBERS_LEFT;
+
+    if (store->sequence < limit && store->commit->batch_sequence < limit)
+        return;
+    log_line(&store->logger, LOG_ERROR, "commit",
+        "event=numbers_used_up text=\"2^40 records or batches since the open: open it again\"");
+    store_health_set(store, KVT_HEALTH_META_READONLY);
+}
+
 bool
 commit_step(struct kvt_store *store)
 {
@@ -581,6 +594,8 @@ commit_step(struct kvt_store *store)
 
     if (imaging_step(store) || commit_group_step(store))
         return true;
+    if ((health & KVT_HEALTH_META_READONLY) == 0)
+        numbers_check(store);
     if (commit->queued_count + commit->kill_count == 0)
         return false;
     if (store->is_draining) {

@@ -60,6 +60,7 @@ enum {
     STORE_ALIVE = 0x4B565431,    /* The word on the fork page; a forked child reads zero. */
     WORK_KEEP_MAX = 8192,        /* Free objects of a pool: more than that are under way seldom. */
     SHORT_JOB_BYTES = 128 << 10, /* A worker copies or sums so much in some 20 us. */
+    NUMBERS_LEFT = 1 << 20,      /* Of those of an epoch, when no more are begun. */
     EPOCH_SHIFT = 40,            /* Sequences and batch numbers: open epoch << 40 | counter. */
 };
 

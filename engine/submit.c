@@ -60,7 +60,9 @@ commits_check(struct kvt_store *store)
     if ((health & KVT_HEALTH_READ_ONLY) != 0)
         return failure_set(KVT_E_READONLY, 0, "the store was opened for reading only");
     if ((health & KVT_HEALTH_META_READONLY) != 0)
-        return failure_set(KVT_E_READONLY, 0, "a commit of the index failed: no more are tried");
+        return failure_set(KVT_E_READONLY, 0,
+            "nothing becomes durable any more: a commit of the index failed, or 2^40 "
+            "records were written since the open");
     return KVT_OK;
 }
 
