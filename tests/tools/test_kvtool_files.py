@@ -136,7 +136,7 @@ class Files(Programs):
         content = os.urandom(3 * BLOCK)
         with open(self.path("content"), "wb") as file:
             file.write(content)
-        for call, count, wanted in (("kvt_lookup", 7, 3), ("kvt_get_submit", 2, 1)):
+        for call, count, wanted in (("kvt_lookup", 8, 3), ("kvt_get_submit", 2, 1)):
             unverified = 0
             for number in range(1, count + 2):
                 self.put("f12", "a/00", b"x")
