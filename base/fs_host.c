@@ -26,6 +26,7 @@
 #include "bytes.h"
 #include "env_host_internal.h"
 #include "failure.h"
+#include "growth_host.h"
 #include "try.h"
 
 enum {
@@ -582,7 +583,7 @@ host_write_at(struct fs_file *handle, const void *source, size_t size, uint64_t 
     KVT_TRY(range_check(file, offset, size));
     while (done < size) {
         ssize_t count =
-            pwrite(handle->descriptor, from + done, size - done, (off_t)(offset + done));
+            growth_write(handle->descriptor, from + done, size - done, (off_t)(offset + done));
 
         if (count < 0 && errno == EINTR)
             continue;
@@ -618,10 +619,8 @@ host_allocate(struct fs_file *file, uint64_t offset, uint64_t size)
     KVT_TRY(range_check(file_of(file), offset, size));
     if (size == 0)
         return KVT_OK;
-    while (fallocate(file->descriptor, 0, (off_t)offset, (off_t)size) != 0) {
-        if (errno != EINTR)
-            return failure_errno(errno, "Cannot allocate the space of", file_of(file)->path);
-    }
+    if (growth_allocate(file->descriptor, (off_t)offset, (off_t)size) != 0)
+        return failure_errno(errno, "Cannot allocate the space of", file_of(file)->path);
     return KVT_OK;
 }
 
@@ -629,7 +628,7 @@ static enum kvt_status
 host_truncate(struct fs_file *file, uint64_t size)
 {
     KVT_TRY(range_check(file_of(file), 0, size));
-    while (ftruncate(file->descriptor, (off_t)size) != 0) {
+    while (growth_truncate(file->descriptor, (off_t)size) != 0) {
         if (errno != EINTR)
             return failure_errno(errno, "Cannot set the size of", file_of(file)->path);
     }

@@ -11,13 +11,13 @@
 #include "bytes.h"
 #include "env_host_internal.h"
 #include "failure.h"
+#include "growth_host.h"
 #include "try.h"
 
 enum {
     SEALS_SIZE = F_SEAL_SHRINK | F_SEAL_GROW, /* Without them a reader may get SIGBUS. */
     SEALS_ALL = SEALS_SIZE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL,
-    ALIGN_BYTES = 2 << 20,   /* Of what is as long, as of other memory. */
-    RESERVE_BYTES = 2 << 20, /* At a time: a signal throws away what the call has done. */
+    ALIGN_BYTES = 2 << 20, /* Of what is as long, as of other memory. */
     STAT_BLOCK_BYTES = 512,
 };
 
@@ -75,18 +75,12 @@ share_host_map(int descriptor, size_t size, int protection, void **memory_out)
 static enum kvt_status
 pages_reserve(int descriptor, size_t size)
 {
-    for (size_t at = 0; at < size;) {
-        size_t part = size - at < RESERVE_BYTES ? size - at : RESERVE_BYTES;
-
-        if (fallocate(descriptor, 0, (off_t)at, (off_t)part) == 0)
-            at += part;
-        else if (errno == ENOSPC || errno == ENOMEM)
-            return failure_set(
-                KVT_E_NOMEM, errno, "there are no %zu bytes of memory to be shared", size);
-        else if (errno != EINTR)
-            return failure_errno(errno, "reserve", "shared memory");
-    }
-    return KVT_OK;
+    if (growth_allocate(descriptor, 0, (off_t)size) == 0)
+        return KVT_OK;
+    if (errno == ENOSPC || errno == ENOMEM)
+        return failure_set(
+            KVT_E_NOMEM, errno, "there are no %zu bytes of memory to be shared", size);
+    return failure_errno(errno, "reserve", "shared memory");
 }
 
 bool

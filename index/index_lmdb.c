@@ -20,6 +20,7 @@
 
 #include "bytes.h"
 #include "failure.h"
+#include "growth_host.h"
 #include "index_lmdb_internal.h"
 #include "lmdb_check.h"
 #include "try.h"
@@ -99,6 +100,7 @@ static enum kvt_status
 environment_open(struct index_lmdb *lmdb)
 {
     unsigned flags = ENVIRONMENT_FLAGS | (lmdb->is_read_only ? MDB_RDONLY : 0u);
+    struct growth_signal held;
     char path[PATH_BYTES_MAX];
     int code;
 
@@ -111,8 +113,11 @@ environment_open(struct index_lmdb *lmdb)
     code = mdb_env_set_maxdbs(lmdb->lmdb, DATABASE_COUNT);
     if (code == 0)
         code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)lmdb->map_bytes);
-    if (code == 0)
+    if (code == 0) {
+        growth_signal_hold(&held);
         code = mdb_env_open(lmdb->lmdb, path, flags, FILE_MODE);
+        growth_signal_drop(&held);
+    }
     if (code != 0) {
         environment_close(lmdb);
         return status_from_mdb(code, "LMDB cannot open the index");

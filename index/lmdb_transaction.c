@@ -16,6 +16,7 @@
 #include "block_record.h"
 #include "bytes.h"
 #include "failure.h"
+#include "growth_host.h"
 #include "index_lmdb_internal.h"
 #include "segment_facts.h"
 #include "try.h"
@@ -199,15 +200,18 @@ schema_put(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 static enum kvt_status
 write_run(struct index_lmdb *lmdb, change_fn change, void *context, const char *what)
 {
+    struct growth_signal held;
     int code;
 
     KVT_TRY(lmdb_transaction_check(lmdb));
+    growth_signal_hold(&held);
     code = write_try(lmdb, change, context);
     if (code == MDB_MAP_FULL) {
         code = write_try(lmdb, schema_put, NULL);
         if (code == 0)
             code = write_try(lmdb, change, context);
     }
+    growth_signal_drop(&held);
     if (code != 0)
         return write_failed(lmdb, code, what);
     lmdb->commit_count++;

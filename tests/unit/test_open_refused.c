@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -546,6 +547,61 @@ a_clear_without_a_descriptor_changes_nothing(void **state)
     real_is_whole();
 }
 
+/* --- The limit of a file's size --------------------------------------------------------------- */
+
+/* A child's exit code: 0 when the open says so while no file may be longer than `size`. */
+static int
+open_limited(const char *path, uint32_t flags, rlim_t size, enum kvt_status wanted)
+{
+    const struct rlimit limit = {.rlim_cur = size, .rlim_max = size};
+    struct kvt_error error = {0};
+    kvt_store *store = NULL;
+    enum kvt_status status;
+
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return 2;
+    real.options.flags = flags;
+    status = kvt_open(path, &real.options, &store);
+    kvt_last_error(&error);
+    if (status == wanted && store == NULL && error.status == wanted)
+        return 0;
+    (void)fprintf(
+        stderr, "%llu: %s: %s\n", (unsigned long long)size, kvt_status_name(status), error.text);
+    return 1;
+}
+
+/* The kernel sends a signal that kills, besides. */
+static void
+a_limit_of_the_size_of_files_is_an_error_and_kills_nobody(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t flags;
+        rlim_t size;
+        enum kvt_status wanted;
+    } limits[] = {
+        {"new-0", 0, 100, KVT_E_IO},                 /* A write. */
+        {"new-1", 0, 1 << 20, KVT_E_IO},             /* The space of the data. */
+        {"store", 0, 4096, KVT_E_META},              /* The first commit. */
+        {"store", KVT_OPEN_REBUILD, 8192, KVT_E_IO}, /* The space of the index. */
+    };
+    char path[KIT_PATH_BYTES + 32];
+    int outcome = -1;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+        pid_t child = fork();
+
+        assert_true(child >= 0);
+        (void)snprintf(path, sizeof(path), "%s/%s", real.dir, limits[i].name);
+        if (child == 0)
+            _exit(open_limited(path, limits[i].flags, limits[i].size, limits[i].wanted));
+        assert_int_equal(waitpid(child, &outcome, 0), child);
+        assert_int_equal(outcome, 0);
+    }
+    real_is_whole();
+}
+
 int
 main(void)
 {
@@ -565,6 +621,7 @@ main(void)
         REAL_TEST(a_root_that_is_named_twice_is_refused),
         REAL_TEST(an_open_that_runs_out_of_descriptors_says_where),
         REAL_TEST(a_clear_without_a_descriptor_changes_nothing),
+        REAL_TEST(a_limit_of_the_size_of_files_is_an_error_and_kills_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
