@@ -18,7 +18,9 @@ enum {
     GENERATION_COUNT = 1 << 24,
 };
 
-#define PINS_MAX UINT32_MAX
+/* Of readers. The other half is the loop's, which asks nobody before it pins: one pin more than the
+ * word counts would be added to the tier bits. */
+#define READER_PINS_MAX (UINT32_MAX / 2)
 
 _Static_assert(sizeof(struct entry) == 80, "the memory promise of the map");
 
@@ -451,14 +453,14 @@ residency_unpin(struct residency *map, uint32_t number)
 }
 
 /* Pin the entry if it is RESIDENT; 0 when it is not, else the word as it was pinned. An entry with
- * as many pins as the word can count is a miss to whoever wants one more. */
+ * as many pins as readers may have is a miss to whoever wants one more. */
 static uint64_t
 word_pin(struct entry *entry)
 {
     uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
 
     do {
-        if (word_state(word) != ENTRY_RESIDENT || word_pins(word) == PINS_MAX)
+        if (word_state(word) != ENTRY_RESIDENT || word_pins(word) >= READER_PINS_MAX)
             return 0;
     } while (!atomic_compare_exchange_weak_explicit(
         &entry->word, &word, word + 1, memory_order_acquire, memory_order_relaxed)); /* (R1) */
