@@ -490,7 +490,10 @@ hold_out_set(struct kvt_hold *hold, bool is_out)
 const int32_t *
 kvt_hold_statuses(const kvt_hold *hold)
 {
-    return hold == NULL ? NULL : hold->statuses;
+    /* They are memory that a forked child lacks. */
+    if (hold == NULL || store_enter(hold->store) == KVT_E_STATE)
+        return NULL;
+    return hold->statuses;
 }
 
 enum kvt_status

@@ -326,7 +326,7 @@ KVT_CHECKED enum kvt_status kvt_hold_submit(
  * destination counts as not written. The host, which nothing holds back, may find KVT_NOT_READY
  * before.
  *
- * NULL gives NULL.
+ * NULL gives NULL; so does a forked child, which has no such memory.
  * Threads: any. Ownership: the hold's, as long as its stream needs them (kvt_hold_free()). Blocks:
  * never.
  */

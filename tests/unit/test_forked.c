@@ -416,7 +416,7 @@ child_run(void)
     kvt_ticket_free(out.queued_ticket);
     kvt_discard(out.reservation);
     kvt_device_free(hbm.store, 0, out.extra, EXTRA_BYTES);
-    if (kvt_queue_fd(out.queue) != -1)
+    if (kvt_queue_fd(out.queue) != -1 || kvt_hold_statuses(out.hold) != NULL)
         return 2;
     kvt_abort(hbm.store);
     /* It only forgets the handles, and can do that twice. */
