@@ -2,11 +2,15 @@
 /*
  * entry.c - what happens to entries: leaving the map, giving up copies, being described.
  *
- * Owns      the list of doomed entries that wait for their last pin.
+ * Owns      the list of doomed entries that wait for their last pin, and the rounds over it.
  * Threads   the loop.
  */
 #include "array.h"
 #include "store_internal.h"
+
+enum {
+    DOOMED_AT_ONCE = 1024, /* Looked at in one step of the loop. */
+};
 
 uint64_t
 sequence_next(struct kvt_store *store)
@@ -257,16 +261,40 @@ entry_doomed_add(struct kvt_store *store, uint32_t number)
     store->doomed[store->doomed_count++] = number;
 }
 
-void
-entry_doomed_sweep(struct kvt_store *store)
+/* The round that is over was in flight until now, and so is the next one at once: whoever waits for
+ * room waits for both. */
+static void
+doomed_round_next(struct kvt_store *store)
 {
-    uint32_t kept_count = 0;
+    if (store->is_sweeping)
+        turns_end(&store->work, store->sweep_turn);
+    store->is_sweeping = residency_take_released(store->map);
+    if (!store->is_sweeping)
+        return;
+    store->sweep_turn = turns_begin(&store->work);
+    store->doomed_left = store->doomed_count;
+}
 
-    for (uint32_t i = 0; i < store->doomed_count; i++) {
-        if (!entry_free(store, store->doomed[i]))
-            store->doomed[kept_count++] = store->doomed[i];
+bool
+entry_doomed_step(struct kvt_store *store)
+{
+    bool was_sweeping = store->is_sweeping;
+
+    if (store->doomed_left == 0)
+        doomed_round_next(store);
+    /* Downwards: the one that takes a free place was looked at, or came during the round. */
+    for (uint32_t i = 0; i < DOOMED_AT_ONCE && store->doomed_left > 0; i++) {
+        uint32_t *doomed = &store->doomed[--store->doomed_left];
+
+        if (entry_free(store, *doomed))
+            *doomed = store->doomed[--store->doomed_count];
     }
-    store->doomed_count = kept_count;
+    if (!was_sweeping && !store->is_sweeping)
+        return false;
+    /* Somebody may have waited for no more than that (room_will_come()). */
+    if (store->doomed_left == 0)
+        store->room_changed = true;
+    return true;
 }
 
 bool
@@ -304,8 +332,7 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_ev
 void
 entry_unpin(struct kvt_store *store, uint32_t number)
 {
-    if (residency_unpin(store->map, number))
-        atomic_store_explicit(&store->doomed_released, 1, memory_order_release);
+    (void)residency_unpin(store->map, number);
     store->room_changed = true;
 }
 

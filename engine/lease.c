@@ -158,10 +158,8 @@ lease_deliver(struct kvt_store *store, struct message *message)
 void
 lease_unpin(struct kvt_store *store, uint32_t number)
 {
-    if (!residency_unpin(store->map, number))
-        return;
-    atomic_store_explicit(&store->doomed_released, 1, memory_order_release);
-    env_wake(&store->env, store->loop_task);
+    if (residency_unpin(store->map, number))
+        env_wake(&store->env, store->loop_task);
 }
 
 kvt_lease

@@ -284,7 +284,7 @@ bool
 loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
     struct kvt_store *store = context;
-    bool was_busy, is_released;
+    bool was_busy;
 
     *next_ns_out = UINT64_MAX;
     if (rest_step(store))
@@ -296,15 +296,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     was_busy = jobs_take(store) || was_busy;
     was_busy = batches_take(store) || was_busy;
     was_busy = devices_step(store) || was_busy;
-    /* A reader that pinned a doomed entry by mistake tells nobody when it lets go: so whenever
-     * there is work, those that wait are looked at. */
-    is_released = atomic_exchange_explicit(&store->doomed_released, 0, memory_order_acquire) != 0;
-    if (is_released || (was_busy && store->doomed_count > 0)) {
-        entry_doomed_sweep(store);
-        /* Somebody may have waited for no more than that (room_will_come()). */
-        store->room_changed = store->room_changed || is_released;
-        was_busy = true;
-    }
+    was_busy = entry_doomed_step(store) || was_busy;
     was_busy = pins_step(store) || was_busy;
     was_busy = phases_step(store) || was_busy;
     was_busy = holds_step(store) || was_busy;

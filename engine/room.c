@@ -266,7 +266,7 @@ room_will_come(struct kvt_store *store)
         commit_hurry_all(store);
     /* The last pin of a block that has left the map is gone: so are its slots, soon. */
     return work_may_make_room(store) || !turns_are_idle(&store->flights) ||
-           atomic_load_explicit(&store->doomed_released, memory_order_relaxed) != 0;
+           residency_has_released(store->map);
 }
 
 /* A search found nothing. */

@@ -262,7 +262,9 @@ struct kvt_store {
     bool room_changed;   /* A slot or a pin came free since the last look. */
     uint32_t *doomed;    /* Entries that wait for their last pin. */
     uint32_t doomed_count, doomed_capacity;
-    _Atomic uint32_t doomed_released; /* any: the last pin of a doomed entry went. */
+    uint32_t doomed_left;       /* The first ones, at which the present round has not looked yet. */
+    uint8_t sweep_turn;         /* Of that round. */
+    bool is_sweeping;           /* There is one. */
     struct turns work, flights; /* What is in flight: the next line and more; all of flight.h. */
     struct rounds rounds;       /* patience.h: of who waits for room in memory. */
     struct nvme_wait nvme_wait;
@@ -339,7 +341,9 @@ void loop_job_on(struct kvt_store *store, struct crew *crew, struct job *job);
  * (false if so). The releases below it and in copies.c ask for the same. */
 bool entry_drop(
     struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_event_reason reason);
-void entry_doomed_sweep(struct kvt_store *store);
+/* entry_doomed_step - some more of those that wait for their last pin, once one of these has gone:
+ * in rounds over all of them, each as work that is in flight. */
+bool entry_doomed_step(struct kvt_store *store);
 void entry_unpin(struct kvt_store *store, uint32_t number);
 /* extent_forget - an extent's bytes count as live no longer. */
 void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length);
@@ -504,8 +508,8 @@ work_end(struct kvt_store *store, uint32_t *count, uint8_t turn)
     turns_end(&store->work, turn);
 }
 
-/* Whether pins of other than flights may go. A run of copies is in flight with the end of the
- * step. */
+/* Whether pins of other than flights may go, or slots of what has left. A run of copies is in
+ * flight with the end of the step. */
 static inline bool
 work_may_make_room(const struct kvt_store *store)
 {

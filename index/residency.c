@@ -35,7 +35,8 @@ struct residency {
     uint32_t used_count; /* Numbers ever given out. */
     uint32_t free_first; /* Number + 1, linked through key_reference. */
     uint64_t count;
-    uint64_t recycle_count; /* How often one was given back. */
+    uint64_t recycle_count;    /* How often one was given back. */
+    _Atomic uint32_t released; /* any: the last pin of a DOOMED entry went. */
 };
 
 static uint64_t
@@ -391,6 +392,19 @@ residency_release(struct residency *map, uint32_t number)
     return true;
 }
 
+bool
+residency_has_released(const struct residency *map)
+{
+    return atomic_load_explicit(&map->released, memory_order_relaxed) != 0;
+}
+
+bool
+residency_take_released(struct residency *map)
+{
+    return residency_has_released(map) &&
+           atomic_exchange_explicit(&map->released, 0, memory_order_acquire) != 0; /* (R4) */
+}
+
 void
 residency_discard(struct residency *map, uint32_t number)
 {
@@ -449,7 +463,10 @@ residency_unpin(struct residency *map, uint32_t number)
         &residency_at(map, number)->word, 1, memory_order_release); /* (R2) */
 
     KVT_ASSERT(word_pins(word) > 0);
-    return word_pins(word) == 1 && word_state(word) == ENTRY_DOOMED;
+    if (word_pins(word) != 1 || word_state(word) != ENTRY_DOOMED)
+        return false;
+    (void)atomic_exchange_explicit(&map->released, 1, memory_order_release); /* (R4) */
+    return true;
 }
 
 /* Pin the entry if it is RESIDENT; 0 when it is not, else the word as it was pinned. An entry with
@@ -469,8 +486,8 @@ word_pin(struct entry *entry)
 
 /*
  * Whether the entry, which is pinned, is the key's: only a pinned entry's bytes hold still. If not,
- * it is let go. That may be the last pin of a doomed entry; the writer asks for those again and
- * again (residency_release), so that nobody must be told.
+ * it is let go. That may be the last pin of a doomed entry: the writer hears of it when it has work
+ * (residency_take_released); nobody wakes it for that.
  */
 static bool
 pinned_is_of(struct residency *map, uint32_t number, const struct block_key *key)

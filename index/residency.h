@@ -33,6 +33,9 @@
  *        tier bit sees the field behind it.
  *   (R2) unpin releases; the writer's successful compare-and-swap from zero pins acquires: the
  *        slot's last readers are done before it is reused.
+ *   (R4) The unpin that was the last of a DOOMED entry releases `released`; the writer's take
+ *        acquires: residency_release() then sees no pin of that entry. Both exchange: a take that
+ *        finds the note of one sees what went before those that this one stands in place of.
  */
 #ifndef KVT_INDEX_RESIDENCY_H
 #define KVT_INDEX_RESIDENCY_H
@@ -159,6 +162,11 @@ bool residency_doom_unpinned(struct residency *map, uint32_t number);
 /* residency_release - DOOMED -> FREE at zero pins; false while pins are left. */
 bool residency_release(struct residency *map, uint32_t number);
 
+/* residency_has_released - the last pin of a DOOMED entry went since the last take. */
+bool residency_has_released(const struct residency *map);
+/* residency_take_released - the same, once: all that went before it can be released (R4). */
+bool residency_take_released(struct residency *map);
+
 /* residency_discard - FILLING -> FREE: a put that failed. */
 void residency_discard(struct residency *map, uint32_t number);
 
@@ -184,7 +192,7 @@ void residency_check(const struct residency *map);
 size_t residency_find_pin(struct residency *map, const struct hash128 *fingerprints,
     const struct block_key *keys, size_t count, uint32_t *numbers_out, uint8_t *tiers_out);
 
-/* residency_unpin - true when this was the last pin of a DOOMED entry: tell the loop. */
+/* residency_unpin - true when this was the last pin of a DOOMED entry: wake the loop. */
 bool residency_unpin(struct residency *map, uint32_t number);
 
 static inline enum residency_state

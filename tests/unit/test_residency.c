@@ -176,7 +176,11 @@ pinned_entry_is_neither_evicted_nor_freed(void **state)
     assert_false(residency_release(fixture.map, number));
     residency_key(fixture.map, number, &key);
     assert_int_equal(key.length, key_of(3).length);
-    assert_true(residency_unpin(fixture.map, number)); /* The last one tells. */
+    assert_false(residency_take_released(fixture.map));
+    assert_true(residency_unpin(fixture.map, number)); /* The last one tells, ... */
+    assert_true(residency_has_released(fixture.map));
+    assert_true(residency_take_released(fixture.map)); /* ... once. */
+    assert_false(residency_take_released(fixture.map));
     assert_true(residency_release(fixture.map, number));
     fixture_close(&fixture);
 }
