@@ -18,10 +18,9 @@ commit_open(struct kvt_store *store)
     if (commit == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for group commit");
     commit->batches = env_take(&store->env, BATCH_COUNT * sizeof(*commit->batches));
-    commit->kills = env_take(&store->env, COMMIT_KILLS_START * sizeof(*commit->kills));
-    commit->kill_capacity = commit->kills == NULL ? 0 : COMMIT_KILLS_START;
     commit->groups = env_take(&store->env, GROUP_COUNT * sizeof(*commit->groups));
-    if (commit->batches == NULL || commit->kills == NULL || commit->groups == NULL)
+    if (!kill_queue_open(&commit->kills, &store->env, COMMIT_KILLS_START) ||
+        commit->batches == NULL || commit->groups == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for write batches");
     commit->due_ns = UINT64_MAX;
     commit->batch_bytes_max =
@@ -43,7 +42,7 @@ commit_close(struct kvt_store *store)
 
     if (commit == NULL)
         return;
-    env_put(&store->env, commit->kills, commit->kill_capacity * sizeof(*commit->kills));
+    kill_queue_close(&commit->kills, &store->env);
     env_put(&store->env, commit->groups, GROUP_COUNT * sizeof(*commit->groups));
     env_put(&store->env, commit->batches, BATCH_COUNT * sizeof(*commit->batches));
     env_put(&store->env, commit, sizeof(*commit));
@@ -198,7 +197,7 @@ batch_is_due(const struct kvt_store *store)
     const struct commit *commit = store->commit;
     uint32_t writing_count = batches_in(commit, BATCH_WRITING);
 
-    if (commit->queued_count + commit->kill_count == 0 || commit->is_stalled ||
+    if (commit->queued_count + commit->kills.count == 0 || commit->is_stalled ||
         writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0 ||
         commit->lack_until_ns > store->now_ns)
         return false;
@@ -241,19 +240,17 @@ batch_fill_kills(struct kvt_store *store, struct batch *batch)
     }
     batch->replaced_count = count;
     room -= count;
-    batch->kill_count = commit->kill_count < room ? commit->kill_count : room;
+    batch->kill_count = commit->kills.count < room ? commit->kills.count : room;
     for (uint32_t i = 0; i < batch->kill_count; i++) {
-        const struct kill_item *item = &commit->kills[i];
+        const struct kill_item *item = &batch->kills[i];
 
-        batch->kills[i] = *item;
+        kill_queue_take(&commit->kills, &batch->kills[i]);
         commit->told_count -= item->is_told ? 1 : 0;
         batch->tier_kills[count++] = (struct tier_kill){.extent = item->kill.extent,
             .fingerprint = item->kill.fingerprint,
             .sequence = item->sequence};
     }
-    commit->kill_count -= batch->kill_count;
-    memmove(commit->kills, commit->kills + batch->kill_count,
-        commit->kill_count * sizeof(*commit->kills));
+    commit_kills_note(batch);
     kills_hurry(store);
 }
 
@@ -519,9 +516,13 @@ queue_fail(struct kvt_store *store, enum kvt_status status)
             commit_flight_settle(store, flight, status);
         flight = newer;
     }
-    for (uint32_t i = 0; i < commit->kill_count; i++)
-        commit_kill_answer(store, &commit->kills[i], status);
-    commit->kill_count = commit->told_count = 0;
+    commit->told_count = 0;
+    while (commit->kills.count > 0) {
+        struct kill_item item;
+
+        kill_queue_take(&commit->kills, &item);
+        commit_kill_answer(store, &item, status);
+    }
     commit->is_stalled = false;
     commit->due_ns = UINT64_MAX;
     store->room_changed = true;
@@ -596,7 +597,7 @@ commit_step(struct kvt_store *store)
         return true;
     if ((health & KVT_HEALTH_META_READONLY) == 0)
         numbers_check(store);
-    if (commit->queued_count + commit->kill_count == 0)
+    if (commit->queued_count + commit->kills.count == 0)
         return false;
     if (store->is_draining) {
         queue_fail(store, KVT_MISS); /* It became visible while the abort waited for it. */
@@ -622,7 +623,7 @@ commit_next_ns(struct kvt_store *store)
 
     uint32_t writing_count = batches_in(commit, BATCH_WRITING);
 
-    if (commit->queued_count + commit->kill_count == 0)
+    if (commit->queued_count + commit->kills.count == 0)
         return UINT64_MAX;
     if (commit->lack_until_ns > store->now_ns)
         return commit->lack_until_ns;
@@ -651,7 +652,7 @@ commit_is_idle(struct kvt_store *store)
 bool
 commit_is_at_rest(struct kvt_store *store)
 {
-    return commit_is_idle(store) && store->commit->kill_count == 0;
+    return commit_is_idle(store) && store->commit->kills.count == 0;
 }
 
 void
@@ -678,12 +679,23 @@ kills_are_before(const struct kill_item *kills, uint32_t count, uint64_t mark)
     return false;
 }
 
+/* The same of those that wait. */
+static bool
+kills_wait_before(const struct kill_queue *queue, uint64_t mark)
+{
+    uint32_t at = queue->first;
+
+    while (at != 0 && queue->slots[at].item.is_told)
+        at = queue->slots[at].next;
+    return at != 0 && queue->slots[at].item.order <= mark;
+}
+
 bool
 commit_kills_have_passed(const struct kvt_store *store, uint64_t mark)
 {
     const struct commit *commit = store->commit;
 
-    if (kills_are_before(commit->kills, commit->kill_count, mark))
+    if (kills_wait_before(&commit->kills, mark))
         return false;
     for (uint32_t i = 0; i < BATCH_COUNT; i++) {
         const struct batch *batch = &commit->batches[i];

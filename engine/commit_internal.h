@@ -9,6 +9,7 @@
 #define KVT_ENGINE_COMMIT_INTERNAL_H
 
 #include "commit_batch.h"
+#include "kill_queue.h"
 #include "store_internal.h"
 
 enum {
@@ -19,6 +20,7 @@ enum {
     BATCH_BYTES = 8 << 20, /* A fuller batch gains nothing (measured). */
     ATTEMPTS_MAX = 2,
     COMMIT_KILLS_START = 2 * BATCH_COUNT * COMMIT_KILLS_MAX,
+    KILL_PLACES = 2 * COMMIT_KILLS_MAX, /* Of a batch; a power of two. */
 };
 
 enum batch_state {
@@ -26,15 +28,6 @@ enum batch_state {
     BATCH_WRITING,
     BATCH_WRITTEN,
     BATCH_COMMITTING,
-};
-
-/* A kill that waits, or travels in a batch. */
-struct kill_item {
-    struct commit_kill kill;
-    uint64_t sequence;
-    uint64_t order; /* 0: a void entry, which goes first. */
-    bool is_told;   /* That it is not durable: it is tried again, and nobody waits for that. */
-    bool is_echo;   /* Of one before it, which stays when this one is told: it goes. */
 };
 
 struct batch {
@@ -47,6 +40,7 @@ struct batch {
     uint32_t crcs[COMMIT_BLOCKS_MAX];
     struct tier_kill tier_kills[COMMIT_KILLS_MAX];
     struct kill_item kills[COMMIT_KILLS_MAX];
+    uint16_t kill_places[KILL_PLACES]; /* While it has kills: commit_kills_note(). */
     uint32_t count, kill_count;
     uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
 };
@@ -74,12 +68,11 @@ struct commit {
     uint64_t order;  /* Of the kill that came last. */
     uint64_t batch_sequence;
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
-    struct kill_item *kills;  /* Waiting, in order. */
-    uint32_t kill_count, kill_capacity;
-    uint32_t told_count;                    /* Of the kills that wait, those that are told. */
-    uint64_t told_due_ns;                   /* When these are tried again, if nothing comes. */
-    uint32_t killed_count;                  /* Flights whose block is gone while it is written. */
-    uint32_t held_count;                    /* Kills that travel with flights. */
+    struct kill_queue kills;  /* Waiting, in order. */
+    uint32_t told_count;      /* Of the kills that wait, those that are told. */
+    uint64_t told_due_ns;     /* When these are tried again, if nothing comes. */
+    uint32_t killed_count;    /* Flights whose block is gone while it is written. */
+    uint32_t held_count;      /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
     uint64_t lack_until_ns;                 /* No space on the disks: none is written until then. */
@@ -105,8 +98,16 @@ void commit_uncount(struct kvt_store *store, const struct flight *flight);
 /* commit_kills_due - the kills that wait, and nobody was told of; at the last try all of them. */
 uint32_t commit_kills_due(const struct commit *commit);
 
+/* commit_kills_note - the batch has its kills: from now on commit_kill_find() knows where they
+ * are. */
+void commit_kills_note(struct batch *batch);
+
+/* commit_kill_find - a kill of that key that waits or travels, or a void entry, whose batch may
+ * have a copy; NULL. The first that waits, or else of the first batch that has one. */
+const struct kill_item *commit_kill_find(const struct commit *commit, struct hash128 fingerprint);
+
 /* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and
- * there is room, because they were in the array before. */
+ * there is room, because they waited before. */
 void commit_kills_return(struct commit *commit, const struct kill_item *items, uint32_t count);
 
 /* commit_batch_end - -> IDLE; commit_batch_fail: after everything of it has failed for good. */

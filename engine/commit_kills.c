@@ -5,7 +5,6 @@
  *
  * See commit.h. Threads: the loop.
  */
-#include "array.h"
 #include "commit_internal.h"
 
 /* Kills that could not be written are tried again after that, when no batch has taken them. */
@@ -17,15 +16,10 @@ commit_kill_reserve(struct kvt_store *store)
     struct commit *commit = store->commit;
 
     /* What travels may come back: there must be room for that, too. */
-    if (commit->kill_count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX >=
-        commit->kill_capacity) {
-        struct kill_item *grown =
-            array_grow(&store->env, commit->kills, &commit->kill_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return failure_set(KVT_E_NOMEM, 0, "no memory to remember a delete");
-        commit->kills = grown;
-    }
+    if (commit->kills.count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX + 1 >=
+            commit->kills.capacity &&
+        !kill_queue_grow(&commit->kills, &store->env))
+        return failure_set(KVT_E_NOMEM, 0, "no memory to remember a delete");
     return KVT_OK;
 }
 
@@ -47,7 +41,7 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     if (kill->sequence == 0 && !hash128_is_zero(kill->fingerprint))
         item.sequence = store->sequence;
     KVT_TRY(commit_kill_reserve(store));
-    commit->kills[commit->kill_count++] = item;
+    kill_queue_add(&commit->kills, &item);
     commit->order++;
     if (kill->waiter == NULL)
         due_ns += store->options.relaxed_interval_ns;
@@ -59,31 +53,15 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
 void
 commit_kills_return(struct commit *commit, const struct kill_item *items, uint32_t count)
 {
-    uint32_t at = 0;
-
     for (uint32_t i = 0; i < count; i++)
         commit->told_count += items[i].is_told ? 1 : 0;
-    for (uint32_t i = 0; i < count; at++) {
-        uint32_t run = i;
-
-        while (at < commit->kill_count && commit->kills[at].order <= items[i].order)
-            at++;
-        while (
-            run < count && (at == commit->kill_count || items[run].order < commit->kills[at].order))
-            run++;
-        memmove(commit->kills + at + (run - i), commit->kills + at,
-            (commit->kill_count - at) * sizeof(*commit->kills));
-        memcpy(commit->kills + at, items + i, (run - i) * sizeof(*commit->kills));
-        commit->kill_count += run - i;
-        at += run - i - 1;
-        i = run;
-    }
+    kill_queue_return(&commit->kills, items, count);
 }
 
 uint32_t
 commit_kills_due(const struct commit *commit)
 {
-    return commit->is_last_try ? commit->kill_count : commit->kill_count - commit->told_count;
+    return commit->is_last_try ? commit->kills.count : commit->kills.count - commit->told_count;
 }
 
 static void
@@ -97,32 +75,21 @@ kill_tell(struct kvt_store *store, struct kill_item *item, enum kvt_status statu
         op_reach(store, waiter, 2, status);
 }
 
-/* Whoever deletes again and again what could not be deleted adds one each time. */
-static void
-echoes_drop(struct commit *commit)
-{
-    uint32_t kept_count = 0;
-
-    for (uint32_t i = 0; i < commit->kill_count; i++) {
-        if (!commit->kills[i].is_echo)
-            commit->kills[kept_count++] = commit->kills[i];
-    }
-    commit->kill_count = kept_count;
-}
-
 void
 commit_kills_tell(struct kvt_store *store, struct batch *batch, enum kvt_status status)
 {
     struct commit *commit = store->commit;
+    struct kill_queue *queue = &commit->kills;
 
     for (uint32_t i = 0; i < batch->kill_count; i++)
         kill_tell(store, &batch->kills[i], status);
     commit_kills_return(commit, batch->kills, batch->kill_count);
     batch->kill_count = 0;
-    for (uint32_t i = 0; i < commit->kill_count; i++)
-        kill_tell(store, &commit->kills[i], status);
-    echoes_drop(commit);
-    commit->told_count = commit->kill_count;
+    for (uint32_t at = queue->first; at != 0; at = queue->slots[at].next)
+        kill_tell(store, &queue->slots[at].item, status);
+    /* Whoever deletes again and again what could not be deleted adds one each time. */
+    kill_queue_echoes_drop(queue);
+    commit->told_count = queue->count;
     commit->told_due_ns = store->now_ns + TOLD_PAUSE_NS;
 }
 
@@ -168,29 +135,50 @@ commit_bury(struct kvt_store *store, const struct commit_kill *kill)
         commit_kill_lose(store);
 }
 
-static bool
-kill_reaches(const struct kill_item *item, struct hash128 fingerprint)
+/* --- Finding kills of a key ------------------------------------------------------------------- */
+
+/* The place of the batch's first kill of that fingerprint, or the free one that it would have: a
+ * place holds the kill's index + 1, and half of them are free. */
+static uint32_t
+place_of(const struct batch *batch, struct hash128 fingerprint)
 {
-    return item->order == 0 || hash128_equal(item->kill.fingerprint, fingerprint);
+    uint32_t place = fingerprint.low % KILL_PLACES;
+
+    while (
+        batch->kill_places[place] != 0 &&
+        !hash128_equal(batch->kills[batch->kill_places[place] - 1].kill.fingerprint, fingerprint))
+        place = (place + 1) % KILL_PLACES;
+    return place;
 }
 
-/* A kill of that key that waits or travels, or a void entry, whose batch may have a copy; NULL. */
-static const struct kill_item *
-kill_find(const struct commit *commit, struct hash128 fingerprint)
+void
+commit_kills_note(struct batch *batch)
 {
-    for (uint32_t i = 0; i < commit->kill_count; i++) {
-        if (kill_reaches(&commit->kills[i], fingerprint))
-            return &commit->kills[i];
-    }
-    for (uint32_t n = 0; n < BATCH_COUNT; n++) {
-        const struct batch *batch = &commit->batches[n];
+    memset(batch->kill_places, 0, sizeof(batch->kill_places));
+    for (uint32_t i = 0; i < batch->kill_count; i++) {
+        uint32_t place = place_of(batch, batch->kills[i].kill.fingerprint);
 
-        for (uint32_t i = 0; i < batch->kill_count; i++) {
-            if (kill_reaches(&batch->kills[i], fingerprint))
-                return &batch->kills[i];
-        }
+        if (batch->kill_places[place] == 0)
+            batch->kill_places[place] = (uint16_t)(i + 1);
     }
-    return NULL;
+}
+
+const struct kill_item *
+commit_kill_find(const struct commit *commit, struct hash128 fingerprint)
+{
+    const struct kill_item *item = kill_queue_find(&commit->kills, fingerprint);
+
+    for (uint32_t n = 0; n < BATCH_COUNT && item == NULL; n++) {
+        const struct batch *batch = &commit->batches[n];
+        uint32_t number = 1; /* A void entry stands first. */
+
+        if (batch->kill_count == 0)
+            continue;
+        if (batch->kills[0].order != 0)
+            number = batch->kill_places[place_of(batch, fingerprint)];
+        item = number == 0 ? NULL : &batch->kills[number - 1];
+    }
+    return item;
 }
 
 /* The last flight of that key whose block is gone while it is written; NULL. The kills of all such
@@ -214,7 +202,7 @@ void
 commit_kill_settle(
     struct kvt_store *store, struct hash128 fingerprint, enum kvt_status status, struct op *waiter)
 {
-    const struct kill_item *item = kill_find(store->commit, fingerprint);
+    const struct kill_item *item = commit_kill_find(store->commit, fingerprint);
     struct flight *flight = killed_find(store, fingerprint);
     struct commit_kill kill;
     enum kvt_status kept;
@@ -239,7 +227,7 @@ commit_kill_settle(
     kept = commit_kill(store, &kill);
     KVT_ASSERT(kept == KVT_OK); /* Room was reserved. */
     (void)kept;
-    store->commit->kills[store->commit->kill_count - 1].is_echo = true;
+    store->commit->kills.slots[store->commit->kills.last].item.is_echo = true;
 }
 
 void

@@ -42,7 +42,7 @@ static bool
 taking_fits(
     const struct kvt_store *store, const struct taking *taking, uint32_t count, uint64_t bytes)
 {
-    uint32_t kills = store->commit->kill_count + count; /* Each may replace one. */
+    uint32_t kills = store->commit->kills.count + count; /* Each may replace one. */
 
     if (count > COMMIT_BLOCKS_MAX || (count > 1 && bytes > store->commit->batch_bytes_max))
         return false;

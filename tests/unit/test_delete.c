@@ -285,7 +285,7 @@ deletes_that_find_no_memory_go_with_the_next_batches(void **state)
         assert_int_equal(results[0][i].status, KVT_E_NOMEM);
         assert_int_equal(results[1][i].status, KVT_E_NOMEM);
     }
-    assert_int_equal(full->store->commit->kill_count, MANY); /* The second ones add nothing. */
+    assert_int_equal(full->store->commit->kills.count, MANY); /* The second ones add nothing. */
     for (uint32_t i = 0; i < MANY; i += COMMIT_KILLS_MAX)
         full_put(full, MANY, 1 + i);
     full_again(full, 0);
@@ -349,10 +349,10 @@ a_delete_that_found_no_room_makes_some(void **state)
     while (full_result(full_put_submit(full, full->next_cold, 1, KVT_SYNC)) == KVT_OK)
         pin(full, full->next_cold++);
     assert_int_equal(full_result(full_delete_submit(full, 1)), KVT_E_NOSPC);
-    kill_count = full->store->commit->kill_count;
+    kill_count = full->store->commit->kills.count;
     for (uint32_t i = 0; i < 50; i++) /* However often that is asked for. */
         assert_int_equal(full_result(full_delete_submit(full, 1)), KVT_E_NOSPC);
-    assert_int_equal(full->store->commit->kill_count, kill_count);
+    assert_int_equal(full->store->commit->kills.count, kill_count);
     assert_int_equal(kvt_flush(full->store), KVT_E_IO);
     while (pinned_count > 0)
         entry_unpin(full->store, pinned[--pinned_count]);
@@ -525,7 +525,7 @@ a_delete_that_waits_keeps_its_turn(void **state)
     }
     tickets[2] = full_delete_submit(full, KEY);
     assert_int_equal(kvt_ticket_wait(tickets[2], KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
-    assert_int_equal(commit->kill_count, 1);
+    assert_int_equal(commit->kills.count, 1);
     assert_int_equal(commit_batch_ahead(full->store, FULL_SEGMENTS - 1), KVT_MISS);
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(full_result(tickets[i]), KVT_OK);
