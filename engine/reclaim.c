@@ -25,6 +25,14 @@ enum reclaim_state {
     RECLAIM_FREEING,
 };
 
+/* A copy that has left NVMe with the victim. Those of a bucket are linked by their indexes + 1; 0:
+ * none. */
+struct dropped {
+    struct commit_kill kill;
+    uint32_t next; /* Of its bucket. */
+    uint32_t head; /* Of the bucket that has this one's index. */
+};
+
 struct reclaim {
     struct kvt_store *store;
     enum reclaim_state state;
@@ -35,9 +43,9 @@ struct reclaim {
     struct resident *residents; /* Those to be written again first. */
     uint32_t resident_count, resident_capacity;
     uint32_t survivor_count;
-    uint64_t credit_bytes;       /* That may be written again. */
-    uint32_t moved_count;        /* Survivors that relocate.c has dealt with. */
-    struct commit_kill *dropped; /* Of copies that have left NVMe with the victim. */
+    uint64_t credit_bytes; /* That may be written again. */
+    uint32_t moved_count;  /* Survivors that relocate.c has dealt with. */
+    struct dropped *dropped;
     uint32_t dropped_count, dropped_capacity;
     struct segment_change change;
     struct batch_owner owner;
@@ -86,20 +94,49 @@ reclaim_is_allowed(const struct kvt_store *store)
                (KVT_HEALTH_META_READONLY | KVT_HEALTH_READ_ONLY)) == 0;
 }
 
-/* --- Ends ------------------------------------------------------------------------------------- */
+/* --- What has left NVMe with the victim ------------------------------------------------------- */
+
+static uint32_t *
+dropped_head(const struct reclaim *reclaim, struct hash128 fingerprint)
+{
+    /* Fingerprints are uniform. */
+    return &reclaim->dropped[fingerprint.low % reclaim->dropped_capacity].head;
+}
 
 static void
-reclaim_end(struct kvt_store *store)
+dropped_add(struct reclaim *reclaim, const struct commit_kill *kill)
+{
+    struct dropped *dropped = &reclaim->dropped[reclaim->dropped_count];
+    uint32_t *head = dropped_head(reclaim, kill->fingerprint);
+
+    dropped->kill = *kill;
+    dropped->next = *head;
+    *head = ++reclaim->dropped_count;
+}
+
+static void
+dropped_forget(struct reclaim *reclaim)
+{
+    for (uint32_t i = 0; i < reclaim->dropped_count; i++)
+        *dropped_head(reclaim, reclaim->dropped[i].kill.fingerprint) = 0;
+    reclaim->dropped_count = 0;
+}
+
+/* Room to note each of the victim's blocks; none is noted yet. False: no memory. */
+static bool
+dropped_reserve(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
-    struct op *op;
 
-    reclaim->state = RECLAIM_IDLE;
-    reclaim->dropped_count = 0;
-    victim_scan_end(reclaim->scan);
-    while ((op = op_list_take(&reclaim->settlers)) != NULL)
-        delete_settle(store, op);
-    commit_unstall(store);
+    while (reclaim->dropped_capacity < reclaim->resident_count) {
+        struct dropped *grown =
+            array_grow(&store->env, reclaim->dropped, &reclaim->dropped_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return false;
+        reclaim->dropped = grown;
+    }
+    return true;
 }
 
 /* The segment will not be FREE: what has left it is dead only when its kills are durable. */
@@ -109,7 +146,37 @@ dropped_bury(struct kvt_store *store)
     const struct reclaim *reclaim = store->reclaim;
 
     for (uint32_t i = 0; i < reclaim->dropped_count; i++)
-        commit_bury(store, &reclaim->dropped[i]);
+        commit_bury(store, &reclaim->dropped[i].kill);
+}
+
+bool
+reclaim_has_dropped(const struct kvt_store *store, struct hash128 fingerprint)
+{
+    const struct reclaim *reclaim = store->reclaim;
+    uint32_t at;
+
+    if (reclaim == NULL || reclaim->dropped_count == 0)
+        return false;
+    at = *dropped_head(reclaim, fingerprint);
+    while (at != 0 && !hash128_equal(reclaim->dropped[at - 1].kill.fingerprint, fingerprint))
+        at = reclaim->dropped[at - 1].next;
+    return at != 0;
+}
+
+/* --- Ends ------------------------------------------------------------------------------------- */
+
+static void
+reclaim_end(struct kvt_store *store)
+{
+    struct reclaim *reclaim = store->reclaim;
+    struct op *op;
+
+    reclaim->state = RECLAIM_IDLE;
+    dropped_forget(reclaim);
+    victim_scan_end(reclaim->scan);
+    while ((op = op_list_take(&reclaim->settlers)) != NULL)
+        delete_settle(store, op);
+    commit_unstall(store);
 }
 
 /* The victim stays as it is, and others have their turn. */
@@ -144,18 +211,6 @@ reclaim_give_up(struct kvt_store *store)
     store->reclaim->has_failed = true;
     dropped_bury(store);
     reclaim_end(store);
-}
-
-bool
-reclaim_has_dropped(const struct kvt_store *store, struct hash128 fingerprint)
-{
-    const struct reclaim *reclaim = store->reclaim;
-
-    for (uint32_t i = 0; reclaim != NULL && i < reclaim->dropped_count; i++) {
-        if (hash128_equal(reclaim->dropped[i].fingerprint, fingerprint))
-            return true;
-    }
-    return false;
 }
 
 void
@@ -238,23 +293,6 @@ residents_search(struct kvt_store *store)
     for (uint32_t number = 0; number < limit; number++) {
         if (!resident_add(store, number, residency_at(store->map, number)->page))
             return false;
-    }
-    return true;
-}
-
-/* Room to note each of them when it is dropped. False: no memory. */
-static bool
-dropped_reserve(struct kvt_store *store)
-{
-    struct reclaim *reclaim = store->reclaim;
-
-    while (reclaim->dropped_capacity < reclaim->resident_count) {
-        struct commit_kill *grown =
-            array_grow(&store->env, reclaim->dropped, &reclaim->dropped_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return false;
-        reclaim->dropped = grown;
     }
     return true;
 }
@@ -367,7 +405,7 @@ resident_drop(struct kvt_store *store, const struct resident *resident)
                      : entry_drop(store, resident->number, false, KVT_REASON_RECLAIMED);
     if (!is_dropped)
         return false;
-    reclaim->dropped[reclaim->dropped_count++] = kill;
+    dropped_add(reclaim, &kill);
     COUNT(store, nvme_evict_count, 1);
     return true;
 }

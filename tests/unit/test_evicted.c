@@ -106,11 +106,37 @@ lease_one_a_segment(struct evicting *evicting)
     }
 }
 
-/*
- * A full store, and a put in flight, at the moment when blocks of a victim have left NVMe. HOST
- * keeps a copy of each of them, or (`is_host_small`) of few. `is_leased`: one block a segment has a
- * lease since the survivors were chosen, so that the victim is not empty yet.
+/* On to the moment when blocks of a victim have left NVMe, with a put in flight. `is_leased`: one
+ * block a segment has a lease since the survivors were chosen, so that the victim is not empty yet.
  */
+static void
+evicting_next(struct evicting *evicting, bool is_leased)
+{
+    struct full_store *full = evicting->full;
+
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
+        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+        for (uint64_t hot = 0; hot < FULL_HOT; hot++)
+            (void)full_expect_at_most(full, hot, 1);
+        start_note(evicting);
+        evicting->ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+        for (uint32_t k = 0; k < 2000 && reclaim_is_idle(full->store); k++)
+            sim_run_steps(full->world, 1);
+        for (uint32_t k = 0; k < STEPS_MAX && !reclaim_is_idle(full->store); k++) {
+            if (is_leased && evicting->lease_count == 0 && !relocate_is_idle(full->store))
+                lease_one_a_segment(evicting);
+            evicted_note(evicting);
+            if (evicting->evicted_count > 0 && (!is_leased || evicting->lease_count > 0))
+                return;
+            sim_run_steps(full->world, 1);
+        }
+        put_finish(evicting);
+    }
+    fail_msg("no victim was emptied");
+}
+
+/* A full store, and then evicting_next(). HOST keeps a copy of each of the blocks that leave NVMe,
+ * or (`is_host_small`) of few. */
 static struct evicting
 evicting_begin(uint64_t seed, bool is_host_small, bool is_leased)
 {
@@ -123,25 +149,7 @@ evicting_begin(uint64_t seed, bool is_host_small, bool is_leased)
         full_open(full, 0);
     }
     full_fill(full);
-    for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
-        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
-        for (uint64_t hot = 0; hot < FULL_HOT; hot++)
-            (void)full_expect_at_most(full, hot, 1);
-        start_note(&evicting);
-        evicting.ticket = full_put_submit(evicting.full, evicting.full->next_cold++, 1, KVT_SYNC);
-        for (uint32_t k = 0; k < 2000 && reclaim_is_idle(full->store); k++)
-            sim_run_steps(full->world, 1);
-        for (uint32_t k = 0; k < STEPS_MAX && !reclaim_is_idle(full->store); k++) {
-            if (is_leased && evicting.lease_count == 0 && !relocate_is_idle(full->store))
-                lease_one_a_segment(&evicting);
-            evicted_note(&evicting);
-            if (evicting.evicted_count > 0 && (!is_leased || evicting.lease_count > 0))
-                return evicting;
-            sim_run_steps(full->world, 1);
-        }
-        put_finish(&evicting);
-    }
-    fail_msg("no victim was emptied");
+    evicting_next(&evicting, is_leased);
     return evicting;
 }
 
@@ -180,6 +188,42 @@ evicted_stay_away(struct evicting *evicting, uint32_t flags)
                 assert_false(full_expect_at_most(evicting->full, evicting->evicted[i], 0));
         }
     }
+}
+
+/* Of a block in HOST. */
+static bool
+has_dropped(const struct full_store *full, uint64_t key)
+{
+    return reclaim_has_dropped(
+        full->store, residency_at(full->store->map, full_entry(full, key))->fingerprint);
+}
+
+/* Of one victim after another, until it is FREE. */
+static void
+it_is_known_what_has_left_nvme_with_a_victim(void **state)
+{
+    struct evicting evicting = evicting_begin(99, false, false);
+    struct full_store *full = evicting.full;
+
+    (void)state;
+    for (uint32_t i = 0; i < MOMENTS; i++) {
+        uint32_t dropped_count = 0;
+
+        for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+            dropped_count += full_entry(full, key) != ENTRY_NONE && has_dropped(full, key);
+        assert_true(dropped_count > 1);
+        assert_int_equal(dropped_count, evicting.evicted_count);
+        for (uint32_t k = 0; k < evicting.evicted_count; k++)
+            assert_true(has_dropped(full, evicting.evicted[k]));
+        put_finish(&evicting);
+        while (!reclaim_is_idle(full->store))
+            sim_run_steps(full->world, 1);
+        for (uint32_t k = 0; k < evicting.evicted_count; k++)
+            assert_false(has_dropped(full, evicting.evicted[k]));
+        evicting_next(&evicting, false);
+    }
+    put_finish(&evicting);
+    full_end(full);
 }
 
 /* A crash, behind each moment of the reclaim. */
@@ -517,6 +561,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_known_what_has_left_nvme_with_a_victim),
         cmocka_unit_test(a_block_in_host_whose_copy_just_left_nvme_is_deleted_for_good),
         cmocka_unit_test(a_block_that_was_put_again_is_deleted_with_the_copy_that_left),
         cmocka_unit_test(no_delete_is_acknowledged_behind_a_commit_that_failed),
