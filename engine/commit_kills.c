@@ -329,3 +329,47 @@ commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum k
     if (item->kill.waiter != NULL)
         op_reach(store, item->kill.waiter, 2, status);
 }
+
+uint64_t
+commit_kill_mark(const struct kvt_store *store)
+{
+    return store->commit->order;
+}
+
+/* One of them, in their order, comes before the mark, and nobody was told of it. */
+static bool
+kills_are_before(const struct kill_item *kills, uint32_t count, uint64_t mark)
+{
+    for (uint32_t i = 0; i < count && kills[i].order <= mark; i++) {
+        if (!kills[i].is_told)
+            return true;
+    }
+    return false;
+}
+
+/* The same of those that wait. */
+static bool
+kills_wait_before(const struct kill_queue *queue, uint64_t mark)
+{
+    uint32_t at = queue->first;
+
+    while (at != 0 && queue->slots[at].item.is_told)
+        at = queue->slots[at].next;
+    return at != 0 && queue->slots[at].item.order <= mark;
+}
+
+bool
+commit_kills_have_passed(const struct kvt_store *store, uint64_t mark)
+{
+    const struct commit *commit = store->commit;
+
+    if (kills_wait_before(&commit->kills, mark))
+        return false;
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        const struct batch *batch = &commit->batches[i];
+
+        if (batch->state != BATCH_IDLE && kills_are_before(batch->kills, batch->kill_count, mark))
+            return false;
+    }
+    return true;
+}
