@@ -115,7 +115,7 @@ kvt_flush(kvt_store *store)
     if (flush.failure_count == 0)
         return KVT_OK;
     if ((health & KVT_HEALTH_META_READONLY) != 0)
-        return failure_set(KVT_E_META, 0, "nothing becomes durable any more");
+        return failure_set(KVT_E_META, 0, "no commit of the index is tried any more");
     return failure_set(KVT_E_IO, 0, "%llu puts or deletes could not be made durable",
         (unsigned long long)flush.failure_count);
 }

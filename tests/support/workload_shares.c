@@ -66,12 +66,16 @@ look_judge(struct workload *work, uint32_t space, const struct shares_look *befo
     const struct shares_look *after)
 {
     uint64_t block_bytes = 2 * model_length_max(&work->model); /* With room for what NVMe adds. */
+    uint64_t all_bytes = 0;
 
+    for (uint32_t i = 0; i < SHARE_TIER_COUNT; i++)
+        all_bytes += before->used_bytes[i];
     for (uint32_t i = 0; i < SHARE_TIER_COUNT; i++) {
         uint64_t used_bytes = before->used_bytes[i];
         uint64_t share_bytes = before->share_bytes[i];
-        /* Above its share it may lose a block that is partly below. */
-        uint64_t spare_bytes = used_bytes > share_bytes ? block_bytes : 0;
+        /* Above its share, where blocks of its other tiers may have brought it meanwhile, it may
+         * lose one that is partly below. */
+        uint64_t spare_bytes = all_bytes > share_bytes ? block_bytes : 0;
         uint64_t kept_bytes = used_bytes > share_bytes ? share_bytes : used_bytes;
 
         if (share_bytes > 0 && after->used_bytes[i] + spare_bytes < kept_bytes)
