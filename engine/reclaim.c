@@ -416,7 +416,7 @@ static bool
 victim_empty(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
-    uint32_t kept_first = reclaim->resident_count; /* At the end, for now. */
+    uint32_t kept_first = reclaim->resident_count; /* They are gathered at the end. */
     uint32_t kept_count;
 
     for (uint32_t i = reclaim->resident_count; i-- > 0;) {

@@ -265,7 +265,7 @@ KVT_CHECKED enum kvt_status kvt_options_get(kvt_store *store, struct kvt_options
 KVT_CHECKED enum kvt_status kvt_stats_get(kvt_store *store, struct kvt_stats *stats_out);
 
 enum kvt_health_flags {
-    KVT_HEALTH_META_READONLY = 1, /* Nothing becomes durable: a commit failed, or 2^40 were made. */
+    KVT_HEALTH_META_READONLY = 1, /* No more commits: one failed, or the open has 2^40 records. */
     KVT_HEALTH_ROOT_READONLY = 2, /* No root takes writes any more, after repeated failures. */
     KVT_HEALTH_GPU_LOST = 4,      /* A device failed for good: its HBM copies are gone. */
     KVT_HEALTH_READ_ONLY = 8,     /* Opened so. */

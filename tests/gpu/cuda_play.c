@@ -105,6 +105,16 @@ play_begin(void)
     play.foreign_type = cudaMemoryTypeDevice;
 }
 
+void
+play_judge(void)
+{
+    assert_int_equal(play.depth, 0);
+    assert_int_equal(play.capture_mode, cudaStreamCaptureModeGlobal);
+    assert_int_equal(play.after_loss_count, 0);
+    if (!play.is_lost)
+        assert_int_equal(play.holds, 0);
+}
+
 cudaError_t
 cudaGetDeviceCount(int *count)
 {

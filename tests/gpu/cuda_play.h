@@ -72,6 +72,9 @@ extern struct cuda_play play;
 
 /* play_begin - a new play. What a lost device held is the driver's: here it ends with the play. */
 void play_begin(void);
+/* play_judge - the thread is as it was; once the device is lost CUDA is left alone, else all was
+ * given back. */
+void play_judge(void);
 
 /* play_call - a call that can fail is made; it needs the device's context, or there is none. */
 cudaError_t play_call(bool needs_context);

@@ -70,22 +70,11 @@ bench_open(struct bench *bench)
     assert_true(device_rig_open(&bench->rig));
 }
 
-/* The thread is as it was; once the device is lost CUDA is left alone, else all is given back. */
-static void
-bench_check(void)
-{
-    assert_int_equal(play.depth, 0);
-    assert_int_equal(play.capture_mode, cudaStreamCaptureModeGlobal);
-    assert_int_equal(play.after_loss_count, 0);
-    if (!play.is_lost)
-        assert_int_equal(play.holds, 0);
-}
-
 static void
 bench_close(struct bench *bench)
 {
     device_rig_close(&bench->rig);
-    bench_check();
+    play_judge();
 }
 
 static void
@@ -100,7 +89,7 @@ list_of_all_devices_passes(void **state)
             continue;
         if (!device_check_run(&device_checks[i], &bench.rig))
             fail_msg("%s", device_checks[i].name);
-        bench_check();
+        play_judge();
     }
 }
 
@@ -213,7 +202,7 @@ memory_of_two_stores_is_pinned_until_both_have_let_go(void **state)
     other.event = NULL;
     device_rig_close(&other);
     assert_int_equal(play.pin_count, 0);
-    bench_check();
+    play_judge();
 }
 
 /* --- 2. Copies -------------------------------------------------------------------------------- */
@@ -365,7 +354,7 @@ lost_device_lets_go_of_host_memory(void **state)
     device_rig_close(&bench.rig);
     assert_int_equal(play.sync_count, sync_count + DEVICE_LANE_COUNT);
     play.is_lost = true; /* What is the device's own is left to the driver. */
-    bench_check();
+    play_judge();
 }
 
 /* An error that stays: the driver does not say that it has stopped. */
@@ -397,7 +386,7 @@ host_memory_that_cuda_keeps_is_told(void **state)
     assert_int_equal(device_cuda_ops.host_register(device, chunk, RIG_CHUNK_BYTES), KVT_E_INVAL);
     assert_non_null(strstr(failure_last()->text, "kept by a device that is lost"));
     device_cuda_ops.close(device);
-    bench_check();
+    play_judge();
 }
 
 /* Everything else works without. */
@@ -546,7 +535,7 @@ life_fails(uint32_t n, cudaError_t error)
         assert_int_equal(status, KVT_OK);
     }
     life_end(&life);
-    bench_check();
+    play_judge();
     if (!life.is_kept)
         env_unmap(&env, life.host, RIG_CHUNK_BYTES);
     return play.call_count >= n;

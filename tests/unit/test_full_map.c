@@ -20,8 +20,11 @@
 
 enum {
     BLOCK_BYTES = 8192,
-    BOUND = 64, /* Half a MiB: no tier is ever full. */
-    NAMES = 2 * BOUND,
+    BOUND = 64,   /* Half a MiB: no tier is ever full. */
+    LARGE = 2048, /* Two looks of a search for room. */
+    NAMES = LARGE + 8,
+    LEASED_FIRST = 1000,
+    SHORT_BYTES = 512,
     CHAIN = 16,
     CRASH_PUTS = 40,
 };
@@ -42,6 +45,17 @@ space_open(void)
 }
 
 static void
+open_as(const struct kvt_options *options)
+{
+    sim_store_open(&sim, options);
+    space_open();
+    for (uint32_t i = 0; i < NAMES; i++) {
+        payload_key_make(&names[i], i);
+        keys[i] = names[i].key;
+    }
+}
+
+static void
 open_with(uint64_t nvme_capacity_bytes, enum kvt_policy policy)
 {
     struct kvt_options options = kit_options();
@@ -49,12 +63,7 @@ open_with(uint64_t nvme_capacity_bytes, enum kvt_policy policy)
     options.nvme_capacity_bytes = nvme_capacity_bytes;
     options.entry_count_max = BOUND;
     options.policy = policy;
-    sim_store_open(&sim, &options);
-    space_open();
-    for (uint32_t i = 0; i < NAMES; i++) {
-        payload_key_make(&names[i], i);
-        keys[i] = names[i].key;
-    }
+    open_as(&options);
 }
 
 static int
@@ -70,6 +79,20 @@ setup_memory(void **state)
 {
     (void)state;
     open_with(KVT_CAPACITY_NONE, KVT_POLICY_LRU);
+    return 0;
+}
+
+static int
+setup_large(void **state)
+{
+    struct kvt_options options = kit_options();
+
+    (void)state;
+    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    options.host_capacity_bytes = 32 << 20;
+    options.entry_count_max = LARGE;
+    options.policy = KVT_POLICY_LRU;
+    open_as(&options);
     return 0;
 }
 
@@ -391,6 +414,45 @@ a_crash_leaves_a_store_that_opens_and_nothing_deleted(void **state)
     }
 }
 
+/* Nothing may go while a put seeks room, and a delete makes some. What the search had passed over
+ * may go when room is sought again, much later. */
+static void
+a_put_that_found_room_in_the_middle_leaves_no_half_a_walk(void **state)
+{
+    static uint8_t bytes[SHORT_BYTES];
+    struct kvt_put chain[2] = {
+        {.source = bytes, .length = SHORT_BYTES}, {.source = bytes, .length = SHORT_BYTES}};
+    struct kvt_put put = {.source = bytes, .length = SHORT_BYTES};
+    kvt_lease early, late, child, last;
+    kvt_ticket *ticket, *deletion;
+
+    (void)state;
+    for (uint64_t key = 0; key < LARGE - 2; key++)
+        assert_int_equal(kit_put(store, ns, key, 1, SHORT_BYTES, KVT_MEMORY), KVT_OK);
+    chain[0].key = keys[LARGE - 2];
+    chain[1].key = keys[LARGE - 1];
+    chain[1].parent = &chain[0].key;
+    assert_int_equal(kvt_put_submit(store, ns, chain, 2, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    kvt_ticket_free(ticket);
+    early = lease_of(0, LEASED_FIRST);
+    late = lease_of(LEASED_FIRST, LARGE - 2 - LEASED_FIRST);
+    child = lease_of(LARGE - 1, 1);
+    put.key = keys[LARGE];
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_delete_submit(store, ns, &keys[LARGE - 2], 1, NULL, &deletion), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(deletion, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_OK);
+    kvt_ticket_free(deletion);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    last = lease_of(LARGE, 1);
+    kvt_lease_release(store, early);
+    sim_store_pass(&sim, 3600 * SECOND);
+    assert_int_equal(kit_put(store, ns, LARGE + 1, 1, SHORT_BYTES, KVT_MEMORY), KVT_OK);
+    kvt_lease_release(store, late);
+    kvt_lease_release(store, child);
+    kvt_lease_release(store, last);
+}
+
 int
 main(void)
 {
@@ -407,6 +469,8 @@ main(void)
         cmocka_unit_test_setup_teardown(
             leased_blocks_stay_and_a_put_without_room_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(blocks_within_their_share_stay, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_put_that_found_room_in_the_middle_leaves_no_half_a_walk, setup_large, teardown),
         cmocka_unit_test_setup_teardown(
             puts_wait_for_blocks_that_are_on_their_way, setup, teardown),
         cmocka_unit_test_setup_teardown(
