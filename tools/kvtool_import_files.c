@@ -171,7 +171,9 @@ archive_file_decide(
     if (status == KVT_OK || status == KVT_MISS)
         status = kvt_lookup(store, ns, &key, 1, &tiers, NULL, NULL);
     file->fate = tiers == 0 ? FATE_NEW : may_stay ? FATE_KEEP : FATE_REPLACE;
-    file->is_mended = file->fate == FATE_REPLACE && there.file == file->id.file;
+    /* What cannot be read now may be the very same file, and be whole later. */
+    file->is_mended =
+        file->fate == FATE_REPLACE && (there.file == file->id.file || there.length == 0);
     return status;
 }
 

@@ -23,7 +23,8 @@ struct archive_file {
     struct manifest manifest; /* and what it says. */
     uint64_t found_count;     /* Parts that are in the archive. */
     enum file_fate fate;
-    bool is_mended; /* FATE_REPLACE: its key has this file itself, of which parts are gone. */
+    bool is_mended; /* FATE_REPLACE: its key has this file itself, of which parts are gone, or
+                     * something that cannot be read, and may be that. */
     bool is_put;    /* The manifest was, or may have been. */
 };
 
