@@ -29,15 +29,8 @@ enum {
     STOPS_AT_PROOFS = true, /* A debug build stops where a proof is false. */
 #endif
     CALLS_MAX = 400, /* More than a creation makes of any kind. */
-#if defined(__SANITIZE_THREAD__)
-    CALL_STEP = 8, /* One thread is no work for it. */
-#else
-    CALL_STEP = 1,
-#endif
     BLOCK_BYTES = 20000,
 };
-
-/* --- In a simulated world --------------------------------------------------------------------- */
 
 static const char *const roots[] = {"/first", "/second"};
 
@@ -120,7 +113,7 @@ a_creation_without_memory_leaves_no_store(void **state)
     uint32_t refused_count = 0;
 
     (void)state;
-    for (uint32_t n = 1; n < CALLS_MAX; n += n < 100 ? CALL_STEP : 7 * CALL_STEP) {
+    for (uint32_t n = 1; n < CALLS_MAX; n += n < 100 ? 1 : 7) {
         enum kvt_status status;
 
         sim_begin(n);
@@ -136,7 +129,7 @@ a_creation_without_memory_leaves_no_store(void **state)
         }
         sim_end();
     }
-    assert_true(refused_count > 40 / CALL_STEP);
+    assert_true(refused_count > 40);
 }
 
 /* Returns whether the creation failed. */
@@ -164,11 +157,11 @@ a_creation_of_which_a_call_fails_leaves_no_store(void **state)
     uint32_t refused_count = 0;
 
     (void)state;
-    for (uint32_t n = 1; n < CALLS_MAX / 4; n += CALL_STEP) {
+    for (uint32_t n = 1; n < CALLS_MAX / 4; n++) {
         refused_count += creation_with_a_failed_call(SIM_ALL, n);
         refused_count += n < 8 && creation_with_a_failed_call(SIM_COMMIT, n);
     }
-    assert_true(refused_count > 40 / CALL_STEP);
+    assert_true(refused_count > 40);
 }
 
 /* A store in memory alone: its index is all that follows STORE. */
@@ -238,9 +231,9 @@ a_power_cut_while_a_creation_is_taken_back_leaves_a_store_or_none(void **state)
 
         while (n < CALLS_MAX && creation_cut(n, cut, &is_made)) {
             made_count += is_made;
-            n += CALL_STEP;
+            n++;
         }
-        assert_in_range(made_count, 10 / CALL_STEP, n - 10);
+        assert_in_range(made_count, 10, n - 10);
         assert_false(is_made); /* It was taken back in full. */
     }
 }
@@ -308,7 +301,7 @@ static void
 a_store_that_was_there_is_never_taken_back(void **state)
 {
     (void)state;
-    for (uint32_t n = 1; n < CALLS_MAX; n += 5 * CALL_STEP) {
+    for (uint32_t n = 1; n < CALLS_MAX; n += 5) {
         const struct sim_rule rule = {.ops = SIM_ALL, .effect = SIM_EIO, .nth = n};
         uint64_t version = 0;
         kvt_namespace ns;
@@ -352,127 +345,6 @@ a_creation_that_was_poisoned_stays_as_it_is(void **state)
     sim_end();
 }
 
-/* --- On this machine -------------------------------------------------------------------------- */
-
-static struct {
-    const struct memory_ops *memory; /* Of this machine. */
-} real;
-
-static bool
-is_there(const char *dir, const char *name)
-{
-    char path[KIT_PATH_BYTES + 64];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
-    return access(path, F_OK) == 0;
-}
-
-static bool
-has_a_store(const char *dir)
-{
-    static const char *const names[] = {"store/STORE.a", "store/STORE.b", "store/NAMES.a",
-        "store/NAMES.b", "store/meta/data.mdb", "store/meta/data.mdb.new", "store/data/data.00",
-        "store/data/data.00.new"};
-    bool is_one = false;
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        is_one = is_one || is_there(dir, names[i]);
-    return is_one;
-}
-
-static void *
-map_little(void *context, size_t size)
-{
-    return size > 4 * MIB ? NULL : real.memory->map(context, size);
-}
-
-static enum kvt_status
-space_little(struct fs_dir *dir, uint64_t *free_bytes_out)
-{
-    (void)dir;
-    *free_bytes_out = 16 * MIB;
-    return KVT_OK;
-}
-
-/* More of HOST, or of the disk, than there is; a device that is not there. */
-static void
-options_ask_too_much(int what, struct kvt_options *options)
-{
-    options->segment_bytes = 4 * MIB;
-    options->nvme_capacity_bytes = 64 * MIB;
-    if (what == 0)
-        options->host_capacity_bytes = 64 * MIB;
-    if (what == 2)
-        return;
-    options->hbm_capacity_bytes = 64 * MIB;
-    options->device_kind = KVT_DEVICE_EMULATION;
-    options->device_mask = 1u << 7;
-}
-
-/* The first open asked for too much; the second one is not held to its sizes. */
-static void
-an_open_that_asked_for_too_much_can_be_made_again_with_less(void **state)
-{
-    static const enum kvt_status wanted[] = {KVT_E_NOMEM, KVT_E_UNSUPPORTED, KVT_E_NOSPC};
-    struct kvt_options good = kit_options();
-    char dir[KIT_PATH_BYTES], path[KIT_PATH_BYTES + 16];
-    struct kvt_env env;
-    struct memory_ops memory;
-    struct fs_ops fs;
-    kvt_store *store = NULL;
-
-    (void)state;
-    env_host(&env);
-    real.memory = env.memory;
-    memory = *env.memory;
-    memory.map = map_little;
-    env.memory = &memory;
-    fs = *env.fs;
-    fs.dir_space = space_little;
-    env.fs = &fs;
-    kit_dir_make(dir);
-    (void)snprintf(path, sizeof(path), "%s/store", dir);
-    for (int i = 0; i < 3; i++) {
-        struct kvt_options options = good;
-
-        options_ask_too_much(i, &options);
-        assert_int_equal(kvt_open_env(path, &options, &env, &store), wanted[i]);
-        assert_null(store);
-        assert_false(has_a_store(dir));
-    }
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(kvt_open(path, &good, &store), KVT_OK);
-        store_is_good(store);
-    }
-    kit_dir_remove(dir);
-}
-
-/* An index tells that a store was there: an empty folder for it does not. */
-static void
-a_store_that_lost_all_but_its_index_is_not_made_anew(void **state)
-{
-    struct kvt_options options = kit_options();
-    char dir[KIT_PATH_BYTES], path[KIT_PATH_BYTES + 16], name[KIT_PATH_BYTES + 32];
-    kvt_store *store = NULL;
-
-    (void)state;
-    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
-    kit_dir_make(dir);
-    (void)snprintf(path, sizeof(path), "%s/store", dir);
-    assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
-    assert_int_equal(kvt_close(store), KVT_OK);
-    for (char copy = 'a'; copy <= 'b'; copy++) {
-        (void)snprintf(name, sizeof(name), "%s/STORE.%c", path, copy);
-        assert_int_equal(unlink(name), 0);
-    }
-    refused(kvt_open(path, &options, &store), KVT_E_CORRUPT, "more of a store is there");
-    (void)snprintf(name, sizeof(name), "%s/meta/data.mdb", path);
-    assert_int_equal(unlink(name), 0);
-    assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
-    assert_int_equal(kvt_close(store), KVT_OK);
-    kit_dir_remove(dir);
-}
-
 int
 main(void)
 {
@@ -486,8 +358,6 @@ main(void)
         cmocka_unit_test(a_data_file_that_somebody_else_made_stays),
         cmocka_unit_test(a_store_that_was_there_is_never_taken_back),
         cmocka_unit_test(a_creation_that_was_poisoned_stays_as_it_is),
-        cmocka_unit_test(an_open_that_asked_for_too_much_can_be_made_again_with_less),
-        cmocka_unit_test(a_store_that_lost_all_but_its_index_is_not_made_anew),
     };
 
     stop_on_proof();

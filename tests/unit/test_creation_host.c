@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_creation_host.c - an open that was to make a store on this machine's file system, and could
+ * not, leaves nothing that the next one must agree with. (test_creation.c: wherever it fails.)
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "kvtier/kvtier_unstable.h"
+#include "stop_on_proof.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+enum {
+    BLOCK_BYTES = 20000
+};
+
+static void
+store_is_good(kvt_store *store)
+{
+    uint64_t version = 0;
+    kvt_namespace ns;
+
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kit_get(store, ns, 1, &version), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+static struct {
+    const struct memory_ops *memory; /* Of this machine. */
+} real;
+
+static bool
+is_there(const char *dir, const char *name)
+{
+    char path[KIT_PATH_BYTES + 64];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static bool
+has_a_store(const char *dir)
+{
+    static const char *const names[] = {"store/STORE.a", "store/STORE.b", "store/NAMES.a",
+        "store/NAMES.b", "store/meta/data.mdb", "store/meta/data.mdb.new", "store/data/data.00",
+        "store/data/data.00.new"};
+    bool is_one = false;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        is_one = is_one || is_there(dir, names[i]);
+    return is_one;
+}
+
+static void *
+map_little(void *context, size_t size)
+{
+    return size > 4 * MIB ? NULL : real.memory->map(context, size);
+}
+
+static enum kvt_status
+space_little(struct fs_dir *dir, uint64_t *free_bytes_out)
+{
+    (void)dir;
+    *free_bytes_out = 16 * MIB;
+    return KVT_OK;
+}
+
+/* More of HOST, or of the disk, than there is; a device that is not there. */
+static void
+options_ask_too_much(int what, struct kvt_options *options)
+{
+    options->segment_bytes = 4 * MIB;
+    options->nvme_capacity_bytes = 64 * MIB;
+    if (what == 0)
+        options->host_capacity_bytes = 64 * MIB;
+    if (what == 2)
+        return;
+    options->hbm_capacity_bytes = 64 * MIB;
+    options->device_kind = KVT_DEVICE_EMULATION;
+    options->device_mask = 1u << 7;
+}
+
+/* The first open asked for too much; the second one is not held to its sizes. */
+static void
+an_open_that_asked_for_too_much_can_be_made_again_with_less(void **state)
+{
+    static const enum kvt_status wanted[] = {KVT_E_NOMEM, KVT_E_UNSUPPORTED, KVT_E_NOSPC};
+    struct kvt_options good = kit_options();
+    char dir[KIT_PATH_BYTES], path[KIT_PATH_BYTES + 16];
+    struct kvt_env env;
+    struct memory_ops memory;
+    struct fs_ops fs;
+    kvt_store *store = NULL;
+
+    (void)state;
+    env_host(&env);
+    real.memory = env.memory;
+    memory = *env.memory;
+    memory.map = map_little;
+    env.memory = &memory;
+    fs = *env.fs;
+    fs.dir_space = space_little;
+    env.fs = &fs;
+    kit_dir_make(dir);
+    (void)snprintf(path, sizeof(path), "%s/store", dir);
+    for (int i = 0; i < 3; i++) {
+        struct kvt_options options = good;
+
+        options_ask_too_much(i, &options);
+        assert_int_equal(kvt_open_env(path, &options, &env, &store), wanted[i]);
+        assert_null(store);
+        assert_false(has_a_store(dir));
+    }
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(kvt_open(path, &good, &store), KVT_OK);
+        store_is_good(store);
+    }
+    kit_dir_remove(dir);
+}
+
+/* An index tells that a store was there: an empty folder for it does not. */
+static void
+a_store_that_lost_all_but_its_index_is_not_made_anew(void **state)
+{
+    struct kvt_options options = kit_options();
+    char dir[KIT_PATH_BYTES], path[KIT_PATH_BYTES + 16], name[KIT_PATH_BYTES + 32];
+    kvt_store *store = NULL;
+
+    (void)state;
+    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    kit_dir_make(dir);
+    (void)snprintf(path, sizeof(path), "%s/store", dir);
+    assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    for (char copy = 'a'; copy <= 'b'; copy++) {
+        (void)snprintf(name, sizeof(name), "%s/STORE.%c", path, copy);
+        assert_int_equal(unlink(name), 0);
+    }
+    refused(kvt_open(path, &options, &store), KVT_E_CORRUPT, "more of a store is there");
+    (void)snprintf(name, sizeof(name), "%s/meta/data.mdb", path);
+    assert_int_equal(unlink(name), 0);
+    assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    kit_dir_remove(dir);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_open_that_asked_for_too_much_can_be_made_again_with_less),
+        cmocka_unit_test(a_store_that_lost_all_but_its_index_is_not_made_anew),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
