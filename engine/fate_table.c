@@ -116,21 +116,29 @@ bucket_of(const struct fate_table *table, uint64_t tag)
     return &table->slots[tag & (table->slot_count - 1) & ~(uint64_t)(FATE_WAYS - 1)];
 }
 
+/* As far as the others are moved for this one: to its own old place, an empty one, or the last. */
+static uint32_t
+bucket_place(struct fate_slot *bucket, uint64_t tag)
+{
+    uint32_t place = FATE_WAYS - 1;
+
+    for (uint32_t i = FATE_WAYS; i-- > 0;) {
+        uint64_t there = slot_tag(&bucket[i]);
+
+        if (there == tag)
+            return i;
+        if (there == 0)
+            place = i;
+    }
+    return place;
+}
+
 static void
 bucket_add(struct fate_table *table, uint64_t tag, uint64_t value)
 {
     struct fate_slot *bucket = bucket_of(table, tag);
-    uint32_t last = 0;
 
-    /* As far as they are moved: to its own old place, an empty one, or the last. */
-    while (last < FATE_WAYS - 1) {
-        uint64_t there = slot_tag(&bucket[last]);
-
-        if (there == 0 || there == tag)
-            break;
-        last++;
-    }
-    for (; last > 0; last--)
+    for (uint32_t last = bucket_place(bucket, tag); last > 0; last--)
         slot_write(&bucket[last], slot_tag(&bucket[last - 1]),
             atomic_load_explicit(&bucket[last - 1].value, memory_order_relaxed));
     slot_write(&bucket[0], tag, value);
@@ -165,6 +173,24 @@ fate_table_add(struct fate_table *table, uint64_t fingerprint, const struct fate
 {
     if (table->slots != NULL)
         bucket_add(table, tag_of(fingerprint), value_pack(fate));
+}
+
+void
+fate_table_remove(struct fate_table *table, uint64_t fingerprint)
+{
+    uint64_t tag = tag_of(fingerprint);
+    struct fate_slot *bucket;
+
+    if (table->slots == NULL)
+        return;
+    bucket = bucket_of(table, tag);
+    for (uint32_t i = 0; i < FATE_WAYS; i++) {
+        if (slot_tag(&bucket[i]) != tag)
+            continue;
+        slot_write(&bucket[i], 0, 0);
+        /* (F5) */
+        atomic_store_explicit(&table->is_changed, 1, memory_order_release);
+    }
 }
 
 bool

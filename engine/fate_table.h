@@ -54,8 +54,9 @@ void fate_table_close(struct fate_table *table, const struct kvt_env *env);
 
 /* `fingerprint`: any 64 bits of it, the same ones each time. What was noted of it before goes. */
 void fate_table_add(struct fate_table *table, uint64_t fingerprint, const struct fate *fate);
-bool fate_table_find(
-    const struct fate_table *table, uint64_t fingerprint, struct fate *fate_out); /* any */
+/* fate_table_remove - nothing is noted of it any more. fate_table_find: any. */
+void fate_table_remove(struct fate_table *table, uint64_t fingerprint);
+bool fate_table_find(const struct fate_table *table, uint64_t fingerprint, struct fate *fate_out);
 
 /* fate_table_save - all of them, the oldest of each bucket first: at most FATE_RECORD_BYTES a slot;
  * returns how many bytes; any. fate_table_restore: records that are none are passed over. */

@@ -122,7 +122,10 @@ fates_leave(struct kvt_store *store, uint32_t number, enum kvt_event_reason reas
         fates_note(store, fingerprint, KVT_FATE_CLEARED);
         break;
     case KVT_REASON_REPLACED:
-        break; /* If no block takes its place, put.c says so. */
+        /* If no block takes its place, put.c says so. Until then what was noted when another block
+         * of the key left says nothing of this one. */
+        fate_table_remove(&store->fates.table, fingerprint.low);
+        break;
     case KVT_REASON_CORRUPT:
         fates_note(store, fingerprint, KVT_FATE_DAMAGED);
         break;

@@ -43,7 +43,8 @@ void fates_refuse(struct kvt_store *store, uint32_t number);
 /* fates_cut - a reclaim begins (ENTRY_NONE), or chose to write this block again. */
 void fates_cut(struct kvt_store *store, uint32_t number);
 /* fates_note - a put came to nothing. Of a block that comes back nothing is noted: who asks looks
- * first whether it is there, and when it leaves again, that is noted. */
+ * first whether it is there, and when it leaves again, that is noted. What was noted goes when it
+ * is replaced: until the next one of its key is there, nobody finds either. */
 void fates_note(struct kvt_store *store, struct hash128 fingerprint, enum kvt_fate kind);
 /* fates_end - the store is closed in order: what only memory has is gone. */
 void fates_end(struct kvt_store *store);

@@ -213,7 +213,7 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
     }
     if (fetch->status != KVT_OK && is_there)
         waiters_share(&waiters, entry);
-    ops_restart(store, &waiters, fetch->status);
+    ops_restart(store, &waiters, is_there ? fetch->status : KVT_MISS);
 }
 
 static void

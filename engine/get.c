@@ -95,9 +95,10 @@ get_miss(struct kvt_store *store, struct op *op)
     op_reach(store, op, 1, KVT_MISS);
 }
 
-/* Other parts of its block are of a put that is not there any more. */
+/* Its block was put anew: other parts of it are of a put that is not there any more, or it moved
+ * each time. */
 static void
-part_miss(struct kvt_store *store, struct op *op)
+replaced_miss(struct kvt_store *store, struct op *op)
 {
     COUNT(store, get_miss_count, 1);
     COUNT(store, miss_deleted_count, 1);
@@ -343,7 +344,7 @@ get_begin(struct kvt_store *store, struct op *op)
         return;
     }
     if (ticket_part_is_strange(store, op, number)) {
-        part_miss(store, op);
+        replaced_miss(store, op);
         return;
     }
     entry = residency_at(store->map, number);
@@ -360,11 +361,13 @@ get_begin(struct kvt_store *store, struct op *op)
         get_by_device(store, op, number, tiers, (uint32_t)device);
     else if ((tiers & TIER_HOST) != 0)
         get_from_host(store, op, number);
+    else if (op_is_outrun(op))
+        replaced_miss(store, op);
     else if (flight != NULL && flight_is_coming(flight))
         op_list_add(&flight->waiters, op);
-    else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
+    else if ((tiers & TIER_HBM) != 0 && op_may_step(op, op->is_lowered))
         get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
+    else if ((tiers & TIER_NVME) != 0 && op_may_step(op, op->is_brought))
         get_from_nvme(store, op, number);
     else if (op_moved_status(op, KVT_MISS) == KVT_MISS)
         get_miss(store, op);

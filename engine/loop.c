@@ -263,6 +263,7 @@ ops_restart(struct kvt_store *store, struct op_list *waiters, enum kvt_status st
 
     while ((op = op_list_take(waiters)) != NULL) {
         op->moved_status = status;
+        op->loss_count += status == KVT_MISS;
         op_begin(store, op);
     }
 }

@@ -70,15 +70,17 @@ prefetch_begin(struct kvt_store *store, struct op *op)
         prefetch_done(store, op, number);
     else if (store->now_ns > op->ticket->deadline_ns)
         op_reach(store, op, 1, KVT_LATE);
+    else if (op_is_outrun(op))
+        op_reach(store, op, 1, KVT_MISS);
     else if (prefetch_waits(op, entries_at(store->entries, number)->flight))
         return;
-    else if (op->is_raised)
+    else if ((tiers & TIER_HOST) != 0 && !op_may_step(op, op->is_raised))
         op_reach(store, op, 1, op_moved_status(op, KVT_E_GPU));
     else if ((tiers & TIER_HOST) != 0)
         prefetch_raise(store, op, number);
-    else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
+    else if ((tiers & TIER_HBM) != 0 && op_may_step(op, op->is_lowered))
         get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
+    else if ((tiers & TIER_NVME) != 0 && op_may_step(op, op->is_brought))
         get_bring(store, op, number);
     else /* It could not be read, or a lost device had the only copy. */
         op_reach(store, op, 1, op_moved_status(op, KVT_MISS));
@@ -126,11 +128,11 @@ demote_release(struct kvt_store *store, uint32_t number, uint32_t target)
 static void
 demote_copy(struct kvt_store *store, struct op *op, uint32_t number, unsigned tiers)
 {
-    if (op->is_written)
+    if ((tiers & TIER_HOST) != 0 && !op_may_step(op, op->is_written))
         op_reach(store, op, 1, op_moved_status(op, KVT_E_IO));
     else if ((tiers & TIER_HOST) != 0)
         demote_write(store, op, number);
-    else if (op->is_lowered)
+    else if (!op_may_step(op, op->is_lowered))
         op_reach(store, op, 1, op_moved_status(op, KVT_E_GPU));
     else
         get_lower(store, op, number);
@@ -144,14 +146,18 @@ demote_begin(struct kvt_store *store, struct op *op)
     struct flight *flight;
     unsigned tiers;
 
-    tiers = number == ENTRY_NONE ? 0 : entry_tiers(store, number);
-    if (tiers == 0) {
+    if (number == ENTRY_NONE) {
         op_reach(store, op, 1, KVT_MISS);
         return;
     }
+    tiers = entry_tiers(store, number);
     flight = entries_at(store->entries, number)->flight;
-    if (flight != NULL && !flight_is_commit(flight)) {
+    if ((tiers & below) == 0 && op_is_outrun(op)) {
+        op_reach(store, op, 1, KVT_MISS);
+    } else if (flight != NULL && !flight_is_commit(flight)) {
         op_list_add(&flight->waiters, op);
+    } else if (tiers == 0) {
+        op_reach(store, op, 1, KVT_MISS);
     } else if ((tiers & below) == 0) {
         demote_copy(store, op, number, tiers);
     } else if (flight != NULL) {

@@ -97,10 +97,14 @@ fill_run(struct crew_job *crew_job)
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = op->is_lowered && op->moved_status != KVT_OK
-                                 ? op_moved_status(op, KVT_E_GPU)
-                                 : move_down(store, number, &op->patience);
+    enum kvt_status status;
 
+    if (!op_may_step(op, op->is_lowered))
+        status = op_moved_status(op, KVT_E_GPU);
+    else if (op->is_lowered && op_is_outrun(op))
+        status = KVT_MISS;
+    else
+        status = move_down(store, number, &op->patience);
     if (status == KVT_OK) {
         op->is_lowered = true;
         op_list_add(&entries_at(store->entries, number)->flight->waiters, op);

@@ -45,6 +45,12 @@ enum {
     MEMORY_PINNED = -2, /* Host memory in a region. */
 };
 
+/* A block that is put anew while an operation waits for its move is looked for again, but not for
+ * ever: others may put it without end. Eight in a row is no chance any more. */
+enum {
+    OP_LOSSES_MAX = 8,
+};
+
 /* One block of a ticket. The loop's, from the submission to the last stage. */
 struct op {
     struct kvt_ticket *ticket;
@@ -56,7 +62,7 @@ struct op {
     uint32_t namespace_epoch; /* Seen at submission. */
     uint32_t flags;           /* The caller's. */
     bool is_brought;          /* Its block was read into HOST for it once, or it joined a read that
-                               * failed: not a second time. */
+                               * failed: not a second time (op_may_step()). */
     bool is_lowered;          /* The same: copied down from HBM, or that could not begin. */
     bool is_raised;           /* Prefetch: and from there to HBM. */
     bool is_written;          /* Demote: and from there to NVMe. */
@@ -66,7 +72,9 @@ struct op {
     bool has_slot;            /* ... which is the operation's: no fill has it yet. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
-    enum kvt_status moved_status; /* Of the last copy, read or write that it waited for. */
+    enum kvt_status moved_status; /* Of the last copy, read or write that it waited for; KVT_MISS:
+                                   * its block left meanwhile, ... */
+    uint32_t loss_count;          /* ... and how often that was so. */
     struct patience patience;     /* While it waits for room. */
     uint32_t tier;
     uint32_t slot;   /* has_slot: its number. */
@@ -138,6 +146,22 @@ static inline bool
 op_is_transient(const struct op *op)
 {
     return op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
+}
+
+/* op_may_step - whether the operation may make a step of its block that it has made (`is_made`) or
+ * not: again where the last one that it waited for did not fail, and the block is not where it
+ * should be all the same. Then it is another one of the key, or had to go at once. */
+static inline bool
+op_may_step(const struct op *op, bool is_made)
+{
+    return !is_made || op->moved_status >= KVT_OK;
+}
+
+/* op_is_outrun - its block was put anew so often that it is a miss. */
+static inline bool
+op_is_outrun(const struct op *op)
+{
+    return op->loss_count >= OP_LOSSES_MAX;
 }
 
 /* op_moved_status - what an operation is told whose block could not be brought to where it should

@@ -553,7 +553,8 @@ void fill_pool_open(struct kvt_store *store);
 void copy_pool_open(struct kvt_store *store);
 void fetches_open(struct kvt_store *store);
 void move_pool_open(struct kvt_store *store);
-/* ops_restart - start all of them again; `status` is that of what they waited for. */
+/* ops_restart - start all of them again; `status` is that of what they waited for, or KVT_MISS: its
+ * block has left. */
 void ops_restart(struct kvt_store *store, struct op_list *waiters, enum kvt_status status);
 
 /* --- 9. namespace.c (any, but where noted) ---------------------------------------------------- */

@@ -57,7 +57,8 @@ KVT_API void kvt_discard(kvt_reservation *reservation);
  * kvt_map - lease one block in HOST, where it is brought first if it is not there: its address and
  * length. The rest is as for a lease of kvt_lookup() with this one key.
  *
- * KVT_MISS: no tier has the block, or it could not be read, or its only copy was a lost device's.
+ * KVT_MISS: no tier has the block, or it could not be read, or its only copy was a lost device's,
+ * or it was put anew many times while it was brought.
  * KVT_LATE: it has not come within `timeout_ns` (0: it had to be there). KVT_E_NOSPC: no room in
  * HOST, or lease_count_max (two are held for a moment). KVT_E_BUSY: request_count_max.
  * KVT_E_INVAL as kvt_lookup(). KVT_E_NOMEM.

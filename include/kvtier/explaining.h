@@ -15,7 +15,8 @@ extern "C" {
 
 /* What became of a block that is not there. */
 enum kvt_fate {
-    KVT_FATE_NONE = 0,      /* It was never stored here, or nothing is remembered of it any more. */
+    KVT_FATE_NONE = 0,      /* It was never stored here, nothing is remembered of it any more, or a
+                             * put with KVT_PUT_REPLACE is about to take its place. */
     KVT_FATE_EVICTED = 1,   /* Given up in memory, for room, and NVMe did not have it; or in all
                              * tiers, for room in the map (entry_count_max). */
     KVT_FATE_RECLAIMED = 2, /* Given up on NVMe, for room, with its segment; memory did not have

@@ -440,8 +440,8 @@ KVT_CHECKED enum kvt_status kvt_ticket_wait(
  *
  *   put, stage 1     KVT_OK visible, KVT_EXISTS nothing changed, KVT_E_NOSPC no room,
  *                    KVT_E_NOMEM, KVT_MISS its namespace was cleared meanwhile, KVT_E_GPU
- *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted
- *                    or cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC,
+ *   put, stage 2     KVT_OK committed, KVT_EXISTS was committed before, KVT_MISS evicted, deleted,
+ *                    replaced or cleared before it could be, KVT_E_IO, KVT_E_META, KVT_E_NOSPC,
  *                    KVT_E_READONLY, KVT_E_NOMEM, KVT_E_GPU (HBM had it, and did not give it)
  *   get              KVT_OK, KVT_MISS, KVT_E_NOSPC (nowhere to read to), KVT_E_INVAL (capacity,
  *                    layout), KVT_E_NOMEM, KVT_E_GPU (the device of the destination, or of
@@ -589,7 +589,7 @@ struct kvt_get {
  * counts as not written: a miss leaves it untouched, except that a TRANSIENT read straight into it
  * that turned out damaged has scribbled there; so may a read of encoded parts. Bytes behind the
  * block's length up to a multiple of 4096 may be overwritten by a TRANSIENT read when the capacity
- * covers them. Damaged or unreadable blocks are misses (and counted).
+ * covers them. Blocks damaged, unreadable, or put anew many times meanwhile are counted misses.
  *
  * KVT_E_INVAL (also: destinations overlap), KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE: kvt_put_submit().
  * Threads: any. Ownership: borrows `gets` and keys; keeps the destinations until stage 1; gives
@@ -630,8 +630,8 @@ struct kvt_prefetch {
  * below stay. Nothing keeps the copies from being evicted again but a lease.
  *
  * Results: KVT_OK it was moved, KVT_EXISTS it was there (or in HBM of another device: a block is in
- * that of one, and stays), KVT_MISS no block, or it could not be read, KVT_LATE, KVT_E_NOSPC every
- * slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU.
+ * that of one, and stays), KVT_MISS no block, unreadable, or put anew many times meanwhile,
+ * KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU.
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit(). KVT_E_UNSUPPORTED: HBM,
  * and the store has no HBM tier.
@@ -666,8 +666,8 @@ KVT_CHECKED enum kvt_status kvt_lookup_prefetch(kvt_store *store, kvt_namespace 
  * kvt_demote_submit - give up the copies of `count` blocks above `tier` (KVT_TIER_HOST or
  * KVT_TIER_NVME), after a copy there, or below, has been made where there is none.
  *
- * Results: KVT_OK, KVT_MISS no block, KVT_NOT_READY a lease or kvt_pin() holds copies above,
- * KVT_E_NOSPC, KVT_E_NOMEM, KVT_E_IO it could not be written, KVT_E_GPU: the copies above stay.
+ * Results: KVT_OK, KVT_MISS no block, or put anew many times meanwhile, KVT_NOT_READY a lease or
+ * kvt_pin() holds copies above, KVT_E_NOSPC, KVT_E_NOMEM, KVT_E_IO no write, KVT_E_GPU: they stay.
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE, KVT_E_UNSUPPORTED, KVT_E_READONLY (NVMe) as
  * kvt_put_submit().

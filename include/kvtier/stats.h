@@ -98,11 +98,11 @@
     X(engram_cache_on_now, "caches of rows in use, because they pay")                          \
     X(engram_cache_worth_ns_now, "saved by a row looked for, in the cache judged last")        \
     X(engram_cache_cost_ns_now, "what that takes")                                             \
-    X(miss_unknown_count, "first misses of blocks never stored, or too long ago to be known")  \
+    X(miss_unknown_count, "first misses of blocks never stored, forgotten, or being replaced") \
     X(miss_evicted_count, "of blocks that were given up for room")                             \
     X(miss_refused_count, "of blocks that were not worth a write to NVMe")                     \
     X(miss_damaged_count, "of blocks that were damaged, or that the device could not read")    \
-    X(miss_deleted_count, "of blocks deleted, cleared, or put anew between their parts")       \
+    X(miss_deleted_count, "of blocks deleted, cleared, or put anew while they moved")          \
     X(miss_lost_count, "of blocks lost with a close, with a device, or by a put that failed")  \
     X(prefetch_skip_count, "blocks that a lookup did not have brought up: tickets, memory")    \
     X(get_peer_count, "blocks read from HBM by another device than the one that has them")     \

@@ -87,6 +87,35 @@ a_full_bucket_forgets_its_oldest(void **state)
     fate_table_close(&again, &env);
 }
 
+/* Behind it in its bucket nothing is lost, and what is noted again stands there once. */
+static void
+what_is_removed_is_not_found(void **state)
+{
+    static uint8_t saved[FATE_SLOTS_LEAST * FATE_RECORD_BYTES];
+    struct fate_table table = {0};
+    const struct fate fate = {.kind = KVT_FATE_DELETED};
+    struct kvt_env env;
+    struct fate found;
+
+    (void)state;
+    kvt_env_host(&env);
+    fate_table_remove(&table, FATE_SLOTS_LEAST); /* Without memory. */
+    fate_table_open(&table, &env, 1);
+    for (uint64_t i = 1; i <= FATE_WAYS; i++)
+        fate_table_add(&table, i * FATE_SLOTS_LEAST, &fate);
+    (void)fate_table_save(&table, saved);
+    fate_table_remove(&table, 3 * (uint64_t)FATE_SLOTS_LEAST);
+    assert_int_equal(atomic_load(&table.is_changed), 1);
+    for (uint64_t i = 1; i <= FATE_WAYS; i++)
+        assert_int_equal(fate_table_find(&table, i * FATE_SLOTS_LEAST, &found), i != 3);
+    fate_table_add(&table, FATE_SLOTS_LEAST, &fate);
+    assert_int_equal(fate_table_save(&table, saved), (FATE_WAYS - 1) * FATE_RECORD_BYTES);
+    fate_table_remove(&table, FATE_SLOTS_LEAST);
+    assert_false(fate_table_find(&table, FATE_SLOTS_LEAST, &found));
+    assert_int_equal(fate_table_save(&table, saved), (FATE_WAYS - 2) * FATE_RECORD_BYTES);
+    fate_table_close(&table, &env);
+}
+
 static void
 a_table_has_a_bound_whatever_is_asked_of_it(void **state)
 {
@@ -118,6 +147,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_that_are_no_fates_are_passed_over),
         cmocka_unit_test(a_full_bucket_forgets_its_oldest),
+        cmocka_unit_test(what_is_removed_is_not_found),
         cmocka_unit_test(a_table_has_a_bound_whatever_is_asked_of_it),
     };
 
