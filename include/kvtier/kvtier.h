@@ -208,7 +208,7 @@ struct kvt_options {
  * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
  * KVT_E_CORRUPT      both copies of STORE, or of NAMES, are damaged; KVT_OPEN_READ_ONLY, and the
  *                    index would have to be rebuilt.
- * KVT_E_NOSPC        the disk has no room for the capacity that was asked for.
+ * KVT_E_NOSPC        the disk has no room for the capacity that was asked for, or for the index.
  * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; there is no such device;
  *                    `path` is on a network file system; unknown options.
  * KVT_E_GPU          a device failed while it was opened.
