@@ -144,7 +144,7 @@ struct kvt_engram_source {
     uint32_t flags;       /* enum kvt_engram_import_flags */
     const char *name;     /* 1..64 of A-Z a-z 0-9 . _ -, and no dot first. */
     const struct kvt_engram_profile *profile;
-    uint32_t layer_index; /* Which layer of it. */
+    uint32_t layer_index; /* Which layer of it. Its rows have up to 4088 bytes. */
     uint32_t reserved0;   /* Must be zero. */
     uint8_t mark[32];     /* Of what the rows are (a hash, say): an import that was cut short is
                            * gone on with when profile and mark are the same. */
