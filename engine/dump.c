@@ -98,8 +98,9 @@ batch_dump(void *visitor, const struct batch_header *header, const struct block_
         "\"total_pages\": %u, \"sequence\": %" PRIu64
         ", \"block_count\": %u, \"kill_count\": %u, \"is_recycle\": %s}",
         header->extent.segment, header->extent.generation, header->extent.page,
-        header->header_pages, header->total_pages, header->sequence, header->block_count,
-        header->kill_count, header->is_recycle ? "true" : "false");
+        header->header_pages, header->total_pages, header->sequence,
+        header->block_count + header->later_count, header->kill_count,
+        header->is_recycle ? "true" : "false");
     dump_line(dump, text);
     return !dump->is_over;
 }

@@ -159,6 +159,20 @@ head_continues(const struct engram_head *wanted, const struct engram_head *there
            strcmp(there->name, wanted->name) == 0;
 }
 
+/* The heads that an import left cannot be judged. Not ours to forget (file_forget()): it may have
+ * pages to go on from, for us or a later version. Whoever knows better drops it. */
+static enum kvt_status
+heads_refuse(struct importer *importer, enum kvt_status status)
+{
+    struct failure failure = *failure_last();
+
+    importer->store->env.fs->close(importer->file);
+    importer->file = NULL;
+    return failure_set(status, failure.foreign_code,
+        "%s (kvt_engram_drop() gives up what an import has left of %s)", failure.text,
+        importer->head.name);
+}
+
 /* What an import left, if it can be gone on with; else anew. */
 static enum kvt_status
 file_open(struct importer *importer)
@@ -173,16 +187,8 @@ file_open(struct importer *importer)
         return file_create(importer);
     KVT_TRY(status);
     status = engram_head_read(store, importer->file, importer->file_name, &there, &is_second);
-    if (status != KVT_OK && status != KVT_E_CORRUPT) {
-        struct failure failure = *failure_last();
-
-        /* Not ours to forget (file_forget()): it may have pages to go on from, for us or a later
-         * version. */
-        store->env.fs->close(importer->file);
-        importer->file = NULL;
-        failure_copy(&failure);
-        return status;
-    }
+    if (status != KVT_OK && status != KVT_E_CORRUPT)
+        return heads_refuse(importer, status);
     if (status != KVT_OK || !head_continues(&importer->head, &there)) {
         store->env.fs->close(importer->file);
         importer->file = NULL;

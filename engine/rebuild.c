@@ -393,8 +393,11 @@ batches_number(struct rebuild *rebuild)
         const struct found_batch *batch = &rebuild->batches[i];
         struct segment *segment = segment_at(rebuild->store->segments, batch->header.segment);
 
-        if (!batch->is_void && batch->number > segment->batch_number)
+        if (batch->is_void)
+            continue;
+        if (batch->number > segment->batch_number)
             segment->batch_number = batch->number;
+        rebuild->later_count += batch->later_count;
     }
 }
 
@@ -545,6 +548,11 @@ rebuild_index(struct kvt_store *store)
         log_line(&store->logger, LOG_WARN, "rebuild",
             "event=unread blocks=%u text=\"written last, and cannot be read: they count\"",
             rebuild.unread_count);
+    if (rebuild.later_count > 0)
+        log_line(&store->logger, LOG_WARN, "rebuild",
+            "event=later blocks=%u text=\"of a later version: they are misses\"",
+            rebuild.later_count);
+    COUNT(store, recover_dropped_count, rebuild.later_count);
     env_put(&store->env, rebuild.kills, rebuild.kill_capacity * sizeof(*rebuild.kills));
     env_put(&store->env, rebuild.batches, rebuild.batch_capacity * sizeof(*rebuild.batches));
     env_put(&store->env, rebuild.records, rebuild.record_capacity * sizeof(*rebuild.records));

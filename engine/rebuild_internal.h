@@ -39,6 +39,7 @@ struct found_batch {
     struct extent header;
     uint32_t first_record, record_count;
     uint32_t first_kill, kill_count; /* Among the kills. */
+    uint32_t later_count;            /* Records of a later version, which are not there. */
     bool is_bare;                    /* A recycle header without kills. */
     bool is_void;
     bool has_torn; /* One of its records is. */
@@ -56,7 +57,7 @@ struct rebuild {
     struct found_batch *batches;
     uint32_t batch_count, batch_capacity;
     uint32_t generation_max; /* Seen anywhere. */
-    uint32_t torn_count, unread_count, buried_count;
+    uint32_t torn_count, unread_count, buried_count, later_count;
 };
 
 /* rebuild_scan - the table of segments, and all batches that count for their segment, with their

@@ -79,6 +79,7 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
     struct rebuild *rebuild = visitor;
     struct found_batch batch = {.number = header->sequence,
         .header = header->extent,
+        .later_count = header->later_count,
         .is_bare = header->is_recycle && header->kill_count == 0,
         .first_record = rebuild->record_count,
         .first_kill = rebuild->kill_count};

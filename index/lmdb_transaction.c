@@ -40,6 +40,8 @@ mdb_class(int code)
     case 0:
         return KVT_OK;
     case MDB_MAP_FULL:
+    case ENOSPC:
+    case EDQUOT:
         return KVT_E_NOSPC;
     case MDB_INVALID:
     case MDB_CORRUPTED:

@@ -216,17 +216,46 @@ batch_header_is_of(uint8_t *bytes, uint32_t header_pages, const uint8_t store_uu
     return !mac_differs(secret, bytes, (size_t)header_pages * PAGE_BYTES);
 }
 
+/*
+ * The entry of one block: of what a later version wrote, which proves whole, nothing is known but
+ * where it begins. *page_next moves behind what is known of its payload.
+ */
+static enum kvt_status
+entry_decode(struct batch_header *header, uint32_t page, const uint8_t *bytes, uint32_t size,
+    struct block_record *record, uint32_t *page_next)
+{
+    uint32_t run_end = header->extent.page + header->total_pages;
+    uint32_t pages = 1;
+
+    KVT_TRY(block_record_prove(header->extent.segment, page, bytes, size));
+    if (block_record_decode(record, header->extent.segment, page, bytes, size) == KVT_OK) {
+        if (record->extent.generation != header->extent.generation)
+            return failure_set(KVT_E_CORRUPT, 0,
+                "batch header: the record of page %u has generation %u, its header %u", page,
+                record->extent.generation, header->extent.generation);
+        pages = pages_of(record->stored_length);
+        header->block_count++;
+    } else {
+        header->later_count++;
+    }
+    if (page < *page_next || page > run_end || pages > run_end - page)
+        return failure_set(KVT_E_CORRUPT, 0,
+            "batch header: a block at page %u (%u pages) is outside its run", page, pages);
+    *page_next = page + pages;
+    return KVT_OK;
+}
+
 /* Block entries: *at moves behind the last one. */
 static enum kvt_status
-blocks_decode(const struct batch_header *header, const uint8_t *bytes, size_t *at,
-    struct block_record *records)
+blocks_decode(
+    struct batch_header *header, const uint8_t *bytes, size_t *at, struct block_record *records)
 {
     size_t size = (size_t)header->header_pages * PAGE_BYTES;
-    uint32_t run_end = header->extent.page + header->total_pages;
     uint32_t page_next = header->extent.page + header->header_pages;
+    uint32_t entry_count = header->block_count;
 
-    for (uint32_t i = 0; i < header->block_count; i++) {
-        struct block_record *record = &records[i];
+    header->block_count = 0;
+    for (uint32_t i = 0; i < entry_count; i++) {
         uint32_t record_size, page;
 
         if (size - *at < ENTRY_HEAD_BYTES + BLOCK_RECORD_BYTES_MIN)
@@ -238,18 +267,9 @@ blocks_decode(const struct batch_header *header, const uint8_t *bytes, size_t *a
             record_size > size - *at)
             return failure_set(
                 KVT_E_CORRUPT, 0, "batch header: record %u has %u bytes", i, record_size);
-        KVT_TRY(
-            block_record_decode(record, header->extent.segment, page, bytes + *at, record_size));
+        KVT_TRY(entry_decode(
+            header, page, bytes + *at, record_size, &records[header->block_count], &page_next));
         *at += record_size;
-        if (record->extent.generation != header->extent.generation)
-            return failure_set(KVT_E_CORRUPT, 0,
-                "batch header: record %u has generation %u, its header %u", i,
-                record->extent.generation, header->extent.generation);
-        if (page < page_next || page > run_end || pages_of(record->stored_length) > run_end - page)
-            return failure_set(KVT_E_CORRUPT, 0,
-                "batch header: block %u at page %u (%u bytes) is outside its run", i, page,
-                record->stored_length);
-        page_next = page + pages_of(record->stored_length);
     }
     return KVT_OK;
 }

@@ -23,7 +23,8 @@ struct batch_header {
     uint32_t header_pages; /* Pages of the header itself. */
     uint32_t total_pages;  /* Header and payloads: the next header stands behind them. */
     uint64_t sequence;     /* Of the batch; rises within the life of a store. */
-    uint32_t block_count;
+    uint32_t block_count;  /* batch_header_decode(): of those that this version knows. */
+    uint32_t later_count;  /* Blocks whose records are whole, and of a later version. */
     uint32_t kill_count;
     bool is_recycle; /* Voids every older generation of its segment (FORMAT.md section 4). */
 };
@@ -55,7 +56,8 @@ bool batch_header_is_of(uint8_t *bytes, uint32_t header_pages, const uint8_t sto
 /*
  * batch_header_decode - all of it: the MAC, the store, its own place (`extent.segment` and
  * `extent.page` must be where it was read), bounds of every block inside the run. Fills
- * block_count records and kill_count kills (room for BATCH_BLOCKS_MAX and BATCH_KILLS_MAX).
+ * block_count records and kill_count kills (room for BATCH_BLOCKS_MAX and BATCH_KILLS_MAX). Records
+ * of a later version are proved, counted (later_count) and passed over: all else is as it says.
  * KVT_MISS as peek's; KVT_E_CORRUPT with the reason: nothing in what was filled may be used.
  */
 enum kvt_status batch_header_decode(const uint8_t *bytes, size_t size, const uint8_t store_uuid[16],

@@ -172,13 +172,7 @@ def names_decode(data, uuid):
 
 # --- Block records (section 3.4) -----------------------------------------------------------------
 
-def record_decode(data, segment, page):
-    key_length = data[2]
-    need(1 <= key_length <= 64 and len(data) == RECORD_BYTES + key_length,
-         "a record's size is not that of its key")
-    key = data[RECORD_BYTES:]
-    need(u32(data, 96) == crc32c(data[:96] + key + struct.pack(">II", segment, page)),
-         "a record's CRC differs")
+def record_known(data, key_length):
     need(data[0] == 1, "a record's version is another")
     need(data[1] == 1 or (data[1] == 2 and key_length == 32), "a key's form is impossible")
     codec, part_count = data[3], data[6]
@@ -195,6 +189,22 @@ def record_decode(data, segment, page):
         need(NOTE_BYTES * part_count < stored_length <= raw, "a stored length is impossible")
         need(stored_length == raw or pages_of(stored_length) < pages_of(raw),
              "a block is encoded for nothing")
+
+
+def record_decode(data, segment, page):
+    """None: it is whole, and of a later version (section 9)."""
+    key_length = data[2]
+    need(1 <= key_length <= 64 and len(data) == RECORD_BYTES + key_length,
+         "a record's size is not that of its key")
+    key = data[RECORD_BYTES:]
+    need(u32(data, 96) == crc32c(data[:96] + key + struct.pack(">II", segment, page)),
+         "a record's CRC differs")
+    try:
+        record_known(data, key_length)
+    except Invalid:
+        return None
+    codec, part_count = data[3], data[6]
+    length, stored_length = u32(data, 32), u32(data, 36)
     return {
         "key_form": data[1],
         "key": key.hex(),
@@ -264,13 +274,15 @@ def blocks_decode(data, header, at):
         need(RECORD_BYTES < size <= RECORD_BYTES + 64 and size <= len(data) - at,
              "an entry is outside of its header")
         block = record_decode(data[at:at + size], header["segment"], page)
+        at += size
+        pages = 1 if block is None else pages_of(block["stored_length"])
+        need(place <= page and page + pages <= end, "a payload is outside of its run")
+        place = page + pages
+        if block is None:
+            continue
         need(block["generation"] == header["generation"], "a record has another generation")
-        need(place <= page and page + pages_of(block["stored_length"]) <= end,
-             "a payload is outside of its run")
-        place = page + pages_of(block["stored_length"])
         block["page"] = page
         blocks.append(block)
-        at += size
     return blocks, at
 
 

@@ -7,7 +7,8 @@
  * all other blocks are durable and there, those that take another's place last: whenever this ends,
  * a key has its old file or the new one. Blocks that were put before something went wrong, or
  * before Ctrl-C, are deleted again. What the last blocks have pushed out of the store is known when
- * that is closed: then each key of the archive is looked up.
+ * that is closed: then each key of the archive is looked up. A new file that has lost a part by
+ * then is lost, and so is the old one: the room for both is what the store did not have.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -58,7 +59,8 @@ const struct command_line kvtool_import_line = {
         "the archive lacks parts is left out, and the exit code is 1. When something goes wrong\n"
         "on the way, Ctrl-C is pressed, or the store does not keep all of the archive, what was\n"
         "put is deleted again (what was replaced stays replaced; namespaces stay). A file that is\n"
-        "replaced is the old or the new one, whole, whenever the import ends.\n"
+        "replaced is the old or the new one, whole, whenever the import ends, but in a store that\n"
+        "is too full: what it evicts of them is gone, and the exit code is 1.\n"
         "JSON: {\"namespaces\", \"blocks\", \"payload_bytes\": of the archive; of its blocks\n"
         "\"stored\", \"existed\" (they, or their file, were there and stay), \"left_out\" (parts "
         "of\n"

@@ -51,8 +51,8 @@ enum kvt_engram_encoding {
 };
 
 struct kvt_engram_layer {
-    uint32_t number; /* In the model, from 0. */
-    uint32_t row_count;
+    uint32_t number;    /* In the model, from 0. */
+    uint32_t row_count; /* At least the sum of primes, which is below 2^32. */
     uint64_t multipliers[KVT_ENGRAM_ORDER_MAX]; /* Odd; times any class below 2^63. */
     uint32_t primes[KVT_ENGRAM_COLUMNS_MAX];    /* Rows of each column: 2.. */
     uint32_t offsets[KVT_ENGRAM_COLUMNS_MAX];   /* Its first row. Columns lie one behind another. */
@@ -61,17 +61,17 @@ struct kvt_engram_layer {
 /* The manifest of a model's tables. */
 struct kvt_engram_profile {
     uint32_t struct_size; /* sizeof(struct kvt_engram_profile) */
-    uint32_t layer_count;
-    uint32_t order_max;   /* The longest N-gram: 2.. */
-    uint32_t head_count;  /* Of each order. */
-    uint32_t class_count; /* Different classes of tokens. */
-    uint32_t pad_class;   /* In the place of tokens that are blocked. */
+    uint32_t layer_count; /* 1..KVT_ENGRAM_LAYERS_MAX */
+    uint32_t order_max;   /* The longest N-gram: 2..KVT_ENGRAM_ORDER_MAX */
+    uint32_t head_count;  /* Of each order: 1.., with at most KVT_ENGRAM_COLUMNS_MAX columns. */
+    uint32_t class_count; /* Different classes of tokens: 1..2^32 - 2. */
+    uint32_t pad_class;   /* In the place of tokens that are blocked. Below class_count. */
     uint32_t token_count; /* Length of the class map. 0: there is none, tokens are classes. */
-    uint32_t pad_token;   /* With a class map: the token whose class pad_class is. */
+    uint32_t pad_token;   /* With a class map: the token of class pad_class, below token_count. */
     uint32_t encoding;    /* enum kvt_engram_encoding */
-    uint32_t row_bytes;
-    uint32_t value_count;
-    uint32_t scale_count;         /* value_count is a multiple of it. */
+    uint32_t row_bytes;   /* 1..; of numbers: as many as these have. */
+    uint32_t value_count; /* Of numbers: 1.. */
+    uint32_t scale_count; /* E4M3_E8M0: 1.., and value_count is a multiple of it. */
     uint8_t class_map_sha256[32]; /* Of the map as little-endian u32; all zero: not known. */
     struct kvt_engram_layer layers[KVT_ENGRAM_LAYERS_MAX];
 };

@@ -144,7 +144,7 @@ struct kvt_engram_source {
     uint32_t flags;       /* enum kvt_engram_import_flags */
     const char *name;     /* 1..64 of A-Z a-z 0-9 . _ -, and no dot first. */
     const struct kvt_engram_profile *profile;
-    uint32_t layer_index; /* Which layer of it. */
+    uint32_t layer_index; /* Which layer of it. Its rows have up to 4088 bytes. */
     uint32_t reserved0;   /* Must be zero. */
     uint8_t mark[32];     /* Of what the rows are (a hash, say): an import that was cut short is
                            * gone on with when profile and mark are the same. */
@@ -166,10 +166,11 @@ struct kvt_engram_source {
  * KVT_EXISTS: there is a table of that name, durable, perhaps open. KVT_CANCELLED: `progress` said
  * so. KVT_E_NOSPC: the disk, or kvt_options.engram_capacity_bytes. KVT_E_STATE: it is being
  * imported, dropped, or looked for. KVT_E_CORRUPT: what was read back is not what was written:
- * nothing of it is kept. KVT_E_FORMAT: an import of a later version was cut short there;
- * kvt_engram_drop() takes it away. KVT_E_INVAL, KVT_E_UNSUPPORTED (profile), KVT_E_READONLY,
- * KVT_E_NOMEM, KVT_E_IO, and whatever `read` returned: what is durable stays for the next import,
- * also when a head that may name it cannot be read now.
+ * nothing of it is kept. KVT_E_FORMAT: an import of a later version was cut short there.
+ * KVT_E_INVAL, KVT_E_UNSUPPORTED (profile), KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO, and whatever
+ * `read` returned: what is durable stays for the next import, also when a head that may name it
+ * cannot be read (KVT_E_IO). What a later version left, or can never be read, kvt_engram_drop()
+ * takes away; no import does.
  * Threads: any. Ownership: borrows. Blocks: for as long as writing, and reading, the table takes.
  */
 KVT_CHECKED enum kvt_status kvt_engram_import(

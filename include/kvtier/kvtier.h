@@ -14,7 +14,7 @@
  *   Errors     Functions return enum kvt_status. On an error no out-parameter is written, apart
  *              from handles, which are set to NULL. kvt_last_error() has a sentence.
  *   Threads    "any" may be called from every thread at once. "serial" may move between threads,
- *              one caller at a time.
+ *              one caller at a time. A call needs up to 64 KiB of stack, drivers apart.
  *   Ownership  "borrows": we read it during the call only. "keeps": it must outlive what is named.
  *              "gives": the caller must hand it back with the named function, exactly once.
  *              "takes": it is ours from the moment of the call.
@@ -110,8 +110,7 @@ enum kvt_policy {
 };
 
 enum kvt_device_kind {
-    KVT_DEVICE_AUTO = 0, /* CUDA when this build has it and a usable device is there, else the
-                          * emulation. */
+    KVT_DEVICE_AUTO = 0, /* CUDA, if this build and a usable device have it; else EMULATION. */
     KVT_DEVICE_CUDA = 1,
     KVT_DEVICE_EMULATION = 2, /* Ordinary memory that behaves like a GPU's: for machines without. */
 };
@@ -132,9 +131,9 @@ struct kvt_options {
     uint32_t struct_size; /* sizeof(struct kvt_options) in the caller's build. */
     uint32_t flags;       /* enum kvt_open_flags */
 
-    uint64_t host_capacity_bytes; /* HOST tier: 2 MiB.. Default 1 GiB. Taken once, at open. It also
-                                   * stages reads and writes, so it cannot be NONE. */
-    uint64_t nvme_capacity_bytes; /* NVME tier, all roots together: at least 8 segments a root.
+    uint64_t host_capacity_bytes; /* HOST tier: 2 MiB, or block_bytes_max, to 64 TiB. Default 1 GiB.
+                                   * Taken once, at open. It stages reads and writes: never NONE. */
+    uint64_t nvme_capacity_bytes; /* NVME tier, all roots together: 8..2^24 segments a root.
                                    * Default: as it is; 8 GiB for a new one. More makes the store
                                    * larger for good, if the disk has room; less is refused.
                                    * KVT_CAPACITY_NONE: no NVMe, for a store that has none. */
@@ -142,25 +141,26 @@ struct kvt_options {
                                    * block_bytes_max. Default: 256 MiB, less for small stores. */
     uint64_t block_bytes_max;     /* New stores only: 4 KiB..64 MiB. Default: a quarter of the
                                    * segment, at most 64 MiB, and what HBM holds. */
-    uint64_t index_map_bytes;     /* Initial size of the LMDB file. Default: from the capacity. */
-    uint64_t entry_count_max;     /* Blocks in the map. Default 2^27 (memory is taken as needed).
-                                   * In a full one a block leaves all tiers for one that comes.
+    uint64_t index_map_bytes;     /* Of a new LMDB file: 1 MiB..16 TiB. Default: by capacity. */
+    uint64_t entry_count_max;     /* Blocks in the map: 1..2^31. Default 2^27 (memory is taken as
+                                   * needed). In a full one a block leaves all tiers for another.
                                    * More blocks that an open finds stay until others come. Of keys
                                    * of 1..16 bytes, 17..32, 33..48, 49..64: 2^30 each. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files,
-                               * without any yet; paths from `/`. Default: `path`/data. Borrowed. */
+                               * without any yet, from `/`: ..399 bytes. Default: `path`/data. */
     uint32_t root_count;      /* 0..8 */
     uint32_t io_engine;       /* enum kvt_io_engine */
 
     uint32_t worker_count;      /* 1..64. Default 2. */
     uint32_t request_count_max; /* Submitted and not yet freed tickets: 16..65536. Default 4096. */
     uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
-    uint32_t host_high_percent, host_low_percent; /* Eviction: from .. down to. Default 95, 90. */
-    uint32_t nvme_high_percent; /* Reclaim starts when so much of NVME is in use. Default 97. */
-    uint64_t dirty_bytes_max;   /* HOST that waits for NVMe, but for durable puts. Default: half. */
-    uint64_t relaxed_interval_ns; /* RELAXED puts are durable after so long. Default 1 s. */
-    uint64_t batch_delay_ns;      /* Longest wait for a fuller batch. Default 2 ms. */
+    uint32_t host_high_percent; /* Eviction begins there: 1..100. Default 95. */
+    uint32_t host_low_percent;  /* It ends there: 1..host_high_percent. Default: 5 below it. */
+    uint32_t nvme_high_percent; /* Reclaim starts when NVME is so full: 10..100. Default 97. */
+    uint64_t dirty_bytes_max;   /* Of HOST, waiting for NVMe, durable puts apart. Default: half. */
+    uint64_t relaxed_interval_ns; /* RELAXED puts are durable after so long, ..1 h. Default 1 s. */
+    uint64_t batch_delay_ns;      /* Longest wait for a fuller batch, ..1 s. Default 2 ms. */
 
     /* Called from any thread, one line a call; must not call back into the store. NULL: silent. */
     void (*log)(void *context, int level, const char *module, const char *line);
@@ -168,7 +168,7 @@ struct kvt_options {
     uint32_t log_level; /* enum kvt_log_level; lines above it are not made. Default: errors only. */
     uint32_t policy;    /* enum kvt_policy */
 
-    /* HBM tier of each device: at least block_bytes_max, taken once, at open. Default and
+    /* HBM tier of each device: block_bytes_max..2 TiB, taken once, at open. Default and
      * KVT_CAPACITY_NONE: no HBM tier. */
     uint64_t hbm_capacity_bytes;
     uint32_t device_kind; /* enum kvt_device_kind; read back: which it is. */
@@ -187,9 +187,11 @@ struct kvt_options {
                                      * imported. Default: no bound but the disk's. */
 };
 
-#define KVT_OPTIONS_INIT                          \
-    {                                             \
-        .struct_size = sizeof(struct kvt_options) \
+/* Without a designator, which C++ has from C++20 on only. */
+#define KVT_OPTIONS_INIT                                                                           \
+    {                                                                                              \
+        sizeof(struct kvt_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+            0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                                           \
     }
 
 /* --- 3. Life ---------------------------------------------------------------------------------- */
@@ -208,7 +210,7 @@ struct kvt_options {
  * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
  * KVT_E_CORRUPT      both copies of STORE, or of NAMES, are damaged; KVT_OPEN_READ_ONLY, and the
  *                    index would have to be rebuilt.
- * KVT_E_NOSPC        the disk has no room for the capacity that was asked for.
+ * KVT_E_NOSPC        the disk has no room for the capacity that was asked for, or for the index.
  * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; there is no such device;
  *                    `path` is on a network file system; unknown options.
  * KVT_E_GPU          a device failed while it was opened.
@@ -424,9 +426,8 @@ struct kvt_result {
 };
 
 /*
- * kvt_ticket_wait - wait, at most `timeout_ns`, until the ticket has reached `stage`.
+ * kvt_ticket_wait - wait, at most `timeout_ns`, until the ticket is at `stage` (enum kvt_stage).
  *
- * `stage` is one of enum kvt_stage.
  * KVT_OK: reached (look at kvt_ticket_results() for each block). KVT_LATE: not yet. KVT_E_INVAL: a
  * stage that this ticket does not have. KVT_E_STATE: the submission named a queue (poll that).
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
@@ -464,8 +465,7 @@ KVT_CHECKED enum kvt_status kvt_ticket_results(
  * delete; its destination was not written. What a prefetch or demote had started before goes on
  * without it. A block whose bytes move is answered as if nobody had asked, and so is stage 2 of a
  * put that is visible, or of a delete whose stage 1 was reached. Every stage is still reached (and
- * delivered) once. A ticket whose last stage was reached, or that was cancelled before, is left as
- * it is.
+ * delivered) once. A ticket whose last stage was reached, or that was cancelled before, stays so.
  *
  * KVT_OK: it was asked for; the results say what came of it. KVT_E_INVAL: NULL.
  * Threads: any. Ownership: nothing changes hands. Blocks: never.
@@ -564,11 +564,10 @@ enum kvt_get_flags {
 struct kvt_get {
     struct kvt_key key;
     void *destination;
-    uint64_t capacity;   /* At least the length of what is wanted: else KVT_E_INVAL and the true
-                        * length. */
+    uint64_t capacity;   /* 1.. At least what is wanted: else KVT_E_INVAL and the true length. */
     uint32_t flags;      /* enum kvt_get_flags */
     kvt_region region;   /* Where the destination lies; {0}: ordinary host memory. */
-    uint16_t part_first; /* The first part that is wanted, from 0. */
+    uint16_t part_first; /* The first part that is wanted, from 0; 0 with part_count 0. */
     uint16_t part_count; /* How many; the destination gets them without gaps. 0: the whole block. */
     uint32_t reserved0;  /* Must be zero. */
     kvt_layout layout;   /* As of a put: then `destination` is NULL, `capacity` 0, `region` {0}. */

@@ -12,10 +12,11 @@
  * pages x page_bytes; the page's number is the slot. With one part a layer (struct kvt_put) each
  * layer can be read alone, to its own place.
  *
- * A put or get names a layout and a slot, or runs of its own (struct kvt_put, struct kvt_get). Of a
- * get the block must be as long as the layout's: else KVT_E_INVAL and the true length. Two gets of
- * one call may not name the same slot of the same layout. That slots share no bytes with each
- * other, nor runs with other destinations, is the caller's to see to beyond that.
+ * A put or get names a layout and a slot, or runs of its own (struct kvt_put, struct kvt_get). A
+ * put's length must be that of the layout's block; of a get the block must be so long: else its
+ * result is KVT_E_INVAL, with the true length. Two gets of one call may not name the same slot of
+ * the same layout. That slots share no bytes with each other, nor runs with other destinations, is
+ * the caller's to see to beyond that.
  */
 #ifndef KVTIER_LAYOUTS_H
 #define KVTIER_LAYOUTS_H
@@ -33,8 +34,8 @@ extern "C" {
 struct kvt_run {
     void *address;         /* Of its first piece, in slot 0. */
     kvt_region region;     /* Where all its pieces lie; {0}: ordinary host memory. */
-    uint32_t piece_count;  /* 1.. */
-    uint64_t piece_bytes;  /* 1.. */
+    uint32_t piece_count;  /* 1..KVT_PIECES_MAX */
+    uint64_t piece_bytes;  /* 1..block_bytes_max */
     uint64_t piece_stride; /* At least piece_bytes. With one piece: 0 too. */
     uint64_t slot_stride;  /* At least piece_bytes. With one slot: 0 too. */
 };

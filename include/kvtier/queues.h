@@ -42,7 +42,8 @@ struct kvt_completion {
 
 /*
  * kvt_queue_poll - collect up to `count_max` completions, waiting for the first one until
- * `timeout_ns` from now (0: do not wait). *count_out 0 with KVT_LATE: none came.
+ * `timeout_ns` from now (0: do not wait). *count_out 0 with KVT_LATE: none came. KVT_E_INVAL: NULL,
+ * count_max 0.
  * Threads: serial for one queue. Ownership: borrows. Blocks: as asked.
  */
 KVT_CHECKED enum kvt_status kvt_queue_poll(kvt_queue *queue, struct kvt_completion *done,

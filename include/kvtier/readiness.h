@@ -5,9 +5,11 @@
  *
  * With KVT_GET_BY_PART in the flags of all gets of a submission, their parts (layers, say) are
  * fetched and copied in order: the first of every block, then the second ... A program computes
- * with layer n while n + 1 comes. Parts from KVT_PARTS_MAX on, which no block has, are refused
- * (KVT_E_INVAL) by kvt_get_submit() itself. Results, completions and cancelling are as without; so
- * are the places of parts in memory that is spread (layouts.h).
+ * with layer n while n + 1 comes. All of these gets name the same part_first and part_count (1 or
+ * more), and a capacity that is a multiple of that. kvt_get_submit() itself refuses (KVT_E_INVAL)
+ * parts from KVT_PARTS_MAX on, which no block has, and more than KVT_BATCH_MAX parts in all.
+ * Results, completions and cancelling are as without; so are the places of parts in memory that is
+ * spread (layouts.h).
  *
  * All parts of a block that a get brings are those of one put. When another put takes the place of
  * that one before each part has been begun (KVT_PUT_REPLACE, or the block left and was put again),

@@ -16,7 +16,7 @@ struct kvt_region_options {
     uint32_t struct_size; /* sizeof(struct kvt_region_options) */
     uint32_t tier;        /* KVT_TIER_HBM: memory of a device; KVT_TIER_HOST: host memory. */
     void *address;        /* Host memory: whole pages of 4096 bytes. */
-    uint64_t size;        /* Host memory: at most 1 GiB. */
+    uint64_t size;        /* 1..; host memory: at most 1 GiB. */
     uint32_t device;      /* KVT_TIER_HBM: of which device. */
     uint32_t reserved0;   /* Must be zero. */
 };

@@ -30,8 +30,8 @@ struct kvt_scan_entry {
 };
 
 /*
- * kvt_scan - walk all blocks: *cursor starts at 0; fills up to `count_max` entries and says how
- * many. KVT_MISS and 0 at the end. Blocks that come or go meanwhile may or may not be seen; no
+ * kvt_scan - walk all blocks: *cursor starts at 0; fills up to `count_max` entries (1..) and says
+ * how many. KVT_MISS and 0 at the end. Blocks that come or go meanwhile may or may not be seen; no
  * other is missed or seen twice.
  *
  * Threads: any. Ownership: borrows. Blocks: briefly.

@@ -143,8 +143,8 @@ KVT_CHECKED enum kvt_status kvt_import_close(kvt_import *import);
 struct kvt_side {
     kvt_store *store;
     kvt_import *import;
-    uint32_t device; /* Of the store; with an import 0. */
-    uint32_t reserved0;
+    uint32_t device;    /* Of the store; with an import 0. */
+    uint32_t reserved0; /* Must be zero. */
 };
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_batch_header.c - headers of batches: round trip, every damaged byte, forged fields under a
- * right MAC, and the offsets of FORMAT.md section 3.3.
+ * right MAC, records of a later version, and the offsets of FORMAT.md section 3.3.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -372,6 +372,89 @@ swapped_and_overlapping_blocks_are_refused(void **state)
     assert_int_equal(decode(), KVT_E_CORRUPT);
 }
 
+/* --- Records of a later version --------------------------------------------------------------- */
+
+/* Entry `index` says this page, and its record has this byte: its CRC and the MAC are right. */
+static void
+record_forge(
+    const struct batch_header *header, uint32_t index, uint32_t page, size_t at, uint8_t value)
+{
+    size_t entry = 128;
+    uint8_t place[8];
+    uint8_t *record;
+    uint32_t crc;
+
+    for (uint32_t i = 0; i < index; i++)
+        entry += 8 + get_u32(bytes + entry);
+    put_u32(bytes + entry + 4, page);
+    record = bytes + entry + 8;
+    record[at] = value;
+    put_u32_big(place, SEGMENT);
+    put_u32_big(place + 4, page);
+    crc = crc32c(0, record, 96);
+    crc = crc32c(crc, record + 100, get_u32(bytes + entry) - 100);
+    put_u32(record + 96, crc32c(crc, place, sizeof(place)));
+    mac_repair(header->header_pages);
+}
+
+static void
+a_record_of_a_later_version_hides_no_other(void **state)
+{
+    static const struct {
+        size_t at;
+        uint8_t value;
+    } later[] = {{0, 2}, {1, 3}, {3, 2}, {6, 3}, {7, 4}, {30, 1}, {92, 1}};
+
+    (void)state;
+    for (uint32_t i = 0; i < 3 * sizeof(later) / sizeof(later[0]); i++) {
+        struct batch_header wanted = header_make(40 + i, 3, 2);
+        uint32_t forged = i % 3;
+        struct batch_header header;
+
+        record_forge(&wanted, forged, blocks[forged].record.extent.page, later[i / 3].at,
+            later[i / 3].value);
+        assert_int_equal(decode_at(SEGMENT, 7, &header), KVT_OK);
+        assert_int_equal(header.block_count, 2);
+        assert_int_equal(header.later_count, 1);
+        for (uint32_t k = 0; k < 2; k++)
+            record_compare(&records[k], &blocks[k + (k >= forged)].record);
+        assert_memory_equal(kills_out, kills, 2 * sizeof(kills[0]));
+    }
+}
+
+static void
+a_record_of_a_later_version_lies_in_its_run(void **state)
+{
+    struct batch_header header = header_make(70, 3, 0);
+    uint32_t end = header.extent.page + header.total_pages;
+    uint32_t first = blocks[0].record.extent.page;
+
+    (void)state;
+    record_forge(&header, 2, end - 1, 0, 2);
+    assert_int_equal(decode(), KVT_OK);
+    record_forge(&header, 2, end, 0, 2);
+    assert_int_equal(decode(), KVT_E_CORRUPT);
+    record_forge(&header, 2, first, 0, 2);
+    assert_int_equal(decode(), KVT_E_CORRUPT);
+    record_forge(&header, 2, end - 1, 0, 2);
+    record_forge(&header, 1, first, 0, 2);
+    assert_int_equal(decode(), KVT_E_CORRUPT);
+    header = header_make(71, 3, 0);
+    record_forge(&header, 0, first - 1, 0, 2);
+    assert_int_equal(decode(), KVT_E_CORRUPT);
+}
+
+static void
+a_record_of_a_later_version_is_proved(void **state)
+{
+    struct batch_header header = header_make(72, 3, 0);
+
+    (void)state;
+    bytes[128 + 8] = 2;
+    mac_repair(header.header_pages);
+    assert_int_equal(decode(), KVT_E_CORRUPT);
+}
+
 static void
 random_bytes_never_hurt(void **state)
 {
@@ -434,6 +517,9 @@ main(void)
         cmocka_unit_test(a_run_that_leaves_the_segment_is_refused),
         cmocka_unit_test(forged_fields_under_a_right_mac_are_refused),
         cmocka_unit_test(swapped_and_overlapping_blocks_are_refused),
+        cmocka_unit_test(a_record_of_a_later_version_hides_no_other),
+        cmocka_unit_test(a_record_of_a_later_version_lies_in_its_run),
+        cmocka_unit_test(a_record_of_a_later_version_is_proved),
         cmocka_unit_test(random_bytes_never_hurt),
         cmocka_unit_test(a_recycle_header_has_no_blocks_and_stands_at_page_0),
     };

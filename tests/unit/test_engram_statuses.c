@@ -18,6 +18,7 @@
 #include "hash.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
+#include "store_kit.h"
 
 static const struct kvt_options small_options = {.struct_size = sizeof(struct kvt_options),
     .host_capacity_bytes = 2 << 20,
@@ -498,6 +499,31 @@ a_head_that_cannot_be_read_costs_no_pages(void **state)
     sim_store_close(&fixture.sim);
 }
 
+/* It may never be: the sentence says what ends that, and it does, without a read. */
+static void
+a_head_that_can_never_be_read_can_be_dropped(void **state)
+{
+    const struct sim_rule rule = {
+        .ops = SIM_READ, .effect = SIM_EIO, .file = "t.engram.new", .nth = 1, .sticky = true};
+    struct fixture fixture;
+
+    (void)state;
+    memset(&fixture, 0, sizeof(fixture));
+    sim_store_open(&fixture.sim, &small_options);
+    engram_rig_init(&fixture.rig, "t", 4088, 200);
+    fixture.rig.fail_at = 700;
+    assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
+    fixture.rig.fail_at = 0;
+    sim_rule_add(fixture.sim.world, &rule);
+    for (uint32_t i = 0; i < 2; i++)
+        refused(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_E_IO,
+            "kvt_engram_drop() gives up what an import has left of t");
+    assert_int_equal(kvt_engram_drop(fixture.sim.store, "t"), KVT_OK);
+    sim_rules_clear(fixture.sim.world);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
+    sim_store_close(&fixture.sim);
+}
+
 /* A crash tears one head, and the other cannot be read this time: its pages stay. */
 static void
 a_good_head_that_cannot_be_read_is_no_damage(void **state)
@@ -540,6 +566,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_head_that_cannot_be_read_costs_no_pages),
+        cmocka_unit_test(a_head_that_can_never_be_read_can_be_dropped),
         cmocka_unit_test(a_good_head_that_cannot_be_read_is_no_damage),
         cmocka_unit_test(a_failing_disk_is_an_error_of_each_call),
         cmocka_unit_test(a_fetch_from_a_failing_disk_says_so),

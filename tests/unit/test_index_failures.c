@@ -2,14 +2,18 @@
 /*
  * test_index_failures.c - commits that fail, power cuts, and files that are none.
  *
- * LMDB's writes are made to fail with RLIMIT_FSIZE: beyond it pwrite gives EFBIG.
+ * LMDB's writes are made to fail with RLIMIT_FSIZE: beyond it pwrite gives EFBIG; or by the pwrite
+ * that this program has instead of libc's.
  */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -32,6 +36,17 @@ static struct fs_dir *dir;
 static struct index_model model;
 static struct index_model model_before;
 static struct model_batch batch;
+static int pwrite_error; /* That every pwrite gives; 0: none does. */
+
+/* LMDB's too, which is another library. */
+__attribute__((visibility("default"))) ssize_t
+pwrite(int descriptor, const void *source, size_t size, off_t offset)
+{
+    if (pwrite_error == 0)
+        return syscall(SYS_pwrite64, descriptor, source, size, offset);
+    errno = pwrite_error;
+    return -1;
+}
 
 static int
 dir_make(void **state)
@@ -311,6 +326,25 @@ an_index_that_cannot_be_made_leaves_no_file(void **state)
     assert_false(scratch_exists(&scratch, "data.mdb.new"));
 }
 
+/* LMDB writes the first pages itself. */
+static void
+an_index_that_finds_no_space_says_so(void **state)
+{
+    static const int errors[] = {ENOSPC, EDQUOT};
+    struct index *index;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        pwrite_error = errors[i];
+        assert_int_equal(index_lmdb_ops.create(NULL, &env, dir, MAP_BYTES, &index), KVT_E_NOSPC);
+        pwrite_error = 0;
+        assert_null(index);
+        assert_int_equal(failure_last()->foreign_code, errors[i]);
+        assert_non_null(strstr(failure_last()->text, strerror(errors[i])));
+        assert_false(scratch_exists(&scratch, "data.mdb.new"));
+    }
+}
+
 static void
 a_file_that_is_no_index_is_damaged(void **state)
 {
@@ -490,6 +524,7 @@ main(void)
         CHECK(a_map_on_a_full_disk_grows_by_less),
         CHECK(an_index_that_the_disk_does_not_have_is_not_begun),
         CHECK(an_index_that_cannot_be_made_leaves_no_file),
+        CHECK(an_index_that_finds_no_space_says_so),
         CHECK(a_file_that_is_no_index_is_damaged),
         CHECK(a_damaged_index_is_replaced_by_a_new_one),
         CHECK(a_power_cut_keeps_all_or_nothing_of_a_commit),

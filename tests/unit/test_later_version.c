@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_later_version.c - a store of a later minor version is read: what its index says that this
- * version does not know is no damage, and is dropped and counted (tiers/FORMAT.md section 9).
+ * test_later_version.c - a store of a later minor version is read: what its index and its batches
+ * say that this version does not know is no damage, and is dropped and counted (tiers/FORMAT.md
+ * section 9).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include "hash.h"
 #include "index.h"
 #include "kvtier/kvtier_unstable.h"
+#include "payload.h"
 #include "stop_on_proof.h"
 #include "store_file.h"
 #include "store_kit.h"
@@ -29,6 +31,10 @@ enum {
     AT_CRC = 96,
     AT_KEY = 100,
     LATER_FEATURE = 2, /* Of those that a writer must know. */
+    DATA_BYTES = 8 << 20,
+    HEADER_MAGIC = 0x7E91F3B5, /* Of a batch: FORMAT.md section 3.3. */
+    AT_MAC = 64,
+    AT_SIZE = 128, /* Of its first record, which stands behind it and its page. */
 };
 
 struct store_place {
@@ -68,17 +74,17 @@ segment_take(void *visitor, const struct index_segment *segment)
 
 /* The byte of the record is another one, and its CRC is right. */
 static void
-record_forge(struct first_block *first, size_t at, uint8_t value)
+record_forge(uint8_t *bytes, size_t size, uint32_t segment, uint32_t page, size_t at, uint8_t value)
 {
     uint8_t place[8];
     uint32_t crc;
 
-    first->bytes[at] = value;
-    put_u32_big(place, first->block.segment);
-    put_u32_big(place + 4, first->block.page);
-    crc = crc32c(0, first->bytes, AT_CRC);
-    crc = crc32c(crc, first->bytes + AT_KEY, first->block.size - AT_KEY);
-    put_u32(first->bytes + AT_CRC, crc32c(crc, place, sizeof(place)));
+    bytes[at] = value;
+    put_u32_big(place, segment);
+    put_u32_big(place + 4, page);
+    crc = crc32c(0, bytes, AT_CRC);
+    crc = crc32c(crc, bytes + AT_KEY, size - AT_KEY);
+    put_u32(bytes + AT_CRC, crc32c(crc, place, sizeof(place)));
 }
 
 /* The first record of the index is one that a later version wrote. */
@@ -94,7 +100,7 @@ index_forge(const struct kvt_env *env, struct fs_dir *meta, size_t at, uint8_t v
     assert_int_equal(index->ops->each_block(index, block_take, &first), KVT_OK);
     assert_int_equal(index->ops->each_segment(index, segment_take, &first), KVT_OK);
     first.facts.crc_xor ^= block_record_crc(first.bytes);
-    record_forge(&first, at, value);
+    record_forge(first.bytes, first.block.size, first.block.segment, first.block.page, at, value);
     first.facts.crc_xor ^= block_record_crc(first.bytes);
     assert_int_equal(index->ops->commit(index, &batch), KVT_OK);
     assert_int_equal(index->ops->mark(index, true), KVT_OK);
@@ -118,6 +124,43 @@ store_forge(const struct store_place *place, size_t at, uint8_t value)
     assert_int_equal(store_file_write(&env, dir, &file), KVT_OK);
     env.fs->dir_close(meta);
     env.fs->dir_close(dir);
+}
+
+/* The first record of the newest batch is one that a later version wrote: CRC and MAC are right. */
+static void
+header_forge(const struct store_place *place)
+{
+    static uint8_t data[DATA_BYTES];
+    char name[KIT_PATH_BYTES + 32];
+    struct store_file file;
+    struct kvt_env env;
+    struct fs_dir *dir;
+    uint8_t mac[HASH_MAC_BYTES];
+    uint8_t *newest = NULL;
+    size_t header_bytes;
+    bool is_unwritable;
+
+    kvt_env_host(&env);
+    assert_int_equal(env.fs->dir_open(env.fs_context, place->path, 0, &dir), KVT_OK);
+    assert_int_equal(store_file_read(&env, dir, &file, &is_unwritable), KVT_OK);
+    env.fs->dir_close(dir);
+    (void)snprintf(name, sizeof(name), "%s/data/data.00", place->path);
+    assert_int_equal(kit_file_read(name, data, sizeof(data)), sizeof(data));
+    for (uint8_t *page = data; page < data + sizeof(data); page += PAGE_BYTES) {
+        if (get_u32(page) == HEADER_MAGIC && get_u32(page + 44) > 0 &&
+            (newest == NULL || get_u64(page + 56) > get_u64(newest + 56)))
+            newest = page;
+    }
+    assert_non_null(newest);
+    assert_int_equal(get_u32(newest + 44), 3); /* Blocks, and kills: batch_put(). */
+    assert_int_equal(get_u32(newest + 48), 3);
+    record_forge(newest + AT_SIZE + 8, get_u32(newest + AT_SIZE), get_u32(newest + 24),
+        get_u32(newest + AT_SIZE + 4), AT_VERSION, 2);
+    header_bytes = (size_t)get_u32(newest + 36) * PAGE_BYTES;
+    memset(newest + AT_MAC, 0, HASH_MAC_BYTES);
+    hash_mac(mac, file.secret, newest, header_bytes);
+    memcpy(newest + AT_MAC, mac, sizeof(mac));
+    kit_file_write(name, data, sizeof(data));
 }
 
 static void
@@ -175,11 +218,79 @@ what_is_not_known_is_dropped_and_counted(void **state)
     }
 }
 
+/* A batch with blocks 3, 4 and 5 anew: of the copies that they replace it has the kills. */
+static void
+batch_put(struct store_place *place)
+{
+    static uint8_t bytes[3][4096];
+    struct payload_key names[3];
+    struct kvt_put puts[3] = {0};
+    struct kvt_submit submit = {0};
+    kvt_ticket *ticket = NULL;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        payload_key_make(&names[i], 3 + i);
+        payload_fill(bytes[i], sizeof(bytes[i]), 3 + i, 2);
+        puts[i].key = names[i].key;
+        puts[i].source = bytes[i];
+        puts[i].length = sizeof(bytes[i]);
+        puts[i].flags = KVT_PUT_REPLACE;
+    }
+    assert_int_equal(
+        kvt_put_submit(place->store, place->ns, puts, 3, KVT_SYNC, &submit, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_OK);
+    kvt_ticket_free(ticket);
+}
+
+/* One of the three is not known, and is a miss: it hides neither the others nor the kill of what it
+ * has replaced. */
+static void
+batch_expect(struct store_place *place)
+{
+    uint32_t miss_count = 0;
+
+    for (uint64_t key = 0; key < COUNT; key++) {
+        uint64_t version = 0;
+        enum kvt_status status = kit_get(place->store, place->ns, key, &version);
+        bool is_new = key >= 3 && key <= 5;
+
+        miss_count += status == KVT_MISS && is_new;
+        assert_int_equal(status, status == KVT_MISS && is_new ? KVT_MISS : KVT_OK);
+        assert_int_equal(version, status == KVT_MISS ? 0 : is_new ? 2 : 1);
+    }
+    assert_int_equal(miss_count, 1);
+}
+
+static void
+what_is_not_known_of_a_batch_hides_no_other(void **state)
+{
+    struct store_place place = {0};
+    struct kvt_check_report report = {.struct_size = sizeof(report)};
+
+    (void)state;
+    place_begin(&place);
+    place_open(&place, 0);
+    batch_put(&place);
+    assert_int_equal(kvt_close(place.store), KVT_OK);
+    header_forge(&place);
+    assert_int_equal(kvt_check(place.path, NULL, &report), KVT_OK);
+    assert_int_equal(report.finding_count, 0);
+    place_open(&place, KVT_OPEN_REBUILD);
+    assert_int_equal(kit_stats(place.store).recover_dropped_count, 1);
+    batch_expect(&place);
+    assert_int_equal(kvt_close(place.store), KVT_OK);
+    place_open(&place, 0);
+    batch_expect(&place);
+    assert_int_equal(kvt_close(place.store), KVT_OK);
+    kit_dir_remove(place.dir);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_known_is_dropped_and_counted),
+        cmocka_unit_test(what_is_not_known_of_a_batch_hides_no_other),
     };
 
     stop_on_proof();
