@@ -40,10 +40,11 @@ count() {
     [ "$numbers" = "${numbers%%$'\n'*}" ] || printf '%s\n' "${numbers#*$'\n'}"
 }
 
-# build PRESET FOLDER - configure and build; on failure show the log and count one failure.
+# build PRESET FOLDER TARGET - configure and build; on failure show the log and count one failure.
 build() {
     local log="$logs/$1-build.log"
-    if cmake --preset "$1" >"$log" 2>&1 && cmake --build "$2" -j "$jobs" >>"$log" 2>&1; then
+    if cmake --preset "$1" >"$log" 2>&1 &&
+        cmake --build "$2" -j "$jobs" --target "$3" >>"$log" 2>&1; then
         return 0
     fi
     grep -E 'error|FAILED|warning' -A6 "$log" | head -n 60
@@ -52,11 +53,11 @@ build() {
     return 1
 }
 
-# stage PRESET FOLDER CTEST-ARGUMENTS... - build a preset and run its tests.
+# stage PRESET FOLDER TARGET CTEST-ARGUMENTS... - build a target of a preset and run its tests.
 stage() {
-    local name=$1 folder=$2 from=$SECONDS
-    shift 2
-    if ! build "$name" "$folder"; then
+    local name=$1 folder=$2 target=$3 from=$SECONDS
+    shift 3
+    if ! build "$name" "$folder" "$target"; then
         note "$name" $((SECONDS - from)) "does not build"
         return
     fi
@@ -93,11 +94,11 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:color=never
 smoke_seeds=12
 
 format
-stage release build -LE '^gpu$' -E '^fault_alloc$'
-KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan -L '^(unit|conform|model|fault|golden|fuzz|damage|hostile)$' \
+stage release build all -LE '^gpu$' -E '^fault_alloc$'
+KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan all -L '^(unit|conform|model|fault|golden|fuzz|damage|hostile)$' \
     -E '^(fault_io|fault_device|model_replay)$'
-KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan -L '^(unit|conform|stress|model)$' \
-    -L '^threads$'
+KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan threads \
+    -L '^(unit|conform|stress|model)$' -L '^threads$'
 
 status=0
 [ "$failed" -eq 0 ] || status=1
