@@ -20,6 +20,28 @@ struct copy_run {
     struct device_piece pieces[COPY_RUN_BLOCKS];
 };
 
+void
+copy_member_begin(struct kvt_store *store, const struct copy_member *member)
+{
+    if (member->tier != KVT_TIER_HBM)
+        host_load_begin(store);
+}
+
+void
+copy_member_finish(
+    struct kvt_store *store, const struct copy_member *member, const struct device_move *move)
+{
+    bool is_copied = move->status == KVT_OK;
+
+    if (member->tier != KVT_TIER_HBM)
+        host_load_end(store, is_copied ? member->range.length : 0);
+    member->op->is_queued = move->is_marked;
+    if (is_copied)
+        get_answer(store, member->op, &member->range, member->tier);
+    else
+        op_finish(store, member->op, move->status);
+}
+
 static void
 run_finish(struct kvt_store *store, struct device_job *job)
 {
@@ -31,11 +53,7 @@ run_finish(struct kvt_store *store, struct device_job *job)
 
         if (i + MEMBERS_AHEAD < run->count)
             __builtin_prefetch(residency_at(store->map, member[MEMBERS_AHEAD].entry), 1);
-        member->op->is_queued = job->move.is_marked;
-        if (job->move.status == KVT_OK)
-            get_answer(store, member->op, &member->range, member->tier);
-        else
-            op_finish(store, member->op, job->move.status);
+        copy_member_finish(store, member, &job->move);
         entry_unpin(store, entry);
     }
     pool_put(&store->run_pool, run);
@@ -93,6 +111,7 @@ copy_run_add(struct kvt_store *store, const struct copy_member *member, uint8_t 
         op_finish(store, member->op, KVT_E_NOMEM);
         return;
     }
+    copy_member_begin(store, member);
     run->members[run->count] = *member;
     run->pieces[run->count] = (struct device_piece){
         .target = member->op->destination, .source = bytes, .size = member->range.length};

@@ -29,6 +29,12 @@ struct copy_member {
     struct part_range range;
 };
 
+/* copy_member_begin - a device is about to copy it; copy_member_finish - it has, and the operation
+ * is answered. The pin stays. */
+void copy_member_begin(struct kvt_store *store, const struct copy_member *member);
+void copy_member_finish(
+    struct kvt_store *store, const struct copy_member *member, const struct device_move *move);
+
 /* copy_run_add - `bytes` is where the range lies, in memory that `device` reaches, and the
  * operation's memory is another such. It is answered later, or now, when there is no memory. */
 void copy_run_add(struct kvt_store *store, const struct copy_member *member, uint8_t *bytes,

@@ -161,11 +161,7 @@ spread_finish(struct kvt_store *store, struct device_job *job)
     struct spread_copy *copy = CONTAINER_OF(job, struct spread_copy, job);
     const struct copy_member *member = &copy->member;
 
-    member->op->is_queued = job->move.is_marked;
-    if (job->move.status == KVT_OK)
-        get_answer(store, member->op, &member->range, member->tier);
-    else
-        op_finish(store, member->op, job->move.status);
+    copy_member_finish(store, member, &job->move);
     entry_unpin(store, member->entry);
     pool_put(&store->spread_pool, copy);
 }
@@ -183,6 +179,7 @@ spread_by_device(struct kvt_store *store, const struct copy_member *member, uint
         return;
     }
     copy->member = *member;
+    copy_member_begin(store, member);
     copy->job.device = device;
     copy->job.finish = spread_finish;
     move_start(store, member->op, &member->range, bytes, lane, &copy->job);
@@ -233,7 +230,7 @@ copy_finish(struct kvt_store *store, struct job *job)
     struct copy *copy = CONTAINER_OF(job, struct copy, job);
 
     work_end(store, &store->copies_in_flight, copy->turn);
-    store->host_meter.bytes += copy->range.length;
+    host_load_end(store, copy->range.length);
     get_answer(store, copy->op, &copy->range, KVT_TIER_HOST);
     entry_unpin(store, copy->entry);
     pool_put(&store->copy_pool, copy);
@@ -261,6 +258,7 @@ get_from_host(struct kvt_store *store, struct op *op, uint32_t number)
     copy->job.finish = copy_finish;
     copy->job.crew.is_short = copy->range.length <= SHORT_JOB_BYTES;
     copy->turn = work_begin(store, &store->copies_in_flight);
+    host_load_begin(store);
     loop_job(store, &copy->job);
 }
 

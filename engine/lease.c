@@ -177,16 +177,19 @@ lease_keep(struct kvt_store *store, struct lease *lease, uint64_t now_ns)
 }
 
 const struct lease *
-lease_next(const struct kvt_store *store, uint32_t *cursor)
+lease_next(const struct kvt_store *store, uint32_t *cursor, uint32_t end)
 {
     const struct lease_table *table = store->leases;
+    uint32_t ever_count = atomic_load_explicit(&table->ever_count, memory_order_acquire);
 
-    while (*cursor < atomic_load_explicit(&table->ever_count, memory_order_acquire)) {
+    while (*cursor < end && *cursor < ever_count) {
         const struct lease *lease = &table->leases[(*cursor)++];
 
         if ((atomic_load_explicit(&lease->generation, memory_order_acquire) & 1) != 0)
             return lease;
     }
+    if (*cursor >= ever_count)
+        *cursor = 0;
     return NULL;
 }
 

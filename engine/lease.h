@@ -50,11 +50,12 @@ void lease_cancel(struct kvt_store *store, struct lease *lease);
 struct lease *lease_current(struct kvt_store *store, kvt_lease id);
 
 /*
- * lease_next - walk the leases that are out: *cursor starts at 0. NULL at the end. They are whole,
- * and not used again before the loop has seen their release; a release may be under way.
+ * lease_next - walk the leases that are out: *cursor starts at 0. NULL when it is at `end`, or at
+ * the end of all: then it is 0 again. They are whole, and not used again before the loop has seen
+ * their release; a release may be under way.
  * Threads: the loop.
  */
-const struct lease *lease_next(const struct kvt_store *store, uint32_t *cursor);
+const struct lease *lease_next(const struct kvt_store *store, uint32_t *cursor, uint32_t end);
 
 /* lease_unpin - give one pin of an entry back. */
 void lease_unpin(struct kvt_store *store, uint32_t number);

@@ -22,7 +22,8 @@ static const uint64_t busy_ns = 100 * 1000 * 1000;   /* Between two pages. */
 static const uint64_t quiet_ns = 1000 * 1000 * 1000; /* Between two looks when nothing is done. */
 
 enum {
-    BLOCKS_SEEN_MAX = 8192, /* In leases, for one page: some 100 us of the loop's time. */
+    BLOCKS_SEEN_MAX = 8192,   /* In leases, for one page: some 100 us of the loop's time. */
+    LEASES_WALKED_MAX = 8192, /* For one page, free ones too: as much. */
 };
 
 struct live {
@@ -38,7 +39,8 @@ struct live {
     uint64_t live_bytes;   /* Of all segments, then. */
     uint64_t lookup_count; /* In the last page; so is the next. */
     uint64_t lease_out_count;
-    uint64_t page_ns; /* When what `shown` says was so. */
+    uint32_t lease_cursor; /* Where the next page goes on: there were more leases to walk. */
+    uint64_t page_ns;      /* When what `shown` says was so. */
     struct kvt_live shown;
     uint8_t page[LIVE_PAGE_BYTES_MAX];
 };
@@ -117,8 +119,9 @@ static void
 leases_gather(struct kvt_store *store, uint64_t now_ns)
 {
     struct kvt_live *shown = &store->live->shown;
-    const struct lease *lease = NULL;
-    uint32_t cursor = 0;
+    const struct lease *lease;
+    uint32_t *cursor = &store->live->lease_cursor;
+    uint32_t end = *cursor + LEASES_WALKED_MAX;
     uint64_t blocks_seen = 0;
 
     shown->lease_shown_count = 0;
@@ -129,7 +132,7 @@ leases_gather(struct kvt_store *store, uint64_t now_ns)
     shown->leased_nvme_bytes = 0;
     shown->lease_count = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
     while (shown->lease_seen_count < shown->lease_count && blocks_seen < BLOCKS_SEEN_MAX &&
-           (lease = lease_next(store, &cursor)) != NULL) {
+           (lease = lease_next(store, cursor, end)) != NULL) {
         uint64_t age_ns = lease->taken_ns < now_ns ? now_ns - lease->taken_ns : 0;
         uint32_t first = lease_sum(store, lease);
 
@@ -140,6 +143,8 @@ leases_gather(struct kvt_store *store, uint64_t now_ns)
         shown->lease_seen_count++;
         blocks_seen += lease->count;
     }
+    if (shown->lease_seen_count >= shown->lease_count)
+        *cursor = 0;
 }
 
 static void

@@ -276,7 +276,7 @@ meters_step(struct kvt_store *store)
 
     if (store->reads_in_flight > 0)
         store->nvme_meter.busy_ns += passed_ns;
-    if (store->copies_in_flight > 0)
+    if (store->host_loads_in_flight > 0)
         store->host_meter.busy_ns += passed_ns;
     store->metered_ns = store->now_ns;
 }

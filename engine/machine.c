@@ -161,17 +161,25 @@ enum kvt_status
 kvt_caps_json(kvt_store *store, char *target, size_t size)
 {
     struct nvme_caps caps = {.io_engine = "none"};
+    bool is_direct = false, is_read_only;
+    uint32_t align_bytes = 0;
     int length;
 
     if (target == NULL || size == 0)
         return failure_set(KVT_E_INVAL, 0, "target is NULL or size is 0");
     KVT_TRY(store_enter(store));
+    is_read_only = store->is_read_only;
     if (store->nvme != NULL)
         nvme_caps_get(store->nvme, &caps);
+    for (uint32_t i = 0; store->nvme != NULL && i < store->file.root_count; i++) {
+        is_direct = (i == 0 || is_direct) && caps.is_direct[i];
+        is_read_only = is_read_only || caps.is_read_only[i];
+        if (caps.align_bytes[i] > align_bytes)
+            align_bytes = caps.align_bytes[i];
+    }
     length = snprintf(target, size,
         "{\"io_engine\": \"%s\", \"is_direct\": %s, \"align_bytes\": %u, \"is_read_only\": %s}",
-        caps.io_engine, caps.is_direct[0] ? "true" : "false", caps.align_bytes[0],
-        store->is_read_only || caps.is_read_only[0] ? "true" : "false");
+        caps.io_engine, is_direct ? "true" : "false", align_bytes, is_read_only ? "true" : "false");
     if (length < 0 || (size_t)length >= size)
         return failure_set(KVT_E_INVAL, 0, "size %zu does not hold %d bytes", size, length + 1);
     return KVT_OK;

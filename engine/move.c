@@ -184,6 +184,7 @@ up_copied(struct kvt_store *store, struct device_job *device_job)
 {
     struct move *move = CONTAINER_OF(device_job, struct move, device_job);
 
+    host_load_end(store, device_job->move.status == KVT_OK ? move->length : 0);
     if (device_job->move.status == KVT_OK) {
         COUNT(store, hbm_raise_count, 1);
         COUNT(store, hbm_raise_bytes, move->length);
@@ -207,6 +208,7 @@ move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct patien
         &move));
     move->device_job.device = device;
     move->device_job.finish = up_copied;
+    host_load_begin(store);
     device_job_copy(store, &move->device_job, DEVICE_IN,
         &(struct device_piece){.target = slab_address(place_slab(store, place), move->slot),
             .source = entry_host_address(store, entry),

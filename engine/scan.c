@@ -4,11 +4,16 @@
  */
 #include "store_internal.h"
 
+enum {
+    NUMBERS_MAX = 8192, /* Looked at in one step of the loop: some 100 us, when none is a block. */
+};
+
 struct scan {
     uint64_t cursor;
     struct kvt_scan_entry *entries;
     uint32_t count_max;
     uint32_t count;
+    bool is_over;
 };
 
 static void
@@ -42,9 +47,10 @@ static bool
 scan_run(struct kvt_store *store, void *context)
 {
     struct scan *scan = context;
-    uint32_t limit = residency_number_limit(store->map);
+    uint64_t limit = residency_number_limit(store->map);
+    uint64_t end = scan->cursor + NUMBERS_MAX < limit ? scan->cursor + NUMBERS_MAX : limit;
 
-    while (scan->cursor < limit && scan->count < scan->count_max) {
+    while (scan->cursor < end && scan->count < scan->count_max) {
         uint32_t number = (uint32_t)scan->cursor++;
         uint64_t word =
             atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
@@ -53,6 +59,7 @@ scan_run(struct kvt_store *store, void *context)
         if (word_state(word) == ENTRY_RESIDENT && entry_tiers(store, number) != 0)
             entry_show(store, number, &scan->entries[scan->count++]);
     }
+    scan->is_over = scan->cursor >= limit || scan->count == scan->count_max;
     return true;
 }
 
@@ -67,7 +74,8 @@ kvt_scan(kvt_store *store, uint64_t *cursor, struct kvt_scan_entry *entries_out,
             KVT_E_INVAL, 0, "cursor, entries_out or count_out is NULL, or count_max is 0");
     KVT_TRY(store_enter(store));
     scan = (struct scan){.cursor = *cursor, .entries = entries_out, .count_max = count_max};
-    loop_call(store, scan_run, &scan);
+    while (!scan.is_over)
+        loop_call(store, scan_run, &scan);
     *cursor = scan.cursor;
     *count_out = scan.count;
     return scan.count == 0 ? KVT_MISS : KVT_OK;

@@ -557,7 +557,9 @@ kvt_abort(kvt_store *store)
 {
     if (store == NULL || store_enter(store) == KVT_E_STATE)
         return;
-    /* What is on its way to a device must end before its memory goes. */
+    /* What is on its way to a device must end before its memory goes; a stream may stand behind
+     * what another process never does. */
+    process_waits_end(&store->processes);
     if (!store_is_poisoned(store))
         loop_end(store, abandon_run, NULL);
     store_free(store);

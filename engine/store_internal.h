@@ -154,7 +154,8 @@ struct latencies {
 #define COUNT(store, name, n) \
     atomic_fetch_add_explicit(&(store)->counters.name, (uint64_t)(n), memory_order_relaxed)
 
-/* How fast bytes came from a tier: what gets had of it, and how long any were on their way. */
+/* How fast bytes came from a tier: what gets and moves up had of it, and how long any were on their
+ * way. */
 struct load_meter {
     uint64_t bytes;
     uint64_t busy_ns;
@@ -270,6 +271,7 @@ struct kvt_store {
     struct nvme_wait nvme_wait;
     struct reserve_wait reserve_wait;
     uint32_t fills_in_flight, reads_in_flight, copies_in_flight, images_in_flight;
+    uint32_t host_loads_in_flight; /* What host_meter counts; each is other work, too. */
     struct load_meter host_meter, nvme_meter;
     uint64_t metered_ns;                      /* Until then. */
     uint64_t costs_told_ns;                   /* To the policy. */
@@ -362,6 +364,21 @@ bool entry_nvme_release(struct kvt_store *store, uint32_t number);
  * pinned, or there is no memory: nothing was changed.
  */
 bool entry_nvme_condemn(struct kvt_store *store, uint32_t number);
+/* host_load_begin - bytes of HOST are on their way to where they were asked for; host_load_end -
+ * they are there, or 0 of them. */
+static inline void
+host_load_begin(struct kvt_store *store)
+{
+    store->host_loads_in_flight++;
+}
+
+static inline void
+host_load_end(struct kvt_store *store, uint64_t bytes)
+{
+    store->host_loads_in_flight--;
+    store->host_meter.bytes += bytes;
+}
+
 /* load_meter_ns - how long so many bytes take; 0: not known. */
 uint64_t load_meter_ns(const struct load_meter *meter, uint64_t bytes);
 /* costs_note - a put brings a block; costs_note_demotion - one goes to NVMe from memory. costs_step

@@ -121,8 +121,8 @@ struct kvt_cost {
     uint64_t host_bytes;              /* ... of the others, in HOST; ... */
     uint64_t nvme_bytes;              /* ... and on NVMe only. */
     uint64_t load_ns;                 /* To get what is in HOST and on NVMe, at the rates at which
-                                       * gets had bytes from there since the open. 0: nothing has to
-                                       * be loaded, or such a rate is not known yet. */
+                                       * gets, and moves up, had bytes from there since the open.
+                                       * 0: nothing has to be loaded, or a rate is not known yet. */
     uint64_t recompute_ns;            /* Sum of recompute_us (struct kvt_put). */
     uint32_t recompute_unknown_count; /* Blocks that do not say. */
     uint32_t reserved0;

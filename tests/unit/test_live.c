@@ -31,6 +31,7 @@ enum {
     AT_SEQUENCE = 24,
     AT_LEASES = 156,
     PATIENCE = 500, /* Times 10 ms: for what comes within a second or two. */
+    BURST = 20000,  /* Leases: more than one page walks. */
 };
 
 struct fixture {
@@ -41,6 +42,7 @@ struct fixture {
     kvt_store *store;
     kvt_namespace ns;
     struct kvt_live live;
+    bool is_busy; /* While it waits for a page: pages come ten times as often. */
 };
 
 static int
@@ -82,6 +84,8 @@ wait_until(struct fixture *fixture, bool (*holds)(const struct kvt_live *live))
         status = kvt_live_read(fixture->path, &fixture->live);
         if (status == KVT_OK && holds(&fixture->live))
             return;
+        if (fixture->is_busy)
+            assert_int_equal(kvt_flush(fixture->store), KVT_OK);
         usleep(10000);
     }
     fail_msg("it was never shown (status %d)", status);
@@ -198,6 +202,45 @@ a_lease_is_shown_until_it_is_released(void **state)
     wait_until(fixture, has_no_lease);
     assert_int_equal(fixture->live.lease_shown_count, 0);
     assert_int_equal(fixture->live.leased_host_bytes, 0);
+}
+
+static bool
+has_seen_no_lease(const struct kvt_live *live)
+{
+    return live->lease_count == 1 && live->lease_seen_count == 0;
+}
+
+static bool
+has_seen_a_lease(const struct kvt_live *live)
+{
+    return live->lease_count == 1 && live->lease_shown_count == 1 &&
+           live->leases[0].block_count == 1;
+}
+
+/* A burst took many; of these the last one is still out. A page walks so many, the next goes on. */
+static void
+a_lease_behind_many_free_ones_is_shown_in_its_turn(void **state)
+{
+    struct fixture *fixture = *state;
+    struct payload_key name;
+    static kvt_lease leases[BURST];
+
+    assert_int_equal(kvt_close(fixture->store), KVT_OK);
+    fixture->options.lease_count_max = BURST;
+    fixture->is_busy = true;
+    assert_int_equal(kvt_open(fixture->path, &fixture->options, &fixture->store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(fixture->store, "live", "", 0, &fixture->ns), KVT_OK);
+    assert_int_equal(kit_put(fixture->store, fixture->ns, 1, 1, 100, KVT_MEMORY), KVT_OK);
+    payload_key_make(&name, 1);
+    for (uint32_t i = 0; i < BURST; i++)
+        assert_int_equal(
+            kvt_lookup(fixture->store, fixture->ns, &name.key, 1, NULL, NULL, &leases[i]), KVT_OK);
+    for (uint32_t i = 0; i < BURST - 1; i++)
+        kvt_lease_release(fixture->store, leases[i]);
+    wait_until(fixture, has_seen_no_lease);
+    wait_until(fixture, has_seen_a_lease);
+    wait_until(fixture, has_seen_no_lease);
+    kvt_lease_release(fixture->store, leases[BURST - 1]);
 }
 
 static void
@@ -470,6 +513,8 @@ main(void)
         cmocka_unit_test_setup_teardown(
             a_lookup_is_shown_although_nothing_else_is_done, setup, teardown),
         cmocka_unit_test_setup_teardown(a_lease_is_shown_until_it_is_released, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_lease_behind_many_free_ones_is_shown_in_its_turn, setup, teardown),
         cmocka_unit_test_setup_teardown(a_closed_store_shows_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(
             what_a_killed_process_left_is_stale_and_replaced, setup, teardown),

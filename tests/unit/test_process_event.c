@@ -512,6 +512,35 @@ an_abort_does_not_wait_for_a_living_maker(void **state)
     (void)alarm(WATCHDOG_S);
 }
 
+/* The stream waits for a living reader, and a lease ends behind it (sharing.h's own pattern). */
+static void
+an_abort_ends_the_wait_that_a_lease_stands_behind(void **state)
+{
+    struct payload_key name;
+    kvt_lease lease;
+
+    (void)state;
+    assert_int_equal(hbm_put(6, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    payload_key_make(&name, 6);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
+    assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, ours.stream), KVT_OK);
+    store_abort();
+}
+
+static void
+an_abort_ends_the_wait_that_a_freed_hold_stands_behind(void **state)
+{
+    kvt_ticket *ticket = block_get();
+    kvt_hold *hold;
+
+    (void)state;
+    assert_int_equal(kvt_hold_submit(ticket, 0, ours.stream, 0, &hold), KVT_OK);
+    assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
+    assert_int_equal(kvt_hold_free(hold), KVT_OK);
+    store_abort();
+}
+
 /* A GPU waits for all streams when memory is given back: waits must have ended. */
 static uint32_t early_count;
 
@@ -609,6 +638,8 @@ main(void)
         HBM(records_that_are_taken_back_keep_no_stream),
         HBM(a_number_that_is_taken_back_keeps_no_stream),
         HBM(an_abort_does_not_wait_for_a_living_maker),
+        HBM(an_abort_ends_the_wait_that_a_lease_stands_behind),
+        HBM(an_abort_ends_the_wait_that_a_freed_hold_stands_behind),
     };
 
     (void)alarm(WATCHDOG_S);

@@ -29,6 +29,15 @@ takes_no_writes(const struct full_store *full, uint32_t root)
     return !nvme_root_is_writable(full->store->nvme, root);
 }
 
+static bool
+caps_say(const struct full_store *full, const char *what)
+{
+    char text[200];
+
+    assert_int_equal(kvt_caps_json(full->store, text, sizeof(text)), KVT_OK);
+    return strstr(text, what) != NULL;
+}
+
 /* So many blocks, each durable. */
 static void
 blocks_put(struct full_store *full, uint32_t count)
@@ -96,7 +105,9 @@ a_root_that_takes_no_writes_keeps_its_blocks(void **state)
         struct full_store *full = full_begin_two_roots(seed);
 
         blocks_put(full, SETTLED);
+        assert_true(caps_say(full, "\"is_read_only\": false"));
         root_lose(full, seed % 2 == 0 ? SIM_SYNC : SIM_WRITE);
+        assert_true(caps_say(full, "\"is_read_only\": true"));
         other_root_goes_on(full);
         full_end(full);
     }
