@@ -116,7 +116,8 @@ commit_flight_settle(struct kvt_store *store, struct flight *flight, enum kvt_st
 
     commit_replace_end(store, flight);
     flight->waiters = (struct op_list){NULL, NULL};
-    commit->killed_count -= flight->is_killed ? 1 : 0;
+    if (flight->is_killed)
+        commit_killed_remove(store, flight);
     if (flight->older == NULL)
         commit->oldest = flight->newer;
     else
@@ -160,12 +161,11 @@ bool
 commit_cancel(
     struct kvt_store *store, struct flight *flight, enum kvt_status status, struct op *waiter)
 {
-    struct commit *commit = store->commit;
     bool is_kept;
 
     if (flight->state == FLIGHT_WRITING) {
-        commit->killed_count += flight->is_killed ? 0 : 1;
-        flight->is_killed = true;
+        if (!flight->is_killed)
+            commit_killed_add(store, flight);
         if (waiter != NULL)
             op_list_add(&flight->kill_waiters, waiter);
         return true;

@@ -21,7 +21,10 @@ enum {
     ATTEMPTS_MAX = 2,
     COMMIT_KILLS_START = 2 * BATCH_COUNT * COMMIT_KILLS_MAX,
     KILL_PLACES = 2 * COMMIT_KILLS_MAX, /* Of a batch; a power of two. */
+    KILLED_HEADS = 2048,                /* Of chains of flights that all batches have. */
 };
+
+_Static_assert(KILLED_HEADS >= BATCH_COUNT * COMMIT_BLOCKS_MAX, "their chains are short");
 
 enum batch_state {
     BATCH_IDLE,
@@ -71,13 +74,15 @@ struct commit {
     struct kill_queue kills;  /* Waiting, in order. */
     uint32_t told_count;      /* Of the kills that wait, those that are told. */
     uint64_t told_due_ns;     /* When these are tried again, if nothing comes. */
-    uint32_t killed_count;    /* Flights whose block is gone while it is written. */
     uint32_t held_count;      /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
     uint64_t lack_until_ns;                 /* No space on the disks: none is written until then. */
     bool is_last_try;                       /* The store is being closed. */
     enum kvt_status lost_status; /* Why a kill was lost in this life; KVT_OK: none was. */
+    /* Flights whose block is gone while it is written, by their fingerprints: of a key the last one
+     * first. */
+    struct flight *killed[KILLED_HEADS];
 };
 
 /* commit_flight_settle - the flight's work for durability is over, one way or the other: its
@@ -105,6 +110,11 @@ void commit_kills_note(struct batch *batch);
 /* commit_kill_find - a kill of that key that waits or travels, or a void entry, whose batch may
  * have a copy; NULL. The first that waits, or else of the first batch that has one. */
 const struct kill_item *commit_kill_find(const struct commit *commit, struct hash128 fingerprint);
+
+/* commit_killed_add - the flight's block is gone while it is written. commit_killed_remove: the
+ * flight ends. */
+void commit_killed_add(struct kvt_store *store, struct flight *flight);
+void commit_killed_remove(struct kvt_store *store, struct flight *flight);
 
 /* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and
  * there is room, because they waited before. */

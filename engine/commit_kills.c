@@ -10,13 +10,24 @@
 /* Kills that could not be written are tried again after that, when no batch has taken them. */
 #define TOLD_PAUSE_NS (1ull * 1000 * 1000 * 1000)
 
+/* Kills that are in a batch. */
+static uint32_t
+kills_travelling(const struct commit *commit)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < BATCH_COUNT; i++)
+        count += commit->batches[i].kill_count;
+    return count;
+}
+
 enum kvt_status
 commit_kill_reserve(struct kvt_store *store)
 {
     struct commit *commit = store->commit;
 
-    /* What travels may come back: there must be room for that, too. */
-    if (commit->kills.count + commit->held_count + BATCH_COUNT * COMMIT_KILLS_MAX + 1 >=
+    /* What travels may come back: it keeps its room, and takes no other when it does. */
+    if (commit->kills.count + commit->held_count + kills_travelling(commit) + 1 >=
             commit->kills.capacity &&
         !kill_queue_grow(&commit->kills, &store->env))
         return failure_set(KVT_E_NOMEM, 0, "no memory to remember a delete");
@@ -181,21 +192,45 @@ commit_kill_find(const struct commit *commit, struct hash128 fingerprint)
     return item;
 }
 
+/* Fingerprints are uniform: a chain has few of other keys. */
+static struct flight **
+killed_head(const struct kvt_store *store, struct hash128 fingerprint)
+{
+    return &store->commit->killed[fingerprint.low % KILLED_HEADS];
+}
+
+void
+commit_killed_add(struct kvt_store *store, struct flight *flight)
+{
+    struct flight **head = killed_head(store, residency_at(store->map, flight->entry)->fingerprint);
+
+    KVT_ASSERT(flight->state == FLIGHT_WRITING && !flight->is_killed);
+    flight->is_killed = true;
+    flight->killed_next = *head;
+    *head = flight;
+}
+
+void
+commit_killed_remove(struct kvt_store *store, struct flight *flight)
+{
+    struct flight **link = killed_head(store, residency_at(store->map, flight->entry)->fingerprint);
+
+    while (*link != flight)
+        link = &(*link)->killed_next;
+    *link = flight->killed_next;
+}
+
 /* The last flight of that key whose block is gone while it is written; NULL. The kills of all such
  * come in their order. */
 static struct flight *
 killed_find(struct kvt_store *store, struct hash128 fingerprint)
 {
-    struct commit *commit = store->commit;
+    struct flight *flight = *killed_head(store, fingerprint);
 
-    if (commit->killed_count == 0)
-        return NULL;
-    for (struct flight *flight = commit->newest; flight != NULL; flight = flight->older) {
-        if (flight->is_killed && flight->state == FLIGHT_WRITING &&
-            hash128_equal(residency_at(store->map, flight->entry)->fingerprint, fingerprint))
-            return flight;
-    }
-    return NULL;
+    while (flight != NULL &&
+           !hash128_equal(residency_at(store->map, flight->entry)->fingerprint, fingerprint))
+        flight = flight->killed_next;
+    return flight;
 }
 
 void

@@ -8,7 +8,11 @@
 
 enum {
     CHUNK_COUNT_MAX = 1 << 16,
+    LOOK_USES = 7 << 20, /* Uses of numbers that a round of looks takes. */
 };
+
+/* A link is looked at in this round or in the next one. */
+_Static_assert(2 * (LOOK_USES + 1) < 1 << 24, "before a generation comes round");
 
 enum kvt_status
 entries_open(const struct kvt_env *env, struct residency *map, struct entries **entries_out)
@@ -49,6 +53,21 @@ entries_map(const struct entries *entries)
     return entries->map;
 }
 
+/* One link after the other is looked at, as many as keep a round in its time: with a million
+ * entries one in seven uses. */
+static void
+links_look(struct entries *entries)
+{
+    if (entries->look_next == entries->look_end) {
+        entries->look_next = 0;
+        entries->look_end = entries->used_count;
+    }
+    entries->look_credit += entries->look_end;
+    for (; entries->look_credit >= LOOK_USES && entries->look_next < entries->look_end;
+         entries->look_credit -= LOOK_USES)
+        (void)entries_parent(entries, entries->look_next++);
+}
+
 enum kvt_status
 entries_reserve(struct entries *entries, uint32_t number)
 {
@@ -67,6 +86,9 @@ entries_reserve(struct entries *entries, uint32_t number)
     state = entries_at(entries, number);
     KVT_ASSERT(state->node == 0 && state->places == 0);
     *state = (struct entry_state){.parent = ENTRY_NONE};
+    if (entries->used_count <= number)
+        entries->used_count = number + 1;
+    links_look(entries);
     return KVT_OK;
 }
 

@@ -15,6 +15,9 @@
  *   (4) the way up from it ends: links never form a ring. A ring would have no leaf, so that none
  *   of its copies could go, and a walk up would not end. Callers may name any parents.
  * Links and copies may come and go in any order: each changes the counts by what it adds.
+ *
+ * The generation of an entry comes round after 2^24 uses of its number: before that every link to
+ * it has been looked at, and one that is not good is gone. So a link never names a stranger.
  */
 #ifndef KVT_ENGINE_ENTRIES_H
 #define KVT_ENGINE_ENTRIES_H
@@ -87,6 +90,10 @@ struct entries {
     struct kvt_env env;
     struct residency *map;
     struct entry_state **chunks; /* Pointers, taken as they are touched. */
+    uint32_t used_count;         /* One more than the highest number that was reserved. */
+    uint32_t look_next;          /* Whose link is looked at next, ... */
+    uint32_t look_end;           /* ... in this round of all below that one. */
+    uint64_t look_credit;        /* For LOOK_USES the next one. */
 };
 
 enum kvt_status entries_open(
@@ -105,8 +112,8 @@ entries_at(const struct entries *entries, uint32_t number)
     return chunk == NULL ? NULL : &chunk[number % ENTRIES_PER_CHUNK];
 }
 
-/* entries_reserve - make sure that entries_at(number) works; resets the state, which must have no
- * copy in memory. KVT_E_NOMEM. */
+/* entries_reserve - for each use of a number: make sure that entries_at(number) works; resets the
+ * state, which must have no copy in memory. KVT_E_NOMEM. */
 enum kvt_status entries_reserve(struct entries *entries, uint32_t number);
 
 /* --- Parents ---------------------------------------------------------------------------------- */
@@ -121,7 +128,7 @@ enum kvt_status entries_reserve(struct entries *entries, uint32_t number);
 void entries_link(struct entries *entries, uint32_t number, uint32_t parent);
 
 /* entries_unlink - the entry leaves the map: its parent has a child less. Its own children find by
- * the generation that their parent is gone. */
+ * the generation that their parent is gone; those that nobody asks are looked at in time. */
 void entries_unlink(struct entries *entries, uint32_t number);
 
 /* entries_parent - the entry's parent if it is still in the map, else ENTRY_NONE. */

@@ -2,8 +2,9 @@
 /*
  * phase.c - chains whose requests wait (phase.h): what goes down now, and when it comes back.
  *
- * What can fail comes first: the caller makes the wait with both its tickets, so that the loop,
- * when the time has come, only sends one.
+ * What can fail comes first: a wait begins with both its tickets, so that the loop, when the time
+ * has come, only sends one. They have room for what is remembered: the loop makes them when it
+ * knows how much that is.
  *
  * Threads   the loop, but for kvt_phase_set() and what it calls.
  */
@@ -26,6 +27,8 @@ struct phase_call {
     uint32_t *gone_counts; /* [i]: children of block i that leave HBM. */
     struct wait *wait;     /* KVT_PHASE_IO_WAIT: the new one, as long as it is the call's. */
     uint64_t duration_ns;  /* From the call on. */
+    uint32_t namespace_epoch;
+    bool is_ticketless; /* Too many tickets are out for it. */
 };
 
 /* --- 1. Waits --------------------------------------------------------------------------------- */
@@ -301,12 +304,23 @@ parent_note(struct kvt_store *store, const struct phase_call *call, uint32_t i)
     }
 }
 
+/* The ticket's next operation is about block `i`. */
+static struct op *
+ticket_add(const struct phase_call *call, struct kvt_ticket *ticket, uint32_t *count, uint32_t i)
+{
+    struct op *op = &ticket->ops[(*count)++];
+
+    op->key = call->hint.keys[i];
+    op->fingerprint = call->hint.fingerprints[i];
+    op->namespace_epoch = call->namespace_epoch;
+    return op;
+}
+
 /* Last block first: a block goes after its children. */
 static void
 down_fill(struct kvt_store *store, const struct phase_call *call)
 {
     struct kvt_ticket *down = call->wait->down;
-    const struct kvt_ticket *up = call->wait->up; /* Has all keys still. */
     uint32_t count = 0;
 
     for (uint32_t i = call->hint.count; i > 0; i--) {
@@ -316,9 +330,7 @@ down_fill(struct kvt_store *store, const struct phase_call *call)
             copy_is_needed(store, call, i - 1))
             continue;
         parent_note(store, call, i - 1);
-        down->ops[count] = up->ops[i - 1];
-        down->ops[count].ticket = down;
-        down->ops[count++].target = KVT_TIER_HOST;
+        ticket_add(call, down, &count, i - 1)->target = KVT_TIER_HOST;
     }
     ticket_shrink(down, count);
 }
@@ -330,13 +342,41 @@ up_fill(const struct phase_call *call)
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < call->hint.count; i++) {
+        struct op *op;
+
         if (call->devices[i] == DEVICE_NONE)
             continue;
-        up->ops[count] = up->ops[i];
-        up->ops[count].device = call->devices[i];
-        up->ops[count++].target = KVT_TIER_HBM;
+        op = ticket_add(call, up, &count, i);
+        op->device = call->devices[i];
+        op->target = KVT_TIER_HBM;
     }
-    ticket_shrink(up, count);
+    KVT_ASSERT(count == up->count);
+}
+
+static enum kvt_status
+wait_ticket_make(
+    struct kvt_store *store, enum ticket_kind kind, uint32_t count, struct kvt_ticket **ticket_out)
+{
+    KVT_TRY(ticket_create(store, kind, count, NULL, ticket_out));
+    ticket_disown(*ticket_out);
+    (*ticket_out)->deadline_ns = KVT_FOREVER;
+    return KVT_OK;
+}
+
+/* The call's wait knows its blocks, of which `count` are to come back. What goes down now is among
+ * them. KVT_E_BUSY, KVT_E_NOMEM. */
+static enum kvt_status
+wait_fill(struct kvt_store *store, struct phase_call *call, uint32_t count)
+{
+    enum kvt_status status = wait_ticket_make(store, TICKET_DEMOTE, count, &call->wait->down);
+
+    if (status == KVT_OK)
+        status = wait_ticket_make(store, TICKET_PREFETCH, count, &call->wait->up);
+    call->is_ticketless = status == KVT_E_BUSY;
+    KVT_TRY(status);
+    down_fill(store, call);
+    up_fill(call);
+    return KVT_OK;
 }
 
 /* One more wait of so many blocks, in place of those of the same chain. */
@@ -365,8 +405,8 @@ wait_begin(struct kvt_store *store, struct phase_call *call)
     struct wait **link = &store->phases.first;
 
     KVT_TRY(phases_have_room(store, call, count));
-    down_fill(store, call);
-    up_fill(call);
+    if (count > 0)
+        KVT_TRY(wait_fill(store, call, count));
     if (count == 0 || call->duration_ns <= wait_load_ns(store, wait->up, false)) {
         waits_resume(store, call);
         return KVT_OK;
@@ -418,38 +458,17 @@ phase_run(struct kvt_store *store, void *context)
 /* --- 4. The call (any) ------------------------------------------------------------------------ */
 
 static enum kvt_status
-wait_ticket_make(struct kvt_store *store, const struct hint *hint, kvt_namespace ns,
-    enum ticket_kind kind, struct kvt_ticket **ticket_out)
-{
-    uint32_t epoch = atomic_load_explicit(&namespace_at(store, ns.id)->epoch, memory_order_acquire);
-
-    KVT_TRY(ticket_create(store, kind, hint->count, NULL, ticket_out));
-    ticket_disown(*ticket_out);
-    (*ticket_out)->deadline_ns = KVT_FOREVER;
-    for (uint32_t i = 0; i < hint->count; i++) {
-        (*ticket_out)->ops[i].key = hint->keys[i];
-        (*ticket_out)->ops[i].fingerprint = hint->fingerprints[i];
-        (*ticket_out)->ops[i].namespace_epoch = epoch;
-    }
-    return KVT_OK;
-}
-
-static enum kvt_status
-wait_make(struct kvt_store *store, kvt_namespace ns, struct phase_call *call)
+wait_make(struct kvt_store *store, struct phase_call *call)
 {
     const struct hint *hint = &call->hint;
     struct wait *wait = env_take(&store->env, sizeof(*wait));
-    enum kvt_status status;
 
     call->wait = wait;
     if (wait == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for a wait");
     wait->chain = call->chains[hint->count - 1];
     wait->key_count = hint->count;
-    status = wait_ticket_make(store, hint, ns, TICKET_DEMOTE, &wait->down);
-    if (status == KVT_OK)
-        status = wait_ticket_make(store, hint, ns, TICKET_PREFETCH, &wait->up);
-    return status;
+    return KVT_OK;
 }
 
 static enum kvt_status
@@ -458,6 +477,8 @@ phase_call_make(struct kvt_store *store, kvt_namespace ns, bool is_wait, struct 
     const struct hint *hint = &call->hint;
     uint64_t chain = 0;
 
+    call->namespace_epoch =
+        atomic_load_explicit(&namespace_at(store, ns.id)->epoch, memory_order_acquire);
     call->chains = env_take(&store->env, hint->count * sizeof(*call->chains));
     call->devices = env_take(&store->env, hint->count * sizeof(*call->devices));
     call->gone_counts = env_take(&store->env, hint->count * sizeof(*call->gone_counts));
@@ -468,7 +489,7 @@ phase_call_make(struct kvt_store *store, kvt_namespace ns, bool is_wait, struct 
         chain ^= chain >> 29;
         call->chains[i] = chain;
     }
-    return is_wait ? wait_make(store, ns, call) : KVT_OK;
+    return is_wait ? wait_make(store, call) : KVT_OK;
 }
 
 static void
@@ -486,14 +507,21 @@ phase_call_free(struct kvt_store *store, struct phase_call *call)
 
 /* The loop's sentence is not the caller's. */
 static enum kvt_status
-phase_refused(const struct kvt_store *store, enum kvt_status status)
+phase_refused(const struct kvt_store *store, const struct phase_call *call)
 {
+    enum kvt_status status = call->hint.status;
+
+    if (call->is_ticketless)
+        return failure_set(status, 0, "%u tickets are out already (request_count_max)",
+            store->options.request_count_max);
     if (status == KVT_E_BUSY)
         return failure_set(status, 0, "%u chains wait already (a quarter of request_count_max)",
             store->options.request_count_max / PHASE_WAITS_SHARE);
     if (status == KVT_E_NOSPC)
         return failure_set(
             status, 0, "more than %u blocks of chains that wait", KVT_PHASE_BLOCKS_MAX);
+    if (status == KVT_E_NOMEM)
+        return failure_set(status, 0, "no memory for what a wait remembers");
     return status;
 }
 
@@ -513,7 +541,7 @@ kvt_phase_set(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys, ui
     status = phase_call_make(store, ns, is_wait, &call);
     if (status == KVT_OK) {
         loop_call(store, phase_run, &call);
-        status = phase_refused(store, call.hint.status);
+        status = phase_refused(store, &call);
     }
     phase_call_free(store, &call);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_entries.c - links from blocks to their parents never form a ring, whatever parents are
- * named, and every other link is made.
+ * named, and every other link is made; none is good again when its parent's number is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,6 +18,8 @@
 enum {
     BLOCKS = 12,
     STEPS = 20000,
+    GENERATIONS = 1 << 24, /* So many uses of a number have different ones. */
+    OTHERS = 300,
 };
 
 static int
@@ -138,6 +140,42 @@ random_links_agree_with_a_naive_forest(void **state)
     assert_in_range(refused_count, STEPS / 10, STEPS / 2);
 }
 
+/* The number of a block that has left the map is used until its generation comes again, and then
+ * by another block. */
+static void
+generations_pass(struct policy_rig *rig, uint32_t number)
+{
+    for (uint32_t i = 1; i < GENERATIONS; i++)
+        assert_int_equal(entries_reserve(rig->entries, number), KVT_OK);
+    (void)atomic_fetch_sub(&residency_at(rig->map, number)->word, UINT64_C(1) << 40);
+    assert_int_equal(policy_rig_copy(rig, ENTRY_NONE), number);
+}
+
+/* Children below and above it, and others, of which nobody asks for their parents meanwhile. More
+ * than once. */
+static void
+a_block_with_the_generation_of_one_that_left_is_no_parent(void **state)
+{
+    struct policy_rig *rig = *state;
+    uint32_t first = policy_rig_copy(rig, ENTRY_NONE);
+    uint32_t parent = policy_rig_copy(rig, ENTRY_NONE);
+    uint32_t last = parent;
+
+    for (uint32_t i = 0; i < OTHERS; i++)
+        last = policy_rig_copy(rig, first);
+    for (uint32_t round = 0; round < 3; round++) {
+        entries_link(rig->entries, first, parent);
+        entries_link(rig->entries, last, parent);
+        policy_rig_drop(rig, parent);
+        generations_pass(rig, parent);
+        expect_parent(rig, first, ENTRY_NONE);
+        expect_parent(rig, last, ENTRY_NONE);
+        expect_parent(rig, last - 1, first); /* What is good stays. */
+        assert_int_equal(entries_at(rig->entries, parent)->child_count, 0);
+    }
+    policy_rig_drop(rig, last);
+}
+
 int
 main(void)
 {
@@ -147,6 +185,7 @@ main(void)
         TEST(a_link_that_is_not_made_leaves_no_parent),
         TEST(a_block_with_children_gets_another_parent),
         TEST(random_links_agree_with_a_naive_forest),
+        TEST(a_block_with_the_generation_of_one_that_left_is_no_parent),
     };
 
     stop_on_proof();

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_kills_kept.c - kills that are still to come: those of blocks that are to take the place of
+ * others have their room, and those of blocks that are being written are found in a few steps. In
+ * the simulated world.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "commit_internal.h"
+#include "full_store.h"
+#include "stop_on_proof.h"
+
+enum {
+    KEY = FULL_COLD,
+    MANY = 200, /* Most of them in one batch. */
+    ABSENT = 100000,
+    STEPS_MAX = 6, /* Of a chain, by chance. */
+};
+
+/* RELAXED puts wait for long. */
+static struct full_store *
+patient_begin(uint64_t seed)
+{
+    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+
+    full->options.relaxed_interval_ns = FULL_WAIT_NS;
+    full_again(full, 0);
+    return full;
+}
+
+/* --- 1. Room ---------------------------------------------------------------------------------- */
+
+/* Kills of nothing, until no more can be remembered. */
+static void
+kills_fill(struct full_store *full)
+{
+    const struct commit_kill kill = {.fingerprint = full_fingerprint(full, ABSENT)};
+
+    while (commit_kill(full->store, &kill) == KVT_OK)
+        continue;
+}
+
+/* So many of them travel in the batch. */
+static void
+kills_travel(struct commit *commit, struct batch *batch, uint32_t count)
+{
+    batch->kill_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        kill_queue_take(&commit->kills, &batch->kills[i]);
+}
+
+/* The kill that travels with a block keeps its room, whatever comes back from batches that failed;
+ * what comes back has its own. */
+static void
+a_kill_of_a_failed_batch_takes_no_room_of_others(void **state)
+{
+    struct full_store *full = patient_begin(50);
+    struct commit *commit = full->store->commit;
+    struct flight *flight;
+    struct kill_item item;
+    uint32_t count;
+
+    (void)state;
+    full_put(full, KEY, 1);
+    assert_int_equal(
+        full_stage_result(full_put_submit(full, KEY, 2, KVT_RELAXED), KVT_STAGE_DONE).status,
+        KVT_OK);
+    flight = entries_at(full->store->entries, full_entry(full, KEY))->flight;
+    assert_true(flight->state == FLIGHT_QUEUED && flight->has_replaced);
+    assert_int_equal(commit->held_count, 1);
+    sim_memory_fail(full->world, 1, true);
+    kills_fill(full);
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        assert_int_equal(commit->batches[i].state, BATCH_IDLE);
+        kills_travel(commit, &commit->batches[i], COMMIT_KILLS_MAX);
+        kills_fill(full);
+    }
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        commit_kills_return(commit, commit->batches[i].kills, COMMIT_KILLS_MAX);
+        commit->batches[i].kill_count = 0;
+    }
+    count = commit->kills.count;
+    commit_replace_end(full->store, flight); /* Fails a proof if there is no room. */
+    assert_int_equal(commit->kills.count, count + 1);
+    sim_memory_fail(full->world, 0, false);
+    for (count = 0; commit->kills.count > 0; count++)
+        kill_queue_take(&commit->kills, &item);
+    assert_in_range(count, BATCH_COUNT * COMMIT_KILLS_MAX, COMMIT_KILLS_START);
+    assert_true(hash128_equal(item.kill.fingerprint, full_fingerprint(full, KEY)));
+    full_again(full, 0);
+    full_end(full);
+}
+
+/* --- 2. Steps --------------------------------------------------------------------------------- */
+
+static struct payload_key names[MANY];
+static struct kvt_key keys[MANY];
+static struct kvt_put about[MANY];
+
+/* They are written together, with the block of another key. */
+static void
+many_put(struct full_store *full)
+{
+    static uint8_t bytes[512];
+    kvt_ticket *ticket;
+
+    for (uint32_t i = 0; i < MANY; i++) {
+        payload_key_make(&names[i], KEY + i);
+        keys[i] = names[i].key;
+        about[i] = (struct kvt_put){.key = keys[i], .source = bytes, .length = sizeof(bytes)};
+    }
+    assert_int_equal(
+        kvt_put_submit(full->store, full->ns, about, MANY, KVT_RELAXED, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    kvt_ticket_free(ticket);
+    kvt_ticket_free(full_put_submit(full, KEY + MANY, 1, KVT_SYNC));
+    full_writing_meet(full, KEY + MANY);
+}
+
+/* How many flights there are whose blocks were deleted while they are written. *longest_out: what
+ * whoever looks for one passes by at most. */
+static uint32_t
+killed_count(const struct commit *commit, uint32_t *longest_out)
+{
+    uint32_t count = 0;
+
+    *longest_out = 0;
+    for (uint32_t i = 0; i < KILLED_HEADS; i++) {
+        uint32_t step_count = 0;
+
+        for (const struct flight *at = commit->killed[i]; at != NULL; at = at->killed_next)
+            step_count++;
+        count += step_count;
+        *longest_out = step_count > *longest_out ? step_count : *longest_out;
+    }
+    return count;
+}
+
+static void
+a_delete_of_an_absent_key_passes_by_few_blocks_that_are_written(void **state)
+{
+    struct full_store *full = patient_begin(51);
+    const struct commit *commit = full->store->commit;
+    kvt_ticket *deletion;
+    uint32_t longest;
+
+    (void)state;
+    many_put(full);
+    assert_int_equal(killed_count(commit, &longest), 0);
+    assert_int_equal(kvt_delete_submit(full->store, full->ns, keys, MANY, NULL, &deletion), KVT_OK);
+    while (full_entry(full, KEY + MANY - 1) != ENTRY_NONE)
+        sim_run_steps(full->world, 1);
+    assert_in_range(killed_count(commit, &longest), MANY / 2, MANY);
+    assert_in_range(longest, 1, STEPS_MAX);
+    assert_int_equal(kvt_ticket_wait(deletion, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(killed_count(commit, &longest), 0);
+    kvt_ticket_free(deletion);
+    full_again(full, KVT_OPEN_REBUILD);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(full_entry(full, KEY + i), ENTRY_NONE);
+    full_end(full);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kill_of_a_failed_batch_takes_no_room_of_others),
+        cmocka_unit_test(a_delete_of_an_absent_key_passes_by_few_blocks_that_are_written),
+    };
+
+    stop_on_proof();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
