@@ -250,12 +250,18 @@ stream_stop(void)
     device->ops->host_abandon(device, (void *)word, PAGE_BYTES);
 }
 
+/* By kvt_abort(), or, of a broken store, by kvt_close(). */
 static void
-store_abort(void)
+store_end(bool is_broken)
 {
     assert_int_equal(kvt_region_unregister(hbm.store, hbm.region), KVT_OK);
     device_host_memory_put(own_device(), hbm.pool, (uint64_t)HBM_POOL_BLOCKS * HBM_BLOCK_BYTES);
-    kvt_abort(hbm.store);
+    if (is_broken) {
+        atomic_store(&hbm.store->poisoned, 1);
+        assert_int_equal(kvt_close(hbm.store), KVT_OK);
+    } else {
+        kvt_abort(hbm.store);
+    }
     hbm_open_again();
     ours.made = theirs.opened = NULL;
     ours.stream = NULL;
@@ -279,7 +285,7 @@ pages_that_streams_still_use_outlive_an_abort(void **state)
     assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
     assert_int_equal(kvt_shared_event_record(ours.made, ours.stream), KVT_OK);
     count = mappings();
-    store_abort();
+    store_end(false);
     assert_int_equal(mappings(), count - 1);
     /* What it waited for has ended, for all. What it was to reach, its stream has written. */
     assert_int_equal(atomic_load(&their_words()->is_broken), 1);
@@ -299,7 +305,7 @@ pages_that_no_stream_uses_go_with_an_abort(void **state)
     assert_int_equal(kvt_shared_event_record(ours.made, ours.stream), KVT_OK);
     hbm_stream_finish(own_device(), ours.stream);
     count = mappings();
-    store_abort();
+    store_end(false);
     assert_int_equal(mappings(), count - 2);
     assert_int_equal(atomic_load(&their_words()->is_broken), 0);
 }
@@ -508,7 +514,7 @@ an_abort_does_not_wait_for_a_living_maker(void **state)
     assert_int_equal(kvt_hold_submit(ticket, 0, ours.stream, 0, &hold), KVT_OK);
     assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
     (void)alarm(10);
-    store_abort();
+    store_end(false);
     (void)alarm(WATCHDOG_S);
 }
 
@@ -525,7 +531,7 @@ an_abort_ends_the_wait_that_a_lease_stands_behind(void **state)
     assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
     assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
     assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, ours.stream), KVT_OK);
-    store_abort();
+    store_end(false);
 }
 
 static void
@@ -538,7 +544,7 @@ an_abort_ends_the_wait_that_a_freed_hold_stands_behind(void **state)
     assert_int_equal(kvt_hold_submit(ticket, 0, ours.stream, 0, &hold), KVT_OK);
     assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
     assert_int_equal(kvt_hold_free(hold), KVT_OK);
-    store_abort();
+    store_end(false);
 }
 
 /* A GPU waits for all streams when memory is given back: waits must have ended. */
@@ -553,18 +559,31 @@ count_and_unregister(struct device *device, void *memory, uint64_t size)
 }
 
 static void
-waits_end_before_memory_is_given_back(void **state)
+memory_is_given_back_after_the_waits(bool is_broken)
 {
     static struct kvt_device_ops ops;
 
-    (void)state;
     assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_OK);
     ops = *own_device()->ops;
     ops.host_unregister = count_and_unregister;
     own_device()->ops = &ops;
     early_count = 0;
-    store_abort();
+    store_end(is_broken);
     assert_int_equal(early_count, 0);
+}
+
+static void
+waits_end_before_memory_is_given_back(void **state)
+{
+    (void)state;
+    memory_is_given_back_after_the_waits(false);
+}
+
+static void
+waits_end_before_a_broken_store_gives_memory_back(void **state)
+{
+    (void)state;
+    memory_is_given_back_after_the_waits(true);
 }
 
 /* The store breaks while completions are collected: who then waits for the descriptor is told. */
@@ -626,6 +645,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         HBM(a_queue_keeps_the_news_that_the_store_broke),
         HBM(waits_end_before_memory_is_given_back),
+        HBM(waits_end_before_a_broken_store_gives_memory_back),
         HBM(a_wait_on_a_full_stream_ends_with_the_maker),
         HBM(a_record_on_a_full_stream_ends_with_the_maker_that_the_stream_waits_for),
         HBM(pages_that_streams_still_use_outlive_an_abort),
