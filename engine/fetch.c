@@ -213,7 +213,7 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
     }
     if (fetch->status != KVT_OK && is_there)
         waiters_share(&waiters, entry);
-    ops_restart(store, &waiters, is_there ? fetch->status : KVT_MISS);
+    ops_restart(store, &waiters, fetch->status);
 }
 
 static void
@@ -622,7 +622,7 @@ get_bring(struct kvt_store *store, struct op *op, uint32_t number)
     fetch->op = NULL;
     fetch->is_transient = false;
     op->is_brought = true;
-    op_list_add(&fetch->flight->waiters, op);
+    op_await(store, op, number);
     fetch_read(store, fetch);
 }
 

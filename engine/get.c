@@ -271,11 +271,12 @@ get_lower(struct kvt_store *store, struct op *op, uint32_t number)
 
     if (status == KVT_OK) {
         op->is_lowered = true;
-        op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
+        op_await(store, op, number);
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);
     } else {
         /* NVMe may have the block, too. */
+        op_note(store, op, number);
         op->is_lowered = true;
         op->moved_status = status;
         op_begin(store, op);
@@ -353,6 +354,7 @@ get_begin(struct kvt_store *store, struct op *op)
     }
     if (!get_fits(store, op, entry))
         return;
+    op_look(store, op, number);
     tiers = entry_tiers(store, number);
     device = get_device(store, op, number, tiers);
     if (device >= 0)
@@ -362,10 +364,10 @@ get_begin(struct kvt_store *store, struct op *op)
     else if (op_is_outrun(op))
         replaced_miss(store, op);
     else if (flight != NULL && flight_is_coming(flight))
-        op_list_add(&flight->waiters, op);
-    else if ((tiers & TIER_HBM) != 0 && op_may_step(op, op->is_lowered))
+        op_await(store, op, number);
+    else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
         get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0 && op_may_step(op, op->is_brought))
+    else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
         get_from_nvme(store, op, number);
     else if (op_moved_status(op, KVT_MISS) == KVT_MISS)
         get_miss(store, op);

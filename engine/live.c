@@ -26,6 +26,16 @@ enum {
     LEASES_WALKED_MAX = 8192, /* For one page, free ones too: as much. */
 };
 
+/* A walk over all leases that are out: where there are many places it takes several pages. */
+struct lease_round {
+    uint32_t cursor;
+    uint32_t shown_count;
+    uint64_t seen_count;
+    uint64_t oldest_ns;
+    uint64_t hbm_bytes, host_bytes, nvme_bytes;
+    struct kvt_live_lease leases[KVT_LIVE_LEASES_MAX];
+};
+
 struct live {
     struct kvt_store *store;
     struct board *board;
@@ -39,8 +49,8 @@ struct live {
     uint64_t live_bytes;   /* Of all segments, then. */
     uint64_t lookup_count; /* In the last page; so is the next. */
     uint64_t lease_out_count;
-    uint32_t lease_cursor; /* Where the next page goes on: there were more leases to walk. */
-    uint64_t page_ns;      /* When what `shown` says was so. */
+    uint64_t page_ns; /* When what `shown` says was so. */
+    struct lease_round round;
     struct kvt_live shown;
     uint8_t page[LIVE_PAGE_BYTES_MAX];
 };
@@ -75,8 +85,8 @@ name_show(struct kvt_store *store, uint32_t id, char *name_out, size_t size)
 static void
 lease_show(struct kvt_store *store, const struct lease *lease, uint32_t first, uint64_t now_ns)
 {
-    struct kvt_live *shown = &store->live->shown;
-    struct kvt_live_lease *show = &shown->leases[shown->lease_shown_count++];
+    struct lease_round *round = &store->live->round;
+    struct kvt_live_lease *show = &round->leases[round->shown_count++];
     struct block_key key;
 
     memset(show, 0, sizeof(*show));
@@ -97,7 +107,7 @@ lease_show(struct kvt_store *store, const struct lease *lease, uint32_t first, u
 static uint32_t
 lease_sum(struct kvt_store *store, const struct lease *lease)
 {
-    struct kvt_live *shown = &store->live->shown;
+    struct lease_round *round = &store->live->round;
     uint32_t first = lease->count;
 
     for (uint32_t i = 0; i < lease->count; i++) {
@@ -108,43 +118,64 @@ lease_sum(struct kvt_store *store, const struct lease *lease)
         if (first == lease->count)
             first = i;
         length = residency_at(store->map, lease->numbers[i])->length;
-        shown->leased_hbm_bytes += (lease->tiers[i] & KVT_TIER_HBM) != 0 ? length : 0;
-        shown->leased_host_bytes += (lease->tiers[i] & KVT_TIER_HOST) != 0 ? length : 0;
-        shown->leased_nvme_bytes += (lease->tiers[i] & KVT_TIER_NVME) != 0 ? length : 0;
+        round->hbm_bytes += (lease->tiers[i] & KVT_TIER_HBM) != 0 ? length : 0;
+        round->host_bytes += (lease->tiers[i] & KVT_TIER_HOST) != 0 ? length : 0;
+        round->nvme_bytes += (lease->tiers[i] & KVT_TIER_NVME) != 0 ? length : 0;
     }
     return first;
 }
 
+/* Goes on with the round as far as one page may. True: it is over. */
+static bool
+leases_walk(struct kvt_store *store, uint64_t count, uint64_t now_ns)
+{
+    struct lease_round *round = &store->live->round;
+    uint32_t end = round->cursor + LEASES_WALKED_MAX;
+    uint64_t blocks_seen = 0;
+
+    while (round->seen_count < count && blocks_seen < BLOCKS_SEEN_MAX) {
+        const struct lease *lease = lease_next(store, &round->cursor, end);
+        uint64_t age_ns;
+        uint32_t first;
+
+        if (lease == NULL)
+            return round->cursor == 0;
+        age_ns = lease->taken_ns < now_ns ? now_ns - lease->taken_ns : 0;
+        first = lease_sum(store, lease);
+        if (age_ns > round->oldest_ns)
+            round->oldest_ns = age_ns;
+        if (first < lease->count && round->shown_count < KVT_LIVE_LEASES_MAX)
+            lease_show(store, lease, first, now_ns);
+        round->seen_count++;
+        blocks_seen += lease->count;
+    }
+    return round->seen_count >= count;
+}
+
+/* What is shown of leases is what the last whole round saw. */
 static void
 leases_gather(struct kvt_store *store, uint64_t now_ns)
 {
     struct kvt_live *shown = &store->live->shown;
-    const struct lease *lease;
-    uint32_t *cursor = &store->live->lease_cursor;
-    uint32_t end = *cursor + LEASES_WALKED_MAX;
-    uint64_t blocks_seen = 0;
+    struct lease_round *round = &store->live->round;
 
-    shown->lease_shown_count = 0;
-    shown->lease_seen_count = 0;
-    shown->lease_oldest_ns = 0;
-    shown->leased_hbm_bytes = 0;
-    shown->leased_host_bytes = 0;
-    shown->leased_nvme_bytes = 0;
     shown->lease_count = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
-    while (shown->lease_seen_count < shown->lease_count && blocks_seen < BLOCKS_SEEN_MAX &&
-           (lease = lease_next(store, cursor, end)) != NULL) {
-        uint64_t age_ns = lease->taken_ns < now_ns ? now_ns - lease->taken_ns : 0;
-        uint32_t first = lease_sum(store, lease);
-
-        if (age_ns > shown->lease_oldest_ns)
-            shown->lease_oldest_ns = age_ns;
-        if (first < lease->count && shown->lease_shown_count < KVT_LIVE_LEASES_MAX)
-            lease_show(store, lease, first, now_ns);
-        shown->lease_seen_count++;
-        blocks_seen += lease->count;
+    if (!leases_walk(store, shown->lease_count, now_ns)) {
+        store->live->is_due = true;
+        return;
     }
-    if (shown->lease_seen_count >= shown->lease_count)
-        *cursor = 0;
+    shown->lease_seen_count = round->seen_count;
+    shown->lease_oldest_ns = round->oldest_ns;
+    shown->leased_hbm_bytes = round->hbm_bytes;
+    shown->leased_host_bytes = round->host_bytes;
+    shown->leased_nvme_bytes = round->nvme_bytes;
+    shown->lease_shown_count = round->shown_count;
+    memcpy(shown->leases, round->leases, round->shown_count * sizeof(round->leases[0]));
+    round->cursor = 0;
+    round->shown_count = 0;
+    round->seen_count = 0;
+    round->oldest_ns = 0;
+    round->hbm_bytes = round->host_bytes = round->nvme_bytes = 0;
 }
 
 static void

@@ -257,13 +257,36 @@ op_begin(struct kvt_store *store, struct op *op)
 }
 
 void
+op_note(const struct kvt_store *store, struct op *op, uint32_t number)
+{
+    op->moved = residency_use(store->map, number);
+}
+
+void
+op_await(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    op_note(store, op, number);
+    op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
+}
+
+void
+op_look(const struct kvt_store *store, struct op *op, uint32_t number)
+{
+    if (op->moved.number_more == 0 || residency_is_use(store->map, number, &op->moved))
+        return;
+    op->moved.number_more = 0;
+    op->is_brought = op->is_lowered = op->is_raised = op->is_written = false;
+    op->moved_status = KVT_OK;
+    op->loss_count++;
+}
+
+void
 ops_restart(struct kvt_store *store, struct op_list *waiters, enum kvt_status status)
 {
     struct op *op;
 
     while ((op = op_list_take(waiters)) != NULL) {
         op->moved_status = status;
-        op->loss_count += status == KVT_MISS;
         op_begin(store, op);
     }
 }

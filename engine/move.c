@@ -67,13 +67,12 @@ move_end(struct kvt_store *store, struct move *move, enum kvt_status status)
     struct op_list waiters = move->flight->waiters;
     bool is_demotion = move->flight->is_demotion;
     bool is_copied = status == KVT_OK;
-    bool is_there = word_state(word) == ENTRY_RESIDENT;
 
     move->flight->waiters = (struct op_list){NULL, NULL};
     flight_destroy(store, move->flight);
     if (move->place == POLICY_HOST)
         store->room_hands[place_of_device(move->device_job.device)].leaving_bytes -= move->length;
-    if (is_copied && is_there) {
+    if (is_copied && word_state(word) == ENTRY_RESIDENT) {
         entry_copy_add(store, move->entry, move->place, move->slot,
             move->place == POLICY_HOST ? KVT_REASON_DEMOTED : KVT_REASON_RAISED);
     } else {
@@ -86,7 +85,7 @@ move_end(struct kvt_store *store, struct move *move, enum kvt_status status)
     if (is_copied && is_demotion && (entry_tiers(store, move->entry) & TIER_HOST) != 0)
         room_lowered(store, place_of_device(move->device_job.device), move->entry, move->asker);
     pool_put(&store->move_pool, move);
-    ops_restart(store, &waiters, is_there ? status : KVT_MISS);
+    ops_restart(store, &waiters, status);
 }
 
 /* --- Down ------------------------------------------------------------------------------------- */

@@ -11,11 +11,13 @@
 
 /* The block may be on its way already. True: the operation waits for that. */
 static bool
-prefetch_waits(struct op *op, struct flight *flight)
+prefetch_waits(struct kvt_store *store, struct op *op, uint32_t number)
 {
+    const struct flight *flight = entries_at(store->entries, number)->flight;
+
     if (flight == NULL || flight_is_commit(flight))
         return false;
-    op_list_add(&flight->waiters, op);
+    op_await(store, op, number);
     return true;
 }
 
@@ -28,14 +30,14 @@ prefetch_raise(struct kvt_store *store, struct op *op, uint32_t number)
 
     /* One flight an entry: what is being written goes up when that is over. */
     if (flight != NULL) {
-        op_list_add(&flight->waiters, op);
+        op_await(store, op, number);
         commit_hurry(store, flight, store->now_ns);
         return;
     }
     status = move_up(store, number, op->device, &op->patience);
     if (status == KVT_OK) {
         op->is_raised = true;
-        op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
+        op_await(store, op, number);
     } else if (status == KVT_NOT_READY) {
         room_wait(store, place_of_device(op->device), op);
     } else {
@@ -65,22 +67,23 @@ prefetch_begin(struct kvt_store *store, struct op *op)
         op_reach(store, op, 1, KVT_MISS);
         return;
     }
+    op_look(store, op, number);
     tiers = entry_tiers(store, number);
-    if ((tiers & op->target) != 0)
+    if ((tiers & op->target) != 0 || (op->is_raised && op->moved_status == KVT_OK))
         prefetch_done(store, op, number);
     else if (store->now_ns > op->ticket->deadline_ns)
         op_reach(store, op, 1, KVT_LATE);
     else if (op_is_outrun(op))
         op_reach(store, op, 1, KVT_MISS);
-    else if (prefetch_waits(op, entries_at(store->entries, number)->flight))
+    else if (prefetch_waits(store, op, number))
         return;
-    else if ((tiers & TIER_HOST) != 0 && !op_may_step(op, op->is_raised))
+    else if (op->is_raised)
         op_reach(store, op, 1, op_moved_status(op, KVT_E_GPU));
     else if ((tiers & TIER_HOST) != 0)
         prefetch_raise(store, op, number);
-    else if ((tiers & TIER_HBM) != 0 && op_may_step(op, op->is_lowered))
+    else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
         get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0 && op_may_step(op, op->is_brought))
+    else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
         get_bring(store, op, number);
     else /* It could not be read, or a lost device had the only copy. */
         op_reach(store, op, 1, op_moved_status(op, KVT_MISS));
@@ -107,7 +110,7 @@ demote_write(struct kvt_store *store, struct op *op, uint32_t number)
     }
     flight->is_asked_for = true;
     op->is_written = true;
-    op_list_add(&flight->waiters, op);
+    op_await(store, op, number);
 }
 
 /* Give up the copies above the target. False: somebody has them pinned. */
@@ -128,11 +131,11 @@ demote_release(struct kvt_store *store, uint32_t number, uint32_t target)
 static void
 demote_copy(struct kvt_store *store, struct op *op, uint32_t number, unsigned tiers)
 {
-    if ((tiers & TIER_HOST) != 0 && !op_may_step(op, op->is_written))
+    if (op->is_written)
         op_reach(store, op, 1, op_moved_status(op, KVT_E_IO));
     else if ((tiers & TIER_HOST) != 0)
         demote_write(store, op, number);
-    else if (!op_may_step(op, op->is_lowered))
+    else if (op->is_lowered)
         op_reach(store, op, 1, op_moved_status(op, KVT_E_GPU));
     else
         get_lower(store, op, number);
@@ -150,18 +153,19 @@ demote_begin(struct kvt_store *store, struct op *op)
         op_reach(store, op, 1, KVT_MISS);
         return;
     }
+    op_look(store, op, number);
     tiers = entry_tiers(store, number);
     flight = entries_at(store->entries, number)->flight;
     if ((tiers & below) == 0 && op_is_outrun(op)) {
         op_reach(store, op, 1, KVT_MISS);
     } else if (flight != NULL && !flight_is_commit(flight)) {
-        op_list_add(&flight->waiters, op);
+        op_await(store, op, number);
     } else if (tiers == 0) {
         op_reach(store, op, 1, KVT_MISS);
     } else if ((tiers & below) == 0) {
         demote_copy(store, op, number, tiers);
     } else if (flight != NULL) {
-        op_list_add(&flight->waiters, op); /* It has a pin of its own. */
+        op_await(store, op, number); /* It has a pin of its own. */
         commit_hurry(store, flight, store->now_ns);
     } else {
         op_reach(store, op, 1, demote_release(store, number, op->target) ? KVT_OK : KVT_NOT_READY);

@@ -92,22 +92,16 @@ fill_run(struct crew_job *crew_job)
         fill->checksum = hash_payload(fill->host_memory, length);
 }
 
-/* What shall be durable is written from HOST. After a copy that was made the block is another one
- * of the key, put since. */
+/* What shall be durable is written from HOST. */
 static void
 put_lower(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status;
+    enum kvt_status status =
+        op->is_lowered ? op_moved_status(op, KVT_E_GPU) : move_down(store, number, &op->patience);
 
-    if (!op_may_step(op, op->is_lowered))
-        status = op_moved_status(op, KVT_E_GPU);
-    else if (op->is_lowered && op_is_outrun(op))
-        status = KVT_MISS;
-    else
-        status = move_down(store, number, &op->patience);
     if (status == KVT_OK) {
         op->is_lowered = true;
-        op_list_add(&entries_at(store->entries, number)->flight->waiters, op);
+        op_await(store, op, number);
     } else if (status == KVT_NOT_READY) {
         room_wait(store, POLICY_HOST, op);
     } else {
@@ -133,7 +127,7 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
     /* FILLING: another block of the key, put since; it has no bytes yet that could be durable. */
     if (flight != NULL && (flight->state == FLIGHT_LOWERING || flight->state == FLIGHT_RAISING ||
                               flight->state == FLIGHT_FILLING)) {
-        op_list_add(&flight->waiters, op);
+        op_await(store, op, number);
         return;
     }
     if (flight == NULL && (entry_tiers(store, number) & TIER_HOST) == 0) {
@@ -159,7 +153,9 @@ put_join_durable(struct kvt_store *store, struct op *op, uint32_t number)
 static void
 put_join_again(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    if (number == ENTRY_NONE)
+    if (number != ENTRY_NONE)
+        op_look(store, op, number);
+    if (number == ENTRY_NONE || op_is_outrun(op))
         op_reach(store, op, 2, KVT_MISS);
     else
         put_join_durable(store, op, number);

@@ -46,7 +46,7 @@ enum {
 };
 
 /* A block that is put anew while an operation waits for its move is looked for again, but not for
- * ever: others may put it without end. Eight in a row is no chance any more. */
+ * ever: others may put it without end. Eight times is no chance any more. */
 enum {
     OP_LOSSES_MAX = 8,
 };
@@ -61,8 +61,10 @@ struct op {
     uint32_t near;            /* Entry that most likely is its block's, or ENTRY_NONE. */
     uint32_t namespace_epoch; /* Seen at submission. */
     uint32_t flags;           /* The caller's. */
+    struct entry_use moved;   /* The entry that it last waited for, and of which alone the next five
+                               * say something (op_look()). number_more 0: none yet. */
     bool is_brought;          /* Its block was read into HOST for it once, or it joined a read that
-                               * failed: not a second time (op_may_step()). */
+                               * failed: not a second time. */
     bool is_lowered;          /* The same: copied down from HBM, or that could not begin. */
     bool is_raised;           /* Prefetch: and from there to HBM. */
     bool is_written;          /* Demote: and from there to NVMe. */
@@ -72,9 +74,8 @@ struct op {
     bool has_slot;            /* ... which is the operation's: no fill has it yet. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
-    enum kvt_status moved_status; /* Of the last copy, read or write that it waited for; KVT_MISS:
-                                   * its block left meanwhile, ... */
-    uint32_t loss_count;          /* ... and how often that was so. */
+    enum kvt_status moved_status; /* Of the last copy, read or write that it waited for. */
+    uint32_t loss_count;          /* How often its block was put anew while it waited. */
     struct patience patience;     /* While it waits for room. */
     uint32_t tier;
     uint32_t slot;   /* has_slot: its number. */
@@ -146,15 +147,6 @@ static inline bool
 op_is_transient(const struct op *op)
 {
     return op->ticket->kind == TICKET_GET && (op->flags & KVT_GET_TRANSIENT) != 0;
-}
-
-/* op_may_step - whether the operation may make a step of its block that it has made (`is_made`) or
- * not: again where the last one that it waited for did not fail, and the block is not where it
- * should be all the same. Then it is another one of the key, or had to go at once. */
-static inline bool
-op_may_step(const struct op *op, bool is_made)
-{
-    return !is_made || op->moved_status >= KVT_OK;
 }
 
 /* op_is_outrun - its block was put anew so often that it is a miss. */

@@ -570,8 +570,12 @@ void fill_pool_open(struct kvt_store *store);
 void copy_pool_open(struct kvt_store *store);
 void fetches_open(struct kvt_store *store);
 void move_pool_open(struct kvt_store *store);
-/* ops_restart - start all of them again; `status` is that of what they waited for, or KVT_MISS: its
- * block has left. */
+/* op_await - it waits in the entry's flight. op_note: what it says of its moves is of this entry.
+ * op_look - it found its block in this one: what it has made of another's moves is no matter. */
+void op_await(struct kvt_store *store, struct op *op, uint32_t number);
+void op_note(const struct kvt_store *store, struct op *op, uint32_t number);
+void op_look(const struct kvt_store *store, struct op *op, uint32_t number);
+/* ops_restart - start all of them again; `status` is that of what they waited for. */
 void ops_restart(struct kvt_store *store, struct op_list *waiters, enum kvt_status status);
 
 /* --- 9. namespace.c (any, but where noted) ---------------------------------------------------- */

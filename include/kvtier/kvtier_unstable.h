@@ -202,7 +202,8 @@ struct kvt_live {
     struct kvt_options options; /* In force; without its pointers. */
     uint64_t work[KVT_LIVE_WORKS];
     uint64_t lease_count;
-    uint64_t lease_seen_count; /* Of these, the ones the sums below were made of: a bound. */
+    uint64_t lease_seen_count; /* What the sums below were made of: the last walk over all, which
+                                * takes several pages where there are thousands. */
     uint64_t lease_oldest_ns;  /* Age. */
     uint64_t leased_hbm_bytes, leased_host_bytes, leased_nvme_bytes;
     uint32_t lease_shown_count;
