@@ -114,6 +114,7 @@ index_work_seal(struct kvt_store *store, struct index_work *work, struct index_b
 
     qsort(work->touched, work->touched_count, sizeof(work->touched[0]), number_compare);
     qsort(work->added, work->added_count, sizeof(work->added[0]), block_compare);
+    qsort(work->deleted, work->deleted_count, sizeof(work->deleted[0]), block_compare);
     for (uint32_t i = 0; i < work->touched_count; i++) {
         if (i > 0 && work->touched[i] == work->touched[i - 1])
             continue;

@@ -46,7 +46,7 @@ struct index_batch {
     uint32_t emptied_count;
     const struct index_block *added; /* Sorted by (segment, page). */
     uint32_t added_count;
-    const struct index_block *deleted; /* Missing ones are not an error. */
+    const struct index_block *deleted; /* Sorted too. Missing ones are not an error. */
     uint32_t deleted_count;
     const struct index_segment *segments;
     uint32_t segment_count;

@@ -3,8 +3,8 @@
  * index_lmdb.c - the index in an LMDB file: its life from inspection to close.
  *
  * Owns      the LMDB environment. Nothing else opens the file while the index is open.
- * Not here  transactions (lmdb_transaction.c), the file's size (lmdb_file.c), proofs that the file
- *           may be mapped at all (lmdb_check.c).
+ * Not here  transactions (lmdb_transaction.c), the pages that they read (lmdb_touch.c), the file's
+ *           size (lmdb_file.c), proofs that the file may be mapped at all (lmdb_check.c).
  * Format    SCHEMA.md, version 1.
  * Threads   one at a time. The directory must outlive the index.
  *
@@ -90,6 +90,7 @@ path_make(const struct index_lmdb *lmdb, char *path_out)
 static void
 environment_close(struct index_lmdb *lmdb)
 {
+    lmdb_touch_close(lmdb);
     if (lmdb->lmdb != NULL)
         mdb_env_close(lmdb->lmdb);
     lmdb->lmdb = NULL;
@@ -102,6 +103,8 @@ environment_open(struct index_lmdb *lmdb)
     unsigned flags = ENVIRONMENT_FLAGS | (lmdb->is_read_only ? MDB_RDONLY : 0u);
     struct growth_signal held;
     char path[PATH_BYTES_MAX];
+    enum kvt_status status;
+    MDB_stat stat;
     int code;
 
     KVT_TRY(path_make(lmdb, path));
@@ -118,11 +121,16 @@ environment_open(struct index_lmdb *lmdb)
         code = mdb_env_open(lmdb->lmdb, path, flags, FILE_MODE);
         growth_signal_drop(&held);
     }
+    if (code == 0)
+        code = mdb_env_stat(lmdb->lmdb, &stat);
     if (code != 0) {
         environment_close(lmdb);
         return status_from_mdb(code, "LMDB cannot open the index");
     }
-    return KVT_OK;
+    status = lmdb_touch_open(lmdb, stat.ms_psize);
+    if (status != KVT_OK)
+        environment_close(lmdb);
+    return status;
 }
 
 /* Open the file that is there: the map is what the file has room for. */
@@ -314,6 +322,10 @@ lmdb_grow(struct index *index, uint64_t map_bytes)
         map_bytes = lmdb->map_bytes;
     larger = grown_size(lmdb, larger < map_bytes ? map_bytes : larger, map_bytes);
     KVT_TRY(lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, larger));
+    if (lmdb_touch_metas(lmdb) != KVT_OK) {
+        lmdb->is_failed = true;
+        return KVT_E_META;
+    }
     code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)larger);
     if (code != 0) {
         /* LMDB has given up the old map already. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_lmdb_internal.h - what the files of the LMDB index (index_lmdb.c: its life,
- * lmdb_transaction.c: its writes, lmdb_walk.c: its walks, lmdb_file.c: its file) show each other.
+ * lmdb_transaction.c: its writes, lmdb_touch.c: the pages that they need, lmdb_walk.c: its walks,
+ * lmdb_file.c: its file) show each other.
  */
 #ifndef KVT_INDEX_INDEX_LMDB_INTERNAL_H
 #define KVT_INDEX_INDEX_LMDB_INTERNAL_H
@@ -21,12 +22,15 @@ enum {
     LMDB_META_PAGES = 2,
 };
 
+struct lmdb_touch;
+
 struct index_lmdb {
     struct index index; /* First: the vtable's functions get a pointer to it. */
     struct kvt_env env;
     struct fs_dir *dir;
-    MDB_env *lmdb;         /* NULL: closed by an install that failed. */
-    const char *file_name; /* LMDB_FILE_NAME or LMDB_FILE_NAME_NEW. */
+    MDB_env *lmdb;            /* NULL: closed by an install that failed. */
+    struct lmdb_touch *touch; /* NULL where `lmdb` is. */
+    const char *file_name;    /* LMDB_FILE_NAME or LMDB_FILE_NAME_NEW. */
     MDB_dbi block;
     MDB_dbi segment;
     MDB_dbi system;
@@ -66,6 +70,20 @@ enum kvt_status lmdb_file_size(
  */
 enum kvt_status lmdb_file_warm(
     const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
+
+/* --- lmdb_touch.c ----------------------------------------------------------------------------- */
+
+enum kvt_status lmdb_touch_open(struct index_lmdb *lmdb, uint32_t page_bytes);
+void lmdb_touch_close(struct index_lmdb *lmdb);
+
+/*
+ * lmdb_touch - read what LMDB will read of the file in a transaction that makes `batch` (NULL:
+ * writes to `system` alone), so that it finds that in the page cache. KVT_E_META: the disk cannot
+ * read one of the pages; or they are not what LMDB would have written.
+ */
+enum kvt_status lmdb_touch(struct index_lmdb *lmdb, const struct index_batch *batch);
+/* The meta pages alone. */
+enum kvt_status lmdb_touch_metas(struct index_lmdb *lmdb);
 
 /* --- lmdb_transaction.c ----------------------------------------------------------------------- */
 

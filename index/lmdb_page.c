@@ -108,6 +108,12 @@ lmdb_meta_parse(struct lmdb_meta *meta_out, const uint8_t *bytes, uint64_t numbe
 
 /* --- 2. Branch and leaf pages ----------------------------------------------------------------- */
 
+static uint32_t
+node_offset(const struct lmdb_page *page, uint32_t i)
+{
+    return get_u16(page->bytes + LMDB_PAGE_HEADER_BYTES + (size_t)i * POINTER_BYTES);
+}
+
 /* The length of the node at `offset`, 0 when it does not end inside the page. */
 static uint32_t
 node_bytes(const uint8_t *bytes, uint32_t size, uint32_t offset, bool is_leaf)
@@ -135,7 +141,7 @@ nodes_fault(const struct lmdb_page *page, uint32_t upper)
 
     memset(used, 0, page->size / 2);
     for (uint32_t i = 0; i < page->node_count; i++) {
-        uint32_t offset = get_u16(page->bytes + LMDB_PAGE_HEADER_BYTES + (size_t)i * POINTER_BYTES);
+        uint32_t offset = node_offset(page, i);
         uint32_t length;
 
         if (offset < upper || offset % 2 != 0 || offset + NODE_HEADER_BYTES > page->size)
@@ -154,12 +160,11 @@ nodes_fault(const struct lmdb_page *page, uint32_t upper)
 }
 
 enum kvt_status
-lmdb_page_parse(
+lmdb_page_glance(
     struct lmdb_page *page_out, const uint8_t *bytes, uint32_t size, uint64_t number, bool is_leaf)
 {
     uint32_t lower = get_u16(bytes + AT_LOWER);
     uint32_t upper = get_u16(bytes + AT_UPPER);
-    const char *fault;
 
     if (get_u64(bytes + AT_NUMBER) != number)
         return page_fault(number, "it has another page's number");
@@ -172,16 +177,35 @@ lmdb_page_parse(
     page_out->number = number;
     page_out->size = size;
     page_out->node_count = (lower - LMDB_PAGE_HEADER_BYTES) / POINTER_BYTES;
+    page_out->free_bytes = upper - lower;
     page_out->is_leaf = is_leaf;
-    fault = nodes_fault(page_out, upper);
+    return KVT_OK;
+}
+
+bool
+lmdb_page_node_lies_inside(const struct lmdb_page *page, uint32_t i)
+{
+    uint32_t begin = node_offset(page, i) + NODE_HEADER_BYTES;
+
+    return begin <= page->size && get_u16(page->bytes + begin - NODE_HEADER_BYTES +
+                                          NODE_AT_KEY_SIZE) <= page->size - begin;
+}
+
+enum kvt_status
+lmdb_page_parse(
+    struct lmdb_page *page_out, const uint8_t *bytes, uint32_t size, uint64_t number, bool is_leaf)
+{
+    const char *fault;
+
+    KVT_TRY(lmdb_page_glance(page_out, bytes, size, number, is_leaf));
+    fault = nodes_fault(page_out, get_u16(bytes + AT_UPPER));
     return fault == NULL ? KVT_OK : page_fault(number, fault);
 }
 
 void
 lmdb_page_node(const struct lmdb_page *page, uint32_t i, struct lmdb_node *node_out)
 {
-    const uint8_t *node =
-        page->bytes + get_u16(page->bytes + LMDB_PAGE_HEADER_BYTES + (size_t)i * POINTER_BYTES);
+    const uint8_t *node = page->bytes + node_offset(page, i);
     uint32_t low = get_u16(node + NODE_AT_LOW) | (uint32_t)get_u16(node + NODE_AT_HIGH) << 16;
     uint16_t flags = get_u16(node + NODE_AT_FLAGS);
 

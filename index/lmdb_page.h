@@ -50,6 +50,7 @@ struct lmdb_page {
     uint64_t number;
     uint32_t size;
     uint32_t node_count;
+    uint32_t free_bytes; /* Between the offsets and the nodes. */
     bool is_leaf;
 };
 
@@ -95,6 +96,12 @@ enum kvt_status lmdb_tree_parse(struct lmdb_tree *tree_out, const uint8_t *bytes
  */
 enum kvt_status lmdb_page_parse(
     struct lmdb_page *page_out, const uint8_t *bytes, uint32_t size, uint64_t number, bool is_leaf);
+
+/* lmdb_page_glance - the same, but of the nodes nothing is known: lmdb_page_node() only for one of
+ * which lmdb_page_node_lies_inside() says that its header and key lie in the page. */
+enum kvt_status lmdb_page_glance(
+    struct lmdb_page *page_out, const uint8_t *bytes, uint32_t size, uint64_t number, bool is_leaf);
+bool lmdb_page_node_lies_inside(const struct lmdb_page *page, uint32_t i);
 
 /* lmdb_page_node - node `i` < node_count of a parsed page. */
 void lmdb_page_node(const struct lmdb_page *page, uint32_t i, struct lmdb_node *node_out);

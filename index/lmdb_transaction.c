@@ -141,6 +141,17 @@ write_failed(struct index_lmdb *lmdb, int code, const char *what)
         what, mdb_strerror(code), code);
 }
 
+/* The same, of a transaction that was not begun. */
+static enum kvt_status
+touch_failed(struct index_lmdb *lmdb, const char *what)
+{
+    const struct failure cause = *failure_last();
+
+    lmdb->is_failed = true;
+    return failure_set(
+        KVT_E_META, cause.foreign_code, "%s: %s No further commit is tried.", what, cause.text);
+}
+
 /* What a transaction does; returns LMDB's code. May be run again after MDB_MAP_FULL. */
 typedef int (*change_fn)(struct index_lmdb *lmdb, MDB_txn *txn, void *context);
 
@@ -198,14 +209,18 @@ schema_put(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
  *
  * Pages that the last transaction freed are not free to the next one, but to the one after it: so
  * when the map is full, a transaction that changes nothing may give back enough for a second try.
+ * All tries read the same pages, or such as the one before has written.
  */
 static enum kvt_status
-write_run(struct index_lmdb *lmdb, change_fn change, void *context, const char *what)
+write_run(struct index_lmdb *lmdb, const struct index_batch *batch, change_fn change, void *context,
+    const char *what)
 {
     struct growth_signal held;
     int code;
 
     KVT_TRY(lmdb_transaction_check(lmdb));
+    if (lmdb_touch(lmdb, batch) != KVT_OK)
+        return touch_failed(lmdb, what);
     growth_signal_hold(&held);
     code = write_try(lmdb, change, context);
     if (code == MDB_MAP_FULL) {
@@ -372,8 +387,8 @@ batch_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 enum kvt_status
 lmdb_commit(struct index *index, const struct index_batch *batch)
 {
-    return write_run(
-        lmdb_of(index), batch_change, (void *)(uintptr_t)batch, "The commit of a batch failed");
+    return write_run(lmdb_of(index), batch, batch_change, (void *)(uintptr_t)batch,
+        "The commit of a batch failed");
 }
 
 enum kvt_status
@@ -396,6 +411,8 @@ lmdb_sync(struct index *index)
     int code;
 
     KVT_TRY(lmdb_transaction_check(lmdb));
+    if (lmdb_touch_metas(lmdb) != KVT_OK)
+        return touch_failed(lmdb, "The sync of a commit failed");
     code = mdb_env_sync(lmdb->lmdb, 1);
     return code == 0 ? KVT_OK : write_failed(lmdb, code, "The sync of a commit failed");
 }
@@ -421,7 +438,7 @@ mark_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 enum kvt_status
 lmdb_mark(struct index *index, bool clean)
 {
-    return write_run(lmdb_of(index), mark_change, &clean, "Setting the clean flag failed");
+    return write_run(lmdb_of(index), NULL, mark_change, &clean, "Setting the clean flag failed");
 }
 
 /* --- 3. The first transactions of an environment ---------------------------------------------- */
@@ -452,7 +469,7 @@ create_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 enum kvt_status
 lmdb_transaction_create(struct index_lmdb *lmdb)
 {
-    KVT_TRY(write_run(lmdb, create_change, NULL, "The first commit of a new index failed"));
+    KVT_TRY(write_run(lmdb, NULL, create_change, NULL, "The first commit of a new index failed"));
     lmdb->commit_count = 0;
     return KVT_OK;
 }

@@ -110,6 +110,7 @@ void
 model_seal(struct index_model *model, struct model_batch *batch)
 {
     qsort(batch->added, batch->batch.added_count, sizeof(batch->added[0]), block_order);
+    qsort(batch->deleted, batch->batch.deleted_count, sizeof(batch->deleted[0]), block_order);
     for (uint32_t row = 0; row < MODEL_SEGMENTS; row++) {
         model->segments[row] = model_facts(model, row);
         batch->segments[row] = model->segments[row];
