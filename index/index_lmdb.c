@@ -15,11 +15,14 @@
  *       the next transaction's pages, or lmdb_sync(), brings to the disk. After one failed, none is
  *       begun.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bytes.h"
 #include "failure.h"
+#include "fork_descriptor.h"
 #include "growth_host.h"
 #include "index_lmdb_internal.h"
 #include "lmdb_check.h"
@@ -95,12 +98,33 @@ environment_close(struct index_lmdb *lmdb)
     lmdb->lmdb = NULL;
 }
 
+/* LMDB opens all its descriptors with O_CLOEXEC but the one that it writes pages through: until
+ * that has it, too, nobody forks. */
+static int
+descriptors_open(MDB_env *mdb, const char *path, unsigned flags)
+{
+    struct growth_signal held;
+    int descriptor;
+    int code;
+
+    if (fork_hold() != KVT_OK)
+        return ENOMEM;
+    growth_signal_hold(&held);
+    code = mdb_env_open(mdb, path, flags, FILE_MODE);
+    growth_signal_drop(&held);
+    if (code == 0)
+        code = mdb_env_get_fd(mdb, &descriptor);
+    if (code == 0)
+        (void)fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    fork_release();
+    return code;
+}
+
 /* Open LMDB on `file_name` with a map of `map_bytes`. */
 static enum kvt_status
 environment_open(struct index_lmdb *lmdb)
 {
     unsigned flags = ENVIRONMENT_FLAGS | (lmdb->is_read_only ? MDB_RDONLY : 0u);
-    struct growth_signal held;
     char path[PATH_BYTES_MAX];
     int code;
 
@@ -113,11 +137,8 @@ environment_open(struct index_lmdb *lmdb)
     code = mdb_env_set_maxdbs(lmdb->lmdb, DATABASE_COUNT);
     if (code == 0)
         code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)lmdb->map_bytes);
-    if (code == 0) {
-        growth_signal_hold(&held);
-        code = mdb_env_open(lmdb->lmdb, path, flags, FILE_MODE);
-        growth_signal_drop(&held);
-    }
+    if (code == 0)
+        code = descriptors_open(lmdb->lmdb, path, flags);
     if (code != 0) {
         environment_close(lmdb);
         return status_from_mdb(code, "LMDB cannot open the index");
