@@ -96,10 +96,10 @@ struct index_ops {
      * anything else; no further commit will be tried by the caller. */
     enum kvt_status (*commit)(struct index *index, const struct index_batch *batch);
 
-    /* The same, but KVT_OK says no more than that it was done: it is durable when the next commit,
-     * or `sync`, has returned KVT_OK. A crash before that leaves it, or the state before it; when
-     * that commit or sync fails nobody knows which. Nothing is read in between. This saves one of
-     * two syncs when another commit follows at once. */
+    /* The same, but KVT_OK says no more than that it was done: it is durable when the next commit
+     * (even one that changes nothing), or `sync`, has returned KVT_OK. A crash before that leaves
+     * it, or the state before it; when that commit or sync fails nobody knows which. Nothing is
+     * read in between. This saves one of two syncs when another commit follows at once. */
     enum kvt_status (*commit_deferred)(struct index *index, const struct index_batch *batch);
     /* KVT_OK: all commits are durable. KVT_E_META: no further commit will be tried. */
     enum kvt_status (*sync)(struct index *index);

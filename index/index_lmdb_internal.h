@@ -34,6 +34,8 @@ struct index_lmdb {
     uint32_t page_bytes;
     bool is_read_only;
     bool is_failed; /* A commit failed: no other is tried. */
+    /* LMDB's number of the last transaction, when that was deferred and not synced since, or 0. */
+    uint64_t deferred_number;
 
     uint64_t tree_pages; /* In all trees, after the last commit. */
     uint64_t lost_pages; /* In no tree and not free, when the file was opened. */
