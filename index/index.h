@@ -136,10 +136,10 @@ const char *index_lmdb_version(void);
 struct index_disk;
 enum kvt_status index_disk_create(const struct kvt_env *env, struct index_disk **disk_out);
 void index_disk_destroy(struct index_disk *disk);
-/* What a power cut leaves of the commit that was running: `applied` or nothing of it. Without a
- * running commit nothing happens. */
-void index_disk_power_cut(struct index_disk *disk, bool applied);
-/* Make the n-th commit from now (1: the next) fail with `status`; 0: none. */
+/* What a power cut leaves of the commits that are not durable: the first `kept_count`, whole. They
+ * are two at most: one that was deferred, and one that was running, or failed, behind it. */
+void index_disk_power_cut(struct index_disk *disk, uint32_t kept_count);
+/* Make the n-th commit or sync from now (1: the next) fail, a commit with `status`; 0: none. */
 void index_disk_fail(struct index_disk *disk, uint32_t n, enum kvt_status status);
 extern const struct index_ops index_mem_ops; /* Context: struct index_disk *. */
 

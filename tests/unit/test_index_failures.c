@@ -426,6 +426,43 @@ the_nth_commit_fails_as_it_was_asked(void **state)
     index_disk_destroy(disk);
 }
 
+/* Whatever is refused, or fails, behind it: how much of both does a power cut keep? */
+static void
+a_deferred_commit_is_lost_behind_one_that_is_refused_or_fails(void **state)
+{
+    static const struct index_batch nothing = {0};
+    enum {
+        FULL,
+        FAILING,
+        SYNC,
+        KINDS
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < KINDS * 3; i++) {
+        uint32_t kind = i / 3, kept_count = i % 3;
+        struct index_disk *disk;
+        struct index *index = mem_make(&disk);
+        enum kvt_status status;
+
+        memset(&model, 0, sizeof(model));
+        batch_make(1);
+        assert_int_equal(index->ops->commit_deferred(index, &batch.batch), KVT_OK);
+        index_disk_fail(disk, 1, kind == FULL ? KVT_E_NOSPC : KVT_E_META);
+        status = kind == SYNC ? index->ops->sync(index) : index->ops->commit(index, &nothing);
+        assert_int_equal(status, kind == FULL ? KVT_E_NOSPC : KVT_E_META);
+        if (kind != FULL)
+            assert_int_equal(index->ops->sync(index), KVT_E_META);
+        index_disk_power_cut(disk, kept_count);
+        if (kept_count == 0)
+            model = model_before;
+        index = mem_reopen(disk, index);
+        model_check(&model, index);
+        index->ops->close(index);
+        index_disk_destroy(disk);
+    }
+}
+
 /* --- 3. Commits that grow the map ------------------------------------------------------------- */
 
 static struct {
@@ -494,6 +531,7 @@ main(void)
         CHECK(a_damaged_index_is_replaced_by_a_new_one),
         CHECK(a_power_cut_keeps_all_or_nothing_of_a_commit),
         CHECK(the_nth_commit_fails_as_it_was_asked),
+        CHECK(a_deferred_commit_is_lost_behind_one_that_is_refused_or_fails),
         CHECK(a_commit_lets_the_map_grow_until_it_fits),
     };
 #undef CHECK
