@@ -105,7 +105,8 @@ struct index_ops {
     enum kvt_status (*sync)(struct index *index);
 
     /* Double the map (at least to `map_bytes`), zero-filled and synced first; where the disk has no
-     * room for that, by less. KVT_E_NOSPC: it has none at all, and nothing changed. */
+     * room for that, or refuses it, by less. KVT_E_NOSPC: it has none at all, and nothing changed;
+     * KVT_E_IO likewise, beyond a limit of the process's (RLIMIT_FSIZE). */
     enum kvt_status (*grow)(struct index *index, uint64_t map_bytes);
 
     /* The clean flag: `clean` false before the first write of a life (of a new index: when all is

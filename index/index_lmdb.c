@@ -320,6 +320,36 @@ grown_size(const struct index_lmdb *lmdb, uint64_t larger, uint64_t least)
     return growth < larger - lmdb->map_bytes ? lmdb->map_bytes + growth : larger;
 }
 
+/* Whether the last failure says that the file cannot become so long: the disk is full, beyond what
+ * it says it has, or somebody's quota is; or a limit of the process's (RLIMIT_FSIZE). */
+static bool
+file_is_too_long(enum kvt_status status)
+{
+    return status == KVT_E_NOSPC || (status == KVT_E_IO && failure_last()->foreign_code == EFBIG);
+}
+
+/* Zeros up to *size_inout, or to less: by half of that again and again, but never by less than
+ * GROWTH_MIN, nor to less than `least`. */
+static enum kvt_status
+map_fill(const struct index_lmdb *lmdb, uint64_t least, uint64_t *size_inout)
+{
+    uint64_t growth = *size_inout - lmdb->map_bytes;
+    uint64_t smallest = least - lmdb->map_bytes;
+
+    smallest = smallest < GROWTH_MIN ? GROWTH_MIN : smallest;
+    for (;;) {
+        enum kvt_status status =
+            lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, lmdb->map_bytes + growth);
+
+        if (growth <= smallest || !file_is_too_long(status)) {
+            *size_inout = lmdb->map_bytes + growth;
+            return status;
+        }
+        growth = growth / 2 - growth / 2 % GROWTH_UNIT;
+        growth = growth < smallest ? smallest : growth;
+    }
+}
+
 static enum kvt_status
 lmdb_grow(struct index *index, uint64_t map_bytes)
 {
@@ -334,7 +364,7 @@ lmdb_grow(struct index *index, uint64_t map_bytes)
     if (map_bytes < lmdb->map_bytes)
         map_bytes = lmdb->map_bytes;
     larger = grown_size(lmdb, larger < map_bytes ? map_bytes : larger, map_bytes);
-    KVT_TRY(lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, larger));
+    KVT_TRY(map_fill(lmdb, map_bytes, &larger));
     code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)larger);
     if (code != 0) {
         /* LMDB has given up the old map already. */
