@@ -61,11 +61,8 @@ enum kvt_status lmdb_file_fill(
 enum kvt_status lmdb_file_sync(const struct kvt_env *env, struct fs_dir *dir, const char *name);
 enum kvt_status lmdb_file_size(
     const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t *size_out);
-/*
- * Read the first `size` bytes in their order, so that they are in the page cache. A walk through a
- * cold map costs a random read of 4 KiB for every page. What the disk cannot read is an error here;
- * through the map it would be a SIGBUS.
- */
+/* lmdb_reader_warm(), before a walk through the map: what the disk cannot read is an error here;
+ * through the map it would be a SIGBUS. */
 enum kvt_status lmdb_file_warm(
     const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
 
