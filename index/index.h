@@ -80,7 +80,8 @@ struct index_ops {
     /* Make a new, empty index of `map_bytes` beside the old one (name "data.mdb.new"), zero-filled
      * to its full size and synced. Blocks may be committed into it; index_install puts it in
      * the old one's place (close, fsync, rename, fsync of the directory, open). It is not finished
-     * then: INDEX_DAMAGED, until it is marked for the first time. */
+     * then: INDEX_DAMAGED, until it is marked for the first time. What was deferred before is
+     * durable with it. */
     enum kvt_status (*create)(void *context, const struct kvt_env *env, struct fs_dir *dir,
         uint64_t map_bytes, struct index **index_out);
     enum kvt_status (*install)(struct index *index);

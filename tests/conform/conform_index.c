@@ -635,6 +635,25 @@ a_commit_that_changes_nothing_makes_a_deferred_one_durable(void **state)
     rig->ops->close(index);
 }
 
+/* What is installed has all that was committed before. */
+static void
+an_install_makes_a_deferred_commit_durable(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 5};
+    struct index *index;
+
+    assert_int_equal(
+        rig->ops->create(rig->context, &rig->env, rig->dir, MAP_BYTES, &index), KVT_OK);
+    model_batch_random(&model, &batch, &rng, 40, 0);
+    assert_int_equal(rig->ops->commit_deferred(index, &batch.batch), KVT_OK);
+    sync_count = 0;
+    assert_int_equal(rig->ops->install(index), KVT_OK);
+    durable_check(rig);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
 static int
 list_run(const struct index_ops *ops)
 {
@@ -662,6 +681,7 @@ list_run(const struct index_ops *ops)
         CHECK(commits_are_counted),
         CHECK(deferred_commits_are_there_after_what_makes_them_durable),
         CHECK(a_commit_that_changes_nothing_makes_a_deferred_one_durable),
+        CHECK(an_install_makes_a_deferred_commit_durable),
     };
 #undef CHECK
 
