@@ -41,7 +41,7 @@ void committer_submit(struct committer *committer, struct commit_job *job);
 void segment_facts(const struct segment *segment, struct index_segment *facts_out);
 
 /* index_commit_growing - commit; while the map is full grow it and commit again.
- * index_commit_deferred: for jobs. */
+ * index_commit_deferred - the same (index.h): for jobs, and before an install. */
 enum kvt_status index_commit_growing(struct index *index, const struct index_batch *batch);
 enum kvt_status index_commit_deferred(struct index *index, const struct index_batch *batch);
 

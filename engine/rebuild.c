@@ -17,7 +17,7 @@
 #include "store_internal.h"
 
 enum {
-    REBUILD_BATCH = 1024, /* Records in a transaction. */
+    REBUILD_BATCH = 1024, /* Records, or segments, in a transaction. */
     /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c). */
     UNPROVEN_BATCHES = 8,
     READS_MAX = 2, /* Of a payload that is not right the first time. */
@@ -403,50 +403,58 @@ batches_number(struct rebuild *rebuild)
 
 /* --- The new index ---------------------------------------------------------------------------- */
 
-/* Write `count` records from `first` on, and the facts of every segment with the last of them. */
+/* What a transaction has, or another one behind it. All are deferred: it is the install that makes
+ * them durable. */
+struct transaction {
+    struct index_block blocks[REBUILD_BATCH];
+    uint8_t bytes[REBUILD_BATCH][BLOCK_RECORD_BYTES_MAX];
+    struct index_segment facts[REBUILD_BATCH];
+};
+
 static enum kvt_status
-records_commit(struct rebuild *rebuild, struct index *index, struct index_block *blocks,
-    uint8_t (*bytes)[BLOCK_RECORD_BYTES_MAX])
+records_commit(struct rebuild *rebuild, struct index *index, struct transaction *transaction)
 {
     struct kvt_store *store = rebuild->store;
 
     for (uint32_t first = 0; first < rebuild->record_count; first += REBUILD_BATCH) {
-        struct index_batch batch = {.added = blocks};
+        struct index_batch batch = {.added = transaction->blocks};
 
         for (uint32_t i = first; i < rebuild->record_count && i < first + REBUILD_BATCH; i++) {
             const struct block_record *record = &rebuild->records[i].record;
             struct segment *segment = segment_at(store->segments, record->extent.segment);
             uint32_t n = batch.added_count++;
+            uint8_t *bytes = transaction->bytes[n];
 
-            blocks[n] = (struct index_block){.segment = record->extent.segment,
+            transaction->blocks[n] = (struct index_block){.segment = record->extent.segment,
                 .page = record->extent.page,
-                .bytes = bytes[n],
-                .size = (uint32_t)block_record_encode(record, bytes[n])};
+                .bytes = bytes,
+                .size = (uint32_t)block_record_encode(record, bytes)};
             segment->record_count++;
-            segment->crc_xor ^= block_record_crc(bytes[n]);
+            segment->crc_xor ^= block_record_crc(bytes);
         }
-        KVT_TRY(index_commit_growing(index, &batch));
+        KVT_TRY(index_commit_deferred(index, &batch));
     }
     return KVT_OK;
 }
 
 static enum kvt_status
-segments_commit(struct rebuild *rebuild, struct index *index)
+segments_commit(struct rebuild *rebuild, struct index *index, struct transaction *transaction)
 {
     struct kvt_store *store = rebuild->store;
+    struct index_batch batch = {.segments = transaction->facts};
     struct segment *segment;
     uint32_t cursor = 0;
 
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
-        struct index_segment facts;
-        struct index_batch batch = {.segments = &facts, .segment_count = 1};
-
         if (segment->state == SEGMENT_FREE && segment->generation == 1)
             continue;
-        segment_facts(segment, &facts);
-        KVT_TRY(index_commit_growing(index, &batch));
+        segment_facts(segment, &transaction->facts[batch.segment_count++]);
+        if (batch.segment_count < REBUILD_BATCH)
+            continue;
+        KVT_TRY(index_commit_deferred(index, &batch));
+        batch.segment_count = 0;
     }
-    return KVT_OK;
+    return batch.segment_count == 0 ? KVT_OK : index_commit_deferred(index, &batch);
 }
 
 /*
@@ -480,20 +488,15 @@ index_write(struct rebuild *rebuild)
 {
     struct kvt_store *store = rebuild->store;
     const struct kvt_env *env = &store->env;
-    size_t blocks_size = REBUILD_BATCH * sizeof(struct index_block);
-    size_t bytes_size = REBUILD_BATCH * BLOCK_RECORD_BYTES_MAX;
-    struct index_block *blocks = env_take(env, blocks_size);
-    uint8_t(*bytes)[BLOCK_RECORD_BYTES_MAX] = env_take(env, bytes_size);
+    struct transaction *transaction = env_take(env, sizeof(*transaction));
     struct index *index = NULL;
-    enum kvt_status status = KVT_E_NOMEM;
+    enum kvt_status status;
 
-    if (blocks == NULL || bytes == NULL) {
-        (void)failure_set(KVT_E_NOMEM, 0, "no memory to write a new index");
-        goto done;
-    }
+    if (transaction == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory to write a new index");
     KVT_TRY_GOTO(index_create(rebuild, &index), done);
-    KVT_TRY_GOTO(records_commit(rebuild, index, blocks, bytes), done);
-    KVT_TRY_GOTO(segments_commit(rebuild, index), done);
+    KVT_TRY_GOTO(records_commit(rebuild, index, transaction), done);
+    KVT_TRY_GOTO(segments_commit(rebuild, index, transaction), done);
     KVT_TRY_GOTO(index->ops->install(index), done);
     store->index = index;
     index = NULL;
@@ -501,8 +504,7 @@ index_write(struct rebuild *rebuild)
 done:
     if (index != NULL)
         index->ops->close(index);
-    env_put(env, bytes, bytes_size);
-    env_put(env, blocks, blocks_size);
+    env_put(env, transaction, sizeof(*transaction));
     return status;
 }
 

@@ -80,7 +80,8 @@ struct index_ops {
     /* Make a new, empty index of `map_bytes` beside the old one (name "data.mdb.new"), zero-filled
      * to its full size and synced. Blocks may be committed into it; index_install puts it in
      * the old one's place (close, fsync, rename, fsync of the directory, open). It is not finished
-     * then: INDEX_DAMAGED, until it is marked for the first time. */
+     * then: INDEX_DAMAGED, until it is marked for the first time. What was deferred before is
+     * durable with it. */
     enum kvt_status (*create)(void *context, const struct kvt_env *env, struct fs_dir *dir,
         uint64_t map_bytes, struct index **index_out);
     enum kvt_status (*install)(struct index *index);
@@ -96,16 +97,17 @@ struct index_ops {
      * anything else; no further commit will be tried by the caller. */
     enum kvt_status (*commit)(struct index *index, const struct index_batch *batch);
 
-    /* The same, but KVT_OK says no more than that it was done: it is durable when the next commit,
-     * or `sync`, has returned KVT_OK. A crash before that leaves it, or the state before it; when
-     * that commit or sync fails nobody knows which. Nothing is read in between. This saves one of
-     * two syncs when another commit follows at once. */
+    /* The same, but KVT_OK says no more than that it was done: it is durable when the next commit
+     * (even one that changes nothing), or `sync`, has returned KVT_OK. A crash before that leaves
+     * it, or the state before it; when that commit or sync fails nobody knows which. Nothing is
+     * read in between. This saves one of two syncs when another commit follows at once. */
     enum kvt_status (*commit_deferred)(struct index *index, const struct index_batch *batch);
     /* KVT_OK: all commits are durable. KVT_E_META: no further commit will be tried. */
     enum kvt_status (*sync)(struct index *index);
 
     /* Double the map (at least to `map_bytes`), zero-filled and synced first; where the disk has no
-     * room for that, by less. KVT_E_NOSPC: it has none at all, and nothing changed. */
+     * room for that, or refuses it, by less. KVT_E_NOSPC: it has none at all, and nothing changed;
+     * KVT_E_IO likewise, beyond a limit of the process's (RLIMIT_FSIZE). */
     enum kvt_status (*grow)(struct index *index, uint64_t map_bytes);
 
     /* The clean flag: `clean` false before the first write of a life (of a new index: when all is
@@ -136,10 +138,10 @@ const char *index_lmdb_version(void);
 struct index_disk;
 enum kvt_status index_disk_create(const struct kvt_env *env, struct index_disk **disk_out);
 void index_disk_destroy(struct index_disk *disk);
-/* What a power cut leaves of the commit that was running: `applied` or nothing of it. Without a
- * running commit nothing happens. */
-void index_disk_power_cut(struct index_disk *disk, bool applied);
-/* Make the n-th commit from now (1: the next) fail with `status`; 0: none. */
+/* What a power cut leaves of the commits that are not durable: the first `kept_count`, whole. They
+ * are two at most: one that was deferred, and one that was running, or failed, behind it. */
+void index_disk_power_cut(struct index_disk *disk, uint32_t kept_count);
+/* Make the n-th commit or sync from now (1: the next) fail, a commit with `status`; 0: none. */
 void index_disk_fail(struct index_disk *disk, uint32_t n, enum kvt_status status);
 extern const struct index_ops index_mem_ops; /* Context: struct index_disk *. */
 

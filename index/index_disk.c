@@ -2,21 +2,22 @@
 /*
  * index_disk.c - what is durable of a simulated index, and what a power cut does to it.
  *
- * Owns      the images, their blocks and facts, the running change. All of its memory comes from
- *           the env given to index_disk_create(), so it outlives every index that used it.
+ * Owns      the images, their blocks and facts, the changes. All of its memory comes from the env
+ *           given to index_disk_create(), so it outlives every index that used it.
  * Not here  the index's vtable (index_mem.c).
  * Threads   one at a time.
  *
- * States of the change:
+ * States of a change:
  *
- *            disk_stage()            disk_apply()
+ *            disk_stage()            disk_apply(): the oldest
  *     NONE ----------------> STAGED --------------> NONE, all of it is in the image
  *       ^                      |
  *       +----------------------+
- *             disk_drop()          nothing of it is in the image
+ *             disk_drop(): the newest    nothing of it is in the image
  *
- *   NONE    change.image == NULL; the change owns no memory.
- *   STAGED  change.image is the image it will go to; containers and room for it are reserved there.
+ *   NONE    the change owns no memory.
+ *   STAGED  change.image is the image it will go to; containers and room for it, and for the one
+ *           before it, are reserved there.
  */
 #include "index_disk_internal.h"
 
@@ -89,8 +90,8 @@ disk_image_destroy(struct index_disk *disk, struct disk_image *image)
 {
     if (image == NULL)
         return;
-    if (disk->change.image == image)
-        disk_drop(disk);
+    if (disk->change_count > 0 && disk->changes[0].image == image)
+        disk_drop_all(disk);
     for (uint32_t i = 0; i < image->segment_count; i++)
         segment_destroy(disk, image->segments[i]);
     array_free(&disk->env, image->segments, image->segment_capacity * sizeof(*image->segments));
@@ -172,37 +173,43 @@ segment_make(struct index_disk *disk, struct disk_image *image, uint32_t number)
 
 /* --- 3. Staging ------------------------------------------------------------------------------- */
 
-/* Containers and room for everything that the change adds. */
 static enum kvt_status
-image_reserve(struct index_disk *disk, struct disk_image *image, const struct index_batch *batch)
+segment_reserve(struct index_disk *disk, struct disk_segment *segment)
 {
-    for (uint32_t i = 0; i < batch->segment_count; i++)
-        KVT_TRY(segment_make(disk, image, batch->segments[i].number));
-    for (uint32_t i = 0; i < batch->added_count; i++)
-        KVT_TRY(segment_make(disk, image, batch->added[i].segment));
-    for (uint32_t i = 0; i < batch->added_count; i++)
-        disk_segment_find(image, batch->added[i].segment)->pending_count = 0;
-    for (uint32_t i = 0; i < batch->added_count; i++) {
-        struct disk_segment *segment = disk_segment_find(image, batch->added[i].segment);
+    if (segment->block_count + segment->pending_count == segment->block_capacity) {
+        struct disk_block *grown =
+            array_grow(&disk->env, segment->blocks, &segment->block_capacity, sizeof(*grown));
 
-        if (segment->block_count + segment->pending_count == segment->block_capacity) {
-            struct disk_block *grown =
-                array_grow(&disk->env, segment->blocks, &segment->block_capacity, sizeof(*grown));
+        if (grown == NULL)
+            return memory_missing();
+        segment->blocks = grown;
+    }
+    segment->pending_count++;
+    return KVT_OK;
+}
 
-            if (grown == NULL)
-                return memory_missing();
-            segment->blocks = grown;
-        }
-        segment->pending_count++;
+/* Containers and room for everything that the staged changes add. */
+static enum kvt_status
+image_reserve(struct index_disk *disk, struct disk_image *image)
+{
+    const struct disk_change *newest = &disk->changes[disk->change_count - 1];
+
+    for (uint32_t i = 0; i < newest->segment_count; i++)
+        KVT_TRY(segment_make(disk, image, newest->segments[i].number));
+    for (uint32_t i = 0; i < newest->added_count; i++)
+        KVT_TRY(segment_make(disk, image, newest->added[i].segment));
+    for (uint32_t i = 0; i < image->segment_count; i++)
+        image->segments[i]->pending_count = 0;
+    for (const struct disk_change *change = disk->changes; change <= newest; change++) {
+        for (uint32_t i = 0; i < change->added_count; i++)
+            KVT_TRY(segment_reserve(disk, disk_segment_find(image, change->added[i].segment)));
     }
     return KVT_OK;
 }
 
 static enum kvt_status
-change_copy(struct index_disk *disk, const struct index_batch *batch)
+change_copy(const struct kvt_env *env, const struct index_batch *batch, struct disk_change *change)
 {
-    const struct kvt_env *env = &disk->env;
-    struct disk_change *change = &disk->change;
     void *copy;
 
     KVT_TRY(array_copy(env, batch->emptied, batch->emptied_count * sizeof(*batch->emptied), &copy));
@@ -232,25 +239,24 @@ enum kvt_status
 disk_stage(struct index_disk *disk, struct disk_image *image, const struct index_batch *batch,
     enum disk_mark mark)
 {
+    struct disk_change *change = &disk->changes[disk->change_count];
     enum kvt_status status;
 
-    disk_drop(disk);
-    disk->change.image = image;
-    disk->change.mark = mark;
-    status = change_copy(disk, batch);
+    KVT_ASSERT(disk->change_count < DISK_CHANGES_MAX);
+    disk->change_count++;
+    change->image = image;
+    change->mark = mark;
+    status = change_copy(&disk->env, batch, change);
     if (status == KVT_OK)
-        status = image_reserve(disk, image, batch);
+        status = image_reserve(disk, image);
     if (status != KVT_OK)
         disk_drop(disk);
     return status;
 }
 
-void
-disk_drop(struct index_disk *disk)
+static void
+change_destroy(const struct kvt_env *env, struct disk_change *change)
 {
-    const struct kvt_env *env = &disk->env;
-    struct disk_change *change = &disk->change;
-
     for (uint32_t i = 0; i < change->added_count; i++)
         array_free(env, (void *)change->added[i].bytes, change->added[i].size);
     array_free(env, change->added, change->added_count * sizeof(*change->added));
@@ -258,6 +264,20 @@ disk_drop(struct index_disk *disk)
     array_free(env, change->deleted, change->deleted_count * sizeof(*change->deleted));
     array_free(env, change->segments, change->segment_count * sizeof(*change->segments));
     *change = (struct disk_change){0};
+}
+
+void
+disk_drop(struct index_disk *disk)
+{
+    if (disk->change_count > 0)
+        change_destroy(&disk->env, &disk->changes[--disk->change_count]);
+}
+
+void
+disk_drop_all(struct index_disk *disk)
+{
+    while (disk->change_count > 0)
+        disk_drop(disk);
 }
 
 /* --- 4. Applying ------------------------------------------------------------------------------ */
@@ -314,10 +334,10 @@ block_insert(struct index_disk *disk, struct disk_image *image, const struct ind
 void
 disk_apply(struct index_disk *disk)
 {
-    struct disk_change *change = &disk->change;
+    struct disk_change *change = &disk->changes[0];
     struct disk_image *image = change->image;
 
-    if (image == NULL)
+    if (disk->change_count == 0)
         return;
     for (uint32_t i = 0; i < change->emptied_count; i++)
         segment_empty(disk, image, change->emptied[i]);
@@ -340,7 +360,11 @@ disk_apply(struct index_disk *disk)
         image->is_clean = change->mark == DISK_MARK_CLEAN;
         image->is_finished = true;
     }
-    disk_drop(disk);
+    change_destroy(&disk->env, change);
+    disk->change_count--;
+    for (uint32_t i = 0; i < disk->change_count; i++)
+        disk->changes[i] = disk->changes[i + 1];
+    disk->changes[disk->change_count] = (struct disk_change){0};
 }
 
 /* --- 5. The disk as tests see it -------------------------------------------------------------- */
@@ -364,7 +388,7 @@ index_disk_destroy(struct index_disk *disk)
 
     if (disk == NULL)
         return;
-    disk_drop(disk);
+    disk_drop_all(disk);
     disk_image_destroy(disk, disk->current);
     disk_image_destroy(disk, disk->fresh);
     env = disk->env;
@@ -372,12 +396,11 @@ index_disk_destroy(struct index_disk *disk)
 }
 
 void
-index_disk_power_cut(struct index_disk *disk, bool applied)
+index_disk_power_cut(struct index_disk *disk, uint32_t kept_count)
 {
-    if (applied)
+    for (uint32_t i = 0; i < kept_count; i++)
         disk_apply(disk);
-    else
-        disk_drop(disk);
+    disk_drop_all(disk);
 }
 
 void

@@ -15,11 +15,14 @@
  *       the next transaction's pages, or lmdb_sync(), brings to the disk. After one failed, none is
  *       begun.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bytes.h"
 #include "failure.h"
+#include "fork_descriptor.h"
 #include "growth_host.h"
 #include "index_lmdb_internal.h"
 #include "lmdb_check.h"
@@ -96,12 +99,33 @@ environment_close(struct index_lmdb *lmdb)
     lmdb->lmdb = NULL;
 }
 
+/* LMDB opens all its descriptors with O_CLOEXEC but the one that it writes pages through: until
+ * that has it, too, nobody forks. */
+static int
+descriptors_open(MDB_env *mdb, const char *path, unsigned flags)
+{
+    struct growth_signal held;
+    int descriptor;
+    int code;
+
+    if (fork_hold() != KVT_OK)
+        return ENOMEM;
+    growth_signal_hold(&held);
+    code = mdb_env_open(mdb, path, flags, FILE_MODE);
+    growth_signal_drop(&held);
+    if (code == 0)
+        code = mdb_env_get_fd(mdb, &descriptor);
+    if (code == 0)
+        (void)fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    fork_release();
+    return code;
+}
+
 /* Open LMDB on `file_name` with a map of `map_bytes`. */
 static enum kvt_status
 environment_open(struct index_lmdb *lmdb)
 {
     unsigned flags = ENVIRONMENT_FLAGS | (lmdb->is_read_only ? MDB_RDONLY : 0u);
-    struct growth_signal held;
     char path[PATH_BYTES_MAX];
     enum kvt_status status;
     MDB_stat stat;
@@ -116,11 +140,8 @@ environment_open(struct index_lmdb *lmdb)
     code = mdb_env_set_maxdbs(lmdb->lmdb, DATABASE_COUNT);
     if (code == 0)
         code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)lmdb->map_bytes);
-    if (code == 0) {
-        growth_signal_hold(&held);
-        code = mdb_env_open(lmdb->lmdb, path, flags, FILE_MODE);
-        growth_signal_drop(&held);
-    }
+    if (code == 0)
+        code = descriptors_open(lmdb->lmdb, path, flags);
     if (code == 0)
         code = mdb_env_stat(lmdb->lmdb, &stat);
     if (code != 0) {
@@ -307,6 +328,36 @@ grown_size(const struct index_lmdb *lmdb, uint64_t larger, uint64_t least)
     return growth < larger - lmdb->map_bytes ? lmdb->map_bytes + growth : larger;
 }
 
+/* Whether the last failure says that the file cannot become so long: the disk is full, beyond what
+ * it says it has, or somebody's quota is; or a limit of the process's (RLIMIT_FSIZE). */
+static bool
+file_is_too_long(enum kvt_status status)
+{
+    return status == KVT_E_NOSPC || (status == KVT_E_IO && failure_last()->foreign_code == EFBIG);
+}
+
+/* Zeros up to *size_inout, or to less: by half of that again and again, but never by less than
+ * GROWTH_MIN, nor to less than `least`. */
+static enum kvt_status
+map_fill(const struct index_lmdb *lmdb, uint64_t least, uint64_t *size_inout)
+{
+    uint64_t growth = *size_inout - lmdb->map_bytes;
+    uint64_t smallest = least - lmdb->map_bytes;
+
+    smallest = smallest < GROWTH_MIN ? GROWTH_MIN : smallest;
+    for (;;) {
+        enum kvt_status status =
+            lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, lmdb->map_bytes + growth);
+
+        if (growth <= smallest || !file_is_too_long(status)) {
+            *size_inout = lmdb->map_bytes + growth;
+            return status;
+        }
+        growth = growth / 2 - growth / 2 % GROWTH_UNIT;
+        growth = growth < smallest ? smallest : growth;
+    }
+}
+
 static enum kvt_status
 lmdb_grow(struct index *index, uint64_t map_bytes)
 {
@@ -321,7 +372,7 @@ lmdb_grow(struct index *index, uint64_t map_bytes)
     if (map_bytes < lmdb->map_bytes)
         map_bytes = lmdb->map_bytes;
     larger = grown_size(lmdb, larger < map_bytes ? map_bytes : larger, map_bytes);
-    KVT_TRY(lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, larger));
+    KVT_TRY(map_fill(lmdb, map_bytes, &larger));
     if (lmdb_touch_metas(lmdb) != KVT_OK) {
         lmdb->is_failed = true;
         return KVT_E_META;

@@ -38,6 +38,8 @@ struct index_lmdb {
     uint32_t page_bytes;
     bool is_read_only;
     bool is_failed; /* A commit failed: no other is tried. */
+    /* LMDB's number of the last transaction, when that was deferred and not synced since, or 0. */
+    uint64_t deferred_number;
 
     uint64_t tree_pages; /* In all trees, after the last commit. */
     uint64_t lost_pages; /* In no tree and not free, when the file was opened. */
@@ -63,11 +65,8 @@ enum kvt_status lmdb_file_fill(
 enum kvt_status lmdb_file_sync(const struct kvt_env *env, struct fs_dir *dir, const char *name);
 enum kvt_status lmdb_file_size(
     const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t *size_out);
-/*
- * Read the first `size` bytes in their order, so that they are in the page cache. A walk through a
- * cold map costs a random read of 4 KiB for every page. What the disk cannot read is an error here;
- * through the map it would be a SIGBUS.
- */
+/* lmdb_reader_warm(), before a walk through the map: what the disk cannot read is an error here;
+ * through the map it would be a SIGBUS. */
 enum kvt_status lmdb_file_warm(
     const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
 

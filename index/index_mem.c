@@ -7,8 +7,9 @@
  * Threads   one at a time.
  *
  * A commit that is made to fail with anything but KVT_E_NOSPC stays staged on the disk, as after an
- * error of the real index: index_disk_power_cut() decides whether the next life finds it; without a
- * power cut the next open finds nothing of it.
+ * error of the real index, and so does one that was deferred, until the next, or a sync, is good:
+ * index_disk_power_cut() decides whether the next life finds them; without a power cut the next
+ * open, or create, finds nothing of them.
  */
 #include <string.h>
 
@@ -28,7 +29,7 @@ struct index_mem {
     uint64_t commit_count;
     bool is_read_only;
     bool is_failed;   /* A commit failed: no other is tried. */
-    bool is_deferred; /* The staged change was committed, and is not durable. */
+    bool is_deferred; /* The oldest staged change was committed, and is not durable. */
 };
 
 static struct index_mem *
@@ -92,6 +93,7 @@ mem_create(void *context, const struct kvt_env *env, struct fs_dir *dir, uint64_
 
     (void)dir;
     *index_out = NULL;
+    disk_drop_all(disk);
     fresh_remove(disk);
     KVT_TRY(disk_image_create(disk, map_bytes, &image));
     status = handle_create(env, disk, image, &mem);
@@ -104,6 +106,15 @@ mem_create(void *context, const struct kvt_env *env, struct fs_dir *dir, uint64_
     return KVT_OK;
 }
 
+/* What was deferred is durable. */
+static void
+deferred_settle(struct index_mem *mem)
+{
+    if (mem->is_deferred)
+        disk_apply(mem->disk);
+    mem->is_deferred = false;
+}
+
 static enum kvt_status
 mem_install(struct index *index)
 {
@@ -112,6 +123,7 @@ mem_install(struct index *index)
 
     if (mem->image != disk->fresh)
         return failure_set(KVT_E_STATE, 0, "Only an index that was just made can be installed.");
+    deferred_settle(mem);
     disk_image_destroy(disk, disk->current);
     disk->current = disk->fresh;
     disk->fresh = NULL;
@@ -129,7 +141,7 @@ mem_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool read
     *index_out = NULL;
     if (disk->current == NULL)
         return failure_set(KVT_MISS, 0, "There is no in-memory index on this disk.");
-    disk_drop(disk);
+    disk_drop_all(disk);
     KVT_TRY(handle_create(env, disk, disk->current, &mem));
     mem->is_read_only = read_only;
     if (!read_only)
@@ -178,13 +190,15 @@ write_check(const struct index_mem *mem)
     return KVT_OK;
 }
 
-/* What was deferred is durable with the next commit or sync. */
-static void
-deferred_settle(struct index_mem *mem)
+/* Whether the test wants this commit, or sync, to fail. */
+static bool
+failure_is_due(struct index_disk *disk)
 {
-    if (mem->is_deferred)
-        disk_apply(mem->disk);
-    mem->is_deferred = false;
+    bool is_due = disk->fail_countdown == 1;
+
+    if (disk->fail_countdown > 0)
+        disk->fail_countdown--;
+    return is_due;
 }
 
 /* Make the staged change durable (deferred: only with the next), or fail as the test wants. */
@@ -192,11 +206,9 @@ static enum kvt_status
 change_run(struct index_mem *mem, bool is_deferred)
 {
     struct index_disk *disk = mem->disk;
-    bool is_failing = disk->fail_countdown == 1;
 
-    if (disk->fail_countdown > 0)
-        disk->fail_countdown--;
-    if (!is_failing) {
+    if (!failure_is_due(disk)) {
+        deferred_settle(mem);
         mem->is_deferred = is_deferred;
         if (!is_deferred)
             disk_apply(disk);
@@ -243,21 +255,39 @@ deleted_cost(const struct disk_image *image, const struct index_batch *batch)
     return bytes;
 }
 
+/* What is used of the map behind a batch, when `used` is before it. */
+static uint64_t
+used_behind(const struct disk_image *image, uint64_t used, const struct index_batch *batch)
+{
+    uint64_t freed = deleted_cost(image, batch);
+
+    /* A place that is named twice counts twice: the sum may exceed what is there. */
+    used -= freed < used ? freed : used;
+    for (uint32_t i = 0; i < batch->added_count; i++)
+        used += disk_block_cost(batch->added[i].size);
+    return used;
+}
+
 /* Additions may not use the quarter of the map that is kept for deletions. */
 static enum kvt_status
 room_check(const struct index_mem *mem, const struct index_batch *batch)
 {
     const struct disk_image *image = mem->image;
+    const struct disk_change *deferred = &mem->disk->changes[0];
     uint64_t limit = image->map_bytes - image->map_bytes / RESERVE_DIVISOR;
     uint64_t used = image->used_bytes;
-    uint64_t freed = deleted_cost(image, batch);
 
     if (batch->added_count == 0)
         return KVT_OK;
-    /* A place that is named twice counts twice: the sum may exceed what is there. */
-    used -= freed < used ? freed : used;
-    for (uint32_t i = 0; i < batch->added_count; i++)
-        used += disk_block_cost(batch->added[i].size);
+    if (mem->is_deferred)
+        used = used_behind(image, used,
+            &(struct index_batch){.emptied = deferred->emptied,
+                .emptied_count = deferred->emptied_count,
+                .deleted = deferred->deleted,
+                .deleted_count = deferred->deleted_count,
+                .added = deferred->added,
+                .added_count = deferred->added_count});
+    used = used_behind(image, used, batch);
     if (used <= limit)
         return KVT_OK;
     return failure_set(KVT_E_NOSPC, 0,
@@ -269,7 +299,6 @@ static enum kvt_status
 batch_commit(struct index_mem *mem, const struct index_batch *batch, bool is_deferred)
 {
     KVT_TRY(write_check(mem));
-    deferred_settle(mem);
     KVT_TRY(room_check(mem, batch));
     KVT_TRY(change_stage(mem, batch, DISK_MARK_KEEP));
     return change_run(mem, is_deferred);
@@ -293,6 +322,9 @@ mem_sync(struct index *index)
     struct index_mem *mem = mem_of(index);
 
     KVT_TRY(write_check(mem));
+    mem->is_failed = failure_is_due(mem->disk);
+    if (mem->is_failed)
+        return failure_set(KVT_E_META, 0, "This sync was made to fail.");
     deferred_settle(mem);
     return KVT_OK;
 }
@@ -317,7 +349,6 @@ mem_mark(struct index *index, bool clean)
     const struct index_batch nothing = {0};
 
     KVT_TRY(write_check(mem));
-    deferred_settle(mem);
     KVT_TRY(change_stage(mem, &nothing, clean ? DISK_MARK_CLEAN : DISK_MARK_UNCLEAN));
     return change_run(mem, false);
 }

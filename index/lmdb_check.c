@@ -348,6 +348,8 @@ free_list_check(struct check *check)
 static enum kvt_status
 check_run(struct check *check)
 {
+    KVT_TRY(lmdb_reader_warm(check->reader.env, check->reader.file,
+        check->reader.page_count * check->reader.page_bytes));
     KVT_TRY(names_check(check));
     KVT_TRY(blocks_check(check));
     return free_list_check(check);

@@ -9,11 +9,11 @@
 #include "bytes.h"
 #include "failure.h"
 #include "index_lmdb_internal.h"
+#include "lmdb_reader.h"
 #include "try.h"
 
 enum {
     FILL_BYTES = 1 << 20, /* Zeros in one write. */
-    WARM_BYTES = 1 << 20, /* In one read. */
 };
 
 enum kvt_status
@@ -118,21 +118,11 @@ lmdb_file_size(const struct kvt_env *env, struct fs_dir *dir, const char *name, 
 enum kvt_status
 lmdb_file_warm(const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size)
 {
-    struct fs_file *file = NULL;
-    size_t piece = size < WARM_BYTES ? (size_t)size : WARM_BYTES;
-    size_t count = piece;
-    void *bytes;
+    struct fs_file *file;
     enum kvt_status status;
 
     KVT_TRY(env->fs->open(dir, name, FS_READ_ONLY, &file));
-    bytes = env_take(env, piece);
-    status = bytes == NULL ? failure_set(KVT_E_NOMEM, 0, "No memory to read the index.") : KVT_OK;
-    for (uint64_t offset = 0; status == KVT_OK && offset < size && count > 0; offset += count) {
-        uint64_t left = size - offset;
-
-        status = env->fs->read_at(file, bytes, left < piece ? (size_t)left : piece, offset, &count);
-    }
-    env_put(env, bytes, piece);
+    status = lmdb_reader_warm(env, file, size);
     env->fs->close(file);
     return status;
 }

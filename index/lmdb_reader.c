@@ -8,13 +8,32 @@
 
 #include "failure.h"
 #include "lmdb_page.h"
+#include "try.h"
 
 enum {
     WORD_BITS = 64,
     META_PAGES = 2,
+    WARM_BYTES = 1 << 20, /* In one read. */
 };
 
-_Static_assert(LMDB_WINDOW_BYTES % LMDB_PAGE_BYTES_MAX == 0, "a page lies in one window");
+enum kvt_status
+lmdb_reader_warm(const struct kvt_env *env, struct fs_file *file, uint64_t size)
+{
+    size_t piece = size < WARM_BYTES ? (size_t)size : WARM_BYTES;
+    size_t count = piece;
+    void *bytes = env_take(env, piece);
+    enum kvt_status status = KVT_OK;
+
+    if (bytes == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "No memory to read the index.");
+    for (uint64_t offset = 0; status == KVT_OK && offset < size && count > 0; offset += count) {
+        uint64_t left = size - offset;
+
+        status = env->fs->read_at(file, bytes, left < piece ? (size_t)left : piece, offset, &count);
+    }
+    env_put(env, bytes, piece);
+    return status;
+}
 
 enum kvt_status
 lmdb_reader_open(struct lmdb_reader *reader, const struct kvt_env *env, struct fs_file *file,
@@ -26,17 +45,14 @@ lmdb_reader_open(struct lmdb_reader *reader, const struct kvt_env *env, struct f
         .page_bytes = page_bytes,
         .page_count = page_count,
         .claimed_bytes = (size_t)(page_count / WORD_BITS + 1) * sizeof(uint64_t),
+        .page_number = UINT64_MAX,
     };
     reader->claimed = env_take(env, reader->claimed_bytes);
-    reader->window_bytes = env_take(env, (size_t)LMDB_WINDOW_BYTES * LMDB_WINDOW_COUNT);
-    if (reader->claimed == NULL || reader->window_bytes == NULL) {
+    reader->page = env_take(env, page_bytes);
+    if (reader->claimed == NULL || reader->page == NULL) {
         lmdb_reader_close(reader);
         return failure_set(KVT_E_NOMEM, 0, "No memory to check %llu pages of the index.",
             (unsigned long long)page_count);
-    }
-    for (size_t i = 0; i < LMDB_WINDOW_COUNT; i++) {
-        reader->windows[i].offset = UINT64_MAX;
-        reader->windows[i].bytes = reader->window_bytes + i * LMDB_WINDOW_BYTES;
     }
     return KVT_OK;
 }
@@ -46,10 +62,10 @@ lmdb_reader_close(struct lmdb_reader *reader)
 {
     if (reader->claimed != NULL)
         env_put(reader->env, reader->claimed, reader->claimed_bytes);
-    if (reader->window_bytes != NULL)
-        env_put(reader->env, reader->window_bytes, (size_t)LMDB_WINDOW_BYTES * LMDB_WINDOW_COUNT);
+    if (reader->page != NULL)
+        env_put(reader->env, reader->page, reader->page_bytes);
     reader->claimed = NULL;
-    reader->window_bytes = NULL;
+    reader->page = NULL;
 }
 
 enum kvt_status
@@ -73,25 +89,19 @@ lmdb_reader_claim(struct lmdb_reader *reader, uint64_t number)
 enum kvt_status
 lmdb_reader_page(struct lmdb_reader *reader, uint64_t number, const uint8_t **bytes_out)
 {
-    uint64_t offset = number * reader->page_bytes;
-    uint64_t first = offset - offset % LMDB_WINDOW_BYTES;
-    struct lmdb_window *window = &reader->windows[first / LMDB_WINDOW_BYTES % LMDB_WINDOW_COUNT];
-    size_t begin = (size_t)(offset - first);
-    enum kvt_status status;
+    size_t size = 0;
 
     KVT_ASSERT(number < reader->page_count);
-    if (window->offset != first) {
-        window->offset = UINT64_MAX;
-        status = reader->env->fs->read_at(
-            reader->file, window->bytes, LMDB_WINDOW_BYTES, first, &window->size);
-        if (status != KVT_OK)
-            return status;
-        window->offset = first;
-    }
-    if (window->size < begin + reader->page_bytes) {
+    *bytes_out = reader->page;
+    if (reader->page_number == number)
+        return KVT_OK;
+    reader->page_number = UINT64_MAX;
+    KVT_TRY(reader->env->fs->read_at(
+        reader->file, reader->page, reader->page_bytes, number * reader->page_bytes, &size));
+    if (size < reader->page_bytes) {
         return failure_set(KVT_E_CORRUPT, 0, "The index's file ends before page %llu.",
             (unsigned long long)number);
     }
-    *bytes_out = window->bytes + begin;
+    reader->page_number = number;
     return KVT_OK;
 }

@@ -2,23 +2,19 @@
 /*
  * lmdb_reader.h - pages of an LMDB file by number, each claimed at most once.
  *
- * Owns      the bitmap of pages that were claimed, and a few windows of the file.
+ * Owns      the bitmap of pages that were claimed, and the page that was read last.
  */
 #ifndef KVT_INDEX_LMDB_READER_H
 #define KVT_INDEX_LMDB_READER_H
 
 #include "env.h"
 
-enum {
-    LMDB_WINDOW_BYTES = 1 << 18, /* Read at once: trees that grew by appending lie in order. */
-    LMDB_WINDOW_COUNT = 16,
-};
-
-struct lmdb_window {
-    uint64_t offset; /* UINT64_MAX: empty. */
-    size_t size;     /* Bytes that were there. */
-    uint8_t *bytes;
-};
+/*
+ * lmdb_reader_warm - read the first `size` bytes in their order, so that they are in the page
+ * cache: a tree that has lived is scattered over its file, and what reads it page by page would
+ * cost a cold disk a random read of 4 KiB for each. What the disk cannot read is an error.
+ */
+enum kvt_status lmdb_reader_warm(const struct kvt_env *env, struct fs_file *file, uint64_t size);
 
 struct lmdb_reader {
     const struct kvt_env *env;
@@ -28,8 +24,8 @@ struct lmdb_reader {
     uint64_t *claimed; /* One bit a page. */
     size_t claimed_bytes;
     uint64_t claimed_count;
-    uint8_t *window_bytes;
-    struct lmdb_window windows[LMDB_WINDOW_COUNT];
+    uint8_t *page;
+    uint64_t page_number; /* What is there; UINT64_MAX: nothing. */
 };
 
 /* lmdb_reader_open - the caller has proved that the file has page_count pages. */

@@ -204,8 +204,32 @@ schema_put(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
     return mdb_put(txn, lmdb->system, &key, &value, 0);
 }
 
+static int
+last_sync(struct index_lmdb *lmdb)
+{
+    int code = mdb_env_sync(lmdb->lmdb, 1);
+
+    if (code == 0)
+        lmdb->deferred_number = 0;
+    return code;
+}
+
+/* What was deferred before is durable with the pages of a transaction; of one that has none, as it
+ * changed nothing, LMDB writes and syncs nothing. */
+static int
+deferred_settle(struct index_lmdb *lmdb, bool is_deferred)
+{
+    MDB_envinfo info;
+    int code = mdb_env_info(lmdb->lmdb, &info);
+
+    if (code == 0 && info.me_last_txnid == lmdb->deferred_number)
+        return last_sync(lmdb);
+    lmdb->deferred_number = is_deferred ? info.me_last_txnid : 0;
+    return code;
+}
+
 /*
- * One transaction. Durable when KVT_OK is returned.
+ * One transaction. Durable when KVT_OK is returned, unless it is deferred.
  *
  * Pages that the last transaction freed are not free to the next one, but to the one after it: so
  * when the map is full, a transaction that changes nothing may give back enough for a second try.
@@ -213,7 +237,7 @@ schema_put(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
  */
 static enum kvt_status
 write_run(struct index_lmdb *lmdb, const struct index_batch *batch, change_fn change, void *context,
-    const char *what)
+    bool is_deferred, const char *what)
 {
     struct growth_signal held;
     int code;
@@ -222,12 +246,16 @@ write_run(struct index_lmdb *lmdb, const struct index_batch *batch, change_fn ch
     if (lmdb_touch(lmdb, batch) != KVT_OK)
         return touch_failed(lmdb, what);
     growth_signal_hold(&held);
+    meta_sync_defer(lmdb, is_deferred);
     code = write_try(lmdb, change, context);
     if (code == MDB_MAP_FULL) {
         code = write_try(lmdb, schema_put, NULL);
         if (code == 0)
             code = write_try(lmdb, change, context);
     }
+    meta_sync_defer(lmdb, false);
+    if (code == 0)
+        code = deferred_settle(lmdb, is_deferred);
     growth_signal_drop(&held);
     if (code != 0)
         return write_failed(lmdb, code, what);
@@ -384,24 +412,23 @@ batch_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
     return code;
 }
 
+static enum kvt_status
+batch_commit(struct index *index, const struct index_batch *batch, bool is_deferred)
+{
+    return write_run(lmdb_of(index), batch, batch_change, (void *)(uintptr_t)batch, is_deferred,
+        "The commit of a batch failed");
+}
+
 enum kvt_status
 lmdb_commit(struct index *index, const struct index_batch *batch)
 {
-    return write_run(lmdb_of(index), batch, batch_change, (void *)(uintptr_t)batch,
-        "The commit of a batch failed");
+    return batch_commit(index, batch, false);
 }
 
 enum kvt_status
 lmdb_commit_deferred(struct index *index, const struct index_batch *batch)
 {
-    struct index_lmdb *lmdb = lmdb_of(index);
-    enum kvt_status status;
-
-    KVT_TRY(lmdb_transaction_check(lmdb));
-    meta_sync_defer(lmdb, true);
-    status = lmdb_commit(index, batch);
-    meta_sync_defer(lmdb, false);
-    return status;
+    return batch_commit(index, batch, true);
 }
 
 enum kvt_status
@@ -413,7 +440,7 @@ lmdb_sync(struct index *index)
     KVT_TRY(lmdb_transaction_check(lmdb));
     if (lmdb_touch_metas(lmdb) != KVT_OK)
         return touch_failed(lmdb, "The sync of a commit failed");
-    code = mdb_env_sync(lmdb->lmdb, 1);
+    code = last_sync(lmdb);
     return code == 0 ? KVT_OK : write_failed(lmdb, code, "The sync of a commit failed");
 }
 
@@ -438,7 +465,8 @@ mark_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 enum kvt_status
 lmdb_mark(struct index *index, bool clean)
 {
-    return write_run(lmdb_of(index), NULL, mark_change, &clean, "Setting the clean flag failed");
+    return write_run(
+        lmdb_of(index), NULL, mark_change, &clean, false, "Setting the clean flag failed");
 }
 
 /* --- 3. The first transactions of an environment ---------------------------------------------- */
@@ -469,7 +497,8 @@ create_change(struct index_lmdb *lmdb, MDB_txn *txn, void *context)
 enum kvt_status
 lmdb_transaction_create(struct index_lmdb *lmdb)
 {
-    KVT_TRY(write_run(lmdb, NULL, create_change, NULL, "The first commit of a new index failed"));
+    KVT_TRY(write_run(
+        lmdb, NULL, create_change, NULL, false, "The first commit of a new index failed"));
     lmdb->commit_count = 0;
     return KVT_OK;
 }

@@ -197,7 +197,9 @@ struct kvt_live {
     uint64_t age_ns;         /* Since it wrote this. */
     uint64_t opened_wall_ns; /* Since 1970. */
     uint32_t health;         /* enum kvt_health_flags */
-    uint32_t is_stale;       /* That process is gone: it left this behind. */
+    uint32_t is_stale;       /* No such process is to be seen: it is gone and left this behind, or
+                              * lives in another container or machine, or /proc hides it. Who asks
+                              * must know more (is DIR/LOCK locked?) before it takes it for gone. */
     struct kvt_stats stats;
     struct kvt_options options; /* In force; without its pointers. */
     uint64_t work[KVT_LIVE_WORKS];

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -32,6 +34,23 @@ static const struct index_ops *tested_ops;
 static struct index_model model;
 static struct index_model model_before;
 static struct model_batch batch;
+
+static uint32_t sync_count;
+
+/* In the place of the library's, also for LMDB. */
+__attribute__((visibility("default"))) int
+fdatasync(int descriptor)
+{
+    sync_count++;
+    return (int)syscall(SYS_fdatasync, descriptor);
+}
+
+__attribute__((visibility("default"))) int
+fsync(int descriptor)
+{
+    sync_count++;
+    return (int)syscall(SYS_fsync, descriptor);
+}
 
 static int
 rig_open(void **state)
@@ -581,6 +600,60 @@ deferred_commits_are_there_after_what_makes_them_durable(void **state)
     rig->ops->close(index);
 }
 
+/* The in-memory index loses what is not durable; of LMDB's it is known that there was a sync. */
+static void
+durable_check(struct rig *rig)
+{
+    if (rig->context != NULL)
+        index_disk_power_cut(rig->context, 0);
+    else
+        assert_true(sync_count > 0);
+}
+
+/* As those of blocks that are not there. */
+static void
+a_commit_that_changes_nothing_makes_a_deferred_one_durable(void **state)
+{
+    const struct index_block absent = {.segment = model_segment(0), .page = MODEL_PAGES};
+    const struct index_batch nothing = {.deleted = &absent, .deleted_count = 1};
+    struct rig *rig = *state;
+    struct rng rng = {.state = 5};
+    struct index *index = index_make(rig, MAP_BYTES);
+
+    for (uint32_t i = 0; i < 4; i++) {
+        model_batch_random(&model, &batch, &rng, 40, 30);
+        assert_int_equal(rig->ops->commit_deferred(index, &batch.batch), KVT_OK);
+        sync_count = 0;
+        assert_int_equal(
+            (i % 2 == 0 ? rig->ops->commit : rig->ops->commit_deferred)(index, &nothing), KVT_OK);
+        durable_check(rig);
+        assert_int_equal(rig->ops->commit(index, &nothing), KVT_OK);
+        model_check(&model, index);
+        index = index_reopen(rig, index);
+        model_check(&model, index);
+    }
+    rig->ops->close(index);
+}
+
+/* What is installed has all that was committed before. */
+static void
+an_install_makes_a_deferred_commit_durable(void **state)
+{
+    struct rig *rig = *state;
+    struct rng rng = {.state = 5};
+    struct index *index;
+
+    assert_int_equal(
+        rig->ops->create(rig->context, &rig->env, rig->dir, MAP_BYTES, &index), KVT_OK);
+    model_batch_random(&model, &batch, &rng, 40, 0);
+    assert_int_equal(rig->ops->commit_deferred(index, &batch.batch), KVT_OK);
+    sync_count = 0;
+    assert_int_equal(rig->ops->install(index), KVT_OK);
+    durable_check(rig);
+    model_check(&model, index);
+    rig->ops->close(index);
+}
+
 static int
 list_run(const struct index_ops *ops)
 {
@@ -607,6 +680,8 @@ list_run(const struct index_ops *ops)
         CHECK(a_visitor_can_stop_the_walk),
         CHECK(commits_are_counted),
         CHECK(deferred_commits_are_there_after_what_makes_them_durable),
+        CHECK(a_commit_that_changes_nothing_makes_a_deferred_one_durable),
+        CHECK(an_install_makes_a_deferred_commit_durable),
     };
 #undef CHECK
 

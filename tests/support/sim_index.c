@@ -21,6 +21,7 @@ struct sim_index {
     struct index base; /* First. */
     struct index *inner;
     struct sim_world *world;
+    bool is_failed; /* A commit or a sync: none is taken behind it (index.h). */
 };
 
 /* --- 1. Faults -------------------------------------------------------------------------------- */
@@ -62,12 +63,27 @@ self_of(struct index *index)
     return (struct sim_index *)index;
 }
 
+/* The same for a commit or a sync of an index that is open. */
+static enum kvt_status
+commit_begin(struct sim_index *self, bool *too_out)
+{
+    enum kvt_status status;
+
+    *too_out = false;
+    if (self->is_failed)
+        return failure_set(KVT_E_META, 0, "index: it failed before");
+    status = index_begin(self->world, SIM_COMMIT, too_out);
+    self->is_failed = status != KVT_OK && status != KVT_E_NOSPC;
+    return status;
+}
+
 /* --- 2. The disk object ----------------------------------------------------------------------- */
 
 static void
 guest_cut(struct sim_world *world)
 {
-    index_disk_power_cut(world->guest.disk, rng_below(&world->cut_rng, 2) == 0);
+    /* Neither of two commits, the first, or both; of one alone, that or not. */
+    index_disk_power_cut(world->guest.disk, rng_below(&world->cut_rng, 3));
 }
 
 static void
@@ -200,7 +216,7 @@ sim_commit_by(struct index *index, const struct index_batch *batch,
 {
     struct sim_index *self = self_of(index);
     bool too;
-    enum kvt_status status = index_begin(self->world, SIM_COMMIT, &too);
+    enum kvt_status status = commit_begin(self, &too);
     enum kvt_status inner = KVT_OK;
 
     if (status == KVT_OK || too)
@@ -225,7 +241,7 @@ sim_sync(struct index *index)
 {
     struct sim_index *self = self_of(index);
     bool too;
-    enum kvt_status status = index_begin(self->world, SIM_COMMIT, &too);
+    enum kvt_status status = commit_begin(self, &too);
     enum kvt_status inner = KVT_OK;
 
     if (status == KVT_E_NOSPC)
@@ -250,7 +266,7 @@ sim_mark(struct index *index, bool clean)
 {
     struct sim_index *self = self_of(index);
     bool too;
-    enum kvt_status status = index_begin(self->world, SIM_COMMIT, &too);
+    enum kvt_status status = commit_begin(self, &too);
     enum kvt_status inner = KVT_OK;
 
     if (status == KVT_OK || too)

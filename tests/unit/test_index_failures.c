@@ -288,6 +288,75 @@ a_map_on_a_full_disk_grows_by_less(void **state)
     index->ops->close(index);
 }
 
+static enum kvt_status
+space_untold(struct fs_dir *other, uint64_t *free_bytes_out)
+{
+    (void)other;
+    (void)free_bytes_out;
+    return failure_set(KVT_E_UNSUPPORTED, 0, "the disk does not say what it has");
+}
+
+static uint64_t quota_bytes; /* Of the file. */
+
+static enum kvt_status
+write_within_quota(struct fs_file *file, const void *source, size_t size, uint64_t offset)
+{
+    if (offset + size > quota_bytes)
+        return failure_errno(EDQUOT, "Cannot write", "data.mdb");
+    return env.fs->write_at(file, source, size, offset);
+}
+
+/* What the disk refuses it had not said before: of a quota, of a limit of the process's, of others
+ * who were there first. What was written in vain is given back. */
+static void
+a_growth_that_is_refused_part_way_is_tried_by_less(void **state)
+{
+    static const uint64_t mib = 1 << 20;
+
+    (void)state;
+    for (int by_limit = 0; by_limit < 2; by_limit++) {
+        struct kvt_env full = env;
+        struct fs_ops ops = *env.fs;
+        const enum kvt_status refused = by_limit ? KVT_E_IO : KVT_E_NOSPC;
+        struct index_stats stats;
+        struct fs_file *file;
+        struct index *index;
+        uint64_t size = 0;
+
+        memset(&model, 0, sizeof(model));
+        ops.dir_space = space_untold;
+        if (!by_limit)
+            ops.write_at = write_within_quota;
+        full.fs = &ops;
+        quota_bytes = 30 * mib;
+        assert_int_equal(index_lmdb_ops.create(NULL, &full, dir, 16 * mib, &index), KVT_OK);
+        assert_int_equal(index_lmdb_ops.install(index), KVT_OK);
+        assert_int_equal(index_lmdb_ops.mark(index, false), KVT_OK);
+        batch_make(1);
+        assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+        if (by_limit)
+            writes_limit(quota_bytes);
+        assert_int_equal(index->ops->grow(index, 31 * mib), refused);
+        assert_int_equal(index->ops->grow(index, 0), KVT_OK); /* 16, 8. */
+        index->ops->stats(index, &stats);
+        assert_int_equal(stats.map_bytes, 24 * mib);
+        assert_int_equal(index->ops->grow(index, 0), KVT_OK); /* 24, 12, 6. */
+        assert_int_equal(index->ops->grow(index, 0), refused);
+        index->ops->stats(index, &stats);
+        assert_int_equal(stats.map_bytes, 30 * mib);
+        assert_int_equal(env.fs->open(dir, "data.mdb", FS_READ_ONLY, &file), KVT_OK);
+        assert_int_equal(env.fs->size(file, &size), KVT_OK);
+        env.fs->close(file);
+        assert_int_equal(size, 30 * mib);
+        batch_make(2);
+        assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+        writes_limit(UNLIMITED);
+        model_check(&model, index);
+        index->ops->close(index);
+        assert_int_equal(lmdb_condition(), INDEX_UNCLEAN);
+    }
+}
+
 static void
 an_index_that_the_disk_does_not_have_is_not_begun(void **state)
 {
@@ -460,6 +529,43 @@ the_nth_commit_fails_as_it_was_asked(void **state)
     index_disk_destroy(disk);
 }
 
+/* Whatever is refused, or fails, behind it: how much of both does a power cut keep? */
+static void
+a_deferred_commit_is_lost_behind_one_that_is_refused_or_fails(void **state)
+{
+    static const struct index_batch nothing = {0};
+    enum {
+        FULL,
+        FAILING,
+        SYNC,
+        KINDS
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < KINDS * 3; i++) {
+        uint32_t kind = i / 3, kept_count = i % 3;
+        struct index_disk *disk;
+        struct index *index = mem_make(&disk);
+        enum kvt_status status;
+
+        memset(&model, 0, sizeof(model));
+        batch_make(1);
+        assert_int_equal(index->ops->commit_deferred(index, &batch.batch), KVT_OK);
+        index_disk_fail(disk, 1, kind == FULL ? KVT_E_NOSPC : KVT_E_META);
+        status = kind == SYNC ? index->ops->sync(index) : index->ops->commit(index, &nothing);
+        assert_int_equal(status, kind == FULL ? KVT_E_NOSPC : KVT_E_META);
+        if (kind != FULL)
+            assert_int_equal(index->ops->sync(index), KVT_E_META);
+        index_disk_power_cut(disk, kept_count);
+        if (kept_count == 0)
+            model = model_before;
+        index = mem_reopen(disk, index);
+        model_check(&model, index);
+        index->ops->close(index);
+        index_disk_destroy(disk);
+    }
+}
+
 /* --- 3. Commits that grow the map ------------------------------------------------------------- */
 
 static struct {
@@ -522,6 +628,7 @@ main(void)
         CHECK(a_file_that_cannot_be_read_is_not_walked_through_its_map),
         CHECK(a_map_that_cannot_grow_stays_as_it_is),
         CHECK(a_map_on_a_full_disk_grows_by_less),
+        CHECK(a_growth_that_is_refused_part_way_is_tried_by_less),
         CHECK(an_index_that_the_disk_does_not_have_is_not_begun),
         CHECK(an_index_that_cannot_be_made_leaves_no_file),
         CHECK(an_index_that_finds_no_space_says_so),
@@ -529,6 +636,7 @@ main(void)
         CHECK(a_damaged_index_is_replaced_by_a_new_one),
         CHECK(a_power_cut_keeps_all_or_nothing_of_a_commit),
         CHECK(the_nth_commit_fails_as_it_was_asked),
+        CHECK(a_deferred_commit_is_lost_behind_one_that_is_refused_or_fails),
         CHECK(a_commit_lets_the_map_grow_until_it_fits),
     };
 #undef CHECK

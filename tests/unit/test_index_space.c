@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_index_space.c - the space of a new index: what one leaves that was not put in the old one's
- * place, and a disk that has no room for a second one.
+ * place, and a disk that has no room for a second one; and how often LMDB syncs for it.
  */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -24,7 +26,8 @@
 #define MIB (UINT64_C(1) << 20)
 
 enum {
-    COUNT = 20, /* Blocks. */
+    COUNT = 20,   /* Blocks. */
+    SEGMENTS = 8, /* Of kit_options(). */
     NAME_BYTES = KIT_PATH_BYTES + 64,
 };
 
@@ -210,6 +213,29 @@ a_map_that_was_asked_for_is_not_made_smaller(void **state)
     store_expect(COUNT);
 }
 
+/* --- What it costs ---------------------------------------------------------------------------- */
+
+static atomic_uint sync_count; /* LMDB's: others call fsync(). */
+
+/* In the place of the library's. */
+__attribute__((visibility("default"))) int
+fdatasync(int descriptor)
+{
+    atomic_fetch_add(&sync_count, 1);
+    return (int)syscall(SYS_fdatasync, descriptor);
+}
+
+/* The facts of all segments are one transaction, as long as they are not thousands. */
+static void
+a_rebuild_does_not_sync_for_each_segment(void **state)
+{
+    (void)state;
+    atomic_store(&sync_count, 0);
+    assert_int_equal(store_open(KVT_OPEN_REBUILD), KVT_OK);
+    assert_in_range(atomic_load(&sync_count), 1, SEGMENTS - 1);
+    store_expect(COUNT);
+}
+
 int
 main(void)
 {
@@ -219,6 +245,7 @@ main(void)
         TEST(a_second_index_that_was_left_goes_with_the_next_open_for_writing),
         TEST(a_damaged_index_is_rebuilt_with_a_smaller_map),
         TEST(a_map_that_was_asked_for_is_not_made_smaller),
+        TEST(a_rebuild_does_not_sync_for_each_segment),
     };
 
     stop_on_proof();

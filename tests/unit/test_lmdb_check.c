@@ -47,6 +47,119 @@ files_remove(void **state)
     return 0;
 }
 
+enum {
+    CHURN_MAP_BYTES = 64 << 20,
+    CHURN_SEGMENTS = 60,
+    CHURN_PAGES = 1000,
+    CHURN_ROUNDS = 60,
+    CHURN_DELETIONS = 200, /* In a round. */
+    CHECK_READS = 3,       /* Of a file as long as all pages, at most. */
+};
+
+/* A large index: whole segments of blocks, in order; then deletions anywhere. */
+static struct {
+    struct index *index;
+    struct index_block added[CHURN_PAGES];
+    uint8_t bytes[CHURN_PAGES][BLOCK_RECORD_BYTES_MAX];
+    struct index_segment facts[CHURN_SEGMENTS];
+    bool is_there[CHURN_SEGMENTS][CHURN_PAGES];
+} churn;
+
+static void
+churn_fill(uint32_t number)
+{
+    struct index_segment *facts = &churn.facts[number];
+    const struct index_batch batch_of_all = {
+        .added = churn.added, .added_count = CHURN_PAGES, .segments = facts, .segment_count = 1};
+
+    *facts = (struct index_segment){
+        .number = number, .generation = 1, .state = 2, .record_count = CHURN_PAGES};
+    for (uint32_t page = 0; page < CHURN_PAGES; page++) {
+        uint8_t *bytes = churn.bytes[page];
+
+        churn.is_there[number][page] = true;
+        churn.added[page] = (struct index_block){.segment = number,
+            .page = page,
+            .bytes = bytes,
+            .size = model_record(number, page, 1, bytes)};
+        facts->crc_xor ^= block_record_crc(bytes);
+    }
+    assert_int_equal(churn.index->ops->commit_deferred(churn.index, &batch_of_all), KVT_OK);
+}
+
+static void
+churn_delete(struct rng *rng)
+{
+    struct index_block deleted[CHURN_DELETIONS];
+    struct index_batch few = {
+        .deleted = deleted, .segments = churn.facts, .segment_count = CHURN_SEGMENTS};
+
+    while (few.deleted_count < CHURN_DELETIONS) {
+        uint32_t number = rng_below(rng, CHURN_SEGMENTS);
+        uint32_t page = rng_below(rng, CHURN_PAGES);
+        uint8_t bytes[BLOCK_RECORD_BYTES_MAX];
+
+        if (!churn.is_there[number][page])
+            continue;
+        churn.is_there[number][page] = false;
+        (void)model_record(number, page, 1, bytes);
+        churn.facts[number].record_count--;
+        churn.facts[number].crc_xor ^= block_record_crc(bytes);
+        deleted[few.deleted_count++] = (struct index_block){.segment = number, .page = page};
+    }
+    assert_int_equal(churn.index->ops->commit_deferred(churn.index, &few), KVT_OK);
+}
+
+static uint64_t bytes_read;
+
+static enum kvt_status
+read_counted(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    enum kvt_status status = made.env.fs->read_at(file, target, size, offset, read_out);
+
+    bytes_read += status == KVT_OK ? *read_out : 0;
+    return status;
+}
+
+static void
+churn_check(void)
+{
+    struct kvt_env counting = made.env;
+    struct fs_ops ops = *made.env.fs;
+    struct lmdb_report report;
+    struct fs_file *file;
+
+    ops.read_at = read_counted;
+    counting.fs = &ops;
+    bytes_read = 0;
+    assert_int_equal(ops.open(made.dir, "data.mdb", FS_READ_ONLY, &file), KVT_OK);
+    assert_int_equal(lmdb_check(&counting, file, &report), KVT_OK);
+    ops.close(file);
+    assert_in_range(report.page_count, 1800, UINT64_MAX);
+    assert_in_range(bytes_read, 0, report.page_count * PAGE_BYTES * CHECK_READS);
+}
+
+/* The leaves of one that has lived lie anywhere. */
+static void
+an_index_is_read_as_often_however_it_has_lived(void **state)
+{
+    struct rng rng = {.state = 7};
+
+    (void)state;
+    assert_int_equal(
+        index_lmdb_ops.create(NULL, &made.env, made.dir, CHURN_MAP_BYTES, &churn.index), KVT_OK);
+    assert_int_equal(index_lmdb_ops.install(churn.index), KVT_OK);
+    for (uint32_t number = 0; number < CHURN_SEGMENTS; number++)
+        churn_fill(number);
+    assert_int_equal(churn.index->ops->mark(churn.index, false), KVT_OK);
+    churn_check();
+    for (uint32_t round = 0; round < CHURN_ROUNDS; round++)
+        churn_delete(&rng);
+    assert_int_equal(churn.index->ops->sync(churn.index), KVT_OK);
+    churn_check();
+    index_lmdb_ops.close(churn.index);
+}
+
 static enum kvt_status
 check_bytes(const uint8_t *bytes, size_t size, struct lmdb_report *report_out)
 {
@@ -369,6 +482,7 @@ main(int argc, char **argv)
         cmocka_unit_test(a_flipped_bit_in_a_record_is_found_and_counted),
         cmocka_unit_test(a_list_is_what_was_committed_as_far_as_it_is_wanted),
         cmocka_unit_test(a_list_of_a_damaged_file_shows_nothing_else),
+        cmocka_unit_test(an_index_is_read_as_often_however_it_has_lived),
         cmocka_unit_test_prestate(damaged_files_get_a_verdict_and_what_passes_is_whole, &seeds),
     };
 

@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "commit_internal.h"
+#include "committer.h"
 #include "full_faults.h"
 #include "stop_on_proof.h"
 
@@ -20,6 +22,7 @@ enum {
     DEAD = 100, /* Keys: of the copy that is dead, and of a block beside it. */
     BESIDE,
     CRASHES_MAX = 400,
+    STEPS_MAX = 100000,
     SEGMENTS = 3 * FULL_SEGMENTS, /* Writes that fail cost one each. */
     SEED = 900,
 };
@@ -239,6 +242,33 @@ an_index_is_finished_before_a_segment_is_recycled(void **state)
     recycling_finishes(true);
 }
 
+/* The index was finished meanwhile, by a commit that recycled a segment: then the job that was to
+ * do it is no commit, with which the one before it would be durable. Its sync fails. */
+static void
+a_finish_with_nothing_to_do_is_no_commit(void **state)
+{
+    static const struct sim_rule second = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 2};
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        struct full_store *full = full_begin(SEED + seed, FULL_SEGMENTS);
+        uint32_t group_count = full->store->commit->group_count;
+        kvt_ticket *ticket;
+
+        atomic_store(&full->store->counters.recover_unread_count, 1); /* It waits for nothing. */
+        sim_rule_add(full->world, &second);
+        ticket = full_put_submit(full, BESIDE, 1, KVT_SYNC);
+        for (uint32_t i = 0; i < STEPS_MAX && full->store->commit->group_count == group_count; i++)
+            sim_run_steps(full->world, 1);
+        index_finish_await(full->store);
+        assert_true(full_result(ticket) < 0);
+        assert_true(kvt_close(full->store) < 0);
+        sim_rules_clear(full->world);
+        full_open(full, 0);
+        full_end(full);
+    }
+}
+
 /* --- Pages that cannot be read ---------------------------------------------------------------- */
 
 /* As owing_begin(); and a page that may be a header cannot be read. */
@@ -371,6 +401,7 @@ main(void)
         cmocka_unit_test(a_commit_that_fails_in_that_open_is_told),
         cmocka_unit_test(kills_that_could_not_be_written_are_owed_by_the_next_open),
         cmocka_unit_test(an_index_is_finished_before_a_segment_is_recycled),
+        cmocka_unit_test(a_finish_with_nothing_to_do_is_no_commit),
         cmocka_unit_test(a_store_that_a_rebuild_could_not_read_all_of_opens_again),
         cmocka_unit_test(a_crash_before_its_end_costs_no_kills),
         cmocka_unit_test(a_store_that_was_cut_while_it_was_made_is_made_anew),
