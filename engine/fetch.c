@@ -614,8 +614,6 @@ get_bring(struct kvt_store *store, struct op *op, uint32_t number)
 {
     struct fetch *fetch;
 
-    if (op->ticket->is_bulk && window_waits(&store->bulks, op))
-        return;
     fetch = fetch_open(store, op, number);
     if (fetch == NULL)
         return;

@@ -28,8 +28,9 @@ enum {
 
 /* A walk over all leases that are out: where there are many places it takes several pages. */
 struct lease_round {
-    uint32_t cursor;
+    uint32_t cursor; /* 0: it begins. */
     uint32_t shown_count;
+    uint64_t change_count; /* When it began. */
     uint64_t seen_count;
     uint64_t oldest_ns;
     uint64_t hbm_bytes, host_bytes, nvme_bytes;
@@ -133,7 +134,7 @@ leases_walk(struct kvt_store *store, uint64_t count, uint64_t now_ns)
     uint32_t end = round->cursor + LEASES_WALKED_MAX;
     uint64_t blocks_seen = 0;
 
-    while (round->seen_count < count && blocks_seen < BLOCKS_SEEN_MAX) {
+    while (blocks_seen < BLOCKS_SEEN_MAX && round->seen_count < count) {
         const struct lease *lease = lease_next(store, &round->cursor, end);
         uint64_t age_ns;
         uint32_t first;
@@ -152,18 +153,16 @@ leases_walk(struct kvt_store *store, uint64_t count, uint64_t now_ns)
     return round->seen_count >= count;
 }
 
-/* What is shown of leases is what the last whole round saw. */
-static void
-leases_gather(struct kvt_store *store, uint64_t now_ns)
+/* How many were taken, and given back, until now. */
+static uint64_t
+leases_change_count(const struct kvt_store *store, uint64_t out_count)
 {
-    struct kvt_live *shown = &store->live->shown;
-    struct lease_round *round = &store->live->round;
+    return 2 * atomic_load_explicit(&store->counters.lease_count, memory_order_relaxed) - out_count;
+}
 
-    shown->lease_count = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
-    if (!leases_walk(store, shown->lease_count, now_ns)) {
-        store->live->is_due = true;
-        return;
-    }
+static void
+round_show(const struct lease_round *round, struct kvt_live *shown)
+{
     shown->lease_seen_count = round->seen_count;
     shown->lease_oldest_ns = round->oldest_ns;
     shown->leased_hbm_bytes = round->hbm_bytes;
@@ -171,11 +170,29 @@ leases_gather(struct kvt_store *store, uint64_t now_ns)
     shown->leased_nvme_bytes = round->nvme_bytes;
     shown->lease_shown_count = round->shown_count;
     memcpy(shown->leases, round->leases, round->shown_count * sizeof(round->leases[0]));
+}
+
+/* What is shown of leases is what the last whole round saw. A store at rest ends its round, and
+ * makes another one where they changed in its course. */
+static void
+leases_gather(struct kvt_store *store, uint64_t now_ns)
+{
+    struct live *live = store->live;
+    struct lease_round *round = &live->round;
+    uint64_t count = atomic_load_explicit(&store->lease_out_count, memory_order_relaxed);
+    uint64_t change_count = leases_change_count(store, count);
+
+    if (round->cursor == 0) {
+        memset(round, 0, offsetof(struct lease_round, leases));
+        round->change_count = change_count;
+    }
+    live->shown.lease_count = count;
+    live->is_due = !leases_walk(store, count, now_ns);
+    if (live->is_due)
+        return;
+    round_show(round, &live->shown);
     round->cursor = 0;
-    round->shown_count = 0;
-    round->seen_count = 0;
-    round->oldest_ns = 0;
-    round->hbm_bytes = round->host_bytes = round->nvme_bytes = 0;
+    live->is_due = round->change_count != change_count;
 }
 
 static void

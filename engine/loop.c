@@ -270,13 +270,14 @@ op_await(struct kvt_store *store, struct op *op, uint32_t number)
 }
 
 void
-op_look(const struct kvt_store *store, struct op *op, uint32_t number)
+op_look(struct kvt_store *store, struct op *op, uint32_t number)
 {
     if (op->moved.number_more == 0 || residency_is_use(store->map, number, &op->moved))
         return;
     op->moved.number_more = 0;
     op->is_brought = op->is_lowered = op->is_raised = op->is_written = false;
     op->moved_status = KVT_OK;
+    op_slot_put(store, op);
     op->loss_count++;
 }
 

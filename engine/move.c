@@ -21,12 +21,12 @@ struct move {
     struct hash128 checksum;
 };
 
-/* Take what a move needs: the memory of the policy, a pin, a slot, and last a flight. A walk over
- * victims may ask for many moves that find no slot: they leave no trace, so that the walk ends and
- * is not begun anew for the sake of a pin that only the attempt itself had. */
+/* Take what a move needs: the memory of the policy, a pin, a slot (unless the caller has one), and
+ * last a flight. A walk over victims may ask for many moves that find no slot: they leave no trace,
+ * so that the walk ends and is not begun anew for the sake of a pin that only the attempt had. */
 static enum kvt_status
 move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
-    struct room_want want, struct move **move_out)
+    struct room_want want, const struct slot *slot, struct move **move_out)
 {
     struct move *move = pool_take(&store->move_pool);
     enum kvt_status status;
@@ -40,10 +40,15 @@ move_create(struct kvt_store *store, uint32_t number, enum flight_state state,
     move->length = residency_at(store->map, number)->length;
     want.size = round_up(move->length, PAGE_BYTES);
     residency_pin(store->map, number);
-    KVT_TRY_GOTO(room_take(store, &want, &move->slot), unpin);
+    KVT_ASSERT(slot == NULL || slab_slot_bytes(place_slab(store, want.place), *slot) >= want.size);
+    if (slot != NULL)
+        move->slot = *slot;
+    else
+        KVT_TRY_GOTO(room_take(store, &want, &move->slot), unpin);
     move->flight = flight_create(store, number, state);
     if (move->flight == NULL) {
-        room_put(store, want.place, move->slot);
+        if (slot == NULL)
+            room_put(store, want.place, move->slot);
         status = failure_set(KVT_E_NOMEM, 0, "no memory to move a block");
         goto unpin;
     }
@@ -147,7 +152,7 @@ down_begin(struct kvt_store *store, uint32_t number, struct room_want want)
 
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(move_create(store, number, FLIGHT_LOWERING, want, &move));
+    KVT_TRY(move_create(store, number, FLIGHT_LOWERING, want, NULL, &move));
     move->memory = slab_address(store->slab, move->slot);
     move->device_job.device = device;
     move->device_job.finish = down_copied;
@@ -192,7 +197,7 @@ up_copied(struct kvt_store *store, struct device_job *device_job)
 }
 
 enum kvt_status
-move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct patience *patience)
+move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct slot slot)
 {
     const struct entry *entry = residency_at(store->map, number);
     enum policy_place place = (enum policy_place)(POLICY_HBM + device);
@@ -200,11 +205,8 @@ move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct patien
 
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
-    KVT_TRY(move_create(store, number, FLIGHT_RAISING,
-        (struct room_want){.place = place,
-            .namespace_id = entry_namespace(store, number)->id,
-            .patience = patience},
-        &move));
+    KVT_TRY(move_create(
+        store, number, FLIGHT_RAISING, (struct room_want){.place = place}, &slot, &move));
     move->device_job.device = device;
     move->device_job.finish = up_copied;
     host_load_begin(store);

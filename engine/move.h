@@ -16,6 +16,7 @@
 #include <stdbool.h>
 
 #include "kvtier/kvtier.h"
+#include "slab.h"
 
 struct kvt_store;
 struct patience;
@@ -24,12 +25,13 @@ struct patience;
  * move_down, move_up - begin to copy the block: it has a copy in HBM and none in HOST, or one in
  * HOST and none in HBM; and no flight. Who waits for the end puts itself into the flight's waiters.
  *
- * KVT_NOT_READY: no slot yet, room is being made (room_wait() for that place). KVT_E_NOSPC,
- * KVT_E_NOMEM, KVT_E_GPU: it cannot be. `patience` is of who waits.
+ * KVT_NOT_READY (move_down): no slot yet, room is being made (room_wait() for HOST). KVT_E_NOSPC,
+ * KVT_E_NOMEM, KVT_E_GPU: it cannot be. `patience` is of who waits. `slot` is in the device's HBM,
+ * and the block's with KVT_OK.
  */
 enum kvt_status move_down(struct kvt_store *store, uint32_t number, struct patience *patience);
 enum kvt_status move_up(
-    struct kvt_store *store, uint32_t number, uint32_t device, struct patience *patience);
+    struct kvt_store *store, uint32_t number, uint32_t device, struct slot slot);
 
 /* move_down_within - in a search for room in HBM, which the block would leave for namespace `asker`
  * (0: nobody's). `is_last`: nothing is waited for, but for what this lets go in HOST. */

@@ -21,11 +21,42 @@ prefetch_waits(struct kvt_store *store, struct op *op, uint32_t number)
     return true;
 }
 
+/* Its slot in HBM comes first, so that what comes to HOST on its way is not evicted while it waits
+ * for one. False: the operation waits for room there, or was answered. */
+static bool
+prefetch_has_room(struct kvt_store *store, struct op *op, uint32_t number)
+{
+    const struct room_want want = {.place = place_of_device(op->device),
+        .size = round_up(residency_at(store->map, number)->length, PAGE_BYTES),
+        .namespace_id = entry_namespace(store, number)->id,
+        .patience = &op->patience};
+    struct slot slot;
+    enum kvt_status status;
+
+    if (op->target != KVT_TIER_HBM || op->has_slot)
+        return true;
+    /* The search for room does not take the block itself. */
+    residency_pin(store->map, number);
+    status = room_take(store, &want, &slot);
+    lease_unpin(store, number);
+    if (status == KVT_OK) {
+        op_note(store, op, number);
+        op->slot = slot.number;
+        op->has_slot = true;
+    } else if (status == KVT_NOT_READY) {
+        room_wait(store, want.place, op);
+    } else {
+        op_finish(store, op, status);
+    }
+    return status == KVT_OK;
+}
+
 /* One step up from HOST. */
 static void
 prefetch_raise(struct kvt_store *store, struct op *op, uint32_t number)
 {
     struct flight *flight = entries_at(store->entries, number)->flight;
+    struct slot slot = slab_slot(place_slab(store, place_of_device(op->device)), op->slot);
     enum kvt_status status;
 
     /* One flight an entry: what is being written goes up when that is over. */
@@ -34,12 +65,11 @@ prefetch_raise(struct kvt_store *store, struct op *op, uint32_t number)
         commit_hurry(store, flight, store->now_ns);
         return;
     }
-    status = move_up(store, number, op->device, &op->patience);
+    status = move_up(store, number, op->device, slot);
     if (status == KVT_OK) {
+        op->has_slot = false;
         op->is_raised = true;
         op_await(store, op, number);
-    } else if (status == KVT_NOT_READY) {
-        room_wait(store, place_of_device(op->device), op);
     } else {
         op_finish(store, op, status);
     }
@@ -57,11 +87,38 @@ prefetch_done(struct kvt_store *store, struct op *op, uint32_t number)
     op_reach(store, op, 1, is_moved ? KVT_OK : KVT_EXISTS);
 }
 
+/* The tier that the block comes from now; 0: it could not be read, or a lost device had the only
+ * copy. */
+static unsigned
+prefetch_source(const struct op *op, unsigned tiers)
+{
+    if ((tiers & TIER_HOST) != 0)
+        return TIER_HOST;
+    if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
+        return TIER_HBM;
+    return (tiers & TIER_NVME) != 0 && !op->is_brought ? TIER_NVME : 0;
+}
+
+static void
+prefetch_step(struct kvt_store *store, struct op *op, uint32_t number, unsigned source)
+{
+    if (source == TIER_NVME && op->ticket->is_bulk && window_waits(&store->bulks, op))
+        return;
+    if (!prefetch_has_room(store, op, number))
+        return;
+    if (source == TIER_HOST)
+        prefetch_raise(store, op, number);
+    else if (source == TIER_HBM)
+        get_lower(store, op, number);
+    else
+        get_bring(store, op, number);
+}
+
 void
 prefetch_begin(struct kvt_store *store, struct op *op)
 {
     uint32_t number = residency_find_near(store->map, op->near, op->fingerprint, &op->key);
-    unsigned tiers;
+    unsigned tiers, source;
 
     if (number == ENTRY_NONE) {
         op_reach(store, op, 1, KVT_MISS);
@@ -69,6 +126,7 @@ prefetch_begin(struct kvt_store *store, struct op *op)
     }
     op_look(store, op, number);
     tiers = entry_tiers(store, number);
+    source = prefetch_source(op, tiers);
     if ((tiers & op->target) != 0 || (op->is_raised && op->moved_status == KVT_OK))
         prefetch_done(store, op, number);
     else if (store->now_ns > op->ticket->deadline_ns)
@@ -79,13 +137,9 @@ prefetch_begin(struct kvt_store *store, struct op *op)
         return;
     else if (op->is_raised)
         op_reach(store, op, 1, op_moved_status(op, KVT_E_GPU));
-    else if ((tiers & TIER_HOST) != 0)
-        prefetch_raise(store, op, number);
-    else if ((tiers & TIER_HBM) != 0 && !op->is_lowered)
-        get_lower(store, op, number);
-    else if ((tiers & TIER_NVME) != 0 && !op->is_brought)
-        get_bring(store, op, number);
-    else /* It could not be read, or a lost device had the only copy. */
+    else if (source != 0)
+        prefetch_step(store, op, number, source);
+    else
         op_reach(store, op, 1, op_moved_status(op, KVT_MISS));
 }
 

@@ -231,6 +231,17 @@ op_memory_unuse(struct kvt_store *store, struct op *op)
 }
 
 void
+op_slot_put(struct kvt_store *store, struct op *op)
+{
+    enum policy_place place =
+        op->ticket->kind == TICKET_PUT ? POLICY_HOST : place_of_device(op->device);
+
+    if (op->has_slot)
+        room_put(store, place, slab_slot(place_slab(store, place), op->slot));
+    op->has_slot = false;
+}
+
+void
 op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status status)
 {
     struct kvt_ticket *ticket = op->ticket;
@@ -244,9 +255,7 @@ op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status
         op_memory_unuse(store, op);
     if (stage == 1 && ticket->parts != NULL)
         ticket_part_reach(store, op, status);
-    if (op->has_slot)
-        room_put(store, POLICY_HOST, slab_slot(store->slab, op->slot));
-    op->has_slot = false;
+    op_slot_put(store, op);
     if (status < 0 && ticket->first_error[i] == KVT_OK)
         ticket->first_error[i] = status;
     /* What stage 1 refused is told there. */

@@ -71,7 +71,8 @@ struct op {
     bool is_cancelled;        /* It leaves the list that it waits in. */
     bool is_direct;           /* Put: the caller has written the bytes into a slot of HOST ... */
     bool is_queued;           /* Its copy was counted in its part's mark. */
-    bool has_slot;            /* ... which is the operation's: no fill has it yet. */
+    bool has_slot;            /* ... which is the operation's: no fill has it yet. Prefetch: one of
+                               * HBM, for what it brings. */
     bool is_reached[2];       /* Stage 1, stage 2. */
     enum kvt_status status[2];
     enum kvt_status moved_status; /* Of the last copy, read or write that it waited for. */
@@ -174,6 +175,9 @@ void op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_s
 /* op_finish - every stage that is still open, with one status (loop). Of a get nothing came: it has
  * the length 0. */
 void op_finish(struct kvt_store *store, struct op *op, enum kvt_status status);
+
+/* op_slot_put - give back the slot that it has, if any. */
+void op_slot_put(struct kvt_store *store, struct op *op);
 
 /* op_cancel - of one that is in no list and not at work: it ends with KVT_CANCELLED (loop). */
 void op_cancel(struct kvt_store *store, struct op *op);

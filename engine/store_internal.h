@@ -574,7 +574,7 @@ void move_pool_open(struct kvt_store *store);
  * op_look - it found its block in this one: what it has made of another's moves is no matter. */
 void op_await(struct kvt_store *store, struct op *op, uint32_t number);
 void op_note(const struct kvt_store *store, struct op *op, uint32_t number);
-void op_look(const struct kvt_store *store, struct op *op, uint32_t number);
+void op_look(struct kvt_store *store, struct op *op, uint32_t number);
 /* ops_restart - start all of them again; `status` is that of what they waited for. */
 void ops_restart(struct kvt_store *store, struct op_list *waiters, enum kvt_status status);
 

@@ -199,7 +199,7 @@ a_rebuild_without_room_is_refused_and_can_be_repeated(void **state)
     (void)blocks_put(store, 1);
     assert_int_equal(kvt_close(store), KVT_OK);
     disk_fill(fixture);
-    refused(store_open(fixture, KVT_OPEN_REBUILD, &store), KVT_E_META, "space");
+    refused(store_open(fixture, KVT_OPEN_REBUILD, &store), KVT_E_NOSPC, "space");
     disk_clear(fixture);
     assert_int_equal(store_open(fixture, KVT_OPEN_REBUILD, &store), KVT_OK);
     blocks_require(store, 1);

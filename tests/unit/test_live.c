@@ -214,24 +214,38 @@ has_seen_a_lease(const struct kvt_live *live)
            live->leases[0].block_count == 1;
 }
 
-/* A burst took many; of these the last one is still out, and nothing else is done. A page walks so
- * many, the next ones go on until all were seen. */
+/* A store that may have many leases out, and takes all of them, on one block. */
 static void
-a_lease_behind_many_free_ones_is_shown_and_stays(void **state)
+burst_take(struct fixture *fixture, kvt_lease *leases)
 {
-    struct fixture *fixture = *state;
     struct payload_key name;
-    static kvt_lease leases[BURST];
 
+    payload_key_make(&name, 1);
+    for (uint32_t i = 0; i < BURST; i++)
+        assert_int_equal(
+            kvt_lookup(fixture->store, fixture->ns, &name.key, 1, NULL, NULL, &leases[i]), KVT_OK);
+}
+
+static void
+burst_setup(struct fixture *fixture)
+{
     assert_int_equal(kvt_close(fixture->store), KVT_OK);
     fixture->options.lease_count_max = BURST;
     assert_int_equal(kvt_open(fixture->path, &fixture->options, &fixture->store), KVT_OK);
     assert_int_equal(kvt_namespace_open(fixture->store, "live", "", 0, &fixture->ns), KVT_OK);
     assert_int_equal(kit_put(fixture->store, fixture->ns, 1, 1, 100, KVT_MEMORY), KVT_OK);
-    payload_key_make(&name, 1);
-    for (uint32_t i = 0; i < BURST; i++)
-        assert_int_equal(
-            kvt_lookup(fixture->store, fixture->ns, &name.key, 1, NULL, NULL, &leases[i]), KVT_OK);
+}
+
+/* A burst took many; of these the last one is still out, and nothing else is done. A page walks so
+ * many, the next ones go on until all were seen. */
+static void
+a_lease_behind_many_free_ones_is_shown_and_stays(void **state)
+{
+    static kvt_lease leases[BURST];
+    struct fixture *fixture = *state;
+
+    burst_setup(fixture);
+    burst_take(fixture, leases);
     for (uint32_t i = 0; i < BURST - 1; i++)
         kvt_lease_release(fixture->store, leases[i]);
     wait_until(fixture, has_seen_another_count);
@@ -240,6 +254,37 @@ a_lease_behind_many_free_ones_is_shown_and_stays(void **state)
     assert_int_equal(kvt_live_read(fixture->path, &fixture->live), KVT_OK);
     assert_true(has_seen_a_lease(&fixture->live));
     kvt_lease_release(fixture->store, leases[BURST - 1]);
+}
+
+static bool
+has_all(const struct kvt_live *live)
+{
+    return live->lease_count == BURST;
+}
+
+static bool
+has_nothing_of_leases(const struct kvt_live *live)
+{
+    return live->lease_count == 0 && live->lease_seen_count == 0 && live->lease_shown_count == 0 &&
+           live->leased_host_bytes == 0;
+}
+
+/* They go while pages walk over them. */
+static void
+leases_that_were_released_are_not_shown_for_long(void **state)
+{
+    static kvt_lease leases[BURST];
+    struct fixture *fixture = *state;
+
+    burst_setup(fixture);
+    for (uint32_t try = 0; try < 4; try++) {
+        burst_take(fixture, leases);
+        wait_until(fixture, has_all);
+        usleep(40000 * try);
+        for (uint32_t i = 0; i < BURST; i++)
+            kvt_lease_release(fixture->store, leases[i]);
+        wait_until(fixture, has_nothing_of_leases);
+    }
 }
 
 static void
@@ -514,6 +559,8 @@ main(void)
         cmocka_unit_test_setup_teardown(a_lease_is_shown_until_it_is_released, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_lease_behind_many_free_ones_is_shown_and_stays, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            leases_that_were_released_are_not_shown_for_long, setup, teardown),
         cmocka_unit_test_setup_teardown(a_closed_store_shows_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(
             what_a_killed_process_left_is_stale_and_replaced, setup, teardown),

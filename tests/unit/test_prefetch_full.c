@@ -115,22 +115,64 @@ wanted_prefetch(void)
     return ticket;
 }
 
+/* How they end, all of them the same way; `read_count`: blocks that were read for them. */
 static void
-prefetches_that_find_no_room_in_hbm_end(void **state)
+all_end(enum kvt_status status, uint64_t read_count)
 {
     kvt_ticket *ticket = wanted_prefetch();
 
-    (void)state;
     sim_store_pass(&full.sim, UINT64_C(1000) * 1000 * 1000);
     for (uint32_t i = 0; i < WANTED; i++) {
-        enum kvt_status status = ticket->ops[i].status[0];
-
         assert_true(ticket->ops[i].is_reached[0]);
-        assert_true(status == KVT_MISS || status == KVT_E_NOSPC);
+        assert_int_equal(ticket->ops[i].status[0], status);
     }
-    assert_true(full.sim.store->nvme_meter.bytes <= (uint64_t)WANTED * BLOCK);
+    assert_int_equal(full.sim.store->nvme_meter.bytes, read_count * BLOCK);
     kvt_ticket_free(ticket);
+}
+
+static void
+prefetches_that_find_no_room_in_hbm_end(void **state)
+{
+    (void)state;
+    all_end(KVT_E_NOSPC, 0);
     leases_release();
+    memory_free();
+    sim_store_close(&full.sim);
+}
+
+/* What is there goes down first, by way of a HOST that has room for no more than that. */
+static void
+prefetches_into_a_full_hbm_are_made(void **state)
+{
+    (void)state;
+    leases_release();
+    all_end(KVT_OK, WANTED);
+    memory_free();
+    sim_store_close(&full.sim);
+}
+
+/* What cannot be read takes no room. */
+static void
+prefetches_that_fail_give_their_room_back(void **state)
+{
+    const struct sim_rule fails = {.ops = SIM_READ,
+        .effect = SIM_EIO,
+        .nth = 1,
+        .sticky = true,
+        .path = "/store/data/data.00"};
+    uint64_t bytes = 0;
+
+    (void)state;
+    leases_release();
+    sim_rule_add(full.sim.world, &fails);
+    all_end(KVT_MISS, 0);
+    for (uint32_t i = 0; i < ROOM; i++) {
+        uint8_t tiers = 0;
+
+        if (kvt_lookup(full.sim.store, full.ns, &full.keys[i], 1, &tiers, NULL, NULL) == KVT_OK)
+            bytes += (tiers & KVT_TIER_HBM) != 0 ? BLOCK : 0;
+    }
+    assert_int_equal(slab_used(place_slab(full.sim.store, POLICY_HBM)), bytes);
     memory_free();
     sim_store_close(&full.sim);
 }
@@ -151,6 +193,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(prefetches_that_find_no_room_in_hbm_end, setup),
+        cmocka_unit_test_setup(prefetches_into_a_full_hbm_are_made, setup),
+        cmocka_unit_test_setup(prefetches_that_fail_give_their_room_back, setup),
         cmocka_unit_test_setup(a_close_ends_behind_prefetches_that_find_no_room, setup),
     };
 

@@ -33,7 +33,8 @@ static kvt_namespace ns;
 static uint8_t *pool; /* Of the device: a place for each version, and one to read to. */
 static kvt_region region;
 static struct payload_key name;
-static uint64_t version; /* That was put last. */
+static uint64_t version;   /* That was put last. */
+static uint64_t put_bytes; /* Of the next ones. */
 static uint8_t found[JOINERS][BLOCK_BYTES];
 
 static int
@@ -60,6 +61,7 @@ setup(void **state)
             kvt_device_write(store, 0, pool + version * BLOCK_BYTES, bytes, BLOCK_BYTES), KVT_OK);
     }
     version = 0;
+    put_bytes = BLOCK_BYTES;
     return 0;
 }
 
@@ -80,7 +82,7 @@ static kvt_ticket *
 put_anew(uint32_t tier, enum kvt_durability durability)
 {
     struct kvt_put put = {.key = name.key,
-        .length = BLOCK_BYTES,
+        .length = put_bytes,
         .flags = KVT_PUT_REPLACE,
         .region = region,
         .tier = (uint8_t)tier};
@@ -294,23 +296,43 @@ a_prefetch_of_what_is_put_anew_while_it_moves_brings_the_new_block(void **state)
     assert_int_equal(tiers_now(), KVT_TIER_HOST | KVT_TIER_HBM);
 }
 
+/* The new block may be longer: the slot that was taken for the other is none for it. */
 static void
-a_prefetch_of_what_is_put_anew_while_it_is_read_brings_the_new_block(void **state)
+prefetch_read_anew(uint64_t first_bytes)
 {
     const struct sim_rule slow = {
         .ops = SIM_READ, .effect = SIM_STALL, .nth = 1, .stall_ns = STALL_NS};
+    uint8_t *target = pool + (size_t)VERSIONS * BLOCK_BYTES;
     kvt_ticket *ticket;
 
-    (void)state;
+    put_bytes = first_bytes;
     block_make(KVT_TIER_HOST, KVT_SYNC);
     assert_int_equal(kit_result(demote_to_nvme(), KVT_STAGE_DONE).status, KVT_OK);
     sim_rule_add(sim.world, &slow);
     ticket = prefetch_up();
     reach(FLIGHT_READING);
+    put_bytes = BLOCK_BYTES;
     block_make(KVT_TIER_HOST, KVT_SYNC);
     assert_int_equal(kit_result(demote_to_nvme(), KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(tiers_now(), KVT_TIER_HOST | KVT_TIER_HBM | KVT_TIER_NVME);
+    assert_int_equal(kit_result(get_submit_to(target, region), KVT_STAGE_DONE).status, KVT_OK);
+    assert_int_equal(kvt_device_read(store, 0, found[0], target, BLOCK_BYTES), KVT_OK);
+    found_is(found[0], 2);
+}
+
+static void
+a_prefetch_of_what_is_put_anew_while_it_is_read_brings_the_new_block(void **state)
+{
+    (void)state;
+    prefetch_read_anew(BLOCK_BYTES);
+}
+
+static void
+a_prefetch_of_what_is_put_anew_and_longer_has_room_for_it(void **state)
+{
+    (void)state;
+    prefetch_read_anew(BLOCK_BYTES / 8);
 }
 
 static void
@@ -551,6 +573,7 @@ main(void)
         TEST(a_get_of_what_is_put_anew_while_it_is_read_is_the_new_block),
         TEST(a_prefetch_of_what_is_put_anew_while_it_moves_brings_the_new_block),
         TEST(a_prefetch_of_what_is_put_anew_while_it_is_read_brings_the_new_block),
+        TEST(a_prefetch_of_what_is_put_anew_and_longer_has_room_for_it),
         TEST(a_demotion_to_host_of_what_is_put_anew_moves_the_new_block),
         TEST(a_demotion_to_nvme_of_what_is_put_anew_moves_the_new_block),
         TEST(a_demotion_of_what_is_put_anew_behind_a_write_moves_the_new_block),
