@@ -92,9 +92,11 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:color=never
 
 # How many simulated or modelled lives a sanitizer build runs: they are several times slower.
 smoke_seeds=12
+# Distinct states of each crash workload.
+crash_states=150
 
 format
-stage release build all -LE '^gpu$' -E '^fault_alloc$'
+KVT_CRASH_STATES=$crash_states stage release build all -LE '^gpu$' -E '^fault_alloc$'
 KVT_TEST_SEEDS=$smoke_seeds stage asan build/asan all -L '^(unit|conform|model|fault|golden|fuzz|damage|hostile)$' \
     -E '^(fault_io|fault_device|model_replay)$'
 KVT_TEST_SEEDS=$((smoke_seeds / 4)) stage tsan build/tsan threads \

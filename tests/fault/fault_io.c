@@ -27,8 +27,8 @@ enum {
     ROOTS_STEP = 31,
 #else
     N_STEP = 1,
-    HBM_STEP = 5, /* With HBM, and on two disks: always a share. */
-    ROOTS_STEP = 3,
+    HBM_STEP = 11, /* With HBM, and on two disks: always a share. */
+    ROOTS_STEP = 7,
 #endif
 };
 
