@@ -210,10 +210,9 @@ life_open(struct lives *lives)
     lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
     if ((flags != 0 || sim_index_is_damaged(lives->host.world)) && rng_below(&lives->rng, 2) == 0)
         rebuild_trouble(lives);
+    status = workload_open(lives->work, flags, lives->is_rebuilt);
     /* A rebuild believes what it reads, also what a failed sync has lost, its own or one before: it
      * lasts until the power goes. */
-    lives->trusts_lies = lives->trusts_lies || (lives->is_rebuilt && sim_lies(lives->host.world));
-    status = workload_open(lives->work, flags, lives->is_rebuilt);
     lives->trusts_lies = lives->trusts_lies || (lives->is_rebuilt && sim_lies(lives->host.world));
     if (status != KVT_OK)
         return false;

@@ -100,6 +100,12 @@ span_new(size_t size, size_t alignment)
     return memory + head;
 }
 
+void
+sim_memory_prepare(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, PAGES_FROM);
+}
+
 /* --- Records ---------------------------------------------------------------------------------- */
 
 static bool
@@ -162,9 +168,7 @@ sim_take(void *context, size_t size)
     if (size > (UINT64_C(1) << 40))
         return NULL;
     /* Large ones are pages that nobody has touched, if calloc() knows: a table that is hardly used
-     * costs little. Left to itself it learns from what is put back to take them from its heap, and
-     * zeroes them: a life took up to five times as long. */
-    (void)mallopt(M_MMAP_THRESHOLD, PAGES_FROM);
+     * costs little. */
     start = calloc(1, 2 * RECORD_BYTES + whole);
     if (start == NULL)
         return NULL;

@@ -123,6 +123,7 @@ sim_world_create(const struct sim_options *options)
         fprintf(stderr, "sim_world: out of memory\n");
         abort();
     }
+    sim_memory_prepare();
     world->options = *options;
     world->sched_rng.state = rng_next(&seeds);
     world->io_rng.state = rng_next(&seeds);

@@ -160,6 +160,18 @@ kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key)
 }
 
 void
+kit_works(kvt_store *store)
+{
+    uint64_t version = 0;
+    kvt_namespace ns;
+
+    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_put(store, ns, 1, 1, KIT_BLOCK_BYTES_MAX / 3, KVT_SYNC), KVT_OK);
+    assert_int_equal(kit_get(store, ns, 1, &version), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+}
+
+void
 kit_refused(enum kvt_status got, enum kvt_status wanted, const char *word, int line)
 {
     struct kvt_error error = {0};

@@ -49,6 +49,9 @@ struct kvt_stats kit_stats(kvt_store *store);
  * holds nothing of it. */
 void kit_audit(kvt_store *store);
 
+/* kit_works - an open store that takes a block, gives it back, and is closed in order. */
+void kit_works(kvt_store *store);
+
 /* refused - the call was refused with this status and a sentence with this word in it. */
 #define refused(call, wanted, word) kit_refused((call), (wanted), (word), __LINE__)
 void kit_refused(enum kvt_status got, enum kvt_status wanted, const char *word, int line);

@@ -29,7 +29,6 @@ enum {
     STOPS_AT_PROOFS = true, /* A debug build stops where a proof is false. */
 #endif
     CALLS_MAX = 400, /* More than a creation makes of any kind. */
-    BLOCK_BYTES = 20000,
 };
 
 static const char *const roots[] = {"/first", "/second"};
@@ -78,19 +77,6 @@ sim_open(void)
     return store_open_in(&sim.reach, "/store", &sim.options, &sim.store);
 }
 
-/* The store is open: it works, and is closed. */
-static void
-store_is_good(kvt_store *store)
-{
-    uint64_t version = 0;
-    kvt_namespace ns;
-
-    assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
-    assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
-    assert_int_equal(kit_get(store, ns, 1, &version), KVT_OK);
-    assert_int_equal(kvt_close(store), KVT_OK);
-}
-
 /* There is none, and one of other sizes can be made. */
 static void
 nothing_was_made(void)
@@ -104,7 +90,7 @@ nothing_was_made(void)
     sim.options.root_count = 1;
     assert_int_equal(sim_open(), KVT_OK);
     assert_int_equal(sim.store->options.nvme_capacity_bytes, 40 * MIB);
-    store_is_good(sim.store);
+    kit_works(sim.store);
 }
 
 static void
@@ -122,7 +108,7 @@ a_creation_without_memory_leaves_no_store(void **state)
         sim_memory_fail(sim.world, 0, false);
         assert_true(status == KVT_OK || status == KVT_E_NOMEM);
         if (status == KVT_OK) {
-            store_is_good(sim.store);
+            kit_works(sim.store);
         } else {
             refused_count++;
             nothing_was_made();
@@ -144,7 +130,7 @@ creation_with_a_failed_call(unsigned ops, uint32_t n)
     status = sim_open();
     sim_rules_clear(sim.world);
     if (status == KVT_OK)
-        store_is_good(sim.store);
+        kit_works(sim.store);
     else
         nothing_was_made();
     sim_end();
@@ -216,7 +202,7 @@ creation_cut(uint32_t n, enum sim_cut cut, bool *is_made_out)
     sim.options.flags = 0;
     if (!*is_made_out && sim_open() != KVT_OK)
         fail_msg("cut at call %u: %s", (unsigned)n, failure_last()->text);
-    store_is_good(sim.store);
+    kit_works(sim.store);
     sim_end();
     return has_crashed;
 }
@@ -258,7 +244,7 @@ a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open(void **state)
         sim_rules_clear(sim.world);
         sim.options.flags = KVT_OPEN_EXISTING;
         assert_int_equal(sim_open(), KVT_OK);
-        store_is_good(sim.store);
+        kit_works(sim.store);
         sim_end();
     }
 }
@@ -308,7 +294,7 @@ a_store_that_was_there_is_never_taken_back(void **state)
 
         sim_begin(n);
         assert_int_equal(sim_open(), KVT_OK);
-        store_is_good(sim.store);
+        kit_works(sim.store);
         sim_rule_add(sim.world, &rule);
         if (sim_open() == KVT_OK)
             kvt_abort(sim.store);

@@ -428,6 +428,16 @@ a_table_of_a_later_version_is_refused_by_name(void **state)
     fixture_close(&fixture);
 }
 
+/* A store, and a table of which an import will stop in the middle. */
+static void
+failing_begin(struct fixture *fixture)
+{
+    memset(fixture, 0, sizeof(*fixture));
+    sim_store_open(&fixture->sim, &small_options);
+    engram_rig_init(&fixture->rig, "t", 4088, 200);
+    fixture->rig.fail_at = 700;
+}
+
 /* It may have pages to go on from, for who can read it. */
 static void
 an_unfinished_import_of_a_later_version_is_left_alone(void **state)
@@ -435,10 +445,7 @@ an_unfinished_import_of_a_later_version_is_left_alone(void **state)
     struct fixture fixture;
 
     (void)state;
-    memset(&fixture, 0, sizeof(fixture));
-    sim_store_open(&fixture.sim, &small_options);
-    engram_rig_init(&fixture.rig, "t", 4088, 200);
-    fixture.rig.fail_at = 700;
+    failing_begin(&fixture);
     assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_E_BUSY);
     heads_write(&fixture, "t.engram.new", 8, (const uint8_t[]){2, 0}, 2);
     fixture.rig.fail_at = 0;
@@ -484,10 +491,7 @@ a_head_that_cannot_be_read_costs_no_pages(void **state)
     uint64_t before = 0, after = 0;
 
     (void)state;
-    memset(&fixture, 0, sizeof(fixture));
-    sim_store_open(&fixture.sim, &small_options);
-    engram_rig_init(&fixture.rig, "t", 4088, 200);
-    fixture.rig.fail_at = 700;
+    failing_begin(&fixture);
     assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
     assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &before), KVT_OK);
     fail_all(&fixture, SIM_READ);
@@ -508,10 +512,7 @@ a_head_that_can_never_be_read_can_be_dropped(void **state)
     struct fixture fixture;
 
     (void)state;
-    memset(&fixture, 0, sizeof(fixture));
-    sim_store_open(&fixture.sim, &small_options);
-    engram_rig_init(&fixture.rig, "t", 4088, 200);
-    fixture.rig.fail_at = 700;
+    failing_begin(&fixture);
     assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
     fixture.rig.fail_at = 0;
     sim_rule_add(fixture.sim.world, &rule);
@@ -533,10 +534,7 @@ a_good_head_that_cannot_be_read_is_no_damage(void **state)
     uint32_t failed_count = 0;
 
     (void)state;
-    memset(&fixture, 0, sizeof(fixture));
-    sim_store_open(&fixture.sim, &small_options);
-    engram_rig_init(&fixture.rig, "t", 4088, 200);
-    fixture.rig.fail_at = 700;
+    failing_begin(&fixture);
     assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
     assert_true(sim_file_corrupt(fixture.sim.world, "store/engram/t.engram.new", 300, 1));
     assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &before), KVT_OK);
