@@ -6,10 +6,23 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #include "batch_header.h"
 #include "image.h"
+#include "nvme_internal.h"
 #include "store_internal.h"
+#include "try.h"
+
+/* No header has generation 0. */
+#define FOLLOW_NONE 0
+
+enum {
+    AHEAD_CHAIN = 8,    /* Pages that are read at once where a header is expected ... */
+    AHEAD_SEARCH = 256, /* ... and where it is not known where the next one stands. */
+};
 
 struct audit_copy {
     struct hash128 fingerprint;
@@ -23,8 +36,20 @@ struct audit_kill {
     uint64_t sequence;
 };
 
+struct audit_scratch {
+    uint8_t pages[AHEAD_SEARCH * PAGE_BYTES]; /* `count` of a segment, from `page` on. */
+    uint32_t segment, page, count;
+    struct block_record records[BATCH_BLOCKS_MAX]; /* Of the last header. */
+    struct tier_kill kills[BATCH_KILLS_MAX];
+    /* The part of a file without holes that was looked at last. */
+    const struct fs_file *written_file;
+    off_t written_first, written_end;
+};
+
 struct audit {
     struct kvt_store *store;
+    struct nvme_tier *nvme;
+    struct audit_scratch *scratch;
     const struct hash128 *only; /* NULL: all keys. */
     struct audit_copy *copies;
     struct audit_kill *kills;
@@ -55,14 +80,12 @@ is_wanted(const struct audit *audit, struct hash128 fingerprint)
     return audit->only == NULL || hash128_equal(*audit->only, fingerprint);
 }
 
-static bool
-header_visit(void *visitor, const struct batch_header *header, const struct block_record *records,
-    const struct tier_kill *kills)
+/* Note what a header names. */
+static void
+header_note(struct audit *audit, const struct batch_header *header)
 {
-    struct audit *audit = visitor;
-
     for (uint32_t i = 0; i < header->block_count; i++) {
-        const struct block_record *record = &records[i];
+        const struct block_record *record = &audit->scratch->records[i];
         struct hash128 fingerprint = key_fingerprint(audit->store->fingerprint_seed, &record->key);
 
         if (!is_wanted(audit, fingerprint))
@@ -73,7 +96,7 @@ header_visit(void *visitor, const struct batch_header *header, const struct bloc
             .fingerprint = fingerprint, .header = header->extent, .record = *record};
     }
     for (uint32_t i = 0; i < header->kill_count; i++) {
-        const struct tier_kill *kill = &kills[i];
+        const struct tier_kill *kill = &audit->scratch->kills[i];
 
         if (hash128_is_zero(kill->fingerprint)) {
             audit->voids = grown(
@@ -89,7 +112,125 @@ header_visit(void *visitor, const struct batch_header *header, const struct bloc
                     .sequence = kill->sequence};
         }
     }
-    return true;
+}
+
+/* `count` pages at least, more of them where no header is to be expected; NULL: they cannot be
+ * read. What is behind the end of the file is zeros. */
+static const uint8_t *
+pages_read(struct audit *audit, uint32_t segment, uint32_t page, uint32_t count, uint32_t ahead)
+{
+    struct audit_scratch *scratch = audit->scratch;
+    struct nvme_tier *nvme = audit->nvme;
+    uint32_t left = nvme->options.segment_pages - page;
+    size_t size, read_size;
+
+    if (scratch->segment == segment && page >= scratch->page &&
+        page + count <= scratch->page + scratch->count)
+        return scratch->pages + (size_t)(page - scratch->page) * PAGE_BYTES;
+    if (count < ahead)
+        count = ahead < left ? ahead : left;
+    size = (size_t)count * PAGE_BYTES;
+    scratch->count = 0;
+    if (nvme->env->fs->read_at(nvme->roots[segment_root(segment)].file, scratch->pages, size,
+            nvme_offset(nvme, segment, page), &read_size) != KVT_OK)
+        return NULL;
+    memset(scratch->pages + read_size, 0, size - read_size);
+    scratch->segment = segment;
+    scratch->page = page;
+    scratch->count = count;
+    return scratch->pages;
+}
+
+/* KVT_E_IO: its pages cannot be read; KVT_MISS, KVT_E_CORRUPT: there is none. */
+static enum kvt_status
+header_read(struct audit *audit, uint32_t segment, uint32_t page, uint32_t ahead,
+    struct batch_header *header)
+{
+    const struct nvme_options *options = &audit->nvme->options;
+    const uint8_t *bytes = pages_read(audit, segment, page, 1, ahead);
+
+    if (bytes == NULL)
+        return KVT_E_IO;
+    KVT_TRY(batch_header_peek(bytes, header));
+    if (header->header_pages > options->segment_pages - page)
+        return KVT_E_CORRUPT;
+    bytes = pages_read(audit, segment, page, header->header_pages, ahead);
+    if (bytes == NULL)
+        return KVT_E_IO;
+    return batch_header_decode(bytes, (size_t)header->header_pages * PAGE_BYTES,
+        options->store_uuid, options->secret, segment, page, options->segment_pages, header,
+        audit->scratch->records, audit->scratch->kills);
+}
+
+/* The next page, from this one on, that is not a hole of the file: nothing was ever written there.
+ * The segment's end: there is none. */
+static uint32_t
+page_written(struct audit *audit, uint32_t segment, uint32_t page)
+{
+    struct audit_scratch *scratch = audit->scratch;
+    struct nvme_tier *nvme = audit->nvme;
+    const struct fs_file *file = nvme->roots[segment_root(segment)].file;
+    off_t offset = (off_t)nvme_offset(nvme, segment, page);
+    off_t end =
+        (off_t)nvme_offset(nvme, segment, 0) + (off_t)nvme->options.segment_pages * PAGE_BYTES;
+
+    if (file->descriptor < 0 || page >= nvme->options.segment_pages)
+        return page;
+    if (scratch->written_file != file || offset < scratch->written_first ||
+        offset >= scratch->written_end) {
+        scratch->written_file = file;
+        scratch->written_first = lseek(file->descriptor, offset, SEEK_DATA);
+        scratch->written_end = lseek(file->descriptor, scratch->written_first, SEEK_HOLE);
+        if (scratch->written_first < 0) /* ENXIO: nothing behind it, either. */
+            scratch->written_first = scratch->written_end = end;
+    }
+    if (scratch->written_first >= end)
+        return nvme->options.segment_pages;
+    return scratch->written_first <= offset
+               ? page
+               : page + (uint32_t)((scratch->written_first - offset) / PAGE_BYTES);
+}
+
+/*
+ * What the headers of its last fill say. A run holds no other header of that fill: the search goes
+ * on behind it; but `follow` may be an older one (FOLLOW_NONE: each page is looked at). Returns
+ * whether all could be read.
+ */
+static bool
+segment_read(struct audit *audit, const struct segment *segment, uint32_t follow)
+{
+    const uint32_t copies = audit->copy_count, kills = audit->kill_count, voids = audit->void_count;
+    uint32_t pages = audit->nvme->options.segment_pages;
+    uint32_t highest = 0, ahead = AHEAD_CHAIN;
+
+    if (segment->state == SEGMENT_SEALED && segment->generation == follow)
+        pages = segment->fill_page;
+    for (uint32_t page = 0;;) {
+        struct batch_header header;
+        enum kvt_status status;
+        bool is_in_chain;
+
+        page = page_written(audit, segment->number, page);
+        if (page >= pages)
+            return true;
+        status = header_read(audit, segment->number, page, ahead, &header);
+        is_in_chain = status == KVT_OK && header.extent.generation == follow;
+
+        if (status == KVT_E_IO)
+            return false;
+        if (status == KVT_OK && header.extent.generation > highest) {
+            highest = header.extent.generation;
+            audit->copy_count = copies;
+            audit->kill_count = kills;
+            audit->void_count = voids;
+        }
+        if (highest > follow && follow != FOLLOW_NONE)
+            return segment_read(audit, segment, FOLLOW_NONE);
+        if (status == KVT_OK && header.extent.generation == highest)
+            header_note(audit, &header);
+        page += is_in_chain ? header.total_pages : 1;
+        ahead = is_in_chain ? AHEAD_CHAIN : AHEAD_SEARCH;
+    }
 }
 
 /* False: not all could be. */
@@ -100,11 +241,9 @@ headers_read(struct audit *audit)
     uint32_t cursor = 0;
 
     while ((segment = segment_next(audit->store->segments, &cursor)) != NULL) {
-        struct nvme_scan_result result;
+        uint32_t follow = segment->state == SEGMENT_FREE ? FOLLOW_NONE : segment->generation;
 
-        if (nvme_scan(audit->store->nvme, segment->number, header_visit, audit, &result) !=
-                KVT_OK ||
-            result.unreadable_end > 0)
+        if (!segment_read(audit, segment, follow))
             return false;
     }
     return true;
@@ -288,14 +427,20 @@ copies_judge(struct audit *audit, struct disk_audit *audit_out)
 bool
 disk_audit(kvt_store *store, const struct hash128 *only, struct disk_audit *audit_out)
 {
-    struct audit audit = {.store = store, .only = only};
+    struct audit audit = {.store = store, .nvme = store->nvme, .only = only};
 
     *audit_out = (struct disk_audit){.copy_count = 0};
+    audit.scratch = aligned_alloc(PAGE_BYTES, round_up(sizeof(*audit.scratch), PAGE_BYTES));
+    if (audit.scratch == NULL)
+        abort();
+    audit.scratch->count = 0;
+    audit.scratch->written_file = NULL;
     audit.is_read = headers_read(&audit);
     if (audit.kill_count > 0)
         qsort(audit.kills, audit.kill_count, sizeof(audit.kills[0]), kill_compare);
     if (audit.is_read)
         copies_judge(&audit, audit_out);
+    free(audit.scratch);
     free(audit.copies);
     free(audit.kills);
     free(audit.voids);

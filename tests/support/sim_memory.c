@@ -104,6 +104,8 @@ void
 sim_memory_prepare(void)
 {
     (void)mallopt(M_MMAP_THRESHOLD, PAGES_FROM);
+    /* With that, glibc does not learn by itself that what is put back is soon taken again. */
+    (void)mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
 /* --- Records ---------------------------------------------------------------------------------- */
