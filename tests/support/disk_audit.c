@@ -4,6 +4,7 @@
  */
 #include "disk_audit.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +21,8 @@
 #define FOLLOW_NONE 0
 
 enum {
-    AHEAD_CHAIN = 8,    /* Pages that are read at once where a header is expected ... */
-    AHEAD_SEARCH = 256, /* ... and where it is not known where the next one stands. */
+    AHEAD_CHAIN = 8,   /* Pages that are read at once where a header is expected ... */
+    AHEAD_SEARCH = 96, /* ... and where it is not known where the next one stands. */
 };
 
 struct audit_copy {
@@ -35,6 +36,8 @@ struct audit_kill {
     struct extent extent, header;
     uint64_t sequence;
 };
+
+_Static_assert((int)AHEAD_SEARCH >= (int)BATCH_HEADER_PAGES_MAX, "a header is read at once");
 
 struct audit_scratch {
     uint8_t pages[AHEAD_SEARCH * PAGE_BYTES]; /* `count` of a segment, from `page` on. */
@@ -427,20 +430,21 @@ copies_judge(struct audit *audit, struct disk_audit *audit_out)
 bool
 disk_audit(kvt_store *store, const struct hash128 *only, struct disk_audit *audit_out)
 {
-    struct audit audit = {.store = store, .nvme = store->nvme, .only = only};
+    /* One audit at a time: memory that each took anew cost it more than what it reads. */
+    static struct audit_scratch scratch __attribute__((aligned(PAGE_BYTES)));
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct audit audit = {.store = store, .nvme = store->nvme, .scratch = &scratch, .only = only};
 
     *audit_out = (struct disk_audit){.copy_count = 0};
-    audit.scratch = aligned_alloc(PAGE_BYTES, round_up(sizeof(*audit.scratch), PAGE_BYTES));
-    if (audit.scratch == NULL)
-        abort();
-    audit.scratch->count = 0;
-    audit.scratch->written_file = NULL;
+    pthread_mutex_lock(&lock);
+    scratch.count = 0;
+    scratch.written_file = NULL;
     audit.is_read = headers_read(&audit);
+    pthread_mutex_unlock(&lock);
     if (audit.kill_count > 0)
         qsort(audit.kills, audit.kill_count, sizeof(audit.kills[0]), kill_compare);
     if (audit.is_read)
         copies_judge(&audit, audit_out);
-    free(audit.scratch);
     free(audit.copies);
     free(audit.kills);
     free(audit.voids);
