@@ -26,11 +26,12 @@ import run_mutants as tree
 
 BAR = 90.0
 # Files by family, and the tests of a family, cheapest first. They run in order until one fails.
-ENGINE = "test_store_life test_recover test_reclaim test_relocate test_rewritten test_statuses " \
-         "test_bad_store test_shares test_pins test_delete test_capacity test_full_map " \
-         "test_open_refused test_inspection test_failed_batches test_strays test_strays_free " \
-         "test_rebuilt_owing test_evicted model_store model_tiers sim_lives damage_stores " \
-         "crash_replace crash_delete crash_recycle crash_rebuild_delete crash_rebuild_replace " \
+ENGINE = "test_store_life test_recover test_full_arrays test_reclaim test_relocate " \
+         "test_rewritten test_statuses test_bad_store test_shares test_pins test_delete " \
+         "test_capacity test_full_map test_open_refused test_inspection " \
+         "test_failed_batches test_strays test_strays_free test_rebuilt_owing " \
+         "test_evicted model_store model_tiers sim_lives damage_stores crash_replace " \
+         "crash_delete crash_recycle crash_rebuild_delete crash_rebuild_replace " \
          "crash_mixed fault_alloc fault_io"
 FAMILIES = {
     "format": ("base/block_record.c tiers/batch_header.c tiers/store_file.c tiers/names_file.c "

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "commit_internal.h"
 #include "full_store.h"
 #include "stop_on_proof.h"
 
@@ -90,6 +91,63 @@ delete_holds(struct full_store *full, uint64_t key)
 }
 
 /* --- A batch that failed and arrived ---------------------------------------------------------- */
+
+/* A void entry and kills travel with the first batch that has any; NULL: they do not. */
+static const struct batch *
+void_batch(const struct full_store *full)
+{
+    const struct commit *commit = full->store->commit;
+
+    for (uint32_t i = 0; i < BATCH_COUNT; i++) {
+        const struct batch *batch = &commit->batches[i];
+
+        if (batch->kill_count > 0)
+            return batch->kill_count > 1 && batch->kills[0].order == 0 && batch->kills[1].order != 0
+                       ? batch
+                       : NULL;
+    }
+    return NULL;
+}
+
+/* The batch that it voids may have a copy of any key: a delete, also of one that is not there, is
+ * not promised before that entry is durable. */
+static void
+any_key_may_be_in_what_a_travelling_entry_voids(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        const struct sim_rule arrives = arriving(1, false);
+        const struct sim_rule late = late_from(1);
+        const struct batch *batch;
+        kvt_ticket *second;
+        kvt_ticket *third;
+
+        full_put(full, SECOND, 1);
+        sim_rule_add(full->world, &arrives);
+        sim_rule_add(full->world, &late);
+        (void)put_start(full, FIRST);
+        second = full_delete_submit(full, SECOND);
+        while ((batch = void_batch(full)) == NULL &&
+               kvt_ticket_wait(second, KVT_STAGE_DURABLE, 0) == KVT_LATE)
+            sim_run_steps(full->world, 1);
+        if (batch != NULL)
+            assert_ptr_equal(commit_kill_find(full->store->commit, full_fingerprint(full, THIRD)),
+                &batch->kills[0]);
+        third = full_delete_submit(full, THIRD);
+        if (batch != NULL)
+            assert_int_equal(
+                kvt_ticket_wait(third, KVT_STAGE_DURABLE, UINT64_C(10) * 1000 * 1000), KVT_LATE);
+        met_count += batch != NULL;
+        assert_int_equal(full_result(second), KVT_OK);
+        assert_true(full_result(third) >= 0);
+        full_again(full, 0);
+        full_end(full);
+    }
+    assert_true(met_count > 0);
+}
 
 /* Behind it, in the same segment, stands one that was committed. */
 static void
@@ -519,6 +577,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_key_may_be_in_what_a_travelling_entry_voids),
         cmocka_unit_test(what_failed_before_a_batch_of_its_segment_was_committed_stays_deleted),
         cmocka_unit_test(what_failed_at_the_end_of_a_closed_segment_stays_deleted),
         cmocka_unit_test(what_failed_with_another_of_the_segment_before_stays_deleted),

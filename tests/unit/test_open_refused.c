@@ -293,6 +293,18 @@ read_but_index(struct fs_file *file, void *target, size_t size, uint64_t offset,
     return index_file.read_at(file, target, size, offset, read_out);
 }
 
+static char index_line[200]; /* What the log says of the index. */
+
+static void
+index_line_keep(void *context, int level, const char *module, const char *line)
+{
+    (void)context;
+    (void)level;
+    (void)module;
+    if (strstr(line, "event=index_damaged") != NULL)
+        snprintf(index_line, sizeof(index_line), "%s", line);
+}
+
 /* Its blocks are had from the headers, when that is asked for. */
 static void
 an_index_that_cannot_be_read_is_rebuilt_by_who_asks(void **state)
@@ -309,10 +321,15 @@ an_index_that_cannot_be_read_is_rebuilt_by_who_asks(void **state)
     refused(kvt_open_env(real.path, &real.options, &real.env, &store), KVT_E_IO, "data.mdb");
     assert_null(store);
     real.options.flags = KVT_OPEN_REBUILD;
+    real.options.log = index_line_keep;
+    real.options.log_level = KVT_LOG_WARN;
     assert_true(index_file.is_bad);
     assert_int_equal(kvt_close(real_open()), KVT_OK);
     assert_false(index_file.is_bad);
+    assert_non_null(strstr(index_line, "read"));
+    assert_null(strstr(index_line, "missing"));
     real.options.flags = 0;
+    real.options.log = NULL;
     real_is_whole();
 }
 

@@ -409,6 +409,13 @@ beyond_its_segment(struct block_record *record)
     record->extent.page = SEGMENT_PAGES - 1;
 }
 
+/* Each block of the fixture has a batch of its own: a header, and three pages. */
+static void
+over_the_one_before(struct block_record *record)
+{
+    record->extent.page -= 2;
+}
+
 static void
 longer_than_a_block(struct block_record *record)
 {
@@ -453,6 +460,13 @@ static void
 a_record_beyond_its_segment_is_dropped(void **state)
 {
     record_change(*state, beyond_its_segment);
+    judge(*state, 1);
+}
+
+static void
+a_record_over_the_one_before_it_is_dropped(void **state)
+{
+    record_change(*state, over_the_one_before);
     judge(*state, 1);
 }
 
@@ -621,6 +635,8 @@ main(void)
         cmocka_unit_test_setup_teardown(a_record_of_no_segment_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_of_a_free_segment_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_beyond_its_segment_is_dropped, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_record_over_the_one_before_it_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(a_record_longer_than_a_block_is_dropped, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_record_of_a_cleared_namespace_is_passed_over, setup, teardown),

@@ -263,7 +263,7 @@ a_restored_segment_never_takes_what_was_filled_before(void **state)
         .state = SEGMENT_ACTIVE,
         .record_count = 2,
         .crc_xor = 5,
-        .live_bytes = 8192};
+        .live_bytes = (uint64_t)PAGES * 4096}; /* All that there may be. */
     uint32_t page;
 
     (void)state;

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_full_arrays.c - an open and a rebuild of as much as their arrays have room for at first:
+ * what lies behind the last child, or the last batch, is not looked at (the address sanitizer sees
+ * it).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "array.h"
+#include "store_internal.h"
+#include "store_kit.h"
+
+static uint32_t
+entry_of(const kvt_store *store, kvt_namespace ns, uint64_t key)
+{
+    struct payload_key name;
+    struct block_key block;
+
+    payload_key_make(&name, key);
+    assert_true(key_init(&block, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
+    return residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
+}
+
+/* A batch of its own; the parent is the key before, but for key 0. */
+static void
+block_put(kvt_store *store, kvt_namespace ns, uint64_t key)
+{
+    uint8_t bytes[100];
+    struct payload_key name, above;
+    struct kvt_put put = {.source = bytes, .length = sizeof(bytes)};
+    struct kvt_submit submit = {0};
+    kvt_ticket *ticket = NULL;
+
+    payload_key_make(&name, key);
+    payload_fill(bytes, sizeof(bytes), key, 1);
+    put.key = name.key;
+    if (key > 0) {
+        payload_key_make(&above, key - 1);
+        put.parent = &above.key;
+    }
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, &submit, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+}
+
+static kvt_store *
+store_open(const char *path, uint32_t flags, kvt_namespace *ns_out)
+{
+    struct kvt_options options = kit_options();
+    kvt_store *store = NULL;
+
+    options.flags = flags;
+    assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
+    assert_int_equal(kvt_namespace_open(store, "space", "model", 5, ns_out), KVT_OK);
+    return store;
+}
+
+static void
+all_are_found(uint32_t count, uint32_t flags)
+{
+    char dir[KIT_PATH_BYTES], path[KIT_PATH_BYTES + 16];
+    uint64_t version = 0;
+    kvt_namespace ns;
+    kvt_store *store;
+
+    kit_dir_make(dir);
+    snprintf(path, sizeof(path), "%s/store", dir);
+    store = store_open(path, 0, &ns);
+    for (uint64_t key = 0; key < count; key++)
+        block_put(store, ns, key);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    store = store_open(path, flags, &ns);
+    assert_int_equal(kit_stats(store).recover_block_count, count);
+    for (uint64_t key = 1; key < count; key++)
+        assert_int_equal(
+            entries_parent(store->entries, entry_of(store, ns, key)), entry_of(store, ns, key - 1));
+    assert_int_equal(kit_get(store, ns, count - 1, &version), KVT_OK);
+    assert_int_equal(kvt_close(store), KVT_OK);
+    kit_dir_remove(dir);
+}
+
+static void
+as_many_children_as_an_array_has_at_first_are_linked(void **state)
+{
+    (void)state;
+    all_are_found(ARRAY_CAPACITY_FIRST + 1, 0);
+}
+
+static void
+as_many_batches_as_an_array_has_at_first_are_found(void **state)
+{
+    (void)state;
+    all_are_found(ARRAY_CAPACITY_FIRST, KVT_OPEN_REBUILD);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_children_as_an_array_has_at_first_are_linked),
+        cmocka_unit_test(as_many_batches_as_an_array_has_at_first_are_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
