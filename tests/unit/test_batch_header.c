@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -351,6 +352,33 @@ forged_fields_under_a_right_mac_are_refused(void **state)
     }
 }
 
+/* As many as find room behind the entries, and not one more; behind the header is no memory. */
+static void
+kills_are_inside_the_header(void **state)
+{
+    struct batch_header header = header_make(20, 50, 3);
+    size_t size = (size_t)header.header_pages * PAGE_BYTES;
+    size_t at = 128;
+    uint8_t *alone =
+        mmap(NULL, size + PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    assert_true(alone != MAP_FAILED);
+    assert_int_equal(mprotect(alone + size, PAGE_BYTES, PROT_NONE), 0);
+    for (uint32_t i = 0; i < 50; i++)
+        at += 8 + get_u32(bytes + at);
+    at = round_up(at, 8);
+    for (uint32_t count = 3; count < 2 * size / 40; count++) {
+        put_u32(bytes + 48, count);
+        mac_repair(header.header_pages);
+        memcpy(alone, bytes, size);
+        assert_int_equal(batch_header_decode(alone, size, uuid, secret, SEGMENT, 7, SEGMENT_PAGES,
+                             &header, records, kills_out),
+            at + (size_t)count * 40 <= size ? KVT_OK : KVT_E_CORRUPT);
+    }
+    munmap(alone, size + PAGE_BYTES);
+}
+
 /* Two blocks whose records were encoded for each other's place, under a right MAC. */
 static void
 swapped_and_overlapping_blocks_are_refused(void **state)
@@ -516,6 +544,7 @@ main(void)
         cmocka_unit_test(a_truncated_header_is_refused),
         cmocka_unit_test(a_run_that_leaves_the_segment_is_refused),
         cmocka_unit_test(forged_fields_under_a_right_mac_are_refused),
+        cmocka_unit_test(kills_are_inside_the_header),
         cmocka_unit_test(swapped_and_overlapping_blocks_are_refused),
         cmocka_unit_test(a_record_of_a_later_version_hides_no_other),
         cmocka_unit_test(a_record_of_a_later_version_lies_in_its_run),

@@ -102,6 +102,41 @@ only_a_close_leaves_a_clean_index(void **state)
     assert_int_equal(condition_of(*state), INDEX_CLEAN);
 }
 
+static bool
+active_count(void *visitor, const struct index_segment *facts)
+{
+    *(uint32_t *)visitor += facts->state == SEGMENT_ACTIVE;
+    return true;
+}
+
+/* Who opens the store behind a crash searches what is ACTIVE for batches: the segment that is being
+ * filled, and that of the life before, but none that was filled up. */
+static void
+segments_that_are_full_are_known_to_be(void **state)
+{
+    const struct fixture *fixture = *state;
+    char path[KIT_PATH_BYTES + 64];
+    uint32_t count = 0;
+    struct kvt_env env;
+    struct fs_dir *dir;
+    struct index *index;
+    kvt_namespace ns;
+    kvt_store *store = store_open(fixture, &ns);
+
+    for (uint64_t key = 0; key < 3 * (SEGMENT_PAGES / 16); key++)
+        assert_int_equal(
+            kit_put(store, ns, 1000 + key, 1, KIT_BLOCK_BYTES_MAX - 4096, KVT_SYNC), KVT_OK);
+    kvt_abort(store);
+    snprintf(path, sizeof(path), "%s/meta", fixture->path);
+    env_host(&env);
+    assert_int_equal(env.fs->dir_open(env.fs_context, path, 0, &dir), KVT_OK);
+    assert_int_equal(index_lmdb_ops.open(NULL, &env, dir, false, &index), KVT_OK);
+    assert_int_equal(index->ops->each_segment(index, active_count, &count), KVT_OK);
+    assert_int_equal(count, 2);
+    index->ops->close(index);
+    env.fs->dir_close(dir);
+}
+
 /*
  * A store whose process died when two batches were written and synced, and their records not yet
  * committed: a new block, and a replacement. The index has their segment as FREE, or ACTIVE.
@@ -621,6 +656,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(only_a_close_leaves_a_clean_index, setup, teardown),
+        cmocka_unit_test_setup_teardown(segments_that_are_full_are_known_to_be, setup, teardown),
         cmocka_unit_test_setup_teardown(
             what_a_crash_left_uncommitted_never_comes_to_life, setup, teardown),
         cmocka_unit_test_setup_teardown(

@@ -467,7 +467,8 @@ forks_of_the_process_do_not_keep_an_owner_out(void **state)
 static void
 roots_grow_to_equal_shares_but_none_shrinks(void **state)
 {
-    struct store_file file = {.root_count = 3, .root_bytes = {30, 10, 20}};
+    struct store_file file = {
+        .root_count = 3, .root_bytes = {30, 10, 20, 1}}; /* The last is none. */
 
     (void)state;
     assert_int_equal(store_file_capacity(&file), 60);
