@@ -541,8 +541,8 @@ static void
 where_most_is_dead_full_segments_wait_for_emptier_ones(void **state)
 {
     struct fixture *fixture = *state;
-    struct segment *segment = segment_make(fixture, 0);
-    struct segment *other = segment_make(fixture, 1);
+    struct segment *other = segment_make(fixture, 0);
+    struct segment *segment = segment_make(fixture, 1);
     uint32_t late;
 
     segment->live_bytes = 0;
