@@ -190,6 +190,12 @@ meta_page_size(struct patient *patient)
 }
 
 static void
+meta_page_sizes(struct patient *patient)
+{
+    put_u32(page_at(patient, 1) + META_AT_FREE_LIST, 2 * PAGE_BYTES);
+}
+
+static void
 meta_tree_flags(struct patient *patient)
 {
     patient->meta[META_AT_MAIN + TREE_AT_FLAGS] |= 4; /* MDB_DUPSORT. */
@@ -532,6 +538,7 @@ static const struct rule {
     {"meta magic", LMDB_FILE_SMALL, meta_magic, "magic number"},
     {"meta version", LMDB_FILE_SMALL, meta_version, "version is not 1"},
     {"meta page size", LMDB_FILE_SMALL, meta_page_size, "page size"},
+    {"meta page sizes", LMDB_FILE_SMALL, meta_page_sizes, "differ in the page size"},
     {"meta tree flags", LMDB_FILE_SMALL, meta_tree_flags, "trees have unknown flags"},
     {"meta tree depth", LMDB_FILE_SMALL, meta_tree_depth, "has depth 0"},
     {"meta transaction", LMDB_FILE_SMALL, meta_transaction, "are of transactions"},
