@@ -27,6 +27,7 @@
 #include "env_host_internal.h"
 #include "failure.h"
 #include "growth_host.h"
+#include "streams_host.h"
 #include "try.h"
 
 enum {
@@ -82,7 +83,7 @@ open_beneath(int directory, const char *name, int flags, mode_t mode)
             descriptor = openat(directory, name, flags | O_CLOEXEC | O_NOFOLLOW, mode);
         } while (descriptor < 0 && errno == EINTR);
     }
-    return descriptor;
+    return streams_pass(descriptor);
 }
 
 static enum kvt_status
@@ -199,8 +200,8 @@ host_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **d
     if (is_new)
         dir_admit_owner(AT_FDCWD, path);
     /* O_PATH: it suffices that we may pass. */
-    dir->descriptor =
-        open(path, ((flags & FS_FOLLOW) != 0 ? O_PATH : O_RDONLY) | O_DIRECTORY | O_CLOEXEC);
+    dir->descriptor = streams_pass(
+        open(path, ((flags & FS_FOLLOW) != 0 ? O_PATH : O_RDONLY) | O_DIRECTORY | O_CLOEXEC));
     if (dir->descriptor < 0)
         status = failure_errno(errno, "Cannot open the directory", path);
     else if (is_new)
@@ -396,7 +397,7 @@ open_anywhere(int directory, const char *name, int flags)
     int descriptor;
 
     do
-        descriptor = openat(directory, name, flags | O_CLOEXEC);
+        descriptor = streams_pass(openat(directory, name, flags | O_CLOEXEC));
     while (descriptor < 0 && errno == EINTR);
     return descriptor >= 0 ? descriptor : -errno;
 }

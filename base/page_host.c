@@ -18,6 +18,7 @@
 #include "bytes.h"
 #include "env_host_internal.h"
 #include "failure.h"
+#include "streams_host.h"
 #include "try.h"
 
 enum {
@@ -42,7 +43,7 @@ life_begin(int descriptor, struct fs_host_file *life)
     for (int i = 0; i < LOCK_TRIES && status == KVT_E_BUSY; i++) {
         life->fork_count = lock_fork_count();
         (void)snprintf(life->path, PATH_BYTES, "/proc/self/fd/%d", descriptor);
-        life->file.descriptor = open(life->path, O_RDWR | O_CLOEXEC);
+        life->file.descriptor = streams_pass(open(life->path, O_RDWR | O_CLOEXEC));
         if (life->file.descriptor < 0)
             return failure_set(KVT_E_UNSUPPORTED, errno,
                 "a page cannot be shared where %s cannot be opened", life->path);
@@ -97,7 +98,7 @@ page_host_adopt(void *context, int descriptor, struct shared_page *page_out)
         !share_host_is_whole(&about))
         return failure_set(
             KVT_E_INVAL, 0, "descriptor %d is of no page that is shared", descriptor);
-    page.descriptor = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    page.descriptor = streams_pass(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (page.descriptor < 0)
         return failure_errno(errno, "duplicate", "the descriptor of a shared page");
     status = share_host_map(page.descriptor, PAGE_BYTES, PROT_READ | PROT_WRITE, &page.memory);

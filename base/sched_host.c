@@ -31,6 +31,7 @@
 #include "env_host_internal.h"
 #include "failure.h"
 #include "foreign_signals.h"
+#include "streams_host.h"
 
 struct task {
     struct actor actor;                 /* Constant after start. */
@@ -164,7 +165,7 @@ host_stop(void *context, struct task *task)
 static enum kvt_status
 host_signal_open(void *context, int *signal_out)
 {
-    int signal = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int signal = streams_pass(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 
     (void)context;
     *signal_out = -1;

@@ -12,6 +12,7 @@
 #include "env_host_internal.h"
 #include "failure.h"
 #include "growth_host.h"
+#include "streams_host.h"
 #include "try.h"
 
 enum {
@@ -97,7 +98,7 @@ share_host_file(size_t size, int *descriptor_out)
 
     if (size == 0 || size % PAGE_BYTES != 0 || size > INT64_MAX)
         return failure_set(KVT_E_INVAL, 0, "%zu bytes of shared memory are no whole pages", size);
-    descriptor = memfd_create("kvtier", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    descriptor = streams_pass(memfd_create("kvtier", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (descriptor < 0)
         return failure_errno(errno, "make", "shared memory");
     status = pages_reserve(descriptor, size);
@@ -159,7 +160,7 @@ share_host_adopt(
     if (!share_host_is_whole(&about))
         return failure_set(
             KVT_E_INVAL, 0, "descriptor %d is of memory that has not all its pages", descriptor);
-    own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    own = streams_pass(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
     if (own < 0)
         return failure_errno(errno, "duplicate", "the descriptor of shared memory");
     status = share_host_map(own, (size_t)about.st_size, PROT_READ, memory_out);

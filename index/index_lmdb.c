@@ -26,6 +26,7 @@
 #include "growth_host.h"
 #include "index_lmdb_internal.h"
 #include "lmdb_check.h"
+#include "streams_host.h"
 #include "try.h"
 
 enum {
@@ -104,6 +105,7 @@ environment_close(struct index_lmdb *lmdb)
 static int
 descriptors_open(MDB_env *mdb, const char *path, unsigned flags)
 {
+    struct streams_hold streams;
     struct growth_signal held;
     int descriptor;
     int code;
@@ -111,7 +113,9 @@ descriptors_open(MDB_env *mdb, const char *path, unsigned flags)
     if (fork_hold() != KVT_OK)
         return ENOMEM;
     growth_signal_hold(&held);
+    streams_hold(&streams);
     code = mdb_env_open(mdb, path, flags, FILE_MODE);
+    streams_drop(&streams);
     growth_signal_drop(&held);
     if (code == 0)
         code = mdb_env_get_fd(mdb, &descriptor);

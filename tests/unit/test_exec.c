@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_exec.c - no descriptor of a store is left to a program that the host's process becomes, or
- * that a child of it does.
+ * that a child of it does; and none has the number of a standard stream that the host has closed.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,6 +17,7 @@
 #include "engram_rig.h"
 #include "hbm_kit.h"
 #include "stop_on_proof.h"
+#include "streams_host.h"
 
 enum {
     DESCRIPTORS_MAX = 1024,
@@ -91,11 +92,112 @@ descriptors_end_with_exec(void **state)
     assert_int_equal(descriptors_check(), 0); /* Nor is any left. */
 }
 
+/* --- Standard streams ------------------------------------------------------------------------- */
+
+static int streams[STREAM_COUNT] = {-1, -1, -1}; /* While they are closed. */
+
+static void
+streams_close(void)
+{
+    (void)fflush(NULL);
+    for (int i = 0; i < STREAM_COUNT; i++) {
+        streams[i] = fcntl(i, F_DUPFD_CLOEXEC, DESCRIPTORS_MAX / 2);
+        assert_true(streams[i] >= 0);
+    }
+    for (int i = 0; i < STREAM_COUNT; i++)
+        (void)close(i);
+}
+
+static void
+streams_open(void)
+{
+    for (int i = 0; i < STREAM_COUNT; i++) {
+        if (streams[i] < 0)
+            continue;
+        (void)dup2(streams[i], i);
+        (void)close(streams[i]);
+        streams[i] = -1;
+    }
+}
+
+static int
+streams_teardown(void **state)
+{
+    streams_open();
+    return hbm_teardown(state);
+}
+
+static bool
+streams_are_closed(void)
+{
+    return !is_open(0) && !is_open(1) && !is_open(2);
+}
+
+/* What a store asks of its world beside files, for itself or for another process's. */
+static bool
+world_takes_none(int descriptor)
+{
+    struct shared_page made, adopted;
+    struct kvt_env env;
+    void *memory;
+    size_t size;
+    int signal, own;
+    bool takes_none;
+
+    env_host(&env);
+    if (env.sched->signal_open(env.sched_context, &signal) != KVT_OK ||
+        env.memory->share_adopt(env.memory_context, descriptor, &memory, &size, &own) != KVT_OK ||
+        env.memory->page_make(env.memory_context, &made) != KVT_OK ||
+        env.memory->page_adopt(env.memory_context, made.descriptor, &adopted) != KVT_OK)
+        return false;
+    takes_none = streams_are_closed();
+    env.memory->page_end(env.memory_context, &adopted);
+    env.memory->page_end(env.memory_context, &made);
+    env.memory->share_end(env.memory_context, memory, size, own);
+    env.sched->signal_close(env.sched_context, signal);
+    return takes_none;
+}
+
+/* What the host writes to a stream that it has closed fails, and does not go into the store. */
+static void
+descriptors_are_no_standard_streams(void **state)
+{
+    static const uint32_t engines[] = {KVT_IO_THREADS, KVT_IO_AUTO};
+    struct engram_rig rig;
+    struct kvt_share share;
+    kvt_engram *table;
+    int descriptor;
+
+    (void)state;
+    engram_rig_init(&rig, "table", ROW_BYTES, ROWS);
+    assert_int_equal(engram_rig_import(&rig, hbm.store, "table", 0), KVT_OK);
+    hbm_close();
+    streams_close();
+    for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+        bool are_closed;
+
+        hbm.options.flags = KVT_OPEN_SHARE_HBM | (i == 0 ? KVT_OPEN_REBUILD : 0);
+        hbm.options.io_engine = engines[i];
+        hbm_open_again();
+        assert_int_equal(kvt_engram_open(hbm.store, "table", &table), KVT_OK);
+        assert_int_equal(kvt_hbm_export(hbm.store, 0, &share, &descriptor), KVT_OK);
+        assert_int_equal(hbm_put(i, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+        are_closed = streams_are_closed() && world_takes_none(descriptor);
+        assert_int_equal(kvt_engram_close(table), KVT_OK);
+        hbm_close();
+        assert_true(are_closed);
+    }
+    streams_open();
+    hbm_open_again();
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(descriptors_end_with_exec, setup, hbm_teardown),
+        cmocka_unit_test_setup_teardown(
+            descriptors_are_no_standard_streams, hbm_setup, streams_teardown),
     };
 
     stop_on_proof();

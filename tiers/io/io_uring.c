@@ -40,6 +40,7 @@
 #include "failure.h"
 #include "fork_descriptor.h"
 #include "io_engines.h"
+#include "streams_host.h"
 #include "try.h"
 
 enum {
@@ -107,12 +108,15 @@ ring_make(struct io_uring *ring, uint32_t depth, bool *is_disabled_out)
 
     for (size_t i = 0; i < sizeof(ring_flags) / sizeof(ring_flags[0]) && result == -EINVAL; i++) {
         struct io_uring_params params;
+        struct streams_hold streams;
 
         memset(&params, 0, sizeof(params));
         params.flags = ring_flags[i] | IORING_SETUP_CQSIZE;
         params.cq_entries = 4 * depth;
         /* One entry more than the depth: the read of the eventfd is armed in between. */
+        streams_hold(&streams);
         result = io_uring_queue_init_params(depth + 1, ring, &params);
+        streams_drop(&streams);
         *is_disabled_out = (params.flags & IORING_SETUP_R_DISABLED) != 0;
     }
     if (result < 0)
@@ -183,7 +187,7 @@ queue_open(void *context, uint32_t depth, struct io_queue **queue_out)
     queue->env = env;
     queue->depth = depth;
     atomic_init(&queue->waker, WAKER_IDLE);
-    queue->event_fd = eventfd(0, EFD_CLOEXEC);
+    queue->event_fd = streams_pass(eventfd(0, EFD_CLOEXEC));
     if (queue->event_fd < 0) {
         status = failure_errno(errno, "make", "an eventfd");
         goto put_queue;
