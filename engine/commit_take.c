@@ -3,8 +3,8 @@
  * commit_take.c - which of the blocks that wait go into a batch.
  *
  * Those that somebody waits for come first, the oldest first. Behind them come blocks that leave
- * HOST: no more than fill what is left of the segment. One more would take the whole batch to the
- * next segment, and a hole would stay in this one.
+ * HOST. No more than fill what is left of the segment, if one does: one more would take the whole
+ * batch to the next segment, and a hole would stay in this one.
  *
  * Threads   the loop.
  */
@@ -91,24 +91,33 @@ taking_run(struct kvt_store *store, struct taking *taking)
     }
 }
 
+/* Of one kind as many as fill what is left of the segment. When the batch has none, and not even
+ * one fits there, as many as may be. */
+static void
+kind_take(struct kvt_store *store, struct taking *taking, bool is_patient)
+{
+    taking->is_patient = is_patient;
+    taking->tail_pages = nvme_tail_pages(store->nvme);
+    if (!taking_fits(store, taking, taking->batch->count, taking->bytes))
+        taking->tail_pages = 0;
+    taking_run(store, taking);
+    if (taking->batch->count > 0 || taking->tail_pages == 0)
+        return;
+    taking->tail_pages = 0;
+    store->commit->due_ns = UINT64_MAX;
+    taking_run(store, taking);
+}
+
 void
 commit_batch_take(struct kvt_store *store, struct batch *batch, uint32_t segment)
 {
     struct taking taking = {.batch = batch, .segment = segment};
 
     store->commit->due_ns = UINT64_MAX;
-    taking_run(store, &taking);
-    if (segment != SEGMENT_NONE)
+    if (segment != SEGMENT_NONE) {
+        taking_run(store, &taking);
         return;
-    taking.is_patient = true;
-    taking.tail_pages = nvme_tail_pages(store->nvme);
-    if (!taking_fits(store, &taking, batch->count, taking.bytes))
-        taking.tail_pages = 0;
-    taking_run(store, &taking);
-    if (batch->count > 0)
-        return;
-    /* Not even one goes there. */
-    taking.tail_pages = 0;
-    store->commit->due_ns = UINT64_MAX;
-    taking_run(store, &taking);
+    }
+    kind_take(store, &taking, false);
+    kind_take(store, &taking, true);
 }

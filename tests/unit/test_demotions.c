@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_demotions.c - blocks that leave HOST fill what is left of a segment, and what was put to be
- * durable is written before them.
+ * test_demotions.c - blocks that are put to be durable, and those that leave HOST, fill the rest of a
+ * segment; the former are written first.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,27 +85,47 @@ is_clean(void *context)
     return full->store->dirty_bytes == 0;
 }
 
+/* The active segment, with room for some of AT_ONCE blocks, not for all. */
+static const struct segment *
+segment_fill(struct full_store *full)
+{
+    const struct segment *active;
+    uint32_t left;
+
+    for (uint32_t i = 0; i < WRITTEN; i++)
+        assert_int_equal(kit_put(full->store, full->ns, i, 1, BYTES, KVT_SYNC), KVT_OK);
+    active = segment_active(full->store->segments, 0);
+    assert_non_null(active);
+    left = segment_pages(full->store->segments) - active->fill_page;
+    assert_true(left > PAGES && left < AT_ONCE * PAGES);
+    return active;
+}
+
 /* A batch of all of them would have begun another segment, and left a hole in the first. */
 static void
 demotions_fill_the_rest_of_a_segment(void **state)
 {
     struct full_store *full = demoting_begin(0);
-    const struct segment *first;
-    uint32_t left;
+    const struct segment *first = segment_fill(full);
 
     (void)state;
-    for (uint32_t i = 0; i < WRITTEN / 2; i++)
-        assert_int_equal(kit_put(full->store, full->ns, i, 1, BYTES, KVT_SYNC), KVT_OK);
-    first = segment_active(full->store->segments, 0);
-    assert_non_null(first);
-    for (uint32_t i = WRITTEN / 2; i < WRITTEN; i++)
-        assert_int_equal(kit_put(full->store, full->ns, i, 1, BYTES, KVT_SYNC), KVT_OK);
-    left = segment_pages(full->store->segments) - first->fill_page;
-    assert_true(left > PAGES && left < AT_ONCE * PAGES);
     for (uint32_t i = 0; i < MANY / AT_ONCE; i++)
         blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_MEMORY), KVT_STAGE_DONE);
     assert_int_equal(
         sim_run(full->world, is_clean, full, sim_now(full->world) + FULL_WAIT_NS), SIM_DONE);
+    assert_int_equal(first->state, SEGMENT_SEALED);
+    assert_true(segment_pages(full->store->segments) - first->fill_page < 2 * PAGES);
+    full_end(full);
+}
+
+static void
+puts_fill_the_rest_of_a_segment(void **state)
+{
+    struct full_store *full = demoting_begin(0);
+    const struct segment *first = segment_fill(full);
+
+    (void)state;
+    blocks_await(blocks_submit(full, 1000, AT_ONCE, KVT_SYNC), KVT_STAGE_DURABLE);
     assert_int_equal(first->state, SEGMENT_SEALED);
     assert_true(segment_pages(full->store->segments) - first->fill_page < 2 * PAGES);
     full_end(full);
@@ -223,6 +243,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(demotions_fill_the_rest_of_a_segment),
+        cmocka_unit_test(puts_fill_the_rest_of_a_segment),
         cmocka_unit_test(puts_go_before_demotions_that_wait),
         cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
         cmocka_unit_test(a_put_that_joins_a_demotion_keeps_its_block_when_that_fails),

@@ -17,7 +17,7 @@
 
 enum {
     KEY = FULL_COLD,
-    MANY = 200, /* Most of them in one batch. */
+    MANY = 100, /* Most of them in one batch. */
     ABSENT = 100000,
     STEPS_MAX = 6, /* Of a chain, by chance. */
 };
