@@ -282,6 +282,30 @@ class Kvtool(Programs):
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"could not be written", done.stderr)
 
+    def test_help_that_cannot_be_written_is_a_failure(self):
+        for words in (["--help"], ["--version"], ["ls", "--help"]):
+            with self.subTest(words=words), open("/dev/full", "wb") as full:
+                done = subprocess.run(["build/bin/kvtool", *words], cwd=self.scratch, stdout=full,
+                                      stderr=subprocess.PIPE, timeout=60)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(b"could not be written", done.stderr)
+
+    def test_no_file_of_a_store_takes_the_place_of_a_closed_stream(self):
+        self.put("s22", "a/01", input=b"one")
+        for words, closed, expect in (("rm --json s22 a/02", "<&- >&-", 1),
+                                      ("rm --json s22 a/02", ">&- 2>&-", 1),
+                                      ("rm s22 b/02", "<&- 2>&-", 1),
+                                      ("put s22 a/02 content", "<&- 2>&-", 0),
+                                      ("put s22 a/02 content", "<&- >&- 2>&-", 1),
+                                      ("put s22 a/03 -", "<&-", 1),
+                                      ("stat --json s22", "<&- >&-", 1)):
+            with self.subTest(words=words, closed=closed):
+                command = f"exec build/bin/kvtool {words} {closed}"
+                done = subprocess.run(["sh", "-c", command], cwd=self.scratch, timeout=60)
+                self.assertEqual(done.returncode, expect)
+                self.assertEqual(os.path.getsize(self.path("s22", "LOCK")), 0)
+        self.assertEqual(self.json_of("kvtool", "check", "s22")["finding_count"], 0)
+
 
 if __name__ == "__main__":
     programs.main()
