@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -98,6 +99,10 @@ def lock_like_a_store(file):
 
 
 def main():
+    # Programs keep ignoring what we ignore, as a shell without job control has it behind &.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     Programs.source = os.path.abspath(sys.argv[1])
     Programs.programs = os.path.abspath(sys.argv[2])
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

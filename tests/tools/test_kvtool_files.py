@@ -7,6 +7,7 @@ Usage: test_kvtool_files.py SOURCE-FOLDER BIN-FOLDER
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import struct
@@ -184,6 +185,22 @@ class Files(Programs):
             self.assertEqual(self.keys("f6", "--parts"), before)
         self.assertEqual(self.get("f6", 'a/"large"'), large)
 
+    def test_a_signal_that_was_ignored_stays_ignored(self):
+        """As nohup has it, and a shell without job control behind &."""
+        self.put("f13", "a/00", b"x", nvme="256M")
+        content = os.urandom(1 << 20) * 80
+        for number in (signal.SIGHUP, signal.SIGINT):
+            with subprocess.Popen(
+                    ["build/bin/kvtool", "put", "f13", f'a/"{number}"'], cwd=self.scratch,
+                    stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                    preexec_fn=lambda number=number: signal.signal(number, signal.SIG_IGN),
+            ) as putter:
+                putter.stdin.write(content[:70 << 20])
+                putter.send_signal(number)
+                _, error = putter.communicate(content[70 << 20:], timeout=60)
+                self.assertEqual((putter.returncode, error), (0, b""))
+            self.assertEqual(self.get("f13", f'a/"{number}"'), content)
+
     def test_what_a_killed_put_left_goes_with_the_next(self):
         self.put("f7", "a/00", b"x", nvme="256M")
         putter = subprocess.Popen(["build/bin/kvtool", "put", "f7", 'a/"new"'], cwd=self.scratch,
@@ -269,6 +286,13 @@ class Outputs(Programs):
         for name in ("l" * 256, "long/" + "n" * 256):
             self.refused("kvtool", "get", "s", "a/01", "-o", name, expect=1, saying="too long")
         self.refused("kvtool", "get", "s", "a/01", "-o", "x/" * 3000, expect=1, saying="x/x")
+
+    def test_a_file_that_becomes_too_long_leaves_nothing(self):
+        os.makedirs(self.path("short"))
+        for words in (("get", "s", "a/01", "-o", "short/file"), ("export", "s", "short/file", "a")):
+            self.refused("kvtool", *words, expect=1, saying="short/file: File too large",
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1)))
+        self.assertEqual(os.listdir(self.path("short")), [])
 
     def test_nobody_has_to_read_the_sentences_of_a_put(self):
         self.run_program("kvtool", "put", "--create", "--nvme", "64M", "p", "a/01", input=b"one")
