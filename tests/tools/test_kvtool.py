@@ -251,6 +251,16 @@ class Kvtool(Programs):
                 self.refused("kvtool", "get", "s17", key)
         self.refused("kvtool", "get", "s17", "b/01", expect=1, saying="no namespace")
 
+    def test_a_long_key_leaves_room_for_what_is_said_of_it(self):
+        self.put("s23", "a/01", input=b"one")
+        key = 'a/"' + "\u00e4" * 2000
+        done = self.refused("kvtool", "get", "s23", key, saying=r"an escape other than \" \\ \xHH")
+        self.assertLess(len(done.stderr), 2200)
+        done.stderr.decode("utf-8")
+        self.refused("kvtool", "put", "s23", key + '"', "none" * 30 + "\n", expect=1,
+                            saying="none?: No such file")
+        self.refused("kvtool", "get", "s23", key + '"', expect=1, saying="there is no block a/")
+
     def test_bad_command_lines_are_named(self):
         for words in ([], ["nothing"], ["ls"], ["ls", "s", "t"], ["ls", "--nothing", "s"],
                       ["ls", "--limit", "x", "s"], ["ls", "--limit", "-1", "s"], ["ls", "--limit"],
