@@ -136,7 +136,7 @@ upload_run(struct upload *upload)
     enum kvt_status status;
     bool is_fine = true;
 
-    progress_begin(&upload->progress, "put", PROGRESS_BYTES, 0, 0);
+    progress_begin(&upload->progress, "put", PROGRESS_BYTES, 0, upload->source->length);
     while (part_put(upload, &is_fine))
         ;
     for (uint32_t i = 0; i < upload->lanes.count; i++) {

@@ -6,6 +6,7 @@ Usage: test_kvtool_files.py SOURCE-FOLDER BIN-FOLDER
 """
 import json
 import os
+import pty
 import random
 import resource
 import shutil
@@ -185,6 +186,23 @@ class Files(Programs):
             self.assertEqual(self.keys("f6", "--parts"), before)
         self.assertEqual(self.get("f6", 'a/"large"'), large)
 
+    def test_progress_of_what_has_no_known_end_promises_none(self):
+        self.put("f14", "a/00", b"x", nvme="256M")
+        terminal, other_end = pty.openpty()
+        with subprocess.Popen(["build/bin/kvtool", "put", "f14", 'a/"piped"', "-"],
+                              cwd=self.scratch, stdin=subprocess.PIPE, stderr=other_end) as putter:
+            putter.stdin.write(bytes(65 << 20))
+            for _ in range(15):
+                putter.stdin.write(bytes(1 << 20))
+                putter.stdin.flush()
+                time.sleep(0.1)
+        os.close(other_end)
+        shown = os.read(terminal, 1 << 16).decode()
+        os.close(terminal)
+        self.assertEqual(putter.returncode, 0)
+        self.assertRegex(shown, r"put [0-9.]+ MiB, [0-9.]+ .?B/s")
+        self.assertNotIn("left", shown)
+
     def test_a_signal_that_was_ignored_stays_ignored(self):
         """As nohup has it, and a shell without job control behind &."""
         self.put("f13", "a/00", b"x", nvme="256M")
@@ -313,7 +331,8 @@ class Outputs(Programs):
                                   stderr=subprocess.PIPE, timeout=60)
             os.close(writer)
             self.assertEqual(done.returncode, 1)
-            self.assertIn(b"cannot write standard output: Broken pipe", done.stderr)
+            self.assertEqual(done.stderr,
+                             b"kvtool: cannot write standard output: Broken pipe\n")
 
 
 @unittest.skipUnless(SHIM, "KVT_CRASH_SHIM does not name libcrash_shim.so")
