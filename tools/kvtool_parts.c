@@ -54,6 +54,7 @@ source_read(struct source *source, void *target, uint64_t size)
 /* --- Putting ---------------------------------------------------------------------------------- */
 
 struct upload {
+    kvt_store *store;
     struct lanes lanes;
     struct source *source;
     struct progress progress;
@@ -61,6 +62,7 @@ struct upload {
     uint16_t component;
     uint64_t room_bytes;
     struct manifest manifest;
+    bool is_in_place; /* Though its put has failed. */
     XXH3_state_t *digest;
 };
 
@@ -154,7 +156,7 @@ upload_run(struct upload *upload)
     memcpy(upload->manifest.digest, canonical.digest, sizeof(upload->manifest.digest));
     if (!is_fine)
         return false;
-    status = parts_are_there(upload->lanes.store, upload->ns, upload->component, &upload->manifest);
+    status = parts_are_there(upload->store, upload->ns, upload->component, &upload->manifest);
     if (status == KVT_MISS)
         complain("the store has no room for all parts of the file: the first were evicted");
     else if (status != KVT_OK)
@@ -171,16 +173,34 @@ manifest_put(struct upload *upload, const struct file_put *wish)
     enum kvt_status status = KVT_OK;
 
     manifest_write(bytes, &upload->manifest);
-    status = block_put(upload->lanes.store, upload->ns, &put);
-    if (status != KVT_OK)
-        complain_status(status, "cannot keep the manifest of the file");
-    return status == KVT_OK;
+    status = block_put(upload->store, upload->ns, &put);
+    if (status == KVT_OK)
+        return true;
+    complain_status(status, "cannot keep the manifest of the file");
+    upload->is_in_place =
+        file_is_in_place(upload->store, upload->ns, &put.key, upload->manifest.file);
+    return false;
+}
+
+/* The old file's parts go, or those of this one. Both stay when the key has this one, or may, and
+ * it may not be durable. */
+static void
+upload_sweep(const struct upload *upload, const struct file_put *wish, bool is_fine)
+{
+    uint64_t keep = is_fine ? upload->manifest.file : wish->old.file;
+
+    if (upload->is_in_place)
+        complain("the file may be there, and its parts stay: the next put or rm deletes what "
+                 "nobody needs");
+    else if (parts_sweep(upload->store, wish->ns, &wish->key, keep) < 0)
+        complain("parts that nobody needs could not be deleted: the next put or rm does it");
 }
 
 bool
 parts_put(kvt_store *store, const struct file_put *put, struct source *source, uint64_t *length_out)
 {
     struct upload upload = {
+        .store = store,
         .source = source,
         .ns = put->ns,
         .component = put->key.component,
@@ -205,10 +225,7 @@ parts_put(kvt_store *store, const struct file_put *put, struct source *source, u
     if (lanes_open(&upload.lanes, store, put->part_bytes)) {
         is_fine = upload_run(&upload) && manifest_put(&upload, put);
         lanes_close(&upload.lanes);
-        /* The old file's parts, or those of this one. */
-        if (parts_sweep(store, put->ns, &put->key, is_fine ? upload.manifest.file : put->old.file) <
-            0)
-            complain("parts that nobody needs could not be deleted: the next put or rm does it");
+        upload_sweep(&upload, put, is_fine);
     }
     XXH3_freeState(upload.digest);
     *length_out = upload.manifest.length;
@@ -343,4 +360,13 @@ file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, bool is
     }
     block_free(&block);
     return status;
+}
+
+bool
+file_is_in_place(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t file)
+{
+    struct looked there;
+    enum kvt_status status = file_look(store, ns, key, false, &there);
+
+    return (status != KVT_OK && status != KVT_MISS) || there.file == file;
 }

@@ -66,10 +66,12 @@ class Programs(unittest.TestCase):
         return subprocess.run([f"build/bin/{words[0]}", *[str(word) for word in words[1:]]],
                               cwd=self.scratch, capture_output=True, timeout=120)
 
-    def attempt_failing(self, call, number, *words, kill=False):
-        """Runs kvtool, of which that call of the library fails, or ends it."""
+    def attempt_failing(self, call, number, *words, kill=False, late=False):
+        """Runs kvtool, of which that call of the library fails, or ends it; `late`: though it does
+        its work."""
         program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
-        wish = {"KVT_KILL_CALL" if kill else "KVT_FAIL_CALL": f"{call}:{number}"}
+        kind = "KVT_KILL_CALL" if kill else "KVT_LATE_CALL" if late else "KVT_FAIL_CALL"
+        wish = {kind: f"{call}:{number}"}
         return subprocess.run([program, *words], cwd=self.scratch, capture_output=True, timeout=120,
                               env=dict(os.environ, **wish))
 

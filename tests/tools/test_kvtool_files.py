@@ -153,6 +153,25 @@ class Files(Programs):
                 shutil.rmtree(self.path("f12"))
             self.assertEqual((done.returncode, unverified), (0, wanted))
 
+    def test_a_replace_that_fails_late_leaves_the_old_file_or_the_new(self):
+        old, new = os.urandom(2 * BLOCK), os.urandom(3 * BLOCK)
+        with open(self.path("new"), "wb") as file:
+            file.write(new)
+        replaced = 0
+        for number in range(1, 5):  # Three parts and the manifest.
+            self.put("f15", "a/00", b"x")
+            self.put("f15", 'a/"f"', old)
+            done = self.attempt_failing("kvt_put_submit", number, "put", "--replace", "f15",
+                                        'a/"f"', "new", late=True)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            found = self.get("f15", 'a/"f"')
+            self.assertTrue(found in (old, new), number)
+            replaced += found == new
+            self.run_program("kvtool", "rm", "f15", 'a/"f"')
+            self.assertEqual(self.keys("f15", "--parts"), {"a/00"})
+            shutil.rmtree(self.path("f15"))
+        self.assertEqual(replaced, 1)
+
     def test_a_store_that_is_there_keeps_its_capacity(self):
         self.put("f11", "a/00", b"x", nvme="64M")
         self.put("f11", "a/01", b"y", nvme="128M")
