@@ -266,6 +266,7 @@ class Kvtool(Programs):
                       ["ls", "--limit", "x", "s"], ["ls", "--limit", "-1", "s"], ["ls", "--limit"],
                       ["ls", "--json=1", "s"], ["ls", "--json", "--json", "s"], ["stat"],
                       ["get", "s"], ["get", "s", "a/01", "--json"], ["put", "s"],
+                      ["export", "s", "-", "--json"],
                       ["put", "s", "a/01", "f", "g"], ["put", "--nvme", "1X", "s", "a/01"],
                       ["put", "--nvme", "99999999999999999999", "s", "a/01"],
                       ["put", "--create", "--nvme", "0", "s", "a/01", "LICENSE"],
