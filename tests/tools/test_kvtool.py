@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 
 import programs
@@ -300,6 +301,24 @@ class Kvtool(Programs):
                                       stderr=subprocess.PIPE, timeout=60)
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(b"could not be written", done.stderr)
+
+    def test_decode_says_what_it_could_not_write_and_sends_no_commands(self):
+        self.put("s24", "a\x1b[1m\n/01", input=b"one")
+        decode = [sys.executable, "-B", os.path.join(self.source, "tools", "decode.py"), "s24"]
+        done = subprocess.run(decode, cwd=self.scratch, capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertIn(b"name=a?[1m? description", done.stdout)
+        for target, expect, saying in (("/dev/full", 1, b"decode.py: the output could not be "
+                                        b"written: No space left on device\n"),
+                                       ("closed", 0, b"")):
+            reader, writer = os.pipe()
+            os.close(reader)
+            with open(target if expect else writer, "wb") as output:
+                done = subprocess.run(decode, cwd=self.scratch, stdout=output, timeout=60,
+                                      stderr=subprocess.PIPE)
+            self.assertEqual((done.returncode, done.stderr), (expect, saying))
+            if expect:
+                os.close(writer)
 
     def test_no_file_of_a_store_takes_the_place_of_a_closed_stream(self):
         self.put("s22", "a/01", input=b"one")
