@@ -76,6 +76,13 @@ room_complain(uint64_t room_bytes)
     return false;
 }
 
+bool
+source_fits(const struct source *source, uint64_t room_bytes)
+{
+    return (source->length <= room_bytes && source->head_length <= room_bytes) ||
+           room_complain(room_bytes);
+}
+
 static bool
 part_wait(struct lane *lane)
 {
@@ -210,9 +217,9 @@ parts_put(kvt_store *store, const struct file_put *put, struct source *source, u
     };
     bool is_fine = false;
 
-    if (source->length > put->room_bytes) {
+    if (!source_fits(source, put->room_bytes)) {
         XXH3_freeState(upload.digest);
-        return room_complain(put->room_bytes);
+        return false;
     }
     if (upload.digest == NULL || getrandom(&upload.manifest.file, sizeof(upload.manifest.file),
                                      0) != (ssize_t)sizeof(upload.manifest.file)) {

@@ -23,6 +23,9 @@ struct source {
 
 uint64_t source_read(struct source *source, void *target, uint64_t size);
 
+/* source_fits - false, with a sentence: what is known of its length is more than the room. */
+bool source_fits(const struct source *source, uint64_t room_bytes);
+
 /* What a key has. */
 struct looked {
     uint64_t file;   /* Its number; 0: it is no file. */

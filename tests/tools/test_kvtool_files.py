@@ -547,6 +547,28 @@ class Archives(Programs):
                      saying="has room for 60")
         self.assertEqual(self.json_of("kvtool", "ls", "a7")["block_count"], 1)
 
+    def test_what_does_not_fit_a_new_store_makes_none(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "128M", "n1", "a/01",
+                         input=bytes(4 << 20))
+        for key in range(2, 18):
+            self.run_program("kvtool", "put", "n1", f"a/{key:02}", input=os.urandom(4 << 20))
+        self.run_program("kvtool", "export", "n1", "n1.kva")
+        for nvme, saying in (("16M", "would be made for blocks of 1 to 524288"),
+                             ("127M", "would be made for blocks of 1 to 2097152"),
+                             ("0", "no size")):
+            self.refused("kvtool", "import", "--create", "--nvme", nvme, "n2", "n1.kva",
+                         expect=2 if nvme == "0" else 1, saying=saying)
+        with open(self.path("wide"), "wb") as file:
+            file.truncate(61 << 20)
+        self.refused("kvtool", "put", "--create", "--nvme", "64M", "n2", "a/01", "wide", expect=1,
+                     saying="holds 40.0 MiB at most")
+        self.refused("kvtool", "put", "--create", "--nvme", "32M", "n2", "a/01", expect=1,
+                     saying="no room", input=bytes(33 << 20))
+        self.assertFalse(os.path.exists(self.path("n2")))
+        self.run_program("kvtool", "import", "--create", "--nvme", "128M", "n2", "n1.kva")
+        facts = [self.json_of("kvtool", "options", name)["options"] for name in ("n1", "n2")]
+        self.assertEqual(facts[0], facts[1])
+
     def test_an_archive_that_the_store_does_not_keep_leaves_nothing(self):
         # 24 MiB of payload, and 96 MiB of pages.
         self.replay("a13", "--block-bytes", "1K", requests=1200, nvme="512M", host="64M")
