@@ -248,6 +248,8 @@ class Damage(Programs):
         self.assertIn("lmdb", caps["library"]["versions"])
         self.json_of("kvtool", "caps")
         self.assertIn(b"io_engine", self.run_program("kvtool", "caps").stdout)
+        self.refused("kvtool", "caps", "LICENSE", expect=1, saying="LICENSE: Not a directory")
+        self.refused("kvtool", "caps", "none", expect=1, saying="none: No such file")
         options = self.json_of("kvtool", "options", "d")
         self.assertFalse(options["is_open"])
         self.assertEqual(options["options"]["segment_bytes"]["value"], self.segment_bytes)
