@@ -408,14 +408,19 @@ def root_decode(directory, number, store, secret, show, tally):
         show({"type": "root", "number": number, "path": path, "reason": problem.strerror})
 
 
+def text_print(text):
+    """Names must not reach the terminal as commands to it."""
+    print("".join("?" if ord(each) < 32 or 127 <= ord(each) < 160 else each for each in text))
+
+
 def text_show(line):
     """One line for people: nested lists go below their parent."""
     nested = {name: value for name, value in line.items() if isinstance(value, list)}
     flat = [f"{name}={value}" for name, value in line.items() if name not in nested]
-    print(" ".join(flat))
+    text_print(" ".join(flat))
     for name, items in nested.items():
         for item in items:
-            print(f"    {name}: " + " ".join(f"{key}={value}" for key, value in item.items()))
+            text_print(f"    {name}: " + " ".join(f"{key}={value}" for key, value in item.items()))
 
 
 def json_show(line):
@@ -444,8 +449,20 @@ def main(arguments):
     return 0
 
 
-if __name__ == "__main__":
+def run():
+    """main(), and what it printed is written, or the exit code says that it could not be."""
     try:
-        sys.exit(main(sys.argv[1:]))
+        code = main(sys.argv[1:])
+        sys.stdout.flush()
+        return code
     except BrokenPipeError:
-        sys.exit(0)
+        code = 0
+    except OSError as problem:
+        print(f"decode.py: the output could not be written: {problem.strerror}", file=sys.stderr)
+        code = 1
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # For the flush of the exit.
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -94,9 +94,13 @@ kvt_store *store_open_to_write(
  * with a sentence: it is no size. */
 bool new_capacity_read(const char *text, uint64_t *bytes_out);
 
-/* new_block_bytes_max - the largest block of a store that is to be made: what its capacity (0: the
- * default) suggests, or what this content needs, when there is room for blocks of that size. */
-uint64_t new_block_bytes_max(uint64_t nvme_bytes, uint64_t length);
+/* new_options_set - the geometry of a store that is to be made, with what its capacity (0: the
+ * default) suggests for it: a block is as large as this content needs, when there is room for
+ * blocks of that size. */
+void new_options_set(struct kvt_options *options, uint64_t nvme_bytes, uint64_t length);
+
+/* store_is_missing - a put or import would make it. */
+bool store_is_missing(const char *path);
 
 /* store_room_bytes - what the store holds before it reclaims (docs/operations.md, 2): all but the
  * segments that are kept free. */

@@ -2,10 +2,12 @@
 /*
  * kvtool_caps.c - `kvtool caps`: what this machine and this build can do for a store.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -178,6 +180,7 @@ kvtool_caps(int argc, char **argv)
     struct arguments arguments;
     struct machine machine = {.processor_count = 0};
     const char *path = NULL;
+    struct stat facts = {0};
     enum kvt_status status = KVT_OK;
     int exit_code = EXIT_FINE;
 
@@ -185,8 +188,9 @@ kvtool_caps(int argc, char **argv)
         return exit_code;
     if (arguments.operand_count > 0)
         path = arguments.operands[0];
-    if (path != NULL && access(path, F_OK) != 0) {
-        complain("there is no folder %s", path);
+    if (path != NULL && (stat(path, &facts) != 0 || !S_ISDIR(facts.st_mode))) {
+        complain("cannot look at the folder %s: %s", path,
+            strerror(facts.st_mode != 0 ? ENOTDIR : errno));
         return EXIT_PROBLEM;
     }
     status = machine_ask(&machine, path);

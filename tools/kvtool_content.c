@@ -11,17 +11,20 @@
 #include "kvtool_parts.h"
 #include "kvtool_sweep.h"
 
-/* A miss may be a block that was never there, or one whose bytes are damaged: what it is. */
+/* A miss may be a block that was never there, or one whose bytes are damaged: what it is, by what
+ * was counted since `before`. */
 static enum kvt_status
-miss_complain(kvt_store *store, const char *key)
+miss_complain(kvt_store *store, const struct kvt_stats *before, const char *key)
 {
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
 
-    if (kvt_stats_get(store, &stats) == KVT_OK && stats.corrupt_count > 0) {
+    if (kvt_stats_get(store, &stats) != KVT_OK)
+        stats = *before;
+    if (stats.corrupt_count > before->corrupt_count) {
         complain("the block %s is there, but its bytes are damaged: it counts as missing", key);
         return KVT_E_CORRUPT;
     }
-    if (stats.read_failed_count > 0) {
+    if (stats.read_failed_count > before->read_failed_count) {
         complain("the block %s is there, but the device cannot read it: it counts as missing", key);
         return KVT_E_IO;
     }
@@ -33,6 +36,7 @@ enum kvt_status
 content_find(kvt_store *store, const char *path, const struct spelled_key *key,
     const char *spelling, struct content *content_out)
 {
+    struct kvt_stats before = {.struct_size = sizeof(before)};
     struct kvt_namespace_info info;
     enum kvt_status status = namespace_find(store, key->namespace_name, &info);
 
@@ -42,9 +46,11 @@ content_find(kvt_store *store, const char *path, const struct spelled_key *key,
         return KVT_MISS;
     }
     if (status == KVT_OK)
+        status = kvt_stats_get(store, &before);
+    if (status == KVT_OK)
         status = block_get(store, info.ns, &key->key, &content_out->block);
     if (status == KVT_MISS)
-        return miss_complain(store, spelling);
+        return miss_complain(store, &before, spelling);
     if (status != KVT_OK) {
         complain_status(status, "cannot read the block %s", spelling);
         return status;

@@ -225,6 +225,10 @@ order_check(struct import *import)
         complain("--raw takes one file");
         return false;
     }
+    if (order->is_raw && (order->weight != NULL || order->scale != NULL)) {
+        complain("--raw takes no tensors: leave out --weight and --scale");
+        return false;
+    }
     return new_capacity_read(order->nvme, &import->nvme_bytes);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "complain.h"
+#include "interrupt.h"
 #include "json_reader.h"
 #include "kvtool_engram.h"
 
@@ -29,7 +30,7 @@ bytes_read(int descriptor, char *bytes, size_t size)
     while (done < size && count > 0) {
         do {
             count = read(descriptor, bytes + done, size - done);
-        } while (count < 0 && errno == EINTR);
+        } while (count < 0 && errno == EINTR && !interrupt_came());
         if (count < 0)
             return -1;
         done += (size_t)count;
@@ -37,31 +38,45 @@ bytes_read(int descriptor, char *bytes, size_t size)
     return (ssize_t)done;
 }
 
-/* A whole small file; NULL: complained. One byte more than *size_out is there. */
+/* All bytes of a small file or pipe; NULL: errno says why. */
 static char *
-file_load(const char *path, size_t *size_out)
+descriptor_load(int descriptor, size_t *size_out)
 {
     struct stat facts = {0};
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    size_t room = FILE_BYTES_MAX;
     char *bytes = NULL;
     ssize_t count = -1;
 
-    if (descriptor >= 0 && fstat(descriptor, &facts) == 0 && facts.st_size > FILE_BYTES_MAX)
-        errno = EFBIG;
-    else if (descriptor >= 0)
-        bytes = malloc((size_t)facts.st_size + 1);
+    if (fstat(descriptor, &facts) != 0)
+        return NULL;
+    if (S_ISREG(facts.st_mode) && facts.st_size < FILE_BYTES_MAX)
+        room = (size_t)facts.st_size;
+    bytes = malloc(room + 1);
     if (bytes != NULL)
-        count = bytes_read(descriptor, bytes, (size_t)facts.st_size);
-    if (count >= 0)
-        *size_out = (size_t)count;
-    else
-        complain("cannot read %s: %s", path, strerror(errno));
-    if (descriptor >= 0)
-        close(descriptor);
+        count = bytes_read(descriptor, bytes, room);
+    if (count == FILE_BYTES_MAX) {
+        errno = EFBIG;
+        count = -1;
+    }
     if (count < 0) {
         free(bytes);
         return NULL;
     }
+    *size_out = (size_t)count;
+    return bytes;
+}
+
+/* A whole small file; NULL: complained. */
+static char *
+file_load(const char *path, size_t *size_out)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    char *bytes = descriptor < 0 ? NULL : descriptor_load(descriptor, size_out);
+
+    if (bytes == NULL)
+        complain("cannot read %s: %s", path, strerror(errno));
+    if (descriptor >= 0)
+        close(descriptor);
     return bytes;
 }
 

@@ -587,6 +587,10 @@ kvtool_export(int argc, char **argv)
         complain("the archive would go to the terminal: name a file");
         return EXIT_USAGE;
     }
+    if (strcmp(arguments.operands[1], "-") == 0 && arguments.values[OPTION_JSON] != NULL) {
+        complain("--json and the archive cannot both go to standard output: name a file");
+        return EXIT_USAGE;
+    }
     interrupt_watch();
     export.path = arguments.operands[0];
     export.store = store_open_to_read(export.path);

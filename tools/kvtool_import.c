@@ -508,15 +508,17 @@ archive_has_stayed(struct import *import)
 
 /* --- The command ------------------------------------------------------------------------------ */
 
+/* Into a store that was made so, or (`is_new`) would be. */
 static bool
-archive_fits(const struct import *import, const struct kvt_options *made)
+archive_fits(const struct import *import, const struct kvt_options *made, bool is_new)
 {
     char texts[2][QUANTITY_TEXT_BYTES];
 
     if (import->sums.largest_bytes > made->block_bytes_max) {
-        complain("%s has a block of %" PRIu64 " bytes, and %s was made for blocks of 1 to %" PRIu64
+        complain("%s has a block of %" PRIu64 " bytes, and %s %s made for blocks of 1 to %" PRIu64
                  " bytes",
-            import->name, import->sums.largest_bytes, import->path, made->block_bytes_max);
+            import->name, import->sums.largest_bytes, import->path, is_new ? "would be" : "was",
+            made->block_bytes_max);
         return false;
     }
     if (import->sums.stored_bytes > store_room_bytes(made)) {
@@ -539,7 +541,7 @@ import_run(struct import *import)
         complain_status(status, "cannot ask %s for its options", import->path);
         return false;
     }
-    if (!archive_fits(import, &made))
+    if (!archive_fits(import, &made, false))
         return false;
     if (!spaces_open(import) || !fates_settle(import))
         return false;
@@ -606,15 +608,16 @@ import_into(struct import *import, const struct arguments *arguments, uint64_t n
 {
     struct kvt_options existing = KVT_OPTIONS_INIT;
     struct kvt_options created;
+    bool may_create = arguments->values[OPTION_CREATE] != NULL;
     bool is_fine = false;
 
     existing.host_capacity_bytes =
         (uint64_t)KVTOOL_HOST_BYTES * 2 + import->sums.largest_bytes / (2 << 20) * (8 << 20);
     created = existing;
-    created.nvme_capacity_bytes = nvme_bytes;
-    created.block_bytes_max = new_block_bytes_max(nvme_bytes, import->sums.largest_bytes);
-    import->store = store_open_to_write(
-        import->path, &existing, arguments->values[OPTION_CREATE] != NULL ? &created : NULL);
+    new_options_set(&created, nvme_bytes, import->sums.largest_bytes);
+    if (may_create && store_is_missing(import->path) && !archive_fits(import, &created, true))
+        return false;
+    import->store = store_open_to_write(import->path, &existing, may_create ? &created : NULL);
     if (import->store == NULL)
         return false;
     is_fine = import_run(import);

@@ -199,10 +199,8 @@ bool
 archive_file_is_in_place(const struct archive_file *file, kvt_store *store, kvt_namespace ns)
 {
     const struct kvt_key key = archive_file_key(file);
-    struct looked there;
-    enum kvt_status status = file_look(store, ns, &key, false, &there);
 
-    return (status != KVT_OK && status != KVT_MISS) || there.file == file->id.file;
+    return file_is_in_place(store, ns, &key, file->id.file);
 }
 
 static enum kvt_status

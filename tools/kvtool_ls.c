@@ -42,7 +42,8 @@ const struct command_line kvtool_ls_line = {
             "JSON: {\"blocks\": [{\"key\" (as the other commands take it), \"namespace\",\n"
             "\"key_hex\", \"key_is_hashed\", \"component\", \"length_bytes\", \"tiers\",\n"
             "\"sequence\", \"part_count\", \"segment\", \"page\", \"stored_bytes\" (on NVMe),\n"
-            "\"is_encoded\"} ...], \"block_count\", \"length_bytes\" (both of what was listed)}",
+            "\"is_encoded\"} ...], \"block_count\", \"length_bytes\" (both of what was listed),\n"
+            "\"part_count\" (parts of larger files that were not)}",
     .operand_min = 1,
     .operand_max = 1,
     .options = options,

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -210,6 +211,11 @@ output_close(struct output *output, bool is_whole)
         output_complain(output);
     if (output->stream != stdout && fclose(output->stream) != 0)
         output_complain(output);
+    if (output->stream == stdout && output->is_bad) {
+        /* It was said: the end of the program does not try again. */
+        __fpurge(stdout);
+        clearerr(stdout);
+    }
     if (output->temporary[0] == '\0')
         return !output->is_bad;
     if (is_whole && !output->is_bad &&

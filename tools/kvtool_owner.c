@@ -10,6 +10,7 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
@@ -40,20 +41,24 @@ proc_read(const char *path, char *text, size_t size)
     text[length] = '\0';
 }
 
-/* Whether DIR/LOCK is locked; its identity goes to *facts_out. */
+/* Whether DIR/LOCK is locked; its identity goes to *facts_out. Not known: false, and why. */
 static bool
-lock_is_held(const char *path, struct stat *facts_out)
+lock_is_held(const char *path, struct stat *facts_out, int *error_out)
 {
     char lock_path[PATH_MAX];
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     bool is_held = false;
     int descriptor = -1;
 
-    if (snprintf(lock_path, sizeof(lock_path), "%s/LOCK", path) >= (int)sizeof(lock_path))
+    if (snprintf(lock_path, sizeof(lock_path), "%s/LOCK", path) >= (int)sizeof(lock_path)) {
+        *error_out = ENAMETOOLONG;
         return false;
+    }
     descriptor = open(lock_path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (descriptor < 0)
+    if (descriptor < 0) {
+        *error_out = errno == ENOENT ? 0 : errno;
         return false;
+    }
     is_held = fstat(descriptor, facts_out) == 0 && S_ISREG(facts_out->st_mode) &&
               fcntl(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
     close(descriptor);
@@ -122,7 +127,7 @@ owner_find(const char *path, struct owner *owner_out)
     struct stat lock;
 
     memset(owner_out, 0, sizeof(*owner_out));
-    if (!lock_is_held(path, &lock))
+    if (!lock_is_held(path, &lock, &owner_out->error))
         return;
     owner_out->is_open = true;
     owner_out->live.struct_size = sizeof(owner_out->live);
@@ -188,7 +193,9 @@ owner_must_show(const char *path, struct owner *owner_out)
     owner_find(path, owner_out);
     if (owner_out->has_live)
         return true;
-    if (!owner_out->is_open) {
+    if (owner_out->error != 0) {
+        complain("cannot see whether a process has %s open: %s", path, strerror(owner_out->error));
+    } else if (!owner_out->is_open) {
         if (access(path, F_OK) != 0)
             complain("there is no store in %s", path);
         else

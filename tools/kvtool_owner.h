@@ -16,6 +16,7 @@ enum {
 
 struct owner {
     bool is_open;    /* Some process has it open. */
+    int error;       /* Why that is not known (an errno); 0: it is. */
     uint32_t pid;    /* 0: nobody that can be seen from here. */
     bool has_live;   /* `live` was read. */
     bool is_distant; /* It shows itself, but its pid is not one of this machine's or container's. */
@@ -34,7 +35,7 @@ const char *owner_text(const struct owner *owner, char *text, int size);
 void owner_complain(const char *path);
 
 /* owner_must_show - finds an owner that shows itself, or complains and returns false: nobody has
- * the store open, or it is open for reading only. */
+ * the store open, it is open for reading only, or that cannot be seen. */
 bool owner_must_show(const char *path, struct owner *owner_out);
 
 #endif /* KVTOOL_OWNER_H */

@@ -54,6 +54,7 @@ source_read(struct source *source, void *target, uint64_t size)
 /* --- Putting ---------------------------------------------------------------------------------- */
 
 struct upload {
+    kvt_store *store;
     struct lanes lanes;
     struct source *source;
     struct progress progress;
@@ -61,6 +62,7 @@ struct upload {
     uint16_t component;
     uint64_t room_bytes;
     struct manifest manifest;
+    bool is_in_place; /* Though its put has failed. */
     XXH3_state_t *digest;
 };
 
@@ -72,6 +74,13 @@ room_complain(uint64_t room_bytes)
     complain("the store has no room for the file: it holds %s at most",
         quantity_bytes_text(text, (double)room_bytes));
     return false;
+}
+
+bool
+source_fits(const struct source *source, uint64_t room_bytes)
+{
+    return (source->length <= room_bytes && source->head_length <= room_bytes) ||
+           room_complain(room_bytes);
 }
 
 static bool
@@ -136,7 +145,7 @@ upload_run(struct upload *upload)
     enum kvt_status status;
     bool is_fine = true;
 
-    progress_begin(&upload->progress, "put", PROGRESS_BYTES, 0, 0);
+    progress_begin(&upload->progress, "put", PROGRESS_BYTES, 0, upload->source->length);
     while (part_put(upload, &is_fine))
         ;
     for (uint32_t i = 0; i < upload->lanes.count; i++) {
@@ -154,7 +163,7 @@ upload_run(struct upload *upload)
     memcpy(upload->manifest.digest, canonical.digest, sizeof(upload->manifest.digest));
     if (!is_fine)
         return false;
-    status = parts_are_there(upload->lanes.store, upload->ns, upload->component, &upload->manifest);
+    status = parts_are_there(upload->store, upload->ns, upload->component, &upload->manifest);
     if (status == KVT_MISS)
         complain("the store has no room for all parts of the file: the first were evicted");
     else if (status != KVT_OK)
@@ -171,16 +180,34 @@ manifest_put(struct upload *upload, const struct file_put *wish)
     enum kvt_status status = KVT_OK;
 
     manifest_write(bytes, &upload->manifest);
-    status = block_put(upload->lanes.store, upload->ns, &put);
-    if (status != KVT_OK)
-        complain_status(status, "cannot keep the manifest of the file");
-    return status == KVT_OK;
+    status = block_put(upload->store, upload->ns, &put);
+    if (status == KVT_OK)
+        return true;
+    complain_status(status, "cannot keep the manifest of the file");
+    upload->is_in_place =
+        file_is_in_place(upload->store, upload->ns, &put.key, upload->manifest.file);
+    return false;
+}
+
+/* The old file's parts go, or those of this one. Both stay when the key has this one, or may, and
+ * it may not be durable. */
+static void
+upload_sweep(const struct upload *upload, const struct file_put *wish, bool is_fine)
+{
+    uint64_t keep = is_fine ? upload->manifest.file : wish->old.file;
+
+    if (upload->is_in_place)
+        complain("the file may be there, and its parts stay: the next put or rm deletes what "
+                 "nobody needs");
+    else if (parts_sweep(upload->store, wish->ns, &wish->key, keep) < 0)
+        complain("parts that nobody needs could not be deleted: the next put or rm does it");
 }
 
 bool
 parts_put(kvt_store *store, const struct file_put *put, struct source *source, uint64_t *length_out)
 {
     struct upload upload = {
+        .store = store,
         .source = source,
         .ns = put->ns,
         .component = put->key.component,
@@ -190,9 +217,9 @@ parts_put(kvt_store *store, const struct file_put *put, struct source *source, u
     };
     bool is_fine = false;
 
-    if (source->length > put->room_bytes) {
+    if (!source_fits(source, put->room_bytes)) {
         XXH3_freeState(upload.digest);
-        return room_complain(put->room_bytes);
+        return false;
     }
     if (upload.digest == NULL || getrandom(&upload.manifest.file, sizeof(upload.manifest.file),
                                      0) != (ssize_t)sizeof(upload.manifest.file)) {
@@ -205,10 +232,7 @@ parts_put(kvt_store *store, const struct file_put *put, struct source *source, u
     if (lanes_open(&upload.lanes, store, put->part_bytes)) {
         is_fine = upload_run(&upload) && manifest_put(&upload, put);
         lanes_close(&upload.lanes);
-        /* The old file's parts, or those of this one. */
-        if (parts_sweep(store, put->ns, &put->key, is_fine ? upload.manifest.file : put->old.file) <
-            0)
-            complain("parts that nobody needs could not be deleted: the next put or rm does it");
+        upload_sweep(&upload, put, is_fine);
     }
     XXH3_freeState(upload.digest);
     *length_out = upload.manifest.length;
@@ -343,4 +367,13 @@ file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, bool is
     }
     block_free(&block);
     return status;
+}
+
+bool
+file_is_in_place(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t file)
+{
+    struct looked there;
+    enum kvt_status status = file_look(store, ns, key, false, &there);
+
+    return (status != KVT_OK && status != KVT_MISS) || there.file == file;
 }

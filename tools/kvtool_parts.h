@@ -23,6 +23,9 @@ struct source {
 
 uint64_t source_read(struct source *source, void *target, uint64_t size);
 
+/* source_fits - false, with a sentence: what is known of its length is more than the room. */
+bool source_fits(const struct source *source, uint64_t room_bytes);
+
 /* What a key has. */
 struct looked {
     uint64_t file;   /* Its number; 0: it is no file. */
@@ -40,7 +43,8 @@ struct file_put {
 };
 
 /* parts_put - all of `source` as parts, then the manifest. False, with a sentence, and nothing was
- * changed: a part was refused, there is no room, Ctrl-C. */
+ * changed: a part was refused, there is no room, Ctrl-C. When the manifest alone has failed, and
+ * may be there, all parts stay, and a second sentence says so. */
 bool parts_put(
     kvt_store *store, const struct file_put *put, struct source *source, uint64_t *length_out);
 
@@ -59,5 +63,8 @@ enum kvt_status parts_are_there(
  * found out. */
 enum kvt_status file_look(kvt_store *store, kvt_namespace ns, const struct kvt_key *key,
     bool is_read, struct looked *looked_out);
+
+/* file_is_in_place - `key` has that file now; also when that could not be found out. */
+bool file_is_in_place(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t file);
 
 #endif /* KVTOOL_PARTS_H */

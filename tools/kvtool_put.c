@@ -232,15 +232,16 @@ put_content(const struct arguments *arguments, const struct spelled_key *key, ui
     struct kvt_options created;
     struct outcome outcome;
     kvt_store *store = NULL;
+    bool may_create = arguments->values[OPTION_CREATE] != NULL;
 
     existing.host_capacity_bytes = KVTOOL_HOST_BYTES * 2 + source->head_length * 2;
     existing.host_capacity_bytes -= existing.host_capacity_bytes % KVTOOL_HOST_BYTES;
     created = existing;
-    created.nvme_capacity_bytes = nvme_bytes;
-    created.block_bytes_max = new_block_bytes_max(
-        nvme_bytes, source->head_length <= KVT_BLOCK_BYTES_MAX ? source->head_length : 0);
-    store = store_open_to_write(
-        path, &existing, arguments->values[OPTION_CREATE] != NULL ? &created : NULL);
+    new_options_set(
+        &created, nvme_bytes, source->head_length <= KVT_BLOCK_BYTES_MAX ? source->head_length : 0);
+    if (may_create && store_is_missing(path) && !source_fits(source, store_room_bytes(&created)))
+        return EXIT_PROBLEM;
+    store = store_open_to_write(path, &existing, may_create ? &created : NULL);
     if (store == NULL)
         return EXIT_PROBLEM;
     outcome = put_into(store, arguments, key, source);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "complain.h"
+#include "kvtier/kvtier_unstable.h"
 #include "kvtool.h"
 #include "kvtool_owner.h"
 #include "quantity.h"
@@ -13,6 +14,10 @@
 /* A store made without geometry has 64 segments, or 256 MiB ones where there is more room, and
  * takes blocks of a quarter of a segment; without a capacity it has 8 GiB (kvtier.h). */
 enum {
+    SEGMENTS_WANTED = 64,
+    SEGMENT_BYTES_LEAST = 1 << 20,
+    SEGMENT_BYTES_MAX = 256 << 20,
+    NVME_HIGH_PERCENT = 97,
     BLOCKS_PER_CAPACITY = 256,
     BLOCK_BYTES_LEAST = 256 << 10, /* A quarter of the smallest segment. */
     BLOCKS_AT_LEAST = 32,          /* Eight segments of four. */
@@ -73,10 +78,11 @@ new_capacity_read(const char *text, uint64_t *bytes_out)
     return false;
 }
 
-uint64_t
-new_block_bytes_max(uint64_t nvme_bytes, uint64_t length)
+/* The largest block of a store that is to be made: what its capacity suggests, or what this content
+ * needs, when there is room for blocks of that size. */
+static uint64_t
+new_block_bytes_max(uint64_t capacity, uint64_t length)
 {
-    uint64_t capacity = nvme_bytes == 0 ? nvme_bytes_default : nvme_bytes;
     uint64_t block_bytes = BLOCK_BYTES_LEAST;
 
     while (block_bytes < KVT_BLOCK_BYTES_MAX &&
@@ -84,6 +90,37 @@ new_block_bytes_max(uint64_t nvme_bytes, uint64_t length)
                (block_bytes < length && block_bytes <= capacity / BLOCKS_AT_LEAST / 2)))
         block_bytes *= 2;
     return block_bytes;
+}
+
+void
+new_options_set(struct kvt_options *options, uint64_t nvme_bytes, uint64_t length)
+{
+    uint64_t capacity = nvme_bytes == 0 ? nvme_bytes_default : nvme_bytes;
+    uint64_t segment_bytes = SEGMENT_BYTES_LEAST;
+
+    options->nvme_capacity_bytes = capacity;
+    options->block_bytes_max = new_block_bytes_max(capacity, length);
+    while (segment_bytes < 4 * options->block_bytes_max ||
+           (segment_bytes < SEGMENT_BYTES_MAX && segment_bytes <= capacity / SEGMENTS_WANTED / 2))
+        segment_bytes *= 2;
+    options->segment_bytes = segment_bytes;
+    options->nvme_high_percent = NVME_HIGH_PERCENT;
+}
+
+/* For kvt_list(): one block is enough. */
+static int
+entry_stop(void *context, const struct kvt_scan_entry *entry, const char *name)
+{
+    (void)context;
+    (void)entry;
+    (void)name;
+    return 1;
+}
+
+bool
+store_is_missing(const char *path)
+{
+    return kvt_list(path, NULL, entry_stop, NULL) == KVT_MISS;
 }
 
 uint64_t

@@ -2,8 +2,9 @@
 /*
  * failing_calls.c - for a kvtool of its own, which is compiled to call these functions instead of
  * the library's: KVT_FAIL_CALL=kvt_lookup:5 has the fifth call of that one fail with KVT_E_NOMEM,
- * KVT_KILL_CALL=kvt_lookup:5 ends the process there. KVT_UNREAD_KEY=name: gets of that key miss,
- * and it stays, as a block whose page the disk cannot read.
+ * KVT_KILL_CALL=kvt_lookup:5 ends the process there. KVT_LATE_CALL=kvt_put_submit:5 has the fifth
+ * put say KVT_E_IO when it is there, as when its commit has failed. KVT_UNREAD_KEY=name: gets of
+ * that key miss, and it stays, as a block whose page the disk cannot read.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -82,10 +83,17 @@ failing_put_submit(kvt_store *store, kvt_namespace ns, const struct kvt_put *put
     enum kvt_durability durability, const struct kvt_submit *submit, kvt_ticket **ticket_out)
 {
     static uint64_t call_count;
+    enum kvt_status status;
 
     if (call_fails("kvt_put_submit", &call_count))
         return KVT_E_NOMEM;
-    return kvt_put_submit(store, ns, puts, count, durability, submit, ticket_out);
+    status = kvt_put_submit(store, ns, puts, count, durability, submit, ticket_out);
+    if (status != KVT_OK || !call_is_meant("KVT_LATE_CALL", "kvt_put_submit", call_count))
+        return status;
+    status = kvt_ticket_wait(*ticket_out, KVT_STAGE_DURABLE, KVT_FOREVER);
+    kvt_ticket_free(*ticket_out);
+    *ticket_out = NULL;
+    return status == KVT_OK ? KVT_E_IO : status;
 }
 
 enum kvt_status

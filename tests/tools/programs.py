@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -65,10 +66,12 @@ class Programs(unittest.TestCase):
         return subprocess.run([f"build/bin/{words[0]}", *[str(word) for word in words[1:]]],
                               cwd=self.scratch, capture_output=True, timeout=120)
 
-    def attempt_failing(self, call, number, *words, kill=False):
-        """Runs kvtool, of which that call of the library fails, or ends it."""
+    def attempt_failing(self, call, number, *words, kill=False, late=False):
+        """Runs kvtool, of which that call of the library fails, or ends it; `late`: though it does
+        its work."""
         program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
-        wish = {"KVT_KILL_CALL" if kill else "KVT_FAIL_CALL": f"{call}:{number}"}
+        kind = "KVT_KILL_CALL" if kill else "KVT_LATE_CALL" if late else "KVT_FAIL_CALL"
+        wish = {kind: f"{call}:{number}"}
         return subprocess.run([program, *words], cwd=self.scratch, capture_output=True, timeout=120,
                               env=dict(os.environ, **wish))
 
@@ -98,6 +101,10 @@ def lock_like_a_store(file):
 
 
 def main():
+    # Programs keep ignoring what we ignore, as a shell without job control has it behind &.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     Programs.source = os.path.abspath(sys.argv[1])
     Programs.programs = os.path.abspath(sys.argv[2])
     unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 
 import programs
@@ -251,11 +252,22 @@ class Kvtool(Programs):
                 self.refused("kvtool", "get", "s17", key)
         self.refused("kvtool", "get", "s17", "b/01", expect=1, saying="no namespace")
 
+    def test_a_long_key_leaves_room_for_what_is_said_of_it(self):
+        self.put("s23", "a/01", input=b"one")
+        key = 'a/"' + "\u00e4" * 2000
+        done = self.refused("kvtool", "get", "s23", key, saying=r"an escape other than \" \\ \xHH")
+        self.assertLess(len(done.stderr), 2200)
+        done.stderr.decode("utf-8")
+        self.refused("kvtool", "put", "s23", key + '"', "none" * 30 + "\n", expect=1,
+                            saying="none?: No such file")
+        self.refused("kvtool", "get", "s23", key + '"', expect=1, saying="there is no block a/")
+
     def test_bad_command_lines_are_named(self):
         for words in ([], ["nothing"], ["ls"], ["ls", "s", "t"], ["ls", "--nothing", "s"],
                       ["ls", "--limit", "x", "s"], ["ls", "--limit", "-1", "s"], ["ls", "--limit"],
                       ["ls", "--json=1", "s"], ["ls", "--json", "--json", "s"], ["stat"],
                       ["get", "s"], ["get", "s", "a/01", "--json"], ["put", "s"],
+                      ["export", "s", "-", "--json"],
                       ["put", "s", "a/01", "f", "g"], ["put", "--nvme", "1X", "s", "a/01"],
                       ["put", "--nvme", "99999999999999999999", "s", "a/01"],
                       ["put", "--create", "--nvme", "0", "s", "a/01", "LICENSE"],
@@ -281,6 +293,48 @@ class Kvtool(Programs):
                                   timeout=60)
         self.assertEqual(done.returncode, 1)
         self.assertIn(b"could not be written", done.stderr)
+
+    def test_help_that_cannot_be_written_is_a_failure(self):
+        for words in (["--help"], ["--version"], ["ls", "--help"]):
+            with self.subTest(words=words), open("/dev/full", "wb") as full:
+                done = subprocess.run(["build/bin/kvtool", *words], cwd=self.scratch, stdout=full,
+                                      stderr=subprocess.PIPE, timeout=60)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(b"could not be written", done.stderr)
+
+    def test_decode_says_what_it_could_not_write_and_sends_no_commands(self):
+        self.put("s24", "a\x1b[1m\n/01", input=b"one")
+        decode = [sys.executable, "-B", os.path.join(self.source, "tools", "decode.py"), "s24"]
+        done = subprocess.run(decode, cwd=self.scratch, capture_output=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+        self.assertIn(b"name=a?[1m? description", done.stdout)
+        for target, expect, saying in (("/dev/full", 1, b"decode.py: the output could not be "
+                                        b"written: No space left on device\n"),
+                                       ("closed", 0, b"")):
+            reader, writer = os.pipe()
+            os.close(reader)
+            with open(target if expect else writer, "wb") as output:
+                done = subprocess.run(decode, cwd=self.scratch, stdout=output, timeout=60,
+                                      stderr=subprocess.PIPE)
+            self.assertEqual((done.returncode, done.stderr), (expect, saying))
+            if expect:
+                os.close(writer)
+
+    def test_no_file_of_a_store_takes_the_place_of_a_closed_stream(self):
+        self.put("s22", "a/01", input=b"one")
+        for words, closed, expect in (("rm --json s22 a/02", "<&- >&-", 1),
+                                      ("rm --json s22 a/02", ">&- 2>&-", 1),
+                                      ("rm s22 b/02", "<&- 2>&-", 1),
+                                      ("put s22 a/02 content", "<&- 2>&-", 0),
+                                      ("put s22 a/02 content", "<&- >&- 2>&-", 1),
+                                      ("put s22 a/03 -", "<&-", 1),
+                                      ("stat --json s22", "<&- >&-", 1)):
+            with self.subTest(words=words, closed=closed):
+                command = f"exec build/bin/kvtool {words} {closed}"
+                done = subprocess.run(["sh", "-c", command], cwd=self.scratch, timeout=60)
+                self.assertEqual(done.returncode, expect)
+                self.assertEqual(os.path.getsize(self.path("s22", "LOCK")), 0)
+        self.assertEqual(self.json_of("kvtool", "check", "s22")["finding_count"], 0)
 
 
 if __name__ == "__main__":

@@ -130,6 +130,17 @@ class Damage(Programs):
         done = self.run_program("kvtool", "export", "d", "rest.kva", expect=1)
         self.assertIn(b"3 blocks are damaged", done.stderr)
 
+    def test_what_is_not_there_is_not_called_damaged(self):
+        self.copy()
+        self.overwrite("data/data.00", self.place_of(self.blocks[0]), b"damage")
+        key, whole = (self.blocks[number]["key"] for number in (0, 1))
+        none = whole.split("/")[0] + '/"none"'
+        done = self.run_program("kvtool", "verify", "d", key, none, whole, expect=1)
+        self.assertEqual(done.stderr.decode().splitlines(), [
+            f"kvtool: the block {key} is there, but its bytes are damaged: it counts as missing",
+            f"kvtool: there is no block {none}"])
+        self.assertEqual(done.stdout.decode(), f"{whole} is whole\n")
+
     def test_a_file_with_a_damaged_part_is_in_no_archive(self):
         block = 256 << 10
         for key, content in (("a/00", b"\x33" * 5000), ('a/"large"', b"\x5a" * (3 * block)),
@@ -237,6 +248,8 @@ class Damage(Programs):
         self.assertIn("lmdb", caps["library"]["versions"])
         self.json_of("kvtool", "caps")
         self.assertIn(b"io_engine", self.run_program("kvtool", "caps").stdout)
+        self.refused("kvtool", "caps", "LICENSE", expect=1, saying="LICENSE: Not a directory")
+        self.refused("kvtool", "caps", "none", expect=1, saying="none: No such file")
         options = self.json_of("kvtool", "options", "d")
         self.assertFalse(options["is_open"])
         self.assertEqual(options["options"]["segment_bytes"]["value"], self.segment_bytes)

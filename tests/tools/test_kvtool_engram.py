@@ -102,6 +102,13 @@ class Engram(Programs):
         self.assertEqual(self.tables(), [])
         self.refused("kvtool", "engram", "drop", self.store, "t", expect=1, saying="KVT_MISS")
 
+    def test_a_profile_may_come_from_a_pipe(self):
+        self.write("piped.rows", bytes(ROWS * (VALUES + SCALES)))
+        words = ("engram", "import", "--create", "--nvme", "16M", "--raw", "--layer", 3,
+                 "--profile", "/dev/stdin", self.store, "t", "piped.rows")
+        self.run_program("kvtool", *words, input=self.read("profile.json"))
+        self.refused("kvtool", *words, input=bytes(64 << 20), expect=1, saying="File too large")
+
     def test_tensors_of_several_files_become_rows(self):
         values = self.chance.randbytes(ROWS * VALUES)
         scales = self.chance.randbytes(ROWS * SCALES)
@@ -292,6 +299,8 @@ class Engram(Programs):
         layer = ("--profile", "none.json", "--layer", 3)
         for saying, words in (
                 ("--raw takes one file", ("none", "none", "--raw", *layer)),
+                ("--raw takes no tensors", ("none", "--raw", "--weight", "w", *layer)),
+                ("--raw takes no tensors", ("none", "--raw", "--scale", "s", *layer)),
                 ("needs --layer", ("none", "--raw", "--profile", "none.json")),
                 ("needs --layer", ("none", "--raw", "--profile", "none.json", "--layer", "x")),
                 ("needs --model", ("none", "--raw", "--layer", 3)),

@@ -6,7 +6,9 @@ Usage: test_kvtool_files.py SOURCE-FOLDER BIN-FOLDER
 """
 import json
 import os
+import pty
 import random
+import resource
 import shutil
 import signal
 import struct
@@ -151,6 +153,25 @@ class Files(Programs):
                 shutil.rmtree(self.path("f12"))
             self.assertEqual((done.returncode, unverified), (0, wanted))
 
+    def test_a_replace_that_fails_late_leaves_the_old_file_or_the_new(self):
+        old, new = os.urandom(2 * BLOCK), os.urandom(3 * BLOCK)
+        with open(self.path("new"), "wb") as file:
+            file.write(new)
+        replaced = 0
+        for number in range(1, 5):  # Three parts and the manifest.
+            self.put("f15", "a/00", b"x")
+            self.put("f15", 'a/"f"', old)
+            done = self.attempt_failing("kvt_put_submit", number, "put", "--replace", "f15",
+                                        'a/"f"', "new", late=True)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            found = self.get("f15", 'a/"f"')
+            self.assertTrue(found in (old, new), number)
+            replaced += found == new
+            self.run_program("kvtool", "rm", "f15", 'a/"f"')
+            self.assertEqual(self.keys("f15", "--parts"), {"a/00"})
+            shutil.rmtree(self.path("f15"))
+        self.assertEqual(replaced, 1)
+
     def test_a_store_that_is_there_keeps_its_capacity(self):
         self.put("f11", "a/00", b"x", nvme="64M")
         self.put("f11", "a/01", b"y", nvme="128M")
@@ -183,6 +204,39 @@ class Files(Programs):
             putter.stderr.close()
             self.assertEqual(self.keys("f6", "--parts"), before)
         self.assertEqual(self.get("f6", 'a/"large"'), large)
+
+    def test_progress_of_what_has_no_known_end_promises_none(self):
+        self.put("f14", "a/00", b"x", nvme="256M")
+        terminal, other_end = pty.openpty()
+        with subprocess.Popen(["build/bin/kvtool", "put", "f14", 'a/"piped"', "-"],
+                              cwd=self.scratch, stdin=subprocess.PIPE, stderr=other_end) as putter:
+            putter.stdin.write(bytes(65 << 20))
+            for _ in range(15):
+                putter.stdin.write(bytes(1 << 20))
+                putter.stdin.flush()
+                time.sleep(0.1)
+        os.close(other_end)
+        shown = os.read(terminal, 1 << 16).decode()
+        os.close(terminal)
+        self.assertEqual(putter.returncode, 0)
+        self.assertRegex(shown, r"put [0-9.]+ MiB, [0-9.]+ .?B/s")
+        self.assertNotIn("left", shown)
+
+    def test_a_signal_that_was_ignored_stays_ignored(self):
+        """As nohup has it, and a shell without job control behind &."""
+        self.put("f13", "a/00", b"x", nvme="256M")
+        content = os.urandom(1 << 20) * 80
+        for number in (signal.SIGHUP, signal.SIGINT):
+            with subprocess.Popen(
+                    ["build/bin/kvtool", "put", "f13", f'a/"{number}"'], cwd=self.scratch,
+                    stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+                    preexec_fn=lambda number=number: signal.signal(number, signal.SIG_IGN),
+            ) as putter:
+                putter.stdin.write(content[:70 << 20])
+                putter.send_signal(number)
+                _, error = putter.communicate(content[70 << 20:], timeout=60)
+                self.assertEqual((putter.returncode, error), (0, b""))
+            self.assertEqual(self.get("f13", f'a/"{number}"'), content)
 
     def test_what_a_killed_put_left_goes_with_the_next(self):
         self.put("f7", "a/00", b"x", nvme="256M")
@@ -270,6 +324,13 @@ class Outputs(Programs):
             self.refused("kvtool", "get", "s", "a/01", "-o", name, expect=1, saying="too long")
         self.refused("kvtool", "get", "s", "a/01", "-o", "x/" * 3000, expect=1, saying="x/x")
 
+    def test_a_file_that_becomes_too_long_leaves_nothing(self):
+        os.makedirs(self.path("short"))
+        for words in (("get", "s", "a/01", "-o", "short/file"), ("export", "s", "short/file", "a")):
+            self.refused("kvtool", *words, expect=1, saying="short/file: File too large",
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1)))
+        self.assertEqual(os.listdir(self.path("short")), [])
+
     def test_nobody_has_to_read_the_sentences_of_a_put(self):
         self.run_program("kvtool", "put", "--create", "--nvme", "64M", "p", "a/01", input=b"one")
         reader, writer = os.pipe()
@@ -289,7 +350,8 @@ class Outputs(Programs):
                                   stderr=subprocess.PIPE, timeout=60)
             os.close(writer)
             self.assertEqual(done.returncode, 1)
-            self.assertIn(b"cannot write standard output: Broken pipe", done.stderr)
+            self.assertEqual(done.stderr,
+                             b"kvtool: cannot write standard output: Broken pipe\n")
 
 
 @unittest.skipUnless(SHIM, "KVT_CRASH_SHIM does not name libcrash_shim.so")
@@ -484,6 +546,28 @@ class Archives(Programs):
         self.refused("kvtool", "import", "a7", "many-bytes.kva", expect=1,
                      saying="has room for 60")
         self.assertEqual(self.json_of("kvtool", "ls", "a7")["block_count"], 1)
+
+    def test_what_does_not_fit_a_new_store_makes_none(self):
+        self.run_program("kvtool", "put", "--create", "--nvme", "128M", "n1", "a/01",
+                         input=bytes(4 << 20))
+        for key in range(2, 18):
+            self.run_program("kvtool", "put", "n1", f"a/{key:02}", input=os.urandom(4 << 20))
+        self.run_program("kvtool", "export", "n1", "n1.kva")
+        for nvme, saying in (("16M", "would be made for blocks of 1 to 524288"),
+                             ("127M", "would be made for blocks of 1 to 2097152"),
+                             ("0", "no size")):
+            self.refused("kvtool", "import", "--create", "--nvme", nvme, "n2", "n1.kva",
+                         expect=2 if nvme == "0" else 1, saying=saying)
+        with open(self.path("wide"), "wb") as file:
+            file.truncate(61 << 20)
+        self.refused("kvtool", "put", "--create", "--nvme", "64M", "n2", "a/01", "wide", expect=1,
+                     saying="holds 40.0 MiB at most")
+        self.refused("kvtool", "put", "--create", "--nvme", "32M", "n2", "a/01", expect=1,
+                     saying="no room", input=bytes(33 << 20))
+        self.assertFalse(os.path.exists(self.path("n2")))
+        self.run_program("kvtool", "import", "--create", "--nvme", "128M", "n2", "n1.kva")
+        facts = [self.json_of("kvtool", "options", name)["options"] for name in ("n1", "n2")]
+        self.assertEqual(facts[0], facts[1])
 
     def test_an_archive_that_the_store_does_not_keep_leaves_nothing(self):
         # 24 MiB of payload, and 96 MiB of pages.

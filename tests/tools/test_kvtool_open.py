@@ -216,6 +216,13 @@ class OwnersThatEnd(Programs):
                          saying=f"s4 is open: process {os.getpid()} (")
             self.refused("kvtool", "leases", "s4", expect=1, saying="shows nothing")
 
+    def test_what_cannot_be_seen_is_not_called_closed(self):
+        self.write("file", "no folder")
+        for command in ("leases", "top"):
+            self.refused("kvtool", command, "s5", expect=1, saying="there is no store in s5")
+            for path, why in (("file", "Not a directory"), ("x/" * 3000, "File name too long")):
+                self.refused("kvtool", command, path, expect=1, saying=f"open: {why}")
+
 
 if __name__ == "__main__":
     programs.main()

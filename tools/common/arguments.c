@@ -5,8 +5,10 @@
 #include "arguments.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "complain.h"
 #include "kvtier/kvtier.h"
@@ -168,20 +170,38 @@ output_finish(int exit_code)
     return exit_code == EXIT_FINE ? EXIT_PROBLEM : exit_code;
 }
 
+/* What is opened later must not get the number of a closed stream: sentences would go into it.
+ * Whoever uses such a stream is told EBADF, as before. */
+static bool
+streams_reserve(void)
+{
+    for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; stream++) {
+        if (fcntl(stream, F_GETFD) < 0 &&
+            open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) != stream)
+            return false;
+    }
+    return true;
+}
+
 int
 program_run(const struct program *program, int argc, char **argv)
 {
+    if (!streams_reserve()) {
+        complain(
+            "a standard stream is closed, and /dev/null cannot be opened: %s", strerror(errno));
+        return EXIT_PROBLEM;
+    }
     if (argc < 2) {
         complain("a command is needed (try %s --help)", program->name);
         return EXIT_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         program_help(program);
-        return EXIT_FINE;
+        return output_finish(EXIT_FINE);
     }
     if (strcmp(argv[1], "--version") == 0) {
         printf("%s %s\n", program->name, kvt_version());
-        return EXIT_FINE;
+        return output_finish(EXIT_FINE);
     }
     for (size_t i = 0; i < program->command_count; i++) {
         if (strcmp(argv[1], program->commands[i].line->command) == 0)

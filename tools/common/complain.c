@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kvtier/kvtier.h"
@@ -15,46 +16,81 @@ enum {
     LINE_BYTES = 2048
 };
 
-/* A file name or a key from the command line must not reach the terminal as commands to it. */
+/* The first byte at or behind `at` that does not go on with a character of UTF-8. */
+static const char *
+character_begin(const char *at)
+{
+    while (((unsigned char)*at & 0xC0) == 0x80)
+        at++;
+    return at;
+}
+
+/* A file name or a key from the command line must not reach the terminal as commands to it, and a
+ * long one not push out what is said of it: the middle of such a line goes. */
 static void
 line_print(char *line)
 {
+    size_t length = strlen(line);
+    const char *gap = line + length;
+
     for (char *at = line; *at != '\0'; at++) {
         if ((unsigned char)*at < 0x20 || *at == 0x7F)
             *at = '?';
     }
-    fprintf(stderr, "%s: %s\n", program_invocation_short_name, line);
+    if (length >= LINE_BYTES)
+        gap = character_begin(line + LINE_BYTES / 2);
+    fprintf(stderr, "%s: %.*s%s%s\n", program_invocation_short_name, (int)(gap - line), line,
+        length >= LINE_BYTES ? " ... " : "",
+        length >= LINE_BYTES ? character_begin(line + length - LINE_BYTES / 2) : "");
+}
+
+/* A line of any length, or without memory what `room` holds of it. */
+static char *
+line_make(char room[LINE_BYTES], const char *format, va_list values)
+{
+    char *line = NULL;
+    va_list again;
+
+    va_copy(again, values);
+    if (vasprintf(&line, format, values) < 0) {
+        vsnprintf(room, LINE_BYTES, format, again);
+        line = room;
+    }
+    va_end(again);
+    return line;
 }
 
 void
 complain(const char *format, ...)
 {
-    char line[LINE_BYTES];
+    char room[LINE_BYTES];
+    char *line = NULL;
     va_list values;
 
     va_start(values, format);
-    vsnprintf(line, sizeof(line), format, values);
+    line = line_make(room, format, values);
     va_end(values);
     line_print(line);
+    if (line != room)
+        free(line);
 }
 
 void
 complain_status(enum kvt_status status, const char *format, ...)
 {
-    char line[LINE_BYTES];
+    char room[LINE_BYTES];
     struct kvt_error error;
+    char *line = NULL;
     va_list values;
-    size_t length = 0;
 
     kvt_last_error(&error);
     va_start(values, format);
-    vsnprintf(line, sizeof(line), format, values);
+    line = line_make(room, format, values);
     va_end(values);
-    length = strlen(line);
     if (error.status == status && error.text[0] != '\0')
-        snprintf(
-            line + length, sizeof(line) - length, ": %s (%s)", error.text, kvt_status_name(status));
+        complain("%s: %s (%s)", line, error.text, kvt_status_name(status));
     else
-        snprintf(line + length, sizeof(line) - length, ": %s", kvt_status_name(status));
-    line_print(line);
+        complain("%s: %s", line, kvt_status_name(status));
+    if (line != room)
+        free(line);
 }

@@ -8,7 +8,8 @@
 
 #include "kvtier/status.h"
 
-/* complain - print the line. Control characters in it are shown as '?'. */
+/* complain - print the line. Control characters in it are shown as '?', of a very long one its
+ * beginning and its end. */
 void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /*

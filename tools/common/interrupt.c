@@ -17,17 +17,28 @@ note(int number)
     came = 1;
 }
 
+/* What whoever started us has ignored stays so: that is what nohup is for. */
+static void
+signal_watch(int number)
+{
+    struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction before;
+
+    sigemptyset(&action.sa_mask);
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(number, &action, NULL);
+}
+
 void
 interrupt_watch(void)
 {
-    struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND};
     struct sigaction ignored = {.sa_handler = SIG_IGN};
 
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    signal_watch(SIGINT);
+    signal_watch(SIGTERM);
+    signal_watch(SIGHUP);
     sigaction(SIGPIPE, &ignored, NULL);
+    sigaction(SIGXFSZ, &ignored, NULL);
 }
 
 bool

@@ -3,8 +3,9 @@
  * interrupt.h - Ctrl-C, noticed where it does no harm.
  *
  * The first SIGINT, SIGTERM or SIGHUP is only noted (a read that waits ends with EINTR); the second
- * ends the program at once. SIGPIPE ends nothing: whoever writes is told by EPIPE, and a sentence
- * that nobody reads does no harm.
+ * of its kind ends the program at once. One that was ignored before (nohup) stays ignored. SIGPIPE
+ * and SIGXFSZ end nothing: whoever writes is told by EPIPE or EFBIG, and a sentence that nobody
+ * reads does no harm.
  */
 #ifndef TOOLS_INTERRUPT_H
 #define TOOLS_INTERRUPT_H

@@ -74,6 +74,21 @@ rate_text(const struct progress *progress, char text[QUANTITY_TEXT_BYTES], doubl
     return text;
 }
 
+/* How much is done of what nobody knows the end of. */
+static void
+show_endless(const struct progress *progress, uint64_t done, double rate)
+{
+    char texts[2][QUANTITY_TEXT_BYTES];
+
+    if (progress->unit == PROGRESS_BYTES)
+        quantity_bytes_text(texts[0], (double)done);
+    else
+        quantity_count_text(texts[0], done);
+    fprintf(stderr, "%s%s %s, %s%s", progress->is_terminal ? "\r\033[K" : "", progress->title,
+        texts[0], rate_text(progress, texts[1], rate), progress->is_terminal ? "" : "\n");
+    fflush(stderr);
+}
+
 static void
 show(const struct progress *progress, uint64_t done, double elapsed)
 {
@@ -84,6 +99,10 @@ show(const struct progress *progress, uint64_t done, double elapsed)
     double left = rate > 0 && done < progress->total ? (double)(progress->total - done) / rate : 0;
     size_t filled = 0;
 
+    if (progress->total == 0) {
+        show_endless(progress, done, rate);
+        return;
+    }
     if (share > 1)
         share = 1;
     filled = (size_t)(share * BAR_WIDTH);

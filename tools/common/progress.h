@@ -27,7 +27,7 @@ struct progress {
     bool was_shown;
 };
 
-/* progress_begin - starts the clock. `done` of `total` are there already. */
+/* progress_begin - starts the clock. `done` of `total` (0: nobody knows) are there already. */
 void progress_begin(struct progress *progress, const char *title, enum progress_unit unit,
     uint64_t done, uint64_t total);
 
