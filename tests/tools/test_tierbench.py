@@ -322,8 +322,19 @@ class Tierbench(Programs):
         self.safetensors("bad.safetensors", [(0, 4097)], 4096)
         self.write("empty", "")
         self.write("text.safetensors", "this is no header, but text")
-        for name in ("bad.safetensors", "empty", "text.safetensors", "absent"):
+        self.write("short.safetensors", "short")
+        self.write("short", "less than a page")
+        for name in ("bad.safetensors", "empty", "text.safetensors", "short.safetensors", "short",
+                     "absent"):
             self.refused("tierbench", "load", name, "--dir", "l2", expect=1, saying=name)
+
+    def test_a_timeline_that_cannot_be_written_costs_no_figures(self):
+        load = ["tierbench", "load", "LICENSE", "--dir", "l3", "--device", "emulation", "--seconds",
+                "0.05", "--trace"]
+        self.refused(*load, "no/where", expect=1, saying="no/where")
+        self.assertFalse(os.path.exists(self.path("l3")))
+        done = self.refused(*load, "/dev/full", expect=1, saying="/dev/full")
+        self.assertIn(b"0 wrong bytes", done.stdout)
 
     def test_hbm_can_be_none_and_a_gpu_that_is_not_there_is_said(self):
         report = json.loads(self.replay("r10", "--hbm", "0", requests=2).stdout)
