@@ -188,6 +188,25 @@ class Reports(Programs):
             self.assertTrue(os.path.exists(self.path(folder, picture)), picture)
         return words, page
 
+    def times(self, bin_folder, store, expect=0):
+        done = subprocess.run([sys.executable, "-B",
+                               os.path.join(self.source, "bench", "kvtool_times.py"), bin_folder,
+                               store, "1"], cwd=self.scratch, timeout=60, capture_output=True)
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return done
+
+    def test_the_times_of_kvtool_are_taken_or_it_is_said_why_not(self):
+        self.run_program("tierbench", "scale", "--dir", "t", "--entries", "1000", "--keep")
+        medians = json.loads(self.times("build/bin", "t/scale-store").stdout)
+        self.assertGreaterEqual(medians["blocks"], 1000)
+        for name in ("stat_seconds", "ls_first_line_seconds", "check_share"):
+            self.assertGreater(medians[name], 0)
+        os.makedirs(self.path("fake"))
+        self.write("fake/kvtool", '#!/bin/sh\n[ "$1" = stat ] && echo {}\n')
+        os.chmod(self.path("fake", "kvtool"), 0o755)
+        done = self.times("fake", "t/scale-store", expect=1)
+        self.assertIn(b"kvtool ls t/scale-store failed", done.stderr)
+
     def test_the_page_of_a_run_is_whole(self):
         os.makedirs(self.path("page"))
         reports = {
