@@ -250,6 +250,7 @@ class Tierbench(Programs):
                       ["sweep", "--dir", "s", "--depth", "0"],
                       ["sweep", "--dir", "s", "--depth", "1,"],
                       ["sweep", "--dir", "s", "--block-bytes", "128M"],
+                      ["sweep", "--dir", "s", "--block-bytes", "64K,5000"],
                       ["sweep", "--dir", "s", "--store-bytes", "1M"], ["scale"],
                       ["scale", "--dir", "s", "--entries", "5"],
                       ["scale", "--dir", "s", "--block-bytes", "5000"],
@@ -412,6 +413,11 @@ class Tierbench(Programs):
             self.assertGreater(row["tokens_per_s"], 0)
             if row["way"] != "nvme_cache":
                 self.assertEqual(row["pages_per_step"] > 0, row["way"] == "nvme")
+
+    def test_text_that_cannot_be_read_is_named(self):
+        self.refused("tierbench", "engram", "--dir", "g3", "--rows", "10000", "--batch", "1",
+                     "--seconds", "0.01", "--step-ms", "1", "--text", "build", expect=1,
+                     saying="cannot read build: Is a directory")
 
     def test_engram_rows_go_to_a_device(self):
         with open(self.path("text"), "w", encoding="ascii") as text:
