@@ -414,6 +414,22 @@ class Tierbench(Programs):
             if row["way"] != "nvme_cache":
                 self.assertEqual(row["pages_per_step"] > 0, row["way"] == "nvme")
 
+    def test_what_is_refused_for_want_of_room_is_told(self):
+        # Each request is a longer chain, whose lease in the end holds all of HOST.
+        lines = [json.dumps({"input_length": 512 * count, "hash_ids": list(range(1, count + 1))})
+                 for count in range(30, 90, 10)]
+        trace = self.write("lease.jsonl", "\n".join(lines))
+        for durability, expect in (("sync", 1), ("memory", 0)):
+            done = self.run_program(
+                "tierbench", "replay", "--trace", trace, "--dir", f"r12-{durability}", "--host",
+                "2M", "--nvme", "64M", "--ceiling-seconds", "none", "--durability", durability,
+                expect=expect)
+            self.assertRegex(done.stdout.decode(), r"(?m)^reads refused +[1-9]")
+            self.assertRegex(done.stdout.decode(), r"(?m)^puts refused +[1-9]")
+            self.assertEqual(len(done.stderr.splitlines()), expect, done.stderr)
+            if expect != 0:
+                self.assertRegex(done.stderr.decode(), r"[1-9]\d* blocks refused or not made")
+
     def test_text_that_cannot_be_read_is_named(self):
         self.refused("tierbench", "engram", "--dir", "g3", "--rows", "10000", "--batch", "1",
                      "--seconds", "0.01", "--step-ms", "1", "--text", "build", expect=1,
