@@ -395,6 +395,11 @@ class Tierbench(Programs):
         self.assertGreater(report["reopen_killed_ns"], 0)
         self.assertEqual(os.listdir(self.path("e1")), [])
 
+    def test_scale_keeps_the_largest_blocks_that_it_takes(self):
+        report = self.json_of("tierbench", "scale", "--dir", "e3", "--entries", "1000",
+                              "--block-bytes", "1M")["results"][0]
+        self.assertEqual(report["lookup_found"], 1000)
+
     def test_engram_steps_measure(self):
         with open(self.path("text"), "w", encoding="ascii") as text:
             text.write("".join(f"row {i * i % 7919} of table {i % 3}, and {i % 101} more. "
