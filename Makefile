@@ -63,7 +63,7 @@ tidy: all
 	@ctest --test-dir build -L tidy --output-on-failure
 
 install: all
-	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(abspath $(PREFIX))"
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$$(realpath -ms -- "$(PREFIX)")"
 	@mv $(BUILD)/install_manifest.txt "$(INSTALLED)"
 
 uninstall:

@@ -43,10 +43,11 @@ def seconds_of(words, lines_wanted=None):
             if child.returncode != 0:
                 sys.exit(f"{' '.join(words)} failed: {child.returncode}")
             return seconds, output
-        for _ in range(lines_wanted):
-            child.stdout.readline()
+        lines = [child.stdout.readline() for _ in range(lines_wanted)]
         seconds = time.monotonic() - begin
         child.kill()
+        if not all(lines):
+            sys.exit(f"{' '.join(words)} failed: it wrote fewer lines than {lines_wanted}")
     return seconds, b""
 
 
@@ -64,12 +65,15 @@ def disk_rate(store, bytes_wanted):
     """Bytes per second of reading so much of the store's own data file in order, DEPTH pieces
     under way: what the check has to read, without kvtier."""
     end = min(bytes_wanted, os.path.getsize(f"{store}/data/data.00")) // PIECE
+    if end == 0:
+        sys.exit(f"{store}: too few bytes to measure the disk with")
     places = iter(range(end))
     file = os.open(f"{store}/data/data.00", os.O_RDONLY | os.O_DIRECT)
+    read_bytes = []
 
     def read(memory):
         for place in places:
-            os.preadv(file, [memory], place * PIECE)
+            read_bytes.append(os.preadv(file, [memory], place * PIECE))
 
     threads = [threading.Thread(target=read, args=(memory,)) for memory in huge_pieces(DEPTH)]
     begin = time.monotonic()
@@ -79,6 +83,8 @@ def disk_rate(store, bytes_wanted):
         thread.join()
     seconds = time.monotonic() - begin
     os.close(file)
+    if sum(read_bytes) != end * PIECE:
+        sys.exit(f"{store}/data/data.00 could not be read to measure the disk")
     return end * PIECE / seconds
 
 

@@ -12,6 +12,7 @@
 #include "complain.h"
 #include "directory.h"
 #include "json_writer.h"
+#include "outputs.h"
 #include "quantity.h"
 #include "tierbench.h"
 
@@ -185,22 +186,23 @@ tierbench_load(int argc, char **argv)
     struct load_figures figures;
     struct arguments arguments;
     struct load_plan plan;
+    struct outputs trace = {.csv_path = NULL, .plot_path = NULL};
     int exit_code = EXIT_FINE;
-    bool is_done;
+    bool is_told = true;
 
     if (!arguments_read(&tierbench_load_line, argc, argv, &arguments, &exit_code))
         return exit_code;
     if (!plan_read(&arguments, &plan))
         return EXIT_USAGE;
-    is_done = directory_make(plan.directory) && load_measure(&plan, &figures);
-    if (is_done && arguments.values[OPTION_TRACE] != NULL)
-        is_done =
-            load_trace_write(arguments.values[OPTION_TRACE], figures.chunks, figures.chunk_count);
-    if (is_done && arguments.values[OPTION_JSON] != NULL)
+    trace.csv_path = arguments.values[OPTION_TRACE]; /* Looked at as another file of figures. */
+    if (!outputs_check(&trace) || !directory_make(plan.directory) || !load_measure(&plan, &figures))
+        return EXIT_PROBLEM;
+    if (arguments.values[OPTION_JSON] != NULL)
         figures_print_json(&plan, &figures);
-    else if (is_done)
+    else
         figures_print(&plan, &figures);
-    if (is_done)
-        free(figures.chunks);
-    return is_done && figures.wrong_bytes == 0 ? EXIT_FINE : EXIT_PROBLEM;
+    if (trace.csv_path != NULL)
+        is_told = load_trace_write(trace.csv_path, figures.chunks, figures.chunk_count);
+    free(figures.chunks);
+    return is_told && figures.wrong_bytes == 0 ? EXIT_FINE : EXIT_PROBLEM;
 }

@@ -23,6 +23,7 @@ enum {
     COPY_TIMES = 5,
     HOST_BYTES_MIN = 8 << 20,
     READ_BYTES = 1 << 20,
+    PAGE_BYTES = 4096,
 };
 
 struct load_bench {
@@ -54,7 +55,7 @@ disk_measure(const struct load_plan *plan, const struct load_range *range, bool 
     double best = -1;
 
     if (!disk_probe_open(&probe, plan->path)) {
-        complain("%s", probe.message);
+        complain("cannot measure reads of %s: %s", plan->path, probe.message);
         return -1;
     }
     *is_direct_out = probe.is_direct;
@@ -65,14 +66,14 @@ disk_measure(const struct load_plan *plan, const struct load_range *range, bool 
             .seconds = plan->seconds / 3};
         double rate;
 
-        while (reads.piece_bytes > 4096 && reads.piece_bytes > reads.end_bytes)
+        while (reads.piece_bytes > PAGE_BYTES && reads.piece_bytes > reads.end_bytes)
             reads.piece_bytes /= 2;
         rate = disk_probe_read(&probe, &reads);
         if (rate > best)
             best = rate;
     }
     if (best < 0)
-        complain("%s", probe.message);
+        complain("cannot measure reads of %s: %s", plan->path, probe.message);
     disk_probe_close(&probe);
     return best;
 }
@@ -287,6 +288,11 @@ load_measure(const struct load_plan *plan, struct load_figures *figures)
     length = figures->range.length;
     if (length == 0 || (length - 1) / plan->chunk_bytes >= KVT_LOAD_CHUNKS_MAX) {
         complain("%s has nothing to load, or more than %u chunks", plan->path, KVT_LOAD_CHUNKS_MAX);
+        return false;
+    }
+    if (figures->range.offset + length < PAGE_BYTES) {
+        complain(
+            "%s is too short to measure: reads are of %d bytes or more", plan->path, PAGE_BYTES);
         return false;
     }
     figures->chunk_count = (uint32_t)((length - 1) / plan->chunk_bytes + 1);

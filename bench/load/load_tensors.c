@@ -106,7 +106,7 @@ load_range_find(const char *path, struct load_range *range_out)
     }
     range_out->length = (uint64_t)facts.st_size;
     if (length >= sizeof(ending) && strcmp(path + length - sizeof(ending) + 1, ending) == 0)
-        is_found = facts.st_size > 8 && tensors_find(descriptor, path, range_out);
+        is_found = tensors_find(descriptor, path, range_out);
     close(descriptor);
     return is_found;
 }

@@ -197,15 +197,15 @@ main(int argc, char **argv)
     struct bench *bench = calloc(1, sizeof(*bench));
     bool is_fine = false;
 
-    if (bench == NULL || argc < 2 || argc > 3) {
+    if (bench != NULL)
+        bench->entries = argc > 2 ? strtoull(argv[2], NULL, 10) : ENTRIES_DEFAULT;
+    if (bench == NULL || argc < 2 || argc > 3 || bench->entries == 0) {
         fprintf(stderr, "usage: micro_lookup DIR [ENTRIES]  (a new store is made in DIR;"
                         " default 20000000 entries)\n");
         free(bench);
         return 2;
     }
-    bench->entries = argc > 2 ? strtoull(argv[2], NULL, 10) : ENTRIES_DEFAULT;
-    is_fine = bench->entries > 0 && bench_open(bench, argv[1]) && bench_fill(bench) &&
-              bench_measure(bench);
+    is_fine = bench_open(bench, argv[1]) && bench_fill(bench) && bench_measure(bench);
     if (is_fine)
         bench_print(bench);
     else

@@ -251,11 +251,13 @@ main(int argc, char **argv)
     struct bench *bench = calloc(1, sizeof(*bench));
     bool is_right;
 
-    if (bench == NULL || argc < 2 || argc > 3 || argv[1][0] == '-') {
-        fprintf(stderr, "usage: micro_ops DIR [ROUNDS]   (DIR: of a new store)\n");
+    if (bench != NULL)
+        bench->rounds = argc == 3 ? strtoull(argv[2], NULL, 10) : ROUNDS_DEFAULT;
+    if (bench == NULL || argc < 2 || argc > 3 || argv[1][0] == '-' || bench->rounds == 0) {
+        fprintf(stderr, "usage: micro_ops DIR [ROUNDS]   (DIR: of a new store; 1 round or more)\n");
+        free(bench);
         return 2;
     }
-    bench->rounds = argc == 3 ? strtoull(argv[2], NULL, 10) : ROUNDS_DEFAULT;
     is_right = bench_open(bench, argv[1]) && bench_run(bench);
     if (!is_right) {
         struct kvt_error error;

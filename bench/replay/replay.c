@@ -4,6 +4,7 @@
  */
 #include "replay.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,21 @@ replay_all(struct replay *replay)
     return is_fine;
 }
 
+/* Why the exit code is not 0 although all was done. */
+static bool
+replay_judge(const struct replay *replay)
+{
+    const struct replay_totals *totals = &replay->totals;
+
+    if (replay_is_fine(replay))
+        return true;
+    complain("not all is well: %" PRIu64 " wrong bytes, %" PRIu64 " leased blocks missing, %" PRIu64
+             " acknowledged blocks lost, %" PRIu64 " blocks refused or not made durable",
+        totals->wrong_bytes + replay->verified.wrong_bytes, totals->leased_miss_count,
+        replay->verified.lost_count, totals->durable_failed_count);
+    return false;
+}
+
 int
 tierbench_replay(int argc, char **argv)
 {
@@ -185,7 +201,7 @@ tierbench_replay(int argc, char **argv)
         if (replay_all(&replay)) {
             bool is_told = replay_report(&replay);
 
-            exit_code = is_told && replay_is_fine(&replay) ? EXIT_FINE : EXIT_PROBLEM;
+            exit_code = replay_judge(&replay) && is_told ? EXIT_FINE : EXIT_PROBLEM;
         }
     }
     trace_free(&replay.trace);

@@ -232,6 +232,14 @@ hits_print(const struct replay_totals *totals, bool has_hbm)
         percent_of(totals->saved_tokens, totals->input_tokens));
     count_line_print("blocks read, compared", totals->read_count);
     count_line_print("wrong bytes", totals->wrong_bytes);
+    if (totals->leased_miss_count > 0)
+        count_line_print("leased, and missing", totals->leased_miss_count);
+    if (totals->read_refused_count > 0)
+        count_line_print("reads refused", totals->read_refused_count);
+    if (totals->put_refused_count > 0)
+        count_line_print("puts refused", totals->put_refused_count);
+    if (totals->durable_failed_count > 0)
+        count_line_print("not made durable", totals->durable_failed_count);
 }
 
 static void

@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -110,7 +111,7 @@ plot_begin(struct plot *plot, const char *title, int width, int height)
     }
     fprintf(plot->script,
         "set terminal svg size %d,%d fixed background rgb 'white' font 'sans-serif,12'\n"
-        "set title \"%s\" noenhanced\n"
+        "set title '%s' noenhanced\n"
         "set key outside right top Left reverse samplen 2\n"
         "set grid back lt 1 lw 0.5 lc rgb '#cccccc'\n"
         "set border 3\nset tics nomirror\nset tics scale 0.5\n"
@@ -124,24 +125,51 @@ plot_begin(struct plot *plot, const char *title, int width, int height)
     return true;
 }
 
+/* Whether the file ends as a picture does: gnuplot ends well on a disk that is full, too. */
+static bool
+picture_is_whole(int fd, off_t size)
+{
+    char tail[16] = "";
+    off_t start = size > (off_t)sizeof(tail) ? size - (off_t)sizeof(tail) + 1 : 0;
+
+    return pread(fd, tail, sizeof(tail) - 1, start) > 0 && strstr(tail, "</svg>") != NULL;
+}
+
+/* Into the file at `path`, which is removed when it does not become a whole picture; what is no
+ * file, a device say, is left alone. */
+static bool
+picture_draw(const struct plot *plot, const char *path)
+{
+    struct stat facts = {.st_mode = 0};
+    int out = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    bool is_fine = out >= 0;
+
+    if (!is_fine) {
+        complain("cannot write %s: %s", path, strerror(errno));
+        return false;
+    }
+    is_fine = gnuplot_run(plot->text, plot->size, out);
+    if (fstat(out, &facts) == 0 && S_ISREG(facts.st_mode)) {
+        if (is_fine && !picture_is_whole(out, facts.st_size)) {
+            complain("cannot write all of %s", path);
+            is_fine = false;
+        }
+        if (!is_fine)
+            unlink(path);
+    }
+    close(out);
+    return is_fine;
+}
+
 bool
 plot_end(struct plot *plot, const char *path)
 {
     bool is_fine = fclose(plot->script) == 0 && plot->text != NULL;
-    int out = -1;
 
-    if (!is_fine) {
+    if (!is_fine)
         complain("there is no memory for a picture");
-    } else {
-        out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        if (out < 0)
-            complain("cannot write %s: %s", path, strerror(errno));
-        is_fine = out >= 0 && gnuplot_run(plot->text, plot->size, out);
-        if (out >= 0 && (close(out) != 0 || !is_fine)) {
-            unlink(path);
-            is_fine = false;
-        }
-    }
+    else
+        is_fine = picture_draw(plot, path);
     free(plot->text);
     memset(plot, 0, sizeof(*plot));
     return is_fine;

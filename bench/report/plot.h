@@ -22,10 +22,11 @@ struct plot {
 /* plot_can - gnuplot is there and runs. False: complained. */
 bool plot_can(void);
 
-/* plot_begin - an empty picture with a title, `width` x `height`. False: complained. */
+/* plot_begin - an empty picture, `width` x `height`; the title has no quotes. False: complained. */
 bool plot_begin(struct plot *plot, const char *title, int width, int height);
 
-/* plot_end - draws it to the file `path`, and frees it. False: complained; there is no file. */
+/* plot_end - draws it to the file `path`, and frees it. False: complained; there is no file, unless
+ * it is a device or another that is no regular one. */
 bool plot_end(struct plot *plot, const char *path);
 
 #endif /* BENCH_PLOT_H */

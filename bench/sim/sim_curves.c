@@ -13,7 +13,8 @@ static const char styles[] = "set linetype 7 lc rgb '#d62728' lw 2 pt 4 ps 0.7\n
                              "set linetype 9 lc rgb '#bcbd22' lw 2 pt 10 ps 0.7\n"
                              "set linetype 10 lc rgb '#17becf' lw 2 pt 12 ps 0.7\n";
 
-/* The trace's name as the picture's title; gnuplot's quotes must not end in it. */
+/* The trace's name as the picture's title. gnuplot's quotes must not end in it; between single ones
+ * nothing else means anything. */
 static void
 title_make(const struct sim_results *results, char title[SIM_PATH_BYTES])
 {
@@ -21,7 +22,7 @@ title_make(const struct sim_results *results, char title[SIM_PATH_BYTES])
     const char *name = slash == NULL ? results->settings->trace_path : slash + 1;
 
     snprintf(title, SIM_PATH_BYTES, "%.*s: tokens that hits make needless",
-        (int)strcspn(name, ".\"\\\n\r"), name);
+        (int)strcspn(name, ".'\n\r"), name);
 }
 
 bool

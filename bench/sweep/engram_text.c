@@ -34,6 +34,7 @@ static bool
 file_read(const char *path, struct engram_text *text)
 {
     FILE *file = fopen(path, "rb");
+    bool is_read;
     int byte;
 
     if (file == NULL) {
@@ -42,8 +43,11 @@ file_read(const char *path, struct engram_text *text)
     }
     while (text->count < ENGRAM_TEXT_BYTES_MAX && (byte = getc(file)) != EOF)
         text->ids[text->count++] = (uint32_t)byte;
+    is_read = ferror(file) == 0;
+    if (!is_read)
+        complain("cannot read %s: %s", path, strerror(errno));
     fclose(file);
-    return true;
+    return is_read;
 }
 
 static bool

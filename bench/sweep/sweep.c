@@ -21,6 +21,10 @@
 #define GIB (UINT64_C(1) << 30)
 
 enum {
+    PAGE_BYTES = 4096,
+};
+
+enum {
     OPTION_DIR,
     OPTION_BLOCK_BYTES,
     OPTION_DEPTH,
@@ -34,7 +38,8 @@ enum {
 
 static const struct argument_option options[] = {
     [OPTION_DIR] = {"--dir", "DIR", "where to measure; made when missing"},
-    [OPTION_BLOCK_BYTES] = {"--block-bytes", "SIZES", "separated by commas (default 64K,1M)"},
+    [OPTION_BLOCK_BYTES] = {"--block-bytes", "SIZES",
+        "separated by commas, multiples of 4K up to 64M (default\n64K,1M)"},
     [OPTION_DEPTH] = {"--depth", "COUNTS",
         "blocks being read at once (default 1,4,8,16,32,64,128)"},
     [OPTION_STORE_BYTES] = {"--store-bytes", "SIZE",
@@ -75,10 +80,23 @@ const struct command_line tierbench_sweep_line = {
     .options = options,
 };
 
+/* Whole pages: what is put, and read beside the ceiling, is counted without padding. */
+static bool
+sizes_read(const char *sizes, struct sweep_plan *plan)
+{
+    bool is_fine = number_list_read(sizes != NULL ? sizes : "64K,1M", KVT_BLOCK_BYTES_MAX,
+        plan->block_bytes, SWEEP_SIZE_MAX, &plan->size_count);
+
+    for (uint32_t i = 0; is_fine && i < plan->size_count; i++)
+        is_fine = plan->block_bytes[i] % PAGE_BYTES == 0;
+    if (!is_fine)
+        complain("--block-bytes %s is no list of up to 16 multiples of 4K up to 64M", sizes);
+    return is_fine;
+}
+
 static bool
 plan_read(const struct arguments *arguments, struct sweep_plan *plan)
 {
-    const char *sizes = arguments->values[OPTION_BLOCK_BYTES];
     const char *depths = arguments->values[OPTION_DEPTH];
     const char *bytes = arguments->values[OPTION_STORE_BYTES];
     const char *segment = arguments->values[OPTION_SEGMENT_BYTES];
@@ -89,11 +107,8 @@ plan_read(const struct arguments *arguments, struct sweep_plan *plan)
         complain("sweep needs --dir DIR");
         return false;
     }
-    if (!number_list_read(sizes != NULL ? sizes : "64K,1M", KVT_BLOCK_BYTES_MAX, plan->block_bytes,
-            SWEEP_SIZE_MAX, &plan->size_count)) {
-        complain("--block-bytes %s is no list of up to 16 sizes of 1 to 64M", sizes);
+    if (!sizes_read(arguments->values[OPTION_BLOCK_BYTES], plan))
         return false;
-    }
     if (!number_list_read(depths != NULL ? depths : "1,4,8,16,32,64,128", 256, plan->depths,
             SWEEP_DEPTH_MAX, &plan->depth_count)) {
         complain("--depth %s is no list of up to 16 counts of 1 to 256", depths);

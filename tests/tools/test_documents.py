@@ -24,6 +24,8 @@ TOY_PROFILE = """{"order_max": 3, "head_count": 2, "class_count": 9, "pad_class"
     "encoding": "bytes",
     "layers": [{"number": 3, "multipliers": [3, 5, 7], "primes": [7, 7, 7, 7]}]}"""
 GUIDES = ("docs/embedding.md", "docs/operations.md")
+ENGINEERS = ("engine/ARCHITECTURE.md", "index/SCHEMA.md", "tiers/FORMAT.md", "tests/README.md",
+             "bench/README.md")
 # What makes a command of the documents short enough for a test, by its first two words.
 SMALLER = {
     "tierbench ceiling": "--file-bytes 64M --seconds 0.03",
@@ -172,6 +174,32 @@ class Documents(Programs):
             "bench/sweep/scale.c", "bench/micro/micro_memory.c")))
         for name in re.findall(r"`(\w+_(?:count|bytes|ns|now))`", text.split("\n## 10.", 1)[0]):
             self.assertRegex(sources, rf"\b{name}\b")
+
+    def test_what_engineers_read_names_what_there_is(self):
+        sources = {}
+        for where, folders, names in os.walk(self.source):
+            folders[:] = [name for name in folders if name not in ("build", ".git", "corpus")]
+            for name in names:
+                if name.endswith((".c", ".h", ".cu", ".py")):
+                    sources[os.path.relpath(os.path.join(where, name), self.source)] = ""
+        known = set()
+        for path in sources:
+            known |= set(re.findall(r"\w+(?=\()", self.text(path)))
+        for document in ENGINEERS:
+            named = set(re.findall(r"`[^`\n]*?(\w+)\(\)[^`\n]*`", self.text(document)))
+            self.assertEqual(named - known - {"mdb_find_oldest"}, set(), document)  # LMDB's own.
+        listed = self.text(ENGINEERS[0]).split("\n## 12. Files", 1)[1]
+        for path in sources:
+            if re.fullmatch(r"engine/\w+\.c", path):
+                self.assertIn(f"`{os.path.basename(path)}`", listed)
+
+    def test_the_benchmark_readme_knows_which_commands_write_files(self):
+        sentence = re.search(r"^(`.*) take `--csv FILE` and `--plot FILE\.svg`.*, `sim`",
+                             self.text("bench/README.md"), re.M)[1]
+        for command in COMMANDS["tierbench"]:
+            text = self.run_program("tierbench", command, "--help").stdout.decode()
+            self.assertEqual("--plot FILE.svg" in text, f"`{command}`" in sentence, command)
+            self.assertEqual("--plot DIR" in text, command == "sim")
 
     def test_help_and_man_page_have_the_same_options(self):
         for program, commands in COMMANDS.items():

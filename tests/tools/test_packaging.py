@@ -275,6 +275,13 @@ class Packaging(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "nothing was installed from here"):
             self.make("uninstall")
 
+    def test_a_prefix_may_have_spaces(self):
+        prefix = os.path.join(self.scratch, "a prefix")
+        self.make("install", f"PREFIX={prefix}")
+        self.must(os.path.join(prefix, "bin", "kvtool"), "--version")
+        self.make("uninstall")
+        self.assertEqual(os.listdir(prefix), [])
+
     def test_uninstall_empties_a_stage(self):
         stage = os.path.join(self.scratch, "stage.uninstall")
         self.make("install", "PREFIX=/opt/kvtier", f"DESTDIR={stage}")

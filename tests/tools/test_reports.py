@@ -118,6 +118,40 @@ class Reports(Programs):
                      env={"PATH": self.path("nowhere")})
         self.assertFalse(os.path.exists(self.path("c.svg")))
 
+    def gnuplot(self, folder, script):
+        """The environment in which `gnuplot` is that shell script."""
+        os.makedirs(self.path(folder))
+        self.write(os.path.join(folder, "gnuplot"), f"#!/bin/sh\n{script}\n")
+        os.chmod(self.path(folder, "gnuplot"), 0o755)
+        return {**os.environ, "PATH": f"{self.path(folder)}:{os.environ['PATH']}"}
+
+    def test_a_picture_that_was_cut_off_is_a_failure_and_no_file(self):
+        # As gnuplot does on a disk that is full: what it wrote has no end, and its exit code is 0.
+        env = self.gnuplot("cut", 'cat >/dev/null; printf "<svg><g></"')
+        done = self.refused("tierbench", *CEILING, "--plot", "cut.svg", expect=1, env=env,
+                            saying="cut.svg")
+        self.assertIn(b"memcpy", done.stdout)
+        self.assertFalse(os.path.exists(self.path("cut.svg")))
+
+    def test_what_is_no_file_is_not_removed_for_a_picture_that_failed(self):
+        env = self.gnuplot("broken", '[ -z "$(cat)" ]')
+        os.mkfifo(self.path("pipe"))
+        with open(self.path("pipe"), "r+b", buffering=0):
+            self.refused("tierbench", *CEILING, "--plot", "pipe", expect=1, env=env)
+        self.assertTrue(os.path.exists(self.path("pipe")))
+
+    def test_a_trace_cannot_give_commands_by_its_name(self):
+        env = self.gnuplot("recording", f"cat >>{self.path('recorded')}; echo '</svg>'")
+        name = "`touch commanded` 'and' \"quotes\".jsonl.zst"
+        shutil.copy(self.path(TRACE), self.path(name))
+        self.run_program("tierbench", "sim", "--trace", name, "--policy", "lru", "--capacity", "5%",
+                         "--plot", "named", env=env)
+        with open(self.path("recorded"), encoding="utf-8") as file:
+            titles = [line for line in file if line.startswith("set title ")]
+        # Between single quotes gnuplot runs nothing, and the name cannot end them.
+        self.assertEqual(titles, ["set title '`touch commanded` : tokens that hits make needless'"
+                                  " noenhanced\n"])
+
     def test_missing_peers_are_named_by_their_packages(self):
         os.makedirs(self.path("alone"))
         program = shutil.copy(os.path.join(self.programs, "tierbench"), self.path("alone"))
@@ -153,6 +187,25 @@ class Reports(Programs):
         for picture in page.pictures:
             self.assertTrue(os.path.exists(self.path(folder, picture)), picture)
         return words, page
+
+    def times(self, bin_folder, store, expect=0):
+        done = subprocess.run([sys.executable, "-B",
+                               os.path.join(self.source, "bench", "kvtool_times.py"), bin_folder,
+                               store, "1"], cwd=self.scratch, timeout=60, capture_output=True)
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return done
+
+    def test_the_times_of_kvtool_are_taken_or_it_is_said_why_not(self):
+        self.run_program("tierbench", "scale", "--dir", "t", "--entries", "1000", "--keep")
+        medians = json.loads(self.times("build/bin", "t/scale-store").stdout)
+        self.assertGreaterEqual(medians["blocks"], 1000)
+        for name in ("stat_seconds", "ls_first_line_seconds", "check_share"):
+            self.assertGreater(medians[name], 0)
+        os.makedirs(self.path("fake"))
+        self.write("fake/kvtool", '#!/bin/sh\n[ "$1" = stat ] && echo {}\n')
+        os.chmod(self.path("fake", "kvtool"), 0o755)
+        done = self.times("fake", "t/scale-store", expect=1)
+        self.assertIn(b"kvtool ls t/scale-store failed", done.stderr)
 
     def test_the_page_of_a_run_is_whole(self):
         os.makedirs(self.path("page"))

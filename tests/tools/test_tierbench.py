@@ -250,6 +250,7 @@ class Tierbench(Programs):
                       ["sweep", "--dir", "s", "--depth", "0"],
                       ["sweep", "--dir", "s", "--depth", "1,"],
                       ["sweep", "--dir", "s", "--block-bytes", "128M"],
+                      ["sweep", "--dir", "s", "--block-bytes", "64K,5000"],
                       ["sweep", "--dir", "s", "--store-bytes", "1M"], ["scale"],
                       ["scale", "--dir", "s", "--entries", "5"],
                       ["scale", "--dir", "s", "--block-bytes", "5000"],
@@ -322,8 +323,19 @@ class Tierbench(Programs):
         self.safetensors("bad.safetensors", [(0, 4097)], 4096)
         self.write("empty", "")
         self.write("text.safetensors", "this is no header, but text")
-        for name in ("bad.safetensors", "empty", "text.safetensors", "absent"):
+        self.write("short.safetensors", "short")
+        self.write("short", "less than a page")
+        for name in ("bad.safetensors", "empty", "text.safetensors", "short.safetensors", "short",
+                     "absent"):
             self.refused("tierbench", "load", name, "--dir", "l2", expect=1, saying=name)
+
+    def test_a_timeline_that_cannot_be_written_costs_no_figures(self):
+        load = ["tierbench", "load", "LICENSE", "--dir", "l3", "--device", "emulation", "--seconds",
+                "0.05", "--trace"]
+        self.refused(*load, "no/where", expect=1, saying="no/where")
+        self.assertFalse(os.path.exists(self.path("l3")))
+        done = self.refused(*load, "/dev/full", expect=1, saying="/dev/full")
+        self.assertIn(b"0 wrong bytes", done.stdout)
 
     def test_hbm_can_be_none_and_a_gpu_that_is_not_there_is_said(self):
         report = json.loads(self.replay("r10", "--hbm", "0", requests=2).stdout)
@@ -383,6 +395,11 @@ class Tierbench(Programs):
         self.assertGreater(report["reopen_killed_ns"], 0)
         self.assertEqual(os.listdir(self.path("e1")), [])
 
+    def test_scale_keeps_the_largest_blocks_that_it_takes(self):
+        report = self.json_of("tierbench", "scale", "--dir", "e3", "--entries", "1000",
+                              "--block-bytes", "1M")["results"][0]
+        self.assertEqual(report["lookup_found"], 1000)
+
     def test_engram_steps_measure(self):
         with open(self.path("text"), "w", encoding="ascii") as text:
             text.write("".join(f"row {i * i % 7919} of table {i % 3}, and {i % 101} more. "
@@ -401,6 +418,27 @@ class Tierbench(Programs):
             self.assertGreater(row["tokens_per_s"], 0)
             if row["way"] != "nvme_cache":
                 self.assertEqual(row["pages_per_step"] > 0, row["way"] == "nvme")
+
+    def test_what_is_refused_for_want_of_room_is_told(self):
+        # Each request is a longer chain, whose lease in the end holds all of HOST.
+        lines = [json.dumps({"input_length": 512 * count, "hash_ids": list(range(1, count + 1))})
+                 for count in range(30, 90, 10)]
+        trace = self.write("lease.jsonl", "\n".join(lines))
+        for durability, expect in (("sync", 1), ("memory", 0)):
+            done = self.run_program(
+                "tierbench", "replay", "--trace", trace, "--dir", f"r12-{durability}", "--host",
+                "2M", "--nvme", "64M", "--ceiling-seconds", "none", "--durability", durability,
+                expect=expect)
+            self.assertRegex(done.stdout.decode(), r"(?m)^reads refused +[1-9]")
+            self.assertRegex(done.stdout.decode(), r"(?m)^puts refused +[1-9]")
+            self.assertEqual(len(done.stderr.splitlines()), expect, done.stderr)
+            if expect != 0:
+                self.assertRegex(done.stderr.decode(), r"[1-9]\d* blocks refused or not made")
+
+    def test_text_that_cannot_be_read_is_named(self):
+        self.refused("tierbench", "engram", "--dir", "g3", "--rows", "10000", "--batch", "1",
+                     "--seconds", "0.01", "--step-ms", "1", "--text", "build", expect=1,
+                     saying="cannot read build: Is a directory")
 
     def test_engram_rows_go_to_a_device(self):
         with open(self.path("text"), "w", encoding="ascii") as text:
