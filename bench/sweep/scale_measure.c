@@ -24,7 +24,6 @@ enum {
     HOST_BYTES = 64 << 20,
     WARM_ENTRIES = 65536, /* Put before the first look at the memory: HOST is full then. */
     SLICE_ENTRIES = 16384,
-    LARGE_BLOCK_BYTES = 256 << 10,
     BATCHES_MIN = 64, /* Of a small store too, so that it has about as many blocks as asked for. */
 };
 
@@ -155,14 +154,11 @@ measure(struct scale *scale)
            bench_store_close(&scale->bench);
 }
 
-/* Half as much again: batch headers, and the mark above which segments are reclaimed. Of large
- * blocks a batch may be half of a segment, and of what it leaves there no other one makes use. */
+/* Half as much again: batch headers, and the mark above which segments are reclaimed. */
 static uint64_t
 capacity_for(const struct scale_store *store)
 {
-    uint64_t halves = store->block_bytes > LARGE_BLOCK_BYTES ? 5 : 3;
-
-    return (store->entries * store->block_bytes * halves / 2 + (UINT64_C(256) << 20)) >> 20 << 20;
+    return (store->entries * store->block_bytes * 3 / 2 + (UINT64_C(256) << 20)) >> 20 << 20;
 }
 
 /* In the child: 0 when *row_out is filled. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_demotions.c - blocks that are put to be durable, and those that leave HOST, fill the rest of a
- * segment; the former are written first.
+ * test_demotions.c - blocks that are put to be durable, and those that leave HOST, fill the rest of
+ * a segment; the former are written first.
  */
 #include <setjmp.h>
 #include <stdarg.h>
