@@ -314,6 +314,12 @@ a_failed_write_leaves_the_copy_that_counted(void **state)
     assert_int_equal(store_file_write(&fixture.env, fixture.dir, &file), KVT_OK);
     assert_int_equal(read_back(&fixture, &read), KVT_OK);
     assert_int_equal(read.open_epoch, 50);
+    file.open_epoch = 0xFFFFFF; /* There is none behind it. */
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(store_file_write(&fixture.env, fixture.dir, &file), KVT_OK);
+    scratch_unlink(&fixture.scratch, "STORE.b");
+    assert_int_equal(read_back(&fixture, &read), KVT_OK);
+    assert_int_equal(read.open_epoch, 0xFFFFFF);
     fixture_close(&fixture);
 }
 
