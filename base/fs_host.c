@@ -175,7 +175,8 @@ dir_finish(struct fs_dir *dir)
 static void
 dir_admit_owner(int parent, const char *name)
 {
-    (void)fchmodat(parent, name, MODE_DIR, AT_SYMLINK_NOFOLLOW);
+    if (fchmodat(parent, name, MODE_DIR, AT_SYMLINK_NOFOLLOW) != 0)
+        return;
 }
 
 /* The path is the user's own and may lead through links; only what is below it may not. */

@@ -334,7 +334,7 @@ scrub_run(struct kvt_store *store, uint32_t namespace_id, struct examination *ex
     scrub->memory = env_map(&store->env, scrub->lane_bytes * LANE_COUNT);
     status = scrub->memory == NULL ? failure_set(KVT_E_NOMEM, 0, "no memory to read all blocks")
                                    : targets_gather(scrub);
-    for (uint32_t i = 0; i < LANE_COUNT; i++)
+    for (uint32_t i = 0; status == KVT_OK && i < LANE_COUNT; i++)
         scrub->lanes[i].memory = scrub->memory + i * scrub->lane_bytes;
     if (status == KVT_OK)
         status = blocks_read(scrub);

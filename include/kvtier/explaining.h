@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * explaining.h - why a block is where it is, or is not there. Part of kvtier.h, whose rules hold.
+ * explaining.h - why a block is where it is, or is not there. The rules of kvtier.h hold.
  */
 #ifndef KVTIER_EXPLAINING_H
 #define KVTIER_EXPLAINING_H

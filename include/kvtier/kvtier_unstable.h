@@ -79,7 +79,7 @@ struct kvt_examiner {
  *
  * KVT_OK: the report is written, whatever it says. KVT_E_CORRUPT: the store cannot be opened, the
  * findings say why. KVT_CANCELLED. Other errors as kvt_open(). `examiner` may be NULL.
- * Takes 64 to 256 MiB of host memory, by block_bytes_max, and what an open takes for each block.
+ * Takes 96 to 768 MiB of host memory, by block_bytes_max, and what an open takes for each block.
  * Threads: any. Ownership: borrows. Blocks: for reading every block.
  */
 KVT_CHECKED enum kvt_status kvt_check(
