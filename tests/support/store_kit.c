@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "store_audit.h"
+#include "store_internal.h"
 
 enum {
     AUDIT_TRIES = 1000000, /* Until the store is at rest. */
@@ -205,6 +206,17 @@ kit_file_write(const char *path, const void *source, size_t size)
     assert_non_null(file);
     assert_int_equal(fwrite(source, 1, size, file), size);
     assert_int_equal(fclose(file), 0);
+}
+
+uint32_t
+kit_entry(const kvt_store *store, kvt_namespace ns, uint64_t key)
+{
+    struct payload_key name;
+    struct block_key block;
+
+    payload_key_make(&name, key);
+    assert_true(key_init(&block, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
+    return residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
 }
 
 struct kvt_stats

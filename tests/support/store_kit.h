@@ -45,6 +45,9 @@ void kit_file_write(const char *path, const void *source, size_t size);
 
 struct kvt_stats kit_stats(kvt_store *store);
 
+/* kit_entry - the number of the key's entry in the map; ENTRY_NONE. */
+uint32_t kit_entry(const kvt_store *store, kvt_namespace ns, uint64_t key);
+
 /* kit_audit - what the store counts is what there is (store_audit.h), once it is at rest; the test
  * holds nothing of it. */
 void kit_audit(kvt_store *store);

@@ -24,6 +24,7 @@ enum {
     PATH_SIZE = 512,
     ROWS = 64,
     ROW_BYTES = 256,
+    ENGINES = 2,
 };
 
 static bool was_open[DESCRIPTORS_MAX];
@@ -63,13 +64,28 @@ setup(void **state)
     return hbm_setup(state);
 }
 
-/* A new store, and one that is there; with HBM that others read, and tables. */
+/* Open the store, with HBM that others read (*descriptor_out is of that), and use it. */
+static kvt_engram *
+store_use(uint32_t number, uint32_t flags, int *descriptor_out)
+{
+    static const uint32_t engines[ENGINES] = {KVT_IO_THREADS, KVT_IO_AUTO};
+    struct kvt_share share;
+    kvt_engram *table;
+
+    hbm.options.flags = KVT_OPEN_SHARE_HBM | flags;
+    hbm.options.io_engine = engines[number];
+    hbm_open_again();
+    assert_int_equal(kvt_engram_open(hbm.store, "table", &table), KVT_OK);
+    assert_int_equal(kvt_hbm_export(hbm.store, 0, &share, descriptor_out), KVT_OK);
+    assert_int_equal(hbm_put(number, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+    return table;
+}
+
+/* A new store, and one that is there, with tables. */
 static void
 descriptors_end_with_exec(void **state)
 {
-    static const uint32_t engines[] = {KVT_IO_THREADS, KVT_IO_AUTO};
     struct engram_rig rig;
-    struct kvt_share share;
     kvt_engram *table;
     int descriptor;
 
@@ -77,14 +93,9 @@ descriptors_end_with_exec(void **state)
     assert_in_range(descriptors_check(), 4, DESCRIPTORS_MAX);
     engram_rig_init(&rig, "table", ROW_BYTES, ROWS);
     assert_int_equal(engram_rig_import(&rig, hbm.store, "table", 0), KVT_OK);
-    for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+    for (uint32_t i = 0; i < ENGINES; i++) {
         hbm_close();
-        hbm.options.flags = KVT_OPEN_SHARE_HBM;
-        hbm.options.io_engine = engines[i];
-        hbm_open_again();
-        assert_int_equal(kvt_engram_open(hbm.store, "table", &table), KVT_OK);
-        assert_int_equal(kvt_hbm_export(hbm.store, 0, &share, &descriptor), KVT_OK);
-        assert_int_equal(hbm_put(i, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+        table = store_use(i, 0, &descriptor);
         assert_in_range(descriptors_check(), 4, DESCRIPTORS_MAX);
         assert_int_equal(kvt_engram_close(table), KVT_OK);
     }
@@ -162,9 +173,7 @@ world_takes_none(int descriptor)
 static void
 descriptors_are_no_standard_streams(void **state)
 {
-    static const uint32_t engines[] = {KVT_IO_THREADS, KVT_IO_AUTO};
     struct engram_rig rig;
-    struct kvt_share share;
     kvt_engram *table;
     int descriptor;
 
@@ -173,15 +182,10 @@ descriptors_are_no_standard_streams(void **state)
     assert_int_equal(engram_rig_import(&rig, hbm.store, "table", 0), KVT_OK);
     hbm_close();
     streams_close();
-    for (size_t i = 0; i < sizeof(engines) / sizeof(engines[0]); i++) {
+    for (uint32_t i = 0; i < ENGINES; i++) {
         bool are_closed;
 
-        hbm.options.flags = KVT_OPEN_SHARE_HBM | (i == 0 ? KVT_OPEN_REBUILD : 0);
-        hbm.options.io_engine = engines[i];
-        hbm_open_again();
-        assert_int_equal(kvt_engram_open(hbm.store, "table", &table), KVT_OK);
-        assert_int_equal(kvt_hbm_export(hbm.store, 0, &share, &descriptor), KVT_OK);
-        assert_int_equal(hbm_put(i, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+        table = store_use(i, i == 0 ? KVT_OPEN_REBUILD : 0, &descriptor);
         are_closed = streams_are_closed() && world_takes_none(descriptor);
         assert_int_equal(kvt_engram_close(table), KVT_OK);
         hbm_close();

@@ -80,21 +80,10 @@ teardown(void **state)
 
 /* --- One block -------------------------------------------------------------------------------- */
 
-static uint32_t
-entry_of(uint64_t key)
-{
-    struct payload_key name;
-    struct block_key block;
-
-    payload_key_make(&name, key);
-    assert_true(key_init(&block, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
-    return residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
-}
-
 static unsigned
 tiers_of(uint64_t key)
 {
-    uint32_t number = entry_of(key);
+    uint32_t number = kit_entry(store, ns, key);
 
     return number == ENTRY_NONE ? 0
                                 : word_tiers(atomic_load(&residency_at(store->map, number)->word));
@@ -114,7 +103,7 @@ put_on_nvme(uint64_t key, uint16_t part_count)
     assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
     assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(kvt_flush(store), KVT_OK);
-    assert_true(entry_host_release(store, entry_of(key), KVT_REASON_EVICTED));
+    assert_true(entry_host_release(store, kit_entry(store, ns, key), KVT_REASON_EVICTED));
     assert_int_equal(tiers_of(key), TIER_NVME);
 }
 
@@ -146,7 +135,7 @@ prefetch(uint64_t key, uint32_t tier)
 static void
 copy_damage(uint64_t key)
 {
-    const struct entry *entry = residency_at(store->map, entry_of(key));
+    const struct entry *entry = residency_at(store->map, kit_entry(store, ns, key));
     uint64_t page =
         (uint64_t)segment_index(entry->segment) * store->file.segment_pages + entry->page;
 
@@ -237,7 +226,7 @@ a_block_that_hbm_has_outlives_its_bad_copy(void **state)
     (void)state;
     put_on_nvme(1, 1);
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
-    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    assert_true(entry_host_release(store, kit_entry(store, ns, 1), KVT_REASON_EVICTED));
     assert_int_equal(tiers_of(1), TIER_HBM | TIER_NVME);
     copy_damage(1);
     atomic_store(&ill.copy_status, KVT_E_NOMEM);
@@ -323,7 +312,7 @@ watched_gate_post(void *context, struct gate *gate)
 {
     if (watched != NULL && kvt_ticket_wait(watched, KVT_STAGE_DONE, 0) == KVT_OK) {
         told_count++;
-        early_count += corrupt_count() == 0 || entry_of(1) != ENTRY_NONE;
+        early_count += corrupt_count() == 0 || kit_entry(store, ns, 1) != ENTRY_NONE;
     }
     sched_below->gate_post(context, gate);
 }
@@ -344,7 +333,7 @@ wrong_in_memory_of_the_store(uint32_t flags)
     assert_true(told_count > 0);
     assert_int_equal(early_count, 0);
     assert_int_equal(corrupt_count(), 1);
-    assert_int_equal(entry_of(1), ENTRY_NONE);
+    assert_int_equal(kit_entry(store, ns, 1), ENTRY_NONE);
 }
 
 static void
@@ -465,7 +454,7 @@ who_joined_a_read_that_fails_has_the_block_that_was_put_since(void **state)
     payload_fill(bytes, BLOCK_BYTES, 1, 2);
     assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_SYNC, NULL, &put_ticket), KVT_OK);
     assert_int_equal(kit_result(put_ticket, KVT_STAGE_DURABLE).status, KVT_OK);
-    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    assert_true(entry_host_release(store, kit_entry(store, ns, 1), KVT_REASON_EVICTED));
     assert_int_equal(tiers_of(1), TIER_NVME);
     assert_int_equal(kit_result(tickets[0], KVT_STAGE_DONE).status, KVT_MISS);
     sim_rules_clear(sim.world);
@@ -484,7 +473,7 @@ a_block_without_a_durable_copy_shows_no_sequence(void **state)
 
     (void)state;
     assert_int_equal(kit_put(store, ns, 1, 1, BLOCK_BYTES, KVT_SYNC), KVT_OK);
-    assert_true(entry_nvme_release(store, entry_of(1)));
+    assert_true(entry_nvme_release(store, kit_entry(store, ns, 1)));
     assert_int_equal(tiers_of(1), TIER_HOST);
     assert_int_equal(kvt_scan(store, &cursor, &shown, 1, &count), KVT_OK);
     assert_int_equal(shown.tiers, KVT_TIER_HOST);
@@ -599,7 +588,7 @@ a_device_without_memory_for_a_copy_is_not_taken_for_a_lost_one(void **state)
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_E_NOMEM);
     atomic_store(&ill.copy_status, KVT_OK);
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
-    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    assert_true(entry_host_release(store, kit_entry(store, ns, 1), KVT_REASON_EVICTED));
     atomic_store(&ill.copy_status, KVT_E_NOMEM);
     assert_int_equal(demote(1, KVT_TIER_HOST), KVT_E_NOMEM);
     assert_int_equal(prefetch(1, KVT_TIER_HOST), KVT_E_NOMEM);
@@ -616,7 +605,7 @@ a_block_that_hbm_cannot_give_comes_from_nvme(void **state)
     (void)state;
     put_on_nvme(1, 1);
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
-    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    assert_true(entry_host_release(store, kit_entry(store, ns, 1), KVT_REASON_EVICTED));
     atomic_store(&ill.copy_status, KVT_E_NOMEM);
     assert_int_equal(prefetch(1, KVT_TIER_HOST), KVT_OK);
     atomic_store(&ill.copy_status, KVT_OK);
@@ -637,7 +626,7 @@ a_block_that_finds_no_room_to_come_down_comes_from_nvme(void **state)
     (void)state;
     put_on_nvme(1, 1);
     assert_int_equal(prefetch(1, KVT_TIER_HBM), KVT_OK);
-    assert_true(entry_host_release(store, entry_of(1), KVT_REASON_EVICTED));
+    assert_true(entry_host_release(store, kit_entry(store, ns, 1), KVT_REASON_EVICTED));
     count = host_lease(leases);
     result = kit_result(get_begun(1, get), KVT_STAGE_DONE);
     for (uint32_t i = 0; i < count; i++)

@@ -15,17 +15,6 @@
 #include "store_internal.h"
 #include "store_kit.h"
 
-static uint32_t
-entry_of(const kvt_store *store, kvt_namespace ns, uint64_t key)
-{
-    struct payload_key name;
-    struct block_key block;
-
-    payload_key_make(&name, key);
-    assert_true(key_init(&block, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
-    return residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
-}
-
 /* A batch of its own; the parent is the key before, but for key 0. */
 static void
 block_put(kvt_store *store, kvt_namespace ns, uint64_t key)
@@ -76,8 +65,8 @@ all_are_found(uint32_t count, uint32_t flags)
     store = store_open(path, flags, &ns);
     assert_int_equal(kit_stats(store).recover_block_count, count);
     for (uint64_t key = 1; key < count; key++)
-        assert_int_equal(
-            entries_parent(store->entries, entry_of(store, ns, key)), entry_of(store, ns, key - 1));
+        assert_int_equal(entries_parent(store->entries, kit_entry(store, ns, key)),
+            kit_entry(store, ns, key - 1));
     assert_int_equal(kit_get(store, ns, count - 1, &version), KVT_OK);
     assert_int_equal(kvt_close(store), KVT_OK);
     kit_dir_remove(dir);

@@ -573,17 +573,6 @@ of_that_parent(struct block_record *record)
     record->parent = parent_named;
 }
 
-static uint32_t
-entry_of(const kvt_store *store, kvt_namespace ns, uint64_t key)
-{
-    struct payload_key name;
-    struct block_key block;
-
-    payload_key_make(&name, key);
-    assert_true(key_init(&block, store->file.secret, ns.id, 0, name.key.bytes, name.key.length));
-    return residency_find(store->map, key_fingerprint(store->fingerprint_seed, &block), &block);
-}
-
 /* The entry of the older one may be that of the newer one. */
 static void
 the_parent_of_an_older_record_is_not_that_of_the_newer_one(void **state)
@@ -591,16 +580,16 @@ the_parent_of_an_older_record_is_not_that_of_the_newer_one(void **state)
     kvt_namespace ns;
     kvt_store *store = store_open(*state, &ns);
 
-    parent_named = residency_at(store->map, entry_of(store, ns, 0))->fingerprint;
+    parent_named = residency_at(store->map, kit_entry(store, ns, 0))->fingerprint;
     assert_int_equal(kvt_close(store), KVT_OK);
     record_change(*state, of_that_parent);
     store = store_open(*state, &ns);
     assert_int_equal(
-        entries_parent(store->entries, entry_of(store, ns, CHOSEN)), entry_of(store, ns, 0));
+        entries_parent(store->entries, kit_entry(store, ns, CHOSEN)), kit_entry(store, ns, 0));
     assert_int_equal(kvt_close(store), KVT_OK);
     record_double(*state, 1);
     store = store_open(*state, &ns);
-    assert_int_equal(entries_parent(store->entries, entry_of(store, ns, CHOSEN)), ENTRY_NONE);
+    assert_int_equal(entries_parent(store->entries, kit_entry(store, ns, CHOSEN)), ENTRY_NONE);
     assert_int_equal(kvt_close(store), KVT_OK);
 }
 
