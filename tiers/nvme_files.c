@@ -221,30 +221,50 @@ pages_read(const struct claim *claim, uint64_t offset, uint32_t count)
 }
 
 /*
+ * Uuids are random, so that those of two stores differ in half of their 122 bits: in so few as this
+ * in one pair of 10^16. Damage, or a read that is wrong, changes a few.
+ */
+static bool
+uuid_is_other(const struct claim *claim, const struct batch_header *header)
+{
+    enum {
+        NEAR_BITS = 16
+    };
+    uint32_t bit_count = 0;
+
+    for (size_t i = 0; i < sizeof(header->store_uuid); i++)
+        bit_count += (uint32_t)__builtin_popcount(
+            header->store_uuid[i] ^ claim->plan->options->store_uuid[i]);
+    return bit_count > NEAR_BITS;
+}
+
+/*
  * Whether the root's own header begins at that page. What cannot be read says nothing, nor does
  * what is no header. There is no proof for headers of other stores, whose secrets nobody has here;
  * but one of this store whose uuid is damaged is told by its MAC, and so is one that says that it
- * is another root's.
+ * is another root's. A read may be wrong once: what is not own is read again, and the second read
+ * tells.
  */
 static bool
 header_is_own(struct claim *claim, uint64_t offset)
 {
     const struct nvme_options *options = claim->plan->options;
-    struct batch_header header;
-    bool has_uuid, is_of_store;
+    struct batch_header first, header;
+    bool is_of_store;
 
-    if (!pages_read(claim, offset, 1) || batch_header_peek(claim->pages, &header) != KVT_OK)
+    if (!pages_read(claim, offset, 1) || batch_header_peek(claim->pages, &first) != KVT_OK)
         return false;
-    has_uuid = memcmp(header.store_uuid, options->store_uuid, sizeof(header.store_uuid)) == 0;
-    if (has_uuid && segment_root(header.extent.segment) == claim->number)
+    if (memcmp(first.store_uuid, options->store_uuid, sizeof(first.store_uuid)) == 0 &&
+        segment_root(first.extent.segment) == claim->number)
         return true;
-    if (!pages_read(claim, offset, header.header_pages))
+    if (!pages_read(claim, offset, first.header_pages) ||
+        batch_header_peek(claim->pages, &header) != KVT_OK)
         return false;
     is_of_store =
-        batch_header_is_of(claim->pages, header.header_pages, options->store_uuid, options->secret);
+        batch_header_is_of(claim->pages, first.header_pages, options->store_uuid, options->secret);
     if (is_of_store && segment_root(header.extent.segment) == claim->number)
         return true;
-    if (!claim->has_other && (is_of_store || !has_uuid)) {
+    if (!claim->has_other && (is_of_store || uuid_is_other(claim, &header))) {
         claim->other = header;
         claim->has_other = true;
         claim->is_of_store = is_of_store;

@@ -47,7 +47,7 @@ FAMILIES = {
     "segments": ("tiers/segment.c tiers/nvme_scan.c tiers/nvme_put.c tiers/nvme_files.c "
                  "tiers/slab.c",
                  "test_segment test_slab test_nvme_scan test_nvme_failures test_nvme_recycle "
-                 "test_nvme_files conform_tier sim_nvme " + ENGINE),
+                 "test_nvme_files test_wrong_disk conform_tier sim_nvme " + ENGINE),
     "commit": ("engine/commit.c engine/commit_batch.c engine/commit_group.c "
                "engine/commit_kills.c engine/committer.c", ENGINE),
     "recovery": ("engine/recover.c engine/rebuild.c engine/rebuild_scan.c engine/strays.c "

@@ -176,7 +176,8 @@ a_damaged_header_is_not_of_another_store(void **state)
         const off_t *fields;
         size_t count;
         uint64_t blocks; /* A segment has less than 32 of them. */
-    } cases[] = {{uuid, 3, 1}, {root, 1, 1}, {root_and_uuid, 2, COUNT}, {uuid_and_mac, 2, COUNT}};
+    } cases[] = {{uuid, 3, 1}, {root, 1, 1}, {root_and_uuid, 2, COUNT}, {uuid_and_mac, 2, COUNT},
+        {uuid_and_mac, 2, 1}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -346,10 +347,83 @@ nothing_is_made_beside_a_disk_of_another_root(void **state)
     two_end(full);
 }
 
-/* --- How much of a large store is read -------------------------------------------------------- */
+/* --- What the disk answers, and how often it is asked ----------------------------------------- */
+
+/* A store in the world, and a disk that somebody stands before. */
+struct watched_disk {
+    struct full_store *full;
+    struct kvt_env env;
+    struct fs_ops fs;
+};
 
 static const struct fs_ops *world_fs;
 static uint32_t page_count; /* Single pages that were read. */
+
+static void
+disk_watch(struct watched_disk *disk, uint32_t segment_count,
+    enum kvt_status (*read_at)(struct fs_file *, void *, size_t, uint64_t, size_t *))
+{
+    disk->full = full_begin(1, segment_count);
+    disk->env = *disk->full->reach.env;
+    disk->fs = *disk->env.fs;
+    world_fs = disk->env.fs;
+    disk->fs.read_at = read_at;
+    disk->env.fs = &disk->fs;
+    disk->full->reach.env = &disk->env;
+}
+
+/* What a read of the first header has wrong: bytes of it are turned over. */
+struct misread {
+    uint32_t at, size;
+};
+
+static const uint8_t header_magic[] = {0xB5, 0xF3, 0x91, 0x7E};
+static const struct misread *misreads; /* Of one open's reads, from the first on. */
+static uint32_t misread_count;
+
+static enum kvt_status
+read_wrong(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
+{
+    uint8_t *bytes = target;
+    enum kvt_status status = world_fs->read_at(file, target, size, offset, read_out);
+
+    if (misread_count > 0 && offset == 0 && memcmp(bytes, header_magic, 4) == 0) {
+        for (uint32_t i = 0; i < misreads->size; i++)
+            bytes[misreads->at + i] ^= 0xFF;
+        misreads++;
+        misread_count--;
+    }
+    return status;
+}
+
+/* Neither alone, nor one behind the other, do they make the disk another's. */
+static void
+wrong_reads_are_not_of_another_disk(void **state)
+{
+    static const struct misread right = {0}; /* The read that asks whether the file answers. */
+    static const struct misread uuid_and_mac[] = {right, {AT_UUID, 16}, {AT_MAC, 1}};
+    static const struct misread root[] = {right, {AT_SEGMENT_ROOT, 1}};
+    static const struct misread root_and_mac[] = {right, {AT_SEGMENT_ROOT, 1}, {AT_MAC, 1}};
+    static const struct misread uuid_and_root[] = {right, {AT_UUID, 16}, {AT_SEGMENT_ROOT, 1}};
+    static const struct {
+        const struct misread *reads;
+        uint32_t count;
+    } cases[] = {{uuid_and_mac, 3}, {root, 2}, {root_and_mac, 3}, {uuid_and_root, 3}};
+    struct watched_disk disk;
+
+    (void)state;
+    disk_watch(&disk, 8, read_wrong);
+    full_put(disk.full, disk.full->next_cold++, 1);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(kvt_close(disk.full->store), KVT_OK);
+        misreads = cases[i].reads;
+        misread_count = cases[i].count;
+        full_open(disk.full, 0);
+        assert_int_equal(misread_count, 0);
+        full_expect(disk.full, FULL_COLD, 1);
+    }
+    full_end(disk.full);
+}
 
 static enum kvt_status
 read_counted(struct fs_file *file, void *target, size_t size, uint64_t offset, size_t *read_out)
@@ -366,24 +440,19 @@ an_open_asks_few_segments_whose_they_are(void **state)
         ASKED = 64,
         OTHERS = 8
     };
-    struct full_store *full = full_begin(1, SEGMENTS);
-    struct kvt_env env = *full->reach.env;
-    struct fs_ops fs = *env.fs;
+    struct watched_disk disk;
 
     (void)state;
-    world_fs = env.fs;
-    fs.read_at = read_counted;
-    env.fs = &fs;
-    full->reach.env = &env;
+    disk_watch(&disk, SEGMENTS, read_counted);
     for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(kvt_close(full->store), KVT_OK);
+        assert_int_equal(kvt_close(disk.full->store), KVT_OK);
         page_count = 0;
-        full_open(full, 0);
+        full_open(disk.full, 0);
         /* Without a header all of the first ones are asked; then the first one. */
         assert_in_range(page_count, i == 0 ? ASKED : 1, i == 0 ? ASKED + OTHERS : OTHERS);
-        full_put(full, full->next_cold++, 1);
+        full_put(disk.full, disk.full->next_cold++, 1);
     }
-    full_end(full);
+    full_end(disk.full);
 }
 
 int
@@ -396,6 +465,7 @@ main(void)
         cmocka_unit_test(two_roots_that_were_exchanged_are_refused),
         cmocka_unit_test(one_root_with_blocks_tells_that_they_were_exchanged),
         cmocka_unit_test(nothing_is_made_beside_a_disk_of_another_root),
+        cmocka_unit_test(wrong_reads_are_not_of_another_disk),
         cmocka_unit_test(an_open_asks_few_segments_whose_they_are),
     };
 
