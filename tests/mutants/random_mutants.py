@@ -30,7 +30,12 @@ ENGINE = "test_store_life test_recover test_full_arrays test_reclaim test_reloca
          "test_rewritten test_statuses test_bad_store test_shares test_pins test_delete " \
          "test_capacity test_full_map test_open_refused test_inspection " \
          "test_failed_batches test_strays test_strays_free test_rebuilt_owing " \
-         "test_evicted model_store model_tiers sim_lives damage_stores crash_replace " \
+         "test_evicted test_rebuilt test_later_version test_sequences test_epochs test_doomed " \
+         "test_read_only test_kill_queue test_kills_kept test_vain_kills test_poisoned " \
+         "test_poisoned_reads test_demotions test_flush test_put_anew test_replace_short " \
+         "test_roots test_index_pages test_relocate_healed test_relocate_wrong " \
+         "test_room_waits test_shares_reclaim test_write_budget test_wrong_disk " \
+         "test_namespace_count model_store model_tiers sim_lives damage_stores crash_replace " \
          "crash_delete crash_recycle crash_rebuild_delete crash_rebuild_replace " \
          "crash_mixed fault_alloc fault_io"
 FAMILIES = {
@@ -39,15 +44,16 @@ FAMILIES = {
                "test_block_record test_batch_header test_store_file test_names_file test_image "
                "test_imaging golden_test golden_decode fuzz_block_record fuzz_batch_header "
                "fuzz_names_file fuzz_store_file test_parts test_store_life test_open_refused "
-               "damage_stores"),
+               "test_later_version damage_stores"),
     "index": ("index/lmdb_check.c index/lmdb_tree.c index/lmdb_page.c index/lmdb_reader.c "
               "index/lmdb_file.c index/lmdb_transaction.c",
               "test_lmdb_check test_lmdb_rules conform_index model_index test_index_failures "
-              "test_recover damage_stores fuzz_lmdb_check crash_put_sync crash_map_growth"),
+              "test_index_pages test_index_space test_recover damage_stores fuzz_lmdb_check "
+              "crash_put_sync crash_map_growth"),
     "segments": ("tiers/segment.c tiers/nvme_scan.c tiers/nvme_put.c tiers/nvme_files.c "
                  "tiers/slab.c",
                  "test_segment test_slab test_nvme_scan test_nvme_failures test_nvme_recycle "
-                 "test_nvme_files test_wrong_disk conform_tier sim_nvme " + ENGINE),
+                 "test_nvme_files conform_tier sim_nvme " + ENGINE),
     "commit": ("engine/commit.c engine/commit_batch.c engine/commit_group.c "
                "engine/commit_kills.c engine/committer.c", ENGINE),
     "recovery": ("engine/recover.c engine/rebuild.c engine/rebuild_scan.c engine/strays.c "
