@@ -14,7 +14,7 @@ sim() { build/bin/tierbench sim --trace "bench/traces/$trace.jsonl.zst" "$@" >/d
 rm -rf "$raw"
 mkdir -p "$raw" "$results"
 plot=()
-if command -v gnuplot >/dev/null; then plot=(--plot "$results"); fi
+if command -v gnuplot >/dev/null; then plot=(--plot "$results"); else echo "no gnuplot: the curves in $results stay as they are"; fi
 
 for trace in conversation_h1 agents_dev; do
     sizes=0.5%,1%,2%,5%,10%,20%
