@@ -103,6 +103,8 @@ delete_begin(struct kvt_store *store, struct op *op)
     struct flight *flight;
     enum kvt_status status;
 
+    if (relocate_wait(store, op))
+        return;
     if (number == ENTRY_NONE) {
         delete_absent(store, op);
         return;
@@ -112,8 +114,6 @@ delete_begin(struct kvt_store *store, struct op *op)
         op_list_add(&flight->waiters, op);
         return;
     }
-    if (relocate_wait(store, number, op))
-        return;
     /* The erasure can only fail before it changes anything, for want of memory. */
     status = commit_kill_reserve(store);
     if (status != KVT_OK) {

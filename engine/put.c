@@ -615,7 +615,7 @@ put_begin(struct kvt_store *store, struct op *op)
             put_exists(store, op, number);
             return;
         }
-        if (relocate_wait(store, number, op))
+        if (relocate_wait(store, op))
             return;
     }
     if (put_waits_behind(store, op))

@@ -114,14 +114,15 @@ resident_is_there(struct kvt_store *store, const struct resident *resident)
 }
 
 bool
-relocate_wait(struct kvt_store *store, uint32_t number, struct op *op)
+relocate_wait(struct kvt_store *store, struct op *op)
 {
     struct relocate *relocate = store->relocate;
 
     if (relocate == NULL || relocate->state != RELOCATE_PUTTING)
         return false;
     for (uint32_t i = 0; i < relocate->count; i++) {
-        if (relocate->moves[i].resident.number == number) {
+        if (hash128_equal(residency_at(store->map, relocate->moves[i].resident.number)->fingerprint,
+                op->fingerprint)) {
             op_list_add(&relocate->waiters, op);
             return true;
         }

@@ -24,12 +24,11 @@
  *               put that replaces one of the blocks, and a delete, wait until it is known where
  *               that stands: a kill of the new copy reaches the old one as well, and that has to
  *               stay until what replaces it is durable; and a delete's kill must name the copy that
- *               outlives the other.
+ *               outlives the other, also of a block that was found damaged meanwhile.
  *   COMMITTING  A block that is still where it was read from has moved, in the map at once. One
- *               that was cleared or found damaged meanwhile has not: its new copy is in no index,
- *               but counts for a rebuild, and gets a kill of its own. The kill of the old copy goes
- *               when the victim's generation has passed. The index learns of all in one
- *               transaction.
+ *               that was cleared or found damaged meanwhile has not: its new copy counts all the
+ *               same, until a kill of its own is durable. The kill of the old copy goes when the
+ *               victim's generation has passed. The index learns of all in one transaction.
  *
  * After a write that fails the blocks stay where they are: their copies in the batch that failed,
  * which may have reached the disk, are void with it.
@@ -66,9 +65,10 @@ bool relocate_is_idle(const struct kvt_store *store);
 /* relocate_is_writing - a group that is not committed was or is being written to that segment. */
 bool relocate_is_writing(const struct kvt_store *store, uint32_t segment);
 
-/* relocate_wait - true: the entry is in a group that is being written, and `op`, a put that shall
- * take its place or a delete, starts again when that is over. */
-bool relocate_wait(struct kvt_store *store, uint32_t number, struct op *op);
+/* relocate_wait - true: a block of that key is in a group that is being written, though it may have
+ * left the map meanwhile, and `op`, a put that shall take its place or a delete, starts again when
+ * that is over. */
+bool relocate_wait(struct kvt_store *store, struct op *op);
 
 /* resident_is_there - the entry is still RESIDENT, and its NVMe copy where it was. */
 bool resident_is_there(struct kvt_store *store, const struct resident *resident);

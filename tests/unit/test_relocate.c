@@ -348,6 +348,24 @@ a_copy_that_was_moved_in_vain_can_be_deleted_behind_a_crash(void **state)
     assert_true(dead_count > 0);
 }
 
+/* A delete that was told durable is that, also when the power goes before the kill of the new copy
+ * has left by itself. */
+static void
+a_delete_of_what_was_found_damaged_while_it_is_moved_is_kept(void **state)
+{
+    (void)state;
+    for (uint32_t seed = 950; seed < 950 + MOMENTS; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        kvt_ticket *ticket;
+        uint64_t key = damage_meet(full, &ticket);
+
+        assert_true(kit_delete(full->store, full->ns, key) >= 0);
+        full_again(full, 0);
+        assert_false(full_expect_at_most(full, key, 0));
+        full_end(full);
+    }
+}
+
 /*
  * A crash right behind the commit of what was moved. When the block is deleted later, and the
  * segment of its new copy recycled, nothing else would name the old one.
@@ -647,6 +665,7 @@ main(void)
         cmocka_unit_test(a_delete_of_a_block_waits_while_that_is_written),
         cmocka_unit_test(a_block_that_is_found_damaged_while_it_is_moved_stays_away),
         cmocka_unit_test(a_copy_that_was_moved_in_vain_can_be_deleted_behind_a_crash),
+        cmocka_unit_test(a_delete_of_what_was_found_damaged_while_it_is_moved_is_kept),
         cmocka_unit_test(an_old_copy_is_dead_with_the_commit_of_the_new_one),
         cmocka_unit_test(a_block_that_is_replaced_while_it_is_moved_is_never_gone),
         cmocka_unit_test(a_write_that_fails_while_blocks_are_moved_costs_no_more_than_them),
