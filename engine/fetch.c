@@ -468,24 +468,26 @@ direct_take(struct kvt_store *store, struct fetch *fetch)
 }
 
 static enum kvt_status
-host_take(struct kvt_store *store, const struct fetch *fetch, uint64_t size, struct slot *slot_out)
+host_take(struct kvt_store *store, const struct fetch *fetch, uint64_t size, bool is_in_line,
+    struct slot *slot_out)
 {
     return room_take(store,
         &(struct room_want){.place = POLICY_HOST,
             .namespace_id = fetch->op->key.namespace_id,
             .size = size,
-            .patience = &fetch->op->patience},
+            .patience = &fetch->op->patience,
+            .is_in_line = is_in_line},
         slot_out);
 }
 
 /* Room for stored bytes: as many pages as the parts can take, and what is read in vain. */
 static enum kvt_status
-stage_take(struct kvt_store *store, struct fetch *fetch)
+stage_take(struct kvt_store *store, struct fetch *fetch, bool is_in_line)
 {
     uint64_t most = pages_of(fetch->shape.length);
     uint64_t pages = pages_of(fetch->range.length) + 1u + GAP_PAGES;
-    enum kvt_status status =
-        host_take(store, fetch, (pages < most ? pages : most) * PAGE_BYTES, &fetch->stage);
+    enum kvt_status status = host_take(
+        store, fetch, (pages < most ? pages : most) * PAGE_BYTES, is_in_line, &fetch->stage);
 
     fetch->has_stage = status == KVT_OK;
     if (fetch->has_stage)
@@ -499,7 +501,7 @@ static bool
 fetch_again(struct kvt_store *store, struct fetch *fetch)
 {
     fetch->is_direct = false;
-    if (stage_take(store, fetch) != KVT_OK)
+    if (stage_take(store, fetch, false) != KVT_OK)
         return false;
     pages_read(store, fetch, 0, (uint32_t)fetch->range.length);
     return true;
@@ -513,7 +515,7 @@ copy_take(struct kvt_store *store, struct fetch *fetch)
 
     if (status != KVT_OK)
         return status;
-    status = host_take(store, fetch, round_up(fetch->shape.length, PAGE_BYTES), &fetch->copy);
+    status = host_take(store, fetch, round_up(fetch->shape.length, PAGE_BYTES), true, &fetch->copy);
     if (status == KVT_OK) {
         fetch->flight = flight_create(store, fetch->entry, FLIGHT_READING);
         if (fetch->flight != NULL) {
@@ -539,7 +541,8 @@ decoded_take(struct kvt_store *store, struct fetch *fetch)
     fetch->decoded_memory = fetch->op->destination;
     if ((fetch->op->layout == NULL && !fetch->is_sent) || !image_is_encoded(&fetch->shape))
         return KVT_OK;
-    status = host_take(store, fetch, round_up(fetch->range.length, PAGE_BYTES), &fetch->decoded);
+    status =
+        host_take(store, fetch, round_up(fetch->range.length, PAGE_BYTES), true, &fetch->decoded);
     fetch->has_decoded = status == KVT_OK;
     if (fetch->has_decoded)
         fetch->decoded_memory = slab_address(store->slab, fetch->decoded);
@@ -557,7 +560,7 @@ fetch_room(struct kvt_store *store, struct fetch *fetch)
     if (!is_bring && fetch_is_direct(fetch))
         return direct_take(store, fetch);
     if (is_encoded || !fetch->range.is_whole || fetch->is_sent)
-        KVT_TRY(stage_take(store, fetch));
+        KVT_TRY(stage_take(store, fetch, true));
     if (!is_bring &&
         (!fetch->range.is_whole || fetch->is_sent || (is_encoded && fetch->is_transient)))
         return decoded_take(store, fetch);

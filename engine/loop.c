@@ -315,6 +315,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     if (rest_step(store))
         return false;
     store->now_ns = now_ns;
+    store->turn++;
     meters_step(store);
     costs_step(store);
     was_busy = messages_take(store);

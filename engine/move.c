@@ -170,7 +170,8 @@ move_down(struct kvt_store *store, uint32_t number, struct patience *patience)
     return down_begin(store, number,
         (struct room_want){.place = POLICY_HOST,
             .namespace_id = entry_namespace(store, number)->id,
-            .patience = patience});
+            .patience = patience,
+            .is_in_line = true});
 }
 
 enum kvt_status

@@ -12,7 +12,8 @@
  * Order: leaves first. A copy with children in the same set is no victim: a child without its
  * parent is of no use. The sets are nested: HBM's copies have children in HBM (of any device); a
  * block that is only in HOST has children in HOST or HBM; one that is only on NVMe has children
- * anywhere in the map. A copy of a block that a better tier holds too can go at any time.
+ * anywhere in the map. A copy of a block that a better tier holds too can go at any time. When HOST
+ * has no other victim, the store gives up what children in HBM alone keep there (room.c).
  *
  * NVMe: the store reclaims it by whole segments. It notes those copies in entry_state.places
  * itself, adds none here and asks for no victim there; the simulator does both.

@@ -29,7 +29,8 @@ prefetch_has_room(struct kvt_store *store, struct op *op, uint32_t number)
     const struct room_want want = {.place = place_of_device(op->device),
         .size = round_up(residency_at(store->map, number)->length, PAGE_BYTES),
         .namespace_id = entry_namespace(store, number)->id,
-        .patience = &op->patience};
+        .patience = &op->patience,
+        .is_in_line = true};
     struct slot slot;
     enum kvt_status status;
 

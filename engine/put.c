@@ -522,7 +522,8 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
 {
     struct room_want want = {.namespace_id = op->key.namespace_id,
         .size = round_up(op->length, PAGE_BYTES),
-        .patience = &op->patience};
+        .patience = &op->patience,
+        .is_in_line = true};
     enum policy_place hbm = place_of_device(op->device);
     enum kvt_status status = KVT_OK;
 

@@ -293,6 +293,7 @@ void
 op_list_add(struct op_list *list, struct op *op)
 {
     op->next = NULL;
+    op->previous = list->last;
     op->list = list;
     if (list->last == NULL)
         list->first = op;
@@ -311,41 +312,58 @@ op_list_take(struct op_list *list)
     list->first = op->next;
     if (list->first == NULL)
         list->last = NULL;
+    else
+        list->first->previous = NULL;
     op->next = NULL;
     op->list = NULL;
     return op;
 }
 
-/* --- Cancelling ------------------------------------------------------------------------------- */
-
-/* The marked ones leave the list; the others keep their order. */
-static void
-op_list_part(struct op_list *list, struct op_list *marked)
+void
+op_list_append(struct op_list *list, struct op_list *others)
 {
-    struct op_list all = *list;
-    struct op *op;
-
-    *list = (struct op_list){NULL, NULL};
-    while ((op = op_list_take(&all)) != NULL)
-        op_list_add(op->is_cancelled ? marked : list, op);
+    if (others->first == NULL)
+        return;
+    others->first->previous = list->last;
+    if (list->last == NULL)
+        list->first = others->first;
+    else
+        list->last->next = others->first;
+    list->last = others->last;
+    *others = (struct op_list){NULL, NULL};
 }
 
-/* Each list is walked once, however many of the ticket's operations wait in it. */
+/* --- Cancelling ------------------------------------------------------------------------------- */
+
+static void
+op_list_remove(struct op *op)
+{
+    struct op_list *list = op->list;
+
+    if (op->previous == NULL)
+        list->first = op->next;
+    else
+        op->previous->next = op->next;
+    if (op->next == NULL)
+        list->last = op->previous;
+    else
+        op->next->previous = op->previous;
+    op->next = NULL;
+    op->list = NULL;
+}
+
+/* Those that wait; many others may wait with them. */
 static void
 ops_cancel(struct kvt_store *store, struct kvt_ticket *ticket)
 {
-    struct op_list cancelled = {NULL, NULL};
-    struct op *op;
-
-    for (uint32_t i = 0; i < ticket->count; i++)
-        ticket->ops[i].is_cancelled = ticket->ops[i].list != NULL && !ticket->ops[i].is_reached[0];
     for (uint32_t i = 0; i < ticket->count; i++) {
-        op = &ticket->ops[i];
-        if (op->is_cancelled && op->list != &cancelled)
-            op_list_part(op->list, &cancelled);
-    }
-    while ((op = op_list_take(&cancelled)) != NULL)
+        struct op *op = &ticket->ops[i];
+
+        if (op->list == NULL || op->is_reached[0])
+            continue;
+        op_list_remove(op);
         op_cancel(store, op);
+    }
     /* Others may have waited behind them. */
     store->room_changed = true;
 }

@@ -54,8 +54,8 @@ enum {
 /* One block of a ticket. The loop's, from the submission to the last stage. */
 struct op {
     struct kvt_ticket *ticket;
-    struct op *next;      /* In the one list that it waits in (room, flight). */
-    struct op_list *list; /* That list, between steps of the loop; NULL: it waits in none. */
+    struct op *next, *previous; /* In the one list that it waits in (room, flight). */
+    struct op_list *list;       /* That list, between steps of the loop; NULL: it waits in none. */
     struct block_key key;
     struct hash128 fingerprint;
     uint32_t near;            /* Entry that most likely is its block's, or ENTRY_NONE. */
@@ -68,7 +68,6 @@ struct op {
     bool is_lowered;          /* The same: copied down from HBM, or that could not begin. */
     bool is_raised;           /* Prefetch: and from there to HBM. */
     bool is_written;          /* Demote: and from there to NVMe. */
-    bool is_cancelled;        /* It leaves the list that it waits in. */
     bool is_direct;           /* Put: the caller has written the bytes into a slot of HOST ... */
     bool is_queued;           /* Its copy was counted in its part's mark. */
     bool has_slot;            /* ... which is the operation's: no fill has it yet. Prefetch: one of
@@ -194,6 +193,8 @@ struct op_list {
 };
 void op_list_add(struct op_list *list, struct op *op);
 struct op *op_list_take(struct op_list *list); /* NULL when empty. */
+/* op_list_append - `others` were taken out of `list` together, and come back behind what it has. */
+void op_list_append(struct op_list *list, struct op_list *others);
 
 /* ticket_create - for `count` operations; KVT_E_BUSY, KVT_E_NOMEM. ticket_create_by_part - for each
  * of `part_total` parts of `count` blocks. */

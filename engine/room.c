@@ -5,7 +5,8 @@
  * Order of answers when a slot of HOST is wanted: a free one; the slot of a copy that HBM or NVMe
  * has too; a block that is only in HOST is written to NVMe first (the caller waits) or, when the
  * policy does not admit it, too much waits for NVMe already, or there is no NVMe to write to,
- * dropped. What was promised durability is never dropped.
+ * dropped. What was promised durability is never dropped. Blocks in HBM keep those above them in
+ * their chains in HOST (policy.h): when nothing else can go, these do.
  *
  * When a slot of HBM is wanted: a free one; the slot of a copy that HOST or NVMe has too; a block
  * that is only in HBM is copied down to HOST first (the caller waits), which may need room there;
@@ -22,6 +23,7 @@ enum {
     LOWER_BYTES = 32 << 20, /* From HBM: under way at a time ... */
     LOWER_SHARE = 256,      /* ... but no more than this part of the tier ... */
     LOWER_BLOCKS = 4,       /* ... nor fewer than so many blocks. */
+    CLIMB_MAX = 1 << 16,    /* Blocks of chains in HBM, on the way to those above them in HOST. */
     TRIM_COUNT = 64,        /* Victims of one step. */
     HBM_HIGH_PERCENT = 95,  /* Of HBM: a share is kept free, so that puts seldom wait. */
     HBM_LOW_PERCENT = 90,
@@ -133,6 +135,7 @@ hbm_victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
     struct room_hand *hand = &store->room_hands[want->place];
+    uint32_t length = residency_at(store->map, number)->length;
     enum kvt_status status;
 
     /* A copy of a lost device, too, is the only one or is not. */
@@ -144,7 +147,11 @@ hbm_victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t
     }
     if (is_refused(store, want->place))
         return VICTIM_UNTOUCHED;
+    if (length >= hand->lacking_bytes)
+        return want->is_last && !hand->is_cut ? VICTIM_NEXT : VICTIM_UNTOUCHED;
     status = move_down_within(store, number, want->namespace_id, want->is_last);
+    if (status == KVT_NOT_READY && store->room_hands[POLICY_HOST].vain_turn == store->turn)
+        hand->lacking_bytes = length;
     hand->is_cut = status == KVT_NOT_READY && store->room_hands[POLICY_HOST].is_cut;
     if (status == KVT_OK) {
         entries_at(store->entries, number)->flight->is_demotion = true;
@@ -228,12 +235,17 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     uint32_t first = hand->entry;
     uint32_t last = first;
     uint64_t demoting_bytes = hand->leaving_bytes;
+    bool has_begun = false;
 
+    hand->lacking_bytes = UINT64_MAX;
+    if (want->place == POLICY_HOST)
+        hand->is_cut = false;
     for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
         enum victim_action action = victim_evict(store, want, victim);
 
         hand->has_found |= action != VICTIM_UNTOUCHED;
+        has_begun |= action != VICTIM_UNTOUCHED;
         if (action == VICTIM_RELEASED && slab_take(slab, want->size, slot_out) == KVT_OK)
             return SEARCH_FOUND;
         if (action == VICTIM_DEMOTING)
@@ -245,6 +257,8 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         last = action == VICTIM_RELEASED ? first : victim;
         victim = victim_next(store, want->place, last);
     }
+    if (!has_begun)
+        hand->vain_turn = store->turn;
     hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
     hand->looked_ns = store->now_ns; /* However long it takes, it is gone on with. */
     if (want->place == POLICY_HOST)
@@ -254,6 +268,60 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     if (victim != ENTRY_NONE || hand->is_cut || (first != ENTRY_NONE && hand->has_found))
         return SEARCH_GOES_ON;
     return hand->has_found ? SEARCH_PROMISES : SEARCH_ENDED;
+}
+
+/* The lowest block above one in HBM that is in HOST alone, and that only such as are in HBM, too,
+ * keep there; ENTRY_NONE: there is none. */
+static uint32_t
+kept_above(struct kvt_store *store, uint32_t number, uint32_t *climb_count)
+{
+    do {
+        number = entries_parent(store->entries, number);
+        (*climb_count)++;
+    } while (number != ENTRY_NONE && *climb_count < CLIMB_MAX &&
+             entries_is_in_hbm(store->entries, number));
+    if (number == ENTRY_NONE || !entries_is_kept(store->entries, number))
+        return ENTRY_NONE;
+    return number;
+}
+
+/* Nothing of HOST is a victim; but blocks in HBM may be what keeps blocks there: those of the chain
+ * go that HBM would give up first, from the lowest up. */
+static enum search
+kept_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
+{
+    uint32_t climb_count = 0;
+    bool goes_on = false;
+
+    for (uint32_t i = POLICY_HBM; i < POLICY_NVME; i++) {
+        enum policy_place place = (enum policy_place)i;
+        uint32_t end = ENTRY_NONE;
+
+        if (place_slab(store, place) == NULL)
+            continue;
+        if (walk_goes_on(store, place)) {
+            goes_on = true; /* That walk ends soon. */
+            continue;
+        }
+        while (climb_count < CLIMB_MAX) {
+            uint32_t kept;
+
+            end = victim_next(store, place, end);
+            if (end == ENTRY_NONE)
+                break;
+            while ((kept = kept_above(store, end, &climb_count)) != ENTRY_NONE) {
+                enum victim_action action = victim_evict(store, want, kept);
+
+                if (action == VICTIM_DEMOTING)
+                    return SEARCH_PROMISES;
+                if (action != VICTIM_RELEASED)
+                    break;
+                if (slab_take(store->slab, want->size, slot_out) == KVT_OK)
+                    return SEARCH_FOUND;
+            }
+        }
+    }
+    return goes_on ? SEARCH_GOES_ON : SEARCH_ENDED;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------ */
@@ -298,28 +366,36 @@ room_refuse(const struct kvt_store *store, const struct room_want *want)
 static enum kvt_status
 room_make(struct kvt_store *store, struct room_want want, struct slot *slot_out)
 {
+    enum search search;
     bool is_coming = false;
 
+    /* All who can wait in line would search in vain, too, and keep the loop from other work. */
+    if (want.is_in_line && store->room_hands[want.place].vain_turn == store->turn) {
+        store->room_changed = true;
+        return KVT_NOT_READY;
+    }
     if (!want.is_within)
         want.is_last = patience_is_last(store, want.patience, want.place);
-    switch (room_evict(store, &want, slot_out)) {
-    case SEARCH_FOUND:
-        return KVT_OK;
-    case SEARCH_GOES_ON:
-        /* Not for the sake of a share that is kept free: that would be sought in each turn. */
-        if (!want.is_within)
-            store->room_changed = true;
-        return KVT_NOT_READY;
-    case SEARCH_PROMISES:
+    search = room_evict(store, &want, slot_out);
+    if (search == SEARCH_PROMISES) {
         if (want.patience != NULL)
             want.patience->is_begun = false;
         is_coming = room_will_come(store);
-        break;
-    case SEARCH_ENDED:
+    } else if (search == SEARCH_ENDED) {
         is_coming = room_will_come(store) && !want_is_over(store, &want);
-        break;
     }
-    return is_coming ? KVT_NOT_READY : room_refuse(store, &want);
+    if (search == SEARCH_ENDED && !is_coming && want.place == POLICY_HOST && !want.is_within) {
+        search = kept_evict(store, &want, slot_out);
+        is_coming = search == SEARCH_PROMISES;
+        if (is_coming && want.patience != NULL)
+            want.patience->is_begun = false;
+    }
+    if (search == SEARCH_FOUND)
+        return KVT_OK;
+    /* Not for the sake of a share that is kept free: that would be sought in each turn. */
+    if (search == SEARCH_GOES_ON && !want.is_within)
+        store->room_changed = true;
+    return is_coming || search == SEARCH_GOES_ON ? KVT_NOT_READY : room_refuse(store, &want);
 }
 
 enum kvt_status
@@ -421,6 +497,7 @@ room_trim(struct kvt_store *store, enum policy_place place)
     if (slab_used(slab) + leaving <= high || walk_goes_on(store, place))
         return;
     victim = victim_next(store, place, ENTRY_NONE);
+    store->room_hands[place].lacking_bytes = UINT64_MAX;
     for (uint32_t i = 0; i < TRIM_COUNT && victim != ENTRY_NONE; i++) {
         uint64_t lowering = store->room_hands[place].leaving_bytes;
         uint32_t next;
@@ -438,21 +515,30 @@ room_trim(struct kvt_store *store, enum policy_place place)
     }
 }
 
+/* The oldest still has no room: the others keep their places behind it. As whoever is impatient
+ * stands behind all who are not, their patience is looked at no farther than to the first such. */
+static void
+line_keep(struct kvt_store *store, enum policy_place place, struct op_list *others)
+{
+    struct op_list *line = &store->room_waiters[place];
+
+    while (
+        others->first != NULL && line->last->patience.is_begun && !others->first->patience.is_begun)
+        room_wait(store, place, op_list_take(others));
+    op_list_append(line, others);
+}
+
 static void
 place_step(struct kvt_store *store, enum policy_place place)
 {
     struct op_list waiters = store->room_waiters[place];
-    struct op *op;
 
     store->room_waiters[place] = (struct op_list){NULL, NULL};
-    while ((op = op_list_take(&waiters)) != NULL) {
-        op_begin(store, op);
-        if (store->room_waiters[place].first == NULL)
-            continue;
-        /* The oldest still has no room: the others keep their places behind it. */
-        while ((op = op_list_take(&waiters)) != NULL)
-            room_wait(store, place, op);
-    }
+    store->room_hands[place].vain_turn = 0; /* The oldest looks, whoever has come since. */
+    while (waiters.first != NULL && store->room_waiters[place].first == NULL)
+        op_begin(store, op_list_take(&waiters));
+    if (waiters.first != NULL)
+        line_keep(store, place, &waiters);
     if (store->room_waiters[place].first == NULL && !store->is_draining)
         room_trim(store, place);
 }

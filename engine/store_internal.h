@@ -171,7 +171,9 @@ struct room_hand {
     uint32_t begin;         /* search_begin() */
     uint32_t given_count;   /* Slots that were given out, and not taken back at once. */
     uint64_t looked_ns;     /* When the last search that it goes on from ended. */
+    uint64_t vain_turn;     /* The last turn of the loop in which a search let nothing go. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
+    uint64_t lacking_bytes; /* Of HBM: for so much this search has found no room in HOST. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
     enum kvt_status refused_status; /* ... with this. */
 };
@@ -252,6 +254,7 @@ struct kvt_store {
     struct inbox jobs_done;    /* workers push */
     struct inbox batches_done; /* tiers push */
     uint64_t now_ns;
+    uint64_t turn;                            /* Of the loop. */
     uint64_t sequence;                        /* Of the record written last. */
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
@@ -446,6 +449,7 @@ struct room_want {
     uint32_t namespace_id; /* Whose block it is for; 0: nobody's. */
     uint64_t size;
     struct patience *patience; /* Of who wants it; NULL: it is never out. */
+    bool is_in_line;           /* It waits with room_wait(). */
     bool is_within;            /* HOST, in a search in HBM: for a block that shall leave that. */
     bool is_last;              /* Nothing is waited for, but for what this search lets go. */
 };

@@ -27,8 +27,12 @@ enum {
     IN_HOST_WIDE = 16384, /* ... sixteen. */
     LARGE_BYTES = 1 << 20,
     HBM_BYTES = 4 << 20, /* Fewer large blocks than a search in HOST takes turns. */
+    IN_HBM = HBM_BYTES / SMALL_BYTES,
     LARGE_FIRST = 1000000,
     LARGE_PUTS = 16,
+    FEW = 5,
+    MANY = 64, /* Who want room. */
+    LOOKS_MAX = 3 * 1024,
     STEPS_MAX = 2000,    /* Of all actors, for one search. */
     STEPS_AT_REST = 500, /* While large_put_ns pass; else it is some thousand. */
 };
@@ -99,6 +103,33 @@ host_fill(uint64_t in_host)
     }
     assert_int_equal(status, KVT_E_NOSPC);
     assert_in_range(number, in_host - in_host / 8, in_host + 1);
+}
+
+/* --- How many victims a turn of the loop looks at --------------------------------------------- */
+
+static const struct policy_ops *policy_ops;
+static struct policy_ops counting_ops;
+static uint64_t look_turn;
+static uint32_t look_count, look_count_max; /* Of that turn; of any. */
+
+static uint32_t
+victim_counted(struct policy *policy, enum policy_place place, uint32_t cursor)
+{
+    look_count = look_turn == store->turn ? look_count + 1 : 1;
+    look_turn = store->turn;
+    if (look_count_max < look_count)
+        look_count_max = look_count;
+    return policy_ops->victim(policy, place, cursor);
+}
+
+static void
+looks_count(void)
+{
+    policy_ops = store->policy->ops;
+    counting_ops = *policy_ops;
+    counting_ops.victim = victim_counted;
+    store->policy->ops = &counting_ops;
+    look_turn = look_count = look_count_max = 0;
 }
 
 /* --- 1. A search that nobody waits for in a list ---------------------------------------------- */
@@ -239,6 +270,124 @@ a_put_in_hbm_waits_for_the_search_in_host(void **state)
     kvt_device_free(store, 0, about.address, about.size);
 }
 
+/* --- 3. Many who search ----------------------------------------------------------------------- */
+
+/* While something is in flight all wait; when that is over they are refused, or not. */
+static void
+all_wait(kvt_ticket *const tickets[], uint32_t count, enum kvt_status status)
+{
+    uint8_t turn = work_begin(store, &store->fills_in_flight);
+    uint32_t late_count = 0;
+
+    looks_count();
+    sim_store_pass(&sim, large_put_ns);
+    for (uint32_t i = 0; i < count; i++)
+        late_count += kvt_ticket_wait(tickets[i], KVT_STAGE_DONE, 0) == KVT_LATE;
+    work_end(store, &store->fills_in_flight, turn);
+    store->room_changed = true;
+    env_wake(&store->env, store->loop_task);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status, status);
+    assert_int_equal(late_count, count);
+    assert_in_range(look_count_max, 1, LOOKS_MAX);
+}
+
+static kvt_ticket *
+small_submit(uint64_t number, const struct kvt_put *how)
+{
+    struct kvt_put put = *how;
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, LARGE_FIRST + number);
+    put.key = name.key;
+    put.length = SMALL_BYTES;
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
+static void
+many_who_find_no_room_search_once(void **state)
+{
+    static const uint8_t bytes[SMALL_BYTES];
+    kvt_ticket *tickets[MANY];
+
+    (void)state;
+    host_fill(IN_HOST);
+    for (uint64_t i = 0; i < MANY; i++)
+        tickets[i] = small_submit(i, &(struct kvt_put){.source = bytes});
+    all_wait(tickets, MANY, KVT_E_NOSPC);
+}
+
+/* However many come in each turn of the loop, the oldest one searches, and has its answer. */
+static void
+the_oldest_has_its_answer_while_others_come(void **state)
+{
+    static const uint8_t bytes[SMALL_BYTES];
+    const struct kvt_put put = {.source = bytes};
+    kvt_ticket *tickets[MANY];
+    uint32_t count = 1;
+
+    (void)state;
+    host_fill(IN_HOST);
+    tickets[0] = small_submit(0, &put);
+    sim_store_loop(&sim);
+    for (; count < MANY && kvt_ticket_wait(tickets[0], KVT_STAGE_DONE, 0) == KVT_LATE; count++) {
+        tickets[count] = small_submit(count, &put);
+        sim_store_loop(&sim);
+    }
+    assert_in_range(count, 1, MANY - 1);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status, KVT_E_NOSPC);
+}
+
+/* In a line that was looked at, and grew again. */
+static void
+who_waits_behind_a_cancelled_one_has_an_answer(void **state)
+{
+    static const uint8_t bytes[SMALL_BYTES];
+    const struct kvt_put put = {.source = bytes};
+    kvt_ticket *tickets[FEW];
+    uint8_t turn;
+
+    (void)state;
+    host_fill(IN_HOST);
+    turn = work_begin(store, &store->fills_in_flight);
+    for (uint32_t i = 0; i < FEW; i++) {
+        tickets[i] = small_submit(i, &put);
+        store->room_changed = true;
+        sim_store_loop(&sim);
+    }
+    assert_int_equal(kvt_ticket_cancel(tickets[FEW / 2]), KVT_OK);
+    sim_store_loop(&sim);
+    work_end(store, &store->fills_in_flight, turn);
+    for (uint32_t i = 0; i < FEW; i++)
+        assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status,
+            i == FEW / 2 ? KVT_CANCELLED : KVT_E_NOSPC);
+}
+
+/* HBM is full of blocks that are nowhere else: each of them would go to HOST. */
+static void
+a_search_in_hbm_asks_host_once(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = LARGE_BYTES};
+    struct kvt_put put = {.tier = KVT_TIER_HBM};
+    kvt_ticket *ticket;
+
+    (void)state;
+    host_fill(IN_HOST);
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &put.region), KVT_OK);
+    put.source = about.address;
+    for (uint64_t number = 1; number < IN_HBM; number++)
+        assert_int_equal(kit_result(small_submit(number, &put), KVT_STAGE_DONE).status, KVT_OK);
+    ticket = large_submit(0, put.region, about.address);
+    all_wait(&ticket, 1, KVT_OK);
+    assert_int_equal(kvt_region_unregister(store, put.region), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
+}
+
 int
 main(void)
 {
@@ -247,6 +396,10 @@ main(void)
         TEST(keeping_a_share_free_does_not_end_a_search, setup),
         TEST(a_search_may_take_longer_than_a_second, setup),
         TEST(a_put_in_hbm_waits_for_the_search_in_host, setup_wide),
+        TEST(many_who_find_no_room_search_once, setup),
+        TEST(the_oldest_has_its_answer_while_others_come, setup),
+        TEST(who_waits_behind_a_cancelled_one_has_an_answer, setup),
+        TEST(a_search_in_hbm_asks_host_once, setup),
     };
 
     stop_on_proof();

@@ -400,11 +400,11 @@ read_wrong(struct fs_file *file, void *target, size_t size, uint64_t offset, siz
 static void
 wrong_reads_are_not_of_another_disk(void **state)
 {
-    static const struct misread right = {0}; /* The read that asks whether the file answers. */
-    static const struct misread uuid_and_mac[] = {right, {AT_UUID, 16}, {AT_MAC, 1}};
-    static const struct misread root[] = {right, {AT_SEGMENT_ROOT, 1}};
-    static const struct misread root_and_mac[] = {right, {AT_SEGMENT_ROOT, 1}, {AT_MAC, 1}};
-    static const struct misread uuid_and_root[] = {right, {AT_UUID, 16}, {AT_SEGMENT_ROOT, 1}};
+    /* The first read, which is right, asks whether the file answers. */
+    static const struct misread uuid_and_mac[] = {{0, 0}, {AT_UUID, 16}, {AT_MAC, 1}};
+    static const struct misread root[] = {{0, 0}, {AT_SEGMENT_ROOT, 1}};
+    static const struct misread root_and_mac[] = {{0, 0}, {AT_SEGMENT_ROOT, 1}, {AT_MAC, 1}};
+    static const struct misread uuid_and_root[] = {{0, 0}, {AT_UUID, 16}, {AT_SEGMENT_ROOT, 1}};
     static const struct {
         const struct misread *reads;
         uint32_t count;
