@@ -104,6 +104,27 @@ sum_run(struct crew_job *crew_job)
     move->checksum = hash_payload(move->memory, move->length);
 }
 
+/* Somebody has written over the copy in HBM: it goes alone where NVMe has the block, too, and
+ * whoever asked is given that. One that is leased cannot go, and nobody else shall find it: the
+ * block does. */
+static void
+source_condemn(struct kvt_store *store, uint32_t number)
+{
+    uint64_t word =
+        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    bool is_gone = false;
+
+    if (word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0) {
+        entry_unpin(store, number); /* The move's own pin is not to be in the way. */
+        is_gone = entry_hbm_release(store, number, KVT_REASON_CORRUPT);
+        residency_pin(store->map, number);
+    }
+    if (is_gone)
+        entry_corrupt_note(store, number);
+    else
+        entry_quarantine(store, number);
+}
+
 static void
 down_summed(struct kvt_store *store, struct job *job)
 {
@@ -119,7 +140,7 @@ down_summed(struct kvt_store *store, struct job *job)
         entry->checksum = move->checksum;
     } else if (!hash128_equal(entry->checksum, move->checksum)) {
         is_right = false;
-        entry_quarantine(store, move->entry);
+        source_condemn(store, move->entry);
     }
     if (is_right) {
         COUNT(store, hbm_lower_count, 1);

@@ -314,8 +314,9 @@ nobody_waits_for_room_for_what_has_not_begun(void **state)
 
 /* --- What must be noticed --------------------------------------------------------------------- */
 
-static void
-a_copy_that_changed_in_hbm_is_no_hit(void **state)
+/* A block on NVMe and in HBM, where a kernel that has no right to writes over it; with a lease. */
+static kvt_lease
+copy_overwrite(void)
 {
     struct payload_key name;
     uint8_t bytes[16] = {1, 2, 3};
@@ -323,26 +324,48 @@ a_copy_that_changed_in_hbm_is_no_hit(void **state)
     uint64_t length;
     kvt_lease lease;
 
-    (void)state;
     hbm_close();
     hbm.options.policy = KVT_POLICY_LRU; /* Copies of what HBM holds too go in their turn. */
     hbm_open_again();
     assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
     assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_OK);
     assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_OK);
-    /* HOST's copy goes; that in HBM is overwritten by a kernel that has no right to. */
+    for (uint64_t i = 0; i < 1000 && hbm_tiers_of(1) != (KVT_TIER_HBM | KVT_TIER_NVME); i++)
+        (void)kit_put(hbm.store, hbm.ns, 1000 + i, 1, KIT_BLOCK_BYTES_MAX, KVT_MEMORY);
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM | KVT_TIER_NVME);
     payload_key_make(&name, 1);
     assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
     assert_int_equal(
         kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
-    kvt_lease_release(hbm.store, lease);
     assert_int_equal(
         kvt_device_write(hbm.store, 0, (void *)(uintptr_t)address, bytes, sizeof(bytes)), KVT_OK);
-    for (uint64_t i = 0; i < 1000 && hbm_tiers_of(1) != (KVT_TIER_HBM | KVT_TIER_NVME); i++)
-        (void)kit_put(hbm.store, hbm.ns, 1000 + i, 1, KIT_BLOCK_BYTES_MAX, KVT_MEMORY);
-    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM | KVT_TIER_NVME);
+    return lease;
+}
+
+/* It costs its tier alone: the block was promised durability. */
+static void
+a_copy_that_changed_in_hbm_goes_alone(void **state)
+{
+    (void)state;
+    kvt_lease_release(hbm.store, copy_overwrite());
+    assert_int_equal(hbm_get(1, 1, false, NULL), KVT_OK);
+    assert_int_equal(hbm_tiers_of(1) & (KVT_TIER_HBM | KVT_TIER_NVME), KVT_TIER_NVME);
+    assert_int_equal(hbm_stats().corrupt_count, 1);
+    hbm_close();
+    hbm_open_again();
+    assert_int_equal(hbm_get(1, 1, false, NULL), KVT_OK);
+}
+
+static void
+a_copy_that_changed_under_a_lease_is_no_hit(void **state)
+{
+    kvt_lease lease;
+
+    (void)state;
+    lease = copy_overwrite();
     assert_int_equal(hbm_get(1, 1, false, NULL), KVT_MISS);
     assert_int_equal(hbm_stats().corrupt_count, 1);
+    kvt_lease_release(hbm.store, lease);
 }
 
 static void
@@ -540,7 +563,8 @@ main(void)
         TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
         TEST(who_waits_for_room_is_told_when_a_copy_was_all_that_was_under_way),
         TEST(nobody_waits_for_room_for_what_has_not_begun),
-        TEST(a_copy_that_changed_in_hbm_is_no_hit),
+        TEST(a_copy_that_changed_in_hbm_goes_alone),
+        TEST(a_copy_that_changed_under_a_lease_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
         TEST(an_event_or_a_stream_that_is_none_costs_its_call_alone),
