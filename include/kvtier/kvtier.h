@@ -153,7 +153,7 @@ struct kvt_options {
     uint32_t io_engine;       /* enum kvt_io_engine */
 
     uint32_t worker_count;      /* 1..64. Default 2. */
-    uint32_t request_count_max; /* Submitted and not yet freed tickets: 16..65536. Default 4096. */
+    uint32_t request_count_max; /* Tickets not freed, or not ended: 16..65536. Default 4096. */
     uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
     uint32_t host_high_percent; /* Eviction begins there: 1..100. Default 95. */
     uint32_t host_low_percent;  /* It ends there: 1..host_high_percent. Default: 5 below it. */
