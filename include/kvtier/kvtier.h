@@ -404,8 +404,8 @@ KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
  * device `device` before this call has been done: kernels that read the lease's addresses, say.
  * From this call on the lease may not be used for new work.
  *
- * KVT_E_INVAL: a stale lease, no such device, the default stream (NULL): nothing changed.
- * KVT_E_NOMEM. KVT_E_GPU: the device is lost, and so is its work: the lease was released.
+ * KVT_E_INVAL: a stale lease, no such device, the default stream (NULL), a stream that is being
+ * captured: nothing changed. KVT_E_NOMEM. KVT_E_GPU: device and work are lost; it was released.
  * Threads: any. Ownership: takes `lease` when KVT_OK or KVT_E_GPU; `stream` is a cudaStream_t of
  * the device. Blocks: never, but for the driver.
  */
