@@ -7,6 +7,10 @@
 #include "device_kinds.h"
 #include "store_internal.h"
 
+enum {
+    REMAINS_AT_ONCE = 1024, /* Entries at which one step looks for copies of lost devices. */
+};
+
 /* --- Opening and closing ---------------------------------------------------------------------- */
 
 static enum kvt_status
@@ -271,26 +275,62 @@ device_answer(struct kvt_store *store, uint32_t device, enum kvt_status status)
     return status;
 }
 
-/* Give up what lost devices hold; what is pinned stays until a later look. */
+/* The copy that a lost device holds is given up; what is pinned stays until a later round. */
 static void
-remains_sweep(struct kvt_store *store)
+remains_look(struct kvt_store *store, uint32_t number)
 {
+    const struct entry *entry = residency_at(store->map, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_HBM) == 0 ||
+        !device_is_lost(store, entry_device(entry)))
+        return;
+    if (word_tiers(word) != TIER_HBM ? entry_hbm_release(store, number, KVT_REASON_DEVICE_LOST)
+                                     : entry_drop(store, number, false, KVT_REASON_DEVICE_LOST))
+        COUNT(store, hbm_drop_count, 1);
+    else
+        store->devices.has_remains = true;
+}
+
+/* A round is in flight: whoever waits for room waits for it. */
+static void
+remains_round_begin(struct kvt_store *store)
+{
+    struct devices *devices = &store->devices;
+
+    devices->is_sweeping = true;
+    devices->is_sweep_due = devices->has_remains = false;
+    devices->sweep_next = 0;
+    devices->sweep_turn = turns_begin(&store->work);
+}
+
+static void
+remains_round_end(struct kvt_store *store)
+{
+    store->devices.is_sweeping = false;
+    turns_end(&store->work, store->devices.sweep_turn);
+    store->room_changed = true;
+}
+
+/* Goes on with the round, or begins one when room has changed: pins may have gone. True: there is
+ * one. */
+static bool
+remains_step(struct kvt_store *store)
+{
+    struct devices *devices = &store->devices;
     uint32_t limit = residency_number_limit(store->map);
 
-    store->devices.has_remains = false;
-    for (uint32_t number = 0; number < limit; number++) {
-        const struct entry *entry = residency_at(store->map, number);
-        uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
-
-        if (word_state(word) != ENTRY_RESIDENT || (word_tiers(word) & TIER_HBM) == 0 ||
-            !device_is_lost(store, entry_device(entry)))
-            continue;
-        if (word_tiers(word) != TIER_HBM ? entry_hbm_release(store, number, KVT_REASON_DEVICE_LOST)
-                                         : entry_drop(store, number, false, KVT_REASON_DEVICE_LOST))
-            COUNT(store, hbm_drop_count, 1);
-        else
-            store->devices.has_remains = true;
-    }
+    if (devices->is_sweeping)
+        devices->is_sweep_due = devices->is_sweep_due || store->room_changed;
+    else if (devices->has_remains && (store->room_changed || devices->is_sweep_due))
+        remains_round_begin(store);
+    else
+        return false;
+    for (uint32_t i = 0; i < REMAINS_AT_ONCE && devices->sweep_next < limit; i++)
+        remains_look(store, devices->sweep_next++);
+    if (devices->sweep_next >= limit)
+        remains_round_end(store);
+    return true;
 }
 
 /* --- Copies ----------------------------------------------------------------------------------- */
@@ -433,7 +473,5 @@ devices_step(struct kvt_store *store)
     /* Who waits for room may have waited for no more than these (room_will_come()). */
     if (was_busy)
         store->room_changed = true;
-    if (store->devices.has_remains && store->room_changed)
-        remains_sweep(store);
-    return was_busy;
+    return remains_step(store) || was_busy;
 }

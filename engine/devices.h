@@ -43,7 +43,11 @@ struct devices {
     struct inbox done;                       /* Movers push. */
     uint32_t in_flight;                      /* Jobs that were sent and have not finished. */
     struct device_job *waits;                /* Of them, those that wait for an event only. */
-    bool has_remains;                        /* Lost devices still have copies in the map. */
+    bool has_remains;                        /* Lost devices may have copies in the map yet. */
+    bool is_sweeping;                        /* A round over all entries gives these up. */
+    bool is_sweep_due;                       /* Pins may have gone behind its look: another. */
+    uint8_t sweep_turn;                      /* patience.h */
+    uint32_t sweep_next;                     /* Its next entry. */
     uint32_t mourned;                        /* Mask of the lost ones that the loop knows of. */
     _Atomic uint32_t lost;                   /* Mask; any. */
     bool is_arena_kept; /* By a lost device: it stays mapped when the store ends. */

@@ -4,16 +4,32 @@
  *
  * (E1) generation: odd while the lease is out. A release moves it on by compare-and-swap, so that
  * of two releases exactly one counts.
+ *
+ * (E3) A place that is not on the free stack is admitted, travels, or was left to the loop that
+ * looks at it, and of each kind there are so many at most that the table has a place for all. Who
+ * stops to be the one is the other before, or has put the place back before (release); who is next
+ * to be counted sees that (acquire), and finds a place.
+ *
+ * (E4) looked: the place that the loop reads, with a mark when it was released meanwhile. The loop
+ * writes it, then reads the generation; a release moves the generation, then reads `looked` (all
+ * seq_cst): one of them sees the other. So nobody has the place anew before the loop has done with
+ * it.
  */
 #include "lease.h"
 
 #include "store_internal.h"
+
+/* Of lease_table.looked: it was released, and the loop puts it back. */
+#define LOOKED_LEFT (UINT32_C(1) << 31)
 
 struct lease_table {
     struct lease *leases;
     uint32_t count;
     _Atomic uint32_t ever_count; /* Those behind so many were never taken: nobody touched them. */
     _Atomic uint64_t free;       /* {tag 32, number}: the tag defeats ABA. Above count: none. */
+    _Atomic uint32_t admitted_count;   /* Begun, out, or waiting for a stream: lease_count_max. */
+    _Atomic uint32_t travelling_count; /* Released, on their way to the loop: LEASE_SPARE. */
+    _Atomic uint32_t looked;           /* Number of the one that the loop reads; 0: none. */
 };
 
 /* The leases of the table are 1, 2, ... */
@@ -31,7 +47,7 @@ leases_open(struct kvt_store *store)
     store->leases = table;
     if (table == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for leases");
-    table->count = store->options.lease_count_max;
+    table->count = store->options.lease_count_max + LEASE_SPARE + 1; /* One that is looked at. */
     table->leases = env_take(&store->env, table->count * sizeof(*table->leases));
     if (table->leases == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for %u leases", table->count);
@@ -69,6 +85,28 @@ head_make(uint64_t before, uint32_t number)
     return ((before >> 32) + 1) << 32 | number;
 }
 
+/* False: as many are out as may be. */
+static bool
+lease_admit(struct kvt_store *store)
+{
+    struct lease_table *table = store->leases;
+    uint32_t count = atomic_load_explicit(&table->admitted_count, memory_order_relaxed);
+
+    do {
+        if (count == store->options.lease_count_max)
+            return false;
+    } while (!atomic_compare_exchange_weak_explicit(
+        &table->admitted_count, &count, count + 1, memory_order_acquire, memory_order_relaxed));
+    return true;
+}
+
+static void
+lease_dismiss(struct lease_table *table)
+{
+    atomic_fetch_sub_explicit(&table->admitted_count, 1, memory_order_release);
+}
+
+/* For one that is admitted: there is a place (E3). */
 static struct lease *
 lease_take(struct lease_table *table)
 {
@@ -79,8 +117,7 @@ lease_take(struct lease_table *table)
 
     do {
         number = (uint32_t)head;
-        if (number > table->count)
-            return NULL;
+        KVT_ASSERT(number <= table->count);
         lease = &table->leases[number - 1];
         behind = number + 1 + atomic_load_explicit(&lease->next, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(
@@ -129,15 +166,16 @@ lease_prepare(struct kvt_store *store, struct lease *lease, uint32_t count)
 enum kvt_status
 lease_begin(struct kvt_store *store, uint32_t count, struct lease **lease_out)
 {
-    struct lease *lease = lease_take(store->leases);
+    struct lease *lease;
     enum kvt_status status;
 
-    if (lease == NULL)
+    if (!lease_admit(store))
         return failure_set(
             KVT_E_NOSPC, 0, "%u leases are out (lease_count_max)", store->options.lease_count_max);
+    lease = lease_take(store->leases);
     status = lease_prepare(store, lease, count);
     if (status != KVT_OK) {
-        lease_put(store->leases, lease);
+        lease_cancel(store, lease);
         return status;
     }
     *lease_out = lease;
@@ -146,13 +184,19 @@ lease_begin(struct kvt_store *store, uint32_t count, struct lease **lease_out)
 
 /* The loop: the request is over, its blocks were used. */
 static void
-lease_deliver(struct kvt_store *store, struct message *message)
+lease_settle(struct kvt_store *store, struct lease *lease)
 {
-    struct lease *lease = CONTAINER_OF(message, struct lease, message);
-
     entry_request(store, lease->numbers, lease->count);
     store->room_changed = true;
     lease_put(store->leases, lease);
+}
+
+static void
+lease_deliver(struct kvt_store *store, struct message *message)
+{
+    lease_settle(store, CONTAINER_OF(message, struct lease, message));
+    /* (E3, E5) */
+    atomic_fetch_sub_explicit(&store->leases->travelling_count, 1, memory_order_acq_rel);
 }
 
 void
@@ -176,17 +220,28 @@ lease_keep(struct kvt_store *store, struct lease *lease, uint64_t now_ns)
     return (kvt_lease){(uint64_t)generation << 32 | number_of(store->leases, lease)};
 }
 
-const struct lease *
-lease_next(const struct kvt_store *store, uint32_t *cursor, uint32_t end)
+static bool
+lease_is_out(const struct lease *lease)
 {
-    const struct lease_table *table = store->leases;
+    return (atomic_load_explicit(&lease->generation, memory_order_seq_cst) & 1) != 0;
+}
+
+const struct lease *
+lease_next(struct kvt_store *store, uint32_t *cursor, uint32_t end)
+{
+    struct lease_table *table = store->leases;
     uint32_t ever_count = atomic_load_explicit(&table->ever_count, memory_order_acquire);
 
+    lease_look_end(store);
     while (*cursor < end && *cursor < ever_count) {
         const struct lease *lease = &table->leases[(*cursor)++];
 
-        if ((atomic_load_explicit(&lease->generation, memory_order_acquire) & 1) != 0)
+        if (!lease_is_out(lease))
+            continue;
+        atomic_store_explicit(&table->looked, number_of(table, lease), memory_order_seq_cst);
+        if (lease_is_out(lease))
             return lease;
+        lease_look_end(store);
     }
     if (*cursor >= ever_count)
         *cursor = 0;
@@ -194,9 +249,31 @@ lease_next(const struct kvt_store *store, uint32_t *cursor, uint32_t end)
 }
 
 void
+lease_look_end(struct kvt_store *store)
+{
+    struct lease_table *table = store->leases;
+    uint32_t looked = atomic_exchange_explicit(&table->looked, 0, memory_order_acq_rel);
+
+    if ((looked & LOOKED_LEFT) != 0)
+        lease_put(table, &table->leases[(looked & ~LOOKED_LEFT) - 1]);
+}
+
+/* The loop looks at the lease, which was released, and will put it back. False: it does not. */
+static bool
+lease_leave(struct lease_table *table, const struct lease *lease)
+{
+    uint32_t number = number_of(table, lease);
+
+    return atomic_load_explicit(&table->looked, memory_order_seq_cst) == number &&
+           atomic_compare_exchange_strong_explicit(&table->looked, &number, number | LOOKED_LEFT,
+               memory_order_acq_rel, memory_order_acquire);
+}
+
+void
 lease_cancel(struct kvt_store *store, struct lease *lease)
 {
     lease_put(store->leases, lease);
+    lease_dismiss(store->leases);
 }
 
 /* The lease behind an id, or NULL when there is no such lease. */
@@ -261,7 +338,7 @@ lease_end(struct lease *lease, kvt_lease id)
     uint32_t generation = (uint32_t)(id.id >> 32);
 
     return atomic_compare_exchange_strong_explicit(&lease->generation, &generation, generation + 1,
-        memory_order_acq_rel, memory_order_relaxed);
+        memory_order_seq_cst, memory_order_relaxed);
 }
 
 static void
@@ -271,6 +348,38 @@ lease_unpin_all(struct kvt_store *store, struct lease *lease)
         if (lease->numbers[i] != ENTRY_NONE)
             lease_unpin(store, lease->numbers[i]);
     }
+}
+
+/* It is one of those on their way to the loop. False: they are as many as may be. */
+static bool
+lease_travel(struct lease_table *table)
+{
+    uint32_t count = atomic_load_explicit(&table->travelling_count, memory_order_relaxed);
+    bool has_room;
+
+    /* (E5) acq_rel, and written without room, too: all that travel are counted down by the loop
+     * behind this, which so sees that the pins are gone, and then looks for room. */
+    do {
+        has_room = count < LEASE_SPARE;
+    } while (!atomic_compare_exchange_weak_explicit(&table->travelling_count, &count,
+        count + has_room, memory_order_acq_rel, memory_order_relaxed));
+    return has_room;
+}
+
+/* What it pinned is free. The loop tells the policy, unless callers are far ahead of it: then that
+ * hint is given up, and no lookup refused. */
+static void
+lease_return(struct kvt_store *store, struct lease *lease)
+{
+    if (lease_travel(store->leases)) {
+        lease_dismiss(store->leases);
+        lease->message.deliver = lease_deliver;
+        loop_send(store, &lease->message);
+        return;
+    }
+    if (!lease_leave(store->leases, lease))
+        lease_put(store->leases, lease);
+    lease_dismiss(store->leases);
 }
 
 void
@@ -286,9 +395,8 @@ kvt_lease_release(kvt_store *store, kvt_lease id)
         return;
     }
     lease_unpin_all(store, lease);
+    lease_return(store, lease);
     atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
-    lease->message.deliver = lease_deliver;
-    loop_send(store, &lease->message);
 }
 
 /* The loop: the stream's work is done (or its device lost). */
@@ -305,8 +413,9 @@ lease_waited(struct kvt_store *store, struct device_job *job)
     }
     device->ops->event_destroy(device, lease->wait_event);
     lease_unpin_all(store, lease);
+    lease_settle(store, lease);
+    lease_dismiss(store->leases);
     atomic_fetch_sub_explicit(&store->lease_waiting_count, 1, memory_order_relaxed);
-    lease_deliver(store, &lease->message);
 }
 
 static void

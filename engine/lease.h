@@ -4,7 +4,8 @@
  *
  * Owns      the table of leases: each {entries pinned, generation}. A free lease is on a lock-free
  *           stack; a lease that is out belongs to its holder; a released one travels to the loop,
- *           which counts its blocks as used and puts it back on the stack.
+ *           which counts its blocks as used and puts it back on the stack. When as many travel as
+ *           there are spare places, it goes back to the stack at once.
  * Not here  what is looked up (lookup.c, match.c).
  * Threads   any.
  */
@@ -16,6 +17,10 @@
 
 enum {
     LEASE_INLINE = 64, /* Entries a lease holds without an array of its own. */
+    /* Places beside those of lease_count_max, for leases that were released and of which the loop
+     * does not know yet: what callers give back in the millisecond that one of its steps may take.
+     * Memory that is touched only when so many were. */
+    LEASE_SPARE = 4096,
 };
 
 struct lease_table;
@@ -51,11 +56,12 @@ struct lease *lease_current(struct kvt_store *store, kvt_lease id);
 
 /*
  * lease_next - walk the leases that are out: *cursor starts at 0. NULL when it is at `end`, or at
- * the end of all: then it is 0 again. They are whole, and not used again before the loop has seen
- * their release; a release may be under way.
+ * the end of all: then it is 0 again. One is whole until the next is asked for, or
+ * lease_look_end(); a release may be under way.
  * Threads: the loop.
  */
-const struct lease *lease_next(const struct kvt_store *store, uint32_t *cursor, uint32_t end);
+const struct lease *lease_next(struct kvt_store *store, uint32_t *cursor, uint32_t end);
+void lease_look_end(struct kvt_store *store);
 
 /* lease_unpin - give one pin of an entry back. */
 void lease_unpin(struct kvt_store *store, uint32_t number);

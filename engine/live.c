@@ -188,6 +188,7 @@ leases_gather(struct kvt_store *store, uint64_t now_ns)
     }
     live->shown.lease_count = count;
     live->is_due = !leases_walk(store, count, now_ns);
+    lease_look_end(store);
     if (live->is_due)
         return;
     round_show(round, &live->shown);

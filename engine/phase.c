@@ -54,9 +54,9 @@ static void
 wait_free(struct kvt_store *store, struct wait *wait)
 {
     if (wait->down != NULL)
-        ticket_release(wait->down);
+        ticket_drop(wait->down);
     if (wait->up != NULL)
-        ticket_release(wait->up);
+        ticket_drop(wait->up);
     env_put(&store->env, wait, sizeof(*wait));
 }
 

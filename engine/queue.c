@@ -191,6 +191,8 @@ queue_collect(struct kvt_queue *queue, struct kvt_completion *done, uint32_t cou
         done[count].stage = completion->stage;
         done[count].status = ticket->first_error[completion->stage - 1];
         count++;
+        if (completion->stage == ticket->last_stage)
+            ticket_unclaim(ticket);
         ticket_release(ticket);
     }
     /* What is left in `taken` must still be seen by a caller that waits for the descriptor; so must

@@ -41,15 +41,15 @@ ticket_make(struct kvt_store *store, uint32_t count, uint32_t extra,
 
     if (submit != NULL)
         KVT_TRY(submit_check(store, submit));
-    if (atomic_fetch_add_explicit(&store->ticket_count, 1, memory_order_relaxed) >=
+    if (atomic_fetch_add_explicit(&store->ticket_admitted_count, 1, memory_order_relaxed) >=
         store->options.request_count_max) {
-        atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&store->ticket_admitted_count, 1, memory_order_relaxed);
         return failure_set(KVT_E_BUSY, 0, "%u tickets are out already (request_count_max)",
             store->options.request_count_max);
     }
     ticket = ticket_pool_take(store, count + extra);
     if (ticket == NULL) {
-        atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_relaxed);
+        atomic_fetch_sub_explicit(&store->ticket_admitted_count, 1, memory_order_relaxed);
         return failure_set(KVT_E_NOMEM, 0, "no memory for a ticket of %u blocks", count);
     }
     ticket->store = store;
@@ -70,6 +70,8 @@ ticket_make(struct kvt_store *store, uint32_t count, uint32_t extra,
         ticket->ops[i].memory_device = MEMORY_PLAIN;
     }
     atomic_store_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+    atomic_store_explicit(&ticket->claim_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->ticket_count, 1, memory_order_relaxed);
     atomic_fetch_add_explicit(&store->ticket_held_count, 1, memory_order_relaxed);
     *ticket_out = ticket;
     return KVT_OK;
@@ -109,6 +111,20 @@ ticket_release(struct kvt_ticket *ticket)
         return;
     ticket_pool_put(store, ticket);
     atomic_fetch_sub_explicit(&store->ticket_count, 1, memory_order_release);
+}
+
+void
+ticket_unclaim(struct kvt_ticket *ticket)
+{
+    if (atomic_fetch_sub_explicit(&ticket->claim_count, 1, memory_order_relaxed) == 1)
+        atomic_fetch_sub_explicit(&ticket->store->ticket_admitted_count, 1, memory_order_relaxed);
+}
+
+void
+ticket_drop(struct kvt_ticket *ticket)
+{
+    ticket_unclaim(ticket);
+    ticket_release(ticket);
 }
 
 /* Start the operations. Each is preceded by requests for the memory that it will need, in three
@@ -188,6 +204,7 @@ ticket_send(struct kvt_ticket *ticket)
     struct kvt_store *store = ticket->store;
 
     atomic_fetch_add_explicit(&ticket->reference_count, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&ticket->claim_count, 1, memory_order_relaxed);
     if (ticket->queue != NULL)
         queue_expect(ticket->queue, ticket->last_stage);
     ticket->submit_ns = env_now(&store->env);
@@ -203,6 +220,8 @@ ticket_publish(struct kvt_store *store, struct kvt_ticket *ticket, uint32_t stag
 
     if (ticket->hold_count > 0)
         holds_reach(store, ticket);
+    if (queue == NULL && stage == ticket->last_stage)
+        ticket_unclaim(ticket);
     /* (Q2) release: pairs with the acquire in kvt_ticket_results() and kvt_ticket_wait(). */
     atomic_store_explicit(&ticket->stage, stage, memory_order_release);
     if (queue != NULL) {
@@ -488,5 +507,5 @@ kvt_ticket_free(kvt_ticket *ticket)
     if (ticket == NULL || store_enter(ticket->store) == KVT_E_STATE)
         return;
     ticket_disown(ticket);
-    ticket_release(ticket);
+    ticket_drop(ticket);
 }

@@ -9,6 +9,10 @@
  *
  * Life of a ticket, by references: one of the caller (until kvt_ticket_free), one of the loop
  * (until the last stage), one of each completion that lies in a queue.
+ *
+ * As one of request_count_max it counts as long as somebody has a claim: its caller, and the loop,
+ * which gives its own up before it tells the last stage, or leaves it to who collects that from a
+ * queue. So who was told, and frees the ticket, may submit another at once.
  */
 #ifndef KVT_ENGINE_REQUEST_H
 #define KVT_ENGINE_REQUEST_H
@@ -136,6 +140,7 @@ struct kvt_ticket {
     _Atomic uint32_t is_cancelled;
     _Atomic uint32_t stage; /* Reached. */
     _Atomic uint32_t reference_count;
+    _Atomic uint32_t claim_count;
     _Atomic uint32_t is_freed; /* By the caller. */
     struct gate gate;
     struct kvt_ticket *next, *previous; /* In ticket_pool.c: free ones, or those that are out. */
@@ -203,6 +208,10 @@ enum kvt_status ticket_create(struct kvt_store *store, enum ticket_kind kind, ui
 enum kvt_status ticket_create_by_part(struct kvt_store *store, uint32_t count, uint16_t part_total,
     const struct kvt_submit *submit, struct kvt_ticket **ticket_out);
 void ticket_release(struct kvt_ticket *ticket);
+/* ticket_unclaim - one claim less. ticket_drop - the caller's claim and reference, or those that
+ * the engine has in its place. */
+void ticket_unclaim(struct kvt_ticket *ticket);
+void ticket_drop(struct kvt_ticket *ticket);
 /* ticket_disown - it is no caller's: its reference is the engine's own, and closes nothing off. */
 void ticket_disown(struct kvt_ticket *ticket);
 void ticket_send(struct kvt_ticket *ticket);

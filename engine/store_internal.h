@@ -287,13 +287,14 @@ struct kvt_store {
     bool is_draining; /* Abort: nothing new is started. */
 
     /* Shared. */
-    _Atomic uint32_t health;            /* enum kvt_health_flags */
-    _Atomic uint32_t poisoned;          /* Set once, by a proof that failed. */
-    struct waiters waiters;             /* Whom that wakes. */
-    struct scrub *_Atomic scrubs_left;  /* inspect.h; of a store that is poisoned. */
-    _Atomic uint32_t rest;              /* enum loop_rest_state */
-    _Atomic uint32_t ticket_count;      /* Tickets in memory. */
-    _Atomic uint32_t ticket_held_count; /* Of these, the ones that callers have not freed. */
+    _Atomic uint32_t health;                /* enum kvt_health_flags */
+    _Atomic uint32_t poisoned;              /* Set once, by a proof that failed. */
+    struct waiters waiters;                 /* Whom that wakes. */
+    struct scrub *_Atomic scrubs_left;      /* inspect.h; of a store that is poisoned. */
+    _Atomic uint32_t rest;                  /* enum loop_rest_state */
+    _Atomic uint32_t ticket_count;          /* Tickets in memory. */
+    _Atomic uint32_t ticket_held_count;     /* Of these, the ones that callers have not freed. */
+    _Atomic uint32_t ticket_admitted_count; /* Those with claims: request_count_max at most. */
     _Atomic uint32_t queue_count;
     pthread_mutex_t queues_lock;
     struct kvt_queue *queues; /* That callers have. guarded by: queues_lock */

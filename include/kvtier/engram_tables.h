@@ -272,8 +272,8 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_wait(
  * KVT_NOT_READY: the copy of some row was not queued yet, because its page is still being read:
  * nothing has changed, ask again. KVT_E_CORRUPT, KVT_E_IO: some rows are not there; the stream
  * waits for the others.
- * KVT_E_GPU: the device is lost. KVT_E_INVAL: NULL, the default stream among it; no such target;
- * its destination is host memory.
+ * KVT_E_GPU: the device is lost. KVT_E_INVAL: NULL, the default stream among it; a stream that is
+ * being captured; no such target; its destination is host memory.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the destination's device. Blocks: never,
  * but for the driver.
  */

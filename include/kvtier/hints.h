@@ -28,7 +28,8 @@ KVT_CHECKED enum kvt_status kvt_importance_set(kvt_store *store, kvt_namespace n
 /*
  * kvt_touch - `count` keys (a chain, first block first) count as used now, as if a lease of them
  * had been released: for blocks that the caller still has elsewhere and will want back. Keys that
- * are not there are passed over. In the statistics it is a lookup.
+ * are not there are passed over. Of many touches in a row, faster than the store's thread takes
+ * them, the policy may not learn of some. In the statistics it is a lookup.
  *
  * KVT_E_INVAL as kvt_lookup(). KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM.
  * Threads: any. Ownership: borrows. Blocks: never; it takes effect soon after.

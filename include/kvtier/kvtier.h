@@ -153,7 +153,7 @@ struct kvt_options {
     uint32_t io_engine;       /* enum kvt_io_engine */
 
     uint32_t worker_count;      /* 1..64. Default 2. */
-    uint32_t request_count_max; /* Submitted and not yet freed tickets: 16..65536. Default 4096. */
+    uint32_t request_count_max; /* Tickets not freed, or not ended: 16..65536. Default 4096. */
     uint32_t lease_count_max;   /* 1..2^20. Default 4096. */
     uint32_t host_high_percent; /* Eviction begins there: 1..100. Default 95. */
     uint32_t host_low_percent;  /* It ends there: 1..host_high_percent. Default: 5 below it. */
@@ -369,7 +369,8 @@ enum kvt_tiers {
  * NULL) gets the number of hits before the first miss. With `lease_out` every block that was found
  * is pinned by one lease: no copy of them is moved, reused or evicted until kvt_lease_release();
  * when nothing was found the lease is {0}. A lookup with a lease is what the policy counts as a
- * request. Memory only; blocks whose put is not yet visible are misses.
+ * request; of many in a row, faster than the store's thread takes them, it may not learn of some.
+ * Memory only; blocks whose put is not yet visible are misses.
  *
  * KVT_E_INVAL: a NULL, a key's bound, no such namespace, count not in 1..KVT_BATCH_MAX.
  * KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM: a lease of more than 64 keys.
@@ -403,8 +404,8 @@ KVT_API void kvt_lease_release(kvt_store *store, kvt_lease lease);
  * device `device` before this call has been done: kernels that read the lease's addresses, say.
  * From this call on the lease may not be used for new work.
  *
- * KVT_E_INVAL: a stale lease, no such device, the default stream (NULL): nothing changed.
- * KVT_E_NOMEM. KVT_E_GPU: the device is lost, and so is its work: the lease was released.
+ * KVT_E_INVAL: a stale lease, no such device, the default stream (NULL), a stream that is being
+ * captured: nothing changed. KVT_E_NOMEM. KVT_E_GPU: device and work are lost; it was released.
  * Threads: any. Ownership: takes `lease` when KVT_OK or KVT_E_GPU; `stream` is a cudaStream_t of
  * the device. Blocks: never, but for the driver.
  */

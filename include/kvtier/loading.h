@@ -110,8 +110,8 @@ KVT_CHECKED enum kvt_status kvt_load_wait(kvt_store *store, kvt_load load, uint3
  *
  * KVT_OK: the stream waits, or there is nothing to wait for any more. KVT_NOT_READY: some of its
  * copy was not queued yet: nothing has changed, ask again. KVT_CANCELLED, KVT_E_IO, KVT_E_NOMEM,
- * KVT_E_GPU, KVT_E_STATE: as kvt_load_wait(). KVT_E_INVAL: the default stream (NULL), no open load,
- * no such chunk.
+ * KVT_E_GPU, KVT_E_STATE: as kvt_load_wait(). KVT_E_INVAL: the default stream (NULL), a stream that
+ * is being captured, no open load, no such chunk.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the load's device. Blocks: never, but for
  * the driver.
  */

@@ -51,8 +51,9 @@ KVT_CHECKED enum kvt_status kvt_ticket_part_wait(
  * submit->wait_event: nothing has changed, ask again. When destinations lie in memory of several
  * devices, only streams of the first one's wait on the device: for those of another it is
  * KVT_NOT_READY until all copies of the part are over. KVT_E_INVAL: NULL, not a ticket of gets, no
- * destination in memory of `device`, no such part, the default stream (NULL). KVT_E_GPU: the
- * device is lost. Any other status: the first that a block got; the stream waits for the others.
+ * destination in memory of `device`, no such part, the default stream (NULL), a stream that is
+ * being captured. KVT_E_GPU: the device is lost. Any other status: the first that a block got; the
+ * stream waits for the others.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the device. Blocks: never, but for the
  * driver.
  */

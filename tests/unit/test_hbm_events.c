@@ -159,6 +159,35 @@ a_leased_copy_stays_until_the_stream_has_read_it(void **state)
     device_host_stream_destroy(device, stream);
 }
 
+/* It counts until the stream is done, and not longer. */
+static void
+what_a_stream_reads_counts_as_a_lease_that_is_out(void **state)
+{
+    struct device *device;
+    _Atomic bool may_go = false;
+    struct payload_key name;
+    kvt_lease lease;
+    void *stream;
+
+    (void)state;
+    hbm_close();
+    hbm.options.lease_count_max = 1;
+    hbm_open_again();
+    device = hbm_device(hbm.store->devices.tiers[0]);
+    assert_int_equal(device_host_stream_create(device, &stream), KVT_OK);
+    payload_key_make(&name, 1);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    hbm_stream_hold(device, stream, hbm_pool_at(0), &may_go);
+    assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, stream), KVT_OK);
+    refused(kvt_touch(hbm.store, hbm.ns, &name.key, 1), KVT_E_NOSPC, "lease_count_max");
+    atomic_store(&may_go, true);
+    while (hbm_stats().lease_count_now != 0)
+        sched_yield();
+    assert_int_equal(kvt_touch(hbm.store, hbm.ns, &name.key, 1), KVT_OK);
+    device_host_stream_destroy(device, stream);
+}
+
 /* What was given back is nobody's: a close waits for the stream, and does not refuse. */
 static void
 a_store_can_be_closed_while_a_stream_reads_what_was_given_back(void **state)
@@ -560,6 +589,7 @@ main(void)
         TEST(a_put_waits_for_the_event_of_what_fills_its_source),
         TEST(a_put_whose_event_does_not_come_can_be_cancelled),
         TEST(a_leased_copy_stays_until_the_stream_has_read_it),
+        TEST(what_a_stream_reads_counts_as_a_lease_that_is_out),
         TEST(a_store_can_be_closed_while_a_stream_reads_what_was_given_back),
         TEST(who_waits_for_room_is_told_when_a_copy_was_all_that_was_under_way),
         TEST(nobody_waits_for_room_for_what_has_not_begun),

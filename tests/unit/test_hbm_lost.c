@@ -21,7 +21,9 @@
 
 enum {
     FULL_SLOT_BYTES = 32 << 10,
-    FULL_SLOTS = 64, /* Of 2 MiB. */
+    FULL_SLOTS = 64,  /* Of 2 MiB. */
+    LOOKS_MAX = 1024, /* In a step of the loop. */
+    MANY = 3 * LOOKS_MAX,
 };
 
 /* The next call of the device is its last. Nothing is in flight. */
@@ -229,12 +231,12 @@ what_only_a_lost_device_has_is_not_looked_for_below(void **state)
     }
 }
 
-/* A block that fills its slot, as it is on the device. */
+/* A block as it is on the device, of so many bytes. */
 static enum kvt_status
-full_slot_put(uint64_t number)
+device_put(uint64_t number, uint64_t length)
 {
     struct kvt_put put = {
-        .length = FULL_SLOT_BYTES, .source = hbm.pool, .region = hbm.region, .tier = KVT_TIER_HBM};
+        .length = length, .source = hbm.pool, .region = hbm.region, .tier = KVT_TIER_HBM};
     struct payload_key name;
     kvt_ticket *ticket;
 
@@ -263,7 +265,7 @@ blocks_of_a_device_that_is_lost_meanwhile_leave_for_room(void **state)
     assert_int_equal(kvt_region_register(hbm.store, &about, &hbm.region), KVT_OK);
     hbm.pool = about.address;
     for (uint32_t i = 0; i < FULL_SLOTS; i++) {
-        assert_int_equal(full_slot_put(i), KVT_OK);
+        assert_int_equal(device_put(i, FULL_SLOT_BYTES), KVT_OK);
         leases[i] = lease_of(i);
     }
     for (uint32_t i = 0; i < FULL_SLOTS; i++)
@@ -326,6 +328,84 @@ a_copy_that_becomes_visible_after_the_loss_is_given_up(void **state)
     assert_int_equal(kit_get(hbm.store, hbm.ns, 1, &version), KVT_OK);
     assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
     kvt_device_free(hbm.store, 0, about.address, about.size);
+    hbm.store = NULL;
+    sim_store_close(&sim);
+}
+
+/* As in a step of the loop. */
+static bool
+devices_look(struct kvt_store *store)
+{
+    bool was_busy = devices_step(store);
+
+    (void)room_step(store);
+    return was_busy;
+}
+
+/* So many steps of the loop it takes to look at all entries; in none at more than at some. */
+static uint32_t
+round_steps(struct kvt_store *store)
+{
+    struct devices *devices = &store->devices;
+    uint32_t count = 0;
+
+    while (devices->is_sweeping) {
+        uint32_t before = devices->sweep_next;
+
+        assert_false(turns_are_idle(&store->work)); /* Who waits for room waits for it. */
+        assert_true(devices_look(store));
+        assert_in_range(devices->sweep_next - before, 1, LOOKS_MAX);
+        count++;
+    }
+    return count;
+}
+
+/* Two leases hold copies of the device, the first and the last of many blocks. */
+static void
+what_was_lost_is_looked_for_in_rounds_that_take_several_steps(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = HBM_BLOCK_BYTES};
+    struct kvt_options options = kit_options();
+    struct kvt_store *store;
+    kvt_lease first, last;
+    struct sim_store sim;
+
+    (void)state;
+    options.hbm_capacity_bytes = 2 << 20;
+    options.host_capacity_bytes = 32 << 20;
+    options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
+    sim_store_open(&sim, &options);
+    hbm.store = store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "hbm", "", 0, &hbm.ns), KVT_OK);
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &hbm.region), KVT_OK);
+    hbm.pool = about.address;
+    assert_int_equal(device_put(0, HBM_BLOCK_BYTES), KVT_OK);
+    first = lease_of(0);
+    for (uint64_t i = 1; i < MANY; i++)
+        assert_int_equal(kit_put(store, hbm.ns, i, 1, 64, KVT_MEMORY), KVT_OK);
+    assert_int_equal(device_put(MANY, HBM_BLOCK_BYTES), KVT_OK);
+    last = lease_of(MANY);
+    sim_store_pass(&sim, 1000 * 1000);
+    atomic_store(&store->devices.lost, 1);
+    assert_true(devices_look(store));
+    assert_int_equal(round_steps(store), 3);
+    assert_true(turns_are_idle(&store->work));
+    assert_false(devices_look(store)); /* Nothing is looked at again before room has changed. */
+    store->room_changed = true;
+    assert_true(devices_look(store));
+    kvt_lease_release(store, first); /* Behind the look of the round. */
+    sim_store_pass(&sim, 1000 * 1000);
+    assert_int_equal(hbm_stats().hbm_drop_count, 1);
+    assert_int_equal(hbm_stats().entry_count_now, MANY);
+    kvt_lease_release(store, last);
+    sim_store_pass(&sim, 1000 * 1000);
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+    assert_false(store->devices.is_sweeping || store->devices.has_remains);
+    atomic_store(&store->devices.lost, 0);
+    assert_int_equal(kvt_region_unregister(store, hbm.region), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
     hbm.store = NULL;
     sim_store_close(&sim);
 }
@@ -503,6 +583,7 @@ main(void)
         TEST(what_only_a_lost_device_has_is_not_looked_for_below),
         cmocka_unit_test(blocks_of_a_device_that_is_lost_meanwhile_leave_for_room),
         cmocka_unit_test(a_copy_that_becomes_visible_after_the_loss_is_given_up),
+        cmocka_unit_test(what_was_lost_is_looked_for_in_rounds_that_take_several_steps),
         TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
         TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),
         TEST(a_lost_device_takes_and_gives_nothing_more),
