@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lmdb_file.c - the index's file before and beside LMDB: made, filled with zeros, synced.
+ * lmdb_file.c - the index's file before and beside LMDB: made, filled with zeros.
  *
  * Why       LMDB would let its file grow while it commits. Growth can be lost under an I/O error
  *           while the next commit is acknowledged; the later open then dies of SIGBUS. So the file
@@ -9,7 +9,6 @@
 #include "bytes.h"
 #include "failure.h"
 #include "index_lmdb_internal.h"
-#include "lmdb_reader.h"
 #include "try.h"
 
 enum {
@@ -17,18 +16,15 @@ enum {
 };
 
 enum kvt_status
-lmdb_file_create(const struct kvt_env *env, struct fs_dir *dir)
+lmdb_file_create(const struct kvt_env *env, struct fs_dir *dir, struct fs_file **file_out)
 {
-    struct fs_file *file;
     enum kvt_status status = env->fs->unlink(dir, LMDB_FILE_NAME_NEW);
 
     if (status != KVT_OK && status != KVT_MISS)
         return status;
-    status = env->fs->open(dir, LMDB_FILE_NAME_NEW, FS_CREATE | FS_EXCLUSIVE, &file);
+    status = env->fs->open(dir, LMDB_FILE_NAME_NEW, FS_CREATE | FS_EXCLUSIVE, file_out);
     if (status == KVT_EXISTS)
         return failure_set(KVT_E_BUSY, 0, "Somebody else made %s.", LMDB_FILE_NAME_NEW);
-    if (status == KVT_OK)
-        env->fs->close(file);
     return status;
 }
 
@@ -87,42 +83,6 @@ lmdb_file_fill(const struct kvt_env *env, struct fs_dir *dir, const char *name, 
         failure_copy(&first);
     }
 close_file:
-    env->fs->close(file);
-    return status;
-}
-
-enum kvt_status
-lmdb_file_sync(const struct kvt_env *env, struct fs_dir *dir, const char *name)
-{
-    struct fs_file *file;
-    enum kvt_status status;
-
-    KVT_TRY(env->fs->open(dir, name, 0, &file));
-    status = env->fs->sync(file);
-    env->fs->close(file);
-    return status;
-}
-
-enum kvt_status
-lmdb_file_size(const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t *size_out)
-{
-    struct fs_file *file;
-    enum kvt_status status;
-
-    KVT_TRY(env->fs->open(dir, name, FS_READ_ONLY, &file));
-    status = env->fs->size(file, size_out);
-    env->fs->close(file);
-    return status;
-}
-
-enum kvt_status
-lmdb_file_warm(const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size)
-{
-    struct fs_file *file;
-    enum kvt_status status;
-
-    KVT_TRY(env->fs->open(dir, name, FS_READ_ONLY, &file));
-    status = lmdb_reader_warm(env, file, size);
     env->fs->close(file);
     return status;
 }
