@@ -273,7 +273,7 @@ new_file_make(struct index_lmdb *lmdb)
 
     KVT_TRY(lmdb_file_create(env, lmdb->dir, &lmdb->file));
     KVT_TRY(environment_open(lmdb));
-    KVT_TRY(lmdb_file_fill(env, lmdb->dir, LMDB_FILE_NAME_NEW, lmdb->map_bytes));
+    KVT_TRY(lmdb_file_fill(lmdb, lmdb->map_bytes));
     KVT_TRY(env->fs->dir_sync(lmdb->dir));
     KVT_TRY(lmdb_transaction_create(lmdb));
     return lmdb_transaction_open(lmdb);
@@ -395,8 +395,7 @@ map_fill(const struct index_lmdb *lmdb, uint64_t least, uint64_t *size_inout)
 
     smallest = smallest < GROWTH_MIN ? GROWTH_MIN : smallest;
     for (;;) {
-        enum kvt_status status =
-            lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, lmdb->map_bytes + growth);
+        enum kvt_status status = lmdb_file_fill(lmdb, lmdb->map_bytes + growth);
 
         if (growth <= smallest || !file_is_too_long(status)) {
             *size_inout = lmdb->map_bytes + growth;

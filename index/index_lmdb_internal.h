@@ -62,8 +62,7 @@ enum kvt_status lmdb_file_create(
 
 /* Write zeros up to `size` and sync. When it fails the file has its old length again; KVT_E_NOSPC:
  * what the disk has is less, and nothing was written, or was used up meanwhile. */
-enum kvt_status lmdb_file_fill(
-    const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
+enum kvt_status lmdb_file_fill(const struct index_lmdb *lmdb, uint64_t size);
 
 /* --- lmdb_touch.c ----------------------------------------------------------------------------- */
 
