@@ -192,6 +192,18 @@ index_commit_deferred(struct index *index, const struct index_batch *batch)
     return commit_by(index, batch, index->ops->commit_deferred);
 }
 
+enum kvt_status
+index_commit_job(struct kvt_store *store, const struct index_batch *batch)
+{
+    struct committer *committer = store->committer;
+    enum kvt_status status = store->index->ops->commit_deferred(store->index, batch);
+
+    if (status != KVT_E_NOSPC)
+        return status;
+    held_return(committer, false);
+    return committer->has_failed ? KVT_E_META : index_commit_deferred(store->index, batch);
+}
+
 /* --- A rebuilt index -------------------------------------------------------------------------- */
 
 enum kvt_status
