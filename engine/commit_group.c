@@ -25,7 +25,7 @@ group_run(struct kvt_store *store, struct commit_job *job)
 
     if (group->change != NULL) /* A segment is recycled. */
         KVT_TRY(index_finish(store));
-    return index_commit_deferred(store->index, &group->index_batch);
+    return index_commit_job(store, &group->index_batch);
 }
 
 /* A void entry is durable with this transaction: nothing else keeps its segment ACTIVE in the index

@@ -59,20 +59,24 @@ due_note(struct commit *commit, const struct flight *flight)
         commit->due_ns = flight->due_ns;
 }
 
-/* Move the oldest QUEUED flights that it wants into the batch. */
-static void
+/* Move the oldest QUEUED flights that it wants into the batch. False: not all of them fit. Nothing
+ * is looked at behind the last that is QUEUED. */
+static bool
 taking_run(struct kvt_store *store, struct taking *taking)
 {
     struct commit *commit = store->commit;
     struct batch *batch = taking->batch;
+    uint32_t passed_count = 0; /* QUEUED, and not wanted. */
 
-    for (struct flight *flight = commit->oldest; flight != NULL; flight = flight->newer) {
+    for (struct flight *flight = commit->oldest;
+         flight != NULL && passed_count < commit->queued_count; flight = flight->newer) {
         uint64_t size;
 
         /* Of one that is IMAGING nobody knows the size yet. */
         if (flight->state != FLIGHT_QUEUED)
             continue;
         if (!taking_wants(store, taking, flight)) {
+            passed_count++;
             if (taking->segment != SEGMENT_NONE)
                 due_note(commit, flight);
             continue;
@@ -82,30 +86,32 @@ taking_run(struct kvt_store *store, struct taking *taking)
             /* The rest is not looked at one by one. Those ahead may have time; those behind may
              * not. */
             commit_hurry_all(store);
-            break;
+            return false;
         }
         commit_uncount(store, flight);
         flight->state = FLIGHT_WRITING;
         batch->flights[batch->count++] = flight;
         taking->bytes += size;
     }
+    return true;
 }
 
 /* Of one kind as many as fill what is left of the segment. When the batch has none, and not even
- * one fits there, as many as may be. */
-static void
+ * one fits there, as many as may be. False: not all of them. */
+static bool
 kind_take(struct kvt_store *store, struct taking *taking, bool is_patient)
 {
     taking->is_patient = is_patient;
     taking->tail_pages = nvme_tail_pages(store->nvme);
     if (!taking_fits(store, taking, taking->batch->count, taking->bytes))
         taking->tail_pages = 0;
-    taking_run(store, taking);
+    if (taking_run(store, taking))
+        return true;
     if (taking->batch->count > 0 || taking->tail_pages == 0)
-        return;
+        return false;
     taking->tail_pages = 0;
     store->commit->due_ns = UINT64_MAX;
-    taking_run(store, taking);
+    return taking_run(store, taking);
 }
 
 void
@@ -115,9 +121,11 @@ commit_batch_take(struct kvt_store *store, struct batch *batch, uint32_t segment
 
     store->commit->due_ns = UINT64_MAX;
     if (segment != SEGMENT_NONE) {
-        taking_run(store, &taking);
+        (void)taking_run(store, &taking);
         return;
     }
-    kind_take(store, &taking, false);
-    kind_take(store, &taking, true);
+    /* Where not all of the first fit, less is left than one of them needs: not worth a look at all
+     * that wait, of which there may be a million, for each batch. */
+    if (kind_take(store, &taking, false))
+        (void)kind_take(store, &taking, true);
 }

@@ -78,6 +78,7 @@ committer_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
     struct committer *committer = context;
     struct kvt_store *store = committer->store;
+    struct failure cause;
     struct commit_job *job;
 
     *next_ns_out = UINT64_MAX;
@@ -93,12 +94,15 @@ committer_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     committer->taken = committer->taken->next;
     job->start_ns = now_ns;
     job->status = job_run(committer, job);
+    cause = *failure_last();
     index_size_note(store);
     held_return(committer, job->status == KVT_OK);
-    if (job->status == KVT_OK)
+    if (job->status == KVT_OK) {
         committer->held = job;
-    else
+    } else {
+        failure_copy(&cause); /* Its own: the sync for the one that was HELD has failed since. */
         job_return(committer, job);
+    }
     return true;
 }
 
@@ -186,6 +190,18 @@ enum kvt_status
 index_commit_deferred(struct index *index, const struct index_batch *batch)
 {
     return commit_by(index, batch, index->ops->commit_deferred);
+}
+
+enum kvt_status
+index_commit_job(struct kvt_store *store, const struct index_batch *batch)
+{
+    struct committer *committer = store->committer;
+    enum kvt_status status = store->index->ops->commit_deferred(store->index, batch);
+
+    if (status != KVT_E_NOSPC)
+        return status;
+    held_return(committer, false);
+    return committer->has_failed ? KVT_E_META : index_commit_deferred(store->index, batch);
 }
 
 /* --- A rebuilt index -------------------------------------------------------------------------- */

@@ -41,9 +41,11 @@ void committer_submit(struct committer *committer, struct commit_job *job);
 void segment_facts(const struct segment *segment, struct index_segment *facts_out);
 
 /* index_commit_growing - commit; while the map is full grow it and commit again.
- * index_commit_deferred - the same (index.h): for jobs, and before an install. */
+ * index_commit_deferred - the same (index.h), before an install. index_commit_job - for jobs: what
+ * is HELD is back before the map grows, which takes as long as its zeros need. */
 enum kvt_status index_commit_growing(struct index *index, const struct index_batch *batch);
 enum kvt_status index_commit_deferred(struct index *index, const struct index_batch *batch);
+enum kvt_status index_commit_job(struct kvt_store *store, const struct index_batch *batch);
 
 /*
  * index_finish - a rebuilt index is not finished before the kills are durable that the rebuild owes

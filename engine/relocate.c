@@ -172,7 +172,7 @@ group_run(struct kvt_store *store, struct commit_job *job)
 {
     struct relocate *relocate = CONTAINER_OF(job, struct relocate, job);
 
-    return index_commit_deferred(store->index, &relocate->index_batch);
+    return index_commit_job(store, &relocate->index_batch);
 }
 
 /* --- Written ---------------------------------------------------------------------------------- */

@@ -2,7 +2,8 @@
 /*
  * index_lmdb.c - the index in an LMDB file: its life from inspection to close.
  *
- * Owns      the LMDB environment. Nothing else opens the file while the index is open.
+ * Owns      the LMDB environment, and a descriptor of the file. Nothing else opens it while the
+ *           index is open.
  * Not here  transactions (lmdb_transaction.c), the pages that they read (lmdb_touch.c), the file's
  *           size (lmdb_file.c), proofs that the file may be mapped at all (lmdb_check.c).
  * Format    SCHEMA.md, version 1.
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "bytes.h"
 #include "failure.h"
@@ -78,17 +80,43 @@ lmdb_inspect(void *context, const struct kvt_env *env, struct fs_dir *dir,
 
 /* --- 2. The environment ----------------------------------------------------------------------- */
 
+static bool
+is_own_file(const struct index_lmdb *lmdb, const struct stat *facts)
+{
+    struct stat own;
+
+    return fstat(lmdb->file->descriptor, &own) == 0 && own.st_dev == facts->st_dev &&
+           own.st_ino == facts->st_ino;
+}
+
+/* Another store's index could be there, and its owner writes to it. */
+static enum kvt_status
+other_file_refuse(const struct index_lmdb *lmdb)
+{
+    return failure_set(KVT_E_BUSY, 0, "The path %.200s came to mean another directory meanwhile.",
+        lmdb->env.fs->dir_path(lmdb->dir));
+}
+
+/* What LMDB, which only takes a path, opens the file by: through the descriptor it cannot mean
+ * another one. Without /proc it is the directory's, if that still leads there. */
 static enum kvt_status
 path_make(const struct index_lmdb *lmdb, char *path_out)
 {
     const char *dir_path = lmdb->env.fs->dir_path(lmdb->dir);
-    int length = snprintf(path_out, PATH_BYTES_MAX, "%s/%s", dir_path, lmdb->file_name);
+    struct stat facts;
+    int length;
 
+    (void)snprintf(path_out, PATH_BYTES_MAX, "/proc/self/fd/%d", lmdb->file->descriptor);
+    if (stat(path_out, &facts) == 0 && is_own_file(lmdb, &facts))
+        return KVT_OK;
+    length = snprintf(path_out, PATH_BYTES_MAX, "%s/%s", dir_path, lmdb->file_name);
     if (length < 0 || length >= PATH_BYTES_MAX) {
         return failure_set(
             KVT_E_INVAL, 0, "The path of the index below %.200s is too long.", dir_path);
     }
-    return KVT_OK;
+    if (stat(path_out, &facts) == 0 && is_own_file(lmdb, &facts))
+        return KVT_OK;
+    return other_file_refuse(lmdb);
 }
 
 static void
@@ -125,14 +153,26 @@ descriptors_open(MDB_env *mdb, const char *path, unsigned flags)
     return code;
 }
 
-/* Open LMDB on `file_name` with a map of `map_bytes`. */
+static enum kvt_status
+descriptor_check(const struct index_lmdb *lmdb)
+{
+    struct stat facts;
+    int descriptor;
+
+    if (mdb_env_get_fd(lmdb->lmdb, &descriptor) == 0 && fstat(descriptor, &facts) == 0 &&
+        is_own_file(lmdb, &facts))
+        return KVT_OK;
+    return other_file_refuse(lmdb);
+}
+
+/* Open LMDB on `file` with a map of `map_bytes`. */
 static enum kvt_status
 environment_open(struct index_lmdb *lmdb)
 {
     unsigned flags = ENVIRONMENT_FLAGS | (lmdb->is_read_only ? MDB_RDONLY : 0u);
     char path[PATH_BYTES_MAX];
     enum kvt_status status;
-    MDB_stat stat;
+    MDB_stat facts;
     int code;
 
     KVT_TRY(path_make(lmdb, path));
@@ -147,25 +187,27 @@ environment_open(struct index_lmdb *lmdb)
     if (code == 0)
         code = descriptors_open(lmdb->lmdb, path, flags);
     if (code == 0)
-        code = mdb_env_stat(lmdb->lmdb, &stat);
+        code = mdb_env_stat(lmdb->lmdb, &facts);
     if (code != 0) {
         environment_close(lmdb);
         return status_from_mdb(code, "LMDB cannot open the index");
     }
-    status = lmdb_touch_open(lmdb, stat.ms_psize);
+    status = descriptor_check(lmdb);
+    if (status == KVT_OK)
+        status = lmdb_touch_open(lmdb, facts.ms_psize);
     if (status != KVT_OK)
         environment_close(lmdb);
     return status;
 }
 
-/* Open the file that is there: the map is what the file has room for. */
+/* Open LMDB on a file that has an index: the map is what it has room for. */
 static enum kvt_status
 existing_open(struct index_lmdb *lmdb)
 {
     enum kvt_status status;
     uint64_t size;
 
-    KVT_TRY(lmdb_file_size(&lmdb->env, lmdb->dir, lmdb->file_name, &size));
+    KVT_TRY(lmdb->env.fs->size(lmdb->file, &size));
     lmdb->map_bytes = size - size % PAGE_BYTES;
     if (lmdb->map_bytes < LMDB_META_PAGES * PAGE_BYTES || lmdb->map_bytes > INT64_MAX) {
         return failure_set(KVT_E_CORRUPT, 0, "The index's file has %llu bytes, which cannot be.",
@@ -215,6 +257,7 @@ lmdb_close(struct index *index)
     lmdb = lmdb_of(index);
     env = lmdb->env;
     environment_close(lmdb);
+    env.fs->close(lmdb->file);
     if (strcmp(lmdb->file_name, LMDB_FILE_NAME_NEW) == 0)
         left_remove(lmdb);
     env_put(&env, lmdb, sizeof(*lmdb));
@@ -228,9 +271,9 @@ new_file_make(struct index_lmdb *lmdb)
 {
     const struct kvt_env *env = &lmdb->env;
 
-    KVT_TRY(lmdb_file_create(env, lmdb->dir));
+    KVT_TRY(lmdb_file_create(env, lmdb->dir, &lmdb->file));
     KVT_TRY(environment_open(lmdb));
-    KVT_TRY(lmdb_file_fill(env, lmdb->dir, LMDB_FILE_NAME_NEW, lmdb->map_bytes));
+    KVT_TRY(lmdb_file_fill(lmdb, lmdb->map_bytes));
     KVT_TRY(env->fs->dir_sync(lmdb->dir));
     KVT_TRY(lmdb_transaction_create(lmdb));
     return lmdb_transaction_open(lmdb);
@@ -270,7 +313,7 @@ lmdb_install(struct index *index)
         return failure_set(KVT_E_STATE, 0, "Only an index that was just made can be installed.");
     KVT_TRY(lmdb_transaction_check(lmdb));
     environment_close(lmdb);
-    KVT_TRY(lmdb_file_sync(&lmdb->env, lmdb->dir, LMDB_FILE_NAME_NEW));
+    KVT_TRY(fs->sync(lmdb->file));
     KVT_TRY(fs->rename(lmdb->dir, LMDB_FILE_NAME_NEW, LMDB_FILE_NAME));
     lmdb->file_name = LMDB_FILE_NAME;
     KVT_TRY(fs->dir_sync(lmdb->dir));
@@ -288,7 +331,9 @@ lmdb_open(void *context, const struct kvt_env *env, struct fs_dir *dir, bool rea
     *index_out = NULL;
     KVT_TRY(handle_create(env, dir, LMDB_FILE_NAME, &lmdb));
     lmdb->is_read_only = read_only;
-    status = existing_open(lmdb);
+    status = env->fs->open(dir, LMDB_FILE_NAME, read_only ? FS_READ_ONLY : 0, &lmdb->file);
+    if (status == KVT_OK)
+        status = existing_open(lmdb);
     if (status != KVT_OK) {
         lmdb_close(&lmdb->index);
         return status;
@@ -350,8 +395,7 @@ map_fill(const struct index_lmdb *lmdb, uint64_t least, uint64_t *size_inout)
 
     smallest = smallest < GROWTH_MIN ? GROWTH_MIN : smallest;
     for (;;) {
-        enum kvt_status status =
-            lmdb_file_fill(&lmdb->env, lmdb->dir, lmdb->file_name, lmdb->map_bytes + growth);
+        enum kvt_status status = lmdb_file_fill(lmdb, lmdb->map_bytes + growth);
 
         if (growth <= smallest || !file_is_too_long(status)) {
             *size_inout = lmdb->map_bytes + growth;

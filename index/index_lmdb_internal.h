@@ -28,6 +28,7 @@ struct index_lmdb {
     struct index index; /* First: the vtable's functions get a pointer to it. */
     struct kvt_env env;
     struct fs_dir *dir;
+    struct fs_file *file;     /* What `file_name` is in `dir`: LMDB's own opens are of this one. */
     MDB_env *lmdb;            /* NULL: closed by an install that failed. */
     struct lmdb_touch *touch; /* NULL where `lmdb` is. */
     const char *file_name;    /* LMDB_FILE_NAME or LMDB_FILE_NAME_NEW. */
@@ -56,19 +57,12 @@ lmdb_of(struct index *index)
 /* --- lmdb_file.c ------------------------------------------------------------------------------ */
 
 /* Make the empty file "data.mdb.new" in the place of any old one. */
-enum kvt_status lmdb_file_create(const struct kvt_env *env, struct fs_dir *dir);
+enum kvt_status lmdb_file_create(
+    const struct kvt_env *env, struct fs_dir *dir, struct fs_file **file_out);
 
 /* Write zeros up to `size` and sync. When it fails the file has its old length again; KVT_E_NOSPC:
  * what the disk has is less, and nothing was written, or was used up meanwhile. */
-enum kvt_status lmdb_file_fill(
-    const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
-enum kvt_status lmdb_file_sync(const struct kvt_env *env, struct fs_dir *dir, const char *name);
-enum kvt_status lmdb_file_size(
-    const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t *size_out);
-/* lmdb_reader_warm(), before a walk through the map: what the disk cannot read is an error here;
- * through the map it would be a SIGBUS. */
-enum kvt_status lmdb_file_warm(
-    const struct kvt_env *env, struct fs_dir *dir, const char *name, uint64_t size);
+enum kvt_status lmdb_file_fill(const struct index_lmdb *lmdb, uint64_t size);
 
 /* --- lmdb_touch.c ----------------------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
  * Why       A page that the disk cannot read is an error to read_at(); through the map it is a
  *           SIGBUS, which ends the host process. What was read just now is in the page cache, where
  *           a fault in the map finds it.
- * Owns      a descriptor of the index's file, and one page of memory for each level of a tree.
+ * Owns      one page of memory for each level of a tree.
  * Not here  damage: pages are believed as far as LMDB believes them, but nothing here leaves a page
  *           or runs for ever, whatever they say.
  *
@@ -60,7 +60,6 @@ struct level {
 };
 
 struct lmdb_touch {
-    struct fs_file *file;
     size_t size; /* Of this and of what lies behind it. */
     uint32_t page_bytes;
     uint64_t page_count;
@@ -79,7 +78,6 @@ lmdb_touch_open(struct index_lmdb *lmdb, uint32_t page_bytes)
 {
     size_t size = sizeof(struct lmdb_touch) + (size_t)page_bytes * (LMDB_DEPTH_MAX + 1);
     struct lmdb_touch *touch = env_take(&lmdb->env, size);
-    enum kvt_status status;
 
     if (touch == NULL)
         return failure_set(KVT_E_NOMEM, 0, "No memory to walk the index.");
@@ -87,11 +85,6 @@ lmdb_touch_open(struct index_lmdb *lmdb, uint32_t page_bytes)
     touch->scratch = (uint8_t *)(touch + 1);
     for (uint32_t i = 0; i < LMDB_DEPTH_MAX; i++)
         touch->levels[i].bytes = touch->scratch + (size_t)page_bytes * (i + 1);
-    status = lmdb->env.fs->open(lmdb->dir, lmdb->file_name, FS_READ_ONLY, &touch->file);
-    if (status != KVT_OK) {
-        env_put(&lmdb->env, touch, size);
-        return status;
-    }
     lmdb->touch = touch;
     return KVT_OK;
 }
@@ -101,7 +94,6 @@ lmdb_touch_close(struct index_lmdb *lmdb)
 {
     if (lmdb->touch == NULL)
         return;
-    lmdb->env.fs->close(lmdb->touch->file);
     env_put(&lmdb->env, lmdb->touch, lmdb->touch->size);
     lmdb->touch = NULL;
 }
@@ -121,7 +113,7 @@ page_read(const struct index_lmdb *lmdb, uint64_t number, uint8_t *target)
             (unsigned long long)number, (unsigned long long)touch->page_count);
     }
     if (lmdb->env.fs->read_at(
-            touch->file, target, touch->page_bytes, number * touch->page_bytes, &size) != KVT_OK) {
+            lmdb->file, target, touch->page_bytes, number * touch->page_bytes, &size) != KVT_OK) {
         cause = *failure_last();
         return failure_set(KVT_E_META, cause.foreign_code,
             "Page %llu of the index's file cannot be read: %s.", (unsigned long long)number,

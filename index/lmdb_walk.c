@@ -8,6 +8,7 @@
 #include "bytes.h"
 #include "failure.h"
 #include "index_lmdb_internal.h"
+#include "lmdb_reader.h"
 #include "segment_facts.h"
 #include "try.h"
 
@@ -102,8 +103,9 @@ lmdb_each_block(struct index *index, bool (*visit)(void *visitor, const struct i
     code = mdb_env_info(lmdb->lmdb, &info);
     if (code != 0)
         return status_from_mdb(code, "LMDB cannot describe the index");
-    KVT_TRY(lmdb_file_warm(&lmdb->env, lmdb->dir, lmdb->file_name,
-        ((uint64_t)info.me_last_pgno + 1) * lmdb->page_bytes));
+    /* What the disk cannot read is an error here; through the map it would be a SIGBUS. */
+    KVT_TRY(lmdb_reader_warm(
+        &lmdb->env, lmdb->file, ((uint64_t)info.me_last_pgno + 1) * lmdb->page_bytes));
     return read_run(lmdb, lmdb->block, &walk);
 }
 

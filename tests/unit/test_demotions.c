@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_demotions.c - blocks that are put to be durable, and those that leave HOST, fill the rest of
- * a segment; the former are written first.
+ * a segment; the former are written first. What a batch does not take is not looked at.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,9 @@
 #include <cmocka.h>
 
 #include "commit_internal.h"
+#include "fenced_buffer.h"
 #include "full_store.h"
+#include "imaging.h"
 
 enum {
     BYTES = 16384,
@@ -238,6 +240,76 @@ a_block_is_deleted_while_its_demotion_fails(void **state)
     full_end(full);
 }
 
+/* The batch that is made of what waits now has so many of them, and behind `last` not even a look
+ * was taken: nothing is there that could be looked at. Then all of it waits again. */
+static void
+take_looks_no_further(struct full_store *full, struct flight *last, uint32_t wanted_count)
+{
+    struct commit *commit = full->store->commit;
+    struct batch *batch = &commit->batches[0];
+    struct flight *newer = last->newer;
+    struct fenced_buffer fence;
+
+    assert_int_equal(batch->state, BATCH_IDLE);
+    fenced_open(&fence, PAGE_BYTES);
+    last->newer = (struct flight *)(void *)fenced_end(&fence, 0);
+    commit_batch_take(full->store, batch, SEGMENT_NONE);
+    last->newer = newer;
+    fenced_close(&fence);
+    assert_int_equal(batch->count, wanted_count);
+    for (uint32_t i = 0; i < batch->count; i++) {
+        batch->flights[i]->state = FLIGHT_QUEUED;
+        commit->queued_count++;
+        commit->queued_bytes += imaging_bytes(full->store, batch->flights[i]);
+    }
+    batch->count = 0;
+}
+
+/* So many puts wait, and no batch takes any. */
+static struct full_store *
+waiting_begin(uint32_t count)
+{
+    struct full_store *full = demoting_begin(0);
+
+    full->store->commit->lack_until_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < count / AT_ONCE; i++)
+        blocks_await(blocks_submit(full, 1000 + i * AT_ONCE, AT_ONCE, KVT_RELAXED), KVT_STAGE_DONE);
+    assert_int_equal(full->store->commit->queued_count, count);
+    return full;
+}
+
+static void
+waiting_end(struct full_store *full)
+{
+    full->store->commit->lack_until_ns = 0;
+    full_end(full);
+}
+
+static void
+a_full_batch_does_not_look_at_what_it_cannot_take(void **state)
+{
+    struct full_store *full = waiting_begin(MORE);
+    uint32_t count = (uint32_t)(full->store->commit->batch_bytes_max / BYTES);
+    struct flight *last = full->store->commit->oldest;
+
+    (void)state;
+    for (uint32_t i = 0; i < count; i++)
+        last = last->newer;
+    take_looks_no_further(full, last, count); /* The first that does not fit. */
+    assert_true(full->store->commit->due_ns <= full->store->now_ns);
+    waiting_end(full);
+}
+
+static void
+a_batch_does_not_look_behind_the_last_that_can_be_written(void **state)
+{
+    struct full_store *full = waiting_begin(AT_ONCE);
+
+    (void)state;
+    take_looks_no_further(full, full->store->commit->newest, AT_ONCE);
+    waiting_end(full);
+}
+
 int
 main(void)
 {
@@ -248,6 +320,8 @@ main(void)
         cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
         cmocka_unit_test(a_put_that_joins_a_demotion_keeps_its_block_when_that_fails),
         cmocka_unit_test(a_block_is_deleted_while_its_demotion_fails),
+        cmocka_unit_test(a_full_batch_does_not_look_at_what_it_cannot_take),
+        cmocka_unit_test(a_batch_does_not_look_behind_the_last_that_can_be_written),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -476,6 +476,49 @@ a_commit_is_not_acknowledged_when_what_makes_it_durable_fails(void **state)
     }
 }
 
+static uint32_t told_count;   /* Commits that failed, says the log, */
+static uint32_t caused_count; /* and those of them of which it says why. */
+
+static void
+failure_note(void *context, int level, const char *module, const char *line)
+{
+    (void)context;
+    (void)level;
+    (void)module;
+    if (strstr(line, "event=commit_failed") == NULL)
+        return;
+    told_count++;
+    caused_count += strstr(line, "injected I/O error") != NULL;
+}
+
+/* The sync for the commit that was deferred before fails, too, and for another reason. */
+static void
+the_log_says_why_a_commit_failed(void **state)
+{
+    const struct sim_rule rule = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 2, .sticky = true};
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 16 * SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+        kvt_ticket *tickets[2];
+
+        full->options.log = failure_note;
+        full->options.log_level = KVT_LOG_ERROR;
+        full_again(full, 0);
+        told_count = caused_count = 0;
+        sim_rule_add(full->world, &rule);
+        tickets[0] = put_submit(full, FIRST, 1, KVT_SYNC);
+        tickets[1] = put_submit(full, SECOND, 1, KVT_SYNC);
+        assert_int_equal(full_result(tickets[0]), KVT_E_META);
+        assert_int_equal(full_result(tickets[1]), KVT_E_META);
+        assert_true(told_count > 0);
+        assert_int_equal(caused_count, 1);
+        sim_rules_clear(full->world);
+        full_again(full, 0);
+        full_end(full);
+    }
+}
+
 /*
  * A commit that failed, of a block that takes the place of another; the next batch is written
  * already. Were it committed, its segment would say that both count: the open would not take the
@@ -587,6 +630,7 @@ main(void)
         cmocka_unit_test(what_failed_before_an_orderly_close_stays_deleted),
         cmocka_unit_test(what_is_written_again_hides_no_copy_before_it_is_durable),
         cmocka_unit_test(a_commit_is_not_acknowledged_when_what_makes_it_durable_fails),
+        cmocka_unit_test(the_log_says_why_a_commit_failed),
         cmocka_unit_test(a_batch_behind_a_commit_that_failed_is_not_committed),
         cmocka_unit_test(a_delete_behind_a_commit_that_failed_is_not_promised),
         cmocka_unit_test(a_commit_that_finds_the_index_full_goes_through),

@@ -214,6 +214,52 @@ a_map_that_cannot_grow_stays_as_it_is(void **state)
     index->ops->close(index);
 }
 
+static enum kvt_status
+open_none(struct fs_dir *other, const char *name, unsigned flags, struct fs_file **file_out)
+{
+    (void)other;
+    (void)flags;
+    *file_out = NULL;
+    return failure_errno(EMFILE, "Cannot open", name);
+}
+
+static void *
+take_none(void *context, size_t size)
+{
+    (void)context;
+    (void)size;
+    return NULL;
+}
+
+/* Of a lack that passes. */
+static void
+a_map_grows_without_a_descriptor_and_without_memory(void **state)
+{
+    struct kvt_env lean = env;
+    struct fs_ops ops = *env.fs;
+    struct memory_ops memory = *env.memory;
+    struct index_stats stats;
+    struct index *index;
+
+    (void)state;
+    lean.fs = &ops;
+    lean.memory = &memory;
+    index_lmdb_ops.close(lmdb_make());
+    assert_int_equal(index_lmdb_ops.open(NULL, &lean, dir, false, &index), KVT_OK);
+    ops.open = open_none;
+    memory.take = take_none;
+    batch_make(1);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    assert_int_equal(index->ops->grow(index, 0), KVT_OK);
+    index->ops->stats(index, &stats);
+    assert_int_equal(stats.map_bytes, 2 * MAP_BYTES);
+    batch_make(2);
+    assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
+    memory.take = env.memory->take;
+    model_check(&model, index);
+    index->ops->close(index);
+}
+
 static uint64_t space_bytes; /* What the disk has, says space_tell(). */
 
 static enum kvt_status
@@ -627,6 +673,7 @@ main(void)
         CHECK(no_commit_is_tried_after_one_failed),
         CHECK(a_file_that_cannot_be_read_is_not_walked_through_its_map),
         CHECK(a_map_that_cannot_grow_stays_as_it_is),
+        CHECK(a_map_grows_without_a_descriptor_and_without_memory),
         CHECK(a_map_on_a_full_disk_grows_by_less),
         CHECK(a_growth_that_is_refused_part_way_is_tried_by_less),
         CHECK(an_index_that_the_disk_does_not_have_is_not_begun),
