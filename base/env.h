@@ -177,10 +177,13 @@ struct fs_ops {
     enum kvt_status (*size)(struct fs_file *file, uint64_t *size_out);
     enum kvt_status (*allocate)(struct fs_file *file, uint64_t offset, uint64_t size);
     enum kvt_status (*truncate)(struct fs_file *file, uint64_t size);
-    /* Exclusive owner's lock (open file description lock); held elsewhere: KVT_E_LOCKED. Of a file
-     * that was opened with FS_READ_ONLY it is shared: nobody owns the file meanwhile. In a forked
-     * child the descriptor is closed, so that the lock dies with its owner. */
-    enum kvt_status (*lock)(struct fs_file *file);
+    /* Exclusive owner's lock (open file description lock); held elsewhere for `timeout_ns` from now
+     * (0: now): KVT_E_LOCKED. Of a file that was opened with FS_READ_ONLY it is shared: nobody owns
+     * the file meanwhile. In a forked child the descriptor is closed, so that the lock dies with
+     * its owner; but transfers of the file that are in flight then keep it until they have ended.
+     * KVT_E_UNSUPPORTED: the file system has no locks. KVT_E_BUSY: the process has forked since the
+     * file was opened, and the child has it, too: open it anew. */
+    enum kvt_status (*lock)(struct fs_file *file, uint64_t timeout_ns);
     bool (*is_direct)(const struct fs_file *file); /* FS_DIRECT was asked and took effect. */
     /* Alignment of memory and of offsets for direct transfers (STATX_DIOALIGN); 1 if none. */
     uint32_t (*align)(const struct fs_file *file);

@@ -61,10 +61,11 @@ uint64_t lock_fork_count(void);
 /*
  * lock_take - make this process the owner of an open file, until lock_close().
  *
- * KVT_E_LOCKED: somebody else is. KVT_E_BUSY: the process forked between opening the file and now,
- * so the child shares the description and would keep the lock; close, open and try again.
+ * KVT_E_LOCKED: somebody else is, and still was after `timeout_ns`. KVT_E_BUSY: the process forked
+ * between opening the file and now, so the child shares the description and would keep the lock;
+ * close, open and try again. KVT_E_UNSUPPORTED: there are no locks on that file system.
  */
-enum kvt_status lock_take(struct fs_host_file *file);
+enum kvt_status lock_take(struct fs_host_file *file, uint64_t timeout_ns);
 
 /* lock_close - close the descriptor, and give up the lock if there is one. */
 void lock_close(struct fs_host_file *file);

@@ -638,9 +638,9 @@ host_truncate(struct fs_file *file, uint64_t size)
 }
 
 static enum kvt_status
-host_lock(struct fs_file *file)
+host_lock(struct fs_file *file, uint64_t timeout_ns)
 {
-    return lock_take(file_of(file));
+    return lock_take(file_of(file), timeout_ns);
 }
 
 static bool

@@ -25,6 +25,10 @@
 #include "failure.h"
 #include "fork_descriptor.h"
 
+enum {
+    PAUSE_NS = 10000000, /* Between two tries. */
+};
+
 static pthread_mutex_t list_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
 static struct fs_host_file *list_first; /* guarded by: list_mutex */
@@ -98,6 +102,8 @@ lock_take_guarded(struct fs_host_file *file)
                 "%s is locked: another handle, of this or another process, is its owner.",
                 file->path);
         }
+        if (errno == ENOLCK) /* What NFS says without its lock daemon. */
+            errno = EOPNOTSUPP;
         return failure_errno(errno, "Cannot lock", file->path);
     }
     if (file->is_locked)
@@ -111,15 +117,23 @@ lock_take_guarded(struct fs_host_file *file)
     return KVT_OK;
 }
 
+/* F_OFD_SETLKW would block the thread, and with it the mutex and every fork. */
 enum kvt_status
-lock_take(struct fs_host_file *file)
+lock_take(struct fs_host_file *file, uint64_t timeout_ns)
 {
-    enum kvt_status status;
+    static const struct timespec pause = {.tv_nsec = PAUSE_NS};
+    uint64_t begin_ns = clock_read_ns(CLOCK_MONOTONIC);
 
-    (void)pthread_mutex_lock(&list_mutex);
-    status = lock_take_guarded(file);
-    (void)pthread_mutex_unlock(&list_mutex);
-    return status;
+    for (;;) {
+        enum kvt_status status;
+
+        (void)pthread_mutex_lock(&list_mutex);
+        status = lock_take_guarded(file);
+        (void)pthread_mutex_unlock(&list_mutex);
+        if (status != KVT_E_LOCKED || clock_read_ns(CLOCK_MONOTONIC) - begin_ns >= timeout_ns)
+            return status;
+        (void)nanosleep(&pause, NULL);
+    }
 }
 
 void

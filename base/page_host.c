@@ -47,7 +47,7 @@ life_begin(int descriptor, struct fs_host_file *life)
         if (life->file.descriptor < 0)
             return failure_set(KVT_E_UNSUPPORTED, errno,
                 "a page cannot be shared where %s cannot be opened", life->path);
-        status = lock_take(life);
+        status = lock_take(life, 0);
         if (status != KVT_OK)
             lock_close(life);
     }

@@ -56,8 +56,10 @@ tail_put(struct kvt_store *store, struct image *image)
 static void
 slot_put(struct kvt_store *store, struct image *image)
 {
-    if (image->has_slot)
+    if (image->has_slot) {
         room_put(store, POLICY_HOST, image->slot);
+        store->imaging.slot_count--;
+    }
     image->has_slot = false;
 }
 
@@ -254,7 +256,8 @@ image_place(struct kvt_store *store, struct image *image)
         return true;
     image->has_slot = slab_take(store->slab, size, &image->slot) == KVT_OK;
     if (!image->has_slot)
-        return store->imaging.count == 1;
+        return store->imaging.slot_count == 0; /* No other one will give a slot back. */
+    store->imaging.slot_count++;
     image->memory = slab_address(store->slab, image->slot);
     return true;
 }

@@ -36,6 +36,7 @@ struct imaging {
     struct flight *first, *last; /* Wait for a turn. */
     uint64_t bytes;              /* Of images. */
     uint32_t count;
+    uint32_t slot_count; /* Of them, those that have a slot. */
 };
 
 /* imaging_begin - the flight's entry is to be written. True: -> IMAGING; commit_ready() follows, or

@@ -20,10 +20,15 @@ enum {
     CLAIM_SEGMENTS = 64, /* That are asked whose a file is. */
 };
 
+/* How long an open waits for what an owner that was killed has in flight: far longer than a disk
+ * takes that still answers. */
+#define PATIENCE_NS ((uint64_t)30 * 1000000000)
+
 /* What all steps need to know of one root. */
 struct file_plan {
     const struct kvt_env *env;
     const struct nvme_options *options;
+    const struct nvme_root *roots; /* All; `file` of those that are open. */
     struct fs_dir *dir;
     uint64_t segment_bytes;
     uint64_t wanted_bytes; /* Whole segments. */
@@ -339,16 +344,73 @@ file_claim(const struct file_plan *plan, uint32_t number, struct fs_file *file)
 
 /* --- Opening it ------------------------------------------------------------------------------- */
 
+/* Then it is locked already, and is refused: by its headers, or by root_is_another(). */
+static bool
+file_is_of_another_root(const struct file_plan *plan, const struct fs_file *file)
+{
+    for (uint32_t i = 0; i < plan->options->root_count; i++) {
+        if (plan->roots[i].file != NULL && plan->env->fs->is_same(file, plan->roots[i].file))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Transfers outlive a process that is killed, and LOCK does not know of them; but each holds the
+ * description that it goes through, and so that one's lock. Who has it finds a file that nobody
+ * else writes any more.
+ */
+static enum kvt_status
+file_lock(const struct file_plan *plan, struct fs_file *file, uint64_t timeout_ns)
+{
+    enum kvt_status status;
+
+    if (file_is_of_another_root(plan, file))
+        return KVT_OK;
+    status = plan->env->fs->lock(file, timeout_ns);
+    if (status == KVT_E_UNSUPPORTED) {
+        plan_warn(plan, "no_locks", 0);
+        return KVT_OK;
+    }
+    if (status != KVT_E_LOCKED)
+        return status;
+    return failure_set(KVT_E_LOCKED, 0,
+        "%s/" FILE_NAME " is locked: writes of an owner that was killed may still be on their way "
+        "to it, or another store uses it",
+        plan->env->fs->dir_path(plan->dir));
+}
+
+/* Open data.00, once nobody else has it. */
+static enum kvt_status
+file_open_alone(const struct file_plan *plan, unsigned flags, struct fs_file **file_out)
+{
+    const struct kvt_env *env = plan->env;
+    uint64_t until_ns = env_until(env, PATIENCE_NS);
+    enum kvt_status status;
+    uint64_t now_ns;
+
+    if (plan->options->read_only)
+        flags |= FS_READ_ONLY;
+    do {
+        KVT_TRY(env->fs->open(plan->dir, FILE_NAME, flags, file_out));
+        now_ns = env_now(env);
+        status = file_lock(plan, *file_out, until_ns > now_ns ? until_ns - now_ns : 0);
+        if (status != KVT_OK)
+            env->fs->close(*file_out);
+        /* KVT_E_BUSY: the process forked between the two. */
+    } while (status == KVT_E_BUSY && now_ns < until_ns);
+    return status;
+}
+
 /* Open data.00 for transfers: direct where that works. */
 static enum kvt_status
 file_open(const struct file_plan *plan, struct fs_file **file_out)
 {
     const struct fs_ops *fs = plan->env->fs;
-    unsigned flags = plan->options->read_only ? FS_READ_ONLY : 0;
     struct fs_file *file = NULL;
     enum kvt_status status;
 
-    KVT_TRY(fs->open(plan->dir, FILE_NAME, flags | FS_DIRECT, &file));
+    KVT_TRY(file_open_alone(plan, FS_DIRECT, &file));
     if (fs->is_direct(file) && fs->align(file) > PAGE_BYTES) {
         status = failure_set(KVT_E_UNSUPPORTED, 0,
             "%s: the file system wants transfers aligned to %u bytes, kvtier aligns to %d",
@@ -359,7 +421,7 @@ file_open(const struct file_plan *plan, struct fs_file **file_out)
     status = file_probe(plan, file);
     if (status == KVT_E_INVAL && fs->is_direct(file)) {
         fs->close(file);
-        KVT_TRY(fs->open(plan->dir, FILE_NAME, flags, &file));
+        KVT_TRY(file_open_alone(plan, 0, &file));
         status = file_probe(plan, file);
     }
     if (status != KVT_OK) {
@@ -392,13 +454,15 @@ file_grow(const struct file_plan *plan, struct fs_file *file, uint64_t *size_out
 }
 
 static enum kvt_status
-plan_make(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
-    struct file_plan *plan)
+plan_make(const struct nvme_tier *nvme, uint32_t number, struct file_plan *plan)
 {
+    const struct kvt_env *env = nvme->env;
+    const struct nvme_options *options = &nvme->options;
     uint64_t count;
 
     plan->env = env;
     plan->options = options;
+    plan->roots = nvme->roots;
     plan->dir = options->roots[number];
     plan->is_made = options->is_made == NULL ? NULL : &options->is_made[number];
     plan->segment_bytes = (uint64_t)options->segment_pages * PAGE_BYTES;
@@ -413,16 +477,16 @@ plan_make(const struct kvt_env *env, const struct nvme_options *options, uint32_
 }
 
 enum kvt_status
-nvme_file_find(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
-    struct nvme_root *root)
+nvme_file_find(struct nvme_tier *nvme, uint32_t number)
 {
+    struct nvme_root *root = &nvme->roots[number];
     struct file_plan plan;
     enum kvt_status status;
 
-    KVT_TRY(plan_make(env, options, number, &plan));
+    KVT_TRY(plan_make(nvme, number, &plan));
     status = file_open(&plan, &root->file);
     if (status == KVT_MISS)
-        return may_be_missing(options, number) ? KVT_OK : missing_refuse(&plan);
+        return may_be_missing(&nvme->options, number) ? KVT_OK : missing_refuse(&plan);
     KVT_TRY(status);
     return file_claim(&plan, number, root->file);
 }
@@ -442,22 +506,24 @@ file_make(const struct file_plan *plan, bool was_made, struct fs_file **file_out
 }
 
 enum kvt_status
-nvme_file_ready(const struct kvt_env *env, const struct nvme_options *options, uint32_t number,
-    struct nvme_root *root)
+nvme_file_ready(struct nvme_tier *nvme, uint32_t number)
 {
+    const struct nvme_options *options = &nvme->options;
+    const struct fs_ops *fs = nvme->env->fs;
+    struct nvme_root *root = &nvme->roots[number];
     struct file_plan plan;
     uint64_t size = 0;
 
     if (root->file == NULL && options->read_only)
         return KVT_OK;
-    KVT_TRY(plan_make(env, options, number, &plan));
+    KVT_TRY(plan_make(nvme, number, &plan));
     if (root->file == NULL)
         KVT_TRY(file_make(&plan, options->was_made[number], &root->file));
     else if (!options->read_only)
-        (void)env->fs->unlink(plan.dir, FILE_NAME_NEW); /* As in file_create(). */
+        (void)fs->unlink(plan.dir, FILE_NAME_NEW); /* As in file_create(). */
     KVT_TRY(file_grow(&plan, root->file, &size));
-    root->is_direct = env->fs->is_direct(root->file);
-    root->align_bytes = env->fs->align(root->file);
+    root->is_direct = fs->is_direct(root->file);
+    root->align_bytes = fs->align(root->file);
     root->segment_count = (uint32_t)(size / plan.segment_bytes);
     return KVT_OK;
 }

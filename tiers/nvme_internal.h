@@ -128,10 +128,8 @@ struct nvme_tier {
  * changed yet. nvme_file_ready - makes one that is not there, and grows it: when all were found.
  * Fills segment_count, align_bytes and is_direct, too.
  */
-enum kvt_status nvme_file_find(const struct kvt_env *env, const struct nvme_options *options,
-    uint32_t number, struct nvme_root *root);
-enum kvt_status nvme_file_ready(const struct kvt_env *env, const struct nvme_options *options,
-    uint32_t number, struct nvme_root *root);
+enum kvt_status nvme_file_find(struct nvme_tier *nvme, uint32_t number);
+enum kvt_status nvme_file_ready(struct nvme_tier *nvme, uint32_t number);
 
 /* --- nvme_put.c ------------------------------------------------------------------------------- */
 

@@ -226,7 +226,7 @@ root_find(struct nvme_tier *nvme, uint32_t number)
     root->dir = nvme->options.roots[number];
     root->is_read_only = nvme->options.read_only;
     nvme->root_count = number + 1; /* From here on nvme_close() closes it. */
-    return nvme_file_find(nvme->env, &nvme->options, number, root);
+    return nvme_file_find(nvme, number);
 }
 
 static enum kvt_status
@@ -235,7 +235,7 @@ root_open(struct nvme_tier *nvme, uint32_t number)
     struct nvme_root *root = &nvme->roots[number];
     char name[24];
 
-    KVT_TRY(nvme_file_ready(nvme->env, &nvme->options, number, root));
+    KVT_TRY(nvme_file_ready(nvme, number));
     if (root->file == NULL)
         return KVT_OK;
     KVT_TRY(root_is_another(nvme, number));

@@ -284,7 +284,7 @@ lock_try(const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct 
     if (status == KVT_E_READONLY && only_reads)
         status = env->fs->open(dir, "LOCK", FS_READ_ONLY, &file);
     KVT_TRY(status);
-    status = env->fs->lock(file);
+    status = env->fs->lock(file, 0);
     if (status != KVT_OK) {
         env->fs->close(file);
         return status;

@@ -178,7 +178,7 @@ owner_complain(const char *path)
     }
     owner_find(path, owner);
     if (!owner->is_open)
-        complain("%s was open a moment ago: try again", path);
+        complain_status(KVT_E_LOCKED, "cannot open %s", path);
     else
         complain("%s is open: %s has it%s", path, owner_text(owner, text, sizeof(text)),
             owner->has_live ? "; stat, leases, options and top show what it does" : "");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hostile_store.c - a store whose file system is read-only, or full and then not, whose clock
- * jumps, that several processes want at once, and whose owner forks.
+ * jumps, whose user may have no thread more, that several processes want at once, and whose owner
+ * forks.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,6 +23,7 @@
 #include <cmocka.h>
 
 #include "env.h"
+#include "io_engines.h"
 #include "kvtier/kvtier_unstable.h"
 #include "rng.h"
 #include "stop_on_proof.h"
@@ -32,6 +35,7 @@ enum {
     RIVAL_ROUNDS = 5,
     DESCRIPTION_BYTES = 4096,
     PATH_BYTES = KIT_PATH_BYTES + 32,
+    NOBODY = 65534,
 };
 
 struct fixture {
@@ -301,6 +305,55 @@ where_only_small_rings_are_given_threads_do_the_work(void **state)
     assert_int_equal(WEXITSTATUS(result), 0);
 }
 
+/*
+ * 0: writes go on where the system gives this user no thread any more, not even to the kernel's own
+ * work, and did so from behind the open on.
+ */
+static int
+without_threads_run(const struct fixture *fixture)
+{
+    const struct rlimit none = {0, 0};
+    struct kvt_options options = kit_options();
+    uint32_t health = 0;
+    kvt_store *store = NULL;
+    uint64_t found = 0;
+    kvt_namespace ns;
+
+    options.io_engine = KVT_IO_URING;
+    if (chown(fixture->dir, NOBODY, NOBODY) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+        return 1;
+    if (kvt_open(fixture->path, &options, &store) != KVT_OK ||
+        kvt_namespace_open(store, "space", "model", 5, &ns) != KVT_OK)
+        return 2;
+    if (setrlimit(RLIMIT_NPROC, &none) != 0)
+        return 3;
+    for (uint64_t key = 1; key <= BLOCKS; key++) {
+        if (kit_put(store, ns, key, 1, 5000, KVT_SYNC) != KVT_OK ||
+            kit_get(store, ns, key, &found) != KVT_OK || found != 1)
+            return 4;
+    }
+    if (kvt_health(store, &health) != KVT_OK || health != 0)
+        return 5;
+    return kvt_close(store) == KVT_OK ? 0 : 6;
+}
+
+/* Root has no such limit, so that it takes another user. */
+static void
+where_no_thread_is_given_any_more_writes_go_on(void **state)
+{
+    int result = -1;
+    pid_t child;
+
+    if (geteuid() != 0 || io_uring_probe() != KVT_OK)
+        skip();
+    child = fork();
+    if (child == 0)
+        _exit(without_threads_run(*state));
+    assert_int_equal(waitpid(child, &result, 0), child);
+    assert_true(WIFEXITED(result));
+    assert_int_equal(WEXITSTATUS(result), 0);
+}
+
 /* --- Other processes -------------------------------------------------------------------------- */
 
 /* A process that opens, writes and closes; its exit code says how often it was the owner. */
@@ -418,6 +471,7 @@ main(void)
         HOSTILE_TEST(a_rebuild_without_room_is_refused_and_can_be_repeated),
         HOSTILE_TEST(a_wall_clock_that_jumps_harms_nothing),
         HOSTILE_TEST(where_only_small_rings_are_given_threads_do_the_work),
+        HOSTILE_TEST(where_no_thread_is_given_any_more_writes_go_on),
         HOSTILE_TEST(of_several_processes_one_at_a_time_is_the_owner),
         HOSTILE_TEST(a_forked_child_cannot_harm_the_store_of_its_parent),
     };

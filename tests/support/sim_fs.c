@@ -539,14 +539,25 @@ fs_truncate(struct fs_file *file, uint64_t size)
     return resize(handle_of(file), SIM_TRUNCATE, CHANGE_SIZE, size);
 }
 
+static bool
+lock_is_free(void *context)
+{
+    const struct sim_handle *handle = context;
+
+    return handle->node->lock_owner == NULL || handle->node->lock_owner == handle;
+}
+
 static enum kvt_status
-fs_lock(struct fs_file *file)
+fs_lock(struct fs_file *file, uint64_t timeout_ns)
 {
     struct sim_handle *handle = handle_of(file);
+    struct sim_world *world = handle->world;
 
-    if (handle->world->is_crashed)
+    if (timeout_ns > 0 && !lock_is_free(handle))
+        (void)sim_run(world, lock_is_free, handle, world->now_ns + timeout_ns);
+    if (world->is_crashed)
         return power_failure("lock", handle->name);
-    if (handle->node->lock_owner != NULL && handle->node->lock_owner != handle)
+    if (!lock_is_free(handle))
         return failure_set(KVT_E_LOCKED, EAGAIN, "lock %s: held elsewhere", handle->name);
     handle->node->lock_owner = handle;
     return KVT_OK;

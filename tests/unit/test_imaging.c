@@ -81,6 +81,7 @@ bench_end(struct bench *bench)
     assert_int_equal(stats.host_dirty_bytes_now, 0);
     assert_int_equal(bench->full->store->imaging.bytes, 0);
     assert_int_equal(bench->full->store->imaging.count, 0);
+    assert_int_equal(bench->full->store->imaging.slot_count, 0);
     full_end(bench->full);
     for (uint32_t i = 0; i < KEYS; i++)
         free(bench->bytes[i]);
@@ -239,6 +240,61 @@ without_room_for_an_image_blocks_are_written_raw(void **state)
     bench_end(&bench);
 }
 
+enum {
+    SLOTS = 64, /* All that HOST has, at most. */
+};
+
+/* Every slot of HOST that is free. */
+static uint32_t
+slots_take(struct full_store *full, struct slot slots[SLOTS])
+{
+    uint32_t count = 0;
+
+    while (slab_take(full->store->slab, FULL_BLOCK_BYTES, &slots[count]) == KVT_OK)
+        assert_true(++count < SLOTS);
+    return count;
+}
+
+/* No image has a slot that others could wait for: they are made at once, and go together. */
+static void
+blocks_of_parts_share_a_batch_when_there_is_no_room_for_images(void **state)
+{
+    struct bench bench;
+    struct slot slots[SLOTS];
+    struct kvt_key names[KEYS / 2];
+    uint64_t keys[KEYS / 2];
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    uint64_t batch_count;
+    uint32_t slot_count;
+    kvt_ticket *ticket;
+
+    (void)state;
+    bench_begin(&bench, 11, KVT_CODEC_BF16);
+    for (uint32_t i = 0; i < KEYS / 2; i++) {
+        keys[i] = 2 * (uint64_t)i; /* Those have parts. */
+        names[i] = (struct kvt_key){.bytes = &keys[i], .length = sizeof(keys[i])};
+        assert_int_equal(
+            full_stage_result(put_begin_one(&bench, keys[i], 1, KVT_MEMORY), KVT_STAGE_DONE).status,
+            KVT_OK);
+    }
+    assert_int_equal(kvt_stats_get(bench.full->store, &stats), KVT_OK);
+    batch_count = stats.batch_count;
+    slot_count = slots_take(bench.full, slots);
+    assert_int_equal(kvt_demote_submit(bench.full->store, bench.full->ns, names, KEYS / 2,
+                         KVT_TIER_NVME, NULL, &ticket),
+        KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    kvt_ticket_free(ticket);
+    for (uint32_t i = 0; i < slot_count; i++)
+        assert_true(slab_put(bench.full->store->slab, slots[i]));
+    assert_int_equal(kvt_stats_get(bench.full->store, &stats), KVT_OK);
+    assert_in_range(stats.batch_count - batch_count, 1, 3);
+    assert_int_equal(stats.codec_in_bytes, 0);
+    for (uint32_t i = 0; i < KEYS / 2; i++)
+        assert_int_equal(block_get(&bench, keys[i], 1, KVT_GET_TRANSIENT), KVT_OK);
+    bench_end(&bench);
+}
+
 /* A block loses its encoded copy, stays in HOST, and is written again without a codec. */
 static void
 a_copy_that_was_released_is_summed_up_anew(void **state)
@@ -283,6 +339,7 @@ main(void)
         cmocka_unit_test(blocks_end_at_any_moment_of_their_image),
         cmocka_unit_test(an_abort_gives_images_back),
         cmocka_unit_test(without_room_for_an_image_blocks_are_written_raw),
+        cmocka_unit_test(blocks_of_parts_share_a_batch_when_there_is_no_room_for_images),
         cmocka_unit_test(a_copy_that_was_released_is_summed_up_anew),
     };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_io_uring.c - the io_uring engine where the system denies it something: the ring itself, or
- * locked memory. Each such case runs in a child that takes the right away from itself. And what a
- * child has of its parent's ring.
+ * test_io_uring.c - the io_uring engine where the system denies it something: the ring itself,
+ * locked memory, or threads. Each such case runs in a child that takes the right away from itself.
+ * And what a child has of its parent's ring.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -209,12 +209,72 @@ arena_that_may_not_be_locked_is_used_unregistered(void **state)
     in_child(without_locked_memory, 1 << 20);
 }
 
+/* --- Threads ---------------------------------------------------------------------------------- */
+
+/* One operation, waited for. */
+static int64_t
+queue_do(struct io_queue *queue, const struct io_op *op)
+{
+    struct io_done done = {0};
+
+    if (io_uring_ops.submit(queue, &op, 1) != 1)
+        return -1000;
+    while (io_uring_ops.reap(queue, &done, 1) == 0)
+        io_uring_ops.wait(queue, 0, UINT64_MAX);
+    return done.id == op->id ? done.result : -1001;
+}
+
+/* 0: a sync, for which the kernel needs a thread, is made where it gets none. */
+static int
+without_threads(int descriptor)
+{
+    const struct rlimit none = {0, 0};
+    struct fs_file file = {.descriptor = descriptor};
+    struct io_op op = {.id = 7, .kind = IO_SYNC, .file = &file};
+    struct io_queue *queue = NULL;
+    struct kvt_env env;
+    int ends[2];
+
+    env_host(&env);
+    if (io_uring_ops.open(&env, 8, &queue) != KVT_OK)
+        return 1;
+    /* Root has no such limit. */
+    if ((geteuid() == 0 && setuid(NOBODY) != 0) || setrlimit(RLIMIT_NPROC, &none) != 0)
+        return 2;
+    if (queue_do(queue, &op) != 0)
+        return 3;
+    /* What cannot be synced tells that the call was made. */
+    if (pipe(ends) != 0)
+        return 4;
+    file.descriptor = ends[1];
+    if (queue_do(queue, &op) != -EINVAL)
+        return 5;
+    io_uring_ops.close(queue);
+    return 0;
+}
+
+static void
+what_the_kernel_has_no_thread_for_is_done_all_the_same(void **state)
+{
+    FILE *file = tmpfile();
+
+    (void)state;
+    if (io_uring_probe() != KVT_OK) {
+        printf("SKIPPED: %s\n", failure_last()->text);
+        skip();
+    }
+    assert_non_null(file);
+    in_child(without_threads, fileno(file));
+    (void)fclose(file);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(denied_ring_is_reported_as_unsupported),
         cmocka_unit_test(arena_that_may_not_be_locked_is_used_unregistered),
+        cmocka_unit_test(what_the_kernel_has_no_thread_for_is_done_all_the_same),
         cmocka_unit_test(forked_child_has_nothing_of_a_ring),
     };
 

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "env.h"
@@ -74,15 +75,15 @@ second_handle_of_one_process_is_refused_until_the_first_is_closed(void **state)
     struct fs_file *second = file_open(world, "LOCK");
     struct fs_file *other = file_open(world, "OTHER");
 
-    assert_int_equal(world->fs->lock(first), KVT_OK);
-    assert_int_equal(world->fs->lock(first), KVT_OK);
-    assert_int_equal(world->fs->lock(second), KVT_E_LOCKED);
+    assert_int_equal(world->fs->lock(first, 0), KVT_OK);
+    assert_int_equal(world->fs->lock(first, 0), KVT_OK);
+    assert_int_equal(world->fs->lock(second, 0), KVT_E_LOCKED);
     assert_int_equal(failure_last()->status, KVT_E_LOCKED);
     assert_non_null(strstr(failure_last()->text, "LOCK is locked"));
     assert_non_null(strstr(failure_last()->text, world->path));
-    assert_int_equal(world->fs->lock(other), KVT_OK);
+    assert_int_equal(world->fs->lock(other, 0), KVT_OK);
     world->fs->close(first);
-    assert_int_equal(world->fs->lock(second), KVT_OK);
+    assert_int_equal(world->fs->lock(second, 0), KVT_OK);
     world->fs->close(other);
     world->fs->close(second);
 }
@@ -95,11 +96,11 @@ refused_handle_that_is_closed_does_not_free_the_lock(void **state)
     struct fs_file *second = file_open(world, "LOCK");
 
     /* A plain POSIX lock would go here: it dies with any descriptor of the process. */
-    assert_int_equal(world->fs->lock(first), KVT_OK);
-    assert_int_equal(world->fs->lock(second), KVT_E_LOCKED);
+    assert_int_equal(world->fs->lock(first, 0), KVT_OK);
+    assert_int_equal(world->fs->lock(second, 0), KVT_E_LOCKED);
     world->fs->close(second);
     second = file_open(world, "LOCK");
-    assert_int_equal(world->fs->lock(second), KVT_E_LOCKED);
+    assert_int_equal(world->fs->lock(second, 0), KVT_E_LOCKED);
     world->fs->close(second);
     world->fs->close(first);
 }
@@ -139,7 +140,7 @@ try_in_child(void *context)
 
     if (file == NULL)
         return 2;
-    status = world->fs->lock(file);
+    status = world->fs->lock(file, 0);
     world->fs->close(file);
     return status == KVT_E_LOCKED ? 0 : status == KVT_OK ? 1 : 2;
 }
@@ -151,10 +152,10 @@ other_process_is_refused_while_the_owner_lives(void **state)
     struct fs_file *file = file_open(world, "LOCK");
 
     assert_int_equal(child_result(child_start(try_in_child, world)), 1);
-    assert_int_equal(world->fs->lock(file), KVT_E_BUSY); /* A fork since it was opened. */
+    assert_int_equal(world->fs->lock(file, 0), KVT_E_BUSY); /* A fork since it was opened. */
     world->fs->close(file);
     file = file_open(world, "LOCK");
-    assert_int_equal(world->fs->lock(file), KVT_OK);
+    assert_int_equal(world->fs->lock(file, 0), KVT_OK);
     assert_int_equal(child_result(child_start(try_in_child, world)), 0);
     /* And the fork has not cost the owner its lock. */
     assert_int_equal(child_result(child_start(try_in_child, world)), 0);
@@ -193,8 +194,8 @@ owner_main(void *context)
 
     /* Should the test fail, nobody would kill us. */
     (void)alarm(100);
-    if (file == NULL || other == NULL || world->fs->lock(file) != KVT_OK ||
-        world->fs->lock(other) != KVT_OK)
+    if (file == NULL || other == NULL || world->fs->lock(file, 0) != KVT_OK ||
+        world->fs->lock(other, 0) != KVT_OK)
         return 1;
     child = fork();
     if (child == 0)
@@ -220,13 +221,13 @@ child_that_outlives_a_killed_owner_does_not_keep_the_lock(void **state)
     owner = child_start(owner_main, &family);
     assert_int_equal(read(family.ready[0], &byte, 1), 1);
     file = file_open(world, "LOCK");
-    assert_int_equal(world->fs->lock(file), KVT_E_LOCKED);
+    assert_int_equal(world->fs->lock(file, 0), KVT_E_LOCKED);
     assert_int_equal(kill(owner, SIGKILL), 0);
     assert_int_equal(waitpid(owner, &status, 0), owner);
     /* The grandchild still lives: it waits for the end of `hold`, which we keep open. */
-    assert_int_equal(world->fs->lock(file), KVT_OK);
+    assert_int_equal(world->fs->lock(file, 0), KVT_OK);
     other = file_open(world, "OTHER");
-    assert_int_equal(world->fs->lock(other), KVT_OK);
+    assert_int_equal(world->fs->lock(other, 0), KVT_OK);
     world->fs->close(other);
     world->fs->close(file);
     for (int i = 0; i < 2; i++) {
@@ -268,7 +269,7 @@ child_has_the_owners_handle_closed_and_may_close_it_again(void **state)
     struct inherited inherited = {.world = world, .file = file_open(world, "LOCK")};
 
     inherited.descriptor = inherited.file->descriptor;
-    assert_int_equal(world->fs->lock(inherited.file), KVT_OK);
+    assert_int_equal(world->fs->lock(inherited.file, 0), KVT_OK);
     assert_int_equal(child_result(child_start(inherited_main, &inherited)), 0);
     assert_true(fcntl(inherited.descriptor, F_GETFD) != -1);
     world->fs->close(inherited.file);
@@ -306,7 +307,7 @@ child_has_every_owned_handle_closed_whatever_was_closed_before(void **state)
         for (size_t i = 0; i < 3; i++) {
             three.files[i] = file_open(world, names[i]);
             three.descriptors[i] = three.files[i]->descriptor;
-            assert_int_equal(world->fs->lock(three.files[i]), KVT_OK);
+            assert_int_equal(world->fs->lock(three.files[i], 0), KVT_OK);
         }
         world->fs->close(three.files[gone]);
         assert_int_equal(child_result(child_start(three_main, &three)), 0);
@@ -336,11 +337,11 @@ file_that_a_child_shares_already_is_refused(void **state)
     struct fs_file *file = file_open(world, "LOCK");
 
     assert_int_equal(child_result(child_start(nothing_main, NULL)), 0);
-    assert_int_equal(world->fs->lock(file), KVT_E_BUSY);
+    assert_int_equal(world->fs->lock(file, 0), KVT_E_BUSY);
     assert_non_null(strstr(failure_last()->text, "forked"));
     world->fs->close(file);
     file = file_open(world, "LOCK");
-    assert_int_equal(world->fs->lock(file), KVT_OK);
+    assert_int_equal(world->fs->lock(file, 0), KVT_OK);
     world->fs->close(file);
 }
 
@@ -354,7 +355,7 @@ lock_often(void *argument)
 
     for (int i = 0; i < 300; i++) {
         struct fs_file *file = file_open(world, "LOCK");
-        enum kvt_status status = file == NULL ? KVT_E_IO : world->fs->lock(file);
+        enum kvt_status status = file == NULL ? KVT_E_IO : world->fs->lock(file, 0);
 
         if (status == KVT_OK)
             owner_count++;
@@ -387,6 +388,66 @@ threads_lock_and_close_while_the_process_forks(void **state)
     assert_int_equal(child_result(child_start(try_in_child, world)), 1);
 }
 
+/* --- Waiting for it --------------------------------------------------------------------------- */
+
+static uint64_t
+now_ns(void)
+{
+    struct timespec time = {0};
+
+    assert_int_equal(clock_gettime(CLOCK_MONOTONIC, &time), 0);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static void
+who_waits_is_refused_when_the_time_is_over(void **state)
+{
+    struct world *world = *state;
+    struct fs_file *first = file_open(world, "LOCK");
+    struct fs_file *second = file_open(world, "LOCK");
+    uint64_t begin_ns = now_ns();
+
+    assert_int_equal(world->fs->lock(first, 30000000), KVT_OK); /* Nobody else has it. */
+    assert_int_equal(world->fs->lock(second, 30000000), KVT_E_LOCKED);
+    assert_true(now_ns() - begin_ns >= 30000000);
+    world->fs->close(first);
+    world->fs->close(second);
+}
+
+struct waiter {
+    const struct world *world;
+    struct fs_file *file;
+    enum kvt_status status;
+};
+
+static void *
+waiter_main(void *argument)
+{
+    struct waiter *waiter = argument;
+
+    waiter->status = waiter->world->fs->lock(waiter->file, (uint64_t)20 * 1000000000);
+    return NULL;
+}
+
+/* It would wait as long, if who waits kept the mutex that every fork takes. */
+static void
+a_fork_does_not_wait_for_who_waits_for_a_lock(void **state)
+{
+    struct world *world = *state;
+    struct fs_file *first = file_open(world, "LOCK");
+    struct waiter waiter = {.world = world, .file = file_open(world, "LOCK")};
+    pthread_t thread;
+
+    assert_int_equal(world->fs->lock(first, 0), KVT_OK);
+    assert_int_equal(pthread_create(&thread, NULL, waiter_main, &waiter), 0);
+    (void)usleep(20000);
+    assert_int_equal(child_result(child_start(nothing_main, NULL)), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(waiter.status, KVT_E_BUSY); /* The child has the file, too. */
+    world->fs->close(waiter.file);
+    world->fs->close(first);
+}
+
 /* As vfork() and posix_spawn() make one, which run no handlers; or one of fork() that has not got
  * to them yet: it has the owner's descriptor for a moment. */
 static void
@@ -398,7 +459,7 @@ child_that_is_on_its_way_to_its_exec_does_not_keep_a_lock_that_was_given_back(vo
     pid_t child;
     char byte;
 
-    assert_int_equal(world->fs->lock(file), KVT_OK);
+    assert_int_equal(world->fs->lock(file, 0), KVT_OK);
     assert_int_equal(pipe(hold), 0);
     child = (pid_t)syscall(SYS_clone, (long)SIGCHLD, NULL, NULL, NULL, NULL);
     if (child == 0) {
@@ -409,7 +470,7 @@ child_that_is_on_its_way_to_its_exec_does_not_keep_a_lock_that_was_given_back(vo
     assert_true(child > 0);
     world->fs->close(file);
     file = file_open(world, "LOCK");
-    assert_int_equal(world->fs->lock(file), KVT_OK);
+    assert_int_equal(world->fs->lock(file, 0), KVT_OK);
     (void)close(hold[1]);
     (void)close(hold[0]);
     assert_int_equal(child_result(child), 0);
@@ -432,6 +493,8 @@ main(void)
         LOCK_TEST(child_has_every_owned_handle_closed_whatever_was_closed_before),
         LOCK_TEST(file_that_a_child_shares_already_is_refused),
         LOCK_TEST(threads_lock_and_close_while_the_process_forks),
+        LOCK_TEST(who_waits_is_refused_when_the_time_is_over),
+        LOCK_TEST(a_fork_does_not_wait_for_who_waits_for_a_lock),
         LOCK_TEST(child_that_is_on_its_way_to_its_exec_does_not_keep_a_lock_that_was_given_back),
     };
 

@@ -166,10 +166,10 @@ killed_process_makes_nothing_durable(void **state)
     assert_int_equal(sim_env(world)->fs->sync(file), KVT_OK);
     assert_int_equal(sim_env(world)->fs->dir_sync(dir), KVT_OK);
     write_all(world, file, 4);
-    assert_int_equal(sim_env(world)->fs->lock(file), KVT_OK);
+    assert_int_equal(sim_env(world)->fs->lock(file, 0), KVT_OK);
     sim_vanish(world);
     file = file_of(world, dir_of(world), "a", 0);
-    assert_int_equal(sim_env(world)->fs->lock(file), KVT_OK);
+    assert_int_equal(sim_env(world)->fs->lock(file, 0), KVT_OK);
     assert_int_equal(count_sectors(world, file, 4), FILE_BYTES / 512);
     sim_power_cut(world, SIM_CUT_NOTHING_KEPT);
     file = file_of(world, dir_of(world), "a", 0);
@@ -207,13 +207,13 @@ lock_has_one_owner_and_dies_with_its_life(void **state)
 
     (void)state;
     assert_int_equal(fs->dir_sync(dir), KVT_OK);
-    assert_int_equal(fs->lock(first), KVT_OK);
-    assert_int_equal(fs->lock(second), KVT_E_LOCKED);
+    assert_int_equal(fs->lock(first, 0), KVT_OK);
+    assert_int_equal(fs->lock(second, 0), KVT_E_LOCKED);
     fs->close(first);
-    assert_int_equal(fs->lock(second), KVT_OK);
+    assert_int_equal(fs->lock(second, 0), KVT_OK);
     sim_power_cut(world, SIM_CUT_SEEDED);
     first = file_of(world, dir_of(world), "LOCK", 0);
-    assert_int_equal(fs->lock(first), KVT_OK);
+    assert_int_equal(fs->lock(first, 0), KVT_OK);
     sim_world_destroy(world);
 }
 

@@ -439,15 +439,15 @@ a_second_owner_is_refused_until_the_first_has_gone(void **state)
     fixture_close(&fixture);
 }
 
-static enum kvt_status (*lock_below)(struct fs_file *);
+static enum kvt_status (*lock_below)(struct fs_file *, uint64_t);
 static uint32_t fork_count;
 
 static enum kvt_status
-lock_between_forks(struct fs_file *file)
+lock_between_forks(struct fs_file *file, uint64_t timeout_ns)
 {
     if (fork_count > 0 && --fork_count > 0)
         return failure_set(KVT_E_BUSY, 0, "the process forks on purpose");
-    return lock_below(file);
+    return lock_below(file, timeout_ns);
 }
 
 static void

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * io_threads.c - the io engine over a pool of threads that call preadv, pwritev and fdatasync.
+ * io_threads.c - the io engine over a pool of threads that make the calls (io_call.h).
  *
  * For containers that forbid io_uring, and for tests that watch system calls. Same semantics as
  * io_uring.c: what the kernel said is delivered as it was said.
@@ -22,10 +22,10 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "failure.h"
 #include "foreign_signals.h"
+#include "io_call.h"
 #include "io_engines.h"
 
 enum {
@@ -52,25 +52,6 @@ struct io_queue {
 
 /* --- The pool --------------------------------------------------------------------------------- */
 
-static int64_t
-operation_run(const struct io_op *op)
-{
-    ssize_t result = -1;
-
-    switch (op->kind) {
-    case IO_READ:
-        result = preadv(op->file->descriptor, op->pieces, (int)op->piece_count, (off_t)op->offset);
-        break;
-    case IO_WRITE:
-        result = pwritev(op->file->descriptor, op->pieces, (int)op->piece_count, (off_t)op->offset);
-        break;
-    case IO_SYNC:
-        result = fdatasync(op->file->descriptor);
-        break;
-    }
-    return result < 0 ? -errno : result;
-}
-
 /* Wait for an operation. False: the queue is closed. */
 static bool
 operation_take(struct io_queue *queue, const struct io_op **op_out)
@@ -96,7 +77,7 @@ pool_main(void *argument)
     while (operation_take(queue, &op)) {
         struct io_done done = {.id = op->id};
 
-        done.result = operation_run(op);
+        done.result = io_call(op);
         (void)pthread_mutex_lock(&queue->lock);
         queue->done[queue->done_end++ % queue->depth] = done;
         (void)pthread_mutex_unlock(&queue->lock);

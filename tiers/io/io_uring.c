@@ -39,6 +39,7 @@
 
 #include "failure.h"
 #include "fork_descriptor.h"
+#include "io_call.h"
 #include "io_engines.h"
 #include "streams_host.h"
 #include "try.h"
@@ -393,6 +394,16 @@ queue_flush(struct io_queue *queue)
     KVT_ASSERT(result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY);
 }
 
+/*
+ * What came of an operation. It is cancelled, and not begun, where the kernel gets no thread for it
+ * (RLIMIT_NPROC, pids.max): every sync needs one, and a write that would block.
+ */
+static int64_t
+operation_result(const struct io_op *op, int result)
+{
+    return result == -ECANCELED ? io_call(op) : result;
+}
+
 static size_t
 queue_reap(struct io_queue *queue, struct io_done *done, size_t count_max)
 {
@@ -409,7 +420,7 @@ queue_reap(struct io_queue *queue, struct io_done *done, size_t count_max)
             is_waker_spent = true;
         } else {
             done[count].id = op->id;
-            done[count].result = entry->res;
+            done[count].result = operation_result(op, entry->res);
             count++;
         }
         io_uring_cqe_seen(&queue->ring, entry);
