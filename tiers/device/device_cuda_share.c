@@ -22,6 +22,7 @@
 #include "device_share.h"
 #include "failure.h"
 #include "fork_descriptor.h"
+#include "streams_host.h"
 #include "try.h"
 
 static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
@@ -227,7 +228,7 @@ descriptor_close(struct device_shared *shared)
     shared->descriptor = -1;
 }
 
-/* A descriptor that exec closes, and forks from now on. */
+/* A descriptor that exec closes, and forks from now on; no standard stream. */
 static enum kvt_status
 descriptor_make(struct device_cuda *device, const struct cuda_share_driver *driver,
     CUmemGenericAllocationHandle memory, struct device_shared *shared)
@@ -238,7 +239,8 @@ descriptor_make(struct device_cuda *device, const struct cuda_share_driver *driv
     KVT_TRY(share_check(device,
         driver->export(&descriptor, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         "export a slab"));
-    if (fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0)
+    descriptor = streams_pass(descriptor);
+    if (descriptor < 0 || fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0)
         return failure_set(
             KVT_E_UNSUPPORTED, 0, "Device %d gave no descriptor for a slab.", device->ordinal);
     status = fork_hold();
