@@ -32,7 +32,9 @@
  *           the maker's death is seen by a lock of the descriptor's file, and any other lock of
  *           that file (fcntl, of an open file description) looks the same. Then waits of others,
  *           their streams' too, end when it lets go of the lock, or dies; those of a store by
- *           kvt_abort(). So give it to nobody who may not make you wait.
+ *           kvt_abort(). And it can take the page away from under the event's words (a hole in the
+ *           file, fallocate()): then a stream may wait for ever, whatever anybody does, kvt_abort()
+ *           too. So give it to nobody who may not make you wait.
  */
 #ifndef KVTIER_SHARING_H
 #define KVTIER_SHARING_H
