@@ -60,8 +60,9 @@ struct memory_ops {
      * Memory that other processes may map to read, and nobody can cut: whole pages of 4096 bytes,
      * zeroed, aligned to 2 MiB from that size on, and all there: none is looked for when it is
      * touched. With the descriptor of its file, closed by exec. adopt: map what another process
-     * shares; only to read. KVT_E_INVAL: the descriptor is of nothing like that. NULL, all three:
-     * there is no such memory. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_IO.
+     * shares; only to read. A forked child has none of both, and keeps none of it alive.
+     * KVT_E_INVAL: the descriptor is of nothing like that. NULL, all three: there is no such
+     * memory. KVT_E_UNSUPPORTED, KVT_E_NOMEM, KVT_E_IO.
      */
     enum kvt_status (*share)(void *context, size_t size, void **memory_out, int *descriptor_out);
     enum kvt_status (*share_adopt)(

@@ -26,9 +26,12 @@ enum kvt_status share_host_make(void *context, size_t size, void **memory_out, i
 enum kvt_status share_host_adopt(
     void *context, int descriptor, void **memory_out, size_t *size_out, int *descriptor_out);
 void share_host_end(void *context, void *memory, size_t size, int descriptor);
-/* A file of memory of that size, with all its pages; seals of it; its memory, of which a forked
- * child has none; whether a file that others made has all its pages. */
+/* A file of memory of that size, with all its pages; another descriptor of one; the end of both,
+ * neither of which a forked child has; seals of it; its memory, of which that has none either;
+ * whether a file that others made has all its pages. */
 enum kvt_status share_host_file(size_t size, int *descriptor_out);
+enum kvt_status share_host_duplicate(int descriptor, int *descriptor_out);
+void share_host_close(int descriptor);
 enum kvt_status share_host_seal(int descriptor, int seals);
 enum kvt_status share_host_map(int descriptor, size_t size, int protection, void **memory_out);
 bool share_host_is_whole(const struct stat *about);
@@ -48,15 +51,12 @@ struct fs_host_file {
     struct fs_file file; /* First: the vtable's functions get a pointer to it. */
     bool is_direct;
     uint32_t align;
-    uint64_t fork_count;               /* lock_fork_count() before it was opened. */
+    uint64_t fork_count;               /* lock_fork_count() (fork_descriptor.h) before its open. */
     struct fs_host_file *locked_next;  /* lock_host.c: the list of locked files. */
     struct fs_host_file *locked_prior; /* lock_host.c; undefined unless is_locked. */
     bool is_locked;                    /* On that list. */
     char path[];                       /* For sentences. */
 };
-
-/* lock_fork_count - forks of this process so far; read it before opening what may be locked. */
-uint64_t lock_fork_count(void);
 
 /*
  * lock_take - make this process the owner of an open file, until lock_close().

@@ -26,6 +26,7 @@
 #include "bytes.h"
 #include "env_host_internal.h"
 #include "failure.h"
+#include "fork_descriptor.h"
 #include "growth_host.h"
 #include "streams_host.h"
 #include "try.h"

@@ -200,3 +200,13 @@ fork_descriptor_remove(struct fork_descriptor *item)
     else
         others = item->next;
 }
+
+struct fork_descriptor *
+fork_descriptor_find(int descriptor)
+{
+    struct fork_descriptor *item = others;
+
+    while (item != NULL && item->descriptor != descriptor)
+        item = item->next;
+    return item;
+}

@@ -18,6 +18,7 @@
 #include "bytes.h"
 #include "env_host_internal.h"
 #include "failure.h"
+#include "fork_descriptor.h"
 #include "streams_host.h"
 #include "try.h"
 
@@ -98,14 +99,12 @@ page_host_adopt(void *context, int descriptor, struct shared_page *page_out)
         !share_host_is_whole(&about))
         return failure_set(
             KVT_E_INVAL, 0, "descriptor %d is of no page that is shared", descriptor);
-    page.descriptor = streams_pass(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    if (page.descriptor < 0)
-        return failure_errno(errno, "duplicate", "the descriptor of a shared page");
+    KVT_TRY(share_host_duplicate(descriptor, &page.descriptor));
     status = share_host_map(page.descriptor, PAGE_BYTES, PROT_READ | PROT_WRITE, &page.memory);
     if (status == KVT_OK)
         *page_out = page;
     else
-        (void)close(page.descriptor);
+        share_host_close(page.descriptor);
     return status;
 }
 
@@ -130,5 +129,5 @@ page_host_end(void *context, struct shared_page *page)
     if (page->memory != NULL)
         (void)munmap(page->memory, PAGE_BYTES);
     if (page->descriptor >= 0)
-        (void)close(page->descriptor);
+        share_host_close(page->descriptor);
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * share_host.c - memory that other processes may map to read: a memfd, sealed.
+ * share_host.c - memory that other processes may map to read: a memfd, sealed. A forked child has
+ * neither the memory nor the descriptor: it would keep all of it, however long it lives.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +13,7 @@
 #include "bytes.h"
 #include "env_host_internal.h"
 #include "failure.h"
+#include "fork_descriptor.h"
 #include "growth_host.h"
 #include "streams_host.h"
 #include "try.h"
@@ -21,6 +24,58 @@ enum {
     ALIGN_BYTES = 2 << 20, /* Of what is as long, as of other memory. */
     STAT_BLOCK_BYTES = 512,
 };
+
+/* --- 1. Descriptors --------------------------------------------------------------------------- */
+
+/* Of a new file, or (`of` not negative) another one of a file that is there. */
+static enum kvt_status
+descriptor_open(int of, int *descriptor_out)
+{
+    struct fork_descriptor *item = calloc(1, sizeof(*item));
+    enum kvt_status status;
+
+    if (item == NULL)
+        return failure_set(KVT_E_NOMEM, 0, "no memory for a descriptor");
+    status = fork_hold();
+    if (status == KVT_OK) {
+        int opened = of < 0 ? memfd_create("kvtier", MFD_CLOEXEC | MFD_ALLOW_SEALING)
+                            : fcntl(of, F_DUPFD_CLOEXEC, 0);
+        int descriptor = streams_pass(opened);
+
+        if (descriptor >= 0)
+            fork_descriptor_add(item, descriptor);
+        else
+            status = failure_errno(errno, "make a descriptor of", "shared memory");
+        fork_release();
+        *descriptor_out = descriptor;
+    }
+    if (status != KVT_OK)
+        free(item);
+    return status;
+}
+
+enum kvt_status
+share_host_duplicate(int descriptor, int *descriptor_out)
+{
+    return descriptor_open(descriptor, descriptor_out);
+}
+
+void
+share_host_close(int descriptor)
+{
+    struct fork_descriptor *item;
+
+    (void)fork_hold(); /* As when it was made. */
+    item = fork_descriptor_find(descriptor);
+    if (item != NULL) { /* In a forked child the number may be of something else. */
+        fork_descriptor_remove(item);
+        (void)close(descriptor);
+    }
+    fork_release();
+    free(item);
+}
+
+/* --- 2. Memory -------------------------------------------------------------------------------- */
 
 /* Addresses for a mapping that must be aligned: NULL when the kernel may choose, MAP_FAILED when
  * there are none. */
@@ -98,12 +153,10 @@ share_host_file(size_t size, int *descriptor_out)
 
     if (size == 0 || size % PAGE_BYTES != 0 || size > INT64_MAX)
         return failure_set(KVT_E_INVAL, 0, "%zu bytes of shared memory are no whole pages", size);
-    descriptor = streams_pass(memfd_create("kvtier", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (descriptor < 0)
-        return failure_errno(errno, "make", "shared memory");
+    KVT_TRY(descriptor_open(-1, &descriptor));
     status = pages_reserve(descriptor, size);
     if (status != KVT_OK)
-        (void)close(descriptor);
+        share_host_close(descriptor);
     else
         *descriptor_out = descriptor;
     return status;
@@ -133,7 +186,7 @@ share_host_make(void *context, size_t size, void **memory_out, int *descriptor_o
             (void)munmap(*memory_out, size);
     }
     if (status != KVT_OK)
-        (void)close(descriptor);
+        share_host_close(descriptor);
     else
         *descriptor_out = descriptor;
     return status;
@@ -160,12 +213,10 @@ share_host_adopt(
     if (!share_host_is_whole(&about))
         return failure_set(
             KVT_E_INVAL, 0, "descriptor %d is of memory that has not all its pages", descriptor);
-    own = streams_pass(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    if (own < 0)
-        return failure_errno(errno, "duplicate", "the descriptor of shared memory");
+    KVT_TRY(share_host_duplicate(descriptor, &own));
     status = share_host_map(own, (size_t)about.st_size, PROT_READ, memory_out);
     if (status != KVT_OK) {
-        (void)close(own);
+        share_host_close(own);
         return status;
     }
     *size_out = (size_t)about.st_size;
@@ -178,5 +229,5 @@ share_host_end(void *context, void *memory, size_t size, int descriptor)
 {
     (void)context;
     (void)munmap(memory, size);
-    (void)close(descriptor);
+    share_host_close(descriptor);
 }

@@ -218,6 +218,22 @@ up_copied(struct kvt_store *store, struct device_job *device_job)
     move_end(store, move, device_job->move.status);
 }
 
+/* A lost device may still have a copy of the block, which nobody sees (entry_tiers()); and a block
+ * is in HBM of one device. */
+static enum kvt_status
+remains_leave(struct kvt_store *store, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+
+    if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_HBM) == 0)
+        return KVT_OK;
+    if (!entry_hbm_release(store, number, KVT_REASON_DEVICE_LOST))
+        return failure_set(KVT_E_GPU, 0, "device %u is lost, and its copy of the block is pinned",
+            entry_device(entry));
+    COUNT(store, hbm_drop_count, 1);
+    return KVT_OK;
+}
+
 enum kvt_status
 move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct slot slot)
 {
@@ -227,6 +243,7 @@ move_up(struct kvt_store *store, uint32_t number, uint32_t device, struct slot s
 
     if (device_is_lost(store, device))
         return failure_set(KVT_E_GPU, 0, "device %u is lost", device);
+    KVT_TRY(remains_leave(store, number));
     KVT_TRY(move_create(
         store, number, FLIGHT_RAISING, (struct room_want){.place = place}, &slot, &move));
     move->device_job.device = device;

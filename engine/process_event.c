@@ -27,6 +27,7 @@ struct kvt_shared_event {
     struct shared_page page;
     bool is_known;   /* The device knows the page. */
     uint64_t waited; /* The last record that a stream was to wait for. guarded by: watch->lock */
+    uint64_t wait_count; /* Of them all, since it was opened. guarded by: watch->lock */
     /* Held over the calls that queue a record, which block when the stream is full: what ends the
      * waits of that stream does not take it. */
     pthread_mutex_t record_lock;
@@ -528,9 +529,15 @@ kvt_shared_event_record(kvt_shared_event *event, void *stream)
     return event_answer(event, status);
 }
 
-/* KVT_LATE: a stream may wait for *record_out, and the watch looks after it from now on. */
+/* A wait of a stream. */
+struct stream_wait {
+    uint64_t record, number; /* The event's wait_count. */
+    uint64_t waited;         /* The event's, before. */
+};
+
+/* KVT_LATE: a stream may wait for the record, and the watch looks after it from now on. */
 static enum kvt_status
-wait_begin(struct kvt_shared_event *event, uint64_t *record_out)
+wait_begin(struct kvt_shared_event *event, struct stream_wait *wait_out)
 {
     struct process_watch *watch = event->watch;
     uint64_t record = record_of(event);
@@ -541,18 +548,30 @@ wait_begin(struct kvt_shared_event *event, uint64_t *record_out)
     (void)pthread_mutex_lock(&watch->lock);
     status = watch_start(watch);
     if (status == KVT_OK) {
+        *wait_out = (struct stream_wait){
+            .record = record, .number = ++event->wait_count, .waited = event->waited};
         event->waited = record > event->waited ? record : event->waited;
         env_wake(watch->env, watch->task);
     }
     (void)pthread_mutex_unlock(&watch->lock);
-    *record_out = record;
     return status == KVT_OK ? KVT_LATE : status;
+}
+
+/* No stream waits for it after all: others' waits are not to end for its sake. Whether one that
+ * began meanwhile, perhaps for the same record, does wait is not known here. */
+static void
+wait_undo(struct kvt_shared_event *event, const struct stream_wait *wait)
+{
+    (void)pthread_mutex_lock(&event->watch->lock);
+    if (event->wait_count == wait->number)
+        event->waited = wait->waited;
+    (void)pthread_mutex_unlock(&event->watch->lock);
 }
 
 enum kvt_status
 kvt_shared_event_stream_wait(kvt_shared_event *event, void *stream)
 {
-    uint64_t record = 0;
+    struct stream_wait wait = {0};
     enum kvt_status status;
 
     KVT_TRY(event_enter(event));
@@ -561,11 +580,14 @@ kvt_shared_event_stream_wait(kvt_shared_event *event, void *stream)
     if (is_maker(event))
         return event_answer(
             event, event->device->ops->stream_wait(event->device, stream, event->done));
-    status = wait_begin(event, &record);
+    status = wait_begin(event, &wait);
     /* Without a lock: it blocks when the stream is full, perhaps of waits that the watch ends. */
-    if (status == KVT_LATE)
+    if (status == KVT_LATE) {
         status = event->device->ops->share->word_wait(
-            event->device, stream, &words_of(event)->reached, record);
+            event->device, stream, &words_of(event)->reached, wait.record);
+        if (status != KVT_OK)
+            wait_undo(event, &wait);
+    }
     return event_answer(event, status);
 }
 

@@ -41,9 +41,9 @@ KVT_CHECKED enum kvt_status kvt_engram_pin(kvt_engram *table, uint64_t row_count
 
 /*
  * kvt_engram_share - a file of the pinned rows that other processes may map to read: its
- * descriptor, to be handed on (over a socket, or to a child; it is closed by exec). Nobody can
- * write to it, cut or lengthen it. The rows live as long as somebody has them mapped or the file
- * open, whatever becomes of this process or of the table.
+ * descriptor, to be handed on (over a socket, or to a child, by a dup() of before the fork: it is
+ * closed there, and by exec). Nobody can write to it, cut or lengthen it. The rows live as long as
+ * somebody has them mapped or the file open, whatever becomes of this process or of the table.
  *
  * KVT_E_INVAL: NULL. KVT_E_STATE: nothing is pinned with KVT_ENGRAM_PIN_SHARED.
  * Threads: any. Ownership: the descriptor is the table's, until that is closed. Blocks: never.

@@ -632,7 +632,8 @@ struct kvt_prefetch {
  *
  * Results: KVT_OK it was moved, KVT_EXISTS it was there (or in HBM of another device: a block is in
  * that of one, and stays), KVT_MISS no block, unreadable, or put anew many times meanwhile,
- * KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU.
+ * KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU (the device is
+ * lost; or one that is has a copy of the block, and a lease or a read holds it).
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit(). KVT_E_UNSUPPORTED: HBM,
  * and the store has no HBM tier.

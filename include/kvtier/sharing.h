@@ -5,8 +5,9 @@
  *
  * The owner of a store hands out two things, each as a struct kvt_share of plain data and a file
  * descriptor that belongs to it, over a Unix socket (SCM_RIGHTS) or to a child: the HBM tier of a
- * device, once (kvt_hbm_export()), and events. What else travels is small: kvt_lease_export() says
- * where a leased block lies.
+ * device, once (kvt_hbm_export()), and events. A forked child has none of the library's own, which
+ * would keep the memory: for a child dup() it before. What else travels is small:
+ * kvt_lease_export() says where a leased block lies.
  *
  *   owner                                        reader, which has no store
  *   kvt_hbm_export()             share, fd -->   kvt_import_open()
@@ -31,7 +32,9 @@
  *           the maker's death is seen by a lock of the descriptor's file, and any other lock of
  *           that file (fcntl, of an open file description) looks the same. Then waits of others,
  *           their streams' too, end when it lets go of the lock, or dies; those of a store by
- *           kvt_abort(). So give it to nobody who may not make you wait.
+ *           kvt_abort(). And it can take the page away from under the event's words (a hole in the
+ *           file, fallocate()): then a stream may wait for ever, whatever anybody does, kvt_abort()
+ *           too. So give it to nobody who may not make you wait.
  */
 #ifndef KVTIER_SHARING_H
 #define KVTIER_SHARING_H

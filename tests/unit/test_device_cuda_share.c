@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -100,6 +101,55 @@ slab_goes_through_its_descriptor_and_is_only_read_there(void **state)
     device_cuda_ops.slab_put(rig.device, rig.slab, SLAB_BYTES);
     rig.slab = NULL;
     assert_int_equal(fcntl(rig.descriptor, F_GETFD), -1);
+}
+
+/* A child that lived on would keep the memory. */
+static void
+forked_child_has_no_descriptor(void **state)
+{
+    int next = dup(STDERR_FILENO), status = 0;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(close(next), 0);
+    for (uint32_t run = 0; run < 2; run++) {
+        play.export_count = 0;
+        play.forks = run > 0; /* One that was forked meanwhile has that descriptor. */
+        assert_int_equal(
+            share->slab_take(rig.device, SLAB_BYTES, &rig.slab, &rig.descriptor), KVT_OK);
+        assert_int_equal(play.export_count, 1 + run);
+        child = fork();
+        if (child == 0)
+            _exit(fcntl(rig.descriptor, F_GETFD) == -1 ? 0 : 1);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+        device_cuda_ops.slab_put(rig.device, rig.slab, SLAB_BYTES);
+        rig.slab = NULL;
+        assert_int_equal(dup(STDERR_FILENO), next); /* None is left. */
+        assert_int_equal(close(next), 0);
+    }
+}
+
+/* A host may have closed its standard streams. */
+static void
+descriptor_is_no_standard_stream(void **state)
+{
+    int kept = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 100);
+
+    (void)state;
+    assert_int_equal(close(STDIN_FILENO), 0);
+    play.lowest_descriptor = 100;
+    assert_int_equal(share->slab_take(rig.device, SLAB_BYTES, &rig.slab, &rig.descriptor), KVT_OK);
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    device_cuda_ops.slab_put(rig.device, rig.slab, SLAB_BYTES);
+    rig.slab = NULL;
+    device_cuda_ops.close(rig.device);
+    assert_int_equal(device_cuda_ops.open(NULL, &rig.env, 1, &rig.device), KVT_OK);
+    assert_in_range(play.lowest_descriptor, 3, 99); /* What the driver would have opened. */
+    assert_int_equal(fcntl(STDIN_FILENO, F_GETFD), -1);
+    assert_int_equal(dup2(kept, STDIN_FILENO), STDIN_FILENO);
+    assert_int_equal(close(kept), 0);
 }
 
 static void
@@ -305,6 +355,8 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(slab_goes_through_its_descriptor_and_is_only_read_there),
+        TEST(forked_child_has_no_descriptor),
+        TEST(descriptor_is_no_standard_stream),
         TEST(driver_without_access_to_read_alone_gives_both),
         TEST(what_cannot_be_shared_is_said_and_costs_nothing),
         TEST(driver_without_one_of_the_functions_shares_nothing),

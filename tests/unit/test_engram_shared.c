@@ -87,6 +87,8 @@ child_start(int descriptor)
 
     assert_int_equal(pipe(ask), 0);
     assert_int_equal(pipe(answer), 0);
+    descriptor = dup(descriptor); /* The table's own ends with the fork. */
+    assert_true(descriptor >= 0);
     snprintf(number, sizeof(number), "%d", descriptor);
     child.pid = fork();
     if (child.pid == 0) {
@@ -97,11 +99,11 @@ child_start(int descriptor)
         (void)close(ask[1]);
         (void)close(answer[0]);
         (void)close(answer[1]);
-        (void)fcntl(descriptor, F_SETFD, 0);
         (void)execl(own_path, own_path, number, (char *)NULL);
         _exit(127);
     }
     assert_true(child.pid > 0);
+    assert_int_equal(close(descriptor), 0);
     assert_int_equal(close(ask[0]), 0);
     assert_int_equal(close(answer[1]), 0);
     child.ask = ask[1];

@@ -3,6 +3,7 @@
  * test_forked.c - what kvtier.h says of every call that is given a handle: in a forked child it is
  * refused and hurts nothing of the parent's; after a broken invariant it says so.
  */
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -471,6 +472,57 @@ a_poisoned_store_refuses_everything_but_its_end(void **state)
     hbm_open_again();
 }
 
+/* Descriptors of memory that is shared. */
+static uint32_t
+memory_count(pid_t process)
+{
+    char folder[64];
+    const struct dirent *entry;
+    uint32_t count = 0;
+    DIR *all;
+
+    snprintf(folder, sizeof(folder), "/proc/%d/fd", (int)process);
+    all = opendir(folder);
+    assert_non_null(all);
+    while ((entry = readdir(all)) != NULL) {
+        char target[64] = {0};
+
+        if (readlinkat(dirfd(all), entry->d_name, target, sizeof(target) - 1) > 0)
+            count += strncmp(target, "/memfd:kvtier", strlen("/memfd:kvtier")) == 0;
+    }
+    assert_int_equal(closedir(all), 0);
+    return count;
+}
+
+/* A child that lives on keeps nothing of a store that the parent has closed. */
+static void
+memory_that_is_shared_ends_with_the_parents_store(void **state)
+{
+    struct kvt_share share;
+    int descriptor, go[2];
+    char byte;
+    pid_t child;
+
+    (void)state;
+    hbm_close();
+    hbm.options.flags = KVT_OPEN_SHARE_HBM;
+    hbm_open_again();
+    assert_int_equal(kvt_hbm_export(hbm.store, 0, &share, &descriptor), KVT_OK);
+    assert_int_equal(memory_count(getpid()), 1);
+    assert_int_equal(pipe(go), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        (void)close(go[1]);
+        _exit(read(go[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    hbm_close();
+    assert_int_equal(memory_count(getpid()), 0);
+    assert_int_equal(memory_count(child), 0);
+    assert_int_equal(close(go[0]) + close(go[1]), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 int
 main(void)
 {
@@ -479,6 +531,8 @@ main(void)
             a_forked_child_is_refused_and_hurts_nothing, setup, hbm_teardown),
         cmocka_unit_test_setup_teardown(
             a_poisoned_store_refuses_everything_but_its_end, setup, hbm_teardown),
+        cmocka_unit_test_setup_teardown(
+            memory_that_is_shared_ends_with_the_parents_store, hbm_setup, hbm_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

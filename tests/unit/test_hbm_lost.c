@@ -283,6 +283,74 @@ blocks_of_a_device_that_is_lost_meanwhile_leave_for_room(void **state)
     sim_store_close(&sim);
 }
 
+static enum kvt_status
+prefetch_to_device_1(uint64_t number)
+{
+    struct kvt_prefetch how = {.struct_size = sizeof(how), .tier = KVT_TIER_HBM, .device = 1};
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    assert_int_equal(
+        kvt_prefetch_submit(hbm.store, hbm.ns, &name.key, 1, &how, NULL, &ticket), KVT_OK);
+    return kit_result(ticket, 1).status;
+}
+
+/* A block is in HBM of one device. */
+static void
+a_block_goes_to_another_device_when_its_lost_copy_is_let_go(void **state)
+{
+    uint64_t version;
+    kvt_lease lease;
+
+    (void)state;
+    hbm_close();
+    hbm.options.device_mask = 3;
+    hbm_open_again();
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_SYNC, 0), KVT_OK);
+    lease = lease_of(1);
+    lose_now();
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(prefetch_to_device_1(1), KVT_E_GPU);
+        assert_int_equal(hbm_tiers_of(1), KVT_TIER_HOST | KVT_TIER_NVME);
+    }
+    assert_int_equal(hbm_stats().hbm_drop_count, 0);
+    kvt_lease_release(hbm.store, lease);
+    assert_int_equal(prefetch_to_device_1(1), KVT_OK);
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM | KVT_TIER_HOST | KVT_TIER_NVME);
+    assert_int_equal(hbm_stats().hbm_drop_count, 1);
+    assert_int_equal(kit_get(hbm.store, hbm.ns, 1, &version), KVT_OK);
+    assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_OK);
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, 0);
+}
+
+/* The loop hears of the prefetch before it looks at its devices. */
+static void
+a_block_goes_to_another_device_before_its_lost_copy_was_looked_for(void **state)
+{
+    struct kvt_options options = kit_options();
+    struct sim_store sim;
+    uint64_t version;
+    void *other;
+
+    (void)state;
+    options.hbm_capacity_bytes = 2 << 20;
+    options.device_mask = 3;
+    sim_store_open(&sim, &options);
+    hbm.store = sim.store;
+    assert_int_equal(kvt_namespace_open(hbm.store, "hbm", "", 0, &hbm.ns), KVT_OK);
+    assert_int_equal(kit_put(hbm.store, hbm.ns, 1, 1, HBM_BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_OK);
+    sim.device.fail_call = atomic_load(&sim.device.call_count) + 1;
+    assert_int_equal(kvt_device_alloc(hbm.store, 0, 4096, &other), KVT_E_GPU);
+    assert_int_equal(prefetch_to_device_1(1), KVT_OK);
+    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM | KVT_TIER_HOST | KVT_TIER_NVME);
+    assert_int_equal(hbm_stats().hbm_drop_count, 1);
+    assert_int_equal(kit_get(hbm.store, hbm.ns, 1, &version), KVT_OK);
+    hbm.store = NULL;
+    sim_store_close(&sim);
+}
+
 /* Its copies have come, and a worker has yet to sum the block: then the device is lost. */
 static void
 a_copy_that_becomes_visible_after_the_loss_is_given_up(void **state)
@@ -584,6 +652,8 @@ main(void)
         cmocka_unit_test(blocks_of_a_device_that_is_lost_meanwhile_leave_for_room),
         cmocka_unit_test(a_copy_that_becomes_visible_after_the_loss_is_given_up),
         cmocka_unit_test(what_was_lost_is_looked_for_in_rounds_that_take_several_steps),
+        TEST(a_block_goes_to_another_device_when_its_lost_copy_is_let_go),
+        cmocka_unit_test(a_block_goes_to_another_device_before_its_lost_copy_was_looked_for),
         TEST(a_locator_into_hbm_is_good_until_its_device_is_lost),
         TEST(what_cannot_be_brought_down_from_a_lost_device_is_a_miss),
         TEST(a_lost_device_takes_and_gives_nothing_more),

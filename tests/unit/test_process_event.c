@@ -311,6 +311,29 @@ pages_that_no_stream_uses_go_with_an_abort(void **state)
 }
 
 static enum kvt_status
+no_word_wait(struct device *device, void *stream, uint64_t *word, uint64_t value)
+{
+    (void)device;
+    (void)stream;
+    (void)word;
+    (void)value;
+    return failure_set(KVT_E_NOMEM, 0, "no wait, on purpose");
+}
+
+/* Others may wait for it. */
+static void
+an_abort_ends_no_wait_that_failed(void **state)
+{
+    (void)state;
+    full_begin();
+    full.share.word_wait = no_word_wait;
+    assert_int_equal(kvt_shared_event_stream_wait(theirs.opened, ours.stream), KVT_E_NOMEM);
+    own_device()->ops = full.real;
+    store_end(false);
+    assert_int_equal(atomic_load(&their_words()->is_broken), 0);
+}
+
+static enum kvt_status
 no_event_record(struct device *device, void *event, void *stream)
 {
     (void)device;
@@ -650,6 +673,7 @@ main(void)
         HBM(a_record_on_a_full_stream_ends_with_the_maker_that_the_stream_waits_for),
         HBM(pages_that_streams_still_use_outlive_an_abort),
         HBM(pages_that_no_stream_uses_go_with_an_abort),
+        HBM(an_abort_ends_no_wait_that_failed),
         HBM(a_record_that_fails_half_way_keeps_its_number_and_its_page),
         HBM(a_maker_goes_by_its_own_count_and_its_device),
         HBM(a_lost_device_is_said_to_who_waits_for_its_record),

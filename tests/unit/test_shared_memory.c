@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -133,7 +134,52 @@ share_needs_its_seals_and_may_have_more(void **state)
     share_adopt_gives(F_SEAL_SHRINK | F_SEAL_WRITE, KVT_E_INVAL);
 }
 
-/* --- 2. Pages --------------------------------------------------------------------------------- */
+/* --- 2. Forks --------------------------------------------------------------------------------- */
+
+static bool
+is_open(int descriptor)
+{
+    return fcntl(descriptor, F_GETFD) >= 0;
+}
+
+/* A child that lived on would keep the memory. What it opens gets the numbers. */
+static void
+forked_child_has_no_descriptors(void **state)
+{
+    struct shared_page made, adopted;
+    void *memory, *view;
+    int descriptor, own, status = 0;
+    size_t size;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(
+        env.memory->share(env.memory_context, PAGE_BYTES, &memory, &descriptor), KVT_OK);
+    assert_int_equal(
+        env.memory->share_adopt(env.memory_context, descriptor, &view, &size, &own), KVT_OK);
+    assert_int_equal(env.memory->page_make(env.memory_context, &made), KVT_OK);
+    assert_int_equal(env.memory->page_adopt(env.memory_context, made.descriptor, &adopted), KVT_OK);
+    child = fork();
+    if (child == 0) {
+        if (is_open(descriptor) || is_open(own) || is_open(made.descriptor) ||
+            is_open(adopted.descriptor))
+            _exit(1);
+        (void)dup2(STDERR_FILENO, adopted.descriptor);
+        env.memory->page_end(env.memory_context, &adopted);
+        _exit(is_open(adopted.descriptor) ? 0 : 2);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    env.memory->page_end(env.memory_context, &adopted);
+    env.memory->page_end(env.memory_context, &made);
+    env.memory->share_end(env.memory_context, view, size, own);
+    env.memory->share_end(env.memory_context, memory, PAGE_BYTES, descriptor);
+    assert_false(is_open(descriptor) || is_open(own));
+    assert_false(is_open(made.descriptor) || is_open(adopted.descriptor));
+}
+
+/* --- 3. Pages --------------------------------------------------------------------------------- */
 
 enum {
     LONG_BYTES = (7 << 20) + PAGE_BYTES,
@@ -274,6 +320,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(page_needs_its_seals_and_may_have_more),
         cmocka_unit_test(share_needs_its_seals_and_may_have_more),
+        cmocka_unit_test(forked_child_has_no_descriptors),
         cmocka_unit_test(what_is_shared_has_all_its_pages),
         cmocka_unit_test(memory_that_is_short_is_said),
         cmocka_unit_test(memory_without_its_pages_is_refused),

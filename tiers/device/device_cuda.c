@@ -22,6 +22,7 @@
 #include "bytes.h"
 #include "device_cuda_internal.h"
 #include "failure.h"
+#include "streams_host.h"
 #include "try.h"
 
 static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
@@ -81,13 +82,12 @@ cuda_leave(const struct cuda_scope *scope)
 /* --- 2. Devices ------------------------------------------------------------------------------- */
 
 static enum kvt_status
-cuda_count(void *context, uint32_t *count_out)
+devices_count(uint32_t *count_out)
 {
     int count = 0;
     int driver_version = 0;
     cudaError_t error = cudaGetDeviceCount(&count);
 
-    (void)context;
     if (error == cudaSuccess && count > 0) {
         *count_out = (uint32_t)count;
         return KVT_OK;
@@ -111,6 +111,20 @@ cuda_count(void *context, uint32_t *count_out)
     }
     return failure_set(KVT_E_UNSUPPORTED, (int)error, "No GPU: %s (%s, %d).",
         cudaGetErrorString(error), cudaGetErrorName(error), (int)error);
+}
+
+/* The driver keeps what it opens in the first calls: under no number of a standard stream. */
+static enum kvt_status
+cuda_count(void *context, uint32_t *count_out)
+{
+    struct streams_hold streams;
+    enum kvt_status status;
+
+    (void)context;
+    streams_hold(&streams);
+    status = devices_count(count_out);
+    streams_drop(&streams);
+    return status;
 }
 
 enum kvt_status
@@ -260,6 +274,7 @@ static enum kvt_status
 cuda_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct device **device_out)
 {
     struct device_cuda *device;
+    struct streams_hold streams;
     uint32_t count = 0;
     enum kvt_status status;
 
@@ -278,7 +293,9 @@ cuda_open(void *context, const struct kvt_env *env, uint32_t ordinal, struct dev
     device->ranges.env = &device->env;
     copy_planner_init(&device->planner);
     (void)pthread_mutex_init(&device->mutex, NULL);
+    streams_hold(&streams); /* As in cuda_count(). */
     status = device_start(device);
+    streams_drop(&streams);
     if (status != KVT_OK) {
         /* The sentence of the cause, not one of the clean-up. */
         struct failure cause = *failure_last();

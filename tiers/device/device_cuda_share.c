@@ -21,9 +21,15 @@
 #include "device_cuda_internal.h"
 #include "device_share.h"
 #include "failure.h"
+#include "fork_descriptor.h"
+#include "streams_host.h"
 #include "try.h"
 
 static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
+
+enum {
+    EXPORT_TRIES = 100,
+};
 
 static enum kvt_status
 share_check(struct device_cuda *device, CUresult result, const char *what)
@@ -213,26 +219,56 @@ slab_note(struct device_cuda *device, const struct cuda_share_driver *driver,
 static void
 descriptor_close(struct device_shared *shared)
 {
-    if (shared->descriptor >= 0)
-        (void)close(shared->descriptor);
+    if (shared->descriptor < 0)
+        return;
+    (void)fork_hold(); /* As when it was made. */
+    fork_descriptor_remove(&shared->fork_item);
+    (void)close(shared->descriptor);
+    fork_release();
     shared->descriptor = -1;
 }
 
-/* A descriptor that exec closes. */
+/* A descriptor that exec closes, and forks from now on; no standard stream. */
 static enum kvt_status
-memory_export(struct device_cuda *device, const struct cuda_share_driver *driver,
+descriptor_make(struct device_cuda *device, const struct cuda_share_driver *driver,
     CUmemGenericAllocationHandle memory, struct device_shared *shared)
 {
     int descriptor = -1;
+    enum kvt_status status;
 
     KVT_TRY(share_check(device,
         driver->export(&descriptor, memory, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
         "export a slab"));
+    descriptor = streams_pass(descriptor);
+    if (descriptor < 0 || fcntl(descriptor, F_SETFD, FD_CLOEXEC) != 0)
+        return failure_set(
+            KVT_E_UNSUPPORTED, 0, "Device %d gave no descriptor for a slab.", device->ordinal);
+    status = fork_hold();
+    if (status != KVT_OK) {
+        (void)close(descriptor);
+        return status;
+    }
+    fork_descriptor_add(&shared->fork_item, descriptor);
+    fork_release();
     shared->descriptor = descriptor;
-    if (fcntl(descriptor, F_SETFD, FD_CLOEXEC) == 0)
-        return KVT_OK;
-    return failure_set(
-        KVT_E_UNSUPPORTED, 0, "Device %d gave no descriptor for a slab.", device->ordinal);
+    return KVT_OK;
+}
+
+/* One that no child has: it would keep the memory. Another thread may fork meanwhile; the driver,
+ * which forks itself at times, is not called under fork_hold(). */
+static enum kvt_status
+memory_export(struct device_cuda *device, const struct cuda_share_driver *driver,
+    CUmemGenericAllocationHandle memory, struct device_shared *shared)
+{
+    for (int i = 0; i < EXPORT_TRIES; i++) {
+        uint64_t fork_count = lock_fork_count();
+
+        descriptor_close(shared);
+        KVT_TRY(descriptor_make(device, driver, memory, shared));
+        if (lock_fork_count() == fork_count)
+            break;
+    }
+    return KVT_OK;
 }
 
 static enum kvt_status

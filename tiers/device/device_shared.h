@@ -8,11 +8,13 @@
 #define KVT_TIERS_DEVICE_SHARED_H
 
 #include "device_ranges.h"
+#include "fork_descriptor.h"
 
 struct device_shared {
     struct device_shared *next;
-    struct device_range range; /* As it stands in the device's table: SLAB or ADOPTED. */
-    int descriptor;            /* The device's own; negative: none. */
+    struct device_range range;        /* As it stands in the device's table: SLAB or ADOPTED. */
+    int descriptor;                   /* The device's own; negative: none. */
+    struct fork_descriptor fork_item; /* device_cuda_share.c: with a descriptor. */
 };
 
 /* device_shared_take - the one that starts at `start` leaves the list; NULL: there is none. */
