@@ -369,9 +369,9 @@ enum kvt_tiers {
  * tiers_out[i] (may be NULL) gets the tiers that hold a copy, 0 for a miss. *leading_out (may be
  * NULL) gets the number of hits before the first miss. With `lease_out` every block that was found
  * is pinned by one lease: no copy of them is moved, reused or evicted until kvt_lease_release();
- * when nothing was found the lease is {0}. A lookup with a lease is what the policy counts as a
- * request; of many in a row, faster than the store's thread takes them, it may not learn of some.
- * Memory only; blocks whose put is not yet visible are misses.
+ * when nothing was found the lease is {0}. Such a lookup is what the policy counts as a request (of
+ * many, faster than the store's thread takes them, not each). Memory only; blocks whose put is not
+ * yet visible are misses.
  *
  * KVT_E_INVAL: a NULL, a key's bound, no such namespace, count not in 1..KVT_BATCH_MAX.
  * KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM: a lease of more than 64 keys.
@@ -632,11 +632,10 @@ struct kvt_prefetch {
  *
  * Results: KVT_OK it was moved, KVT_EXISTS it was there (or in HBM of another device: a block is in
  * that of one, and stays), KVT_MISS no block, unreadable, or put anew many times meanwhile,
- * KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU (the device is
- * lost; or one that is has a copy of the block, and a lease or a read holds it).
+ * KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU it is lost, or
+ * another one is whose copy is held.
  *
- * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit(). KVT_E_UNSUPPORTED: HBM,
- * and the store has no HBM tier.
+ * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit(). KVT_E_UNSUPPORTED: no HBM.
  * Threads: any. Ownership: borrows `keys` and `how`; gives *ticket_out. Blocks: never.
  * Completion: as kvt_put_submit(), stage 1 only.
  */
