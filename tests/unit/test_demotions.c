@@ -310,6 +310,22 @@ a_batch_does_not_look_behind_the_last_that_can_be_written(void **state)
     waiting_end(full);
 }
 
+/* Blocks that are as much as a batch takes do not wait until they are due. */
+static void
+a_batch_that_is_just_full_is_written(void **state)
+{
+    struct full_store *full = demoting_begin(0);
+    kvt_ticket *ticket;
+
+    (void)state;
+    assert_int_equal(kit_put(full->store, full->ns, 1, 1, BYTES, KVT_SYNC), KVT_OK);
+    full->store->commit->batch_bytes_max = (uint64_t)AT_ONCE * BYTES;
+    ticket = blocks_submit(full, 1000, AT_ONCE, KVT_RELAXED);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, FULL_WAIT_NS), KVT_OK);
+    kvt_ticket_free(ticket);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -320,6 +336,7 @@ main(void)
         cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
         cmocka_unit_test(a_put_that_joins_a_demotion_keeps_its_block_when_that_fails),
         cmocka_unit_test(a_block_is_deleted_while_its_demotion_fails),
+        cmocka_unit_test(a_batch_that_is_just_full_is_written),
         cmocka_unit_test(a_full_batch_does_not_look_at_what_it_cannot_take),
         cmocka_unit_test(a_batch_does_not_look_behind_the_last_that_can_be_written),
     };
