@@ -157,6 +157,9 @@ struct fs_ops {
         struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), void *visitor);
     /* The kind of network file system that it is on, "nfs" say; NULL: a local one, or unknown. */
     const char *(*dir_network)(const struct fs_dir *dir);
+    /* Whether locks of its files are the kernel's own: they end with their description, and nobody
+     * else is asked. Not so on network file systems and FUSE. */
+    bool (*dir_has_locks)(const struct fs_dir *dir);
     /* Bytes that the file system still gives an ordinary user; UINT64_MAX: no bound, or unknown. */
     enum kvt_status (*dir_space)(struct fs_dir *dir, uint64_t *free_bytes_out);
     enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);

@@ -51,12 +51,15 @@ struct fs_host_file {
     struct fs_file file; /* First: the vtable's functions get a pointer to it. */
     bool is_direct;
     uint32_t align;
-    uint64_t fork_count;               /* lock_fork_count() (fork_descriptor.h) before its open. */
+    uint64_t fork_count;               /* lock_fork_count() before it was opened. */
     struct fs_host_file *locked_next;  /* lock_host.c: the list of locked files. */
     struct fs_host_file *locked_prior; /* lock_host.c; undefined unless is_locked. */
     bool is_locked;                    /* On that list. */
     char path[];                       /* For sentences. */
 };
+
+/* lock_fork_count - forks of this process so far; read it before opening what may be locked. */
+uint64_t lock_fork_count(void);
 
 /*
  * lock_take - make this process the owner of an open file, until lock_close().

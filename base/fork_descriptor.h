@@ -9,8 +9,6 @@
 #ifndef KVT_BASE_FORK_DESCRIPTOR_H
 #define KVT_BASE_FORK_DESCRIPTOR_H
 
-#include <stdint.h>
-
 #include "kvtier/status.h"
 
 struct fork_descriptor {
@@ -29,10 +27,5 @@ void fork_descriptor_add(struct fork_descriptor *item, int descriptor);
 void fork_descriptor_remove(struct fork_descriptor *item);
 /* fork_descriptor_find - NULL: it was not added, or not since this process was forked. */
 struct fork_descriptor *fork_descriptor_find(int descriptor);
-
-/* lock_fork_count - forks of this process so far: when it is the same after what was made was
- * added, or locked, no child has inherited it. For what is not made between hold and release: a
- * library that forks in there would wait for ever. */
-uint64_t lock_fork_count(void);
 
 #endif /* KVT_BASE_FORK_DESCRIPTOR_H */

@@ -26,7 +26,6 @@
 #include "bytes.h"
 #include "env_host_internal.h"
 #include "failure.h"
-#include "fork_descriptor.h"
 #include "growth_host.h"
 #include "streams_host.h"
 #include "try.h"
@@ -318,6 +317,18 @@ fs_network_name(uint32_t magic)
             return kinds[i].name;
     }
     return NULL;
+}
+
+static bool
+host_dir_has_locks(const struct fs_dir *dir)
+{
+    enum {
+        FUSE_MAGIC = 0x65735546 /* Of linux/magic.h. */
+    };
+    struct statfs facts;
+
+    return fstatfs(dir->descriptor, &facts) == 0 && (uint32_t)facts.f_type != FUSE_MAGIC &&
+           fs_network_name((uint32_t)facts.f_type) == NULL;
 }
 
 static const char *
@@ -664,6 +675,7 @@ const struct fs_ops fs_host_ops = {
     .dir_path = host_dir_path,
     .dir_list = host_dir_list,
     .dir_network = host_dir_network,
+    .dir_has_locks = host_dir_has_locks,
     .dir_space = host_dir_space,
     .rename = host_rename,
     .unlink = host_unlink,

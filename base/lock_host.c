@@ -82,6 +82,28 @@ lock_fork_count(void)
     return count;
 }
 
+/* With `command`, F_OFD_SETLK or F_OFD_GETLK. */
+static int
+lock_ask(int descriptor, int command, struct flock *lock)
+{
+    int result;
+
+    do
+        result = fcntl(descriptor, command, lock);
+    while (result != 0 && errno == EINTR);
+    return result;
+}
+
+/* A security module may forbid locks (EACCES) that nobody else has. */
+static bool
+is_forbidden(int descriptor, struct flock lock)
+{
+    bool is_free = lock_ask(descriptor, F_OFD_GETLK, &lock) == 0 && lock.l_type == F_UNLCK;
+
+    errno = EACCES;
+    return is_free;
+}
+
 static enum kvt_status
 lock_take_guarded(struct fs_host_file *file)
 {
@@ -96,8 +118,8 @@ lock_take_guarded(struct fs_host_file *file)
             "The process forked while %s was being opened, so a child holds it too: try again.",
             file->path);
     }
-    if (fcntl(file->file.descriptor, F_OFD_SETLK, &lock) != 0) {
-        if (errno == EAGAIN || errno == EACCES) {
+    if (lock_ask(file->file.descriptor, F_OFD_SETLK, &lock) != 0) {
+        if (errno == EAGAIN || (errno == EACCES && !is_forbidden(file->file.descriptor, lock))) {
             return failure_set(KVT_E_LOCKED, errno,
                 "%s is locked: another handle, of this or another process, is its owner.",
                 file->path);
@@ -145,7 +167,7 @@ lock_close(struct fs_host_file *file)
     if (file->is_locked) {
         /* A child that has not got to fork_child() yet, or (vfork(), posix_spawn()) to its exec,
          * has the description, too: the lock would last as long. */
-        (void)fcntl(file->file.descriptor, F_OFD_SETLK, &none);
+        (void)lock_ask(file->file.descriptor, F_OFD_SETLK, &none);
         if (file->locked_next != NULL)
             file->locked_next->locked_prior = file->locked_prior;
         if (file->locked_prior != NULL)

@@ -228,6 +228,7 @@ void
 share_host_end(void *context, void *memory, size_t size, int descriptor)
 {
     (void)context;
-    (void)munmap(memory, size);
+    /* In this order: what frees the memory, which may take long, holds no lock. */
     share_host_close(descriptor);
+    (void)munmap(memory, size);
 }

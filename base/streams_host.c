@@ -6,7 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int
@@ -31,12 +32,15 @@ streams_hold(struct streams_hold *hold_out)
 
     hold_out->count = 0;
     while (hold_out->count < STREAM_COUNT) {
-        int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        int descriptor = memfd_create("kvtier", MFD_CLOEXEC);
+        struct stat facts;
 
-        if (descriptor >= STREAM_COUNT)
-            (void)close(descriptor);
-        if (descriptor < 0 || descriptor >= STREAM_COUNT)
+        if (descriptor < 0 || descriptor >= STREAM_COUNT || fstat(descriptor, &facts) != 0) {
+            if (descriptor >= 0)
+                (void)close(descriptor);
             break;
+        }
+        hold_out->files[hold_out->count] = facts.st_ino;
         hold_out->descriptors[hold_out->count++] = descriptor;
     }
     errno = error;
@@ -47,7 +51,11 @@ streams_drop(const struct streams_hold *hold)
 {
     int error = errno;
 
-    for (int i = 0; i < hold->count; i++)
-        (void)close(hold->descriptors[i]);
+    for (int i = 0; i < hold->count; i++) {
+        struct stat facts;
+
+        if (fstat(hold->descriptors[i], &facts) == 0 && facts.st_ino == hold->files[i])
+            (void)close(hold->descriptors[i]);
+    }
     errno = error;
 }

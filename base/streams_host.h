@@ -11,6 +11,8 @@
 #ifndef KVT_BASE_STREAMS_HOST_H
 #define KVT_BASE_STREAMS_HOST_H
 
+#include <stdint.h>
+
 enum {
     STREAM_COUNT = 3, /* Descriptors 0 to 2. */
 };
@@ -25,11 +27,13 @@ int streams_pass(int descriptor);
 /* The numbers that were free. */
 struct streams_hold {
     int descriptors[STREAM_COUNT];
+    uint64_t files[STREAM_COUNT]; /* What was opened there: inodes, each its own. */
     int count;
 };
 
 /* streams_hold - until streams_drop() what is opened is no standard stream. For calls of another
- * library's. As far as there are descriptors; errno stays, in both. */
+ * library's. As far as there are descriptors; errno stays, in both. What another thread has put
+ * under one of the numbers meanwhile stays. */
 void streams_hold(struct streams_hold *hold_out);
 void streams_drop(const struct streams_hold *hold);
 

@@ -6,7 +6,8 @@
  * The owner of a store hands out two things, each as a struct kvt_share of plain data and a file
  * descriptor that belongs to it, over a Unix socket (SCM_RIGHTS) or to a child: the HBM tier of a
  * device, once (kvt_hbm_export()), and events. A forked child has none of the library's own, which
- * would keep the memory: for a child dup() it before. What else travels is small:
+ * would keep the memory (one that is forked while a GPU's is made may): for a child dup() it
+ * before. What else travels is small:
  * kvt_lease_export() says where a leased block lies.
  *
  *   owner                                        reader, which has no store

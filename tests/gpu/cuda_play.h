@@ -56,9 +56,7 @@ struct cuda_play {
     size_t granularity;     /* Of memory that is shared; 0: 2 MiB. */
     uint32_t access;        /* The last that was set. */
     uint64_t waited;        /* The last value that a stream waits for. */
-    uint32_t export_count;  /* Descriptors of memory. */
     int lowest_descriptor;  /* The lowest that an open of the device could have got. */
-    bool forks;             /* Another thread does, when the next of them has been made. */
 
     uint32_t single_count; /* Calls of cudaMemcpyAsync(). */
     uint32_t batch_count;

@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -154,15 +153,6 @@ play_export(void *descriptor, CUmemGenericAllocationHandle handle, CUmemAllocati
     made = eventfd((unsigned)handle, 0);
     assert_true(made >= 0);
     memcpy(descriptor, &made, sizeof(made));
-    play.export_count++;
-    if (play.forks) {
-        pid_t child = fork();
-
-        if (child == 0)
-            _exit(0);
-        assert_int_equal(waitpid(child, NULL, 0), child);
-        play.forks = false;
-    }
     return CUDA_SUCCESS;
 }
 

@@ -247,6 +247,13 @@ fs_dir_network(const struct fs_dir *dir)
     return NULL;
 }
 
+static bool
+fs_dir_has_locks(const struct fs_dir *dir)
+{
+    (void)dir;
+    return true;
+}
+
 static enum kvt_status
 fs_dir_space(struct fs_dir *dir, uint64_t *free_bytes_out)
 {
@@ -600,6 +607,7 @@ const struct fs_ops sim_fs_ops = {
     .dir_path = fs_dir_path,
     .dir_list = fs_dir_list,
     .dir_network = fs_dir_network,
+    .dir_has_locks = fs_dir_has_locks,
     .dir_space = fs_dir_space,
     .rename = fs_rename,
     .unlink = fs_unlink,

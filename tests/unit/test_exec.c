@@ -195,6 +195,28 @@ descriptors_are_no_standard_streams(void **state)
     hbm_open_again();
 }
 
+/* Another thread opens a stream anew while the numbers are held. */
+static void
+what_others_put_under_a_held_number_stays(void **state)
+{
+    struct streams_hold hold;
+    bool is_kept, are_closed;
+    int count;
+
+    (void)state;
+    streams_close();
+    streams_hold(&hold);
+    (void)dup2(streams[1], 1);
+    streams_drop(&hold);
+    count = hold.count;
+    is_kept = is_open(1);
+    are_closed = !is_open(0) && !is_open(2);
+    streams_open();
+    assert_int_equal(count, STREAM_COUNT);
+    assert_true(is_kept);
+    assert_true(are_closed);
+}
+
 int
 main(void)
 {
@@ -202,6 +224,7 @@ main(void)
         cmocka_unit_test_setup_teardown(descriptors_end_with_exec, setup, hbm_teardown),
         cmocka_unit_test_setup_teardown(
             descriptors_are_no_standard_streams, hbm_setup, streams_teardown),
+        cmocka_unit_test(what_others_put_under_a_held_number_stays),
     };
 
     stop_on_proof();

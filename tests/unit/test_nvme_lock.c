@@ -87,9 +87,31 @@ a_file_system_without_locks_is_used_without(void **state)
     lock_status = KVT_E_UNSUPPORTED;
     assert_int_equal(rig_open(&rig), KVT_OK);
     rig_close(&rig);
+    lock_status = KVT_E_PERMISSION; /* A security module says no. */
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    rig_close(&rig);
     lock_status = KVT_E_IO;
     assert_int_equal(rig_open(&rig), KVT_E_IO);
     assert_non_null(strstr(failure_last()->text, "refused on purpose"));
+    rig_deinit(&rig);
+}
+
+static bool
+has_none(const struct fs_dir *dir)
+{
+    (void)dir;
+    return false;
+}
+
+/* A server or a daemon, which may keep the lock of an owner that was killed. */
+static void
+locks_of_others_are_not_taken(void **state)
+{
+    (void)state;
+    rig_make(1);
+    fs_ops.dir_has_locks = has_none;
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    assert_int_equal(lock_error(), 0);
     rig_deinit(&rig);
 }
 
@@ -133,6 +155,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_file_is_locked_however_often_the_process_forks),
         cmocka_unit_test(a_file_system_without_locks_is_used_without),
+        cmocka_unit_test(locks_of_others_are_not_taken),
         cmocka_unit_test(a_file_without_direct_reads_is_locked),
         cmocka_unit_test(an_open_that_is_refused_gives_the_lock_back),
     };

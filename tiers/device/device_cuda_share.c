@@ -27,10 +27,6 @@
 
 static const uint64_t SLAB_ALIGN_BYTES = UINT64_C(2) << 20;
 
-enum {
-    EXPORT_TRIES = 100,
-};
-
 static enum kvt_status
 share_check(struct device_cuda *device, CUresult result, const char *what)
 {
@@ -228,9 +224,10 @@ descriptor_close(struct device_shared *shared)
     shared->descriptor = -1;
 }
 
-/* A descriptor that exec closes, and forks from now on; no standard stream. */
+/* A descriptor that exec closes, and forks from now on; no standard stream. The driver, which forks
+ * itself at times, is not called under fork_hold(): a child that is forked meanwhile has one. */
 static enum kvt_status
-descriptor_make(struct device_cuda *device, const struct cuda_share_driver *driver,
+memory_export(struct device_cuda *device, const struct cuda_share_driver *driver,
     CUmemGenericAllocationHandle memory, struct device_shared *shared)
 {
     int descriptor = -1;
@@ -251,23 +248,6 @@ descriptor_make(struct device_cuda *device, const struct cuda_share_driver *driv
     fork_descriptor_add(&shared->fork_item, descriptor);
     fork_release();
     shared->descriptor = descriptor;
-    return KVT_OK;
-}
-
-/* One that no child has: it would keep the memory. Another thread may fork meanwhile; the driver,
- * which forks itself at times, is not called under fork_hold(). */
-static enum kvt_status
-memory_export(struct device_cuda *device, const struct cuda_share_driver *driver,
-    CUmemGenericAllocationHandle memory, struct device_shared *shared)
-{
-    for (int i = 0; i < EXPORT_TRIES; i++) {
-        uint64_t fork_count = lock_fork_count();
-
-        descriptor_close(shared);
-        KVT_TRY(descriptor_make(device, driver, memory, shared));
-        if (lock_fork_count() == fork_count)
-            break;
-    }
     return KVT_OK;
 }
 
@@ -412,11 +392,11 @@ cuda_shared_put(struct device_cuda *device, const void *address)
     KVT_ASSERT(is_there);
     if (shared == NULL)
         return false;
+    descriptor_close(shared); /* First: what frees the memory holds no lock. */
     if (cuda_enter(device, &scope) == KVT_OK) {
         memory_unmap(device, &driver, shared);
         cuda_leave(&scope);
     }
-    descriptor_close(shared);
     env_put(&device->env, shared, sizeof(*shared));
     return true;
 }
