@@ -432,7 +432,13 @@ victim_empty(struct kvt_store *store)
             kept_count * sizeof(*reclaim->residents));
     reclaim->resident_count = reclaim->survivor_count = kept_count;
     reclaim->moved_count = 0;
-    return kept_count == 0;
+    if (kept_count == 0)
+        return true;
+    /* What has left stays in the index until these have moved, too: no kill of a newer copy of its
+     * key may be durable before its own. */
+    dropped_bury(store);
+    dropped_forget(reclaim);
+    return false;
 }
 
 static void

@@ -523,6 +523,38 @@ a_block_that_was_put_again_outlives_the_burial_of_its_old_copy(void **state)
     }
 }
 
+/* Put again and given up once more, while the victim that its first copy has left still holds
+ * another: a crash brings back neither. */
+static void
+what_left_a_victim_that_holds_others_yet_stays_away_behind_its_successor(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+        const struct sim_rule slow = {
+            .ops = SIM_READ, .effect = SIM_STALL, .nth = 1, .stall_ns = UINT64_C(9) * 1000000000};
+        struct evicting evicting = evicting_begin(900 + moment, true, true);
+        struct full_store *full = evicting.full;
+        uint64_t key = evicting.evicted[0], version = 0;
+
+        sim_rule_add(full->world, &slow); /* The last block of the victim comes late. */
+        full_put(full, key, 2);
+        assert_int_equal(
+            full_stage_result(full_put_submit(full, key, 3, KVT_MEMORY), KVT_STAGE_DONE).status,
+            KVT_OK);
+        full_put(full, full->next_cold++, 1);
+        met_count += !reclaim_is_idle(full->store);
+        sim_rules_clear(full->world);
+        kvt_ticket_free(evicting.ticket);
+        full_again(full, 0);
+        if (kit_get(full->store, full->ns, key, &version) == KVT_OK)
+            assert_int_not_equal(version, 1);
+        full_end(full);
+    }
+    assert_true(met_count > 0);
+}
+
 /* Records that are buried are taken out once: segments have as many as there are blocks. */
 static void
 a_victim_that_was_let_go_keeps_its_accounts(void **state)
@@ -572,6 +604,7 @@ main(void)
         cmocka_unit_test(a_rebuild_that_cannot_sync_a_recycle_header_promises_nothing_of_it),
         cmocka_unit_test(a_victim_that_a_crash_left_recycling_holds_nobody_up),
         cmocka_unit_test(a_block_that_was_put_again_outlives_the_burial_of_its_old_copy),
+        cmocka_unit_test(what_left_a_victim_that_holds_others_yet_stays_away_behind_its_successor),
         cmocka_unit_test(a_victim_that_was_let_go_keeps_its_accounts),
     };
 
