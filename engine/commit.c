@@ -191,6 +191,17 @@ batches_in(const struct commit *commit, enum batch_state state)
     return count;
 }
 
+/* What is put behind one that will fail fails with it, and its blocks would be put again behind
+ * others of these: without an end, as long as there are segments. */
+static bool
+batch_may_close(const struct kvt_store *store)
+{
+    const struct commit *commit = store->commit;
+
+    return batches_in(commit, BATCH_WRITING) < WRITING_MAX && batches_in(commit, BATCH_IDLE) > 0 &&
+           !nvme_is_doomed(store->nvme);
+}
+
 static bool
 batch_is_due(const struct kvt_store *store)
 {
@@ -198,8 +209,7 @@ batch_is_due(const struct kvt_store *store)
     uint32_t writing_count = batches_in(commit, BATCH_WRITING);
 
     if (commit->queued_count + commit->kills.count == 0 || commit->is_stalled ||
-        writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0 ||
-        commit->lack_until_ns > store->now_ns)
+        !batch_may_close(store) || commit->lack_until_ns > store->now_ns)
         return false;
     if (commit->queued_count + commit_kills_due(commit) == 0)
         return commit->told_due_ns <= store->now_ns;
@@ -630,7 +640,7 @@ commit_next_ns(struct kvt_store *store)
     if (commit->is_stalled)
         return UINT64_MAX;
     /* Until a batch ends nothing can be closed, however late it is: its end wakes the loop. */
-    if (writing_count >= WRITING_MAX || batches_in(commit, BATCH_IDLE) == 0)
+    if (!batch_may_close(store))
         return UINT64_MAX;
     if (commit->queued_count + commit_kills_due(commit) == 0)
         return commit->told_due_ns;

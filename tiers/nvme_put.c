@@ -415,6 +415,16 @@ followers_doom(struct nvme_tier *nvme, struct nvme_put *put)
     }
 }
 
+bool
+nvme_is_doomed(const struct nvme_tier *nvme)
+{
+    const struct nvme_put *put = nvme->put_first;
+
+    while (put != NULL && put->doom == KVT_OK)
+        put = put->next;
+    return put != NULL;
+}
+
 /* A write found no space, or no memory. Others that were in flight with it are no further try. */
 static void
 lack_note(const struct nvme_tier *nvme, struct nvme_root *root, enum kvt_status status)

@@ -96,6 +96,10 @@ struct segment_table *nvme_segments(struct nvme_tier *nvme);
  * one leaves it as it is, and begins another. 0: it begins another in any case. */
 uint32_t nvme_tail_pages(const struct nvme_tier *nvme);
 
+/* nvme_is_doomed - a put is in flight that will fail, because one before it has: so would another
+ * that is put now. */
+bool nvme_is_doomed(const struct nvme_tier *nvme);
+
 /*
  * nvme_lack - why put gave KVT_E_BUSY: no root that takes writes had space, or memory, for the last
  * ones. False: one takes batches again.
