@@ -169,7 +169,9 @@ entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reaso
     enum policy_place place = place_of_device(entry_device(entry));
     struct slot slot = hbm_slot(store, entry);
 
-    if (pins_hold(store, number) && !device_is_lost(store, entry_device(entry)))
+    /* A kvt_pin() keeps what can be read. */
+    if (reason != KVT_REASON_CORRUPT && pins_hold(store, number) &&
+        !device_is_lost(store, entry_device(entry)))
         return false;
     if (!residency_tier_clear(store->map, number, TIER_HBM))
         return false;

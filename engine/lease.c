@@ -188,6 +188,7 @@ lease_settle(struct kvt_store *store, struct lease *lease)
 {
     entry_request(store, lease->numbers, lease->count);
     store->room_changed = true;
+    store->kept_hand.vain_until_ns = 0; /* It may have been what that was in vain for. */
     lease_put(store->leases, lease);
 }
 

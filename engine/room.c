@@ -23,7 +23,7 @@ enum {
     LOWER_BYTES = 32 << 20, /* From HBM: under way at a time ... */
     LOWER_SHARE = 256,      /* ... but no more than this part of the tier ... */
     LOWER_BLOCKS = 4,       /* ... nor fewer than so many blocks. */
-    CLIMB_MAX = 1 << 16,    /* Blocks of chains in HBM, on the way to those above them in HOST. */
+    CLIMB_MAX = 1 << 16,    /* Blocks of a chain in HBM, on the way to those above in HOST. */
     TRIM_COUNT = 64,        /* Victims of one step. */
     HBM_HIGH_PERCENT = 95,  /* Of HBM: a share is kept free, so that puts seldom wait. */
     HBM_LOW_PERCENT = 90,
@@ -40,6 +40,13 @@ enum search {
     SEARCH_ENDED,    /* Nothing can go now. */
 };
 
+/* One look at what HBM keeps in HOST. */
+struct kept_walk {
+    uint32_t climb_count; /* Blocks of chains. */
+    uint64_t demoting_bytes;
+    bool has_released;
+};
+
 enum victim_action {
     VICTIM_RELEASED,  /* A slot came free. */
     VICTIM_DEMOTING,  /* It is on its way to the tier below. */
@@ -52,6 +59,7 @@ room_open(struct kvt_store *store)
 {
     for (uint32_t place = 0; place < POLICY_NVME; place++)
         store->room_hands[place] = (struct room_hand){.entry = ENTRY_NONE};
+    store->kept_hand = (struct kept_hand){.place = POLICY_HBM, .entry = ENTRY_NONE};
 }
 
 struct slab *
@@ -275,53 +283,75 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
 static uint32_t
 kept_above(struct kvt_store *store, uint32_t number, uint32_t *climb_count)
 {
+    uint32_t count = 0;
+
     do {
         number = entries_parent(store->entries, number);
-        (*climb_count)++;
-    } while (number != ENTRY_NONE && *climb_count < CLIMB_MAX &&
-             entries_is_in_hbm(store->entries, number));
+        count++;
+    } while (
+        number != ENTRY_NONE && count < CLIMB_MAX && entries_is_in_hbm(store->entries, number));
+    *climb_count += count;
     if (number == ENTRY_NONE || !entries_is_kept(store->entries, number))
         return ENTRY_NONE;
     return number;
 }
 
-/* Nothing of HOST is a victim; but blocks in HBM may be what keeps blocks there: those of the chain
- * go that HBM would give up first, from the lowest up. */
+/* What the end of a chain in HBM keeps in HOST goes, from the lowest up. */
+static enum search
+kept_chain_evict(struct kvt_store *store, const struct room_want *want, uint32_t end,
+    struct kept_walk *walk, struct slot *slot_out)
+{
+    uint32_t kept;
+
+    while ((kept = kept_above(store, end, &walk->climb_count)) != ENTRY_NONE) {
+        uint32_t length = residency_at(store->map, kept)->length;
+        enum victim_action action = victim_evict(store, want, kept);
+
+        if (action == VICTIM_DEMOTING)
+            walk->demoting_bytes += length;
+        if (action != VICTIM_RELEASED)
+            break;
+        walk->has_released = true;
+        if (slab_take(store->slab, want->size, slot_out) == KVT_OK)
+            return SEARCH_FOUND;
+    }
+    return SEARCH_GOES_ON;
+}
+
+/* Nothing of HOST is a victim; but blocks in HBM may be what keeps blocks there: those of the
+ * chains go that HBM would give up first. One look is as long as a search, and the next goes on
+ * behind it; when all have been looked at in vain, they are not for a while. */
 static enum search
 kept_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
 {
-    uint32_t climb_count = 0;
-    bool goes_on = false;
+    struct kept_hand *hand = &store->kept_hand;
+    struct kept_walk walk = {0};
+    enum search search = SEARCH_GOES_ON;
 
-    for (uint32_t i = POLICY_HBM; i < POLICY_NVME; i++) {
-        enum policy_place place = (enum policy_place)i;
-        uint32_t end = ENTRY_NONE;
+    if (store->now_ns < hand->vain_until_ns)
+        return SEARCH_ENDED;
+    while (search == SEARCH_GOES_ON && hand->place < POLICY_NVME &&
+           walk.climb_count < VICTIMS_AT_ONCE && walk.demoting_bytes < DEMOTE_BYTES) {
+        enum policy_place place = (enum policy_place)hand->place;
 
-        if (place_slab(store, place) == NULL)
-            continue;
-        if (walk_goes_on(store, place)) {
-            goes_on = true; /* That walk ends soon. */
-            continue;
-        }
-        while (climb_count < CLIMB_MAX) {
-            uint32_t kept;
-
-            end = victim_next(store, place, end);
-            if (end == ENTRY_NONE)
-                break;
-            while ((kept = kept_above(store, end, &climb_count)) != ENTRY_NONE) {
-                enum victim_action action = victim_evict(store, want, kept);
-
-                if (action == VICTIM_DEMOTING)
-                    return SEARCH_PROMISES;
-                if (action != VICTIM_RELEASED)
-                    break;
-                if (slab_take(store->slab, want->size, slot_out) == KVT_OK)
-                    return SEARCH_FOUND;
-            }
-        }
+        if (hand->entry == ENTRY_NONE && place_slab(store, place) != NULL)
+            store->room_hands[place].entry = ENTRY_NONE; /* The policy has one walk a place. */
+        hand->entry =
+            place_slab(store, place) == NULL ? ENTRY_NONE : victim_next(store, place, hand->entry);
+        if (hand->entry == ENTRY_NONE)
+            hand->place++;
+        else
+            search = kept_chain_evict(store, want, hand->entry, &walk, slot_out);
     }
-    return goes_on ? SEARCH_GOES_ON : SEARCH_ENDED;
+    if (hand->place < POLICY_NVME && search == SEARCH_GOES_ON && walk.demoting_bytes == 0)
+        return SEARCH_GOES_ON;
+    *hand = (struct kept_hand){.place = POLICY_HBM, .entry = ENTRY_NONE};
+    if (search == SEARCH_FOUND || walk.has_released)
+        return search;
+    if (walk.demoting_bytes > 0)
+        return SEARCH_PROMISES;
+    hand->vain_until_ns = store->now_ns + walk_ns;
+    return SEARCH_ENDED;
 }
 
 /* --- Slots ------------------------------------------------------------------------------------ */

@@ -178,6 +178,13 @@ struct room_hand {
     enum kvt_status refused_status; /* ... with this. */
 };
 
+/* How far a look at the chains in HBM that keep blocks in HOST has come (room.c). */
+struct kept_hand {
+    uint8_t place;          /* Of the last end of a chain that was looked at, ... */
+    uint32_t entry;         /* ... which is this; ENTRY_NONE: the first is the next. */
+    uint64_t vain_until_ns; /* All were, and nothing goes. */
+};
+
 /* Those who ask for a reservation, and ask again: they have no place to wait in (direct.c). */
 struct reserve_wait {
     struct patience patience;
@@ -258,7 +265,8 @@ struct kvt_store {
     uint64_t sequence;                        /* Of the record written last. */
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
-    uint32_t map_given_count;                 /* Entries that were given room in a full map. */
+    struct kept_hand kept_hand;
+    uint32_t map_given_count; /* Entries that were given room in a full map. */
     struct flush_list flush_list;
     struct window sends; /* fetch.c: blocks on their way to devices through stages, ... */
     struct window bulks; /* ... and those that bulk prefetches read. */

@@ -371,12 +371,16 @@ copy_overwrite(void)
     return lease;
 }
 
-/* It costs its tier alone: the block was promised durability. */
+/* It costs its tier alone, also under a kvt_pin(): the block was promised durability. */
 static void
 a_copy_that_changed_in_hbm_goes_alone(void **state)
 {
+    struct payload_key name;
+
     (void)state;
     kvt_lease_release(hbm.store, copy_overwrite());
+    payload_key_make(&name, 1);
+    assert_int_equal(kvt_pin(hbm.store, hbm.ns, &name.key, 1, KVT_FOREVER), KVT_OK);
     assert_int_equal(hbm_get(1, 1, false, NULL), KVT_OK);
     assert_int_equal(hbm_tiers_of(1) & (KVT_TIER_HBM | KVT_TIER_NVME), KVT_TIER_NVME);
     assert_int_equal(hbm_stats().corrupt_count, 1);

@@ -28,6 +28,7 @@ enum {
     LARGE_BYTES = 1 << 20,
     HBM_BYTES = 4 << 20, /* Fewer large blocks than a search in HOST takes turns. */
     IN_HBM = HBM_BYTES / SMALL_BYTES,
+    IN_HBM_WIDE = 8192,
     LARGE_FIRST = 1000000,
     LARGE_PUTS = 16,
     FEW = 5,
@@ -45,13 +46,13 @@ static kvt_store *store;
 static kvt_namespace ns;
 
 static void
-open_with(uint64_t in_host)
+open_with(uint64_t in_host, uint64_t hbm_bytes)
 {
     struct kvt_options options = kit_options();
 
     options.host_capacity_bytes = in_host * SMALL_BYTES;
     options.pin_bytes_max = options.host_capacity_bytes;
-    options.hbm_capacity_bytes = HBM_BYTES;
+    options.hbm_capacity_bytes = hbm_bytes;
     options.segment_bytes = 4 * LARGE_BYTES;
     options.block_bytes_max = LARGE_BYTES;
     options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
@@ -65,7 +66,7 @@ static int
 setup(void **state)
 {
     (void)state;
-    open_with(IN_HOST);
+    open_with(IN_HOST, HBM_BYTES);
     return 0;
 }
 
@@ -73,7 +74,15 @@ static int
 setup_wide(void **state)
 {
     (void)state;
-    open_with(IN_HOST_WIDE);
+    open_with(IN_HOST_WIDE, HBM_BYTES);
+    return 0;
+}
+
+static int
+setup_wide_hbm(void **state)
+{
+    (void)state;
+    open_with(IN_HOST, (uint64_t)IN_HBM_WIDE * SMALL_BYTES * 5 / 4);
     return 0;
 }
 
@@ -111,12 +120,14 @@ static const struct policy_ops *policy_ops;
 static struct policy_ops counting_ops;
 static uint64_t look_turn;
 static uint32_t look_count, look_count_max; /* Of that turn; of any. */
+static uint64_t look_all;
 
 static uint32_t
 victim_counted(struct policy *policy, enum policy_place place, uint32_t cursor)
 {
     look_count = look_turn == store->turn ? look_count + 1 : 1;
     look_turn = store->turn;
+    look_all++;
     if (look_count_max < look_count)
         look_count_max = look_count;
     return policy_ops->victim(policy, place, cursor);
@@ -319,6 +330,38 @@ many_who_find_no_room_search_once(void **state)
     all_wait(tickets, MANY, KVT_E_NOSPC);
 }
 
+/* HBM has more blocks than a turn looks at, and none of them keeps one in HOST. */
+static void
+chains_in_hbm_are_not_climbed_for_each_who_is_refused(void **state)
+{
+    static const uint8_t bytes[SMALL_BYTES];
+    const struct kvt_put host_put = {.source = bytes};
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = SMALL_BYTES};
+    struct kvt_put put = {.tier = KVT_TIER_HBM};
+    kvt_ticket *tickets[MANY];
+    uint64_t look_first;
+
+    (void)state;
+    host_fill(IN_HOST);
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &put.region), KVT_OK);
+    put.source = about.address;
+    for (uint64_t number = MANY; number < MANY + IN_HBM_WIDE; number++)
+        assert_int_equal(kit_result(small_submit(number, &put), KVT_STAGE_DONE).status, KVT_OK);
+    looks_count();
+    look_first = look_all;
+    for (uint32_t i = 0; i < MANY; i++)
+        tickets[i] = small_submit(i, &host_put);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status, KVT_E_NOSPC);
+    assert_in_range(look_count_max, 1, LOOKS_MAX);
+    /* Each searches HOST once or twice, and all of them HBM once. */
+    assert_in_range(look_all - look_first, IN_HBM_WIDE, IN_HBM_WIDE + 3 * MANY * IN_HOST);
+    assert_int_equal(kvt_region_unregister(store, put.region), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
+}
+
 /* However many come in each turn of the loop, the oldest one searches, and has its answer. */
 static void
 the_oldest_has_its_answer_while_others_come(void **state)
@@ -397,6 +440,7 @@ main(void)
         TEST(a_search_may_take_longer_than_a_second, setup),
         TEST(a_put_in_hbm_waits_for_the_search_in_host, setup_wide),
         TEST(many_who_find_no_room_search_once, setup),
+        TEST(chains_in_hbm_are_not_climbed_for_each_who_is_refused, setup_wide_hbm),
         TEST(the_oldest_has_its_answer_while_others_come, setup),
         TEST(who_waits_behind_a_cancelled_one_has_an_answer, setup),
         TEST(a_search_in_hbm_asks_host_once, setup),
