@@ -154,6 +154,9 @@ move_answer(struct device_mover *mover, struct device_move *move)
 {
     struct task *const *task = move->done_task;
 
+    /* Here, since it may sleep behind the driver's lock. Who takes the answer must not. */
+    if (move->is_wait_owned)
+        mover->device->ops->event_destroy(mover->device, move->wait);
     if (move->status == KVT_OK)
         counter_add(&mover->counters.move_count[move->lane], 1);
     else
@@ -375,7 +378,8 @@ mover_look(struct device_mover *mover)
 
     mover->held.first = NULL;
     while ((move = move_queue_pop(&held)) != NULL) {
-        if (atomic_load_explicit(&move->is_cancelled, memory_order_relaxed)) {
+        if (atomic_load_explicit(&move->is_cancelled, memory_order_relaxed) &&
+            !move->is_wait_firm) {
             move->status = KVT_CANCELLED;
             move_answer(mover, move);
             continue;
@@ -390,7 +394,7 @@ mover_look(struct device_mover *mover)
             move_answer(mover, move);
         } else if (status == KVT_OK) {
             move_ready(mover, move);
-        } else if (status == KVT_NOT_READY || device_mover_is_lost(mover)) {
+        } else if (status == KVT_NOT_READY || move->is_wait_firm || device_mover_is_lost(mover)) {
             move_queue_push(&mover->held, move);
         } else {
             move->status = status;
