@@ -419,7 +419,10 @@ device_job_wait(struct kvt_store *store, struct device_job *job, void *event)
 {
     struct device_job **first = &store->devices.waits;
 
-    job->move = (struct device_move){.lane = DEVICE_OUT, .wait = event};
+    job->move = (struct device_move){.lane = DEVICE_OUT,
+        .wait = event,
+        .is_wait_firm = job->is_firm,
+        .is_wait_owned = job->owns_event};
     job->next_wait = *first;
     job->wait_link = first;
     if (*first != NULL)

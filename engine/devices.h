@@ -29,6 +29,9 @@ struct device_job {
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
     bool is_before; /* What waits for it has no pin and no slot yet: no turn counts it. */
+    /* device_job_wait(): only the event ends it, or the loss of the device; and the mover destroys
+     * the event. */
+    bool is_firm, owns_event;
     struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
     uint8_t turn;             /* patience.h */
     struct device_job *next_wait, **wait_link; /* device_job_wait(): in devices.waits. */
@@ -79,7 +82,7 @@ void device_job_pieces(struct kvt_store *store, struct device_job *job, enum dev
     const struct device_piece *pieces, uint32_t count);
 void device_job_wait(struct kvt_store *store, struct device_job *job, void *event);
 /* devices_waits_cancel - each job that waits for an event only finishes soon, with KVT_CANCELLED
- * unless its event is reached; who cannot do without the event waits again. */
+ * unless its event is reached or it is firm. */
 void devices_waits_cancel(struct kvt_store *store);
 
 /* devices_memory_share - register host memory of whole pages with every device that is not lost, in

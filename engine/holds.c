@@ -287,11 +287,7 @@ hold_passed(struct kvt_store *store, struct device_job *job)
 {
     struct kvt_hold *hold = CONTAINER_OF(job, struct kvt_hold, job);
 
-    /* An event that could not be asked says nothing. */
-    if (job->move.status != KVT_OK && job->move.status != KVT_E_GPU) {
-        device_job_wait(store, job, hold->events[hold->device]);
-        return;
-    }
+    (void)store;
     hold->is_passing = false;
     hold_put(hold);
 }
@@ -306,6 +302,7 @@ hold_pass(struct kvt_store *store, struct kvt_hold *hold)
     }
     hold->is_passing = true;
     hold->job.device = hold->device;
+    hold->job.is_firm = true;
     hold->job.finish = hold_passed;
     device_job_wait(store, &hold->job, hold->events[hold->device]);
 }

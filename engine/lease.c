@@ -405,14 +405,7 @@ static void
 lease_waited(struct kvt_store *store, struct device_job *job)
 {
     struct lease *lease = CONTAINER_OF(job, struct lease, wait_job);
-    struct device *device = hbm_device(store->devices.tiers[job->device]);
 
-    /* An event that could not be asked says nothing. */
-    if (job->move.status != KVT_OK && job->move.status != KVT_E_GPU) {
-        device_job_wait(store, job, lease->wait_event);
-        return;
-    }
-    device->ops->event_destroy(device, lease->wait_event);
     lease_unpin_all(store, lease);
     lease_settle(store, lease);
     lease_dismiss(store->leases);
@@ -469,6 +462,8 @@ kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, 
     }
     lease->wait_event = event;
     lease->wait_job.device = device_number;
+    lease->wait_job.is_firm = true;
+    lease->wait_job.owns_event = true;
     lease->wait_job.finish = lease_waited;
     lease->message.deliver = lease_wait;
     /* It is not the caller's any more, who may close the store next: that waits for the stream. */

@@ -9,6 +9,9 @@
 #include "queue_internal.h"
 #include "store_internal.h"
 
+/* A delivery takes a few instructions and a write to an eventfd. */
+static const uint64_t DELIVERY_POLL_NS = 20000;
+
 struct kvt_queue {
     struct kvt_queue *next, *previous; /* guarded by: the store's queues_lock */
     struct kvt_store *store;
@@ -109,6 +112,7 @@ enum kvt_status
 kvt_queue_destroy(kvt_queue *queue)
 {
     struct kvt_store *store;
+    struct gate pause = {0};
     uint64_t expected_count;
 
     if (queue == NULL)
@@ -121,9 +125,9 @@ kvt_queue_destroy(kvt_queue *queue)
         return failure_set(KVT_E_STATE, 0, "%llu completions of the queue were not collected",
             (unsigned long long)expected_count);
     /* (Q3) acquire: pairs with the end of queue_deliver(), which still touches the queue after its
-     * completion can be collected; a few instructions. */
+     * completion can be collected. Asleep: the loop may wait for this core. */
     while (atomic_load_explicit(&queue->delivery_count, memory_order_acquire) != 0)
-        ;
+        gate_wait(&store->env, &pause, 0, env_now(&store->env) + DELIVERY_POLL_NS);
     queue_delist(queue);
     queue_free(queue);
     atomic_fetch_sub_explicit(&store->queue_count, 1, memory_order_relaxed);

@@ -287,6 +287,106 @@ a_move_that_is_cancelled_waits_for_its_event_no_longer(void **state)
     mover_bench_close(&bench);
 }
 
+/* Held moves that each wait for an event of their own; none is reached. */
+static struct {
+    struct kvt_device_ops ops;
+    struct device_move moves[4096];
+    char events[4096]; /* Their addresses. */
+    uint32_t query_count;
+    uint32_t copied_at; /* So many queries had been made when a copy was queued. */
+    bool is_reached;
+} crowd;
+
+static enum kvt_status
+crowd_query(struct device *device, void *event)
+{
+    if ((uintptr_t)event - (uintptr_t)crowd.events >= sizeof(crowd.events))
+        return device_host_ops.event_query(device, event);
+    crowd.query_count++;
+    return crowd.is_reached ? KVT_OK : KVT_NOT_READY;
+}
+
+static enum kvt_status
+crowd_copy(struct device *device, void *stream, const struct device_piece *pieces, uint32_t count)
+{
+    crowd.copied_at = crowd.query_count;
+    return device_host_ops.copy(device, stream, pieces, count);
+}
+
+/* `sharers` of them wait for the same event. */
+static void
+crowd_open(struct mover_bench *bench, uint32_t sharers)
+{
+    mover_bench_open(bench, 1);
+    memset(&crowd, 0, sizeof(crowd));
+    crowd.ops = *bench->rig.device->ops;
+    crowd.ops.event_query = crowd_query;
+    crowd.ops.copy = crowd_copy;
+    bench->rig.device->ops = &crowd.ops;
+    for (uint32_t i = 0; i < 4096; i++) {
+        struct device_move *move = &crowd.moves[i];
+
+        *move = (struct device_move){.lane = DEVICE_OUT,
+            .wait = &crowd.events[i / sharers],
+            .done = &bench->done,
+            .status = KVT_E_POISONED};
+        mover_bench_push(bench, move);
+    }
+}
+
+/* All are answered; those that wait for the same event in their order. */
+static void
+crowd_close(struct mover_bench *bench)
+{
+    const struct device_move *last[4096] = {NULL};
+
+    crowd.is_reached = true;
+    for (uint32_t count = 0; count < 4096;) {
+        mover_bench_pass(&bench->rig);
+        for (struct inbox_node *node = inbox_take(&bench->done); node != NULL; node = node->next) {
+            const struct device_move *move = CONTAINER_OF(node, struct device_move, node);
+            size_t event = (size_t)((char *)move->wait - crowd.events);
+
+            assert_int_equal(move->status, KVT_OK);
+            assert_true(last[event] == NULL || move > last[event]);
+            last[event] = move;
+            count++;
+        }
+    }
+    mover_bench_close(bench);
+}
+
+static void
+a_copy_waits_for_few_looks_at_held_moves(void **state)
+{
+    struct mover_bench bench;
+    uint32_t before;
+
+    (void)state;
+    crowd_open(&bench, 1);
+    (void)sim_run_for(bench.world, 1000 * 1000);
+    /* No actor sleeps before it has seen all. */
+    assert_true(crowd.query_count >= 4096);
+    before = crowd.query_count;
+    mover_bench_push(&bench, mover_bench_move(&bench, 0, DEVICE_IN, 0, 4 * KIB));
+    mover_bench_await(&bench, 1);
+    assert_true(crowd.copied_at - before <= 2 * 32);
+    crowd_close(&bench);
+}
+
+static void
+moves_that_wait_for_one_event_end_in_their_order(void **state)
+{
+    struct mover_bench bench;
+
+    (void)state;
+    for (uint32_t steps = 1; steps < 200; steps += 11) {
+        crowd_open(&bench, 100);
+        sim_run_steps(bench.world, steps);
+        crowd_close(&bench);
+    }
+}
+
 /* --- 3. Streams of others --------------------------------------------------------------------- */
 
 /* A stream that is full: who makes it wait for an event sleeps until moves have come. */
@@ -361,6 +461,8 @@ main(int argc, char **argv)
         cmocka_unit_test(others_have_a_turn_among_urgent_moves),
         cmocka_unit_test(event_of_a_caller_holds_its_own_moves_only),
         cmocka_unit_test(a_move_that_is_cancelled_waits_for_its_event_no_longer),
+        cmocka_unit_test(a_copy_waits_for_few_looks_at_held_moves),
+        cmocka_unit_test(moves_that_wait_for_one_event_end_in_their_order),
         cmocka_unit_test(moves_come_while_a_full_stream_is_made_to_wait),
     };
 

@@ -221,6 +221,65 @@ each_call_may_fail_once(void **state)
     }
 }
 
+/* Its event fails a few times, and it is cancelled: neither is an answer. */
+static struct {
+    struct kvt_device_ops ops;
+    const void *event;
+    uint32_t query_count, destroy_count;
+} firm;
+
+static enum kvt_status
+firm_query(struct device *device, void *event)
+{
+    if (event == firm.event && ++firm.query_count <= 3)
+        return failure_set(KVT_E_NOMEM, 0, "No queries, on purpose.");
+    return device_host_ops.event_query(device, event);
+}
+
+static void
+firm_destroy(struct device *device, void *event)
+{
+    firm.destroy_count += event == firm.event;
+    device_host_ops.event_destroy(device, event);
+}
+
+static void
+firm_move_waits_for_its_event_alone(void **state)
+{
+    (void)state;
+    for (uint32_t is_lost = 0; is_lost < 2; is_lost++) {
+        struct mover_bench bench;
+        struct device_move *move;
+        void *event = NULL;
+
+        memset(&firm, 0, sizeof(firm));
+        mover_bench_open(&bench, 1);
+        firm.ops = *bench.rig.device->ops;
+        firm.ops.event_query = firm_query;
+        firm.ops.event_destroy = firm_destroy;
+        bench.rig.device->ops = &firm.ops;
+        assert_int_equal(firm.ops.event_create(bench.rig.device, &event), KVT_OK);
+        firm.event = event;
+        move = mover_bench_move(&bench, 0, DEVICE_IN, 0, 4 * KIB);
+        move->piece_count = 0;
+        move->wait = event;
+        move->is_wait_firm = true;
+        move->is_wait_owned = true;
+        mover_bench_push(&bench, move);
+        device_move_cancel(move);
+        for (uint32_t i = 0; i < 1000 && firm.query_count < 2; i++)
+            mover_bench_pass(&bench.rig);
+        assert_int_equal(firm.query_count, 2);
+        assert_int_equal(firm.destroy_count, 0);
+        bench.config.fail_call = is_lost ? bench.config.call_count + 1 : 0;
+        bench.config.fail_status = KVT_E_GPU;
+        mover_bench_await(&bench, 1);
+        assert_int_equal(move->status, is_lost ? KVT_E_GPU : KVT_OK);
+        assert_int_equal(firm.destroy_count, 1);
+        mover_bench_close(&bench);
+    }
+}
+
 static void
 device_without_records_is_lost_after_a_while(void **state)
 {
@@ -308,6 +367,7 @@ main(int argc, char **argv)
         cmocka_unit_test(refused_move_is_answered_with_nothing_in_flight),
         cmocka_unit_test(each_call_may_lose_the_device),
         cmocka_unit_test(each_call_may_fail_once),
+        cmocka_unit_test(firm_move_waits_for_its_event_alone),
         cmocka_unit_test(device_without_records_is_lost_after_a_while),
         cmocka_unit_test(open_may_fail_anywhere_and_leaves_nothing),
         cmocka_unit_test(memory_that_runs_out_fails_moves_and_loses_none),

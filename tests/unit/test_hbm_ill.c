@@ -116,6 +116,45 @@ a_lease_goes_on_while_its_event_cannot_be_asked(void **state)
     assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
 }
 
+static atomic_uint loop_destroy_count, mover_destroy_count;
+
+static void
+destroy_noted(struct device *device, void *event)
+{
+    char name[16] = "";
+
+    (void)pthread_getname_np(pthread_self(), name, sizeof(name));
+    loop_destroy_count += strcmp(name, "kvt-loop") == 0;
+    mover_destroy_count += strcmp(name, "kvt-mover") == 0;
+    device_host_ops.event_destroy(device, event);
+}
+
+/* That call may wait for a lock of the driver, under which somebody waits for a stream, which waits
+ * for a hold, whose deadline the loop sees. */
+static void
+the_loop_destroys_no_event(void **state)
+{
+    struct device *device = the_device();
+    struct payload_key name;
+    kvt_lease lease;
+
+    (void)state;
+    loop_destroy_count = mover_destroy_count = 0;
+    ill.ops.event_destroy = destroy_noted;
+    payload_key_make(&name, 1);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(device_host_stream_create(device, &ill.stream), KVT_OK);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+        assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, ill.stream), KVT_OK);
+        while (hbm_stats().lease_count_now != 0)
+            sched_yield();
+    }
+    device_host_stream_destroy(device, ill.stream);
+    assert_int_equal(loop_destroy_count, 0);
+    assert_int_equal(mover_destroy_count, 4);
+}
+
 static void
 put_joins_what_cannot_be_brought_down(enum kvt_status copied, enum kvt_status wanted)
 {
@@ -335,6 +374,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, hbm_teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
+        TEST(the_loop_destroys_no_event),
         TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
         TEST(a_put_that_joins_a_block_that_no_memory_brings_down_is_told),
         TEST(flushes_that_wait_at_once_both_say_what_failed),

@@ -4,12 +4,17 @@
  * acknowledged is there, what was deleted is not, what is leased holds still. Lives end by an
  * abort, which leaves on disk what a SIGKILL would; each state is also read without its index.
  */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
+#include "env_host_internal.h"
+#include "store_internal.h"
 #include "store_kit.h"
 
 enum {
@@ -357,6 +362,68 @@ a_put_of_a_block_that_is_being_filled_waits_for_it(void **state)
     free(bytes);
 }
 
+/* The loop has the processor when the one who destroys its queue sleeps. */
+static struct {
+    struct sched_ops ops;
+    atomic_bool is_posting, is_destroying, has_slept;
+} turn;
+
+static void
+post_late(void *context, int signal)
+{
+    const struct timespec tick = {.tv_nsec = 1000 * 1000};
+
+    sched_host_ops.signal_post(context, signal);
+    turn.is_posting = true;
+    for (uint32_t i = 0; i < 2000 && !turn.has_slept; i++)
+        nanosleep(&tick, NULL);
+}
+
+static void
+sleep_noted(void *context, struct gate *gate, uint32_t seen, uint64_t until_ns)
+{
+    if (turn.is_destroying)
+        turn.has_slept = true;
+    sched_host_ops.gate_wait(context, gate, seen, until_ns);
+}
+
+static void
+who_destroys_a_queue_sleeps_while_the_loop_is_at_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct kvt_submit submit = {0};
+    struct kvt_completion done;
+    struct payload_key name;
+    struct kvt_get get = {.capacity = 1};
+    const struct sched_ops *real;
+    kvt_ticket *ticket;
+    uint32_t count = 0;
+    uint8_t byte;
+
+    life_begin(fixture, 0);
+    assert_int_equal(kvt_queue_create(fixture->store, &submit.queue), KVT_OK);
+    payload_key_make(&name, 1);
+    get.key = name.key;
+    get.destination = &byte;
+    real = fixture->store->env.sched;
+    turn.ops = *real;
+    turn.ops.signal_post = post_late;
+    fixture->store->env.sched = &turn.ops;
+    assert_int_equal(
+        kvt_get_submit(fixture->store, fixture->ns, &get, 1, &submit, &ticket), KVT_OK);
+    while (!turn.is_posting)
+        sched_yield();
+    assert_int_equal(kvt_queue_poll(submit.queue, &done, 1, 0, &count), KVT_OK);
+    turn.ops.gate_wait = sleep_noted;
+    turn.is_destroying = true;
+    kvt_ticket_free(ticket);
+    assert_int_equal(kvt_queue_destroy(submit.queue), KVT_OK);
+    turn.is_destroying = false;
+    fixture->store->env.sched = real;
+    assert_true(turn.has_slept);
+    assert_int_equal(kvt_close(fixture->store), KVT_OK);
+}
+
 int
 main(void)
 {
@@ -375,6 +442,8 @@ main(void)
             a_leased_block_that_is_deleted_keeps_its_bytes, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_put_of_a_block_that_is_being_filled_waits_for_it, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            who_destroys_a_queue_sleeps_while_the_loop_is_at_it, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

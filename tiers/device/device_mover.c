@@ -7,9 +7,9 @@
  *           device_mover_stats_get() any; the rest by the actor's.
  *
  * A round (mover_step): see which calls the device has done and answer their moves; take what was
- * pushed; ask the events that moves wait for; queue calls; wake the tasks whose inboxes got
- * answers. Nothing tells a thread that an event was reached, so while anything is in flight or held
- * the actor asks again every POLL_NS; otherwise it sleeps until it is woken.
+ * pushed; ask some of the events that moves wait for (device_held.h); queue calls; wake the tasks
+ * whose inboxes got answers. Nothing tells a thread that an event was reached, so while anything is
+ * in flight or held the actor asks again every POLL_NS; otherwise it sleeps until it is woken.
  *
  * Where a move is, and the function that makes each move:
  *
@@ -38,6 +38,7 @@
 #include <string.h>
 
 #include "device_call_plan.h"
+#include "device_held.h"
 #include "failure.h"
 #include "try.h"
 
@@ -105,7 +106,7 @@ struct device_mover {
     pthread_mutex_t event_mutex; /* For as long as it takes to record an event. */
     /* The actor's, all that follows. */
     uint64_t now_ns; /* Of this round. */
-    struct move_queue held;
+    struct held_moves held;
     struct mover_lane lanes[DEVICE_LANE_COUNT];
     struct task *const *wakes[WAKE_COUNT];
     uint32_t wake_count;
@@ -154,6 +155,9 @@ move_answer(struct device_mover *mover, struct device_move *move)
 {
     struct task *const *task = move->done_task;
 
+    /* Here, since it may sleep behind the driver's lock. Who takes the answer must not. */
+    if (move->is_wait_owned)
+        mover->device->ops->event_destroy(mover->device, move->wait);
     if (move->status == KVT_OK)
         counter_add(&mover->counters.move_count[move->lane], 1);
     else
@@ -208,7 +212,7 @@ mover_give_up(struct device_mover *mover)
         moves_give_up(mover, &lane->ready[READY_URGENT]);
         moves_give_up(mover, &lane->ready[READY_BULK]);
     }
-    moves_give_up(mover, &mover->held);
+    moves_give_up(mover, held_all(&mover->held));
 }
 
 /* --- 3. Calls in flight ----------------------------------------------------------------------- */
@@ -357,41 +361,43 @@ mover_take(struct device_mover *mover)
             move->status = KVT_E_INVAL;
             move_answer(mover, move);
         } else if (move->wait != NULL) {
-            move_queue_push(&mover->held, move);
+            held_add(&mover->held, move);
         } else {
             move_ready(mover, move);
         }
     }
 }
 
-/* Ask the events of callers. Moves that follow each other often wait for the same one. */
+/* What its event says, if it still waits. Moves that follow each other often wait for the same. */
+static enum kvt_status
+move_ask(struct device_mover *mover, const struct device_move *move)
+{
+    if (!move->is_wait_firm && atomic_load_explicit(&move->is_cancelled, memory_order_relaxed))
+        return KVT_CANCELLED;
+    if (move->wait != mover->held.asked) {
+        mover->held.asked = move->wait;
+        mover->held.answer = mover->device->ops->event_query(mover->device, move->wait);
+        if (mover->held.answer == KVT_E_GPU)
+            mover_lose(mover);
+    }
+    if (mover->held.answer != KVT_OK && (move->is_wait_firm || device_mover_is_lost(mover)))
+        return KVT_NOT_READY;
+    return mover->held.answer;
+}
+
 static void
 mover_look(struct device_mover *mover)
 {
-    struct move_queue held = mover->held;
-    enum kvt_status status = KVT_NOT_READY;
-    void *event = NULL;
     struct device_move *move;
 
-    mover->held.first = NULL;
-    while ((move = move_queue_pop(&held)) != NULL) {
-        if (atomic_load_explicit(&move->is_cancelled, memory_order_relaxed)) {
-            move->status = KVT_CANCELLED;
-            move_answer(mover, move);
-            continue;
-        }
-        if (move->wait != event && !device_mover_is_lost(mover)) {
-            event = move->wait;
-            status = mover->device->ops->event_query(mover->device, event);
-            if (status == KVT_E_GPU)
-                mover_lose(mover);
-        }
-        if (status == KVT_OK && move->piece_count == 0) {
-            move_answer(mover, move);
-        } else if (status == KVT_OK) {
+    held_round(&mover->held);
+    while (!device_mover_is_lost(mover) && (move = held_next(&mover->held)) != NULL) {
+        enum kvt_status status = move_ask(mover, move);
+
+        if (status == KVT_NOT_READY) {
+            held_keep(&mover->held, move);
+        } else if (status == KVT_OK && move->piece_count > 0) {
             move_ready(mover, move);
-        } else if (status == KVT_NOT_READY || device_mover_is_lost(mover)) {
-            move_queue_push(&mover->held, move);
         } else {
             move->status = status;
             move_answer(mover, move);
@@ -496,7 +502,7 @@ lane_start(struct device_mover *mover, struct mover_lane *lane)
 static bool
 mover_is_idle(const struct device_mover *mover)
 {
-    bool is_idle = mover->held.first == NULL;
+    bool is_idle = held_is_empty(&mover->held);
 
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++)
         is_idle = is_idle && mover->lanes[i].call_count == 0;
@@ -535,7 +541,7 @@ mover_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     mover_check(mover);
     wakes_flush(mover);
     *next_ns_out = mover_is_idle(mover) ? UINT64_MAX : now_ns + POLL_NS;
-    return !inbox_is_empty(&mover->inbox);
+    return !inbox_is_empty(&mover->inbox) || held_is_in_turn(&mover->held);
 }
 
 /* --- 7. Interface ----------------------------------------------------------------------------- */

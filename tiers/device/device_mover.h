@@ -10,7 +10,8 @@
  *   - one that waits for an event of the caller is held until that event is reached: nothing else
  *     waits behind it, on this thread or on a stream. (`wait` is asked, not waited for: a stream
  *     that waits would stop every later copy of its direction.) An event that cannot be asked is
- *     the answer of its moves; a move that is cancelled waits no longer;
+ *     the answer of its moves, and a move that is cancelled waits no longer, unless the wait is
+ *     firm: then it is asked again;
  *   - moves of one direction that lie ready together are joined into calls of at most
  *     DEVICE_MOVER_PIECES_MAX pieces and DEVICE_MOVER_CALL_BYTES, each with one event behind it. A
  *     move is cut only when a call of its own does not hold it, a piece never. Moves whose pieces
@@ -75,6 +76,8 @@ struct device_move {
     /* Not before this event is reached. NULL: at once. It must live until the answer, and not be
      * recorded again: only its last record would count. */
     void *wait;
+    bool is_wait_firm;         /* Only the event ends the wait, or the loss of the device. */
+    bool is_wait_owned;        /* is_wait_firm: the mover destroys `wait` before the answer. */
     struct device_mark *mark;  /* NULL: nobody asks. */
     uint32_t mark_count;       /* For how many it counts there. */
     bool is_marked;            /* The answer: it was counted there. */
@@ -116,7 +119,8 @@ void device_mover_push(
     struct device_mover *mover, struct device_move *const *moves, uint32_t count);
 
 /* device_move_cancel - a move that is still held back by its event is answered with KVT_CANCELLED,
- * soon; another goes on. Of one that was pushed and whose answer was not taken yet. Any thread. */
+ * soon; another, or one whose wait is firm, goes on. Of one that was pushed and whose answer was
+ * not taken yet. Any thread. */
 void device_move_cancel(struct device_move *move);
 
 /*
