@@ -255,7 +255,6 @@ batch_fill_kills(struct kvt_store *store, struct batch *batch)
         const struct kill_item *item = &batch->kills[i];
 
         kill_queue_take(&commit->kills, &batch->kills[i]);
-        commit->told_count -= item->is_told ? 1 : 0;
         batch->tier_kills[count++] = (struct tier_kill){.extent = item->kill.extent,
             .fingerprint = item->kill.fingerprint,
             .sequence = item->sequence};
@@ -287,7 +286,7 @@ batch_return(struct kvt_store *store, struct batch *batch)
 
     for (uint32_t i = 0; i < batch->count; i++)
         queue_count(store, batch->flights[i]);
-    commit_kills_return(commit, batch->kills, batch->kill_count);
+    kill_queue_return(&commit->kills, batch->kills, batch->kill_count);
     kills_hurry(store);
     batch->count = batch->kill_count = 0;
 }
@@ -526,7 +525,6 @@ queue_fail(struct kvt_store *store, enum kvt_status status)
             commit_flight_settle(store, flight, status);
         flight = newer;
     }
-    commit->told_count = 0;
     while (commit->kills.count > 0) {
         struct kill_item item;
 

@@ -72,8 +72,7 @@ struct commit {
     uint64_t batch_sequence;
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
     struct kill_queue kills;  /* Waiting, in order. */
-    uint32_t told_count;      /* Of the kills that wait, those that are told. */
-    uint64_t told_due_ns;     /* When these are tried again, if nothing comes. */
+    uint64_t told_due_ns;     /* When told ones are tried again, if nothing comes. */
     uint32_t held_count;      /* Kills that travel with flights. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
@@ -115,10 +114,6 @@ const struct kill_item *commit_kill_find(const struct commit *commit, struct has
  * flight ends. */
 void commit_killed_add(struct kvt_store *store, struct flight *flight);
 void commit_killed_remove(struct kvt_store *store, struct flight *flight);
-
-/* commit_kills_return - kills whose batch failed, or was not written, wait again: in order, and
- * there is room, because they waited before. */
-void commit_kills_return(struct commit *commit, const struct kill_item *items, uint32_t count);
 
 /* commit_batch_end - -> IDLE; commit_batch_fail: after everything of it has failed for good. */
 void commit_batch_end(struct kvt_store *store, struct batch *batch);

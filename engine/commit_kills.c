@@ -61,46 +61,25 @@ commit_kill(struct kvt_store *store, const struct commit_kill *kill)
     return KVT_OK;
 }
 
-void
-commit_kills_return(struct commit *commit, const struct kill_item *items, uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++)
-        commit->told_count += items[i].is_told ? 1 : 0;
-    kill_queue_return(&commit->kills, items, count);
-}
-
 uint32_t
 commit_kills_due(const struct commit *commit)
 {
-    return commit->is_last_try ? commit->kills.count : commit->kills.count - commit->told_count;
-}
-
-static void
-kill_tell(struct kvt_store *store, struct kill_item *item, enum kvt_status status)
-{
-    struct op *waiter = item->kill.waiter;
-
-    item->is_told = true;
-    item->kill.waiter = NULL;
-    if (waiter != NULL)
-        op_reach(store, waiter, 2, status);
+    return commit->is_last_try ? commit->kills.count : commit->kills.untold_count;
 }
 
 void
 commit_kills_tell(struct kvt_store *store, struct batch *batch, enum kvt_status status)
 {
     struct commit *commit = store->commit;
-    struct kill_queue *queue = &commit->kills;
+    struct op *waiter;
 
-    for (uint32_t i = 0; i < batch->kill_count; i++)
-        kill_tell(store, &batch->kills[i], status);
-    commit_kills_return(commit, batch->kills, batch->kill_count);
+    kill_queue_return(&commit->kills, batch->kills, batch->kill_count);
     batch->kill_count = 0;
-    for (uint32_t at = queue->first; at != 0; at = queue->slots[at].next)
-        kill_tell(store, &queue->slots[at].item, status);
-    /* Whoever deletes again and again what could not be deleted adds one each time. */
-    kill_queue_echoes_drop(queue);
-    commit->told_count = queue->count;
+    /* Echoes go: whoever deletes again and again what could not be deleted adds one each time. */
+    while (kill_queue_tell(&commit->kills, &waiter)) {
+        if (waiter != NULL)
+            op_reach(store, waiter, 2, status);
+    }
     commit->told_due_ns = store->now_ns + TOLD_PAUSE_NS;
 }
 
@@ -134,7 +113,7 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
         commit_kill_lose(store);
         return;
     }
-    commit_kills_return(commit, &item, 1);
+    kill_queue_return(&commit->kills, &item, 1);
     if (commit->due_ns > store->now_ns)
         commit->due_ns = store->now_ns;
 }
@@ -386,10 +365,8 @@ kills_are_before(const struct kill_item *kills, uint32_t count, uint64_t mark)
 static bool
 kills_wait_before(const struct kill_queue *queue, uint64_t mark)
 {
-    uint32_t at = queue->first;
+    uint32_t at = queue->first_untold;
 
-    while (at != 0 && queue->slots[at].item.is_told)
-        at = queue->slots[at].next;
     return at != 0 && queue->slots[at].item.order <= mark;
 }
 

@@ -215,12 +215,15 @@ entries_unlink(struct entries *entries, uint32_t number)
     state->parent = ENTRY_NONE;
 }
 
-/* Whether the entry is `other`, or one of those above it. */
+/* False: the entry is neither `other`, nor one of those above it. */
 static bool
-is_at_or_above(struct entries *entries, uint32_t number, uint32_t other)
+may_be_at_or_above(struct entries *entries, uint32_t number, uint32_t other)
 {
-    while (other != ENTRY_NONE && other != number)
-        other = entries_parent(entries, other);
+    for (; other != ENTRY_NONE && other != number; other = entries_parent(entries, other)) {
+        if (entries->climb_count == LINK_CLIMB_MAX)
+            return true;
+        entries->climb_count++;
+    }
     return other == number;
 }
 
@@ -233,7 +236,7 @@ entries_link(struct entries *entries, uint32_t number, uint32_t parent)
     entries_unlink(entries, number);
     if (parent == ENTRY_NONE || parent == number)
         return;
-    if (state->child_count > 0 && is_at_or_above(entries, number, parent))
+    if (state->child_count > 0 && may_be_at_or_above(entries, number, parent))
         return; /* (4) */
     word = atomic_load_explicit(&residency_at(entries->map, parent)->word, memory_order_relaxed);
     state->parent = parent;
@@ -241,4 +244,10 @@ entries_link(struct entries *entries, uint32_t number, uint32_t parent)
     at(entries, parent)->child_count++;
     if (state->places != 0)
         child_count(at(entries, parent), state->places, 0, true);
+}
+
+void
+entries_turn(struct entries *entries)
+{
+    entries->climb_count = 0;
 }

@@ -83,6 +83,7 @@ enum {
 
 enum {
     ENTRIES_PER_CHUNK = 32768, /* One huge page of states. */
+    LINK_CLIMB_MAX = 65536,    /* Steps up, in a turn: a chain of a million tokens by 16. */
 };
 
 /* Here only for entries_at(), which a choice of a victim asks for each leaf that it looks at. */
@@ -94,6 +95,7 @@ struct entries {
     uint32_t look_next;          /* Whose link is looked at next, ... */
     uint32_t look_end;           /* ... in this round of all below that one. */
     uint64_t look_credit;        /* For LOOK_USES the next one. */
+    uint32_t climb_count;        /* Steps up in this turn, for links. */
 };
 
 enum kvt_status entries_open(
@@ -123,9 +125,13 @@ enum kvt_status entries_reserve(struct entries *entries, uint32_t number);
  * that is the entry itself or is below it, the entry has no parent: it is the first of its chain.
  *
  * Takes a constant time for an entry without children, nothing can be below it; for another one it
- * walks up from `parent` to the first of the chain.
+ * walks up from `parent` to the first of the chain. All such walks in a turn of the loop have
+ * LINK_CLIMB_MAX steps: an entry whose walk does not end within them has no parent either.
+ *
+ * entries_turn - a turn begins.
  */
 void entries_link(struct entries *entries, uint32_t number, uint32_t parent);
+void entries_turn(struct entries *entries);
 
 /* entries_unlink - the entry leaves the map: its parent has a child less. Its own children find by
  * the generation that their parent is gone; those that nobody asks are looked at in time. */

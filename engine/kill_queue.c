@@ -48,36 +48,44 @@ index_add(struct kill_queue *queue, uint32_t number)
     slot->alike = 0;
     if (first == 0 || slots[first].item.order > slot->item.order) {
         slot->alike = first;
-        slot->alike_last = first == 0 ? number : slots[first].alike_last;
+        slot->alike_previous = first == 0 ? number : slots[first].alike_previous;
         slot->other = first == 0 ? 0 : slots[first].other;
+        if (first != 0)
+            slots[first].alike_previous = number;
         *link = number;
         return;
     }
-    at = slots[first].alike_last;
+    at = slots[first].alike_previous;
     if (slots[at].item.order > slot->item.order) {
         for (at = first; slots[slots[at].alike].item.order <= slot->item.order;)
             at = slots[at].alike;
-    } else {
-        slots[first].alike_last = number;
     }
     slot->alike = slots[at].alike;
+    slot->alike_previous = at;
     slots[at].alike = number;
+    slots[slot->alike == 0 ? first : slot->alike].alike_previous = number;
 }
 
-/* The first that waits: so it is the first of its fingerprint. */
 static void
 index_remove(struct kill_queue *queue, uint32_t number)
 {
-    const struct kill_slot *slot = &queue->slots[number];
+    struct kill_slot *slots = queue->slots;
+    const struct kill_slot *slot = &slots[number];
     uint32_t *link = first_link(queue, slot->item.kill.fingerprint);
+    uint32_t first = *link;
 
-    KVT_ASSERT(*link == number);
+    KVT_ASSERT(first != 0);
+    if (first != number) {
+        slots[slot->alike_previous].alike = slot->alike;
+        slots[slot->alike == 0 ? first : slot->alike].alike_previous = slot->alike_previous;
+        return;
+    }
     if (slot->alike == 0) {
         *link = slot->other;
         return;
     }
-    queue->slots[slot->alike].alike_last = slot->alike_last;
-    queue->slots[slot->alike].other = slot->other;
+    slots[slot->alike].alike_previous = slot->alike_previous;
+    slots[slot->alike].other = slot->other;
     *link = slot->alike;
 }
 
@@ -120,24 +128,61 @@ item_insert(struct kill_queue *queue, uint32_t previous, const struct kill_item 
     KVT_ASSERT(number < queue->capacity);
     queue->slots[number].item = *item;
     queue->slots[number].next = *link;
-    *link = number;
-    if (queue->last == previous)
+    queue->slots[number].previous = previous;
+    if (*link == 0)
         queue->last = number;
+    else
+        queue->slots[*link].previous = number;
+    *link = number;
     queue->count++;
     index_add(queue, number);
     return number;
 }
 
+/* Somewhere behind `previous`, which is not told either; 0: anywhere. */
+static void
+untold_insert(struct kill_queue *queue, uint32_t previous, uint32_t number)
+{
+    struct kill_slot *slots = queue->slots;
+    uint32_t next = previous == 0 ? queue->first_untold : slots[previous].next_untold;
+
+    while (next != 0 && slots[next].item.order <= slots[number].item.order) {
+        previous = next;
+        next = slots[next].next_untold;
+    }
+    slots[number].next_untold = next;
+    if (previous == 0)
+        queue->first_untold = number;
+    else
+        slots[previous].next_untold = number;
+    if (next == 0)
+        queue->last_untold = number;
+    queue->untold_count++;
+}
+
+static void
+untold_take(struct kill_queue *queue)
+{
+    queue->first_untold = queue->slots[queue->first_untold].next_untold;
+    if (queue->first_untold == 0)
+        queue->last_untold = 0;
+    queue->untold_count--;
+}
+
 void
 kill_queue_add(struct kill_queue *queue, const struct kill_item *item)
 {
-    (void)item_insert(queue, queue->last, item);
+    uint32_t number = item_insert(queue, queue->last, item);
+
+    KVT_ASSERT(!item->is_told);
+    untold_insert(queue, queue->last_untold, number);
 }
 
 void
 kill_queue_return(struct kill_queue *queue, const struct kill_item *items, uint32_t count)
 {
     uint32_t previous = 0;
+    uint32_t previous_untold = 0;
     uint32_t next = queue->first;
 
     for (uint32_t i = 0; i < count; i++) {
@@ -146,13 +191,28 @@ kill_queue_return(struct kill_queue *queue, const struct kill_item *items, uint3
             next = queue->slots[next].next;
         }
         previous = item_insert(queue, previous, &items[i]);
+        if (!items[i].is_told) {
+            untold_insert(queue, previous_untold, previous);
+            previous_untold = previous;
+        }
     }
 }
 
 static void
-slot_spare(struct kill_queue *queue, uint32_t number)
+item_remove(struct kill_queue *queue, uint32_t number)
 {
-    queue->slots[number].next = queue->spare;
+    struct kill_slot *slot = &queue->slots[number];
+
+    index_remove(queue, number);
+    if (slot->previous == 0)
+        queue->first = slot->next;
+    else
+        queue->slots[slot->previous].next = slot->next;
+    if (slot->next == 0)
+        queue->last = slot->previous;
+    else
+        queue->slots[slot->next].previous = slot->previous;
+    slot->next = queue->spare;
     queue->spare = number;
     queue->count--;
 }
@@ -164,31 +224,28 @@ kill_queue_take(struct kill_queue *queue, struct kill_item *item_out)
 
     KVT_ASSERT(number != 0);
     *item_out = queue->slots[number].item;
-    index_remove(queue, number);
-    queue->first = queue->slots[number].next;
-    if (queue->first == 0)
-        queue->last = 0;
-    slot_spare(queue, number);
+    if (number == queue->first_untold)
+        untold_take(queue);
+    item_remove(queue, number);
 }
 
-void
-kill_queue_echoes_drop(struct kill_queue *queue)
+bool
+kill_queue_tell(struct kill_queue *queue, struct op **waiter_out)
 {
-    uint32_t *link = &queue->first;
+    uint32_t number = queue->first_untold;
+    struct kill_item *item;
 
-    queue->last = 0;
-    while (*link != 0) {
-        uint32_t number = *link;
-
-        if (queue->slots[number].item.is_echo) {
-            *link = queue->slots[number].next;
-            slot_spare(queue, number);
-        } else {
-            queue->last = number;
-            link = &queue->slots[number].next;
-        }
-    }
-    index_build(queue);
+    *waiter_out = NULL;
+    if (number == 0)
+        return false;
+    untold_take(queue);
+    item = &queue->slots[number].item;
+    *waiter_out = item->kill.waiter;
+    item->kill.waiter = NULL;
+    item->is_told = true;
+    if (item->is_echo)
+        item_remove(queue, number);
+    return true;
 }
 
 const struct kill_item *

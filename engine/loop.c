@@ -316,6 +316,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         return false;
     store->now_ns = now_ns;
     store->turn++;
+    entries_turn(store->entries);
     meters_step(store);
     costs_step(store);
     was_busy = messages_take(store);

@@ -168,7 +168,8 @@ parent_link(struct kvt_store *store, uint32_t number, const struct op *op)
         entries_link(store->entries, number, residency_find_fingerprint(store->map, op->parent));
 }
 
-/* Its parent left, and is back: without the link that would be the end of its chain. */
+/* Its parent left, and is back: without the link that would be the end of its chain. Where it is
+ * not made (entries_link), the next put tries again. */
 static void
 parent_relink(struct kvt_store *store, uint32_t number, const struct op *op)
 {

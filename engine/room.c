@@ -565,6 +565,8 @@ place_step(struct kvt_store *store, enum policy_place place)
 
     store->room_waiters[place] = (struct op_list){NULL, NULL};
     store->room_hands[place].vain_turn = 0; /* The oldest looks, whoever has come since. */
+    if (place == POLICY_HOST)
+        store->map_vain_turn = 0; /* Whoever waits for room in the map stands in that line. */
     while (waiters.first != NULL && store->room_waiters[place].first == NULL)
         op_begin(store, op_list_take(&waiters));
     if (waiters.first != NULL)

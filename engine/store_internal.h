@@ -267,6 +267,7 @@ struct kvt_store {
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
     struct kept_hand kept_hand;
     uint32_t map_given_count; /* Entries that were given room in a full map. */
+    uint64_t map_vain_turn;   /* The last turn of the loop in which nothing could leave it. */
     struct flush_list flush_list;
     struct window sends; /* fetch.c: blocks on their way to devices through stages, ... */
     struct window bulks; /* ... and those that bulk prefetches read. */

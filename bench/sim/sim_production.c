@@ -220,6 +220,7 @@ block_rejoin(struct production *production, const struct chain *chain, uint32_t 
 {
     uint32_t number = production->numbers[chain->blocks[at]];
 
+    entries_turn(production->entries);
     if (at > 0)
         entries_link(production->entries, number, production->numbers[chain->blocks[at - 1]]);
     production->policy->ops->request(

@@ -149,6 +149,19 @@ a_child_that_stayed_is_linked_to_its_parent_again(void **state)
     kit_audit(sim.store);
 }
 
+/* It has children: its link takes steps, of which each turn of the loop has its own. */
+static void
+a_block_within_a_chain_is_linked_to_its_parent_again(void **state)
+{
+    (void)state;
+    chain_put(0, 3, KVT_TIER_HOST, KVT_SYNC);
+    block_delete(0);
+    sim.store->entries->climb_count = LINK_CLIMB_MAX;
+    chain_put(0, 3, KVT_TIER_HOST, KVT_SYNC);
+    assert_int_equal(entries_parent(sim.store->entries, entry_of(1)), entry_of(0));
+    kit_audit(sim.store);
+}
+
 /* The parent was there before its child was put again, and was a leaf until then. */
 static void
 a_parent_that_is_back_is_no_leaf_when_its_child_is_linked(void **state)
@@ -282,6 +295,7 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_child_that_stayed_is_linked_to_its_parent_again),
+        TEST(a_block_within_a_chain_is_linked_to_its_parent_again),
         TEST(a_parent_that_is_back_is_no_leaf_when_its_child_is_linked),
         TEST(a_chain_on_a_ring_of_parents_has_a_top),
         TEST(blocks_of_rings_of_parents_leave_for_others),

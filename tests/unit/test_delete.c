@@ -343,19 +343,28 @@ pin(struct full_store *full, uint64_t key)
     pinned[pinned_count++] = entry;
 }
 
-/* Nothing can be reclaimed, and then it can; nothing else is to be written. */
-static void
-a_delete_that_found_no_room_makes_some(void **state)
+/* Nothing can be reclaimed. */
+static struct full_store *
+pinned_begin(uint64_t seed)
 {
-    struct full_store *full = full_begin(12, FULL_SEGMENTS);
-    uint32_t kill_count;
+    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
 
-    (void)state;
     full_fill(full);
     for (uint64_t key = 0; key < full->next_cold; key++)
         pin(full, key);
     while (full_result(full_put_submit(full, full->next_cold, 1, KVT_SYNC)) == KVT_OK)
         pin(full, full->next_cold++);
+    return full;
+}
+
+/* Then it can; nothing else is to be written. */
+static void
+a_delete_that_found_no_room_makes_some(void **state)
+{
+    struct full_store *full = pinned_begin(12);
+    uint32_t kill_count;
+
+    (void)state;
     assert_int_equal(full_result(full_delete_submit(full, 1)), KVT_E_NOSPC);
     kill_count = full->store->commit->kills.count;
     for (uint32_t i = 0; i < 50; i++) /* However often that is asked for. */
@@ -367,6 +376,47 @@ a_delete_that_found_no_room_makes_some(void **state)
     (void)sim_run_for(full->world, 5 * SECOND_NS);
     full_again(full, 0);
     assert_int_equal(full_entry(full, 1), ENTRY_NONE);
+    full_end(full);
+}
+
+/* Kills that wait behind those of the next batch, and are told: set whether they are echoes, which
+ * go when they are told. */
+static void
+told_mark(struct kill_queue *queue, bool is_echo)
+{
+    uint32_t i = 0;
+
+    for (uint32_t at = queue->first; at != 0; at = queue->slots[at].next) {
+        if (i++ >= COMMIT_KILLS_MAX && queue->slots[at].item.is_told)
+            queue->slots[at].item.is_echo = is_echo;
+    }
+}
+
+/* What many deletes have left is not gone through for each other one that finds no room. */
+static void
+who_was_told_is_not_told_again(void **state)
+{
+    struct full_store *full = pinned_begin(13);
+    struct kill_queue *queue = &full->store->commit->kills;
+    uint32_t kill_count;
+
+    (void)state;
+    for (uint64_t i = 0; i < MANY; i++) {
+        const struct commit_kill kill = {.fingerprint = {.high = i, .low = i + 1}};
+
+        assert_int_equal(commit_kill(full->store, &kill), KVT_OK);
+    }
+    assert_int_equal(full_result(full_delete_submit(full, 1)), KVT_E_NOSPC);
+    kill_count = queue->count;
+    assert_true(kill_count > MANY);
+    told_mark(queue, true);
+    assert_int_equal(full_result(full_delete_submit(full, 2)), KVT_E_NOSPC);
+    assert_int_equal(queue->count, kill_count + 1);
+    told_mark(queue, false);
+    assert_int_equal(kvt_flush(full->store), KVT_E_IO);
+    while (pinned_count > 0)
+        entry_unpin(full->store, pinned[--pinned_count]);
+    full_again(full, 0);
     full_end(full);
 }
 
@@ -623,6 +673,7 @@ main(void)
         cmocka_unit_test(deletes_that_find_no_memory_go_with_the_next_batches),
         cmocka_unit_test(second_deletes_are_not_promised_when_those_before_them_are_given_up),
         cmocka_unit_test(a_delete_that_found_no_room_makes_some),
+        cmocka_unit_test(who_was_told_is_not_told_again),
         cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
         cmocka_unit_test(the_kill_of_a_copy_spares_what_was_put_behind_its_delete),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_entries.c - links from blocks to their parents never form a ring, whatever parents are
- * named, and every other link is made; none is good again when its parent's number is.
+ * named, and every other link is made that takes no more steps than a turn of the loop has; none is
+ * good again when its parent's number is.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -130,6 +131,7 @@ random_links_agree_with_a_naive_forest(void **state)
         uint32_t parent = (uint32_t)rng_below(&rng, BLOCKS);
         bool is_refused = is_above(parents, parent, child);
 
+        entries_turn(rig->entries);
         entries_link(rig->entries, numbers[child], numbers[parent]);
         parents[child] = is_refused ? ENTRY_NONE : parent;
         refused_count += is_refused;
@@ -138,6 +140,30 @@ random_links_agree_with_a_naive_forest(void **state)
                 rig, numbers[i], parents[i] == ENTRY_NONE ? ENTRY_NONE : numbers[parents[i]]);
     }
     assert_in_range(refused_count, STEPS / 10, STEPS / 2);
+}
+
+/* What it takes to find that a block is not above another one: no more than so many steps, and no
+ * more for all links of a turn. */
+static void
+links_of_a_turn_climb_no_more_than_a_long_chain(void **state)
+{
+    static uint32_t chain[LINK_CLIMB_MAX + 1];
+    struct policy_rig *rig = *state;
+    uint32_t one[2], other[2];
+
+    chain_make(rig, chain, LINK_CLIMB_MAX + 1);
+    chain_make(rig, one, 2);
+    chain_make(rig, other, 2);
+    entries_turn(rig->entries);
+    entries_link(rig->entries, one[0], chain[LINK_CLIMB_MAX]);
+    expect_parent(rig, one[0], ENTRY_NONE);
+    entries_link(rig->entries, other[0], chain[0]);
+    expect_parent(rig, other[0], ENTRY_NONE);
+    entries_link(rig->entries, other[1], chain[LINK_CLIMB_MAX]); /* Has no children. */
+    expect_parent(rig, other[1], chain[LINK_CLIMB_MAX]);
+    entries_turn(rig->entries);
+    entries_link(rig->entries, one[0], chain[LINK_CLIMB_MAX - 1]);
+    expect_parent(rig, one[0], chain[LINK_CLIMB_MAX - 1]);
 }
 
 /* The number of a block that has left the map is used until its generation comes again, and then
@@ -185,6 +211,7 @@ main(void)
         TEST(a_link_that_is_not_made_leaves_no_parent),
         TEST(a_block_with_children_gets_another_parent),
         TEST(random_links_agree_with_a_naive_forest),
+        TEST(links_of_a_turn_climb_no_more_than_a_long_chain),
         TEST(a_block_with_the_generation_of_one_that_left_is_no_parent),
     };
 

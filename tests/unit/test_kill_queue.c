@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_kill_queue.c - the kills that wait, and commit_kill_find() among these and those that
- * travel, against a list that is searched from its beginning.
+ * test_kill_queue.c - the kills that wait, which of them are told, and commit_kill_find() among
+ * these and those that travel, against a list that is searched from its beginning.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -87,9 +87,11 @@ model_reserve(struct model *model)
 static struct kill_item
 item_make(struct model *model, uint32_t name, bool is_echo)
 {
+    static struct op waiters[STEPS];
     uint64_t number = ++model->made_count;
 
-    return (struct kill_item){.kill = {.fingerprint = name_of(name)},
+    return (struct kill_item){
+        .kill = {.fingerprint = name_of(name), .waiter = &waiters[number % STEPS]},
         .sequence = number,
         .order = number,
         .is_echo = is_echo};
@@ -110,7 +112,7 @@ model_add(struct model *model, uint32_t name, bool is_echo)
 static void
 model_return(struct model *model, const struct kill_item *items, uint32_t count)
 {
-    commit_kills_return(&model->commit, items, count);
+    kill_queue_return(&model->commit.kills, items, count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = model->count++;
 
@@ -144,17 +146,28 @@ model_take(struct model *model, struct batch *batch, uint32_t count)
         model->count * sizeof(model->waiting[0]));
 }
 
+/* All that are not told, in their order. */
 static void
-model_echoes_drop(struct model *model)
+model_tell(struct model *model)
 {
     uint32_t kept_count = 0;
+    struct op *waiter;
 
-    kill_queue_echoes_drop(&model->commit.kills);
     for (uint32_t i = 0; i < model->count; i++) {
-        if (!model->waiting[i].is_echo)
-            model->waiting[kept_count++] = model->waiting[i];
+        struct kill_item *item = &model->waiting[i];
+
+        if (!item->is_told) {
+            assert_true(kill_queue_tell(&model->commit.kills, &waiter));
+            assert_ptr_equal(waiter, item->kill.waiter);
+        }
+        item->kill.waiter = NULL;
+        item->is_told = true;
+        if (!item->is_echo)
+            model->waiting[kept_count++] = *item;
     }
     model->count = kept_count;
+    assert_false(kill_queue_tell(&model->commit.kills, &waiter));
+    assert_null(waiter);
 }
 
 static const struct kill_item *
@@ -182,14 +195,23 @@ static void
 model_expect(const struct model *model)
 {
     const struct kill_queue *queue = &model->commit.kills;
+    uint32_t untold = queue->first_untold;
+    uint32_t previous = 0;
     uint32_t i = 0;
 
     assert_int_equal(queue->count, model->count);
     for (uint32_t at = queue->first; at != 0; at = queue->slots[at].next) {
         assert_true(i < model->count);
+        assert_int_equal(queue->slots[at].previous, previous);
+        if (!model->waiting[i].is_told) {
+            assert_int_equal(untold, at);
+            untold = queue->slots[at].next_untold;
+        }
         assert_int_equal(queue->slots[at].item.sequence, model->waiting[i++].sequence);
+        previous = at;
     }
     assert_int_equal(i, model->count);
+    assert_int_equal(untold, 0);
     for (uint32_t name = 0; name < NAMES + SHARING; name++) { /* The last are never used. */
         const struct kill_item *item = commit_kill_find(&model->commit, name_of(name));
 
@@ -208,7 +230,7 @@ model_step(struct model *model, struct rng *rng)
         model_void(model);
         break;
     case 1:
-        model_echoes_drop(model);
+        model_tell(model);
         break;
     case 2:
     case 3:
@@ -228,7 +250,7 @@ model_step(struct model *model, struct rng *rng)
 }
 
 static void
-the_first_kill_of_a_key_is_found(void **state)
+the_first_kill_of_a_key_is_found_and_each_is_told_once(void **state)
 {
     struct model *model = model_begin();
     struct rng rng = {.state = 1};
@@ -281,7 +303,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_kill_of_a_key_is_found),
+        cmocka_unit_test(the_first_kill_of_a_key_is_found_and_each_is_told_once),
         cmocka_unit_test(one_kill_of_a_key_stands_in_a_bucket),
         cmocka_unit_test(a_queue_that_cannot_grow_stays),
     };

@@ -81,7 +81,7 @@ a_kill_of_a_failed_batch_takes_no_room_of_others(void **state)
         kills_fill(full);
     }
     for (uint32_t i = 0; i < BATCH_COUNT; i++) {
-        commit_kills_return(commit, commit->batches[i].kills, COMMIT_KILLS_MAX);
+        kill_queue_return(&commit->kills, commit->batches[i].kills, COMMIT_KILLS_MAX);
         commit->batches[i].kill_count = 0;
     }
     count = commit->kills.count;

@@ -31,9 +31,10 @@ enum {
     IN_HBM_WIDE = 8192,
     LARGE_FIRST = 1000000,
     LARGE_PUTS = 16,
-    FEW = 5,
+    FEW = 8,
     MANY = 64, /* Who want room. */
     LOOKS_MAX = 3 * 1024,
+    IN_MAP = 16384,      /* Sixteen turns of the loop. */
     STEPS_MAX = 2000,    /* Of all actors, for one search. */
     STEPS_AT_REST = 500, /* While large_put_ns pass; else it is some thousand. */
 };
@@ -46,10 +47,11 @@ static kvt_store *store;
 static kvt_namespace ns;
 
 static void
-open_with(uint64_t in_host, uint64_t hbm_bytes)
+open_bounded(uint64_t in_host, uint64_t in_map, uint64_t hbm_bytes)
 {
     struct kvt_options options = kit_options();
 
+    options.entry_count_max = in_map;
     options.host_capacity_bytes = in_host * SMALL_BYTES;
     options.pin_bytes_max = options.host_capacity_bytes;
     options.hbm_capacity_bytes = hbm_bytes;
@@ -62,11 +64,17 @@ open_with(uint64_t in_host, uint64_t hbm_bytes)
     assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
 }
 
+static void
+open_with(uint64_t in_host)
+{
+    open_bounded(in_host, kit_options().entry_count_max, HBM_BYTES);
+}
+
 static int
 setup(void **state)
 {
     (void)state;
-    open_with(IN_HOST, HBM_BYTES);
+    open_with(IN_HOST);
     return 0;
 }
 
@@ -74,7 +82,7 @@ static int
 setup_wide(void **state)
 {
     (void)state;
-    open_with(IN_HOST_WIDE, HBM_BYTES);
+    open_with(IN_HOST_WIDE);
     return 0;
 }
 
@@ -82,7 +90,17 @@ static int
 setup_wide_hbm(void **state)
 {
     (void)state;
-    open_with(IN_HOST, (uint64_t)IN_HBM_WIDE * SMALL_BYTES * 5 / 4);
+    open_bounded(
+        IN_HOST, kit_options().entry_count_max, (uint64_t)IN_HBM_WIDE * SMALL_BYTES * 5 / 4);
+    return 0;
+}
+
+/* The map is full before HOST is. */
+static int
+setup_map(void **state)
+{
+    (void)state;
+    open_bounded(2 * IN_MAP, IN_MAP, HBM_BYTES);
     return 0;
 }
 
@@ -364,15 +382,13 @@ chains_in_hbm_are_not_climbed_for_each_who_is_refused(void **state)
 
 /* However many come in each turn of the loop, the oldest one searches, and has its answer. */
 static void
-the_oldest_has_its_answer_while_others_come(void **state)
+oldest_check(void)
 {
     static const uint8_t bytes[SMALL_BYTES];
     const struct kvt_put put = {.source = bytes};
     kvt_ticket *tickets[MANY];
     uint32_t count = 1;
 
-    (void)state;
-    host_fill(IN_HOST);
     tickets[0] = small_submit(0, &put);
     sim_store_loop(&sim);
     for (; count < MANY && kvt_ticket_wait(tickets[0], KVT_STAGE_DONE, 0) == KVT_LATE; count++) {
@@ -381,6 +397,44 @@ the_oldest_has_its_answer_while_others_come(void **state)
     }
     assert_in_range(count, 1, MANY - 1);
     for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status, KVT_E_NOSPC);
+}
+
+static void
+the_oldest_has_its_answer_while_others_come(void **state)
+{
+    (void)state;
+    host_fill(IN_HOST);
+    oldest_check();
+}
+
+static void
+the_oldest_has_its_answer_while_others_come_to_a_full_map(void **state)
+{
+    (void)state;
+    host_fill(IN_MAP);
+    oldest_check();
+}
+
+/* The hand goes round once for all of them, in as many turns as for one. */
+static void
+many_who_find_no_room_in_the_map_look_once(void **state)
+{
+    static const uint8_t bytes[SMALL_BYTES];
+    const struct map_hand *hand = &namespace_at(store, ns.id)->map_hand;
+    kvt_ticket *tickets[FEW];
+    uint64_t turn;
+
+    (void)state;
+    host_fill(IN_MAP);
+    assert_int_equal(hand->vain_count, 0);
+    turn = store->turn;
+    for (uint64_t i = 0; i < FEW; i++)
+        tickets[i] = small_submit(i, &(struct kvt_put){.source = bytes});
+    sim_store_loop(&sim);
+    assert_int_equal(store->turn, turn + 1); /* All have come in it. */
+    assert_in_range(hand->vain_count, 1, LOOKS_MAX);
+    for (uint32_t i = 0; i < FEW; i++)
         assert_int_equal(kit_result(tickets[i], KVT_STAGE_DONE).status, KVT_E_NOSPC);
 }
 
@@ -442,6 +496,8 @@ main(void)
         TEST(many_who_find_no_room_search_once, setup),
         TEST(chains_in_hbm_are_not_climbed_for_each_who_is_refused, setup_wide_hbm),
         TEST(the_oldest_has_its_answer_while_others_come, setup),
+        TEST(the_oldest_has_its_answer_while_others_come_to_a_full_map, setup_map),
+        TEST(many_who_find_no_room_in_the_map_look_once, setup_map),
         TEST(who_waits_behind_a_cancelled_one_has_an_answer, setup),
         TEST(a_search_in_hbm_asks_host_once, setup),
     };
