@@ -191,6 +191,16 @@ struct fs_ops {
     bool (*is_direct)(const struct fs_file *file); /* FS_DIRECT was asked and took effect. */
     /* Alignment of memory and of offsets for direct transfers (STATX_DIOALIGN); 1 if none. */
     uint32_t (*align)(const struct fs_file *file);
+    /*
+     * A map of the first `size` bytes, which is only there to be proved: nobody reads through it. A
+     * forked child has none. KVT_E_NOMEM. map_prove: pages of it are touched, without a signal:
+     * KVT_E_IO where that would have been a SIGBUS. What read_at() could read may be such a page:
+     * a fault needs all of the folio that the kernel keeps the page in, perhaps blocks beside it.
+     * A kernel that cannot be asked says KVT_OK. NULL, all three: no maps of files are made.
+     */
+    enum kvt_status (*map)(struct fs_file *file, uint64_t size, void **map_out);
+    void (*unmap)(void *map, uint64_t size); /* NULL is fine. */
+    enum kvt_status (*map_prove)(struct fs_file *file, void *map, uint64_t offset, uint64_t size);
 };
 
 /* --- 5. Asynchronous transfers ---------------------------------------------------------------- */

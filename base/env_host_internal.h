@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * env_host_internal.h - what the files of the real world (env_host.c, sched_host.c, fs_host.c,
- * lock_host.c, board_host.c, share_host.c, page_host.c) show each other.
+ * lock_host.c, map_host.c, board_host.c, share_host.c, page_host.c) show each other.
  */
 #ifndef KVT_BASE_ENV_HOST_INTERNAL_H
 #define KVT_BASE_ENV_HOST_INTERNAL_H
@@ -72,6 +72,13 @@ enum kvt_status lock_take(struct fs_host_file *file, uint64_t timeout_ns);
 
 /* lock_close - close the descriptor, and give up the lock if there is one. */
 void lock_close(struct fs_host_file *file);
+
+/* map_host.c: what stands in struct fs_ops; and how it asks a kernel that is older than 5.14: 0, or
+ * EFAULT. */
+enum kvt_status map_host_make(struct fs_file *file, uint64_t size, void **map_out);
+void map_host_end(void *map, uint64_t size);
+enum kvt_status map_host_prove(struct fs_file *file, void *map, uint64_t offset, uint64_t size);
+int map_host_peek(void *map, uint64_t size);
 
 /* fs_network_name - the kind of network file system with this magic number; NULL: it is none. */
 const char *fs_network_name(uint32_t magic);

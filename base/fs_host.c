@@ -6,7 +6,7 @@
  * nobody who renames a parent or plants a link leads us elsewhere. What is created belongs to the
  * user alone (0600, 0700), whatever the umask says.
  *
- * Not here  the owner's lock and fork (lock_host.c).
+ * Not here  the owner's lock and fork (lock_host.c), maps (map_host.c).
  * Threads   any; one file or directory by several threads at once is fine except for close.
  */
 #include <dirent.h>
@@ -691,4 +691,7 @@ const struct fs_ops fs_host_ops = {
     .lock = host_lock,
     .is_direct = host_is_direct,
     .align = host_align,
+    .map = map_host_make,
+    .unmap = map_host_end,
+    .map_prove = map_host_prove,
 };

@@ -172,7 +172,6 @@ environment_open(struct index_lmdb *lmdb)
     unsigned flags = ENVIRONMENT_FLAGS | (lmdb->is_read_only ? MDB_RDONLY : 0u);
     char path[PATH_BYTES_MAX];
     enum kvt_status status;
-    MDB_stat facts;
     int code;
 
     KVT_TRY(path_make(lmdb, path));
@@ -186,15 +185,13 @@ environment_open(struct index_lmdb *lmdb)
         code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)lmdb->map_bytes);
     if (code == 0)
         code = descriptors_open(lmdb->lmdb, path, flags);
-    if (code == 0)
-        code = mdb_env_stat(lmdb->lmdb, &facts);
     if (code != 0) {
         environment_close(lmdb);
         return status_from_mdb(code, "LMDB cannot open the index");
     }
     status = descriptor_check(lmdb);
     if (status == KVT_OK)
-        status = lmdb_touch_open(lmdb, facts.ms_psize);
+        status = lmdb_touch_open(lmdb);
     if (status != KVT_OK)
         environment_close(lmdb);
     return status;
@@ -214,7 +211,9 @@ existing_open(struct index_lmdb *lmdb)
             (unsigned long long)size);
     }
     KVT_TRY(environment_open(lmdb));
-    status = lmdb_transaction_open(lmdb);
+    status = lmdb_touch_walk(lmdb);
+    if (status == KVT_OK)
+        status = lmdb_transaction_open(lmdb);
     if (status != KVT_OK)
         environment_close(lmdb);
     return status;
@@ -425,6 +424,7 @@ lmdb_grow(struct index *index, uint64_t map_bytes)
         lmdb->is_failed = true;
         return KVT_E_META;
     }
+    KVT_TRY(lmdb_touch_map(lmdb, larger));
     code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)larger);
     if (code != 0) {
         /* LMDB has given up the old map already. */

@@ -66,17 +66,22 @@ enum kvt_status lmdb_file_fill(const struct index_lmdb *lmdb, uint64_t size);
 
 /* --- lmdb_touch.c ----------------------------------------------------------------------------- */
 
-enum kvt_status lmdb_touch_open(struct index_lmdb *lmdb, uint32_t page_bytes);
+/* Of a file that has its meta pages. */
+enum kvt_status lmdb_touch_open(struct index_lmdb *lmdb);
+/* A map of another size. KVT_E_NOMEM: it has that of before. */
+enum kvt_status lmdb_touch_map(struct index_lmdb *lmdb, uint64_t map_bytes);
 void lmdb_touch_close(struct index_lmdb *lmdb);
 
 /*
  * lmdb_touch - read what LMDB will read of the file in a transaction that makes `batch` (NULL:
- * writes to `system` alone), so that it finds that in the page cache. KVT_E_META: the disk cannot
- * read one of the pages; or they are not what LMDB would have written.
+ * writes to `system` alone), so that it finds that in the page cache, whole as a fault wants it.
+ * KVT_E_META: the disk cannot read one of the pages; or they are not what LMDB would have written.
  */
 enum kvt_status lmdb_touch(struct index_lmdb *lmdb, const struct index_batch *batch);
 /* The meta pages alone. */
 enum kvt_status lmdb_touch_metas(struct index_lmdb *lmdb);
+/* What an open reads, and a walk of `segment`. KVT_E_IO, KVT_E_CORRUPT: for the same reasons. */
+enum kvt_status lmdb_touch_walk(struct index_lmdb *lmdb);
 
 /* --- lmdb_transaction.c ----------------------------------------------------------------------- */
 

@@ -16,6 +16,21 @@ enum {
     WARM_BYTES = 1 << 20, /* In one read. */
 };
 
+/* The first `size` bytes, through a map. */
+static enum kvt_status
+map_prove(const struct kvt_env *env, struct fs_file *file, uint64_t size)
+{
+    enum kvt_status status;
+    void *map;
+
+    if (env->fs->map == NULL || size == 0)
+        return KVT_OK;
+    KVT_TRY(env->fs->map(file, size, &map));
+    status = env->fs->map_prove(file, map, 0, size);
+    env->fs->unmap(map, size);
+    return status;
+}
+
 enum kvt_status
 lmdb_reader_warm(const struct kvt_env *env, struct fs_file *file, uint64_t size)
 {
@@ -23,16 +38,17 @@ lmdb_reader_warm(const struct kvt_env *env, struct fs_file *file, uint64_t size)
     size_t count = piece;
     void *bytes = env_take(env, piece);
     enum kvt_status status = KVT_OK;
+    uint64_t offset;
 
     if (bytes == NULL)
         return failure_set(KVT_E_NOMEM, 0, "No memory to read the index.");
-    for (uint64_t offset = 0; status == KVT_OK && offset < size && count > 0; offset += count) {
+    for (offset = 0; status == KVT_OK && offset < size && count > 0; offset += count) {
         uint64_t left = size - offset;
 
         status = env->fs->read_at(file, bytes, left < piece ? (size_t)left : piece, offset, &count);
     }
     env_put(env, bytes, piece);
-    return status;
+    return status == KVT_OK ? map_prove(env, file, offset) : status;
 }
 
 enum kvt_status

@@ -12,7 +12,8 @@
 /*
  * lmdb_reader_warm - read the first `size` bytes in their order, so that they are in the page
  * cache: a tree that has lived is scattered over its file, and what reads it page by page would
- * cost a cold disk a random read of 4 KiB for each. What the disk cannot read is an error.
+ * cost a cold disk a random read of 4 KiB for each. What the disk cannot read is an error, also
+ * what it cannot read for a map alone (fs_ops.map_prove).
  */
 enum kvt_status lmdb_reader_warm(const struct kvt_env *env, struct fs_file *file, uint64_t size);
 

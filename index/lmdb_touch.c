@@ -4,9 +4,10 @@
  * through its map to them.
  *
  * Why       A page that the disk cannot read is an error to read_at(); through the map it is a
- *           SIGBUS, which ends the host process. What was read just now is in the page cache, where
- *           a fault in the map finds it.
- * Owns      one page of memory for each level of a tree.
+ *           SIGBUS, which ends the host process. What was read just now is in the page cache, but a
+ *           fault may need more than that page (env.h, map_prove): so each page that was read is
+ *           proved in another map of the file, too.
+ * Owns      that map; one page of memory for each level of a tree.
  * Not here  damage: pages are believed as far as LMDB believes them, but nothing here leaves a page
  *           or runs for ever, whatever they say.
  *
@@ -23,6 +24,7 @@
  * walk along a level has a budget: removals in a page add to it, and a page without any takes from
  * it what it costs to make it go. What lies behind a page at which the budget ends is out of reach.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "block_record.h"
@@ -44,6 +46,7 @@ enum {
     NODE_BYTES_MAX = BLOCK_RECORD_BYTES_MAX + BLOCK_KEY_BYTES + NODE_OVERHEAD,
     EMPTY_DIVISOR = 4, /* A leaf with less than a quarter is too empty. */
     NO_KEYS = 0,
+    UNPROVED_MAX = 256, /* Pages that are proved at once. */
 };
 
 #define KEY_MAX UINT64_MAX
@@ -69,23 +72,59 @@ struct lmdb_touch {
     uint32_t key_size; /* Of its keys; NO_KEYS: it is walked from end to end. */
     struct lmdb_tree trees[TREE_COUNT];
     struct level levels[LMDB_DEPTH_MAX];
+    void *map;
+    uint64_t map_bytes;
+    uint32_t unproved_count;
+    uint64_t unproved[UNPROVED_MAX]; /* Pages that were read. */
 };
 
 /* --- 1. Its life ------------------------------------------------------------------------------ */
 
-enum kvt_status
-lmdb_touch_open(struct index_lmdb *lmdb, uint32_t page_bytes)
+/* As the file says: LMDB, asked, would look through its map, of which nothing is proved yet. */
+static enum kvt_status
+page_size_read(const struct index_lmdb *lmdb, struct lmdb_meta *meta_out)
 {
-    size_t size = sizeof(struct lmdb_touch) + (size_t)page_bytes * (LMDB_DEPTH_MAX + 1);
-    struct lmdb_touch *touch = env_take(&lmdb->env, size);
+    uint8_t bytes[LMDB_META_BYTES] = {0};
+    size_t size;
 
+    KVT_TRY(lmdb->env.fs->read_at(lmdb->file, bytes, sizeof(bytes), 0, &size));
+    return lmdb_meta_parse(meta_out, bytes, 0);
+}
+
+enum kvt_status
+lmdb_touch_open(struct index_lmdb *lmdb)
+{
+    struct lmdb_touch *touch;
+    struct lmdb_meta meta;
+    enum kvt_status status;
+    size_t size;
+
+    KVT_TRY(page_size_read(lmdb, &meta));
+    size = sizeof(struct lmdb_touch) + (size_t)meta.page_bytes * (LMDB_DEPTH_MAX + 1);
+    touch = env_take(&lmdb->env, size);
     if (touch == NULL)
         return failure_set(KVT_E_NOMEM, 0, "No memory to walk the index.");
-    *touch = (struct lmdb_touch){.size = size, .page_bytes = page_bytes};
+    *touch = (struct lmdb_touch){.size = size, .page_bytes = meta.page_bytes};
     touch->scratch = (uint8_t *)(touch + 1);
     for (uint32_t i = 0; i < LMDB_DEPTH_MAX; i++)
-        touch->levels[i].bytes = touch->scratch + (size_t)page_bytes * (i + 1);
+        touch->levels[i].bytes = touch->scratch + (size_t)meta.page_bytes * (i + 1);
     lmdb->touch = touch;
+    status = lmdb_touch_map(lmdb, lmdb->map_bytes);
+    if (status != KVT_OK)
+        lmdb_touch_close(lmdb);
+    return status;
+}
+
+enum kvt_status
+lmdb_touch_map(struct index_lmdb *lmdb, uint64_t map_bytes)
+{
+    struct lmdb_touch *touch = lmdb->touch;
+    void *map;
+
+    KVT_TRY(lmdb->env.fs->map(lmdb->file, map_bytes, &map));
+    lmdb->env.fs->unmap(touch->map, touch->map_bytes);
+    touch->map = map;
+    touch->map_bytes = map_bytes;
     return KVT_OK;
 }
 
@@ -94,18 +133,70 @@ lmdb_touch_close(struct index_lmdb *lmdb)
 {
     if (lmdb->touch == NULL)
         return;
+    lmdb->env.fs->unmap(lmdb->touch->map, lmdb->touch->map_bytes);
     env_put(&lmdb->env, lmdb->touch, lmdb->touch->size);
     lmdb->touch = NULL;
 }
 
 /* --- 2. Pages --------------------------------------------------------------------------------- */
 
-/* All of the page: where blocks are smaller, the rest of it could be on the disk still. */
 static enum kvt_status
-page_read(const struct index_lmdb *lmdb, uint64_t number, uint8_t *target)
+page_unreadable(uint64_t number)
+{
+    const struct failure cause = *failure_last();
+
+    return failure_set(KVT_E_META, cause.foreign_code,
+        "Page %llu of the index's file cannot be read: %s.", (unsigned long long)number,
+        cause.text);
+}
+
+static enum kvt_status
+run_map_prove(const struct index_lmdb *lmdb, uint64_t number, uint64_t count)
 {
     const struct lmdb_touch *touch = lmdb->touch;
-    struct failure cause;
+
+    return lmdb->env.fs->map_prove(
+        lmdb->file, touch->map, number * touch->page_bytes, count * touch->page_bytes);
+}
+
+static int
+number_compare(const void *one, const void *other)
+{
+    uint64_t first = *(const uint64_t *)one;
+    uint64_t second = *(const uint64_t *)other;
+
+    return first < second ? -1 : first > second;
+}
+
+/* Pages that lie together in one call; when that fails, one by one, to say which it is. */
+static enum kvt_status
+unproved_prove(struct index_lmdb *lmdb)
+{
+    struct lmdb_touch *touch = lmdb->touch;
+    const uint64_t *numbers = touch->unproved;
+    uint32_t next;
+
+    qsort(touch->unproved, touch->unproved_count, sizeof(*numbers), number_compare);
+    for (uint32_t i = 0; i < touch->unproved_count; i = next) {
+        next = i + 1;
+        while (next < touch->unproved_count && numbers[next] <= numbers[next - 1] + 1)
+            next++;
+        if (run_map_prove(lmdb, numbers[i], numbers[next - 1] - numbers[i] + 1) == KVT_OK)
+            continue;
+        for (; i < next; i++) {
+            if (run_map_prove(lmdb, numbers[i], 1) != KVT_OK)
+                return page_unreadable(numbers[i]);
+        }
+    }
+    touch->unproved_count = 0;
+    return KVT_OK;
+}
+
+/* All of the page: where blocks are smaller, the rest of it could be on the disk still. */
+static enum kvt_status
+page_read(struct index_lmdb *lmdb, uint64_t number, uint8_t *target)
+{
+    struct lmdb_touch *touch = lmdb->touch;
     size_t size = 0;
 
     if (number >= touch->page_count) {
@@ -113,17 +204,15 @@ page_read(const struct index_lmdb *lmdb, uint64_t number, uint8_t *target)
             (unsigned long long)number, (unsigned long long)touch->page_count);
     }
     if (lmdb->env.fs->read_at(
-            lmdb->file, target, touch->page_bytes, number * touch->page_bytes, &size) != KVT_OK) {
-        cause = *failure_last();
-        return failure_set(KVT_E_META, cause.foreign_code,
-            "Page %llu of the index's file cannot be read: %s.", (unsigned long long)number,
-            cause.text);
-    }
+            lmdb->file, target, touch->page_bytes, number * touch->page_bytes, &size) != KVT_OK)
+        return page_unreadable(number);
     if (size != touch->page_bytes) {
         return failure_set(
             KVT_E_META, 0, "The index's file ends before page %llu.", (unsigned long long)number);
     }
-    return KVT_OK;
+    /* Proved later: walks go over the same pages several times, and over many that lie together. */
+    touch->unproved[touch->unproved_count++] = number;
+    return touch->unproved_count < UNPROVED_MAX ? KVT_OK : unproved_prove(lmdb);
 }
 
 static enum kvt_status
@@ -563,12 +652,15 @@ transaction_prove(struct index_lmdb *lmdb, const struct index_batch *batch)
     return blocks_prove(lmdb, batch);
 }
 
-/* Whatever it was: the index takes no commit. */
+/* The end of a walk. Whatever it was: the index takes no commit. */
 static enum kvt_status
-meta_status(enum kvt_status status)
+walk_end(struct index_lmdb *lmdb, enum kvt_status status)
 {
     struct failure cause;
 
+    if (status == KVT_OK)
+        status = unproved_prove(lmdb);
+    lmdb->touch->unproved_count = 0;
     if (status == KVT_OK || status == KVT_E_META)
         return status;
     cause = *failure_last();
@@ -578,7 +670,7 @@ meta_status(enum kvt_status status)
 enum kvt_status
 lmdb_touch(struct index_lmdb *lmdb, const struct index_batch *batch)
 {
-    return meta_status(transaction_prove(lmdb, batch));
+    return walk_end(lmdb, transaction_prove(lmdb, batch));
 }
 
 enum kvt_status
@@ -586,5 +678,21 @@ lmdb_touch_metas(struct index_lmdb *lmdb)
 {
     struct lmdb_meta meta;
 
-    return meta_status(metas_prove(lmdb, &meta));
+    return walk_end(lmdb, metas_prove(lmdb, &meta));
+}
+
+enum kvt_status
+lmdb_touch_walk(struct index_lmdb *lmdb)
+{
+    enum kvt_status status = transaction_prove(lmdb, NULL);
+    struct failure cause;
+
+    if (status == KVT_OK)
+        status = tree_prove(lmdb, &lmdb->touch->trees[TREE_SEGMENT]);
+    status = walk_end(lmdb, status);
+    if (status == KVT_OK)
+        return KVT_OK;
+    cause = *failure_last();
+    return failure_set(
+        cause.foreign_code != 0 ? KVT_E_IO : KVT_E_CORRUPT, cause.foreign_code, "%s", cause.text);
 }

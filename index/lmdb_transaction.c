@@ -29,6 +29,7 @@ enum {
     ESTIMATE_HALF = 2,  /* Pages are at least half full after a split. */
     PAGE_HEADER_SIZE = 16,
     CODE_RESERVE = -1, /* Not LMDB's: the additions would use the reserve. */
+    CODE_TOUCH = -2,   /* Nor is this: lmdb_touch() has failed. */
 };
 
 /* --- 1. Codes, keys --------------------------------------------------------------------------- */
@@ -127,6 +128,17 @@ pages_count(MDB_txn *txn, struct index_lmdb *lmdb)
     return 0;
 }
 
+/* The end of a transaction whose pages cannot be read. */
+static enum kvt_status
+touch_failed(struct index_lmdb *lmdb, const char *what)
+{
+    const struct failure cause = *failure_last();
+
+    lmdb->is_failed = true;
+    return failure_set(
+        KVT_E_META, cause.foreign_code, "%s: %s No further commit is tried.", what, cause.text);
+}
+
 /* The end of a failed transaction: what the caller is told, and whether there may be another. */
 static enum kvt_status
 write_failed(struct index_lmdb *lmdb, int code, const char *what)
@@ -136,20 +148,11 @@ write_failed(struct index_lmdb *lmdb, int code, const char *what)
             "%s: the map of %llu bytes has no room (%llu pages used; a quarter is kept free).",
             what, (unsigned long long)lmdb->map_bytes, (unsigned long long)lmdb->tree_pages);
     }
+    if (code == CODE_TOUCH)
+        return touch_failed(lmdb, what);
     lmdb->is_failed = true;
     return failure_set(KVT_E_META, code, "%s: LMDB says: %s (code %d). No further commit is tried.",
         what, mdb_strerror(code), code);
-}
-
-/* The same, of a transaction that was not begun. */
-static enum kvt_status
-touch_failed(struct index_lmdb *lmdb, const char *what)
-{
-    const struct failure cause = *failure_last();
-
-    lmdb->is_failed = true;
-    return failure_set(
-        KVT_E_META, cause.foreign_code, "%s: %s No further commit is tried.", what, cause.text);
 }
 
 /* What a transaction does; returns LMDB's code. May be run again after MDB_MAP_FULL. */
@@ -233,7 +236,7 @@ deferred_settle(struct index_lmdb *lmdb, bool is_deferred)
  *
  * Pages that the last transaction freed are not free to the next one, but to the one after it: so
  * when the map is full, a transaction that changes nothing may give back enough for a second try.
- * All tries read the same pages, or such as the one before has written.
+ * Pages that it wrote are in the page cache, but perhaps not all that a fault wants beside them.
  */
 static enum kvt_status
 write_run(struct index_lmdb *lmdb, const struct index_batch *batch, change_fn change, void *context,
@@ -250,6 +253,8 @@ write_run(struct index_lmdb *lmdb, const struct index_batch *batch, change_fn ch
     code = write_try(lmdb, change, context);
     if (code == MDB_MAP_FULL) {
         code = write_try(lmdb, schema_put, NULL);
+        if (code == 0 && lmdb_touch(lmdb, batch) != KVT_OK)
+            code = CODE_TOUCH;
         if (code == 0)
             code = write_try(lmdb, change, context);
     }

@@ -100,6 +100,7 @@ lmdb_each_block(struct index *index, bool (*visit)(void *visitor, const struct i
 
     if (lmdb->lmdb == NULL)
         return failure_set(KVT_E_META, 0, "The index failed before and is closed.");
+    KVT_TRY(lmdb_touch_walk(lmdb));
     code = mdb_env_info(lmdb->lmdb, &info);
     if (code != 0)
         return status_from_mdb(code, "LMDB cannot describe the index");
@@ -114,6 +115,9 @@ lmdb_each_segment(struct index *index,
     bool (*visit)(void *visitor, const struct index_segment *segment), void *visitor)
 {
     const struct read_walk walk = {.visit_segment = visit, .visitor = visitor};
+    struct index_lmdb *lmdb = lmdb_of(index);
 
-    return read_run(lmdb_of(index), lmdb_of(index)->segment, &walk);
+    if (lmdb->lmdb != NULL)
+        KVT_TRY(lmdb_touch_walk(lmdb));
+    return read_run(lmdb, lmdb->segment, &walk);
 }

@@ -273,6 +273,38 @@ enum {
     LOCK_TRIES = 100,
 };
 
+/* Whatever is in it: only its name is looked for. */
+static bool
+store_is_there(const struct kvt_env *env, struct fs_dir *dir)
+{
+    enum kvt_status status = KVT_MISS;
+
+    for (size_t i = 0; status == KVT_MISS && i < 2; i++) {
+        struct fs_file *file;
+
+        status = env->fs->open(dir, store_format.names[i], FS_READ_ONLY, &file);
+        env->fs->close(file);
+    }
+    return status != KVT_MISS;
+}
+
+/* Who only reads makes nothing where no store is. One that was restored without LOCK gets it: else
+ * an owner could come while it is read. */
+static enum kvt_status
+lock_open(const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **file_out)
+{
+    enum kvt_status status = env->fs->open(dir, "LOCK", only_reads ? 0 : FS_CREATE, file_out);
+
+    if (status == KVT_MISS && only_reads) {
+        if (!store_is_there(env, dir))
+            return failure_set(KVT_MISS, 0, "%s: there is no store", env->fs->dir_path(dir));
+        status = env->fs->open(dir, "LOCK", FS_CREATE, file_out);
+    }
+    if (status == KVT_E_READONLY && only_reads)
+        status = env->fs->open(dir, "LOCK", FS_READ_ONLY, file_out);
+    return status;
+}
+
 static enum kvt_status
 lock_try(const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **lock_out)
 {
@@ -280,10 +312,7 @@ lock_try(const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct 
     enum kvt_status status;
 
     *lock_out = NULL;
-    status = env->fs->open(dir, "LOCK", FS_CREATE, &file);
-    if (status == KVT_E_READONLY && only_reads)
-        status = env->fs->open(dir, "LOCK", FS_READ_ONLY, &file);
-    KVT_TRY(status);
+    KVT_TRY(lock_open(env, dir, only_reads, &file));
     status = env->fs->lock(file, 0);
     if (status != KVT_OK) {
         env->fs->close(file);

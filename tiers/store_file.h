@@ -76,8 +76,9 @@ enum kvt_status store_file_write(
 
 /*
  * store_lock - create LOCK when missing and lock it. KVT_E_LOCKED: another owner. The lock lasts
- * until the file is closed. `only_reads`: on a read-only file system LOCK is taken as it is, and
- * shared with others who only read (an owner may be there by another mount).
+ * until the file is closed. `only_reads`: LOCK is made only where STORE is (KVT_MISS: neither is
+ * there); on a read-only file system it is taken as it is, and shared with others who only read (an
+ * owner may be there by another mount).
  */
 enum kvt_status store_lock(
     const struct kvt_env *env, struct fs_dir *dir, bool only_reads, struct fs_file **lock_out);

@@ -178,9 +178,9 @@ a_file_that_cannot_be_read_is_not_walked_through_its_map(void **state)
     batch_make(1);
     assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
     index->ops->close(index);
-    ops.read_at = unreadable;
     broken.fs = &ops;
     assert_int_equal(index_lmdb_ops.open(NULL, &broken, dir, true, &index), KVT_OK);
+    ops.read_at = unreadable;
     assert_int_equal(index->ops->each_block(index, no_block, NULL), KVT_E_IO);
     index->ops->close(index);
 }

@@ -439,6 +439,41 @@ a_second_owner_is_refused_until_the_first_has_gone(void **state)
     fixture_close(&fixture);
 }
 
+static bool
+is_there(struct fixture *fixture, const char *name)
+{
+    struct fs_file *file;
+    enum kvt_status status = fixture->fs.open(fixture->dir, name, FS_READ_ONLY, &file);
+
+    fixture->fs.close(file);
+    return status == KVT_OK;
+}
+
+static void
+who_only_reads_makes_no_lock_where_no_store_is(void **state)
+{
+    struct fixture fixture;
+    struct fs_file *lock, *other;
+
+    (void)state;
+    fixture_open(&fixture);
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, true, &lock), KVT_MISS);
+    assert_null(lock);
+    assert_non_null(strstr(failure_last()->text, "there is no store"));
+    assert_false(is_there(&fixture, "LOCK"));
+    /* One that was restored, with one copy of two and without LOCK. */
+    assert_int_equal(
+        fixture.fs.open(fixture.dir, "STORE.b", FS_CREATE | FS_EXCLUSIVE, &other), KVT_OK);
+    fixture.fs.close(other);
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, true, &lock), KVT_OK);
+    assert_true(is_there(&fixture, "LOCK"));
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, false, &other), KVT_E_LOCKED);
+    fixture.fs.close(lock);
+    assert_int_equal(store_lock(&fixture.env, fixture.dir, true, &lock), KVT_OK);
+    fixture.fs.close(lock);
+    fixture_close(&fixture);
+}
+
 static enum kvt_status (*lock_below)(struct fs_file *, uint64_t);
 static uint32_t fork_count;
 
@@ -513,6 +548,7 @@ main(void)
         cmocka_unit_test(a_file_that_would_be_refused_is_not_written),
         cmocka_unit_test(roots_grow_to_equal_shares_but_none_shrinks),
         cmocka_unit_test(a_second_owner_is_refused_until_the_first_has_gone),
+        cmocka_unit_test(who_only_reads_makes_no_lock_where_no_store_is),
         cmocka_unit_test(forks_of_the_process_do_not_keep_an_owner_out),
     };
 
