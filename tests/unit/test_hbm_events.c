@@ -376,9 +376,11 @@ static void
 a_copy_that_changed_in_hbm_goes_alone(void **state)
 {
     struct payload_key name;
+    kvt_lease lease;
 
     (void)state;
-    kvt_lease_release(hbm.store, copy_overwrite());
+    lease = copy_overwrite(); /* And another store. */
+    kvt_lease_release(hbm.store, lease);
     payload_key_make(&name, 1);
     assert_int_equal(kvt_pin(hbm.store, hbm.ns, &name.key, 1, KVT_FOREVER), KVT_OK);
     assert_int_equal(hbm_get(1, 1, false, NULL), KVT_OK);
