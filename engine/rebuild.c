@@ -18,7 +18,9 @@
 
 enum {
     REBUILD_BATCH = 1024, /* Records, or segments, in a transaction. */
-    /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c). */
+    /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c); but those
+     * that have failed, and whose void entries are not durable, have numbers, too: behind two
+     * failures in a row an older one may be torn, and is not proved. */
     UNPROVEN_BATCHES = 8,
     READS_MAX = 2, /* Of a payload that is not right the first time. */
     MAP_BYTES_LEAST = 1 << 20,
