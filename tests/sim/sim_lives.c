@@ -107,8 +107,9 @@ faults_choose(struct lives *lives)
     uint32_t choice = rng_below(&lives->rng, 11);
     uint32_t second = rng_below(&lives->rng, 8);
 
-    if (sim_index_is_damaged(lives->host.world)) {
-        /* A rebuild comes: without faults of reads (life_open). */
+    if (sim_index_is_damaged(lives->host.world) || lives->is_rebuilt) {
+        /* A rebuild comes, or one whose open failed begins anew: without faults of reads
+         * (life_open). */
         choice %= 6;
         second %= 6;
     }

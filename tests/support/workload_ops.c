@@ -11,7 +11,7 @@
 enum {
     POISON = 0xA5,
     SCRIBBLE = 0x5A,
-    LONG_US = 10 * 1000 * 1000, /* Longer than any read. */
+    LONG_US = 1000 * 1000 * 1000, /* Longer than any read. */
 };
 
 /* --- 1. Requests in flight -------------------------------------------------------------------- */

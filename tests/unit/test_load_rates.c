@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_load_rates.c - what kvt_estimate() knows of HOST: each way that bytes are had from there
- * tells it, and nothing else does.
+ * tells it, and nothing else does; and of NVMe, of which parts are read by pages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -88,6 +88,48 @@ a_move_down_tells_nothing(void **state)
     assert_int_equal(load_ns(), 0);
 }
 
+/* A store that only ever reads small parts knows from them what whole blocks take. */
+static void
+a_part_on_nvme_tells_the_rate_of_its_pages(void **state)
+{
+    enum {
+        PARTS = 64,
+        BLOCK_PAGES = 4,
+    };
+    static uint8_t bytes[BLOCK_PAGES * PAGE_BYTES];
+    static const struct {
+        uint64_t length, counted_bytes;
+    } blocks[] = {
+        {PAGE_BYTES / 2, PAGE_BYTES / 2},
+        {sizeof(bytes), PAGE_BYTES},
+    };
+
+    (void)state;
+    for (uint64_t key = 0; key < 2; key++) {
+        struct kvt_key name = {.bytes = &key, .length = sizeof(key)};
+        struct kvt_put put = {
+            .key = name, .source = bytes, .length = blocks[key].length, .part_count = PARTS};
+        struct kvt_get get = {.key = name,
+            .destination = bytes,
+            .capacity = sizeof(bytes),
+            .part_first = 3,
+            .part_count = 1};
+        uint64_t known_bytes;
+        kvt_ticket *ticket;
+
+        assert_int_equal(
+            kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_SYNC, NULL, &ticket), KVT_OK);
+        assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
+        hbm_close();
+        hbm_open_again();
+        known_bytes = hbm.store->nvme_meter.bytes;
+        assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
+        assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+        (void)hbm_stats(); /* The loop is past the answer. */
+        assert_int_equal(hbm.store->nvme_meter.bytes - known_bytes, blocks[key].counted_bytes);
+    }
+}
+
 #define HBM(test) cmocka_unit_test_setup_teardown(test, hbm_setup, hbm_teardown)
 
 int
@@ -98,6 +140,7 @@ main(void)
         HBM(a_get_into_the_memory_of_a_device_tells_the_rate),
         HBM(a_move_up_tells_the_rate),
         HBM(a_move_down_tells_nothing),
+        HBM(a_part_on_nvme_tells_the_rate_of_its_pages),
     };
 
     stop_on_proof();
