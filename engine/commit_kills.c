@@ -244,6 +244,12 @@ commit_kill_settle(
     store->commit->kills.slots[store->commit->kills.last].item.is_echo = true;
 }
 
+static uint64_t
+replaced_bytes(const struct commit_kill *kill)
+{
+    return (uint64_t)pages_of(kill->stored_length) * PAGE_BYTES;
+}
+
 void
 commit_replace(struct kvt_store *store, struct flight *flight, const struct commit_kill *kill)
 {
@@ -257,8 +263,8 @@ commit_replace(struct kvt_store *store, struct flight *flight, const struct comm
         flight->replaced.sequence = store->sequence;
     store->commit->held_count++;
     /* Until then a crash would bring it back: it lives. */
-    segment->held_count++;
-    segment->live_bytes += (uint64_t)pages_of(kill->stored_length) * PAGE_BYTES;
+    segment->held_bytes += replaced_bytes(kill);
+    segment->live_bytes += replaced_bytes(kill);
 }
 
 bool
@@ -269,7 +275,7 @@ commit_replace_take(struct kvt_store *store, struct flight *flight, struct commi
     flight->has_replaced = false;
     store->commit->held_count--;
     *kill_out = flight->replaced;
-    segment_at(store->segments, kill_out->extent.segment)->held_count--;
+    segment_at(store->segments, kill_out->extent.segment)->held_bytes -= replaced_bytes(kill_out);
     extent_forget(store, &kill_out->extent, kill_out->stored_length);
     return true;
 }
@@ -319,7 +325,7 @@ commit_replace_leave(struct kvt_store *store, uint32_t segment)
     const struct segment *from = segment_at(store->segments, segment);
     enum kvt_status status;
 
-    if (from->held_count == 0)
+    if (from->held_bytes == 0)
         return true;
     if (!commit->is_stalled) {
         commit_hurry_all(store);
@@ -328,7 +334,7 @@ commit_replace_leave(struct kvt_store *store, uint32_t segment)
     status = commit_batch_ahead(store, segment);
     if (status == KVT_E_NOSPC || (status == KVT_MISS && is_waiting_for_image(commit, segment)))
         replaced_evict(store, segment);
-    return from->held_count == 0;
+    return from->held_bytes == 0;
 }
 
 void

@@ -302,7 +302,7 @@ static bool
 residents_find(struct kvt_store *store)
 {
     struct reclaim *reclaim = store->reclaim;
-    uint64_t bytes = 0;
+    uint64_t bytes = reclaim->victim->held_bytes;
     uint32_t trace_count;
     const struct victim_trace *traces = victim_scan_traces(reclaim->scan, &trace_count);
 

@@ -93,8 +93,8 @@ segment_goes_before(
 
     if (by_bytes && is_a_light != is_b_light)
         return is_a_light;
-    if ((a->held_count > 0) != (b->held_count > 0))
-        return b->held_count > 0;
+    if ((a->held_bytes > 0) != (b->held_bytes > 0))
+        return b->held_bytes > 0;
     if (by_bytes && a_bytes != b_bytes)
         return a_bytes < b_bytes;
     return is_a_bare != is_b_bare ? is_a_bare : a->batch_number < b->batch_number;

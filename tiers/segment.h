@@ -63,7 +63,8 @@ struct segment {
         kill_count; /* Kills in it that were needed when they were last counted, and newer ones:
                           * segment_kills_note(). 0, too: this life does not know. */
     uint64_t kill_turn;
-    uint32_t held_count; /* Copies that others replace, but not durably yet: they stay. */
+    uint64_t held_bytes; /* Of the live ones: copies that others replace, but not durably yet. They
+                          * stay, and no entry has them. */
     bool is_claimed;     /* It is being reclaimed, or will be next. */
     bool is_passed_over; /* Could not be emptied: others have their turn first. */
     bool was_unreadable; /* That, because something in it could not be read: what cannot be read

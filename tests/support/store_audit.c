@@ -319,7 +319,7 @@ segment_judge(const struct kvt_store *store, const struct segment *segment, uint
     *count += record_count;
     /* Records of namespaces that were cleared stay in the index with their segment. */
     return segment->live_bytes == live_bytes && segment->record_count >= record_count &&
-           segment->held_count == 0;
+           segment->held_bytes == 0;
 }
 
 static void

@@ -261,7 +261,7 @@ a_segment_with_copies_that_are_being_replaced_goes_last(void **state)
 
     first->batch_number = 1;
     second->batch_number = 2;
-    first->held_count = 1;
+    first->held_bytes = PAGE_BYTES;
     assert_ptr_equal(victim_choose(&fixture->store), second);
     second->is_passed_over = true;
     assert_ptr_equal(victim_choose(&fixture->store), first);
@@ -279,7 +279,7 @@ where_most_is_dead_held_segments_go_before_full_ones(void **state)
     segment_make(fixture, 3)->live_bytes = 0;
     segment_at(fixture->store.segments, 3)->is_passed_over = true;
     held->live_bytes = PAGE_BYTES;
-    held->held_count = 1;
+    held->held_bytes = PAGE_BYTES;
     full->live_bytes = (uint64_t)PAGES * PAGE_BYTES;
     light->live_bytes = (uint64_t)PAGES * PAGE_BYTES / 2;
     assert_ptr_equal(victim_choose(&fixture->store), light);
