@@ -417,7 +417,7 @@ commit_batch_ahead(struct kvt_store *store, uint32_t segment)
     struct batch *batch = batch_idle(store->commit);
     enum kvt_status status;
 
-    if (batch == NULL)
+    if (batch == NULL || nvme_is_doomed(store->nvme))
         return KVT_NOT_READY;
     commit_batch_take(store, batch, segment);
     if (batch->count == 0) {

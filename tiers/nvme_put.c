@@ -321,6 +321,37 @@ put_init(struct nvme_put *put, struct tier_batch *batch, struct segment *segment
     put->header_pages = batch_header_pages(batch->block_count, batch->kill_count);
 }
 
+static void
+put_fail(struct nvme_put *put, enum kvt_status status)
+{
+    KVT_ASSERT(put->state != PUT_FREE && put->state != PUT_FAILED);
+    put->state = PUT_FAILED;
+    put->status = status;
+    put_check(put);
+}
+
+/* It will fail, or has: nothing more is written behind it, as nobody knows yet that it is void. */
+static void
+put_doom(struct nvme_tier *nvme, struct nvme_put *put, enum kvt_status status)
+{
+    if (put->segment->state == SEGMENT_ACTIVE)
+        segment_seal(nvme->table, put->segment);
+    if (put->state == PUT_WRITING && put->doom == KVT_OK)
+        put->doom = status;
+    else if (put->state == PUT_WRITTEN || put->state == PUT_SYNCED)
+        put_fail(put, status);
+}
+
+bool
+nvme_is_doomed(const struct nvme_tier *nvme)
+{
+    for (const struct nvme_put *put = nvme->put_first; put != NULL; put = put->next) {
+        if (!put->is_recycle && (put->doom != KVT_OK || put->state == PUT_FAILED))
+            return true;
+    }
+    return false;
+}
+
 enum kvt_status
 nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserve_count)
 {
@@ -328,6 +359,7 @@ nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserv
     struct segment *segment, *sealed;
     struct extent place;
     struct nvme_put *put = NULL;
+    bool is_doomed = nvme_is_doomed(nvme);
     enum kvt_status status;
 
     if (nvme->options.read_only)
@@ -347,6 +379,8 @@ nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserv
     segment->writer_count++;
     batch->header = place;
     put_push(nvme, put, place, pages);
+    if (is_doomed)
+        put_doom(nvme, put, KVT_E_STATE);
     return KVT_OK;
 }
 
@@ -380,27 +414,6 @@ nvme_recycle(struct nvme_tier *nvme, struct segment *segment, struct tier_batch 
 
 /* --- Written ---------------------------------------------------------------------------------- */
 
-static void
-put_fail(struct nvme_put *put, enum kvt_status status)
-{
-    KVT_ASSERT(put->state != PUT_FREE && put->state != PUT_FAILED);
-    put->state = PUT_FAILED;
-    put->status = status;
-    put_check(put);
-}
-
-/* It will fail, or has: nothing more is written behind it, as nobody knows yet that it is void. */
-static void
-put_doom(struct nvme_tier *nvme, struct nvme_put *put, enum kvt_status status)
-{
-    if (put->segment->state == SEGMENT_ACTIVE)
-        segment_seal(nvme->table, put->segment);
-    if (put->state == PUT_WRITING && put->doom == KVT_OK)
-        put->doom = status;
-    else if (put->state == PUT_WRITTEN || put->state == PUT_SYNCED)
-        put_fail(put, status);
-}
-
 /*
  * The put fails, and so do those behind it, but recycle headers: who gets success for one knows
  * that all before it are durable, and that in its segment none of those that failed stands before
@@ -413,16 +426,6 @@ followers_doom(struct nvme_tier *nvme, struct nvme_put *put)
         if (!next->is_recycle && !put->is_recycle)
             put_doom(nvme, next, KVT_E_STATE);
     }
-}
-
-bool
-nvme_is_doomed(const struct nvme_tier *nvme)
-{
-    const struct nvme_put *put = nvme->put_first;
-
-    while (put != NULL && put->doom == KVT_OK)
-        put = put->next;
-    return put != NULL;
 }
 
 /* A write found no space, or no memory. Others that were in flight with it are no further try. */
@@ -479,7 +482,6 @@ nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
         root->lack_count = 0;
     if (put->doom != KVT_OK) {
         put_fail(put, put->doom);
-        followers_doom(nvme, put); /* Those that were put since then. */
         return;
     }
     put->state = PUT_WRITTEN;

@@ -16,8 +16,8 @@
  * pause, which is longer each time, and then one, which tells whether there is some again; a failed
  * sync is never retried: every batch of that file that was written but not synced fails, its active
  * segment is sealed, and a second failed sync of a root within 60 s makes the root read-only,
- * whatever its error: what was written is lost. With a batch fail all that were put behind it and
- * are in flight, whatever their root (KVT_E_STATE: nothing is wrong with them), and their segments
+ * whatever its error: what was written is lost. With a batch fail all that are put behind it before
+ * it is answered, whatever their root (KVT_E_STATE: nothing is wrong with them), and their segments
  * are sealed as well: so an answer of success says that all before it are durable, and in a segment
  * nothing that failed stands before something that was answered with success. Recycle headers keep
  * out of this.
@@ -96,8 +96,8 @@ struct segment_table *nvme_segments(struct nvme_tier *nvme);
  * one leaves it as it is, and begins another. 0: it begins another in any case. */
 uint32_t nvme_tail_pages(const struct nvme_tier *nvme);
 
-/* nvme_is_doomed - a put is in flight that will fail, because one before it has: so would another
- * that is put now. */
+/* nvme_is_doomed - a put is in flight that will fail, because one before it has, or one that has
+ * failed waits for its answer: what is put now fails, too. */
 bool nvme_is_doomed(const struct nvme_tier *nvme);
 
 /*

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_kills_kept.c - kills that are still to come: those of blocks that are to take the place of
- * others have their room, and those of blocks that are being written are found in a few steps. In
- * the simulated world.
+ * others have their room, those of blocks that are being written are found in a few steps, and one
+ * that failed is waited for. In the simulated world.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,13 +13,20 @@
 
 #include "commit_internal.h"
 #include "full_store.h"
+#include "nvme_internal.h"
 #include "stop_on_proof.h"
 
 enum {
     KEY = FULL_COLD,
+    OTHER,
     MANY = 100, /* Most of them in one batch. */
     ABSENT = 100000,
     STEPS_MAX = 6, /* Of a chain, by chance. */
+#if defined(__SANITIZE_ADDRESS__)
+    ORDER_SEEDS = 3,
+#else
+    ORDER_SEEDS = 8,
+#endif
 };
 
 /* RELAXED puts wait for long. */
@@ -166,12 +173,55 @@ a_delete_of_an_absent_key_passes_by_few_blocks_that_are_written(void **state)
     full_end(full);
 }
 
+/* --- 3. In order ------------------------------------------------------------------------------ */
+
+/* The kill of a block is in a batch that has failed, behind one that is still being written: nobody
+ * else who deletes the block is told before the kill is durable. */
+static void
+a_kill_that_failed_is_waited_for_before_anybody_knows(void **state)
+{
+    uint32_t met_count = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= ORDER_SEEDS; seed++) {
+        const struct sim_rule slow = {.ops = SIM_WRITE,
+            .effect = SIM_STALL,
+            .nth = 1,
+            .file = "data.",
+            .stall_ns = UINT64_C(20) * 1000 * 1000};
+        const struct sim_rule fails = {
+            .ops = SIM_WRITE, .effect = SIM_EIO, .nth = 2, .file = "data."};
+        struct full_store *full = full_begin_two_roots_hasty(seed);
+        const struct nvme_tier *nvme = full->store->nvme;
+        kvt_ticket *first;
+
+        full_put(full, OTHER, 1);
+        sim_rule_add(full->world, &slow);
+        sim_rule_add(full->world, &fails);
+        (void)full_put_submit(full, KEY, 1, KVT_SYNC);
+        full_writing_meet(full, KEY);
+        first = full_delete_submit(full, OTHER);
+        while (kvt_ticket_wait(first, KVT_STAGE_DURABLE, 0) == KVT_LATE) {
+            if (nvme->put_last != nvme->put_first && nvme->put_last->state == PUT_FAILED)
+                break;
+            sim_run_steps(full->world, 1);
+        }
+        met_count += nvme->put_last != nvme->put_first;
+        assert_true(full_result(full_delete_submit(full, OTHER)) >= 0);
+        full_again(full, 0);
+        assert_false(full_expect_at_most(full, OTHER, 0));
+        full_end(full);
+    }
+    assert_true(met_count > 0);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_of_a_failed_batch_takes_no_room_of_others),
         cmocka_unit_test(a_delete_of_an_absent_key_passes_by_few_blocks_that_are_written),
+        cmocka_unit_test(a_kill_that_failed_is_waited_for_before_anybody_knows),
     };
 
     stop_on_proof();

@@ -84,80 +84,6 @@ a_short_write_is_finished(void **state)
     nvme_kit_close();
 }
 
-/* Success says that all before it are durable. */
-static void
-a_failed_write_fails_what_was_put_behind_it(void **state)
-{
-    static struct rig_batch before, failing, behind;
-    struct segment *segment;
-
-    (void)state;
-    nvme_kit_open(1);
-    nvme_kit_batch(&before, 1, 5);
-    nvme_kit_put(&before, KVT_OK);
-    segment = nvme_kit_segment(&before);
-    io_puppet_hold(nvme_kit.script, IO_WRITE, NULL);
-    nvme_kit_batch(&failing, 1, 10);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &failing.batch), KVT_OK);
-    nvme_kit_batch(&behind, 1, 20);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &behind.batch), KVT_OK);
-    assert_ptr_equal(nvme_kit_segment(&behind), segment);
-    nvme_kit_held_wait(
-        IO_WRITE, 1); /* Whether the other has gone out as well is the lane's to decide. */
-    io_puppet_fail(nvme_kit.script, IO_WRITE, 0, 1, EIO);
-    io_puppet_release(nvme_kit.script, IO_WRITE);
-    rig_wait(&nvme_kit.rig, 2);
-    assert_ptr_equal(nvme_kit.rig.answers[0], &failing.batch);
-    assert_int_equal(failing.batch.status, KVT_E_IO);
-    /* Its own error, when the lane has made one operation of both: they are neighbours. */
-    assert_true(behind.batch.status == KVT_E_STATE || behind.batch.status == KVT_E_IO);
-    assert_int_equal(behind.blocks[0].record.extent.generation, 0);
-    assert_int_equal(segment->writer_count, 0);
-    rig_answers_clear(&nvme_kit.rig);
-    nvme_kit_get(&before);
-    nvme_kit_close();
-}
-
-/* Of another root, and finished: it waits for its turn to be answered. No void entry says yet that
- * it does not count, and what is committed behind it in its segment would make it count. */
-static void
-nothing_is_written_behind_what_failed_with_another(void **state)
-{
-    static struct rig_batch failing, finished, after[2];
-    struct nvme_tier *nvme;
-    const struct segment *segment;
-
-    (void)state;
-    nvme_kit_open(2);
-    nvme = nvme_kit.rig.nvme;
-    io_puppet_hold(nvme_kit.script, IO_WRITE, nvme->roots[0].file);
-    nvme_kit_batch(&failing, 1, 10);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &failing.batch), KVT_OK);
-    assert_int_equal(segment_root(failing.batch.header.segment), 0);
-    nvme_kit_held_wait(IO_WRITE, 1);
-    nvme_kit_batch(&finished, 1, 20);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &finished.batch), KVT_OK);
-    segment = nvme_kit_segment(&finished);
-    assert_int_equal(segment_root(segment->number), 1);
-    while (nvme->put_first->next->state != PUT_SYNCED)
-        rig_turn(&nvme_kit.rig);
-    assert_int_equal(segment->state, SEGMENT_ACTIVE);
-
-    io_puppet_fail(nvme_kit.script, IO_WRITE, 0, 1, EIO);
-    io_puppet_release(nvme_kit.script, IO_WRITE);
-    rig_wait(&nvme_kit.rig, 2);
-    assert_int_equal(failing.batch.status, KVT_E_IO);
-    assert_int_equal(finished.batch.status, KVT_E_STATE);
-    rig_answers_clear(&nvme_kit.rig);
-    for (uint32_t i = 0; i < 2; i++) {
-        nvme_kit_batch(&after[i], 1, 30 + i);
-        nvme_kit_put(&after[i], KVT_OK);
-        assert_ptr_not_equal(nvme_kit_segment(&after[i]), segment);
-    }
-    assert_int_equal(segment->state, SEGMENT_SEALED);
-    nvme_kit_close();
-}
-
 /* --- No space --------------------------------------------------------------------------------- */
 
 /* A batch of a block that finds no space: the next one is not taken. */
@@ -644,8 +570,6 @@ main(void)
         cmocka_unit_test(a_failed_write_fails_the_whole_batch_and_closes_its_segment),
         cmocka_unit_test(a_write_without_room_reports_it),
         cmocka_unit_test(a_short_write_is_finished),
-        cmocka_unit_test(a_failed_write_fails_what_was_put_behind_it),
-        cmocka_unit_test(nothing_is_written_behind_what_failed_with_another),
         cmocka_unit_test(a_lack_lasts_from_the_third_try_but_not_while_one_is_under_way),
         cmocka_unit_test(a_tier_lacks_space_when_all_its_roots_do),
         cmocka_unit_test(a_failed_sync_fails_the_batch_and_is_never_retried),

@@ -87,6 +87,47 @@ a_recycle_header_that_failed_may_be_written_again(void **state)
     nvme_kit_close();
 }
 
+/* It has failed, and waits for the answer of what was put before it: nothing that is put behind it
+ * suffers. */
+static void
+a_recycle_header_that_failed_dooms_nothing(void **state)
+{
+    static struct rig_batch puts[2], before, recycle, behind;
+    struct segment_table *table;
+    struct nvme_tier *nvme;
+
+    (void)state;
+    nvme_kit_open(2);
+    nvme = nvme_kit.rig.nvme;
+    table = nvme_segments(nvme);
+    for (uint32_t i = 0; i < 2; i++) {
+        nvme_kit_batch(&puts[i], 1, 10);
+        nvme_kit_put(&puts[i], KVT_OK);
+    }
+    segment_seal(table, nvme_kit_segment(&puts[1]));
+    segment_recycle_begin(table, nvme_kit_segment(&puts[1]));
+    io_puppet_hold(nvme_kit.script, IO_WRITE, nvme->roots[0].file);
+    nvme_kit_batch(&before, 1, 20);
+    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &before.batch), KVT_OK);
+    nvme_kit_held_wait(IO_WRITE, 1);
+    io_puppet_fail(nvme_kit.script, IO_WRITE, 0, 1, EIO);
+    rig_batch_init(&nvme_kit.rig, &recycle);
+    assert_int_equal(nvme_recycle(nvme, nvme_kit_segment(&puts[1]), &recycle.batch), KVT_OK);
+    while (nvme->put_first->next->state != PUT_FAILED)
+        rig_turn(&nvme_kit.rig);
+    assert_false(nvme_is_doomed(nvme));
+
+    nvme_kit_batch(&behind, 1, 30);
+    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &behind.batch), KVT_OK);
+    io_puppet_release(nvme_kit.script, IO_WRITE);
+    rig_wait(&nvme_kit.rig, 3);
+    assert_int_equal(before.batch.status, KVT_OK);
+    assert_int_equal(recycle.batch.status, KVT_E_IO);
+    assert_int_equal(behind.batch.status, KVT_OK);
+    rig_answers_clear(&nvme_kit.rig);
+    nvme_kit_close();
+}
+
 /* The sync that fails was started by a recycle header: the batches of its root fail with it, and so
  * does what was put behind them on another. */
 static void
@@ -140,6 +181,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_segment_with_transfers_in_flight_is_not_recycled),
         cmocka_unit_test(a_recycle_header_that_failed_may_be_written_again),
+        cmocka_unit_test(a_recycle_header_that_failed_dooms_nothing),
         cmocka_unit_test(
             a_failed_sync_of_a_recycle_header_fails_what_is_behind_batches_of_its_root),
     };
