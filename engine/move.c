@@ -119,9 +119,8 @@ source_condemn(struct kvt_store *store, uint32_t number)
         is_gone = entry_hbm_release(store, number, KVT_REASON_CORRUPT);
         residency_pin(store->map, number);
     }
-    if (is_gone)
-        entry_corrupt_note(store, number);
-    else
+    entry_corrupt_note(store, number, NULL);
+    if (!is_gone)
         entry_quarantine(store, number);
 }
 

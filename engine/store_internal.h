@@ -360,6 +360,8 @@ bool entry_drop(
  * in rounds over all of them, each as work that is in flight. */
 bool entry_doomed_step(struct kvt_store *store);
 void entry_unpin(struct kvt_store *store, uint32_t number);
+/* entry_extent - where the entry's copy on NVMe is, or was. */
+struct extent entry_extent(const struct entry *entry);
 /* extent_forget - an extent's bytes count as live no longer. */
 void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length);
 /* entry_place - the entry's NVMe copy is the one that `record` describes, stored as it says (its
@@ -408,9 +410,10 @@ void entry_touch(struct kvt_store *store, uint32_t number);
 /* entry_use_share - what the entry adds to nvme_use_sum: to be taken off before, and added behind
  * what may change its last use. */
 uint64_t entry_use_share(const struct kvt_store *store, uint32_t number);
-/* entry_corrupt_note - its bytes on NVMe, or below HBM, are wrong: counted, and a line in the log.
- * entry_quarantine - and the block leaves the store, so that nobody reads it again. */
-void entry_corrupt_note(struct kvt_store *store, uint32_t number);
+/* entry_corrupt_note - the bytes of a copy are wrong: counted, and a line in the log. `extent`:
+ * where on NVMe they were read; NULL: they came from HBM.
+ * entry_quarantine - the block leaves the store, so that nobody reads it again. */
+void entry_corrupt_note(struct kvt_store *store, uint32_t number, const struct extent *extent);
 void entry_quarantine(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
 void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);
