@@ -234,6 +234,7 @@ struct kvt_store {
     struct reclaim *reclaim;
     struct victim_scans *victim_scans;
     struct relocate *relocate;
+    struct hidden_copy *hidden_copies;
     struct lease_table *leases;      /* any */
     struct lazy_file *learned;       /* NULL: nothing is kept. */
     struct lazy_file *fates_file;    /* The same. */
@@ -428,6 +429,14 @@ bool entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event
 /* entry_hbm_release - give up the HBM copy of a block that another tier holds too; false when
  * pinned. */
 bool entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
+/* entry_hbm_hide - give up a bad HBM copy of a block that another tier holds too and somebody has
+ * pinned: nobody else finds it, and its slot is used again when hidden_copies_step() sees no pin of
+ * the entry. Until then (entry_is_hiding()) the block gets no other copy in HBM: who has it pinned
+ * may ask for its address. False: no memory. */
+bool entry_hbm_hide(struct kvt_store *store, uint32_t number);
+bool entry_is_hiding(const struct kvt_store *store, uint32_t number);
+bool hidden_copies_step(struct kvt_store *store);
+void hidden_copies_close(struct kvt_store *store);
 /* entry_prepare - the policy can take one more copy of the block: each ends with one
  * entry_copy_add() or entry_publish() of that copy, or with entry_unprepare(). KVT_E_NOMEM. */
 enum kvt_status entry_prepare(struct kvt_store *store, uint32_t number);
