@@ -9,6 +9,14 @@
  */
 #include "store_internal.h"
 
+/* A bad copy in HBM that the entry has no more, and those who had pinned it may be reading. */
+struct hidden_copy {
+    struct hidden_copy *next;
+    uint32_t number;
+    enum policy_place place;
+    struct slot slot;
+};
+
 static struct slot
 host_slot(const struct kvt_store *store, const struct entry *entry)
 {
@@ -170,14 +178,76 @@ entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reaso
     struct slot slot = hbm_slot(store, entry);
 
     /* A kvt_pin() keeps what can be read. */
-    if (reason != KVT_REASON_CORRUPT && pins_hold(store, number) &&
-        !device_is_lost(store, entry_device(entry)))
+    if (pins_hold(store, number) && !device_is_lost(store, entry_device(entry)))
         return false;
     if (!residency_tier_clear(store->map, number, TIER_HBM))
         return false;
     copy_remove(store, place, number, reason);
     room_put(store, place, slot);
     return true;
+}
+
+bool
+entry_hbm_hide(struct kvt_store *store, uint32_t number)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    struct hidden_copy *hidden = env_take(&store->env, sizeof(*hidden));
+
+    if (hidden == NULL)
+        return false;
+    *hidden = (struct hidden_copy){.next = store->hidden_copies,
+        .number = number,
+        .place = place_of_device(entry_device(entry)),
+        .slot = hbm_slot(store, entry)};
+    store->hidden_copies = hidden;
+    residency_tier_hide(store->map, number, TIER_HBM);
+    copy_remove(store, hidden->place, number, KVT_REASON_CORRUPT);
+    return true;
+}
+
+bool
+entry_is_hiding(const struct kvt_store *store, uint32_t number)
+{
+    const struct hidden_copy *hidden = store->hidden_copies;
+
+    while (hidden != NULL && hidden->number != number)
+        hidden = hidden->next;
+    return hidden != NULL;
+}
+
+/* When pins may have gone. The number may be another block's by now: for its pins, too. */
+bool
+hidden_copies_step(struct kvt_store *store)
+{
+    struct hidden_copy **link = &store->hidden_copies;
+    bool was_busy = false;
+
+    while (store->room_changed && *link != NULL) {
+        struct hidden_copy *hidden = *link;
+        const struct entry *entry = residency_at(store->map, hidden->number);
+
+        /* (R2) */
+        if (word_pins(atomic_load_explicit(&entry->word, memory_order_acquire)) != 0) {
+            link = &hidden->next;
+            continue;
+        }
+        *link = hidden->next;
+        room_put(store, hidden->place, hidden->slot);
+        env_put(&store->env, hidden, sizeof(*hidden));
+        was_busy = true;
+    }
+    return was_busy;
+}
+
+void
+hidden_copies_close(struct kvt_store *store)
+{
+    while (store->hidden_copies != NULL) {
+        struct hidden_copy *hidden = store->hidden_copies;
+
+        store->hidden_copies = hidden->next;
+        env_put(&store->env, hidden, sizeof(*hidden));
+    }
 }
 
 void

@@ -5,6 +5,8 @@
  * Owns      the list of doomed entries that wait for their last pin, and the rounds over it.
  * Threads   the loop.
  */
+#include <stdio.h>
+
 #include "array.h"
 #include "store_internal.h"
 
@@ -67,7 +69,7 @@ extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t sto
 
 /* --- Copies on NVMe --------------------------------------------------------------------------- */
 
-static struct extent
+struct extent
 entry_extent(const struct entry *entry)
 {
     return (struct extent){entry->segment, entry->extent_generation, entry->page};
@@ -337,14 +339,17 @@ entry_unpin(struct kvt_store *store, uint32_t number)
 }
 
 void
-entry_corrupt_note(struct kvt_store *store, uint32_t number)
+entry_corrupt_note(struct kvt_store *store, uint32_t number, const struct extent *extent)
 {
     const struct entry *entry = residency_at(store->map, number);
+    char place[64] = "tier=hbm";
 
+    if (extent != NULL)
+        (void)snprintf(place, sizeof(place), "segment=%u page=%u generation=%u", extent->segment,
+            extent->page, extent->generation);
     COUNT(store, corrupt_count, 1);
     log_line(&store->logger, LOG_ERROR, "entry",
-        "event=corrupt segment=%u page=%u generation=%u bytes=%u expected=%016llx%016llx",
-        entry->segment, entry->page, entry->extent_generation, entry->stored_length,
+        "event=corrupt %s bytes=%u expected=%016llx%016llx", place, entry->stored_length,
         (unsigned long long)entry->checksum.high, (unsigned long long)entry->checksum.low);
 }
 
@@ -354,8 +359,6 @@ entry_quarantine(struct kvt_store *store, uint32_t number)
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
 
-    entry_corrupt_note(store, number);
-    if (word_state(word) != ENTRY_RESIDENT)
-        return;
-    (void)entry_erase(store, number, NULL);
+    if (word_state(word) == ENTRY_RESIDENT)
+        (void)entry_erase(store, number, NULL);
 }

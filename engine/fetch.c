@@ -26,7 +26,8 @@
  * get of a block that waits for its turn there reads it itself.
  *
  * What was read straight into the destination and is wrong there may be right on the disk: it is
- * read once more, into a stage, and judged by that.
+ * read once more, into a stage, and judged by that. When reclaiming has moved the block under the
+ * read, what is wrong where it was says nothing of the copy that it has now: that is read.
  *
  * Not here  what a worker does with the bytes that came (fetch_verify.c).
  * Threads   the loop.
@@ -153,23 +154,29 @@ waiters_share(const struct op_list *waiters, const struct entry *entry)
         op->is_brought = op->is_brought || reads_all(op, entry);
 }
 
+static bool
+fetch_is_resident(const struct kvt_store *store, const struct fetch *fetch)
+{
+    const struct entry *entry = residency_at(store->map, fetch->entry);
+
+    return word_state(atomic_load_explicit(&entry->word, memory_order_relaxed)) == ENTRY_RESIDENT;
+}
+
 /*
  * The copy that was read is bad. A block that is nowhere else leaves the store; of one that came to
  * HOST meanwhile, or that HBM has, only this copy goes, or, while others have the block pinned,
  * nothing: who reads that copy next finds it again. True: HOST has the block.
  */
 static bool
-copy_condemn(struct kvt_store *store, uint32_t number)
+copy_condemn(struct kvt_store *store, const struct fetch *fetch)
 {
-    uint64_t word =
-        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+    uint32_t number = fetch->entry;
     unsigned tiers = entry_tiers(store, number);
 
-    if (word_state(word) != ENTRY_RESIDENT || (tiers & (TIER_HOST | TIER_HBM)) == 0) {
+    if (!fetch_is_resident(store, fetch) || (tiers & (TIER_HOST | TIER_HBM)) == 0) {
         entry_quarantine(store, number);
         return false;
     }
-    entry_corrupt_note(store, number);
     /* The read's own pin is not to be in the way; the entry stays, the loop alone frees it. */
     entry_unpin(store, number);
     (void)entry_nvme_condemn(store, number);
@@ -182,7 +189,7 @@ copy_condemn(struct kvt_store *store, uint32_t number)
 static void
 fetch_condemn(struct kvt_store *store, const struct fetch *fetch)
 {
-    bool is_in_host = copy_condemn(store, fetch->entry);
+    bool is_in_host = copy_condemn(store, fetch);
 
     if (is_in_host && fetch->op != NULL)
         get_begin(store, fetch->op); /* From there, at once. */
@@ -197,8 +204,7 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
     struct entry *entry = residency_at(store->map, fetch->entry);
     struct flight *flight = fetch->flight;
     struct op_list waiters;
-    bool is_there =
-        word_state(atomic_load_explicit(&entry->word, memory_order_relaxed)) == ENTRY_RESIDENT;
+    bool is_there = fetch_is_resident(store, fetch);
     bool is_kept = fetch->is_right && !fetch->is_transient && is_there;
 
     waiters = flight->waiters;
@@ -261,6 +267,25 @@ fetch_starve(struct kvt_store *store, struct fetch *fetch)
 }
 
 static bool fetch_again(struct kvt_store *store, struct fetch *fetch);
+static void image_read(struct kvt_store *store, struct fetch *fetch);
+
+/* The bytes that came into memory of ours are wrong. Those of a block that was moved meanwhile are
+ * of the copy that it has left: it is read where it is. That ends: each time takes one more
+ * reclaiming that moves the block within one read of it. */
+static void
+fetch_wrong(struct kvt_store *store, struct fetch *fetch)
+{
+    const struct resident was = {.number = fetch->entry, .extent = fetch->extent};
+
+    entry_corrupt_note(store, fetch->entry, &fetch->extent);
+    /* While its pin lasts the block has a copy on NVMe. */
+    if (fetch_is_resident(store, fetch) && !resident_is_there(store, &was)) {
+        image_read(store, fetch);
+        return;
+    }
+    fetch_condemn(store, fetch);
+    fetch_end(store, fetch);
+}
 
 /* A part takes as long as the pages of the block that it stands in: a rate of its bytes alone would
  * have whole blocks take hours. */
@@ -295,7 +320,8 @@ fetch_verified(struct kvt_store *store, struct job *job)
             return;
         get_miss(store, fetch->op);
     } else {
-        fetch_condemn(store, fetch);
+        fetch_wrong(store, fetch);
+        return;
     }
     fetch_end(store, fetch);
 }
@@ -326,8 +352,7 @@ trailer_arrived(struct kvt_store *store, struct fetch *fetch)
 
     fetch->is_trailer = false;
     if (image_trailer_read(&fetch->shape, fetch->tail + trailer_at % PAGE_BYTES, parts) != KVT_OK) {
-        fetch_condemn(store, fetch);
-        fetch_end(store, fetch);
+        fetch_wrong(store, fetch);
         return;
     }
     pages_read(store, fetch, first->offset, last->offset + last->stored_length);
@@ -369,8 +394,9 @@ block_add(
 
     memset(block, 0, sizeof(*block));
     /* Where the block is now: it may have been moved since its trailer was read. */
-    block->record.extent =
-        (struct extent){entry->segment, entry->extent_generation, entry->page + first};
+    fetch->extent = entry_extent(entry);
+    block->record.extent = fetch->extent;
+    block->record.extent.page += first;
     block->memory = fetch->memory;
     if (has_tail) {
         block->tail = fetch->tail;
@@ -433,13 +459,13 @@ pages_read(struct kvt_store *store, struct fetch *fetch, uint32_t from, uint32_t
         blocks_read(store, fetch);
 }
 
+/* What is wanted of the image, from the trailer on. */
 static void
-fetch_read(struct kvt_store *store, struct fetch *fetch)
+image_read(struct kvt_store *store, struct fetch *fetch)
 {
     const struct part_range *range = &fetch->range;
     uint32_t from = (uint32_t)range->offset;
 
-    fetch->turn = work_begin(store, &store->reads_in_flight);
     if (!image_is_encoded(&fetch->shape)) {
         pages_read(store, fetch, from, from + (uint32_t)range->length);
     } else if (range->is_whole) {
@@ -450,6 +476,13 @@ fetch_read(struct kvt_store *store, struct fetch *fetch)
         block_add(store, fetch, fetch->tail_page, 0, true);
         blocks_read(store, fetch);
     }
+}
+
+static void
+fetch_read(struct kvt_store *store, struct fetch *fetch)
+{
+    fetch->turn = work_begin(store, &store->reads_in_flight);
+    image_read(store, fetch);
 }
 
 /* --- Room ------------------------------------------------------------------------------------- */

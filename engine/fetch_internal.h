@@ -15,6 +15,7 @@ struct fetch {
     struct job job;
     struct op *op; /* NULL: get_bring(), nobody is answered. */
     uint32_t entry;
+    struct extent extent;  /* Where the block was when its bytes were asked for, the last time. */
     struct flight *flight; /* READING: of a read into `copy`. */
     struct image_shape shape;
     struct part_range range;

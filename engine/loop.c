@@ -324,6 +324,7 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     was_busy = batches_take(store) || was_busy;
     was_busy = devices_step(store) || was_busy;
     was_busy = entry_doomed_step(store) || was_busy;
+    was_busy = hidden_copies_step(store) || was_busy;
     was_busy = pins_step(store) || was_busy;
     was_busy = phases_step(store) || was_busy;
     was_busy = holds_step(store) || was_busy;

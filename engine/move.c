@@ -105,8 +105,8 @@ sum_run(struct crew_job *crew_job)
 }
 
 /* Somebody has written over the copy in HBM: it goes alone where NVMe has the block, too, and
- * whoever asked is given that. One that is leased cannot go, and nobody else shall find it: the
- * block does. */
+ * whoever asked is given that. While somebody has the block pinned, be it a lease or a read of our
+ * own, the copy stays for them alone. */
 static void
 source_condemn(struct kvt_store *store, uint32_t number)
 {
@@ -116,12 +116,12 @@ source_condemn(struct kvt_store *store, uint32_t number)
 
     if (word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_NVME) != 0) {
         entry_unpin(store, number); /* The move's own pin is not to be in the way. */
-        is_gone = entry_hbm_release(store, number, KVT_REASON_CORRUPT);
+        is_gone =
+            entry_hbm_release(store, number, KVT_REASON_CORRUPT) || entry_hbm_hide(store, number);
         residency_pin(store->map, number);
     }
-    if (is_gone)
-        entry_corrupt_note(store, number);
-    else
+    entry_corrupt_note(store, number, NULL);
+    if (!is_gone)
         entry_quarantine(store, number);
 }
 
@@ -225,6 +225,8 @@ remains_leave(struct kvt_store *store, uint32_t number)
 {
     const struct entry *entry = residency_at(store->map, number);
 
+    if (entry_is_hiding(store, number))
+        return failure_set(KVT_E_NOSPC, 0, "a bad copy of the block in HBM is pinned");
     if ((word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed)) & TIER_HBM) == 0)
         return KVT_OK;
     if (!entry_hbm_release(store, number, KVT_REASON_DEVICE_LOST))

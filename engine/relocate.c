@@ -341,7 +341,7 @@ move_fail(struct kvt_store *store, const struct move *move)
     uint32_t number = move->resident.number;
 
     if (move->status == KVT_OK)
-        entry_corrupt_note(store, number);
+        entry_corrupt_note(store, number, &move->resident.extent);
     else
         COUNT(store, read_failed_count, 1);
     if (entry_tiers(store, number) == TIER_NVME) {

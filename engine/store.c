@@ -196,6 +196,7 @@ store_free(struct kvt_store *store)
     residency_close(store->map);
     arena_close(store);
     namespaces_close(store);
+    hidden_copies_close(store);
     env_put(&env, store->doomed, store->doomed_capacity * sizeof(*store->doomed));
     store_dir_unmake(store); /* Nothing has a file of it open, and the lock is held. */
     store_dirs_close(store);

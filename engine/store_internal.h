@@ -234,6 +234,7 @@ struct kvt_store {
     struct reclaim *reclaim;
     struct victim_scans *victim_scans;
     struct relocate *relocate;
+    struct hidden_copy *hidden_copies;
     struct lease_table *leases;      /* any */
     struct lazy_file *learned;       /* NULL: nothing is kept. */
     struct lazy_file *fates_file;    /* The same. */
@@ -360,6 +361,8 @@ bool entry_drop(
  * in rounds over all of them, each as work that is in flight. */
 bool entry_doomed_step(struct kvt_store *store);
 void entry_unpin(struct kvt_store *store, uint32_t number);
+/* entry_extent - where the entry's copy on NVMe is, or was. */
+struct extent entry_extent(const struct entry *entry);
 /* extent_forget - an extent's bytes count as live no longer. */
 void extent_forget(struct kvt_store *store, const struct extent *extent, uint32_t stored_length);
 /* entry_place - the entry's NVMe copy is the one that `record` describes, stored as it says (its
@@ -408,9 +411,10 @@ void entry_touch(struct kvt_store *store, uint32_t number);
 /* entry_use_share - what the entry adds to nvme_use_sum: to be taken off before, and added behind
  * what may change its last use. */
 uint64_t entry_use_share(const struct kvt_store *store, uint32_t number);
-/* entry_corrupt_note - its bytes on NVMe, or below HBM, are wrong: counted, and a line in the log.
- * entry_quarantine - and the block leaves the store, so that nobody reads it again. */
-void entry_corrupt_note(struct kvt_store *store, uint32_t number);
+/* entry_corrupt_note - the bytes of a copy are wrong: counted, and a line in the log. `extent`:
+ * where on NVMe they were read; NULL: they came from HBM.
+ * entry_quarantine - the block leaves the store, so that nobody reads it again. */
+void entry_corrupt_note(struct kvt_store *store, uint32_t number, const struct extent *extent);
 void entry_quarantine(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
 void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);
@@ -425,6 +429,14 @@ bool entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event
 /* entry_hbm_release - give up the HBM copy of a block that another tier holds too; false when
  * pinned. */
 bool entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
+/* entry_hbm_hide - give up a bad HBM copy of a block that another tier holds too and somebody has
+ * pinned: nobody else finds it, and its slot is used again when hidden_copies_step() sees no pin of
+ * the entry. Until then (entry_is_hiding()) the block gets no other copy in HBM: who has it pinned
+ * may ask for its address. False: no memory. */
+bool entry_hbm_hide(struct kvt_store *store, uint32_t number);
+bool entry_is_hiding(const struct kvt_store *store, uint32_t number);
+bool hidden_copies_step(struct kvt_store *store);
+void hidden_copies_close(struct kvt_store *store);
 /* entry_prepare - the policy can take one more copy of the block: each ends with one
  * entry_copy_add() or entry_publish() of that copy, or with entry_unprepare(). KVT_E_NOMEM. */
 enum kvt_status entry_prepare(struct kvt_store *store, uint32_t number);

@@ -328,6 +328,17 @@ residency_tier_clear(struct residency *map, uint32_t number, unsigned tier)
     return true;
 }
 
+void
+residency_tier_hide(struct residency *map, uint32_t number, unsigned tier)
+{
+    uint64_t word = atomic_fetch_and_explicit(
+        &residency_at(map, number)->word, ~((uint64_t)tier << 32), memory_order_relaxed);
+
+    KVT_ASSERT(word_state(word) == ENTRY_RESIDENT);
+    KVT_ASSERT((word_tiers(word) & tier) != 0 && (word_tiers(word) & ~tier) != 0);
+    (void)word;
+}
+
 /* Change the state, keep the rest; with `is_unpinned` only at zero pins. */
 static bool
 word_doom(struct entry *entry, bool is_unpinned)

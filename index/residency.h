@@ -31,8 +31,8 @@
  * Memory order
  *   (R1) publish and tier_set release; find_pin's compare-and-swap acquires: a reader that sees a
  *        tier bit sees the field behind it.
- *   (R2) unpin releases; the writer's successful compare-and-swap from zero pins acquires: the
- *        slot's last readers are done before it is reused.
+ *   (R2) unpin releases; the writer's successful compare-and-swap from zero pins, and its load that
+ *        finds zero, acquires: the slot's last readers are done before it is reused.
  *   (R4) The unpin that was the last of a DOOMED entry releases `released`; the writer's take
  *        acquires: residency_release() then sees no pin of that entry. Both exchange: a take that
  *        finds the note of one sees what went before those that this one stands in place of.
@@ -152,6 +152,12 @@ void residency_tier_set(struct residency *map, uint32_t number, unsigned tier);
  * The last bit is never cleared: doom the entry instead.
  */
 bool residency_tier_clear(struct residency *map, uint32_t number, unsigned tier);
+/*
+ * residency_tier_hide - the same at any pins: who has pinned the entry may go on reading the copy,
+ * and nobody else finds it. Its field and the copy stay as they are until the writer has found the
+ * entry at zero pins once (acquire; R2).
+ */
+void residency_tier_hide(struct residency *map, uint32_t number, unsigned tier);
 
 /* residency_doom - RESIDENT (or FILLING) -> DOOMED, out of the table at once. */
 void residency_doom(struct residency *map, uint32_t number);

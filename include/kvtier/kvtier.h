@@ -631,8 +631,8 @@ struct kvt_prefetch {
  *
  * Results: KVT_OK it was moved, KVT_EXISTS it was there (or in HBM of another device: a block is in
  * that of one, and stays), KVT_MISS no block, unreadable, or put anew many times meanwhile,
- * KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, KVT_E_NOMEM, KVT_E_GPU it is lost, or
- * another one is whose copy is held.
+ * KVT_LATE, KVT_E_NOSPC every slot there is leased or in use, or a copy there that somebody had
+ * written over is held, KVT_E_NOMEM, KVT_E_GPU it is lost, or another one is whose copy is held.
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE as kvt_put_submit(). KVT_E_UNSUPPORTED: no HBM.
  * Threads: any. Ownership: borrows `keys` and `how`; gives *ticket_out. Blocks: never.

@@ -23,7 +23,8 @@
 
 enum {
     PATIENCE_NS = 2000000000,
-    A_WHILE_NS = 20000000
+    A_WHILE_NS = 20000000,
+    TRIES = 10000,
 };
 
 /* --- Streams and events ----------------------------------------------------------------------- */
@@ -343,10 +344,12 @@ nobody_waits_for_room_for_what_has_not_begun(void **state)
 
 /* --- What must be noticed --------------------------------------------------------------------- */
 
-/* A block on NVMe and in HBM, where a kernel that has no right to writes over it; with a lease. */
+/* A block in HBM (`is_durable`: and on NVMe), where a kernel that has no right to writes over it;
+ * with a lease. */
 static kvt_lease
-copy_overwrite(void)
+copy_overwrite(bool is_durable)
 {
+    unsigned tiers = KVT_TIER_HBM | (is_durable ? KVT_TIER_NVME : 0u);
     struct payload_key name;
     uint8_t bytes[16] = {1, 2, 3};
     const void *address;
@@ -356,12 +359,17 @@ copy_overwrite(void)
     hbm_close();
     hbm.options.policy = KVT_POLICY_LRU; /* Copies of what HBM holds too go in their turn. */
     hbm_open_again();
-    assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
-    assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_OK);
+    if (is_durable) {
+        assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_SYNC, 0), KVT_OK);
+        assert_int_equal(hbm_demote(1, KVT_TIER_NVME), KVT_OK);
+    } else { /* It is summed up on its way down. */
+        assert_int_equal(hbm_put(1, 1, KVT_TIER_HBM, KVT_MEMORY, 0), KVT_OK);
+        assert_int_equal(hbm_demote(1, KVT_TIER_HOST), KVT_OK);
+    }
     assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_OK);
-    for (uint64_t i = 0; i < 1000 && hbm_tiers_of(1) != (KVT_TIER_HBM | KVT_TIER_NVME); i++)
+    for (uint64_t i = 0; i < 1000 && hbm_tiers_of(1) != tiers; i++)
         (void)kit_put(hbm.store, hbm.ns, 1000 + i, 1, KIT_BLOCK_BYTES_MAX, KVT_MEMORY);
-    assert_int_equal(hbm_tiers_of(1), KVT_TIER_HBM | KVT_TIER_NVME);
+    assert_int_equal(hbm_tiers_of(1), tiers);
     payload_key_make(&name, 1);
     assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
     assert_int_equal(
@@ -379,7 +387,7 @@ a_copy_that_changed_in_hbm_goes_alone(void **state)
     kvt_lease lease;
 
     (void)state;
-    lease = copy_overwrite(); /* And another store. */
+    lease = copy_overwrite(true); /* And another store. */
     kvt_lease_release(hbm.store, lease);
     payload_key_make(&name, 1);
     assert_int_equal(kvt_pin(hbm.store, hbm.ns, &name.key, 1, KVT_FOREVER), KVT_OK);
@@ -391,14 +399,60 @@ a_copy_that_changed_in_hbm_goes_alone(void **state)
     assert_int_equal(hbm_get(1, 1, false, NULL), KVT_OK);
 }
 
+/* Any pin is like that lease, the short ones of reads and of reclaiming too. Nobody else finds the
+ * copy; its slot is nobody's while somebody may read it, and is used again. */
 static void
-a_copy_that_changed_under_a_lease_is_no_hit(void **state)
+a_copy_that_changed_under_a_lease_goes_alone(void **state)
+{
+    uint8_t bytes[16] = {0};
+    struct payload_key name;
+    const void *held, *address;
+    uint64_t length, used_bytes;
+    kvt_lease lease, later;
+    enum kvt_status status;
+
+    (void)state;
+    lease = copy_overwrite(true);
+    assert_int_equal(kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &held, &length), KVT_OK);
+    used_bytes = hbm_stats().hbm_used_bytes_now;
+    assert_int_equal(hbm_get(1, 1, false, NULL), KVT_OK);
+    assert_int_equal(hbm_stats().corrupt_count, 1);
+    assert_int_equal(hbm_tiers_of(1) & (KVT_TIER_HBM | KVT_TIER_NVME), KVT_TIER_NVME);
+    payload_key_make(&name, 1);
+    assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &later), KVT_OK);
+    assert_int_equal(
+        kvt_lease_address(hbm.store, later, 0, KVT_TIER_HBM, &address, &length), KVT_MISS);
+    kvt_lease_release(hbm.store, later);
+    assert_int_equal(hbm_get(1, 1, true, NULL), KVT_OK);
+    assert_int_equal(hbm_prefetch(1, KVT_TIER_HBM, 0), KVT_E_NOSPC);
+    for (uint64_t i = 0; i < 2 * HBM_POOL_BLOCKS; i++)
+        (void)hbm_put(2000 + i, 1, KVT_TIER_HBM, KVT_MEMORY, 0);
+    assert_int_equal(
+        kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HBM, &address, &length), KVT_OK);
+    assert_ptr_equal(address, held);
+    assert_int_equal(kvt_device_read(hbm.store, 0, bytes, held, sizeof(bytes)), KVT_OK);
+    assert_memory_equal(bytes, ((const uint8_t[16]){1, 2, 3}), sizeof(bytes));
+    for (uint64_t i = 0; i < 2 * HBM_POOL_BLOCKS; i++)
+        (void)kit_delete(hbm.store, hbm.ns, 2000 + i);
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, used_bytes);
+    kvt_lease_release(hbm.store, lease);
+    status = KVT_E_NOSPC;
+    for (uint32_t i = 0; i < TRIES && status == KVT_E_NOSPC; i++)
+        status = hbm_prefetch(1, KVT_TIER_HBM, 0);
+    assert_int_equal(status, KVT_OK);
+    assert_int_equal(hbm_get(1, 1, true, NULL), KVT_OK);
+    assert_int_equal(hbm_stats().hbm_used_bytes_now, used_bytes);
+}
+
+static void
+a_copy_that_changed_and_was_the_only_one_is_no_hit(void **state)
 {
     kvt_lease lease;
 
     (void)state;
-    lease = copy_overwrite();
+    lease = copy_overwrite(false);
     assert_int_equal(hbm_get(1, 1, false, NULL), KVT_MISS);
+    assert_int_equal(hbm_tiers_of(1), 0);
     assert_int_equal(hbm_stats().corrupt_count, 1);
     kvt_lease_release(hbm.store, lease);
 }
@@ -600,7 +654,8 @@ main(void)
         TEST(who_waits_for_room_is_told_when_a_copy_was_all_that_was_under_way),
         TEST(nobody_waits_for_room_for_what_has_not_begun),
         TEST(a_copy_that_changed_in_hbm_goes_alone),
-        TEST(a_copy_that_changed_under_a_lease_is_no_hit),
+        TEST(a_copy_that_changed_under_a_lease_goes_alone),
+        TEST(a_copy_that_changed_and_was_the_only_one_is_no_hit),
         TEST(a_region_in_use_is_not_given_back),
         TEST(what_makes_no_sense_is_refused),
         TEST(an_event_or_a_stream_that_is_none_costs_its_call_alone),
