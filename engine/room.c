@@ -434,6 +434,8 @@ room_make(struct kvt_store *store, struct room_want want, struct slot *slot_out)
         if (want.patience != NULL)
             want.patience->is_begun = false;
         is_coming = room_will_come(store);
+        if (!is_coming)
+            search = SEARCH_ENDED; /* What went made no room. */
     } else if (search == SEARCH_ENDED) {
         is_coming = room_will_come(store) && !want_is_over(store, &want);
     }
