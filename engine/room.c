@@ -137,6 +137,39 @@ room_refused(struct kvt_store *store, enum policy_place place, enum kvt_status s
     store->room_hands[place].refused_status = status;
 }
 
+/* As much may be on its way down for one who wants room. */
+static uint64_t
+leaving_bytes_max(const struct kvt_store *store, enum policy_place place, uint64_t block_bytes)
+{
+    uint64_t share = slab_capacity(place_slab(store, place)) / LOWER_SHARE;
+    uint64_t least = LOWER_BLOCKS * block_bytes;
+
+    if (place == POLICY_HOST)
+        return DEMOTE_BYTES;
+    share = share < LOWER_BYTES ? share : LOWER_BYTES;
+    return share > least ? share : least;
+}
+
+/* A search in HBM begins: it has not asked HOST for anything. */
+static void
+host_unasked(struct kvt_store *store, enum policy_place place)
+{
+    store->room_hands[place].lacking_bytes = UINT64_MAX;
+    store->room_hands[POLICY_HOST].begun_bytes = 0;
+}
+
+/* HOST is not searched again and again for one search in HBM: nor for as much or more as it could
+ * not give, nor when it has begun to write as much as it may. What is free there it gives. */
+static bool
+host_is_asked_out(const struct kvt_store *store, enum policy_place place, uint32_t length)
+{
+    bool is_asked_out =
+        length >= store->room_hands[place].lacking_bytes ||
+        store->room_hands[POLICY_HOST].begun_bytes >= leaving_bytes_max(store, POLICY_HOST, length);
+
+    return is_asked_out && !slab_has_room(store->slab, length);
+}
+
 static enum victim_action
 hbm_victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t number)
 {
@@ -155,10 +188,10 @@ hbm_victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t
     }
     if (is_refused(store, want->place))
         return VICTIM_UNTOUCHED;
-    if (length >= hand->lacking_bytes)
+    if (host_is_asked_out(store, want->place, length))
         return want->is_last && !hand->is_cut ? VICTIM_NEXT : VICTIM_UNTOUCHED;
     status = move_down_within(store, number, want->namespace_id, want->is_last);
-    if (status == KVT_NOT_READY && store->room_hands[POLICY_HOST].vain_turn == store->turn)
+    if (status == KVT_NOT_READY)
         hand->lacking_bytes = length;
     hand->is_cut = status == KVT_NOT_READY && store->room_hands[POLICY_HOST].is_cut;
     if (status == KVT_OK) {
@@ -220,19 +253,6 @@ walk_first(struct kvt_store *store, enum policy_place place)
     return victim_next(store, place, ENTRY_NONE);
 }
 
-/* As much may be on its way down for one who wants room. */
-static uint64_t
-leaving_bytes_max(const struct kvt_store *store, enum policy_place place, uint64_t block_bytes)
-{
-    uint64_t share = slab_capacity(place_slab(store, place)) / LOWER_SHARE;
-    uint64_t least = LOWER_BLOCKS * block_bytes;
-
-    if (place == POLICY_HOST)
-        return DEMOTE_BYTES;
-    share = share < LOWER_BYTES ? share : LOWER_BYTES;
-    return share > least ? share : least;
-}
-
 /* Evict in the policy's order until the slot can be taken. */
 static enum search
 room_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
@@ -242,12 +262,13 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     uint32_t victim = walk_first(store, want->place);
     uint32_t first = hand->entry;
     uint32_t last = first;
-    uint64_t demoting_bytes = hand->leaving_bytes;
+    uint64_t demoting_bytes = want->is_within ? hand->begun_bytes : hand->leaving_bytes;
     bool has_begun = false;
 
-    hand->lacking_bytes = UINT64_MAX;
     if (want->place == POLICY_HOST)
         hand->is_cut = false;
+    else
+        host_unasked(store, want->place);
     for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
         enum victim_action action = victim_evict(store, want, victim);
@@ -258,6 +279,8 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
             return SEARCH_FOUND;
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
+        if (want->is_within)
+            hand->begun_bytes = demoting_bytes;
         if (demoting_bytes >= leaving_bytes_max(store, want->place, want->size))
             return SEARCH_PROMISES;
         /* A parent whose last child went has become a leaf: it may lie behind us. A copy that did
@@ -411,6 +434,8 @@ room_make(struct kvt_store *store, struct room_want want, struct slot *slot_out)
         if (want.patience != NULL)
             want.patience->is_begun = false;
         is_coming = room_will_come(store);
+        if (!is_coming)
+            search = SEARCH_ENDED; /* What went made no room. */
     } else if (search == SEARCH_ENDED) {
         is_coming = room_will_come(store) && !want_is_over(store, &want);
     }
@@ -527,7 +552,8 @@ room_trim(struct kvt_store *store, enum policy_place place)
     if (slab_used(slab) + leaving <= high || walk_goes_on(store, place))
         return;
     victim = victim_next(store, place, ENTRY_NONE);
-    store->room_hands[place].lacking_bytes = UINT64_MAX;
+    if (!is_host)
+        host_unasked(store, place);
     for (uint32_t i = 0; i < TRIM_COUNT && victim != ENTRY_NONE; i++) {
         uint64_t lowering = store->room_hands[place].leaving_bytes;
         uint32_t next;

@@ -174,6 +174,7 @@ struct room_hand {
     uint64_t vain_turn;     /* The last turn of the loop in which a search let nothing go. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
     uint64_t lacking_bytes; /* Of HBM: for so much this search has found no room in HOST. */
+    uint64_t begun_bytes;   /* Of HOST: what the last search in HBM has let it begin to write. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
     enum kvt_status refused_status; /* ... with this. */
 };

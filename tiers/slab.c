@@ -378,6 +378,15 @@ slab_take(struct slab *slab, size_t size, struct slot *slot_out)
 }
 
 bool
+slab_has_room(const struct slab *slab, size_t size)
+{
+    uint32_t found = class_find(slab, pages_of(size));
+
+    return slab->free_first != NOWHERE ||
+           (found != CLASS_NONE && slab->classes[found].partial != NOWHERE);
+}
+
+bool
 slab_put(struct slab *slab, struct slot slot)
 {
     uint32_t number = slot.number >> SLOT_BITS;

@@ -51,6 +51,9 @@ void slab_close(struct slab *slab);
  * KVT_E_INVAL: size 0 or above slot_bytes_max. */
 enum kvt_status slab_take(struct slab *slab, size_t size, struct slot *slot_out);
 
+/* slab_has_room - slab_take() would find a slot. */
+bool slab_has_room(const struct slab *slab, size_t size);
+
 /* slab_put - false, and nothing changes, when the slot is not taken or stale: a mistake of the
  * caller, who decides what it means. */
 bool slab_put(struct slab *slab, struct slot slot);

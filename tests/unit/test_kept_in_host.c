@@ -24,6 +24,7 @@ enum {
     IN_HOST = CHAINS * (CHAIN - 1),
     OTHERS = IN_HOST / 2,
     SPARE = 2,
+    ROOTS = CHAIN - 2, /* In the superblock of the last chains. */
 };
 
 static struct sim_store sim;
@@ -87,20 +88,26 @@ link_put(uint64_t chain, uint64_t at, uint8_t tier, enum kvt_durability durabili
 }
 
 static void
-chains_put(enum kvt_durability durability)
+chains_put(uint64_t count, enum kvt_durability durability)
 {
-    for (uint64_t chain = 0; chain < CHAINS; chain++) {
+    for (uint64_t chain = 0; chain < count; chain++) {
         for (uint64_t at = 0; at + 1 < CHAIN; at++)
             assert_int_equal(link_put(chain, at, KVT_TIER_HOST, durability), KVT_OK);
         assert_int_equal(link_put(chain, CHAIN - 1, KVT_TIER_HBM, KVT_MEMORY), KVT_OK);
     }
+}
+
+static void
+host_is_full(void)
+{
     /* What is above host_high_percent, rounded down, was trimmed. */
     assert_in_range(slab_used(store->slab), slab_capacity(store->slab) - SPARE * BYTES, UINT64_MAX);
 }
 
 /* Slots of HOST that somebody takes. */
 struct taking {
-    uint32_t count;
+    uint64_t bytes;
+    uint32_t wanted, count;
     struct patience patience;
     enum kvt_status status;
     struct slot slots[OTHERS];
@@ -111,9 +118,9 @@ taking_run(struct kvt_store *of, void *context)
 {
     struct taking *taking = context;
     const struct room_want want = {
-        .place = POLICY_HOST, .size = BYTES, .patience = &taking->patience};
+        .place = POLICY_HOST, .size = taking->bytes, .patience = &taking->patience};
 
-    while (taking->count < OTHERS) {
+    while (taking->count < taking->wanted) {
         taking->status = room_take(of, &want, &taking->slots[taking->count]);
         if (taking->status != KVT_OK)
             return taking->status != KVT_NOT_READY;
@@ -139,7 +146,7 @@ others_come(void)
     static struct taking taking;
     uint64_t count = 0, version = 0;
 
-    taking = (struct taking){0};
+    taking = (struct taking){.bytes = BYTES, .wanted = OTHERS};
     loop_call(store, taking_run, &taking);
     assert_int_equal(taking.status, KVT_OK);
     assert_int_equal(taking.count, OTHERS);
@@ -157,7 +164,8 @@ copies_of_what_is_on_nvme_go(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(policies) / sizeof(policies[0]); i++) {
         store_begin(32 << 20, policies[i]);
-        chains_put(KVT_SYNC);
+        chains_put(CHAINS, KVT_SYNC);
+        host_is_full();
         assert_int_equal(others_come(), CHAINS * CHAIN);
         store_end();
     }
@@ -168,7 +176,8 @@ what_is_in_host_alone_is_written(void **state)
 {
     (void)state;
     store_begin(32 << 20, KVT_POLICY_LRU); /* Which lets all of them onto NVMe. */
-    chains_put(KVT_MEMORY);
+    chains_put(CHAINS, KVT_MEMORY);
+    host_is_full();
     assert_int_equal(others_come(), CHAINS * CHAIN);
     store_end();
 }
@@ -178,9 +187,29 @@ without_nvme_blocks_are_dropped(void **state)
 {
     (void)state;
     store_begin(KVT_CAPACITY_NONE, KVT_POLICY_LRU);
-    chains_put(KVT_MEMORY);
+    chains_put(CHAINS, KVT_MEMORY);
+    host_is_full();
     /* And a chain that the trimming has cut. */
     assert_in_range(others_come(), CHAINS * CHAIN - OTHERS - CHAIN, CHAINS * CHAIN - OTHERS);
+    store_end();
+}
+
+/* What goes first has other slots, and leaves no superblock free for a longer one. */
+static void
+what_can_go_makes_no_room(void **state)
+{
+    static struct taking taking;
+
+    (void)state;
+    store_begin(32 << 20, KVT_POLICY_LRU);
+    chains_put(CHAINS - 1, KVT_SYNC);
+    for (uint64_t i = 0; i < ROOTS; i++)
+        assert_int_equal(link_put(CHAINS + i, 0, KVT_TIER_HOST, KVT_SYNC), KVT_OK);
+    taking = (struct taking){.bytes = 2 * BYTES, .wanted = 1};
+    loop_call(store, taking_run, &taking);
+    assert_int_equal(taking.status, KVT_OK);
+    assert_in_range(kit_stats(store).host_evict_count, ROOTS + 1, UINT64_MAX);
+    loop_call(store, taken_put_run, &taking);
     store_end();
 }
 
@@ -191,6 +220,7 @@ main(void)
         cmocka_unit_test(copies_of_what_is_on_nvme_go),
         cmocka_unit_test(what_is_in_host_alone_is_written),
         cmocka_unit_test(without_nvme_blocks_are_dropped),
+        cmocka_unit_test(what_can_go_makes_no_room),
     };
 
     stop_on_proof();

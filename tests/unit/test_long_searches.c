@@ -23,6 +23,8 @@
 
 enum {
     SMALL_BYTES = 4096,
+    PAIR_BYTES = 8192,
+    PINNED_EACH = 64,
     IN_HOST = 3584,       /* Four turns of the loop; ... */
     IN_HOST_WIDE = 16384, /* ... sixteen. */
     LARGE_BYTES = 1 << 20,
@@ -485,6 +487,42 @@ a_search_in_hbm_asks_host_once(void **state)
     kvt_device_free(store, 0, about.address, about.size);
 }
 
+/* Nor when that lets go what makes no room: each superblock keeps some blocks. */
+static void
+a_search_in_hbm_asks_host_once_although_something_goes(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = PAIR_BYTES};
+    struct kvt_put put = {.tier = KVT_TIER_HBM, .length = PAIR_BYTES};
+    kvt_ticket *ticket;
+
+    (void)state;
+    for (uint64_t number = 0; slab_has_room(store->slab, SMALL_BYTES); number++) {
+        struct payload_key name;
+
+        payload_key_make(&name, number);
+        assert_int_equal(kit_put(store, ns, number, 1, SMALL_BYTES, KVT_MEMORY), KVT_OK);
+        if (number % PINNED_EACH == 0)
+            assert_int_equal(kvt_pin(store, ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+    }
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &put.region), KVT_OK);
+    put.source = about.address;
+    looks_count();
+    for (uint64_t number = 0; number <= HBM_BYTES / PAIR_BYTES; number++) {
+        struct payload_key name;
+
+        payload_key_make(&name, LARGE_FIRST + number);
+        put.key = name.key;
+        assert_int_equal(kvt_put_submit(store, ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+        assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    }
+    assert_true(kit_stats(store).host_drop_count > LOOKS_MAX);
+    assert_in_range(look_count_max, 1, LOOKS_MAX);
+    assert_int_equal(kvt_region_unregister(store, put.region), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
+}
+
 int
 main(void)
 {
@@ -500,6 +538,7 @@ main(void)
         TEST(many_who_find_no_room_in_the_map_look_once, setup_map),
         TEST(who_waits_behind_a_cancelled_one_has_an_answer, setup),
         TEST(a_search_in_hbm_asks_host_once, setup),
+        TEST(a_search_in_hbm_asks_host_once_although_something_goes, setup_wide),
     };
 
     stop_on_proof();

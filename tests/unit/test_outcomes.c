@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "commit_internal.h"
 #include "payload.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
@@ -78,7 +79,7 @@ teardown(void **state)
 }
 
 static kvt_ticket *
-put_begin(uint32_t i, enum kvt_durability durability)
+put_submit(uint32_t i, enum kvt_durability durability)
 {
     struct kvt_put put = {.key = keys[i], .source = bytes, .length = BLOCK_BYTES};
     kvt_ticket *ticket;
@@ -104,7 +105,7 @@ a_put_that_a_clear_overtakes_is_a_miss(void **state)
     uint64_t version;
 
     (void)state;
-    ticket = put_begin(1, KVT_SYNC);
+    ticket = put_submit(1, KVT_SYNC);
     assert_int_equal(kvt_namespace_clear(store, ns), KVT_OK);
     assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_MISS);
     assert_int_equal(result_of(ticket, KVT_STAGE_DURABLE), KVT_MISS);
@@ -118,7 +119,7 @@ a_put_that_is_deleted_before_its_commit_is_no_longer_durable(void **state)
     kvt_ticket *ticket;
 
     (void)state;
-    ticket = put_begin(1, KVT_RELAXED);
+    ticket = put_submit(1, KVT_RELAXED);
     assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_OK);
     assert_int_equal(kit_delete(store, ns, 1), KVT_OK);
     assert_int_equal(result_of(ticket, KVT_STAGE_DURABLE), KVT_MISS);
@@ -140,7 +141,7 @@ a_delete_that_no_memory_can_remember_is_refused(void **state)
 
     (void)state;
     for (uint32_t i = 1; i <= 2; i++)
-        assert_int_equal(kit_result(put_begin(i, KVT_SYNC), KVT_STAGE_DURABLE).status, KVT_OK);
+        assert_int_equal(kit_result(put_submit(i, KVT_SYNC), KVT_STAGE_DURABLE).status, KVT_OK);
     for (uint32_t i = 0; i < CROWD; i++)
         crowd[i] = keys[i + 1 < CROWD ? 1 : 2];
     assert_int_equal(kvt_delete_submit(store, ns, crowd, CROWD, NULL, &ticket), KVT_OK);
@@ -163,7 +164,7 @@ results_of_a_stage_that_was_not_reached_are_not_given(void **state)
     kvt_ticket *ticket;
 
     (void)state;
-    ticket = put_begin(1, KVT_RELAXED);
+    ticket = put_submit(1, KVT_RELAXED);
     assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_NOT_READY);
     assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_OK);
     assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DURABLE, &result, 1), KVT_NOT_READY);
@@ -182,7 +183,7 @@ nvme_that_is_pinned_whole_takes_nothing_more(void **state)
 
     (void)state;
     for (; status == KVT_OK && count < KEYS_MAX; count++) {
-        kvt_ticket *ticket = put_begin(count, KVT_SYNC);
+        kvt_ticket *ticket = put_submit(count, KVT_SYNC);
 
         assert_int_equal(result_of(ticket, KVT_STAGE_DONE), KVT_OK);
         assert_int_equal(kvt_pin(store, ns, &keys[count], 1, KVT_FOREVER), KVT_OK);
@@ -206,7 +207,7 @@ roots_that_take_no_writes_any_more_say_so(void **state)
     (void)state;
     sim_rule_add(sim.world, &rule);
     for (; status == KVT_E_IO && count < KEYS_MAX; count++) {
-        kvt_ticket *ticket = put_begin(count, KVT_SYNC);
+        kvt_ticket *ticket = put_submit(count, KVT_SYNC);
 
         status = result_of(ticket, KVT_STAGE_DURABLE);
         kvt_ticket_free(ticket);
@@ -240,7 +241,7 @@ a_get_that_brings_nothing_has_no_length(void **state)
     uint32_t count = 0;
     struct kvt_result result;
     enum kvt_status status;
-    kvt_ticket *ticket = put_begin(0, KVT_SYNC);
+    kvt_ticket *ticket = put_submit(0, KVT_SYNC);
 
     (void)state;
     assert_int_equal(kit_result(ticket, KVT_STAGE_DURABLE).status, KVT_OK);
@@ -285,7 +286,7 @@ disk_fill(void)
 static enum kvt_status
 put_of(uint32_t i)
 {
-    return kit_result(put_begin(i, KVT_SYNC), KVT_STAGE_DURABLE).status;
+    return kit_result(put_submit(i, KVT_SYNC), KVT_STAGE_DURABLE).status;
 }
 
 static uint64_t
@@ -376,7 +377,7 @@ a_flush_of_a_full_disk_ends(void **state)
     assert_int_equal(put_of(0), KVT_OK);
     disk_fill();
     assert_int_equal(kvt_delete_submit(store, ns, &keys[0], 1, NULL, &gone), KVT_OK);
-    put = put_begin(1, KVT_RELAXED);
+    put = put_submit(1, KVT_RELAXED);
     assert_int_equal(kvt_flush(store), KVT_E_IO);
     assert_int_equal(kit_result(gone, KVT_STAGE_DURABLE).status, KVT_E_NOSPC);
     assert_int_equal(kit_result(put, KVT_STAGE_DURABLE).status, KVT_E_NOSPC);
@@ -434,6 +435,41 @@ a_delete_in_vain_is_tried_again(void **state)
     store = sim.store;
     assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
     assert_int_equal(kit_get(store, ns, 0, &version), KVT_MISS);
+}
+
+/* A kill travels with a batch. */
+static bool
+is_travelling(void)
+{
+    bool is_met = false;
+
+    for (uint32_t i = 0; i < BATCH_COUNT; i++)
+        is_met = is_met || store->commit->batches[i].kill_count > 0;
+    return is_met;
+}
+
+/* It was told; a flush does not wait for the write, which takes an hour, with which it is tried. */
+static void
+a_flush_does_not_wait_for_the_next_try_of_a_delete_in_vain(void **state)
+{
+    const struct sim_rule late = {.ops = SIM_WRITE,
+        .effect = SIM_STALL,
+        .file = "data.",
+        .nth = 1,
+        .sticky = true,
+        .stall_ns = 3600 * SECOND_NS};
+
+    (void)state;
+    assert_int_equal(put_of(0), KVT_OK);
+    disk_fill();
+    assert_int_equal(kit_delete(store, ns, 0), KVT_E_NOSPC);
+    assert_int_equal(kvt_flush(store), KVT_E_IO);
+    sim_rules_clear(sim.world);
+    sim_rule_add(sim.world, &late);
+    sim_store_pass(&sim, 40 * SECOND_NS);
+    assert_true(is_travelling());
+    assert_int_equal(kvt_flush(store), KVT_OK);
+    assert_true(is_travelling());
 }
 
 /* The close tries once more, and the disk is still full: the next open looks for what came back. */
@@ -504,6 +540,7 @@ main(void)
         TEST(a_flush_of_a_full_disk_ends),
         TEST(what_is_deleted_after_a_delete_in_vain_stays_deleted),
         TEST(a_delete_in_vain_is_tried_again),
+        TEST(a_flush_does_not_wait_for_the_next_try_of_a_delete_in_vain),
         TEST(a_delete_behind_a_replace_that_found_no_space_is_for_good),
         TEST(a_close_gives_up_a_delete_in_vain),
     };
