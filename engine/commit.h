@@ -81,6 +81,11 @@ void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
  */
 void commit_void(struct kvt_store *store, const struct tier_batch *batch);
 
+/* commit_voids - the void entries that are not durable yet, which each batch with blocks says
+ * again: whoever finds one that was put behind the answer of a batch that failed knows of that. At
+ * most `room`; returns how many. */
+uint32_t commit_voids(const struct kvt_store *store, struct tier_kill *entries_out, uint32_t room);
+
 /* commit_doubt - what was once written for any key may come back: deletes that have nothing of
  * their own to make durable fail with `status` from now on, also those that wait already. */
 void commit_doubt(struct kvt_store *store, enum kvt_status status);

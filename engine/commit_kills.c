@@ -118,6 +118,39 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
         commit->due_ns = store->now_ns;
 }
 
+uint32_t
+commit_voids_travelling(const struct commit *commit, struct tier_kill *entries_out, uint32_t room)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < BATCH_COUNT; n++) {
+        const struct batch *batch = &commit->batches[n];
+
+        if (batch->state != BATCH_WRITING)
+            continue;
+        for (uint32_t i = 0; i < batch->kill_count && count < room; i++) {
+            if (batch->kills[i].order != 0)
+                break;
+            entries_out[count++] = kill_item_entry(&batch->kills[i]);
+        }
+    }
+    return count;
+}
+
+uint32_t
+commit_voids(const struct kvt_store *store, struct tier_kill *entries_out, uint32_t room)
+{
+    const struct kill_queue *queue = &store->commit->kills;
+    uint32_t count = commit_voids_travelling(store->commit, entries_out, room);
+
+    for (uint32_t at = queue->first; at != 0 && count < room; at = queue->slots[at].next) {
+        if (queue->slots[at].item.order != 0)
+            break;
+        entries_out[count++] = kill_item_entry(&queue->slots[at].item);
+    }
+    return count;
+}
+
 void
 commit_bury(struct kvt_store *store, const struct commit_kill *kill)
 {
