@@ -66,7 +66,8 @@ bool commit_cancel(
  * opened for reading only has none. KVT_E_NOMEM. */
 enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *kill);
 
-/* commit_kill_reserve - the next commit_kill() will not fail. KVT_E_NOMEM. */
+/* commit_kill_reserve - the next commit_kill(), or commit_replace(), will not fail, if no operation
+ * was begun in between: it may take the room. KVT_E_NOMEM. */
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
 
 /* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no
@@ -97,7 +98,7 @@ bool commit_is_in_doubt(const struct kvt_store *store);
 /*
  * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may
  * be gone and not durably so. `waiter` reaches stage 2 with `status` at once, or when that is
- * durable; with a failure if a kill was lost in this life. After commit_kill_reserve().
+ * durable; with a failure if a kill was lost in this life, or there is no memory to wait.
  */
 void commit_kill_settle(
     struct kvt_store *store, struct hash128 fingerprint, enum kvt_status status, struct op *waiter);

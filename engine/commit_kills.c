@@ -252,7 +252,6 @@ commit_kill_settle(
     const struct kill_item *item = commit_kill_find(store->commit, fingerprint);
     struct flight *flight = killed_find(store, fingerprint);
     struct commit_kill kill;
-    enum kvt_status kept;
 
     /* Its kill will come behind all that wait now. */
     if (flight != NULL) {
@@ -271,9 +270,11 @@ commit_kill_settle(
     kill.sequence = item->sequence;
     kill.is_indexed = false;
     kill.waiter = waiter;
-    kept = commit_kill(store, &kill);
-    KVT_ASSERT(kept == KVT_OK); /* Room was reserved. */
-    (void)kept;
+    status = commit_kill(store, &kill);
+    if (status != KVT_OK) {
+        op_reach(store, waiter, 2, status);
+        return;
+    }
     store->commit->kills.slots[store->commit->kills.last].item.is_echo = true;
 }
 
