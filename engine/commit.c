@@ -232,13 +232,13 @@ kills_hurry(struct kvt_store *store)
         commit->due_ns = store->now_ns;
 }
 
-/* The kills of what its blocks replace, then those that wait. */
+/* The kills of what its blocks replace, void entries that others have, then those that wait. */
 static void
 batch_fill_kills(struct kvt_store *store, struct batch *batch)
 {
     struct commit *commit = store->commit;
-    uint32_t room = COMMIT_KILLS_MAX;
     uint32_t count = 0;
+    uint32_t room;
 
     for (uint32_t i = 0; i < batch->count; i++) {
         const struct commit_kill *kill = &batch->flights[i]->replaced;
@@ -248,17 +248,16 @@ batch_fill_kills(struct kvt_store *store, struct batch *batch)
                 .fingerprint = kill->fingerprint,
                 .sequence = kill->sequence};
     }
-    batch->replaced_count = count;
-    room -= count;
+    count += commit_voids_travelling(commit, batch->tier_kills + count, COMMIT_KILLS_MAX - count);
+    room = COMMIT_KILLS_MAX - count;
     batch->kill_count = commit->kills.count < room ? commit->kills.count : room;
     for (uint32_t i = 0; i < batch->kill_count; i++) {
         const struct kill_item *item = &batch->kills[i];
 
         kill_queue_take(&commit->kills, &batch->kills[i]);
-        batch->tier_kills[count++] = (struct tier_kill){.extent = item->kill.extent,
-            .fingerprint = item->kill.fingerprint,
-            .sequence = item->sequence};
+        batch->tier_kills[count++] = kill_item_entry(item);
     }
+    batch->tier_kill_count = count;
     commit_kills_note(batch);
     kills_hurry(store);
 }
@@ -371,7 +370,7 @@ batch_send(struct kvt_store *store, struct batch *batch, bool is_ahead)
     batch->tier_batch = (struct tier_batch){.blocks = batch->blocks,
         .block_count = batch->count,
         .kills = batch->tier_kills,
-        .kill_count = batch->replaced_count + batch->kill_count,
+        .kill_count = batch->tier_kill_count,
         .sequence = commit_batch_number(store),
         .done = &store->batches_done,
         .done_task = &store->loop_task,

@@ -66,7 +66,8 @@ bool commit_cancel(
  * opened for reading only has none. KVT_E_NOMEM. */
 enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *kill);
 
-/* commit_kill_reserve - the next commit_kill() will not fail. KVT_E_NOMEM. */
+/* commit_kill_reserve - the next commit_kill(), or commit_replace(), will not fail, if no operation
+ * was begun in between: it may take the room. KVT_E_NOMEM. */
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
 
 /* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no
@@ -81,6 +82,11 @@ void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
  */
 void commit_void(struct kvt_store *store, const struct tier_batch *batch);
 
+/* commit_voids - the void entries that are not durable yet, which each batch with blocks says
+ * again: whoever finds one that was put behind the answer of a batch that failed knows of that. At
+ * most `room`; returns how many. */
+uint32_t commit_voids(const struct kvt_store *store, struct tier_kill *entries_out, uint32_t room);
+
 /* commit_doubt - what was once written for any key may come back: deletes that have nothing of
  * their own to make durable fail with `status` from now on, also those that wait already. */
 void commit_doubt(struct kvt_store *store, enum kvt_status status);
@@ -92,7 +98,7 @@ bool commit_is_in_doubt(const struct kvt_store *store);
 /*
  * commit_kill_settle - a delete has nothing of its own to make durable; but a block of its key may
  * be gone and not durably so. `waiter` reaches stage 2 with `status` at once, or when that is
- * durable; with a failure if a kill was lost in this life. After commit_kill_reserve().
+ * durable; with a failure if a kill was lost in this life, or there is no memory to wait.
  */
 void commit_kill_settle(
     struct kvt_store *store, struct hash128 fingerprint, enum kvt_status status, struct op *waiter);

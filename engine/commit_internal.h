@@ -45,7 +45,7 @@ struct batch {
     struct kill_item kills[COMMIT_KILLS_MAX];
     uint16_t kill_places[KILL_PLACES]; /* While it has kills: commit_kills_note(). */
     uint32_t count, kill_count;
-    uint32_t replaced_count; /* Of tier_kills, the first: those of the flights. */
+    uint32_t tier_kill_count; /* Those of the flights, void entries of others, its own. */
 };
 
 /* A transaction of batches: out while it has batches or a change. */
@@ -105,6 +105,20 @@ uint32_t commit_kills_due(const struct commit *commit);
 /* commit_kills_note - the batch has its kills: from now on commit_kill_find() knows where they
  * are. */
 void commit_kills_note(struct batch *batch);
+
+/* commit_voids_travelling - the void entries of batches that are WRITING; at most `room`. Returns
+ * how many. */
+uint32_t commit_voids_travelling(
+    const struct commit *commit, struct tier_kill *entries_out, uint32_t room);
+
+/* kill_item_entry - as it stands in a header. */
+static inline struct tier_kill
+kill_item_entry(const struct kill_item *item)
+{
+    return (struct tier_kill){.extent = item->kill.extent,
+        .fingerprint = item->kill.fingerprint,
+        .sequence = item->sequence};
+}
 
 /* commit_kill_find - a kill of that key that waits or travels, or a void entry, whose batch may
  * have a copy; NULL. The first that waits, or else of the first batch that has one. */

@@ -118,6 +118,39 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
         commit->due_ns = store->now_ns;
 }
 
+uint32_t
+commit_voids_travelling(const struct commit *commit, struct tier_kill *entries_out, uint32_t room)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < BATCH_COUNT; n++) {
+        const struct batch *batch = &commit->batches[n];
+
+        if (batch->state != BATCH_WRITING)
+            continue;
+        for (uint32_t i = 0; i < batch->kill_count && count < room; i++) {
+            if (batch->kills[i].order != 0)
+                break;
+            entries_out[count++] = kill_item_entry(&batch->kills[i]);
+        }
+    }
+    return count;
+}
+
+uint32_t
+commit_voids(const struct kvt_store *store, struct tier_kill *entries_out, uint32_t room)
+{
+    const struct kill_queue *queue = &store->commit->kills;
+    uint32_t count = commit_voids_travelling(store->commit, entries_out, room);
+
+    for (uint32_t at = queue->first; at != 0 && count < room; at = queue->slots[at].next) {
+        if (queue->slots[at].item.order != 0)
+            break;
+        entries_out[count++] = kill_item_entry(&queue->slots[at].item);
+    }
+    return count;
+}
+
 void
 commit_bury(struct kvt_store *store, const struct commit_kill *kill)
 {
@@ -219,7 +252,6 @@ commit_kill_settle(
     const struct kill_item *item = commit_kill_find(store->commit, fingerprint);
     struct flight *flight = killed_find(store, fingerprint);
     struct commit_kill kill;
-    enum kvt_status kept;
 
     /* Its kill will come behind all that wait now. */
     if (flight != NULL) {
@@ -238,9 +270,11 @@ commit_kill_settle(
     kill.sequence = item->sequence;
     kill.is_indexed = false;
     kill.waiter = waiter;
-    kept = commit_kill(store, &kill);
-    KVT_ASSERT(kept == KVT_OK); /* Room was reserved. */
-    (void)kept;
+    status = commit_kill(store, &kill);
+    if (status != KVT_OK) {
+        op_reach(store, waiter, 2, status);
+        return;
+    }
     store->commit->kills.slots[store->commit->kills.last].item.is_echo = true;
 }
 

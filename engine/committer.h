@@ -12,7 +12,10 @@
  *                    |        +---> back, failed:  neither was
  *                    +------------> back, failed
  *
- * Behind a failure every job comes back failed, without having run.
+ * Behind a failure every job comes back failed, without having run. A map that cannot grow is one,
+ * though the index is as it was: the batches of the job stand on the disk, and the table of
+ * segments, from which the jobs behind it took their facts, has counted them. It would all have to
+ * be undone.
  */
 #ifndef KVT_ENGINE_COMMITTER_H
 #define KVT_ENGINE_COMMITTER_H

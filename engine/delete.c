@@ -76,12 +76,7 @@ entry_replace(
 void
 delete_settle(struct kvt_store *store, struct op *op)
 {
-    enum kvt_status status = commit_kill_reserve(store);
-
-    if (status != KVT_OK)
-        op_reach(store, op, 2, status);
-    else
-        commit_kill_settle(store, op->fingerprint, op->status[0], op);
+    commit_kill_settle(store, op->fingerprint, op->status[0], op);
 }
 
 /* Nobody can see a block of this key; one that was killed or evicted may still come back in a

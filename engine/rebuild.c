@@ -18,10 +18,11 @@
 
 enum {
     REBUILD_BATCH = 1024, /* Records, or segments, in a transaction. */
-    /* Batches that may be under way at once are fewer (commit.c, relocate.c, reclaim.c); but those
-     * that have failed, and whose void entries are not durable, have numbers, too: behind two
-     * failures in a row an older one may be torn, and is not proved. */
-    UNPROVEN_BATCHES = 8,
+    /* With blocks, and not void: others say nothing of how old one is that may be torn. Until it is
+     * answered the rest of commit.c's and one of relocate.c can be put behind it; when it has
+     * failed each that is put later names it as void (commit_voids()), so that it is the 7th at
+     * most. Twice as many: more cost no more than reads. */
+    UNPROVEN_BATCHES = 2 * (COMMIT_GROUP_MAX + 1),
     READS_MAX = 2, /* Of a payload that is not right the first time. */
     MAP_BYTES_LEAST = 1 << 20,
     MAP_RECORD_BYTES = 350, /* With the map's reserve. A map that is too small grows. */
@@ -144,7 +145,7 @@ batches_prove(struct rebuild *rebuild)
         if (batch->number >> EPOCH_SHIFT != epoch)
             count = 0;
         epoch = batch->number >> EPOCH_SHIFT;
-        if (count++ < UNPROVEN_BATCHES && !batch->is_void)
+        if (batch->record_count > 0 && !batch->is_void && count++ < UNPROVEN_BATCHES)
             status = batch_prove(rebuild, batch, memory);
     }
     env_unmap(env, memory, size);

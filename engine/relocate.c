@@ -252,13 +252,14 @@ group_written(struct kvt_store *store, struct tier_batch *put)
 
 /* --- Writing ---------------------------------------------------------------------------------- */
 
-/* The batch of what is left of the group, with `kill_count` kills in place. */
+/* The batch of what is left of the group, with `kill_count` kills in place, and void entries. */
 static void
 group_put(struct kvt_store *store, uint32_t kill_count)
 {
     struct relocate *relocate = store->relocate;
     enum kvt_status status;
 
+    kill_count += commit_voids(store, relocate->kills + kill_count, COMMIT_KILLS_MAX - kill_count);
     relocate->put_owner.finish = group_written;
     relocate->put = (struct tier_batch){.blocks = relocate->put_blocks,
         .block_count = relocate->count,

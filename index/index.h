@@ -107,7 +107,9 @@ struct index_ops {
 
     /* Double the map (at least to `map_bytes`), zero-filled and synced first; where the disk has no
      * room for that, or refuses it, by less. KVT_E_NOSPC: it has none at all, and nothing changed;
-     * KVT_E_IO likewise, beyond a limit of the process's (RLIMIT_FSIZE). */
+     * KVT_E_IO likewise, beyond a limit of the process's (RLIMIT_FSIZE); KVT_E_NOMEM: no address
+     * space, and nothing changed, unless somebody else took it in the midst of the call: then no
+     * further commit works. */
     enum kvt_status (*grow)(struct index *index, uint64_t map_bytes);
 
     /* The clean flag: `clean` false before the first write of a life (of a new index: when all is

@@ -427,7 +427,8 @@ lmdb_grow(struct index *index, uint64_t map_bytes)
     KVT_TRY(lmdb_touch_map(lmdb, larger));
     code = mdb_env_set_mapsize(lmdb->lmdb, (size_t)larger);
     if (code != 0) {
-        /* LMDB has given up the old map already. */
+        /* LMDB has given up the old map already. It is not refused for want of address space, if
+         * nobody else takes that now: lmdb_touch_map() had its own beside both old ones. */
         environment_close(lmdb);
         lmdb->is_failed = true;
         (void)status_from_mdb(code, "LMDB cannot enlarge the index's map");

@@ -103,6 +103,64 @@ a_kill_of_a_failed_batch_takes_no_room_of_others(void **state)
     full_end(full);
 }
 
+/* A block that could not be written waits for its turn, and a put that is to replace it for it. */
+static kvt_ticket *
+put_waits_for_a_failed_block(struct full_store *full)
+{
+    const struct sim_rule fails = {.ops = SIM_WRITE, .effect = SIM_EIO, .nth = 1, .file = "data."};
+    const struct flight *flight;
+    kvt_ticket *ticket = full_put_submit(full, KEY, 1, KVT_SYNC);
+    kvt_ticket *second;
+
+    sim_rule_add(full->world, &fails);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    full_writing_meet(full, KEY);
+    full->store->commit->lack_until_ns = UINT64_MAX;
+    second = full_put_submit(full, KEY, 2, KVT_RELAXED);
+    flight = entries_at(full->store->entries, full_entry(full, KEY))->flight;
+    while (flight->state == FLIGHT_WRITING)
+        sim_run_steps(full->world, 1);
+    assert_int_equal(flight->state, FLIGHT_QUEUED);
+    assert_non_null(flight->waiters.first);
+    kvt_ticket_free(ticket);
+    return second;
+}
+
+/*
+ * The delete of that block lets the put begin, which evicts another one: there was room for one
+ * more kill, and that takes it. The delete is told, and nothing else is lost.
+ */
+static void
+a_delete_that_cannot_wait_for_a_kill_is_told(void **state)
+{
+    struct full_store *full = patient_begin(52);
+    struct commit *commit = full->store->commit;
+    const struct commit_kill kill = {.fingerprint = full_fingerprint(full, ABSENT)};
+    kvt_ticket *put;
+    kvt_ticket *deletion;
+
+    (void)state;
+    full_put(full, KEY + 1, 1);
+    put = put_waits_for_a_failed_block(full);
+    assert_int_equal(commit->kills.count, 1); /* The void entry, for which deletes wait. */
+    while (commit->kills.count + 2 < commit->kills.capacity)
+        assert_int_equal(commit_kill(full->store, &kill), KVT_OK);
+    full->store->options.entry_count_max = 1;
+    deletion = full_delete_submit(full, KEY);
+    sim_memory_fail(full->world, 1, true);
+    assert_int_equal(kvt_ticket_wait(deletion, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    assert_int_equal(full_entry(full, KEY + 1), ENTRY_NONE);
+    assert_int_equal(commit->kills.count + 1, commit->kills.capacity);
+    assert_int_equal(full_result(deletion), KVT_E_NOMEM);
+    assert_int_equal(commit_kill_find(commit, full_fingerprint(full, KEY))->order, 0);
+    sim_memory_fail(full->world, 0, false);
+    assert_int_equal(kvt_ticket_wait(put, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+    kvt_ticket_free(put);
+    sim_rules_clear(full->world);
+    full_again(full, 0);
+    full_end(full);
+}
+
 /* --- 2. Steps --------------------------------------------------------------------------------- */
 
 static struct payload_key names[MANY];
@@ -220,6 +278,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_of_a_failed_batch_takes_no_room_of_others),
+        cmocka_unit_test(a_delete_that_cannot_wait_for_a_kill_is_told),
         cmocka_unit_test(a_delete_of_an_absent_key_passes_by_few_blocks_that_are_written),
         cmocka_unit_test(a_kill_that_failed_is_waited_for_before_anybody_knows),
     };
