@@ -308,7 +308,8 @@ run(bool (*fail)(struct kvt_store *, void *))
     for (uint32_t i = 0; i < SLEEPERS; i++) {
         if (pthread_timedjoin_np(sleepers[i].thread, NULL, &until) != 0)
             fail_msg("sleeper %u was not told", i);
-        assert_int_equal(sleepers[i].status, KVT_E_POISONED);
+        if (sleepers[i].status != KVT_E_POISONED)
+            fail_msg("sleeper %u was told %s", i, kvt_status_name(sleepers[i].status));
     }
     told = (struct pollfd){.fd = kvt_queue_fd(held.idle), .events = POLLIN};
     assert_int_equal(poll(&told, 1, PATIENCE_S * 1000), 1);
