@@ -483,7 +483,8 @@ relocate_next(struct kvt_store *store)
     } else if (status == KVT_NOT_READY) {
         reclaim_put_off(store, "a block could not be read");
     } else if (status != KVT_OK) {
-        reclaim_let_go(store, "a block could not be written elsewhere");
+        reclaim_let_go(store, status == KVT_E_NOMEM ? "no memory to read or write a block"
+                                                    : "a block could not be written elsewhere");
     } else if (!victim_is_writable(store, reclaim->victim)) {
         reclaim_let_go(store, "its root takes no more writes");
     } else if (reclaim->moved_count < reclaim->survivor_count) {
