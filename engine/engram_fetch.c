@@ -198,6 +198,7 @@ lost_say(const struct fetch_target *target, enum kvt_status status, uint64_t los
         target->table->head.name,
         status == KVT_E_CORRUPT ? "lie in damaged pages, or could not be read"
         : status == KVT_E_IO    ? "could not be read"
+        : status == KVT_E_NOMEM ? "were not read, or not copied: there was no memory"
         : status == KVT_E_GPU   ? "were not copied: the device is lost"
                                 : "were not read, or not copied, any more");
 }

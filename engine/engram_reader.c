@@ -88,7 +88,7 @@ page_fail(struct engram_reader *reader, struct page_read *read, enum kvt_engram_
     page_lose(reader, read, is_damaged ? "page_damaged" : "page_unreadable");
     if (read->target->device >= 0)
         read->target->pages_unsent--;
-    page_finish(reader, read, state, is_damaged ? KVT_E_CORRUPT : KVT_E_IO);
+    page_finish(reader, read, state, is_damaged ? KVT_E_CORRUPT : read->transfer.status);
 }
 
 static struct engram_cache *

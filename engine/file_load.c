@@ -62,8 +62,9 @@ chunk_outcome(const struct load *load, uint32_t number)
     return failure_set(chunk->status, 0, "chunk %u, %llu bytes from %llu on, could not be %s",
         number, (unsigned long long)load_chunk_size(load, number),
         (unsigned long long)load_chunk_offset(load, number),
-        chunk->status == KVT_E_IO ? "read: the disk failed, or the file has become shorter"
-                                  : "copied to the device");
+        chunk->status == KVT_E_IO      ? "read: the disk failed, or the file has become shorter"
+        : chunk->status == KVT_E_NOMEM ? "read, or copied to the device: there was no memory"
+                                       : "copied to the device");
 }
 
 /* Of all that were not released: the first that is not KVT_OK. */

@@ -166,7 +166,7 @@ part_arrived(struct load_reader *reader, struct load_part *part)
         log_line(&reader->store->logger, LOG_ERROR, "load",
             "event=chunk_unreadable offset=%llu errno=%d",
             (unsigned long long)part->transfer.offset, part->transfer.error);
-        return part_end(reader, part, KVT_E_IO);
+        return part_end(reader, part, part->transfer.status);
     }
     if (chunk->status != KVT_OK) /* Another part of it failed. */
         return part_end(reader, part, chunk->status);

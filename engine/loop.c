@@ -302,6 +302,8 @@ meters_step(struct kvt_store *store)
         store->nvme_meter.busy_ns += passed_ns;
     if (store->host_loads_in_flight > 0)
         store->host_meter.busy_ns += passed_ns;
+    load_meter_age(&store->nvme_meter);
+    load_meter_age(&store->host_meter);
     store->metered_ns = store->now_ns;
 }
 

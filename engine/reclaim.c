@@ -10,10 +10,7 @@
 #include "victim_scan.h"
 
 enum {
-    FREE_WANTED = 3,       /* Segments of a root: the reserve, and one to write into; ... */
-    FREE_WANTED_LARGE = 4, /* ... with three puts into 64 segments are a twentieth slower. */
-    LARGE_SEGMENTS = 64,   /* Of a root. */
-    AGAIN_DIVISOR = 5,     /* Of what is admitted so much may be written again. */
+    AGAIN_DIVISOR = 5, /* Of what is admitted so much may be written again. */
 };
 
 enum reclaim_state {
@@ -483,7 +480,8 @@ relocate_next(struct kvt_store *store)
     } else if (status == KVT_NOT_READY) {
         reclaim_put_off(store, "a block could not be read");
     } else if (status != KVT_OK) {
-        reclaim_let_go(store, "a block could not be written elsewhere");
+        reclaim_let_go(store, status == KVT_E_NOMEM ? "no memory to read or write a block"
+                                                    : "a block could not be written elsewhere");
     } else if (!victim_is_writable(store, reclaim->victim)) {
         reclaim_let_go(store, "its root takes no more writes");
     } else if (reclaim->moved_count < reclaim->survivor_count) {
@@ -598,26 +596,14 @@ reclaim_admitted(struct kvt_store *store, uint64_t bytes)
 
 /* --- The loop's calls ------------------------------------------------------------------------- */
 
-/* Segments that the root with the fewest lacks, of those that take writes. */
-static uint32_t
-free_shortage(const struct kvt_store *store)
+static bool
+is_any_root_short(const struct kvt_store *store)
 {
-    uint64_t share = 100 - store->options.nvme_high_percent;
-    uint32_t shortage = 0;
-
     for (uint32_t root = 0; root < store->file.root_count; root++) {
-        uint64_t total = segment_total(store->segments, root);
-        uint32_t wanted = (uint32_t)(total * share / 100);
-        uint32_t least = total < LARGE_SEGMENTS ? FREE_WANTED : FREE_WANTED_LARGE;
-        uint32_t free_count = segment_count_in(store->segments, root, SEGMENT_FREE);
-
-        if (wanted < least)
-            wanted = least;
-        if (free_count < wanted && wanted - free_count > shortage &&
-            nvme_root_is_writable(store->nvme, root))
-            shortage = wanted - free_count;
+        if (victim_root_is_short(store, root))
+            return true;
     }
-    return shortage;
+    return false;
 }
 
 bool
@@ -627,7 +613,7 @@ reclaim_want(struct kvt_store *store)
         return true;
     if (!reclaim_is_allowed(store))
         return false;
-    return victim_scan_count(store) > 0 || victim_scan_start(store) ||
+    return victim_scan_is_ready(store) || victim_scan_start(store) ||
            (victim_spare_unreadable(store) && victim_scan_start(store));
 }
 
@@ -638,7 +624,6 @@ begin_step(struct kvt_store *store)
 {
     bool is_idle = store->reclaim->state == RECLAIM_IDLE;
     struct nvme_lack lack;
-    uint32_t coming_count;
 
     if (!reclaim_is_allowed(store) || commit_is_at_rest(store))
         return false;
@@ -651,8 +636,7 @@ begin_step(struct kvt_store *store)
         store->reclaim->has_lacked = false;
         victim_spare_none(store);
     }
-    coming_count = victim_scan_count(store) + (is_idle ? 0 : 1);
-    if ((free_shortage(store) > coming_count || (is_idle && victim_unfinished(store) != NULL)) &&
+    if ((is_any_root_short(store) || (is_idle && victim_unfinished(store) != NULL)) &&
         victim_scan_start(store))
         return true;
     return is_idle && reclaim_start(store);

@@ -317,10 +317,13 @@ proof_run(struct crew_job *crew_job)
     }
 }
 
-/* The error may pass: the block stays until it cannot be read a second time (reclaim.h). */
+/* The error may pass: the block stays until it cannot be read a second time (reclaim.h). That there
+ * was no memory for a read says nothing of the block, however often it is so. */
 static bool
 move_is_put_off(struct kvt_store *store, const struct move *move)
 {
+    if (move->status == KVT_E_NOMEM)
+        return true;
     return move->status != KVT_OK &&
            !segment_at(store->segments, move->resident.extent.segment)->was_unreadable;
 }
@@ -328,9 +331,15 @@ move_is_put_off(struct kvt_store *store, const struct move *move)
 static void
 move_put_off(struct kvt_store *store, const struct move *move)
 {
-    COUNT(store, read_failed_count, 1);
+    struct relocate *relocate = store->relocate;
+
     entry_unpin(store, move->resident.number);
-    store->relocate->status = KVT_NOT_READY;
+    if (move->status == KVT_E_NOMEM) {
+        relocate->status = status_keep(relocate->status, KVT_E_NOMEM);
+        return;
+    }
+    COUNT(store, read_failed_count, 1);
+    relocate->status = KVT_NOT_READY;
 }
 
 /* The copy that was read is bad. A block that is nowhere else leaves the store; of another only

@@ -237,7 +237,9 @@ lane_end(struct scrub *scrub, struct scrub_lane *lane)
         const struct target *target = &scrub->targets[lane->first + i];
 
         if (scrub->results[i].status != KVT_OK && scrub->results[i].status != KVT_MISS)
-            return scrub->results[i].status;
+            return failure_set(scrub->results[i].status, 0,
+                "no memory, or no room, to read the payload at segment %" PRIu32 " page %" PRIu32,
+                (uint32_t)(target->place >> 32), (uint32_t)target->place);
         examination->report.block_count++;
         examination->report.block_bytes += target->length;
         if (scrub->results[i].status == KVT_MISS)

@@ -154,8 +154,8 @@ struct latencies {
 #define COUNT(store, name, n) \
     atomic_fetch_add_explicit(&(store)->counters.name, (uint64_t)(n), memory_order_relaxed)
 
-/* How fast bytes came from a tier: what gets and moves up had of it, and how long any were on their
- * way. */
+/* How fast bytes came from a tier of late: what gets and moves up had of it, and how long any were
+ * on their way. */
 struct load_meter {
     uint64_t bytes;
     uint64_t busy_ns;
@@ -396,7 +396,9 @@ host_load_end(struct kvt_store *store, uint64_t bytes)
     store->host_meter.bytes += bytes;
 }
 
-/* load_meter_ns - how long so many bytes take; 0: not known. */
+/* load_meter_age - what was long ago counts less. load_meter_ns - how long so many bytes take; 0:
+ * not known. */
+void load_meter_age(struct load_meter *meter);
 uint64_t load_meter_ns(const struct load_meter *meter, uint64_t bytes);
 /* costs_note - a put brings a block; costs_note_demotion - one goes to NVMe from memory. costs_step
  * - the policy hears what was measured. */

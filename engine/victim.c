@@ -8,9 +8,13 @@
 
 #include "batch_header.h"
 #include "store_internal.h"
+#include "victim_scan.h"
 
 enum {
-    GAIN_DIVISOR = 8, /* A reclaim gains so much of a segment at least. */
+    GAIN_DIVISOR = 8,      /* A reclaim gains so much of a segment at least. */
+    FREE_WANTED = 3,       /* Segments of a root: the reserve, and one to write into; ... */
+    FREE_WANTED_LARGE = 4, /* ... with three puts into 64 segments are a twentieth slower. */
+    LARGE_SEGMENTS = 64,   /* Of a root. */
 };
 
 /* --- Segments --------------------------------------------------------------------------------- */
@@ -19,6 +23,19 @@ bool
 victim_is_writable(const struct kvt_store *store, const struct segment *segment)
 {
     return nvme_root_is_writable(store->nvme, segment_root(segment->number));
+}
+
+bool
+victim_root_is_short(const struct kvt_store *store, uint32_t root)
+{
+    uint64_t share = 100 - store->options.nvme_high_percent;
+    uint64_t total = segment_total(store->segments, root);
+    uint64_t wanted = total * share / 100;
+    uint32_t least = total < LARGE_SEGMENTS ? FREE_WANTED : FREE_WANTED_LARGE;
+    uint32_t free_count = segment_count_in(store->segments, root, SEGMENT_FREE);
+
+    return nvme_root_is_writable(store->nvme, root) &&
+           free_count + victim_scan_count(store, root) < (wanted < least ? least : wanted);
 }
 
 static bool
@@ -90,7 +107,12 @@ segment_goes_before(
     /* Without blocks; and at most half of it are kills. */
     bool is_a_bare = is_a_light && a->live_bytes == 0;
     bool is_b_bare = is_b_light && b->live_bytes == 0;
+    bool is_a_short = victim_root_is_short(store, segment_root(a->number));
+    bool is_b_short = victim_root_is_short(store, segment_root(b->number));
 
+    /* Where most is dead nothing is lost in either. */
+    if (!by_bytes && is_a_short != is_b_short)
+        return is_a_short;
     if (by_bytes && is_a_light != is_b_light)
         return is_a_light;
     if ((a->held_bytes > 0) != (b->held_bytes > 0))

@@ -8,7 +8,9 @@
  *
  * Segments: in the order in which they were filled, the oldest first, over and over: what is worth
  * it is written again, behind what is new, and has another turn. A segment without blocks comes
- * first of all, and one with copies that are being replaced last.
+ * first of all, and one with copies that are being replaced last. All that among those of roots
+ * that are short of FREE segments, and only then among others: whatever leaves another root, one
+ * that is short stays so.
  *
  * Kills that are needed are written again, too: until the copy that they name is void. A segment
  * full of them gains nothing, again and again, while those with the copies wait. So they count like
@@ -55,6 +57,10 @@
 /* victim_is_writable - whether its root takes writes. Where it takes none nothing can be reclaimed,
  * and what lives there can still be read. */
 bool victim_is_writable(const struct kvt_store *store, const struct segment *segment);
+
+/* victim_root_is_short - it takes writes, and has fewer FREE segments than it should, also with
+ * those that its present victims will be. */
+bool victim_root_is_short(const struct kvt_store *store, uint32_t root);
 
 /* victim_choose - the segment to reclaim next; NULL: none can be. */
 struct segment *victim_choose(struct kvt_store *store);

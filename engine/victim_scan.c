@@ -206,16 +206,22 @@ victim_scan_start(struct kvt_store *store)
 }
 
 uint32_t
-victim_scan_count(const struct kvt_store *store)
+victim_scan_count(const struct kvt_store *store, uint32_t root)
 {
     uint32_t count = 0;
 
     for (uint32_t i = 0; i < SCAN_COUNT; i++) {
-        enum scan_state state = store->victim_scans->scans[i].state;
+        const struct victim_scan *scan = &store->victim_scans->scans[i];
 
-        count += state == SCAN_READING || state == SCAN_READY;
+        count += scan->state != SCAN_IDLE && segment_root(scan->victim->number) == root;
     }
     return count;
+}
+
+bool
+victim_scan_is_ready(const struct kvt_store *store)
+{
+    return scan_oldest(store, SCAN_READY) != NULL;
 }
 
 bool

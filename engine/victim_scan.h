@@ -46,7 +46,9 @@ void victim_scan_close(struct kvt_store *store);
  * scans are in use. */
 bool victim_scan_start(struct kvt_store *store);
 
-uint32_t victim_scan_count(const struct kvt_store *store); /* READING or READY. */
+/* victim_scan_count - claimed segments of that root: what they gain is still to come. */
+uint32_t victim_scan_count(const struct kvt_store *store, uint32_t root);
+bool victim_scan_is_ready(const struct kvt_store *store);
 bool victim_scan_is_reading(const struct kvt_store *store);
 
 /* victim_scan_take - the oldest that is READY; NULL: none is. victim_scan_end: give it back. */

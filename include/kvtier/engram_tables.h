@@ -186,7 +186,7 @@ enum kvt_engram_target_flags {
 
 enum kvt_engram_row_state {
     KVT_ENGRAM_ROW_THERE = 0,
-    KVT_ENGRAM_ROW_UNREADABLE = 1, /* The device failed. */
+    KVT_ENGRAM_ROW_UNREADABLE = 1, /* The device failed, or there was no memory for the read. */
     KVT_ENGRAM_ROW_DAMAGED = 2,    /* Its page is not what was imported. */
     KVT_ENGRAM_ROW_NOT_READ = 3,   /* The store was aborted first. */
     KVT_ENGRAM_ROW_NOT_COPIED = 4, /* To the device; some of its bytes may be. */
@@ -255,9 +255,10 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_submit(const kvt_engram_plan *plan,
 /*
  * kvt_engram_fetch_wait - wait, at most `timeout_ns`, until target `index` is settled.
  *
- * KVT_OK: every row is in place. KVT_LATE: not yet. KVT_E_CORRUPT, KVT_E_IO: some rows are
- * not (the states say which), the others are; a row that is not was left as it was. KVT_E_GPU: the
- * device is lost: what is in the rows that are not there is undefined.
+ * KVT_OK: every row is in place. KVT_LATE: not yet. KVT_E_CORRUPT, KVT_E_IO, KVT_E_NOMEM (there
+ * was no memory for a read): some rows are not (the states say which), the others are; a row that
+ * is not was left as it was. KVT_E_GPU: the device is lost: what is in the rows that are not there
+ * is undefined.
  * *lost_out (may be NULL): how many are not. KVT_E_INVAL: NULL, no such target.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
  */
@@ -270,8 +271,8 @@ KVT_CHECKED enum kvt_status kvt_engram_fetch_wait(
  *
  * KVT_OK: the stream waits, or there is nothing to wait for (no rows, or not any more).
  * KVT_NOT_READY: the copy of some row was not queued yet, because its page is still being read:
- * nothing has changed, ask again. KVT_E_CORRUPT, KVT_E_IO: some rows are not there; the stream
- * waits for the others.
+ * nothing has changed, ask again. KVT_E_CORRUPT, KVT_E_IO, KVT_E_NOMEM: some rows are not there;
+ * the stream waits for the others.
  * KVT_E_GPU: the device is lost. KVT_E_INVAL: NULL, the default stream among it; a stream that is
  * being captured; no such target; its destination is host memory.
  * Threads: any. Ownership: `stream` is a cudaStream_t of the destination's device. Blocks: never,

@@ -122,9 +122,11 @@ struct kvt_cost {
     uint64_t host_bytes;              /* ... of the others, in HOST; ... */
     uint64_t nvme_bytes;              /* ... and on NVMe only. */
     uint64_t load_ns;                 /* To get what is in HOST and on NVMe, at the rates at which
-                                       * gets, and moves up, had bytes from there since the open
-                                       * (a part from NVMe counts as the pages that it is in).
-                                       * 0: nothing has to be loaded, or a rate is not known yet. */
+                                       * gets, and moves up, had bytes from there of late: in the
+                                       * last gigabytes, or while the last ten seconds or so of
+                                       * loading lasted (a part from NVMe counts as the pages that
+                                       * it is in). 0: nothing has to be loaded, or a rate is not
+                                       * known. */
     uint64_t recompute_ns;            /* Sum of recompute_us (struct kvt_put). */
     uint32_t recompute_unknown_count; /* Blocks that do not say. */
     uint32_t reserved0;

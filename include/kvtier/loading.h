@@ -95,9 +95,10 @@ KVT_CHECKED enum kvt_status kvt_load_chunk_count(
  *
  * KVT_OK: its bytes are in place; what is submitted to any stream from now on may use them.
  * KVT_LATE: not yet. KVT_CANCELLED: it was given up. KVT_E_IO: the device failed, or the file has
- * become shorter. KVT_E_NOMEM: the copy found no memory. KVT_E_GPU: the device is lost. All of
- * these: what is in its place is undefined. KVT_E_STATE: it was released. KVT_E_INVAL: no open
- * load, or no such chunk. With KVT_LOAD_ALL: the first of these that a chunk got.
+ * become shorter. KVT_E_NOMEM: the read or the copy found no memory. KVT_E_GPU: the device is
+ * lost. All of these: what is in its place is undefined. KVT_E_STATE: it was released.
+ * KVT_E_INVAL: no open load, or no such chunk. With KVT_LOAD_ALL: the first of these that a chunk
+ * got.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
  */
 KVT_CHECKED enum kvt_status kvt_load_wait(kvt_store *store, kvt_load load, uint32_t chunk,

@@ -89,6 +89,10 @@ keeps_all(const struct lives *lives)
 static void
 faults_choose(struct lives *lives)
 {
+    enum {
+        OF_WRITES = 6, /* The first rules, which reads do not meet; ... */
+        TRUTHFUL = 9,  /* ... and those with which no read brings wrong bytes. */
+    };
     static const struct sim_rule rules[] = {
         {.ops = SIM_WRITE, .effect = SIM_EIO, .per_mille = 30},
         {.ops = SIM_WRITE, .effect = SIM_TORN, .per_mille = 30},
@@ -97,6 +101,7 @@ faults_choose(struct lives *lives)
         {.ops = SIM_COMMIT, .effect = SIM_EIO, .per_mille = 30},
         {.ops = SIM_COMMIT, .effect = SIM_ENOSPC, .per_mille = 30},
         {.ops = SIM_READ, .effect = SIM_EIO, .per_mille = 30},
+        {.ops = SIM_READ, .effect = SIM_ENOMEM, .per_mille = 30},
         {.ops = SIM_ALL, .effect = SIM_STALL, .per_mille = 20, .stall_ns = 50 * 1000 * 1000},
         {.ops = SIM_READ, .effect = SIM_FLIP, .per_mille = 30, .file = "data."},
         {.ops = SIM_READ, .effect = SIM_MISDIRECT, .per_mille = 30, .file = "data."},
@@ -104,14 +109,14 @@ faults_choose(struct lives *lives)
     };
     static const struct sim_rule arrives = {
         .ops = SIM_WRITE, .effect = SIM_ARRIVES, .per_mille = 60, .file = "data."};
-    uint32_t choice = rng_below(&lives->rng, 11);
-    uint32_t second = rng_below(&lives->rng, 8);
+    uint32_t choice = rng_below(&lives->rng, sizeof(rules) / sizeof(rules[0]));
+    uint32_t second = rng_below(&lives->rng, TRUTHFUL);
 
     if (sim_index_is_damaged(lives->host.world) || lives->is_rebuilt) {
         /* A rebuild comes, or one whose open failed begins anew: without faults of reads
          * (life_open). */
-        choice %= 6;
-        second %= 6;
+        choice %= OF_WRITES;
+        second %= OF_WRITES;
     }
     /* Who waits for long is told nothing but the truth. */
     lives->work->is_faulty = rules[choice].effect != SIM_STALL || lives->writes_arrive;
@@ -124,7 +129,7 @@ faults_choose(struct lives *lives)
         lives->work->is_faulty = lives->work->is_faulty || rules[second].effect != SIM_STALL;
         lives->reads_fail = lives->reads_fail || rules[second].ops == SIM_READ;
     }
-    lives->reads_lie = choice >= 8;
+    lives->reads_lie = choice >= TRUTHFUL;
     lives->work->keeps = keeps_all(lives);
     lives->work->headers_may_lie = lives->work->headers_may_lie || lives->reads_lie;
     if (lives->reads_lie)

@@ -60,6 +60,8 @@ call_begin(struct sim_world *world, enum sim_op op, const char *name, struct sim
         return failure_set(KVT_E_IO, EIO, "%s %s: injected I/O error", what, name);
     if (out->effect == SIM_ENOSPC)
         return failure_set(KVT_E_NOSPC, ENOSPC, "%s %s: injected lack of space", what, name);
+    if (out->effect == SIM_ENOMEM && (op == SIM_READ || op == SIM_WRITE))
+        return failure_set(KVT_E_NOMEM, ENOMEM, "%s %s: injected lack of memory", what, name);
     return KVT_OK;
 }
 

@@ -171,6 +171,8 @@ transfer_perform(struct sim_world *world, const struct sim_transfer *transfer)
         return -EIO;
     if (transfer->effect == SIM_ENOSPC)
         return -ENOSPC;
+    if (transfer->effect == SIM_ENOMEM)
+        return -ENOMEM;
     if (transfer->op.kind == IO_WRITE)
         return transfer_write(world, transfer);
     if (transfer->effect == SIM_TORN)

@@ -124,6 +124,7 @@ enum sim_effect {
     SIM_NOTHING,
     SIM_EIO,    /* A failed sync loses some of what it should have written, for good. */
     SIM_ENOSPC, /* For a commit: the map is full. */
+    SIM_ENOMEM, /* Reads and writes only: nothing is done. */
     SIM_EINTR,  /* Queues only, as the next two; other operations are not touched by these. */
     SIM_EAGAIN,
     SIM_SHORT,

@@ -568,8 +568,10 @@ static const struct kvt_options sim_options = {.struct_size = sizeof(struct kvt_
 static void
 a_stream_is_told_to_ask_again_while_pages_are_read(void **state)
 {
-    const struct sim_rule rule = {
-        .ops = SIM_READ, .effect = SIM_EIO, .file = "zero", .nth = 1, .sticky = true};
+    static const struct {
+        enum sim_effect effect;
+        enum kvt_status status;
+    } rows[] = {{SIM_NOTHING, KVT_OK}, {SIM_EIO, KVT_E_IO}, {SIM_ENOMEM, KVT_E_NOMEM}};
     struct kvt_region_options about = {
         .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = ROWS_BYTES};
     struct kvt_engram_target target = {.capacity = ROWS_BYTES};
@@ -587,17 +589,18 @@ a_stream_is_told_to_ask_again_while_pages_are_read(void **state)
     assert_int_equal(device_host_stream_create(sim_store_device(sim.store), &stream), KVT_OK);
     target.destination = memory;
     plan_fill(TOKENS);
-    for (uint32_t i = 0; i < 2; i++) {
-        enum kvt_status wanted = i == 0 ? KVT_OK : KVT_E_IO;
+    for (uint32_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct sim_rule rule = {
+            .ops = SIM_READ, .effect = rows[i].effect, .file = "zero", .nth = 1, .sticky = true};
 
-        if (i == 1)
-            sim_rule_add(sim.world, &rule);
+        sim_rules_clear(sim.world);
+        sim_rule_add(sim.world, &rule);
         assert_int_equal(kvt_engram_fetch_submit(fixture.plan, &target, 1, &fetch), KVT_OK);
         assert_int_equal(kvt_engram_fetch_stream_wait(fetch, 0, stream), KVT_NOT_READY);
         if (i == 0)
             stream_reads_in(&sim, fetch, stream, memory);
-        assert_int_equal(kvt_engram_fetch_wait(fetch, 0, KVT_FOREVER, NULL), wanted);
-        assert_int_equal(kvt_engram_fetch_stream_wait(fetch, 0, stream), wanted);
+        assert_int_equal(kvt_engram_fetch_wait(fetch, 0, KVT_FOREVER, NULL), rows[i].status);
+        assert_int_equal(kvt_engram_fetch_stream_wait(fetch, 0, stream), rows[i].status);
         kvt_engram_fetch_free(fetch);
     }
     sim_rules_clear(sim.world);

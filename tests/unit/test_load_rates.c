@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_load_rates.c - what kvt_estimate() knows of HOST: each way that bytes are had from there
- * tells it, and nothing else does; and of NVMe, of which parts are read by pages.
+ * tells it, and nothing else does; of NVMe, of which parts are read by pages; and for how long it
+ * knows that.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +15,7 @@
 #include "kvtier/hints.h"
 #include "kvtier/kvtier_unstable.h"
 #include "payload.h"
+#include "sim_store.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
 
@@ -130,6 +132,57 @@ a_part_on_nvme_tells_the_rate_of_its_pages(void **state)
     }
 }
 
+/* As behind a process that was stopped while a block was on its way: what came before, and that,
+ * count for little as soon as other blocks have come at the rate of before. */
+static void
+a_read_that_took_an_hour_is_forgotten(void **state)
+{
+    static const struct kvt_options options = {.struct_size = sizeof(options),
+        .host_capacity_bytes = 2 << 20,
+        .nvme_capacity_bytes = 16 << 20,
+        .segment_bytes = 1 << 20,
+        .block_bytes_max = 64 << 10};
+    static const struct sim_rule stall = {.ops = SIM_READ,
+        .effect = SIM_STALL,
+        .file = "data.",
+        .nth = 1,
+        .stall_ns = UINT64_C(3600) * 1000 * 1000 * 1000};
+    static uint8_t bytes[64 << 10];
+    const uint64_t ms_ns = 1000 * 1000;
+    const uint64_t mib = 1 << 20;
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct payload_key name;
+    struct sim_store sim;
+    struct load_meter *meter;
+    kvt_namespace ns;
+    kvt_ticket *ticket;
+
+    (void)state;
+    payload_key_make(&name, KEY);
+    get.key = name.key;
+    sim_store_open(&sim, &options);
+    assert_int_equal(kvt_namespace_open(sim.store, "ns", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_put(sim.store, ns, KEY, 1, sizeof(bytes), KVT_SYNC), KVT_OK);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+    sim_store_reopen(&sim);
+    assert_int_equal(kvt_namespace_open(sim.store, "ns", "", 0, &ns), KVT_OK);
+    meter = &sim.store->nvme_meter;
+    *meter = (struct load_meter){.bytes = 512 * mib, .busy_ns = 512 * ms_ns};
+    sim_rule_add(sim.world, &stall);
+    assert_int_equal(kvt_get_submit(sim.store, ns, &get, 1, NULL, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    sim_rules_clear(sim.world);
+    assert_in_range(meter->busy_ns, 1, 10 * 1000 * ms_ns);
+    assert_true(load_meter_ns(meter, mib) > 2 * ms_ns);
+    for (uint32_t i = 0; i < 4 * 1024; i++) {
+        meter->bytes += mib;
+        meter->busy_ns += ms_ns;
+        load_meter_age(meter);
+    }
+    assert_in_range(load_meter_ns(meter, mib), ms_ns / 2, 2 * ms_ns);
+    sim_store_close(&sim);
+}
+
 #define HBM(test) cmocka_unit_test_setup_teardown(test, hbm_setup, hbm_teardown)
 
 int
@@ -141,6 +194,7 @@ main(void)
         HBM(a_move_up_tells_the_rate),
         HBM(a_move_down_tells_nothing),
         HBM(a_part_on_nvme_tells_the_rate_of_its_pages),
+        cmocka_unit_test(a_read_that_took_an_hour_is_forgotten),
     };
 
     stop_on_proof();

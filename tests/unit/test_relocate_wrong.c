@@ -2,7 +2,7 @@
 /*
  * test_relocate_wrong.c - blocks whose bytes are wrong, or cannot be read twice, when their segment
  * is reclaimed: they leave the store, are counted, and never come back. Those that cannot be read
- * once stay.
+ * once stay, and those for the reads of which there is no memory, however often.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "full_store.h"
+#include "io_lane.h"
 #include "payload.h"
 #include "stop_on_proof.h"
 
@@ -167,6 +168,26 @@ a_block_that_cannot_be_read_beside_some_that_can_stays(void **state)
     }
 }
 
+/* A segment with hot blocks, which NVMe alone has, is all that can be reclaimed. */
+static struct segment *
+only_victim(struct full_store *full)
+{
+    struct segment *victim, *segment;
+    uint32_t cursor = 0;
+
+    full_fill(full);
+    for (uint64_t key = 0; key < FULL_HOT; key++)
+        full_expect(full, key, 1);
+    hot_leave_host(full);
+    victim = segment_at(
+        full->store->segments, residency_at(full->store->map, full_entry(full, 0))->segment);
+    while (segment_active(full->store->segments, 0) == victim)
+        full_put(full, full->next_cold++, 1);
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        segment->is_passed_over = segment != victim;
+    return victim;
+}
+
 /* There is nothing else to reclaim: its second turn comes at once. */
 static void
 a_block_that_cannot_be_read_keeps_no_put_from_its_room(void **state)
@@ -180,20 +201,9 @@ a_block_that_cannot_be_read_keeps_no_put_from_its_room(void **state)
     (void)state;
     for (uint64_t seed = 820; seed < 820 + SEEDS; seed++) {
         struct full_store *full = full_begin(seed, FULL_SEGMENTS);
-        struct segment *victim, *segment;
-        uint32_t generation, cursor = 0;
+        const struct segment *victim = only_victim(full);
+        uint32_t generation = victim->generation;
 
-        full_fill(full);
-        for (uint64_t key = 0; key < FULL_HOT; key++)
-            full_expect(full, key, 1);
-        hot_leave_host(full);
-        victim = segment_at(
-            full->store->segments, residency_at(full->store->map, full_entry(full, 0))->segment);
-        while (segment_active(full->store->segments, 0) == victim)
-            full_put(full, full->next_cold++, 1);
-        generation = victim->generation;
-        while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
-            segment->is_passed_over = segment != victim;
         sim_rule_add(full->world, &no_read);
         for (uint32_t i = 0; i < FULL_BLOCKS && victim->generation == generation; i++)
             full_put(full, full->next_cold++, 1);
@@ -201,6 +211,55 @@ a_block_that_cannot_be_read_keeps_no_put_from_its_room(void **state)
         assert_int_equal(victim->generation, generation + 1);
         assert_false(victim->was_unreadable);
         assert_int_equal(full_entry(full, 0), ENTRY_NONE);
+        full_end(full);
+    }
+}
+
+/* That says nothing of the block: it stays, its segment has a turn now and then, not at once, and
+ * is emptied when there is memory. */
+static void
+a_block_for_which_the_kernel_has_no_memory_stays(void **state)
+{
+    static const enum sim_effect effects[] = {SIM_ENOMEM, SIM_EAGAIN};
+    static const uint64_t answers[] = {1, LANE_RETRY_MAX + 1}; /* To an operation. */
+
+    (void)state;
+    for (uint32_t i = 0; i < 2 * SEEDS; i++) {
+        const struct sim_rule no_memory = {.ops = SIM_READ,
+            .effect = effects[i % 2],
+            .path = "/store/data/data.00",
+            .nth = 1,
+            .sticky = true};
+        struct full_store *full = full_begin(840 + i, FULL_SEGMENTS);
+        struct segment *victim = only_victim(full);
+        uint32_t generation = victim->generation;
+        uint64_t faults_before = sim_fault_count(full->world);
+
+        for (uint64_t key = 0; key < FULL_HOT; key++) {
+            struct payload_key name;
+
+            payload_key_make(&name, key);
+            assert_int_equal(kvt_pin(full->store, full->ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+        }
+        victim->was_unreadable = i % 4 < 2; /* The disk failed before. */
+        sim_rule_add(full->world, &no_memory);
+        for (uint32_t j = 0; j < FULL_BLOCKS; j++) {
+            kvt_ticket *ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+
+            full->is_refusing = full_result(ticket) != KVT_OK || full->is_refusing;
+        }
+        assert_false(victim->was_unreadable);
+        assert_in_range(
+            sim_fault_count(full->world) - faults_before, 1, 2 * FULL_BLOCKS * answers[i % 2]);
+        sim_rules_clear(full->world);
+        assert_int_equal(victim->generation, generation);
+        assert_int_equal(hot_count(full), FULL_HOT);
+        assert_int_equal(atomic_load(&full->store->counters.read_failed_count), 0);
+        for (uint32_t j = 0; j < 2 * FULL_BLOCKS && victim->generation == generation; j++)
+            full_churn(full);
+        assert_int_equal(victim->generation, generation + 1);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            full_expect(full, key, 1);
         full_end(full);
     }
 }
@@ -213,6 +272,7 @@ main(void)
         cmocka_unit_test(a_block_that_cannot_be_read_once_when_it_is_moved_stays),
         cmocka_unit_test(a_block_that_cannot_be_read_beside_some_that_can_stays),
         cmocka_unit_test(a_block_that_cannot_be_read_keeps_no_put_from_its_room),
+        cmocka_unit_test(a_block_for_which_the_kernel_has_no_memory_stays),
     };
 
     stop_on_proof();

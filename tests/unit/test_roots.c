@@ -13,6 +13,7 @@
 #include "full_store.h"
 #include "nvme_internal.h"
 #include "stop_on_proof.h"
+#include "victim_scan.h"
 
 enum {
     LOST = 1,                             /* Root 1 fails. */
@@ -21,6 +22,7 @@ enum {
     KEYS = SETTLED + 4 * ROOM + 4 * ROOM, /* Put in all, at most. */
     TRIES = ROOM,
     MOMENTS = 24,
+    STEPS = 200, /* Of the world, beside a put. */
 };
 
 static bool
@@ -296,6 +298,79 @@ other_is_refused(
     full_end(full);
 }
 
+/* All that one has is older than what the other has: that the other is short of room is no reason
+ * to empty the first, which gains the other nothing. */
+static void
+a_root_that_is_short_leaves_the_blocks_of_another_alone(void **state)
+{
+    enum {
+        WANTED = 3, /* FREE segments. */
+    };
+
+    (void)state;
+    for (uint64_t seed = 60; seed < 64; seed++) {
+        struct full_store *full = full_begin_two_roots(seed);
+        uint32_t most = 0;
+
+        blocks_put(full, 2 * ROOM);
+        root_lose(full, SIM_SYNC);
+        blocks_put(full, 3 * ROOM);
+        sim_rules_clear(full->world);
+        assert_int_equal(kvt_close(full->store), KVT_OK);
+        full_open(full, 0);
+        assert_false(takes_no_writes(full, LOST));
+        for (uint32_t i = 0; i < ROOM; i++) {
+            uint32_t count;
+
+            blocks_put(full, 1);
+            count = segment_count_in(full->store->segments, LOST, SEGMENT_FREE);
+            most = count > most ? count : most;
+        }
+        assert_in_range(most, 0, WANTED + 2);
+        full_end(full);
+    }
+}
+
+static uint32_t
+claimed_count(const struct full_store *full, uint32_t root)
+{
+    struct segment *segment;
+    uint32_t cursor = 0;
+    uint32_t count = 0;
+
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        count += segment->is_claimed && segment_root(segment->number) == root;
+    return count;
+}
+
+/* What is still to come is counted for the root that it comes to: it is no help to the other. */
+static void
+victims_count_for_their_own_root(void **state)
+{
+    struct full_store *full = full_begin_two_roots(70);
+    uint32_t met_counts[2] = {0, 0};
+
+    (void)state;
+    blocks_put(full, 2 * ROOM);
+    for (uint32_t i = 0; i < ROOM; i++) {
+        kvt_ticket *ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+
+        for (uint32_t n = 0; n < STEPS; n++) {
+            sim_run_steps(full->world, 1);
+            for (uint32_t root = 0; root < 2; root++) {
+                uint32_t count = victim_scan_count(full->store, root);
+
+                assert_int_equal(count, claimed_count(full, root));
+                met_counts[root] += count > 0;
+            }
+        }
+        assert_int_equal(full_result(ticket), KVT_OK);
+    }
+    assert_int_not_equal(met_counts[0], 0);
+    assert_int_not_equal(met_counts[1], 0);
+    full_end(full);
+}
+
 /* Each would write over the other's blocks. */
 static void
 a_root_of_another_store_is_refused(void **state)
@@ -403,6 +478,8 @@ main(void)
         cmocka_unit_test(a_lost_root_in_which_all_is_dead_is_no_room),
         cmocka_unit_test(a_disk_that_fails_in_a_reclaim_does_not_stop_the_reclaims_of_the_other),
         cmocka_unit_test(what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays),
+        cmocka_unit_test(a_root_that_is_short_leaves_the_blocks_of_another_alone),
+        cmocka_unit_test(victims_count_for_their_own_root),
         cmocka_unit_test(a_root_of_another_store_is_refused),
         cmocka_unit_test(a_root_that_has_become_another_store_s_is_refused),
         cmocka_unit_test(a_root_that_begins_elsewhere_than_at_the_top_is_refused_for_a_new_store),

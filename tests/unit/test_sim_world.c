@@ -250,7 +250,7 @@ faults_of_transfers_fire_where_they_were_asked_for(void **state)
         enum sim_effect effect;
         int64_t result;
     } cases[] = {{SIM_EIO, -EIO}, {SIM_ENOSPC, -ENOSPC}, {SIM_EINTR, -EINTR}, {SIM_EAGAIN, -EAGAIN},
-        {SIM_TORN, -EIO}, {SIM_ARRIVES, -EIO}, {SIM_SHORT, 0}};
+        {SIM_ENOMEM, -ENOMEM}, {SIM_TORN, -EIO}, {SIM_ARRIVES, -EIO}, {SIM_SHORT, 0}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -16,6 +16,7 @@
 #include "stop_on_proof.h"
 #include "store_internal.h"
 #include "victim.h"
+#include "victim_scan.h"
 
 enum {
     SEGMENTS = 8,
@@ -51,7 +52,8 @@ setup(void **state)
         residency_open(&store->env, 1000, &store->map) != KVT_OK ||
         entries_open(&store->env, store->map, &store->entries) != KVT_OK ||
         policy_lru_ops.open(&store->env, store->entries, &store->policy) != KVT_OK ||
-        pins_open(store) != KVT_OK || commit_open(store) != KVT_OK)
+        pins_open(store) != KVT_OK || commit_open(store) != KVT_OK ||
+        victim_scan_open(store) != KVT_OK)
         return -1;
     store->nvme = &fixture->nvme;
     *state = fixture;
@@ -64,6 +66,7 @@ teardown(void **state)
     struct fixture *fixture = *state;
     struct kvt_store *store = &fixture->store;
 
+    victim_scan_close(store);
     commit_close(store);
     pins_close(store);
     policy_lru_ops.close(store->policy);

@@ -17,7 +17,8 @@
  *   - matches every completion by its unique operation id and checks its length: a short one has
  *     its rest submitted again; -EINTR and -EAGAIN are submitted again (at most LANE_RETRY_MAX
  *     times); a read that ends at the end of the file, or makes no progress, is KVT_E_IO, and so is
- *     any error but those of a write that found no space (KVT_E_NOSPC) or memory (KVT_E_NOMEM);
+ *     any error but those of a write that found no space (KVT_E_NOSPC), and of what the kernel had
+ *     no memory for (KVT_E_NOMEM: ENOMEM, or EAGAIN to the last);
  *   - IO_SYNC is started at once, beside whatever is in flight; it covers the writes whose answers
  *     were taken before it was pushed, promises nothing about others, and is never retried. Syncs
  *     start in the order in which they were pushed;

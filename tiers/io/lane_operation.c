@@ -189,7 +189,8 @@ operation_check(const struct lane_operation *operation)
     KVT_ASSERT(size == operation->attempt_left);
 }
 
-/* What a write lacked may be there again later: that is not the disk's fault. */
+/* What an operation lacked may be there again later: that is not the disk's fault, and says nothing
+ * of what stands there. */
 enum kvt_status
 operation_status(const struct lane_operation *operation, int error)
 {
@@ -197,5 +198,5 @@ operation_status(const struct lane_operation *operation, int error)
 
     if (is_write && (error == ENOSPC || error == EDQUOT))
         return KVT_E_NOSPC;
-    return is_write && error == ENOMEM ? KVT_E_NOMEM : KVT_E_IO;
+    return error == ENOMEM || error == EAGAIN ? KVT_E_NOMEM : KVT_E_IO;
 }
