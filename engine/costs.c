@@ -14,8 +14,8 @@ static const uint64_t interval_ns = UINT64_C(1000000000);
 static const double mean_gain = 1.0 / 64;
 
 /* A meter counts half of what it has counted when it reaches either: many reads of a fast disk, or
- * a while of a slow one. What came in between, as an
- * hour for which the process was stopped with a read under way, is forgotten in a few gigabytes. */
+ * a while of a slow one. What came in between, as an hour for which the process was stopped with a
+ * read under way, is forgotten in a few gigabytes. */
 static const uint64_t meter_bytes_max = UINT64_C(1) << 30;
 static const uint64_t meter_busy_ns_max = UINT64_C(10) * 1000 * 1000 * 1000;
 
