@@ -35,20 +35,20 @@ struct fixture {
     uint64_t credit_bytes;
 };
 
+/* *state NULL: of one root, else of two. */
 static int
 setup(void **state)
 {
-    const uint32_t segment_counts[1] = {SEGMENTS};
+    const uint32_t counts[2] = {SEGMENTS, SEGMENTS}, roots = *state == NULL ? 1 : 2;
     struct fixture *fixture = calloc(1, sizeof(*fixture));
-    struct kvt_store *store = fixture == NULL ? NULL : &fixture->store;
+    struct kvt_store *store = &fixture->store;
 
-    if (fixture == NULL)
-        return -1;
+    assert_non_null(fixture);
     env_host(&store->env);
     fixture->credit_bytes = UINT64_C(1) << 40;
     store->file.segment_pages = PAGES;
-    store->file.root_count = 1;
-    if (segment_table_open(&store->env, 1, segment_counts, PAGES, &store->segments) != KVT_OK ||
+    store->file.root_count = roots;
+    if (segment_table_open(&store->env, roots, counts, PAGES, &store->segments) != KVT_OK ||
         residency_open(&store->env, 1000, &store->map) != KVT_OK ||
         entries_open(&store->env, store->map, &store->entries) != KVT_OK ||
         policy_lru_ops.open(&store->env, store->entries, &store->policy) != KVT_OK ||
@@ -83,13 +83,13 @@ segment_make(struct fixture *fixture, uint32_t number)
 {
     struct segment_table *segments = fixture->store.segments;
     struct segment *segment = segment_at(segments, number);
+    uint32_t root = segment_root(number), page;
 
     while (segment->state != SEGMENT_SEALED) {
         struct segment *taken, *sealed;
-        uint32_t page;
 
         assert_int_equal(
-            segment_run_take(segments, 0, BLOCK_PAGES, 0, &taken, &page, &sealed), KVT_OK);
+            segment_run_take(segments, root, BLOCK_PAGES, 0, &taken, &page, &sealed), KVT_OK);
         segment_seal(segments, taken);
         taken->live_bytes = (uint64_t)PAGES * PAGE_BYTES / 2;
     }
@@ -268,6 +268,22 @@ a_segment_with_copies_that_are_being_replaced_goes_last(void **state)
     assert_ptr_equal(victim_choose(&fixture->store), second);
     second->is_passed_over = true;
     assert_ptr_equal(victim_choose(&fixture->store), first);
+}
+
+/* What is dead on a root that takes no writes is no room. */
+static void
+what_is_dead_where_nothing_can_be_written_counts_not(void **state)
+{
+    struct fixture *fixture = *state;
+    struct segment *oldest = segment_make(fixture, 0);
+    struct segment *dead = segment_make(fixture, 1u << 24);
+
+    segment_make(fixture, 1)->live_bytes = PAGE_BYTES;
+    oldest->live_bytes = (uint64_t)PAGES * PAGE_BYTES;
+    dead->live_bytes = 0;
+    assert_ptr_equal(victim_choose(&fixture->store), dead);
+    fixture->nvme.roots[1].is_read_only = true;
+    assert_ptr_equal(victim_choose(&fixture->store), oldest);
 }
 
 /* Those that are full would be written again for ever. */
@@ -643,54 +659,40 @@ where_most_is_dead_nothing_is_lost_while_another_segment_is_emptier(void **state
     assert_int_equal(survivors(fixture), 1);
 }
 
+#define VICTIM(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+#define VICTIM_OF_TWO(test) cmocka_unit_test_prestate_setup_teardown(test, setup, teardown, "two")
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(
-            nothing_is_reclaimed_while_nothing_is_sealed, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            the_segment_that_was_filled_longest_ago_goes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_empty_segment_goes_before_all_others, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            where_most_is_dead_the_segment_with_the_least_alive_goes_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            kills_that_are_needed_count_like_what_lives, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_gains_too_little_is_let_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            kills_are_forgotten_with_the_segments_that_are_freed, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_segment_with_copies_that_are_being_replaced_goes_last, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            where_most_is_dead_held_segments_go_before_full_ones, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_segment_that_is_written_to_or_at_its_last_generation_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_segment_that_a_crash_left_half_reclaimed_is_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_root_that_takes_no_writes_keeps_its_segments, setup, teardown),
-        cmocka_unit_test_setup_teardown(blocks_used_later_than_the_average_stay, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_segment_of_old_blocks_leaves_nothing, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_block_whose_children_need_it_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_chain_goes_from_its_end, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_child_takes_its_parent_along_whichever_came_first, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_child_that_is_in_memory_too_keeps_its_parent, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            no_more_than_half_a_segment_stays_and_the_deepest_go, setup, teardown),
-        cmocka_unit_test_setup_teardown(no_more_stays_than_the_credit_allows, setup, teardown),
-        cmocka_unit_test_setup_teardown(where_most_is_dead_all_stays, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            where_most_is_dead_full_segments_wait_for_emptier_ones, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            pinned_blocks_stay_in_front_whenever_they_were_used, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            a_segment_of_which_more_than_half_is_pinned_is_unmovable, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            no_more_stays_than_can_be_written_elsewhere, setup, teardown),
-        cmocka_unit_test_setup_teardown(
-            where_most_is_dead_nothing_is_lost_while_another_segment_is_emptier, setup, teardown),
+        VICTIM(nothing_is_reclaimed_while_nothing_is_sealed),
+        VICTIM(the_segment_that_was_filled_longest_ago_goes_first),
+        VICTIM(an_empty_segment_goes_before_all_others),
+        VICTIM(where_most_is_dead_the_segment_with_the_least_alive_goes_first),
+        VICTIM(kills_that_are_needed_count_like_what_lives),
+        VICTIM(what_gains_too_little_is_let_go),
+        VICTIM(kills_are_forgotten_with_the_segments_that_are_freed),
+        VICTIM(a_segment_with_copies_that_are_being_replaced_goes_last),
+        VICTIM_OF_TWO(what_is_dead_where_nothing_can_be_written_counts_not),
+        VICTIM(where_most_is_dead_held_segments_go_before_full_ones),
+        VICTIM(a_segment_that_is_written_to_or_at_its_last_generation_stays),
+        VICTIM(a_segment_that_a_crash_left_half_reclaimed_is_found),
+        VICTIM(a_root_that_takes_no_writes_keeps_its_segments),
+        VICTIM(blocks_used_later_than_the_average_stay),
+        VICTIM(a_segment_of_old_blocks_leaves_nothing),
+        VICTIM(a_block_whose_children_need_it_stays),
+        VICTIM(a_chain_goes_from_its_end),
+        VICTIM(a_child_takes_its_parent_along_whichever_came_first),
+        VICTIM(a_child_that_is_in_memory_too_keeps_its_parent),
+        VICTIM(no_more_than_half_a_segment_stays_and_the_deepest_go),
+        VICTIM(no_more_stays_than_the_credit_allows),
+        VICTIM(where_most_is_dead_all_stays),
+        VICTIM(where_most_is_dead_full_segments_wait_for_emptier_ones),
+        VICTIM(pinned_blocks_stay_in_front_whenever_they_were_used),
+        VICTIM(a_segment_of_which_more_than_half_is_pinned_is_unmovable),
+        VICTIM(no_more_stays_than_can_be_written_elsewhere),
+        VICTIM(where_most_is_dead_nothing_is_lost_while_another_segment_is_emptier),
     };
 
     stop_on_proof();
