@@ -179,11 +179,13 @@ struct room_hand {
     enum kvt_status refused_status; /* ... with this. */
 };
 
-/* How far a look at the chains in HBM that keep blocks in HOST has come (room.c). */
+/* The hand that goes round over the map's entries for blocks that others in HBM keep in HOST
+ * (room.c). */
 struct kept_hand {
-    uint8_t place;          /* Of the last end of a chain that was looked at, ... */
-    uint32_t entry;         /* ... which is this; ENTRY_NONE: the first is the next. */
-    uint64_t vain_until_ns; /* All were, and nothing goes. */
+    uint32_t next;          /* Number of the entry that it looks at next. */
+    uint32_t vain_count;    /* Looks since something went, or began to be written. */
+    uint64_t looked_ns;     /* When it last looked. */
+    uint64_t vain_until_ns; /* A whole round was in vain: until then it rests. */
 };
 
 /* Those who ask for a reservation, and ask again: they have no place to wait in (direct.c). */
