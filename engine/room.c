@@ -25,6 +25,7 @@ enum {
     LOWER_BLOCKS = 4,             /* ... nor fewer than so many blocks. */
     KEPT_LOOKS_AT_ONCE = 1 << 14, /* At entries, for what HBM keeps in HOST. */
     KEPT_CANDIDATES = 8,          /* Of these the least important goes. */
+    LINE_LOOKS = 1024,            /* At those who wait: for one of another namespace. */
     TRIM_COUNT = 64,              /* Victims of one step. */
     HBM_HIGH_PERCENT = 95,        /* Of HBM: a share is kept free, so that puts seldom wait. */
     HBM_LOW_PERCENT = 90,
@@ -290,7 +291,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         victim = victim_next(store, want->place, last);
     }
     if (!has_begun)
-        hand->vain_turn = store->turn;
+        vain_note(store, &hand->vain, want->namespace_id);
     hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
     hand->looked_ns = store->now_ns; /* However long it takes, it is gone on with. */
     if (want->place == POLICY_HOST)
@@ -427,8 +428,9 @@ room_make(struct kvt_store *store, struct room_want want, struct slot *slot_out)
     enum search search;
     bool is_coming = false;
 
-    /* All who can wait in line would search in vain, too, and keep the loop from other work. */
-    if (want.is_in_line && store->room_hands[want.place].vain_turn == store->turn) {
+    /* Others who can wait in line would search in vain, too, and keep the loop from other work. */
+    if (want.is_in_line &&
+        vain_is_known(store, &store->room_hands[want.place].vain, want.namespace_id)) {
         store->room_changed = true;
         return KVT_NOT_READY;
     }
@@ -589,17 +591,42 @@ line_keep(struct kvt_store *store, enum policy_place place, struct op_list *othe
     op_list_append(line, others);
 }
 
+/* Those who wait are tried again, up to the oldest of each namespace that still has no room: what a
+ * share keeps from one may go for another. */
+static void
+line_try(struct kvt_store *store, enum policy_place place, struct op_list *waiters)
+{
+    const struct op_list *line = &store->room_waiters[place];
+    struct vain_askers waiting = {0};
+
+    for (uint32_t i = 0; i < LINE_LOOKS && waiters->first != NULL; i++) {
+        uint32_t asker = waiters->first->key.namespace_id;
+        const struct op *last = line->last;
+
+        if (vain_is_known(store, &waiting, asker)) {
+            if (!store->has_shares || waiting.count == VAIN_ASKERS_MAX)
+                return;
+            room_wait(store, place, op_list_take(waiters));
+            continue;
+        }
+        op_begin(store, op_list_take(waiters));
+        if (line->last != last)
+            vain_note(store, &waiting, asker);
+        else
+            i = 0; /* It had room, or was refused. */
+    }
+}
+
 static void
 place_step(struct kvt_store *store, enum policy_place place)
 {
     struct op_list waiters = store->room_waiters[place];
 
     store->room_waiters[place] = (struct op_list){NULL, NULL};
-    store->room_hands[place].vain_turn = 0; /* The oldest looks, whoever has come since. */
+    store->room_hands[place].vain.turn = 0; /* The oldest looks, whoever has come since. */
     if (place == POLICY_HOST)
-        store->map_vain_turn = 0; /* Whoever waits for room in the map stands in that line. */
-    while (waiters.first != NULL && store->room_waiters[place].first == NULL)
-        op_begin(store, op_list_take(&waiters));
+        store->map_vain.turn = 0; /* Whoever waits for room in the map stands in that line. */
+    line_try(store, place, &waiters);
     if (waiters.first != NULL)
         line_keep(store, place, &waiters);
     if (store->room_waiters[place].first == NULL && !store->is_draining)
