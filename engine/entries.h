@@ -155,9 +155,8 @@ bool entries_has_copy(const struct entries *entries, enum policy_place place, ui
  * up. The sets are nested; policy.h says which children count. */
 bool entries_is_leaf(const struct entries *entries, enum policy_place place, uint32_t number);
 
-/* entries_is_in_hbm - whether any device holds a copy. entries_is_kept - whether HOST holds a copy,
- * no device does, and all children in memory are in HBM: then these alone keep it in HOST. */
-bool entries_is_in_hbm(const struct entries *entries, uint32_t number);
+/* entries_is_kept - whether HOST holds a copy, no device does, and it has children in memory that
+ * are all in HBM: then these alone keep it in HOST. */
 bool entries_is_kept(const struct entries *entries, uint32_t number);
 
 #endif /* KVT_ENGINE_ENTRIES_H */

@@ -99,8 +99,8 @@ map_room_make(struct kvt_store *store, uint32_t keep, uint32_t asker, struct pat
     struct map_hand *hand = &namespace_at(store, asker)->map_hand;
     uint32_t evicted_count = 0;
 
-    /* All who wait would look in vain, too, and keep the loop from other work. */
-    if (is_full(store) && store->map_vain_turn == store->turn) {
+    /* Others who wait would look in vain, too, and keep the loop from other work. */
+    if (is_full(store) && vain_is_known(store, &store->map_vain, asker)) {
         store->room_changed = true;
         return KVT_NOT_READY;
     }
@@ -121,7 +121,7 @@ map_room_make(struct kvt_store *store, uint32_t keep, uint32_t asker, struct pat
         store->map_given_count++;
         return KVT_OK;
     }
-    store->map_vain_turn = store->turn;
+    vain_note(store, &store->map_vain, asker);
     if (hand->vain_count < residency_number_limit(store->map)) {
         store->room_changed = true;
         return KVT_NOT_READY;

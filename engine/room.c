@@ -18,14 +18,16 @@
 #include "store_internal.h"
 
 enum {
-    VICTIMS_AT_ONCE = 1024, /* Looked at before other work has its turn. */
-    DEMOTE_BYTES = 8 << 20, /* To NVMe: started at once when room is wanted. */
-    LOWER_BYTES = 32 << 20, /* From HBM: under way at a time ... */
-    LOWER_SHARE = 256,      /* ... but no more than this part of the tier ... */
-    LOWER_BLOCKS = 4,       /* ... nor fewer than so many blocks. */
-    CLIMB_MAX = 1 << 16,    /* Blocks of a chain in HBM, on the way to those above in HOST. */
-    TRIM_COUNT = 64,        /* Victims of one step. */
-    HBM_HIGH_PERCENT = 95,  /* Of HBM: a share is kept free, so that puts seldom wait. */
+    VICTIMS_AT_ONCE = 1024,       /* Looked at before other work has its turn. */
+    DEMOTE_BYTES = 8 << 20,       /* To NVMe: started at once when room is wanted. */
+    LOWER_BYTES = 32 << 20,       /* From HBM: under way at a time ... */
+    LOWER_SHARE = 256,            /* ... but no more than this part of the tier ... */
+    LOWER_BLOCKS = 4,             /* ... nor fewer than so many blocks. */
+    KEPT_LOOKS_AT_ONCE = 1 << 14, /* At entries, for what HBM keeps in HOST. */
+    KEPT_CANDIDATES = 8,          /* Of these the least important goes. */
+    LINE_LOOKS = 1024,            /* At those who wait: for one of another namespace. */
+    TRIM_COUNT = 64,              /* Victims of one step. */
+    HBM_HIGH_PERCENT = 95,        /* Of HBM: a share is kept free, so that puts seldom wait. */
     HBM_LOW_PERCENT = 90,
 };
 
@@ -40,13 +42,6 @@ enum search {
     SEARCH_ENDED,    /* Nothing can go now. */
 };
 
-/* One look at what HBM keeps in HOST. */
-struct kept_walk {
-    uint32_t climb_count; /* Blocks of chains. */
-    uint64_t demoting_bytes;
-    bool has_released;
-};
-
 enum victim_action {
     VICTIM_RELEASED,  /* A slot came free. */
     VICTIM_DEMOTING,  /* It is on its way to the tier below. */
@@ -59,7 +54,7 @@ room_open(struct kvt_store *store)
 {
     for (uint32_t place = 0; place < POLICY_NVME; place++)
         store->room_hands[place] = (struct room_hand){.entry = ENTRY_NONE};
-    store->kept_hand = (struct kept_hand){.place = POLICY_HBM, .entry = ENTRY_NONE};
+    store->kept_hand = (struct kept_hand){0};
 }
 
 struct slab *
@@ -206,15 +201,22 @@ hbm_victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t
     return VICTIM_RELEASED;
 }
 
-static enum victim_action
-victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t number)
+/* It is not pinned, nor others' by their share, nor does it wait for something already. */
+static bool
+victim_may_go(struct kvt_store *store, const struct room_want *want, uint32_t number)
 {
     uint64_t word =
         atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
 
-    if (word_pins(word) != 0 || entries_at(store->entries, number)->flight != NULL ||
-        pins_hold(store, number) ||
-        shares_hold(store, number, share_of_place(want->place), want->namespace_id))
+    return word_pins(word) == 0 && entries_at(store->entries, number)->flight == NULL &&
+           !pins_hold(store, number) &&
+           !shares_hold(store, number, share_of_place(want->place), want->namespace_id);
+}
+
+static enum victim_action
+victim_evict(struct kvt_store *store, const struct room_want *want, uint32_t number)
+{
+    if (!victim_may_go(store, want, number))
         return VICTIM_UNTOUCHED;
     return want->place == POLICY_HOST ? host_victim_evict(store, number)
                                       : hbm_victim_evict(store, want, number);
@@ -289,7 +291,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         victim = victim_next(store, want->place, last);
     }
     if (!has_begun)
-        hand->vain_turn = store->turn;
+        vain_note(store, &hand->vain, want->namespace_id);
     hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
     hand->looked_ns = store->now_ns; /* However long it takes, it is gone on with. */
     if (want->place == POLICY_HOST)
@@ -301,78 +303,82 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     return hand->has_found ? SEARCH_PROMISES : SEARCH_ENDED;
 }
 
-/* The lowest block above one in HBM that is in HOST alone, and that only such as are in HBM, too,
- * keep there; ENTRY_NONE: there is none. */
+/* The least important of the next few that only blocks in HBM keep in HOST, and that may go;
+ * ENTRY_NONE: none of as many as are looked at. */
 static uint32_t
-kept_above(struct kvt_store *store, uint32_t number, uint32_t *climb_count)
+kept_find(struct kvt_store *store, const struct room_want *want, uint32_t *look_count)
 {
-    uint32_t count = 0;
+    struct kept_hand *hand = &store->kept_hand;
+    uint32_t limit = residency_number_limit(store->map);
+    uint32_t best = ENTRY_NONE;
+    uint32_t found_count = 0;
+    uint64_t least = 0;
 
-    do {
-        number = entries_parent(store->entries, number);
-        count++;
-    } while (
-        number != ENTRY_NONE && count < CLIMB_MAX && entries_is_in_hbm(store->entries, number));
-    *climb_count += count;
-    if (number == ENTRY_NONE || !entries_is_kept(store->entries, number))
-        return ENTRY_NONE;
-    return number;
-}
+    while (*look_count < KEPT_LOOKS_AT_ONCE && hand->vain_count < limit &&
+           found_count < KEPT_CANDIDATES) {
+        uint32_t number = hand->next < limit ? hand->next : 0;
+        uint64_t importance;
 
-/* What the end of a chain in HBM keeps in HOST goes, from the lowest up. */
-static enum search
-kept_chain_evict(struct kvt_store *store, const struct room_want *want, uint32_t end,
-    struct kept_walk *walk, struct slot *slot_out)
-{
-    uint32_t kept;
-
-    while ((kept = kept_above(store, end, &walk->climb_count)) != ENTRY_NONE) {
-        uint32_t length = residency_at(store->map, kept)->length;
-        enum victim_action action = victim_evict(store, want, kept);
-
-        if (action == VICTIM_DEMOTING)
-            walk->demoting_bytes += length;
-        if (action != VICTIM_RELEASED)
-            break;
-        walk->has_released = true;
-        if (slab_take(store->slab, want->size, slot_out) == KVT_OK)
-            return SEARCH_FOUND;
+        ++*look_count;
+        hand->next = number + 1;
+        hand->vain_count++;
+        if (!entries_is_kept(store->entries, number) || !victim_may_go(store, want, number))
+            continue;
+        importance = store->policy->ops->importance(store->policy, number);
+        if (best == ENTRY_NONE || importance < least) {
+            best = number;
+            least = importance;
+        }
+        found_count++;
     }
-    return SEARCH_GOES_ON;
+    return best;
 }
 
-/* Nothing of HOST is a victim; but blocks in HBM may be what keeps blocks there: those of the
- * chains go that HBM would give up first. One look is as long as a search, and the next goes on
- * behind it; when all have been looked at in vain, they are not for a while. */
+/* Nothing of HOST is a victim; but blocks in HBM may be what keeps blocks there. Of these some go,
+ * by a hand that goes round over the entries: the policy's walk of HBM is for those who want room
+ * there. One look is as long as it may be, and the next goes on behind it; when a whole round was
+ * in vain, there is none for a while. */
 static enum search
 kept_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
 {
     struct kept_hand *hand = &store->kept_hand;
-    struct kept_walk walk = {0};
-    enum search search = SEARCH_GOES_ON;
+    uint32_t look_count = 0;
+    uint32_t demoting = ENTRY_NONE; /* The first one. */
+    uint64_t demoting_bytes = 0;
+    bool has_released = false;
+    uint32_t number;
 
     if (store->now_ns < hand->vain_until_ns)
         return SEARCH_ENDED;
-    while (search == SEARCH_GOES_ON && hand->place < POLICY_NVME &&
-           walk.climb_count < VICTIMS_AT_ONCE && walk.demoting_bytes < DEMOTE_BYTES) {
-        enum policy_place place = (enum policy_place)hand->place;
+    if (store->now_ns - hand->looked_ns >= walk_ns)
+        hand->vain_count = 0;
+    hand->looked_ns = store->now_ns;
+    while (demoting_bytes < DEMOTE_BYTES &&
+           (number = kept_find(store, want, &look_count)) != ENTRY_NONE) {
+        uint32_t length = residency_at(store->map, number)->length;
+        enum victim_action action = victim_evict(store, want, number);
 
-        if (hand->entry == ENTRY_NONE && place_slab(store, place) != NULL)
-            store->room_hands[place].entry = ENTRY_NONE; /* The policy has one walk a place. */
-        hand->entry =
-            place_slab(store, place) == NULL ? ENTRY_NONE : victim_next(store, place, hand->entry);
-        if (hand->entry == ENTRY_NONE)
-            hand->place++;
-        else
-            search = kept_chain_evict(store, want, hand->entry, &walk, slot_out);
+        if (action == VICTIM_UNTOUCHED)
+            continue;
+        hand->vain_count = 0;
+        if (action == VICTIM_DEMOTING) {
+            demoting = demoting == ENTRY_NONE ? number : demoting;
+            demoting_bytes += length;
+            continue;
+        }
+        has_released = true; /* And its parent may have become a victim. */
+        if (slab_take(store->slab, want->size, slot_out) == KVT_OK)
+            return SEARCH_FOUND;
     }
-    if (hand->place < POLICY_NVME && search == SEARCH_GOES_ON && walk.demoting_bytes == 0)
+    if (demoting != ENTRY_NONE)
+        hand->next = demoting; /* When it is written it goes without another round. */
+    if (has_released)
         return SEARCH_GOES_ON;
-    *hand = (struct kept_hand){.place = POLICY_HBM, .entry = ENTRY_NONE};
-    if (search == SEARCH_FOUND || walk.has_released)
-        return search;
-    if (walk.demoting_bytes > 0)
+    if (demoting != ENTRY_NONE)
         return SEARCH_PROMISES;
+    if (hand->vain_count < residency_number_limit(store->map))
+        return SEARCH_GOES_ON;
+    hand->vain_count = 0;
     hand->vain_until_ns = store->now_ns + walk_ns;
     return SEARCH_ENDED;
 }
@@ -422,8 +428,9 @@ room_make(struct kvt_store *store, struct room_want want, struct slot *slot_out)
     enum search search;
     bool is_coming = false;
 
-    /* All who can wait in line would search in vain, too, and keep the loop from other work. */
-    if (want.is_in_line && store->room_hands[want.place].vain_turn == store->turn) {
+    /* Others who can wait in line would search in vain, too, and keep the loop from other work. */
+    if (want.is_in_line &&
+        vain_is_known(store, &store->room_hands[want.place].vain, want.namespace_id)) {
         store->room_changed = true;
         return KVT_NOT_READY;
     }
@@ -584,17 +591,42 @@ line_keep(struct kvt_store *store, enum policy_place place, struct op_list *othe
     op_list_append(line, others);
 }
 
+/* Those who wait are tried again, up to the oldest of each namespace that still has no room: what a
+ * share keeps from one may go for another. */
+static void
+line_try(struct kvt_store *store, enum policy_place place, struct op_list *waiters)
+{
+    const struct op_list *line = &store->room_waiters[place];
+    struct vain_askers waiting = {0};
+
+    for (uint32_t i = 0; i < LINE_LOOKS && waiters->first != NULL; i++) {
+        uint32_t asker = waiters->first->key.namespace_id;
+        const struct op *last = line->last;
+
+        if (vain_is_known(store, &waiting, asker)) {
+            if (!store->has_shares || waiting.count == VAIN_ASKERS_MAX)
+                return;
+            room_wait(store, place, op_list_take(waiters));
+            continue;
+        }
+        op_begin(store, op_list_take(waiters));
+        if (line->last != last)
+            vain_note(store, &waiting, asker);
+        else
+            i = 0; /* It had room, or was refused. */
+    }
+}
+
 static void
 place_step(struct kvt_store *store, enum policy_place place)
 {
     struct op_list waiters = store->room_waiters[place];
 
     store->room_waiters[place] = (struct op_list){NULL, NULL};
-    store->room_hands[place].vain_turn = 0; /* The oldest looks, whoever has come since. */
+    store->room_hands[place].vain.turn = 0; /* The oldest looks, whoever has come since. */
     if (place == POLICY_HOST)
-        store->map_vain_turn = 0; /* Whoever waits for room in the map stands in that line. */
-    while (waiters.first != NULL && store->room_waiters[place].first == NULL)
-        op_begin(store, op_list_take(&waiters));
+        store->map_vain.turn = 0; /* Whoever waits for room in the map stands in that line. */
+    line_try(store, place, &waiters);
     if (waiters.first != NULL)
         line_keep(store, place, &waiters);
     if (store->room_waiters[place].first == NULL && !store->is_draining)

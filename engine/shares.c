@@ -41,6 +41,29 @@ shares_hold(struct kvt_store *store, uint32_t number, enum share_tier tier, uint
            space->id != asker;
 }
 
+void
+vain_note(const struct kvt_store *store, struct vain_askers *vain, uint32_t asker)
+{
+    if (vain->turn != store->turn)
+        *vain = (struct vain_askers){.turn = store->turn};
+    if (!vain_is_known(store, vain, asker))
+        vain->ids[vain->count++] = asker;
+}
+
+bool
+vain_is_known(const struct kvt_store *store, const struct vain_askers *vain, uint32_t asker)
+{
+    uint32_t i = 0;
+
+    if (vain->turn != store->turn || vain->count == 0)
+        return false;
+    if (!store->has_shares || vain->count == VAIN_ASKERS_MAX)
+        return true;
+    while (i < vain->count && vain->ids[i] != asker)
+        i++;
+    return i < vain->count;
+}
+
 /* --- Setting one ------------------------------------------------------------------------------ */
 
 struct share_call {

@@ -29,6 +29,18 @@ enum share_tier {
     SHARE_TIER_COUNT,
 };
 
+enum {
+    VAIN_ASKERS_MAX = 8,
+};
+
+/* Whose searches for room were in vain in a turn of the loop: another one of theirs would be, too.
+ * Without shares anybody's would, and as soon as so many were. */
+struct vain_askers {
+    uint64_t turn;
+    uint32_t count;
+    uint32_t ids[VAIN_ASKERS_MAX]; /* Of their namespaces; 0: nobody's. */
+};
+
 static inline enum share_tier
 share_of_place(enum policy_place place)
 {
@@ -42,5 +54,10 @@ void shares_remove(struct kvt_store *store, uint32_t number, enum share_tier tie
 
 /* shares_hold - the entry's copy there must not go for what namespace `asker` (0: any) wants. */
 bool shares_hold(struct kvt_store *store, uint32_t number, enum share_tier tier, uint32_t asker);
+
+/* vain_note - the search of `asker` was in vain in this turn of the loop. vain_is_known - another
+ * one need not be made in it. */
+void vain_note(const struct kvt_store *store, struct vain_askers *vain, uint32_t asker);
+bool vain_is_known(const struct kvt_store *store, const struct vain_askers *vain, uint32_t asker);
 
 #endif /* KVT_ENGINE_SHARES_H */

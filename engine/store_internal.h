@@ -171,19 +171,21 @@ struct room_hand {
     uint32_t begin;         /* search_begin() */
     uint32_t given_count;   /* Slots that were given out, and not taken back at once. */
     uint64_t looked_ns;     /* When the last search that it goes on from ended. */
-    uint64_t vain_turn;     /* The last turn of the loop in which a search let nothing go. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */
     uint64_t lacking_bytes; /* Of HBM: for so much this search has found no room in HOST. */
     uint64_t begun_bytes;   /* Of HOST: what the last search in HBM has let it begin to write. */
     uint64_t refused_ns;    /* Of HBM: until then nothing goes down for room, one has failed ... */
     enum kvt_status refused_status; /* ... with this. */
+    struct vain_askers vain;        /* Their searches let nothing go. */
 };
 
-/* How far a look at the chains in HBM that keep blocks in HOST has come (room.c). */
+/* The hand that goes round over the map's entries for blocks that others in HBM keep in HOST
+ * (room.c). */
 struct kept_hand {
-    uint8_t place;          /* Of the last end of a chain that was looked at, ... */
-    uint32_t entry;         /* ... which is this; ENTRY_NONE: the first is the next. */
-    uint64_t vain_until_ns; /* All were, and nothing goes. */
+    uint32_t next;          /* Number of the entry that it looks at next. */
+    uint32_t vain_count;    /* Looks since something went, or began to be written. */
+    uint64_t looked_ns;     /* When it last looked. */
+    uint64_t vain_until_ns; /* A whole round was in vain: until then it rests. */
 };
 
 /* Those who ask for a reservation, and ask again: they have no place to wait in (direct.c). */
@@ -268,8 +270,8 @@ struct kvt_store {
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
     struct kept_hand kept_hand;
-    uint32_t map_given_count; /* Entries that were given room in a full map. */
-    uint64_t map_vain_turn;   /* The last turn of the loop in which nothing could leave it. */
+    uint32_t map_given_count;    /* Entries that were given room in a full map. */
+    struct vain_askers map_vain; /* For whom nothing could leave it. */
     struct flush_list flush_list;
     struct window sends; /* fetch.c: blocks on their way to devices through stages, ... */
     struct window bulks; /* ... and those that bulk prefetches read. */

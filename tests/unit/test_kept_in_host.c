@@ -25,6 +25,8 @@ enum {
     OTHERS = IN_HOST / 2,
     SPARE = 2,
     ROOTS = CHAIN - 2, /* In the superblock of the last chains. */
+    FIRST = 8,         /* Chains. */
+    OLDEST = 3,        /* One of them. */
 };
 
 static struct sim_store sim;
@@ -213,6 +215,33 @@ what_can_go_makes_no_room(void **state)
     store_end();
 }
 
+/* Of some that may go the one that was used longest ago does, when the chain that the trimming has
+ * cut is gone; then those above it. */
+static void
+the_least_important_goes_first(void **state)
+{
+    static struct taking taking;
+
+    (void)state;
+    store_begin(32 << 20, KVT_POLICY_LRU);
+    chains_put(CHAINS, KVT_SYNC);
+    taking = (struct taking){.bytes = BYTES, .wanted = SPARE + CHAIN};
+    for (uint64_t chain = 0; chain < CHAINS; chain++) {
+        uint64_t version = 0;
+
+        if (chain != OLDEST)
+            assert_int_equal(kit_get(store, ns, chain * CHAIN + CHAIN - 2, &version), KVT_OK);
+    }
+    loop_call(store, taking_run, &taking);
+    assert_int_equal(taking.status, KVT_OK);
+    for (uint64_t chain = 0; chain < FIRST; chain++)
+        assert_int_equal(
+            (entry_tiers(store, kit_entry(store, ns, chain * CHAIN + CHAIN - 2)) & TIER_HOST) == 0,
+            chain == OLDEST);
+    loop_call(store, taken_put_run, &taking);
+    store_end();
+}
+
 int
 main(void)
 {
@@ -221,6 +250,7 @@ main(void)
         cmocka_unit_test(what_is_in_host_alone_is_written),
         cmocka_unit_test(without_nvme_blocks_are_dropped),
         cmocka_unit_test(what_can_go_makes_no_room),
+        cmocka_unit_test(the_least_important_goes_first),
     };
 
     stop_on_proof();

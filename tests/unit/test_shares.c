@@ -453,10 +453,10 @@ searches_run(struct kvt_store *store, void *context)
     namespace_at(store, own.id)->map_hand = (struct map_hand){0};
     *searches = (struct searches){KVT_NOT_READY, KVT_NOT_READY};
     for (uint32_t i = 0; i < TURNS; i++) {
-        store->map_vain_turn = 0; /* Each search as if in a turn of its own. */
+        store->map_vain.turn = 0; /* Each search as if in a turn of its own. */
         if (searches->others == KVT_NOT_READY)
             searches->others = map_room_make(store, ENTRY_NONE, other.id, &others);
-        store->map_vain_turn = 0;
+        store->map_vain.turn = 0;
         if (searches->owners == KVT_NOT_READY && i > 0)
             searches->owners = map_room_make(store, ENTRY_NONE, own.id, &owners);
     }
