@@ -168,10 +168,10 @@ entries_is_leaf(const struct entries *entries, enum policy_place place, uint32_t
 bool
 entries_is_kept(const struct entries *entries, uint32_t number)
 {
-    const struct entry_state *state = at(entries, number);
+    const struct entry_state *state = entries_at(entries, number);
 
-    return (state->places & PLACES_MEMORY) == PLACES_HOST && state->hbm_child_count > 0 &&
-           state->memory_child_count == state->hbm_child_count;
+    return state != NULL && (state->places & PLACES_MEMORY) == PLACES_HOST &&
+           state->hbm_child_count > 0 && state->memory_child_count == state->hbm_child_count;
 }
 
 /* --- Parents ---------------------------------------------------------------------------------- */

@@ -156,7 +156,8 @@ bool entries_has_copy(const struct entries *entries, enum policy_place place, ui
 bool entries_is_leaf(const struct entries *entries, enum policy_place place, uint32_t number);
 
 /* entries_is_kept - whether HOST holds a copy, no device does, and it has children in memory that
- * are all in HBM: then these alone keep it in HOST. */
+ * are all in HBM: then these alone keep it in HOST. Any number below the map's limit: for one that
+ * was inserted there may have been no memory here (entries_reserve). */
 bool entries_is_kept(const struct entries *entries, uint32_t number);
 
 #endif /* KVT_ENGINE_ENTRIES_H */

@@ -202,6 +202,16 @@ a_block_with_the_generation_of_one_that_left_is_no_parent(void **state)
     policy_rig_drop(rig, last);
 }
 
+/* The number of an entry may be in the map although there was no memory for its state. */
+static void
+an_entry_without_a_state_is_not_kept(void **state)
+{
+    const struct policy_rig *rig = *state;
+
+    assert_null(entries_at(rig->entries, ENTRIES_PER_CHUNK));
+    assert_false(entries_is_kept(rig->entries, ENTRIES_PER_CHUNK));
+}
+
 int
 main(void)
 {
@@ -213,6 +223,7 @@ main(void)
         TEST(random_links_agree_with_a_naive_forest),
         TEST(links_of_a_turn_climb_no_more_than_a_long_chain),
         TEST(a_block_with_the_generation_of_one_that_left_is_no_parent),
+        TEST(an_entry_without_a_state_is_not_kept),
     };
 
     stop_on_proof();
