@@ -10,6 +10,7 @@
  */
 #include "submit.h"
 
+#include "quota.h"
 #include "store_internal.h"
 
 struct kvt_reservation {
@@ -115,12 +116,9 @@ reservation_check(const struct kvt_put *put)
 static enum kvt_status
 reservation_create(struct kvt_store *store, struct kvt_reservation **reservation_out)
 {
-    if (atomic_fetch_add_explicit(&store->reservation_count, 1, memory_order_relaxed) >=
-        store->options.request_count_max) {
-        atomic_fetch_sub_explicit(&store->reservation_count, 1, memory_order_relaxed);
+    if (!quota_take(&store->reservation_count, store->options.request_count_max))
         return failure_set(KVT_E_BUSY, 0, "%u reservations are out already (request_count_max)",
             store->options.request_count_max);
-    }
     *reservation_out = reservation_make(store);
     if (*reservation_out != NULL)
         return KVT_OK;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "array.h"
+#include "inspect.h"
 #include "store_internal.h"
 
 enum {
@@ -344,9 +345,11 @@ entry_corrupt_note(struct kvt_store *store, uint32_t number, const struct extent
     const struct entry *entry = residency_at(store->map, number);
     char place[64] = "tier=hbm";
 
-    if (extent != NULL)
+    if (extent != NULL) {
         (void)snprintf(place, sizeof(place), "segment=%u page=%u generation=%u", extent->segment,
             extent->page, extent->generation);
+        scrubs_note(store, extent);
+    }
     COUNT(store, corrupt_count, 1);
     log_line(&store->logger, LOG_ERROR, "entry",
         "event=corrupt %s bytes=%u expected=%016llx%016llx", place, entry->stored_length,

@@ -7,6 +7,8 @@
 
 #include "kvtier/kvtier_unstable.h"
 
+struct extent;
+
 /* One examination, and what it found so far. */
 struct examination {
     void (*found)(void *context, const struct kvt_finding *finding);
@@ -35,6 +37,8 @@ enum kvt_status scrub_run(
 /* scrub_host_bytes - HOST that it stages in without waiting for room, at most 256 MiB; always more
  * than a block of block_bytes_max, stored encoded. */
 uint64_t scrub_host_bytes(uint64_t block_bytes_max);
+/* scrubs_note - what lies there was found damaged, by a scrub or beside it (loop). */
+void scrubs_note(struct kvt_store *store, const struct extent *extent);
 /* scrubs_close - frees what scrubs of a poisoned store have left, when nothing reads any more. */
 void scrubs_close(struct kvt_store *store);
 

@@ -17,6 +17,7 @@
  */
 #include "lease.h"
 
+#include "quota.h"
 #include "store_internal.h"
 
 /* Of lease_table.looked: it was released, and the loop puts it back. */
@@ -83,21 +84,6 @@ static uint64_t
 head_make(uint64_t before, uint32_t number)
 {
     return ((before >> 32) + 1) << 32 | number;
-}
-
-/* False: as many are out as may be. */
-static bool
-lease_admit(struct kvt_store *store)
-{
-    struct lease_table *table = store->leases;
-    uint32_t count = atomic_load_explicit(&table->admitted_count, memory_order_relaxed);
-
-    do {
-        if (count == store->options.lease_count_max)
-            return false;
-    } while (!atomic_compare_exchange_weak_explicit(
-        &table->admitted_count, &count, count + 1, memory_order_acquire, memory_order_relaxed));
-    return true;
 }
 
 static void
@@ -169,7 +155,7 @@ lease_begin(struct kvt_store *store, uint32_t count, struct lease **lease_out)
     struct lease *lease;
     enum kvt_status status;
 
-    if (!lease_admit(store))
+    if (!quota_take(&store->leases->admitted_count, store->options.lease_count_max))
         return failure_set(
             KVT_E_NOSPC, 0, "%u leases are out (lease_count_max)", store->options.lease_count_max);
     lease = lease_take(store->leases);

@@ -316,23 +316,30 @@ ticket_add(const struct phase_call *call, struct kvt_ticket *ticket, uint32_t *c
     return op;
 }
 
-/* Last block first: a block goes after its children. */
+/* Last block first: a block goes after its children. One that the chain names twice goes once: it
+ * is one child. */
 static void
 down_fill(struct kvt_store *store, const struct phase_call *call)
 {
+    const uint32_t *numbers = call->hint.numbers;
     struct kvt_ticket *down = call->wait->down;
     uint32_t count = 0;
 
     for (uint32_t i = call->hint.count; i > 0; i--) {
-        uint32_t number = call->hint.numbers[i - 1];
+        uint32_t number = numbers[i - 1];
 
         if (number == ENTRY_NONE || (entry_tiers(store, number) & TIER_HBM) == 0 ||
-            copy_is_needed(store, call, i - 1))
+            entries_at(store->entries, number)->is_listed || copy_is_needed(store, call, i - 1))
             continue;
         parent_note(store, call, i - 1);
         ticket_add(call, down, &count, i - 1)->target = KVT_TIER_HOST;
+        entries_at(store->entries, number)->is_listed = true;
     }
     ticket_shrink(down, count);
+    for (uint32_t i = 0; i < call->hint.count; i++) {
+        if (numbers[i] != ENTRY_NONE)
+            entries_at(store->entries, numbers[i])->is_listed = false;
+    }
 }
 
 static void

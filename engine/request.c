@@ -12,6 +12,7 @@
  */
 #include "copy_run.h"
 #include "queue_internal.h"
+#include "quota.h"
 #include "store_internal.h"
 #include "ticket_pool.h"
 
@@ -41,12 +42,9 @@ ticket_make(struct kvt_store *store, uint32_t count, uint32_t extra,
 
     if (submit != NULL)
         KVT_TRY(submit_check(store, submit));
-    if (atomic_fetch_add_explicit(&store->ticket_admitted_count, 1, memory_order_relaxed) >=
-        store->options.request_count_max) {
-        atomic_fetch_sub_explicit(&store->ticket_admitted_count, 1, memory_order_relaxed);
+    if (!quota_take(&store->ticket_admitted_count, store->options.request_count_max))
         return failure_set(KVT_E_BUSY, 0, "%u tickets are out already (request_count_max)",
             store->options.request_count_max);
-    }
     ticket = ticket_pool_take(store, count + extra);
     if (ticket == NULL) {
         atomic_fetch_sub_explicit(&store->ticket_admitted_count, 1, memory_order_relaxed);

@@ -5,6 +5,10 @@
  * Blocks are read in the order in which they lie, in batches of some megabytes of which several are
  * under way. Reads go the way of every get, so that what a caller would be answered is what is
  * found.
+ *
+ * A store that is open for reading only takes puts into memory, which take the place of a block
+ * that was listed, or its entry: it is no concern of the scrub any more. Those whose copy was found
+ * damaged leave, too, whoever has found it: so the loop notes each of them where it is listed.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,13 +24,22 @@ enum {
     HOST_BYTES_MAX = 256 << 20, /* Four of the longest blocks that a store may have. */
     SCAN_COUNT = 4096,          /* Blocks looked at in one step of the loop. */
     TEXT_BYTES = 256,
+    LENGTH_BITS = 31,
 };
 
 /* One block, small: a store may have millions. */
 struct target {
     uint64_t place; /* segment << 32 | page */
     uint32_t number;
-    uint32_t length;
+    uint32_t length : LENGTH_BITS;
+    uint32_t is_damaged : 1; /* Its bytes were found wrong. The loop's, from the listing on. */
+};
+
+/* What came of one. */
+enum verdict {
+    VERDICT_SOUND,
+    VERDICT_DAMAGED,
+    VERDICT_LEFT, /* For another reason: it is not the scrub's any more. */
 };
 
 struct scrub_lane {
@@ -34,10 +47,12 @@ struct scrub_lane {
     struct kvt_ticket *ticket; /* NULL: idle. */
     uint64_t first;            /* Of targets. */
     uint32_t count;
+    enum verdict verdicts[BATCH_COUNT];
 };
 
 struct scrub {
-    struct scrub *next; /* Of those that were left to the end of a poisoned store. */
+    struct scrub *next;        /* Of those that were left to the end of a poisoned store. */
+    struct scrub *next_listed; /* Of those that have their targets; the loop's. */
     struct kvt_store *store;
     struct examination *examination;
     uint32_t namespace_id; /* 0: all. */
@@ -74,7 +89,7 @@ target_add(struct scrub *scrub, uint32_t number)
     scrub->targets[scrub->count++] = (struct target){
         .place = (uint64_t)entry->segment << 32 | entry->page,
         .number = number,
-        .length = entry->length,
+        .length = entry->length & ((1u << LENGTH_BITS) - 1),
     };
     scrub->total_bytes += entry->length;
     return true;
@@ -116,6 +131,46 @@ target_compare(const void *a, const void *b)
     return left->place < right->place ? -1 : left->place > right->place;
 }
 
+static bool
+list_run(struct kvt_store *store, void *context)
+{
+    struct scrub *scrub = context;
+
+    scrub->next_listed = store->scrubs;
+    store->scrubs = scrub;
+    return true;
+}
+
+static bool
+unlist_run(struct kvt_store *store, void *context)
+{
+    struct scrub *scrub = context;
+    struct scrub **link = &store->scrubs;
+
+    while (*link != NULL && *link != scrub)
+        link = &(*link)->next_listed;
+    if (*link != NULL)
+        *link = scrub->next_listed;
+    return true;
+}
+
+void
+scrubs_note(struct kvt_store *store, const struct extent *extent)
+{
+    const struct target wanted = {.place = (uint64_t)extent->segment << 32 | extent->page};
+
+    for (struct scrub *scrub = store->scrubs; scrub != NULL; scrub = scrub->next_listed) {
+        struct target *target = scrub->count == 0
+                                    ? NULL
+                                    : bsearch(&wanted, scrub->targets, (size_t)scrub->count,
+                                          sizeof(*scrub->targets), target_compare);
+
+        if (target != NULL)
+            target->is_damaged = 1;
+    }
+}
+
+/* What leaves before this ends is as if it had never been there. */
 static enum kvt_status
 targets_gather(struct scrub *scrub)
 {
@@ -130,11 +185,13 @@ targets_gather(struct scrub *scrub)
             KVT_E_NOMEM, 0, "no memory to list %llu blocks", (unsigned long long)scrub->count);
     if (scrub->count > 0)
         qsort(scrub->targets, (size_t)scrub->count, sizeof(*scrub->targets), target_compare);
+    loop_call(scrub->store, list_run, scrub);
     return KVT_OK;
 }
 
 /* --- Reading ---------------------------------------------------------------------------------- */
 
+/* A batch, on its way to the loop. */
 struct naming {
     struct scrub *scrub;
     struct scrub_lane *lane;
@@ -161,7 +218,7 @@ keys_run(struct kvt_store *store, void *context)
         const struct target *target = &naming->scrub->targets[lane->first + i];
         struct op *op = &lane->ticket->ops[i];
 
-        /* What left meanwhile has no key any more: the one of no block is missed just as well. */
+        /* What left meanwhile has no key any more: the one of no block is missed, whatever for. */
         if (target_is_there(store, target))
             residency_key(store->map, target->number, &op->key);
         else
@@ -219,6 +276,56 @@ damage_report(struct scrub *scrub, const struct target *target)
         (uint32_t)target->place);
 }
 
+/* The loop: what came of a batch. A block that cannot be read, and stays, is damaged as well. */
+static bool
+verdicts_run(struct kvt_store *store, void *context)
+{
+    const struct naming *naming = context;
+    struct scrub_lane *lane = naming->lane;
+
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct target *target = &naming->scrub->targets[lane->first + i];
+        bool is_there = target_is_there(store, target);
+        bool is_missed = naming->scrub->results[i].status != KVT_OK;
+
+        lane->verdicts[i] = VERDICT_SOUND;
+        if (target->is_damaged || (is_there && is_missed))
+            lane->verdicts[i] = VERDICT_DAMAGED;
+        else if (!is_there)
+            lane->verdicts[i] = VERDICT_LEFT;
+    }
+    return true;
+}
+
+static enum kvt_status
+lane_judge(struct scrub *scrub, struct scrub_lane *lane)
+{
+    struct examination *examination = scrub->examination;
+    struct naming naming = {.scrub = scrub, .lane = lane};
+
+    loop_call(scrub->store, verdicts_run, &naming);
+    for (uint32_t i = 0; i < lane->count; i++) {
+        const struct target *target = &scrub->targets[lane->first + i];
+        enum kvt_status status = scrub->results[i].status;
+        bool has_left = lane->verdicts[i] == VERDICT_LEFT;
+
+        /* KVT_E_INVAL: what has the key now is longer. */
+        if (status != KVT_OK && status != KVT_MISS && !(status == KVT_E_INVAL && has_left))
+            return failure_set(status, 0,
+                "no memory, or no room, to read the payload at segment %" PRIu32 " page %" PRIu32,
+                (uint32_t)(target->place >> 32), (uint32_t)target->place);
+        if (has_left) {
+            scrub->total_bytes -= target->length;
+            continue;
+        }
+        examination->report.block_count++;
+        examination->report.block_bytes += target->length;
+        if (lane->verdicts[i] == VERDICT_DAMAGED)
+            damage_report(scrub, target);
+    }
+    return KVT_OK;
+}
+
 static enum kvt_status
 lane_end(struct scrub *scrub, struct scrub_lane *lane)
 {
@@ -233,18 +340,7 @@ lane_end(struct scrub *scrub, struct scrub_lane *lane)
     kvt_ticket_free(lane->ticket);
     lane->ticket = NULL;
     KVT_TRY(status);
-    for (uint32_t i = 0; i < lane->count; i++) {
-        const struct target *target = &scrub->targets[lane->first + i];
-
-        if (scrub->results[i].status != KVT_OK && scrub->results[i].status != KVT_MISS)
-            return failure_set(scrub->results[i].status, 0,
-                "no memory, or no room, to read the payload at segment %" PRIu32 " page %" PRIu32,
-                (uint32_t)(target->place >> 32), (uint32_t)target->place);
-        examination->report.block_count++;
-        examination->report.block_bytes += target->length;
-        if (scrub->results[i].status == KVT_MISS)
-            damage_report(scrub, target);
-    }
+    KVT_TRY(lane_judge(scrub, lane));
     if (examination->progress != NULL && !examination->progress(examination->context,
                                              examination->report.block_bytes, scrub->total_bytes))
         return failure_set(KVT_CANCELLED, 0, "the examination was given up");
@@ -340,6 +436,8 @@ scrub_run(struct kvt_store *store, uint32_t namespace_id, struct examination *ex
         scrub->lanes[i].memory = scrub->memory + i * scrub->lane_bytes;
     if (status == KVT_OK)
         status = blocks_read(scrub);
+    if (!store_is_poisoned(store))
+        loop_call(store, unlist_run, scrub);
     if (store_is_poisoned(store))
         scrub_leave(scrub);
     else

@@ -261,6 +261,7 @@ struct kvt_store {
     struct task *loop_task;
     struct gate call_gate;     /* any waits: a loop call was finished. */
     struct loop_call *calls;   /* Not finished yet. */
+    struct scrub *scrubs;      /* scrub.c: that have listed what they read. */
     struct inbox messages;     /* any pushes */
     struct inbox jobs_done;    /* workers push */
     struct inbox batches_done; /* tiers push */
@@ -416,8 +417,8 @@ void entry_touch(struct kvt_store *store, uint32_t number);
 /* entry_use_share - what the entry adds to nvme_use_sum: to be taken off before, and added behind
  * what may change its last use. */
 uint64_t entry_use_share(const struct kvt_store *store, uint32_t number);
-/* entry_corrupt_note - the bytes of a copy are wrong: counted, and a line in the log. `extent`:
- * where on NVMe they were read; NULL: they came from HBM.
+/* entry_corrupt_note - the bytes of a copy are wrong: counted, a line in the log, and noted by the
+ * scrubs. `extent`: where on NVMe they were read; NULL: they came from HBM.
  * entry_quarantine - the block leaves the store, so that nobody reads it again. */
 void entry_corrupt_note(struct kvt_store *store, uint32_t number, const struct extent *extent);
 void entry_quarantine(struct kvt_store *store, uint32_t number);

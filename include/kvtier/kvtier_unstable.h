@@ -87,7 +87,8 @@ KVT_CHECKED enum kvt_status kvt_check(
 
 /*
  * kvt_scrub - read every durable block of a store that is open for reading only (of the namespace
- * `only`; {0}: of all) as a get does, many at a time, and report those that cannot be served.
+ * `only`; {0}: of all) as a get does, many at a time, and report those that cannot be served. One
+ * whose place a put into memory takes meanwhile is passed over.
  *
  * KVT_E_STATE: it is open for writing: blocks that come and go would look damaged. KVT_E_NOMEM,
  * KVT_CANCELLED, and what a get may be answered.

@@ -206,11 +206,11 @@ model_identify(
 /* --- 2. Operations ---------------------------------------------------------------------------- */
 
 bool
-model_has_room(const struct model *model, struct model_name name)
+model_has_room(const struct model *model, struct model_name name, uint32_t count)
 {
     const struct model_key *key = &model->keys[name.space][name.key];
 
-    return key->version_last < MODEL_VERSIONS && key->op_count + 1 < MODEL_OPS;
+    return key->version_last + count <= MODEL_VERSIONS && key->op_count + count < MODEL_OPS;
 }
 
 static struct model_op *

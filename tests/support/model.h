@@ -89,8 +89,8 @@ uint32_t model_identify(
 
 /* --- operations: each returns its number among those of its name ------------------------------ */
 
-/* False when the name has used up its versions or its operations: take another. */
-bool model_has_room(const struct model *model, struct model_name name);
+/* False when the name has not so many versions or operations left: take another. */
+bool model_has_room(const struct model *model, struct model_name name, uint32_t count);
 /* A put of the next version is about to be submitted. */
 uint64_t model_put(struct model *model, struct model_name name, bool replaces, bool is_lasting);
 /* Its stage 1: it is visible; or something else was there; or it was refused. */

@@ -14,6 +14,7 @@
 enum {
     AHEAD_RUN = 4,    /* Lookups in a row whose prefetches nobody waits for. */
     WATCH_EVERY = 16, /* Steps, on average, where namespaces have shares. */
+    REPEAT_EVERY = 8, /* Calls, on average, that name a key twice. */
 };
 
 void
@@ -363,17 +364,37 @@ names_pick_in(struct workload *work, uint32_t space, struct model_name *names, b
 
         if (rng_below(&work->rng, 3) == 0 || name_is_busy(work, name))
             continue;
-        if (for_change && !model_has_room(&work->model, name))
+        if (for_change && !model_has_room(&work->model, name, 1))
             continue;
         names[count++] = name;
     }
     return count;
 }
 
+/* Now and then one of them stands there twice, anywhere. */
+static uint32_t
+names_repeat(struct workload *work, struct model_name *names, uint32_t count, bool for_change)
+{
+    uint32_t from, at;
+
+    if (count == 0 || rng_below(&work->rng, REPEAT_EVERY) != 0)
+        return count;
+    from = rng_below(&work->rng, count);
+    at = rng_below(&work->rng, count);
+    if (for_change && !model_has_room(&work->model, names[from], 2))
+        return count;
+    if (count < BATCH_MAX)
+        names[count++] = names[at];
+    names[at] = names[from];
+    return count;
+}
+
 static uint32_t
 names_pick(struct workload *work, struct model_name *names, bool for_change)
 {
-    return names_pick_in(work, rng_below(&work->rng, MODEL_SPACES), names, for_change);
+    uint32_t count = names_pick_in(work, rng_below(&work->rng, MODEL_SPACES), names, for_change);
+
+    return names_repeat(work, names, count, for_change);
 }
 
 static void
@@ -397,7 +418,7 @@ step_delete(struct workload *work, const struct model_name *names, uint32_t coun
 {
     workload_delete(work, names, count);
     if (rng_below(&work->rng, 3) == 0 && !name_is_busy(work, names[0]) &&
-        model_has_room(&work->model, names[0]))
+        model_has_room(&work->model, names[0], 1))
         workload_delete(work, names, 1);
 }
 

@@ -6,7 +6,8 @@
  * Not here  the world: the host says how to open a store in it and how time passes.
  *
  * A name with a request in flight whose first stage was not yet collected is left alone by all
- * others, so that the model knows one state. Everything else is interleaved.
+ * others, so that the model knows one state. Everything else is interleaved. Now and then a call
+ * names a key twice: the model takes the two in the order of the call, which is what comes of them.
  *
  * After a crash of a simulated world the operations go on against the ghost (sim_world.h) and
  * whatever they answer is tolerated, but for wrong bytes and a poisoned store.

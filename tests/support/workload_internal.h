@@ -37,7 +37,8 @@ void flight_cancel(struct workload *work, struct flight *flight);
 void flight_launched(struct workload *work, struct flight *flight);
 void flight_clear(struct flight *flight);
 bool name_is_busy(const struct workload *work, struct model_name name);
-/* Names of the namespace that no request in flight is concerned with, no two alike. */
+/* Names of the namespace that no request in flight is concerned with, no two alike: steps may name
+ * one of them twice in a call (workload.c). */
 uint32_t names_pick_in(
     struct workload *work, uint32_t space, struct model_name *names, bool for_change);
 

@@ -34,7 +34,7 @@ names_pick(
 
         if (count == 0)
             *parts_out = model_parts(model, name, model->keys[space][key].version_last);
-        if (is_alike(model, name, *parts_out) && model_has_room(model, name) &&
+        if (is_alike(model, name, *parts_out) && model_has_room(model, name, 1) &&
             !name_is_busy(work, name))
             names[count++] = name;
     }

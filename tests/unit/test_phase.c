@@ -404,6 +404,33 @@ what_another_chain_needs_stays(void **state)
     assert_int_equal(in_hbm(OTHER, 2), 0);
 }
 
+/* A child that the chain names twice is not two, of which one could be the other chain's. */
+static void
+a_key_that_stands_twice_is_one_child(void **state)
+{
+    const struct kvt_key chain[] = {keys[0], keys[1], keys[1]};
+
+    (void)state;
+    put(0, NULL, KVT_MEMORY);
+    put(1, &keys[0], KVT_MEMORY);
+    put(OTHER, &keys[0], KVT_MEMORY);
+    assert_int_equal(kvt_phase_set(store, ns, chain, 3, KVT_PHASE_IO_WAIT, SECOND), KVT_OK);
+    pass(10 * MILLISECOND);
+    assert_int_equal(tiers_of(0), KVT_TIER_HBM);
+    assert_int_equal(tiers_of(1), KVT_TIER_HOST);
+    assert_int_equal(tiers_of(OTHER), KVT_TIER_HBM);
+    /* When the other chain waits, too, it goes, and is no more remembered as listed. */
+    assert_int_equal(phase_set(OTHER, 1, KVT_PHASE_IO_WAIT, KVT_FOREVER), KVT_OK);
+    pass(10 * MILLISECOND);
+    assert_int_equal(kvt_phase_set(store, ns, chain, 3, KVT_PHASE_IO_WAIT, SECOND), KVT_OK);
+    pass(10 * MILLISECOND);
+    assert_int_equal(tiers_of(0), KVT_TIER_HOST);
+    assert_int_equal(tiers_of(OTHER), KVT_TIER_HOST);
+    pass(SECOND);
+    assert_int_equal(in_hbm(0, 2), 2);
+    bytes_are_right(0, 2);
+}
+
 static void
 a_wait_that_is_too_short_gives_nothing_up(void **state)
 {
@@ -601,6 +628,7 @@ main(void)
         TEST(blocks_count_as_used_when_the_request_goes_on),
         TEST(what_is_pinned_or_leased_stays_with_all_before_it),
         TEST(what_another_chain_needs_stays),
+        TEST(a_key_that_stands_twice_is_one_child),
         TEST(a_wait_that_is_too_short_gives_nothing_up),
         TEST(the_same_wait_again_has_the_new_time),
         TEST(what_was_deleted_or_cleared_does_not_come_back),
