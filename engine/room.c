@@ -266,6 +266,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
     uint32_t last = first;
     uint64_t demoting_bytes = want->is_within ? hand->begun_bytes : hand->leaving_bytes;
     bool has_begun = false;
+    bool goes_on;
 
     if (want->place == POLICY_HOST)
         hand->is_cut = false;
@@ -294,11 +295,12 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         vain_note(store, &hand->vain, want->namespace_id);
     hand->entry = victim == ENTRY_NONE ? ENTRY_NONE : last;
     hand->looked_ns = store->now_ns; /* However long it takes, it is gone on with. */
-    if (want->place == POLICY_HOST)
-        hand->is_cut = victim != ENTRY_NONE;
     /* At the end of a walk in one piece nothing can go; of one in pieces something may have gone
      * meanwhile. And what HOST takes is known when the search there has come to its end. */
-    if (victim != ENTRY_NONE || hand->is_cut || (first != ENTRY_NONE && hand->has_found))
+    goes_on = victim != ENTRY_NONE || (first != ENTRY_NONE && hand->has_found);
+    if (want->place == POLICY_HOST)
+        hand->is_cut = goes_on;
+    if (goes_on || hand->is_cut)
         return SEARCH_GOES_ON;
     return hand->has_found ? SEARCH_PROMISES : SEARCH_ENDED;
 }

@@ -165,8 +165,8 @@ struct load_meter {
 struct room_hand {
     uint32_t entry; /* It goes on behind this one; ENTRY_NONE: it begins anew. */
     bool has_found; /* Something went since it began, or is on its way. */
-    /* The last search ended before its walk; of HBM: that in HOST, for the last block that found no
-     * way down. */
+    /* The last search is to go on; of HBM: that in HOST, for the last block that found no way
+     * down. */
     bool is_cut;
     uint32_t begin;         /* search_begin() */
     uint32_t given_count;   /* Slots that were given out, and not taken back at once. */

@@ -49,8 +49,8 @@ static struct sim_store sim;
 static kvt_store *store;
 static kvt_namespace ns;
 
-static void
-open_bounded(uint64_t in_host, uint64_t in_map, uint64_t hbm_bytes)
+static struct kvt_options
+bounded(uint64_t in_host, uint64_t in_map, uint64_t hbm_bytes)
 {
     struct kvt_options options = kit_options();
 
@@ -62,9 +62,23 @@ open_bounded(uint64_t in_host, uint64_t in_map, uint64_t hbm_bytes)
     options.block_bytes_max = LARGE_BYTES;
     options.nvme_capacity_bytes = KVT_CAPACITY_NONE;
     options.policy = KVT_POLICY_GHI; /* It has one walk a place. */
-    sim_store_open(&sim, &options);
+    return options;
+}
+
+static void
+open_so(const struct kvt_options *options)
+{
+    sim_store_open(&sim, options);
     store = sim.store;
     assert_int_equal(kvt_namespace_open(store, "here", "", 0, &ns), KVT_OK);
+}
+
+static void
+open_bounded(uint64_t in_host, uint64_t in_map, uint64_t hbm_bytes)
+{
+    struct kvt_options options = bounded(in_host, in_map, hbm_bytes);
+
+    open_so(&options);
 }
 
 static void
@@ -105,6 +119,20 @@ setup_wide_both(void **state)
     (void)state;
     open_bounded(IN_HOST_WIDE, 2 * IN_HOST_WIDE, (uint64_t)IN_HBM_WIDE * SMALL_BYTES);
     store->options.pin_bytes_max += store->options.hbm_capacity_bytes; /* As leases would. */
+    return 0;
+}
+
+/* What goes first is the oldest, also when it has been looked at. */
+static int
+setup_wide_nvme(void **state)
+{
+    struct kvt_options options = bounded(IN_HOST_WIDE, kit_options().entry_count_max, HBM_BYTES);
+
+    (void)state;
+    options.nvme_capacity_bytes = (uint64_t)64 * LARGE_BYTES;
+    options.policy = KVT_POLICY_LRU;
+    open_so(&options);
+    store->options.host_high_percent = 101; /* No share of HOST is kept free. */
     return 0;
 }
 
@@ -570,6 +598,59 @@ a_search_in_hbm_asks_host_once_although_something_goes(void **state)
     kvt_device_free(store, 0, about.address, about.size);
 }
 
+/* Meanwhile the search rests. */
+static bool
+flights_end(void *context)
+{
+    (void)context;
+    store->room_changed = false;
+    return turns_are_idle(&store->flights);
+}
+
+/* One block of HOST is not pinned, and is on NVMe before the walk that began to write it ends: its
+ * slot is there for a block of HBM, in the next walk. */
+static void
+what_host_has_written_during_a_walk_makes_room_in_hbm(void **state)
+{
+    struct kvt_region_options about = {
+        .struct_size = sizeof(about), .tier = KVT_TIER_HBM, .size = SMALL_BYTES};
+    const struct room_hand *hand = &store->room_hands[POLICY_HOST];
+    struct kvt_put put = {.tier = KVT_TIER_HBM};
+    struct payload_key name;
+    kvt_ticket *ticket;
+    uint64_t number = 1;
+
+    (void)state;
+    host_fill(IN_HOST_WIDE);
+    assert_int_equal(kvt_device_alloc(store, 0, about.size, &about.address), KVT_OK);
+    assert_int_equal(kvt_region_register(store, &about, &put.region), KVT_OK);
+    put.source = about.address;
+    /* Until then no share of HBM is kept free. */
+    for (; slab_has_room(place_slab(store, POLICY_HBM), SMALL_BYTES); number++) {
+        assert_int_equal(kit_result(small_submit(number, &put), KVT_STAGE_DONE).status, KVT_OK);
+        residency_pin(store->map, kit_entry(store, ns, LARGE_FIRST + number));
+    }
+    payload_key_make(&name, 0);
+    assert_int_equal(kvt_pin(store, ns, &name.key, 1, 0), KVT_OK);
+    ticket = small_submit(0, &put);
+    while (--number > 0)
+        entry_unpin(store, kit_entry(store, ns, LARGE_FIRST + number));
+    for (uint32_t i = 0; i < STEPS_MAX && turns_are_idle(&store->flights); i++)
+        sim_run_steps(sim.world, 1);
+    assert_false(turns_are_idle(&store->flights));
+    commit_hurry_all(store);
+    env_wake(&store->env, store->loop_task);
+    store->room_changed = false;
+    assert_int_equal(sim_run(sim.world, flights_end, NULL, UINT64_MAX), SIM_DONE);
+    assert_true(hand->entry != ENTRY_NONE);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, 0), KVT_LATE);
+    store->room_changed = true;
+    env_wake(&store->env, store->loop_task);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+    assert_int_equal(kvt_region_unregister(store, put.region), KVT_OK);
+    kvt_device_free(store, 0, about.address, about.size);
+}
+
 int
 main(void)
 {
@@ -587,6 +668,7 @@ main(void)
         TEST(who_waits_behind_a_cancelled_one_has_an_answer, setup),
         TEST(a_search_in_hbm_asks_host_once, setup),
         TEST(a_search_in_hbm_asks_host_once_although_something_goes, setup_wide),
+        TEST(what_host_has_written_during_a_walk_makes_room_in_hbm, setup_wide_nvme),
     };
 
     stop_on_proof();
