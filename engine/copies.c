@@ -9,6 +9,12 @@
  */
 #include "store_internal.h"
 
+enum {
+    HIDDEN_AT_ONCE = 1024, /* Looked at in one step of the loop. */
+};
+
+static const uint64_t hidden_again_ns = UINT64_C(1000) * 1000 * 1000;
+
 /* A bad copy in HBM that the entry has no more, and those who had pinned it may be reading. */
 struct hidden_copy {
     struct hidden_copy *next;
@@ -195,11 +201,13 @@ entry_hbm_hide(struct kvt_store *store, uint32_t number)
 
     if (hidden == NULL)
         return false;
-    *hidden = (struct hidden_copy){.next = store->hidden_copies,
+    *hidden = (struct hidden_copy){.next = store->hidden.first,
         .number = number,
         .place = place_of_device(entry_device(entry)),
         .slot = hbm_slot(store, entry)};
-    store->hidden_copies = hidden;
+    store->hidden.first = hidden;
+    store->hidden.is_due = true;
+    entries_at(store->entries, number)->is_hiding = true;
     residency_tier_hide(store->map, number, TIER_HBM);
     copy_remove(store, hidden->place, number, KVT_REASON_CORRUPT);
     return true;
@@ -208,44 +216,75 @@ entry_hbm_hide(struct kvt_store *store, uint32_t number)
 bool
 entry_is_hiding(const struct kvt_store *store, uint32_t number)
 {
-    const struct hidden_copy *hidden = store->hidden_copies;
+    const struct entry *entry = residency_at(store->map, number);
 
-    while (hidden != NULL && hidden->number != number)
-        hidden = hidden->next;
-    return hidden != NULL;
+    return entries_at(store->entries, number)->is_hiding &&
+           word_pins(atomic_load_explicit(&entry->word, memory_order_relaxed)) != 0;
 }
 
-/* When pins may have gone. The number may be another block's by now: for its pins, too. */
+/* Somebody may be reading it. The number may be another block's by now: for its pins, too. */
+static bool
+hidden_is_pinned(const struct kvt_store *store, const struct hidden_copy *hidden)
+{
+    const struct entry *entry = residency_at(store->map, hidden->number);
+
+    /* (R2) */
+    return word_pins(atomic_load_explicit(&entry->word, memory_order_acquire)) != 0;
+}
+
+/* A round begins when pins may have gone, and after some time: those of lookups go in silence. */
+static void
+hidden_round_next(struct kvt_store *store)
+{
+    struct hidden_copies *copies = &store->hidden;
+
+    if (copies->next != NULL || copies->first == NULL ||
+        (!copies->is_due && store->now_ns < copies->again_ns))
+        return;
+    copies->next = &copies->first;
+    copies->is_due = false;
+}
+
 bool
 hidden_copies_step(struct kvt_store *store)
 {
-    struct hidden_copy **link = &store->hidden_copies;
-    bool was_busy = false;
+    struct hidden_copies *copies = &store->hidden;
+    bool was_busy;
 
-    while (store->room_changed && *link != NULL) {
-        struct hidden_copy *hidden = *link;
-        const struct entry *entry = residency_at(store->map, hidden->number);
+    copies->is_due |= store->room_changed && copies->first != NULL;
+    hidden_round_next(store);
+    was_busy = copies->next != NULL;
+    for (uint32_t i = 0; i < HIDDEN_AT_ONCE && copies->next != NULL; i++) {
+        struct hidden_copy *hidden = *copies->next;
 
-        /* (R2) */
-        if (word_pins(atomic_load_explicit(&entry->word, memory_order_acquire)) != 0) {
-            link = &hidden->next;
-            continue;
+        if (hidden == NULL) {
+            copies->next = NULL;
+            copies->again_ns = store->now_ns + hidden_again_ns;
+        } else if (hidden_is_pinned(store, hidden)) {
+            copies->next = &hidden->next;
+        } else {
+            *copies->next = hidden->next;
+            entries_at(store->entries, hidden->number)->is_hiding = false;
+            room_put(store, hidden->place, hidden->slot);
+            env_put(&store->env, hidden, sizeof(*hidden));
         }
-        *link = hidden->next;
-        room_put(store, hidden->place, hidden->slot);
-        env_put(&store->env, hidden, sizeof(*hidden));
-        was_busy = true;
     }
     return was_busy;
+}
+
+uint64_t
+hidden_copies_next_ns(const struct kvt_store *store)
+{
+    return store->hidden.first == NULL ? UINT64_MAX : store->hidden.again_ns;
 }
 
 void
 hidden_copies_close(struct kvt_store *store)
 {
-    while (store->hidden_copies != NULL) {
-        struct hidden_copy *hidden = store->hidden_copies;
+    while (store->hidden.first != NULL) {
+        struct hidden_copy *hidden = store->hidden.first;
 
-        store->hidden_copies = hidden->next;
+        store->hidden.first = hidden->next;
         env_put(&store->env, hidden, sizeof(*hidden));
     }
 }

@@ -57,6 +57,7 @@ struct entry_state {
     uint32_t segment : 2;
     uint32_t is_listed : 1;      /* Of the request that is being told (entry_request), or of what a
                                   * wait gives up (phase.c): each block once. */
+    uint32_t is_hiding : 1;      /* copies.c: it has had a copy in HBM that was hidden. */
     uint32_t node;               /* The policy's first node for it; 0: none. */
     uint32_t hbm_child_count;    /* Children with a copy in HBM. */
     uint32_t memory_child_count; /* Children with a copy in HBM or HOST. */

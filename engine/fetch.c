@@ -197,8 +197,9 @@ fetch_condemn(struct kvt_store *store, const struct fetch *fetch)
         get_miss(store, fetch->op);
 }
 
-/* The read into a slot is over: that becomes the HOST copy or is given back. */
-static void
+/* The read into a slot is over: that becomes the HOST copy or is given back. Who waited for it is
+ * returned. */
+static struct op_list
 copy_settle(struct kvt_store *store, struct fetch *fetch)
 {
     struct entry *entry = residency_at(store->map, fetch->entry);
@@ -219,18 +220,21 @@ copy_settle(struct kvt_store *store, struct fetch *fetch)
     }
     if (fetch->status != KVT_OK && is_there)
         waiters_share(&waiters, entry);
-    ops_restart(store, &waiters, fetch->status);
+    return waiters;
 }
 
 static void
 fetch_end(struct kvt_store *store, struct fetch *fetch)
 {
     struct window *window = fetch->window;
+    enum kvt_status status = fetch->status;
+    struct op_list waiters = {NULL, NULL};
     uint8_t turn = fetch->turn;
 
     if (fetch->flight != NULL)
-        copy_settle(store, fetch);
-    fetch_destroy(store, fetch);
+        waiters = copy_settle(store, fetch);
+    fetch_destroy(store, fetch); /* Its pin is not to be in the way of who goes on. */
+    ops_restart(store, &waiters, status);
     work_end(store, &store->reads_in_flight, turn);
     if (window != NULL)
         window_restart(store, window);

@@ -345,6 +345,8 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
         *next_ns_out = store->phases.look_ns;
     if (store->holds.look_ns < *next_ns_out)
         *next_ns_out = store->holds.look_ns;
+    if (hidden_copies_next_ns(store) < *next_ns_out)
+        *next_ns_out = hidden_copies_next_ns(store);
     if (nvme_room_next_ns(store) < *next_ns_out)
         *next_ns_out = nvme_room_next_ns(store);
     live_step(store, was_busy, next_ns_out);

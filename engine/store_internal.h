@@ -188,6 +188,14 @@ struct kept_hand {
     uint64_t vain_until_ns; /* A whole round was in vain: until then it rests. */
 };
 
+/* Copies in HBM that nobody finds any more (copies.c). */
+struct hidden_copies {
+    struct hidden_copy *first;
+    struct hidden_copy **next; /* The one that the present round looks at next; NULL: no round. */
+    bool is_due;               /* Pins may have gone since it began. */
+    uint64_t again_ns;         /* When the next one begins, whatever happens. */
+};
+
 /* Those who ask for a reservation, and ask again: they have no place to wait in (direct.c). */
 struct reserve_wait {
     struct patience patience;
@@ -237,7 +245,7 @@ struct kvt_store {
     struct reclaim *reclaim;
     struct victim_scans *victim_scans;
     struct relocate *relocate;
-    struct hidden_copy *hidden_copies;
+    struct hidden_copies hidden;
     struct lease_table *leases;      /* any */
     struct lazy_file *learned;       /* NULL: nothing is kept. */
     struct lazy_file *fates_file;    /* The same. */
@@ -437,11 +445,13 @@ bool entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event
 bool entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
 /* entry_hbm_hide - give up a bad HBM copy of a block that another tier holds too and somebody has
  * pinned: nobody else finds it, and its slot is used again when hidden_copies_step() sees no pin of
- * the entry. Until then (entry_is_hiding()) the block gets no other copy in HBM: who has it pinned
- * may ask for its address. False: no memory. */
+ * the entry. While it has one (entry_is_hiding()) the block gets no other copy in HBM: who has it
+ * pinned may ask for its address. False: no memory. */
 bool entry_hbm_hide(struct kvt_store *store, uint32_t number);
 bool entry_is_hiding(const struct kvt_store *store, uint32_t number);
 bool hidden_copies_step(struct kvt_store *store);
+/* hidden_copies_next_ns - when it is to be called, whatever happens. */
+uint64_t hidden_copies_next_ns(const struct kvt_store *store);
 void hidden_copies_close(struct kvt_store *store);
 /* entry_prepare - the policy can take one more copy of the block: each ends with one
  * entry_copy_add() or entry_publish() of that copy, or with entry_unprepare(). KVT_E_NOMEM. */
