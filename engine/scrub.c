@@ -24,16 +24,18 @@ enum {
     HOST_BYTES_MAX = 256 << 20, /* Four of the longest blocks that a store may have. */
     SCAN_COUNT = 4096,          /* Blocks looked at in one step of the loop. */
     TEXT_BYTES = 256,
-    LENGTH_BITS = 31,
+    NUMBER_BITS = 31,
 };
 
 /* One block, small: a store may have millions. */
 struct target {
-    uint64_t place; /* segment << 32 | page */
-    uint32_t number;
-    uint32_t length : LENGTH_BITS;
-    uint32_t is_damaged : 1; /* Its bytes were found wrong. The loop's, from the listing on. */
+    uint64_t place;                /* segment << 32 | page */
+    uint32_t number : NUMBER_BITS; /* The loop's, from the listing on, as the next one. */
+    uint32_t is_damaged : 1;       /* Its bytes were found wrong. */
+    uint32_t length;
 };
+
+_Static_assert(RESIDENCY_COUNT_MAX <= UINT64_C(1) << NUMBER_BITS, "every number has its place");
 
 /* What came of one. */
 enum verdict {
@@ -88,8 +90,8 @@ target_add(struct scrub *scrub, uint32_t number)
     }
     scrub->targets[scrub->count++] = (struct target){
         .place = (uint64_t)entry->segment << 32 | entry->page,
-        .number = number,
-        .length = entry->length & ((1u << LENGTH_BITS) - 1),
+        .number = number & ((1u << NUMBER_BITS) - 1),
+        .length = entry->length,
     };
     scrub->total_bytes += entry->length;
     return true;
