@@ -86,8 +86,8 @@ reserve_run(struct kvt_store *store, void *context)
     if (store->now_ns - wait->asked_ns >= asked_anew_ns)
         wait->patience = (struct patience){0};
     wait->asked_ns = store->now_ns;
-    /* Those who wait come first. */
-    if (store->room_waiters[POLICY_HOST].first != NULL)
+    /* Those who wait come first, but for those whom another's share may keep waiting. */
+    if (room_line_has(store, POLICY_HOST, want.namespace_id))
         reservation->status = KVT_NOT_READY;
     else
         reservation->status = room_take(store, &want, &reservation->slot);

@@ -523,6 +523,18 @@ room_is_wanted(const struct kvt_store *store)
     return false;
 }
 
+bool
+room_line_has(const struct kvt_store *store, enum policy_place place, uint32_t asker)
+{
+    const struct op *op = store->room_waiters[place].first;
+
+    for (uint32_t i = 0; store->has_shares && i < LINE_LOOKS && op != NULL; i++, op = op->next) {
+        if (op->key.namespace_id == asker)
+            return true;
+    }
+    return op != NULL;
+}
+
 /* The least that room_trim() leaves. */
 static uint64_t
 low_mark(const struct kvt_store *store, enum policy_place place)

@@ -505,6 +505,9 @@ void room_untake(struct kvt_store *store, enum policy_place place, struct slot s
 bool room_will_come(struct kvt_store *store);
 void room_wait(struct kvt_store *store, enum policy_place place, struct op *op);
 bool room_is_wanted(const struct kvt_store *store);
+/* room_line_has - somebody waits there before whom `asker` is not to be given room: with shares one
+ * of its own namespace, or more than are looked at. */
+bool room_line_has(const struct kvt_store *store, enum policy_place place, uint32_t asker);
 bool room_step(struct kvt_store *store);
 /*
  * room_lowered - the copy in HOST is there for which that in `place`, HBM, was to make room: the

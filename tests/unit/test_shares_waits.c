@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "kvtier/direct.h"
 #include "kvtier/hints.h"
 #include "payload.h"
 #include "sim_store.h"
@@ -154,6 +155,39 @@ who_waits_behind_others_has_room_when_there_is_some(void **state)
     owner_goes_first();
 }
 
+/* A reservation is of its owner's room, too. */
+static void
+who_reserves_waits_behind_no_others(void **state)
+{
+    struct kvt_put put = {.length = BYTES};
+    struct payload_key name;
+    kvt_reservation *reservation;
+    enum kvt_status status;
+    uint32_t over_count = 0;
+    void *address;
+
+    (void)state;
+    full_open(IN_HOST, kit_options().entry_count_max);
+    for (uint64_t i = 0; i < FEW; i++)
+        others[i] = put_submit(other, NEW + i);
+    sim_store_pass(&sim, settle_ns);
+    for (uint32_t i = 0; i < FEW; i++)
+        over_count += is_over(others[i]);
+    payload_key_make(&name, NEW);
+    put.key = name.key;
+    status = kvt_reserve(store, own, &put, &address, &reservation);
+    if (status == KVT_OK)
+        kvt_discard(reservation);
+    work_end(store, &store->fills_in_flight, turn);
+    store->room_changed = true;
+    env_wake(&store->env, store->loop_task);
+    for (uint32_t i = 0; i < FEW; i++)
+        (void)kit_result(others[i], KVT_STAGE_DONE);
+    assert_int_equal(over_count, 0);
+    assert_int_equal(status, KVT_OK);
+    sim_store_close(&sim);
+}
+
 int
 main(void)
 {
@@ -161,6 +195,7 @@ main(void)
         cmocka_unit_test(who_comes_with_others_has_room_at_once),
         cmocka_unit_test(who_comes_with_others_to_a_full_map_has_room_at_once),
         cmocka_unit_test(who_waits_behind_others_has_room_when_there_is_some),
+        cmocka_unit_test(who_reserves_waits_behind_no_others),
     };
 
     stop_on_proof();
