@@ -613,8 +613,8 @@ reclaim_want(struct kvt_store *store)
         return true;
     if (!reclaim_is_allowed(store))
         return false;
-    return victim_scan_is_ready(store) || victim_scan_start(store) ||
-           (victim_spare_unreadable(store) && victim_scan_start(store));
+    return victim_scan_is_ready(store) || victim_scan_start(store, false) ||
+           (victim_spare_unreadable(store) && victim_scan_start(store, false));
 }
 
 /* Headers are read ahead while another segment is being reclaimed. Only while something is written:
@@ -637,7 +637,7 @@ begin_step(struct kvt_store *store)
         victim_spare_none(store);
     }
     if ((is_any_root_short(store) || (is_idle && victim_unfinished(store) != NULL)) &&
-        victim_scan_start(store))
+        victim_scan_start(store, true))
         return true;
     return is_idle && reclaim_start(store);
 }
