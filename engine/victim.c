@@ -172,6 +172,19 @@ victim_unfinished(struct kvt_store *store)
     return NULL;
 }
 
+bool
+victim_is_any_passed_over(const struct kvt_store *store)
+{
+    const struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->is_passed_over)
+            return true;
+    }
+    return false;
+}
+
 void
 victim_spare_none(struct kvt_store *store)
 {

@@ -70,7 +70,9 @@ struct segment *victim_choose(struct kvt_store *store, bool is_for_shortage);
  * there is none. */
 struct segment *victim_unfinished(struct kvt_store *store);
 
-/* victim_spare_none - segments that were passed over are looked at again. */
+/* victim_is_any_passed_over - a segment was, and has no turn. victim_spare_none - those that were
+ * are looked at again. */
+bool victim_is_any_passed_over(const struct kvt_store *store);
 void victim_spare_none(struct kvt_store *store);
 
 /* victim_spare_unreadable - those of them of which something could not be read. False: there is

@@ -215,6 +215,17 @@ a_block_that_cannot_be_read_keeps_no_put_from_its_room(void **state)
     }
 }
 
+static void
+hot_pin(struct full_store *full)
+{
+    for (uint64_t key = 0; key < FULL_HOT; key++) {
+        struct payload_key name;
+
+        payload_key_make(&name, key);
+        assert_int_equal(kvt_pin(full->store, full->ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+    }
+}
+
 /* That says nothing of the block: it stays, its segment has a turn now and then, not at once, and
  * is emptied when there is memory. */
 static void
@@ -235,12 +246,7 @@ a_block_for_which_the_kernel_has_no_memory_stays(void **state)
         uint32_t generation = victim->generation;
         uint64_t faults_before = sim_fault_count(full->world);
 
-        for (uint64_t key = 0; key < FULL_HOT; key++) {
-            struct payload_key name;
-
-            payload_key_make(&name, key);
-            assert_int_equal(kvt_pin(full->store, full->ns, &name.key, 1, KVT_FOREVER), KVT_OK);
-        }
+        hot_pin(full);
         victim->was_unreadable = i % 4 < 2; /* The disk failed before. */
         sim_rule_add(full->world, &no_memory);
         for (uint32_t j = 0; j < FULL_BLOCKS; j++) {
@@ -264,6 +270,36 @@ a_block_for_which_the_kernel_has_no_memory_stays(void **state)
     }
 }
 
+/* All that was passed over while there was none has another turn before a put is refused. */
+static void
+a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused(void **state)
+{
+    static const struct sim_rule no_memory = {.ops = SIM_READ,
+        .effect = SIM_ENOMEM,
+        .path = "/store/data/data.00",
+        .nth = 1,
+        .sticky = true};
+
+    (void)state;
+    for (uint64_t seed = 860; seed < 860 + SEEDS; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        struct segment *victim = only_victim(full);
+        uint64_t recycled = kit_stats(full->store).segment_recycle_count;
+
+        hot_pin(full);
+        sim_rule_add(full->world, &no_memory);
+        while (!victim->is_passed_over)
+            full_put(full, full->next_cold++, 1);
+        sim_rules_clear(full->world);
+        for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+            full_put(full, full->next_cold++, 1);
+        assert_true(kit_stats(full->store).segment_recycle_count > recycled);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            full_expect(full, key, 1);
+        full_end(full);
+    }
+}
+
 int
 main(void)
 {
@@ -273,6 +309,7 @@ main(void)
         cmocka_unit_test(a_block_that_cannot_be_read_beside_some_that_can_stays),
         cmocka_unit_test(a_block_that_cannot_be_read_keeps_no_put_from_its_room),
         cmocka_unit_test(a_block_for_which_the_kernel_has_no_memory_stays),
+        cmocka_unit_test(a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused),
     };
 
     stop_on_proof();
