@@ -468,7 +468,8 @@ victim_emptied(struct kvt_store *store)
     commit_segment(store, &reclaim->change);
 }
 
-/* The next group, or what comes after the last one. False: it must wait. */
+/* The next group, or what comes after the last one. False: it must wait. A group does while a put
+ * is to fail, with which it would (nvme_is_doomed()): the answer to that wakes the loop. */
 static bool
 relocate_next(struct kvt_store *store)
 {
@@ -484,6 +485,9 @@ relocate_next(struct kvt_store *store)
                                                     : "a block could not be written elsewhere");
     } else if (!victim_is_writable(store, reclaim->victim)) {
         reclaim_let_go(store, "its root takes no more writes");
+    } else if ((reclaim->moved_count < reclaim->survivor_count || reclaim->kill_count > 0) &&
+               nvme_is_doomed(store->nvme)) {
+        return false;
     } else if (reclaim->moved_count < reclaim->survivor_count) {
         reclaim->moved_count += relocate_start(store, reclaim->residents + reclaim->moved_count,
             reclaim->survivor_count - reclaim->moved_count);

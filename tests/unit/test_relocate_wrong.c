@@ -2,7 +2,8 @@
 /*
  * test_relocate_wrong.c - blocks whose bytes are wrong, or cannot be read twice, when their segment
  * is reclaimed: they leave the store, are counted, and never come back. Those that cannot be read
- * once stay, and those for the reads of which there is no memory, however often.
+ * once stay, and those for the reads of which there is no memory, however often. None is moved
+ * behind a write that fails.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -300,6 +301,54 @@ a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused(void **state)
     }
 }
 
+/* So many steps; a put may fail in them. No group is begun in one before and behind which a put is
+ * to fail. Returns in how many of them a segment was being reclaimed. */
+static uint32_t
+doomed_steps(struct full_store *full, uint32_t step_count)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < step_count; n++) {
+        bool is_met = nvme_is_doomed(full->store->nvme) && relocate_is_idle(full->store);
+
+        sim_run_steps(full->world, 1);
+        if (!is_met || !nvme_is_doomed(full->store->nvme))
+            continue;
+        assert_true(relocate_is_idle(full->store));
+        count += !reclaim_is_idle(full->store);
+    }
+    return count;
+}
+
+/* It would fail with that. */
+static void
+no_group_is_begun_behind_a_put_that_fails(void **state)
+{
+    const struct sim_rule fails = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .per_mille = 200, .file = "data."};
+    uint32_t count = 0;
+
+    (void)state;
+    for (uint64_t seed = 870; seed < 870 + 4 * SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+
+        full_fill(full);
+        sim_rule_add(full->world, &fails);
+        for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
+            kvt_ticket *ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+
+            (void)full_expect_at_most(full, i % FULL_HOT, 1);
+            count += doomed_steps(full, i % 4 == 0 ? 300 : 10);
+            assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+            kvt_ticket_free(ticket);
+        }
+        sim_rules_clear(full->world);
+        full->is_refusing = true;
+        full_end(full);
+    }
+    assert_int_not_equal(count, 0);
+}
+
 int
 main(void)
 {
@@ -310,6 +359,7 @@ main(void)
         cmocka_unit_test(a_block_that_cannot_be_read_keeps_no_put_from_its_room),
         cmocka_unit_test(a_block_for_which_the_kernel_has_no_memory_stays),
         cmocka_unit_test(a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused),
+        cmocka_unit_test(no_group_is_begun_behind_a_put_that_fails),
     };
 
     stop_on_proof();
