@@ -323,9 +323,11 @@ static void batch_written(struct kvt_store *store, struct tier_batch *tier_batch
 static bool
 room_is_coming(struct kvt_store *store)
 {
-    if (reclaim_want(store) || batches_in(store->commit, BATCH_IDLE) < BATCH_COUNT)
+    nvme_room_lacks(store);
+    if (reclaim_want(store) || batches_in(store->commit, BATCH_IDLE) < BATCH_COUNT ||
+        nvme_room_waits(store))
         return true;
-    return nvme_room_waits(store);
+    return nvme_room_again(store) && reclaim_want(store);
 }
 
 /* One that is IDLE; NULL: all are under way. */
@@ -399,13 +401,14 @@ batch_close(struct kvt_store *store)
         return false;
     commit_batch_take(store, batch, SEGMENT_NONE);
     status = batch_send(store, batch, false);
-    if (status != KVT_E_NOSPC)
-        return status != KVT_NOT_READY;
-    if (room_is_coming(store)) {
+    if (status == KVT_E_NOSPC && room_is_coming(store)) {
         store->commit->is_stalled = true;
         batch_return(store, batch);
         return false;
     }
+    nvme_room_found(store);
+    if (status != KVT_E_NOSPC)
+        return status != KVT_NOT_READY;
     commit_batch_fail(store, batch, KVT_E_NOSPC);
     return true;
 }

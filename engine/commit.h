@@ -84,7 +84,7 @@ void commit_void(struct kvt_store *store, const struct tier_batch *batch);
 
 /* commit_voids - the void entries that are not durable yet, which each batch with blocks says
  * again: whoever finds one that was put behind the answer of a batch that failed knows of that. At
- * most `room`; returns how many. */
+ * most `room`; returns how many; entries_out NULL: that alone. */
 uint32_t commit_voids(const struct kvt_store *store, struct tier_kill *entries_out, uint32_t room);
 
 /* commit_doubt - what was once written for any key may come back: deletes that have nothing of

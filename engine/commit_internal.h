@@ -107,7 +107,7 @@ uint32_t commit_kills_due(const struct commit *commit);
 void commit_kills_note(struct batch *batch);
 
 /* commit_voids_travelling - the void entries of batches that are WRITING; at most `room`. Returns
- * how many. */
+ * how many; entries_out NULL: that alone. */
 uint32_t commit_voids_travelling(
     const struct commit *commit, struct tier_kill *entries_out, uint32_t room);
 

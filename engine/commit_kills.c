@@ -131,7 +131,9 @@ commit_voids_travelling(const struct commit *commit, struct tier_kill *entries_o
         for (uint32_t i = 0; i < batch->kill_count && count < room; i++) {
             if (batch->kills[i].order != 0)
                 break;
-            entries_out[count++] = kill_item_entry(&batch->kills[i]);
+            if (entries_out != NULL)
+                entries_out[count] = kill_item_entry(&batch->kills[i]);
+            count++;
         }
     }
     return count;
@@ -146,7 +148,9 @@ commit_voids(const struct kvt_store *store, struct tier_kill *entries_out, uint3
     for (uint32_t at = queue->first; at != 0 && count < room; at = queue->slots[at].next) {
         if (queue->slots[at].item.order != 0)
             break;
-        entries_out[count++] = kill_item_entry(&queue->slots[at].item);
+        if (entries_out != NULL)
+            entries_out[count] = kill_item_entry(&queue->slots[at].item);
+        count++;
     }
     return count;
 }

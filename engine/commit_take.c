@@ -25,6 +25,7 @@ struct taking {
     uint32_t segment;    /* Flights that replace in it alone; SEGMENT_NONE: */
     bool is_patient;     /* those that are, or those that are not. */
     uint32_t tail_pages; /* It stays within so many, with its header; 0: it may be larger. */
+    uint32_t void_count; /* Entries of others that its header says, too. */
     uint64_t bytes;
 };
 
@@ -42,7 +43,8 @@ static bool
 taking_fits(
     const struct kvt_store *store, const struct taking *taking, uint32_t count, uint64_t bytes)
 {
-    uint32_t kills = store->commit->kills.count + count; /* Each may replace one. */
+    /* Each may replace one. */
+    uint32_t kills = store->commit->kills.count + taking->void_count + count;
 
     if (count > COMMIT_BLOCKS_MAX || (count > 1 && bytes > store->commit->batch_bytes_max))
         return false;
@@ -117,7 +119,9 @@ kind_take(struct kvt_store *store, struct taking *taking, bool is_patient)
 void
 commit_batch_take(struct kvt_store *store, struct batch *batch, uint32_t segment)
 {
-    struct taking taking = {.batch = batch, .segment = segment};
+    struct taking taking = {.batch = batch,
+        .segment = segment,
+        .void_count = commit_voids_travelling(store->commit, NULL, COMMIT_KILLS_MAX)};
 
     store->commit->due_ns = UINT64_MAX;
     if (segment != SEGMENT_NONE) {

@@ -142,6 +142,23 @@ patience_ends(struct kvt_store *store, struct patience *patience, uint32_t place
 
 /* --- NVMe ------------------------------------------------------------------------------------- */
 
+void
+nvme_room_lacks(struct kvt_store *store)
+{
+    struct nvme_wait *wait = &store->nvme_wait;
+
+    if (wait->is_lacking)
+        return;
+    wait->is_lacking = true;
+    wait->is_whole = !victim_is_any_passed_over(store);
+}
+
+void
+nvme_room_found(struct kvt_store *store)
+{
+    store->nvme_wait.is_lacking = false;
+}
+
 bool
 nvme_room_waits(struct kvt_store *store)
 {
@@ -155,6 +172,15 @@ nvme_room_waits(struct kvt_store *store)
     wait->patience.is_begun = false;
     victim_spare_none(store);
     return false;
+}
+
+bool
+nvme_room_again(struct kvt_store *store)
+{
+    bool is_due = !store->nvme_wait.is_whole;
+
+    store->nvme_wait.is_whole = true;
+    return is_due;
 }
 
 /* The rounds go by without a search in each. */
@@ -172,8 +198,10 @@ nvme_room_step(struct kvt_store *store)
 {
     struct nvme_wait *wait = &store->nvme_wait;
 
-    if (wait->patience.is_begun && commit_is_idle(store))
+    if ((wait->patience.is_begun || wait->is_lacking) && commit_is_idle(store)) {
         wait->patience.is_begun = false; /* Nobody waits any more. */
+        nvme_room_found(store);
+    }
     if (!reclaim_is_idle(store) || (wait->is_waiting && !nvme_search_is_due(store)))
         return false;
     if (!wait->is_waiting)
@@ -182,6 +210,7 @@ nvme_room_step(struct kvt_store *store)
     wait->begin = search_begin(store, POLICY_NVME);
     /* They have pins, which may have been what kept a segment from being reclaimed. */
     victim_spare_none(store);
+    wait->is_whole = true;
     return true;
 }
 

@@ -101,12 +101,22 @@ struct nvme_wait {
     struct rounds rounds;
     uint32_t begin; /* Of the search that was begun again last. */
     bool is_waiting;
+    bool is_lacking; /* A batch found no room, and none has had any since. */
+    bool is_whole;   /* is_lacking: what is passed over is so for what was found since then. */
     uint64_t again_ns;
 };
 
+/* nvme_room_lacks - a batch found no room. nvme_room_found: it was answered, or nobody waits any
+ * more. */
+void nvme_room_lacks(struct kvt_store *store);
+void nvme_room_found(struct kvt_store *store);
+
 /* nvme_room_waits - nothing can be reclaimed, and all segments were looked at. False: nothing that
- * is in flight will change that. */
+ * is in flight will change that; none is passed over any more. nvme_room_again: but some had been
+ * before the batch found no room, for what may be long over (no memory, a pin): it is refused only
+ * when they have had another turn. Once in a wait. */
 bool nvme_room_waits(struct kvt_store *store);
+bool nvme_room_again(struct kvt_store *store);
 
 /* nvme_room_step - whether those that wait are to be tried now; a search begins if need be.
  * nvme_room_next_ns: when that is to be asked, whatever happens. */

@@ -468,7 +468,8 @@ victim_emptied(struct kvt_store *store)
     commit_segment(store, &reclaim->change);
 }
 
-/* The next group, or what comes after the last one. False: it must wait. */
+/* The next group, or what comes after the last one. False: it must wait. A group does while a put
+ * is to fail, with which it would (nvme_is_doomed()): the answer to that wakes the loop. */
 static bool
 relocate_next(struct kvt_store *store)
 {
@@ -484,6 +485,9 @@ relocate_next(struct kvt_store *store)
                                                     : "a block could not be written elsewhere");
     } else if (!victim_is_writable(store, reclaim->victim)) {
         reclaim_let_go(store, "its root takes no more writes");
+    } else if ((reclaim->moved_count < reclaim->survivor_count || reclaim->kill_count > 0) &&
+               nvme_is_doomed(store->nvme)) {
+        return false;
     } else if (reclaim->moved_count < reclaim->survivor_count) {
         reclaim->moved_count += relocate_start(store, reclaim->residents + reclaim->moved_count,
             reclaim->survivor_count - reclaim->moved_count);
@@ -613,8 +617,8 @@ reclaim_want(struct kvt_store *store)
         return true;
     if (!reclaim_is_allowed(store))
         return false;
-    return victim_scan_is_ready(store) || victim_scan_start(store) ||
-           (victim_spare_unreadable(store) && victim_scan_start(store));
+    return victim_scan_is_ready(store) || victim_scan_start(store, false) ||
+           (victim_spare_unreadable(store) && victim_scan_start(store, false));
 }
 
 /* Headers are read ahead while another segment is being reclaimed. Only while something is written:
@@ -637,7 +641,7 @@ begin_step(struct kvt_store *store)
         victim_spare_none(store);
     }
     if ((is_any_root_short(store) || (is_idle && victim_unfinished(store) != NULL)) &&
-        victim_scan_start(store))
+        victim_scan_start(store, true))
         return true;
     return is_idle && reclaim_start(store);
 }

@@ -33,13 +33,14 @@
  * that are needed is let go, as long as they are.
  *
  * A victim that cannot be emptied (too much of it is pinned, no memory, be it the kernel's for a
- * read, a write that failed) is let go and passed over until another was reclaimed. So is one of
- * which something cannot be read, the first time: an error may pass. In its next turn, for which it
- * need not wait when no other is left and a batch finds no room, a block that cannot be read is
- * given up, and so are the kills in a header that cannot be read (kill_lost_count). When the index
- * fails, nothing more is reclaimed in this life of the store; while the disks have no space
- * (nvme_lack()), nothing is begun. In each of these cases the copies that have left the victim are
- * killed one by one: a delete of their keys shall not promise what a crash takes back.
+ * read, a write that failed) is let go and passed over until another was reclaimed, or a batch for
+ * which there is no room would be refused for what was so before it came. So is one of which
+ * something cannot be read, the first time: an error may pass. In its next turn, for which it need
+ * not wait when no other is left and a batch finds no room, a block that cannot be read is given
+ * up, and so are the kills in a header that cannot be read (kill_lost_count). When the index fails,
+ * nothing more is reclaimed in this life of the store; while the disks have no space (nvme_lack()),
+ * nothing is begun. In each of these cases the copies that have left the victim are killed one by
+ * one: a delete of their keys shall not promise what a crash takes back.
  */
 #ifndef KVT_ENGINE_RECLAIM_H
 #define KVT_ENGINE_RECLAIM_H

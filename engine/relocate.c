@@ -474,13 +474,18 @@ blocks_load(struct kvt_store *store)
 }
 
 /* Whether `count` blocks of so many bytes are a batch, and no more than fill `tail_pages` (0: it
- * goes to another segment). */
+ * goes to another segment). A kill goes with each, and void entries with all (group_put()). */
 static bool
 group_fits(struct kvt_store *store, uint32_t count, uint64_t bytes, uint32_t tail_pages)
 {
+    uint32_t kills;
+
     if (bytes > commit_batch_bytes_max(store))
         return false;
-    return tail_pages == 0 || bytes / PAGE_BYTES + batch_header_pages(count, count) <= tail_pages;
+    if (tail_pages == 0)
+        return true;
+    kills = count + commit_voids(store, NULL, COMMIT_KILLS_MAX - count);
+    return bytes / PAGE_BYTES + batch_header_pages(count, kills) <= tail_pages;
 }
 
 uint32_t

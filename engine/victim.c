@@ -123,7 +123,7 @@ segment_goes_before(
 }
 
 struct segment *
-victim_choose(struct kvt_store *store)
+victim_choose(struct kvt_store *store, bool is_for_shortage)
 {
     struct segment *victim = NULL;
     struct segment *segment;
@@ -131,8 +131,13 @@ victim_choose(struct kvt_store *store)
     uint32_t cursor = 0;
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment_is_eligible(store, segment) &&
-            (victim == NULL || segment_goes_before(store, segment, victim, by_bytes)))
+        if (!segment_is_eligible(store, segment))
+            continue;
+        /* It gains the short one nothing. */
+        if (is_for_shortage && !by_bytes &&
+            !victim_root_is_short(store, segment_root(segment->number)))
+            continue;
+        if (victim == NULL || segment_goes_before(store, segment, victim, by_bytes))
             victim = segment;
     }
     return victim;
@@ -165,6 +170,19 @@ victim_unfinished(struct kvt_store *store)
             return segment;
     }
     return NULL;
+}
+
+bool
+victim_is_any_passed_over(const struct kvt_store *store)
+{
+    const struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment->is_passed_over)
+            return true;
+    }
+    return false;
 }
 
 void

@@ -9,8 +9,8 @@
  * Segments: in the order in which they were filled, the oldest first, over and over: what is worth
  * it is written again, behind what is new, and has another turn. A segment without blocks comes
  * first of all, and one with copies that are being replaced last. All that among those of roots
- * that are short of FREE segments, and only then among others: whatever leaves another root, one
- * that is short stays so.
+ * that are short of FREE segments, and only when a batch finds no room among others: whatever
+ * leaves another root, one that is short stays so, also when nothing of it can be reclaimed.
  *
  * Kills that are needed are written again, too: until the copy that they name is void. A segment
  * full of them gains nothing, again and again, while those with the copies wait. So they count like
@@ -62,14 +62,17 @@ bool victim_is_writable(const struct kvt_store *store, const struct segment *seg
  * those that its present victims will be. */
 bool victim_root_is_short(const struct kvt_store *store, uint32_t root);
 
-/* victim_choose - the segment to reclaim next; NULL: none can be. */
-struct segment *victim_choose(struct kvt_store *store);
+/* victim_choose - the segment to reclaim next; NULL: none can be. `is_for_shortage`: nobody waits
+ * for room, but a root is short: of another root only where most is dead. */
+struct segment *victim_choose(struct kvt_store *store, bool is_for_shortage);
 
 /* victim_unfinished - a segment that a crash left RECYCLING, and that was not passed over; NULL:
  * there is none. */
 struct segment *victim_unfinished(struct kvt_store *store);
 
-/* victim_spare_none - segments that were passed over are looked at again. */
+/* victim_is_any_passed_over - a segment was, and has no turn. victim_spare_none - those that were
+ * are looked at again. */
+bool victim_is_any_passed_over(const struct kvt_store *store);
 void victim_spare_none(struct kvt_store *store);
 
 /* victim_spare_unreadable - those of them of which something could not be read. False: there is

@@ -180,7 +180,7 @@ scan_oldest(const struct kvt_store *store, enum scan_state state)
 }
 
 bool
-victim_scan_start(struct kvt_store *store)
+victim_scan_start(struct kvt_store *store, bool is_for_shortage)
 {
     struct victim_scan *scan = scan_oldest(store, SCAN_IDLE);
     struct segment *victim;
@@ -189,7 +189,7 @@ victim_scan_start(struct kvt_store *store)
         return false;
     victim = victim_unfinished(store);
     if (victim == NULL)
-        victim = victim_choose(store);
+        victim = victim_choose(store, is_for_shortage);
     if (victim == NULL)
         return false;
     victim->is_claimed = true;

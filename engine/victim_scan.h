@@ -42,9 +42,9 @@ enum kvt_status victim_scan_open(struct kvt_store *store);
 void victim_scan_stop(struct kvt_store *store); /* The threads; before the tier is closed. */
 void victim_scan_close(struct kvt_store *store);
 
-/* victim_scan_start - claim the next victim and read its headers. False: there is none, or all
- * scans are in use. */
-bool victim_scan_start(struct kvt_store *store);
+/* victim_scan_start - claim the next victim (victim_choose()) and read its headers. False: there is
+ * none, or all scans are in use. */
+bool victim_scan_start(struct kvt_store *store, bool is_for_shortage);
 
 /* victim_scan_count - claimed segments of that root: what they gain is still to come. */
 uint32_t victim_scan_count(const struct kvt_store *store, uint32_t root);

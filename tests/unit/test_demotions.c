@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "batch_header.h"
 #include "commit_internal.h"
 #include "fenced_buffer.h"
 #include "full_store.h"
@@ -26,6 +27,9 @@ enum {
     MORE = 15 * AT_ONCE, /* More than a batch are left when as many as can be are written. */
     FEW = 3 * AT_ONCE,   /* Just more than HIGH_PERCENT of HOST. */
     HIGH_PERCENT = 15,
+    SOME = 10,   /* Blocks. */
+    VOIDS = 110, /* Entries: more than a page of them. */
+    STEPS_MAX = 200000,
 };
 
 static struct full_store *
@@ -240,6 +244,22 @@ a_block_is_deleted_while_its_demotion_fails(void **state)
     full_end(full);
 }
 
+/* All that the batch has taken waits again. Returns how many there were. */
+static uint32_t
+taken_return(struct full_store *full, struct batch *batch)
+{
+    struct commit *commit = full->store->commit;
+    uint32_t count = batch->count;
+
+    for (uint32_t i = 0; i < count; i++) {
+        batch->flights[i]->state = FLIGHT_QUEUED;
+        commit->queued_count++;
+        commit->queued_bytes += imaging_bytes(full->store, batch->flights[i]);
+    }
+    batch->count = 0;
+    return count;
+}
+
 /* The batch that is made of what waits now has so many of them, and behind `last` not even a look
  * was taken: nothing is there that could be looked at. Then all of it waits again. */
 static void
@@ -256,13 +276,7 @@ take_looks_no_further(struct full_store *full, struct flight *last, uint32_t wan
     commit_batch_take(full->store, batch, SEGMENT_NONE);
     last->newer = newer;
     fenced_close(&fence);
-    assert_int_equal(batch->count, wanted_count);
-    for (uint32_t i = 0; i < batch->count; i++) {
-        batch->flights[i]->state = FLIGHT_QUEUED;
-        commit->queued_count++;
-        commit->queued_bytes += imaging_bytes(full->store, batch->flights[i]);
-    }
-    batch->count = 0;
+    assert_int_equal(taken_return(full, batch), wanted_count);
 }
 
 /* So many puts wait, and no batch takes any. */
@@ -310,6 +324,67 @@ a_batch_does_not_look_behind_the_last_that_can_be_written(void **state)
     waiting_end(full);
 }
 
+/* What is left of the active segment holds just so many blocks, with a header that says nothing
+ * else. */
+static void
+tail_cut(struct full_store *full, uint32_t count)
+{
+    full_active(full)->fill_page =
+        segment_pages(full->store->segments) - count * PAGES - batch_header_pages(count, count);
+}
+
+/* So many of the first that were put are moved to what is left of the active segment. */
+static uint32_t
+group_count(struct full_store *full)
+{
+    struct resident residents[AT_ONCE] = {0};
+    const struct segment *active = full_active(full);
+    uint32_t count;
+
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        const struct entry *entry;
+
+        residents[i].number = full_entry(full, i);
+        entry = residency_at(full->store->map, residents[i].number);
+        residents[i].extent =
+            (struct extent){entry->segment, entry->extent_generation, entry->page};
+    }
+    count = relocate_start(full->store, residents, AT_ONCE);
+    for (uint32_t n = 0; n < STEPS_MAX && !relocate_is_idle(full->store); n++)
+        sim_run_steps(full->world, 1);
+    assert_true(relocate_is_idle(full->store));
+    assert_ptr_equal(full_active(full), active); /* No other was begun. */
+    return count;
+}
+
+/* They take a page of the header, or two. */
+static void
+void_entries_that_are_said_again_count_in_the_rest_of_a_segment(void **state)
+{
+    struct full_store *full = demoting_begin(0);
+    struct commit *commit = full->store->commit;
+    struct batch *batch = &commit->batches[0], *failed = &commit->batches[1];
+
+    (void)state;
+    (void)segment_fill(full);
+    commit->lack_until_ns = UINT64_MAX;
+    blocks_await(blocks_submit(full, 1000, AT_ONCE, KVT_RELAXED), KVT_STAGE_DONE);
+    tail_cut(full, SOME);
+    commit_batch_take(full->store, batch, SEGMENT_NONE);
+    assert_int_equal(taken_return(full, batch), SOME);
+
+    failed->kill_count = VOIDS;
+    failed->state = BATCH_WRITING;
+    for (uint32_t i = 0; i < VOIDS; i++)
+        failed->kills[i].order = 0;
+    commit_batch_take(full->store, batch, SEGMENT_NONE);
+    assert_int_equal(taken_return(full, batch), SOME - 1);
+    assert_int_equal(group_count(full), SOME - 1);
+    failed->kill_count = 0;
+    failed->state = BATCH_IDLE;
+    waiting_end(full);
+}
+
 /* Blocks that are as much as a batch takes do not wait until they are due. */
 static void
 a_batch_that_is_just_full_is_written(void **state)
@@ -336,6 +411,7 @@ main(void)
         cmocka_unit_test(a_put_that_is_due_does_not_wait_for_those_before_it),
         cmocka_unit_test(a_put_that_joins_a_demotion_keeps_its_block_when_that_fails),
         cmocka_unit_test(a_block_is_deleted_while_its_demotion_fails),
+        cmocka_unit_test(void_entries_that_are_said_again_count_in_the_rest_of_a_segment),
         cmocka_unit_test(a_batch_that_is_just_full_is_written),
         cmocka_unit_test(a_full_batch_does_not_look_at_what_it_cannot_take),
         cmocka_unit_test(a_batch_does_not_look_behind_the_last_that_can_be_written),

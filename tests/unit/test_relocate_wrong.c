@@ -2,7 +2,8 @@
 /*
  * test_relocate_wrong.c - blocks whose bytes are wrong, or cannot be read twice, when their segment
  * is reclaimed: they leave the store, are counted, and never come back. Those that cannot be read
- * once stay, and those for the reads of which there is no memory, however often.
+ * once stay, and those for the reads of which there is no memory, however often. None is moved
+ * behind a write that fails.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -215,6 +216,17 @@ a_block_that_cannot_be_read_keeps_no_put_from_its_room(void **state)
     }
 }
 
+static void
+hot_pin(struct full_store *full)
+{
+    for (uint64_t key = 0; key < FULL_HOT; key++) {
+        struct payload_key name;
+
+        payload_key_make(&name, key);
+        assert_int_equal(kvt_pin(full->store, full->ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+    }
+}
+
 /* That says nothing of the block: it stays, its segment has a turn now and then, not at once, and
  * is emptied when there is memory. */
 static void
@@ -235,12 +247,7 @@ a_block_for_which_the_kernel_has_no_memory_stays(void **state)
         uint32_t generation = victim->generation;
         uint64_t faults_before = sim_fault_count(full->world);
 
-        for (uint64_t key = 0; key < FULL_HOT; key++) {
-            struct payload_key name;
-
-            payload_key_make(&name, key);
-            assert_int_equal(kvt_pin(full->store, full->ns, &name.key, 1, KVT_FOREVER), KVT_OK);
-        }
+        hot_pin(full);
         victim->was_unreadable = i % 4 < 2; /* The disk failed before. */
         sim_rule_add(full->world, &no_memory);
         for (uint32_t j = 0; j < FULL_BLOCKS; j++) {
@@ -264,6 +271,84 @@ a_block_for_which_the_kernel_has_no_memory_stays(void **state)
     }
 }
 
+/* All that was passed over while there was none has another turn before a put is refused. */
+static void
+a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused(void **state)
+{
+    static const struct sim_rule no_memory = {.ops = SIM_READ,
+        .effect = SIM_ENOMEM,
+        .path = "/store/data/data.00",
+        .nth = 1,
+        .sticky = true};
+
+    (void)state;
+    for (uint64_t seed = 860; seed < 860 + SEEDS; seed++) {
+        struct full_store *full = full_begin(seed, FULL_SEGMENTS);
+        struct segment *victim = only_victim(full);
+        uint64_t recycled = kit_stats(full->store).segment_recycle_count;
+
+        hot_pin(full);
+        sim_rule_add(full->world, &no_memory);
+        while (!victim->is_passed_over)
+            full_put(full, full->next_cold++, 1);
+        sim_rules_clear(full->world);
+        for (uint32_t i = 0; i < FULL_BLOCKS; i++)
+            full_put(full, full->next_cold++, 1);
+        assert_true(kit_stats(full->store).segment_recycle_count > recycled);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            full_expect(full, key, 1);
+        full_end(full);
+    }
+}
+
+/* So many steps; a put may fail in them. No group is begun in one before and behind which a put is
+ * to fail. Returns in how many of them a segment was being reclaimed. */
+static uint32_t
+doomed_steps(struct full_store *full, uint32_t step_count)
+{
+    uint32_t count = 0;
+
+    for (uint32_t n = 0; n < step_count; n++) {
+        bool is_met = nvme_is_doomed(full->store->nvme) && relocate_is_idle(full->store);
+
+        sim_run_steps(full->world, 1);
+        if (!is_met || !nvme_is_doomed(full->store->nvme))
+            continue;
+        assert_true(relocate_is_idle(full->store));
+        count += !reclaim_is_idle(full->store);
+    }
+    return count;
+}
+
+/* It would fail with that. */
+static void
+no_group_is_begun_behind_a_put_that_fails(void **state)
+{
+    const struct sim_rule fails = {
+        .ops = SIM_WRITE, .effect = SIM_EIO, .per_mille = 200, .file = "data."};
+    uint32_t count = 0;
+
+    (void)state;
+    for (uint64_t seed = 870; seed < 870 + 4 * SEEDS; seed++) {
+        struct full_store *full = full_begin_hasty(seed);
+
+        full_fill(full);
+        sim_rule_add(full->world, &fails);
+        for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
+            kvt_ticket *ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+
+            (void)full_expect_at_most(full, i % FULL_HOT, 1);
+            count += doomed_steps(full, i % 4 == 0 ? 300 : 10);
+            assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, FULL_WAIT_NS), KVT_OK);
+            kvt_ticket_free(ticket);
+        }
+        sim_rules_clear(full->world);
+        full->is_refusing = true;
+        full_end(full);
+    }
+    assert_int_not_equal(count, 0);
+}
+
 int
 main(void)
 {
@@ -273,6 +358,8 @@ main(void)
         cmocka_unit_test(a_block_that_cannot_be_read_beside_some_that_can_stays),
         cmocka_unit_test(a_block_that_cannot_be_read_keeps_no_put_from_its_room),
         cmocka_unit_test(a_block_for_which_the_kernel_has_no_memory_stays),
+        cmocka_unit_test(a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused),
+        cmocka_unit_test(no_group_is_begun_behind_a_put_that_fails),
     };
 
     stop_on_proof();

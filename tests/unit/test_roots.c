@@ -13,6 +13,7 @@
 #include "full_store.h"
 #include "nvme_internal.h"
 #include "stop_on_proof.h"
+#include "victim.h"
 #include "victim_scan.h"
 
 enum {
@@ -331,6 +332,56 @@ a_root_that_is_short_leaves_the_blocks_of_another_alone(void **state)
     }
 }
 
+/* Puts to that root alone until no more than so many of its segments are FREE; but for NULL a lease
+ * of each. Returns how many. */
+static uint32_t
+root_fill(struct full_store *full, uint32_t root, uint32_t free_count, kvt_lease *leases)
+{
+    uint32_t count = 0;
+
+    full->store->nvme->roots[1 - root].is_read_only = true;
+    while (segment_count_in(full->store->segments, root, SEGMENT_FREE) > free_count) {
+        blocks_put(full, 1);
+        if (leases != NULL)
+            leases[count] = lease_of(full, full->next_cold - 1);
+        count++;
+    }
+    full->store->nvme->roots[1 - root].is_read_only = false;
+    return count;
+}
+
+/* Nor when nothing of the short one can be reclaimed, and it stays short. */
+static void
+a_root_that_stays_short_leaves_the_blocks_of_another_alone(void **state)
+{
+    enum {
+        SHORT = 2, /* FREE segments. */
+        PUTS = 2 * FULL_SEGMENTS,
+    };
+
+    (void)state;
+    for (uint64_t seed = 80; seed < 84; seed++) {
+        struct full_store *full = full_begin_two_roots(seed);
+        kvt_lease leases[ROOM];
+        struct segment *segment;
+        uint32_t cursor = 0;
+        uint32_t count;
+
+        (void)root_fill(full, 1, FULL_SEGMENTS / 2 + 1, NULL);
+        count = root_fill(full, 0, SHORT, leases);
+        blocks_put(full, PUTS);
+        assert_true(victim_root_is_short(full->store, 0));
+        assert_false(victim_root_is_short(full->store, 1));
+        while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+            assert_int_equal(segment->generation, 1);
+        for (uint32_t i = 0; i < count; i++)
+            kvt_lease_release(full->store, leases[i]);
+        for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+            full_expect(full, key, 1);
+        full_end(full);
+    }
+}
+
 static uint32_t
 claimed_count(const struct full_store *full, uint32_t root)
 {
@@ -479,6 +530,7 @@ main(void)
         cmocka_unit_test(a_disk_that_fails_in_a_reclaim_does_not_stop_the_reclaims_of_the_other),
         cmocka_unit_test(what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays),
         cmocka_unit_test(a_root_that_is_short_leaves_the_blocks_of_another_alone),
+        cmocka_unit_test(a_root_that_stays_short_leaves_the_blocks_of_another_alone),
         cmocka_unit_test(victims_count_for_their_own_root),
         cmocka_unit_test(a_root_of_another_store_is_refused),
         cmocka_unit_test(a_root_that_has_become_another_store_s_is_refused),

@@ -134,10 +134,10 @@ nothing_is_reclaimed_while_nothing_is_sealed(void **state)
     struct segment *taken, *sealed;
     uint32_t page;
 
-    assert_null(victim_choose(&fixture->store));
+    assert_null(victim_choose(&fixture->store, false));
     assert_int_equal(
         segment_run_take(fixture->store.segments, 0, 1, 0, &taken, &page, &sealed), KVT_OK);
-    assert_null(victim_choose(&fixture->store)); /* One is ACTIVE. */
+    assert_null(victim_choose(&fixture->store, false)); /* One is ACTIVE. */
 }
 
 static void
@@ -152,15 +152,15 @@ the_segment_that_was_filled_longest_ago_goes_first(void **state)
         /* However late its blocks were used. */
         block_add(fixture, segments[i], (const uint32_t[]){100, 300, 200}[i], false);
     }
-    assert_ptr_equal(victim_choose(&fixture->store), segments[1]);
+    assert_ptr_equal(victim_choose(&fixture->store, false), segments[1]);
     segments[1]->is_passed_over = true;
-    assert_ptr_equal(victim_choose(&fixture->store), segments[2]);
+    assert_ptr_equal(victim_choose(&fixture->store, false), segments[2]);
     segments[2]->is_passed_over = true;
-    assert_ptr_equal(victim_choose(&fixture->store), segments[0]);
+    assert_ptr_equal(victim_choose(&fixture->store, false), segments[0]);
     segments[0]->is_passed_over = true;
-    assert_null(victim_choose(&fixture->store));
+    assert_null(victim_choose(&fixture->store, false));
     victim_spare_none(&fixture->store);
-    assert_ptr_equal(victim_choose(&fixture->store), segments[1]);
+    assert_ptr_equal(victim_choose(&fixture->store, false), segments[1]);
 }
 
 static void
@@ -174,7 +174,7 @@ an_empty_segment_goes_before_all_others(void **state)
     second->live_bytes = 0;
     first->batch_number = 1;
     second->batch_number = 2;
-    assert_ptr_equal(victim_choose(&fixture->store), second);
+    assert_ptr_equal(victim_choose(&fixture->store, false), second);
 }
 
 static void
@@ -188,7 +188,7 @@ where_most_is_dead_the_segment_with_the_least_alive_goes_first(void **state)
     second->live_bytes = PAGE_BYTES;
     first->batch_number = 1;
     second->batch_number = 2; /* Filled later. */
-    assert_ptr_equal(victim_choose(&fixture->store), second);
+    assert_ptr_equal(victim_choose(&fixture->store, false), second);
 }
 
 static void
@@ -205,9 +205,9 @@ kills_that_are_needed_count_like_what_lives(void **state)
         data->batch_number = 1;
         kills->batch_number = 2;
         segment_kills_note(store->segments, kills, PAGES * PAGE_BYTES / 50);
-        assert_ptr_equal(victim_choose(store), data);
+        assert_ptr_equal(victim_choose(store, false), data);
         segment_kills_note(store->segments, kills, 10);
-        assert_ptr_equal(victim_choose(store), kills);
+        assert_ptr_equal(victim_choose(store, false), kills);
     }
 }
 
@@ -229,7 +229,7 @@ what_gains_too_little_is_let_go(void **state)
     assert_true(victim_gains(store, victim, PAGES * 3 / 4 * PAGE_KILLS));
     assert_false(victim_gains(store, victim, PAGES * PAGE_KILLS));
     victim->is_claimed = false;
-    assert_ptr_equal(victim_choose(store), other); /* That is known now. */
+    assert_ptr_equal(victim_choose(store, false), other); /* That is known now. */
 }
 
 /* Each segment that is freed may be the one that some of them name. */
@@ -265,9 +265,9 @@ a_segment_with_copies_that_are_being_replaced_goes_last(void **state)
     first->batch_number = 1;
     second->batch_number = 2;
     first->held_bytes = PAGE_BYTES;
-    assert_ptr_equal(victim_choose(&fixture->store), second);
+    assert_ptr_equal(victim_choose(&fixture->store, false), second);
     second->is_passed_over = true;
-    assert_ptr_equal(victim_choose(&fixture->store), first);
+    assert_ptr_equal(victim_choose(&fixture->store, false), first);
 }
 
 /* What is dead on a root that takes no writes is no room. */
@@ -281,9 +281,9 @@ what_is_dead_where_nothing_can_be_written_counts_not(void **state)
     segment_make(fixture, 1)->live_bytes = PAGE_BYTES;
     oldest->live_bytes = (uint64_t)PAGES * PAGE_BYTES;
     dead->live_bytes = 0;
-    assert_ptr_equal(victim_choose(&fixture->store), dead);
+    assert_ptr_equal(victim_choose(&fixture->store, false), dead);
     fixture->nvme.roots[1].is_read_only = true;
-    assert_ptr_equal(victim_choose(&fixture->store), oldest);
+    assert_ptr_equal(victim_choose(&fixture->store, false), oldest);
 }
 
 /* Those that are full would be written again for ever. */
@@ -301,11 +301,11 @@ where_most_is_dead_held_segments_go_before_full_ones(void **state)
     held->held_bytes = PAGE_BYTES;
     full->live_bytes = (uint64_t)PAGES * PAGE_BYTES;
     light->live_bytes = (uint64_t)PAGES * PAGE_BYTES / 2;
-    assert_ptr_equal(victim_choose(&fixture->store), light);
+    assert_ptr_equal(victim_choose(&fixture->store, false), light);
     light->is_passed_over = true;
-    assert_ptr_equal(victim_choose(&fixture->store), held);
+    assert_ptr_equal(victim_choose(&fixture->store, false), held);
     held->is_passed_over = true;
-    assert_ptr_equal(victim_choose(&fixture->store), full);
+    assert_ptr_equal(victim_choose(&fixture->store, false), full);
 }
 
 static void
@@ -315,12 +315,12 @@ a_segment_that_is_written_to_or_at_its_last_generation_stays(void **state)
     struct segment *first = segment_make(fixture, 0);
 
     first->writer_count = 1;
-    assert_null(victim_choose(&fixture->store));
+    assert_null(victim_choose(&fixture->store, false));
     first->writer_count = 0;
     first->generation = UINT32_MAX - 1;
-    assert_null(victim_choose(&fixture->store));
+    assert_null(victim_choose(&fixture->store, false));
     first->generation = UINT32_MAX - 2;
-    assert_ptr_equal(victim_choose(&fixture->store), first);
+    assert_ptr_equal(victim_choose(&fixture->store, false), first);
 }
 
 static void
@@ -332,7 +332,7 @@ a_segment_that_a_crash_left_half_reclaimed_is_found(void **state)
     assert_null(victim_unfinished(&fixture->store));
     segment_recycle_begin(fixture->store.segments, first);
     assert_ptr_equal(victim_unfinished(&fixture->store), first);
-    assert_null(victim_choose(&fixture->store));
+    assert_null(victim_choose(&fixture->store, false));
     /* It could not be emptied: others have their turn, or those who want room are told. */
     first->is_passed_over = true;
     assert_null(victim_unfinished(&fixture->store));
@@ -348,9 +348,9 @@ a_root_that_takes_no_writes_keeps_its_segments(void **state)
     struct segment *second = segment_make(fixture, 1);
 
     segment_recycle_begin(fixture->store.segments, second);
-    assert_ptr_equal(victim_choose(&fixture->store), first);
+    assert_ptr_equal(victim_choose(&fixture->store, false), first);
     fixture->nvme.roots[0].is_read_only = true;
-    assert_null(victim_choose(&fixture->store));
+    assert_null(victim_choose(&fixture->store, false));
     assert_null(victim_unfinished(&fixture->store));
     fixture->nvme.roots[0].is_read_only = false;
     assert_ptr_equal(victim_unfinished(&fixture->store), second);
