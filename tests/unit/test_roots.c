@@ -263,6 +263,43 @@ leased_fill(struct full_store *full, kvt_lease leases[ROOM])
     return count;
 }
 
+/* Blocks of a segment of the second disk are being written elsewhere, and none of the first. */
+static bool
+is_emptying_lost(const struct full_store *full)
+{
+    const struct segment *segment;
+    uint32_t cursor = 0;
+    uint32_t counts[2] = {0};
+
+    while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
+        counts[segment_root(segment->number)] += segment->is_claimed;
+    return counts[LOST] > 0 && counts[1 - LOST] == 0 && !relocate_is_idle(full->store);
+}
+
+static kvt_ticket *
+emptying_lost_meet(struct full_store *full)
+{
+    for (uint32_t i = 0; i < FULL_BLOCKS; i++) {
+        kvt_ticket *ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+
+        for (uint32_t k = 0; k < 2000 && !is_emptying_lost(full); k++)
+            sim_run_steps(full->world, 1);
+        if (is_emptying_lost(full))
+            return ticket;
+        assert_int_equal(full_result(ticket), KVT_OK);
+    }
+    fail_msg("no segment of the second disk is emptied");
+    return NULL;
+}
+
+static bool
+is_on_nvme(const struct full_store *full, uint64_t key)
+{
+    uint32_t number = full_entry(full, key);
+
+    return number != ENTRY_NONE && (entry_tiers(full->store, number) & TIER_NVME) != 0;
+}
+
 /* Some blocks of the segment are being written elsewhere: the others are not given up then. */
 static void
 what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays(void **state)
@@ -272,10 +309,16 @@ what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays(void **state
         struct full_store *full = full_begin_two_roots(40 + moment);
         kvt_lease leases[ROOM];
         uint32_t count = leased_fill(full, leases);
-        kvt_ticket *ticket = reclaim_meet(full, false);
+        kvt_ticket *ticket = emptying_lost_meet(full);
+        bool is_lost[KEYS];
 
         sim_run_steps(full->world, moment / 4);
+        (void)lost_note(full, is_lost);
         full->store->nvme->roots[LOST].is_read_only = true;
+        for (uint32_t i = 0; i < STEPS * STEPS && !reclaim_is_idle(full->store); i++)
+            sim_run_steps(full->world, 1);
+        for (uint64_t key = FULL_COLD; key < full->next_cold; key++)
+            assert_true(!is_lost[key - FULL_COLD] || is_on_nvme(full, key));
         other_root_goes_on(full);
         assert_int_equal(full_result(ticket), KVT_OK);
         for (uint32_t i = 0; i < count; i++)
@@ -519,6 +562,37 @@ a_root_that_is_missing_with_its_folder_is_named(void **state)
     full_end(full);
 }
 
+/* A batch finds no room: of the root that is short a segment goes, although the other, which takes
+ * no batch for another reason (nvme_lack()), has an older one. */
+static void
+who_finds_no_room_empties_the_root_that_is_short(void **state)
+{
+    struct full_store *full = full_begin_two_roots(80);
+    struct segment_table *table = full->store->segments;
+    struct segment *segment, *taken, *sealed;
+    uint32_t cursor = 0;
+    uint32_t page;
+
+    (void)state;
+    full_fill(full);
+    (void)sim_run_for(full->world, UINT64_C(1000) * 1000 * 1000);
+    assert_true(reclaim_is_idle(full->store));
+    full->store->options.nvme_high_percent = 100;
+    while (!victim_root_is_short(full->store, 1 - LOST)) {
+        assert_int_equal(segment_run_take(table, 1 - LOST, 1, 0, &taken, &page, &sealed), KVT_OK);
+        segment_seal(table, taken);
+        taken->live_bytes = (uint64_t)segment_pages(table) * PAGE_BYTES;
+    }
+    assert_false(victim_root_is_short(full->store, LOST));
+    while ((segment = segment_next(table, &cursor)) != NULL)
+        segment->batch_number = segment_root(segment->number) == LOST ? 1 : 2;
+    segment = victim_choose(full->store, false);
+    assert_non_null(segment);
+    assert_int_equal(segment_root(segment->number), 1 - LOST);
+    full_again(full, 0);
+    full_end(full);
+}
+
 int
 main(void)
 {
@@ -531,6 +605,7 @@ main(void)
         cmocka_unit_test(what_a_disk_holds_that_fails_while_a_segment_of_it_is_emptied_stays),
         cmocka_unit_test(a_root_that_is_short_leaves_the_blocks_of_another_alone),
         cmocka_unit_test(a_root_that_stays_short_leaves_the_blocks_of_another_alone),
+        cmocka_unit_test(who_finds_no_room_empties_the_root_that_is_short),
         cmocka_unit_test(victims_count_for_their_own_root),
         cmocka_unit_test(a_root_of_another_store_is_refused),
         cmocka_unit_test(a_root_that_has_become_another_store_s_is_refused),
