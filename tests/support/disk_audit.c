@@ -25,15 +25,23 @@ enum {
     AHEAD_SEARCH = 96, /* ... and where it is not known where the next one stands. */
 };
 
+/* Where its header stands, and its number: that of a batch which failed may have been written over
+ * by another life, and what calls the one void says nothing of the other. */
+struct audit_batch {
+    struct extent header;
+    uint64_t number;
+};
+
 struct audit_copy {
     struct hash128 fingerprint;
-    struct extent header; /* Of its batch. */
+    struct audit_batch batch;
     struct block_record record;
 };
 
 struct audit_kill {
     struct hash128 fingerprint;
-    struct extent extent, header;
+    struct extent extent;
+    struct audit_batch batch;
     uint64_t sequence;
 };
 
@@ -56,7 +64,7 @@ struct audit {
     const struct hash128 *only; /* NULL: all keys. */
     struct audit_copy *copies;
     struct audit_kill *kills;
-    struct extent *voids; /* Headers of batches that do not count. */
+    struct audit_batch *voids; /* Those that do not count. */
     uint32_t copy_count, kill_count, void_count;
     uint32_t copy_capacity, kill_capacity, void_capacity;
     bool is_read; /* All that was to be. */
@@ -87,6 +95,8 @@ is_wanted(const struct audit *audit, struct hash128 fingerprint)
 static void
 header_note(struct audit *audit, const struct batch_header *header)
 {
+    const struct audit_batch batch = {.header = header->extent, .number = header->sequence};
+
     for (uint32_t i = 0; i < header->block_count; i++) {
         const struct block_record *record = &audit->scratch->records[i];
         struct hash128 fingerprint = key_fingerprint(audit->store->fingerprint_seed, &record->key);
@@ -95,8 +105,8 @@ header_note(struct audit *audit, const struct batch_header *header)
             continue;
         audit->copies =
             grown(audit->copies, audit->copy_count, &audit->copy_capacity, sizeof(*audit->copies));
-        audit->copies[audit->copy_count++] = (struct audit_copy){
-            .fingerprint = fingerprint, .header = header->extent, .record = *record};
+        audit->copies[audit->copy_count++] =
+            (struct audit_copy){.fingerprint = fingerprint, .batch = batch, .record = *record};
     }
     for (uint32_t i = 0; i < header->kill_count; i++) {
         const struct tier_kill *kill = &audit->scratch->kills[i];
@@ -104,14 +114,15 @@ header_note(struct audit *audit, const struct batch_header *header)
         if (hash128_is_zero(kill->fingerprint)) {
             audit->voids = grown(
                 audit->voids, audit->void_count, &audit->void_capacity, sizeof(*audit->voids));
-            audit->voids[audit->void_count++] = kill->extent;
+            audit->voids[audit->void_count++] =
+                (struct audit_batch){.header = kill->extent, .number = kill->sequence};
         } else if (is_wanted(audit, kill->fingerprint)) {
             audit->kills = grown(
                 audit->kills, audit->kill_count, &audit->kill_capacity, sizeof(*audit->kills));
             audit->kills[audit->kill_count++] =
                 (struct audit_kill){.fingerprint = kill->fingerprint,
                     .extent = kill->extent,
-                    .header = header->extent,
+                    .batch = batch,
                     .sequence = kill->sequence};
         }
     }
@@ -261,10 +272,16 @@ extent_equal(const struct extent *a, const struct extent *b)
 }
 
 static bool
-batch_is_void(const struct audit *audit, const struct extent *header)
+batch_equal(const struct audit_batch *a, const struct audit_batch *b)
+{
+    return extent_equal(&a->header, &b->header) && a->number == b->number;
+}
+
+static bool
+batch_is_void(const struct audit *audit, const struct audit_batch *batch)
 {
     for (uint32_t i = 0; i < audit->void_count; i++) {
-        if (extent_equal(&audit->voids[i], header))
+        if (batch_equal(&audit->voids[i], batch))
             return true;
     }
     return false;
@@ -312,7 +329,7 @@ copy_is_killed(const struct audit *audit, const struct audit_copy *copy)
 
         if (kill->extent.segment == copy->record.extent.segment &&
             kill->extent.generation == copy->record.extent.generation &&
-            kill->sequence >= copy->record.sequence && !batch_is_void(audit, &kill->header))
+            kill->sequence >= copy->record.sequence && !batch_is_void(audit, &kill->batch))
             return true;
     }
     return false;
@@ -373,7 +390,7 @@ kill_is_vain(struct audit *audit, const struct audit_kill *kill)
     for (uint32_t i = 0; i < audit->copy_count; i++) {
         const struct audit_copy *copy = &audit->copies[i];
 
-        if (extent_equal(&copy->header, &kill->header) &&
+        if (batch_equal(&copy->batch, &kill->batch) &&
             hash128_equal(copy->fingerprint, kill->fingerprint) && copy_is_torn(audit, copy))
             return true;
     }
@@ -389,7 +406,7 @@ block_would_go(struct audit *audit, const struct audit_copy *copy)
          i++) {
         const struct audit_kill *kill = &audit->kills[i];
 
-        if (kill->sequence >= copy->record.sequence && !batch_is_void(audit, &kill->header) &&
+        if (kill->sequence >= copy->record.sequence && !batch_is_void(audit, &kill->batch) &&
             !kill_is_vain(audit, kill))
             return true;
     }
@@ -419,7 +436,7 @@ copies_judge(struct audit *audit, struct disk_audit *audit_out)
             continue;
         }
         audit_out->dead_count++;
-        if (!copy_is_cleared(audit, copy) && !batch_is_void(audit, &copy->header) &&
+        if (!copy_is_cleared(audit, copy) && !batch_is_void(audit, &copy->batch) &&
             !copy_is_killed(audit, copy) && !copy_is_torn(audit, copy))
             audit_fail(audit_out, copy, "dead, and no kill names it");
     }

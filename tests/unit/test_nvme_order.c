@@ -50,27 +50,38 @@ a_failed_write_fails_what_was_put_behind_it(void **state)
     nvme_kit_close();
 }
 
+/* A block is put, on that root; nobody waits for it. */
+static void
+put_begin(struct rig_batch *batch, uint64_t seed, uint32_t root)
+{
+    nvme_kit_batch(batch, 1, seed);
+    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &batch->batch), KVT_OK);
+    assert_int_equal(segment_root(batch->batch.header.segment), root);
+}
+
+/* A tier of two roots, and a put whose write is held back. */
+static struct nvme_tier *
+late_one_begin(struct rig_batch *batch)
+{
+    nvme_kit_open(2);
+    io_puppet_hold(nvme_kit.script, IO_WRITE, nvme_kit.rig.nvme->roots[0].file);
+    put_begin(batch, 10, 0);
+    nvme_kit_held_wait(IO_WRITE, 1);
+    return nvme_kit.rig.nvme;
+}
+
 /* Of another root, and finished: it waits for its turn to be answered. No void entry says yet that
  * it does not count, and what is committed behind it in its segment would make it count. */
 static void
 nothing_is_written_behind_what_failed_with_another(void **state)
 {
     static struct rig_batch failing, finished, after[2];
-    struct nvme_tier *nvme;
+    const struct nvme_tier *nvme = late_one_begin(&failing);
     const struct segment *segment;
 
     (void)state;
-    nvme_kit_open(2);
-    nvme = nvme_kit.rig.nvme;
-    io_puppet_hold(nvme_kit.script, IO_WRITE, nvme->roots[0].file);
-    nvme_kit_batch(&failing, 1, 10);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &failing.batch), KVT_OK);
-    assert_int_equal(segment_root(failing.batch.header.segment), 0);
-    nvme_kit_held_wait(IO_WRITE, 1);
-    nvme_kit_batch(&finished, 1, 20);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &finished.batch), KVT_OK);
+    put_begin(&finished, 20, 1);
     segment = nvme_kit_segment(&finished);
-    assert_int_equal(segment_root(segment->number), 1);
     while (nvme->put_first->next->state != PUT_SYNCED)
         rig_turn(&nvme_kit.rig);
     assert_int_equal(segment->state, SEGMENT_ACTIVE);
@@ -96,30 +107,19 @@ static void
 nothing_succeeds_behind_what_has_failed_and_is_not_answered(void **state)
 {
     static struct rig_batch before, failing, behind;
-    struct nvme_tier *nvme;
-    const struct segment *segment;
+    const struct nvme_tier *nvme = late_one_begin(&before);
 
     (void)state;
-    nvme_kit_open(2);
-    nvme = nvme_kit.rig.nvme;
-    io_puppet_hold(nvme_kit.script, IO_WRITE, nvme->roots[0].file);
-    nvme_kit_batch(&before, 1, 10);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &before.batch), KVT_OK);
-    assert_int_equal(segment_root(before.batch.header.segment), 0);
-    nvme_kit_held_wait(IO_WRITE, 1);
     assert_false(nvme_is_doomed(nvme));
     io_puppet_fail(nvme_kit.script, IO_WRITE, 0, 1, EIO);
-    nvme_kit_batch(&failing, 1, 20);
-    assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &failing.batch), KVT_OK);
-    assert_int_equal(segment_root(failing.batch.header.segment), 1);
+    put_begin(&failing, 20, 1);
     while (nvme->put_first->next->state != PUT_FAILED)
         rig_turn(&nvme_kit.rig);
     assert_true(nvme_is_doomed(nvme));
 
     nvme_kit_batch(&behind, 1, 30);
     assert_int_equal(nvme_kit.rig.tier->ops->put(nvme_kit.rig.tier, &behind.batch), KVT_OK);
-    segment = nvme_kit_segment(&behind);
-    assert_int_equal(segment->state, SEGMENT_SEALED);
+    assert_int_equal(nvme_kit_segment(&behind)->state, SEGMENT_SEALED);
     io_puppet_release(nvme_kit.script, IO_WRITE);
     rig_wait(&nvme_kit.rig, 3);
     assert_int_equal(before.batch.status, KVT_OK);

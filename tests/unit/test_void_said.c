@@ -157,12 +157,36 @@ each_batch_beside_that_of_a_void_entry_says_it_too(void **state)
     full_end(full);
 }
 
+/* What another life has put at the place of a batch that failed, and was voided there, counts: the
+ * audit of what is on the disk goes by the number, too, as a rebuild does. */
+static void
+a_batch_where_a_void_one_stood_counts(void **state)
+{
+    struct full_store *full = full_begin(1, FULL_SEGMENTS);
+    const struct segment *segment;
+    struct tier_batch older = {.sequence = 1};
+
+    (void)state;
+    full_put(full, 0, 1);
+    full_put(full, 1, 1);
+    segment = segment_active(full->store->segments, 0);
+    older.header =
+        (struct extent){segment->number, segment->generation, segment->fill_page}; /* The kill's. */
+    assert_int_equal(kit_delete(full->store, full->ns, 0), KVT_OK);
+    assert_true(segment->fill_page > older.header.page);
+    commit_void(full->store, &older);
+    full_put(full, 2, 1);
+    kit_audit(full->store);
+    full_end(full);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_torn_copy_behind_many_relocations_hides_no_older_one),
         cmocka_unit_test(each_batch_beside_that_of_a_void_entry_says_it_too),
+        cmocka_unit_test(a_batch_where_a_void_one_stood_counts),
     };
 
     stop_on_proof();
