@@ -52,9 +52,10 @@ struct audit_scratch {
     uint32_t segment, page, count;
     struct block_record records[BATCH_BLOCKS_MAX]; /* Of the last header. */
     struct tier_kill kills[BATCH_KILLS_MAX];
-    /* The part of a file without holes that was looked at last. */
+    /* The part of a file without holes that was looked for last: nothing lies between `looked_from`
+     * and its begin. */
     const struct fs_file *written_file;
-    off_t written_first, written_end;
+    off_t looked_from, written_first, written_end;
 };
 
 struct audit {
@@ -190,13 +191,14 @@ page_written(struct audit *audit, uint32_t segment, uint32_t page)
 
     if (file->descriptor < 0 || page >= nvme->options.segment_pages)
         return page;
-    if (scratch->written_file != file || offset < scratch->written_first ||
+    if (scratch->written_file != file || offset < scratch->looked_from ||
         offset >= scratch->written_end) {
         scratch->written_file = file;
+        scratch->looked_from = offset;
         scratch->written_first = lseek(file->descriptor, offset, SEEK_DATA);
         scratch->written_end = lseek(file->descriptor, scratch->written_first, SEEK_HOLE);
         if (scratch->written_first < 0) /* ENXIO: nothing behind it, either. */
-            scratch->written_first = scratch->written_end = end;
+            scratch->written_first = scratch->written_end = INT64_MAX;
     }
     if (scratch->written_first >= end)
         return nvme->options.segment_pages;
