@@ -21,6 +21,11 @@ enum {
     MANY = 1500, /* More than COMMIT_KILLS_MAX. */
     MOMENTS = 240,
     SPARED_MOMENTS = 40,
+#if defined(__SANITIZE_ADDRESS__)
+    STRIDE = 5, /* Each fifth moment, ... */
+#else
+    STRIDE = 1, /* ... or each. */
+#endif
 };
 
 #define SECOND_NS (UINT64_C(1000) * 1000 * 1000)
@@ -461,7 +466,7 @@ static void
 a_delete_waits_for_the_kill_of_the_newest_copy(void **state)
 {
     (void)state;
-    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+    for (uint32_t moment = 0; moment < MOMENTS; moment += STRIDE) {
         const struct sim_rule slow = {.ops = SIM_COMMIT,
             .effect = SIM_STALL,
             .nth = 1 + moment % 3,
@@ -494,7 +499,7 @@ static void
 the_kill_of_a_copy_spares_what_was_put_behind_its_delete(void **state)
 {
     (void)state;
-    for (uint32_t moment = 0; moment < SPARED_MOMENTS; moment++) {
+    for (uint32_t moment = 0; moment < SPARED_MOMENTS; moment += STRIDE) {
         struct full_store *full = full_begin_hasty(500 + moment);
         kvt_ticket *tickets[3];
 
@@ -519,7 +524,7 @@ a_block_whose_kill_is_lost_in_a_crash_can_be_deleted(void **state)
     uint32_t found_count = 0;
 
     (void)state;
-    for (uint32_t moment = 0; moment < MOMENTS; moment++) {
+    for (uint32_t moment = 0; moment < MOMENTS; moment += STRIDE) {
         struct full_store *full = full_begin_hasty(700 + moment);
         kvt_ticket *ticket = full_put_submit(full, KEY, 1, KVT_SYNC);
 

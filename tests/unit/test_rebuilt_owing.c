@@ -22,6 +22,13 @@ enum {
     DEAD = 100, /* Keys: of the copy that is dead, and of a block beside it. */
     BESIDE,
     CRASHES_MAX = 400,
+#if defined(__SANITIZE_ADDRESS__)
+    STRIDE = 3, /* Each third crash, ... */
+    RACES = 12,
+#else
+    STRIDE = 1, /* ... or each. */
+    RACES = 40,
+#endif
     STEPS_MAX = 100000,
     SEGMENTS = 3 * FULL_SEGMENTS, /* Writes that fail cost one each. */
     SEED = 900,
@@ -250,7 +257,7 @@ a_finish_with_nothing_to_do_is_no_commit(void **state)
     static const struct sim_rule second = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 2};
 
     (void)state;
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    for (uint64_t seed = 0; seed < RACES; seed++) {
         struct full_store *full = full_begin(SEED + seed, FULL_SEGMENTS);
         uint32_t group_count = full->store->commit->group_count;
         kvt_ticket *ticket;
@@ -364,7 +371,7 @@ a_store_that_was_cut_while_it_was_made_is_made_anew(void **state)
     bool has_ended = false;
 
     (void)state;
-    for (uint64_t n = 1; n < CRASHES_MAX && !has_ended; n++) {
+    for (uint64_t n = 1; n < CRASHES_MAX && !has_ended; n += STRIDE) {
         const struct sim_options options = {.seed = n};
         struct sim_world *world = sim_world_create(&options);
         const struct store_world reach = {

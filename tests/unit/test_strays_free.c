@@ -18,7 +18,11 @@
 #include "stop_on_proof.h"
 
 enum {
+#if defined(__SANITIZE_ADDRESS__)
+    SEEDS = 2,
+#else
     SEEDS = 6,
+#endif
     FILLER = 13, /* Blocks that leave room for two more in their segment. */
     CRASHES_MAX = 400,
     HIDDEN_END = FULL_COLD + FILLER + 2, /* Behind the keys whose blocks fill a segment. */
