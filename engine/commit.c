@@ -441,7 +441,8 @@ commit_flight_bury(struct kvt_store *store, struct flight *flight, const struct 
     bool is_first = true;
     struct op *waiter;
 
-    commit_replace_end(store, flight); /* Before the waiters' own. */
+    commit_killed_remove(store, flight); /* The first kill gets the room that it kept. */
+    commit_replace_end(store, flight);   /* Before the waiters' own. */
     do {
         waiter = op_list_take(&flight->kill_waiters);
         each.waiter = waiter;

@@ -71,14 +71,14 @@ enum kvt_status commit_kill(struct kvt_store *store, const struct commit_kill *k
 enum kvt_status commit_kill_reserve(struct kvt_store *store);
 
 /* commit_bury - commit_kill() for a copy that nobody waits for; when it cannot be remembered (no
- * memory) a crash, or an index that is rebuilt, may bring that copy back: kill_lost_count, and
- * commit_doubt(). */
+ * memory) the next open may bring that copy back: kill_lost_count, commit_doubt(), and no delete is
+ * promised in this life, since the copy may be an older one of its key. */
 void commit_bury(struct kvt_store *store, const struct commit_kill *kill);
 
 /*
  * commit_void - a batch whose write or sync failed may be on the disk all the same: say in the next
- * batch that it does not count (strays.h has the crash before that). When it cannot be remembered:
- * as commit_bury().
+ * batch that it does not count (strays.h has the crash before that). When it cannot be remembered
+ * (no memory) a rebuild may take it for good: kill_lost_count, and commit_doubt().
  */
 void commit_void(struct kvt_store *store, const struct tier_batch *batch);
 

@@ -73,12 +73,13 @@ struct commit {
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
     struct kill_queue kills;  /* Waiting, in order. */
     uint64_t told_due_ns;     /* When told ones are tried again, if nothing comes. */
-    uint32_t held_count;      /* Kills that travel with flights. */
+    uint32_t held_count;      /* Kills that travel with flights, or will come of killed ones. */
     uint32_t segment_last[STORE_ROOTS_MAX]; /* In which the root's last batch was written. */
     bool is_stalled;                        /* No room on NVMe; reclaiming. */
     uint64_t lack_until_ns;                 /* No space on the disks: none is written until then. */
     bool is_last_try;                       /* The store is being closed. */
     enum kvt_status lost_status; /* Why a kill was lost in this life; KVT_OK: none was. */
+    bool is_record_left;         /* The index may have the record of a copy whose kill was lost. */
     /* Flights whose block is gone while it is written, by their fingerprints: of a key the last one
      * first. */
     struct flight *killed[KILLED_HEADS];
@@ -124,8 +125,8 @@ kill_item_entry(const struct kill_item *item)
  * have a copy; NULL. The first that waits, or else of the first batch that has one. */
 const struct kill_item *commit_kill_find(const struct commit *commit, struct hash128 fingerprint);
 
-/* commit_killed_add - the flight's block is gone while it is written. commit_killed_remove: the
- * flight ends. */
+/* commit_killed_add - the flight's block is gone while it is written. Room is kept for the kill of
+ * its copy, if commit_kill_reserve() had some. commit_killed_remove: the flight ends. */
 void commit_killed_add(struct kvt_store *store, struct flight *flight);
 void commit_killed_remove(struct kvt_store *store, struct flight *flight);
 
@@ -159,8 +160,8 @@ void commit_group_add(struct kvt_store *store, struct batch *batch);
  * segment are not yet in memory. */
 bool commit_group_step(struct kvt_store *store);
 
-/* commit_kill_lose - the kill of a copy could not be remembered: kill_lost_count, and
- * commit_doubt(). */
+/* commit_kill_lose - the kill of a copy could not be remembered, and the index may have its record:
+ * kill_lost_count, commit_doubt(), and no delete at all is promised in this life. */
 void commit_kill_lose(struct kvt_store *store);
 
 /* commit_kills_tell - nothing can be written now: whoever waits for a kill, in `batch` or behind

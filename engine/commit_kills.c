@@ -99,6 +99,7 @@ void
 commit_kill_lose(struct kvt_store *store)
 {
     COUNT(store, kill_lost_count, 1);
+    store->commit->is_record_left = true;
     commit_doubt(store, KVT_E_NOMEM);
 }
 
@@ -110,7 +111,8 @@ commit_void(struct kvt_store *store, const struct tier_batch *batch)
 
     segment_at(store->segments, batch->header.segment)->void_count++;
     if (commit_kill_reserve(store) != KVT_OK) {
-        commit_kill_lose(store);
+        COUNT(store, kill_lost_count, 1);
+        commit_doubt(store, KVT_E_NOMEM);
         return;
     }
     kill_queue_return(&commit->kills, &item, 1);
@@ -224,6 +226,7 @@ commit_killed_add(struct kvt_store *store, struct flight *flight)
     flight->is_killed = true;
     flight->killed_next = *head;
     *head = flight;
+    store->commit->held_count++;
 }
 
 void
@@ -234,6 +237,8 @@ commit_killed_remove(struct kvt_store *store, struct flight *flight)
     while (*link != flight)
         link = &(*link)->killed_next;
     *link = flight->killed_next;
+    flight->is_killed = false;
+    store->commit->held_count--;
 }
 
 /* The last flight of that key whose block is gone while it is written; NULL. The kills of all such
@@ -378,12 +383,14 @@ commit_replace_leave(struct kvt_store *store, uint32_t segment)
 void
 commit_kill_answer(struct kvt_store *store, const struct kill_item *item, enum kvt_status status)
 {
-    if (status < 0) {
+    const struct commit *commit = store->commit;
+
+    /* The one that takes the key's record out of the index, or an older copy's, may be the one that
+     * was lost. */
+    if (status < 0)
         commit_doubt(store, status);
-    } else if (!item->kill.is_indexed && store->commit->lost_status != KVT_OK) {
-        /* The one that takes the key's record out of the index may be the one that was lost. */
-        status = store->commit->lost_status;
-    }
+    else if (commit->is_record_left || (!item->kill.is_indexed && commit->lost_status != KVT_OK))
+        status = commit->lost_status;
     if (item->kill.waiter != NULL)
         op_reach(store, item->kill.waiter, 2, status);
 }

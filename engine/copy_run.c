@@ -27,11 +27,25 @@ copy_member_begin(struct kvt_store *store, const struct copy_member *member)
         host_load_begin(store);
 }
 
+/* Where the device that has the bytes is lost, another one may have read anything. */
+static enum kvt_status
+member_status(
+    const struct kvt_store *store, const struct copy_member *member, enum kvt_status status)
+{
+    const struct entry *entry = residency_at(store->map, member->entry);
+
+    if (status == KVT_OK && member->tier == KVT_TIER_HBM &&
+        device_is_lost(store, entry_device(entry)))
+        return KVT_E_GPU;
+    return status;
+}
+
 void
 copy_member_finish(
     struct kvt_store *store, const struct copy_member *member, const struct device_move *move)
 {
-    bool is_copied = move->status == KVT_OK;
+    enum kvt_status status = member_status(store, member, move->status);
+    bool is_copied = status == KVT_OK;
 
     if (member->tier != KVT_TIER_HBM)
         host_load_end(store, is_copied ? member->range.length : 0);
@@ -39,7 +53,7 @@ copy_member_finish(
     if (is_copied)
         get_answer(store, member->op, &member->range, member->tier);
     else
-        op_finish(store, member->op, move->status);
+        op_finish(store, member->op, status);
 }
 
 static void

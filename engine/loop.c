@@ -317,6 +317,11 @@ loop_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
     if (rest_step(store))
         return false;
     store->now_ns = now_ns;
+    if (store->seeks_strays) {
+        (void)messages_take(store);
+        calls_run(store);
+        return !store->seeks_strays;
+    }
     store->turn++;
     entries_turn(store->entries);
     meters_step(store);

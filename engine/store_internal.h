@@ -224,6 +224,7 @@ struct kvt_store {
     bool is_threads;                    /* The io engine is the thread pool. */
     bool is_being_made;                 /* By this open, which has not succeeded yet. */
     bool root_is_made[STORE_ROOTS_MAX]; /* This open made its data file. */
+    bool seeks_strays;  /* The loop does nothing else before strays_remove() has looked. */
     bool is_unfinished; /* The index: see index_finish(). The committer's while it runs. */
 
     /* The parts below. */

@@ -216,7 +216,8 @@ segment_continue(struct search *search, struct segment *segment)
     segment_resume(table, segment, search->end_page);
 }
 
-/* The loop, which has nothing else to do yet. */
+/* The loop, which does nothing else yet: no batch is written where another is sought, and no
+ * segment that may be ACTIVE again is reclaimed. */
 static bool
 search_run(struct kvt_store *store, void *context)
 {
@@ -240,7 +241,14 @@ search_run(struct kvt_store *store, void *context)
         log_line(&store->logger, LOG_WARN, "strays", "event=not_erased status=%s text=\"%s\"",
             kvt_status_name(search->status), failure_last()->text);
     }
+    store->seeks_strays = false;
     return true;
+}
+
+bool
+strays_are_sought(const struct kvt_store *store)
+{
+    return !store->is_read_only && store->nvme != NULL;
 }
 
 void
@@ -248,7 +256,7 @@ strays_remove(struct kvt_store *store)
 {
     struct search search = {.store = store};
 
-    if (store->is_read_only || store->nvme == NULL)
+    if (!strays_are_sought(store))
         return;
     loop_call(store, search_run, &search);
     env_put(&store->env, search.strays, search.stray_capacity * sizeof(*search.strays));

@@ -425,41 +425,6 @@ who_was_told_is_not_told_again(void **state)
     full_end(full);
 }
 
-/* The block is deleted while it is written, and then its kill cannot be remembered. */
-static void
-no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost(void **state)
-{
-    (void)state;
-    for (uint32_t is_asked = 0; is_asked < 2; is_asked++) {
-        struct full_store *full = full_begin_hasty(10 + is_asked);
-        struct commit *commit = full->store->commit;
-        kvt_ticket *put = full_put_submit(full, KEY, 1, KVT_SYNC);
-        kvt_ticket *deletion = NULL;
-
-        full_writing_meet(full, KEY);
-        /* Of what is found damaged nobody waits for the kill. */
-        if (is_asked == 0)
-            (void)entry_erase(full->store, full_entry(full, KEY), NULL);
-        else
-            deletion = full_delete_submit(full, KEY);
-        while (full_entry(full, KEY) != ENTRY_NONE)
-            sim_run_steps(full->world, 1);
-        commit->held_count += COMMIT_KILLS_START; /* As if so many travelled. */
-        sim_memory_fail(full->world, 1, true);
-        assert_true(full_result(put) >= 0);
-        if (deletion != NULL)
-            assert_int_equal(full_result(deletion), KVT_E_NOMEM);
-        sim_memory_fail(full->world, 0, false);
-        commit->held_count -= COMMIT_KILLS_START;
-        assert_int_equal(kit_delete(full->store, full->ns, KEY), KVT_E_NOMEM);
-        assert_int_equal(kit_stats(full->store).kill_lost_count, 1);
-        full_again(full, KVT_OPEN_REBUILD);
-        (void)full_expect_at_most(full, KEY, 1);
-        assert_true(kit_delete(full->store, full->ns, KEY) >= 0);
-        full_end(full);
-    }
-}
-
 /* Two copies of the key are being committed when the last delete comes: it waits for both kills.
  * Half of the times the index is rebuilt. */
 static void
@@ -679,7 +644,6 @@ main(void)
         cmocka_unit_test(second_deletes_are_not_promised_when_those_before_them_are_given_up),
         cmocka_unit_test(a_delete_that_found_no_room_makes_some),
         cmocka_unit_test(who_was_told_is_not_told_again),
-        cmocka_unit_test(no_delete_is_promised_when_the_kill_of_a_block_in_flight_is_lost),
         cmocka_unit_test(a_delete_waits_for_the_kill_of_the_newest_copy),
         cmocka_unit_test(the_kill_of_a_copy_spares_what_was_put_behind_its_delete),
         cmocka_unit_test(a_block_whose_kill_is_lost_in_a_crash_can_be_deleted),

@@ -44,6 +44,7 @@ static struct {
     struct kvt_device_ops ops;
     bool is_short;
     uint32_t told_count;
+    kvt_store *loser; /* Device 0 is lost with the next copy. */
 } world;
 
 static enum kvt_status
@@ -53,6 +54,15 @@ peer_register_unless_short(
     if (world.is_short)
         return failure_set(KVT_E_NOMEM, 0, "no memory to measure with");
     return device_host_ops.peer_register(device, other, slab, size, is_faster_out);
+}
+
+static enum kvt_status
+copy_and_lose(
+    struct device *device, void *stream, const struct device_piece *pieces, uint32_t count)
+{
+    if (world.loser != NULL)
+        (void)device_answer(world.loser, 0, KVT_E_GPU);
+    return device_host_ops.copy(device, stream, pieces, count);
 }
 
 static enum kvt_status
@@ -89,6 +99,7 @@ peers_open(struct peers *peers, bool has_none, bool has_slow)
     world.ops = device_host_ops;
     world.ops.open = device_open;
     world.ops.peer_register = peer_register_unless_short;
+    world.ops.copy = copy_and_lose;
     world.told_count = 0;
     peers->env.device = &world.ops;
     peers->env.device_context = &peers->config;
@@ -215,6 +226,30 @@ a_device_reads_what_another_has(void **state)
     /* Its own: no peer has to do with it. */
     assert_int_equal(blocks_get(&peers, 0), KVT_TIER_HBM);
     assert_int_equal(kit_stats(peers.store).get_peer_count, COUNT);
+    peers_close(&peers);
+}
+
+/* Nothing failed on the device that reads, but what a lost one gave it may be anything. */
+static void
+what_was_read_from_a_device_that_is_lost_is_not_believed(void **state)
+{
+    struct payload_key name;
+    struct kvt_get get = {.capacity = BYTES};
+    struct peers peers;
+    kvt_ticket *ticket;
+
+    (void)state;
+    peers_open(&peers, false, false);
+    blocks_put(&peers, KVT_MEMORY);
+    payload_key_make(&name, 3);
+    get.key = name.key;
+    get.destination = pool_at(&peers, 1, 0);
+    get.region = peers.regions[1];
+    world.loser = peers.store;
+    assert_int_equal(kvt_get_submit(peers.store, peers.ns, &get, 1, NULL, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_E_GPU);
+    world.loser = NULL;
+    assert_int_equal(kit_stats(peers.store).gpu_lost_count, 1);
     peers_close(&peers);
 }
 
@@ -419,6 +454,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_device_reads_what_another_has),
+        cmocka_unit_test(what_was_read_from_a_device_that_is_lost_is_not_believed),
         cmocka_unit_test(the_nearer_of_peer_and_host_is_read),
         cmocka_unit_test(a_slow_peer_is_read_when_host_has_no_copy),
         cmocka_unit_test(a_peer_out_of_reach_is_read_by_way_of_host),
