@@ -233,11 +233,15 @@ kvt_namespace_clear(kvt_store *store, kvt_namespace ns)
         return failure_set(KVT_E_READONLY, 0, "the store was opened for reading only");
     pthread_mutex_lock(&store->names_lock);
     entry = names_find_id(&store->names, ns.id);
-    entry->epoch++;
-    status = names_write(&store->names, store->dir);
-    if (status != KVT_OK) {
-        entry->epoch--;
-        names_undo(store, status);
+    if (entry->epoch == UINT32_MAX) {
+        status = failure_set(KVT_E_NOSPC, 0, "namespace %u was cleared 2^32 - 2 times", ns.id);
+    } else {
+        entry->epoch++;
+        status = names_write(&store->names, store->dir);
+        if (status != KVT_OK) {
+            entry->epoch--;
+            names_undo(store, status);
+        }
     }
     clear.epoch = entry->epoch;
     if (status == KVT_OK)

@@ -327,10 +327,10 @@ KVT_CHECKED enum kvt_status kvt_namespace_open(kvt_store *store, const char *nam
  * leave nothing. When it returns KVT_OK the clear has survived any crash.
  *
  * KVT_E_INVAL: no such namespace. KVT_E_READONLY, KVT_E_NOMEM: nothing was cleared. KVT_E_IO,
- * KVT_E_NOSPC: nothing is cleared; but when what the failed write left cannot be undone, the store
- * takes no more commits (KVT_HEALTH_META_READONLY), and a later open may find the clear done.
- * Threads: any. Ownership: nothing changes hands. Blocks: for the syncs of NAMES and
- * in proportion to the map.
+ * KVT_E_NOSPC (also after 2^32 - 2 clears of it): nothing is cleared; but when what the failed
+ * write left cannot be undone, the store takes no more commits (KVT_HEALTH_META_READONLY), and a
+ * later open may find the clear done. Threads: any. Ownership: nothing changes hands.
+ * Blocks: for the syncs of NAMES and in proportion to the map.
  */
 KVT_CHECKED enum kvt_status kvt_namespace_clear(kvt_store *store, kvt_namespace ns);
 

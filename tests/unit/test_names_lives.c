@@ -144,6 +144,27 @@ a_clear_that_was_cut_short_is_or_is_not_for_all_time(void **state)
     }
 }
 
+/* Its number would be 0 with the next one, which no open takes. */
+static void
+a_namespace_that_was_cleared_too_often_stays_as_it_is(void **state)
+{
+    kvt_namespace ns;
+
+    (void)state;
+    world_begin();
+    ns = space_open("space");
+    names_find_id(&sim.store->names, ns.id)->epoch = UINT32_MAX - 1;
+    assert_int_equal(kvt_namespace_clear(sim.store, ns), KVT_OK);
+    put(ns, 1, 1);
+    assert_int_equal(kvt_namespace_clear(sim.store, ns), KVT_E_NOSPC);
+    assert_int_equal(version_of(ns, 1), 1);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+
+    sim_store_reopen(&sim);
+    assert_int_equal(version_of(space_open("space"), 1), 1);
+    sim_store_close(&sim);
+}
+
 /* --- A new name ------------------------------------------------------------------------------- */
 
 /* The write of this copy fails, once or until the rules are cleared: the name is refused. */
@@ -247,6 +268,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_clear_that_was_cut_short_is_or_is_not_for_all_time),
+        cmocka_unit_test(a_namespace_that_was_cleared_too_often_stays_as_it_is),
         cmocka_unit_test(a_name_that_an_open_found_stays),
         cmocka_unit_test(a_refused_name_shares_its_id_with_no_other),
         cmocka_unit_test(a_refused_name_is_not_there),
