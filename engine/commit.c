@@ -173,6 +173,8 @@ commit_cancel(
     KVT_ASSERT(flight_is_waiting(flight));
     is_kept = flight->has_replaced;
     flight->replaced.waiter = waiter;
+    /* A batch with the block itself may have failed, and count in a rebuild all the same. */
+    flight->replaced.sequence = store->sequence;
     if (flight->state == FLIGHT_QUEUED)
         commit_uncount(store, flight);
     commit_flight_settle(store, flight, status);

@@ -126,7 +126,8 @@ kill_item_entry(const struct kill_item *item)
 const struct kill_item *commit_kill_find(const struct commit *commit, struct hash128 fingerprint);
 
 /* commit_killed_add - the flight's block is gone while it is written. Room is kept for the kill of
- * its copy, if commit_kill_reserve() had some. commit_killed_remove: the flight ends. */
+ * its copy, if there is some: there is behind commit_kill_reserve(). commit_killed_remove: the
+ * flight ends. */
 void commit_killed_add(struct kvt_store *store, struct flight *flight);
 void commit_killed_remove(struct kvt_store *store, struct flight *flight);
 

@@ -226,7 +226,8 @@ commit_killed_add(struct kvt_store *store, struct flight *flight)
     flight->is_killed = true;
     flight->killed_next = *head;
     *head = flight;
-    store->commit->held_count++;
+    flight->is_room_kept = commit_kill_reserve(store) == KVT_OK;
+    store->commit->held_count += flight->is_room_kept;
 }
 
 void
@@ -238,7 +239,7 @@ commit_killed_remove(struct kvt_store *store, struct flight *flight)
         link = &(*link)->killed_next;
     *link = flight->killed_next;
     flight->is_killed = false;
-    store->commit->held_count--;
+    store->commit->held_count -= flight->is_room_kept;
 }
 
 /* The last flight of that key whose block is gone while it is written; NULL. The kills of all such

@@ -78,6 +78,7 @@ struct flight {
     bool has_replaced;           /* FILLING, IMAGING, QUEUED, WRITING */
     struct op_list kill_waiters; /* WRITING: deletes that came meanwhile. */
     bool is_killed;              /* WRITING: deleted or cleared meanwhile. */
+    bool is_room_kept;           /* is_killed: for the kill of its copy. */
     struct flight *killed_next;  /* is_killed: commit_killed_add(). */
     bool is_demotion;  /* A MEMORY block that leaves HOST: nobody waits, it may be dropped ... */
     bool is_asked_for; /* ... but not for a kvt_demote_submit(): then it stays. */

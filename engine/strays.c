@@ -52,8 +52,8 @@ segment_pass_over(struct kvt_store *store, struct segment *segment, bool was_sea
     if (segment->fill_page == 0)
         segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
     if (*void_status == KVT_OK)
-        *void_status =
-            void_note(store, was_searched, nvme_segment_void(store->nvme, segment, number));
+        *void_status = void_note(store, was_searched,
+            nvme_segment_void(store->nvme, segment, segment->generation, number));
     if (*void_status == KVT_OK)
         segment->batch_number = number;
 }
@@ -147,6 +147,29 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
     return search->status == KVT_OK;
 }
 
+/*
+ * No header of the strays shall count any more. In a segment that is RECYCLING one header hides all
+ * at once: one after the other, a cut could leave a copy, and not the kill of it that stands behind
+ * it there and nowhere else. `generation`: the highest that was found.
+ */
+static enum kvt_status
+strays_hide(struct search *search, const struct segment *segment, uint32_t generation)
+{
+    struct nvme_tier *nvme = search->store->nvme;
+
+    if (generation < segment->generation)
+        generation = segment->generation;
+    if (segment->state == SEGMENT_RECYCLING && generation < UINT32_MAX - 1) {
+        KVT_TRY(
+            nvme_segment_void(nvme, segment, generation + 1, commit_batch_number(search->store)));
+        search->end_page = 1;
+        return KVT_OK;
+    }
+    for (uint32_t i = 0; i < search->stray_count; i++)
+        KVT_TRY(nvme_header_erase(nvme, &search->strays[i]));
+    return KVT_OK;
+}
+
 /* Find the strays of a segment, and let none of them stand. *unreadable_end_out: behind the last
  * page that may be one and cannot be read; 0: there is none. */
 static enum kvt_status
@@ -157,8 +180,8 @@ strays_search(struct search *search, const struct segment *segment, uint32_t *un
 
     search->stray_count = search->end_page = 0;
     KVT_TRY(nvme_scan(nvme, segment->number, batch_visit, search, &result));
-    for (uint32_t i = 0; i < search->stray_count && search->status == KVT_OK; i++)
-        search->status = nvme_header_erase(nvme, &search->strays[i]);
+    if (search->status == KVT_OK && search->stray_count > 0)
+        search->status = strays_hide(search, segment, result.generation);
     /* What an open whose process was killed has left, zeros or a recycle header that hides others,
      * strays_recycle() has synced. Behind an orderly end nothing is in doubt: whatever has left a
      * segment that is RECYCLING has kills elsewhere (dropped_bury(), reclaim.c), or was erased. */

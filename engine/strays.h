@@ -7,10 +7,12 @@
  * rebuild would take them for good, although the lives in between went on without them. So the next
  * open takes them away. In a segment that was ACTIVE they are those above its batch_number, and in
  * one that is RECYCLING all: what had left it before the crash may be deleted after it, and nothing
- * is written then that would say so. The first page of each of their headers is overwritten with
- * zeros, and synced; zeros that stand there already, and a recycle header that hides them, are
- * synced behind a crash, with the headers of the next paragraph. Behind an orderly end all that has
- * left such a segment has kills elsewhere: nothing is in doubt then.
+ * is written then that would say so. The first page of each header of the former is overwritten
+ * with zeros; those of the latter get a recycle header of the next generation, which hides all of
+ * them at once: header by header, a cut could leave a copy without the kill that stands behind it
+ * there, and nowhere else. Both are synced; zeros that stand there already, and a recycle header
+ * that hides them, are synced behind a crash, with the headers of the next paragraph. Behind an
+ * orderly end all that has left such a segment has kills elsewhere: nothing is in doubt then.
  *
  * In a FREE segment they may stand anywhere, also behind one of which the disk has nothing, and the
  * index does not say which ones a life has begun to fill. So each gets a higher generation for its

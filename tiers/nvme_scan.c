@@ -368,12 +368,14 @@ nvme_header_erase(struct nvme_tier *nvme, const struct extent *header)
 }
 
 /* The header without kills of an earlier fill, if one stands there, is zeros behind its first
- * sector, as this one is: a cut leaves one of the two, and what that one hides stays hidden. */
+ * sector, as this one is: a cut leaves one of the two, and what that one hides stays hidden. Of a
+ * batch that stands there, in a segment that is RECYCLING, it may leave nothing: it is dead. */
 enum kvt_status
-nvme_segment_void(struct nvme_tier *nvme, const struct segment *segment, uint64_t sequence)
+nvme_segment_void(
+    struct nvme_tier *nvme, const struct segment *segment, uint32_t generation, uint64_t sequence)
 {
     struct batch_header header = {
-        .extent = {.segment = segment->number, .generation = segment->generation},
+        .extent = {.segment = segment->number, .generation = generation},
         .header_pages = 1,
         .total_pages = 1,
         .sequence = sequence,
@@ -383,7 +385,7 @@ nvme_segment_void(struct nvme_tier *nvme, const struct segment *segment, uint64_
     struct scan_memory *memory;
     enum kvt_status status;
 
-    KVT_ASSERT(segment->state == SEGMENT_FREE);
+    KVT_ASSERT(segment->state == SEGMENT_FREE || segment->state == SEGMENT_RECYCLING);
     KVT_TRY(root_to_write(nvme, segment->number, &root));
     memory = memory_take(nvme);
     if (memory == NULL)

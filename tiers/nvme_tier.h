@@ -154,12 +154,12 @@ enum kvt_status nvme_peek(
 enum kvt_status nvme_header_erase(struct nvme_tier *nvme, const struct extent *header);
 
 /*
- * nvme_segment_void - whatever stands in a FREE segment is of an earlier fill than its next one,
- * once it is synced: a recycle header of its generation at page 0, synchronously (recovery only).
- * KVT_E_READONLY, KVT_E_NOMEM, KVT_E_NOSPC (a sparse file), KVT_E_IO.
+ * nvme_segment_void - whatever stands in a segment that is FREE, or RECYCLING, is of an earlier
+ * fill than that generation, once it is synced: a recycle header of it at page 0, synchronously
+ * (recovery only). KVT_E_READONLY, KVT_E_NOMEM, KVT_E_NOSPC (a sparse file), KVT_E_IO.
  */
 enum kvt_status nvme_segment_void(
-    struct nvme_tier *nvme, const struct segment *segment, uint64_t sequence);
+    struct nvme_tier *nvme, const struct segment *segment, uint32_t generation, uint64_t sequence);
 
 /*
  * nvme_pages_erase - zeros over the first `count` pages of a RECYCLING segment without transfers,

@@ -103,6 +103,43 @@ a_kill_of_a_failed_batch_takes_no_room_of_others(void **state)
     full_end(full);
 }
 
+/* Nor does that of a block that leaves the map while it is written, when there is no room. */
+static void
+a_kill_without_room_takes_none_of_others(void **state)
+{
+    const struct sim_rule late = {.ops = SIM_SYNC,
+        .effect = SIM_STALL,
+        .nth = 1,
+        .sticky = true,
+        .file = "data.",
+        .stall_ns = UINT64_C(50) * 1000 * 1000};
+    struct full_store *full = patient_begin(51);
+    struct commit *commit = full->store->commit;
+    struct flight *flight;
+    uint32_t count;
+
+    (void)state;
+    full_put(full, OTHER, 1);
+    sim_rule_add(full->world, &late);
+    kvt_ticket_free(full_put_submit(full, KEY, 1, KVT_SYNC));
+    full_writing_meet(full, KEY);
+    assert_int_equal(
+        full_stage_result(full_put_submit(full, OTHER, 2, KVT_RELAXED), KVT_STAGE_DONE).status,
+        KVT_OK);
+    flight = entries_at(full->store->entries, full_entry(full, OTHER))->flight;
+    assert_true(flight->state == FLIGHT_QUEUED && flight->has_replaced);
+    sim_memory_fail(full->world, 1, true);
+    kills_fill(full);
+    count = commit->kills.count;
+    full_writing_meet(full, KEY);
+    assert_int_equal(entry_erase(full->store, full_entry(full, KEY), NULL), KVT_OK);
+    commit_replace_end(full->store, flight); /* Fails a proof if there is no room. */
+    assert_int_equal(commit->kills.count, count + 1);
+    sim_memory_fail(full->world, 0, false);
+    full_again(full, 0);
+    full_end(full);
+}
+
 /* A block that could not be written waits for its turn, and a put that is to replace it for it. */
 static kvt_ticket *
 put_waits_for_a_failed_block(struct full_store *full)
@@ -278,6 +315,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_kill_of_a_failed_batch_takes_no_room_of_others),
+        cmocka_unit_test(a_kill_without_room_takes_none_of_others),
         cmocka_unit_test(a_delete_that_cannot_wait_for_a_kill_is_told),
         cmocka_unit_test(a_delete_of_an_absent_key_passes_by_few_blocks_that_are_written),
         cmocka_unit_test(a_kill_that_failed_is_waited_for_before_anybody_knows),

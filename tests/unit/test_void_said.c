@@ -60,6 +60,36 @@ replace_fails(struct full_store *full, uint64_t key, uint64_t *number_out)
     return header;
 }
 
+/* --- A void entry that is lost ---------------------------------------------------------------- */
+
+/* There was no memory for it; then the block is deleted. A rebuild takes the batch for good, and
+ * the kill of what it was to replace reaches the block in it, too. */
+static void
+a_delete_reaches_a_copy_in_a_batch_that_failed(void **state)
+{
+    struct full_store *full = full_begin(1, FULL_SEGMENTS);
+    struct commit *commit = full->store->commit;
+    uint64_t number;
+
+    (void)state;
+    full_put(full, FIRST, 1);
+    (void)replace_fails(full, FIRST, &number);
+    commit->lack_until_ns = UINT64_MAX; /* It is not written again. */
+    commit->held_count += COMMIT_KILLS_START;
+    sim_memory_fail(full->world, 1, true);
+    failures_await(full, 1);
+    sim_memory_fail(full->world, 0, false);
+    commit->held_count -= COMMIT_KILLS_START;
+    assert_int_equal(kit_stats(full->store).kill_lost_count, 1);
+    sim_rules_clear(full->world);
+    commit->lack_until_ns = 0;
+    assert_int_equal(full_result(full_delete_submit(full, FIRST)), KVT_OK);
+    sim_power_cut(full->world, SIM_CUT_ALL_KEPT);
+    full_open(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, FIRST, 0));
+    full_end(full);
+}
+
 /* --- Relocations ------------------------------------------------------------------------------ */
 
 static void
@@ -184,6 +214,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_delete_reaches_a_copy_in_a_batch_that_failed),
         cmocka_unit_test(a_torn_copy_behind_many_relocations_hides_no_older_one),
         cmocka_unit_test(each_batch_beside_that_of_a_void_entry_says_it_too),
         cmocka_unit_test(a_batch_where_a_void_one_stood_counts),
