@@ -499,7 +499,7 @@ static void
 memory_that_is_shared_ends_with_the_parents_store(void **state)
 {
     struct kvt_share share;
-    int descriptor, go[2];
+    int descriptor, go[2], there[2];
     char byte;
     pid_t child;
 
@@ -509,17 +509,18 @@ memory_that_is_shared_ends_with_the_parents_store(void **state)
     hbm_open_again();
     assert_int_equal(kvt_hbm_export(hbm.store, 0, &share, &descriptor), KVT_OK);
     assert_int_equal(memory_count(getpid()), 1);
-    assert_int_equal(pipe(go), 0);
+    assert_int_equal(pipe(go) + pipe(there), 0);
     child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         (void)close(go[1]);
-        _exit(read(go[0], &byte, 1) == 0 ? 0 : 1);
+        _exit(write(there[1], "", 1) == 1 && read(go[0], &byte, 1) == 0 ? 0 : 1);
     }
+    assert_int_equal(read(there[0], &byte, 1), 1); /* What a fork does there is done. */
     hbm_close();
     assert_int_equal(memory_count(getpid()), 0);
     assert_int_equal(memory_count(child), 0);
-    assert_int_equal(close(go[0]) + close(go[1]), 0);
+    assert_int_equal(close(go[0]) + close(go[1]) + close(there[0]) + close(there[1]), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
