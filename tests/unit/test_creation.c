@@ -32,7 +32,7 @@ enum {
 #if defined(__SANITIZE_ADDRESS__)
     STRIDE = 3, /* Each third of them fails, ... */
 #else
-    STRIDE = 1, /* ... or each. */
+    STRIDE = 1,             /* ... or each. */
 #endif
 };
 
