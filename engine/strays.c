@@ -106,7 +106,7 @@ struct search {
 
 /* Where batches without a commit may stand. A root may have many that were ACTIVE: the last one of
  * an earlier life is noted as something else only when its facts change. In a segment that is
- * RECYCLING no batch counts any more; its recycle header, which voids them, comes only when
+ * RECYCLING no batch counts any more; but the recycle header that its reclaim owes comes only when
  * something is written. */
 static bool
 segment_is_suspect(const struct segment *segment)

@@ -68,7 +68,6 @@ room_is_kept_for_the_kill_of_a_block_in_flight(void **state)
     struct full_store *full = full_begin_hasty(12);
     struct commit *commit = full->store->commit;
     kvt_ticket *put, *deletion;
-    uint32_t held_count;
 
     (void)state;
     full_put(full, BESIDE, 1);
@@ -77,8 +76,7 @@ room_is_kept_for_the_kill_of_a_block_in_flight(void **state)
     deletion = full_delete_submit(full, KEY);
     while (full_entry(full, KEY) != ENTRY_NONE)
         sim_run_steps(full->world, 1);
-    held_count = commit->held_count;
-    assert_int_equal(held_count, 1);
+    assert_int_equal(commit->held_count, 1);
     commit->held_count = COMMIT_KILLS_START - 1; /* As if so many travelled. */
     sim_memory_fail(full->world, 1, true);
     assert_int_equal(kit_delete(full->store, full->ns, BESIDE), KVT_E_NOMEM);
