@@ -42,6 +42,7 @@ struct reclaim {
     uint32_t survivor_count;
     uint64_t credit_bytes; /* That may be written again. */
     uint32_t moved_count;  /* Survivors that relocate.c has dealt with. */
+    uint32_t erase_end;    /* Behind the last page to be written over; 0: none is. */
     struct dropped *dropped;
     uint32_t dropped_count, dropped_capacity;
     struct segment_change change;
@@ -363,6 +364,7 @@ reclaim_start(struct kvt_store *store)
         reclaim_put_off(store, "a page that may be a header could not be read");
         return true;
     }
+    reclaim->erase_end = victim_scan_unreadable(reclaim->scan);
     unreadable_tell(store);
     kills_filter(reclaim);
     if (reclaim->victim->state == SEGMENT_SEALED &&
@@ -525,6 +527,24 @@ free_finish(struct kvt_store *store, struct segment_change *change, enum kvt_sta
     reclaim_end(store);
 }
 
+/*
+ * No header in the victim, whatever nobody could read of it, may void its next fill: zeros take the
+ * place of each such page, behind the header that hides all of them now. The next one makes them
+ * durable. The loop stands still for these: a disk with bad pages is slower still.
+ */
+static void
+headers_erase(struct kvt_store *store)
+{
+    struct reclaim *reclaim = store->reclaim;
+
+    if (nvme_pages_erase(store->nvme, reclaim->victim, reclaim->erase_end) != KVT_OK) {
+        reclaim_let_go(store, "what cannot be read in it cannot be written over, either");
+        return;
+    }
+    reclaim->erase_end = 0;
+    reclaim->state = RECLAIM_HEADING;
+}
+
 static void
 head_finish(struct kvt_store *store, struct tier_batch *batch)
 {
@@ -534,6 +554,10 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
     if (batch->status != KVT_OK) {
         /* The segment stays RECYCLING; it has its turn again, at the latest at the next open. */
         reclaim_let_go(store, "its recycle header could not be written");
+        return;
+    }
+    if (reclaim->erase_end > 0) {
+        headers_erase(store);
         return;
     }
     segment_facts(reclaim->victim, &reclaim->change.facts);
@@ -546,22 +570,7 @@ head_finish(struct kvt_store *store, struct tier_batch *batch)
     commit_segment(store, &reclaim->change);
 }
 
-/*
- * No header in the victim, whatever a rebuild could not read of it, may void its next fill: that is
- * of a generation above all that were read now, and where one cannot be read zeros take its place.
- * The loop stands still for these: a disk with bad pages is slower still.
- */
-static enum kvt_status
-headers_void(struct kvt_store *store)
-{
-    struct reclaim *reclaim = store->reclaim;
-    uint32_t end = victim_scan_unreadable(reclaim->scan);
-
-    reclaim->victim->generation_seen = victim_scan_generation(reclaim->scan);
-    return end == 0 ? KVT_OK : nvme_pages_erase(store->nvme, reclaim->victim, end);
-}
-
-/* False: readers are still there. */
+/* Of a generation above all that were read now. False: readers are still there. */
 static bool
 head_start(struct kvt_store *store)
 {
@@ -570,10 +579,7 @@ head_start(struct kvt_store *store)
 
     if (reclaim->victim->reader_count > 0)
         return false;
-    if (headers_void(store) != KVT_OK) {
-        reclaim_let_go(store, "what cannot be read in it cannot be written over, either");
-        return true;
-    }
+    reclaim->victim->generation_seen = victim_scan_generation(reclaim->scan);
     reclaim->owner.finish = head_finish;
     reclaim->batch = (struct tier_batch){.sequence = commit_batch_number(store),
         .done = &store->batches_done,

@@ -12,7 +12,8 @@
  *    ^                         |      |                           |
  *    +---- reclaim_let_go() ---+      | it was RECYCLING already  | delete_finish()
  *    |                                +------------> HEADING <----+
- *    |                                                  | head_start()
+ *    |                                     head_start() |  ^
+ *    |                                                  v  | headers_erase()
  *    +------ free_finish() -- FREEING <-- head_finish() -- WRITING
  *
  *   IDLE        The headers of the next victims may be read already (victim_scan.h).
@@ -22,9 +23,10 @@
  *               that somebody has pinned is moved after all.
  *   DELETING    No entry names the victim. The next transaction of batches takes its records out of
  *               the index, which then has it as RECYCLING.
- *   HEADING     Reads of it may be in flight. Then zeros are written over all up to the last header
- *               that could not be read.
- *   WRITING     The recycle header of the next generation is written.
+ *   HEADING     Reads of it may be in flight.
+ *   WRITING     The recycle header of the next generation is written. When a header could not be
+ *               read, zeros are written over all up to there behind it, and it is written once
+ *               more: of zeros alone a cut could take a kill, and leave the copy before it.
  *   FREEING     The transaction after that says FREE.
  *
  * Each reclaim gains room, however much of its victim has leases or pins: at most half a segment is

@@ -399,11 +399,11 @@ nvme_segment_void(
 }
 
 enum kvt_status
-nvme_pages_erase(struct nvme_tier *nvme, const struct segment *segment, uint32_t count)
+nvme_pages_erase(struct nvme_tier *nvme, const struct segment *segment, uint32_t end)
 {
     KVT_ASSERT(segment->state == SEGMENT_RECYCLING);
     KVT_ASSERT(segment->reader_count == 0 && segment->writer_count == 0);
-    return pages_erase(nvme, segment->number, 0, count);
+    return end <= 1 ? KVT_OK : pages_erase(nvme, segment->number, 1, end - 1);
 }
 
 enum kvt_status

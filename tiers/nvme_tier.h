@@ -162,12 +162,13 @@ enum kvt_status nvme_segment_void(
     struct nvme_tier *nvme, const struct segment *segment, uint32_t generation, uint64_t sequence);
 
 /*
- * nvme_pages_erase - zeros over the first `count` pages of a RECYCLING segment without transfers,
- * synchronously; the sync of its recycle header is theirs, too. A disk has another sector for a bad
- * one then. KVT_E_INVAL: no such pages; KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO.
+ * nvme_pages_erase - zeros over the pages before `end` of a RECYCLING segment without transfers,
+ * but for its recycle header at page 0, synchronously; the next one makes them durable. A disk has
+ * another sector for a bad one then. KVT_E_INVAL: no such pages; KVT_E_READONLY, KVT_E_NOMEM,
+ * KVT_E_IO.
  */
 enum kvt_status nvme_pages_erase(
-    struct nvme_tier *nvme, const struct segment *segment, uint32_t count);
+    struct nvme_tier *nvme, const struct segment *segment, uint32_t end);
 
 /* nvme_files_sync - what was written is durable, synchronously (recovery only). The first failure;
  * the other files are synced all the same. */
