@@ -343,7 +343,7 @@ threads_start(struct kvt_store *store)
     KVT_TRY(live_open(store));
     store->learned = lazy_file_open(store, &learned_file);
     fates_open(store);
-    store->seeks_strays = strays_are_sought(store);
+    store->seeks_strays = !store->is_read_only && store->nvme != NULL;
     KVT_TRY(store->env.sched->start(store->env.sched_context, &loop, &store->loop_task));
     strays_remove(store); /* Before anything is promised. */
     flush_kills(store);   /* Likewise: those of what recovery found dead. */

@@ -268,18 +268,12 @@ search_run(struct kvt_store *store, void *context)
     return true;
 }
 
-bool
-strays_are_sought(const struct kvt_store *store)
-{
-    return !store->is_read_only && store->nvme != NULL;
-}
-
 void
 strays_remove(struct kvt_store *store)
 {
     struct search search = {.store = store};
 
-    if (!strays_are_sought(store))
+    if (!store->seeks_strays)
         return;
     loop_call(store, search_run, &search);
     env_put(&store->env, search.strays, search.stray_capacity * sizeof(*search.strays));

@@ -53,10 +53,9 @@ enum kvt_status strays_recycle(struct kvt_store *store, bool was_searched);
 
 /*
  * strays_remove - the others. When that cannot be, likewise, and from where it failed on segments
- * that were ACTIVE stay SEALED, and ACTIVE in the index. Behind the start of the loop, which was
- * told before that (seeks_strays) where strays_are_sought().
+ * that were ACTIVE stay SEALED, and ACTIVE in the index. Behind the start of the loop, when that
+ * was told before (seeks_strays).
  */
-bool strays_are_sought(const struct kvt_store *store);
 void strays_remove(struct kvt_store *store);
 
 #endif /* KVT_ENGINE_STRAYS_H */

@@ -17,6 +17,13 @@ enum {
     STEPS_MAX = 200000,
 };
 
+const struct sim_rule full_late_syncs = {.ops = SIM_SYNC,
+    .effect = SIM_STALL,
+    .nth = 1,
+    .sticky = true,
+    .file = "data.",
+    .stall_ns = UINT64_C(50) * 1000 * 1000};
+
 void
 full_open(struct full_store *full, uint32_t flags)
 {

@@ -20,6 +20,9 @@ enum {
 
 #define FULL_WAIT_NS (UINT64_C(600) * 1000000000)
 
+/* Each sync of a data file takes 50 ms longer: batches are written meanwhile. */
+extern const struct sim_rule full_late_syncs;
+
 struct full_store {
     struct sim_world *world;
     struct store_world reach;

@@ -107,12 +107,6 @@ a_kill_of_a_failed_batch_takes_no_room_of_others(void **state)
 static void
 a_kill_without_room_takes_none_of_others(void **state)
 {
-    const struct sim_rule late = {.ops = SIM_SYNC,
-        .effect = SIM_STALL,
-        .nth = 1,
-        .sticky = true,
-        .file = "data.",
-        .stall_ns = UINT64_C(50) * 1000 * 1000};
     struct full_store *full = patient_begin(51);
     struct commit *commit = full->store->commit;
     struct flight *flight;
@@ -120,7 +114,7 @@ a_kill_without_room_takes_none_of_others(void **state)
 
     (void)state;
     full_put(full, OTHER, 1);
-    sim_rule_add(full->world, &late);
+    sim_rule_add(full->world, &full_late_syncs);
     kvt_ticket_free(full_put_submit(full, KEY, 1, KVT_SYNC));
     full_writing_meet(full, KEY);
     assert_int_equal(

@@ -27,13 +27,6 @@ enum {
     THIRD,
 };
 
-static const struct sim_rule late_syncs = {.ops = SIM_SYNC,
-    .effect = SIM_STALL,
-    .nth = 1,
-    .sticky = true,
-    .file = "data.",
-    .stall_ns = UINT64_C(50) * 1000 * 1000};
-
 /* A block that is being written. */
 static kvt_ticket *
 put_start(struct full_store *full, uint64_t key)
@@ -74,7 +67,7 @@ cut_with_all_kept(struct full_store *full)
 static void
 stray_leave(struct full_store *full)
 {
-    sim_rule_add(full->world, &late_syncs);
+    sim_rule_add(full->world, &full_late_syncs);
     (void)put_start(full, SECOND);
     (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
     sim_rules_clear(full->world);
@@ -98,7 +91,7 @@ what_is_behind_the_last_commit_of_a_closed_segment_never_comes_to_life(void **st
         for (uint64_t key = 0; key < FILLER; key++)
             full_put(full, key, 1);
         assert_int_equal(state_of(full, 0), SEGMENT_ACTIVE);
-        sim_rule_add(full->world, &late_syncs);
+        sim_rule_add(full->world, &full_late_syncs);
         ticket = put_start(full, FIRST);
         io_meet(full, 2); /* Its write, and a sync that does not cover the others. */
         (void)put_start(full, SECOND);
@@ -160,7 +153,7 @@ a_life_that_fills_a_segment_before_the_last_one_of_another_leaves_nothing_either
         full_put(full, FIRST, 1);
         assert_true(
             is_closed ? full_active(full)->number < last : full_active(full)->number == last);
-        sim_rule_add(full->world, &late_syncs);
+        sim_rule_add(full->world, &full_late_syncs);
         (void)put_start(full, SECOND);
         assert_true(
             is_closed ? full_active(full)->number < last : full_active(full)->number == last);
@@ -188,7 +181,7 @@ a_stray_that_cannot_be_erased_makes_deletes_of_nothing_fail(void **state)
         struct full_store *full = full_begin_hasty(seed);
 
         full_put(full, FIRST, 1);
-        sim_rule_add(full->world, &late_syncs);
+        sim_rule_add(full->world, &full_late_syncs);
         (void)put_start(full, SECOND);
         (void)sim_run_for(full->world, UINT64_C(10) * 1000 * 1000);
         sim_rules_clear(full->world);

@@ -153,12 +153,6 @@ says_void(const struct batch *batch, uint64_t number)
 static void
 each_batch_beside_that_of_a_void_entry_says_it_too(void **state)
 {
-    const struct sim_rule late = {.ops = SIM_SYNC,
-        .effect = SIM_STALL,
-        .nth = 1,
-        .sticky = true,
-        .file = "data.",
-        .stall_ns = UINT64_C(50) * 1000 * 1000};
     struct full_store *full = full_begin_hasty(1);
     const struct batch *batches = full->store->commit->batches;
     uint32_t writing_count = 0;
@@ -166,7 +160,7 @@ each_batch_beside_that_of_a_void_entry_says_it_too(void **state)
 
     (void)state;
     full_put(full, FIRST, 1);
-    sim_rule_add(full->world, &late);
+    sim_rule_add(full->world, &full_late_syncs);
     (void)replace_fails(full, FIRST, &number);
     failures_await(full, 1);
     for (uint64_t key = SECOND; key <= THIRD; key++) {
