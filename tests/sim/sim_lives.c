@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_lives.c - whole lives of a store in one simulated world, on one disk or two, with HBM or
- * without: random operations, faults of disks and devices, power cuts at random moments (also while
- * it opens), kills, lost indexes; after each of them everything that was acknowledged is there,
- * nothing that was deleted comes back, and every byte is right.
+ * without: random operations, faults of disks, devices and memory, power cuts at random moments
+ * (also while it opens, or rebuilds its index), kills, lost indexes; after each of them everything
+ * that was acknowledged is there, nothing that was deleted comes back, and every byte is right.
  *
  * --seed N --seeds N --ops N (operations in one life, at most).
  *
@@ -29,6 +29,7 @@
 enum {
     LIVES = 4,              /* With trouble; one in peace follows. */
     REPEAT_EVERY = 30,      /* One seed in so many runs twice. */
+    REBUILD_IO = 240,       /* Operations of the disk, at most, before an open's power goes. */
     AFTER_RECLAIM = 8,      /* Steps, at most, behind one that met a reclaim. */
     MAP_MORE = 100,         /* Entries of a small map, at most, beyond the least. */
     GROWTHS_MAX = 3,        /* Of NVMe, between two lives, by: */
@@ -71,7 +72,10 @@ struct lives {
     bool writes_arrive; /* What fails is on the disk all the same. */
     bool reads_fail;    /* In this life. */
     bool reads_lie;
-    bool has_roots; /* Two, each on a disk of its own. */
+    bool memory_fails;  /* In this life, now and then. */
+    bool was_reclaimed; /* A segment of the last life was, when that ended. */
+    enum sim_cut cut;   /* How the power goes. */
+    bool has_roots;     /* Two, each on a disk of its own. */
     bool has_hbm;
     uint32_t growth_left;    /* How often NVMe may still become larger. */
     uint32_t spread_percent; /* The workload's, in each life. */
@@ -163,6 +167,31 @@ device_fails(struct lives *lives)
     lives->work->keeps = keeps_all(lives);
 }
 
+/* Allocations fail in this life; half of these begin with one of the open. */
+static void
+memory_fails(struct lives *lives)
+{
+    lives->memory_fails = lives->work->is_faulty = true;
+    lives->work->keeps = keeps_all(lives);
+    if (rng_below(&lives->rng, 2) == 0)
+        sim_memory_fail(
+            lives->host.world, 1 + rng_below(&lives->rng, 400), rng_below(&lives->rng, 4) == 0);
+}
+
+/* Before a step: one allocation will fail, or all from one on, or none any more. */
+static void
+memory_vary(struct lives *lives)
+{
+    uint32_t choice = rng_below(&lives->rng, 32);
+
+    if (choice == 0)
+        sim_memory_fail(lives->host.world, 1 + rng_below(&lives->rng, 64), false);
+    else if (choice == 1)
+        sim_memory_fail(lives->host.world, 1 + rng_below(&lives->rng, 24), true);
+    else if (choice < 8)
+        sim_memory_fail(lives->host.world, 0, false);
+}
+
 /* One read fails, mostly of the rebuild that comes: nothing is lost for that, and nothing comes
  * back; or the open is refused. */
 static void
@@ -195,31 +224,42 @@ options_vary(struct lives *lives)
     }
 }
 
+/* A rebuild believes what it reads, also what a failed sync has lost, its own or one before: it
+ * lasts until the power goes. */
+static void
+lies_note(struct lives *lives)
+{
+    lives->trusts_lies = lives->trusts_lies || (lives->is_rebuilt && sim_lies(lives->host.world));
+}
+
+/* When the index is lost and headers cannot be read either, or a header was read wrong that had
+ * kills, deleted blocks may come back (FORMAT.md section 6): no run has both. */
+static bool
+may_rebuild(const struct lives *lives)
+{
+    return !lives->reads_fail && !lives->work->headers_may_lie;
+}
+
 static bool
 life_open(struct lives *lives)
 {
     uint32_t flags = 0;
     enum kvt_status status;
 
-    /* When the index is lost and headers cannot be read either, or a header was read wrong that
-     * had kills, deleted blocks may come back (FORMAT.md section 6): no run has both. */
-    bool may_rebuild = !lives->reads_fail && !lives->work->headers_may_lie;
     bool was_faulty = lives->work->is_faulty;
 
     options_vary(lives);
     lives->work->device_percent = lives->has_hbm ? 60 : 0;
     lives->work->spread_percent = lives->spread_percent;
-    if (rng_below(&lives->rng, 6) == 0 && may_rebuild)
+    if (rng_below(&lives->rng, 6) == 0 && may_rebuild(lives))
         sim_index_damage(lives->host.world);
-    else if (rng_below(&lives->rng, 12) == 0 && may_rebuild)
+    else if (rng_below(&lives->rng, 12) == 0 && may_rebuild(lives))
         flags = KVT_OPEN_REBUILD;
     lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
     if ((flags != 0 || sim_index_is_damaged(lives->host.world)) && rng_below(&lives->rng, 2) == 0)
         rebuild_trouble(lives);
     status = workload_open(lives->work, flags, lives->is_rebuilt);
-    /* A rebuild believes what it reads, also what a failed sync has lost, its own or one before: it
-     * lasts until the power goes. */
-    lives->trusts_lies = lives->trusts_lies || (lives->is_rebuilt && sim_lies(lives->host.world));
+    lies_note(lives);
     if (status != KVT_OK)
         return false;
     if (!was_faulty && lives->work->is_faulty && flags == 0) {
@@ -257,7 +297,7 @@ life_end(struct lives *lives, enum ending ending)
     if (!sim_crashed(lives->host.world) && (ending == END_KILL || ending == END_ABORT))
         sim_host_vanish(&lives->host);
     else if (ending != END_CLOSE || sim_crashed(lives->host.world))
-        sim_host_power_cut(&lives->host, SIM_CUT_SEEDED);
+        sim_host_power_cut(&lives->host, lives->cut);
     if ((ending != END_CLOSE || was_crashed) && lives->trusts_lies) {
         model_doubt_all(&work->model);
         work->finds_damage = true;
@@ -266,12 +306,35 @@ life_end(struct lives *lives, enum ending ending)
     workload_abandon(work);
     sim_rules_clear(lives->host.world);
     sim_crash_after(lives->host.world, 0);
+    sim_memory_fail(lives->host.world, 0, false);
     lives->host.device.fail_call = 0;
     /* What was acknowledged in this life may have been dropped in it, too. */
     if (lives->reads_lie)
         model_doubt_all(&work->model);
     work->is_faulty = work->keeps = work->loses_devices = false;
-    lives->reads_fail = lives->reads_lie = false;
+    lives->reads_fail = lives->reads_lie = lives->memory_fails = false;
+}
+
+/* The power goes once or twice while an open rebuilds the index, or soon after: the next one has
+ * what that has left. Headers that were hidden, kills that were written: any part of it. */
+static void
+rebuilds_cut(struct lives *lives)
+{
+    uint32_t count = 1 + rng_below(&lives->rng, 2);
+
+    for (uint32_t i = 0; i < count && lives->work->model.failure[0] == '\0'; i++) {
+        uint32_t flags = rng_below(&lives->rng, 4) == 0 ? KVT_OPEN_REBUILD : 0;
+
+        if (flags == 0)
+            sim_index_damage(lives->host.world);
+        lives->is_rebuilt = true;
+        lives->cut = rng_below(&lives->rng, 2) == 0 ? SIM_CUT_EACH : SIM_CUT_TORN;
+        sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, REBUILD_IO));
+        (void)workload_open(lives->work, flags, true);
+        lies_note(lives);
+        life_end(lives, END_CUT);
+    }
+    lives->cut = SIM_CUT_SEEDED;
 }
 
 /* A segment is being reclaimed: the power goes after a few operations of the disk, or one of these
@@ -307,12 +370,16 @@ life(struct lives *lives, uint32_t operation_count)
     bool has_met = false;
     bool is_open;
 
+    if (may_rebuild(lives) && rng_below(&lives->rng, lives->was_reclaimed ? 2 : 8) == 0)
+        rebuilds_cut(lives);
     if (rng_below(&lives->rng, 3) == 0)
         faults_choose(lives);
     if (lives->has_roots && rng_below(&lives->rng, 8) == 0)
         disk_fails(lives);
     if (lives->has_hbm && rng_below(&lives->rng, 8) == 0)
         device_fails(lives);
+    if (rng_below(&lives->rng, 8) == 0)
+        memory_fails(lives);
     if (ending == END_RECLAIM && rng_below(&lives->rng, 2) == 0)
         sim_rule_add(lives->host.world, &slow_commits);
     if (ending == END_CRASH_OPEN)
@@ -326,6 +393,8 @@ life(struct lives *lives, uint32_t operation_count)
         bool is_busy = ending == END_RECLAIM && !reclaim_is_idle(lives->work->store);
         bool is_delete = is_busy && rng_below(&lives->rng, 4) == 0;
 
+        if (lives->memory_fails)
+            memory_vary(lives);
         if (is_delete ? !workload_step_delete(lives->work) : !workload_step(lives->work))
             return;
         if (is_delete && rng_below(&lives->rng, 4) == 0)
@@ -335,6 +404,7 @@ life(struct lives *lives, uint32_t operation_count)
             has_met = true;
         }
     }
+    lives->was_reclaimed = lives->work->store != NULL && !reclaim_is_idle(lives->work->store);
     life_end(lives, ending);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model_internal.h"
 #include "rng.h"
 
 enum {
@@ -17,8 +18,6 @@ enum {
     ROW_WORDS = 64,
     ROW_BYTES = ROW_WORDS * sizeof(uint64_t), /* A sector: no two of a payload are alike. */
 };
-
-#define NOTHING UINT64_C(1) /* The mask of state 0. */
 
 static uint64_t
 mask_of(uint32_t state)
@@ -213,7 +212,7 @@ model_has_room(const struct model *model, struct model_name name, uint32_t count
     return key->version_last + count <= MODEL_VERSIONS && key->op_count + count < MODEL_OPS;
 }
 
-static struct model_op *
+struct model_op *
 op_of(struct model_key *key, uint64_t number)
 {
     if (number < key->op_first || number - key->op_first >= key->op_count)
@@ -226,6 +225,7 @@ static uint64_t
 op_add(struct model_key *key, struct model_op op)
 {
     if (key->op_count == MODEL_OPS) {
+        chain_forget(key);
         key->kept |= key->ops[0].pending;
         key->rebuilt |= key->ops[0].pending;
         memmove(&key->ops[0], &key->ops[1], (MODEL_OPS - 1) * sizeof(key->ops[0]));
@@ -253,7 +253,7 @@ model_put_visible(struct model *model, struct model_name name, uint64_t op)
     struct model_key *key = key_of(model, name);
     const struct model_op *entry = op_of(key, op);
 
-    if (entry == NULL)
+    if (chain_hears(key, op, MODEL_DONE) || entry == NULL)
         return;
     if ((entry->pending & NOTHING) == 0 && (key->live & NOTHING) == 0 && !model->may_be_gone)
         model_fail(model, "space %u key %u: a put without REPLACE replaced states %#llx",
@@ -278,6 +278,8 @@ model_put_exists(struct model *model, struct model_name name, uint64_t op)
     struct model_key *key = key_of(model, name);
 
     op_void(key, op);
+    if (chain_hears(key, op, MODEL_PRESENT))
+        return;
     if (key->live == NOTHING)
         model_fail(model, "space %u key %u: a put says EXISTS, but nothing is there", name.space,
             name.key);
@@ -296,8 +298,9 @@ model_put_refused(struct model *model, struct model_name name, uint64_t op)
         return;
     }
     /* What it should have replaced may be gone; but no flush or close makes it durable. */
-    key->live |= NOTHING;
     entry->is_lasting = false;
+    if (!chain_hears(key, op, MODEL_REFUSED))
+        key->live |= NOTHING;
 }
 
 void
@@ -318,14 +321,16 @@ model_deleted(struct model *model, struct model_name name, uint64_t op, bool was
 {
     struct model_key *key = key_of(model, name);
 
+    /* Its stage 2 may say that nothing comes back all the same (model_ack()); a flush does not. */
+    if (!was_there)
+        model_doubt(model, name, op);
+    if (chain_hears(key, op, was_there ? MODEL_DONE : MODEL_ABSENT))
+        return;
     if (was_there && key->live == NOTHING)
         model_fail(model, "space %u key %u: deleted, but nothing was there", name.space, name.key);
     if (!was_there && (key->live & NOTHING) == 0 && !model->may_be_gone)
         model_fail(model, "space %u key %u: a delete missed what was there (states %#llx)",
             name.space, name.key, (unsigned long long)key->live);
-    /* Its stage 2 may say that nothing comes back all the same (model_ack()); a flush does not. */
-    if (!was_there)
-        model_doubt(model, name, op);
     key->live = NOTHING;
 }
 
@@ -352,20 +357,28 @@ model_clear_end(struct model *model, uint32_t space, bool is_cleared)
 }
 
 void
+ops_drop(struct model_key *key, uint64_t first)
+{
+    uint32_t done = (uint32_t)(first - key->op_first);
+
+    memmove(&key->ops[0], &key->ops[done], (key->op_count - done) * sizeof(key->ops[0]));
+    key->op_count -= done;
+    key->op_first += done;
+}
+
+void
 model_ack(struct model *model, struct model_name name, uint64_t op)
 {
     struct model_key *key = key_of(model, name);
     const struct model_op *entry = op_of(key, op);
-    uint32_t done;
 
     if (entry == NULL || entry->pending == 0)
         return; /* A later one was acknowledged already, or it did nothing. */
+    if (chain_ack(key, op))
+        return;
     key->kept = entry->settled;
     key->rebuilt = entry->settled;
-    done = (uint32_t)(op - key->op_first) + 1;
-    memmove(&key->ops[0], &key->ops[done], (key->op_count - done) * sizeof(key->ops[0]));
-    key->op_count -= done;
-    key->op_first += done;
+    ops_drop(key, op + 1);
 }
 
 void
@@ -382,6 +395,7 @@ model_doubt_all(struct model *model)
 {
     for (uint32_t space = 0; space < MODEL_SPACES; space++) {
         for (uint32_t i = 0; i < model->key_count; i++) {
+            chain_forget(&model->keys[space][i]);
             model->keys[space][i].live |= NOTHING;
             model->keys[space][i].kept |= NOTHING;
             model->keys[space][i].rebuilt |= NOTHING;
@@ -394,6 +408,8 @@ model_ack_present(struct model *model, struct model_name name, uint64_t op)
 {
     struct model_key *key = key_of(model, name);
 
+    if (chain_ack_present(key, op))
+        return;
     if (op + 1 != key->op_first + key->op_count)
         return; /* Something came in between. */
     if ((key->live & (key->live - 1)) != 0)
@@ -412,11 +428,13 @@ model_ack_all(struct model *model)
             struct model_key *key = &model->keys[space][i];
             struct model_name name = {.space = space, .key = i};
 
-            for (uint32_t op = key->op_count; op > 0; op--) {
-                if (!key->ops[op - 1].is_lasting)
+            for (uint64_t op = key->op_first + key->op_count; op > key->op_first; op--) {
+                if (!op_of(key, op - 1)->is_lasting)
                     continue;
-                model_ack(model, name, key->op_first + op - 1);
-                break;
+                model_ack(model, name, op - 1);
+                /* Any other of its chain may be the last one. */
+                if (!chain_has(key, op - 1))
+                    break;
             }
         }
     }
@@ -438,6 +456,7 @@ found(struct model *model, struct model_name name, bool hit, bool may_miss)
     if (model->failure[0] != '\0' || (may_miss && !hit))
         return;
     key->live &= hit ? ~NOTHING : NOTHING;
+    chain_narrow(key);
 }
 
 void
@@ -452,18 +471,23 @@ model_read(struct model *model, struct model_name name, const void *bytes, uint6
     struct model_key *key = key_of(model, name);
     uint32_t version;
 
-    found(model, name, bytes != NULL, model->may_miss);
+    if (!key->chain.is_open)
+        found(model, name, bytes != NULL, model->may_miss);
     if (bytes == NULL || model->failure[0] != '\0')
         return;
     version = model_identify(model, name, bytes, length);
     if (version == 0)
         model_fail(model, "space %u key %u: WRONG BYTES, %llu of them", name.space, name.key,
             (unsigned long long)length);
+    else if (key->chain.is_open)
+        chain_saw(key, mask_of(version));
     else if ((key->live & mask_of(version)) == 0)
         model_fail(model, "space %u key %u: version %u came back; it may have states %#llx",
             name.space, name.key, version, (unsigned long long)key->live);
-    else
+    else {
         key->live = mask_of(version);
+        chain_narrow(key);
+    }
 }
 
 /* Whether these are the bytes of the version's parts. */
@@ -544,6 +568,8 @@ model_reopened(struct model *model, bool is_rebuilt)
         for (uint32_t i = 0; i < model->key_count; i++) {
             struct model_key *key = &model->keys[space][i];
 
+            chain_forget(key);
+            key->chain.is_open = false;
             key->live = is_rebuilt ? key->rebuilt : key->kept;
             for (uint32_t op = 0; op < key->op_count; op++)
                 key->live |= key->ops[op].pending;
@@ -558,6 +584,7 @@ model_settled(struct model *model, bool is_firm)
         for (uint32_t i = 0; i < model->key_count; i++) {
             struct model_key *key = &model->keys[space][i];
 
+            chain_forget(key);
             for (uint32_t op = 0; op < key->op_count; op++) {
                 key->rebuilt |= key->ops[op].pending;
                 key->kept |= key->ops[op].pending;

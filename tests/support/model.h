@@ -16,6 +16,10 @@
  * next open may find is the state that the last acknowledged operation left, or any state that a
  * later one might have left. A rebuild may also find what an earlier life had not acknowledged.
  *
+ * Operations of one name that are in flight at the same time are a chain: stage 1 of them may come
+ * in any order, but behind what was reached before they were submitted. The model keeps every order
+ * that explains all of their answers (model_chain.c); there must be one.
+ *
  * The model is pure: it knows no store. Answers that it does not allow end up in `failure`.
  */
 #ifndef KVT_TESTS_MODEL_H
@@ -30,6 +34,7 @@ enum {
     MODEL_KEYS_MAX = 64, /* Keys in each. */
     MODEL_VERSIONS = 62, /* Of one name. */
     MODEL_OPS = 48,      /* Of one name, since one was acknowledged. */
+    MODEL_LINKS = 6,     /* Operations of one name in a chain. */
     MODEL_FAILURE_BYTES = 400,
 };
 
@@ -50,6 +55,41 @@ struct model_op {
     bool is_lasting;  /* A flush or a close makes it durable. */
 };
 
+enum model_act {
+    MODEL_PUT,
+    MODEL_REPLACE,
+    MODEL_DELETE,
+    MODEL_READ
+};
+
+enum model_outcome {
+    MODEL_UNTOLD,  /* Or it was cancelled, or failed: it did nothing. */
+    MODEL_DONE,    /* A read: it saw `state`. */
+    MODEL_ABSENT,  /* A delete: nothing was there. */
+    MODEL_PRESENT, /* A put: something was there. */
+    MODEL_REFUSED, /* A put. */
+};
+
+/* One operation of a chain. */
+struct model_link {
+    enum model_act act;
+    enum model_outcome outcome;
+    bool is_acked;
+    uint32_t before; /* Bits of links that come before it. */
+    uint64_t op;     /* But of a read. */
+    uint64_t state;  /* Put: what it leaves, or found. Read: what it saw. */
+};
+
+struct model_chain {
+    uint32_t count;
+    bool is_open;              /* Not every answer is known. */
+    bool may_be_gone;          /* The model's, when they were. */
+    uint32_t reader;           /* Link whose answer model_read() hears. */
+    uint64_t op_first, op_end; /* Operations of it. */
+    uint64_t start, end;       /* States before the first, and behind the last. */
+    struct model_link links[MODEL_LINKS];
+};
+
 struct model_key {
     uint64_t live;
     uint64_t kept;    /* Before the first of `ops`. */
@@ -58,6 +98,7 @@ struct model_key {
     uint32_t op_count;
     uint64_t op_first; /* Number of ops[0]; later ones follow. */
     struct model_op ops[MODEL_OPS];
+    struct model_chain chain; /* The last one; op_end <= op_first: it is of no account any more. */
 };
 
 struct model {
@@ -116,6 +157,19 @@ void model_doubt_all(struct model *model);
 void model_ack_present(struct model *model, struct model_name name, uint64_t op);
 /* Every lasting operation is durable (flush, close). */
 void model_ack_all(struct model *model);
+
+/* --- chains (model_chain.c) ------------------------------------------------------------------- */
+
+/* From here on the name's operations are links of a chain, and what they answer says nothing before
+ * all have: model_chain_end(). */
+void model_chain_begin(struct model *model, struct model_name name);
+/* It was submitted; stage 1 of the links in `before` had been reached then. A read has no `op`. The
+ * number of its link. */
+uint32_t model_chain_add(
+    struct model *model, struct model_name name, enum model_act act, uint64_t op, uint32_t before);
+/* What model_read() hears next is the answer of that link. */
+void model_chain_hear(struct model *model, struct model_name name, uint32_t link);
+void model_chain_end(struct model *model, struct model_name name);
 
 /* --- answers ---------------------------------------------------------------------------------- */
 

@@ -341,6 +341,7 @@ workload_abandon(struct workload *work)
 {
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++)
         flight_forget(&work->flights[i]);
+    memset(&work->chain, 0, sizeof(work->chain));
     memset(work->leases, 0, sizeof(work->leases));
     memset(work->pools, 0, sizeof(work->pools));
     work->device_count = 0;
@@ -529,11 +530,13 @@ step_hold(struct workload *work)
 bool
 workload_step(struct workload *work)
 {
-    uint32_t choice = rng_below(&work->rng, 120);
+    uint32_t choice = rng_below(&work->rng, 126);
 
     work->operation_count++;
     workload_note(work, 3, choice);
-    if (choice >= 100)
+    if (choice >= 120)
+        workload_chain(work, rng_below(&work->rng, MODEL_SPACES));
+    else if (choice >= 100)
         step_hold(work);
     else if (choice < 50)
         step_change(work, choice);

@@ -6,8 +6,10 @@
  * Not here  the world: the host says how to open a store in it and how time passes.
  *
  * A name with a request in flight whose first stage was not yet collected is left alone by all
- * others, so that the model knows one state. Everything else is interleaved. Now and then a call
- * names a key twice: the model takes the two in the order of the call, which is what comes of them.
+ * others, so that the model knows one state; but for chains (workload_chain()), requests on the
+ * same few names back to back, of which the model takes any order that explains their answers.
+ * Everything else is interleaved. Now and then a call names a key twice: the model takes the two in
+ * the order of the call, which is what comes of them.
  *
  * After a crash of a simulated world the operations go on against the ghost (sim_world.h) and
  * whatever they answer is tolerated, but for wrong bytes and a poisoned store.
@@ -29,6 +31,7 @@ enum {
     BATCH_MAX = 8,
     WORKLOAD_KEY_BYTES = 100,
     WORKLOAD_DEVICES_MAX = 4,
+    CHAIN_NAMES = 3, /* Of one chain. */
 };
 
 /* How a store is reached. Functions may be NULL but for `open`. */
@@ -83,7 +86,19 @@ struct flight {
     bool is_visible;                       /* Stage 1 was collected. */
     bool is_cancelled;                     /* It was asked for: any block may say so. */
     bool is_race;                          /* Get: its blocks are put anew meanwhile. */
-    bool is_cleared; /* Put: its namespace was, before stage 1 was collected. */
+    bool is_cleared; /* Put, or of a chain: its namespace was, before stage 1 was collected. */
+    bool is_chained; /* Its first stage is collected with all of the chain. */
+    uint32_t links[BATCH_MAX]; /* Of each block, in the model's chain of its name. */
+};
+
+/* Requests on the same names, in the order of their submission. */
+struct workload_chain {
+    struct flight *flights[MODEL_LINKS]; /* Stage 1 of none of them was collected. */
+    uint32_t count;
+    uint32_t reached; /* Bits of those that had reached stage 1 before the one that is submitted. */
+    bool is_growing;  /* What is submitted now is part of it. */
+    struct model_name names[CHAIN_NAMES];
+    uint32_t name_count;
 };
 
 /* Memory of a device, all of it in a region. */
@@ -107,6 +122,7 @@ struct workload {
     kvt_store *store;
     kvt_namespace spaces[MODEL_SPACES];
     struct flight flights[FLIGHTS_MAX];
+    struct workload_chain chain;
     struct held_lease leases[LEASES_MAX];
     bool evicts;        /* The tiers are small: misses are no failures. */
     bool is_made;       /* It was open once: its index is there. */
@@ -133,6 +149,7 @@ struct workload {
                               * has told. */
     uint64_t audit_count;    /* Of store_audit() that judged. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
+    uint64_t chain_count;
     uint64_t watch_count; /* Namespaces that were watched while others used the store. */
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */
@@ -185,6 +202,8 @@ void workload_get(
     struct workload *work, const struct model_name *names, uint32_t count, uint32_t flags);
 /* Get blocks of a namespace part by part, and put them anew meanwhile. */
 void workload_race(struct workload *work, uint32_t space);
+/* Put, replace, delete and get the same few blocks without waiting in between. */
+void workload_chain(struct workload *work, uint32_t space);
 void workload_delete(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_lookup(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_clear(struct workload *work, uint32_t space);

@@ -29,6 +29,8 @@ struct flight *flight_take(struct workload *work); /* NULL: all are used. */
 struct flight *flight_get(struct workload *work);  /* One of them is collected if it must be. */
 /* Wait for stage 1 and tell the model. */
 void flight_land(struct workload *work, struct flight *flight);
+/* Of this one alone: chain_land() tells the model when all have. */
+void flight_collect(struct workload *work, struct flight *flight);
 /* Wait for the last stage, tell the model, free the ticket. */
 void flight_finish(struct workload *work, struct flight *flight);
 /* Cancel it, wherever it is. */
@@ -52,6 +54,15 @@ void stay_missed(struct workload *work, struct model_name name);
 /* race_landed - what came of one block of a workload_race(). */
 void race_landed(
     struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result);
+
+/* --- workload_chain.c ------------------------------------------------------------------------- */
+
+/* chain_names - the name is in a chain of which stage 1 was not collected. */
+bool chain_names(const struct workload *work, struct model_name name);
+/* chain_grow - the request was submitted as part of the chain that is growing. */
+void chain_grow(struct workload *work, struct flight *flight);
+/* chain_land - stage 1 of all that are in it, in the order of their submission. */
+void chain_land(struct workload *work);
 
 /* --- workload_hold.c -------------------------------------------------------------------------- */
 

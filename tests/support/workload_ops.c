@@ -41,6 +41,8 @@ flight_get(struct workload *work)
 bool
 name_is_busy(const struct workload *work, struct model_name name)
 {
+    if (chain_names(work, name))
+        return true;
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
         const struct flight *flight = &work->flights[i];
 
@@ -206,11 +208,18 @@ block_delete_landed(
 void
 flight_land(struct workload *work, struct flight *flight)
 {
+    if (flight->is_chained)
+        chain_land(work);
+    else if (!flight->is_visible)
+        flight_collect(work, flight);
+}
+
+void
+flight_collect(struct workload *work, struct flight *flight)
+{
     struct kvt_result results[BATCH_MAX];
     enum kvt_status status;
 
-    if (flight->is_visible)
-        return;
     status = kvt_ticket_wait(flight->ticket, KVT_STAGE_DONE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(flight->ticket, KVT_STAGE_DONE, results, flight->count);
@@ -222,6 +231,7 @@ flight_land(struct workload *work, struct flight *flight)
     workload_mood(work);
     for (uint32_t i = 0; i < flight->count; i++) {
         workload_note(work, 4, (uint64_t)results[i].status);
+        model_chain_hear(&work->model, flight->names[i], flight->links[i]);
         if (results[i].status == KVT_CANCELLED)
             block_cancelled(work, flight, i);
         else if (flight->kind == FLIGHT_PUT)
@@ -310,6 +320,10 @@ flight_launched(struct workload *work, struct flight *flight)
 {
     uint32_t choice = rng_below(&work->rng, 8);
 
+    if (work->chain.is_growing) {
+        chain_grow(work, flight);
+        return;
+    }
     if (rng_below(&work->rng, 8) == 0) {
         if (work->host.pass != NULL && rng_below(&work->rng, 2) == 0)
             work->host.pass(work->host.context, &work->rng);
@@ -367,7 +381,7 @@ static void
 puts_undo(struct workload *work, struct flight *flight)
 {
     for (uint32_t i = 0; i < flight->count; i++)
-        model_put_refused(&work->model, flight->names[i], flight->ops[i]);
+        model_cancelled(&work->model, flight->names[i], flight->ops[i]);
     flight_clear(flight);
 }
 
@@ -418,7 +432,7 @@ parts_choose(struct workload *work, struct flight *flight, uint32_t i, struct kv
     uint32_t parts = model_parts(&work->model, name, version);
     struct model_range *range = &flight->ranges[i];
 
-    if (rng_below(&work->rng, 3) != 0 || work->is_verifying)
+    if (rng_below(&work->rng, 3) != 0 || work->is_verifying || work->chain.is_growing)
         return;
     if (rng_below(&work->rng, 16) == 0)
         parts = 64;
@@ -456,7 +470,9 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
             .capacity = flight->sizes[i],
             .flags = flags};
         parts_choose(work, flight, i, &gets[i]);
-        if (spread_choose(work, flight, i, length_known(work, names[i]))) {
+        /* Of a chain nobody knows which version comes: it must fit. */
+        if (!work->chain.is_growing &&
+            spread_choose(work, flight, i, length_known(work, names[i]))) {
             spread_name_get(flight, i, &gets[i]);
             continue;
         }
@@ -499,7 +515,7 @@ workload_delete(struct workload *work, const struct model_name *names, uint32_t 
     workload_note(work, 8, (uint64_t)status);
     if (!workload_expect(work, "kvt_delete_submit", status)) {
         for (uint32_t i = 0; i < count; i++)
-            model_doubt(&work->model, names[i], flight->ops[i]);
+            model_cancelled(&work->model, names[i], flight->ops[i]);
         flight_clear(flight);
         return;
     }
@@ -512,11 +528,12 @@ workload_clear(struct workload *work, uint32_t space)
     bool lands = rng_below(&work->rng, 2) == 0;
     enum kvt_status status;
 
-    /* Every other clear comes while puts are under way. */
+    /* Every other clear comes while puts and chains are under way. */
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
         struct flight *flight = &work->flights[i];
+        bool may_fly = flight->kind == FLIGHT_PUT || flight->is_chained;
 
-        if (flight->kind != FLIGHT_FREE && (flight->kind != FLIGHT_PUT || lands))
+        if (flight->kind != FLIGHT_FREE && (!may_fly || lands))
             flight_land(work, flight);
     }
     pin_forget_all(work, space);
@@ -530,7 +547,8 @@ workload_clear(struct workload *work, uint32_t space)
 
         flight->is_cleared =
             flight->is_cleared ||
-            (flight->kind == FLIGHT_PUT && !flight->is_visible && flight->names[0].space == space);
+            (!flight->is_visible && (flight->kind == FLIGHT_PUT || flight->is_chained) &&
+                flight->names[0].space == space);
     }
 }
 
