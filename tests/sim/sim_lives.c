@@ -233,11 +233,12 @@ lies_note(struct lives *lives)
 }
 
 /* When the index is lost and headers cannot be read either, or a header was read wrong that had
- * kills, deleted blocks may come back (FORMAT.md section 6): no run has both. */
+ * kills, deleted blocks may come back (FORMAT.md section 6): no run has both. Nor may a block be
+ * lost with its header, where an index counts on one that a failed sync has lost. */
 static bool
 may_rebuild(const struct lives *lives)
 {
-    return !lives->reads_fail && !lives->work->headers_may_lie;
+    return !lives->reads_fail && !lives->work->headers_may_lie && !lives->work->finds_damage;
 }
 
 static bool
