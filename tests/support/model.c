@@ -202,6 +202,18 @@ model_identify(
     return 0;
 }
 
+/* Likewise, each that they may be. */
+static uint64_t
+versions_alike(
+    const struct model *model, struct model_name name, const void *bytes, uint64_t length)
+{
+    uint64_t states = 0;
+
+    for (uint32_t version = model->keys[name.space][name.key].version_last; version > 0; version--)
+        states |= model_is(model, name, version, bytes, length) ? mask_of(version) : 0;
+    return states;
+}
+
 /* --- 2. Operations ---------------------------------------------------------------------------- */
 
 bool
@@ -480,7 +492,7 @@ model_read(struct model *model, struct model_name name, const void *bytes, uint6
         model_fail(model, "space %u key %u: WRONG BYTES, %llu of them", name.space, name.key,
             (unsigned long long)length);
     else if (key->chain.is_open)
-        chain_saw(key, mask_of(version));
+        chain_saw(key, versions_alike(model, name, bytes, length));
     else if ((key->live & mask_of(version)) == 0)
         model_fail(model, "space %u key %u: version %u came back; it may have states %#llx",
             name.space, name.key, version, (unsigned long long)key->live);

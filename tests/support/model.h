@@ -64,7 +64,7 @@ enum model_act {
 
 enum model_outcome {
     MODEL_UNTOLD,  /* Or it was cancelled, or failed: it did nothing. */
-    MODEL_DONE,    /* A read: it saw `state`. */
+    MODEL_DONE,    /* A read: it saw one of `state`. */
     MODEL_ABSENT,  /* A delete: nothing was there. */
     MODEL_PRESENT, /* A put: something was there. */
     MODEL_REFUSED, /* A put. */
@@ -77,7 +77,7 @@ struct model_link {
     bool is_acked;
     uint32_t before; /* Bits of links that come before it. */
     uint64_t op;     /* But of a read. */
-    uint64_t state;  /* Put: what it leaves, or found. Read: what it saw. */
+    uint64_t state;  /* Put: what it leaves, or found. Read: what it may have seen. */
 };
 
 struct model_chain {

@@ -142,12 +142,12 @@ chain_hears(struct model_key *key, uint64_t op, enum model_outcome outcome)
 }
 
 void
-chain_saw(struct model_key *key, uint64_t state)
+chain_saw(struct model_key *key, uint64_t states)
 {
     struct model_link *link = &key->chain.links[key->chain.reader];
 
     link->outcome = MODEL_DONE;
-    link->state = state;
+    link->state = states;
 }
 
 void

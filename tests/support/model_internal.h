@@ -15,9 +15,10 @@ void ops_drop(struct model_key *key, uint64_t first);
 
 /* Whether the operation is of the name's chain. */
 bool chain_has(const struct model_key *key, uint64_t op);
-/* chain_hears, chain_saw - an answer of a chain that is not over. False: it is of none. */
+/* chain_hears, chain_saw - an answer of a chain that is not over; what was read may have been any
+ * of `states`. False: it is of none. */
 bool chain_hears(struct model_key *key, uint64_t op, enum model_outcome outcome);
-void chain_saw(struct model_key *key, uint64_t state);
+void chain_saw(struct model_key *key, uint64_t states);
 /* chain_narrow - `live` has become less by what was read. */
 void chain_narrow(struct model_key *key);
 /* chain_ack, chain_ack_present - as model_ack() and model_ack_present(). False: it is of none. */
