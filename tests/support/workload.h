@@ -149,7 +149,7 @@ struct workload {
                               * has told. */
     uint64_t audit_count;    /* Of store_audit() that judged. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
-    uint64_t chain_count;
+    uint64_t chain_count; /* Of requests on the same names, in flight together. */
     uint64_t watch_count; /* Namespaces that were watched while others used the store. */
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */

@@ -6,47 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "model.h"
+#include "model_kit.h"
 
 static const struct model_name name = {.space = 1, .key = 3};
-
-static int
-setup(void **state)
-{
-    struct model *model = calloc(1, sizeof(*model));
-
-    *state = model;
-    if (model == NULL)
-        return -1;
-    model_init(model, 99, 8, 0);
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    free(*state);
-    return 0;
-}
-
-/* What a read of that version says. */
-static void
-read_version(struct model *model, uint32_t version)
-{
-    static uint8_t bytes[8 * 4096];
-
-    if (version == 0) {
-        model_read(model, name, NULL, 0);
-        return;
-    }
-    model_fill(model, name, version, bytes);
-    model_read(model, name, bytes, model_length(model, name, version));
-}
 
 static uint64_t
 put(struct model *model, bool replaces, bool is_lasting)
@@ -74,11 +40,11 @@ version_that_was_put_is_right_and_a_miss_is_wrong(void **state)
 {
     struct model *model = *state;
 
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     put(model, false, true);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     right(model);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     wrong(model);
 }
 
@@ -142,9 +108,9 @@ replaced_version_that_comes_back_is_wrong(void **state)
 
     put(model, false, true);
     put(model, true, true);
-    read_version(model, 2);
+    model_read_version(model, name, 2);
     right(model);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -168,10 +134,10 @@ acknowledged_block_must_survive(void **state)
 
     model_ack(model, name, put(model, false, true));
     model_reopened(model, false);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     right(model);
     model_reopened(model, false);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     wrong(model);
 }
 
@@ -182,9 +148,9 @@ block_nobody_acknowledged_may_survive_or_not(void **state)
 
     put(model, false, true);
     model_reopened(model, false);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     model_reopened(model, false);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     right(model);
 }
 
@@ -198,14 +164,14 @@ acknowledged_delete_lasts_and_another_may_be_undone(void **state)
     op = model_delete(model, name);
     model_deleted(model, name, op, true);
     model_reopened(model, false);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     right(model);
     model_reopened(model, false);
     op = model_delete(model, name);
     model_deleted(model, name, op, true);
     model_ack(model, name, op);
     model_reopened(model, true);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -219,13 +185,13 @@ flush_covers_lasting_puts_only(void **state)
     model_ack_all(model);
     for (uint32_t version = 0; version <= 2; version++) {
         model_reopened(model, false);
-        read_version(model, version);
+        model_read_version(model, name, version);
     }
     right(model);
     put(model, true, true);
     model_ack_all(model);
     model_reopened(model, false);
-    read_version(model, 2);
+    model_read_version(model, name, 2);
     wrong(model);
 }
 
@@ -236,13 +202,13 @@ what_an_open_found_stays_but_a_rebuild_may_know_more(void **state)
 
     put(model, false, true);
     model_reopened(model, false);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     model_settled(model, true);
     model_reopened(model, true);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     right(model);
     model_reopened(model, false);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -257,7 +223,7 @@ delete_of_nothing_lasts_when_it_was_acknowledged(void **state)
     put(model, false, true);
     for (uint32_t is_told = 0; is_told < 2; is_told++) {
         model_reopened(model, false);
-        read_version(model, 0);
+        model_read_version(model, name, 0);
         model_settled(model, true);
         op = model_delete(model, name);
         model_deleted(model, name, op, false);
@@ -267,7 +233,7 @@ delete_of_nothing_lasts_when_it_was_acknowledged(void **state)
             model_ack_all(model);
         model_reopened(model, true);
         right(model);
-        read_version(model, 1);
+        model_read_version(model, name, 1);
     }
     wrong(model);
 }
@@ -280,12 +246,12 @@ cleared_namespace_is_empty_for_good(void **state)
     put(model, false, true);
     model_clear_begin(model, name.space);
     model_clear_end(model, name.space, true);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     model_reopened(model, true);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     right(model);
     model_reopened(model, true);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -300,10 +266,10 @@ put_that_found_its_key_proves_that_it_is_there(void **state)
     model_put_exists(model, name, op);
     model_ack_present(model, name, op);
     model_reopened(model, false);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     right(model);
     model_reopened(model, false);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     wrong(model);
 }
 
@@ -315,10 +281,10 @@ evicted_blocks_may_be_missed_but_not_replaced(void **state)
     model->may_miss = model->may_be_gone = true;
     put(model, false, true);
     put(model, true, true);
-    read_version(model, 0);
-    read_version(model, 2);
+    model_read_version(model, name, 0);
+    model_read_version(model, name, 2);
     right(model);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -327,27 +293,32 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
-            version_that_was_put_is_right_and_a_miss_is_wrong, setup, teardown),
-        cmocka_unit_test_setup_teardown(one_wrong_bit_is_wrong, setup, teardown),
+            version_that_was_put_is_right_and_a_miss_is_wrong, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(one_wrong_bit_is_wrong, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            bytes_of_another_place_version_or_name_are_wrong, setup, teardown),
-        cmocka_unit_test_setup_teardown(replaced_version_that_comes_back_is_wrong, setup, teardown),
-        cmocka_unit_test_setup_teardown(deleted_block_that_is_found_is_wrong, setup, teardown),
-        cmocka_unit_test_setup_teardown(acknowledged_block_must_survive, setup, teardown),
+            bytes_of_another_place_version_or_name_are_wrong, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            block_nobody_acknowledged_may_survive_or_not, setup, teardown),
+            replaced_version_that_comes_back_is_wrong, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            acknowledged_delete_lasts_and_another_may_be_undone, setup, teardown),
-        cmocka_unit_test_setup_teardown(flush_covers_lasting_puts_only, setup, teardown),
+            deleted_block_that_is_found_is_wrong, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            what_an_open_found_stays_but_a_rebuild_may_know_more, setup, teardown),
+            acknowledged_block_must_survive, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            delete_of_nothing_lasts_when_it_was_acknowledged, setup, teardown),
-        cmocka_unit_test_setup_teardown(cleared_namespace_is_empty_for_good, setup, teardown),
+            block_nobody_acknowledged_may_survive_or_not, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            put_that_found_its_key_proves_that_it_is_there, setup, teardown),
+            acknowledged_delete_lasts_and_another_may_be_undone, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            evicted_blocks_may_be_missed_but_not_replaced, setup, teardown),
+            flush_covers_lasting_puts_only, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            what_an_open_found_stays_but_a_rebuild_may_know_more, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            delete_of_nothing_lasts_when_it_was_acknowledged, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            cleared_namespace_is_empty_for_good, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            put_that_found_its_key_proves_that_it_is_there, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            evicted_blocks_may_be_missed_but_not_replaced, model_setup, model_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,11 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
-#include "model.h"
+#include "model_kit.h"
 
 enum {
     SHORT = 2, /* Bytes. */
@@ -25,24 +24,6 @@ struct links {
     uint32_t count;
 };
 
-static int
-setup(void **state)
-{
-    struct model *model = calloc(1, sizeof(*model));
-
-    assert_non_null(model);
-    model_init(model, 7, 8, 0);
-    *state = model;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    free(*state);
-    return 0;
-}
-
 static void
 right(const struct model *model)
 {
@@ -55,17 +36,6 @@ wrong(struct model *model)
 {
     assert_string_not_equal(model->failure, "");
     model->failure[0] = '\0';
-}
-
-static void
-read_version(struct model *model, uint32_t version)
-{
-    static uint8_t bytes[8 * 4096];
-
-    if (version > 0)
-        model_fill(model, name, version, bytes);
-    model_read(model, name, version > 0 ? bytes : NULL,
-        version > 0 ? model_length(model, name, version) : 0);
 }
 
 /* A chain of puts (P), replaces (R) and deletes (D), of which none waits for another. */
@@ -109,15 +79,15 @@ order_that_explains_all_answers_is_found(void **state)
 
     done(model, &links, "PD");
     right(model);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     right(model);
     done(model, &links, "PDP"); /* Either put is the last one. */
     right(model);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     wrong(model);
-    read_version(model, 3);
+    model_read_version(model, name, 3);
     right(model);
-    read_version(model, 2);
+    model_read_version(model, name, 2);
     wrong(model);
 }
 
@@ -169,7 +139,7 @@ read_sees_a_state_of_some_order(void **state)
             model, name, model_chain_add(model, name, MODEL_READ, 0, version == 3 ? 1 : 0));
         model_put_visible(model, name, links.ops[0]);
         /* Its own block; the one before; the one before, behind its own. */
-        read_version(model, version == 1 ? 1 : version - 1);
+        model_read_version(model, name, version == 1 ? 1 : version - 1);
         model_chain_end(model, name);
         if (version < 3)
             right(model);
@@ -196,7 +166,7 @@ read_of_bytes_that_two_versions_have_saw_either(void **state)
     begin(model, &links, "R");
     model_chain_hear(model, name, model_chain_add(model, name, MODEL_READ, 0, 1));
     model_put_visible(model, name, links.ops[0]);
-    read_version(model, 2);
+    model_read_version(model, name, 2);
     model_chain_end(model, name);
     right(model);
 }
@@ -210,16 +180,16 @@ acknowledged_delete_lasts_in_every_order(void **state)
     done(model, &links, "PD");
     model_ack(model, name, links.ops[1]);
     model_reopened(model, true);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     right(model);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
     model_settled(model, true);
     done(model, &links, "PDP");
     model_ack(model, name, links.ops[1]);
     for (uint32_t version = 0; version <= 3; version += version == 0 ? 2 : 1) {
         model_reopened(model, false); /* One of the puts came behind it, and was not durable. */
-        read_version(model, version);
+        model_read_version(model, name, version);
         right(model);
     }
 }
@@ -231,11 +201,11 @@ what_is_read_behind_it_tells_the_orders_apart(void **state)
     struct links links;
 
     done(model, &links, "PDP");
-    read_version(model, 2);
+    model_read_version(model, name, 2);
     right(model);
     model_ack(model, name, links.ops[1]); /* The first put came before. */
     model_reopened(model, true);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -248,14 +218,14 @@ flush_covers_every_lasting_link(void **state)
     done(model, &links, "PRR");
     model_ack_all(model);
     model_reopened(model, false);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     wrong(model);
     done(model, &links, "RD");
     model_ack(model, name, links.ops[0]);
     model_ack(model, name, links.ops[1]);
     model_reopened(model, true);
     right(model);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -271,9 +241,9 @@ clear_that_comes_behind_it_leaves_nothing(void **state)
     model_put_visible(model, name, links.ops[0]);
     model_deleted(model, name, links.ops[1], false);
     model_chain_end(model, name);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     right(model);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     wrong(model);
 }
 
@@ -287,7 +257,7 @@ chain_that_was_cut_off_may_have_left_anything(void **state)
         model_init(model, 7, 8, 0);
         begin(model, &links, "PDP");
         model_reopened(model, false);
-        read_version(model, version);
+        model_read_version(model, name, version);
         right(model);
     }
 }
@@ -305,9 +275,9 @@ put_that_found_another_shares_its_acknowledgement(void **state)
     right(model);
     model_ack_present(model, name, links.ops[1]);
     model_reopened(model, true);
-    read_version(model, 1);
+    model_read_version(model, name, 1);
     right(model);
-    read_version(model, 0);
+    model_read_version(model, name, 0);
     wrong(model);
 }
 
@@ -315,21 +285,28 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(order_that_explains_all_answers_is_found, setup, teardown),
-        cmocka_unit_test_setup_teardown(answers_that_no_order_explains_are_wrong, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_was_reached_before_comes_before, setup, teardown),
-        cmocka_unit_test_setup_teardown(read_sees_a_state_of_some_order, setup, teardown),
         cmocka_unit_test_setup_teardown(
-            read_of_bytes_that_two_versions_have_saw_either, setup, teardown),
-        cmocka_unit_test_setup_teardown(acknowledged_delete_lasts_in_every_order, setup, teardown),
+            order_that_explains_all_answers_is_found, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            what_is_read_behind_it_tells_the_orders_apart, setup, teardown),
-        cmocka_unit_test_setup_teardown(flush_covers_every_lasting_link, setup, teardown),
-        cmocka_unit_test_setup_teardown(clear_that_comes_behind_it_leaves_nothing, setup, teardown),
+            answers_that_no_order_explains_are_wrong, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            chain_that_was_cut_off_may_have_left_anything, setup, teardown),
+            what_was_reached_before_comes_before, model_setup, model_teardown),
         cmocka_unit_test_setup_teardown(
-            put_that_found_another_shares_its_acknowledgement, setup, teardown),
+            read_sees_a_state_of_some_order, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            read_of_bytes_that_two_versions_have_saw_either, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            acknowledged_delete_lasts_in_every_order, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            what_is_read_behind_it_tells_the_orders_apart, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            flush_covers_every_lasting_link, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            clear_that_comes_behind_it_leaves_nothing, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            chain_that_was_cut_off_may_have_left_anything, model_setup, model_teardown),
+        cmocka_unit_test_setup_teardown(
+            put_that_found_another_shares_its_acknowledgement, model_setup, model_teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_strays_recycling.c - an open finds a segment that was being recycled, and the power goes
- * while it hides what stands there: no copy is left without the kill that stands behind it. In the
- * simulated world.
+ * while it hides what stands there, or later, while the reclaim goes on over a page that cannot be
+ * read: no copy is left without the kill that stands behind it, and none that was hidden comes
+ * back. In the simulated world.
  */
 #include <setjmp.h>
 #include <stdarg.h>
