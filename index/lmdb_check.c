@@ -35,7 +35,8 @@ struct segment_run {
 
 struct check {
     struct lmdb_reader reader;
-    struct lmdb_meta meta;
+    struct lmdb_meta metas[META_COUNT];
+    struct lmdb_meta meta; /* The newer one. */
     struct lmdb_tree block;
     struct lmdb_tree segment;
     struct lmdb_tree system;
@@ -94,17 +95,17 @@ meta_choose(const struct lmdb_meta metas[META_COUNT], struct lmdb_meta *meta_out
     return KVT_OK;
 }
 
-/* Read and choose; then the file must hold all pages that the newer one counts. */
+/* Read and choose; then the file must hold all pages that either counts. */
 static enum kvt_status
-meta_find(const struct kvt_env *env, struct fs_file *file, struct lmdb_meta *meta_out)
+meta_find(struct check *check, const struct kvt_env *env, struct fs_file *file)
 {
-    struct lmdb_meta metas[META_COUNT];
+    struct lmdb_meta *metas = check->metas;
     uint64_t size;
 
     KVT_TRY(env->fs->size(file, &size));
     KVT_TRY(meta_read(env, file, 0, 0, &metas[0]));
     KVT_TRY(meta_read(env, file, 1, metas[0].page_bytes, &metas[1]));
-    KVT_TRY(meta_choose(metas, meta_out));
+    KVT_TRY(meta_choose(metas, &check->meta));
     for (size_t i = 0; i < META_COUNT; i++) {
         if (metas[i].page_last < META_COUNT - 1 ||
             metas[i].page_last >= size / metas[i].page_bytes) {
@@ -114,6 +115,58 @@ meta_find(const struct kvt_env *env, struct fs_file *file, struct lmdb_meta *met
         }
     }
     return KVT_OK;
+}
+
+/*
+ * The number of a transaction is nowhere but in its meta page, whose bits may flip, and in its free
+ * list: each but the first takes the place of pages, of the main tree's root at least, and notes
+ * those there under its number, the highest. Without this a flipped bit makes the state before the
+ * last commit the newer one.
+ *
+ * The newest state is whole, also where its meta page says that it is the older one. Over the pages
+ * of a state that is the older one a transaction that was cut short may have written: of a number
+ * that is higher by 3, since the next one does not (SCHEMA.md).
+ */
+static enum kvt_status
+metas_prove(const struct check *check, struct lmdb_reader *reader)
+{
+    const struct lmdb_meta *newer = &check->meta;
+    const struct lmdb_meta *older = &check->metas[(newer->transaction + 1) % META_COUNT];
+    uint64_t newer_last, older_last;
+    enum kvt_status status;
+
+    KVT_TRY(lmdb_tree_last(reader, &newer->free_list, &newer_last));
+    status = lmdb_tree_last(reader, &older->free_list, &older_last);
+    if (status == KVT_E_CORRUPT) {
+        failure_clear();
+        older_last = 0;
+    } else if (status != KVT_OK) {
+        return status;
+    }
+    if (newer_last == (newer->transaction > 1 ? newer->transaction : 0) &&
+        older_last != older->transaction + META_COUNT)
+        return KVT_OK;
+    return failure_set(KVT_E_CORRUPT, 0,
+        "The index's meta pages are of transactions %llu and %llu, but their free lists of %llu "
+        "and %llu.",
+        (unsigned long long)newer->transaction, (unsigned long long)older->transaction,
+        (unsigned long long)newer_last, (unsigned long long)older_last);
+}
+
+/* A reader of the pages that either knows. */
+static enum kvt_status
+metas_read(const struct check *check, const struct kvt_env *env, struct fs_file *file)
+{
+    uint64_t first = check->metas[0].page_last;
+    uint64_t second = check->metas[1].page_last;
+    struct lmdb_reader reader;
+    enum kvt_status status;
+
+    KVT_TRY(lmdb_reader_open(
+        &reader, env, file, check->meta.page_bytes, (first > second ? first : second) + 1));
+    status = metas_prove(check, &reader);
+    lmdb_reader_close(&reader);
+    return status;
 }
 
 /* --- 2. The main tree and `system` ------------------------------------------------------------ */
@@ -150,13 +203,20 @@ main_visit(void *visitor, const struct lmdb_node *node)
     return KVT_OK;
 }
 
+static bool
+clean_flag_is_known(const struct lmdb_node *node)
+{
+    return node->data_size == 1 && (node->data[0] == LMDB_CLEAN || node->data[0] == LMDB_UNCLEAN ||
+                                       node->data[0] == LMDB_UNCLEAN_OLD);
+}
+
 static enum kvt_status
 system_visit(void *visitor, const struct lmdb_node *node)
 {
     struct check *check = visitor;
 
-    if (node->flags == 0 && key_is(node, "clean") && node->data_size == 1 && node->data[0] <= 1) {
-        check->report.is_clean = node->data[0] == 1;
+    if (node->flags == 0 && key_is(node, "clean") && clean_flag_is_known(node)) {
+        check->report.is_clean = node->data[0] == LMDB_CLEAN;
         check->has_clean = true;
     } else if (node->flags == 0 && key_is(node, "schema") && node->data_size == 4 &&
                get_u32(node->data) == SCHEMA) {
@@ -306,11 +366,6 @@ free_visit(void *visitor, const struct lmdb_node *node)
     if ((node->flags & ~LMDB_NODE_BIG) != 0 || words == 0 ||
         node->data_size % sizeof(uint64_t) != 0)
         return failure_set(KVT_E_CORRUPT, 0, "An entry of the index's free list cannot be.");
-    if (get_u64(node->key) > check->meta.transaction) {
-        return failure_set(KVT_E_CORRUPT, 0,
-            "The index's free list has transaction %llu, which is in the future.",
-            (unsigned long long)get_u64(node->key));
-    }
     KVT_TRY(lmdb_node_word(&check->reader, node, 0, &count));
     if (count >= words) {
         return failure_set(KVT_E_CORRUPT, 0,
@@ -359,7 +414,8 @@ check_run(struct check *check)
 static enum kvt_status
 check_begin(struct check *check, const struct kvt_env *env, struct fs_file *file)
 {
-    KVT_TRY(meta_find(env, file, &check->meta));
+    KVT_TRY(meta_find(check, env, file));
+    KVT_TRY(metas_read(check, env, file));
     return lmdb_reader_open(
         &check->reader, env, file, check->meta.page_bytes, check->meta.page_last + 1);
 }

@@ -5,18 +5,26 @@
  * LMDB trusts its pages; a damaged file ends in SIGBUS or in wrong answers. This reader uses only
  * pread through the file vtable, believes nothing, and never loops: each page is counted once.
  *
- * What it proves: the file is at least as long as its last used page; both meta pages parse and
- * the newer valid one describes the trees; every page reachable from it lies inside the file, has
- * the right number, flags and bounds, sorted keys; overflow runs are inside; the main, block,
- * segment and system trees and the free list share no page; counts agree; each block record's CRC
- * holds (with its location) and each segment's record count and XOR agree with its records. What a
- * record says is not looked at: a later version's is no damage (tiers/FORMAT.md section 9).
+ * What it proves: the file is at least as long as its last used page; both meta pages parse, have
+ * the numbers of their transactions, and the newer one describes the trees; every page reachable
+ * from it lies inside the file, has the right number, flags and bounds, sorted keys; overflow runs
+ * are inside; the main, block, segment and system trees and the free list share no page; counts
+ * agree; each block record's CRC holds (with its location) and each segment's record count and XOR
+ * agree with its records. What a record says is not looked at: a later version's is no damage
+ * (tiers/FORMAT.md section 9).
  */
 #ifndef KVT_INDEX_LMDB_CHECK_H
 #define KVT_INDEX_LMDB_CHECK_H
 
 #include "env.h"
 #include "index.h"
+
+/* Values of the clean flag (SCHEMA.md): no flipped bit makes one that is not clean so. */
+enum {
+    LMDB_CLEAN = 1,
+    LMDB_UNCLEAN = 0xFE,
+    LMDB_UNCLEAN_OLD = 0, /* What earlier builds wrote. */
+};
 
 struct lmdb_report {
     uint64_t page_count;    /* Pages visited. */

@@ -84,15 +84,21 @@ lmdb_reader_close(struct lmdb_reader *reader)
     reader->page = NULL;
 }
 
+static enum kvt_status
+number_check(const struct lmdb_reader *reader, uint64_t number)
+{
+    if (number >= META_PAGES && number < reader->page_count)
+        return KVT_OK;
+    return failure_set(KVT_E_CORRUPT, 0, "The index's file refers to page %llu of %llu.",
+        (unsigned long long)number, (unsigned long long)reader->page_count);
+}
+
 enum kvt_status
 lmdb_reader_claim(struct lmdb_reader *reader, uint64_t number)
 {
     uint64_t bit = 1ull << (number % WORD_BITS);
 
-    if (number < META_PAGES || number >= reader->page_count) {
-        return failure_set(KVT_E_CORRUPT, 0, "The index's file refers to page %llu of %llu.",
-            (unsigned long long)number, (unsigned long long)reader->page_count);
-    }
+    KVT_TRY(number_check(reader, number));
     if ((reader->claimed[number / WORD_BITS] & bit) != 0) {
         return failure_set(KVT_E_CORRUPT, 0, "Page %llu of the index's file is used twice.",
             (unsigned long long)number);
@@ -107,7 +113,7 @@ lmdb_reader_page(struct lmdb_reader *reader, uint64_t number, const uint8_t **by
 {
     size_t size = 0;
 
-    KVT_ASSERT(number < reader->page_count);
+    KVT_TRY(number_check(reader, number));
     *bytes_out = reader->page;
     if (reader->page_number == number)
         return KVT_OK;

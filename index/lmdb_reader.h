@@ -37,7 +37,8 @@ void lmdb_reader_close(struct lmdb_reader *reader);
 /* lmdb_reader_claim - KVT_E_CORRUPT: no such page, a meta page, or claimed before. */
 enum kvt_status lmdb_reader_claim(struct lmdb_reader *reader, uint64_t number);
 
-/* lmdb_reader_page - the bytes of a page below page_count, good until the next call. */
+/* lmdb_reader_page - the bytes of a page, good until the next call. KVT_E_CORRUPT: no such page, or
+ * a meta page. */
 enum kvt_status lmdb_reader_page(
     struct lmdb_reader *reader, uint64_t number, const uint8_t **bytes_out);
 

@@ -18,6 +18,7 @@
 #include "failure.h"
 #include "growth_host.h"
 #include "index_lmdb_internal.h"
+#include "lmdb_check.h"
 #include "segment_facts.h"
 #include "try.h"
 
@@ -452,7 +453,7 @@ lmdb_sync(struct index *index)
 static int
 clean_put(MDB_txn *txn, MDB_dbi system, bool clean)
 {
-    const uint8_t byte = clean ? 1 : 0;
+    const uint8_t byte = clean ? LMDB_CLEAN : LMDB_UNCLEAN;
     MDB_val key = system_key(LMDB_KEY_CLEAN);
     MDB_val value = value_of(&byte, sizeof(byte));
 

@@ -242,6 +242,29 @@ lmdb_tree_walk(
 }
 
 enum kvt_status
+lmdb_tree_last(struct lmdb_reader *reader, const struct lmdb_tree *tree, uint64_t *key_out)
+{
+    struct lmdb_node node = {.child = tree->root};
+
+    *key_out = 0;
+    for (uint32_t left = tree->depth; left > 0; left--) {
+        uint64_t number = node.child;
+        struct lmdb_page page;
+        const uint8_t *bytes;
+
+        KVT_TRY(lmdb_reader_page(reader, number, &bytes));
+        KVT_TRY(lmdb_page_parse(&page, bytes, reader->page_bytes, number, left == 1));
+        lmdb_page_node(&page, page.node_count - 1, &node);
+    }
+    if (tree->depth == 0)
+        return KVT_OK;
+    if (node.key_size != NUMBER_KEY_BYTES)
+        return failure_set(KVT_E_CORRUPT, 0, "A number of the index has %u bytes.", node.key_size);
+    *key_out = get_u64(node.key);
+    return KVT_OK;
+}
+
+enum kvt_status
 lmdb_node_word(
     struct lmdb_reader *reader, const struct lmdb_node *node, uint64_t i, uint64_t *word_out)
 {

@@ -23,6 +23,11 @@ struct lmdb_walk {
 enum kvt_status lmdb_tree_walk(
     struct lmdb_reader *reader, const struct lmdb_tree *tree, const struct lmdb_walk *walk);
 
+/* lmdb_tree_last - the highest key of a tree whose keys are numbers; 0: it is empty. It reads what
+ * leads there, and claims nothing. KVT_E_CORRUPT: no such page, or a damaged one. */
+enum kvt_status lmdb_tree_last(
+    struct lmdb_reader *reader, const struct lmdb_tree *tree, uint64_t *key_out);
+
 /* lmdb_node_word - the u64 at byte 8 * i of a node's data, which has at least 8 * (i + 1) bytes;
  * from an overflow run that lmdb_tree_walk() has claimed, or inline. */
 enum kvt_status lmdb_node_word(

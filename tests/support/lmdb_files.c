@@ -164,9 +164,8 @@ random_file_make(
 
         random_commit(index, &rng, added, deleted);
     }
-    good->content[1] = index_content(index);
     random_commit(index, &rng, 20, 20);
-    good->content[0] = index_content(index);
+    good->content = index_content(index);
     good_file_take(files, good, index);
 }
 
@@ -175,9 +174,8 @@ empty_file_make(struct lmdb_files *files, struct good_file *good)
 {
     struct index *index = index_make(files, LMDB_FILES_BYTES_MAX / 16);
 
-    good->content[1] = index_content(index);
     assert_int_equal(index->ops->mark(index, true), KVT_OK);
-    good->content[0] = index_content(index);
+    good->content = index_content(index);
     good_file_take(files, good, index);
 }
 
@@ -217,7 +215,6 @@ long_file_make(struct lmdb_files *files, struct good_file *good)
         batch.batch.segment_count = 1;
         assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
     }
-    good->content[1] = index_content(index);
     segment = long_segment(0, LONG_RECORDS - LONG_DELETED);
     for (uint32_t i = 0; i < LONG_DELETED; i++)
         long_deleted[i] = (struct index_block){
@@ -227,7 +224,7 @@ long_file_make(struct lmdb_files *files, struct good_file *good)
         .segments = &segment,
         .segment_count = 1};
     assert_int_equal(index->ops->commit(index, &batch.batch), KVT_OK);
-    good->content[0] = index_content(index);
+    good->content = index_content(index);
     good_file_take(files, good, index);
 }
 

@@ -24,12 +24,12 @@ enum {
     LMDB_FILES_LONG_LEFT = 5500, /* Records in the long file: version 1, pages from 0. */
 };
 
-/* A whole file, and what it holds after its last and its last but one transaction. */
+/* A whole file, and what it holds. */
 struct good_file {
     uint8_t *bytes;
     size_t size;
     uint64_t page_used_count;
-    uint32_t content[2];
+    uint32_t content;      /* index_content() */
     struct lmdb_meta meta; /* The newer one. */
 };
 

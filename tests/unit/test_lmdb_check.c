@@ -56,6 +56,10 @@ enum {
     CHECK_READS = 3,       /* Of a file as long as all pages, at most. */
 };
 
+enum {
+    META_AT_TRANSACTION = 144, /* lmdb_page.h */
+};
+
 /* A large index: whole segments of blocks, in order; then deletions anywhere. */
 static struct {
     struct index *index;
@@ -204,17 +208,15 @@ file_put(const struct damaged_file *file)
     scratch_write(&made.scratch, "data.mdb", file->bytes, file->size);
 }
 
-/* LMDB opens what passed, and finds what was committed. */
+/* LMDB opens what passed, and finds what was committed last. */
 static void
 passed_file_use(const struct damaged_file *file, const struct good_file *good, struct rng *rng)
 {
-    uint32_t content;
     struct index *index;
 
     file_put(file);
     assert_int_equal(index_lmdb_ops.open(NULL, &made.env, made.dir, false, &index), KVT_OK);
-    content = index_content(index);
-    assert_true(content == good->content[0] || content == good->content[1]);
+    assert_int_equal(index_content(index), good->content);
     if (rng_below(rng, WRITE_EVERY) == 0) {
         memset(&model, 0, sizeof(model));
         for (uint32_t i = 0; i < 4; i++) {
@@ -314,6 +316,38 @@ every_page_that_is_in_a_tree_is_needed(void **state)
         assert_true(refused < good->page_used_count);
         assert_int_equal(check_bytes(bytes, good->size, &report), KVT_OK);
         free(bytes);
+    }
+}
+
+/* A number that is believed wrongly would make the state before the last commit the newer one. */
+static void
+a_flipped_bit_in_a_meta_page_is_found_or_changes_nothing(void **state)
+{
+    static const enum lmdb_file_kind kinds[] = {LMDB_FILE_SMALL, LMDB_FILE_EMPTY};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        const struct good_file *good = &made.files[kinds[i]];
+        struct damaged_file file = {.bytes = good->bytes, .size = good->size};
+        struct rng rng = {.state = i};
+        struct lmdb_report report;
+        uint32_t refused_count = 0;
+
+        for (size_t bit = 0; bit < (size_t)2 * LMDB_META_BYTES * 8; bit++) {
+            size_t page = bit / 8 / LMDB_META_BYTES;
+            uint8_t *at = good->bytes + page * PAGE_BYTES + bit / 8 % LMDB_META_BYTES;
+            bool is_number = bit / 8 % LMDB_META_BYTES >= META_AT_TRANSACTION;
+            enum kvt_status status;
+
+            *at ^= (uint8_t)(1u << bit % 8);
+            status = check_bytes(good->bytes, good->size, &report);
+            if (status == KVT_OK)
+                passed_file_use(&file, good, &rng);
+            *at ^= (uint8_t)(1u << bit % 8);
+            assert_true(status == KVT_E_CORRUPT || (status == KVT_OK && !is_number));
+            refused_count += status == KVT_E_CORRUPT;
+        }
+        assert_true(refused_count > 2 * 64 && refused_count < 2 * LMDB_META_BYTES * 8);
     }
 }
 
@@ -479,6 +513,7 @@ main(int argc, char **argv)
         cmocka_unit_test(files_that_lmdb_made_pass),
         cmocka_unit_test(a_check_without_memory_says_so),
         cmocka_unit_test(every_page_that_is_in_a_tree_is_needed),
+        cmocka_unit_test(a_flipped_bit_in_a_meta_page_is_found_or_changes_nothing),
         cmocka_unit_test(a_flipped_bit_in_a_record_is_found_and_counted),
         cmocka_unit_test(a_list_is_what_was_committed_as_far_as_it_is_wanted),
         cmocka_unit_test(a_list_of_a_damaged_file_shows_nothing_else),
