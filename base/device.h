@@ -25,9 +25,10 @@
  * is ordered behind the copy (on its stream, or on one that waits for such an event) may use both.
  *
  * Errors    KVT_E_GPU: the device is lost (an error that stays: every later call fails alike);
- *           nothing is known about transfers in flight. KVT_E_INVAL: a pointer, stream or event
- *           that is not the device's, which it outlives (CUDA believes a caller's stream and event,
- *           and finds many of those that were destroyed, not all).
+ *           nothing is known about transfers in flight. Events go on where streams of callers do:
+ *           of them it means that no stream of the device goes on. KVT_E_INVAL: a pointer, stream
+ *           or event that is not the device's, which it outlives (CUDA believes a caller's stream
+ *           and event, and finds many of those that were destroyed, not all).
  *           KVT_E_NOMEM: memory of the device or of the host.
  * Threads   any, unless a function says otherwise. No call waits for transfers but device close,
  *           and host_unregister() of a lost device.

@@ -29,8 +29,7 @@ struct device_job {
     uint32_t device;
     bool is_urgent; /* Somebody waits for these bytes now: ahead of moves between tiers. */
     bool is_before; /* What waits for it has no pin and no slot yet: no turn counts it. */
-    /* device_job_wait(): only the event ends it, or the loss of the device; and the mover destroys
-     * the event. */
+    /* device_job_wait(): is_wait_firm, is_wait_owned (device_mover.h). */
     bool is_firm, owns_event;
     struct device_mark *mark; /* Where it counts when it was queued; NULL: nowhere. */
     uint8_t turn;             /* patience.h */

@@ -386,7 +386,7 @@ kvt_lease_release(kvt_store *store, kvt_lease id)
     atomic_fetch_sub_explicit(&store->lease_out_count, 1, memory_order_relaxed);
 }
 
-/* The loop: the stream's work is done (or its device lost). */
+/* The loop: the stream's work is done, or no stream of its device goes on. */
 static void
 lease_waited(struct kvt_store *store, struct device_job *job)
 {

@@ -35,7 +35,7 @@ play_call(bool needs_context)
     return play.fail_with;
 }
 
-/* A call that a lost device may still get: it says what the host may have back. */
+/* A call that a lost device may still get: it says what the host may have back, or is of events. */
 static cudaError_t
 play_call_late(void)
 {
@@ -45,6 +45,13 @@ play_call_late(void)
     play.after_loss_count = after_loss_count;
     return error;
 }
+
+#define PLAY_TRY_LATE()                        \
+    do {                                       \
+        cudaError_t error_ = play_call_late(); \
+        if (error_ != cudaSuccess)             \
+            return error_;                     \
+    } while (0)
 
 /* In the memory of a stream, and of an event: until the word is there no event is reached that was
  * recorded behind the wait for it. */
@@ -459,7 +466,7 @@ cudaDeviceEnablePeerAccess(int other, unsigned int flags)
 cudaError_t
 cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
-    PLAY_TRY(true);
+    PLAY_TRY_LATE();
     assert_int_equal(flags, cudaEventDisableTiming);
     *event = play_hold(sizeof(struct play_event));
     memset(*event, 0, sizeof(struct play_event));
@@ -469,7 +476,7 @@ cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 cudaError_t
 cudaEventDestroy(cudaEvent_t event)
 {
-    cudaError_t error = play_call(true);
+    cudaError_t error = play_call_late();
 
     (void)play_hold_end(event);
     return error;
@@ -479,7 +486,7 @@ cudaError_t
 cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     assert_true(event != NULL && stream != NULL);
-    PLAY_TRY(true);
+    PLAY_TRY_LATE();
     play.is_busy = true;
     ((struct play_event *)(void *)event)->stream = (const struct play_stream *)(void *)stream;
     return cudaSuccess;
@@ -492,7 +499,7 @@ cudaEventQuery(cudaEvent_t event)
     bool was_busy = play.is_busy;
 
     assert_non_null(event);
-    PLAY_TRY(true);
+    PLAY_TRY_LATE();
     play.is_busy = false;
     stream = ((const struct play_event *)(const void *)event)->stream;
     if (stream != NULL && stream->word != NULL &&
@@ -519,7 +526,7 @@ cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags)
 cudaError_t
 cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
-    PLAY_TRY(true);
+    PLAY_TRY_LATE();
     assert_non_null(stream);
     *status = play.is_stream_captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;

@@ -172,18 +172,19 @@ static const struct {
     enum kvt_status (*run)(void);
     uint32_t at[4]; /* Which calls of CUDA have something of the caller's. */
     const char *said;
+    bool is_of_event; /* Of a lost device it goes on. */
 } calls[] = {
-    {"query", query, {1}, "query an event"},
-    {"record", record, {1, 2}, "a"},
-    {"wait", wait, {1, 2}, "a stream"},
-    {"wait_word", wait_word, {1, 3}, "a stream"},
-    {"share_write", share_write, {2, 3}, "a stream"},
-    {"share_wait", share_wait, {2, 3}, "a stream"},
-    {"copy", copy, {1}, "look at a stream"},
-    {"gather", gather, {1}, "look at a stream"},
-    {"memory_register", memory_register, {1, 2}, "look at memory"},
-    {"host_register", host_register, {1}, "register host memory"},
-    {"pinned_register", pinned_register, {2, 3}, "look at memory"},
+    {"query", query, {1}, "query an event", true},
+    {"record", record, {1, 2}, "a", true},
+    {"wait", wait, {1, 2}, "a stream", false},
+    {"wait_word", wait_word, {1, 3}, "a stream", false},
+    {"share_write", share_write, {2, 3}, "a stream", false},
+    {"share_wait", share_wait, {2, 3}, "a stream", false},
+    {"copy", copy, {1}, "look at a stream", false},
+    {"gather", gather, {1}, "look at a stream", false},
+    {"memory_register", memory_register, {1, 2}, "look at memory", false},
+    {"host_register", host_register, {1}, "register host memory", false},
+    {"pinned_register", pinned_register, {2, 3}, "look at memory", false},
 };
 
 /* The n-th call of CUDA from now on fails. */
@@ -267,9 +268,9 @@ an_error_that_stays_loses_the_device_in_every_call(void **state)
             assert_int_equal(calls[i].run(), KVT_E_GPU);
             assert_int_equal(play.look_count, 1);
             assert_true(cuda_is_lost(device_cuda_of(rig.device)));
-            /* Nobody is asked any more. */
+            /* Nobody is asked any more, but for events. */
             assert_int_equal(calls[i].run(), KVT_E_GPU);
-            assert_int_equal(play.look_count, 1);
+            assert_int_equal(play.look_count, calls[i].is_of_event ? 2 : 1);
             assert_int_equal(teardown(state), 0);
             assert_int_equal(setup(state), 0);
         }
@@ -286,6 +287,30 @@ an_error_of_a_copy_loses_the_device(void **state)
     assert_int_equal(play.look_count, 0);
     assert_true(cuda_is_lost(device_cuda_of(rig.device)));
     play.is_lost = true;
+}
+
+/* Streams of callers go on there, and use memory of the host. */
+static void
+events_of_a_device_that_only_we_call_lost_go_on(void **state)
+{
+    void *event = NULL;
+
+    (void)state;
+    play_fails(2, cudaErrorContextIsDestroyed, true);
+    assert_int_equal(copy(), KVT_E_GPU);
+    assert_true(cuda_is_lost(device_cuda_of(rig.device)));
+    assert_int_equal(ops->event_create(rig.device, &event), KVT_OK);
+    assert_int_equal(ops->event_record(rig.device, event, rig.stream), KVT_OK);
+    play.is_stuck = true;
+    assert_int_equal(ops->event_query(rig.device, event), KVT_NOT_READY);
+    /* Nor is what nobody knows an answer, while its stream does not stand still. */
+    play_fails(1, cudaErrorUnknown, true);
+    assert_int_equal(ops->event_query(rig.device, event), KVT_E_INVAL);
+    play.is_stuck = false;
+    assert_int_equal(ops->event_query(rig.device, event), KVT_OK);
+    ops->event_destroy(rig.device, event);
+    assert_int_equal(copy(), KVT_E_GPU);
+    play.is_lost = true; /* What else it holds is left to the driver. */
 }
 
 /* 304: the kernel does not pin pages of this file, say, or no more of them. */
@@ -380,6 +405,7 @@ main(void)
         TEST(memory_that_cannot_be_pinned_costs_no_device),
         TEST(memory_that_cuda_does_not_let_go_of_costs_no_device),
         TEST(an_error_of_a_copy_loses_the_device),
+        TEST(events_of_a_device_that_only_we_call_lost_go_on),
         TEST(a_peer_that_is_not_reached_costs_no_device),
     };
 

@@ -226,6 +226,7 @@ static struct {
     struct kvt_device_ops ops;
     const void *event;
     uint32_t query_count, destroy_count;
+    bool is_held; /* Its event is not reached. */
 } firm;
 
 static enum kvt_status
@@ -233,6 +234,8 @@ firm_query(struct device *device, void *event)
 {
     if (event == firm.event && ++firm.query_count <= 3)
         return failure_set(KVT_E_NOMEM, 0, "No queries, on purpose.");
+    if (event == firm.event && firm.is_held)
+        return KVT_NOT_READY;
     return device_host_ops.event_query(device, event);
 }
 
@@ -278,6 +281,64 @@ firm_move_waits_for_its_event_alone(void **state)
         assert_int_equal(firm.destroy_count, 1);
         mover_bench_close(&bench);
     }
+}
+
+static enum kvt_status
+copy_refused(
+    struct device *device, void *stream, const struct device_piece *pieces, uint32_t piece_count)
+{
+    (void)device;
+    (void)stream;
+    (void)pieces;
+    (void)piece_count;
+    return failure_set(KVT_E_GPU, 0, "No copies, on purpose.");
+}
+
+/* Others end, then and later: only copies have failed, and the stream goes on. */
+static void
+firm_move_outlasts_a_device_that_is_only_given_up(void **state)
+{
+    struct device_move *firm_move, *held, *copied, *late;
+    struct mover_bench bench;
+    void *event = NULL;
+
+    (void)state;
+    memset(&firm, 0, sizeof(firm));
+    mover_bench_open(&bench, 1);
+    firm.ops = *bench.rig.device->ops;
+    firm.ops.event_query = firm_query;
+    firm.ops.copy = copy_refused;
+    bench.rig.device->ops = &firm.ops;
+    assert_int_equal(firm.ops.event_create(bench.rig.device, &event), KVT_OK);
+    firm.event = event;
+    firm.is_held = true;
+    firm.query_count = 3; /* None fails. */
+    firm_move = mover_bench_move(&bench, 0, DEVICE_IN, 0, 4 * KIB);
+    firm_move->piece_count = 0;
+    firm_move->is_wait_firm = firm_move->is_wait_owned = true;
+    held = mover_bench_move(&bench, 1, DEVICE_IN, 4 * KIB, 4 * KIB);
+    firm_move->wait = held->wait = event;
+    mover_bench_push(&bench, firm_move);
+    mover_bench_push(&bench, held);
+    for (uint32_t i = 0; i < 100; i++)
+        mover_bench_pass(&bench.rig);
+    mover_bench_take(&bench);
+    assert_int_equal(bench.answer_count, 0);
+    copied = mover_bench_move(&bench, 2, DEVICE_IN, 8 * KIB, 4 * KIB);
+    mover_bench_push(&bench, copied);
+    mover_bench_await(&bench, 2);
+    assert_true(device_mover_is_lost(bench.mover));
+    assert_int_equal(held->status, KVT_E_GPU);
+    assert_int_equal(copied->status, KVT_E_GPU);
+    late = mover_bench_move(&bench, 3, DEVICE_IN, 12 * KIB, 4 * KIB);
+    late->wait = event;
+    mover_bench_push(&bench, late);
+    mover_bench_await(&bench, 3);
+    assert_int_equal(late->status, KVT_E_GPU);
+    firm.is_held = false;
+    mover_bench_await(&bench, 4);
+    assert_int_equal(firm_move->status, KVT_OK);
+    mover_bench_close(&bench);
 }
 
 static void
@@ -368,6 +429,7 @@ main(int argc, char **argv)
         cmocka_unit_test(each_call_may_lose_the_device),
         cmocka_unit_test(each_call_may_fail_once),
         cmocka_unit_test(firm_move_waits_for_its_event_alone),
+        cmocka_unit_test(firm_move_outlasts_a_device_that_is_only_given_up),
         cmocka_unit_test(device_without_records_is_lost_after_a_while),
         cmocka_unit_test(open_may_fail_anywhere_and_leaves_nothing),
         cmocka_unit_test(memory_that_runs_out_fails_moves_and_loses_none),

@@ -17,6 +17,7 @@
 
 #include "hbm_kit.h"
 #include "ill_device.h"
+#include "kvtier/kvtier_unstable.h"
 #include "payload.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
@@ -27,6 +28,7 @@ enum {
 
 struct kernel {
     uint64_t number, version;
+    const void *host; /* What it reads of the host's. */
     uint8_t seen[HBM_BLOCK_BYTES];
 };
 
@@ -36,6 +38,15 @@ kernel_read(void *context, void *memory)
     struct kernel *kernel = context;
 
     memcpy(kernel->seen, memory, HBM_BLOCK_BYTES);
+}
+
+static void
+kernel_read_host(void *context, void *memory)
+{
+    struct kernel *kernel = context;
+
+    (void)memory;
+    memcpy(kernel->seen, kernel->host, HBM_BLOCK_BYTES);
 }
 
 /* What an aborted program would do at its end: then nobody uses the memory any more. */
@@ -114,6 +125,159 @@ a_lease_goes_on_while_its_event_cannot_be_asked(void **state)
     assert_int_equal(lease_count, 1);
     assert_int_equal(fail_count, 0);
     assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
+}
+
+/* Copies fail, so that the store gives the device up; a program's streams go on. */
+static void
+device_give_up(void)
+{
+    struct payload_key name;
+    struct kvt_put put = {.length = HBM_BLOCK_BYTES,
+        .source = hbm_pool_at(1),
+        .region = hbm.region,
+        .tier = KVT_TIER_HBM};
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, 500);
+    put.key = name.key;
+    atomic_store(&ill.copy_status, KVT_E_GPU);
+    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+    assert_int_equal(kit_result(ticket, 1).status, KVT_E_GPU);
+    assert_true(device_is_lost(hbm.store, 0));
+    atomic_store(&ill.copy_status, KVT_OK);
+}
+
+/* Blocks that the host puts into HOST, until its slots have been used again. */
+static void
+host_fill(void)
+{
+    uint8_t bytes[HBM_BLOCK_BYTES];
+    uint64_t count = 4 * hbm.options.host_capacity_bytes / HBM_BLOCK_BYTES;
+
+    for (uint64_t i = 0; i < count; i++) {
+        struct payload_key name;
+        struct kvt_put put = {.source = bytes, .length = HBM_BLOCK_BYTES, .tier = KVT_TIER_HOST};
+        kvt_ticket *ticket;
+
+        payload_key_make(&name, 1000 + i);
+        payload_fill(bytes, sizeof(bytes), 1000 + i, 1);
+        put.key = name.key;
+        assert_int_equal(
+            kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
+        (void)kit_result(ticket, 1);
+    }
+}
+
+/* Released before the device was given up, or after it. */
+static void
+a_lease_goes_on_with_its_stream_where_only_copies_fail(void **state)
+{
+    for (uint32_t is_late = 0; is_late < 2; is_late++) {
+        struct device *device = the_device();
+        struct kernel kernel = {.number = 1};
+        _Atomic bool may_go = false;
+        struct payload_key name;
+        uint64_t length, version, lease_count;
+        kvt_lease lease;
+
+        payload_key_make(&name, 1);
+        assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_MEMORY, 0), KVT_OK);
+        assert_int_equal(kvt_lookup(hbm.store, hbm.ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+        assert_int_equal(
+            kvt_lease_address(hbm.store, lease, 0, KVT_TIER_HOST, &kernel.host, &length), KVT_OK);
+        assert_int_equal(device_host_stream_create(device, &ill.stream), KVT_OK);
+        hbm_stream_hold(device, ill.stream, hbm_pool_at(0), &may_go);
+        assert_int_equal(
+            device_host_launch(device, ill.stream, kernel_read_host, &kernel, hbm_pool_at(0)),
+            KVT_OK);
+        if (is_late)
+            device_give_up();
+        assert_int_equal(kvt_lease_release_after(hbm.store, lease, 0, ill.stream), KVT_OK);
+        if (!is_late)
+            device_give_up();
+        assert_true(kit_delete(hbm.store, hbm.ns, 1) >= 0);
+        host_fill();
+        lease_count = hbm_stats().lease_count_now;
+        atomic_store(&may_go, true);
+        while (hbm_stats().lease_count_now != 0)
+            sched_yield();
+        hbm_stream_finish(device, ill.stream);
+        device_host_stream_destroy(device, ill.stream);
+        assert_int_equal(lease_count, 1);
+        assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
+        assert_int_equal(hbm_teardown(state), 0);
+        assert_int_equal(setup(state), 0);
+    }
+}
+
+struct look {
+    const int32_t *status;
+    int32_t seen;
+};
+
+static void
+kernel_look(void *context, void *memory)
+{
+    struct look *look = context;
+
+    (void)memory;
+    look->seen = *look->status;
+}
+
+/* A ticket that is done, of one get. */
+static kvt_ticket *
+ticket_done(uint64_t number, uint8_t *bytes)
+{
+    struct kvt_get get = {.destination = bytes, .capacity = HBM_BLOCK_BYTES};
+    struct payload_key name;
+    kvt_ticket *ticket;
+
+    payload_key_make(&name, number);
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, 1, KVT_FOREVER), KVT_OK);
+    return ticket;
+}
+
+/* Its statuses, which the stream is still to read, are not those of a hold of another device. */
+static void
+a_hold_goes_on_with_its_stream_where_only_copies_fail(void **state)
+{
+    struct device *other, *device;
+    static uint8_t bytes[HBM_BLOCK_BYTES];
+    struct look look = {.seen = -1};
+    _Atomic bool may_go = false;
+    kvt_ticket *missed, *found;
+    kvt_hold *holds[2];
+
+    (void)state;
+    hbm_close();
+    hbm.options.device_mask = 3;
+    hbm_open_again();
+    device = the_device();
+    other = hbm_device(hbm.store->devices.tiers[1]);
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_MEMORY, 0), KVT_OK);
+    missed = ticket_done(2, bytes);
+    found = ticket_done(1, bytes);
+    assert_int_equal(device_host_stream_create(device, &ill.stream), KVT_OK);
+    hbm_stream_hold(device, ill.stream, hbm_pool_at(0), &may_go);
+    assert_int_equal(kvt_hold_submit(missed, 0, ill.stream, 0, &holds[0]), KVT_OK);
+    look.status = kvt_hold_statuses(holds[0]);
+    assert_int_equal(
+        device_host_launch(device, ill.stream, kernel_look, &look, hbm_pool_at(0)), KVT_OK);
+    assert_int_equal(kvt_hold_free(holds[0]), KVT_OK);
+    device_give_up();
+    host_fill();
+    assert_int_equal(
+        kvt_hold_submit(found, 1, other->ops->stream(other, DEVICE_OUT), 0, &holds[1]), KVT_OK);
+    atomic_store(&may_go, true);
+    hbm_stream_finish(device, ill.stream);
+    device_host_stream_destroy(device, ill.stream);
+    assert_int_equal(*kvt_hold_statuses(holds[1]), KVT_OK);
+    assert_int_equal(kvt_hold_free(holds[1]), KVT_OK);
+    kvt_ticket_free(missed);
+    kvt_ticket_free(found);
+    assert_int_equal(look.seen, KVT_MISS);
 }
 
 static atomic_uint loop_destroy_count, mover_destroy_count;
@@ -374,6 +538,8 @@ main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, hbm_teardown)
     const struct CMUnitTest tests[] = {
         TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
+        TEST(a_lease_goes_on_with_its_stream_where_only_copies_fail),
+        TEST(a_hold_goes_on_with_its_stream_where_only_copies_fail),
         TEST(the_loop_destroys_no_event),
         TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
         TEST(a_put_that_joins_a_block_that_no_memory_brings_down_is_told),

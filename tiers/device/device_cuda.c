@@ -517,6 +517,11 @@ cuda_stream(struct device *base, enum device_lane lane)
     return device_cuda_of(base)->streams[lane];
 }
 
+/*
+ * Events of a device that was declared lost are CUDA's all the same: where it lives on, so do
+ * streams of callers, which use the host's memory.
+ */
+
 static enum kvt_status
 cuda_event_create(struct device *base, void **event_out)
 {
@@ -526,7 +531,7 @@ cuda_event_create(struct device *base, void **event_out)
     enum kvt_status status;
 
     *event_out = NULL;
-    KVT_TRY(cuda_enter(device, &scope));
+    KVT_TRY(cuda_enter_lost(device, &scope));
     /* Without times a record and a query cost least. */
     status = cuda_check(
         device, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
@@ -541,7 +546,7 @@ cuda_event_destroy(struct device *base, void *event)
     struct device_cuda *device = device_cuda_of(base);
     struct cuda_scope scope;
 
-    if (event == NULL || cuda_enter(device, &scope) != KVT_OK)
+    if (event == NULL || cuda_enter_lost(device, &scope) != KVT_OK)
         return;
     (void)cuda_check(device, cudaEventDestroy(event), "free an event");
     cuda_leave(&scope);
@@ -556,7 +561,7 @@ cuda_event_record(struct device *base, void *event, void *stream)
 
     KVT_TRY(event_check(event));
     KVT_TRY(cuda_stream_check(stream));
-    KVT_TRY(cuda_enter(device, &scope));
+    KVT_TRY(cuda_enter_lost(device, &scope));
     status = cuda_capture_check(device, stream);
     if (status == KVT_OK)
         status = cuda_check_foreign(device, cudaEventRecord(event, stream), "record an event");
@@ -573,7 +578,7 @@ cuda_event_query(struct device *base, void *event)
     enum kvt_status status;
 
     KVT_TRY(event_check(event));
-    KVT_TRY(cuda_enter(device, &scope));
+    KVT_TRY(cuda_enter_lost(device, &scope));
     error = cudaEventQuery(event);
     if (error == cudaErrorNotReady) {
         /* It counts as the thread's last error, though it is none. */

@@ -3,9 +3,10 @@
  * device_cuda_errors.c - what an error of CUDA means for its device.
  *
  * Errors    those that CUDA does not forget, and those that nobody knows, take the device out of
- *           service: from then on every call answers KVT_E_GPU without a call of CUDA. What a lost
- *           device holds of its own is left to the driver, which frees it with the process. Host
- *           memory is not the device's: it is asked to let go of that, and has to say so.
+ *           service: from then on every call answers KVT_E_GPU without a call of CUDA, but those of
+ *           events, since streams of callers may go on. What a lost device holds of its own is left
+ *           to the driver, which frees it with the process. Host memory is not the device's: it is
+ *           asked to let go of that, and has to say so.
  *
  * Callers   give handles and memory, and CUDA believes them. Of an event that its caller destroyed
  *           it says that the context is destroyed (709, seen on an H100), while all else goes on.
@@ -91,7 +92,7 @@ context_is_alive(const struct device_cuda *device)
 enum kvt_status
 cuda_check_foreign(struct device_cuda *device, cudaError_t error, const char *what)
 {
-    if (status_from_cuda(error) == KVT_E_GPU && !cuda_is_lost(device) && context_is_alive(device))
+    if (status_from_cuda(error) == KVT_E_GPU && context_is_alive(device))
         return cuda_fail(KVT_E_INVAL, device, error, what);
     return cuda_check(device, error, what);
 }

@@ -129,8 +129,8 @@ enum kvt_status cuda_enter(struct device_cuda *device, struct cuda_scope *scope_
 /* cuda_enter_context - the same with a context of another device, whichever of them is lost. */
 enum kvt_status cuda_enter_context(
     struct device_cuda *device, CUcontext context, struct cuda_scope *scope_out);
-/* cuda_enter_lost - the same for what is given back: a device that the library has declared lost is
- * asked all the same, as CUDA may live on, and hold what is the host's. */
+/* cuda_enter_lost - the same for what is given back, and for events: a device that the library has
+ * declared lost is asked all the same, as CUDA may live on, and hold what is the host's. */
 enum kvt_status cuda_enter_lost(struct device_cuda *device, struct cuda_scope *scope_out);
 void cuda_leave(const struct cuda_scope *scope);
 

@@ -4,20 +4,19 @@
  */
 #include "device_held.h"
 
-struct move_queue *
-held_all(struct held_moves *held)
+/* A turn is over: those that were looked at are the first again. */
+static void
+turn_end(struct held_moves *held)
 {
     struct move_queue *others = &held->others;
 
-    held->last = NULL;
     if (held->looked.first == NULL)
-        return others;
+        return;
     held->looked.last->mover.next = others->first;
     if (others->first == NULL)
         others->last = held->looked.last;
     others->first = held->looked.first;
     held->looked.first = NULL;
-    return others;
 }
 
 void
@@ -27,7 +26,10 @@ held_round(struct held_moves *held)
     /* A device may give the place of an event that was reached to another one. */
     if (held->last == NULL || held->answer != KVT_NOT_READY)
         held->asked = NULL;
-    if (held->last == NULL && held_all(held)->first != NULL)
+    if (held->last != NULL)
+        return;
+    turn_end(held);
+    if (held->others.first != NULL)
         held->last = held->others.last;
 }
 

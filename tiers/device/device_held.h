@@ -29,11 +29,10 @@ struct held_moves {
 /* held_round - a round begins, and maybe a turn. */
 void held_round(struct held_moves *held);
 /* held_next - the next to look at, taken out, or NULL: no more in this round. held_keep - it goes
- * on waiting. held_add - a new one. held_all - all that there are; the turn is over. */
+ * on waiting. held_add - a new one. */
 struct device_move *held_next(struct held_moves *held);
 void held_keep(struct held_moves *held, struct device_move *move);
 void held_add(struct held_moves *held, struct device_move *move);
-struct move_queue *held_all(struct held_moves *held);
 
 static inline bool
 held_is_empty(const struct held_moves *held)

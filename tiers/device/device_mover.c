@@ -197,7 +197,7 @@ moves_give_up(struct device_mover *mover, struct move_queue *queue)
     moves_answer(mover, queue);
 }
 
-/* Answer everything: the device will not say any more what it did. */
+/* Answer what is queued or ready: the device will not say any more what it did. */
 static void
 mover_give_up(struct device_mover *mover)
 {
@@ -212,7 +212,6 @@ mover_give_up(struct device_mover *mover)
         moves_give_up(mover, &lane->ready[READY_URGENT]);
         moves_give_up(mover, &lane->ready[READY_BULK]);
     }
-    moves_give_up(mover, held_all(&mover->held));
 }
 
 /* --- 3. Calls in flight ----------------------------------------------------------------------- */
@@ -368,10 +367,13 @@ mover_take(struct device_mover *mover)
     }
 }
 
-/* What its event says, if it still waits. Moves that follow each other often wait for the same. */
+/* What its event says, if it still waits; moves that follow each other often wait for the same. Of
+ * a lost device only firm ones are asked for: streams of callers may go on where copies fail. */
 static enum kvt_status
 move_ask(struct device_mover *mover, const struct device_move *move)
 {
+    if (!move->is_wait_firm && device_mover_is_lost(mover))
+        return KVT_E_GPU;
     if (!move->is_wait_firm && atomic_load_explicit(&move->is_cancelled, memory_order_relaxed))
         return KVT_CANCELLED;
     if (move->wait != mover->held.asked) {
@@ -380,7 +382,7 @@ move_ask(struct device_mover *mover, const struct device_move *move)
         if (mover->held.answer == KVT_E_GPU)
             mover_lose(mover);
     }
-    if (mover->held.answer != KVT_OK && (move->is_wait_firm || device_mover_is_lost(mover)))
+    if (move->is_wait_firm && mover->held.answer != KVT_OK && mover->held.answer != KVT_E_GPU)
         return KVT_NOT_READY;
     return mover->held.answer;
 }
@@ -391,7 +393,7 @@ mover_look(struct device_mover *mover)
     struct device_move *move;
 
     held_round(&mover->held);
-    while (!device_mover_is_lost(mover) && (move = held_next(&mover->held)) != NULL) {
+    while ((move = held_next(&mover->held)) != NULL) {
         enum kvt_status status = move_ask(mover, move);
 
         if (status == KVT_NOT_READY) {
@@ -549,13 +551,11 @@ mover_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 static enum kvt_status
 mover_prepare(struct device_mover *mover)
 {
-    const struct kvt_device_ops *ops = mover->device->ops;
-
     for (uint32_t i = 0; i < DEVICE_LANE_COUNT; i++) {
         struct mover_lane *lane = &mover->lanes[i];
 
         lane->lane = (enum device_lane)i;
-        lane->stream = ops->stream(mover->device, lane->lane);
+        lane->stream = mover->device->ops->stream(mover->device, lane->lane);
         for (uint32_t k = 0; k < DEVICE_MOVER_CALLS_MAX; k++)
             KVT_TRY(event_make(mover, &lane->calls[k].event));
     }

@@ -24,9 +24,10 @@
  *   - moves of one direction that are alike (urgent or not) and wait for no event are queued, and
  *     answered, in the order in which they were pushed, errors among them;
  *   - after an error of the device that stays (KVT_E_GPU) every move, in flight or new, is
- *     answered with KVT_E_GPU and the device is not called any more. Copies of those that were
- *     begun may still arrive: host memory that such a move was to write must not be used before the
- *     device is closed;
+ *     answered with KVT_E_GPU and the device is not called any more, but for firm waits: they are
+ *     asked about until their event is reached, or the device says KVT_E_GPU of it, since streams
+ *     of callers may go on where copies fail. Copies of those that were begun may still arrive:
+ *     host memory that such a move was to write must not be used before the device is closed;
  *   - any other error is the answer of the moves of that call alone (they are tried one by one
  *     first); a move is answered with such an error only when nothing of it is in flight;
  *   - an event of its own that cannot be recorded or asked is tried again: without it nobody knows
@@ -76,7 +77,8 @@ struct device_move {
     /* Not before this event is reached. NULL: at once. It must live until the answer, and not be
      * recorded again: only its last record would count. */
     void *wait;
-    bool is_wait_firm;         /* Only the event ends the wait, or the loss of the device. */
+    bool is_wait_firm;         /* Only the event ends the wait, or what the device says of it:
+                                * KVT_E_GPU. */
     bool is_wait_owned;        /* is_wait_firm: the mover destroys `wait` before the answer. */
     struct device_mark *mark;  /* NULL: nobody asks. */
     uint32_t mark_count;       /* For how many it counts there. */
