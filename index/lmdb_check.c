@@ -137,7 +137,7 @@ metas_prove(const struct check *check, struct lmdb_reader *reader)
 
     KVT_TRY(lmdb_tree_last(reader, &newer->free_list, &newer_last));
     status = lmdb_tree_last(reader, &older->free_list, &older_last);
-    if (status == KVT_E_CORRUPT) {
+    if (status == KVT_E_CORRUPT || status == KVT_E_IO) {
         failure_clear();
         older_last = 0;
     } else if (status != KVT_OK) {

@@ -19,6 +19,7 @@
 #include "growth_host.h"
 #include "index_lmdb_internal.h"
 #include "lmdb_check.h"
+#include "lmdb_page.h"
 #include "segment_facts.h"
 #include "try.h"
 
@@ -172,6 +173,50 @@ meta_sync_defer(struct index_lmdb *lmdb, bool is_deferred)
     (void)code;
 }
 
+/* The fields of a meta page, which lmdb_touch() has read before. */
+static int
+meta_keep(const struct index_lmdb *lmdb, uint64_t number, uint8_t bytes_out[LMDB_META_BYTES])
+{
+    const struct fs_ops *fs = lmdb->env.fs;
+    struct failure cause;
+    size_t size = 0;
+
+    if (fs->read_at(lmdb->file, bytes_out, LMDB_META_BYTES, number * lmdb->page_bytes, &size) ==
+        KVT_OK) {
+        if (size == LMDB_META_BYTES)
+            return 0;
+        (void)failure_set(KVT_E_META, 0, "The index's file ends in a meta page.");
+        return CODE_TOUCH;
+    }
+    cause = *failure_last();
+    (void)failure_set(KVT_E_META, cause.foreign_code,
+        "Page %llu of the index's file cannot be read: %s.", (unsigned long long)number,
+        cause.text);
+    return CODE_TOUCH;
+}
+
+/*
+ * LMDB's commit; the transaction is gone in any case. Where LMDB's write of the meta page fails, it
+ * puts the old transaction's number over that, with the new one's trees: lmdb_check() cannot tell
+ * it from a flipped bit. So the page is written as it was.
+ */
+static int
+commit_or_undo(struct index_lmdb *lmdb, MDB_txn *txn)
+{
+    uint64_t number = mdb_txn_id(txn) % LMDB_META_PAGES;
+    uint8_t bytes[LMDB_META_BYTES];
+    int code = meta_keep(lmdb, number, bytes);
+
+    if (code != 0) {
+        mdb_txn_abort(txn);
+        return code;
+    }
+    code = mdb_txn_commit(txn);
+    if (code != 0)
+        (void)lmdb->env.fs->write_at(lmdb->file, bytes, sizeof(bytes), number * lmdb->page_bytes);
+    return code;
+}
+
 static int
 write_try(struct index_lmdb *lmdb, change_fn change, void *context)
 {
@@ -186,7 +231,7 @@ write_try(struct index_lmdb *lmdb, change_fn change, void *context)
     if (code == 0)
         code = pages_count(txn, lmdb);
     if (code == 0)
-        code = mdb_txn_commit(txn); /* Frees the transaction in any case. */
+        code = commit_or_undo(lmdb, txn);
     else
         mdb_txn_abort(txn);
     if (code != 0) {
