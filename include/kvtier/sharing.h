@@ -212,8 +212,8 @@ KVT_CHECKED enum kvt_status kvt_shared_event_stream_wait(kvt_shared_event *event
  * KVT_OK: what was queued before it has been done. KVT_LATE: not yet. KVT_CANCELLED: its maker has
  * closed it or is gone, or a store whose streams waited for it was aborted, and it will never be
  * reached; or what stands there cannot be a record.
- * KVT_E_GPU: this process made it, and the device is lost. KVT_E_INVAL: NULL. KVT_E_STATE: in a
- * forked child.
+ * KVT_E_GPU: this process made it, and the device is lost, with the work of all its streams.
+ * KVT_E_INVAL: NULL. KVT_E_STATE: in a forked child.
  * Threads: any. Ownership: nothing changes hands. Blocks: as asked.
  */
 KVT_CHECKED enum kvt_status kvt_shared_event_wait(kvt_shared_event *event, uint64_t timeout_ns);
@@ -227,7 +227,7 @@ KVT_CHECKED enum kvt_status kvt_shared_event_wait(kvt_shared_event *event, uint6
  * process ends. NULL does nothing.
  *
  * KVT_E_STATE: this process made it, and its last record has not been reached: nothing changed (but
- * on a lost device it is closed); or in a forked child.
+ * on a device that is lost, with the work of all its streams, it is closed); or in a forked child.
  * Threads: serial; no other call with it may be running. Ownership: takes `event` when KVT_OK.
  * Blocks: in the driver, for all streams of the device.
  */

@@ -313,6 +313,29 @@ events_of_a_device_that_only_we_call_lost_go_on(void **state)
     play.is_lost = true; /* What else it holds is left to the driver. */
 }
 
+/* A lease that a stream still reads ends where an event's making says that no stream goes on. */
+static void
+an_event_that_cannot_be_made_costs_no_device(void **state)
+{
+    static const cudaError_t errors[] = {
+        cudaErrorOperatingSystem, cudaErrorUnknown, cudaErrorMemoryAllocation};
+    void *event = &event;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        play_fails(1, errors[i], true);
+        failure_clear();
+        assert_int_equal(ops->event_create(rig.device, &event), KVT_E_NOMEM);
+        assert_int_equal(failure_last()->status, KVT_E_NOMEM);
+        assert_int_equal(failure_last()->foreign_code, (int)errors[i]);
+        assert_null(event);
+        device_is_whole();
+    }
+    play_fails(1, cudaErrorIllegalAddress, false);
+    assert_int_equal(ops->event_create(rig.device, &event), KVT_E_GPU);
+    assert_true(cuda_is_lost(device_cuda_of(rig.device)));
+}
+
 /* 304: the kernel does not pin pages of this file, say, or no more of them. */
 static void
 memory_that_cannot_be_pinned_costs_no_device(void **state)
@@ -405,6 +428,7 @@ main(void)
         TEST(memory_that_cannot_be_pinned_costs_no_device),
         TEST(memory_that_cuda_does_not_let_go_of_costs_no_device),
         TEST(an_error_of_a_copy_loses_the_device),
+        TEST(an_event_that_cannot_be_made_costs_no_device),
         TEST(events_of_a_device_that_only_we_call_lost_go_on),
         TEST(a_peer_that_is_not_reached_costs_no_device),
     };

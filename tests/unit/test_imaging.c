@@ -332,6 +332,46 @@ a_copy_that_was_released_is_summed_up_anew(void **state)
     bench_end(&bench);
 }
 
+/* Through a lease, say. It has the checksum of its put, whatever is made of it later. */
+static void
+a_block_that_was_written_over_in_host_is_never_read(void **state)
+{
+    static const uint32_t codecs[] = {KVT_CODEC_NONE, KVT_CODEC_BF16};
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct kvt_stats stats = {.struct_size = sizeof(stats)};
+        uint64_t key = 1; /* Without parts. */
+        struct kvt_key name = {.bytes = &key, .length = sizeof(key)};
+        struct bench bench;
+        const void *address;
+        uint64_t length;
+        kvt_ticket *ticket;
+        kvt_lease lease;
+
+        bench_begin(&bench, 13, codecs[i]);
+        assert_int_equal(
+            full_stage_result(put_begin_one(&bench, key, 1, KVT_MEMORY), KVT_STAGE_DONE).status,
+            KVT_OK);
+        assert_int_equal(
+            kvt_lookup(bench.full->store, bench.full->ns, &name, 1, NULL, NULL, &lease), KVT_OK);
+        assert_int_equal(
+            kvt_lease_address(bench.full->store, lease, 0, KVT_TIER_HOST, &address, &length),
+            KVT_OK);
+        ((uint8_t *)(uintptr_t)address)[1000] ^= 16;
+        kvt_lease_release(bench.full->store, lease);
+        assert_int_equal(kvt_demote_submit(bench.full->store, bench.full->ns, &name, 1,
+                             KVT_TIER_NVME, NULL, &ticket),
+            KVT_OK);
+        assert_int_equal(full_stage_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+        assert_int_equal(block_get(&bench, key, 1, KVT_GET_TRANSIENT), KVT_MISS);
+        assert_int_equal(kvt_stats_get(bench.full->store, &stats), KVT_OK);
+        assert_int_equal(stats.corrupt_count, 1);
+        assert_int_equal(stats.codec_in_bytes, 0);
+        bench_end(&bench);
+    }
+}
+
 int
 main(void)
 {
@@ -341,6 +381,7 @@ main(void)
         cmocka_unit_test(without_room_for_an_image_blocks_are_written_raw),
         cmocka_unit_test(blocks_of_parts_share_a_batch_when_there_is_no_room_for_images),
         cmocka_unit_test(a_copy_that_was_released_is_summed_up_anew),
+        cmocka_unit_test(a_block_that_was_written_over_in_host_is_never_read),
     };
 
     stop_on_proof();

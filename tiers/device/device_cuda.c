@@ -528,13 +528,17 @@ cuda_event_create(struct device *base, void **event_out)
     struct device_cuda *device = device_cuda_of(base);
     struct cuda_scope scope;
     cudaEvent_t event = NULL;
+    cudaError_t error;
     enum kvt_status status;
 
     *event_out = NULL;
     KVT_TRY(cuda_enter_lost(device, &scope));
     /* Without times a record and a query cost least. */
-    status = cuda_check(
-        device, cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "make an event");
+    error = cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    status = cuda_check_foreign(device, error, "make an event");
+    /* Nothing of a caller's is in it: while all else goes on, there is a lack of something. */
+    if (status == KVT_E_INVAL)
+        status = cuda_fail(KVT_E_NOMEM, device, error, "make an event");
     cuda_leave(&scope);
     *event_out = status == KVT_OK ? event : NULL;
     return status;
