@@ -131,6 +131,9 @@ struct engram_survey {
     int (*progress)(void *context, uint64_t rows_done, uint64_t row_count);
     void *context;
     struct kvt_engram_findings findings;
+    uint64_t unread_count;         /* Of the damaged pages: these could not be read. */
+    enum kvt_status unread_status; /* Of the first of them, */
+    struct failure unread_failure; /* and its sentence. */
 };
 
 enum kvt_status engram_survey_run(struct engram_survey *survey);

@@ -412,6 +412,21 @@ survey_page(struct engram_survey *survey, uint32_t page, const uint8_t *bytes, u
         findings->first_row = (uint64_t)page * survey->head->rows_per_page;
 }
 
+/* One page of those that cannot be read together. False: nor alone. */
+static bool
+survey_read(struct engram_survey *survey, uint32_t page, uint8_t *buffer)
+{
+    enum kvt_status status = engram_pages_read(survey->store, survey->file, page, 1, buffer);
+
+    if (status == KVT_OK)
+        return true;
+    if (survey->unread_count++ == 0) {
+        survey->unread_status = status;
+        survey->unread_failure = *failure_last();
+    }
+    return false;
+}
+
 /* Some pages; one by one when they cannot be read together. */
 static void
 survey_pages(
@@ -422,11 +437,8 @@ survey_pages(
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *bytes = buffer + (size_t)i * PAGE_BYTES;
 
-        if (!is_read) {
-            bytes = buffer;
-            if (engram_pages_read(survey->store, survey->file, first + i, 1, buffer) != KVT_OK)
-                bytes = NULL;
-        }
+        if (!is_read)
+            bytes = survey_read(survey, first + i, buffer) ? buffer : NULL;
         survey_page(survey, first + i, bytes, sum);
     }
 }
@@ -442,6 +454,7 @@ engram_survey_run(struct engram_survey *survey)
     if (buffer == NULL)
         return KVT_E_NOMEM;
     memset(&survey->findings, 0, sizeof(survey->findings));
+    survey->unread_count = 0;
     for (uint32_t page = 0; page < head->page_count && status == KVT_OK;) {
         uint32_t left = head->page_count - page;
         uint32_t count = left < ENGRAM_CHUNK_PAGES ? left : ENGRAM_CHUNK_PAGES;
