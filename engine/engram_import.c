@@ -342,7 +342,10 @@ file_finish(struct importer *importer)
     KVT_TRY(mark_write(importer));
     KVT_TRY(fs->sync(importer->file));
     engram_file_name(importer->head.name, ENGRAM_ENDING, file_name);
+    /* Not while another adds up what tables take: it would look for this one under its old name. */
+    pthread_mutex_lock(&importer->store->engrams->space_lock);
     status = fs->rename(importer->dir, importer->file_name, file_name);
+    pthread_mutex_unlock(&importer->store->engrams->space_lock);
     engram_names_changed(importer->store);
     KVT_TRY(status);
     return engram_names_sync(importer->store, importer->dir);

@@ -48,8 +48,10 @@ struct kvt_engram {
 };
 
 struct engram_set {
-    pthread_mutex_t space_lock; /* Of two imports one asks for room at a time. */
-    pthread_mutex_t life_lock;  /* Taken before lock, never by the loop. */
+    /* Of two imports one asks for room at a time, and no other gives its table the name meanwhile.
+     * Taken before the others. */
+    pthread_mutex_t space_lock;
+    pthread_mutex_t life_lock; /* Taken before lock, never by the loop. */
     /* Guarded by life_lock: */
     struct fs_dir *dir;           /* NULL: nobody asked yet. */
     bool is_dir_sure;             /* Its name was synced in this life. */

@@ -343,6 +343,14 @@ watched_allocate(struct fs_file *file, uint64_t offset, uint64_t size)
     return fs_below->allocate(file, offset, size);
 }
 
+static enum kvt_status
+watched_rename(struct fs_dir *dir, const char *from, const char *to)
+{
+    space_is_locked();
+    return fs_below->rename(dir, from, to);
+}
+
+/* Nor must it miss a table, which has another name by the time that it is opened to be counted. */
 static void
 room_that_an_import_finds_is_its_own_before_another_looks(void **state)
 {
@@ -361,12 +369,30 @@ room_that_an_import_finds_is_its_own_before_another_looks(void **state)
     watching.dir_list = watched_dir_list;
     watching.unlink = watched_unlink;
     watching.allocate = watched_allocate;
+    watching.rename = watched_rename;
     sim.store->env.fs = &watching;
     call_count = 0;
     assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_OK);
-    assert_int_equal(call_count, 3);
+    assert_int_equal(call_count, 4);
     sim.store->env.fs = fs_below;
     sim_store_close(&sim);
+}
+
+static void
+a_name_that_a_table_does_not_get_keeps_no_other_import_waiting(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    fixture_open(&fixture);
+    fail_all(&fixture, SIM_RENAME);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "u", 1), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    assert_int_equal(pthread_mutex_trylock(&fixture.sim.store->engrams->space_lock), 0);
+    (void)pthread_mutex_unlock(&fixture.sim.store->engrams->space_lock);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "u", 1), KVT_OK);
+    assert_int_equal(fixture.rig.first_asked, UINT64_MAX);
+    fixture_close(&fixture);
 }
 
 /* Both heads say this of the table, with right checksums. */
@@ -635,6 +661,7 @@ main(void)
         cmocka_unit_test(a_verification_can_be_stopped),
         cmocka_unit_test(no_file_is_waited_for_under_the_lock_of_the_loop),
         cmocka_unit_test(room_that_an_import_finds_is_its_own_before_another_looks),
+        cmocka_unit_test(a_name_that_a_table_does_not_get_keeps_no_other_import_waiting),
         cmocka_unit_test(a_table_of_a_later_version_is_refused_by_name),
         cmocka_unit_test(an_unfinished_import_of_a_later_version_is_left_alone),
         cmocka_unit_test(a_table_of_rows_without_values_is_refused),
