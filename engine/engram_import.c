@@ -138,8 +138,16 @@ file_create(struct importer *importer)
 
     if (status != KVT_OK && status != KVT_MISS)
         return status;
-    KVT_TRY(engram_file_open(
-        store, importer->dir, importer->file_name, FS_CREATE | FS_EXCLUSIVE, &importer->file));
+    status = engram_file_open(
+        store, importer->dir, importer->file_name, FS_CREATE | FS_EXCLUSIVE, &importer->file);
+    if (status != KVT_OK) {
+        struct failure failure = *failure_last();
+
+        /* It may have been made before that. */
+        (void)engram_unlink(store, importer->dir, importer->file_name);
+        failure_copy(&failure);
+        return status;
+    }
     engram_names_changed(store);
     store->env.random->fill(
         store->env.random_context, importer->head.uuid, sizeof(importer->head.uuid));

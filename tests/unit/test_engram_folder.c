@@ -412,6 +412,36 @@ what_is_listed_as_whole_can_be_opened(void **state)
     assert_int_equal(info_of_t().state, KVT_ENGRAM_DAMAGED);
 }
 
+static int
+state_visit(void *context, const struct kvt_engram_info *info)
+{
+    *(uint32_t *)context = info->state;
+    return 1;
+}
+
+/* Wherever memory ran out: what stays, if anything, can be gone on with. */
+static void
+an_import_that_has_no_memory_leaves_no_empty_file(void **state)
+{
+    enum kvt_status status = KVT_E_NOMEM;
+    uint64_t n;
+
+    (void)state;
+    for (n = 1; status != KVT_OK; n++) {
+        uint32_t table_state = 0;
+
+        sim_memory_fail(sim.world, n, false);
+        status = import("t");
+        sim_memory_fail(sim.world, 0, false);
+        assert_true(status == KVT_OK || status == KVT_E_NOMEM);
+        assert_true(status == KVT_OK || failure_last()->status == KVT_E_NOMEM);
+        assert_int_equal(kvt_engram_list(sim.store, state_visit, &table_state), KVT_OK);
+        assert_int_not_equal(table_state, KVT_ENGRAM_DAMAGED);
+        assert_in_range(kvt_engram_drop(sim.store, "t"), KVT_OK, KVT_MISS);
+    }
+    assert_in_range(n, 5, 100);
+}
+
 int
 main(void)
 {
@@ -429,6 +459,7 @@ main(void)
         FOLDER_TEST(nor_does_one_that_we_may_not_read),
         FOLDER_TEST(what_is_no_table_stops_nothing),
         FOLDER_TEST(what_is_listed_as_whole_can_be_opened),
+        FOLDER_TEST(an_import_that_has_no_memory_leaves_no_empty_file),
     };
 
     stop_on_proof();
