@@ -94,10 +94,12 @@ void engram_names_changed(struct kvt_store *store);
 enum kvt_status engram_names_sync(struct kvt_store *store, struct fs_dir *dir);
 enum kvt_status engram_unlink(struct kvt_store *store, struct fs_dir *dir, const char *file_name);
 
-/* engram_use - KVT_E_STATE: somebody is in the way. KVT_E_INVAL: no name. */
+/* engram_use_begin - KVT_E_STATE: somebody is in the way. KVT_E_INVAL: no name. */
 enum kvt_status engram_use_begin(
     struct kvt_store *store, const char *name, bool is_alone, struct engram_use *use);
 void engram_use_end(struct kvt_store *store, struct engram_use *use);
+/* engram_use_is_alone - whether an import or a drop has the name, `length` bytes of `name`. */
+bool engram_use_is_alone(struct kvt_store *store, const char *name, size_t length);
 
 void engram_file_name(const char *name, const char *ending, char file_name[ENGRAM_FILE_NAME_BYTES]);
 

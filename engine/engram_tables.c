@@ -206,12 +206,13 @@ listing_visit(void *visitor, const char *file_name)
     struct listing *listing = visitor;
     struct engram_head head = {0};
     struct kvt_engram_info info = {.state = KVT_ENGRAM_DAMAGED};
-    bool is_new;
+    bool is_new, is_alone;
     size_t length = engram_name_length(file_name, &is_new);
     enum kvt_status status;
 
     if (length == 0)
         return true;
+    is_alone = engram_use_is_alone(listing->store, file_name, length);
     status = listing_look(listing, file_name, &head);
     /* It was dropped, or renamed, since; or it is no regular file. */
     if (status == KVT_MISS || status == KVT_E_INVAL)
@@ -224,6 +225,9 @@ listing_visit(void *visitor, const char *file_name)
         info_fill(&head, is_new ? KVT_ENGRAM_IMPORTING : KVT_ENGRAM_WHOLE, &info);
     else if (status == KVT_E_FORMAT)
         info.state = KVT_ENGRAM_FOREIGN;
+    /* Its import, which may begin or end meanwhile, has not written a head. */
+    else if (is_new && (is_alone || engram_use_is_alone(listing->store, file_name, length)))
+        info.state = KVT_ENGRAM_IMPORTING;
     memcpy(info.name, file_name, length);
     return listing->visit(listing->context, &info) != 0;
 }

@@ -27,7 +27,8 @@ typedef struct kvt_engram_fetch kvt_engram_fetch; /* Rows that are on their way.
 /* --- 1. Tables -------------------------------------------------------------------------------- */
 
 enum kvt_engram_state {
-    KVT_ENGRAM_IMPORTING = 1, /* An import is under way, or was cut short. */
+    KVT_ENGRAM_IMPORTING = 1, /* An import is under way, or was cut short. Of one that has only
+                               * begun nothing else is known: row_count is 0. */
     KVT_ENGRAM_WHOLE = 2,
     KVT_ENGRAM_DAMAGED = 3, /* No head of its file is good: each is damaged, of another name, or
                              * not whole though the file is named so. Nothing else is known. */

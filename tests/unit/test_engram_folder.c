@@ -442,6 +442,32 @@ an_import_that_has_no_memory_leaves_no_empty_file(void **state)
     assert_in_range(n, 5, 100);
 }
 
+/* Before the first head of its file is written. */
+static uint32_t state_meanwhile;
+
+static enum kvt_status
+allocate_and_list(struct fs_file *file, uint64_t offset, uint64_t size)
+{
+    assert_int_equal(kvt_engram_list(sim.store, state_visit, &state_meanwhile), KVT_OK);
+    return fs_below->allocate(file, offset, size);
+}
+
+static void
+an_import_that_has_written_nothing_yet_is_no_damage(void **state)
+{
+    struct fs_ops listing;
+
+    (void)state;
+    fs_below = sim.store->env.fs;
+    listing = *fs_below;
+    listing.allocate = allocate_and_list;
+    sim.store->env.fs = &listing;
+    state_meanwhile = 0;
+    assert_int_equal(import("t"), KVT_OK);
+    sim.store->env.fs = fs_below;
+    assert_int_equal(state_meanwhile, KVT_ENGRAM_IMPORTING);
+}
+
 int
 main(void)
 {
@@ -460,6 +486,7 @@ main(void)
         FOLDER_TEST(what_is_no_table_stops_nothing),
         FOLDER_TEST(what_is_listed_as_whole_can_be_opened),
         FOLDER_TEST(an_import_that_has_no_memory_leaves_no_empty_file),
+        FOLDER_TEST(an_import_that_has_written_nothing_yet_is_no_damage),
     };
 
     stop_on_proof();
