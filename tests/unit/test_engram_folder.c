@@ -468,6 +468,43 @@ an_import_that_has_written_nothing_yet_is_no_damage(void **state)
     assert_int_equal(state_meanwhile, KVT_ENGRAM_IMPORTING);
 }
 
+/* What the folder had at first, and what it has now: an import ends between. */
+static bool is_new_name_seen;
+
+static enum kvt_status
+dir_list_old_names(
+    struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), void *visitor)
+{
+    (void)dir;
+    if (visit(visitor, "t.engram.new") && is_new_name_seen)
+        (void)visit(visitor, "t.engram");
+    return KVT_OK;
+}
+
+static void
+a_table_that_gets_its_name_meanwhile_is_listed_once(void **state)
+{
+    struct fs_ops listing;
+
+    (void)state;
+    assert_int_equal(import("t"), KVT_OK);
+    fs_below = sim.store->env.fs;
+    listing = *fs_below;
+    listing.dir_list = dir_list_old_names;
+    sim.store->env.fs = &listing;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct seen seen = {0};
+
+        is_new_name_seen = i == 1;
+        assert_int_equal(kvt_engram_list(sim.store, seen_add, &seen), KVT_OK);
+        assert_int_equal(seen.count, 1);
+    }
+    sim_memory_fail(sim.world, 1, true);
+    assert_int_equal(kvt_engram_list(sim.store, state_visit, &state_meanwhile), KVT_E_NOMEM);
+    sim_memory_fail(sim.world, 0, false);
+    sim.store->env.fs = fs_below;
+}
+
 int
 main(void)
 {
@@ -487,6 +524,7 @@ main(void)
         FOLDER_TEST(what_is_listed_as_whole_can_be_opened),
         FOLDER_TEST(an_import_that_has_no_memory_leaves_no_empty_file),
         FOLDER_TEST(an_import_that_has_written_nothing_yet_is_no_damage),
+        FOLDER_TEST(a_table_that_gets_its_name_meanwhile_is_listed_once),
     };
 
     stop_on_proof();
