@@ -138,8 +138,16 @@ file_create(struct importer *importer)
 
     if (status != KVT_OK && status != KVT_MISS)
         return status;
-    KVT_TRY(engram_file_open(
-        store, importer->dir, importer->file_name, FS_CREATE | FS_EXCLUSIVE, &importer->file));
+    status = engram_file_open(
+        store, importer->dir, importer->file_name, FS_CREATE | FS_EXCLUSIVE, &importer->file);
+    if (status != KVT_OK) {
+        struct failure failure = *failure_last();
+
+        /* It may have been made before that. */
+        (void)engram_unlink(store, importer->dir, importer->file_name);
+        failure_copy(&failure);
+        return status;
+    }
     engram_names_changed(store);
     store->env.random->fill(
         store->env.random_context, importer->head.uuid, sizeof(importer->head.uuid));
@@ -159,6 +167,15 @@ head_continues(const struct engram_head *wanted, const struct engram_head *there
            strcmp(there->name, wanted->name) == 0;
 }
 
+/* What was read failed, and may fail each time: the sentence says what ends that. */
+static enum kvt_status
+drop_advise(const struct importer *importer, enum kvt_status status, const struct failure *failure)
+{
+    return failure_set(status, failure->foreign_code,
+        "%s (kvt_engram_drop() gives up what an import has left of %s)", failure->text,
+        importer->head.name);
+}
+
 /* The heads that an import left cannot be judged. Not ours to forget (file_forget()): it may have
  * pages to go on from, for us or a later version. Whoever knows better drops it. */
 static enum kvt_status
@@ -168,9 +185,7 @@ heads_refuse(struct importer *importer, enum kvt_status status)
 
     importer->store->env.fs->close(importer->file);
     importer->file = NULL;
-    return failure_set(status, failure.foreign_code,
-        "%s (kvt_engram_drop() gives up what an import has left of %s)", failure.text,
-        importer->head.name);
+    return drop_advise(importer, status, &failure);
 }
 
 /* What an import left, if it can be gone on with; else anew. */
@@ -288,7 +303,8 @@ pages_write(struct importer *importer)
                : failure_set(KVT_CANCELLED, 0, "the import of %s was stopped", head->name);
 }
 
-/* Everything is what was written, on the disk as well. */
+/* Everything is what was written, on the disk as well. What is not goes; what cannot be read this
+ * time may be, and stays for the next import. */
 static enum kvt_status
 pages_prove(struct importer *importer)
 {
@@ -307,6 +323,12 @@ pages_prove(struct importer *importer)
     KVT_TRY(status);
     if (survey.findings.damaged_count == 0 && survey.findings.is_sum_wrong == 0)
         return KVT_OK;
+    if (survey.unread_count > 0 && survey.unread_count == survey.findings.damaged_count) {
+        if (survey.unread_status == KVT_E_IO)
+            return drop_advise(importer, KVT_E_IO, &survey.unread_failure);
+        failure_copy(&survey.unread_failure);
+        return survey.unread_status;
+    }
     (void)engram_unlink(importer->store, importer->dir, importer->file_name);
     return failure_set(KVT_E_CORRUPT, 0,
         "%s: %llu of %llu pages could not be read back as they were written", importer->file_name,
@@ -328,7 +350,10 @@ file_finish(struct importer *importer)
     KVT_TRY(mark_write(importer));
     KVT_TRY(fs->sync(importer->file));
     engram_file_name(importer->head.name, ENGRAM_ENDING, file_name);
+    /* Not while another adds up what tables take: it would look for this one under its old name. */
+    pthread_mutex_lock(&importer->store->engrams->space_lock);
     status = fs->rename(importer->dir, importer->file_name, file_name);
+    pthread_mutex_unlock(&importer->store->engrams->space_lock);
     engram_names_changed(importer->store);
     KVT_TRY(status);
     return engram_names_sync(importer->store, importer->dir);

@@ -128,6 +128,20 @@ engram_use_end(struct kvt_store *store, struct engram_use *use)
     pthread_mutex_unlock(&store->engrams->lock);
 }
 
+bool
+engram_use_is_alone(struct kvt_store *store, const char *name, size_t length)
+{
+    const struct engram_use *use;
+
+    pthread_mutex_lock(&store->engrams->lock);
+    use = store->engrams->uses;
+    while (use != NULL &&
+           (!use->is_alone || strlen(use->name) != length || memcmp(use->name, name, length) != 0))
+        use = use->next;
+    pthread_mutex_unlock(&store->engrams->lock);
+    return use != NULL;
+}
+
 /* --- Files ------------------------------------------------------------------------------------ */
 
 /* Under life_lock. */

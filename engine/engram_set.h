@@ -48,8 +48,10 @@ struct kvt_engram {
 };
 
 struct engram_set {
-    pthread_mutex_t space_lock; /* Of two imports one asks for room at a time. */
-    pthread_mutex_t life_lock;  /* Taken before lock, never by the loop. */
+    /* Of two imports one asks for room at a time, and no other gives its table the name meanwhile.
+     * Taken before the others. */
+    pthread_mutex_t space_lock;
+    pthread_mutex_t life_lock; /* Taken before lock, never by the loop. */
     /* Guarded by life_lock: */
     struct fs_dir *dir;           /* NULL: nobody asked yet. */
     bool is_dir_sure;             /* Its name was synced in this life. */
@@ -92,10 +94,12 @@ void engram_names_changed(struct kvt_store *store);
 enum kvt_status engram_names_sync(struct kvt_store *store, struct fs_dir *dir);
 enum kvt_status engram_unlink(struct kvt_store *store, struct fs_dir *dir, const char *file_name);
 
-/* engram_use - KVT_E_STATE: somebody is in the way. KVT_E_INVAL: no name. */
+/* engram_use_begin - KVT_E_STATE: somebody is in the way. KVT_E_INVAL: no name. */
 enum kvt_status engram_use_begin(
     struct kvt_store *store, const char *name, bool is_alone, struct engram_use *use);
 void engram_use_end(struct kvt_store *store, struct engram_use *use);
+/* engram_use_is_alone - whether an import or a drop has the name, `length` bytes of `name`. */
+bool engram_use_is_alone(struct kvt_store *store, const char *name, size_t length);
 
 void engram_file_name(const char *name, const char *ending, char file_name[ENGRAM_FILE_NAME_BYTES]);
 
@@ -131,6 +135,9 @@ struct engram_survey {
     int (*progress)(void *context, uint64_t rows_done, uint64_t row_count);
     void *context;
     struct kvt_engram_findings findings;
+    uint64_t unread_count;         /* Of the damaged pages: these could not be read. */
+    enum kvt_status unread_status; /* Of the first of them, */
+    struct failure unread_failure; /* and its sentence. */
 };
 
 enum kvt_status engram_survey_run(struct engram_survey *survey);

@@ -161,6 +161,12 @@ kvt_engram_profile_of(kvt_engram *table, struct kvt_engram_profile *profile_out)
     return KVT_OK;
 }
 
+/* A table that was looked for under the name of its import, and had its last one by then. */
+struct listing_late {
+    struct listing_late *next;
+    char file_name[ENGRAM_FILE_NAME_BYTES]; /* The last one. */
+};
+
 struct listing {
     struct kvt_store *store;
     struct fs_dir *dir;
@@ -168,6 +174,8 @@ struct listing {
     void *context;
     enum kvt_status status; /* The first that is not KVT_OK, */
     struct failure failure; /* and its sentence. */
+    struct listing_late *late;
+    bool is_over; /* `visit` has said so. */
 };
 
 static enum kvt_status
@@ -200,32 +208,67 @@ listing_note(struct listing *listing, enum kvt_status status)
     listing->failure = *failure_last();
 }
 
-static bool
-listing_visit(void *visitor, const char *file_name)
+/* KVT_MISS: it was dropped, or renamed, since. */
+static enum kvt_status
+listing_show(struct listing *listing, const char *file_name, size_t length, bool is_new)
 {
-    struct listing *listing = visitor;
     struct engram_head head = {0};
     struct kvt_engram_info info = {.state = KVT_ENGRAM_DAMAGED};
-    bool is_new;
-    size_t length = engram_name_length(file_name, &is_new);
-    enum kvt_status status;
+    bool is_alone = engram_use_is_alone(listing->store, file_name, length);
+    enum kvt_status status = listing_look(listing, file_name, &head);
 
-    if (length == 0)
-        return true;
-    status = listing_look(listing, file_name, &head);
-    /* It was dropped, or renamed, since; or it is no regular file. */
-    if (status == KVT_MISS || status == KVT_E_INVAL)
-        return true;
+    if (status == KVT_MISS || status == KVT_E_INVAL) /* It is no regular file. */
+        return status;
     if (status != KVT_OK && status != KVT_E_FORMAT && status != KVT_E_CORRUPT) {
         listing_note(listing, status);
-        return true;
+        return status;
     }
     if (status == KVT_OK && head_fits(&head, file_name, length, is_new))
         info_fill(&head, is_new ? KVT_ENGRAM_IMPORTING : KVT_ENGRAM_WHOLE, &info);
     else if (status == KVT_E_FORMAT)
         info.state = KVT_ENGRAM_FOREIGN;
+    /* Its import, which may begin or end meanwhile, has not written a head. */
+    else if (is_new && (is_alone || engram_use_is_alone(listing->store, file_name, length)))
+        info.state = KVT_ENGRAM_IMPORTING;
     memcpy(info.name, file_name, length);
-    return listing->visit(listing->context, &info) != 0;
+    listing->is_over = listing->visit(listing->context, &info) == 0;
+    return KVT_OK;
+}
+
+/* An import may have ended: the folder as we read it need not have the name that it gave. */
+static void
+listing_show_late(struct listing *listing, const char *new_name, size_t length)
+{
+    struct listing_late *late = env_take(&listing->store->env, sizeof(*late));
+
+    if (late == NULL) {
+        listing_note(listing, failure_set(KVT_E_NOMEM, 0, "no memory to list %s", new_name));
+        return;
+    }
+    memcpy(late->file_name, new_name, length + strlen(ENGRAM_ENDING));
+    if (listing_show(listing, late->file_name, length, false) == KVT_MISS) {
+        env_put(&listing->store->env, late, sizeof(*late));
+        return;
+    }
+    late->next = listing->late;
+    listing->late = late;
+}
+
+static bool
+listing_visit(void *visitor, const char *file_name)
+{
+    struct listing *listing = visitor;
+    const struct listing_late *late = listing->late;
+    bool is_new;
+    size_t length = engram_name_length(file_name, &is_new);
+
+    while (late != NULL && strcmp(late->file_name, file_name) != 0)
+        late = late->next;
+    if (length == 0 || late != NULL)
+        return true;
+    if (listing_show(listing, file_name, length, is_new) == KVT_MISS && is_new)
+        listing_show_late(listing, file_name, length);
+    return !listing->is_over;
 }
 
 enum kvt_status
@@ -242,7 +285,14 @@ kvt_engram_list(kvt_store *store, int (*visit)(void *context, const struct kvt_e
     if (status == KVT_MISS)
         return KVT_OK;
     KVT_TRY(status);
-    KVT_TRY(store->env.fs->dir_list(listing.dir, listing_visit, &listing));
+    status = store->env.fs->dir_list(listing.dir, listing_visit, &listing);
+    while (listing.late != NULL) {
+        struct listing_late *late = listing.late;
+
+        listing.late = late->next;
+        env_put(&store->env, late, sizeof(*late));
+    }
+    KVT_TRY(status);
     if (listing.status != KVT_OK)
         failure_copy(&listing.failure);
     return listing.status;
@@ -412,6 +462,21 @@ survey_page(struct engram_survey *survey, uint32_t page, const uint8_t *bytes, u
         findings->first_row = (uint64_t)page * survey->head->rows_per_page;
 }
 
+/* One page of those that cannot be read together. False: nor alone. */
+static bool
+survey_read(struct engram_survey *survey, uint32_t page, uint8_t *buffer)
+{
+    enum kvt_status status = engram_pages_read(survey->store, survey->file, page, 1, buffer);
+
+    if (status == KVT_OK)
+        return true;
+    if (survey->unread_count++ == 0) {
+        survey->unread_status = status;
+        survey->unread_failure = *failure_last();
+    }
+    return false;
+}
+
 /* Some pages; one by one when they cannot be read together. */
 static void
 survey_pages(
@@ -422,11 +487,8 @@ survey_pages(
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *bytes = buffer + (size_t)i * PAGE_BYTES;
 
-        if (!is_read) {
-            bytes = buffer;
-            if (engram_pages_read(survey->store, survey->file, first + i, 1, buffer) != KVT_OK)
-                bytes = NULL;
-        }
+        if (!is_read)
+            bytes = survey_read(survey, first + i, buffer) ? buffer : NULL;
         survey_page(survey, first + i, bytes, sum);
     }
 }
@@ -442,6 +504,7 @@ engram_survey_run(struct engram_survey *survey)
     if (buffer == NULL)
         return KVT_E_NOMEM;
     memset(&survey->findings, 0, sizeof(survey->findings));
+    survey->unread_count = 0;
     for (uint32_t page = 0; page < head->page_count && status == KVT_OK;) {
         uint32_t left = head->page_count - page;
         uint32_t count = left < ENGRAM_CHUNK_PAGES ? left : ENGRAM_CHUNK_PAGES;

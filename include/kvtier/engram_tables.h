@@ -27,7 +27,8 @@ typedef struct kvt_engram_fetch kvt_engram_fetch; /* Rows that are on their way.
 /* --- 1. Tables -------------------------------------------------------------------------------- */
 
 enum kvt_engram_state {
-    KVT_ENGRAM_IMPORTING = 1, /* An import is under way, or was cut short. */
+    KVT_ENGRAM_IMPORTING = 1, /* An import is under way, or was cut short. Of one that has only
+                               * begun nothing else is known: row_count is 0. */
     KVT_ENGRAM_WHOLE = 2,
     KVT_ENGRAM_DAMAGED = 3, /* No head of its file is good: each is damaged, of another name, or
                              * not whole though the file is named so. Nothing else is known. */
@@ -168,9 +169,9 @@ struct kvt_engram_source {
  * imported, dropped, or looked for. KVT_E_CORRUPT: what was read back is not what was written:
  * nothing of it is kept. KVT_E_FORMAT: an import of a later version was cut short there.
  * KVT_E_INVAL, KVT_E_UNSUPPORTED (profile), KVT_E_READONLY, KVT_E_NOMEM, KVT_E_IO, and whatever
- * `read` returned: what is durable stays for the next import, also when a head that may name it
- * cannot be read (KVT_E_IO). What a later version left, or can never be read, kvt_engram_drop()
- * takes away; no import does.
+ * `read` returned: what is durable stays for the next import, also when a head that may name it, or
+ * a page of it, cannot be read (KVT_E_IO). What a later version left, or can never be read,
+ * kvt_engram_drop() takes away; no import does.
  * Threads: any. Ownership: borrows. Blocks: for as long as writing, and reading, the table takes.
  */
 KVT_CHECKED enum kvt_status kvt_engram_import(

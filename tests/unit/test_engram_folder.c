@@ -412,6 +412,99 @@ what_is_listed_as_whole_can_be_opened(void **state)
     assert_int_equal(info_of_t().state, KVT_ENGRAM_DAMAGED);
 }
 
+static int
+state_visit(void *context, const struct kvt_engram_info *info)
+{
+    *(uint32_t *)context = info->state;
+    return 1;
+}
+
+/* Wherever memory ran out: what stays, if anything, can be gone on with. */
+static void
+an_import_that_has_no_memory_leaves_no_empty_file(void **state)
+{
+    enum kvt_status status = KVT_E_NOMEM;
+    uint64_t n;
+
+    (void)state;
+    for (n = 1; status != KVT_OK; n++) {
+        uint32_t table_state = 0;
+
+        sim_memory_fail(sim.world, n, false);
+        status = import("t");
+        sim_memory_fail(sim.world, 0, false);
+        assert_true(status == KVT_OK || status == KVT_E_NOMEM);
+        assert_true(status == KVT_OK || failure_last()->status == KVT_E_NOMEM);
+        assert_int_equal(kvt_engram_list(sim.store, state_visit, &table_state), KVT_OK);
+        assert_int_not_equal(table_state, KVT_ENGRAM_DAMAGED);
+        assert_in_range(kvt_engram_drop(sim.store, "t"), KVT_OK, KVT_MISS);
+    }
+    assert_in_range(n, 5, 100);
+}
+
+/* Before the first head of its file is written. */
+static uint32_t state_meanwhile;
+
+static enum kvt_status
+allocate_and_list(struct fs_file *file, uint64_t offset, uint64_t size)
+{
+    assert_int_equal(kvt_engram_list(sim.store, state_visit, &state_meanwhile), KVT_OK);
+    return fs_below->allocate(file, offset, size);
+}
+
+static void
+an_import_that_has_written_nothing_yet_is_no_damage(void **state)
+{
+    struct fs_ops listing;
+
+    (void)state;
+    fs_below = sim.store->env.fs;
+    listing = *fs_below;
+    listing.allocate = allocate_and_list;
+    sim.store->env.fs = &listing;
+    state_meanwhile = 0;
+    assert_int_equal(import("t"), KVT_OK);
+    sim.store->env.fs = fs_below;
+    assert_int_equal(state_meanwhile, KVT_ENGRAM_IMPORTING);
+}
+
+/* What the folder had at first, and what it has now: an import ends between. */
+static bool is_new_name_seen;
+
+static enum kvt_status
+dir_list_old_names(
+    struct fs_dir *dir, bool (*visit)(void *visitor, const char *name), void *visitor)
+{
+    (void)dir;
+    if (visit(visitor, "t.engram.new") && is_new_name_seen)
+        (void)visit(visitor, "t.engram");
+    return KVT_OK;
+}
+
+static void
+a_table_that_gets_its_name_meanwhile_is_listed_once(void **state)
+{
+    struct fs_ops listing;
+
+    (void)state;
+    assert_int_equal(import("t"), KVT_OK);
+    fs_below = sim.store->env.fs;
+    listing = *fs_below;
+    listing.dir_list = dir_list_old_names;
+    sim.store->env.fs = &listing;
+    for (uint32_t i = 0; i < 2; i++) {
+        struct seen seen = {0};
+
+        is_new_name_seen = i == 1;
+        assert_int_equal(kvt_engram_list(sim.store, seen_add, &seen), KVT_OK);
+        assert_int_equal(seen.count, 1);
+    }
+    sim_memory_fail(sim.world, 1, true);
+    assert_int_equal(kvt_engram_list(sim.store, state_visit, &state_meanwhile), KVT_E_NOMEM);
+    sim_memory_fail(sim.world, 0, false);
+    sim.store->env.fs = fs_below;
+}
+
 int
 main(void)
 {
@@ -429,6 +522,9 @@ main(void)
         FOLDER_TEST(nor_does_one_that_we_may_not_read),
         FOLDER_TEST(what_is_no_table_stops_nothing),
         FOLDER_TEST(what_is_listed_as_whole_can_be_opened),
+        FOLDER_TEST(an_import_that_has_no_memory_leaves_no_empty_file),
+        FOLDER_TEST(an_import_that_has_written_nothing_yet_is_no_damage),
+        FOLDER_TEST(a_table_that_gets_its_name_meanwhile_is_listed_once),
     };
 
     stop_on_proof();

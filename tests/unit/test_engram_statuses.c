@@ -343,6 +343,14 @@ watched_allocate(struct fs_file *file, uint64_t offset, uint64_t size)
     return fs_below->allocate(file, offset, size);
 }
 
+static enum kvt_status
+watched_rename(struct fs_dir *dir, const char *from, const char *to)
+{
+    space_is_locked();
+    return fs_below->rename(dir, from, to);
+}
+
+/* Nor must it miss a table, which has another name by the time that it is opened to be counted. */
 static void
 room_that_an_import_finds_is_its_own_before_another_looks(void **state)
 {
@@ -361,12 +369,30 @@ room_that_an_import_finds_is_its_own_before_another_looks(void **state)
     watching.dir_list = watched_dir_list;
     watching.unlink = watched_unlink;
     watching.allocate = watched_allocate;
+    watching.rename = watched_rename;
     sim.store->env.fs = &watching;
     call_count = 0;
     assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_OK);
-    assert_int_equal(call_count, 3);
+    assert_int_equal(call_count, 4);
     sim.store->env.fs = fs_below;
     sim_store_close(&sim);
+}
+
+static void
+a_name_that_a_table_does_not_get_keeps_no_other_import_waiting(void **state)
+{
+    struct fixture fixture;
+
+    (void)state;
+    fixture_open(&fixture);
+    fail_all(&fixture, SIM_RENAME);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "u", 1), KVT_E_IO);
+    sim_rules_clear(fixture.sim.world);
+    assert_int_equal(pthread_mutex_trylock(&fixture.sim.store->engrams->space_lock), 0);
+    (void)pthread_mutex_unlock(&fixture.sim.store->engrams->space_lock);
+    assert_int_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "u", 1), KVT_OK);
+    assert_int_equal(fixture.rig.first_asked, UINT64_MAX);
+    fixture_close(&fixture);
 }
 
 /* Both heads say this of the table, with right checksums. */
@@ -559,10 +585,72 @@ a_good_head_that_cannot_be_read_is_no_damage(void **state)
     sim_store_close(&fixture.sim);
 }
 
+/* All is written and named by a head: the next import has only to read it. */
+static void
+pages_that_cannot_be_read_back_stay_for_the_next_import(void **state)
+{
+    static const struct {
+        enum sim_effect effect;
+        enum kvt_status status;
+        const char *text;
+    } rows[] = {
+        {SIM_EIO, KVT_E_IO, "kvt_engram_drop() gives up what an import has left of t"},
+        {SIM_ENOMEM, KVT_E_NOMEM, "t.engram.new"},
+    };
+
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        /* The first read is that of an open, which sees whether direct ones work. */
+        const struct sim_rule rule = {.ops = SIM_READ,
+            .effect = rows[i].effect,
+            .file = "t.engram.new",
+            .nth = 2,
+            .sticky = true};
+        struct sim_store sim;
+        struct engram_rig rig;
+
+        sim_store_open(&sim, &small_options);
+        engram_rig_init(&rig, "t", 264, 61);
+        sim_rule_add(sim.world, &rule);
+        refused(engram_rig_import(&rig, sim.store, "t", 0), rows[i].status, rows[i].text);
+        assert_int_equal(rig.first_asked, 0);
+        sim_rules_clear(sim.world);
+        assert_int_equal(engram_rig_import(&rig, sim.store, "t", 0), KVT_OK);
+        assert_int_equal(rig.first_asked, UINT64_MAX);
+        sim_store_close(&sim);
+    }
+}
+
+/* Also when others could not be read: no later read makes it right. */
+static void
+a_page_that_is_read_back_wrong_costs_the_import(void **state)
+{
+    const struct sim_rule rules[] = {
+        {.ops = SIM_READ, .effect = SIM_FLIP, .file = "t.engram.new", .nth = 2},
+        {.ops = SIM_READ, .effect = SIM_EIO, .file = "t.engram.new", .nth = 3, .sticky = true},
+    };
+    uint32_t table_state = 0;
+    struct sim_store sim;
+    struct engram_rig rig;
+
+    (void)state;
+    sim_store_open(&sim, &small_options);
+    engram_rig_init(&rig, "t", 4088, 200);
+    for (uint32_t i = 0; i < 2; i++)
+        sim_rule_add(sim.world, &rules[i]);
+    refused(engram_rig_import(&rig, sim.store, "t", 0), KVT_E_CORRUPT, "t.engram.new");
+    sim_rules_clear(sim.world);
+    assert_int_equal(kvt_engram_list(sim.store, state_visit, &table_state), KVT_OK);
+    assert_int_equal(table_state, 0);
+    sim_store_close(&sim);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pages_that_cannot_be_read_back_stay_for_the_next_import),
+        cmocka_unit_test(a_page_that_is_read_back_wrong_costs_the_import),
         cmocka_unit_test(a_head_that_cannot_be_read_costs_no_pages),
         cmocka_unit_test(a_head_that_can_never_be_read_can_be_dropped),
         cmocka_unit_test(a_good_head_that_cannot_be_read_is_no_damage),
@@ -573,6 +661,7 @@ main(void)
         cmocka_unit_test(a_verification_can_be_stopped),
         cmocka_unit_test(no_file_is_waited_for_under_the_lock_of_the_loop),
         cmocka_unit_test(room_that_an_import_finds_is_its_own_before_another_looks),
+        cmocka_unit_test(a_name_that_a_table_does_not_get_keeps_no_other_import_waiting),
         cmocka_unit_test(a_table_of_a_later_version_is_refused_by_name),
         cmocka_unit_test(an_unfinished_import_of_a_later_version_is_left_alone),
         cmocka_unit_test(a_table_of_rows_without_values_is_refused),
