@@ -117,6 +117,33 @@ meta_find(struct check *check, const struct kvt_env *env, struct fs_file *file)
     return KVT_OK;
 }
 
+static enum kvt_status
+entry_pass(void *visitor, const struct lmdb_node *node)
+{
+    (void)visitor;
+    (void)node;
+    return KVT_OK;
+}
+
+/* Whether the free list of `meta`, whole, is of that transaction. What cannot be read is not. */
+static enum kvt_status
+free_list_compare(
+    struct lmdb_reader *reader, const struct lmdb_meta *meta, uint64_t transaction, bool *is_so_out)
+{
+    const struct lmdb_walk walk = {
+        .keys_are_numbers = true, .runs_are_allowed = true, .visit = entry_pass};
+    uint64_t last = 0;
+    enum kvt_status status = lmdb_tree_last(reader, &meta->free_list, &last);
+
+    if (status == KVT_OK && last == transaction)
+        status = lmdb_tree_walk(reader, &meta->free_list, &walk);
+    *is_so_out = status == KVT_OK && last == transaction;
+    if (status != KVT_E_CORRUPT && status != KVT_E_IO)
+        return status;
+    failure_clear();
+    return KVT_OK;
+}
+
 /*
  * The number of a transaction is nowhere but in its meta page, whose bits may flip, and in its free
  * list: each but the first takes the place of pages, of the main tree's root at least, and notes
@@ -124,33 +151,30 @@ meta_find(struct check *check, const struct kvt_env *env, struct fs_file *file)
  * last commit the newer one.
  *
  * The newest state is whole, also where its meta page says that it is the older one. Over the pages
- * of a state that is the older one a transaction that was cut short may have written: of a number
- * that is higher by 3, since the next one does not (SCHEMA.md).
+ * of a state that is the older one the next transaction has not written; the one after that may
+ * have, when a crash cut it short (SCHEMA.md).
  */
 static enum kvt_status
 metas_prove(const struct check *check, struct lmdb_reader *reader)
 {
     const struct lmdb_meta *newer = &check->meta;
     const struct lmdb_meta *older = &check->metas[(newer->transaction + 1) % META_COUNT];
-    uint64_t newer_last, older_last;
-    enum kvt_status status;
+    uint64_t last;
+    bool is_newest;
 
-    KVT_TRY(lmdb_tree_last(reader, &newer->free_list, &newer_last));
-    status = lmdb_tree_last(reader, &older->free_list, &older_last);
-    if (status == KVT_E_CORRUPT || status == KVT_E_IO) {
-        failure_clear();
-        older_last = 0;
-    } else if (status != KVT_OK) {
-        return status;
+    KVT_TRY(lmdb_tree_last(reader, &newer->free_list, &last));
+    if (last != (newer->transaction > 1 ? newer->transaction : 0)) {
+        return failure_set(KVT_E_CORRUPT, 0,
+            "The index's newer meta page is of transaction %llu, but its free list of %llu.",
+            (unsigned long long)newer->transaction, (unsigned long long)last);
     }
-    if (newer_last == (newer->transaction > 1 ? newer->transaction : 0) &&
-        older_last != older->transaction + META_COUNT)
+    KVT_TRY(free_list_compare(reader, older, older->transaction + META_COUNT, &is_newest));
+    if (!is_newest)
         return KVT_OK;
     return failure_set(KVT_E_CORRUPT, 0,
-        "The index's meta pages are of transactions %llu and %llu, but their free lists of %llu "
-        "and %llu.",
-        (unsigned long long)newer->transaction, (unsigned long long)older->transaction,
-        (unsigned long long)newer_last, (unsigned long long)older_last);
+        "The index's older meta page is of transaction %llu, but its free list of %llu.",
+        (unsigned long long)older->transaction,
+        (unsigned long long)older->transaction + META_COUNT);
 }
 
 /* A reader of the pages that either knows. */

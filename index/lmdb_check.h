@@ -19,7 +19,7 @@
 #include "env.h"
 #include "index.h"
 
-/* Values of the clean flag (SCHEMA.md): no flipped bit makes one that is not clean so. */
+/* Values of the clean flag (SCHEMA.md): no flipped bit makes LMDB_UNCLEAN another. */
 enum {
     LMDB_CLEAN = 1,
     LMDB_UNCLEAN = 0xFE,
