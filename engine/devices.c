@@ -446,6 +446,16 @@ devices_waits_cancel(struct kvt_store *store)
         device_move_cancel(&job->move);
 }
 
+/* Whoever said so: what waits for events of tickets ends with their device. */
+static void
+movers_lose(struct kvt_store *store, uint32_t mask)
+{
+    for (uint32_t i = 0; i < POLICY_DEVICES_MAX; i++) {
+        if ((mask >> i & 1) != 0)
+            device_mover_lose(hbm_mover(store->devices.tiers[i]));
+    }
+}
+
 bool
 devices_step(struct kvt_store *store)
 {
@@ -470,6 +480,7 @@ devices_step(struct kvt_store *store)
     }
     lost = atomic_load_explicit(&store->devices.lost, memory_order_relaxed);
     if (lost != store->devices.mourned) {
+        movers_lose(store, lost & ~store->devices.mourned);
         store->devices.mourned = lost;
         store->devices.has_remains = was_busy = true;
     }

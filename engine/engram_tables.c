@@ -227,7 +227,7 @@ listing_show(struct listing *listing, const char *file_name, size_t length, bool
         info_fill(&head, is_new ? KVT_ENGRAM_IMPORTING : KVT_ENGRAM_WHOLE, &info);
     else if (status == KVT_E_FORMAT)
         info.state = KVT_ENGRAM_FOREIGN;
-    /* Its import, which may begin or end meanwhile, has not written a head. */
+    /* Its import, which may begin or end meanwhile, has not written a head; or it is dropped. */
     else if (is_new && (is_alone || engram_use_is_alone(listing->store, file_name, length)))
         info.state = KVT_ENGRAM_IMPORTING;
     memcpy(info.name, file_name, length);

@@ -83,7 +83,9 @@ KVT_CHECKED enum kvt_status kvt_engram_profile_of(
 
 /*
  * kvt_engram_list - calls `visit` for each table, imports that are not finished among them, until
- * it returns 0. It must not call back into the store's tables.
+ * it returns 0. It must not call back into the store's tables. In a folder of hundreds of tables,
+ * which is read in pieces, one whose import ends meanwhile may be visited under both states, or not
+ * at all.
  *
  * KVT_E_INVAL: NULL. KVT_E_IO, KVT_E_NOMEM, KVT_E_PERMISSION: of a table that could not be looked
  * at, the first of them; the others were visited. Or the folder could not be.

@@ -210,6 +210,44 @@ a_lease_goes_on_with_its_stream_where_only_copies_fail(void **state)
     }
 }
 
+static enum kvt_status
+slab_refused(struct device *device, uint64_t size, void **address_out)
+{
+    (void)device;
+    (void)size;
+    *address_out = NULL;
+    return failure_set(KVT_E_GPU, 0, "No slab, on purpose.");
+}
+
+/* The mover has not seen it: its copies are fine. */
+static void
+a_device_that_another_call_has_lost_ends_waits_for_its_events(void **state)
+{
+    struct device *device = the_device();
+    uint8_t bytes[HBM_BLOCK_BYTES];
+    struct kvt_get get = {.destination = bytes, .capacity = sizeof(bytes)};
+    struct kvt_submit submit = {0};
+    struct payload_key name;
+    void *memory;
+    kvt_ticket *ticket;
+    enum kvt_status status;
+
+    (void)state;
+    assert_int_equal(hbm_put(1, 1, KVT_TIER_HOST, KVT_MEMORY, 0), KVT_OK);
+    assert_int_equal(device->ops->event_create(device, &submit.wait_event), KVT_OK);
+    atomic_store(&ill.never, submit.wait_event);
+    payload_key_make(&name, 1);
+    get.key = name.key;
+    assert_int_equal(kvt_get_submit(hbm.store, hbm.ns, &get, 1, &submit, &ticket), KVT_OK);
+    ill.ops.slab_take = slab_refused;
+    assert_int_equal(kvt_device_alloc(hbm.store, 0, 4096, &memory), KVT_E_GPU);
+    status = kvt_ticket_wait(ticket, 1, PATIENCE_NS);
+    atomic_store(&ill.never, NULL);
+    assert_int_equal(kit_result(ticket, 1).status, status == KVT_OK ? KVT_E_GPU : KVT_OK);
+    device->ops->event_destroy(device, submit.wait_event);
+    assert_int_equal(status, KVT_OK);
+}
+
 struct look {
     const int32_t *status;
     int32_t seen;
@@ -540,6 +578,7 @@ main(void)
         TEST(a_lease_goes_on_while_its_event_cannot_be_asked),
         TEST(a_lease_goes_on_with_its_stream_where_only_copies_fail),
         TEST(a_hold_goes_on_with_its_stream_where_only_copies_fail),
+        TEST(a_device_that_another_call_has_lost_ends_waits_for_its_events),
         TEST(the_loop_destroys_no_event),
         TEST(a_put_that_joins_a_block_that_cannot_be_brought_down_is_told),
         TEST(a_put_that_joins_a_block_that_no_memory_brings_down_is_told),

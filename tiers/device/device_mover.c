@@ -3,8 +3,7 @@
  * device_mover.c - the actor that queues copies on one device's own streams and answers them.
  *
  * Owns      the events of its calls, and the lists of moves that have not been answered.
- * Threads   device_mover_push(), device_mover_wait(), device_mover_is_lost() and
- *           device_mover_stats_get() any; the rest by the actor's.
+ * Threads   the interface but open and close any; the rest the actor's.
  *
  * A round (mover_step): see which calls the device has done and answer their moves; take what was
  * pushed; ask some of the events that moves wait for (device_held.h); queue calls; wake the tasks
@@ -183,10 +182,11 @@ device_mover_is_lost(const struct device_mover *mover)
     return atomic_load_explicit(&mover->is_lost, memory_order_relaxed);
 }
 
-static void
-mover_lose(struct device_mover *mover)
+void
+device_mover_lose(struct device_mover *mover)
 {
     atomic_store_explicit(&mover->is_lost, true, memory_order_relaxed);
+    env_wake(&mover->env, mover->task);
 }
 
 static void
@@ -233,7 +233,7 @@ lane_note(struct device_mover *mover, struct mover_lane *lane, enum kvt_status s
     lane->is_troubled = !is_fine;
     if (status == KVT_E_GPU ||
         (!is_fine && mover->now_ns - lane->trouble_ns >= DEVICE_MOVER_PATIENCE_NS))
-        mover_lose(mover);
+        device_mover_lose(mover);
 }
 
 static enum kvt_status
@@ -351,8 +351,7 @@ mover_take(struct device_mover *mover)
 
         node = node->next;
         move->status = KVT_OK;
-        move->is_marked = false;
-        move->is_begun = false;
+        move->is_marked = move->is_begun = false;
         move->mover.piece_at = 0;
         /* Without pieces it would pass unseen in a call with others. */
         move->mover.is_alone = move->piece_count == 0;
@@ -380,7 +379,7 @@ move_ask(struct device_mover *mover, const struct device_move *move)
         mover->held.asked = move->wait;
         mover->held.answer = mover->device->ops->event_query(mover->device, move->wait);
         if (mover->held.answer == KVT_E_GPU)
-            mover_lose(mover);
+            device_mover_lose(mover);
     }
     if (move->is_wait_firm && mover->held.answer != KVT_OK && mover->held.answer != KVT_E_GPU)
         return KVT_NOT_READY;
@@ -451,7 +450,7 @@ call_begin(struct device_mover *mover, struct mover_lane *lane, struct move_queu
     plan_make(plan, queue);
     status = plan_queue(mover, lane, plan);
     if (status == KVT_E_GPU) {
-        mover_lose(mover);
+        device_mover_lose(mover);
         return;
     }
     if (status != KVT_OK) {

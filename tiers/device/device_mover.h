@@ -33,10 +33,9 @@
  *   - an event of its own that cannot be recorded or asked is tried again: without it nobody knows
  *     when the bytes are there. After DEVICE_MOVER_PATIENCE_NS the device counts as lost.
  *
- * Threads   device_mover_push(), device_mover_wait(), device_mover_is_lost() and
- *           device_mover_stats_get(): any; the rest belongs to the actor. A finished move lies in
- *           the inbox that it named, whose task is woken once a round. The task and the pointer to
- *           it must outlive the mover.
+ * Threads   any, but for open and close; the rest belongs to the actor. A finished move lies in the
+ *           inbox that it named, whose task is woken once a round. The task and the pointer to it
+ *           must outlive the mover.
  */
 #ifndef KVT_TIERS_DEVICE_MOVER_H
 #define KVT_TIERS_DEVICE_MOVER_H
@@ -133,6 +132,8 @@ void device_move_cancel(struct device_move *move);
 enum kvt_status device_mover_wait(
     struct device_mover *mover, const struct device_mark *mark, void *stream);
 
+/* device_mover_lose - the device was lost in a call that is not the mover's. */
+void device_mover_lose(struct device_mover *mover);
 bool device_mover_is_lost(const struct device_mover *mover);
 
 void device_mover_stats_get(struct device_mover *mover, struct device_mover_stats *stats_out);
