@@ -236,6 +236,48 @@ memory_of_a_device_declared_lost_can_be_mapped_anew(struct device_rig *rig)
     return true;
 }
 
+/* Also one that is made and recorded by then: it is reached when what was queued has been done. */
+static bool
+event_of_lost_device_is_reached(struct device_rig *rig, struct device_rig *other, uint8_t *chunk)
+{
+    const struct kvt_device_ops *ops = rig->ops;
+    uint32_t late_count = 0;
+    enum kvt_status status;
+    void *slab = NULL;
+    void *event = NULL;
+
+    RIG_CHECK(ops->host_register(other->device, chunk, RIG_CHUNK_BYTES) == KVT_OK);
+    RIG_CHECK(ops->slab_take(other->device, RIG_CHUNK_BYTES, &slab) == KVT_OK);
+    other->out = ops->stream(other->device, DEVICE_OUT);
+    for (uint32_t i = 0; i < 64; i++)
+        RIG_CHECK(device_rig_copy(other, other->out, chunk, slab, RIG_CHUNK_BYTES) == KVT_OK);
+    atomic_store(&device_cuda_of(other->device)->is_lost, true);
+    RIG_CHECK(ops->event_create(other->device, &event) == KVT_OK);
+    RIG_CHECK(ops->event_record(other->device, event, other->out) == KVT_OK);
+    while ((status = ops->event_query(other->device, event)) == KVT_NOT_READY)
+        late_count++;
+    RIG_CHECK(status == KVT_OK && late_count > 0);
+    RIG_CHECK(cudaStreamQuery(other->out) == cudaSuccess);
+    ops->event_destroy(other->device, event);
+    RIG_CHECK(device_rig_copy(other, other->out, chunk, slab, MIB) == KVT_E_GPU);
+    RIG_CHECK(ops->host_unregister(other->device, chunk, RIG_CHUNK_BYTES) == KVT_OK);
+    ops->slab_put(other->device, slab, RIG_CHUNK_BYTES);
+    return true;
+}
+
+static bool
+events_of_a_device_declared_lost_go_on(struct device_rig *rig)
+{
+    struct device_rig other = *rig;
+    bool is_right;
+
+    RIG_CHECK(rig->ops->open(rig->context, rig->env, rig->ordinal, &other.device) == KVT_OK);
+    is_right =
+        event_of_lost_device_is_reached(rig, &other, rig->host + RIG_HOST_BYTES - RIG_CHUNK_BYTES);
+    rig->ops->close(other.device);
+    return is_right;
+}
+
 /* CUDA says of it that the context is destroyed (709), which is not so. */
 static bool
 event_that_the_host_destroyed_costs_no_device(struct device_rig *rig)
@@ -264,6 +306,8 @@ static const struct device_check gpu_checks[] = {
     {.name = "large_batches_arrive", .run = large_batches_arrive},
     {.name = "calls_far_ahead_of_the_device_keep_their_lists",
         .run = calls_far_ahead_of_the_device_keep_their_lists},
+    {.name = "events_of_a_device_declared_lost_go_on",
+        .run = events_of_a_device_declared_lost_go_on},
     {.name = "memory_of_a_device_declared_lost_can_be_mapped_anew",
         .run = memory_of_a_device_declared_lost_can_be_mapped_anew},
 };
