@@ -224,7 +224,7 @@ each_call_may_fail_once(void **state)
 /* Its event fails a few times, and it is cancelled: neither is an answer. */
 static struct {
     struct kvt_device_ops ops;
-    const void *event;
+    void *event;
     uint32_t query_count, destroy_count;
     bool is_held; /* Its event is not reached. */
 } firm;
@@ -246,6 +246,32 @@ firm_destroy(struct device *device, void *event)
     device_host_ops.event_destroy(device, event);
 }
 
+/* With an event of its own that is watched. */
+static void
+firm_bench_open(struct mover_bench *bench)
+{
+    void *event = NULL;
+
+    memset(&firm, 0, sizeof(firm));
+    mover_bench_open(bench, 1);
+    firm.ops = *bench->rig.device->ops;
+    firm.ops.event_query = firm_query;
+    bench->rig.device->ops = &firm.ops;
+    assert_int_equal(firm.ops.event_create(bench->rig.device, &event), KVT_OK);
+    firm.event = event;
+}
+
+static struct device_move *
+firm_move_make(struct mover_bench *bench)
+{
+    struct device_move *move = mover_bench_move(bench, 0, DEVICE_IN, 0, 4 * KIB);
+
+    move->piece_count = 0;
+    move->wait = firm.event;
+    move->is_wait_firm = move->is_wait_owned = true;
+    return move;
+}
+
 static void
 firm_move_waits_for_its_event_alone(void **state)
 {
@@ -253,21 +279,10 @@ firm_move_waits_for_its_event_alone(void **state)
     for (uint32_t is_lost = 0; is_lost < 2; is_lost++) {
         struct mover_bench bench;
         struct device_move *move;
-        void *event = NULL;
 
-        memset(&firm, 0, sizeof(firm));
-        mover_bench_open(&bench, 1);
-        firm.ops = *bench.rig.device->ops;
-        firm.ops.event_query = firm_query;
+        firm_bench_open(&bench);
         firm.ops.event_destroy = firm_destroy;
-        bench.rig.device->ops = &firm.ops;
-        assert_int_equal(firm.ops.event_create(bench.rig.device, &event), KVT_OK);
-        firm.event = event;
-        move = mover_bench_move(&bench, 0, DEVICE_IN, 0, 4 * KIB);
-        move->piece_count = 0;
-        move->wait = event;
-        move->is_wait_firm = true;
-        move->is_wait_owned = true;
+        move = firm_move_make(&bench);
         mover_bench_push(&bench, move);
         device_move_cancel(move);
         for (uint32_t i = 0; i < 1000 && firm.query_count < 2; i++)
@@ -300,24 +315,15 @@ firm_move_outlasts_a_device_that_is_only_given_up(void **state)
 {
     struct device_move *firm_move, *held, *copied, *late;
     struct mover_bench bench;
-    void *event = NULL;
 
     (void)state;
-    memset(&firm, 0, sizeof(firm));
-    mover_bench_open(&bench, 1);
-    firm.ops = *bench.rig.device->ops;
-    firm.ops.event_query = firm_query;
+    firm_bench_open(&bench);
     firm.ops.copy = copy_refused;
-    bench.rig.device->ops = &firm.ops;
-    assert_int_equal(firm.ops.event_create(bench.rig.device, &event), KVT_OK);
-    firm.event = event;
     firm.is_held = true;
     firm.query_count = 3; /* None fails. */
-    firm_move = mover_bench_move(&bench, 0, DEVICE_IN, 0, 4 * KIB);
-    firm_move->piece_count = 0;
-    firm_move->is_wait_firm = firm_move->is_wait_owned = true;
+    firm_move = firm_move_make(&bench);
     held = mover_bench_move(&bench, 1, DEVICE_IN, 4 * KIB, 4 * KIB);
-    firm_move->wait = held->wait = event;
+    held->wait = firm.event;
     mover_bench_push(&bench, firm_move);
     mover_bench_push(&bench, held);
     for (uint32_t i = 0; i < 100; i++)
@@ -331,7 +337,7 @@ firm_move_outlasts_a_device_that_is_only_given_up(void **state)
     assert_int_equal(held->status, KVT_E_GPU);
     assert_int_equal(copied->status, KVT_E_GPU);
     late = mover_bench_move(&bench, 3, DEVICE_IN, 12 * KIB, 4 * KIB);
-    late->wait = event;
+    late->wait = firm.event;
     mover_bench_push(&bench, late);
     mover_bench_await(&bench, 3);
     assert_int_equal(late->status, KVT_E_GPU);

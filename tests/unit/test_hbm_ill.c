@@ -127,22 +127,35 @@ a_lease_goes_on_while_its_event_cannot_be_asked(void **state)
     assert_true(payload_is_right(kernel.seen, HBM_BLOCK_BYTES, 1, &version));
 }
 
-/* Copies fail, so that the store gives the device up; a program's streams go on. */
-static void
-device_give_up(void)
+/* Stage 1 of a put to HBM from memory of the device; KVT_LATE: there was none in time. */
+static enum kvt_status
+put_in_time(uint64_t number, kvt_ticket **late_out)
 {
     struct payload_key name;
     struct kvt_put put = {.length = HBM_BLOCK_BYTES,
-        .source = hbm_pool_at(1),
+        .source = hbm_pool_at(0),
         .region = hbm.region,
         .tier = KVT_TIER_HBM};
     kvt_ticket *ticket;
 
-    payload_key_make(&name, 500);
+    payload_key_make(&name, number);
     put.key = name.key;
-    atomic_store(&ill.copy_status, KVT_E_GPU);
     assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
-    assert_int_equal(kit_result(ticket, 1).status, KVT_E_GPU);
+    *late_out = ticket;
+    if (kvt_ticket_wait(ticket, 1, PATIENCE_NS) == KVT_LATE)
+        return KVT_LATE;
+    *late_out = NULL;
+    return kit_result(ticket, 1).status;
+}
+
+/* Copies fail, so that the store gives the device up; a program's streams go on. */
+static void
+device_give_up(void)
+{
+    kvt_ticket *late;
+
+    atomic_store(&ill.copy_status, KVT_E_GPU);
+    assert_int_equal(put_in_time(500, &late), KVT_E_GPU);
     assert_true(device_is_lost(hbm.store, 0));
     atomic_store(&ill.copy_status, KVT_OK);
 }
@@ -453,27 +466,6 @@ flushes_that_wait_at_once_both_say_what_failed(void **state)
     assert_int_equal(said[0], KVT_E_IO);
     assert_int_equal(said[1], KVT_E_IO);
     assert_int_equal(kvt_flush(hbm.store), KVT_OK);
-}
-
-/* Stage 1 of a put to HBM from memory of the device; KVT_LATE: there was none in time. */
-static enum kvt_status
-put_in_time(uint64_t number, kvt_ticket **late_out)
-{
-    struct payload_key name;
-    struct kvt_put put = {.length = HBM_BLOCK_BYTES,
-        .source = hbm_pool_at(0),
-        .region = hbm.region,
-        .tier = KVT_TIER_HBM};
-    kvt_ticket *ticket;
-
-    payload_key_make(&name, number);
-    put.key = name.key;
-    assert_int_equal(kvt_put_submit(hbm.store, hbm.ns, &put, 1, KVT_MEMORY, NULL, &ticket), KVT_OK);
-    *late_out = ticket;
-    if (kvt_ticket_wait(ticket, 1, PATIENCE_NS) == KVT_LATE)
-        return KVT_LATE;
-    *late_out = NULL;
-    return kit_result(ticket, 1).status;
 }
 
 /* HBM fills up, because nothing can leave it: that has an end, and so has who wants room. */

@@ -33,7 +33,7 @@ static struct {
     struct kvt_env env;
     struct scratch_dir scratch;
     struct fs_dir *dir;
-    struct index_model model, before;
+    struct index_model model, before; /* The last batch. */
     struct model_batch batch;
     bool meta_fails;  /* The next write of a meta page... */
     bool has_arrived; /* ...is in the file all the same. */
@@ -80,13 +80,12 @@ batch_commit(struct index *index, uint64_t seed, bool is_deferred)
 {
     struct rng rng = {.state = seed};
 
-    bench.before = bench.model;
     model_batch_random(&bench.model, &bench.batch, &rng, BATCH, BATCH);
     return is_deferred ? index->ops->commit_deferred(index, &bench.batch.batch)
                        : index->ops->commit(index, &bench.batch.batch);
 }
 
-/* Of a file that is there: the last commit but one, or none. */
+/* The index on the disk is no damaged one, and holds this. */
 static void
 index_check(const struct index_model *wanted)
 {
