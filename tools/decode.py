@@ -13,11 +13,13 @@ what encoded parts hold, because it has no zstd; the index (LMDB).
 Only headers that are valid by FORMAT.md section 4 are shown; `counts` says whether their generation
 is the highest of their segment. Section numbers below are FORMAT.md's.
 """
+import errno
 import hashlib
 import hmac
 import json
 import mmap
 import os
+import stat
 import struct
 import sys
 
@@ -361,9 +363,18 @@ def segment_decode(data, number, store, secret, tally):
 
 # --- Files ---------------------------------------------------------------------------------------
 
+def regular_open(path):
+    """Anything else in a file's place, like a pipe, would keep us waiting."""
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file")
+    return file
+
+
 def file_read(path):
     try:
-        with open(path, "rb") as file:
+        with regular_open(path) as file:
             return file.read()
     except OSError as problem:
         raise Invalid(problem.strerror) from None
@@ -391,7 +402,7 @@ def root_decode(directory, number, store, secret, show, tally):
     path = os.path.join(path, "data.00")
     size = store["segment_pages"] * PAGE
     try:
-        with open(path, "rb") as file:
+        with regular_open(path) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 return
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:

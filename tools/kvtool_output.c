@@ -120,6 +120,22 @@ place_is(const struct output *output, const struct stat *facts)
            found.st_ino == facts->st_ino;
 }
 
+/* A file of some store, which nothing could bring back. Roots of data files lie anywhere. */
+static bool
+place_is_of_store(const struct output *output)
+{
+    static const char *const copies[] = {"STORE.a", "STORE.b", "../STORE.a", "../STORE.b"};
+    int length = folder_length(output->place);
+    char path[PATH_MAX + 16];
+
+    for (size_t i = 0; i < sizeof(copies) / sizeof(copies[0]); i++) {
+        snprintf(path, sizeof(path), "%.*s%s", length, output->place, copies[i]);
+        if (access(path, F_OK) == 0)
+            return true;
+    }
+    return strcmp(output->place + length, "data.00") == 0;
+}
+
 static FILE *
 stream_open(struct output *output, const char *file)
 {
@@ -134,6 +150,11 @@ stream_open(struct output *output, const char *file)
         return NULL;
     if (is_there && !place_is(output, &facts))
         return fopen(file, "wbe");
+    if (is_there && place_is_of_store(output)) {
+        complain("cannot write %s: it is a file of a store, and stays as it is", file);
+        output->is_bad = true;
+        return NULL;
+    }
     return temporary_open(output, is_there ? &facts : NULL);
 }
 

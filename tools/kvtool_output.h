@@ -18,7 +18,8 @@ struct output {
     bool is_bad;                   /* A sentence was printed. */
 };
 
-/* output_open - "-": standard output. A regular file, or a new one, is written beside its place. */
+/* output_open - "-": standard output. A regular file, or a new one, is written beside its place.
+ * False, with a sentence: it cannot be written, or is a file of a store. */
 bool output_open(struct output *output, const char *file);
 
 /* output_write - a sink for parts_get(). False: it cannot be written, or Ctrl-C. */

@@ -274,7 +274,7 @@ watch_run(struct watch *watch, bool is_json)
         return EXIT_PROBLEM;
     for (;;) {
         rates_of(&watch->rates, watch->shown == 0 ? NULL : &watch->before.live, &watch->now.live);
-        if (watch->shown == 0)
+        if (watch->rates.seconds == 0) /* The first picture, or another owner's. */
             watch->before = watch->now;
         if (is_json)
             object_print(watch);

@@ -320,6 +320,19 @@ class Kvtool(Programs):
             if expect:
                 os.close(writer)
 
+    def test_decode_waits_for_no_pipe(self):
+        self.put("s25", "a/01", input=b"one")
+        for name in ("STORE.a", "NAMES.b", "data/data.00"):
+            os.rename(self.path("s25", name), self.path("s25", "kept"))
+            os.mkfifo(self.path("s25", name))
+            with self.subTest(name=name):
+                done = subprocess.run(
+                    [sys.executable, "-B", os.path.join(self.source, "tools", "decode.py"), "s25"],
+                    cwd=self.scratch, capture_output=True, timeout=60)
+                self.assertEqual((done.returncode, done.stderr), (0, b""))
+                self.assertIn(b"it is no regular file", done.stdout)
+            os.rename(self.path("s25", "kept"), self.path("s25", name))
+
     def test_no_file_of_a_store_takes_the_place_of_a_closed_stream(self):
         self.put("s22", "a/01", input=b"one")
         for words, closed, expect in (("rm --json s22 a/02", "<&- >&-", 1),

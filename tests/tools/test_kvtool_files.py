@@ -304,6 +304,27 @@ class Outputs(Programs):
         done = self.run_program("kvtool", "get", "s", "a/01", "-o", "/dev/stdout")
         self.assertEqual(done.stdout, b"one")
 
+    def test_no_file_of_a_store_is_replaced(self):
+        root = self.path("root of f15")
+        self.run_program("kvtool", "put", "--create", "--nvme", "64M", "f15", "a/01", input=b"one")
+        os.makedirs(root)
+        os.rename(self.path("f15", "data", "data.00"), os.path.join(root, "data.00"))
+        os.symlink(os.path.join(root, "data.00"), self.path("f15", "data", "data.00"))
+        os.symlink("f15/STORE.b", self.path("led"))
+        for file in ("f15/STORE.a", "led", "f15/LOCK", "f15/meta/data.mdb", "f15/data/data.00",
+                     root + "/data.00"):
+            with self.subTest(file=file):
+                before = self.read(file)
+                for words in (("get", "s", "a/01", "-o", file), ("export", "s", file, "a")):
+                    self.refused("kvtool", *words, expect=1, saying="it is a file of a store")
+                self.assertEqual(self.read(file), before)
+        done = subprocess.run(
+            [os.path.join(self.programs, "kvtool"), "get", "../../s", "a/01", "-o", "data.mdb"],
+            cwd=self.path("f15", "meta"), timeout=60, stderr=subprocess.PIPE)
+        self.assertEqual(done.returncode, 1)
+        self.run_program("kvtool", "get", "s", "a/01", "-o", "f15/new")
+        self.assertEqual(self.read("f15/new"), b"one")
+
     def test_a_file_that_is_replaced_keeps_its_mode(self):
         for mode in (0o600, 0o640, 0o755):
             self.write("moded", "old")

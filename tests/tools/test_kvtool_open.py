@@ -118,14 +118,14 @@ class OpenStores(Programs):
                              saying=f"s is open: process {self.owner.process.pid} (tierbench)")
         self.assertFalse(os.path.exists(self.path("x.kva")))
 
-    def screen(self, act, wait=1.5):
+    def screen(self, act, store="s"):
         """Runs top on a terminal and does `act` to it; what was shown, how it ended, and whether
         the terminal is as it was."""
         pid, terminal = pty.fork()
         if pid == 0:
             os.chdir(self.scratch)
             os.environ["TERM"] = "xterm"
-            os.execv("build/bin/kvtool", ["kvtool", "top", "s", "--interval", "0.2"])
+            os.execv("build/bin/kvtool", ["kvtool", "top", store, "--interval", "0.2"])
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         shown = b""
         end = time.monotonic() + 30
@@ -160,6 +160,33 @@ class OpenStores(Programs):
             self.assertIn(b"HOST", shown)
             self.assertTrue(shown.endswith(b"\033[?25h\033[?1049l"), shown[-40:])
             self.assertEqual(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, ending)
+
+    def test_top_takes_no_difference_between_two_owners(self):
+        owners = [Owner(self, "s6")]
+        pictures = []
+
+        def whose(owner):
+            return f"process {owner.process.pid} ".encode()
+
+        def replace(pid, terminal):
+            os.kill(pid, signal.SIGSTOP)
+            owners[0].kill()
+            owners.append(Owner(self, "s6"))
+            os.kill(pid, signal.SIGCONT)
+            shown = b""
+            while b"q quits" not in (picture := shown.partition(whose(owners[1]))[2]):
+                shown += os.read(terminal, 65536)
+            pictures.append(picture.decode())
+            os.write(terminal, b"q")
+
+        try:
+            self.screen(replace, "s6")
+        finally:
+            owners[-1].kill()
+        latencies = pictures[0].partition("mean now")[2].partition("q quits")[0].splitlines()[1:]
+        means = [line.split()[1] for line in latencies if len(line.split()) > 2]
+        self.assertGreater(len(means), 0)
+        self.assertEqual(set(means), {"-"})
 
     def test_top_fits_any_window(self):
         def shrink(pid, terminal):
