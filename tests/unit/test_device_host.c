@@ -466,6 +466,35 @@ launch_runs_once_in_the_order_of_its_stream(void **state)
     }
 }
 
+/* Ids in host memory of their own, a table of one page in the slab. */
+static void
+gather_has_run_before_what_it_reads_is_written(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEED_COUNT; seed++) {
+        struct bench bench;
+        struct device_gather gather = {
+            .count = 16, .row_count = 64, .rows_per_page = 64, .row_bytes = 64};
+        uint8_t rows[16 * 64];
+
+        bench_open(&bench, seed);
+        device_rig_fill(rows, sizeof(rows), 2); /* The slab's, whose first rows are these. */
+        for (uint32_t i = 0; i < gather.count; i++)
+            ((uint32_t *)(void *)bench.back)[i] = i;
+        gather.ids = (const uint32_t *)(const void *)bench.back;
+        gather.pages = bench.rig.slab;
+        gather.target = bench.rig.slab + SIZE;
+        gather.verdict = (uint64_t *)(void *)(bench.rig.slab + 2 * SIZE);
+        assert_int_equal(bench.rig.ops->gather(bench.rig.device, bench.rig.out, &gather), KVT_OK);
+        /* Both would be poisoned at once if nobody were to read them. */
+        assert_int_equal(copy(&bench, bench.rig.out, bench.rig.slab, bench.rig.host), KVT_OK);
+        assert_int_equal(copy(&bench, bench.rig.out, bench.back, bench.rig.slab + SIZE), KVT_OK);
+        assert_true(device_rig_drain(&bench.rig, bench.rig.out));
+        assert_memory_equal(bench.back, rows, sizeof(rows));
+        bench_close(&bench);
+    }
+}
+
 static void
 launch_outside_the_devices_memory_is_refused(void **state)
 {
@@ -620,6 +649,7 @@ main(void)
         cmocka_unit_test(events_of_two_streams_are_seen_in_any_order),
         cmocka_unit_test(event_is_never_seen_before_one_that_it_is_behind),
         cmocka_unit_test(launch_runs_once_in_the_order_of_its_stream),
+        cmocka_unit_test(gather_has_run_before_what_it_reads_is_written),
         cmocka_unit_test(launch_outside_the_devices_memory_is_refused),
         cmocka_unit_test(copies_of_a_lost_device_arrive_or_not),
 #ifdef UNDER_ASAN

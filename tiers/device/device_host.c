@@ -281,8 +281,7 @@ launch_push(struct device_host *device, const void *handle, struct host_work *wo
     if (slab == NULL || (slab->kind != DEVICE_RANGE_SLAB && slab->kind != DEVICE_RANGE_ADOPTED))
         return failure_set(KVT_E_INVAL, 0, "%p is no memory of the device.", device_address);
     work->launch.memory = (uint8_t *)(uintptr_t)(address_of(device_address) ^ DEVICE_HOST_BIT);
-    work->launch.slab = *slab;
-    work->launch.slab.start ^= DEVICE_HOST_BIT;
+    host_launch_use(&work->launch, slab->start ^ DEVICE_HOST_BIT, slab->size);
     host_stream_push(stream, work);
     return KVT_OK;
 }

@@ -81,8 +81,11 @@ gather_push(struct device_host *device, const void *handle, struct host_work *ho
             false) == NULL)
         return KVT_E_INVAL;
     host_work->launch.memory = work->target;
-    host_work->launch.slab =
-        (struct device_range){address_of(work->target), target_bytes, DEVICE_RANGE_SLAB};
+    host_launch_use(
+        &host_work->launch, address_of(work->ids), gather->count * sizeof(*gather->ids));
+    host_launch_use(&host_work->launch, address_of(work->pages), page_count * GATHER_PAGE_BYTES);
+    host_launch_use(&host_work->launch, address_of(work->target), target_bytes);
+    host_launch_use(&host_work->launch, address_of(work->verdict), sizeof(*gather->verdict));
     host_stream_push(stream, host_work);
     return KVT_OK;
 }

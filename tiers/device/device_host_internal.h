@@ -25,6 +25,7 @@
 
 enum {
     COPY_STEP_BYTES = 128 * 1024,
+    LAUNCH_USES_MAX = 4,
 };
 
 /* The number of the last work of each stream that is meant. */
@@ -68,7 +69,8 @@ struct host_launch {
     void (*run)(void *context, void *memory);
     void *context;
     uint8_t *memory;
-    struct device_range slab; /* Which `memory` lies in. */
+    struct device_range uses[LAUNCH_USES_MAX]; /* Memory that it may read or write. */
+    uint32_t use_count;
     bool is_running;
     bool is_given_up;
     void *owned; /* Freed with the work. NULL: nothing. */
@@ -156,6 +158,13 @@ static inline void
 device_host_unlock(struct device_host *device)
 {
     (void)pthread_mutex_unlock(&device->mutex);
+}
+
+/* Addresses that the process can use. */
+static inline void
+host_launch_use(struct host_launch *launch, uint64_t start, uint64_t size)
+{
+    launch->uses[launch->use_count++] = (struct device_range){start, size, DEVICE_RANGE_SLAB};
 }
 
 /* device_host_call - count a call; what it must fail with, or KVT_OK. Without the mutex. */

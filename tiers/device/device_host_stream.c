@@ -77,14 +77,23 @@ host_record_release(struct device_host *device, struct host_record *record)
 }
 
 static bool
+launch_uses(const struct host_launch *launch, const struct device_range *range)
+{
+    for (uint32_t i = 0; i < launch->use_count; i++) {
+        if (spans_overlap(launch->uses[i].start, launch->uses[i].size, range->start, range->size))
+            return true;
+    }
+    return false;
+}
+
+static bool
 work_uses(const struct host_work *work, const struct device_range *range)
 {
     switch (work->kind) {
     case HOST_WORK_COPY:
         return host_batch_uses(work->batch, range);
     case HOST_WORK_LAUNCH:
-        return spans_overlap(
-            work->launch.slab.start, work->launch.slab.size, range->start, range->size);
+        return launch_uses(&work->launch, range);
     case HOST_WORK_WORD_WRITE:
     case HOST_WORK_WORD_WAIT:
         return spans_overlap(address_of(work->word.address),
