@@ -15,6 +15,7 @@ enum {
     AHEAD_RUN = 4,    /* Lookups in a row whose prefetches nobody waits for. */
     WATCH_EVERY = 16, /* Steps, on average, where namespaces have shares. */
     REPEAT_EVERY = 8, /* Calls, on average, that name a key twice. */
+    POLL_EVERY = 8,   /* Steps, on average, between looks into queues. */
 };
 
 void
@@ -273,6 +274,7 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
         status = device_open(work);
     if (status != KVT_OK)
         return status;
+    delivery_open(work);
     work_settle(work);
     memset(work->must_stay, 0, sizeof(work->must_stay));
     if (work->is_made && !is_rebuilt && (flags & KVT_OPEN_REBUILD) == 0)
@@ -308,6 +310,7 @@ workload_close(struct workload *work)
 
     if (work->store == NULL)
         return KVT_OK;
+    delivery_end(work);
     workload_settle(work);
     for (uint32_t i = 0; i < LEASES_MAX; i++)
         lease_give_back(work, &work->leases[i]);
@@ -316,6 +319,7 @@ workload_close(struct workload *work)
         workload_flush(work);
         work_audit(work, true);
     }
+    delivery_close(work);
     status = kvt_close(work->store);
     workload_note(work, 2, (uint64_t)status);
     if (status == KVT_E_STATE)
@@ -342,6 +346,7 @@ workload_abandon(struct workload *work)
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++)
         flight_forget(&work->flights[i]);
     memset(&work->chain, 0, sizeof(work->chain));
+    work->queue_count = 0;
     memset(work->leases, 0, sizeof(work->leases));
     memset(work->pools, 0, sizeof(work->pools));
     work->device_count = 0;
@@ -544,6 +549,8 @@ workload_step(struct workload *work)
         step_look(work, choice);
     if (work->has_shares && work->evicts && rng_below(&work->rng, WATCH_EVERY) == 0)
         workload_shares(work, rng_below(&work->rng, MODEL_SPACES));
+    if (rng_below(&work->rng, POLL_EVERY) == 0)
+        delivery_look(work);
     return work->model.failure[0] == '\0';
 }
 

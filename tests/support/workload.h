@@ -9,7 +9,8 @@
  * others, so that the model knows one state; but for chains (workload_chain()), requests on the
  * same few names back to back, of which the model takes any order that explains their answers.
  * Everything else is interleaved. Now and then a call names a key twice: the model takes the two in
- * the order of the call, which is what comes of them.
+ * the order of the call, which is what comes of them. A quarter of the requests report to a queue;
+ * the others are waited for by their ticket.
  *
  * After a crash of a simulated world the operations go on against the ghost (sim_world.h) and
  * whatever they answer is tolerated, but for wrong bytes and a poisoned store.
@@ -32,6 +33,7 @@ enum {
     WORKLOAD_KEY_BYTES = 100,
     WORKLOAD_DEVICES_MAX = 4,
     CHAIN_NAMES = 3, /* Of one chain. */
+    QUEUES_MAX = 2,
 };
 
 /* How a store is reached. Functions may be NULL but for `open`. */
@@ -71,6 +73,9 @@ struct spread_area {
 struct flight {
     enum flight_kind kind;
     kvt_ticket *ticket;
+    struct kvt_submit submit; /* As it was submitted: `user` is its number among all. */
+    uint32_t come;            /* Stages that its queue has told, ... */
+    enum kvt_status told[2];  /* ... and what of each. */
     struct model_name names[BATCH_MAX];
     uint64_t ops[BATCH_MAX];
     uint8_t *memory[BATCH_MAX]; /* Sources or destinations. */
@@ -122,6 +127,10 @@ struct workload {
     kvt_store *store;
     kvt_namespace spaces[MODEL_SPACES];
     struct flight flights[FLIGHTS_MAX];
+    kvt_queue *queues[QUEUES_MAX];
+    uint32_t queue_count;
+    uint64_t submit_count; /* Of requests that named one, ever. */
+    uint64_t told_count;   /* Stages that were collected from them. */
     struct workload_chain chain;
     struct held_lease leases[LEASES_MAX];
     bool evicts;        /* The tiers are small: misses are no failures. */

@@ -96,7 +96,8 @@ direct_commit(
     version = work->model.keys[name.space][name.key].version_last;
     model_fill(&work->model, name, version, address);
     pin_forget(work, name);
-    status = kvt_commit(reservation, flight->durability, NULL, &flight->ticket);
+    status =
+        kvt_commit(reservation, flight->durability, delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 17, (uint64_t)status);
     if (workload_expect(work, "kvt_commit", status)) {
         work->direct_count++;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workload_internal.h - what workload.c (the course of a life) and workload_ops.c (each operation)
- * share.
+ * workload_internal.h - what workload.c (the course of a life), workload_ops.c (each operation) and
+ * those of one subject share.
  */
 #ifndef KVT_TESTS_WORKLOAD_INTERNAL_H
 #define KVT_TESTS_WORKLOAD_INTERNAL_H
@@ -38,6 +38,8 @@ void flight_cancel(struct workload *work, struct flight *flight);
 /* Submitted: collect stage 1 now, everything now, or nothing yet; some are cancelled. */
 void flight_launched(struct workload *work, struct flight *flight);
 void flight_clear(struct flight *flight);
+/* flight_has_stage_2 - a put that is to last, or a delete. */
+bool flight_has_stage_2(const struct flight *flight);
 bool name_is_busy(const struct workload *work, struct model_name name);
 /* Names of the namespace that no request in flight is concerned with, no two alike: steps may name
  * one of them twice in a call (workload.c). */
@@ -48,6 +50,25 @@ void lease_give_back(struct workload *work, struct held_lease *held);
 
 /* It was not there when all were read after an open: a failure when the last life ended with it. */
 void stay_missed(struct workload *work, struct model_name name);
+
+/* --- workload_delivery.c ---------------------------------------------------------------------- */
+
+/* delivery_open - queues of a store that was opened. delivery_close - which are empty. */
+void delivery_open(struct workload *work);
+void delivery_close(struct workload *work);
+/* delivery_end - nothing more will be submitted: whatever is to come is in the queues, and taken
+ * out of them. */
+void delivery_end(struct workload *work);
+/* delivery_choose - by chance: where the request that is submitted next, the flight's, reports. */
+const struct kvt_submit *delivery_choose(struct workload *work, struct flight *flight);
+/* delivery_await - wait for the stage, and how each block has ended. False: it did not come as it
+ * should, which is a failure. */
+bool delivery_await(
+    struct workload *work, struct flight *flight, uint32_t stage, struct kvt_result *results);
+/* delivery_is_late - a last stage that has not been reached. */
+bool delivery_is_late(const struct flight *flight);
+/* delivery_look - what has come meanwhile; nobody waits. */
+void delivery_look(struct workload *work);
 
 /* --- workload_race.c -------------------------------------------------------------------------- */
 

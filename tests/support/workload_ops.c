@@ -14,57 +14,7 @@ enum {
     LONG_US = 1000 * 1000 * 1000, /* Longer than any read. */
 };
 
-/* --- 1. Requests in flight -------------------------------------------------------------------- */
-
-struct flight *
-flight_take(struct workload *work)
-{
-    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        if (work->flights[i].kind == FLIGHT_FREE)
-            return &work->flights[i];
-    }
-    return NULL;
-}
-
-struct flight *
-flight_get(struct workload *work)
-{
-    struct flight *flight = flight_take(work);
-
-    if (flight == NULL) {
-        flight = &work->flights[rng_below(&work->rng, FLIGHTS_MAX)];
-        flight_finish(work, flight);
-    }
-    return flight;
-}
-
-bool
-name_is_busy(const struct workload *work, struct model_name name)
-{
-    if (chain_names(work, name))
-        return true;
-    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        const struct flight *flight = &work->flights[i];
-
-        if (flight->kind == FLIGHT_FREE || flight->is_visible)
-            continue;
-        for (uint32_t j = 0; j < flight->count; j++) {
-            if (flight->names[j].space == name.space && flight->names[j].key == name.key)
-                return true;
-        }
-    }
-    return false;
-}
-
-void
-flight_clear(struct flight *flight)
-{
-    for (uint32_t i = 0; i < flight->count; i++) {
-        free(flight->memory[i]);
-        spread_forget(flight, i);
-    }
-    memset(flight, 0, sizeof(*flight));
-}
+/* --- 1. Stage 1 ------------------------------------------------------------------------------- */
 
 static uint8_t *
 memory_take(struct model *model, size_t alignment, size_t size)
@@ -206,28 +156,14 @@ block_delete_landed(
 }
 
 void
-flight_land(struct workload *work, struct flight *flight)
-{
-    if (flight->is_chained)
-        chain_land(work);
-    else if (!flight->is_visible)
-        flight_collect(work, flight);
-}
-
-void
 flight_collect(struct workload *work, struct flight *flight)
 {
     struct kvt_result results[BATCH_MAX];
-    enum kvt_status status;
+    bool is_told = delivery_await(work, flight, KVT_STAGE_DONE, results);
 
-    status = kvt_ticket_wait(flight->ticket, KVT_STAGE_DONE, KVT_FOREVER);
-    if (status == KVT_OK)
-        status = kvt_ticket_results(flight->ticket, KVT_STAGE_DONE, results, flight->count);
     flight->is_visible = true;
-    if (status != KVT_OK) {
-        model_fail(&work->model, "waiting for stage 1: %s", kvt_status_name(status));
+    if (!is_told)
         return;
-    }
     workload_mood(work);
     for (uint32_t i = 0; i < flight->count; i++) {
         workload_note(work, 4, (uint64_t)results[i].status);
@@ -244,95 +180,6 @@ flight_collect(struct workload *work, struct flight *flight)
             block_delete_landed(work, flight, i, results[i].status);
         spread_end(work, flight, i);
     }
-}
-
-/* Stage 2 of one block of a put or a delete. */
-static void
-block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
-{
-    struct model_name name = flight->names[i];
-
-    work->volatile_count += flight->first[i] >= 0 && status < 0;
-    if (flight->is_cleared)
-        return;
-    if (flight->first[i] == KVT_EXISTS) {
-        /* It shares the first put's outcome. */
-        if (status == KVT_OK || status == KVT_EXISTS)
-            model_ack_present(&work->model, name, flight->ops[i]);
-        return;
-    }
-    if ((status == KVT_CANCELLED) != (flight->first[i] == KVT_CANCELLED))
-        model_fail(&work->model, "space %u key %u: stage 1 %s, stage 2 %s", name.space, name.key,
-            kvt_status_name(flight->first[i]), kvt_status_name(status));
-    if (flight->first[i] == KVT_MISS && flight->kind == FLIGHT_DELETE && status >= 0)
-        model_ack(&work->model, name, flight->ops[i]); /* It stays so. */
-    if (flight->first[i] != KVT_OK)
-        return;
-    if (status == KVT_OK || status == KVT_EXISTS) {
-        model_ack(&work->model, name, flight->ops[i]);
-        return;
-    }
-    model_doubt(&work->model, name, flight->ops[i]);
-    if (status != KVT_MISS)
-        workload_expect(work, "stage 2", status);
-}
-
-static bool
-flight_has_stage_2(const struct flight *flight)
-{
-    return flight->kind == FLIGHT_DELETE ||
-           (flight->kind == FLIGHT_PUT && flight->durability != KVT_MEMORY);
-}
-
-void
-flight_finish(struct workload *work, struct flight *flight)
-{
-    struct kvt_result results[BATCH_MAX];
-    enum kvt_status status;
-
-    flight_land(work, flight);
-    if (flight_has_stage_2(flight)) {
-        status = kvt_ticket_wait(flight->ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
-        if (status == KVT_OK)
-            status = kvt_ticket_results(flight->ticket, KVT_STAGE_DURABLE, results, flight->count);
-        if (status != KVT_OK)
-            model_fail(&work->model, "waiting for stage 2: %s", kvt_status_name(status));
-        for (uint32_t i = 0; i < flight->count && status == KVT_OK; i++) {
-            workload_note(work, 5, (uint64_t)results[i].status);
-            block_finished(work, flight, i, results[i].status);
-        }
-    }
-    kvt_ticket_free(flight->ticket);
-    flight_clear(flight);
-}
-
-void
-flight_cancel(struct workload *work, struct flight *flight)
-{
-    if (flight->kind == FLIGHT_FREE)
-        return;
-    flight->is_cancelled = true;
-    workload_expect(work, "kvt_ticket_cancel", kvt_ticket_cancel(flight->ticket));
-}
-
-void
-flight_launched(struct workload *work, struct flight *flight)
-{
-    uint32_t choice = rng_below(&work->rng, 8);
-
-    if (work->chain.is_growing) {
-        chain_grow(work, flight);
-        return;
-    }
-    if (rng_below(&work->rng, 8) == 0) {
-        if (work->host.pass != NULL && rng_below(&work->rng, 2) == 0)
-            work->host.pass(work->host.context, &work->rng);
-        flight_cancel(work, flight);
-    }
-    if (choice < 3 || flight->kind == FLIGHT_GET)
-        flight_finish(work, flight);
-    else if (choice < 6)
-        flight_land(work, flight);
 }
 
 /* --- 2. Puts ---------------------------------------------------------------------------------- */
@@ -411,8 +258,8 @@ workload_put(struct workload *work, const struct model_name *names, uint32_t cou
         puts[i].key = workload_key(names[i], keys[i]);
         puts[i].parent = i > 0 ? &puts[i - 1].key : has_parent ? &parent : NULL;
     }
-    status = kvt_put_submit(
-        work->store, work->spaces[names[0].space], puts, count, durability, NULL, &flight->ticket);
+    status = kvt_put_submit(work->store, work->spaces[names[0].space], puts, count, durability,
+        delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 6, (uint64_t)status);
     if (!workload_expect(work, "kvt_put_submit", status)) {
         puts_undo(work, flight);
@@ -482,8 +329,8 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
         gets[i].destination = device_memory(work, flight, i);
         gets[i].region = device_region(work, flight, i);
     }
-    status = kvt_get_submit(
-        work->store, work->spaces[names[0].space], gets, count, NULL, &flight->ticket);
+    status = kvt_get_submit(work->store, work->spaces[names[0].space], gets, count,
+        delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 7, (uint64_t)status);
     if (!workload_expect(work, "kvt_get_submit", status)) {
         flight_clear(flight);
@@ -510,8 +357,8 @@ workload_delete(struct workload *work, const struct model_name *names, uint32_t 
         keys[i] = workload_key(names[i], bytes[i]);
         flight->ops[i] = model_delete(&work->model, names[i]);
     }
-    status = kvt_delete_submit(
-        work->store, work->spaces[names[0].space], keys, count, NULL, &flight->ticket);
+    status = kvt_delete_submit(work->store, work->spaces[names[0].space], keys, count,
+        delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 8, (uint64_t)status);
     if (!workload_expect(work, "kvt_delete_submit", status)) {
         for (uint32_t i = 0; i < count; i++)
@@ -565,10 +412,7 @@ workload_flush(struct workload *work)
     status = kvt_flush(work->store);
     workload_note(work, 10, (uint64_t)status);
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        const struct flight *flight = &work->flights[i];
-
-        if (status == KVT_OK && flight_has_stage_2(flight) &&
-            kvt_ticket_wait(flight->ticket, KVT_STAGE_DURABLE, 0) == KVT_LATE)
+        if (status == KVT_OK && delivery_is_late(&work->flights[i]))
             model_fail(&work->model, "kvt_flush came before stage 2 of what was submitted earlier");
     }
     workload_settle(work); /* Outcomes of stage 2 come before what the flush says. */

@@ -90,7 +90,8 @@ workload_race(struct workload *work, uint32_t space)
             .part_count = (uint16_t)parts};
         race_get(work, flight, i, &gets[i]);
     }
-    status = kvt_get_submit(work->store, work->spaces[space], gets, count, NULL, &flight->ticket);
+    status = kvt_get_submit(work->store, work->spaces[space], gets, count,
+        delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 7, (uint64_t)status);
     if (!workload_expect(work, "kvt_get_submit, part by part", status)) {
         flight_clear(flight);
