@@ -549,6 +549,21 @@ model_has_parts(const struct model *model, struct model_name name, const struct 
     return parts_are_of(model, name, ~NOTHING, range, bytes, length);
 }
 
+bool
+model_had(const struct model *model, struct model_name name, uint64_t states,
+    const struct model_range *range, const void *bytes, uint64_t length)
+{
+    if (range->count == 0)
+        return (versions_alike(model, name, bytes, length) & states) != 0;
+    return parts_are_of(model, name, states, range, bytes, length);
+}
+
+uint64_t
+model_states(const struct model *model, struct model_name name)
+{
+    return model->keys[name.space][name.key].live;
+}
+
 void
 model_read_parts(struct model *model, struct model_name name, const struct model_range *range,
     const void *bytes, uint64_t length)

@@ -38,6 +38,8 @@ enum {
     MODEL_FAILURE_BYTES = 400,
 };
 
+#define MODEL_NOTHING UINT64_C(1) /* The mask of state 0. */
+
 struct model_name {
     uint32_t space;
     uint32_t key;
@@ -181,6 +183,12 @@ void model_read_parts(struct model *model, struct model_name name, const struct 
 /* model_has_parts - these bytes are that of some version, whatever may be there now. */
 bool model_has_parts(const struct model *model, struct model_name name,
     const struct model_range *range, const void *bytes, uint64_t length);
+/* model_had - these bytes, of parts or of the whole block (count 0), are those of one of these
+ * states; NULL: one of them has no such parts. */
+bool model_had(const struct model *model, struct model_name name, uint64_t states,
+    const struct model_range *range, const void *bytes, uint64_t length);
+/* model_states - what an answer may show now. */
+uint64_t model_states(const struct model *model, struct model_name name);
 /* A lookup hit or missed. */
 void model_found(struct model *model, struct model_name name, bool hit);
 bool model_is_certain(const struct model *model, struct model_name name); /* It must be there. */

@@ -7,7 +7,7 @@
 
 #include "model.h"
 
-#define NOTHING UINT64_C(1) /* The mask of state 0. */
+#define NOTHING MODEL_NOTHING
 
 /* op_of - NULL: it is not kept any more. ops_drop: those before `first` are not. */
 struct model_op *op_of(struct model_key *key, uint64_t number);

@@ -464,6 +464,16 @@ step_move(struct workload *work, const struct model_name *names, uint32_t count)
 }
 
 static void
+step_get(struct workload *work, const struct model_name *names, uint32_t count)
+{
+    uint32_t flags = KVT_GET_TRANSIENT * rng_below(&work->rng, 2);
+
+    work->gets_fly = rng_below(&work->rng, 4) == 0;
+    workload_get(work, names, count, flags);
+    work->gets_fly = false;
+}
+
+static void
 step_look(struct workload *work, uint32_t choice)
 {
     struct model_name names[BATCH_MAX];
@@ -472,7 +482,7 @@ step_look(struct workload *work, uint32_t choice)
     if (choice == 50)
         workload_race(work, rng_below(&work->rng, MODEL_SPACES));
     else if (choice < 70 && count > 0)
-        workload_get(work, names, count, KVT_GET_TRANSIENT * rng_below(&work->rng, 2));
+        step_get(work, names, count);
     else if (choice < 78 && count > 0)
         workload_lookup(work, names, count);
     else if (choice < 82 && count > 0)

@@ -91,8 +91,10 @@ struct flight {
     bool is_visible;                       /* Stage 1 was collected. */
     bool is_cancelled;                     /* It was asked for: any block may say so. */
     bool is_race;                          /* Get: its blocks are put anew meanwhile. */
-    bool is_cleared; /* Put, or of a chain: its namespace was, before stage 1 was collected. */
-    bool is_chained; /* Its first stage is collected with all of the chain. */
+    bool is_cleared;                       /* Its namespace was, before stage 1 was collected. */
+    uint64_t
+        cleared[BATCH_MAX];    /* Get, delete: states that it may have met. 0: none was cleared. */
+    bool is_chained;           /* Its first stage is collected with all of the chain. */
     uint32_t links[BATCH_MAX]; /* Of each block, in the model's chain of its name. */
 };
 
@@ -135,6 +137,7 @@ struct workload {
     struct held_lease leases[LEASES_MAX];
     bool evicts;        /* The tiers are small: misses are no failures. */
     bool is_made;       /* It was open once: its index is there. */
+    bool gets_fly;      /* A get is left in flight. */
     bool has_codecs;    /* Namespaces are encoded for NVMe. */
     bool has_shares;    /* Namespaces of a store that evicts have room of their own in the tiers. */
     bool loses_devices; /* In this life: what HBM has is not compared with events. */
@@ -158,8 +161,9 @@ struct workload {
                               * has told. */
     uint64_t audit_count;    /* Of store_audit() that judged. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
-    uint64_t chain_count; /* Of requests on the same names, in flight together. */
-    uint64_t watch_count; /* Namespaces that were watched while others used the store. */
+    uint64_t chain_count;   /* Of requests on the same names, in flight together. */
+    uint64_t cleared_count; /* Gets and deletes in flight beside a clear that met what was there. */
+    uint64_t watch_count;   /* Namespaces that were watched while others used the store. */
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */
     uint64_t (*evicted)(const kvt_store *store);  /* Blocks given up since the open; no step. */

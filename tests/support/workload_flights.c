@@ -78,8 +78,11 @@ block_finished(struct workload *work, struct flight *flight, uint32_t i, enum kv
     struct model_name name = flight->names[i];
 
     work->volatile_count += flight->first[i] >= 0 && status < 0;
-    if (flight->is_cleared)
+    if (flight->is_cleared) {
+        if (flight->first[i] >= 0 && status < 0)
+            workload_expect(work, "stage 2, beside a clear", status);
         return;
+    }
     if (flight->first[i] == KVT_EXISTS) {
         /* It shares the first put's outcome. */
         if (status == KVT_OK || status == KVT_EXISTS)
@@ -138,6 +141,7 @@ void
 flight_launched(struct workload *work, struct flight *flight)
 {
     uint32_t choice = rng_below(&work->rng, 8);
+    bool is_get = flight->kind == FLIGHT_GET;
 
     if (work->chain.is_growing) {
         chain_grow(work, flight);
@@ -148,8 +152,8 @@ flight_launched(struct workload *work, struct flight *flight)
             work->host.pass(work->host.context, &work->rng);
         flight_cancel(work, flight);
     }
-    if (choice < 3 || flight->kind == FLIGHT_GET)
+    if (is_get ? !work->gets_fly : choice < 3)
         flight_finish(work, flight);
-    else if (choice < 6)
+    else if (!is_get && choice < 6)
         flight_land(work, flight);
 }

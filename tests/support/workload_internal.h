@@ -46,6 +46,9 @@ bool name_is_busy(const struct workload *work, struct model_name name);
 uint32_t names_pick_in(
     struct workload *work, uint32_t space, struct model_name *names, bool for_change);
 
+/* Nothing was written to a get's destination. */
+bool is_poisoned_all(const uint8_t *bytes, uint64_t size);
+
 void lease_give_back(struct workload *work, struct held_lease *held);
 
 /* It was not there when all were read after an open: a failure when the last life ended with it. */
@@ -69,6 +72,14 @@ bool delivery_await(
 bool delivery_is_late(const struct flight *flight);
 /* delivery_look - what has come meanwhile; nobody waits. */
 void delivery_look(struct workload *work);
+
+/* --- workload_clear.c ------------------------------------------------------------------------- */
+
+/* What a get, or a delete, answers of a block whose namespace was cleared meanwhile. */
+void cleared_get_landed(
+    struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result);
+void cleared_delete_landed(
+    struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status);
 
 /* --- workload_race.c -------------------------------------------------------------------------- */
 

@@ -28,7 +28,7 @@ memory_take(struct model *model, size_t alignment, size_t size)
     return memory;
 }
 
-static bool
+bool
 is_poisoned_all(const uint8_t *bytes, uint64_t size)
 {
     return size == 0 || (bytes[0] == POISON && memcmp(bytes, bytes + 1, (size_t)size - 1) == 0);
@@ -115,6 +115,10 @@ block_get_landed(
         return;
     if (flight->is_on_device[i] && !device_fetch(work, flight, i))
         return;
+    if (flight->cleared[i] != 0) {
+        cleared_get_landed(work, flight, i, result);
+        return;
+    }
     if (flight->ranges[i].count > 0) {
         parts_landed(work, flight, i, result);
         return;
@@ -147,7 +151,9 @@ block_delete_landed(
     struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
 {
     flight->first[i] = status;
-    if (status == KVT_OK || status == KVT_MISS)
+    if (flight->is_cleared && status >= 0)
+        cleared_delete_landed(work, flight, i, status);
+    else if (status == KVT_OK || status == KVT_MISS)
         model_deleted(&work->model, flight->names[i], flight->ops[i], status == KVT_OK);
     else {
         model_doubt(&work->model, flight->names[i], flight->ops[i]);
@@ -339,7 +345,7 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
     flight_launched(work, flight);
 }
 
-/* --- 4. Deletes and clears -------------------------------------------------------------------- */
+/* --- 4. Deletes and flushes ------------------------------------------------------------------- */
 
 void
 workload_delete(struct workload *work, const struct model_name *names, uint32_t count)
@@ -367,36 +373,6 @@ workload_delete(struct workload *work, const struct model_name *names, uint32_t 
         return;
     }
     flight_launched(work, flight);
-}
-
-void
-workload_clear(struct workload *work, uint32_t space)
-{
-    bool lands = rng_below(&work->rng, 2) == 0;
-    enum kvt_status status;
-
-    /* Every other clear comes while puts and chains are under way. */
-    for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        struct flight *flight = &work->flights[i];
-        bool may_fly = flight->kind == FLIGHT_PUT || flight->is_chained;
-
-        if (flight->kind != FLIGHT_FREE && (!may_fly || lands))
-            flight_land(work, flight);
-    }
-    pin_forget_all(work, space);
-    model_clear_begin(&work->model, space);
-    status = kvt_namespace_clear(work->store, work->spaces[space]);
-    workload_note(work, 9, (uint64_t)status);
-    workload_expect(work, "kvt_namespace_clear", status);
-    model_clear_end(&work->model, space, status == KVT_OK);
-    for (uint32_t i = 0; i < FLIGHTS_MAX && status == KVT_OK; i++) {
-        struct flight *flight = &work->flights[i];
-
-        flight->is_cleared =
-            flight->is_cleared ||
-            (!flight->is_visible && (flight->kind == FLIGHT_PUT || flight->is_chained) &&
-                flight->names[0].space == space);
-    }
 }
 
 void
