@@ -92,10 +92,9 @@ struct flight {
     bool is_cancelled;                     /* It was asked for: any block may say so. */
     bool is_race;                          /* Get: its blocks are put anew meanwhile. */
     bool is_cleared;                       /* Its namespace was, before stage 1 was collected. */
-    uint64_t
-        cleared[BATCH_MAX];    /* Get, delete: states that it may have met. 0: none was cleared. */
-    bool is_chained;           /* Its first stage is collected with all of the chain. */
-    uint32_t links[BATCH_MAX]; /* Of each block, in the model's chain of its name. */
+    uint64_t cleared[BATCH_MAX]; /* Get, delete: states that it may have met. 0: no clear. */
+    bool is_chained;             /* Its first stage is collected with all of the chain. */
+    uint32_t links[BATCH_MAX];   /* Of each block, in the model's chain of its name. */
 };
 
 /* Requests on the same names, in the order of their submission. */
