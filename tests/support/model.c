@@ -316,6 +316,17 @@ model_put_refused(struct model *model, struct model_name name, uint64_t op)
 }
 
 void
+model_put_either(struct model *model, struct model_name name, uint64_t op)
+{
+    struct model_key *key = key_of(model, name);
+    const struct model_op *entry = op_of(key, op);
+
+    if (entry != NULL)
+        key->live = (key->live & ~NOTHING) | entry->settled;
+    model_doubt(model, name, op);
+}
+
+void
 model_cancelled(struct model *model, struct model_name name, uint64_t op)
 {
     op_void(key_of(model, name), op);
@@ -413,6 +424,14 @@ model_doubt_all(struct model *model)
             model->keys[space][i].rebuilt |= NOTHING;
         }
     }
+}
+
+bool
+model_is_last(const struct model *model, struct model_name name, uint64_t op)
+{
+    const struct model_key *key = &model->keys[name.space][name.key];
+
+    return op + 1 == key->op_first + key->op_count && !chain_has(key, op);
 }
 
 void

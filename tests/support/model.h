@@ -140,6 +140,8 @@ uint64_t model_put(struct model *model, struct model_name name, bool replaces, b
 void model_put_visible(struct model *model, struct model_name name, uint64_t op);
 void model_put_exists(struct model *model, struct model_name name, uint64_t op);
 void model_put_refused(struct model *model, struct model_name name, uint64_t op);
+/* Nobody was told whether it is visible or something else was there (not of a chain). */
+void model_put_either(struct model *model, struct model_name name, uint64_t op);
 /* It was cancelled before it began: it did nothing. (A delete too.) */
 void model_cancelled(struct model *model, struct model_name name, uint64_t op);
 uint64_t model_delete(struct model *model, struct model_name name);
@@ -155,6 +157,8 @@ void model_ack(struct model *model, struct model_name name, uint64_t op);
 void model_doubt(struct model *model, struct model_name name, uint64_t op);
 /* Anything may be gone: reads were made to find damage. */
 void model_doubt_all(struct model *model);
+/* No other operation of the name came behind it, or may have. */
+bool model_is_last(const struct model *model, struct model_name name, uint64_t op);
 /* A put that found its key there is durable: so is what is there, if nothing came in between. */
 void model_ack_present(struct model *model, struct model_name name, uint64_t op);
 /* Every lasting operation is durable (flush, close). */

@@ -128,6 +128,8 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
         model_fail(&work->model, "nothing was read to memory of some kind that is spread");
     if (work->told_count == 0)
         model_fail(&work->model, "nothing was told to a queue");
+    if (work->freed_count[0] == 0)
+        model_fail(&work->model, "no ticket was freed before its stage 1");
     if (work->chain_count == 0)
         model_fail(&work->model, "no requests of one name were in flight together");
     if (work->pin_count == 0 || work->direct_count == 0 || work->phase_count == 0)

@@ -290,7 +290,7 @@ void
 workload_settle(struct workload *work)
 {
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++) {
-        if (work->flights[i].kind != FLIGHT_FREE)
+        if (work->flights[i].kind != FLIGHT_FREE && !freed_is_untold(&work->flights[i]))
             flight_finish(work, &work->flights[i]);
     }
 }
@@ -320,6 +320,7 @@ workload_close(struct workload *work)
         work_audit(work, true);
     }
     delivery_close(work);
+    freed_flushed(work, KVT_NOT_READY);
     status = kvt_close(work->store);
     workload_note(work, 2, (uint64_t)status);
     if (status == KVT_E_STATE)
@@ -500,6 +501,8 @@ step_look(struct workload *work, uint32_t choice)
 
         if (choice == 94)
             flight_cancel(work, flight);
+        else if (choice == 95)
+            freed_later(work, flight);
         else if (flight->kind != FLIGHT_FREE)
             flight_finish(work, flight);
     }

@@ -10,7 +10,7 @@
  * same few names back to back, of which the model takes any order that explains their answers.
  * Everything else is interleaved. Now and then a call names a key twice: the model takes the two in
  * the order of the call, which is what comes of them. A quarter of the requests report to a queue;
- * the others are waited for by their ticket.
+ * the others are waited for by their ticket. Some free that before it has reached its last stage.
  *
  * After a crash of a simulated world the operations go on against the ghost (sim_world.h) and
  * whatever they answer is tolerated, but for wrong bytes and a poisoned store.
@@ -72,7 +72,7 @@ struct spread_area {
 /* A submitted request. */
 struct flight {
     enum flight_kind kind;
-    kvt_ticket *ticket;
+    kvt_ticket *ticket;       /* NULL: it was freed early. */
     struct kvt_submit submit; /* As it was submitted: `user` is its number among all. */
     uint32_t come;            /* Stages that its queue has told, ... */
     enum kvt_status told[2];  /* ... and what of each. */
@@ -81,7 +81,8 @@ struct flight {
     uint8_t *memory[BATCH_MAX]; /* Sources or destinations. */
     uint64_t sizes[BATCH_MAX];
     struct model_range ranges[BATCH_MAX]; /* Get: of each block. */
-    enum kvt_status first[BATCH_MAX];     /* Put: outcome of stage 1. */
+    enum kvt_status first[BATCH_MAX];     /* Outcome of stage 1; KVT_NOT_READY: it is not told
+                                           * whether something was there. */
     uint32_t count;
     enum kvt_durability durability;
     uint32_t flags;                        /* Of every block in it. */
@@ -130,8 +131,10 @@ struct workload {
     struct flight flights[FLIGHTS_MAX];
     kvt_queue *queues[QUEUES_MAX];
     uint32_t queue_count;
-    uint64_t submit_count; /* Of requests that named one, ever. */
-    uint64_t told_count;   /* Stages that were collected from them. */
+    uint64_t submit_count;   /* Of requests that named one, ever. */
+    uint64_t told_count;     /* Stages that were collected from them. */
+    uint64_t freed_count[2]; /* Tickets, before their stage 1 and before their stage 2. */
+    uint64_t untold_count;   /* Of the latter, of requests that named no queue. */
     struct workload_chain chain;
     struct held_lease leases[LEASES_MAX];
     bool evicts;        /* The tiers are small: misses are no failures. */
@@ -191,7 +194,7 @@ bool workload_step(struct workload *work);
 bool workload_step_delete(struct workload *work);
 /* workload_verify - read every name that is not in flight. */
 void workload_verify(struct workload *work);
-/* workload_settle - collect every request. */
+/* workload_settle - collect every request, but for those of which nobody is told any more. */
 void workload_settle(struct workload *work);
 /*
  * workload_remember - the store's end comes at once, before it has another step: what NVMe has now

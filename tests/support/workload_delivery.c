@@ -162,7 +162,7 @@ stage_await(struct workload *work, struct flight *flight, uint32_t stage)
 {
     if (flight->submit.queue == NULL)
         return kvt_ticket_wait(flight->ticket, stage, KVT_FOREVER);
-    if (rng_below(&work->rng, REFUSED_EVERY) == 0)
+    if (flight->ticket != NULL && rng_below(&work->rng, REFUSED_EVERY) == 0)
         wait_is_refused(work, flight);
     while (flight->come < stage && work->model.failure[0] == '\0') {
         if (!queue_poll(work, flight->submit.queue, KVT_FOREVER))
@@ -189,15 +189,26 @@ told_check(struct workload *work, const struct flight *flight, uint32_t stage,
 }
 
 bool
-delivery_await(
-    struct workload *work, struct flight *flight, uint32_t stage, struct kvt_result *results)
+delivery_reach(struct workload *work, struct flight *flight, uint32_t stage)
 {
     enum kvt_status status = stage_await(work, flight, stage);
 
-    if (status == KVT_OK)
-        status = kvt_ticket_results(flight->ticket, stage, results, flight->count);
-    if (status != KVT_OK) {
+    if (status != KVT_OK)
         model_fail(&work->model, "waiting for stage %u: %s", stage, kvt_status_name(status));
+    return status == KVT_OK;
+}
+
+bool
+delivery_await(
+    struct workload *work, struct flight *flight, uint32_t stage, struct kvt_result *results)
+{
+    enum kvt_status status;
+
+    if (!delivery_reach(work, flight, stage))
+        return false;
+    status = kvt_ticket_results(flight->ticket, stage, results, flight->count);
+    if (status != KVT_OK) {
+        model_fail(&work->model, "results of stage %u: %s", stage, kvt_status_name(status));
         return false;
     }
     if (flight->submit.queue != NULL)
@@ -210,7 +221,7 @@ delivery_is_late(const struct flight *flight)
 {
     struct kvt_result results[BATCH_MAX];
 
-    if (!flight_has_stage_2(flight))
+    if (!flight_has_stage_2(flight) || flight->ticket == NULL)
         return false;
     if (flight->submit.queue == NULL)
         return kvt_ticket_wait(flight->ticket, KVT_STAGE_DURABLE, 0) == KVT_LATE;

@@ -118,7 +118,10 @@ flight_finish(struct workload *work, struct flight *flight)
     struct kvt_result results[BATCH_MAX];
 
     flight_land(work, flight);
-    if (flight_has_stage_2(flight) && delivery_await(work, flight, KVT_STAGE_DURABLE, results)) {
+    if (flight_has_stage_2(flight) && flight->ticket == NULL)
+        freed_finished(work, flight);
+    else if (flight_has_stage_2(flight) &&
+             delivery_await(work, flight, KVT_STAGE_DURABLE, results)) {
         for (uint32_t i = 0; i < flight->count; i++) {
             workload_note(work, 5, (uint64_t)results[i].status);
             block_finished(work, flight, i, results[i].status);
@@ -131,7 +134,7 @@ flight_finish(struct workload *work, struct flight *flight)
 void
 flight_cancel(struct workload *work, struct flight *flight)
 {
-    if (flight->kind == FLIGHT_FREE)
+    if (flight->kind == FLIGHT_FREE || flight->ticket == NULL)
         return;
     flight->is_cancelled = true;
     workload_expect(work, "kvt_ticket_cancel", kvt_ticket_cancel(flight->ticket));
@@ -152,8 +155,11 @@ flight_launched(struct workload *work, struct flight *flight)
             work->host.pass(work->host.context, &work->rng);
         flight_cancel(work, flight);
     }
+    freed_early(work, flight);
     if (is_get ? !work->gets_fly : choice < 3)
         flight_finish(work, flight);
-    else if (!is_get && choice < 6)
+    else if (!is_get && choice < 6) {
         flight_land(work, flight);
+        freed_later(work, flight);
+    }
 }

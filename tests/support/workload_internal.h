@@ -35,6 +35,15 @@ void flight_collect(struct workload *work, struct flight *flight);
 void flight_finish(struct workload *work, struct flight *flight);
 /* Cancel it, wherever it is. */
 void flight_cancel(struct workload *work, struct flight *flight);
+/* Stage 1 of one block. block_put_untold - it is there now, or something was before. */
+void block_put_landed(
+    struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status);
+void block_put_untold(struct workload *work, struct flight *flight, uint32_t i);
+void block_get_landed(
+    struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result);
+void block_delete_landed(
+    struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status);
+bool block_is_untouched(const struct flight *flight, uint32_t i);
 /* Submitted: collect stage 1 now, everything now, or nothing yet; some are cancelled. */
 void flight_launched(struct workload *work, struct flight *flight);
 void flight_clear(struct flight *flight);
@@ -64,8 +73,10 @@ void delivery_close(struct workload *work);
 void delivery_end(struct workload *work);
 /* delivery_choose - by chance: where the request that is submitted next, the flight's, reports. */
 const struct kvt_submit *delivery_choose(struct workload *work, struct flight *flight);
-/* delivery_await - wait for the stage, and how each block has ended. False: it did not come as it
- * should, which is a failure. */
+/* delivery_reach - wait for the stage; of a ticket that was freed its queue tells it. False: it did
+ * not come as it should, which is a failure.
+ * delivery_await - wait for the stage, and how each block has ended. */
+bool delivery_reach(struct workload *work, struct flight *flight, uint32_t stage);
 bool delivery_await(
     struct workload *work, struct flight *flight, uint32_t stage, struct kvt_result *results);
 /* delivery_is_late - a last stage that has not been reached. */
@@ -80,6 +91,19 @@ void cleared_get_landed(
     struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result);
 void cleared_delete_landed(
     struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status);
+
+/* --- workload_freed.c ------------------------------------------------------------------------- */
+
+/* freed_is_untold - its ticket is gone, it names no queue: only a flush says what came of it. */
+bool freed_is_untold(const struct flight *flight);
+/* freed_early - by chance: the ticket is freed, before stage 1. freed_later - behind it. */
+void freed_early(struct workload *work, struct flight *flight);
+void freed_later(struct workload *work, struct flight *flight);
+/* freed_landed, freed_finished - the stages of a request whose ticket was freed. */
+void freed_landed(struct workload *work, struct flight *flight);
+void freed_finished(struct workload *work, struct flight *flight);
+/* freed_flushed - what the end of a flush, or of the store, says of those that are untold. */
+void freed_flushed(struct workload *work, enum kvt_status status);
 
 /* --- workload_race.c -------------------------------------------------------------------------- */
 

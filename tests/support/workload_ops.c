@@ -34,6 +34,12 @@ is_poisoned_all(const uint8_t *bytes, uint64_t size)
     return size == 0 || (bytes[0] == POISON && memcmp(bytes, bytes + 1, (size_t)size - 1) == 0);
 }
 
+bool
+block_is_untouched(const struct flight *flight, uint32_t i)
+{
+    return is_poisoned_all(flight->memory[i], flight->sizes[i]);
+}
+
 /* Nothing came of it: its stages say so, and nothing else. */
 static void
 block_cancelled(struct workload *work, struct flight *flight, uint32_t i)
@@ -52,18 +58,33 @@ block_cancelled(struct workload *work, struct flight *flight, uint32_t i)
             name.space, name.key);
 }
 
+/* The source is ours again: whoever reads it now reads this. */
 static void
-block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
+source_scribble(struct workload *work, struct flight *flight, uint32_t i)
 {
-    struct model_name name = flight->names[i];
-
-    flight->first[i] = status;
-    /* The source is ours again: whoever reads it now reads this. */
     memset(flight->memory[i], SCRIBBLE, (size_t)flight->sizes[i]);
     if (flight->spreads[i].kind != SPREAD_NONE)
         spread_scribble(work, flight, i, SCRIBBLE);
     else if (flight->is_on_device[i])
         (void)device_fill(work, flight, i);
+}
+
+void
+block_put_untold(struct workload *work, struct flight *flight, uint32_t i)
+{
+    flight->first[i] = KVT_NOT_READY;
+    source_scribble(work, flight, i);
+    if (!flight->is_cleared)
+        model_put_either(&work->model, flight->names[i], flight->ops[i]);
+}
+
+void
+block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
+{
+    struct model_name name = flight->names[i];
+
+    flight->first[i] = status;
+    source_scribble(work, flight, i);
     /* Whichever came first, the clear has told that nothing is there. */
     if (flight->is_cleared && status >= 0)
         return;
@@ -104,7 +125,7 @@ parts_landed(
             name.key);
 }
 
-static void
+void
 block_get_landed(
     struct workload *work, struct flight *flight, uint32_t i, const struct kvt_result *result)
 {
@@ -146,7 +167,7 @@ block_get_landed(
             name.space, name.key, kvt_status_name(result->status));
 }
 
-static void
+void
 block_delete_landed(
     struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
 {
@@ -165,12 +186,19 @@ void
 flight_collect(struct workload *work, struct flight *flight)
 {
     struct kvt_result results[BATCH_MAX];
-    bool is_told = delivery_await(work, flight, KVT_STAGE_DONE, results);
+    bool is_freed = flight->ticket == NULL;
+    bool is_told = is_freed ? delivery_reach(work, flight, KVT_STAGE_DONE)
+                            : delivery_await(work, flight, KVT_STAGE_DONE, results);
 
     flight->is_visible = true;
     if (!is_told)
         return;
     workload_mood(work);
+    if (is_freed) {
+        freed_landed(work, flight);
+        spread_end(work, flight, 0);
+        return;
+    }
     for (uint32_t i = 0; i < flight->count; i++) {
         workload_note(work, 4, (uint64_t)results[i].status);
         model_chain_hear(&work->model, flight->names[i], flight->links[i]);
@@ -391,6 +419,7 @@ workload_flush(struct workload *work)
         if (status == KVT_OK && delivery_is_late(&work->flights[i]))
             model_fail(&work->model, "kvt_flush came before stage 2 of what was submitted earlier");
     }
+    freed_flushed(work, status);
     workload_settle(work); /* Outcomes of stage 2 come before what the flush says. */
     if (workload_expect_told(work, "kvt_flush", status) && !workload_tolerates(work))
         model_ack_all(&work->model);
