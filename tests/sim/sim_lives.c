@@ -32,6 +32,7 @@ enum {
     REBUILD_IO = 240,       /* Operations of the disk, at most, before an open's power goes. */
     AFTER_RECLAIM = 8,      /* Steps, at most, behind one that met a reclaim. */
     MAP_MORE = 100,         /* Entries of a small map, at most, beyond the least. */
+    PIN_PAGES = 64,         /* That may be pinned, at most, where it is few. */
     GROWTHS_MAX = 3,        /* Of NVMe, between two lives, by: */
     GROWTH_BYTES = 1 << 20, /* A segment. */
     SMALL_LIFE = 600,       /* Operations, at most, of a life in small tiers when fewer are asked
@@ -73,6 +74,7 @@ struct lives {
     bool reads_fail;    /* In this life. */
     bool reads_lie;
     bool memory_fails;  /* In this life, now and then. */
+    bool is_in_order;   /* The last life ended so, without trouble. */
     bool was_reclaimed; /* A segment of the last life was, when that ended. */
     enum sim_cut cut;   /* How the power goes. */
     bool has_roots;     /* Two, each on a disk of its own. */
@@ -276,24 +278,32 @@ life_open(struct lives *lives)
 }
 
 static void
+leaks_judge(struct lives *lives)
+{
+    struct model *model = &lives->work->model;
+    char leaks[200];
+
+    if (model->failure[0] == '\0' && sim_leaks(lives->host.world, leaks, sizeof(leaks)) != 0)
+        model_fail(model, "left behind: %s", leaks);
+}
+
+static void
 life_end(struct lives *lives, enum ending ending)
 {
     struct workload *work = lives->work;
-    char leaks[200];
     bool was_crashed = sim_crashed(lives->host.world);
     bool is_ended = !was_crashed && (ending == END_CLOSE || ending == END_ABORT);
 
+    lives->is_in_order = false;
     if (!was_crashed && work->store != NULL &&
         (ending == END_CUT || ending == END_RECLAIM || ending == END_KILL))
         workload_remember(work, sim_store_evicted);
     if (is_ended) {
         if (ending == END_CLOSE)
-            (void)workload_close(work);
+            lives->is_in_order = workload_close(work) == KVT_OK && !work->is_faulty;
         else
             kvt_abort(work->store);
-        if (work->model.failure[0] == '\0' &&
-            sim_leaks(lives->host.world, leaks, sizeof(leaks)) != 0)
-            model_fail(&work->model, "left behind: %s", leaks);
+        leaks_judge(lives);
     }
     if (!sim_crashed(lives->host.world) && (ending == END_KILL || ending == END_ABORT))
         sim_host_vanish(&lives->host);
@@ -314,6 +324,29 @@ life_end(struct lives *lives, enum ending ending)
         model_doubt_all(&work->model);
     work->is_faulty = work->keeps = work->loses_devices = false;
     lives->reads_fail = lives->reads_lie = lives->memory_fails = false;
+}
+
+/* It was closed in order: whoever reads it only changes nothing on the disk, and does not even try
+ * to. */
+static void
+closed_look(struct lives *lives)
+{
+    static const struct sim_rule changes = {.ops = SIM_WRITE | SIM_SYNC | SIM_DIR_SYNC |
+                                                   SIM_RENAME | SIM_UNLINK | SIM_ALLOCATE |
+                                                   SIM_TRUNCATE | SIM_COMMIT,
+        .effect = SIM_EIO,
+        .nth = 1,
+        .sticky = true};
+    uint64_t before = sim_fault_count(lives->host.world);
+
+    if (!lives->is_in_order || lives->work->model.failure[0] != '\0')
+        return;
+    sim_rule_add(lives->host.world, &changes);
+    workload_closed(lives->work);
+    sim_rules_clear(lives->host.world);
+    if (sim_fault_count(lives->host.world) != before)
+        model_fail(&lives->work->model, "a store that is read only writes");
+    leaks_judge(lives);
 }
 
 /* The power goes once or twice while an open rebuilds the index, or soon after: the next one has
@@ -407,6 +440,8 @@ life(struct lives *lives, uint32_t operation_count)
     }
     lives->was_reclaimed = lives->work->store != NULL && !reclaim_is_idle(lives->work->store);
     life_end(lives, ending);
+    if (rng_below(&lives->rng, 2) == 0)
+        closed_look(lives);
 }
 
 static void
@@ -446,6 +481,8 @@ options_choose(struct lives *lives, enum shape shape, bool is_small)
         options.host_capacity_bytes = 4 << 20;
     if (shape == SHAPE_MAP)
         options.entry_count_max = SMALL_MAP + rng_below(&lives->rng, MAP_MORE);
+    if (rng_below(&lives->rng, 3) == 0)
+        options.pin_bytes_max = (uint64_t)(1 + rng_below(&lives->rng, PIN_PAGES)) << 12;
     if (lives->has_roots) {
         options.roots = roots;
         options.root_count = 2;

@@ -562,13 +562,6 @@ parts_are_of(const struct model *model, struct model_name name, uint64_t states,
 }
 
 bool
-model_has_parts(const struct model *model, struct model_name name, const struct model_range *range,
-    const void *bytes, uint64_t length)
-{
-    return parts_are_of(model, name, ~NOTHING, range, bytes, length);
-}
-
-bool
 model_had(const struct model *model, struct model_name name, uint64_t states,
     const struct model_range *range, const void *bytes, uint64_t length)
 {

@@ -184,9 +184,6 @@ void model_read(struct model *model, struct model_name name, const void *bytes, 
 /* A read of parts gave these bytes (NULL: the block has no such parts). */
 void model_read_parts(struct model *model, struct model_name name, const struct model_range *range,
     const void *bytes, uint64_t length);
-/* model_has_parts - these bytes are that of some version, whatever may be there now. */
-bool model_has_parts(const struct model *model, struct model_name name,
-    const struct model_range *range, const void *bytes, uint64_t length);
 /* model_had - these bytes, of parts or of the whole block (count 0), are those of one of these
  * states; NULL: one of them has no such parts. */
 bool model_had(const struct model *model, struct model_name name, uint64_t states,

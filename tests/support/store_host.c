@@ -173,6 +173,14 @@ real_host_pass(void *context, struct rng *rng)
     (void)nanosleep(&pause, NULL);
 }
 
+static const char *
+real_host_path(void *context)
+{
+    const struct real_host *host = context;
+
+    return host->path;
+}
+
 bool
 real_host_init(struct real_host *host, const struct kvt_options *options)
 {
@@ -207,5 +215,6 @@ real_host_deinit(struct real_host *host)
 struct workload_host
 real_host_of(struct real_host *host)
 {
-    return (struct workload_host){.context = host, .open = real_host_open, .pass = real_host_pass};
+    return (struct workload_host){
+        .context = host, .open = real_host_open, .path = real_host_path, .pass = real_host_pass};
 }

@@ -21,6 +21,7 @@
 
 enum {
     REOPEN_EVERY = 120, /* Operations, on average. */
+    LOOK_EVERY = 4,     /* Times that it was closed. */
     LONG_LIFE = 1000,
     ABORT_STEPS = 20,
     EVICT_LENGTH = 4, /* Runs that evict are longer: first NVMe has to be full. */
@@ -69,6 +70,8 @@ reopen(struct workload *work, struct pressure *pressure)
     workload_settle(work);
     pressure_add(work, pressure);
     (void)workload_close(work);
+    if (work->model.failure[0] == '\0' && rng_below(&work->rng, LOOK_EVERY) == 0)
+        workload_closed(work);
     if (work->model.failure[0] == '\0')
         (void)workload_open(work, 0, false);
 }
@@ -132,6 +135,8 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
         model_fail(&work->model, "no ticket was freed before its stage 1");
     if (work->chain_count == 0)
         model_fail(&work->model, "no requests of one name were in flight together");
+    if (work->asked_count[ASKED_REFUSED] == 0 || work->asked_count[ASKED_WHY] == 0)
+        model_fail(&work->model, "nothing was refused, or nobody asked why a block is there");
     if (work->pin_count == 0 || work->direct_count == 0 || work->phase_count == 0)
         model_fail(&work->model, "nothing was pinned, written where it lies, or made to wait");
 }

@@ -12,10 +12,11 @@
 #include "workload_internal.h"
 
 enum {
-    AHEAD_RUN = 4,    /* Lookups in a row whose prefetches nobody waits for. */
-    WATCH_EVERY = 16, /* Steps, on average, where namespaces have shares. */
-    REPEAT_EVERY = 8, /* Calls, on average, that name a key twice. */
-    POLL_EVERY = 8,   /* Steps, on average, between looks into queues. */
+    AHEAD_RUN = 4,                /* Lookups in a row whose prefetches nobody waits for. */
+    WATCH_EVERY = 16,             /* Steps, on average, where namespaces have shares. */
+    REPEAT_EVERY = 8,             /* Calls, on average, that name a key twice. */
+    LONG_US = 1000 * 1000 * 1000, /* Longer than any read. */
+    POLL_EVERY = 8,               /* Steps, on average, between looks into queues. */
 };
 
 void
@@ -84,17 +85,25 @@ workload_note(struct workload *work, uint64_t kind, uint64_t fact)
         work->host.trace(work->host.context, kind, fact);
 }
 
-/* Every seventh key is longer than the store keeps; the others are 12 bytes. */
+/* Three keys have the same bytes, and a component each. The bytes of every seventh three are longer
+ * than the store keeps; those of the others are 12. */
+bool
+workload_key_is_long(struct model_name name)
+{
+    return name.key / KEY_COMPONENTS % 7 == 2;
+}
+
 struct kvt_key
 workload_key(struct model_name name, uint8_t bytes[WORKLOAD_KEY_BYTES])
 {
-    struct kvt_key key = {.bytes = bytes, .component = (uint16_t)(name.key % 3)};
+    uint32_t unit = name.key / KEY_COMPONENTS;
+    struct kvt_key key = {.bytes = bytes, .component = (uint16_t)(name.key % KEY_COMPONENTS)};
 
-    memset(bytes, (int)name.key, WORKLOAD_KEY_BYTES);
+    memset(bytes, (int)unit, WORKLOAD_KEY_BYTES);
     put_u32(bytes, name.space);
-    put_u32(bytes + 4, name.key);
-    put_u32(bytes + 8, ~name.key);
-    key.length = name.key % 7 == 6 ? WORKLOAD_KEY_BYTES : 12;
+    put_u32(bytes + 4, unit);
+    put_u32(bytes + 8, ~unit);
+    key.length = workload_key_is_long(name) ? WORKLOAD_KEY_BYTES : 12;
     return key;
 }
 
@@ -105,8 +114,18 @@ workload_key_parse(
     if (length != 12 || get_u32(bytes + 4) != ~get_u32(bytes + 8))
         return false;
     name_out->space = get_u32(bytes);
-    name_out->key = get_u32(bytes + 4);
-    return name_out->space < MODEL_SPACES && component == name_out->key % 3;
+    name_out->key = get_u32(bytes + 4) * KEY_COMPONENTS + component;
+    return name_out->space < MODEL_SPACES && name_out->key < MODEL_KEYS_MAX &&
+           component < KEY_COMPONENTS;
+}
+
+/* GHI gives up what is computed anew sooner than NVMe reads it. */
+uint32_t
+workload_recompute_us(const struct workload *work, struct model_name name, uint32_t version)
+{
+    uint32_t us = (version * 1237 + name.key * 331 + name.space * 97) % 5000;
+
+    return us % 16 == 0 ? 0 : us + (work->evicts ? 0 : LONG_US);
 }
 
 void
@@ -157,14 +176,21 @@ stays_settle(struct workload *work)
 
 /* --- 2. Opening and verifying ----------------------------------------------------------------- */
 
-static enum kvt_status
-spaces_open(struct workload *work)
+const char *
+workload_space_name(uint32_t space)
 {
     static const char *const names[MODEL_SPACES] = {"llama", "mixtral", "deepseek"};
 
+    return names[space];
+}
+
+static enum kvt_status
+spaces_open(struct workload *work)
+{
     for (uint32_t i = 0; i < MODEL_SPACES; i++) {
+        const char *name = workload_space_name(i);
         enum kvt_status status =
-            kvt_namespace_open(work->store, names[i], names[i], strlen(names[i]), &work->spaces[i]);
+            kvt_namespace_open(work->store, name, name, strlen(name), &work->spaces[i]);
         struct kvt_namespace_options options = {
             .struct_size = sizeof(options), .codec = rng_below(&work->rng, KVT_CODEC_FP16 + 1)};
 
@@ -252,6 +278,19 @@ index_judge(struct workload *work)
             (unsigned long long)stats.recover_dropped_count);
 }
 
+void
+workload_begin(struct workload *work, bool is_rebuilt)
+{
+    for (uint32_t i = 0; i < MODEL_SPACES; i++)
+        pin_forget_all(work, i);
+    work->volatile_count = 0;
+    work->calmed_count = 0;
+    work->stale_lease.id = work->stale_count = 0;
+    events_reset(work);
+    fate_open(work);
+    model_reopened(&work->model, is_rebuilt);
+}
+
 enum kvt_status
 workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
 {
@@ -262,12 +301,7 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
         work->store = NULL;
         return status;
     }
-    for (uint32_t i = 0; i < MODEL_SPACES; i++)
-        pin_forget_all(work, i);
-    work->volatile_count = 0;
-    work->calmed_count = 0;
-    events_reset(work);
-    model_reopened(&work->model, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
+    workload_begin(work, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
     stays_settle(work);
     status = spaces_open(work);
     if (status == KVT_OK)
@@ -460,7 +494,7 @@ step_move(struct workload *work, const struct model_name *names, uint32_t count)
         uint32_t other_count = names_pick(work, others, false);
 
         if (other_count > 0)
-            workload_ahead(work, others, other_count, up);
+            workload_ahead(work, others, other_count, up, false);
     }
 }
 
@@ -548,11 +582,15 @@ step_hold(struct workload *work)
 bool
 workload_step(struct workload *work)
 {
-    uint32_t choice = rng_below(&work->rng, 126);
+    uint32_t choice = rng_below(&work->rng, 140);
 
     work->operation_count++;
     workload_note(work, 3, choice);
-    if (choice >= 120)
+    if (choice >= 136)
+        workload_refused(work);
+    else if (choice >= 126)
+        workload_ask(work, rng_below(&work->rng, MODEL_SPACES));
+    else if (choice >= 120)
         workload_chain(work, rng_below(&work->rng, MODEL_SPACES));
     else if (choice >= 100)
         step_hold(work);

@@ -32,7 +32,8 @@ enum {
     BATCH_MAX = 8,
     WORKLOAD_KEY_BYTES = 100,
     WORKLOAD_DEVICES_MAX = 4,
-    CHAIN_NAMES = 3, /* Of one chain. */
+    CHAIN_NAMES = 3,    /* Of one chain. */
+    KEY_COMPONENTS = 3, /* Of the keys that have the same bytes. */
     QUEUES_MAX = 2,
 };
 
@@ -40,6 +41,7 @@ enum {
 struct workload_host {
     void *context;
     enum kvt_status (*open)(void *context, uint32_t flags, kvt_store **store_out);
+    const char *(*path)(void *context);           /* Of a store on this machine. */
     void (*pass)(void *context, struct rng *rng); /* Let others run, let time pass. */
     bool (*crashed)(void *context);
     bool (*lies)(void *context); /* Reads may show what a failed sync has lost. */
@@ -51,6 +53,30 @@ enum flight_kind {
     FLIGHT_PUT,
     FLIGHT_GET,
     FLIGHT_DELETE
+};
+
+/* What the workload asks and says of blocks (workload_questions.c, workload_why.c). */
+enum asked_kind {
+    ASKED_TOUCH,
+    ASKED_IMPORTANCE,
+    ASKED_IMPORTANCE_MISS, /* Of blocks of which none was there. */
+    ASKED_ESTIMATE,        /* Of which all is known. */
+    ASKED_MATCH,
+    ASKED_MATCH_LONG, /* Some prefix was usable, of several components. */
+    ASKED_HEALTH,
+    ASKED_ILL_HEALTH, /* It was not well, with faults about. */
+    ASKED_NAMESPACES,
+    ASKED_WHY,
+    ASKED_FATE,      /* The block was not there, and it was said why. */
+    ASKED_AHEAD,     /* Blocks of lookups whose prefetch was waited for. */
+    ASKED_PART,      /* Parts that were waited for, and were there. */
+    ASKED_REFUSED,   /* Calls that break a rule. */
+    ASKED_CLOSE,     /* Of a store of which something is out. */
+    ASKED_PIN_LIMIT, /* Pins that were too many. */
+    ASKED_READ_ONLY, /* Opens for reading only. */
+    ASKED_SCRUB,     /* Blocks of these. */
+    ASKED_LIST,      /* Blocks of a closed store. */
+    ASKED_KINDS,
 };
 
 enum spread_kind {
@@ -93,9 +119,9 @@ struct flight {
     bool is_cancelled;                     /* It was asked for: any block may say so. */
     bool is_race;                          /* Get: its blocks are put anew meanwhile. */
     bool is_cleared;                       /* Its namespace was, before stage 1 was collected. */
-    uint64_t cleared[BATCH_MAX]; /* Get, delete: states that it may have met. 0: no clear. */
-    bool is_chained;             /* Its first stage is collected with all of the chain. */
-    uint32_t links[BATCH_MAX];   /* Of each block, in the model's chain of its name. */
+    uint64_t met[BATCH_MAX];   /* Get, delete: states that it may have met. 0: what is live. */
+    bool is_chained;           /* Its first stage is collected with all of the chain. */
+    uint32_t links[BATCH_MAX]; /* Of each block, in the model's chain of its name. */
 };
 
 /* Requests on the same names, in the order of their submission. */
@@ -137,10 +163,12 @@ struct workload {
     uint64_t untold_count;   /* Of the latter, of requests that named no queue. */
     struct workload_chain chain;
     struct held_lease leases[LEASES_MAX];
-    bool evicts;        /* The tiers are small: misses are no failures. */
-    bool is_made;       /* It was open once: its index is there. */
-    bool gets_fly;      /* A get is left in flight. */
-    bool has_codecs;    /* Namespaces are encoded for NVMe. */
+    kvt_lease stale_lease; /* The one that was given back last in this life. */
+    uint64_t stale_count;  /* How often one was, again. */
+    bool evicts;           /* The tiers are small: misses are no failures. */
+    bool is_made;          /* It was open once: its index is there. */
+    bool gets_fly;         /* A get is left in flight. */
+    bool has_codecs;       /* Namespaces are encoded for NVMe. */
     bool has_shares;    /* Namespaces of a store that evicts have room of their own in the tiers. */
     bool loses_devices; /* In this life: what HBM has is not compared with events. */
     bool headers_may_lie; /* Kills may have been passed over: bytes were read that are not there. */
@@ -163,6 +191,8 @@ struct workload {
                               * has told. */
     uint64_t audit_count;    /* Of store_audit() that judged. */
     uint64_t cancel_count, pin_count, direct_count, phase_count;
+    uint16_t fates[MODEL_SPACES][MODEL_KEYS_MAX]; /* That kvt_why() may give (workload_why.c). */
+    uint64_t asked_count[ASKED_KINDS];            /* Answers that were judged. */
     uint64_t chain_count;   /* Of requests on the same names, in flight together. */
     uint64_t cleared_count; /* Gets and deletes in flight beside a clear that met what was there. */
     uint64_t watch_count;   /* Namespaces that were watched while others used the store. */
@@ -206,6 +236,8 @@ void workload_remember(struct workload *work, uint64_t (*evicted)(const kvt_stor
 void workload_memory_close(struct workload *work);
 /* workload_close - collect everything, give everything back, close. */
 enum kvt_status workload_close(struct workload *work);
+/* workload_closed - it was closed in order: open it for reading only, and ask what tools ask. */
+void workload_closed(struct workload *work);
 /* workload_abandon - the store is gone with its world: forget handles, free the test's memory. */
 void workload_abandon(struct workload *work);
 
@@ -225,9 +257,9 @@ void workload_clear(struct workload *work, uint32_t space);
 /* Prefetch to `tier`, or demote to it, and wait. */
 void workload_move(struct workload *work, const struct model_name *names, uint32_t count,
     uint32_t tier, bool is_up);
-/* Look up and have brought up; nobody waits for it. */
-void workload_ahead(
-    struct workload *work, const struct model_name *names, uint32_t count, uint32_t tier);
+/* Look up and have brought up; who waits for it may hold a lease of the blocks meanwhile. */
+void workload_ahead(struct workload *work, const struct model_name *names, uint32_t count,
+    uint32_t tier, bool waits);
 void workload_pin(struct workload *work, const struct model_name *names, uint32_t count);
 void workload_phase(struct workload *work, const struct model_name *names, uint32_t count,
     enum kvt_phase phase, uint64_t resume_ns);
@@ -235,6 +267,12 @@ void workload_phase(struct workload *work, const struct model_name *names, uint3
 void workload_direct(
     struct workload *work, struct model_name name, enum kvt_durability durability, uint32_t flags);
 void workload_map(struct workload *work, struct model_name name);
+/* Give hints, and ask questions that move nothing. */
+void workload_ask(struct workload *work, uint32_t space);
+/* Why it is where it is, or not there. */
+void workload_why(struct workload *work, struct model_name name);
+/* One call that breaks a rule. */
+void workload_refused(struct workload *work);
 /* Others use the store, and the namespace loses nothing for it where it is within its share; then
  * it finds room for its own. */
 void workload_shares(struct workload *work, uint32_t space);

@@ -23,9 +23,9 @@ cleared_get_landed(
     bool has_no_part = result->status == KVT_E_INVAL && result->length == 0 && range->count > 0;
 
     if ((is_given &&
-            (result->length > flight->sizes[i] || !model_had(&work->model, name, flight->cleared[i],
-                                                      range, bytes, result->length))) ||
-        (has_no_part && !model_had(&work->model, name, flight->cleared[i], range, NULL, 0)))
+            (result->length > flight->sizes[i] ||
+                !model_had(&work->model, name, flight->met[i], range, bytes, result->length))) ||
+        (has_no_part && !model_had(&work->model, name, flight->met[i], range, NULL, 0)))
         model_fail(&work->model,
             "space %u key %u: a get beside a clear gave %s, %llu bytes, that were not there before",
             name.space, name.key, kvt_status_name(result->status),
@@ -51,10 +51,10 @@ cleared_delete_landed(
     if (status != KVT_OK && status != KVT_MISS)
         model_fail(&work->model, "space %u key %u: a delete beside a clear gives %s", name.space,
             name.key, kvt_status_name(status));
-    if (status == KVT_OK && flight->cleared[i] == MODEL_NOTHING)
+    if (status == KVT_OK && flight->met[i] == MODEL_NOTHING)
         model_fail(&work->model, "space %u key %u: deleted beside a clear, but nothing was there",
             name.space, name.key);
-    work->cleared_count += status == KVT_OK && flight->cleared[i] != 0;
+    work->cleared_count += status == KVT_OK && flight->met[i] != 0;
 }
 
 /* --- 2. The clear ----------------------------------------------------------------------------- */
@@ -66,7 +66,7 @@ flight_meet(const struct workload *work, struct flight *flight)
     flight->is_cleared = true;
     for (uint32_t i = 0; i < flight->count; i++) {
         if (!flight->is_chained && flight->kind != FLIGHT_PUT)
-            flight->cleared[i] |= model_states(&work->model, flight->names[i]);
+            flight->met[i] |= model_states(&work->model, flight->names[i]);
     }
 }
 
@@ -92,5 +92,8 @@ workload_clear(struct workload *work, uint32_t space)
         if (flight->kind != FLIGHT_FREE && !flight->is_visible && flight->names[0].space == space)
             flight_meet(work, flight);
     }
+    workload_mood(work);
+    for (uint32_t key = 0; key < work->model.key_count && status == KVT_OK; key++)
+        fate_clear(work, (struct model_name){.space = space, .key = key});
     model_clear_end(&work->model, space, status == KVT_OK);
 }

@@ -233,3 +233,63 @@ workload_move(struct workload *work, const struct model_name *names, uint32_t co
     }
     kvt_ticket_free(ticket);
 }
+
+/* What came of a prefetch of the leading blocks. A lease keeps all of them. */
+static void
+ahead_judge(struct workload *work, const struct model_name *names, uint32_t leading,
+    kvt_ticket *ticket, bool is_leased)
+{
+    struct kvt_result results[BATCH_MAX];
+    enum kvt_status status;
+    bool is_cancelled = rng_below(&work->rng, 4) == 0;
+
+    if (is_cancelled)
+        workload_expect(work, "kvt_ticket_cancel", kvt_ticket_cancel(ticket));
+    status = kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER);
+    if (status == KVT_OK)
+        status = kvt_ticket_results(ticket, KVT_STAGE_DONE, results, leading);
+    if (status != KVT_OK)
+        model_fail(&work->model, "waiting for what was looked up: %s", kvt_status_name(status));
+    workload_mood(work);
+    for (uint32_t i = 0; i < leading && status == KVT_OK; i++) {
+        workload_note(work, 38, (uint64_t)results[i].status);
+        move_judge(work, names[i], &results[i]);
+        work->asked_count[ASKED_AHEAD]++;
+        if (results[i].status == KVT_LATE ||
+            (results[i].status == KVT_CANCELLED && !is_cancelled) ||
+            (results[i].status == KVT_MISS && is_leased && !workload_tolerates(work) &&
+                !work->finds_damage))
+            model_fail(&work->model, "space %u key %u: a prefetch of a lookup%s gives %s",
+                names[i].space, names[i].key, is_leased ? " with a lease" : "",
+                kvt_status_name(results[i].status));
+    }
+    kvt_ticket_free(ticket);
+}
+
+void
+workload_ahead(struct workload *work, const struct model_name *names, uint32_t count, uint32_t tier,
+    bool waits)
+{
+    const struct kvt_prefetch how = {.struct_size = sizeof(how),
+        .tier = tier,
+        .flags = waits ? KVT_PREFETCH_BULK * rng_below(&work->rng, 2) : KVT_PREFETCH_BULK};
+    bool leases = waits && rng_below(&work->rng, 2) == 0;
+    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
+    struct kvt_key keys[BATCH_MAX];
+    uint8_t tiers[BATCH_MAX];
+    kvt_ticket *ticket = NULL;
+    kvt_lease lease = {.id = 0};
+    uint32_t leading;
+    enum kvt_status status;
+
+    for (uint32_t i = 0; i < count; i++)
+        keys[i] = workload_key(names[i], bytes[i]);
+    status = kvt_lookup_prefetch(work->store, work->spaces[names[0].space], keys, count, &how,
+        tiers, &leading, leases ? &lease : NULL, waits ? &ticket : NULL);
+    if (!workload_expect(work, "kvt_lookup_prefetch", status))
+        return;
+    lookup_heard(work, names, tiers, count, leading);
+    if (ticket != NULL)
+        ahead_judge(work, names, leading, ticket, lease.id != 0);
+    kvt_lease_release(work->store, lease);
+}

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
 #include "workload_internal.h"
 
 /* --- 1. Pins ---------------------------------------------------------------------------------- */
@@ -29,6 +30,66 @@ pin_missed(struct workload *work, struct model_name name)
         model_fail(&work->model, "space %u key %u: pinned, and gone", name.space, name.key);
 }
 
+/* Bytes that are pinned, of those that may be. */
+static bool
+pins_look(struct workload *work, uint64_t *bytes_out, uint64_t *limit_out)
+{
+    struct kvt_options options = {.struct_size = sizeof(options)};
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (!workload_expect(work, "kvt_stats_get", kvt_stats_get(work->store, &stats)) ||
+        !workload_expect(work, "kvt_options_get", kvt_options_get(work->store, &options)))
+        return false;
+    *bytes_out = stats.pin_bytes_now;
+    *limit_out = options.pin_bytes_max;
+    if (*bytes_out > *limit_out)
+        model_fail(&work->model, "%llu bytes are pinned, %llu may be",
+            (unsigned long long)*bytes_out, (unsigned long long)*limit_out);
+    return true;
+}
+
+/* What was refused had no room, and has changed nothing. */
+static void
+pin_refused_judge(
+    struct workload *work, const struct model_name *names, uint32_t count, uint64_t before)
+{
+    uint64_t bytes, limit, most = before;
+
+    if (!pins_look(work, &bytes, &limit) || workload_tolerates(work))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t states = model_states(&work->model, names[i]) & ~MODEL_NOTHING;
+        uint32_t version = states == 0 ? 0 : (uint32_t)__builtin_ctzll(states);
+        bool is_known = states == UINT64_C(1) << version;
+        uint64_t length = is_known ? model_length(&work->model, names[i], version)
+                                   : model_length_max(&work->model);
+
+        most += states == 0 ? 0 : round_up(length, PAGE_BYTES);
+    }
+    if (most <= limit || bytes > before)
+        model_fail(&work->model,
+            "kvt_pin beside %llu pinned bytes refuses what makes them %llu at most, of %llu; then "
+            "%llu are pinned",
+            (unsigned long long)before, (unsigned long long)most, (unsigned long long)limit,
+            (unsigned long long)bytes);
+    work->asked_count[ASKED_PIN_LIMIT]++;
+}
+
+/* Whether one of these blocks is there. */
+static bool
+names_look(struct workload *work, const struct model_name *names, const struct kvt_key *keys,
+    uint32_t count, uint8_t *tiers)
+{
+    bool is_there = false;
+
+    if (!workload_expect(work, "kvt_lookup",
+            kvt_lookup(work->store, work->spaces[names[0].space], keys, count, tiers, NULL, NULL)))
+        memset(tiers, 0, count);
+    for (uint32_t i = 0; i < count; i++)
+        is_there = is_there || tiers[i] != 0;
+    return is_there;
+}
+
 void
 workload_pin(struct workload *work, const struct model_name *names, uint32_t count)
 {
@@ -38,20 +99,29 @@ workload_pin(struct workload *work, const struct model_name *names, uint32_t cou
     uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
     struct kvt_key keys[BATCH_MAX];
     uint8_t tiers[BATCH_MAX];
-    kvt_namespace ns = work->spaces[names[0].space];
+    uint64_t pinned_bytes, limit;
+    bool was_there, is_there;
     enum kvt_status status;
 
     for (uint32_t i = 0; i < count; i++)
         keys[i] = workload_key(names[i], bytes[i]);
-    status = kvt_pin(work->store, ns, keys, count, ttl_ns);
+    if (!pins_look(work, &pinned_bytes, &limit))
+        return;
+    was_there = names_look(work, names, keys, count, tiers);
+    status = kvt_pin(work->store, work->spaces[names[0].space], keys, count, ttl_ns);
     workload_note(work, 16, (uint64_t)status);
-    if (status == KVT_E_NOSPC || status == KVT_MISS || !workload_expect(work, "kvt_pin", status))
+    if (status == KVT_E_NOSPC) {
+        pin_refused_judge(work, names, count, pinned_bytes);
         return;
-    status = kvt_lookup(work->store, ns, keys, count, tiers, NULL, NULL);
-    if (!workload_expect(work, "kvt_lookup", status))
+    }
+    if (status != KVT_MISS && !workload_expect(work, "kvt_pin", status))
         return;
+    is_there = names_look(work, names, keys, count, tiers);
+    if ((status == KVT_MISS ? is_there : !was_there) && !workload_tolerates(work))
+        model_fail(&work->model, "space %u key %u: kvt_pin of %u gives %s", names[0].space,
+            names[0].key, count, kvt_status_name(status));
     workload_mood(work);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && status == KVT_OK; i++) {
         model_found(&work->model, names[i], tiers[i] != 0);
         work->is_pinned[names[i].space][names[i].key] = tiers[i] != 0 && ttl_ns == KVT_FOREVER;
         work->pin_count += tiers[i] != 0;
@@ -119,6 +189,8 @@ workload_direct(
     struct kvt_put put = {.key = workload_key(name, bytes),
         .length = model_length(&work->model, name, version),
         .flags = flags,
+        .recompute_us = workload_recompute_us(work, name, version),
+        .class_id = (uint16_t)name.space,
         .part_count = (uint16_t)model_parts(&work->model, name, version)};
     kvt_reservation *reservation;
     enum kvt_status status;

@@ -22,8 +22,18 @@ void workload_note(struct workload *work, uint64_t kind, uint64_t fact);
 
 /* The key of a name, and back. False for a key that this test never made (or made as a hash). */
 struct kvt_key workload_key(struct model_name name, uint8_t bytes[WORKLOAD_KEY_BYTES]);
+/* It is longer than the store keeps. */
+bool workload_key_is_long(struct model_name name);
 bool workload_key_parse(
     const uint8_t *bytes, uint32_t length, uint16_t component, struct model_name *name_out);
+
+const char *workload_space_name(uint32_t space);
+/* What computing the version anew costs; 0: nobody says. */
+uint32_t workload_recompute_us(
+    const struct workload *work, struct model_name name, uint32_t version);
+
+/* A store was opened: what was known of the life before it is over. */
+void workload_begin(struct workload *work, bool is_rebuilt);
 
 struct flight *flight_take(struct workload *work); /* NULL: all are used. */
 struct flight *flight_get(struct workload *work);  /* One of them is collected if it must be. */
@@ -58,6 +68,9 @@ uint32_t names_pick_in(
 /* Nothing was written to a get's destination. */
 bool is_poisoned_all(const uint8_t *bytes, uint64_t size);
 
+/* What a lookup of blocks that are not in flight has answered. */
+void lookup_heard(struct workload *work, const struct model_name *names, const uint8_t *tiers,
+    uint32_t count, uint32_t leading);
 void lease_give_back(struct workload *work, struct held_lease *held);
 
 /* It was not there when all were read after an open: a failure when the last life ended with it. */
@@ -127,6 +140,23 @@ void pin_forget(struct workload *work, struct model_name name);
 void pin_forget_all(struct workload *work, uint32_t space);
 /* It was not there: a failure when it is pinned. */
 void pin_missed(struct workload *work, struct model_name name);
+
+/* --- workload_why.c --------------------------------------------------------------------------- */
+
+/* What may have become of the block: stage 1 of a put or a delete says this; its namespace was
+ * cleared; the store was opened. */
+void fate_put(
+    struct workload *work, const struct flight *flight, uint32_t i, enum kvt_status status);
+void fate_delete(
+    struct workload *work, const struct flight *flight, uint32_t i, enum kvt_status status);
+void fate_clear(struct workload *work, struct model_name name);
+void fate_open(struct workload *work);
+
+/* --- workload_refused.c ----------------------------------------------------------------------- */
+
+/* The call that was made last on this thread must be refused so, with a sentence. */
+void refused_judge(
+    struct workload *work, const char *what, enum kvt_status wanted, enum kvt_status status);
 
 /* --- workload_shares.c ------------------------------------------------------------------------ */
 

@@ -11,7 +11,6 @@
 enum {
     POISON = 0xA5,
     SCRIBBLE = 0x5A,
-    LONG_US = 1000 * 1000 * 1000, /* Longer than any read. */
 };
 
 /* --- 1. Stage 1 ------------------------------------------------------------------------------- */
@@ -73,6 +72,7 @@ void
 block_put_untold(struct workload *work, struct flight *flight, uint32_t i)
 {
     flight->first[i] = KVT_NOT_READY;
+    fate_put(work, flight, i, KVT_EXISTS);
     source_scribble(work, flight, i);
     if (!flight->is_cleared)
         model_put_either(&work->model, flight->names[i], flight->ops[i]);
@@ -84,6 +84,7 @@ block_put_landed(struct workload *work, struct flight *flight, uint32_t i, enum 
     struct model_name name = flight->names[i];
 
     flight->first[i] = status;
+    fate_put(work, flight, i, status);
     source_scribble(work, flight, i);
     /* Whichever came first, the clear has told that nothing is there. */
     if (flight->is_cleared && status >= 0)
@@ -136,7 +137,7 @@ block_get_landed(
         return;
     if (flight->is_on_device[i] && !device_fetch(work, flight, i))
         return;
-    if (flight->cleared[i] != 0) {
+    if (flight->met[i] != 0) {
         cleared_get_landed(work, flight, i, result);
         return;
     }
@@ -172,6 +173,7 @@ block_delete_landed(
     struct workload *work, struct flight *flight, uint32_t i, enum kvt_status status)
 {
     flight->first[i] = status;
+    fate_delete(work, flight, i, status);
     if (flight->is_cleared && status >= 0)
         cleared_delete_landed(work, flight, i, status);
     else if (status == KVT_OK || status == KVT_MISS)
@@ -241,8 +243,7 @@ put_fill(struct workload *work, struct flight *flight, uint32_t i, struct kvt_pu
         .class_id = (uint16_t)name.space,
         .part_count = (uint16_t)model_parts(&work->model, name, version),
     };
-    /* GHI gives up what is computed anew sooner than NVMe reads it. */
-    put->recompute_us = rng_below(&work->rng, 5000) + (work->evicts ? 0 : LONG_US);
+    put->recompute_us = workload_recompute_us(work, name, version);
     put->importance = rng_below(&work->rng, 3);
     put->hint = (uint8_t)rng_below(&work->rng, 4);
     if (spread_choose(work, flight, i, flight->sizes[i])) {
@@ -452,6 +453,8 @@ lease_give_back(struct workload *work, struct held_lease *held)
     }
     if (work->store != NULL)
         kvt_lease_release(work->store, held->lease);
+    if (held->lease.id != 0)
+        work->stale_lease = held->lease;
     memset(held, 0, sizeof(*held));
 }
 
@@ -478,8 +481,8 @@ lease_look(struct workload *work, struct held_lease *held, const uint8_t *tiers)
     }
 }
 
-static void
-lookup_check(struct workload *work, const struct model_name *names, const uint8_t *tiers,
+void
+lookup_heard(struct workload *work, const struct model_name *names, const uint8_t *tiers,
     uint32_t count, uint32_t leading)
 {
     uint32_t run = 0;
@@ -495,25 +498,6 @@ lookup_check(struct workload *work, const struct model_name *names, const uint8_
             pin_missed(work, names[i]);
         model_found(&work->model, names[i], tiers[i] != 0);
     }
-}
-
-void
-workload_ahead(struct workload *work, const struct model_name *names, uint32_t count, uint32_t tier)
-{
-    const struct kvt_prefetch how = {
-        .struct_size = sizeof(how), .tier = tier, .flags = KVT_PREFETCH_BULK};
-    uint8_t bytes[BATCH_MAX][WORKLOAD_KEY_BYTES];
-    struct kvt_key keys[BATCH_MAX];
-    uint8_t tiers[BATCH_MAX];
-    uint32_t leading;
-    enum kvt_status status;
-
-    for (uint32_t i = 0; i < count; i++)
-        keys[i] = workload_key(names[i], bytes[i]);
-    status = kvt_lookup_prefetch(
-        work->store, work->spaces[names[0].space], keys, count, &how, tiers, &leading, NULL, NULL);
-    if (workload_expect(work, "kvt_lookup_prefetch", status))
-        lookup_check(work, names, tiers, count, leading);
 }
 
 void
@@ -539,7 +523,7 @@ workload_lookup(struct workload *work, const struct model_name *names, uint32_t 
             memset(held, 0, sizeof(*held));
         return;
     }
-    lookup_check(work, names, tiers, count, leading);
+    lookup_heard(work, names, tiers, count, leading);
     if (!leases || held->lease.id == 0)
         return;
     held->count = count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workload_race.c - the workload's gets part by part of blocks that are put anew meanwhile: what
- * comes is of one put, whichever.
+ * workload_race.c - the workload's gets part by part of blocks that are put anew meanwhile, mostly:
+ * what comes is of one put, whichever; a part that was waited for is in place.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +41,13 @@ names_pick(
     return count;
 }
 
+/* Put anew meanwhile it may be any; else it is what was there. */
+static uint64_t
+race_states(const struct flight *flight, uint32_t i)
+{
+    return flight->met[i] != 0 ? flight->met[i] : ~MODEL_NOTHING;
+}
+
 /* Room for all parts of the block; on a device by chance. */
 static void
 race_get(struct workload *work, struct flight *flight, uint32_t i, struct kvt_get *get)
@@ -62,6 +69,65 @@ race_get(struct workload *work, struct flight *flight, uint32_t i, struct kvt_ge
     get->region = device_region(work, flight, i);
 }
 
+/* --- Parts ------------------------------------------------------------------------------------ */
+
+/* The part is in place in every destination: of those in host memory it can be seen. */
+static void
+part_judge(struct workload *work, const struct flight *flight, uint32_t part)
+{
+    const struct model_range range = {.first = part, .count = 1};
+
+    for (uint32_t i = 0; i < flight->count; i++) {
+        uint64_t part_bytes = flight->sizes[i] / flight->ranges[i].count;
+
+        if (!flight->is_on_device[i] &&
+            !model_had(&work->model, flight->names[i], race_states(flight, i), &range,
+                flight->memory[i] + part * part_bytes, part_bytes))
+            model_fail(&work->model, "space %u key %u: part %u was waited for, and is not there",
+                flight->names[i].space, flight->names[i].key, part);
+    }
+    work->asked_count[ASKED_PART]++;
+}
+
+static bool
+part_wait(struct workload *work, const struct flight *flight, uint32_t part, uint64_t timeout_ns)
+{
+    enum kvt_status status = kvt_ticket_part_wait(flight->ticket, part, timeout_ns);
+
+    workload_note(work, 39, (uint64_t)status);
+    if (status == KVT_LATE && timeout_ns == KVT_FOREVER)
+        model_fail(&work->model, "part %u: a wait without an end was late", part);
+    if (status < 0 && status != KVT_E_INVAL && status != KVT_E_NOSPC)
+        workload_expect(work, "kvt_ticket_part_wait", status);
+    return status == KVT_OK;
+}
+
+/* Any part first; then all: what they say is what the results say. */
+static void
+parts_wait(struct workload *work, struct flight *flight)
+{
+    uint32_t parts = flight->ranges[0].count;
+    uint32_t first = rng_below(&work->rng, parts);
+    struct kvt_result results[BATCH_MAX];
+    bool is_whole = true, is_there = true;
+
+    if (part_wait(work, flight, first, rng_below(&work->rng, 2) == 0 ? 0 : KVT_FOREVER))
+        part_judge(work, flight, first);
+    if (rng_below(&work->rng, 2) == 0)
+        return;
+    for (uint32_t part = 0; part < parts; part++)
+        is_whole = part_wait(work, flight, part, KVT_FOREVER) && is_whole;
+    if (!delivery_await(work, flight, KVT_STAGE_DONE, results))
+        return;
+    for (uint32_t i = 0; i < flight->count; i++)
+        is_there = is_there && results[i].status == KVT_OK;
+    if (is_whole != is_there)
+        model_fail(&work->model, "a get of %u parts: each %s there, and all %s", parts,
+            is_whole ? "is" : "is not", is_there ? "are" : "are not");
+}
+
+/* --- The race --------------------------------------------------------------------------------- */
+
 void
 workload_race(struct workload *work, uint32_t space)
 {
@@ -71,6 +137,7 @@ workload_race(struct workload *work, uint32_t space)
     uint32_t parts;
     uint32_t count = names_pick(work, space, names, &parts);
     struct flight *flight;
+    bool is_alone = rng_below(&work->rng, 3) == 0;
     enum kvt_status status;
 
     if (count == 0)
@@ -85,6 +152,7 @@ workload_race(struct workload *work, uint32_t space)
     memcpy(flight->names, names, count * sizeof(names[0]));
     for (uint32_t i = 0; i < count; i++) {
         flight->ranges[i].count = parts;
+        flight->met[i] = is_alone ? model_states(&work->model, names[i]) : 0;
         gets[i] = (struct kvt_get){.key = workload_key(names[i], keys[i]),
             .flags = flight->flags,
             .part_count = (uint16_t)parts};
@@ -99,10 +167,14 @@ workload_race(struct workload *work, uint32_t space)
     }
     if (work->host.pass != NULL)
         work->host.pass(work->host.context, &work->rng);
-    workload_put(work, names, count, KVT_MEMORY, KVT_PUT_REPLACE);
+    if (!is_alone)
+        workload_put(work, names, count, KVT_MEMORY, KVT_PUT_REPLACE);
     /* The put may have needed the flight. */
-    if (flight->is_race)
-        flight_finish(work, flight);
+    if (!flight->is_race)
+        return;
+    if (rng_below(&work->rng, 2) == 0)
+        parts_wait(work, flight);
+    flight_finish(work, flight);
 }
 
 void
@@ -114,10 +186,12 @@ race_landed(
     if (flight->is_on_device[i] && !device_fetch(work, flight, i))
         return;
     work->hit_count += result->status == KVT_OK;
-    if (result->status == KVT_OK &&
-        !model_has_parts(&work->model, name, &flight->ranges[i], flight->memory[i], result->length))
-        model_fail(&work->model, "space %u key %u: its parts are of more than one put", name.space,
-            name.key);
+    if (result->status == KVT_OK && !model_had(&work->model, name, race_states(flight, i),
+                                        &flight->ranges[i], flight->memory[i], result->length))
+        model_fail(&work->model, "space %u key %u: its parts are of more than one put, or another",
+            name.space, name.key);
+    if (result->status == KVT_MISS && flight->met[i] != 0)
+        model_read(&work->model, name, NULL, 0);
     /* The new block may have other parts. */
     if (result->status < 0 && result->status != KVT_E_INVAL && result->status != KVT_E_NOSPC)
         workload_expect(work, "a get part by part", result->status);

@@ -58,7 +58,7 @@ others_call(struct workload *work, uint32_t space)
     else if (choice == 6)
         workload_move(work, names, count, up, true);
     else
-        workload_ahead(work, names, count, up);
+        workload_ahead(work, names, count, up, false);
 }
 
 static void

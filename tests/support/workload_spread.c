@@ -218,7 +218,7 @@ spread_fetch(
     if (result->length == area->plan.block_bytes)
         model_fail(
             &work->model, "space %u key %u: its own layout is refused", name.space, name.key);
-    if (flight->cleared[i] == 0)
+    if (flight->met[i] == 0)
         model_found(&work->model, name, true);
     return false;
 }
