@@ -20,11 +20,10 @@
 
 #include <cmocka.h>
 
+#include "lives.h"
 #include "reclaim.h"
 #include "seeds.h"
 #include "sim_store.h"
-#include "store_host.h"
-#include "workload.h"
 
 enum {
     LIVES = 4,              /* With trouble; one in peace follows. */
@@ -62,150 +61,6 @@ enum ending {
 };
 
 static const char *const roots[] = {"/first", "/second"};
-static const char *const data_paths[] = {"/first/data.00", "/second/data.00"};
-
-struct lives {
-    struct workload *work;
-    struct sim_host host;
-    struct rng rng;
-    bool is_rebuilt;    /* The index was lost since everything was last read in peace. */
-    bool trusts_lies;   /* A rebuild found what is not on the disk. */
-    bool writes_arrive; /* What fails is on the disk all the same. */
-    bool reads_fail;    /* In this life. */
-    bool reads_lie;
-    bool memory_fails;  /* In this life, now and then. */
-    bool is_in_order;   /* The last life ended so, without trouble. */
-    bool was_reclaimed; /* A segment of the last life was, when that ended. */
-    enum sim_cut cut;   /* How the power goes. */
-    bool has_roots;     /* Two, each on a disk of its own. */
-    bool has_hbm;
-    uint32_t growth_left;    /* How often NVMe may still become larger. */
-    uint32_t spread_percent; /* The workload's, in each life. */
-    bool holds_all; /* Nothing leaves HOST for want of room: not even what NVMe does not take. */
-};
-
-/* Whether nothing is dropped in this life, whatever fails. */
-static bool
-keeps_all(const struct lives *lives)
-{
-    return lives->holds_all && !lives->reads_lie && !lives->work->loses_devices;
-}
-
-/* Faults of a life. Wrong bytes make the store drop what it reads: then anything may be gone. */
-static void
-faults_choose(struct lives *lives)
-{
-    enum {
-        OF_WRITES = 6, /* The first rules, which reads do not meet; ... */
-        TRUTHFUL = 9,  /* ... and those with which no read brings wrong bytes. */
-    };
-    static const struct sim_rule rules[] = {
-        {.ops = SIM_WRITE, .effect = SIM_EIO, .per_mille = 30},
-        {.ops = SIM_WRITE, .effect = SIM_TORN, .per_mille = 30},
-        {.ops = SIM_WRITE, .effect = SIM_ENOSPC, .per_mille = 30},
-        {.ops = SIM_SYNC, .effect = SIM_EIO, .per_mille = 50},
-        {.ops = SIM_COMMIT, .effect = SIM_EIO, .per_mille = 30},
-        {.ops = SIM_COMMIT, .effect = SIM_ENOSPC, .per_mille = 30},
-        {.ops = SIM_READ, .effect = SIM_EIO, .per_mille = 30},
-        {.ops = SIM_READ, .effect = SIM_ENOMEM, .per_mille = 30},
-        {.ops = SIM_ALL, .effect = SIM_STALL, .per_mille = 20, .stall_ns = 50 * 1000 * 1000},
-        {.ops = SIM_READ, .effect = SIM_FLIP, .per_mille = 30, .file = "data."},
-        {.ops = SIM_READ, .effect = SIM_MISDIRECT, .per_mille = 30, .file = "data."},
-        {.ops = SIM_READ, .effect = SIM_STALE, .per_mille = 30, .file = "data."},
-    };
-    static const struct sim_rule arrives = {
-        .ops = SIM_WRITE, .effect = SIM_ARRIVES, .per_mille = 60, .file = "data."};
-    uint32_t choice = rng_below(&lives->rng, sizeof(rules) / sizeof(rules[0]));
-    uint32_t second = rng_below(&lives->rng, TRUTHFUL);
-
-    if (sim_index_is_damaged(lives->host.world) || lives->is_rebuilt) {
-        /* A rebuild comes, or one whose open failed begins anew: without faults of reads
-         * (life_open). */
-        choice %= OF_WRITES;
-        second %= OF_WRITES;
-    }
-    /* Who waits for long is told nothing but the truth. */
-    lives->work->is_faulty = rules[choice].effect != SIM_STALL || lives->writes_arrive;
-    sim_rule_add(lives->host.world, &rules[choice]);
-    if (lives->writes_arrive)
-        sim_rule_add(lives->host.world, &arrives);
-    lives->reads_fail = (rules[choice].ops == SIM_READ);
-    if (rng_below(&lives->rng, 3) == 0) {
-        sim_rule_add(lives->host.world, &rules[second]);
-        lives->work->is_faulty = lives->work->is_faulty || rules[second].effect != SIM_STALL;
-        lives->reads_fail = lives->reads_fail || rules[second].ops == SIM_READ;
-    }
-    lives->reads_lie = choice >= TRUTHFUL;
-    lives->work->keeps = keeps_all(lives);
-    lives->work->headers_may_lie = lives->work->headers_may_lie || lives->reads_lie;
-    if (lives->reads_lie)
-        model_doubt_all(&lives->work->model);
-}
-
-/* One of two disks takes no writes any more, or none of its syncs succeeds. */
-static void
-disk_fails(struct lives *lives)
-{
-    static const unsigned ops[3] = {SIM_WRITE, SIM_SYNC, SIM_WRITE | SIM_SYNC};
-    struct sim_rule rule = {.effect = SIM_EIO, .sticky = true};
-
-    rule.ops = ops[rng_below(&lives->rng, 3)];
-    rule.path = data_paths[rng_below(&lives->rng, 2)];
-    rule.nth = 1 + rng_below(&lives->rng, 60);
-    lives->work->is_faulty = true;
-    sim_rule_add(lives->host.world, &rule);
-}
-
-/* A call of a device fails, and most of these take the device with them. */
-static void
-device_fails(struct lives *lives)
-{
-    static const enum kvt_status statuses[3] = {KVT_E_GPU, KVT_E_GPU, KVT_E_NOMEM};
-    struct device_host_config *device = &lives->host.device;
-
-    device->fail_status = statuses[rng_below(&lives->rng, 3)];
-    device->fail_call = device->call_count + 1 + rng_below(&lives->rng, 2000);
-    lives->work->is_faulty = lives->work->loses_devices = true;
-    lives->work->keeps = keeps_all(lives);
-}
-
-/* Allocations fail in this life; half of these begin with one of the open. */
-static void
-memory_fails(struct lives *lives)
-{
-    lives->memory_fails = lives->work->is_faulty = true;
-    lives->work->keeps = keeps_all(lives);
-    if (rng_below(&lives->rng, 2) == 0)
-        sim_memory_fail(
-            lives->host.world, 1 + rng_below(&lives->rng, 400), rng_below(&lives->rng, 4) == 0);
-}
-
-/* Before a step: one allocation will fail, or all from one on, or none any more. */
-static void
-memory_vary(struct lives *lives)
-{
-    uint32_t choice = rng_below(&lives->rng, 32);
-
-    if (choice == 0)
-        sim_memory_fail(lives->host.world, 1 + rng_below(&lives->rng, 64), false);
-    else if (choice == 1)
-        sim_memory_fail(lives->host.world, 1 + rng_below(&lives->rng, 24), true);
-    else if (choice < 8)
-        sim_memory_fail(lives->host.world, 0, false);
-}
-
-/* One read fails, mostly of the rebuild that comes: nothing is lost for that, and nothing comes
- * back; or the open is refused. */
-static void
-rebuild_trouble(struct lives *lives)
-{
-    const struct sim_rule rule = {
-        .ops = SIM_READ, .effect = SIM_EIO, .nth = 1 + rng_below(&lives->rng, 100)};
-
-    lives->work->is_faulty = true;
-    lives->work->keeps = keeps_all(lives);
-    sim_rule_add(lives->host.world, &rule);
-}
 
 /* What may be another one in each life: the policy, whether HBM is a tier or devices are there for
  * the caller's memory alone, how large the store has become. */
@@ -247,6 +102,8 @@ static bool
 life_open(struct lives *lives)
 {
     uint32_t flags = 0;
+    uint32_t existing =
+        lives->work->is_made && rng_below(&lives->rng, 4) == 0 ? KVT_OPEN_EXISTING : 0;
     enum kvt_status status;
 
     bool was_faulty = lives->work->is_faulty;
@@ -261,7 +118,7 @@ life_open(struct lives *lives)
     lives->is_rebuilt = lives->is_rebuilt || flags != 0 || sim_index_is_damaged(lives->host.world);
     if ((flags != 0 || sim_index_is_damaged(lives->host.world)) && rng_below(&lives->rng, 2) == 0)
         rebuild_trouble(lives);
-    status = workload_open(lives->work, flags, lives->is_rebuilt);
+    status = workload_open(lives->work, flags | existing, lives->is_rebuilt);
     lies_note(lives);
     if (status != KVT_OK)
         return false;
@@ -294,13 +151,14 @@ life_end(struct lives *lives, enum ending ending)
     bool was_crashed = sim_crashed(lives->host.world);
     bool is_ended = !was_crashed && (ending == END_CLOSE || ending == END_ABORT);
 
-    lives->is_in_order = false;
     if (!was_crashed && work->store != NULL &&
         (ending == END_CUT || ending == END_RECLAIM || ending == END_KILL))
         workload_remember(work, sim_store_evicted);
+    if (work->store != NULL && lives->reads_fail && sim_store_kills_lost(work->store) > 0)
+        work->headers_may_lie = true;
     if (is_ended) {
         if (ending == END_CLOSE)
-            lives->is_in_order = workload_close(work) == KVT_OK && !work->is_faulty;
+            (void)workload_close(work);
         else
             kvt_abort(work->store);
         leaks_judge(lives);
@@ -316,6 +174,8 @@ life_end(struct lives *lives, enum ending ending)
     }
     workload_abandon(work);
     sim_rules_clear(lives->host.world);
+    sim_space_set(lives->host.world, 0);
+    lives->trouble_count = 0;
     sim_crash_after(lives->host.world, 0);
     sim_memory_fail(lives->host.world, 0, false);
     lives->host.device.fail_call = 0;
@@ -323,30 +183,7 @@ life_end(struct lives *lives, enum ending ending)
     if (lives->reads_lie)
         model_doubt_all(&work->model);
     work->is_faulty = work->keeps = work->loses_devices = false;
-    lives->reads_fail = lives->reads_lie = lives->memory_fails = false;
-}
-
-/* It was closed in order: whoever reads it only changes nothing on the disk, and does not even try
- * to. */
-static void
-closed_look(struct lives *lives)
-{
-    static const struct sim_rule changes = {.ops = SIM_WRITE | SIM_SYNC | SIM_DIR_SYNC |
-                                                   SIM_RENAME | SIM_UNLINK | SIM_ALLOCATE |
-                                                   SIM_TRUNCATE | SIM_COMMIT,
-        .effect = SIM_EIO,
-        .nth = 1,
-        .sticky = true};
-    uint64_t before = sim_fault_count(lives->host.world);
-
-    if (!lives->is_in_order || lives->work->model.failure[0] != '\0')
-        return;
-    sim_rule_add(lives->host.world, &changes);
-    workload_closed(lives->work);
-    sim_rules_clear(lives->host.world);
-    if (sim_fault_count(lives->host.world) != before)
-        model_fail(&lives->work->model, "a store that is read only writes");
-    leaks_judge(lives);
+    lives->reads_fail = lives->reads_lie = lives->memory_fails = lives->time_jumps = false;
 }
 
 /* The power goes once or twice while an open rebuilds the index, or soon after: the next one has
@@ -390,6 +227,20 @@ reclaim_meet(struct lives *lives)
     return 1 + rng_below(&lives->rng, AFTER_RECLAIM);
 }
 
+/* What goes wrong all life long. */
+static void
+lasting_choose(struct lives *lives)
+{
+    if (rng_below(&lives->rng, 3) == 0)
+        faults_choose(lives);
+    if (lives->has_roots && rng_below(&lives->rng, 8) == 0)
+        disk_fails(lives);
+    if (lives->has_hbm && rng_below(&lives->rng, 8) == 0)
+        device_fails(lives);
+    if (rng_below(&lives->rng, 8) == 0)
+        memory_fails(lives);
+}
+
 static void
 life(struct lives *lives, uint32_t operation_count)
 {
@@ -406,14 +257,12 @@ life(struct lives *lives, uint32_t operation_count)
 
     if (may_rebuild(lives) && rng_below(&lives->rng, lives->was_reclaimed ? 2 : 8) == 0)
         rebuilds_cut(lives);
-    if (rng_below(&lives->rng, 3) == 0)
-        faults_choose(lives);
-    if (lives->has_roots && rng_below(&lives->rng, 8) == 0)
-        disk_fails(lives);
-    if (lives->has_hbm && rng_below(&lives->rng, 8) == 0)
-        device_fails(lives);
-    if (rng_below(&lives->rng, 8) == 0)
-        memory_fails(lives);
+    if (rng_below(&lives->rng, 5) == 0)
+        troubles_choose(lives, count);
+    else
+        lasting_choose(lives);
+    if (rng_below(&lives->rng, 6) == 0)
+        time_choose(lives);
     if (ending == END_RECLAIM && rng_below(&lives->rng, 2) == 0)
         sim_rule_add(lives->host.world, &slow_commits);
     if (ending == END_CRASH_OPEN)
@@ -429,19 +278,73 @@ life(struct lives *lives, uint32_t operation_count)
 
         if (lives->memory_fails)
             memory_vary(lives);
+        troubles_step(lives, i);
+        time_step(lives);
         if (is_delete ? !workload_step_delete(lives->work) : !workload_step(lives->work))
             return;
         if (is_delete && rng_below(&lives->rng, 4) == 0)
             break;
         if (is_busy && !has_met && rng_below(&lives->rng, 16) == 0) {
+            lives->trouble_count = 0;
             count = i + 1 + reclaim_meet(lives);
             has_met = true;
         }
     }
     lives->was_reclaimed = lives->work->store != NULL && !reclaim_is_idle(lives->work->store);
     life_end(lives, ending);
-    if (rng_below(&lives->rng, 2) == 0)
-        closed_look(lives);
+}
+
+/* A store whose index is lost refuses to be opened for reading only; so may one that was not wholly
+ * made, or has a new index that may not be finished. False: it does. */
+static bool
+read_only_opens(struct lives *lives)
+{
+    struct workload *work = lives->work;
+    bool is_lost = sim_index_is_damaged(lives->host.world);
+    enum kvt_status status;
+
+    if (work->is_made && !is_lost && !lives->is_rebuilt)
+        return true;
+    status = work->host.open(work->host.context, KVT_OPEN_READ_ONLY, &work->store);
+    sim_trace(lives->host.world, 27, (uint64_t)status);
+    if (status == KVT_OK ? work->is_made && is_lost
+                         : status != KVT_E_CORRUPT && (work->is_made || status != KVT_MISS))
+        model_fail(&work->model, "a store without an index, or that is not there, is read: %s",
+            kvt_status_name(status));
+    if (status == KVT_OK && kvt_close(work->store) != KVT_OK)
+        model_fail(&work->model, "a store that was only read is not closed");
+    work->store = NULL;
+    return status == KVT_OK && work->is_made;
+}
+
+/* Everything is there that must be, and the next life finds the disk as this one did. */
+static void
+read_only_life(struct lives *lives)
+{
+    static const enum ending endings[5] = {END_CLOSE, END_CLOSE, END_ABORT, END_KILL, END_CUT};
+    static struct model before;
+    struct workload *work = lives->work;
+    enum ending ending = endings[rng_below(&lives->rng, 5)];
+    uint64_t change_count = sim_change_count(lives->host.world);
+    uint64_t capacity_bytes = lives->host.options.nvme_capacity_bytes;
+
+    if (work->is_made && may_rebuild(lives) && rng_below(&lives->rng, 4) == 0)
+        sim_index_damage(lives->host.world);
+    before = work->model;
+    /* It may be to become larger with the next open. */
+    lives->host.options.nvme_capacity_bytes = 0;
+    if (read_only_opens(lives) &&
+        workload_open(work, KVT_OPEN_READ_ONLY | KVT_OPEN_EXISTING * rng_below(&lives->rng, 2),
+            lives->is_rebuilt) == KVT_OK) {
+        workload_read_only(work);
+        if (ending == END_ABORT)
+            workload_memory_close(work);
+        life_end(lives, ending);
+    }
+    lives->host.options.nvme_capacity_bytes = capacity_bytes;
+    model_undo(&work->model, &before);
+    if (sim_change_count(lives->host.world) != change_count)
+        model_fail(&work->model, "a store that was opened for reading only has changed the disk");
 }
 
 static void
@@ -526,8 +429,13 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     lives.work->evicts = is_small || shape == SHAPE_MAP;
     if (is_small && operation_count < SMALL_LIFE)
         operation_count = SMALL_LIFE;
-    for (uint32_t i = 0; i < LIVES && lives.work->model.failure[0] == '\0'; i++)
+    for (uint32_t i = 0; i < LIVES && lives.work->model.failure[0] == '\0'; i++) {
+        if (i == 0 && rng_below(&lives.rng, 8) == 0)
+            read_only_life(&lives);
         life(&lives, operation_count);
+        if (lives.work->model.failure[0] == '\0' && rng_below(&lives.rng, 6) == 0)
+            read_only_life(&lives);
+    }
     if (lives.work->model.failure[0] == '\0')
         last_life(&lives);
     course->hash = sim_trace_hash(lives.host.world);

@@ -435,6 +435,22 @@ model_is_last(const struct model *model, struct model_name name, uint64_t op)
 }
 
 void
+model_doubt_volatile(struct model *model)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t i = 0; i < model->key_count; i++) {
+            struct model_key *key = &model->keys[space][i];
+            uint64_t next = key->kept;
+
+            chain_forget(key);
+            for (uint32_t op = 0; op < key->op_count; op++)
+                next |= key->ops[op].pending;
+            key->live |= next & NOTHING;
+        }
+    }
+}
+
+void
 model_ack_present(struct model *model, struct model_name name, uint64_t op)
 {
     struct model_key *key = key_of(model, name);
@@ -632,6 +648,19 @@ model_settled(struct model *model, bool is_firm)
                 key->kept = key->live;
             key->op_first += key->op_count;
             key->op_count = 0;
+        }
+    }
+}
+
+void
+model_undo(struct model *model, const struct model *before)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t i = 0; i < model->key_count; i++) {
+            uint32_t version_last = model->keys[space][i].version_last;
+
+            model->keys[space][i] = before->keys[space][i];
+            model->keys[space][i].version_last = version_last;
         }
     }
 }

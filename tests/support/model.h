@@ -159,6 +159,8 @@ void model_doubt(struct model *model, struct model_name name, uint64_t op);
 void model_doubt_all(struct model *model);
 /* No other operation of the name came behind it, or may have. */
 bool model_is_last(const struct model *model, struct model_name name, uint64_t op);
+/* What the next open may not find may be gone now: it could not be written. */
+void model_doubt_volatile(struct model *model);
 /* A put that found its key there is durable: so is what is there, if nothing came in between. */
 void model_ack_present(struct model *model, struct model_name name, uint64_t op);
 /* Every lasting operation is durable (flush, close). */
@@ -200,6 +202,9 @@ bool model_may_be_gone(const struct model *model, struct model_name name);
 
 /* A new life begins; `is_rebuilt`: without the old index. */
 void model_reopened(struct model *model, bool is_rebuilt);
+/* model_undo - all that came of operations since the model was as in `before` is void; but no
+ * version comes again. */
+void model_undo(struct model *model, const struct model *before);
 /* Every name was read since: what was found is what there is. Not `is_firm`: what was read may have
  * been a page cache's, and the next life may find something else again. */
 void model_settled(struct model *model, bool is_firm);

@@ -42,6 +42,7 @@ index_begin(struct sim_world *world, enum sim_op op, bool *too_out)
     if (world->is_crashed)
         return power_failure();
     verdict = sim_verdict_of(world, op, "index", NULL);
+    world->guest.change_count += op == SIM_COMMIT;
     world->now_ns += verdict.stall_ns + (op == SIM_COMMIT ? COMMIT_NS : 0);
     if (verdict.crashes) {
         *too_out = op == SIM_COMMIT && rng_below(&world->cut_rng, 2) == 0;

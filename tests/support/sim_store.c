@@ -89,6 +89,15 @@ sim_store_evicted(const kvt_store *store)
     return stats.nvme_evict_count + stats.map_evict_count;
 }
 
+uint64_t
+sim_store_kills_lost(const kvt_store *store)
+{
+    struct kvt_stats stats = {0};
+
+    stats_counts(store, &stats);
+    return stats.kill_lost_count;
+}
+
 void
 sim_store_loop(struct sim_store *sim)
 {

@@ -41,6 +41,9 @@ struct device *sim_store_device(kvt_store *store);
  * which kvt_stats_get() does. */
 uint64_t sim_store_evicted(const kvt_store *store);
 
+/* sim_store_kills_lost - marks of dead copies that it has lost. Likewise. */
+uint64_t sim_store_kills_lost(const kvt_store *store);
+
 /* sim_store_loop - the loop takes what was sent to it, and nobody else does anything after that. */
 void sim_store_loop(struct sim_store *sim);
 /* sim_store_pass - everybody works, and time passes. */

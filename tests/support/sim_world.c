@@ -61,6 +61,15 @@ sim_now(const struct sim_world *world)
     return world->now_ns;
 }
 
+void
+sim_clock_jump(struct sim_world *world, uint64_t duration_ns)
+{
+    if (world->current != NULL)
+        sim_panic(world, "the clock is made to jump inside a step");
+    world->now_ns += duration_ns;
+    sim_trace_mix(world, TRACE_CLOCK, world->now_ns);
+}
+
 static uint64_t
 clock_now(void *context)
 {
@@ -305,6 +314,12 @@ bool
 sim_file_exists(struct sim_world *world, const char *path)
 {
     return disk_find_path(&world->disk, path) != NULL;
+}
+
+uint64_t
+sim_change_count(const struct sim_world *world)
+{
+    return world->disk.change_count + world->guest.change_count;
 }
 
 bool

@@ -61,6 +61,9 @@ const struct kvt_env *sim_env(struct sim_world *world);
 const struct kvt_env *sim_outer_env(struct sim_world *world);
 
 uint64_t sim_now(const struct sim_world *world);
+/* sim_clock_jump - it is so much later at once, as for a process that was stopped: whatever waits
+ * for a time finds that passed, transfers in flight are over. Not inside a step. */
+void sim_clock_jump(struct sim_world *world, uint64_t duration_ns);
 uint64_t sim_trace_hash(const struct sim_world *world);
 /* sim_trace - mix a fact of the test's own (an operation, an answer) into the hash. */
 void sim_trace(struct sim_world *world, uint64_t kind, uint64_t fact);
@@ -149,7 +152,7 @@ struct sim_rule {
 };
 
 enum {
-    SIM_RULES_MAX = 8,
+    SIM_RULES_MAX = 12,
 };
 
 void sim_rule_add(struct sim_world *world, const struct sim_rule *rule);
@@ -191,6 +194,9 @@ void sim_vanish(struct sim_world *world);
  * "dir/name". False when there is no such file. */
 bool sim_file_corrupt(struct sim_world *world, const char *path, uint64_t offset, uint64_t size);
 bool sim_file_exists(struct sim_world *world, const char *path);
+/* sim_change_count - changes ever made to bytes, sizes and names of files, and to the index: the
+ * disk is as it was while this stays. */
+uint64_t sim_change_count(const struct sim_world *world);
 
 /* --- 7. The index ----------------------------------------------------------------------------- */
 

@@ -47,6 +47,7 @@ struct sim_verdict {
 struct sim_guest {
     struct index_disk *disk;
     bool is_damaged;
+    uint64_t change_count; /* What it was asked for that changes it. */
     void (*cut)(struct sim_world *world);
     void (*destroy)(struct sim_world *world);
 };

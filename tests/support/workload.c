@@ -240,12 +240,12 @@ work_settle(struct workload *work)
             &work->model, work->host.lies == NULL || !work->host.lies(work->host.context));
 }
 
-/* In peace what the store counts, and what the headers on NVMe say, is what there is. */
-static void
-work_audit(struct workload *work, bool is_unused)
+void
+workload_audit(struct workload *work, bool is_unused)
 {
-    struct store_audit audit = {
-        .is_unused = is_unused, .looks_at_headers = !work->headers_may_lie && !work->finds_damage};
+    /* What a crash left is taken away by who may write. */
+    struct store_audit audit = {.is_unused = is_unused,
+        .looks_at_headers = !work->headers_may_lie && !work->finds_damage && !work->is_read_only};
 
     if (workload_tolerates(work) || !store_audit(work->store, &audit))
         return;
@@ -260,7 +260,7 @@ workload_calm(struct workload *work)
     work->is_faulty = work->keeps = false;
     work->calmed_count = 1;
     work_settle(work);
-    work_audit(work, false);
+    workload_audit(work, false);
 }
 
 /* Nobody took the index away: all of it was good. */
@@ -278,8 +278,9 @@ index_judge(struct workload *work)
             (unsigned long long)stats.recover_dropped_count);
 }
 
-void
-workload_begin(struct workload *work, bool is_rebuilt)
+/* Nothing is known of the new life yet. */
+static void
+life_begin(struct workload *work, bool is_rebuilt)
 {
     for (uint32_t i = 0; i < MODEL_SPACES; i++)
         pin_forget_all(work, i);
@@ -301,7 +302,8 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
         work->store = NULL;
         return status;
     }
-    workload_begin(work, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
+    work->is_read_only = (flags & KVT_OPEN_READ_ONLY) != 0;
+    life_begin(work, is_rebuilt || (flags & KVT_OPEN_REBUILD) != 0);
     stays_settle(work);
     status = spaces_open(work);
     if (status == KVT_OK)
@@ -314,7 +316,7 @@ workload_open(struct workload *work, uint32_t flags, bool is_rebuilt)
     if (work->is_made && !is_rebuilt && (flags & KVT_OPEN_REBUILD) == 0)
         index_judge(work);
     work->is_made = true;
-    work_audit(work, false);
+    workload_audit(work, false);
     return KVT_OK;
 }
 
@@ -351,7 +353,7 @@ workload_close(struct workload *work)
     device_close(work);
     if (!workload_tolerates(work)) {
         workload_flush(work);
-        work_audit(work, true);
+        workload_audit(work, true);
     }
     delivery_close(work);
     freed_flushed(work, KVT_NOT_READY);

@@ -73,7 +73,7 @@ enum asked_kind {
     ASKED_REFUSED,   /* Calls that break a rule. */
     ASKED_CLOSE,     /* Of a store of which something is out. */
     ASKED_PIN_LIMIT, /* Pins that were too many. */
-    ASKED_READ_ONLY, /* Opens for reading only. */
+    ASKED_READ_ONLY, /* Lives that only read. */
     ASKED_SCRUB,     /* Blocks of these. */
     ASKED_LIST,      /* Blocks of a closed store. */
     ASKED_KINDS,
@@ -166,6 +166,7 @@ struct workload {
     kvt_lease stale_lease; /* The one that was given back last in this life. */
     uint64_t stale_count;  /* How often one was, again. */
     bool evicts;           /* The tiers are small: misses are no failures. */
+    bool is_read_only;     /* In this life. */
     bool is_made;          /* It was open once: its index is there. */
     bool gets_fly;         /* A get is left in flight. */
     bool has_codecs;       /* Namespaces are encoded for NVMe. */
@@ -195,6 +196,7 @@ struct workload {
     uint64_t asked_count[ASKED_KINDS];            /* Answers that were judged. */
     uint64_t chain_count;   /* Of requests on the same names, in flight together. */
     uint64_t cleared_count; /* Gets and deletes in flight beside a clear that met what was there. */
+    uint64_t heal_count;    /* Of workload_heal(), behind which all counted again. */
     uint64_t watch_count;   /* Namespaces that were watched while others used the store. */
     bool is_pinned[MODEL_SPACES][MODEL_KEYS_MAX]; /* For ever: it must be there. */
     bool must_stay[MODEL_SPACES][MODEL_KEYS_MAX]; /* On NVMe when the last life ended. */
@@ -217,9 +219,16 @@ enum kvt_status workload_open(struct workload *work, uint32_t flags, bool is_reb
 /* workload_calm - the one operation that failed while it was opened has cost nothing, and no more
  * will: read it all again. */
 void workload_calm(struct workload *work);
+/* workload_heal - in mid-life all disks are well again, and have been for a while. What is durable
+ * is there, and a flush says so: from here on no error is possible any more, unless the store says
+ * that it takes no writes in this life (kvt_health()). */
+void workload_heal(struct workload *work);
 
 /* workload_step - one random operation. False once the model has failed. */
 bool workload_step(struct workload *work);
+/* workload_read_only - steps in a store that was opened for reading only: all that must be there is
+ * read, each change is refused, and blocks that are put in memory come and go. */
+void workload_read_only(struct workload *work);
 /* workload_step_delete - a delete of one name, and the wait until it is acknowledged, as a step. */
 bool workload_step_delete(struct workload *work);
 /* workload_verify - read every name that is not in flight. */

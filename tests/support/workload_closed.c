@@ -11,74 +11,6 @@
 
 /* --- 1. Opened for reading only --------------------------------------------------------------- */
 
-static bool
-spaces_find(struct workload *work)
-{
-    kvt_namespace ns;
-    enum kvt_status status = KVT_OK;
-
-    for (uint32_t i = 0; i < MODEL_SPACES && status == KVT_OK; i++) {
-        const char *name = workload_space_name(i);
-
-        status = kvt_namespace_open(work->store, name, name, strlen(name), &work->spaces[i]);
-        workload_expect(work, "kvt_namespace_open, for reading only", status);
-    }
-    refused_judge(work, "a new namespace of a store that is read only", KVT_MISS,
-        kvt_namespace_open(work->store, "new", "new", 3, &ns));
-    return status == KVT_OK;
-}
-
-/* A block that is written into memory of HOST can be committed nowhere. */
-static void
-commit_try(struct workload *work, kvt_namespace ns, const struct kvt_put *put)
-{
-    struct kvt_put plan = *put;
-    kvt_reservation *reservation;
-    kvt_ticket *ticket;
-    void *address;
-    enum kvt_status status;
-
-    plan.source = NULL;
-    status = kvt_reserve(work->store, ns, &plan, &address, &reservation);
-    if (status == KVT_E_BUSY || (status == KVT_E_NOSPC && work->evicts) ||
-        !workload_expect(work, "kvt_reserve, for reading only", status))
-        return;
-    memset(address, 0x77, (size_t)plan.length);
-    refused_judge(work, "kvt_commit to a store that is read only", KVT_E_READONLY,
-        kvt_commit(reservation, KVT_SYNC, NULL, &ticket));
-    kvt_discard(reservation);
-}
-
-/* All that would change the disk is refused. */
-static void
-changes_try(struct workload *work, uint32_t space)
-{
-    static const uint8_t source[64];
-    kvt_namespace ns = work->spaces[space];
-    struct model_name name = {.space = space, .key = rng_below(&work->rng, work->model.key_count)};
-    uint8_t bytes[WORKLOAD_KEY_BYTES];
-    struct kvt_key key = workload_key(name, bytes);
-    const struct kvt_put put = {
-        .key = key, .source = source, .length = sizeof(source), .flags = KVT_PUT_REPLACE};
-    kvt_ticket *ticket;
-    uint32_t flags = 0;
-
-    refused_judge(work, "a RELAXED put to a store that is read only", KVT_E_READONLY,
-        kvt_put_submit(work->store, ns, &put, 1, KVT_RELAXED, NULL, &ticket));
-    refused_judge(work, "a SYNC put to a store that is read only", KVT_E_READONLY,
-        kvt_put_submit(work->store, ns, &put, 1, KVT_SYNC, NULL, &ticket));
-    refused_judge(work, "a delete in a store that is read only", KVT_E_READONLY,
-        kvt_delete_submit(work->store, ns, &key, 1, NULL, &ticket));
-    refused_judge(work, "a demote in a store that is read only", KVT_E_READONLY,
-        kvt_demote_submit(work->store, ns, &key, 1, KVT_TIER_NVME, NULL, &ticket));
-    refused_judge(work, "a clear of a store that is read only", KVT_E_READONLY,
-        kvt_namespace_clear(work->store, ns));
-    commit_try(work, ns, &put);
-    if (workload_expect(work, "kvt_health", kvt_health(work->store, &flags)) &&
-        (flags & KVT_HEALTH_READ_ONLY) == 0)
-        model_fail(&work->model, "kvt_health of a store that is read only says %#x", flags);
-}
-
 /* Each durable block is read once more, as a tool does it. */
 static void
 scrub_try(struct workload *work)
@@ -95,31 +27,19 @@ scrub_try(struct workload *work)
     work->asked_count[ASKED_SCRUB] += report.block_count;
 }
 
+/* Nothing that it does there lasts. */
 static void
 read_only_look(struct workload *work)
 {
-    uint32_t device_percent = work->device_percent, spread_percent = work->spread_percent;
-    enum kvt_status status = work->host.open(work->host.context, KVT_OPEN_READ_ONLY, &work->store);
+    static struct model before;
 
-    workload_note(work, 42, (uint64_t)status);
-    if (!workload_expect(work, "kvt_open, for reading only", status)) {
-        work->store = NULL;
-        return;
-    }
-    work->device_percent = work->spread_percent = 0;
-    workload_begin(work, false);
-    if (spaces_find(work)) {
-        workload_verify(work);
-        changes_try(work, rng_below(&work->rng, MODEL_SPACES));
+    before = work->model;
+    if (workload_open(work, KVT_OPEN_READ_ONLY, false) == KVT_OK) {
+        workload_read_only(work);
         scrub_try(work);
-        workload_verify(work);
-        workload_scan(work);
-        workload_stats(work);
+        (void)workload_close(work);
     }
-    (void)workload_close(work);
-    work->asked_count[ASKED_READ_ONLY]++;
-    work->device_percent = device_percent;
-    work->spread_percent = spread_percent;
+    model_undo(&work->model, &before);
 }
 
 /* --- 2. Closed -------------------------------------------------------------------------------- */

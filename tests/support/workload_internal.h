@@ -17,6 +17,9 @@ bool workload_expect(struct workload *work, const char *what, enum kvt_status st
 /* Likewise, of a flush or close: it tells what could not be made durable, all of which was
  * collected. */
 bool workload_expect_told(struct workload *work, const char *what, enum kvt_status status);
+/* In peace what the store counts, and what the headers on NVMe say, is what there is. `is_unused`:
+ * nobody holds anything of it. */
+void workload_audit(struct workload *work, bool is_unused);
 /* Mix an answer into the trace. */
 void workload_note(struct workload *work, uint64_t kind, uint64_t fact);
 
@@ -32,8 +35,6 @@ const char *workload_space_name(uint32_t space);
 uint32_t workload_recompute_us(
     const struct workload *work, struct model_name name, uint32_t version);
 
-/* A store was opened: what was known of the life before it is over. */
-void workload_begin(struct workload *work, bool is_rebuilt);
 
 struct flight *flight_take(struct workload *work); /* NULL: all are used. */
 struct flight *flight_get(struct workload *work);  /* One of them is collected if it must be. */
