@@ -290,6 +290,10 @@ life(struct lives *lives, uint32_t operation_count)
             has_met = true;
         }
     }
+    /* What a flush has told is there, also of requests whose ticket is gone. */
+    if (ending == END_CUT && is_open && !sim_crashed(lives->host.world) &&
+        rng_below(&lives->rng, 4) == 0)
+        workload_flush(lives->work);
     lives->was_reclaimed = lives->work->store != NULL && !reclaim_is_idle(lives->work->store);
     life_end(lives, ending);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "store_device.h"
 #include "store_internal.h"
 
 void
@@ -77,7 +78,7 @@ sim_store_narrow(kvt_store *store)
 struct device *
 sim_store_device(kvt_store *store)
 {
-    return hbm_device(store->devices.tiers[0]);
+    return store_device(store, 0);
 }
 
 uint64_t

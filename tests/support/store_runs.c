@@ -133,6 +133,8 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
         model_fail(&work->model, "nothing was told to a queue");
     if (work->freed_count[0] == 0)
         model_fail(&work->model, "no ticket was freed before its stage 1");
+    if (has_devices && work->late_count == 0)
+        model_fail(&work->model, "no request waited for work of a stream");
     if (work->chain_count == 0)
         model_fail(&work->model, "no requests of one name were in flight together");
     if (work->asked_count[ASKED_REFUSED] == 0 || work->asked_count[ASKED_WHY] == 0)

@@ -387,6 +387,7 @@ workload_abandon(struct workload *work)
     memset(work->leases, 0, sizeof(work->leases));
     memset(work->pools, 0, sizeof(work->pools));
     work->device_count = 0;
+    late_forget(work);
     free(work->pinned_pool);
     work->pinned_pool = NULL;
     work->pinned.id = 0;

@@ -10,7 +10,9 @@
  * same few names back to back, of which the model takes any order that explains their answers.
  * Everything else is interleaved. Now and then a call names a key twice: the model takes the two in
  * the order of the call, which is what comes of them. A quarter of the requests report to a queue;
- * the others are waited for by their ticket. Some free that before it has reached its last stage.
+ * the others are waited for by their ticket. Some tickets are freed before their last stage. Where
+ * there is an emulated device some requests wait for work of a stream on it, which fills a source
+ * late, or still reads a destination.
  *
  * After a crash of a simulated world the operations go on against the ghost (sim_world.h) and
  * whatever they answer is tolerated, but for wrong bytes and a poisoned store.
@@ -35,6 +37,8 @@ enum {
     CHAIN_NAMES = 3,    /* Of one chain. */
     KEY_COMPONENTS = 3, /* Of the keys that have the same bytes. */
     QUEUES_MAX = 2,
+    LATE_MAX = 3,    /* Requests behind work of a stream. */
+    LATE_BLOCKS = 2, /* Of each, whose memory is that work's. */
 };
 
 /* How a store is reached. Functions may be NULL but for `open`. */
@@ -95,6 +99,38 @@ struct spread_area {
     uint8_t *bytes; /* The area; SPREAD_DEVICE: a copy of it. SPREAD_PINNED: of the pool. */
 };
 
+/* Memory of one block that work of a stream still writes, or reads. */
+struct late_block {
+    uint8_t *host;  /* A source or destination there, ... */
+    void *address;  /* ... or here, on the device: one of the two is used. */
+    uint8_t *bytes; /* Of a put: what the work writes. */
+    uint64_t size;
+    bool is_read;      /* It looks at a destination, which must be as it was. */
+    bool is_on_device; /* The memory is that at `address`. */
+    bool was_changed;
+    _Atomic uint32_t run_count;
+};
+
+/* Work of the stream that a request waits for, by an event behind it. */
+struct late_work {
+    void *event;
+    bool is_flown; /* A request has it. */
+    bool is_out;   /* The event was not seen reached yet. */
+    struct late_block blocks[LATE_BLOCKS];
+    uint32_t count; /* Blocks with work. */
+};
+
+/* A stream of the test's own, on an emulated device of the store. */
+struct late_stream {
+    struct device *device; /* NULL: there is none. */
+    uint32_t number;
+    void *stream;
+    void *memory; /* Of the device, in a region. */
+    kvt_region region;
+    uint8_t *host;
+    struct late_work works[LATE_MAX];
+};
+
 /* A submitted request. */
 struct flight {
     enum flight_kind kind;
@@ -115,10 +151,12 @@ struct flight {
     bool is_on_device[BATCH_MAX];          /* Source or destination; `memory` is a copy of it. */
     uint8_t devices[BATCH_MAX];            /* Of which device, if it is. */
     struct spread_area spreads[BATCH_MAX]; /* Source or destination instead of `memory`. */
-    bool is_visible;                       /* Stage 1 was collected. */
-    bool is_cancelled;                     /* It was asked for: any block may say so. */
-    bool is_race;                          /* Get: its blocks are put anew meanwhile. */
-    bool is_cleared;                       /* Its namespace was, before stage 1 was collected. */
+    struct late_work *late;                /* It waits for that. NULL: for nothing. */
+    struct late_block *late_blocks[BATCH_MAX]; /* Source or destination instead of `memory`. */
+    bool is_visible;                           /* Stage 1 was collected. */
+    bool is_cancelled;                         /* It was asked for: any block may say so. */
+    bool is_race;                              /* Get: its blocks are put anew meanwhile. */
+    bool is_cleared;           /* Its namespace was, before stage 1 was collected. */
     uint64_t met[BATCH_MAX];   /* Get, delete: states that it may have met. 0: what is live. */
     bool is_chained;           /* Its first stage is collected with all of the chain. */
     uint32_t links[BATCH_MAX]; /* Of each block, in the model's chain of its name. */
@@ -182,6 +220,8 @@ struct workload {
     uint32_t device_count;   /* That have a pool. */
     bool has_hbm;            /* A tier there, too. */
     struct workload_pool pools[WORKLOAD_DEVICES_MAX];
+    struct late_stream late;
+    uint64_t late_count;     /* Requests that have waited for work of it. */
     uint32_t spread_percent; /* Sources and destinations that are spread, also on the device. */
     uint8_t *pinned_pool;    /* Host memory in a region, for them; NULL: there is no device. */
     kvt_region pinned;

@@ -138,7 +138,7 @@ const struct kvt_submit *
 delivery_choose(struct workload *work, struct flight *flight)
 {
     if (work->queue_count == 0 || rng_below(&work->rng, QUEUED_EVERY) != 0)
-        return NULL;
+        return flight->late != NULL ? &flight->submit : NULL;
     flight->submit.queue = work->queues[rng_below(&work->rng, work->queue_count)];
     flight->submit.user = (void *)(uintptr_t)++work->submit_count;
     return &flight->submit;

@@ -71,12 +71,15 @@ device_open(struct workload *work)
         if ((options.device_mask >> i & 1) != 0)
             status = pool_open(work, i);
     }
+    if (status == KVT_OK)
+        late_open(work);
     return status != KVT_OK || work->spread_percent == 0 ? status : pinned_open(work);
 }
 
 void
 device_close(struct workload *work)
 {
+    late_close(work);
     if (work->pinned.id != 0)
         workload_expect(
             work, "kvt_region_unregister", kvt_region_unregister(work->store, work->pinned));
@@ -106,13 +109,16 @@ device_memory(const struct workload *work, const struct flight *flight, uint32_t
     uint64_t block = (uint64_t)(flight - work->flights) * BATCH_MAX + i;
     const struct workload_pool *pool = &work->pools[flight->devices[i]];
 
+    if (flight->late_blocks[i] != NULL)
+        return flight->late_blocks[i]->address;
     return (void *)((uintptr_t)pool->memory + block * spread_area_bytes(work));
 }
 
 kvt_region
 device_region(const struct workload *work, const struct flight *flight, uint32_t i)
 {
-    return work->pools[flight->devices[i]].region;
+    return flight->late_blocks[i] != NULL ? work->late.region
+                                          : work->pools[flight->devices[i]].region;
 }
 
 bool

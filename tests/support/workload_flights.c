@@ -53,6 +53,7 @@ name_is_busy(const struct workload *work, struct model_name name)
 void
 flight_clear(struct flight *flight)
 {
+    late_release(flight);
     for (uint32_t i = 0; i < flight->count; i++) {
         free(flight->memory[i]);
         spread_forget(flight, i);

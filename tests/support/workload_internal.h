@@ -119,6 +119,25 @@ void freed_finished(struct workload *work, struct flight *flight);
 /* freed_flushed - what the end of a flush, or of the store, says of those that are untold. */
 void freed_flushed(struct workload *work, enum kvt_status status);
 
+/* --- workload_late.c -------------------------------------------------------------------------- */
+
+/* late_open, late_close - a stream, where the store has an emulated device. late_forget - without
+ * the store. */
+void late_open(struct workload *work);
+void late_close(struct workload *work);
+void late_forget(struct workload *work);
+/* late_puts, late_gets, late_alone - by chance: the request that is about to be submitted waits for
+ * work that writes sources of it, or reads destinations of it, or does nothing. */
+void late_puts(struct workload *work, struct flight *flight, struct kvt_put *puts);
+void late_gets(struct workload *work, struct flight *flight, struct kvt_get *gets);
+void late_alone(struct workload *work, struct flight *flight);
+/* late_landed - stage 1 was reached; `has_begun`: so that the work had been done before. What a get
+ * wrote in host memory is in `memory`. late_release - the request does not need it any more. */
+void late_landed(struct workload *work, struct flight *flight, bool has_begun);
+void late_release(struct flight *flight);
+/* late_scribble - over a source in host memory. False: the work may still write the source. */
+bool late_scribble(const struct flight *flight, uint32_t i, uint8_t filler);
+
 /* --- workload_race.c -------------------------------------------------------------------------- */
 
 /* race_landed - what came of one block of a workload_race(). */

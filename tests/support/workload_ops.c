@@ -62,6 +62,8 @@ static void
 source_scribble(struct workload *work, struct flight *flight, uint32_t i)
 {
     memset(flight->memory[i], SCRIBBLE, (size_t)flight->sizes[i]);
+    if (!late_scribble(flight, i, SCRIBBLE))
+        return;
     if (flight->spreads[i].kind != SPREAD_NONE)
         spread_scribble(work, flight, i, SCRIBBLE);
     else if (flight->is_on_device[i])
@@ -184,6 +186,18 @@ block_delete_landed(
     }
 }
 
+/* Some block says so. */
+static bool
+has_begun(const struct flight *flight, const struct kvt_result *results)
+{
+    for (uint32_t i = 0; i < flight->count; i++) {
+        if (results[i].status == KVT_OK || results[i].status == KVT_EXISTS ||
+            (results[i].status == KVT_MISS && flight->kind != FLIGHT_PUT))
+            return true;
+    }
+    return false;
+}
+
 void
 flight_collect(struct workload *work, struct flight *flight)
 {
@@ -195,10 +209,12 @@ flight_collect(struct workload *work, struct flight *flight)
     flight->is_visible = true;
     if (!is_told)
         return;
+    late_landed(work, flight, is_freed ? flight->told[0] >= 0 : has_begun(flight, results));
     workload_mood(work);
     if (is_freed) {
         freed_landed(work, flight);
         spread_end(work, flight, 0);
+        late_release(flight);
         return;
     }
     for (uint32_t i = 0; i < flight->count; i++) {
@@ -216,6 +232,7 @@ flight_collect(struct workload *work, struct flight *flight)
             block_delete_landed(work, flight, i, results[i].status);
         spread_end(work, flight, i);
     }
+    late_release(flight);
 }
 
 /* --- 2. Puts ---------------------------------------------------------------------------------- */
@@ -293,6 +310,7 @@ workload_put(struct workload *work, const struct model_name *names, uint32_t cou
         puts[i].key = workload_key(names[i], keys[i]);
         puts[i].parent = i > 0 ? &puts[i - 1].key : has_parent ? &parent : NULL;
     }
+    late_puts(work, flight, puts);
     status = kvt_put_submit(work->store, work->spaces[names[0].space], puts, count, durability,
         delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 6, (uint64_t)status);
@@ -364,6 +382,7 @@ workload_get(struct workload *work, const struct model_name *names, uint32_t cou
         gets[i].destination = device_memory(work, flight, i);
         gets[i].region = device_region(work, flight, i);
     }
+    late_gets(work, flight, gets);
     status = kvt_get_submit(work->store, work->spaces[names[0].space], gets, count,
         delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 7, (uint64_t)status);
@@ -392,6 +411,7 @@ workload_delete(struct workload *work, const struct model_name *names, uint32_t 
         keys[i] = workload_key(names[i], bytes[i]);
         flight->ops[i] = model_delete(&work->model, names[i]);
     }
+    late_alone(work, flight);
     status = kvt_delete_submit(work->store, work->spaces[names[0].space], keys, count,
         delivery_choose(work, flight), &flight->ticket);
     workload_note(work, 8, (uint64_t)status);
