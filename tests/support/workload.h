@@ -105,8 +105,9 @@ struct late_block {
     void *address;  /* ... or here, on the device: one of the two is used. */
     uint8_t *bytes; /* Of a put: what the work writes. */
     uint64_t size;
-    bool is_read;      /* It looks at a destination, which must be as it was. */
-    bool is_on_device; /* The memory is that at `address`. */
+    bool is_read;       /* It looks at a destination, which must be as it was. */
+    bool is_on_device;  /* The memory is that at `address`. */
+    const void *leased; /* Instead: a copy that is leased, which must be as `bytes`. */
     bool was_changed;
     _Atomic uint32_t run_count;
 };
@@ -221,7 +222,8 @@ struct workload {
     bool has_hbm;            /* A tier there, too. */
     struct workload_pool pools[WORKLOAD_DEVICES_MAX];
     struct late_stream late;
-    uint64_t late_count;     /* Requests that have waited for work of it. */
+    uint64_t late_count; /* Requests that have waited for work of it. */
+    uint64_t late_lease_count;
     uint32_t spread_percent; /* Sources and destinations that are spread, also on the device. */
     uint8_t *pinned_pool;    /* Host memory in a region, for them; NULL: there is no device. */
     kvt_region pinned;

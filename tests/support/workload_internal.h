@@ -131,6 +131,8 @@ void late_forget(struct workload *work);
 void late_puts(struct workload *work, struct flight *flight, struct kvt_put *puts);
 void late_gets(struct workload *work, struct flight *flight, struct kvt_get *gets);
 void late_alone(struct workload *work, struct flight *flight);
+/* late_lease_end - by chance: the lease is given back behind work that reads what it holds. */
+bool late_lease_end(struct workload *work, const struct held_lease *held);
 /* late_landed - stage 1 was reached; `has_begun`: so that the work had been done before. What a get
  * wrote in host memory is in `memory`. late_release - the request does not need it any more. */
 void late_landed(struct workload *work, struct flight *flight, bool has_begun);

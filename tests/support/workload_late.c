@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workload_late.c - requests of the workload that wait for an event of a stream: its work fills
- * sources of puts late, or still reads destinations of gets.
+ * workload_late.c - what of the workload waits for work of a stream: requests whose sources that
+ * fills late, or whose destinations it still reads, and leases whose bytes it still reads.
  *
- * The memory belongs to the stream's work, and is used again when its event was reached: a request
- * may end before, cancelled or with its device.
+ * But for leases the memory belongs to the stream's work, and is used again when its event was
+ * reached: a request may end before, cancelled or with its device.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -111,8 +111,12 @@ static void
 work_reap(struct workload *work, struct late_work *late)
 {
     for (uint32_t i = 0; i < late->count; i++) {
-        if (late->blocks[i].was_changed)
-            model_fail(&work->model, "a get wrote to its destination before its event");
+        const struct late_block *block = &late->blocks[i];
+
+        if (block->was_changed && (block->leased == NULL || !work->loses_devices))
+            model_fail(&work->model, "a stream found %s",
+                block->leased == NULL ? "a destination written before its event"
+                                      : "leased bytes changed before it had passed");
     }
     late->is_out = false;
 }
@@ -158,7 +162,10 @@ block_run(void *context, void *memory)
     struct late_block *block = context;
     uint8_t *bytes = block->is_on_device ? memory : block->host;
 
-    if (block->is_read)
+    if (block->leased != NULL)
+        block->was_changed = memcmp(block->is_on_device ? memory : block->leased, block->bytes,
+                                 (size_t)block->size) != 0;
+    else if (block->is_read)
         block->was_changed = !is_untouched(bytes, block->size);
     else
         memcpy(bytes, block->bytes, (size_t)block->size);
@@ -203,8 +210,17 @@ block_add(struct late_work *own, bool is_read, bool is_on_device, uint64_t size)
     block->is_read = is_read;
     block->is_on_device = is_on_device;
     block->was_changed = false;
+    block->leased = NULL;
     atomic_store(&block->run_count, 0);
     return block;
+}
+
+/* What does not lie on the device is not told to it. */
+static void *
+launch_address(const struct late_block *block)
+{
+    return block->leased != NULL && block->is_on_device ? (void *)(uintptr_t)block->leased
+                                                        : block->address;
 }
 
 /* The work is the stream's from here on, whether or not all of it could be queued. False: no
@@ -221,8 +237,8 @@ work_launch(struct workload *work, struct late_work *own)
         status =
             device_host_launch(late->device, late->stream, idle_run, NULL, own->blocks[0].address);
     for (uint32_t i = 0; i < own->count && status == KVT_OK; i++)
-        status = device_host_launch(
-            late->device, late->stream, block_run, &own->blocks[i], own->blocks[i].address);
+        status = device_host_launch(late->device, late->stream, block_run, &own->blocks[i],
+            launch_address(&own->blocks[i]));
     /* Behind one that failed, too: it says when the memory can be used again. */
     if (late->device->ops->event_record(late->device, own->event, late->stream) == KVT_OK)
         return status == KVT_OK;
@@ -379,4 +395,56 @@ late_release(struct flight *flight)
         flight->late->is_flown = false;
     flight->late = NULL;
     memset(flight->late_blocks, 0, sizeof(flight->late_blocks));
+}
+
+/* --- 4. Leases -------------------------------------------------------------------------------- */
+
+/* Of a copy that can be looked at from the stream, and is known. */
+static void
+lease_add(struct workload *work, struct late_work *own, const struct held_lease *held, uint32_t i)
+{
+    bool is_on_device =
+        held->hbm_versions[i] != 0 && (held->versions[i] == 0 || rng_below(&work->rng, 2) == 0);
+    uint32_t version = is_on_device ? held->hbm_versions[i] : held->versions[i];
+    uint32_t tier = is_on_device ? KVT_TIER_HBM : KVT_TIER_HOST;
+    struct kvt_locator locator;
+    struct late_block *block;
+    const void *address;
+    uint64_t length;
+
+    if (version == 0 ||
+        kvt_lease_address(work->store, held->lease, i, tier, &address, &length) != KVT_OK ||
+        kvt_lease_export(work->store, held->lease, i, tier, &locator) != KVT_OK ||
+        (is_on_device && locator.device != work->late.number))
+        return;
+    block = block_add(own, true, is_on_device, model_length(&work->model, held->names[i], version));
+    model_fill(&work->model, held->names[i], version, block->bytes);
+    block->leased = address;
+}
+
+bool
+late_lease_end(struct workload *work, const struct held_lease *held)
+{
+    struct late_stream *late = &work->late;
+    struct late_work *own = held->lease.id == 0 ? NULL : work_take(work);
+    enum kvt_status status;
+
+    if (own == NULL)
+        return false;
+    for (uint32_t i = 0; i < held->count && own->count < LATE_BLOCKS; i++)
+        lease_add(work, own, held, i);
+    if (own->count == 0)
+        return false;
+    (void)work_launch(work, own);
+    status = kvt_lease_release_after(work->store, held->lease, late->number, NULL);
+    if (status != KVT_E_INVAL)
+        model_fail(&work->model, "kvt_lease_release_after of the default stream: %s",
+            kvt_status_name(status));
+    status = kvt_lease_release_after(work->store, held->lease, late->number, late->stream);
+    if (is_made(work, "kvt_lease_release_after", status)) {
+        work->late_lease_count++;
+        return true;
+    }
+    own->count = 0; /* Nothing is promised to the work. */
+    return status == KVT_E_GPU;
 }

@@ -471,7 +471,7 @@ lease_give_back(struct workload *work, struct held_lease *held)
             model_fail(&work->model, "space %u key %u: leased bytes changed", held->names[i].space,
                 held->names[i].key);
     }
-    if (work->store != NULL)
+    if (work->store != NULL && !late_lease_end(work, held))
         kvt_lease_release(work->store, held->lease);
     if (held->lease.id != 0)
         work->stale_lease = held->lease;
