@@ -18,6 +18,7 @@ enum {
     FATES_ROOM = 1 << KVT_FATE_EVICTED | 1 << KVT_FATE_RECLAIMED | 1 << KVT_FATE_REFUSED,
     FATES_TROUBLE =
         FATES_ROOM | 1 << KVT_FATE_DAMAGED | 1 << KVT_FATE_DEVICE_LOST | 1 << KVT_FATE_PUT_FAILED,
+    UNSURE = 1 << 14,    /* It may have been there: that nothing is remembered is no wonder. */
     WAS_THERE = 1 << 15, /* What becomes of it without being asked is to come. */
 };
 
@@ -49,7 +50,7 @@ fate_put(struct workload *work, const struct flight *flight, uint32_t i, enum kv
     else if (status == KVT_EXISTS)
         fates |= WAS_THERE;
     else if (status == KVT_MISS)
-        fates |= 1 << KVT_FATE_CLEARED;
+        fates |= 1 << KVT_FATE_CLEARED | UNSURE;
     else
         fates |= 1 << KVT_FATE_PUT_FAILED;
     fate_set(work, flight, i, fates);
@@ -72,7 +73,7 @@ fate_clear(struct workload *work, struct model_name name)
     if (!name_is_busy(work, name) && model_is_certain(&work->model, name))
         *known = 1 << KVT_FATE_CLEARED;
     else if (name_is_busy(work, name) || model_states(&work->model, name) != MODEL_NOTHING)
-        *known |= 1 << KVT_FATE_CLEARED;
+        *known |= 1 << KVT_FATE_CLEARED | UNSURE;
 }
 
 void
