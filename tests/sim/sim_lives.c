@@ -341,6 +341,8 @@ read_only_life(struct lives *lives)
         workload_open(work, KVT_OPEN_READ_ONLY | KVT_OPEN_EXISTING * rng_below(&lives->rng, 2),
             lives->is_rebuilt) == KVT_OK) {
         workload_read_only(work);
+        /* Longer than what others write each minute. */
+        (void)sim_run_for(lives->host.world, UINT64_C(70) * 1000 * 1000 * 1000);
         if (ending == END_ABORT)
             workload_memory_close(work);
         life_end(lives, ending);

@@ -7,7 +7,8 @@
 enum {
     TROUBLE_STEPS = 40, /* A disk is ill for so many, at most. */
     TROUBLES_COUNT = 6, /* Kinds. */
-    TIME_EVERY = 40,    /* Steps, on average, in a life whose time jumps. */
+    PAUSE_STEPS = 500 * 1000,
+    TIME_EVERY = 40, /* Steps, on average, in a life whose time jumps. */
 };
 
 static const uint64_t SECOND_NS = UINT64_C(1000) * 1000 * 1000;
@@ -192,12 +193,30 @@ troubles_set(struct lives *lives)
     sim_space_set(lives->host.world, is_full);
 }
 
+/* The steps of a pause in which nobody asks for anything are few. */
+struct pause {
+    const struct sim_world *world;
+    uint64_t step_limit;
+};
+
+static bool
+pause_is_restless(void *context)
+{
+    const struct pause *pause = context;
+
+    return sim_step_count(pause->world) > pause->step_limit;
+}
+
 /* All disks are well again. */
 static void
 troubles_end(struct lives *lives)
 {
-    (void)sim_run_for(lives->host.world, PAUSE_NS);
-    if (!sim_crashed(lives->host.world))
+    struct sim_world *world = lives->host.world;
+    struct pause pause = {.world = world, .step_limit = sim_step_count(world) + PAUSE_STEPS};
+
+    if (sim_run(world, pause_is_restless, &pause, sim_now(world) + PAUSE_NS) == SIM_DONE)
+        model_fail(&lives->work->model, "disks are well again, and the store never comes to rest");
+    else if (!sim_crashed(world))
         workload_heal(lives->work);
 }
 
