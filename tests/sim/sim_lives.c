@@ -403,6 +403,34 @@ options_choose(struct lives *lives, enum shape shape, bool is_small)
     return options;
 }
 
+/* One seed in ten has a file system, or a store, that is unlike the others'. */
+static void
+rare_choose(struct lives *lives, struct sim_options *world, struct kvt_options *options)
+{
+    switch (rng_below(&lives->rng, 60)) {
+    case 0:
+        world->direct_unsupported = true;
+        break;
+    case 1:
+        world->direct_refused = true;
+        break;
+    case 2:
+        world->directories_sync_late = true;
+        break;
+    case 3:
+        options->worker_count = 1;
+        break;
+    case 4:
+        options->worker_count = 4;
+        break;
+    case 5:
+        options->event_count_max = 64;
+        break;
+    default:
+        break;
+    }
+}
+
 static void
 run(uint64_t seed, uint32_t operation_count, struct course *course)
 {
@@ -426,6 +454,7 @@ run(uint64_t seed, uint32_t operation_count, struct course *course)
     lives.growth_left = rng_below(&lives.rng, GROWTHS_MAX + 1);
     lives.holds_all = shape == SHAPE_LARGE;
     options = options_choose(&lives, shape, is_small);
+    rare_choose(&lives, &world, &options);
     lives.work = calloc(1, sizeof(*lives.work));
     assert_non_null(lives.work);
     sim_host_init(&lives.host, &world, &options);

@@ -107,10 +107,11 @@ dir_new(struct sim_world *world, struct sim_node *node, const char *path, unsign
     return dir;
 }
 
-/* Find or make the directory `name` of `parent`; `path` is what to call it. */
+/* Find or make the directory `name` of `parent`; `path` is what to call it. `is_late`: a new one is
+ * lost without a sync of its parent. */
 static enum kvt_status
 dir_enter(struct sim_world *world, struct sim_node *parent, const char *name, const char *path,
-    unsigned flags, struct fs_dir **dir_out)
+    unsigned flags, bool is_late, struct fs_dir **dir_out)
 {
     struct sim_node *node = disk_find(parent, name);
     struct sim_verdict verdict;
@@ -126,7 +127,7 @@ dir_enter(struct sim_world *world, struct sim_node *parent, const char *name, co
         return failure_set(KVT_EXISTS, EEXIST, "create %s: it is there", path);
     if (node == NULL) {
         node = disk_create(&world->disk, parent, name, true);
-        if (!world->options.directories_sync_late)
+        if (!is_late)
             disk_sync(parent, UINT64_MAX);
     }
     if (verdict.crashes)
@@ -164,7 +165,7 @@ fs_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **dir
     }
     if (parent == NULL || !parent->is_directory)
         return failure_set(KVT_MISS, ENOENT, "open %s: no such directory", path);
-    return dir_enter(world, parent, name, path, flags, dir_out);
+    return dir_enter(world, parent, name, path, flags, false, dir_out); /* fs_host.c syncs it. */
 }
 
 static enum kvt_status
@@ -180,7 +181,8 @@ fs_dir_open_at(struct fs_dir *parent, const char *name, unsigned flags, struct f
         return status;
     if (snprintf(path, sizeof(path), "%s/%s", parent->path, name) >= PATH_BYTES)
         return failure_set(KVT_E_INVAL, ENAMETOOLONG, "path below %s is too long", parent->path);
-    return dir_enter(parent->world, parent->node, name, path, flags, dir_out);
+    return dir_enter(parent->world, parent->node, name, path, flags,
+        parent->world->options.directories_sync_late, dir_out);
 }
 
 static void
