@@ -310,7 +310,7 @@ read_only_opens(struct lives *lives)
     if (work->is_made && !is_lost && !lives->is_rebuilt)
         return true;
     status = work->host.open(work->host.context, KVT_OPEN_READ_ONLY, &work->store);
-    sim_trace(lives->host.world, 27, (uint64_t)status);
+    sim_trace(lives->host.world, 45, (uint64_t)status);
     if (status == KVT_OK ? work->is_made && is_lost
                          : status != KVT_E_CORRUPT && (work->is_made || status != KVT_MISS))
         model_fail(&work->model, "a store without an index, or that is not there, is read: %s",

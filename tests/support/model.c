@@ -626,8 +626,10 @@ model_reopened(struct model *model, bool is_rebuilt)
             chain_forget(key);
             key->chain.is_open = false;
             key->live = is_rebuilt ? key->rebuilt : key->kept;
-            for (uint32_t op = 0; op < key->op_count; op++)
+            for (uint32_t op = 0; op < key->op_count; op++) {
                 key->live |= key->ops[op].pending;
+                key->ops[op].is_lasting = false;
+            }
         }
     }
 }

@@ -54,7 +54,7 @@ struct model_range {
 struct model_op {
     uint64_t pending; /* States that it may have left. 0: it did nothing. */
     uint64_t settled; /* The state it left if it is durable. */
-    bool is_lasting;  /* A flush or a close makes it durable. */
+    bool is_lasting;  /* A flush or a close makes it durable, in the life that it is of. */
 };
 
 enum model_act {

@@ -44,7 +44,7 @@ workload_heal(struct workload *work)
     /* What failed is told by the first, if none has told it; the second has no reason left. */
     workload_flush(work);
     status = kvt_flush(work->store);
-    workload_note(work, 25, (uint64_t)status);
+    workload_note(work, 44, (uint64_t)status);
     if (takes && status != KVT_OK)
         model_fail(
             &work->model, "kvt_flush, with all disks well again: %s", kvt_status_name(status));

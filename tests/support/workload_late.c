@@ -55,7 +55,7 @@ blocks_place(struct workload *work)
 static bool
 is_made(struct workload *work, const char *what, enum kvt_status status)
 {
-    workload_note(work, 30, (uint64_t)status);
+    workload_note(work, 43, (uint64_t)status);
     return workload_expect(work, what, status);
 }
 

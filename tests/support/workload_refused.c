@@ -365,15 +365,15 @@ ticket_refused(struct workload *work, struct bad *bad, const struct flight *flig
 static void
 close_refused(struct workload *work, struct bad *bad)
 {
-    bool is_out = false;
+    bool is_out = work->queue_count > 0;
 
     for (uint32_t i = 0; i < FLIGHTS_MAX; i++)
-        is_out = is_out || work->flights[i].kind != FLIGHT_FREE;
+        is_out = is_out || work->flights[i].ticket != NULL;
     for (uint32_t i = 0; i < LEASES_MAX; i++)
         is_out = is_out || work->leases[i].lease.id != 0;
     if (!is_out)
         return;
-    bad->what = "kvt_close with tickets or leases out";
+    bad->what = "kvt_close with queues, tickets or leases out";
     bad->wanted = KVT_E_STATE;
     bad_judge(work, bad, kvt_close(work->store));
     work->asked_count[ASKED_CLOSE]++;
