@@ -151,7 +151,8 @@ life_end(struct lives *lives, enum ending ending)
     bool was_crashed = sim_crashed(lives->host.world);
     bool is_ended = !was_crashed && (ending == END_CLOSE || ending == END_ABORT);
 
-    if (!was_crashed && work->store != NULL &&
+    /* What is only read may be known to the index alone: a rebuild finds what a crash left. */
+    if (!was_crashed && work->store != NULL && !work->is_read_only &&
         (ending == END_CUT || ending == END_RECLAIM || ending == END_KILL))
         workload_remember(work, sim_store_evicted);
     if (work->store != NULL && lives->reads_fail && sim_store_kills_lost(work->store) > 0)
