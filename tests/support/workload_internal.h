@@ -35,7 +35,6 @@ const char *workload_space_name(uint32_t space);
 uint32_t workload_recompute_us(
     const struct workload *work, struct model_name name, uint32_t version);
 
-
 struct flight *flight_take(struct workload *work); /* NULL: all are used. */
 struct flight *flight_get(struct workload *work);  /* One of them is collected if it must be. */
 /* Wait for stage 1 and tell the model. */
