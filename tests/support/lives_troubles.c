@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lives_troubles.c - what goes wrong in a life of lives.h: disks, devices, memory.
+ * lives_troubles.c - what goes wrong in a life of lives.h: disks, devices, memory, time.
  */
 #include "lives.h"
 
@@ -190,7 +190,7 @@ troubles_set(struct lives *lives)
         is_full = is_full || trouble->is_full;
         lives->reads_fail = lives->reads_fail || (trouble->rule.ops & SIM_READ) != 0;
     }
-    sim_space_set(lives->host.world, is_full);
+    sim_space_set(lives->host.world, is_full ? 1 : 0); /* One byte, or a TiB. */
 }
 
 /* The steps of a pause in which nobody asks for anything are few. */

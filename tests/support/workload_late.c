@@ -265,6 +265,19 @@ may_lie_there(const struct workload *work, const struct flight *flight, uint32_t
            (!flight->is_on_device[i] || flight->devices[i] == work->late.number);
 }
 
+/* The block's memory is the work's from here on: its address. NULL: it is as it was. */
+static void *
+block_attach(const struct workload *work, struct flight *flight, uint32_t i,
+    struct late_block *block, kvt_region *region_out)
+{
+    flight->late_blocks[i] = block;
+    if (block == NULL)
+        return NULL;
+    if (block->is_on_device)
+        *region_out = work->late.region;
+    return block->is_on_device ? block->address : block->host;
+}
+
 void
 late_alone(struct workload *work, struct flight *flight)
 {
@@ -298,12 +311,9 @@ late_puts(struct workload *work, struct flight *flight, struct kvt_put *puts)
         return;
     flight_attach(work, flight, own);
     for (uint32_t i = 0; i < flight->count; i++) {
-        flight->late_blocks[i] = blocks[i];
-        if (blocks[i] == NULL)
-            continue;
-        puts[i].source = flight->is_on_device[i] ? blocks[i]->address : blocks[i]->host;
-        if (flight->is_on_device[i])
-            puts[i].region = work->late.region;
+        void *address = block_attach(work, flight, i, blocks[i], &puts[i].region);
+
+        puts[i].source = address != NULL ? address : puts[i].source;
     }
 }
 
@@ -347,12 +357,9 @@ late_gets(struct workload *work, struct flight *flight, struct kvt_get *gets)
         return;
     flight_attach(work, flight, own);
     for (uint32_t i = 0; i < flight->count; i++) {
-        flight->late_blocks[i] = blocks[i];
-        if (blocks[i] == NULL)
-            continue;
-        gets[i].destination = flight->is_on_device[i] ? blocks[i]->address : blocks[i]->host;
-        if (flight->is_on_device[i])
-            gets[i].region = work->late.region;
+        void *address = block_attach(work, flight, i, blocks[i], &gets[i].region);
+
+        gets[i].destination = address != NULL ? address : gets[i].destination;
     }
 }
 
