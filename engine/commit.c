@@ -379,15 +379,13 @@ batch_send(struct kvt_store *store, struct batch *batch, bool is_ahead)
         .done = &store->batches_done,
         .done_task = &store->loop_task,
         .user = &batch->owner};
-    status = is_ahead ? nvme_put_reserved(store->nvme, &batch->tier_batch)
+    status = is_ahead ? nvme_put_reserved(store->nvme, &batch->tier_batch, NVME_ROOT_NONE)
                       : tier->ops->put(tier, &batch->tier_batch);
     if (status == KVT_E_BUSY)
         return batch_put_off(store, batch);
     if (status == KVT_OK) {
         batch->state = BATCH_WRITING;
     } else if (status != KVT_E_NOSPC) {
-        if (status == KVT_E_READONLY)
-            store_health_set(store, KVT_HEALTH_ROOT_READONLY);
         commit_batch_fail(store, batch, status);
     }
     return status;

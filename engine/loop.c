@@ -122,13 +122,29 @@ jobs_take(struct kvt_store *store)
     return was_busy;
 }
 
+/* What failed may have been the last root that took writes: health says so before anybody is told
+ * of the failure. */
+static void
+roots_look(struct kvt_store *store)
+{
+    for (uint32_t root = 0; root < store->file.root_count; root++) {
+        if (nvme_root_is_writable(store->nvme, root))
+            return;
+    }
+    if (!store->is_read_only)
+        store_health_set(store, KVT_HEALTH_ROOT_READONLY);
+}
+
 static bool
 batches_take(struct kvt_store *store)
 {
     struct inbox_node *node;
-    bool was_busy;
+    bool was_busy = false;
 
-    was_busy = store->nvme != NULL && nvme_step(store->nvme);
+    if (store->nvme != NULL && nvme_step(store->nvme)) {
+        roots_look(store);
+        was_busy = true;
+    }
     node = inbox_take(&store->batches_done);
     was_busy = was_busy || node != NULL;
     while (node != NULL) {

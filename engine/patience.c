@@ -198,7 +198,7 @@ nvme_room_step(struct kvt_store *store)
 {
     struct nvme_wait *wait = &store->nvme_wait;
 
-    if ((wait->patience.is_begun || wait->is_lacking) && commit_is_idle(store)) {
+    if ((wait->patience.is_begun || wait->is_lacking) && commit_is_at_rest(store)) {
         wait->patience.is_begun = false; /* Nobody waits any more. */
         nvme_room_found(store);
     }

@@ -239,15 +239,17 @@ kill_is_vain(struct kvt_store *store, const struct tier_kill *kill)
     return flight != NULL && flight_replaces(flight, &kill->extent);
 }
 
-/* A kill is needed until the copy that it names is void: its segment's generation has passed. */
+/* A kill is needed until the copy that it names is void: its segment's generation has passed. Those
+ * of a victim that is RECYCLING already are durable elsewhere: that came before. */
 static void
 kills_filter(struct reclaim *reclaim)
 {
+    bool are_elsewhere = reclaim->victim->state == SEGMENT_RECYCLING;
     uint32_t kept_count = 0;
     uint32_t count;
 
     reclaim->kills = victim_scan_kills(reclaim->scan, &count);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && !are_elsewhere; i++) {
         const struct tier_kill kill = reclaim->kills[i];
         const struct segment *segment = segment_at(reclaim->store->segments, kill.extent.segment);
 
@@ -330,7 +332,8 @@ unreadable_tell(struct kvt_store *store)
     const struct reclaim *reclaim = store->reclaim;
     uint32_t end = victim_scan_unreadable(reclaim->scan);
 
-    if (end == 0)
+    /* RECYCLING: what its kills named is known elsewhere (kills_filter()). */
+    if (end == 0 || reclaim->victim->state == SEGMENT_RECYCLING)
         return;
     COUNT(store, kill_lost_count, 1);
     log_line(&store->logger, LOG_WARN, "reclaim",
@@ -470,6 +473,13 @@ victim_emptied(struct kvt_store *store)
     commit_segment(store, &reclaim->change);
 }
 
+/* For a group with all that is left to be written: nvme_put_reserved(). */
+static uint32_t
+last_of(const struct reclaim *reclaim)
+{
+    return reclaim->kill_count == 0 ? segment_root(reclaim->victim->number) : NVME_ROOT_NONE;
+}
+
 /* The next group, or what comes after the last one. False: it must wait. A group does while a put
  * is to fail, with which it would (nvme_is_doomed()): the answer to that wakes the loop. */
 static bool
@@ -492,13 +502,13 @@ relocate_next(struct kvt_store *store)
         return false;
     } else if (reclaim->moved_count < reclaim->survivor_count) {
         reclaim->moved_count += relocate_start(store, reclaim->residents + reclaim->moved_count,
-            reclaim->survivor_count - reclaim->moved_count);
+            reclaim->survivor_count - reclaim->moved_count, last_of(reclaim));
     } else if (reclaim->kill_count > 0) {
         uint32_t count =
             reclaim->kill_count < COMMIT_KILLS_MAX ? reclaim->kill_count : COMMIT_KILLS_MAX;
 
         reclaim->kill_count -= count;
-        relocate_kills(store, reclaim->kills + reclaim->kill_count, count);
+        relocate_kills(store, reclaim->kills + reclaim->kill_count, count, last_of(reclaim));
     } else if (!commit_replace_leave(store, reclaim->victim->number)) {
         return false;
     } else if (victim_empty(store)) {

@@ -34,6 +34,12 @@
  * which is a quarter of a segment at most. So a victim of which more than seven eighths are kills
  * that are needed is let go, as long as they are.
  *
+ * Writes that fail close segments (nvme_tier.h). However many do, each root keeps a segment that
+ * can become FREE without a write elsewhere: its last FREE one is for the last group of a victim
+ * alone, and of one that is RECYCLING nothing is written again. But where that one is all that is
+ * left, a victim with more kills than one batch takes, or of which something is pinned, waits: for
+ * others, or for an open, which finds room (strays.h).
+ *
  * A victim that cannot be emptied (too much of it is pinned, no memory, be it the kernel's for a
  * read, a write that failed) is let go and passed over until another was reclaimed, or a batch for
  * which there is no room would be refused for what was so before it came. So is one of which
@@ -51,6 +57,10 @@
 
 #include "hash.h"
 #include "kvtier/status.h"
+
+enum {
+    RECLAIM_RESERVE = 2, /* FREE segments of a root that puts leave. */
+};
 
 struct kvt_store;
 struct op;

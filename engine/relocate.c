@@ -37,6 +37,7 @@ struct relocate {
     struct tier_batch load, put;
     struct tier_block load_blocks[COMMIT_BLOCKS_MAX], put_blocks[COMMIT_BLOCKS_MAX];
     struct tier_kill kills[COMMIT_KILLS_MAX];
+    uint32_t last_of;       /* nvme_put_reserved() */
     uint8_t turn;           /* patience.h: not IDLE. */
     struct op_list waiters; /* PUTTING: puts that replace one of its blocks. */
     struct job proof;
@@ -269,7 +270,7 @@ group_put(struct kvt_store *store, uint32_t kill_count)
         .done = &store->batches_done,
         .done_task = &store->loop_task,
         .user = &relocate->put_owner};
-    status = nvme_put_reserved(store->nvme, &relocate->put);
+    status = nvme_put_reserved(store->nvme, &relocate->put, relocate->last_of);
     if (status != KVT_OK)
         group_end(store, status);
     else
@@ -489,7 +490,8 @@ group_fits(struct kvt_store *store, uint32_t count, uint64_t bytes, uint32_t tai
 }
 
 uint32_t
-relocate_start(struct kvt_store *store, const struct resident *residents, uint32_t count)
+relocate_start(
+    struct kvt_store *store, const struct resident *residents, uint32_t count, uint32_t last_of)
 {
     struct relocate *relocate = store->relocate;
     uint32_t tail_pages = nvme_tail_pages(store->nvme);
@@ -512,6 +514,7 @@ relocate_start(struct kvt_store *store, const struct resident *residents, uint32
         move_add(store, &residents[i], bytes);
         bytes += size;
     }
+    relocate->last_of = i == count ? last_of : NVME_ROOT_NONE;
     if (relocate->count > 0) {
         relocate->turn = turns_begin(&store->work);
         blocks_load(store);
@@ -520,12 +523,14 @@ relocate_start(struct kvt_store *store, const struct resident *residents, uint32
 }
 
 void
-relocate_kills(struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count)
+relocate_kills(
+    struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count, uint32_t last_of)
 {
     struct relocate *relocate = store->relocate;
 
     KVT_ASSERT(relocate->state == RELOCATE_IDLE && kill_count <= COMMIT_KILLS_MAX);
     memcpy(relocate->kills, kills, kill_count * sizeof(*kills));
+    relocate->last_of = last_of;
     relocate->turn = turns_begin(&store->work);
     group_put(store, kill_count);
 }

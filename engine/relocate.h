@@ -78,12 +78,16 @@ bool resident_is_there(struct kvt_store *store, const struct resident *resident)
  * segment that is being filled still holds: one more would leave a hole there as large as what
  * reclaiming gains. Blocks that are no longer there are passed over. Returns how many were dealt
  * with: at least one if there is one. The group is over when relocate_is_idle();
- * relocate_status_take() then tells how it went.
+ * relocate_status_take() then tells how it went. `last_of` (nvme_put_reserved()): when all are
+ * dealt with, nothing keeps the victim, a segment of that root, from being recycled; else
+ * NVME_ROOT_NONE.
  */
-uint32_t relocate_start(struct kvt_store *store, const struct resident *residents, uint32_t count);
+uint32_t relocate_start(
+    struct kvt_store *store, const struct resident *residents, uint32_t count, uint32_t last_of);
 
 /* relocate_kills - the same with a batch of up to COMMIT_KILLS_MAX kills, without blocks. */
-void relocate_kills(struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count);
+void relocate_kills(
+    struct kvt_store *store, const struct tier_kill *kills, uint32_t kill_count, uint32_t last_of);
 
 /* relocate_status_take - of the last group, told once: KVT_OK, or the failure of its read, write or
  * commit; KVT_E_BUSY: a bad copy could not be given up, because somebody has its block pinned, or

@@ -298,7 +298,7 @@ nvme_prepare(struct kvt_store *store, const struct recover_facts *facts)
     struct nvme_options options = {
         .root_count = store->file.root_count,
         .segment_pages = store->file.segment_pages,
-        .reserve_count = 2,
+        .reserve_count = RECLAIM_RESERVE,
         .read_only = store->is_read_only,
         .may_remake = facts->is_rebuild_wanted,
         .may_lack = store->world.may_lack_data,

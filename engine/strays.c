@@ -239,6 +239,65 @@ segment_continue(struct search *search, struct segment *segment)
     segment_resume(table, segment, search->end_page);
 }
 
+static bool
+root_lacks_room(const struct kvt_store *store, uint32_t root)
+{
+    return segment_count_in(store->segments, root, SEGMENT_FREE) +
+               (segment_active(store->segments, root) != NULL) <
+           RECLAIM_RESERVE;
+}
+
+static bool
+is_half_empty(const struct segment_table *table, const struct segment *segment)
+{
+    return segment != NULL && segment->fill_page <= segment_pages(table) / 2;
+}
+
+/* The index has it as ACTIVE before it takes a batch: where that has no commit, the next open looks
+ * for it here. */
+static void
+active_commit(struct kvt_store *store, struct segment *active)
+{
+    struct index_segment facts;
+    enum kvt_status status;
+
+    segment_facts(active, &facts);
+    status = facts_commit(store, &facts, 1);
+    if (status == KVT_OK)
+        return;
+    segment_seal(store->segments, active);
+    log_line(&store->logger, LOG_WARN, "strays", "event=not_continued segment=%u text=\"%s\"",
+        active->number, failure_last()->text);
+}
+
+/*
+ * Writes that failed have closed what the root had for reclaiming, and its kills and what is pinned
+ * need room: there is some behind the last batch of such a segment, which goes on being filled.
+ * What cannot be looked at stays as it is, and nothing is in doubt for that.
+ */
+static void
+room_find(struct kvt_store *store, uint32_t root)
+{
+    struct search search = {.store = store};
+    const struct segment *before = segment_active(store->segments, root);
+    struct segment *active, *segment;
+    uint32_t cursor = 0;
+
+    while (search.status == KVT_OK &&
+           !is_half_empty(store->segments, segment_active(store->segments, root)) &&
+           (segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment_root(segment->number) != root || segment->state != SEGMENT_SEALED ||
+            segment->void_count > 0 || segment->batch_number == 0)
+            continue;
+        if (strays_erase(&search, segment) == KVT_OK)
+            segment_continue(&search, segment);
+    }
+    active = segment_active(store->segments, root);
+    if (active != before)
+        active_commit(store, active);
+    env_put(&store->env, search.strays, search.stray_capacity * sizeof(*search.strays));
+}
+
 /* The loop, which does nothing else yet: no batch is written where another is sought, and no
  * segment that may be ACTIVE again is reclaimed. */
 static bool
@@ -263,6 +322,10 @@ search_run(struct kvt_store *store, void *context)
         commit_doubt(store, search->status);
         log_line(&store->logger, LOG_WARN, "strays", "event=not_erased status=%s text=\"%s\"",
             kvt_status_name(search->status), failure_last()->text);
+    }
+    for (uint32_t root = 0; root < store->file.root_count; root++) {
+        if (root_lacks_room(store, root))
+            room_find(store, root);
     }
     store->seeks_strays = false;
     return true;

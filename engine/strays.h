@@ -22,7 +22,10 @@
  *
  * A segment that was ACTIVE goes on being filled behind its last batch, one a root: a store whose
  * process dies again and again does not spend a segment on each life, and reclaiming keeps the room
- * that it needs.
+ * that it needs. Where a root has less than that all the same, since writes that failed have closed
+ * its segments and the store was closed, or cut off, before it could reclaim them, one that is
+ * SEALED goes on likewise: what failed behind its last batch is overwritten, and the index has it
+ * as ACTIVE before anything else is written there.
  *
  * A header that was torn is none. A page that cannot be read may be one, unless a batch that was
  * committed stands behind it: all from the last commit, or the recycle header, up to it is
@@ -52,9 +55,9 @@ struct kvt_store;
 enum kvt_status strays_recycle(struct kvt_store *store, bool was_searched);
 
 /*
- * strays_remove - the others. When that cannot be, likewise, and from where it failed on segments
- * that were ACTIVE stay SEALED, and ACTIVE in the index. Behind the start of the loop, when that
- * was told before (seeks_strays).
+ * strays_remove - the others, at each open. When that cannot be, likewise, and from where it failed
+ * on segments that were ACTIVE stay SEALED, and ACTIVE in the index; but that a root stays without
+ * room costs no promise. Behind the start of the loop, when that was told before (seeks_strays).
  */
 void strays_remove(struct kvt_store *store);
 

@@ -364,7 +364,8 @@ ends_part(struct resident *residents, uint32_t count)
     return kept_count;
 }
 
-/* Pages that one root can take, less a share for headers. */
+/* Pages that one root can take, less a share for headers, beside its last FREE segment, or, when it
+ * has none, the ACTIVE one: nvme_put_reserved(). */
 static uint32_t
 room_to_move(const struct kvt_store *store)
 {
@@ -372,10 +373,12 @@ room_to_move(const struct kvt_store *store)
 
     for (uint32_t root = 0; root < store->file.root_count; root++) {
         const struct segment *active = segment_active(store->segments, root);
-        uint64_t pages = (uint64_t)segment_count_in(store->segments, root, SEGMENT_FREE) *
-                         (store->file.segment_pages - SEGMENT_HEAD_PAGES_MAX);
+        uint64_t count = segment_count_in(store->segments, root, SEGMENT_FREE);
+        uint64_t pages = 0;
 
-        if (active != NULL)
+        if (count > 0)
+            pages = (count - 1) * (store->file.segment_pages - SEGMENT_HEAD_PAGES_MAX);
+        if (count > 0 && active != NULL)
             pages += store->file.segment_pages - active->fill_page;
         if (pages > most && nvme_root_is_writable(store->nvme, root))
             most = pages;

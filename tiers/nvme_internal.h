@@ -136,7 +136,7 @@ enum kvt_status nvme_file_ready(struct nvme_tier *nvme, uint32_t number);
 enum kvt_status nvme_puts_init(struct nvme_tier *nvme);
 void nvme_puts_deinit(struct nvme_tier *nvme);
 enum kvt_status nvme_put_start(
-    struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserve_count);
+    struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserve_count, uint32_t last_of);
 void nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put);
 void nvme_put_synced(struct nvme_tier *nvme, struct nvme_root *root);
 /* nvme_syncs_start - after the answers of a step: one sync for each root that wants one. */

@@ -202,10 +202,17 @@ nvme_lack(const struct nvme_tier *nvme, struct nvme_lack *lack_out)
     return lack_out->status != KVT_OK;
 }
 
+/* Segments of a root that are left FREE. */
+static uint32_t
+root_reserve(uint32_t root, uint32_t reserve_count, uint32_t last_of)
+{
+    return root == last_of ? 0 : reserve_count;
+}
+
 /* The writable root with the most room among those that fit the run. */
 static enum kvt_status
-root_choose(
-    const struct nvme_tier *nvme, uint32_t pages, uint32_t reserve_count, uint32_t *number_out)
+root_choose(const struct nvme_tier *nvme, uint32_t pages, uint32_t reserve_count, uint32_t last_of,
+    uint32_t *number_out)
 {
     bool is_writable = false, has_space = false;
     bool is_found = false;
@@ -218,7 +225,7 @@ root_choose(
         if (root_lacks(nvme, &nvme->roots[i], &until_ns))
             continue;
         has_space = true;
-        if (!segment_fits(nvme->table, i, pages, reserve_count))
+        if (!segment_fits(nvme->table, i, pages, root_reserve(i, reserve_count, last_of)))
             continue;
         if (!is_found || root_room(nvme, i) > root_room(nvme, *number_out))
             *number_out = i;
@@ -240,7 +247,7 @@ nvme_tail_pages(const struct nvme_tier *nvme)
     const struct segment *active;
     uint32_t number;
 
-    if (root_choose(nvme, 1, 0, &number) != KVT_OK)
+    if (root_choose(nvme, 1, 0, NVME_ROOT_NONE, &number) != KVT_OK)
         return 0;
     active = segment_active(nvme->table, number);
     return active == NULL ? 0 : nvme->options.segment_pages - active->fill_page;
@@ -353,7 +360,8 @@ nvme_is_doomed(const struct nvme_tier *nvme)
 }
 
 enum kvt_status
-nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserve_count)
+nvme_put_start(
+    struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserve_count, uint32_t last_of)
 {
     uint32_t pages = 0, number = 0;
     struct segment *segment, *sealed;
@@ -365,10 +373,10 @@ nvme_put_start(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t reserv
     if (nvme->options.read_only)
         return failure_set(KVT_E_READONLY, 0, "nvme tier: it was opened for reading only");
     KVT_TRY(batch_check(nvme, batch, &pages));
-    KVT_TRY(root_choose(nvme, pages, reserve_count, &number));
+    KVT_TRY(root_choose(nvme, pages, reserve_count, last_of, &number));
     KVT_TRY(put_take(nvme, &put));
-    status =
-        segment_run_take(nvme->table, number, pages, reserve_count, &segment, &place.page, &sealed);
+    status = segment_run_take(nvme->table, number, pages,
+        root_reserve(number, reserve_count, last_of), &segment, &place.page, &sealed);
     if (status != KVT_OK) {
         put_return(nvme, put);
         return status;

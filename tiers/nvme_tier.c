@@ -111,13 +111,14 @@ nvme_step(struct nvme_tier *nvme)
 static enum kvt_status
 nvme_put(struct tier *tier, struct tier_batch *batch)
 {
-    return nvme_put_start(nvme_of(tier), batch, nvme_of(tier)->options.reserve_count);
+    return nvme_put_start(
+        nvme_of(tier), batch, nvme_of(tier)->options.reserve_count, NVME_ROOT_NONE);
 }
 
 enum kvt_status
-nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch)
+nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch, uint32_t last_of)
 {
-    return nvme_put_start(nvme, batch, 0);
+    return nvme_put_start(nvme, batch, 1, last_of);
 }
 
 static enum kvt_status

@@ -41,6 +41,7 @@
 
 enum {
     NVME_ROOTS_MAX = 8,
+    NVME_ROOT_NONE = NVME_ROOTS_MAX,
 };
 
 struct nvme_options {
@@ -111,8 +112,15 @@ struct nvme_lack {
 };
 bool nvme_lack(const struct nvme_tier *nvme, struct nvme_lack *lack_out);
 
-/* nvme_put_reserved - as the vtable's put, but may use the reserve (reclaiming). */
-enum kvt_status nvme_put_reserved(struct nvme_tier *nvme, struct tier_batch *batch);
+/*
+ * nvme_put_reserved - as the vtable's put, but may use the reserve (reclaiming), down to the last
+ * FREE segment of a root. Of the root `last_of` (NVME_ROOT_NONE: of none) that one, too: with this
+ * batch one of its segments can be recycled, and when the batch fails, the one that it has taken,
+ * in which nothing stands then. So however many writes fail, each root has something that can
+ * become FREE without a write elsewhere.
+ */
+enum kvt_status nvme_put_reserved(
+    struct nvme_tier *nvme, struct tier_batch *batch, uint32_t last_of);
 
 /*
  * nvme_recycle - write a header of segment_generation_next() with the batch's kills and no blocks

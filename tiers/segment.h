@@ -15,7 +15,7 @@
  *    |                              segment_free(): generation + 1                          |
  *    +--------------------------------------------------------------------------------------+
  *
- * and, in recovery, SEALED --segment_resume()--> ACTIVE.
+ * and, at an open, SEALED --segment_resume()--> ACTIVE.
  *
  *   FREE       No live record names it. Its generation is the one the next fill will use, and (once
  *              used before) a header of that generation stands durably at page 0, so that whatever

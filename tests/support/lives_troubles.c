@@ -3,6 +3,7 @@
  * lives_troubles.c - what goes wrong in a life of lives.h: disks, devices, memory, time.
  */
 #include "lives.h"
+#include "store_inside.h"
 
 enum {
     TROUBLE_STEPS = 40, /* A disk is ill for so many, at most. */
@@ -217,7 +218,7 @@ troubles_end(struct lives *lives)
     if (sim_run(world, pause_is_restless, &pause, sim_now(world) + PAUSE_NS) == SIM_DONE)
         model_fail(&lives->work->model, "disks are well again, and the store never comes to rest");
     else if (!sim_crashed(world))
-        workload_heal(lives->work);
+        workload_heal(lives->work, store_has_lost_root(lives->work->store));
 }
 
 void

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "store_device.h"
+#include "store_inside.h"
 #include "store_internal.h"
 
 void

@@ -263,8 +263,8 @@ enum kvt_status workload_open(struct workload *work, uint32_t flags, bool is_reb
 void workload_calm(struct workload *work);
 /* workload_heal - in mid-life all disks are well again, and have been for a while. What is durable
  * is there, and a flush says so: from here on no error is possible any more, unless the store says
- * that it takes no writes in this life (kvt_health()). */
-void workload_heal(struct workload *work);
+ * that it takes no writes in this life (kvt_health()), or one of its roots takes none. */
+void workload_heal(struct workload *work, bool has_lost_root);
 
 /* workload_step - one random operation. False once the model has failed. */
 bool workload_step(struct workload *work);

@@ -3,7 +3,9 @@
  * workload_heal.c - what a store owes when its disks are well again in mid-life.
  *
  * A disk that failed costs what it could not write. What was durable before, or is told to be
- * since, is there, though it may have been unreadable meanwhile; and writes go on.
+ * since, is there, though it may have been unreadable meanwhile; and writes go on. Where one of two
+ * disks takes none any more, what may not leave the other can be more than half of it: then there
+ * may be no room (kvtier/hints.h).
  */
 #include "workload_internal.h"
 
@@ -36,9 +38,10 @@ takes_writes(struct workload *work)
 }
 
 void
-workload_heal(struct workload *work)
+workload_heal(struct workload *work, bool has_lost_root)
 {
     bool takes = takes_writes(work);
+    bool is_whole = takes && !has_lost_root;
     enum kvt_status status;
 
     /* What failed is told by the first, if none has told it; the second has no reason left. */
@@ -56,7 +59,7 @@ workload_heal(struct workload *work)
         model_doubt_volatile(&work->model);
     work->is_faulty = work->keeps = false;
     workload_verify(work);
-    work->is_faulty = !takes;
+    work->is_faulty = !is_whole;
     workload_audit(work, false);
-    work->heal_count += takes;
+    work->heal_count += is_whole;
 }

@@ -13,7 +13,7 @@
 #include "bytes.h"
 #include "device_host.h"
 #include "kvtier/kvtier_unstable.h"
-#include "store_device.h"
+#include "store_inside.h"
 #include "workload_internal.h"
 
 enum {

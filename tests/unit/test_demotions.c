@@ -349,7 +349,7 @@ group_count(struct full_store *full)
         residents[i].extent =
             (struct extent){entry->segment, entry->extent_generation, entry->page};
     }
-    count = relocate_start(full->store, residents, AT_ONCE);
+    count = relocate_start(full->store, residents, AT_ONCE, NVME_ROOT_NONE);
     for (uint32_t n = 0; n < STEPS_MAX && !relocate_is_idle(full->store); n++)
         sim_run_steps(full->world, 1);
     assert_true(relocate_is_idle(full->store));

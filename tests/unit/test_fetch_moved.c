@@ -148,7 +148,7 @@ block_move(const kvt_ticket *ticket)
     const struct resident was = {
         .number = kit_entry(store, ns, KEY), .extent = entry_extent(entry_of_key())};
 
-    assert_int_equal(relocate_start(store, &was, 1), 1);
+    assert_int_equal(relocate_start(store, &was, 1, NVME_ROOT_NONE), 1);
     while (!relocate_is_idle(store))
         sim_run_steps(sim.world, 1);
     assert_false(resident_is_there(store, &was));

@@ -575,6 +575,18 @@ impossible_batches_are_refused_and_take_nothing(void **state)
     rig_deinit(&rig);
 }
 
+static enum kvt_status
+reserved_put(struct rig_batch *batch, uint32_t last_of)
+{
+    enum kvt_status status = nvme_put_reserved(rig.nvme, &batch->batch, last_of);
+
+    if (status != KVT_OK)
+        return status;
+    rig_wait(&rig, 1);
+    rig_answers_clear(&rig);
+    return batch->batch.status;
+}
+
 static void
 the_reserve_is_for_reclaiming(void **state)
 {
@@ -596,13 +608,18 @@ the_reserve_is_for_reclaiming(void **state)
     assert_int_equal(rig_put(&rig, &batch), KVT_E_NOSPC);
     rig.tier->ops->usage(rig.tier, &usage);
     assert_int_equal(usage.free_bytes, 55 * 4096); /* The rest of the active segment. */
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(nvme_put_reserved(rig.nvme, &batch.batch), KVT_OK);
-        rig_wait(&rig, 1);
-        rig_answers_clear(&rig);
-        assert_int_equal(batch.batch.status, KVT_OK);
-    }
-    assert_int_equal(nvme_put_reserved(rig.nvme, &batch.batch), KVT_E_NOSPC);
+    assert_int_equal(reserved_put(&batch, NVME_ROOT_NONE), KVT_OK);
+    /* The last one of a root is for what lets another become FREE. */
+    assert_int_equal(reserved_put(&batch, NVME_ROOT_NONE), KVT_E_NOSPC);
+    assert_int_equal(reserved_put(&batch, 1), KVT_E_NOSPC);
+    assert_int_equal(reserved_put(&batch, 0), KVT_OK);
+    assert_int_equal(reserved_put(&batch, 0), KVT_E_NOSPC);
+    /* So is then the one that is being filled. */
+    rig_memory_reset(&rig);
+    rig_batch_init(&rig, &batch);
+    rig_batch_add(&rig, &batch, 4096, 1);
+    assert_int_equal(reserved_put(&batch, NVME_ROOT_NONE), KVT_E_NOSPC);
+    assert_int_equal(reserved_put(&batch, 0), KVT_OK);
     rig_deinit(&rig);
 }
 

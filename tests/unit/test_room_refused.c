@@ -408,7 +408,7 @@ a_put_is_told_behind_kills_that_are_moved(void **state)
 
     (void)state;
     (void)fill_with(memory_put_submit, 0, KVT_STAGE_DONE);
-    relocate_kills(store, &kill, 1);
+    relocate_kills(store, &kill, 1, NVME_ROOT_NONE);
     ticket = memory_put_submit(WANTED);
     assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, 10000 * ms_ns), KVT_OK);
     assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_E_NOSPC);

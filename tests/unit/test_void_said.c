@@ -100,7 +100,7 @@ block_relocate(struct full_store *full, uint64_t key)
     const struct resident resident = {
         .number = number, .extent = {entry->segment, entry->extent_generation, entry->page}};
 
-    assert_int_equal(relocate_start(full->store, &resident, 1), 1);
+    assert_int_equal(relocate_start(full->store, &resident, 1, NVME_ROOT_NONE), 1);
     for (uint32_t i = 0; i < STEPS_MAX && !relocate_is_idle(full->store); i++)
         sim_run_steps(full->world, 1);
     assert_int_equal(relocate_status_take(full->store), KVT_OK);
