@@ -130,10 +130,11 @@ delete_landed(struct workload *work, struct flight *flight)
     bool is_absent = live_of(work, flight->names[0]) == 1;
 
     block_delete_landed(work, flight, 0, is_certain ? KVT_OK : KVT_MISS);
-    if (!is_certain && !is_absent) {
+    if (!is_certain && !is_absent)
         flight->first[0] = KVT_NOT_READY;
+    /* A clear that it met may have come behind it. */
+    if (!is_certain && (!is_absent || flight->is_cleared))
         fate_delete(work, flight, 0, KVT_NOT_READY);
-    }
 }
 
 void
