@@ -63,14 +63,14 @@ pressure_judge(struct workload *work, const struct shape *shape, const struct pr
         model_fail(&work->model, "%u evicted for the map", (unsigned)pressure->map_evicted_count);
 }
 
-/* Close, open again, and go on. */
+/* Close, open again, and go on. `looks`: between the two, as a tool does. */
 static void
-reopen(struct workload *work, struct pressure *pressure)
+reopen(struct workload *work, struct pressure *pressure, bool looks)
 {
     workload_settle(work);
     pressure_add(work, pressure);
     (void)workload_close(work);
-    if (work->model.failure[0] == '\0' && rng_below(&work->rng, LOOK_EVERY) == 0)
+    if (work->model.failure[0] == '\0' && looks)
         workload_closed(work);
     if (work->model.failure[0] == '\0')
         (void)workload_open(work, 0, false);
@@ -100,7 +100,7 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
         return;
     for (uint32_t i = 0; i < operation_count && workload_step(work); i++) {
         if (rng_below(&work->rng, REOPEN_EVERY) == 0)
-            reopen(work, &pressure);
+            reopen(work, &pressure, rng_below(&work->rng, LOOK_EVERY) == 0);
         if (work->model.failure[0] != '\0')
             return;
     }
@@ -108,7 +108,7 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
     workload_verify(work);
     workload_scan(work);
     workload_stats(work);
-    reopen(work, &pressure);
+    reopen(work, &pressure, true);
     workload_scan(work);
     abort_and_reopen(work);
     if (work->audit_count == 0)
@@ -139,6 +139,10 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
         model_fail(&work->model, "no requests of one name were in flight together");
     if (work->asked_count[ASKED_REFUSED] == 0 || work->asked_count[ASKED_WHY] == 0)
         model_fail(&work->model, "nothing was refused, or nobody asked why a block is there");
+    if (work->asked_count[ASKED_SCRUB] == 0)
+        model_fail(&work->model, "no block of a store that was closed was read as a tool reads it");
+    if (work->asked_count[ASKED_LIST] == 0 && work->host.path != NULL)
+        model_fail(&work->model, "no block of a store that was closed was listed");
     if (work->pin_count == 0 || work->direct_count == 0 || work->phase_count == 0)
         model_fail(&work->model, "nothing was pinned, written where it lies, or made to wait");
 }

@@ -93,7 +93,9 @@ spread_choose(struct workload *work, struct flight *flight, uint32_t i, uint64_t
     uint32_t slots = 1 + rng_below(&work->rng, SLOTS);
     enum kvt_status status = KVT_OK;
 
-    if (work->spread_percent == 0 || rng_below(&work->rng, 100) >= work->spread_percent)
+    /* Where blocks may be damaged each is read, also one that would not fit. */
+    if (work->spread_percent == 0 || (work->is_verifying && work->finds_damage) ||
+        rng_below(&work->rng, 100) >= work->spread_percent)
         return false;
     area->kind = kind_choose(work);
     run_plan_make(&area->plan, &work->rng, length, slots);
