@@ -193,7 +193,7 @@ queue_collect(struct kvt_queue *queue, struct kvt_completion *done, uint32_t cou
         done[count].ticket = is_freed ? NULL : ticket;
         done[count].user = ticket->user;
         done[count].stage = completion->stage;
-        done[count].status = ticket->first_error[completion->stage - 1];
+        done[count].status = ticket_status(ticket, completion->stage);
         count++;
         if (completion->stage == ticket->last_stage)
             ticket_unclaim(ticket);

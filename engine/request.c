@@ -273,8 +273,6 @@ op_reach(struct kvt_store *store, struct op *op, uint32_t stage, enum kvt_status
     if (stage == 1 && ticket->parts != NULL)
         ticket_part_reach(store, op, status);
     op_slot_put(store, op);
-    if (status < 0 && ticket->first_error[i] == KVT_OK)
-        ticket->first_error[i] = status;
     /* What stage 1 refused is told there. */
     if (stage == 2 && status < 0 && op->status[0] >= 0)
         flush_fail(store);
@@ -470,6 +468,19 @@ result_get(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i, struct k
         result->length = op->length; /* Spread: that of the whole block. */
     else
         result->length = op->length * ticket->part_total;
+}
+
+enum kvt_status
+ticket_status(const struct kvt_ticket *ticket, uint32_t stage)
+{
+    struct kvt_result result;
+
+    for (uint32_t i = 0; i < ticket->block_count; i++) {
+        result_get(ticket, stage, i, &result);
+        if (result.status < 0)
+            return result.status;
+    }
+    return KVT_OK;
 }
 
 enum kvt_status

@@ -124,7 +124,6 @@ struct kvt_ticket {
     struct ticket_part whole;  /* The one of a ticket that is not by part. */
     uint32_t last_stage;
     uint32_t left[2]; /* Operations that have not reached the stage. */
-    enum kvt_status first_error[2];
     uint64_t submit_ns;
     struct kvt_queue *queue;
     void *user;
@@ -215,6 +214,10 @@ void ticket_drop(struct kvt_ticket *ticket);
 /* ticket_disown - it is no caller's: its reference is the engine's own, and closes nothing off. */
 void ticket_disown(struct kvt_ticket *ticket);
 void ticket_send(struct kvt_ticket *ticket);
+
+/* ticket_status - of a stage that was reached, what a completion tells: the first of its results
+ * that is an error, KVT_OK (any). */
+enum kvt_status ticket_status(const struct kvt_ticket *ticket, uint32_t stage);
 
 /* ticket_await - until `fact`, which is told through the ticket's gate, is `least` or more (any).
  * KVT_LATE: not within `timeout_ns`. */

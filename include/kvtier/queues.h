@@ -37,7 +37,7 @@ struct kvt_completion {
     kvt_ticket *ticket;
     void *user;             /* As submitted. */
     uint32_t stage;         /* enum kvt_stage */
-    enum kvt_status status; /* KVT_OK, or the first status of the batch that is below zero. */
+    enum kvt_status status; /* KVT_OK, or the first of kvt_ticket_results() that is below zero. */
 };
 
 /*
