@@ -273,7 +273,8 @@ active_commit(struct kvt_store *store, struct segment *active)
 /*
  * Writes that failed have closed what the root had for reclaiming, and its kills and what is pinned
  * need room: there is some behind the last batch of such a segment, which goes on being filled.
- * What cannot be looked at stays as it is, and nothing is in doubt for that.
+ * One with a page there that cannot be read stays as it is: a rebuild that could not read it may
+ * not know of a batch that counts. Nothing is in doubt for what stays.
  */
 static void
 room_find(struct kvt_store *store, uint32_t root)
@@ -281,6 +282,7 @@ room_find(struct kvt_store *store, uint32_t root)
     struct search search = {.store = store};
     const struct segment *before = segment_active(store->segments, root);
     struct segment *active, *segment;
+    uint32_t unreadable_end;
     uint32_t cursor = 0;
 
     while (search.status == KVT_OK &&
@@ -289,7 +291,7 @@ room_find(struct kvt_store *store, uint32_t root)
         if (segment_root(segment->number) != root || segment->state != SEGMENT_SEALED ||
             segment->void_count > 0 || segment->batch_number == 0)
             continue;
-        if (strays_erase(&search, segment) == KVT_OK)
+        if (strays_search(&search, segment, &unreadable_end) == KVT_OK && unreadable_end == 0)
             segment_continue(&search, segment);
     }
     active = segment_active(store->segments, root);

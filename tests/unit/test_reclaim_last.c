@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "commit_batch.h"
-#include "full_store.h"
+#include "full_faults.h"
 #include "relocate.h"
 #include "stop_on_proof.h"
 #include "store_kit.h"
@@ -59,10 +59,8 @@ lasting_bury(struct full_store *full, uint32_t i)
 
 /* Each segment has been filled, and has kills that are needed; most of the blocks are deleted. */
 static struct full_store *
-full_of_kills(uint64_t seed)
+kills_fill(struct full_store *full)
 {
-    struct full_store *full = full_begin(seed, FULL_SEGMENTS);
-
     full_fill(full);
     for (uint32_t i = 0; i < 2 * FULL_SEGMENTS; i++) {
         /* One of them names another segment than the one that they go to. */
@@ -77,6 +75,12 @@ full_of_kills(uint64_t seed)
     }
     (void)sim_run_for(full->world, PAUSE_NS);
     return full;
+}
+
+static struct full_store *
+full_of_kills(uint64_t seed)
+{
+    return kills_fill(full_begin(seed, FULL_SEGMENTS));
 }
 
 static struct resident
@@ -375,6 +379,37 @@ the_index_knows_of_the_segment_that_goes_on(void **state)
     full_end(full);
 }
 
+/* The segment that an open has go on. The last page of that one cannot be read. */
+static uint32_t
+gone_on_with(uint32_t unreadable)
+{
+    struct full_store *full = kills_fill(full_begin_faulty(50));
+    uint64_t page = FULL_PAGE_NONE;
+    uint32_t number;
+
+    (void)reserve_lose(full, 0, block_move);
+    if (unreadable < FULL_SEGMENTS)
+        page = (unreadable + 1) * full->store->file.segment_pages - 1;
+    assert_int_equal(kvt_close(full->store), KVT_OK);
+    full_faults.page = page;
+    full_faults.is_mending = true;
+    full_open(full, 0);
+    number = full_active(full)->number;
+    assert_int_equal(full_faults.page, page); /* Nothing was written over it. */
+    full_end(full);
+    return number;
+}
+
+/* A rebuild may not have been able to read it, either, and not know of what counts there. */
+static void
+what_cannot_be_read_is_not_written_over_for_room(void **state)
+{
+    uint32_t first = gone_on_with(FULL_SEGMENTS);
+
+    (void)state;
+    assert_int_not_equal(gone_on_with(first), first);
+}
+
 int
 main(void)
 {
@@ -385,6 +420,7 @@ main(void)
         cmocka_unit_test(a_root_that_recycle_headers_have_lost_is_told),
         cmocka_unit_test(kills_that_find_no_room_let_the_loop_rest),
         cmocka_unit_test(an_open_finds_room_for_reclaiming),
+        cmocka_unit_test(what_cannot_be_read_is_not_written_over_for_room),
         cmocka_unit_test(the_index_knows_of_the_segment_that_goes_on),
     };
 
