@@ -601,9 +601,8 @@ KVT_CHECKED enum kvt_status kvt_get_submit(kvt_store *store, kvt_namespace ns,
 
 /*
  * kvt_delete_submit - forget `count` blocks. Stage 1: no lookup finds them any more (leases stay
- * good). Stage 2: no crash brings them back; after a failure one may, until a later try is good.
- * Of a block that was not there stage 1 has the result KVT_MISS, and stage 2 that or KVT_OK.
- *
+ * good). Stage 2: no crash brings them back; after a failure one may, until a later try is good. Of
+ * what was not there: KVT_MISS, and behind stage 2 that or KVT_OK.
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY as kvt_put_submit().
  * Threads: any. Ownership: borrows `keys`; gives *ticket_out. Blocks: never.
  * Completion: as kvt_put_submit().
