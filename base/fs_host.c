@@ -144,19 +144,12 @@ host_dir_sync(struct fs_dir *dir)
     return sync_descriptor(dir->descriptor, dir->path);
 }
 
-/*
- * What the creation of a directory by path leaves to do: its mode, and its name made durable in
- * the parent, of which the caller has no handle.
- */
 static enum kvt_status
-dir_finish(struct fs_dir *dir)
+host_dir_sync_parent(struct fs_dir *dir)
 {
+    int parent = openat(dir->descriptor, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     enum kvt_status status;
-    int parent;
 
-    if (fchmod(dir->descriptor, MODE_DIR) != 0)
-        return failure_errno(errno, "Cannot set the mode of", dir->path);
-    parent = openat(dir->descriptor, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (parent < 0) {
         /* A parent that we may write but not read: sync all of the file system. */
         if (syncfs(dir->descriptor) != 0)
@@ -205,8 +198,8 @@ host_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **d
         open(path, ((flags & FS_FOLLOW) != 0 ? O_PATH : O_RDONLY) | O_DIRECTORY | O_CLOEXEC));
     if (dir->descriptor < 0)
         status = failure_errno(errno, "Cannot open the directory", path);
-    else if (is_new)
-        status = dir_finish(dir);
+    else if (is_new && fchmod(dir->descriptor, MODE_DIR) != 0)
+        status = failure_errno(errno, "Cannot set the mode of", dir->path);
     if (status != KVT_OK) {
         host_dir_close(dir);
         return status;
@@ -672,6 +665,7 @@ const struct fs_ops fs_host_ops = {
     .dir_open_at = host_dir_open_at,
     .dir_close = host_dir_close,
     .dir_sync = host_dir_sync,
+    .dir_sync_parent = host_dir_sync_parent,
     .dir_path = host_dir_path,
     .dir_list = host_dir_list,
     .dir_network = host_dir_network,

@@ -117,6 +117,10 @@ file_create(const struct file_plan *plan)
     KVT_TRY(fs->open(plan->dir, FILE_NAME_NEW, FS_CREATE | FS_EXCLUSIVE, &file));
     status = space_allocate(plan, file, 0);
     fs->close(file);
+    /* Also where the folder was found: who made it may have been killed before its name was sure.
+     * Where there is a data.00 it is, so that no other open has to see to it. */
+    if (status == KVT_OK)
+        status = fs->dir_sync_parent(plan->dir);
     if (status == KVT_OK)
         status = fs->rename(plan->dir, FILE_NAME_NEW, FILE_NAME);
     if (status != KVT_OK) {

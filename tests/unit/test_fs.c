@@ -352,6 +352,7 @@ bytes_come_back_from_where_they_were_written(void **state)
     assert_int_equal(world->fs->write_at(file, source, sizeof(source), 12345), KVT_OK);
     assert_int_equal(world->fs->sync(file), KVT_OK);
     assert_int_equal(world->fs->dir_sync(world->dir), KVT_OK);
+    assert_int_equal(world->fs->dir_sync_parent(world->dir), KVT_OK);
     assert_int_equal(world->fs->size(file, &size), KVT_OK);
     assert_int_equal(size, 12345 + sizeof(source));
     assert_int_equal(world->fs->read_at(file, target, sizeof(target), 12345, &count), KVT_OK);
