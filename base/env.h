@@ -165,6 +165,8 @@ struct fs_ops {
     /* Bytes that the file system still gives an ordinary user; UINT64_MAX: no bound, or unknown. */
     enum kvt_status (*dir_space)(struct fs_dir *dir, uint64_t *free_bytes_out);
     enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);
+    /* KVT_EXISTS: something has the new name. Where a file system cannot do that it is replaced. */
+    enum kvt_status (*rename_new)(struct fs_dir *dir, const char *from, const char *to);
     enum kvt_status (*unlink)(struct fs_dir *dir, const char *name); /* Missing: KVT_MISS. */
 
     /* Links are not followed, but for FS_FOLLOW. Missing: KVT_MISS. */

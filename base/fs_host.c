@@ -284,34 +284,6 @@ host_dir_list(struct fs_dir *dir, bool (*visit)(void *visitor, const char *name)
     return KVT_OK;
 }
 
-const char *
-fs_network_name(uint32_t magic)
-{
-    /* Of linux/magic.h, and for cifs, Lustre and GPFS of their own sources. */
-    static const struct {
-        uint32_t magic;
-        const char *name;
-    } kinds[] = {
-        {0x6969, "nfs"},
-        {0x517B, "smb"},
-        {0xFF534D42, "cifs"},
-        {0xFE534D42, "smb2"},
-        {0x01021997, "9p"},
-        {0x00C36400, "ceph"},
-        {0x5346414F, "afs"},
-        {0x6B414653, "afs"},
-        {0x73757245, "coda"},
-        {0x0BD00BD0, "lustre"},
-        {0x47504653, "gpfs"},
-    };
-
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (kinds[i].magic == magic)
-            return kinds[i].name;
-    }
-    return NULL;
-}
-
 static bool
 host_dir_has_locks(const struct fs_dir *dir)
 {
@@ -362,6 +334,18 @@ host_rename(struct fs_dir *dir, const char *from, const char *to)
     if (renameat(dir->descriptor, from, dir->descriptor, to) != 0)
         return failure_at(errno, "Cannot rename", dir->path, from);
     return KVT_OK;
+}
+
+static enum kvt_status
+host_rename_new(struct fs_dir *dir, const char *from, const char *to)
+{
+    KVT_TRY(name_check(dir, from));
+    KVT_TRY(name_check(dir, to));
+    if (renameat2(dir->descriptor, from, dir->descriptor, to, RENAME_NOREPLACE) == 0)
+        return KVT_OK;
+    if (errno == EINVAL || errno == ENOSYS)
+        return host_rename(dir, from, to);
+    return failure_at(errno, "Cannot rename", dir->path, from);
 }
 
 static enum kvt_status
@@ -672,6 +656,7 @@ const struct fs_ops fs_host_ops = {
     .dir_has_locks = host_dir_has_locks,
     .dir_space = host_dir_space,
     .rename = host_rename,
+    .rename_new = host_rename_new,
     .unlink = host_unlink,
     .open = host_open,
     .close = host_close,

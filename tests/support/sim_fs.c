@@ -314,6 +314,14 @@ fs_rename(struct fs_dir *dir, const char *from, const char *to)
 }
 
 static enum kvt_status
+fs_rename_new(struct fs_dir *dir, const char *from, const char *to)
+{
+    if (disk_find(dir->node, to) != NULL)
+        return failure_set(KVT_EXISTS, EEXIST, "rename %s/%s: %s is there", dir->path, from, to);
+    return fs_rename(dir, from, to);
+}
+
+static enum kvt_status
 fs_unlink(struct fs_dir *dir, const char *name)
 {
     struct sim_verdict verdict;
@@ -628,6 +636,7 @@ const struct fs_ops sim_fs_ops = {
     .dir_has_locks = fs_dir_has_locks,
     .dir_space = fs_dir_space,
     .rename = fs_rename,
+    .rename_new = fs_rename_new,
     .unlink = fs_unlink,
     .open = fs_open,
     .close = fs_close,

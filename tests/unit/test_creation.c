@@ -329,6 +329,64 @@ a_data_file_that_somebody_else_made_stays(void **state)
     sim_end();
 }
 
+/* Another store makes its data file there while this one's has its space already. */
+static enum kvt_status
+sync_parent_and_make(struct fs_dir *dir)
+{
+    struct fs_file *file;
+
+    if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0) {
+        assert_int_equal(sim.fs.open(dir, "data.00", FS_CREATE | FS_EXCLUSIVE, &file), KVT_OK);
+        assert_int_equal(sim.fs.write_at(file, "other", 5, 0), KVT_OK);
+        sim.fs.close(file);
+    }
+    return sim_env(sim.world)->fs->dir_sync_parent(dir);
+}
+
+/* Or has only begun, and removed what it took for a crash's. */
+static enum kvt_status
+sync_parent_and_remove(struct fs_dir *dir)
+{
+    if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0)
+        assert_int_equal(sim.fs.unlink(dir, "data.00.new"), KVT_OK);
+    return sim_env(sim.world)->fs->dir_sync_parent(dir);
+}
+
+static void
+a_data_file_that_is_removed_while_it_is_made_is_refused(void **state)
+{
+    (void)state;
+    sim_begin(1);
+    sim.fs.dir_sync_parent = sync_parent_and_remove;
+    refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+    sim.fs.dir_sync_parent = sim_env(sim.world)->fs->dir_sync_parent;
+    nothing_was_made();
+    sim_end();
+}
+
+static void
+a_data_file_that_is_made_at_the_same_time_is_not_replaced(void **state)
+{
+    struct fs_dir *dir = NULL;
+    struct fs_file *file;
+    uint64_t size = 0;
+
+    (void)state;
+    sim_begin(1);
+    sim.fs.dir_sync_parent = sync_parent_and_make;
+    refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+    assert_int_equal(sim.fs.dir_open(sim.env.fs_context, roots[1], 0, &dir), KVT_OK);
+    assert_int_equal(sim.fs.open(dir, "data.00", FS_READ_ONLY, &file), KVT_OK);
+    assert_int_equal(sim.fs.size(file, &size), KVT_OK);
+    assert_int_equal(size, 5);
+    sim.fs.close(file);
+    sim.fs.dir_close(dir);
+    assert_false(sim_file_exists(sim.world, "second/data.00.new"));
+    assert_false(sim_file_exists(sim.world, "first/data.00"));
+    assert_false(sim_file_exists(sim.world, "store/STORE.a"));
+    sim_end();
+}
+
 /* One that was there is as it was, though this open was allowed to make one. */
 static void
 a_store_that_was_there_is_never_taken_back(void **state)
@@ -390,6 +448,8 @@ main(void)
         cmocka_unit_test(a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open),
         cmocka_unit_test(a_store_in_folders_that_a_killed_process_made_survives_a_power_cut),
         cmocka_unit_test(a_data_file_that_somebody_else_made_stays),
+        cmocka_unit_test(a_data_file_that_is_removed_while_it_is_made_is_refused),
+        cmocka_unit_test(a_data_file_that_is_made_at_the_same_time_is_not_replaced),
         cmocka_unit_test(a_store_that_was_there_is_never_taken_back),
         cmocka_unit_test(a_creation_that_was_poisoned_stays_as_it_is),
     };
