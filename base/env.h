@@ -141,16 +141,18 @@ enum fs_open_flags {
 };
 
 struct fs_ops {
-    /* Open a directory by path, creating the last element (mode 0700) with FS_CREATE. A path
-     * that is missing gives KVT_MISS, one that is no directory KVT_E_INVAL. With FS_FOLLOW,
-     * and nothing else: one that is not ours. It need not be readable, and only opens with
-     * FS_FOLLOW are made in it. */
+    /* Open a directory by path, creating the last element (mode 0700) with FS_CREATE: its name is
+     * sure when its parent is synced. A path that is missing gives KVT_MISS, one that is no
+     * directory KVT_E_INVAL. With FS_FOLLOW, and nothing else: one that is not ours. It need not be
+     * readable, and only opens with FS_FOLLOW are made in it. */
     enum kvt_status (*dir_open)(
         void *context, const char *path, unsigned flags, struct fs_dir **dir_out);
     enum kvt_status (*dir_open_at)(
         struct fs_dir *parent, const char *name, unsigned flags, struct fs_dir **dir_out);
     void (*dir_close)(struct fs_dir *dir); /* NULL is fine. */
     enum kvt_status (*dir_sync)(struct fs_dir *dir);
+    /* Of the directory that it lies in, of which the caller may have no handle. */
+    enum kvt_status (*dir_sync_parent)(struct fs_dir *dir);
     const char *(*dir_path)(const struct fs_dir *dir);
     /* Calls `visit` for each name but "." and "..", until it returns false. */
     enum kvt_status (*dir_list)(
@@ -163,6 +165,8 @@ struct fs_ops {
     /* Bytes that the file system still gives an ordinary user; UINT64_MAX: no bound, or unknown. */
     enum kvt_status (*dir_space)(struct fs_dir *dir, uint64_t *free_bytes_out);
     enum kvt_status (*rename)(struct fs_dir *dir, const char *from, const char *to);
+    /* KVT_EXISTS: something has the new name. Where a file system cannot do that it is replaced. */
+    enum kvt_status (*rename_new)(struct fs_dir *dir, const char *from, const char *to);
     enum kvt_status (*unlink)(struct fs_dir *dir, const char *name); /* Missing: KVT_MISS. */
 
     /* Links are not followed, but for FS_FOLLOW. Missing: KVT_MISS. */

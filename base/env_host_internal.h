@@ -80,7 +80,7 @@ void map_host_end(void *map, uint64_t size);
 enum kvt_status map_host_prove(struct fs_file *file, void *map, uint64_t offset, uint64_t size);
 int map_host_peek(void *map, uint64_t size);
 
-/* fs_network_name - the kind of network file system with this magic number; NULL: it is none. */
+/* network_host.c: the kind of network file system with this magic number; NULL: it is none. */
 const char *fs_network_name(uint32_t magic);
 
 /* fs_space_bytes - what statvfs() says of a file system's blocks; UINT64_MAX: it does not say. */

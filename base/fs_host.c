@@ -144,19 +144,12 @@ host_dir_sync(struct fs_dir *dir)
     return sync_descriptor(dir->descriptor, dir->path);
 }
 
-/*
- * What the creation of a directory by path leaves to do: its mode, and its name made durable in
- * the parent, of which the caller has no handle.
- */
 static enum kvt_status
-dir_finish(struct fs_dir *dir)
+host_dir_sync_parent(struct fs_dir *dir)
 {
+    int parent = openat(dir->descriptor, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     enum kvt_status status;
-    int parent;
 
-    if (fchmod(dir->descriptor, MODE_DIR) != 0)
-        return failure_errno(errno, "Cannot set the mode of", dir->path);
-    parent = openat(dir->descriptor, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (parent < 0) {
         /* A parent that we may write but not read: sync all of the file system. */
         if (syncfs(dir->descriptor) != 0)
@@ -205,8 +198,8 @@ host_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **d
         open(path, ((flags & FS_FOLLOW) != 0 ? O_PATH : O_RDONLY) | O_DIRECTORY | O_CLOEXEC));
     if (dir->descriptor < 0)
         status = failure_errno(errno, "Cannot open the directory", path);
-    else if (is_new)
-        status = dir_finish(dir);
+    else if (is_new && fchmod(dir->descriptor, MODE_DIR) != 0)
+        status = failure_errno(errno, "Cannot set the mode of", dir->path);
     if (status != KVT_OK) {
         host_dir_close(dir);
         return status;
@@ -291,34 +284,6 @@ host_dir_list(struct fs_dir *dir, bool (*visit)(void *visitor, const char *name)
     return KVT_OK;
 }
 
-const char *
-fs_network_name(uint32_t magic)
-{
-    /* Of linux/magic.h, and for cifs, Lustre and GPFS of their own sources. */
-    static const struct {
-        uint32_t magic;
-        const char *name;
-    } kinds[] = {
-        {0x6969, "nfs"},
-        {0x517B, "smb"},
-        {0xFF534D42, "cifs"},
-        {0xFE534D42, "smb2"},
-        {0x01021997, "9p"},
-        {0x00C36400, "ceph"},
-        {0x5346414F, "afs"},
-        {0x6B414653, "afs"},
-        {0x73757245, "coda"},
-        {0x0BD00BD0, "lustre"},
-        {0x47504653, "gpfs"},
-    };
-
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        if (kinds[i].magic == magic)
-            return kinds[i].name;
-    }
-    return NULL;
-}
-
 static bool
 host_dir_has_locks(const struct fs_dir *dir)
 {
@@ -369,6 +334,18 @@ host_rename(struct fs_dir *dir, const char *from, const char *to)
     if (renameat(dir->descriptor, from, dir->descriptor, to) != 0)
         return failure_at(errno, "Cannot rename", dir->path, from);
     return KVT_OK;
+}
+
+static enum kvt_status
+host_rename_new(struct fs_dir *dir, const char *from, const char *to)
+{
+    KVT_TRY(name_check(dir, from));
+    KVT_TRY(name_check(dir, to));
+    if (renameat2(dir->descriptor, from, dir->descriptor, to, RENAME_NOREPLACE) == 0)
+        return KVT_OK;
+    if (errno == EINVAL || errno == ENOSYS)
+        return host_rename(dir, from, to);
+    return failure_at(errno, "Cannot rename", dir->path, from);
 }
 
 static enum kvt_status
@@ -672,12 +649,14 @@ const struct fs_ops fs_host_ops = {
     .dir_open_at = host_dir_open_at,
     .dir_close = host_dir_close,
     .dir_sync = host_dir_sync,
+    .dir_sync_parent = host_dir_sync_parent,
     .dir_path = host_dir_path,
     .dir_list = host_dir_list,
     .dir_network = host_dir_network,
     .dir_has_locks = host_dir_has_locks,
     .dir_space = host_dir_space,
     .rename = host_rename,
+    .rename_new = host_rename_new,
     .unlink = host_unlink,
     .open = host_open,
     .close = host_close,

@@ -182,6 +182,9 @@ files_create(struct kvt_store *store)
             KVT_TRY(root_is_free(store, file->root_paths[i]));
     }
     names_init(&store->names, &store->env, file->uuid);
+    /* Also where the directory was found: who made it may have been killed before its name was
+     * sure. Where there is a STORE it is, so that no other open has to see to it. */
+    KVT_TRY(store->env.fs->dir_sync_parent(store->dir));
     store->is_being_made = true;
     KVT_TRY(names_write(&store->names, store->dir));
     return store_file_write(&store->env, store->dir, file);

@@ -117,8 +117,17 @@ file_create(const struct file_plan *plan)
     KVT_TRY(fs->open(plan->dir, FILE_NAME_NEW, FS_CREATE | FS_EXCLUSIVE, &file));
     status = space_allocate(plan, file, 0);
     fs->close(file);
+    /* Also where the folder was found: who made it may have been killed before its name was sure.
+     * Where there is a data.00 it is, so that no other open has to see to it. */
     if (status == KVT_OK)
-        status = fs->rename(plan->dir, FILE_NAME_NEW, FILE_NAME);
+        status = fs->dir_sync_parent(plan->dir);
+    if (status == KVT_OK)
+        status = fs->rename_new(plan->dir, FILE_NAME_NEW, FILE_NAME);
+    /* KVT_MISS: the other one has taken it for what a crash left. */
+    if (status == KVT_EXISTS || status == KVT_MISS)
+        status = failure_set(KVT_E_INVAL, 0,
+            "%s/" FILE_NAME " is made by another store at the same time: a root is one store's",
+            fs->dir_path(plan->dir));
     if (status != KVT_OK) {
         struct failure first = *failure_last();
 

@@ -28,7 +28,8 @@ struct fs_dir {
     struct sim_world *world;
     struct fs_dir *next;
     struct sim_node *node;
-    bool is_passed; /* Opened with FS_FOLLOW. */
+    struct sim_node *parent; /* The root's: itself. */
+    bool is_passed;          /* Opened with FS_FOLLOW. */
     char path[PATH_BYTES];
 };
 
@@ -92,7 +93,8 @@ check_whole(const struct fs_dir *dir)
 /* --- 2. Directories --------------------------------------------------------------------------- */
 
 static struct fs_dir *
-dir_new(struct sim_world *world, struct sim_node *node, const char *path, unsigned flags)
+dir_new(struct sim_world *world, struct sim_node *parent, struct sim_node *node, const char *path,
+    unsigned flags)
 {
     struct fs_dir *dir = calloc(1, sizeof(*dir));
 
@@ -100,6 +102,7 @@ dir_new(struct sim_world *world, struct sim_node *node, const char *path, unsign
         sim_panic(world, "out of memory");
     dir->world = world;
     dir->node = node;
+    dir->parent = parent;
     dir->is_passed = (flags & FS_FOLLOW) != 0;
     snprintf(dir->path, sizeof(dir->path), "%s", path);
     dir->next = world->dirs;
@@ -107,11 +110,10 @@ dir_new(struct sim_world *world, struct sim_node *node, const char *path, unsign
     return dir;
 }
 
-/* Find or make the directory `name` of `parent`; `path` is what to call it. `is_late`: a new one is
- * lost without a sync of its parent. */
+/* Find or make the directory `name` of `parent`; `path` is what to call it. */
 static enum kvt_status
 dir_enter(struct sim_world *world, struct sim_node *parent, const char *name, const char *path,
-    unsigned flags, bool is_late, struct fs_dir **dir_out)
+    unsigned flags, struct fs_dir **dir_out)
 {
     struct sim_node *node = disk_find(parent, name);
     struct sim_verdict verdict;
@@ -127,12 +129,12 @@ dir_enter(struct sim_world *world, struct sim_node *parent, const char *name, co
         return failure_set(KVT_EXISTS, EEXIST, "create %s: it is there", path);
     if (node == NULL) {
         node = disk_create(&world->disk, parent, name, true);
-        if (!is_late)
+        if (!world->options.directories_sync_late)
             disk_sync(parent, UINT64_MAX);
     }
     if (verdict.crashes)
         return call_end(&verdict, path);
-    *dir_out = dir_new(world, node, path, flags);
+    *dir_out = dir_new(world, parent, node, path, flags);
     return KVT_OK;
 }
 
@@ -153,7 +155,7 @@ fs_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **dir
     while (strlen(parent_path) > 1 && parent_path[strlen(parent_path) - 1] == '/')
         parent_path[strlen(parent_path) - 1] = '\0';
     if (strcmp(parent_path, "/") == 0 || strcmp(parent_path, ".") == 0) {
-        *dir_out = dir_new(world, world->disk.root, parent_path, flags);
+        *dir_out = dir_new(world, world->disk.root, world->disk.root, parent_path, flags);
         return KVT_OK;
     }
     slash = strrchr(parent_path, '/');
@@ -165,7 +167,7 @@ fs_dir_open(void *context, const char *path, unsigned flags, struct fs_dir **dir
     }
     if (parent == NULL || !parent->is_directory)
         return failure_set(KVT_MISS, ENOENT, "open %s: no such directory", path);
-    return dir_enter(world, parent, name, path, flags, false, dir_out); /* fs_host.c syncs it. */
+    return dir_enter(world, parent, name, path, flags, dir_out);
 }
 
 static enum kvt_status
@@ -181,8 +183,7 @@ fs_dir_open_at(struct fs_dir *parent, const char *name, unsigned flags, struct f
         return status;
     if (snprintf(path, sizeof(path), "%s/%s", parent->path, name) >= PATH_BYTES)
         return failure_set(KVT_E_INVAL, ENAMETOOLONG, "path below %s is too long", parent->path);
-    return dir_enter(parent->world, parent->node, name, path, flags,
-        parent->world->options.directories_sync_late, dir_out);
+    return dir_enter(parent->world, parent->node, name, path, flags, dir_out);
 }
 
 static void
@@ -202,7 +203,7 @@ fs_dir_close(struct fs_dir *dir)
 }
 
 static enum kvt_status
-fs_dir_sync(struct fs_dir *dir)
+node_sync(struct fs_dir *dir, struct sim_node *node)
 {
     struct sim_verdict verdict;
     enum kvt_status status = call_begin(dir->world, SIM_DIR_SYNC, dir->path, &verdict);
@@ -212,8 +213,20 @@ fs_dir_sync(struct fs_dir *dir)
         return power_failure("sync", dir->path);
     if (status != KVT_OK)
         return status; /* The changes wait for a later sync: directories are in the journal. */
-    disk_sync(dir->node, UINT64_MAX);
+    disk_sync(node, UINT64_MAX);
     return KVT_OK;
+}
+
+static enum kvt_status
+fs_dir_sync(struct fs_dir *dir)
+{
+    return node_sync(dir, dir->node);
+}
+
+static enum kvt_status
+fs_dir_sync_parent(struct fs_dir *dir)
+{
+    return node_sync(dir, dir->parent);
 }
 
 static const char *
@@ -298,6 +311,14 @@ fs_rename(struct fs_dir *dir, const char *from, const char *to)
     if (!disk_rename(&dir->world->disk, dir->node, from, to))
         return failure_set(KVT_MISS, ENOENT, "rename %s/%s: no such file", dir->path, from);
     return call_end(&verdict, from);
+}
+
+static enum kvt_status
+fs_rename_new(struct fs_dir *dir, const char *from, const char *to)
+{
+    if (disk_find(dir->node, to) != NULL)
+        return failure_set(KVT_EXISTS, EEXIST, "rename %s/%s: %s is there", dir->path, from, to);
+    return fs_rename(dir, from, to);
 }
 
 static enum kvt_status
@@ -608,12 +629,14 @@ const struct fs_ops sim_fs_ops = {
     .dir_open_at = fs_dir_open_at,
     .dir_close = fs_dir_close,
     .dir_sync = fs_dir_sync,
+    .dir_sync_parent = fs_dir_sync_parent,
     .dir_path = fs_dir_path,
     .dir_list = fs_dir_list,
     .dir_network = fs_dir_network,
     .dir_has_locks = fs_dir_has_locks,
     .dir_space = fs_dir_space,
     .rename = fs_rename,
+    .rename_new = fs_rename_new,
     .unlink = fs_unlink,
     .open = fs_open,
     .close = fs_close,

@@ -46,7 +46,7 @@ struct sim_options {
     uint32_t retry_per_mille;   /* Transfers that are answered with EINTR or EAGAIN. */
     bool direct_unsupported;    /* FS_DIRECT takes no effect. */
     bool direct_refused;        /* It does, and reads are EINVAL. */
-    bool directories_sync_late; /* One made by dir_open_at(), too, is lost without its parent's. */
+    bool directories_sync_late; /* One that is made is lost without its parent's. */
 };
 
 struct sim_world;

@@ -51,7 +51,7 @@ static struct {
 static void
 sim_begin(uint64_t seed)
 {
-    const struct sim_options world = {.seed = seed};
+    const struct sim_options world = {.seed = seed, .directories_sync_late = true};
 
     memset(&sim, 0, sizeof(sim));
     sim.world = sim_world_create(&world);
@@ -254,6 +254,48 @@ a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open(void **state)
     }
 }
 
+/* A process was killed when it had made a folder, and before its name was sure there: for the open
+ * that finds it nothing is to be made. `found`: which of them are there. */
+static void
+creation_in_folders_that_are_not_sure(uint32_t found, uint32_t root_count)
+{
+    static const char *const folders[] = {"/store", "/first", "/second"};
+    uint64_t version = 0;
+    kvt_namespace ns;
+
+    sim_begin(found);
+    sim.options.root_count = root_count;
+    sim.options.roots = root_count == 0 ? NULL : roots;
+    for (uint32_t i = 0; i < 3; i++) {
+        struct fs_dir *dir = NULL;
+
+        if ((found & 1u << i) == 0)
+            continue;
+        assert_int_equal(sim.fs.dir_open(sim.env.fs_context, folders[i], FS_CREATE, &dir), KVT_OK);
+        sim.fs.dir_close(dir);
+    }
+    sim_vanish(sim.world);
+    assert_int_equal(sim_open(), KVT_OK);
+    kit_works(sim.store);
+    sim_power_cut(sim.world, SIM_CUT_NOTHING_KEPT);
+    sim.options.flags = KVT_OPEN_EXISTING;
+    assert_int_equal(sim_open(), KVT_OK);
+    assert_int_equal(kvt_namespace_open(sim.store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_get(sim.store, ns, 1, &version), KVT_OK);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+    sim_end();
+}
+
+static void
+a_store_in_folders_that_a_killed_process_made_survives_a_power_cut(void **state)
+{
+    (void)state;
+    for (uint32_t found = 0; found < 8; found++)
+        creation_in_folders_that_are_not_sure(found, 2);
+    creation_in_folders_that_are_not_sure(0, 0);
+    creation_in_folders_that_are_not_sure(1, 0);
+}
+
 /* --- What is not of this open ----------------------------------------------------------------- */
 
 /* Somebody else makes a data file there when the creation has looked for one. */
@@ -282,6 +324,64 @@ a_data_file_that_somebody_else_made_stays(void **state)
     sim_rule_add(sim.world, &fails);
     assert_int_not_equal(sim_open(), KVT_OK);
     assert_true(sim_file_exists(sim.world, "second/data.00"));
+    assert_false(sim_file_exists(sim.world, "first/data.00"));
+    assert_false(sim_file_exists(sim.world, "store/STORE.a"));
+    sim_end();
+}
+
+/* Another store makes its data file there while this one's has its space already. */
+static enum kvt_status
+sync_parent_and_make(struct fs_dir *dir)
+{
+    struct fs_file *file;
+
+    if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0) {
+        assert_int_equal(sim.fs.open(dir, "data.00", FS_CREATE | FS_EXCLUSIVE, &file), KVT_OK);
+        assert_int_equal(sim.fs.write_at(file, "other", 5, 0), KVT_OK);
+        sim.fs.close(file);
+    }
+    return sim_env(sim.world)->fs->dir_sync_parent(dir);
+}
+
+/* Or has only begun, and removed what it took for a crash's. */
+static enum kvt_status
+sync_parent_and_remove(struct fs_dir *dir)
+{
+    if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0)
+        assert_int_equal(sim.fs.unlink(dir, "data.00.new"), KVT_OK);
+    return sim_env(sim.world)->fs->dir_sync_parent(dir);
+}
+
+static void
+a_data_file_that_is_removed_while_it_is_made_is_refused(void **state)
+{
+    (void)state;
+    sim_begin(1);
+    sim.fs.dir_sync_parent = sync_parent_and_remove;
+    refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+    sim.fs.dir_sync_parent = sim_env(sim.world)->fs->dir_sync_parent;
+    nothing_was_made();
+    sim_end();
+}
+
+static void
+a_data_file_that_is_made_at_the_same_time_is_not_replaced(void **state)
+{
+    struct fs_dir *dir = NULL;
+    struct fs_file *file;
+    uint64_t size = 0;
+
+    (void)state;
+    sim_begin(1);
+    sim.fs.dir_sync_parent = sync_parent_and_make;
+    refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+    assert_int_equal(sim.fs.dir_open(sim.env.fs_context, roots[1], 0, &dir), KVT_OK);
+    assert_int_equal(sim.fs.open(dir, "data.00", FS_READ_ONLY, &file), KVT_OK);
+    assert_int_equal(sim.fs.size(file, &size), KVT_OK);
+    assert_int_equal(size, 5);
+    sim.fs.close(file);
+    sim.fs.dir_close(dir);
+    assert_false(sim_file_exists(sim.world, "second/data.00.new"));
     assert_false(sim_file_exists(sim.world, "first/data.00"));
     assert_false(sim_file_exists(sim.world, "store/STORE.a"));
     sim_end();
@@ -346,7 +446,10 @@ main(void)
         cmocka_unit_test(a_creation_with_a_root_that_cannot_be_made_leaves_no_store),
         cmocka_unit_test(a_power_cut_while_a_creation_is_taken_back_leaves_a_store_or_none),
         cmocka_unit_test(a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open),
+        cmocka_unit_test(a_store_in_folders_that_a_killed_process_made_survives_a_power_cut),
         cmocka_unit_test(a_data_file_that_somebody_else_made_stays),
+        cmocka_unit_test(a_data_file_that_is_removed_while_it_is_made_is_refused),
+        cmocka_unit_test(a_data_file_that_is_made_at_the_same_time_is_not_replaced),
         cmocka_unit_test(a_store_that_was_there_is_never_taken_back),
         cmocka_unit_test(a_creation_that_was_poisoned_stays_as_it_is),
     };

@@ -352,6 +352,7 @@ bytes_come_back_from_where_they_were_written(void **state)
     assert_int_equal(world->fs->write_at(file, source, sizeof(source), 12345), KVT_OK);
     assert_int_equal(world->fs->sync(file), KVT_OK);
     assert_int_equal(world->fs->dir_sync(world->dir), KVT_OK);
+    assert_int_equal(world->fs->dir_sync_parent(world->dir), KVT_OK);
     assert_int_equal(world->fs->size(file, &size), KVT_OK);
     assert_int_equal(size, 12345 + sizeof(source));
     assert_int_equal(world->fs->read_at(file, target, sizeof(target), 12345, &count), KVT_OK);
@@ -512,6 +513,26 @@ rename_replaces_the_target(void **state)
 }
 
 static void
+rename_to_a_new_name_replaces_nothing(void **state)
+{
+    struct world *world = *state;
+    struct fs_file *file = file_open(world, "new", FS_CREATE);
+    uint64_t size = 0;
+
+    assert_int_equal(world->fs->write_at(file, "new", 3, 0), KVT_OK);
+    world->fs->close(file);
+    world->fs->close(file_open(world, "old", FS_CREATE));
+    assert_int_equal(world->fs->rename_new(world->dir, "new", "old"), KVT_EXISTS);
+    file = file_open(world, "old", FS_READ_ONLY);
+    assert_int_equal(world->fs->size(file, &size), KVT_OK);
+    assert_int_equal(size, 0);
+    world->fs->close(file);
+    assert_int_equal(world->fs->rename_new(world->dir, "new", "other"), KVT_OK);
+    assert_int_equal(world->fs->rename_new(world->dir, "new", "../other"), KVT_E_INVAL);
+    assert_int_equal(world->fs->rename_new(world->dir, "new", "none"), KVT_MISS);
+}
+
+static void
 two_opens_of_a_name_are_one_file_until_it_is_replaced(void **state)
 {
     struct world *world = *state;
@@ -651,6 +672,7 @@ main(void)
         FS_TEST(write_that_the_system_cuts_short_is_an_error),
         FS_TEST(read_only_file_takes_no_bytes_and_says_its_path),
         FS_TEST(rename_replaces_the_target),
+        FS_TEST(rename_to_a_new_name_replaces_nothing),
         FS_TEST(two_opens_of_a_name_are_one_file_until_it_is_replaced),
         FS_TEST(listing_shows_each_name_once_and_stops_on_request),
         FS_TEST(space_of_the_file_system_is_told),

@@ -32,8 +32,8 @@
 static const bool SHADES_ARE_ON = true;
 
 /* Volatile, or the compiler makes a memcpy() of it, which is instrumented. */
-__attribute__((no_sanitize_address, noinline)) static void
-bytes_move(uint8_t *target, const uint8_t *source, uint64_t size)
+__attribute__((no_sanitize_address, noinline)) void
+host_bytes_move(uint8_t *target, const uint8_t *source, uint64_t size)
 {
     uint64_t done = 0;
 
@@ -73,8 +73,8 @@ shade_set(const struct host_piece *piece, bool is_dark)
 
 static const bool SHADES_ARE_ON = false;
 
-static void
-bytes_move(uint8_t *target, const uint8_t *source, uint64_t size)
+void
+host_bytes_move(uint8_t *target, const uint8_t *source, uint64_t size)
 {
     memcpy(target, source, size);
 }
@@ -389,7 +389,7 @@ host_batch_step(struct host_batch *batch, struct rng *rng)
         uint64_t rest = piece->size - batch->offset_at;
         uint64_t size = rest < budget ? rest : budget;
 
-        bytes_move(piece->target + batch->offset_at, piece->source + batch->offset_at, size);
+        host_bytes_move(piece->target + batch->offset_at, piece->source + batch->offset_at, size);
         budget -= size;
         batch->offset_at += size;
         if (batch->offset_at == piece->size) {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_host_gather.c - the emulation's gather: a launch that does what the kernels do, late.
+ *
+ * Ids and rows may lie in memory of the host that a copy behind the gather has shaded
+ * (device_host_copy.c): they are looked at in copies.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -10,16 +13,27 @@
 #include "gather_row.h"
 #include "try.h"
 
+static uint32_t
+id_at(const struct gather_work *work, uint64_t i)
+{
+    uint32_t id;
+
+    host_bytes_move((uint8_t *)&id, (const uint8_t *)&work->ids[i], sizeof(id));
+    return id;
+}
+
 static void
 row_write(const struct gather_work *work, uint64_t i)
 {
-    const uint8_t *row = gather_row(work, work->ids[i]);
+    const uint8_t *source = gather_row(work, id_at(work, i));
     uint8_t *target = work->target + i * gather_target_bytes(work);
+    uint8_t row[GATHER_PAGE_BYTES];
 
     if (work->value_count == 0) {
-        memcpy(target, row, work->row_bytes);
+        host_bytes_move(target, source, work->row_bytes);
         return;
     }
+    host_bytes_move(row, source, work->row_bytes);
     for (uint32_t v = 0; v < work->value_count; v++) {
         uint32_t group = work->value_count / work->scale_count;
         uint16_t value = gather_value(row[v], row[work->value_count + v / group]);
@@ -36,7 +50,7 @@ gather_run(void *context, void *memory)
     (void)memory;
     *work->verdict = GATHER_FINE;
     for (uint64_t i = 0; i < work->count && *work->verdict == GATHER_FINE; i++) {
-        if (work->ids[i] >= work->row_count)
+        if (id_at(work, i) >= work->row_count)
             *work->verdict = i;
     }
     for (uint64_t i = 0; i < work->count && *work->verdict == GATHER_FINE; i++)

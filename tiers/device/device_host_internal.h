@@ -229,6 +229,8 @@ uint32_t host_works_give_up(struct device_host *device, const struct device_rang
 
 /* --- device_host_copy.c: batches; all under the mutex but create ------------------------------ */
 
+/* memcpy(), and the host's side may be shaded. Without the mutex. */
+void host_bytes_move(uint8_t *target, const uint8_t *source, uint64_t size);
 /* Pieces as they were given, checked against each other; one reference. */
 enum kvt_status host_batch_create(struct device_host *device, const struct device_piece *pieces,
     uint32_t count, struct host_batch **batch_out);
