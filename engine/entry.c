@@ -340,15 +340,18 @@ entry_unpin(struct kvt_store *store, uint32_t number)
 }
 
 void
-entry_corrupt_note(struct kvt_store *store, uint32_t number, const struct extent *extent)
+entry_corrupt_note(
+    struct kvt_store *store, uint32_t number, unsigned tier, const struct extent *extent)
 {
     const struct entry *entry = residency_at(store->map, number);
-    char place[64] = "tier=hbm";
+    char place[64];
 
-    if (extent != NULL) {
+    if (tier == TIER_NVME) {
         (void)snprintf(place, sizeof(place), "segment=%u page=%u generation=%u", extent->segment,
             extent->page, extent->generation);
         scrubs_note(store, extent);
+    } else {
+        (void)snprintf(place, sizeof(place), "tier=%s", tier == TIER_HOST ? "host" : "hbm");
     }
     COUNT(store, corrupt_count, 1);
     log_line(&store->logger, LOG_ERROR, "entry",

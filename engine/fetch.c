@@ -281,7 +281,7 @@ fetch_wrong(struct kvt_store *store, struct fetch *fetch)
 {
     const struct resident was = {.number = fetch->entry, .extent = fetch->extent};
 
-    entry_corrupt_note(store, fetch->entry, &fetch->extent);
+    entry_corrupt_note(store, fetch->entry, TIER_NVME, &fetch->extent);
     /* While its pin lasts the block has a copy on NVMe. */
     if (fetch_is_resident(store, fetch) && !resident_is_there(store, &was)) {
         image_read(store, fetch);

@@ -120,7 +120,7 @@ source_condemn(struct kvt_store *store, uint32_t number)
             entry_hbm_release(store, number, KVT_REASON_CORRUPT) || entry_hbm_hide(store, number);
         residency_pin(store->map, number);
     }
-    entry_corrupt_note(store, number, NULL);
+    entry_corrupt_note(store, number, TIER_HBM, NULL);
     if (!is_gone)
         entry_quarantine(store, number);
 }

@@ -19,9 +19,10 @@ enum relocate_state {
 /* A block of the group; the group has a pin of its entry. */
 struct move {
     struct resident resident;
-    void *memory;
-    bool is_loaded;           /* Into our own memory: the checksum is to be proved. */
-    struct image_shape shape; /* is_loaded */
+    uint8_t *own_memory; /* Where in ours it is read to. */
+    void *memory;        /* That, or HOST's copy. */
+    bool is_loaded;      /* From NVMe, to our own memory. */
+    struct image_shape shape;
     bool is_right;
     enum kvt_status status; /* Of the read. */
 };
@@ -304,6 +305,8 @@ blocks_put(struct kvt_store *store)
 
 /* --- Proving ---------------------------------------------------------------------------------- */
 
+static void blocks_load(struct kvt_store *store);
+
 static void
 proof_run(struct crew_job *crew_job)
 {
@@ -313,7 +316,7 @@ proof_run(struct crew_job *crew_job)
     for (uint32_t i = 0; i < relocate->count; i++) {
         struct move *move = &relocate->moves[i];
 
-        if (move->is_loaded && move->status == KVT_OK)
+        if (!move->is_right && move->status == KVT_OK)
             move->is_right = image_is_right(&move->shape, move->memory);
     }
 }
@@ -352,7 +355,7 @@ move_fail(struct kvt_store *store, const struct move *move)
     uint32_t number = move->resident.number;
 
     if (move->status == KVT_OK)
-        entry_corrupt_note(store, number, &move->resident.extent);
+        entry_corrupt_note(store, number, TIER_NVME, &move->resident.extent);
     else
         COUNT(store, read_failed_count, 1);
     if (entry_tiers(store, number) == TIER_NVME) {
@@ -365,6 +368,39 @@ move_fail(struct kvt_store *store, const struct move *move)
         store->relocate->status = KVT_E_BUSY;
 }
 
+/* Somebody has written over HOST's copy: it goes, unless others have the block pinned. The one on
+ * NVMe may be whole: that is read. */
+static void
+host_copy_fail(struct kvt_store *store, struct move *move)
+{
+    uint32_t number = move->resident.number;
+
+    entry_corrupt_note(store, number, TIER_HOST, NULL);
+    entry_unpin(store, number); /* The move's own pin is not to be in the way. */
+    (void)entry_host_release(store, number, KVT_REASON_CORRUPT);
+    residency_pin(store->map, number);
+    move->memory = move->own_memory;
+    move->is_loaded = true;
+}
+
+/* True: some of HOST's copies are wrong. */
+static bool
+host_copies_fail(struct kvt_store *store)
+{
+    struct relocate *relocate = store->relocate;
+    bool are_wrong = false;
+
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        struct move *move = &relocate->moves[i];
+
+        if (move->is_loaded || move->is_right || !resident_is_there(store, &move->resident))
+            continue;
+        host_copy_fail(store, move);
+        are_wrong = true;
+    }
+    return are_wrong;
+}
+
 /* Keep what may be written again. */
 static void
 blocks_proved(struct kvt_store *store, struct job *job)
@@ -374,6 +410,10 @@ blocks_proved(struct kvt_store *store, struct job *job)
 
     (void)job;
     KVT_ASSERT(relocate->state == RELOCATE_PROVING);
+    if (host_copies_fail(store)) {
+        blocks_load(store);
+        return;
+    }
     for (uint32_t i = 0; i < relocate->count; i++) {
         const struct move *move = &relocate->moves[i];
 
@@ -391,16 +431,10 @@ blocks_proved(struct kvt_store *store, struct job *job)
 }
 
 static void
-blocks_loaded(struct kvt_store *store, struct tier_batch *batch)
+group_prove(struct kvt_store *store)
 {
     struct relocate *relocate = store->relocate;
-    uint32_t next = 0;
 
-    KVT_ASSERT(relocate->state == RELOCATE_LOADING);
-    for (uint32_t i = 0; i < relocate->count; i++) {
-        if (relocate->moves[i].is_loaded)
-            relocate->moves[i].status = batch->blocks[next++].status;
-    }
     relocate->proof.crew.run = proof_run;
     relocate->proof.finish = blocks_proved;
     relocate->proof.store = store;
@@ -408,33 +442,27 @@ blocks_loaded(struct kvt_store *store, struct tier_batch *batch)
     loop_job(store, &relocate->proof);
 }
 
-/* --- Starting --------------------------------------------------------------------------------- */
+/* --- Loading ---------------------------------------------------------------------------------- */
 
-/* Take the block into the group. `offset`: where in our memory it is read to. */
+/* Behind a copy in HOST that is wrong: what the group has right is not read again. */
+static bool
+move_is_read(const struct move *move)
+{
+    return move->is_loaded && !move->is_right;
+}
+
 static void
-move_add(struct kvt_store *store, const struct resident *resident, uint64_t offset)
+blocks_loaded(struct kvt_store *store, struct tier_batch *batch)
 {
     struct relocate *relocate = store->relocate;
-    const struct entry *entry = residency_at(store->map, resident->number);
-    unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
-    struct move *move = &relocate->moves[relocate->count++];
+    uint32_t next = 0;
 
-    *move = (struct move){.resident = *resident, .status = KVT_OK};
-    residency_pin(store->map, resident->number);
-    /* HOST has the bytes of a block, never a trailer or an encoded part: those are moved as they
-     * are. */
-    if ((tiers & TIER_HOST) != 0 && !entry->has_trailer) {
-        move->memory = entry_host_address(store, entry);
-        move->is_right = true;
-        return;
+    KVT_ASSERT(relocate->state == RELOCATE_LOADING);
+    for (uint32_t i = 0; i < relocate->count; i++) {
+        if (move_is_read(&relocate->moves[i]))
+            relocate->moves[i].status = batch->blocks[next++].status;
     }
-    move->memory = relocate->memory + offset;
-    move->is_loaded = true;
-    move->shape = (struct image_shape){.length = entry->length,
-        .stored_length = entry->stored_length,
-        .part_count = entry_parts(entry),
-        .has_trailer = entry->has_trailer != 0,
-        .checksum = entry->checksum};
+    group_prove(store);
 }
 
 static void
@@ -449,17 +477,16 @@ blocks_load(struct kvt_store *store)
         const struct move *move = &relocate->moves[i];
         struct tier_block *block = &relocate->load_blocks[load_count];
 
-        if (!move->is_loaded)
+        if (!move_is_read(move))
             continue;
         memset(block, 0, sizeof(*block));
         block->record.extent = move->resident.extent;
-        block->record.stored_length =
-            residency_at(store->map, move->resident.number)->stored_length;
+        block->record.stored_length = move->shape.stored_length;
         block->memory = move->memory;
         load_count++;
     }
     if (load_count == 0) {
-        blocks_put(store);
+        group_prove(store);
         return;
     }
     relocate->load_owner.finish = blocks_loaded;
@@ -472,6 +499,32 @@ blocks_load(struct kvt_store *store)
     status = tier->ops->get(tier, &relocate->load);
     if (status != KVT_OK)
         group_end(store, status);
+}
+
+/* --- Starting --------------------------------------------------------------------------------- */
+
+/* Take the block into the group. `offset`: where in our memory it is read to. */
+static void
+move_add(struct kvt_store *store, const struct resident *resident, uint64_t offset)
+{
+    struct relocate *relocate = store->relocate;
+    const struct entry *entry = residency_at(store->map, resident->number);
+    unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
+    struct move *move = &relocate->moves[relocate->count++];
+
+    *move = (struct move){.resident = *resident,
+        .own_memory = relocate->memory + offset,
+        .shape = {.length = entry->length,
+            .stored_length = entry->stored_length,
+            .part_count = entry_parts(entry),
+            .has_trailer = entry->has_trailer != 0,
+            .checksum = entry->checksum},
+        .status = KVT_OK};
+    residency_pin(store->map, resident->number);
+    /* HOST has the bytes of a block, never a trailer or an encoded part: those are moved as they
+     * are. */
+    move->is_loaded = (tiers & TIER_HOST) == 0 || entry->has_trailer;
+    move->memory = move->is_loaded ? move->own_memory : entry_host_address(store, entry);
 }
 
 /* Whether `count` blocks of so many bytes are a batch, and no more than fill `tail_pages` (0: it

@@ -6,6 +6,7 @@
  * Not here  which blocks deserve it (victim.h).
  * Threads   the loop; checksums are computed on a worker.
  *
+ *                                  <--host_copies_fail()--
  *   IDLE --relocate_start()--> LOADING --blocks_loaded()--> PROVING --blocks_proved()--> PUTTING
  *    ^ ^                                                                                  |   |
  *    | +-------------------- group_written(): the write or the sync failed ---------------+   |
@@ -13,10 +14,12 @@
  *    +---- group_committed() ---- COMMITTING <------------------------------------------------+
  *
  *   LOADING     Blocks without a copy in HOST are read; each has a pin.
- *   PROVING     A worker compares the checksums of what was read. A block whose bytes are wrong, or
- *               cannot be read a second time (reclaim.h), leaves the store; but if HOST or HBM has
- *               it, too, only its copy on NVMe goes, and HOST's is written again, beside the group
- *               (entry_nvme_condemn()).
+ *   PROVING     A worker compares the checksums, of what was read and of HOST's copies. Of a block
+ *               whose copy in HOST was written over, the good one on NVMe is not to die of that:
+ *               it is read, and proved; HOST's goes, unless somebody has the block pinned. A block
+ *               whose bytes were read and are wrong, or cannot be read a second time (reclaim.h),
+ *               leaves the store; but if HOST or HBM has it, too, only its copy on NVMe goes, and
+ *               HOST's is written again, beside the group (entry_nvme_condemn()).
  *   PUTTING     A batch: the blocks under new sequence numbers, and kills of their old copies: a
  *               rebuild must not take one of these for the newest when the new copy has been
  *               deleted and its segment recycled, but the victim has not. With the batch, so that

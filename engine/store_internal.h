@@ -427,9 +427,10 @@ void entry_touch(struct kvt_store *store, uint32_t number);
  * what may change its last use. */
 uint64_t entry_use_share(const struct kvt_store *store, uint32_t number);
 /* entry_corrupt_note - the bytes of a copy are wrong: counted, a line in the log, and noted by the
- * scrubs. `extent`: where on NVMe they were read; NULL: they came from HBM.
+ * scrubs. `tier`: an enum residency_tier; `extent`: where on NVMe they were read.
  * entry_quarantine - the block leaves the store, so that nobody reads it again. */
-void entry_corrupt_note(struct kvt_store *store, uint32_t number, const struct extent *extent);
+void entry_corrupt_note(
+    struct kvt_store *store, uint32_t number, unsigned tier, const struct extent *extent);
 void entry_quarantine(struct kvt_store *store, uint32_t number);
 /* entry_record - what the store knows of an entry, for a batch; extent and sequence left empty. */
 void entry_record(const struct kvt_store *store, uint32_t number, struct block_record *record_out);

@@ -286,6 +286,32 @@ a_get_of_what_is_put_anew_while_it_is_read_is_the_new_block(void **state)
     assert_int_equal(kit_stats(store).miss_damaged_count, 0);
 }
 
+/* The old one was read from NVMe for it, which is no matter. */
+static void
+a_get_of_what_is_put_anew_into_host_tells_where_it_came_from(void **state)
+{
+    const struct sim_rule slow = {
+        .ops = SIM_READ, .effect = SIM_STALL, .nth = 1, .stall_ns = STALL_NS};
+    uint8_t *target = pool + (size_t)VERSIONS * BLOCK_BYTES;
+    struct kvt_result result;
+    kvt_ticket *ticket;
+
+    (void)state;
+    block_make(KVT_TIER_HOST, KVT_SYNC);
+    assert_int_equal(kit_result(demote_to_nvme(), KVT_STAGE_DONE).status, KVT_OK);
+    sim_rule_add(sim.world, &slow);
+    ticket = get_submit_to(target, region);
+    reach(FLIGHT_READING);
+    block_make(KVT_TIER_HOST, KVT_MEMORY);
+    assert_false(ticket->ops[0].is_reached[0]);
+    result = kit_result(ticket, KVT_STAGE_DONE);
+    assert_int_equal(result.status, KVT_OK);
+    assert_int_equal(result.tier, KVT_TIER_HOST);
+    assert_int_equal(kit_stats(store).get_nvme_count, 0);
+    assert_int_equal(kvt_device_read(store, 0, found[0], target, BLOCK_BYTES), KVT_OK);
+    found_is(found[0], 2);
+}
+
 static void
 a_prefetch_of_what_is_put_anew_while_it_moves_brings_the_new_block(void **state)
 {
@@ -571,6 +597,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_get_of_what_is_put_anew_while_it_comes_down_is_the_new_block),
         TEST(a_get_of_what_is_put_anew_while_it_is_read_is_the_new_block),
+        TEST(a_get_of_what_is_put_anew_into_host_tells_where_it_came_from),
         TEST(a_prefetch_of_what_is_put_anew_while_it_moves_brings_the_new_block),
         TEST(a_prefetch_of_what_is_put_anew_while_it_is_read_brings_the_new_block),
         TEST(a_prefetch_of_what_is_put_anew_and_longer_has_room_for_it),

@@ -102,6 +102,7 @@ block_move(struct full_store *full, uint32_t i)
     const struct resident resident = resident_of(full, key);
 
     assert_int_equal(relocate_start(full->store, &resident, 1, 0), 1);
+    env_wake(&full->store->env, full->store->loop_task); /* It has a job for a worker. */
 }
 
 static void

@@ -338,7 +338,7 @@ a_copy_that_was_moved_in_vain_can_be_deleted_behind_a_crash(void **state)
         kvt_ticket *ticket;
         uint64_t key = damage_meet(full, &ticket);
 
-        sim_run_steps(full->world, moment % 8);
+        sim_run_steps(full->world, 2 * moment);
         full_again(full, 0);
         (void)full_expect_at_most(full, key, 1);
         assert_true(kit_delete(full->store, full->ns, key) >= 0);

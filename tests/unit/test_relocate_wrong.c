@@ -3,7 +3,7 @@
  * test_relocate_wrong.c - blocks whose bytes are wrong, or cannot be read twice, when their segment
  * is reclaimed: they leave the store, are counted, and never come back. Those that cannot be read
  * once stay, and those for the reads of which there is no memory, however often. None is moved
- * behind a write that fails.
+ * behind a write that fails. Those whose copy in HOST alone is wrong are moved from NVMe.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -366,6 +366,134 @@ no_group_is_begun_behind_a_put_that_fails(void **state)
     assert_int_not_equal(count, 0);
 }
 
+/* --- Somebody has written over HOST's copy ---------------------------------------------------- */
+
+enum hold {
+    HOLD_NONE,
+    HOLD_LEASE,
+    HOLD_PIN,
+    HOLD_COUNT,
+};
+
+static kvt_lease
+hot_lease(struct full_store *full)
+{
+    struct payload_key names[FULL_HOT];
+    struct kvt_key keys[FULL_HOT];
+    kvt_lease lease;
+
+    for (uint64_t key = 0; key < FULL_HOT; key++) {
+        full_expect(full, key, 1);
+        payload_key_make(&names[key], key);
+        keys[key] = names[key].key;
+    }
+    assert_int_equal(kvt_lookup(full->store, full->ns, keys, FULL_HOT, NULL, NULL, &lease), KVT_OK);
+    return lease;
+}
+
+static unsigned
+tiers_of(const struct full_store *full, uint64_t key)
+{
+    uint32_t number = full_entry(full, key);
+
+    return number == ENTRY_NONE ? 0 : entry_tiers(full->store, number);
+}
+
+/* A hot block differs in HOST, or, the second time, does not any more. Odd ones are not there. */
+static void
+hot_flip(struct full_store *full)
+{
+    for (uint64_t key = 0; key < FULL_HOT; key++) {
+        uint32_t number = full_entry(full, key);
+        uint8_t *memory;
+
+        if ((tiers_of(full, key) & TIER_HOST) == 0)
+            continue;
+        if (key % 2 == 0) {
+            memory = entry_host_address(full->store, residency_at(full->store->map, number));
+            memory[100 * (key + 1)] ^= 1;
+        } else if (tiers_of(full, key) != TIER_HOST) {
+            (void)entry_host_release(full->store, number, KVT_REASON_EVICTED);
+        }
+    }
+}
+
+/* Churn until a relocation has met a block that differs in HOST, and rest. From here on nothing
+ * is read. */
+static void
+relocation_meets_flips(struct full_store *full)
+{
+    const _Atomic uint64_t *count = &full->store->counters.corrupt_count;
+
+    for (uint32_t i = 0; i < 3 * FULL_BLOCKS && atomic_load(count) == 0; i++) {
+        (void)sim_run_for(full->world, UINT64_C(100) * 1000 * 1000);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            full_expect(full, key, 1);
+        hot_flip(full);
+        full_put(full, full->next_cold++, 1);
+        for (uint32_t n = 0; n < STEPS_MAX && !reclaim_is_idle(full->store); n++)
+            sim_run_steps(full->world, 1);
+        if (atomic_load(count) == 0)
+            hot_flip(full);
+    }
+    assert_int_not_equal(atomic_load(count), 0);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+}
+
+/* Those that were not met are right again; of the others the copy in HOST has gone, but not while
+ * the block is held. */
+static void
+flips_end(struct full_store *full, bool is_held)
+{
+    uint64_t wrong_count = atomic_load(&full->store->counters.corrupt_count);
+    uint64_t gone_count = 0;
+
+    for (uint64_t key = 0; key < FULL_HOT; key += 2)
+        gone_count += (tiers_of(full, key) & TIER_HOST) == 0;
+    if (is_held)
+        assert_int_equal(gone_count, 0);
+    else
+        assert_true(gone_count >= wrong_count);
+    hot_flip(full);
+}
+
+static void
+hot_expect(struct full_store *full, const bool is_durable[FULL_HOT])
+{
+    for (uint64_t key = 0; key < FULL_HOT; key++)
+        assert_true(full_expect_at_most(full, key, 1) || !is_durable[key]);
+}
+
+static void
+a_block_that_differs_in_host_is_moved_as_nvme_has_it(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < SEEDS * HOLD_COUNT; i++) {
+        struct full_store *full = full_begin(900 + i, FULL_SEGMENTS);
+        enum hold hold = (enum hold)(i % HOLD_COUNT);
+        bool is_durable[FULL_HOT];
+        kvt_lease lease = {0};
+
+        full_fill(full);
+        if (hold == HOLD_LEASE)
+            lease = hot_lease(full);
+        else if (hold == HOLD_PIN)
+            hot_pin(full);
+        relocation_meets_flips(full);
+        flips_end(full, hold != HOLD_NONE);
+        if (hold == HOLD_LEASE)
+            kvt_lease_release(full->store, lease);
+        for (uint64_t key = 0; key < FULL_HOT; key++)
+            is_durable[key] = (tiers_of(full, key) & TIER_NVME) != 0;
+        hot_expect(full, is_durable);
+        full_again(full, 0);
+        hot_expect(full, is_durable);
+        full_again(full, KVT_OPEN_REBUILD);
+        hot_expect(full, is_durable);
+        full_end(full);
+    }
+}
+
 int
 main(void)
 {
@@ -377,6 +505,7 @@ main(void)
         cmocka_unit_test(a_block_for_which_the_kernel_has_no_memory_stays),
         cmocka_unit_test(a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused),
         cmocka_unit_test(no_group_is_begun_behind_a_put_that_fails),
+        cmocka_unit_test(a_block_that_differs_in_host_is_moved_as_nvme_has_it),
     };
 
     stop_on_proof();
