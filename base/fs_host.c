@@ -157,6 +157,9 @@ host_dir_sync_parent(struct fs_dir *dir)
         return KVT_OK;
     }
     status = sync_descriptor(parent, dir->path);
+    /* A file system that syncs no directories (autofs, squashfs): the name was not made there. */
+    if (status == KVT_E_INVAL)
+        status = KVT_OK;
     (void)close(parent);
     return status;
 }
@@ -343,7 +346,8 @@ host_rename_new(struct fs_dir *dir, const char *from, const char *to)
     KVT_TRY(name_check(dir, to));
     if (renameat2(dir->descriptor, from, dir->descriptor, to, RENAME_NOREPLACE) == 0)
         return KVT_OK;
-    if (errno == EINVAL || errno == ENOSYS)
+    /* The file system cannot do that, or seccomp knows no renameat2(). */
+    if (errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM)
         return host_rename(dir, from, to);
     return failure_at(errno, "Cannot rename", dir->path, from);
 }

@@ -164,16 +164,28 @@ copy_remove(
         shares_remove(store, number, share_of_place(place), copy_bytes(store, place, number));
 }
 
-bool
-entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
+static bool
+host_copy_leave(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
 {
     struct slot slot = host_slot(store, residency_at(store->map, number));
 
-    if (pins_hold(store, number) || !residency_tier_clear(store->map, number, TIER_HOST))
+    if (!residency_tier_clear(store->map, number, TIER_HOST))
         return false;
     copy_remove(store, POLICY_HOST, number, reason);
     room_put(store, POLICY_HOST, slot);
     return true;
+}
+
+bool
+entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason)
+{
+    return !pins_hold(store, number) && host_copy_leave(store, number, reason);
+}
+
+bool
+entry_host_condemn(struct kvt_store *store, uint32_t number)
+{
+    return host_copy_leave(store, number, KVT_REASON_CORRUPT);
 }
 
 bool

@@ -43,6 +43,7 @@ struct reclaim {
     uint64_t credit_bytes; /* That may be written again. */
     uint32_t moved_count;  /* Survivors that relocate.c has dealt with. */
     uint32_t erase_end;    /* Behind the last page to be written over; 0: none is. */
+    bool takes_last;       /* victim_is_last() */
     struct dropped *dropped;
     uint32_t dropped_count, dropped_capacity;
     struct segment_change change;
@@ -240,11 +241,13 @@ kill_is_vain(struct kvt_store *store, const struct tier_kill *kill)
 }
 
 /* A kill is needed until the copy that it names is void: its segment's generation has passed. Those
- * of a victim that is RECYCLING already are durable elsewhere: that came before. */
+ * of a victim that is RECYCLING already are durable elsewhere: that came before. So they are of one
+ * that was let go behind its last group of them. */
 static void
 kills_filter(struct reclaim *reclaim)
 {
-    bool are_elsewhere = reclaim->victim->state == SEGMENT_RECYCLING;
+    bool are_elsewhere =
+        reclaim->victim->state == SEGMENT_RECYCLING || reclaim->victim->are_kills_elsewhere;
     uint32_t kept_count = 0;
     uint32_t count;
 
@@ -379,8 +382,9 @@ reclaim_start(struct kvt_store *store)
         reclaim_let_go(store, "no memory for its blocks");
         return true;
     }
-    reclaim->survivor_count = victim_survivors(
-        store, reclaim->residents, reclaim->resident_count, &reclaim->credit_bytes);
+    reclaim->takes_last = victim_is_last(store, reclaim->victim);
+    reclaim->survivor_count = victim_survivors(store, reclaim->residents, reclaim->resident_count,
+        reclaim->takes_last, &reclaim->credit_bytes);
     if (reclaim->survivor_count == VICTIM_UNMOVABLE)
         reclaim_let_go(store, "its blocks find no room elsewhere, or another costs less");
     return true;
@@ -477,7 +481,9 @@ victim_emptied(struct kvt_store *store)
 static uint32_t
 last_of(const struct reclaim *reclaim)
 {
-    return reclaim->kill_count == 0 ? segment_root(reclaim->victim->number) : NVME_ROOT_NONE;
+    bool is_last = reclaim->kill_count == 0 || reclaim->takes_last;
+
+    return is_last ? segment_root(reclaim->victim->number) : NVME_ROOT_NONE;
 }
 
 /* The next group, or what comes after the last one. False: it must wait. A group does while a put
@@ -509,10 +515,12 @@ relocate_next(struct kvt_store *store)
 
         reclaim->kill_count -= count;
         relocate_kills(store, reclaim->kills + reclaim->kill_count, count, last_of(reclaim));
-    } else if (!commit_replace_leave(store, reclaim->victim->number)) {
-        return false;
-    } else if (victim_empty(store)) {
-        victim_emptied(store);
+    } else {
+        reclaim->victim->are_kills_elsewhere = true;
+        if (!commit_replace_leave(store, reclaim->victim->number))
+            return false;
+        if (victim_empty(store))
+            victim_emptied(store);
     }
     return true;
 }

@@ -36,9 +36,10 @@
  *
  * Writes that fail close segments (nvme_tier.h). However many do, each root keeps a segment that
  * can become FREE without a write elsewhere: its last FREE one is for the last group of a victim
- * alone, and of one that is RECYCLING nothing is written again. But where that one is all that is
- * left, a victim with more kills than one batch takes, or of which something is pinned, waits: for
- * others, or for an open, which finds room (strays.h).
+ * alone, and of one that is RECYCLING nothing is written again, nor are the kills of one that was
+ * let go behind them. A victim of which something is pinned, or with more kills than one batch
+ * takes, waits for all others; when none of them can be reclaimed it may take that one for any of
+ * its groups. If a write fails then, too, it is an open that finds room again (strays.h).
  *
  * A victim that cannot be emptied (too much of it is pinned, no memory, be it the kernel's for a
  * read, a write that failed) is let go and passed over until another was reclaimed, or a batch for

@@ -22,6 +22,7 @@ struct move {
     uint8_t *own_memory; /* Where in ours it is read to. */
     void *memory;        /* That, or HOST's copy. */
     bool is_loaded;      /* From NVMe, to our own memory. */
+    bool is_host_wrong;  /* HOST's copy was proved, and is not the block. */
     struct image_shape shape;
     bool is_right;
     enum kvt_status status; /* Of the read. */
@@ -146,13 +147,34 @@ waiters_restart(struct kvt_store *store)
 
 /* --- The end of a group ----------------------------------------------------------------------- */
 
+static bool
+has_wrong_copy(struct kvt_store *store, const struct move *move)
+{
+    const struct entry *entry = residency_at(store->map, move->resident.number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+    unsigned both = TIER_HOST | TIER_NVME;
+
+    return move->is_host_wrong && word_state(word) == ENTRY_RESIDENT &&
+           (word_tiers(word) & both) == both;
+}
+
+static void
+move_end(struct kvt_store *store, const struct move *move)
+{
+    bool is_wrong = has_wrong_copy(store, move);
+
+    entry_unpin(store, move->resident.number);
+    if (is_wrong)
+        (void)entry_host_condemn(store, move->resident.number);
+}
+
 static void
 group_end(struct kvt_store *store, enum kvt_status status)
 {
     struct relocate *relocate = store->relocate;
 
     for (uint32_t i = 0; i < relocate->count; i++)
-        entry_unpin(store, relocate->moves[i].resident.number);
+        move_end(store, &relocate->moves[i]);
     relocate->count = 0;
     turns_end(&store->work, relocate->turn);
     store->room_changed = true; /* Who waits for that is looked at, also if it was kills alone. */
@@ -346,9 +368,9 @@ move_put_off(struct kvt_store *store, const struct move *move)
     relocate->status = KVT_NOT_READY;
 }
 
-/* The copy that was read is bad. A block that is nowhere else leaves the store; of another only
- * this copy goes, or, while somebody has it pinned, nothing: then the victim cannot be emptied
- * now. */
+/* The copy that was read is bad. A block that is nowhere else, or no better in HOST, leaves the
+ * store; of another only this copy goes, or, while somebody has it pinned, nothing: then the victim
+ * cannot be emptied now. */
 static void
 move_fail(struct kvt_store *store, const struct move *move)
 {
@@ -358,7 +380,7 @@ move_fail(struct kvt_store *store, const struct move *move)
         entry_corrupt_note(store, number, TIER_NVME, &move->resident.extent);
     else
         COUNT(store, read_failed_count, 1);
-    if (entry_tiers(store, number) == TIER_NVME) {
+    if (entry_tiers(store, number) == TIER_NVME || has_wrong_copy(store, move)) {
         (void)entry_erase(store, number, NULL);
         entry_unpin(store, number);
         return;
@@ -368,8 +390,8 @@ move_fail(struct kvt_store *store, const struct move *move)
         store->relocate->status = KVT_E_BUSY;
 }
 
-/* Somebody has written over HOST's copy: it goes, unless others have the block pinned. The one on
- * NVMe may be whole: that is read. */
+/* Somebody has written over HOST's copy: it goes, unless others read the block now; then that is
+ * tried once more when the group ends. The one on NVMe may be whole: that is read. */
 static void
 host_copy_fail(struct kvt_store *store, struct move *move)
 {
@@ -377,10 +399,11 @@ host_copy_fail(struct kvt_store *store, struct move *move)
 
     entry_corrupt_note(store, number, TIER_HOST, NULL);
     entry_unpin(store, number); /* The move's own pin is not to be in the way. */
-    (void)entry_host_release(store, number, KVT_REASON_CORRUPT);
+    (void)entry_host_condemn(store, number);
     residency_pin(store->map, number);
     move->memory = move->own_memory;
     move->is_loaded = true;
+    move->is_host_wrong = true;
 }
 
 /* True: some of HOST's copies are wrong. */
@@ -427,6 +450,9 @@ blocks_proved(struct kvt_store *store, struct job *job)
             move_fail(store, move);
     }
     relocate->count = kept_count;
+    /* Then the victim will not be empty behind this group. */
+    if (relocate->status != KVT_OK)
+        relocate->last_of = NVME_ROOT_NONE;
     blocks_put(store);
 }
 

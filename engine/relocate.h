@@ -16,7 +16,7 @@
  *   LOADING     Blocks without a copy in HOST are read; each has a pin.
  *   PROVING     A worker compares the checksums, of what was read and of HOST's copies. Of a block
  *               whose copy in HOST was written over, the good one on NVMe is not to die of that:
- *               it is read, and proved; HOST's goes, unless somebody has the block pinned. A block
+ *               it is read, and proved; HOST's goes, unless somebody is reading the block. A block
  *               whose bytes were read and are wrong, or cannot be read a second time (reclaim.h),
  *               leaves the store; but if HOST or HBM has it, too, only its copy on NVMe goes, and
  *               HOST's is written again, beside the group (entry_nvme_condemn()).

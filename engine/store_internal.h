@@ -442,6 +442,8 @@ uint64_t sequence_next(struct kvt_store *store);
 /* entry_host_release - give up the HOST copy of a block that another tier holds too; false when
  * pinned. */
 bool entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
+/* entry_host_condemn - the same of a bad one: a kvt_pin() keeps the block, and not that copy. */
+bool entry_host_condemn(struct kvt_store *store, uint32_t number);
 /* entry_hbm_release - give up the HBM copy of a block that another tier holds too; false when
  * pinned. */
 bool entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);

@@ -10,6 +10,8 @@
 
 enum {
     FACTS_BATCH = 1024, /* Segments in a transaction. */
+    ROOM_TRIES = 8, /* Segments that are searched for room, at most: reads keep an open waiting, */
+    ROOM_BAD = 2,   /* ... and those that fail do longer. */
 };
 
 /* --- FREE segments ---------------------------------------------------------------------------- */
@@ -170,23 +172,38 @@ strays_hide(struct search *search, const struct segment *segment, uint32_t gener
     return KVT_OK;
 }
 
-/* Find the strays of a segment, and let none of them stand. *unreadable_end_out: behind the last
- * page that may be one and cannot be read; 0: there is none. */
+/* Find the strays of a segment. */
 static enum kvt_status
-strays_search(struct search *search, const struct segment *segment, uint32_t *unreadable_end_out)
+strays_find(struct search *search, const struct segment *segment, struct nvme_scan_result *result)
 {
-    struct nvme_tier *nvme = search->store->nvme;
-    struct nvme_scan_result result;
-
     search->stray_count = search->end_page = 0;
-    KVT_TRY(nvme_scan(nvme, segment->number, batch_visit, search, &result));
-    if (search->status == KVT_OK && search->stray_count > 0)
-        search->status = strays_hide(search, segment, result.generation);
+    KVT_TRY(nvme_scan(search->store->nvme, segment->number, batch_visit, search, result));
+    return search->status;
+}
+
+/* Let none of them stand. */
+static enum kvt_status
+strays_end(struct search *search, const struct segment *segment, uint32_t generation)
+{
+    if (search->stray_count > 0)
+        search->status = strays_hide(search, segment, generation);
     /* What an open whose process was killed has left, zeros or a recycle header that hides others,
      * strays_recycle() has synced. Behind an orderly end nothing is in doubt: whatever has left a
      * segment that is RECYCLING has kills elsewhere (dropped_bury(), reclaim.c), or was erased. */
     if (search->status == KVT_OK && search->stray_count > 0)
-        search->status = nvme_files_sync(nvme);
+        search->status = nvme_files_sync(search->store->nvme);
+    return search->status;
+}
+
+/* *unreadable_end_out: behind the last page that may be a stray and cannot be read; 0: there is
+ * none. */
+static enum kvt_status
+strays_search(struct search *search, const struct segment *segment, uint32_t *unreadable_end_out)
+{
+    struct nvme_scan_result result;
+
+    KVT_TRY(strays_find(search, segment, &result));
+    (void)strays_end(search, segment, result.generation);
     *unreadable_end_out = result.unreadable_end > search->end_page ? result.unreadable_end : 0;
     return search->status;
 }
@@ -239,6 +256,13 @@ segment_continue(struct search *search, struct segment *segment)
     segment_resume(table, segment, search->end_page);
 }
 
+/* This life began with a rebuild that could not read all. */
+static bool
+has_unread(const struct kvt_store *store)
+{
+    return atomic_load_explicit(&store->counters.recover_unread_count, memory_order_relaxed) > 0;
+}
+
 static bool
 root_lacks_room(const struct kvt_store *store, uint32_t root)
 {
@@ -253,48 +277,74 @@ is_half_empty(const struct segment_table *table, const struct segment *segment)
     return segment != NULL && segment->fill_page <= segment_pages(table) / 2;
 }
 
+/* The SEALED segment of a root that has got its last batch before that number, and after all
+ * others: what failed has closed those that came last. NULL: there is none. */
+static struct segment *
+last_filled(struct kvt_store *store, uint32_t root, uint64_t before)
+{
+    struct segment *last = NULL;
+    struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment_root(segment->number) == root && segment->state == SEGMENT_SEALED &&
+            segment->void_count == 0 && segment->batch_number > 0 &&
+            segment->batch_number < before &&
+            (last == NULL || segment->batch_number > last->batch_number))
+            last = segment;
+    }
+    return last;
+}
+
 /* The index has it as ACTIVE before it takes a batch: where that has no commit, the next open looks
  * for it here. */
 static void
 active_commit(struct kvt_store *store, struct segment *active)
 {
     struct index_segment facts;
-    enum kvt_status status;
 
     segment_facts(active, &facts);
-    status = facts_commit(store, &facts, 1);
-    if (status == KVT_OK)
+    if (facts_commit(store, &facts, 1) == KVT_OK)
         return;
     segment_seal(store->segments, active);
-    log_line(&store->logger, LOG_WARN, "strays", "event=not_continued segment=%u text=\"%s\"",
+    log_line(&store->logger, LOG_ERROR, "strays", "event=not_continued segment=%u text=\"%s\"",
         active->number, failure_last()->text);
+    commit_failed(store);
 }
 
 /*
  * Writes that failed have closed what the root had for reclaiming, and its kills and what is pinned
- * need room: there is some behind the last batch of such a segment, which goes on being filled.
- * One with a page there that cannot be read stays as it is: a rebuild that could not read it may
- * not know of a batch that counts. Nothing is in doubt for what stays.
+ * need room: there is some behind the last batch of such a segment, which goes on being filled. One
+ * of which something cannot be read, or of which the index knows another generation than the disk,
+ * stays as it is, and nothing is in doubt for that: there may be batches that a rebuild could not
+ * read, and that count for another.
  */
 static void
 room_find(struct kvt_store *store, uint32_t root)
 {
     struct search search = {.store = store};
     const struct segment *before = segment_active(store->segments, root);
-    struct segment *active, *segment;
-    uint32_t unreadable_end;
-    uint32_t cursor = 0;
+    struct segment *active = segment_active(store->segments, root);
+    uint64_t number = UINT64_MAX;
+    uint32_t bad_count = 0;
 
-    while (search.status == KVT_OK &&
-           !is_half_empty(store->segments, segment_active(store->segments, root)) &&
-           (segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment_root(segment->number) != root || segment->state != SEGMENT_SEALED ||
-            segment->void_count > 0 || segment->batch_number == 0)
-            continue;
-        if (strays_search(&search, segment, &unreadable_end) == KVT_OK && unreadable_end == 0)
+    for (uint32_t i = 0; i < ROOM_TRIES && bad_count < ROOM_BAD && search.status == KVT_OK &&
+                         !is_half_empty(store->segments, active);
+         i++) {
+        struct segment *segment = last_filled(store, root, number);
+        struct nvme_scan_result result;
+
+        if (segment == NULL)
+            break;
+        number = segment->batch_number;
+        if (strays_find(&search, segment, &result) != KVT_OK)
+            break;
+        bad_count += result.unreadable_end > 0;
+        if (result.unreadable_end == 0 && result.generation == segment->generation &&
+            strays_end(&search, segment, result.generation) == KVT_OK)
             segment_continue(&search, segment);
+        active = segment_active(store->segments, root);
     }
-    active = segment_active(store->segments, root);
     if (active != before)
         active_commit(store, active);
     env_put(&store->env, search.strays, search.stray_capacity * sizeof(*search.strays));
@@ -326,7 +376,7 @@ search_run(struct kvt_store *store, void *context)
             kvt_status_name(search->status), failure_last()->text);
     }
     for (uint32_t root = 0; root < store->file.root_count; root++) {
-        if (root_lacks_room(store, root))
+        if (search->status == KVT_OK && root_lacks_room(store, root) && !has_unread(store))
             room_find(store, root);
     }
     store->seeks_strays = false;

@@ -364,11 +364,12 @@ ends_part(struct resident *residents, uint32_t count)
     return kept_count;
 }
 
-/* Pages that one root can take, less a share for headers, beside its last FREE segment, or, when it
- * has none, the ACTIVE one: nvme_put_reserved(). */
+/* Pages that one root can take, less a share for headers. Unless `takes_last`: beside its last FREE
+ * segment, or, when it has none, the ACTIVE one: nvme_put_reserved(). */
 static uint32_t
-room_to_move(const struct kvt_store *store)
+room_to_move(const struct kvt_store *store, bool takes_last)
 {
+    uint64_t kept_count = takes_last ? 0 : 1;
     uint64_t most = 0;
 
     for (uint32_t root = 0; root < store->file.root_count; root++) {
@@ -376,9 +377,9 @@ room_to_move(const struct kvt_store *store)
         uint64_t count = segment_count_in(store->segments, root, SEGMENT_FREE);
         uint64_t pages = 0;
 
-        if (count > 0)
-            pages = (count - 1) * (store->file.segment_pages - SEGMENT_HEAD_PAGES_MAX);
-        if (count > 0 && active != NULL)
+        if (count >= kept_count)
+            pages = (count - kept_count) * (store->file.segment_pages - SEGMENT_HEAD_PAGES_MAX);
+        if (count >= kept_count && active != NULL)
             pages += store->file.segment_pages - active->fill_page;
         if (pages > most && nvme_root_is_writable(store->nvme, root))
             most = pages;
@@ -407,6 +408,19 @@ is_another_emptier(struct kvt_store *store, const struct segment *victim)
 }
 
 bool
+victim_is_last(struct kvt_store *store, const struct segment *victim)
+{
+    const struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
+        if (segment != victim && (segment->is_claimed || segment_is_eligible(store, segment)))
+            return false;
+    }
+    return true;
+}
+
+bool
 victim_gains(struct kvt_store *store, struct segment *victim, uint32_t kill_count)
 {
     uint32_t pages = kill_pages(kill_count);
@@ -422,8 +436,8 @@ less(uint32_t pages, uint32_t taken)
 }
 
 uint32_t
-victim_survivors(
-    struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t *credit_bytes)
+victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t count,
+    bool takes_last, uint64_t *credit_bytes)
 {
     const struct segment *victim =
         count == 0 ? NULL : segment_at(store->segments, residents[0].extent.segment);
@@ -431,7 +445,7 @@ victim_survivors(
     bool keeps_all = mostly_dead && is_light(store, kept_bytes(store, victim));
     /* Its kills go first. */
     uint32_t taken = victim == NULL ? 0 : segment_kill_pages(store, victim);
-    uint32_t room = less(room_to_move(store), taken);
+    uint32_t room = less(room_to_move(store, takes_last), taken);
     uint32_t most = less(store->file.segment_pages / 2, taken);
     uint32_t half = room < most ? room : most; /* For what must stay. */
     uint32_t earned = half;                    /* For the others. */

@@ -83,10 +83,15 @@ bool victim_spare_unreadable(struct kvt_store *store);
  * it is let go, and others have their turn. */
 bool victim_gains(struct kvt_store *store, struct segment *victim, uint32_t kill_count);
 
+/* victim_is_last - no other segment can be reclaimed now: they were passed over, or cannot be. Then
+ * what stays of this one may take the last FREE segment of its root. */
+bool victim_is_last(struct kvt_store *store, const struct segment *victim);
+
 /* victim_survivors - put the blocks that are to be written again in front, and say how many they
- * are; or VICTIM_UNMOVABLE. All are in one segment. With shares the last of the others is to leave
- * first. What they take is taken off *credit_bytes, unless most of NVMe is dead. */
-uint32_t victim_survivors(
-    struct kvt_store *store, struct resident *residents, uint32_t count, uint64_t *credit_bytes);
+ * are; or VICTIM_UNMOVABLE. All are in one segment. `takes_last`: victim_is_last(). With shares the
+ * last of the others is to leave first. What they take is taken off *credit_bytes, unless most of
+ * NVMe is dead. */
+uint32_t victim_survivors(struct kvt_store *store, struct resident *residents, uint32_t count,
+    bool takes_last, uint64_t *credit_bytes);
 
 #endif /* KVT_ENGINE_VICTIM_H */

@@ -365,6 +365,7 @@ segment_free(struct segment_table *table, struct segment *segment)
         segment->fill_page = head_pages;
     segment->generation = segment_generation_next(segment);
     segment->generation_seen = 0;
+    segment->are_kills_elsewhere = false;
     table->turn++;
     state_set(table, segment, SEGMENT_FREE);
     segment_check(segment, table->pages);

@@ -67,6 +67,7 @@ struct segment {
                           * stay, and no entry has them. */
     bool is_claimed;     /* It is being reclaimed, or will be next. */
     bool is_passed_over; /* Could not be emptied: others have their turn first. */
+    bool are_kills_elsewhere; /* SEALED: those in it that are needed were written once more. */
     bool was_unreadable; /* That, because something in it could not be read: what cannot be read
                           * in its next turn is given up. */
 };

@@ -345,6 +345,7 @@ bytes_come_back_from_where_they_were_written(void **state)
     static uint8_t target[300000];
     struct world *world = *state;
     struct fs_file *file = file_open(world, "file", FS_CREATE);
+    struct fs_dir *other;
     uint64_t size;
     size_t count;
 
@@ -353,6 +354,11 @@ bytes_come_back_from_where_they_were_written(void **state)
     assert_int_equal(world->fs->sync(file), KVT_OK);
     assert_int_equal(world->fs->dir_sync(world->dir), KVT_OK);
     assert_int_equal(world->fs->dir_sync_parent(world->dir), KVT_OK);
+    /* A file system that syncs no directories has no name of ours. */
+    assert_int_equal(world->fs->dir_open(NULL, "/proc/self", 0, &other), KVT_OK);
+    assert_int_equal(world->fs->dir_sync(other), KVT_E_INVAL);
+    assert_int_equal(world->fs->dir_sync_parent(other), KVT_OK);
+    world->fs->dir_close(other);
     assert_int_equal(world->fs->size(file, &size), KVT_OK);
     assert_int_equal(size, 12345 + sizeof(source));
     assert_int_equal(world->fs->read_at(file, target, sizeof(target), 12345, &count), KVT_OK);

@@ -232,18 +232,91 @@ a_victim_of_many_kills_waits_for_more_room(void **state)
     full_end(full);
 }
 
-/* Its kills were written before. */
+/* A block of each segment is kept: none can be emptied without room. */
 static void
-a_segment_that_is_being_recycled_needs_no_room(void **state)
+each_pin(struct full_store *full)
 {
-    struct full_store *full = full_of_kills(20);
-    struct segment *last = reserve_lose(full, 0, kill_move);
+    bool is_pinned[FULL_SEGMENTS] = {false};
+
+    for (uint64_t key = FULL_COLD; key < full->next_cold; key++) {
+        uint32_t number = full_entry(full, key);
+        struct payload_key name;
+        uint32_t segment;
+
+        if (number == ENTRY_NONE || (entry_tiers(full->store, number) & TIER_NVME) == 0)
+            continue;
+        segment = residency_at(full->store->map, number)->segment;
+        if (is_pinned[segment])
+            continue;
+        payload_key_make(&name, key);
+        assert_int_equal(kvt_pin(full->store, full->ns, &name.key, 1, KVT_FOREVER), KVT_OK);
+        is_pinned[segment] = true;
+    }
+}
+
+/* The last FREE segment is for one of them, when none can go without. */
+static void
+what_is_pinned_in_each_segment_keeps_no_root_from_reclaiming(void **state)
+{
+    struct full_store *full = full_of_kills(27);
 
     (void)state;
-    assert_int_equal(last->record_count, 0);
-    segment_recycle_begin(full->store->segments, last);
+    (void)reserve_lose(full, 1, block_move);
+    each_pin(full);
     puts_go_on(full);
     full_end(full);
+}
+
+/* Its kills were written, then somebody has pinned one of its blocks, and the write of that fails:
+ * it is let go without needing room for them again. */
+static void
+kills_that_were_written_are_noted(void **state)
+{
+    static const struct sim_rule fails = {
+        .ops = SIM_WRITE, .effect = SIM_ENOSPC, .file = "data.", .nth = 2};
+    struct full_store *full = full_of_kills(28);
+    kvt_ticket *ticket;
+    struct segment *segment;
+    uint32_t cursor = 0, noted_count = 0;
+
+    (void)state;
+    (void)reserve_lose(full, 1, kill_move);
+    sim_rule_add(full->world, &full_late_syncs);
+    sim_rule_add(full->world, &fails);
+    ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
+    for (uint32_t n = 0; n < STEPS_MAX && relocate_is_idle(full->store); n++)
+        sim_run_steps(full->world, 1);
+    each_pin(full);
+    for (uint32_t n = 0; n < STEPS_MAX && noted_count == 0; n++) {
+        sim_run_steps(full->world, 1);
+        for (cursor = 0; (segment = segment_next(full->store->segments, &cursor)) != NULL;)
+            noted_count += segment->is_passed_over && segment->are_kills_elsewhere;
+    }
+    assert_int_not_equal(noted_count, 0);
+    sim_rules_clear(full->world);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, PAUSE_NS), KVT_OK);
+    kvt_ticket_free(ticket);
+    puts_go_on(full);
+    full_end(full);
+}
+
+/* It is RECYCLING; or its kills were written in a turn in which it was let go. */
+static void
+a_segment_whose_kills_are_elsewhere_needs_no_room(void **state)
+{
+    (void)state;
+    for (uint32_t run = 0; run < 2; run++) {
+        struct full_store *full = full_of_kills(20 + run);
+        struct segment *last = reserve_lose(full, 0, kill_move);
+
+        assert_int_equal(last->record_count, 0);
+        if (run == 0)
+            segment_recycle_begin(full->store->segments, last);
+        else
+            last->are_kills_elsewhere = true;
+        puts_go_on(full);
+        full_end(full);
+    }
 }
 
 /* --- Recycle headers that fail ---------------------------------------------------------------- */
@@ -370,7 +443,13 @@ the_index_knows_of_the_segment_that_goes_on(void **state)
     uint32_t number;
 
     (void)state;
-    (void)reserve_lose(full, 0, block_move);
+    /* The index has the last one as ACTIVE; it is nearly full, and another goes on. */
+    (void)reserve_lose(full, 1, block_move);
+    for (uint32_t i = 0; i < 8; i++) {
+        many_kills_move(full, i);
+        group_await(full);
+    }
+    segment_seal(full->store->segments, full_active(full));
     assert_int_equal(kvt_close(full->store), KVT_OK);
     full_open(full, 0);
     number = full_active(full)->number;
@@ -417,7 +496,9 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_write_that_fails_leaves_room_for_the_kills_of_a_victim),
         cmocka_unit_test(a_victim_of_many_kills_waits_for_more_room),
-        cmocka_unit_test(a_segment_that_is_being_recycled_needs_no_room),
+        cmocka_unit_test(what_is_pinned_in_each_segment_keeps_no_root_from_reclaiming),
+        cmocka_unit_test(kills_that_were_written_are_noted),
+        cmocka_unit_test(a_segment_whose_kills_are_elsewhere_needs_no_room),
         cmocka_unit_test(a_root_that_recycle_headers_have_lost_is_told),
         cmocka_unit_test(kills_that_find_no_room_let_the_loop_rest),
         cmocka_unit_test(an_open_finds_room_for_reclaiming),

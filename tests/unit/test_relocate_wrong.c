@@ -441,7 +441,7 @@ relocation_meets_flips(struct full_store *full)
 }
 
 /* Those that were not met are right again; of the others the copy in HOST has gone, but not while
- * the block is held. */
+ * somebody may read it. */
 static void
 flips_end(struct full_store *full, bool is_held)
 {
@@ -480,7 +480,7 @@ a_block_that_differs_in_host_is_moved_as_nvme_has_it(void **state)
         else if (hold == HOLD_PIN)
             hot_pin(full);
         relocation_meets_flips(full);
-        flips_end(full, hold != HOLD_NONE);
+        flips_end(full, hold == HOLD_LEASE);
         if (hold == HOLD_LEASE)
             kvt_lease_release(full->store, lease);
         for (uint64_t key = 0; key < FULL_HOT; key++)
@@ -492,6 +492,41 @@ a_block_that_differs_in_host_is_moved_as_nvme_has_it(void **state)
         hot_expect(full, is_durable);
         full_end(full);
     }
+}
+
+/* HOST's copy and that on NVMe differ, and somebody reads the block: nothing takes its place. */
+static void
+a_block_that_is_wrong_in_both_tiers_leaves(void **state)
+{
+    struct full_store *full = full_begin(950, FULL_SEGMENTS);
+    struct resident resident;
+    const struct entry *entry;
+    struct payload_key name;
+    kvt_lease lease;
+
+    (void)state;
+    full_put(full, 0, 1);
+    resident.number = full_entry(full, 0);
+    entry = residency_at(full->store->map, resident.number);
+    resident.extent = (struct extent){entry->segment, entry->extent_generation, entry->page};
+    payload_key_make(&name, 0);
+    assert_int_equal(kvt_lookup(full->store, full->ns, &name.key, 1, NULL, NULL, &lease), KVT_OK);
+    assert_int_equal(tiers_of(full, 0), TIER_HOST | TIER_NVME);
+    *(uint8_t *)entry_host_address(full->store, entry) ^= 1;
+    assert_true(sim_file_corrupt(
+        full->world, "/store/data/data.00", full_copy_at(full, 0), FULL_BLOCK_BYTES));
+    assert_int_equal(relocate_start(full->store, &resident, 1, NVME_ROOT_NONE), 1);
+    (void)sim_run_for(full->world, FULL_WAIT_NS);
+    env_wake(&full->store->env, full->store->loop_task);
+    (void)sim_run_for(full->world, FULL_WAIT_NS);
+    assert_true(relocate_is_idle(full->store));
+    assert_int_equal(atomic_load(&full->store->counters.corrupt_count), 2);
+    kvt_lease_release(full->store, lease);
+    assert_int_equal(kvt_flush(full->store), KVT_OK);
+    assert_int_equal(full_entry(full, 0), ENTRY_NONE);
+    full_again(full, KVT_OPEN_REBUILD);
+    assert_false(full_expect_at_most(full, 0, 1));
+    full_end(full);
 }
 
 int
@@ -506,6 +541,7 @@ main(void)
         cmocka_unit_test(a_put_that_finds_no_room_behind_a_lack_of_memory_is_not_refused),
         cmocka_unit_test(no_group_is_begun_behind_a_put_that_fails),
         cmocka_unit_test(a_block_that_differs_in_host_is_moved_as_nvme_has_it),
+        cmocka_unit_test(a_block_that_is_wrong_in_both_tiers_leaves),
     };
 
     stop_on_proof();

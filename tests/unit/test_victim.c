@@ -362,7 +362,7 @@ static uint32_t
 survivors(struct fixture *fixture)
 {
     return victim_survivors(
-        &fixture->store, fixture->blocks, fixture->count, &fixture->credit_bytes);
+        &fixture->store, fixture->blocks, fixture->count, false, &fixture->credit_bytes);
 }
 
 /* The numbers of those in front, in their order. */
