@@ -82,6 +82,21 @@ sim_open(void)
     return store_open_in(&sim.reach, "/store", &sim.options, &sim.store);
 }
 
+/* It is a store that has what kit_works() put. */
+static void
+works_still_and_ends(void)
+{
+    uint64_t version = 0;
+    kvt_namespace ns;
+
+    sim.options.flags = KVT_OPEN_EXISTING;
+    assert_int_equal(sim_open(), KVT_OK);
+    assert_int_equal(kvt_namespace_open(sim.store, "here", "", 0, &ns), KVT_OK);
+    assert_int_equal(kit_get(sim.store, ns, 1, &version), KVT_OK);
+    assert_int_equal(kvt_close(sim.store), KVT_OK);
+    sim_end();
+}
+
 /* There is none, and one of other sizes can be made. */
 static void
 nothing_was_made(void)
@@ -260,8 +275,6 @@ static void
 creation_in_folders_that_are_not_sure(uint32_t found, uint32_t root_count)
 {
     static const char *const folders[] = {"/store", "/first", "/second"};
-    uint64_t version = 0;
-    kvt_namespace ns;
 
     sim_begin(found);
     sim.options.root_count = root_count;
@@ -278,12 +291,7 @@ creation_in_folders_that_are_not_sure(uint32_t found, uint32_t root_count)
     assert_int_equal(sim_open(), KVT_OK);
     kit_works(sim.store);
     sim_power_cut(sim.world, SIM_CUT_NOTHING_KEPT);
-    sim.options.flags = KVT_OPEN_EXISTING;
-    assert_int_equal(sim_open(), KVT_OK);
-    assert_int_equal(kvt_namespace_open(sim.store, "here", "", 0, &ns), KVT_OK);
-    assert_int_equal(kit_get(sim.store, ns, 1, &version), KVT_OK);
-    assert_int_equal(kvt_close(sim.store), KVT_OK);
-    sim_end();
+    works_still_and_ends();
 }
 
 static void
@@ -394,8 +402,6 @@ a_store_that_was_there_is_never_taken_back(void **state)
     (void)state;
     for (uint32_t n = 1; n < CALLS_MAX; n += 5 * STRIDE) {
         const struct sim_rule rule = {.ops = SIM_ALL, .effect = SIM_EIO, .nth = n};
-        uint64_t version = 0;
-        kvt_namespace ns;
 
         sim_begin(n);
         assert_int_equal(sim_open(), KVT_OK);
@@ -404,12 +410,7 @@ a_store_that_was_there_is_never_taken_back(void **state)
         if (sim_open() == KVT_OK)
             kvt_abort(sim.store);
         sim_rules_clear(sim.world);
-        sim.options.flags = KVT_OPEN_EXISTING;
-        assert_int_equal(sim_open(), KVT_OK);
-        assert_int_equal(kvt_namespace_open(sim.store, "here", "", 0, &ns), KVT_OK);
-        assert_int_equal(kit_get(sim.store, ns, 1, &version), KVT_OK);
-        assert_int_equal(kvt_close(sim.store), KVT_OK);
-        sim_end();
+        works_still_and_ends();
     }
 }
 

@@ -262,20 +262,29 @@ a_get_of_what_is_put_anew_while_it_comes_down_is_the_new_block(void **state)
     assert_int_equal(kit_stats(store).miss_damaged_count, 0);
 }
 
-static void
-a_get_of_what_is_put_anew_while_it_is_read_is_the_new_block(void **state)
+/* A get to that memory is reading the block from NVMe. */
+static kvt_ticket *
+slow_get_begin(uint8_t *target)
 {
     const struct sim_rule slow = {
         .ops = SIM_READ, .effect = SIM_STALL, .nth = 1, .stall_ns = STALL_NS};
-    uint8_t *target = pool + (size_t)VERSIONS * BLOCK_BYTES;
     kvt_ticket *ticket;
 
-    (void)state;
     block_make(KVT_TIER_HOST, KVT_SYNC);
     assert_int_equal(kit_result(demote_to_nvme(), KVT_STAGE_DONE).status, KVT_OK);
     sim_rule_add(sim.world, &slow);
     ticket = get_submit_to(target, region);
     reach(FLIGHT_READING);
+    return ticket;
+}
+
+static void
+a_get_of_what_is_put_anew_while_it_is_read_is_the_new_block(void **state)
+{
+    uint8_t *target = pool + (size_t)VERSIONS * BLOCK_BYTES;
+    kvt_ticket *ticket = slow_get_begin(target);
+
+    (void)state;
     block_make(KVT_TIER_HOST, KVT_SYNC);
     assert_int_equal(kit_result(demote_to_nvme(), KVT_STAGE_DONE).status, KVT_OK);
     assert_int_equal(tiers_now(), KVT_TIER_NVME);
@@ -290,18 +299,11 @@ a_get_of_what_is_put_anew_while_it_is_read_is_the_new_block(void **state)
 static void
 a_get_of_what_is_put_anew_into_host_tells_where_it_came_from(void **state)
 {
-    const struct sim_rule slow = {
-        .ops = SIM_READ, .effect = SIM_STALL, .nth = 1, .stall_ns = STALL_NS};
     uint8_t *target = pool + (size_t)VERSIONS * BLOCK_BYTES;
+    kvt_ticket *ticket = slow_get_begin(target);
     struct kvt_result result;
-    kvt_ticket *ticket;
 
     (void)state;
-    block_make(KVT_TIER_HOST, KVT_SYNC);
-    assert_int_equal(kit_result(demote_to_nvme(), KVT_STAGE_DONE).status, KVT_OK);
-    sim_rule_add(sim.world, &slow);
-    ticket = get_submit_to(target, region);
-    reach(FLIGHT_READING);
     block_make(KVT_TIER_HOST, KVT_MEMORY);
     assert_false(ticket->ops[0].is_reached[0]);
     result = kit_result(ticket, KVT_STAGE_DONE);

@@ -197,19 +197,26 @@ puts_go_on(struct full_store *full)
 
 /* --- In a life -------------------------------------------------------------------------------- */
 
+/* The n-th write of the reclaims that follow finds no space. */
+static void
+write_fails(struct full_store *full, uint32_t nth)
+{
+    const struct sim_rule fails = {
+        .ops = SIM_WRITE, .effect = SIM_ENOSPC, .file = "data.", .nth = nth};
+
+    sim_rule_add(full->world, &fails);
+}
+
 /* The first write of a reclaim, or the next one, and so on: of blocks, kills, a recycle header. */
 static void
 a_write_that_fails_leaves_room_for_the_kills_of_a_victim(void **state)
 {
     (void)state;
     for (uint32_t nth = 1; nth <= WRITES; nth++) {
-        const struct sim_rule fails = {
-            .ops = SIM_WRITE, .effect = SIM_ENOSPC, .file = "data.", .nth = nth};
         struct full_store *full = full_of_kills(nth);
 
         (void)reserve_lose(full, 1, block_move);
-        sim_rule_add(full->world, &fails);
-        assert_int_equal(one_put(full), KVT_OK);
+        write_fails(full, nth);
         puts_go_on(full);
         full_end(full);
     }
@@ -220,14 +227,11 @@ a_write_that_fails_leaves_room_for_the_kills_of_a_victim(void **state)
 static void
 a_victim_of_many_kills_waits_for_more_room(void **state)
 {
-    static const struct sim_rule fails = {
-        .ops = SIM_WRITE, .effect = SIM_ENOSPC, .file = "data.", .nth = 2};
     struct full_store *full = full_of_kills(26);
 
     (void)state;
     (void)reserve_lose(full, 1, many_kills_move);
-    sim_rule_add(full->world, &fails);
-    assert_int_equal(one_put(full), KVT_OK);
+    write_fails(full, 2);
     puts_go_on(full);
     full_end(full);
 }
@@ -272,8 +276,6 @@ what_is_pinned_in_each_segment_keeps_no_root_from_reclaiming(void **state)
 static void
 kills_that_were_written_are_noted(void **state)
 {
-    static const struct sim_rule fails = {
-        .ops = SIM_WRITE, .effect = SIM_ENOSPC, .file = "data.", .nth = 2};
     struct full_store *full = full_of_kills(28);
     kvt_ticket *ticket;
     struct segment *segment;
@@ -282,7 +284,7 @@ kills_that_were_written_are_noted(void **state)
     (void)state;
     (void)reserve_lose(full, 1, kill_move);
     sim_rule_add(full->world, &full_late_syncs);
-    sim_rule_add(full->world, &fails);
+    write_fails(full, 2);
     ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
     for (uint32_t n = 0; n < STEPS_MAX && relocate_is_idle(full->store); n++)
         sim_run_steps(full->world, 1);
