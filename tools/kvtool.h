@@ -86,7 +86,8 @@ enum {
 kvt_store *store_open_to_read(const char *path);
 
 /* store_open_to_write - as above, but a store that is there is opened with `options`, and one that
- * is not is made with `options_new`; NULL: it is refused. */
+ * is not is made with `options_new`; NULL: it is refused. The warnings of one that is there go to
+ * stderr. */
 kvt_store *store_open_to_write(
     const char *path, const struct kvt_options *options, const struct kvt_options *options_new);
 

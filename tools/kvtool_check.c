@@ -42,9 +42,9 @@ const struct command_line kvtool_check_line = {
     .options = options,
 };
 
-/* An open that rebuilds, and a close. */
+/* An open that rebuilds, and a close; and how many segments it could not read all headers of. */
 static bool
-rebuild(const char *path, bool as_json)
+rebuild(const char *path, bool as_json, uint64_t *unread_count_out)
 {
     struct kvt_options wanted = KVT_OPTIONS_INIT;
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
@@ -63,9 +63,7 @@ rebuild(const char *path, bool as_json)
     else if (!as_json)
         printf("the index was made anew: %s blocks were found in the segments\n",
             quantity_count_text(text, stats.recover_block_count));
-    if (status == KVT_OK && stats.recover_unread_count > 0)
-        complain("of %s segments not everything could be read: what it says was given up",
-            quantity_count_text(text, stats.recover_unread_count));
+    *unread_count_out = stats.recover_unread_count;
     return store_close(store, path) && status == KVT_OK;
 }
 
@@ -76,6 +74,8 @@ kvtool_check(int argc, char **argv)
     struct findings *findings = NULL;
     struct kvt_examiner examiner;
     enum kvt_status status = KVT_OK;
+    char text[QUANTITY_TEXT_BYTES];
+    uint64_t unread_count = 0;
     const char *path = NULL;
     int exit_code = EXIT_FINE;
 
@@ -83,7 +83,7 @@ kvtool_check(int argc, char **argv)
         return exit_code;
     path = arguments.operands[0];
     if (arguments.values[OPTION_REBUILD] != NULL &&
-        !rebuild(path, arguments.values[OPTION_JSON] != NULL))
+        !rebuild(path, arguments.values[OPTION_JSON] != NULL, &unread_count))
         return EXIT_PROBLEM;
     findings = malloc(sizeof(*findings));
     if (findings == NULL) {
@@ -92,6 +92,11 @@ kvtool_check(int argc, char **argv)
     }
     findings_begin(findings, "check", arguments.values[OPTION_JSON] != NULL, &examiner);
     status = kvt_check(path, &examiner, &findings->report);
+    if (unread_count > 0)
+        findings_note(findings, "header",
+            "of %s segments not all headers could be read when the index was made anew: blocks "
+            "that these name were given up",
+            quantity_count_text(text, unread_count));
     if (status == KVT_OK)
         status = check_tables(path, findings);
     if (status == KVT_MISS)

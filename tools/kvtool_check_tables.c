@@ -5,6 +5,7 @@
 #include "kvtool_check_tables.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,24 +22,26 @@ struct tables {
 
 /* --- Which there are -------------------------------------------------------------------------- */
 
-/* Without tables the store need not be opened: an index of millions takes a while. */
+/* Without tables the store need not be opened: an index of millions takes a while. A folder that
+ * cannot be read may have some: what is wrong with it, the list says. */
 static bool
-has_files(const char *path)
+may_have_files(const char *path)
 {
-    const struct dirent *entry;
+    const struct dirent *entry = NULL;
     char folder[4096];
-    bool has = false;
+    bool may_have = false;
     DIR *dir;
 
     if (snprintf(folder, sizeof(folder), "%s/engram", path) >= (int)sizeof(folder))
-        return false;
+        return true;
     dir = opendir(folder);
     if (dir == NULL)
-        return false;
-    while (!has && (entry = readdir(dir)) != NULL)
-        has = entry->d_name[0] != '.';
+        return errno != ENOENT;
+    while (!may_have && (errno = 0, entry = readdir(dir)) != NULL)
+        may_have = entry->d_name[0] != '.';
+    may_have = may_have || errno != 0;
     closedir(dir);
-    return has;
+    return may_have;
 }
 
 static int
@@ -167,7 +170,7 @@ check_tables(const char *path, struct findings *findings)
     kvt_store *store = NULL;
     enum kvt_status status;
 
-    if (!has_files(path))
+    if (!may_have_files(path))
         return KVT_OK;
     store = store_open_to_read(path);
     if (store == NULL) {

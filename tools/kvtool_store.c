@@ -10,6 +10,7 @@
 #include "kvtool.h"
 #include "kvtool_owner.h"
 #include "quantity.h"
+#include "utf8.h"
 
 /* A store made without geometry has 64 segments, or 256 MiB ones where there is more room, and
  * takes blocks of a quarter of a segment; without a capacity it has 8 GiB (kvtier.h). */
@@ -53,6 +54,15 @@ store_open_to_read(const char *path)
     return open_end(path, store, status);
 }
 
+/* What a store that goes on has to say. */
+static void
+warning_print(void *context, int level, const char *module, const char *line)
+{
+    (void)context;
+    (void)level;
+    complain("%s: %s", module, line);
+}
+
 kvt_store *
 store_open_to_write(
     const char *path, const struct kvt_options *options, const struct kvt_options *options_new)
@@ -62,6 +72,8 @@ store_open_to_write(
     enum kvt_status status = KVT_OK;
 
     existing.flags |= KVT_OPEN_EXISTING;
+    existing.log = warning_print;
+    existing.log_level = KVT_LOG_WARN;
     status = kvt_open(path, &existing, &store);
     if (status == KVT_MISS && options_new != NULL)
         status = kvt_open(path, options_new, &store);
@@ -190,10 +202,18 @@ namespace_complain(const char *name, const char *path)
 void
 text_print(FILE *out, const char *text, int width)
 {
+    size_t size = strlen(text);
     int printed = 0;
 
-    for (; *text != '\0'; text++, printed++)
-        fputc((unsigned char)*text < 0x20 || *text == 0x7F ? '?' : *text, out);
+    for (size_t at = 0; at < size; printed++) {
+        size_t length = utf8_length(text + at, size - at);
+
+        if (length == 0 || utf8_is_control(text + at, length))
+            fputc('?', out);
+        else
+            fwrite(text + at, 1, length, out);
+        at += length == 0 ? 1 : length;
+    }
     fprintf(out, "%*s", printed < width ? width - printed : 0, "");
 }
 

@@ -4,7 +4,8 @@
  * the library's: KVT_FAIL_CALL=kvt_lookup:5 has the fifth call of that one fail with KVT_E_NOMEM,
  * KVT_KILL_CALL=kvt_lookup:5 ends the process there. KVT_LATE_CALL=kvt_put_submit:5 has the fifth
  * put say KVT_E_IO when it is there, as when its commit has failed. KVT_UNREAD_KEY=name: gets of
- * that key miss, and it stays, as a block whose page the disk cannot read.
+ * that key miss, and it stays, as a block whose page the disk cannot read. KVT_UNREAD_SEGMENTS=2:
+ * the statistics say that a rebuild could not read all headers of so many.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -15,6 +16,7 @@
 #undef kvt_get_submit
 #undef kvt_put_submit
 #undef kvt_delete_submit
+#undef kvt_stats_get
 #include "kvtier/kvtier.h"
 
 enum kvt_status failing_lookup(kvt_store *store, kvt_namespace ns, const struct kvt_key *keys,
@@ -27,6 +29,7 @@ enum kvt_status failing_put_submit(kvt_store *store, kvt_namespace ns, const str
 enum kvt_status failing_delete_submit(kvt_store *store, kvt_namespace ns,
     const struct kvt_key *keys, uint32_t count, const struct kvt_submit *submit,
     kvt_ticket **ticket_out);
+enum kvt_status failing_stats_get(kvt_store *store, struct kvt_stats *stats_out);
 
 /* Whether this call of the function is the one that the variable names. */
 static bool
@@ -105,4 +108,15 @@ failing_delete_submit(kvt_store *store, kvt_namespace ns, const struct kvt_key *
     if (call_fails("kvt_delete_submit", &call_count))
         return KVT_E_NOMEM;
     return kvt_delete_submit(store, ns, keys, count, submit, ticket_out);
+}
+
+enum kvt_status
+failing_stats_get(kvt_store *store, struct kvt_stats *stats_out)
+{
+    enum kvt_status status = kvt_stats_get(store, stats_out);
+    const char *unread = getenv("KVT_UNREAD_SEGMENTS");
+
+    if (unread != NULL)
+        stats_out->recover_unread_count = strtoull(unread, NULL, 10);
+    return status;
 }

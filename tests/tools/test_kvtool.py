@@ -320,6 +320,18 @@ class Kvtool(Programs):
             if expect:
                 os.close(writer)
 
+    def test_names_send_no_commands_to_a_terminal(self):
+        name = "\u00e4\x1b[1m\u009b31m\u00a0"
+        self.put("s27", name + "/01", input=b"one")
+        shown = "\u00e4?[1m?31m\u00a0/01".encode()
+        self.assertIn(shown, self.run_program("kvtool", "ls", "s27").stdout)
+        self.assertIn(b"\\u001b[1m\\u009b31m\xc2\xa0",
+                      self.run_program("kvtool", "ls", "s27", "--json").stdout)
+        done = self.refused("kvtool", "get", "s27", "\u00a0\u009b1m\xff/01", expect=1)
+        self.assertIn("\u00a0??1m\u00ff".encode(), done.stderr)
+        done = self.refused("kvtool", "get", "s27", "b\udcff\udcc2/01", expect=1)
+        self.assertIn(b"b??", done.stderr)
+
     def test_decode_waits_for_no_pipe(self):
         self.put("s25", "a/01", input=b"one")
         for name in ("STORE.a", "NAMES.b", "data/data.00"):

@@ -8,6 +8,7 @@ Usage: test_kvtool_damage.py SOURCE-FOLDER BIN-FOLDER
 import json
 import os
 import shutil
+import subprocess
 
 import programs
 from programs import Programs
@@ -98,6 +99,27 @@ class Damage(Programs):
         listed = self.json_of("kvtool", "ls", "d")["blocks"]
         self.assertEqual({each["key"] for each in listed}, {each["key"] for each in self.blocks})
         self.assertEqual(self.json_of("kvtool", "scrub", "d", expect=1)["damaged"], 1)
+
+    def test_a_store_that_goes_on_says_what_it_met(self):
+        self.copy()
+        shutil.rmtree(self.path("d", "meta"))
+        done = self.run_program("kvtool", "put", "d", "a/01", input=b"x")
+        self.assertIn(b"event=index_damaged", done.stderr)
+        done = self.run_program("kvtool", "put", "d", "a/02", input=b"x")
+        self.assertEqual(done.stderr, b"")
+
+    def test_what_a_rebuild_gave_up_is_a_finding(self):
+        self.copy()
+        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
+        for unread, code, kinds in (("0", 0, []), ("2", 1, ["header"])):
+            done = subprocess.run([program, "check", "d", "--rebuild", "--json"], cwd=self.scratch,
+                                  capture_output=True, timeout=120,
+                                  env=dict(os.environ, KVT_UNREAD_SEGMENTS=unread))
+            report = json.loads(done.stdout)
+            self.assertEqual((done.returncode, report["finding_count"], report["blocks"]),
+                             (code, len(kinds), len(self.blocks)))
+            self.assertEqual([finding["kind"] for finding in report["findings"]], kinds)
+        self.assertIn("of 2 segments", report["findings"][0]["text"])
 
     def test_an_overwritten_segment_is_payloads_and_a_header(self):
         self.copy()

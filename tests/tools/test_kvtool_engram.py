@@ -250,6 +250,17 @@ class Engram(Programs):
         self.assertIn("a.engram", texts[0])
         self.assertIn("t: 1 of", texts[1])
 
+    def test_a_folder_that_cannot_be_read_is_not_taken_for_none(self):
+        self.write("rows", self.chance.randbytes(ROWS * (VALUES + SCALES)))
+        self.imported("t", "rows", "--raw", "--layer", 3)
+        os.rename(self.path(self.store, "engram"), self.path("away"))
+        self.assertEqual(self.json_of("kvtool", "check", self.store)["findings"], [])
+        # A link to itself: to open it is an error, for root as well.
+        os.symlink("engram", self.path(self.store, "engram"))
+        report = self.json_of("kvtool", "check", self.store, expect=1)
+        self.assertEqual([finding["kind"] for finding in report["findings"]], ["table"])
+        self.assertIn("cannot be listed", report["findings"][0]["text"])
+
     def test_check_counts_no_table_that_it_does_not_read(self):
         row_count = 2000000
         layer = {"number": 3, "multipliers": [3, 5, 7], "primes": [7] * 4, "row_count": row_count}

@@ -72,8 +72,8 @@ static bool
 operand_take(const struct command_line *line, const char *word, struct arguments *arguments)
 {
     if (arguments->operand_count == line->operand_max) {
-        complain("there is one operand too many: %s (%s takes %s)", word, line->command,
-            line->operands[0] == '\0' ? "none" : line->operands);
+        complain("there is one operand too many: %s (%s takes %s, %d at most)", word, line->command,
+            line->operands[0] == '\0' ? "none" : line->operands, line->operand_max);
         return false;
     }
     arguments->operands[arguments->operand_count++] = word;

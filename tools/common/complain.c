@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kvtier/kvtier.h"
+#include "utf8.h"
 
 enum {
     LINE_BYTES = 2048
@@ -33,9 +34,12 @@ line_print(char *line)
     size_t length = strlen(line);
     const char *gap = line + length;
 
-    for (char *at = line; *at != '\0'; at++) {
-        if ((unsigned char)*at < 0x20 || *at == 0x7F)
-            *at = '?';
+    for (size_t at = 0, step = 0; at < length; at += step) {
+        size_t character = utf8_length(line + at, length - at);
+
+        step = character == 0 ? 1 : character;
+        if (character == 0 || utf8_is_control(line + at, character))
+            memset(line + at, '?', step);
     }
     if (length >= LINE_BYTES)
         gap = character_begin(line + LINE_BYTES / 2);

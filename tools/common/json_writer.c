@@ -8,61 +8,24 @@
 #include <math.h>
 #include <string.h>
 
-/* The length of the UTF-8 sequence at `bytes`, or 0 when there is none (RFC 3629, section 4). */
-static size_t
-utf8_length(const unsigned char *bytes, size_t size)
-{
-    unsigned char first = bytes[0];
-    unsigned char low = 0x80;
-    unsigned char high = 0xBF;
-    size_t length = 0;
-
-    if (first < 0x80)
-        return 1;
-    if (first >= 0xC2 && first <= 0xDF)
-        length = 2;
-    else if (first >= 0xE0 && first <= 0xEF)
-        length = 3;
-    else if (first >= 0xF0 && first <= 0xF4)
-        length = 4;
-    if (length == 0 || length > size)
-        return 0;
-    if (first == 0xE0)
-        low = 0xA0;
-    else if (first == 0xF0)
-        low = 0x90;
-    else if (first == 0xED)
-        high = 0x9F;
-    else if (first == 0xF4)
-        high = 0x8F;
-    if (bytes[1] < low || bytes[1] > high)
-        return 0;
-    for (size_t i = 2; i < length; i++) {
-        if ((bytes[i] & 0xC0) != 0x80)
-            return 0;
-    }
-    return length;
-}
+#include "utf8.h"
 
 static void
-text_write(FILE *out, const unsigned char *bytes, size_t size)
+text_write(FILE *out, const char *text, size_t size)
 {
     fputc('"', out);
     for (size_t i = 0; i < size;) {
-        size_t length = utf8_length(bytes + i, size - i);
+        const char *at = text + i;
+        size_t length = utf8_length(at, size - i);
 
-        if (length == 0) {
+        /* Of a control character of two bytes the second is its number. */
+        if (length == 0)
             fputs("\\ufffd", out);
-            i++;
-        } else if (bytes[i] == '"' || bytes[i] == '\\') {
-            fputc('\\', out);
-            fputc(bytes[i++], out);
-        } else if (bytes[i] < 0x20 || bytes[i] == 0x7F) {
-            fprintf(out, "\\u%04x", bytes[i++]);
-        } else {
-            fwrite(bytes + i, 1, length, out);
-            i += length;
-        }
+        else if (utf8_is_control(at, length))
+            fprintf(out, "\\u%04x", (unsigned char)at[length - 1]);
+        else
+            fprintf(out, "%s%.*s", *at == '"' || *at == '\\' ? "\\" : "", (int)length, at);
+        i += length == 0 ? 1 : length;
     }
     fputc('"', out);
 }
@@ -76,7 +39,7 @@ value_begin(struct json *json, const char *key)
     if (json->depth > 0 && json->depth <= 2 && !json->is_one_line)
         fprintf(json->out, "\n%*s", json->depth * 2, "");
     if (key != NULL) {
-        text_write(json->out, (const unsigned char *)key, strlen(key));
+        text_write(json->out, key, strlen(key));
         fputs(": ", json->out);
     }
 }
