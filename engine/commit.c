@@ -28,8 +28,6 @@ commit_open(struct kvt_store *store)
         PAGE_BYTES;
     if (commit->batch_bytes_max > BATCH_BYTES)
         commit->batch_bytes_max = BATCH_BYTES;
-    /* Batches of a life never have the numbers of an earlier one. */
-    commit->batch_sequence = (uint64_t)store->file.open_epoch << EPOCH_SHIFT;
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
         commit->segment_last[i] = SEGMENT_NONE;
     return KVT_OK;
@@ -563,7 +561,7 @@ commit_batch_bytes_max(const struct kvt_store *store)
 uint64_t
 commit_batch_number(struct kvt_store *store)
 {
-    return ++store->commit->batch_sequence;
+    return ++store->batch_sequence;
 }
 
 bool
@@ -591,7 +589,7 @@ numbers_check(struct kvt_store *store)
 {
     uint64_t limit = ((uint64_t)(store->file.open_epoch + 1) << EPOCH_SHIFT) - NUMBERS_LEFT;
 
-    if (store->sequence < limit && store->commit->batch_sequence < limit)
+    if (store->sequence < limit && store->batch_sequence < limit)
         return;
     log_line(&store->logger, LOG_ERROR, "commit",
         "event=numbers_used_up text=\"2^40 records or batches since the open: open it again\"");

@@ -108,6 +108,11 @@ line_take(void *context, int level, const char *module, const char *line)
             "makes it anew from the segments",
             line + 20);
         finding_add(check, "index", text);
+    } else if (strcmp(module, "store") == 0 && strncmp(line, "event=store_file_old ", 21) == 0) {
+        (void)snprintf(text, sizeof(text),
+            "STORE was put back from an older copy (%s): the next open for writing writes it anew",
+            line + 21);
+        finding_add(check, "store", text);
     }
 }
 

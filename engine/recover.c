@@ -9,6 +9,7 @@
  */
 #include "array.h"
 #include "recover_table.h"
+#include "store_dir.h"
 #include "store_internal.h"
 #include "strays.h"
 
@@ -30,6 +31,7 @@ struct load {
     struct kvt_store *store;
     enum kvt_status status;
     bool is_unclean;
+    uint64_t batch_number_max;
     uint32_t segment;  /* Of the record before this one. */
     uint32_t page_end; /* Where it ended: no two may overlap. */
     struct child *children;
@@ -51,6 +53,8 @@ segment_visit(void *visitor, const struct index_segment *facts)
         .batch_number = facts->batch_number,
     };
 
+    if (facts->batch_number > load->batch_number_max)
+        load->batch_number_max = facts->batch_number;
     /* A data file that lost its end, and cannot have it again, has fewer: their records are dropped
      * below. */
     if (segment_restore(load->store->segments, &segment) && load->is_unclean &&
@@ -295,6 +299,7 @@ index_load(struct kvt_store *store, bool is_unclean)
     enum kvt_status status;
 
     KVT_TRY(store->index->ops->each_segment(store->index, segment_visit, &load));
+    KVT_TRY(store_epoch_pass(store, load.batch_number_max));
     status = store->index->ops->each_block(store->index, block_visit, &load);
     if (status == KVT_OK)
         status = load.status;

@@ -260,6 +260,14 @@ store_was_made(struct kvt_store *store, bool *was_made_out)
     return KVT_OK;
 }
 
+/* Records and batches of a life never have the numbers of an earlier one. */
+static void
+store_numbers_begin(struct kvt_store *store)
+{
+    store->sequence = (uint64_t)store->file.open_epoch << EPOCH_SHIFT;
+    store->batch_sequence = store->sequence;
+}
+
 enum kvt_status
 store_identity_open(struct kvt_store *store, bool *is_new_out)
 {
@@ -308,7 +316,7 @@ store_identity_open(struct kvt_store *store, bool *is_new_out)
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
         store->roots[i] = store->file.root_paths[i];
     store->options.roots = store->file.root_paths[0][0] == '\0' ? NULL : store->roots;
-    store->sequence = (uint64_t)store->file.open_epoch << EPOCH_SHIFT;
+    store_numbers_begin(store);
     store->fingerprint_seed = fingerprint_seed(store->file.secret);
     store->env.random->fill(store->env.random_context, store->life, sizeof(store->life));
     return KVT_OK;
@@ -333,6 +341,27 @@ store_capacity_note(struct kvt_store *store)
     store->options.nvme_capacity_bytes = capacity;
     return has_grown && !store->is_read_only ? store_file_write(&store->env, store->dir, file)
                                              : KVT_OK;
+}
+
+enum kvt_status
+store_epoch_pass(struct kvt_store *store, uint64_t number)
+{
+    struct store_file *file = &store->file;
+    uint32_t found = (uint32_t)(number >> EPOCH_SHIFT);
+    uint32_t last = store->is_read_only ? file->open_epoch : file->open_epoch - 1;
+
+    if (found <= last)
+        return KVT_OK;
+    log_line(&store->logger, LOG_WARN, "store",
+        "event=store_file_old open_epoch=%u found_epoch=%u text=\"STORE is of an earlier life than "
+        "what stands beside it\"",
+        last, found);
+    if (store->is_read_only)
+        return KVT_OK;
+    file->open_epoch = found + 1;
+    KVT_TRY(store_file_write(&store->env, store->dir, file));
+    store_numbers_begin(store);
+    return KVT_OK;
 }
 
 enum kvt_status

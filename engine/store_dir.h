@@ -8,6 +8,7 @@
 #define KVT_ENGINE_STORE_DIR_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "kvtier/status.h"
 
@@ -28,6 +29,11 @@ void store_dir_unmake(struct kvt_store *store);
 /* store_capacity_note - the capacity in force is that of the data files; those that have become
  * larger are so for good. */
 enum kvt_status store_capacity_note(struct kvt_store *store);
+
+/* store_epoch_pass - `number` is the highest of the batches that are there: the numbers of this
+ * life are above it, also where STORE is an older copy, which does not know the life that gave it.
+ */
+enum kvt_status store_epoch_pass(struct kvt_store *store, uint64_t number);
 
 /* store_dir_sync - names are sure from here on: those that were just made, and those that an
  * earlier life made and did not live to sync. */

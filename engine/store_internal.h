@@ -277,6 +277,7 @@ struct kvt_store {
     uint64_t now_ns;
     uint64_t turn;                            /* Of the loop. */
     uint64_t sequence;                        /* Of the record written last. */
+    uint64_t batch_sequence;                  /* Of the batch written last. */
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
     struct kept_hand kept_hand;

@@ -95,7 +95,7 @@ static void
 nor_has_a_batch(void **state)
 {
     (void)state;
-    life_ends(&sim.store->commit->batch_sequence);
+    life_ends(&sim.store->batch_sequence);
 }
 
 int
