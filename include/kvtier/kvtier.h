@@ -666,7 +666,7 @@ KVT_CHECKED enum kvt_status kvt_lookup_prefetch(kvt_store *store, kvt_namespace 
  * kvt_demote_submit - give up the copies of `count` blocks above `tier` (KVT_TIER_HOST or
  * KVT_TIER_NVME), after a copy there, or below, has been made where there is none.
  *
- * Results: KVT_OK, KVT_MISS no block, or put anew many times meanwhile, KVT_NOT_READY a lease or
+ * Results: KVT_OK, KVT_MISS no block, or put anew many times, KVT_NOT_READY a lease, a get or
  * kvt_pin() holds copies above, KVT_E_NOSPC, KVT_E_NOMEM, KVT_E_IO no write, KVT_E_GPU: they stay.
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE, KVT_E_UNSUPPORTED, KVT_E_READONLY (NVMe) as
