@@ -332,6 +332,15 @@ entry_drop(struct kvt_store *store, uint32_t number, bool is_forced, enum kvt_ev
     return true;
 }
 
+bool
+entry_is_held(const struct kvt_store *store, uint32_t number)
+{
+    uint64_t word =
+        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
+
+    return word_pins(word) > (entries_at(store->entries, number)->flight != NULL ? 1u : 0u);
+}
+
 void
 entry_unpin(struct kvt_store *store, uint32_t number)
 {

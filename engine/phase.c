@@ -282,13 +282,9 @@ static bool
 copy_is_needed(struct kvt_store *store, const struct phase_call *call, uint32_t i)
 {
     uint32_t number = call->hint.numbers[i];
-    const struct entry_state *state = entries_at(store->entries, number);
-    uint64_t word =
-        atomic_load_explicit(&residency_at(store->map, number)->word, memory_order_relaxed);
 
-    /* What is under way has a pin of its own. */
-    return pins_hold(store, number) || word_pins(word) > (state->flight != NULL ? 1u : 0u) ||
-           state->hbm_child_count > call->gone_counts[i];
+    return pins_hold(store, number) || entry_is_held(store, number) ||
+           entries_at(store->entries, number)->hbm_child_count > call->gone_counts[i];
 }
 
 static void

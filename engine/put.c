@@ -502,13 +502,16 @@ put_must_wait(const struct flight *flight, bool is_replace)
            (is_replace && flight_is_waiting(flight) && flight->waiters.first != NULL);
 }
 
-/* An entry for the put's block; `number` (ENTRY_NONE: none) is that of the block that it replaces.
- * KVT_NOT_READY: the operation waits. */
+/* An entry for the put's block; `number` (ENTRY_NONE: none) is that of the block that it replaces,
+ * whose own comes free with it unless somebody holds it. KVT_NOT_READY: the operation waits. */
 static enum kvt_status
 put_map_room(struct kvt_store *store, struct op *op, uint32_t number)
 {
-    enum kvt_status status = map_room_make(store, number, op->key.namespace_id, &op->patience);
+    enum kvt_status status;
 
+    if (number != ENTRY_NONE && !entry_is_held(store, number))
+        return KVT_OK;
+    status = map_room_make(store, number, op->key.namespace_id, &op->patience);
     if (status == KVT_NOT_READY)
         room_wait(store, POLICY_HOST, op);
     return status;
@@ -552,6 +555,23 @@ put_room(struct kvt_store *store, struct op *op, struct put_slots *slots_out)
         if (status == KVT_NOT_READY)
             room_wait(store, POLICY_HOST, op);
     }
+    return status;
+}
+
+/* The same beside the block that the put replaces (ENTRY_NONE: none): unless NVMe has that, its
+ * copies are not what room is made of, as the put may still be refused. */
+static enum kvt_status
+put_room_beside(
+    struct kvt_store *store, struct op *op, uint32_t number, struct put_slots *slots_out)
+{
+    bool is_kept = number != ENTRY_NONE && (entry_tiers(store, number) & TIER_NVME) == 0;
+    enum kvt_status status;
+
+    if (is_kept)
+        residency_pin(store->map, number);
+    status = put_room(store, op, slots_out);
+    if (is_kept)
+        lease_unpin(store, number);
     return status;
 }
 
@@ -624,12 +644,9 @@ put_begin(struct kvt_store *store, struct op *op)
         return;
     status = put_map_room(store, op, number);
     if (status == KVT_OK)
-        status = put_room(store, op, &slots);
+        status = put_room_beside(store, op, number, &slots);
     if (status == KVT_NOT_READY)
         return;
-    /* Making room may have dropped the block that is to be replaced. */
-    if (number != ENTRY_NONE)
-        number = residency_find(store->map, op->fingerprint, &op->key);
     if (status == KVT_OK) {
         status = put_place(store, op, number, &slots);
         if (status != KVT_OK)
@@ -637,7 +654,7 @@ put_begin(struct kvt_store *store, struct op *op)
     }
     if (status != KVT_OK) {
         COUNT(store, put_refused_count, 1);
-        if (residency_find(store->map, op->fingerprint, &op->key) == ENTRY_NONE)
+        if (number == ENTRY_NONE)
             fates_note(store, op->fingerprint, KVT_FATE_PUT_FAILED);
         op_finish(store, op, status);
     }

@@ -448,7 +448,8 @@ kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
     return ticket_await(ticket, &ticket->stage, stage, timeout_ns);
 }
 
-/* Of block `i`: the first part that has another status than KVT_OK speaks for all. */
+/* Of block `i`: the first part with an error speaks for all; where there is none, the first that
+ * has another status than KVT_OK. */
 static void
 result_get(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i, struct kvt_result *result)
 {
@@ -456,9 +457,12 @@ result_get(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i, struct k
     uint64_t length = 0;
 
     for (uint32_t at = i; at < ticket->count; at += ticket->block_count) {
-        length += ticket->ops[at].length;
-        if (op->status[stage - 1] == KVT_OK)
-            op = &ticket->ops[at];
+        const struct op *part = &ticket->ops[at];
+        enum kvt_status status = op->status[stage - 1];
+
+        length += part->length;
+        if (status == KVT_OK || (status > 0 && part->status[stage - 1] < 0))
+            op = part;
     }
     result->status = op->status[stage - 1];
     result->tier = op->tier;

@@ -323,8 +323,8 @@ static void
 room_find(struct kvt_store *store, uint32_t root)
 {
     struct search search = {.store = store};
-    const struct segment *before = segment_active(store->segments, root);
     struct segment *active = segment_active(store->segments, root);
+    const struct segment *before = active;
     uint64_t number = UINT64_MAX;
     uint32_t bad_count = 0;
 

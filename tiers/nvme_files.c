@@ -105,42 +105,6 @@ space_allocate(const struct file_plan *plan, struct fs_file *file, uint64_t from
 }
 
 static enum kvt_status
-file_create(const struct file_plan *plan)
-{
-    const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *file = NULL;
-    enum kvt_status status;
-
-    status = fs->unlink(plan->dir, FILE_NAME_NEW); /* Of a creation that a crash interrupted. */
-    if (status != KVT_OK && status != KVT_MISS)
-        return status;
-    KVT_TRY(fs->open(plan->dir, FILE_NAME_NEW, FS_CREATE | FS_EXCLUSIVE, &file));
-    status = space_allocate(plan, file, 0);
-    fs->close(file);
-    /* Also where the folder was found: who made it may have been killed before its name was sure.
-     * Where there is a data.00 it is, so that no other open has to see to it. */
-    if (status == KVT_OK)
-        status = fs->dir_sync_parent(plan->dir);
-    if (status == KVT_OK)
-        status = fs->rename_new(plan->dir, FILE_NAME_NEW, FILE_NAME);
-    /* KVT_MISS: the other one has taken it for what a crash left. */
-    if (status == KVT_EXISTS || status == KVT_MISS)
-        status = failure_set(KVT_E_INVAL, 0,
-            "%s/" FILE_NAME " is made by another store at the same time: a root is one store's",
-            fs->dir_path(plan->dir));
-    if (status != KVT_OK) {
-        struct failure first = *failure_last();
-
-        (void)fs->unlink(plan->dir, FILE_NAME_NEW);
-        failure_copy(&first);
-        return status;
-    }
-    if (plan->is_made != NULL)
-        *plan->is_made = true;
-    return fs->dir_sync(plan->dir);
-}
-
-static enum kvt_status
 missing_refuse(const struct file_plan *plan)
 {
     return failure_set(KVT_E_IO, 0,
@@ -391,9 +355,10 @@ file_lock(const struct file_plan *plan, struct fs_file *file, uint64_t timeout_n
         plan->env->fs->dir_path(plan->dir));
 }
 
-/* Open data.00, once nobody else has it. */
+/* Open the file, data.00 or what is to be it, once nobody else has it. */
 static enum kvt_status
-file_open_alone(const struct file_plan *plan, unsigned flags, struct fs_file **file_out)
+file_open_alone(
+    const struct file_plan *plan, const char *name, unsigned flags, struct fs_file **file_out)
 {
     const struct kvt_env *env = plan->env;
     uint64_t until_ns = env_until(env, PATIENCE_NS);
@@ -403,7 +368,7 @@ file_open_alone(const struct file_plan *plan, unsigned flags, struct fs_file **f
     if (plan->options->read_only)
         flags |= FS_READ_ONLY;
     do {
-        KVT_TRY(env->fs->open(plan->dir, FILE_NAME, flags, file_out));
+        KVT_TRY(env->fs->open(plan->dir, name, flags, file_out));
         now_ns = env_now(env);
         status = file_lock(plan, *file_out, until_ns > now_ns ? until_ns - now_ns : 0);
         if (status != KVT_OK)
@@ -421,7 +386,7 @@ file_open(const struct file_plan *plan, struct fs_file **file_out)
     struct fs_file *file = NULL;
     enum kvt_status status;
 
-    KVT_TRY(file_open_alone(plan, FS_DIRECT, &file));
+    KVT_TRY(file_open_alone(plan, FILE_NAME, FS_DIRECT, &file));
     if (fs->is_direct(file) && fs->align(file) > PAGE_BYTES) {
         status = failure_set(KVT_E_UNSUPPORTED, 0,
             "%s: the file system wants transfers aligned to %u bytes, kvtier aligns to %d",
@@ -432,7 +397,7 @@ file_open(const struct file_plan *plan, struct fs_file **file_out)
     status = file_probe(plan, file);
     if (status == KVT_E_INVAL && fs->is_direct(file)) {
         fs->close(file);
-        KVT_TRY(file_open_alone(plan, 0, &file));
+        KVT_TRY(file_open_alone(plan, FILE_NAME, 0, &file));
         status = file_probe(plan, file);
     }
     if (status != KVT_OK) {
@@ -463,6 +428,73 @@ file_grow(const struct file_plan *plan, struct fs_file *file, uint64_t *size_out
     *size_out = size < plan->wanted_bytes ? size : plan->wanted_bytes;
     return KVT_OK;
 }
+
+/* --- Making it -------------------------------------------------------------------------------- */
+
+static enum kvt_status
+others_refuse(const struct file_plan *plan)
+{
+    return failure_set(KVT_E_INVAL, 0,
+        "%s/" FILE_NAME " is made by another store at the same time: a root is one store's",
+        plan->env->fs->dir_path(plan->dir));
+}
+
+/*
+ * The file under its temporary name. Who makes one has it locked until it has its last name: what
+ * is not locked was left by a crash. Otherwise of two at once the first could rename what the
+ * second had just begun, and lose its space when the second finds none.
+ */
+static enum kvt_status
+file_begin(const struct file_plan *plan, struct fs_file **file_out)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *named = NULL;
+    enum kvt_status status;
+
+    KVT_TRY(file_open_alone(plan, FILE_NAME_NEW, FS_CREATE, file_out));
+    status = fs->open(plan->dir, FILE_NAME_NEW, FS_READ_ONLY, &named);
+    /* Its maker has renamed it, or removed it, before this open had the lock. */
+    if (status == KVT_MISS || (status == KVT_OK && !fs->is_same(named, *file_out)))
+        status = others_refuse(plan);
+    fs->close(named);
+    if (status != KVT_OK)
+        fs->close(*file_out);
+    return status;
+}
+
+static enum kvt_status
+file_create(const struct file_plan *plan)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *file = NULL;
+    enum kvt_status status;
+
+    KVT_TRY(file_begin(plan, &file));
+    status = fs->truncate(file, 0);
+    if (status == KVT_OK)
+        status = space_allocate(plan, file, 0);
+    /* Also where the folder was found: who made it may have been killed before its name was sure.
+     * Where there is a data.00 it is, so that no other open has to see to it. */
+    if (status == KVT_OK)
+        status = fs->dir_sync_parent(plan->dir);
+    if (status == KVT_OK)
+        status = fs->rename_new(plan->dir, FILE_NAME_NEW, FILE_NAME);
+    /* KVT_MISS: where there are no locks another one has taken it for what a crash left. */
+    if (status == KVT_EXISTS || status == KVT_MISS)
+        status = others_refuse(plan);
+    if (status != KVT_OK) {
+        struct failure first = *failure_last();
+
+        (void)fs->unlink(plan->dir, FILE_NAME_NEW);
+        failure_copy(&first);
+    }
+    fs->close(file);
+    if (status == KVT_OK && plan->is_made != NULL)
+        *plan->is_made = true;
+    return status == KVT_OK ? fs->dir_sync(plan->dir) : status;
+}
+
+/* --- All of it -------------------------------------------------------------------------------- */
 
 static enum kvt_status
 plan_make(const struct nvme_tier *nvme, uint32_t number, struct file_plan *plan)
@@ -531,7 +563,7 @@ nvme_file_ready(struct nvme_tier *nvme, uint32_t number)
     if (root->file == NULL)
         KVT_TRY(file_make(&plan, options->was_made[number], &root->file));
     else if (!options->read_only)
-        (void)fs->unlink(plan.dir, FILE_NAME_NEW); /* As in file_create(). */
+        (void)fs->unlink(plan.dir, FILE_NAME_NEW); /* A crash left it. */
     KVT_TRY(file_grow(&plan, root->file, &size));
     root->is_direct = fs->is_direct(root->file);
     root->align_bytes = fs->align(root->file);

@@ -91,13 +91,13 @@ enum kvt_phase {
  * on. `resume_ns`, with KVT_PHASE_IO_WAIT: it goes on about so long from now; else zero.
  *
  * KVT_PHASE_IO_WAIT gives up the copies in HBM now, last block first, as kvt_demote_submit() to
- * HOST does. Blocks stay that are pinned or leased, or have a child in HBM that stays or belongs to
- * another chain. The store remembers which blocks had copies in which HBM, and has them back there,
- * first block first, before the request goes on: it begins as long before as it takes to load them
- * at the rates that kvt_estimate() knows (1 GB/s while it knows none), twice that and 5 ms to be
- * sure. That is a bulk prefetch: its reads give way. When there is less time than that, nothing is
- * given up. 0: so too. KVT_FOREVER: nobody knows when; nothing is brought back before the call that
- * ends the wait. The same wait again: the new time counts.
+ * HOST does. Blocks stay that are pinned, leased or being read, or have a child in HBM that stays
+ * or belongs to another chain. The store remembers which blocks had copies in which HBM, and has
+ * them back there, first block first, before the request goes on: it begins as long before as it
+ * takes to load them at the rates that kvt_estimate() knows (1 GB/s while it knows none), twice
+ * that and 5 ms to be sure. That is a bulk prefetch: its reads give way. When there is less time
+ * than that, nothing is given up. 0: so too. KVT_FOREVER: nobody knows when; nothing is brought
+ * back before the call that ends the wait. The same wait again: the new time counts.
  *
  * KVT_PHASE_PREFILL and KVT_PHASE_DECODE end the waits whose keys are the first of these (all of
  * them, as a rule): what was remembered is brought back now, not as bulk. The blocks count as used,

@@ -53,8 +53,7 @@ typedef struct kvt_namespace {
     uint32_t id;
 } kvt_namespace;
 
-/* Memory of the caller that copies may go to and come from directly; id 0 is none: ordinary host
- * memory. */
+/* Memory of the caller that copies go to and come from directly; id 0: ordinary host memory. */
 typedef struct kvt_region {
     uint32_t id;
 } kvt_region;
@@ -100,8 +99,7 @@ enum kvt_io_engine {
     KVT_IO_THREADS = 2,
 };
 
-/* Which block leaves memory first when a tier is full. Whatever the policy, a block leaves after
- * those that build on it. */
+/* Which block leaves a full tier in memory first: always after those that build on it. */
 enum kvt_policy {
     KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_GHI in this version. */
     KVT_POLICY_LRU = 1,     /* The least recently used. */
@@ -143,9 +141,10 @@ struct kvt_options {
                                    * segment, at most 64 MiB, and what HBM holds. */
     uint64_t index_map_bytes;     /* Of a new LMDB file: 1 MiB..16 TiB. Default: by capacity. */
     uint64_t entry_count_max;     /* Blocks in the map: 1..2^31. Default 2^27 (memory is taken as
-                                   * needed). In a full one a block leaves all tiers for another.
-                                   * More blocks that an open finds stay until others come. Of keys
-                                   * of 1..16 bytes, 17..32, 33..48, 49..64: 2^30 each. */
+                                   * needed). In a full one a block leaves all tiers for another,
+                                   * or for what replaces one that a lease or a get holds. More
+                                   * blocks that an open finds stay until others come. Of keys of
+                                   * 1..16 bytes, 17..32, 33..48, 49..64: 2^30 each. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files,
                                * without any yet, from `/`: ..399 bytes. Default: `path`/data. */
@@ -540,7 +539,8 @@ struct kvt_put {
  * (RELAXED, SYNC): each is committed, or has its error. A key that is there or in flight is a
  * success that changes nothing (KVT_EXISTS); it shares the first put's stage 2. Of two puts of one
  * key in one call the first wins, unless the second has KVT_PUT_REPLACE. A replace that is refused
- * leaves the block that was there; one whose device then fails to copy leaves neither.
+ * leaves the block that was there, and so needs room beside it unless NVMe has that; one whose
+ * device then fails to copy leaves neither.
  *
  * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
  * KVT_E_BUSY      request_count_max tickets are out.
@@ -666,7 +666,7 @@ KVT_CHECKED enum kvt_status kvt_lookup_prefetch(kvt_store *store, kvt_namespace 
  * kvt_demote_submit - give up the copies of `count` blocks above `tier` (KVT_TIER_HOST or
  * KVT_TIER_NVME), after a copy there, or below, has been made where there is none.
  *
- * Results: KVT_OK, KVT_MISS no block, or put anew many times meanwhile, KVT_NOT_READY a lease or
+ * Results: KVT_OK, KVT_MISS no block, or put anew many times, KVT_NOT_READY a lease, a get or
  * kvt_pin() holds copies above, KVT_E_NOSPC, KVT_E_NOMEM, KVT_E_IO no write, KVT_E_GPU: they stay.
  *
  * KVT_E_INVAL, KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE, KVT_E_UNSUPPORTED, KVT_E_READONLY (NVMe) as

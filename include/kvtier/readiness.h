@@ -13,8 +13,9 @@
  *
  * All parts of a block that a get brings are those of one put. When another put takes the place of
  * that one before each part has been begun (KVT_PUT_REPLACE, or the block left and was put again),
- * the parts that are left are KVT_MISS, and so is the block's result; what parts there are in place
- * stay what they were. Two gets of a key, also of one submission, may find two puts.
+ * the parts that are left are KVT_MISS; what parts there are in place stay what they were. Two gets
+ * of a key, also of one submission, may find two puts. A block's result is that of the first of its
+ * parts with an error, or else of the first that is not KVT_OK.
  */
 #ifndef KVTIER_READINESS_H
 #define KVTIER_READINESS_H

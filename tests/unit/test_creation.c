@@ -45,6 +45,7 @@ static struct {
     struct store_world reach;
     struct kvt_options options;
     kvt_store *store;
+    bool has_third; /* One more begins to make a data file. */
 } sim;
 
 /* A world in which nothing was made yet. */
@@ -250,7 +251,7 @@ a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open(void **state)
 {
     static const struct sim_rule rules[] = {
         {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 3, .sticky = true},
-        {.ops = SIM_UNLINK, .effect = SIM_EIO, .file = "data.00", .nth = 3, .sticky = true},
+        {.ops = SIM_UNLINK, .effect = SIM_EIO, .file = "data.00", .nth = 1, .sticky = true},
         {.ops = SIM_UNLINK, .effect = SIM_EIO, .file = "STORE.b", .nth = 1},
     };
     static const struct sim_rule fails = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 3};
@@ -372,27 +373,102 @@ a_data_file_that_is_removed_while_it_is_made_is_refused(void **state)
     sim_end();
 }
 
+/* The data file of the second root is the other store's. */
 static void
-a_data_file_that_is_made_at_the_same_time_is_not_replaced(void **state)
+second_is_of_five_bytes(void)
 {
     struct fs_dir *dir = NULL;
     struct fs_file *file;
     uint64_t size = 0;
 
-    (void)state;
-    sim_begin(1);
-    sim.fs.dir_sync_parent = sync_parent_and_make;
-    refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
     assert_int_equal(sim.fs.dir_open(sim.env.fs_context, roots[1], 0, &dir), KVT_OK);
     assert_int_equal(sim.fs.open(dir, "data.00", FS_READ_ONLY, &file), KVT_OK);
     assert_int_equal(sim.fs.size(file, &size), KVT_OK);
     assert_int_equal(size, 5);
     sim.fs.close(file);
     sim.fs.dir_close(dir);
+}
+
+static void
+a_data_file_that_is_made_at_the_same_time_is_not_replaced(void **state)
+{
+    (void)state;
+    sim_begin(1);
+    sim.fs.dir_sync_parent = sync_parent_and_make;
+    refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+    second_is_of_five_bytes();
     assert_false(sim_file_exists(sim.world, "second/data.00.new"));
     assert_false(sim_file_exists(sim.world, "first/data.00"));
     assert_false(sim_file_exists(sim.world, "store/STORE.a"));
     sim_end();
+}
+
+/* Another store is made with that root while this one's has its space already: it must not take it
+ * for what a crash left. */
+static enum kvt_status
+sync_parent_and_create(struct fs_dir *dir)
+{
+    static const char *const other_roots[] = {"/second"};
+    struct kvt_options options = sim.options;
+    kvt_store *other = NULL;
+
+    if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0) {
+        sim.fs.dir_sync_parent = sim_env(sim.world)->fs->dir_sync_parent;
+        options.roots = other_roots;
+        options.root_count = 1;
+        refused(store_open_in(&sim.reach, "/other", &options, &other), KVT_E_LOCKED,
+            "/second/data.00 is locked");
+    }
+    return sim_env(sim.world)->fs->dir_sync_parent(dir);
+}
+
+static void
+a_data_file_that_is_being_made_is_not_taken(void **state)
+{
+    (void)state;
+    sim_begin(1);
+    sim.fs.dir_sync_parent = sync_parent_and_create;
+    assert_int_equal(sim_open(), KVT_OK);
+    assert_false(sim_file_exists(sim.world, "second/data.00.new"));
+    assert_false(sim_file_exists(sim.world, "other/STORE.a"));
+    kit_works(sim.store);
+    works_still_and_ends();
+}
+
+/* The other one has made its data file when this one, which has opened it, gets its lock. */
+static enum kvt_status
+lock_when_it_is_made(struct fs_file *file, uint64_t timeout_ns)
+{
+    struct fs_dir *dir = NULL;
+    struct fs_file *third;
+
+    if (sim_file_exists(sim.world, "second/data.00.new")) {
+        assert_int_equal(sim.fs.dir_open(sim.env.fs_context, roots[1], 0, &dir), KVT_OK);
+        assert_int_equal(sim.fs.truncate(file, 5), KVT_OK);
+        assert_int_equal(sim.fs.rename_new(dir, "data.00.new", "data.00"), KVT_OK);
+        if (sim.has_third) {
+            assert_int_equal(sim.fs.open(dir, "data.00.new", FS_CREATE, &third), KVT_OK);
+            sim.fs.close(third);
+        }
+        sim.fs.dir_close(dir);
+    }
+    return sim_env(sim.world)->fs->lock(file, timeout_ns);
+}
+
+static void
+a_data_file_that_has_been_made_meanwhile_is_not_emptied(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        sim_begin(1);
+        sim.has_third = i == 1;
+        sim.fs.lock = lock_when_it_is_made;
+        refused(
+            sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+        second_is_of_five_bytes();
+        assert_int_equal(sim_file_exists(sim.world, "second/data.00.new"), sim.has_third);
+        sim_end();
+    }
 }
 
 /* One that was there is as it was, though this open was allowed to make one. */
@@ -451,6 +527,8 @@ main(void)
         cmocka_unit_test(a_data_file_that_somebody_else_made_stays),
         cmocka_unit_test(a_data_file_that_is_removed_while_it_is_made_is_refused),
         cmocka_unit_test(a_data_file_that_is_made_at_the_same_time_is_not_replaced),
+        cmocka_unit_test(a_data_file_that_is_being_made_is_not_taken),
+        cmocka_unit_test(a_data_file_that_has_been_made_meanwhile_is_not_emptied),
         cmocka_unit_test(a_store_that_was_there_is_never_taken_back),
         cmocka_unit_test(a_creation_that_was_poisoned_stays_as_it_is),
     };

@@ -236,23 +236,30 @@ what_is_used_stays(void **state)
     assert_int_equal(count_there(3, 4), 4);
 }
 
+/* Its blocks are the first `count`. */
 static void
-a_chain_leaves_from_its_end(void **state)
+chain_put(uint32_t count)
 {
     static uint8_t bytes[BLOCK_BYTES];
-    struct kvt_put puts[CHAIN];
+    struct kvt_put puts[BOUND];
     kvt_ticket *ticket;
 
-    (void)state;
-    for (uint32_t i = 0; i < CHAIN; i++)
+    for (uint32_t i = 0; i < count; i++)
         puts[i] = (struct kvt_put){.key = keys[i],
             .parent = i == 0 ? NULL : &keys[i - 1],
             .source = bytes,
             .length = BLOCK_BYTES,
             .depth = i};
-    assert_int_equal(kvt_put_submit(store, ns, puts, CHAIN, KVT_SYNC, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_put_submit(store, ns, puts, count, KVT_SYNC, NULL, &ticket), KVT_OK);
     assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER), KVT_OK);
     kvt_ticket_free(ticket);
+}
+
+static void
+a_chain_leaves_from_its_end(void **state)
+{
+    (void)state;
+    chain_put(CHAIN);
     for (uint64_t key = 1000; key < 1000 + 10 * BOUND; key++) {
         uint8_t tiers[CHAIN];
         bool has_ended = false;
@@ -337,6 +344,19 @@ puts_wait_for_blocks_that_are_on_their_way(void **state)
     assert_int_equal(kit_stats(store).entry_count_now, BOUND);
 }
 
+static kvt_ticket *
+replace_submit(uint64_t key, enum kvt_durability durability)
+{
+    static uint8_t bytes[BLOCK_BYTES];
+    const struct kvt_put put = {
+        .key = keys[key], .source = bytes, .length = BLOCK_BYTES, .flags = KVT_PUT_REPLACE};
+    kvt_ticket *ticket;
+
+    payload_fill(bytes, BLOCK_BYTES, key, 2);
+    assert_int_equal(kvt_put_submit(store, ns, &put, 1, durability, NULL, &ticket), KVT_OK);
+    return ticket;
+}
+
 static void
 a_block_that_is_replaced_is_not_the_one_that_leaves(void **state)
 {
@@ -353,6 +373,38 @@ a_block_that_is_replaced_is_not_the_one_that_leaves(void **state)
     }
     assert_true(kit_stats(store).entry_count_now <= BOUND);
     kvt_lease_release(store, lease);
+}
+
+/* What replaces a block takes its place in the map, too: none leaves for it. */
+static void
+a_replace_in_a_full_map_costs_no_other_block(void **state)
+{
+    static const enum kvt_durability durabilities[] = {KVT_SYNC, KVT_RELAXED, KVT_MEMORY};
+
+    (void)state;
+    puts_of(0, BOUND, KVT_SYNC);
+    for (uint32_t i = 0; i < 3; i++) {
+        /* One that still waits to be written, too. */
+        kvt_ticket *ticket = replace_submit(7, durabilities[i]);
+
+        assert_int_equal(kit_put(store, ns, 7, 3, BLOCK_BYTES, durabilities[i]), KVT_OK);
+        assert_int_equal(kit_result(ticket, KVT_STAGE_DONE).status, KVT_OK);
+        assert_int_equal(kit_stats(store).map_evict_count, 0);
+        assert_int_equal(kit_stats(store).entry_count_now, BOUND);
+    }
+    assert_int_equal(count_there(0, BOUND), BOUND);
+}
+
+/* All are built on by others but its end. */
+static void
+any_block_of_a_chain_as_long_as_the_map_is_replaced(void **state)
+{
+    (void)state;
+    chain_put(BOUND);
+    for (uint64_t key = 0; key < BOUND; key++)
+        assert_int_equal(kit_put(store, ns, key, 2, BLOCK_BYTES, KVT_SYNC), KVT_OK);
+    assert_int_equal(kit_stats(store).map_evict_count, 0);
+    assert_int_equal(count_there(0, BOUND), BOUND);
 }
 
 /* --- Memory alone, and lives after this ------------------------------------------------------- */
@@ -475,6 +527,10 @@ main(void)
             puts_wait_for_blocks_that_are_on_their_way, setup, teardown),
         cmocka_unit_test_setup_teardown(
             a_block_that_is_replaced_is_not_the_one_that_leaves, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            a_replace_in_a_full_map_costs_no_other_block, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            any_block_of_a_chain_as_long_as_the_map_is_replaced, setup, teardown),
         cmocka_unit_test_setup_teardown(without_nvme_blocks_leave_memory, setup_memory, teardown),
         cmocka_unit_test_setup_teardown(
             a_store_with_more_blocks_keeps_them_until_others_come, setup, teardown),

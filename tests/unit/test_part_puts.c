@@ -371,6 +371,40 @@ a_block_of_which_a_part_was_in_memory_is_missed(void **state)
     }
 }
 
+/* --- What a block's result is ----------------------------------------------------------------- */
+
+/* In whatever order its parts have them. */
+static void
+a_part_that_is_missed_hides_no_error_of_another(void **state)
+{
+    static const struct {
+        enum kvt_status parts[PARTS], block;
+    } cases[] = {
+        {{KVT_OK, KVT_OK, KVT_OK, KVT_OK}, KVT_OK},
+        {{KVT_OK, KVT_MISS, KVT_MISS, KVT_OK}, KVT_MISS},
+        {{KVT_CANCELLED, KVT_MISS, KVT_OK, KVT_OK}, KVT_CANCELLED},
+        {{KVT_MISS, KVT_OK, KVT_E_NOMEM, KVT_OK}, KVT_E_NOMEM},
+        {{KVT_OK, KVT_MISS, KVT_E_GPU, KVT_E_NOMEM}, KVT_E_GPU},
+        {{KVT_E_NOMEM, KVT_MISS, KVT_E_GPU, KVT_OK}, KVT_E_NOMEM},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct kvt_result result;
+        struct kvt_ticket *ticket;
+
+        assert_int_equal(ticket_create_by_part(store, 1, PARTS, NULL, &ticket), KVT_OK);
+        for (uint32_t part = 0; part < PARTS; part++)
+            ticket->ops[part].status[0] = cases[i].parts[part];
+        atomic_store(&ticket->stage, 1);
+        assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, &result, 1), KVT_OK);
+        assert_int_equal(result.status, cases[i].block);
+        assert_int_equal(
+            ticket_status(ticket, KVT_STAGE_DONE), cases[i].block < 0 ? cases[i].block : KVT_OK);
+        kvt_ticket_free(ticket);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int
@@ -384,6 +418,7 @@ main(void)
         TEST(a_block_that_is_replaced_before_its_parts_is_the_new_one),
         TEST(a_block_that_moves_between_its_parts_is_whole),
         TEST(a_block_of_which_a_part_was_in_memory_is_missed),
+        TEST(a_part_that_is_missed_hides_no_error_of_another),
     };
 
     stop_on_proof();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_replace_short.c - a put that is to replace a block and finds no memory leaves that block as
- * it was: in memory, and on the disk.
+ * test_replace_short.c - a put that is to replace a block and finds no memory, or no room in HOST,
+ * leaves that block as it was: in memory, and on the disk.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +19,10 @@ enum {
     BLOCK_BYTES = 20000,
     FAILURES_MAX = 40, /* More than a put and its store's first steps ask for memory. */
     NUMBER = 1,
+    LARGE_BYTES = 65536,
+    SMALL_BYTES = 4096,
+    FITTING_BYTES = LARGE_BYTES - SMALL_BYTES, /* One takes the last of HOST ... */
+    LARGE_COUNT = 31, /* ... beside so many large ones, and nothing is trimmed. */
 };
 
 static struct sim_store sim;
@@ -26,15 +30,21 @@ static kvt_store *store;
 static kvt_namespace ns;
 static uint8_t bytes[BLOCK_BYTES];
 
+static void
+open_with(const struct kvt_options *options)
+{
+    sim_store_open(&sim, options);
+    store = sim.store;
+    assert_int_equal(kvt_namespace_open(store, "short", "", 0, &ns), KVT_OK);
+}
+
 static int
 setup(void **state)
 {
     const struct kvt_options options = kit_options();
 
     (void)state;
-    sim_store_open(&sim, &options);
-    store = sim.store;
-    assert_int_equal(kvt_namespace_open(store, "short", "", 0, &ns), KVT_OK);
+    open_with(&options);
     return 0;
 }
 
@@ -114,11 +124,101 @@ a_put_without_memory_replaces_nothing(void **state)
     assert_in_range(refused_count, 3, FAILURES_MAX - 1);
 }
 
+/* --- Without room ----------------------------------------------------------------------------- */
+
+static kvt_lease
+lease_of(uint64_t number)
+{
+    struct payload_key name;
+    uint32_t hit_count;
+    kvt_lease lease;
+
+    payload_key_make(&name, number);
+    assert_int_equal(kvt_lookup(store, ns, &name.key, 1, NULL, &hit_count, &lease), KVT_OK);
+    assert_int_equal(hit_count, 1);
+    return lease;
+}
+
+/* HOST has room for one more block beside those that are leased. */
+static void
+host_begin(uint64_t nvme_capacity_bytes, enum kvt_policy policy, kvt_lease leases[LARGE_COUNT])
+{
+    struct kvt_options options = kit_options();
+
+    options.host_capacity_bytes = (LARGE_COUNT + 1) * LARGE_BYTES;
+    options.host_high_percent = options.host_low_percent = 100;
+    options.nvme_capacity_bytes = nvme_capacity_bytes;
+    options.policy = policy;
+    open_with(&options);
+    for (uint64_t i = 0; i < LARGE_COUNT; i++) {
+        assert_int_equal(kit_put(store, ns, 100 + i, 1, LARGE_BYTES, KVT_MEMORY), KVT_OK);
+        leases[i] = lease_of(100 + i);
+    }
+}
+
+static void
+host_end(kvt_lease leases[LARGE_COUNT])
+{
+    for (uint32_t i = 0; i < LARGE_COUNT; i++)
+        kvt_lease_release(store, leases[i]);
+    sim_store_close(&sim);
+}
+
+/* Its own slot would not do, as it is too small; or it would, and a put that was given it could
+ * still be refused. */
+static void
+a_put_without_room_replaces_nothing(void **state)
+{
+    static const uint64_t lengths[][2] = {
+        {SMALL_BYTES, LARGE_BYTES}, {FITTING_BYTES, FITTING_BYTES}};
+    kvt_lease leases[LARGE_COUNT];
+    kvt_lease other = {0};
+
+    (void)state;
+    for (enum kvt_policy policy = KVT_POLICY_LRU; policy <= KVT_POLICY_GHI; policy++) {
+        for (uint32_t i = 0; i < 2; i++) {
+            host_begin(KVT_CAPACITY_NONE, policy, leases);
+            if (i == 0) {
+                assert_int_equal(kit_put(store, ns, 200, 1, SMALL_BYTES, KVT_MEMORY), KVT_OK);
+                other = lease_of(200);
+            }
+            assert_int_equal(kit_put(store, ns, NUMBER, 1, lengths[i][0], KVT_MEMORY), KVT_OK);
+            assert_int_equal(kit_put(store, ns, NUMBER, 2, lengths[i][1], KVT_MEMORY), KVT_E_NOSPC);
+            version_is(1);
+            /* There is room when a lease ends. */
+            kvt_lease_release(store, leases[0]);
+            assert_int_equal(kit_put(store, ns, NUMBER, 2, lengths[i][1], KVT_MEMORY), KVT_OK);
+            version_is(2);
+            leases[0] = (kvt_lease){0};
+            if (i == 0)
+                kvt_lease_release(store, other);
+            host_end(leases);
+        }
+    }
+}
+
+/* NVMe keeps it until the other one is there: HOST's copy is what room is made of. */
+static void
+a_durable_block_makes_room_for_what_replaces_it(void **state)
+{
+    kvt_lease leases[LARGE_COUNT];
+
+    (void)state;
+    host_begin(8 << 20, KVT_POLICY_LRU, leases);
+    for (uint64_t version = 1; version < 5; version++) {
+        assert_int_equal(kit_put(store, ns, NUMBER, version, FITTING_BYTES, KVT_SYNC), KVT_OK);
+        version_is(version);
+    }
+    host_end(leases);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_put_without_memory_replaces_nothing, setup, teardown),
+        cmocka_unit_test(a_put_without_room_replaces_nothing),
+        cmocka_unit_test(a_durable_block_makes_room_for_what_replaces_it),
     };
 
     stop_on_proof();
