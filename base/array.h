@@ -24,7 +24,7 @@ array_grow(const struct kvt_env *env, void *array, uint32_t *capacity, size_t el
     uint32_t wanted = *capacity == 0 ? ARRAY_CAPACITY_FIRST : *capacity * 2;
     void *grown;
 
-    if (*capacity > UINT32_MAX / 4)
+    if (*capacity > UINT32_MAX / 2)
         return NULL;
     grown = env_take(env, wanted * element_size);
     if (grown == NULL)

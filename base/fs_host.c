@@ -3,8 +3,8 @@
  * fs_host.c - files and directories of Linux.
  *
  * Everything below a store's directory is reached by one name from an open directory, so that
- * nobody who renames a parent or plants a link leads us elsewhere. What is created belongs to the
- * user alone (0600, 0700), whatever the umask says.
+ * nobody who renames a parent or plants a link leads us elsewhere. What is created is for its owner
+ * alone (0600, 0700), whatever the umask says.
  *
  * Not here  the owner's lock and fork (lock_host.c), maps (map_host.c).
  * Threads   any; one file or directory by several threads at once is fine except for close.
@@ -86,6 +86,21 @@ open_beneath(int directory, const char *name, int flags, mode_t mode)
     return streams_pass(descriptor);
 }
 
+/*
+ * Root may open the store of somebody else, who is to open it again: what is made in a folder gets
+ * the folder's owner. Where that cannot be (root of a container, a file system without owners) it
+ * stays root's, and that is no failure: a chown lets the owner in again, and what was opened works.
+ */
+static void
+owner_adopt(int directory, int descriptor)
+{
+    struct stat facts;
+
+    if (geteuid() != 0 || fstat(directory, &facts) != 0 ||
+        fchown(descriptor, facts.st_uid, facts.st_gid) != 0)
+        return;
+}
+
 static enum kvt_status
 failure_at(int error, const char *what, const char *directory, const char *name)
 {
@@ -128,12 +143,12 @@ host_dir_close(struct fs_dir *dir)
 }
 
 static enum kvt_status
-sync_descriptor(int descriptor, const char *path)
+sync_descriptor(int descriptor, const char *what, const char *path)
 {
     /* Never retried but for a signal: after an error the kernel forgets what it could not write. */
     while (fsync(descriptor) != 0) {
         if (errno != EINTR)
-            return failure_errno(errno, "Cannot sync", path);
+            return failure_errno(errno, what, path);
     }
     return KVT_OK;
 }
@@ -141,7 +156,7 @@ sync_descriptor(int descriptor, const char *path)
 static enum kvt_status
 host_dir_sync(struct fs_dir *dir)
 {
-    return sync_descriptor(dir->descriptor, dir->path);
+    return sync_descriptor(dir->descriptor, "Cannot sync", dir->path);
 }
 
 static enum kvt_status
@@ -156,7 +171,7 @@ host_dir_sync_parent(struct fs_dir *dir)
             return failure_errno(errno, "Cannot sync the file system of", dir->path);
         return KVT_OK;
     }
-    status = sync_descriptor(parent, dir->path);
+    status = sync_descriptor(parent, "Cannot sync the parent of", dir->path);
     /* A file system that syncs no directories (autofs, squashfs): the name was not made there. */
     if (status == KVT_E_INVAL)
         status = KVT_OK;
@@ -238,6 +253,8 @@ host_dir_open_at(struct fs_dir *parent, const char *name, unsigned flags, struct
         else if (is_new && fchmod(dir->descriptor, MODE_DIR) != 0)
             status = failure_errno(errno, "Cannot set the mode of", dir->path);
     }
+    if (is_new && status == KVT_OK)
+        owner_adopt(parent->descriptor, dir->descriptor);
     if (status != KVT_OK) {
         host_dir_close(dir);
         return status;
@@ -412,6 +429,7 @@ open_or_create(const struct fs_dir *dir, const char *name, unsigned flags, bool 
             /* Exclusive, to know whether the file is ours to set the mode of. */
             descriptor = open_beneath(dir->descriptor, name, access | O_CREAT | O_EXCL, MODE_FILE);
             if (descriptor >= 0) {
+                owner_adopt(dir->descriptor, descriptor);
                 *is_new_out = true;
                 return descriptor;
             }
@@ -594,7 +612,7 @@ host_write_at(struct fs_file *handle, const void *source, size_t size, uint64_t 
 static enum kvt_status
 host_sync(struct fs_file *file)
 {
-    return sync_descriptor(file->descriptor, file_of(file)->path);
+    return sync_descriptor(file->descriptor, "Cannot sync", file_of(file)->path);
 }
 
 static enum kvt_status

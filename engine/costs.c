@@ -18,6 +18,7 @@ static const double mean_gain = 1.0 / 64;
  * read under way, is forgotten in a few gigabytes. */
 static const uint64_t meter_bytes_max = UINT64_C(1) << 30;
 static const uint64_t meter_busy_ns_max = UINT64_C(10) * 1000 * 1000 * 1000;
+static const double load_ns_max = 1e18; /* What a meter may tell: 31 years, which 64 bits hold. */
 
 void
 load_meter_age(struct load_meter *meter)
@@ -31,9 +32,12 @@ load_meter_age(struct load_meter *meter)
 uint64_t
 load_meter_ns(const struct load_meter *meter, uint64_t bytes)
 {
+    double load_ns;
+
     if (meter->bytes == 0 || meter->busy_ns == 0)
         return 0;
-    return (uint64_t)((double)bytes * (double)meter->busy_ns / (double)meter->bytes);
+    load_ns = (double)bytes * (double)meter->busy_ns / (double)meter->bytes;
+    return (uint64_t)(load_ns < load_ns_max ? load_ns : load_ns_max);
 }
 
 void

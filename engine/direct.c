@@ -143,9 +143,11 @@ kvt_reserve(kvt_store *store, kvt_namespace ns, const struct kvt_put *put, void 
     struct kvt_put about;
     enum kvt_status status;
 
-    if (address_out == NULL || reservation_out == NULL)
-        return failure_set(KVT_E_INVAL, 0, "address_out or reservation_out is NULL");
+    if (reservation_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "reservation_out is NULL");
     *reservation_out = NULL;
+    if (address_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "address_out is NULL");
     KVT_TRY(store_enter(store));
     KVT_TRY(reservation_check(put));
     KVT_TRY(reservation_create(store, &reservation));
@@ -179,9 +181,11 @@ kvt_commit(kvt_reservation *reservation, enum kvt_durability durability,
     struct kvt_ticket *ticket;
     struct op *op;
 
-    if (reservation == NULL || ticket_out == NULL)
-        return failure_set(KVT_E_INVAL, 0, "reservation or ticket_out is NULL");
+    if (ticket_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "ticket_out is NULL");
     *ticket_out = NULL;
+    if (reservation == NULL)
+        return failure_set(KVT_E_INVAL, 0, "reservation is NULL");
     store = reservation->store;
     KVT_TRY(store_enter(store));
     KVT_TRY(put_ticket_create(store, 1, durability, submit, &ticket));
@@ -268,9 +272,11 @@ kvt_map(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t 
     uint64_t now_ns, until_ns;
     enum kvt_status status;
 
-    if (lease_out == NULL || address_out == NULL || length_out == NULL)
-        return failure_set(KVT_E_INVAL, 0, "lease_out, address_out or length_out is NULL");
+    if (lease_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "lease_out is NULL");
     lease_out->id = 0;
+    if (address_out == NULL || length_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "address_out or length_out is NULL");
     KVT_TRY(store_enter(store));
     until_ns = env_until(&store->env, timeout_ns);
     for (;;) {

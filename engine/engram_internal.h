@@ -63,6 +63,7 @@ struct kvt_engram_plan {
     uint32_t *windows[KVT_ENGRAM_ORDER_MAX]; /* [s][token]: the class s before it. */
     uint64_t *hashes;                        /* Of N-grams of one order. */
     uint64_t *keys[2];                       /* {row in the column 32, token 32} */
+    uint32_t *places;                        /* Of a sort: [pass][digit] */
     uint32_t *ranks[KVT_ENGRAM_COLUMNS_MAX]; /* Of an order: [head][token]: its row's number. */
     void *memory;                            /* All of it. */
     size_t memory_bytes;

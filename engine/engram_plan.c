@@ -49,6 +49,7 @@ parts_place(struct kvt_engram_plan *plan)
     plan->hashes = part_take(plan, &used, tokens, sizeof(uint64_t));
     plan->keys[0] = part_take(plan, &used, tokens, sizeof(uint64_t));
     plan->keys[1] = part_take(plan, &used, tokens, sizeof(uint64_t));
+    plan->places = part_take(plan, &used, PASSES_MAX << DIGIT_BITS_MAX, sizeof(uint32_t));
     for (uint32_t h = 0; h < hasher->head_count; h++)
         plan->ranks[h] = part_take(plan, &used, tokens, sizeof(uint32_t));
     for (uint32_t i = 0; i < hasher->layer_count; i++) {
@@ -288,7 +289,6 @@ keys_pass(const uint64_t *restrict source, uint64_t *restrict target, uint32_t c
 static uint64_t *
 keys_sort(struct kvt_engram_plan *plan, uint32_t count, uint32_t row_count)
 {
-    uint32_t places[PASSES_MAX][1 << DIGIT_BITS_MAX];
     unsigned row_bits = 32 - (unsigned)__builtin_clz((row_count - 1) | 1);
     /* Few keys: counters cost more than a pass. */
     unsigned passes =
@@ -296,21 +296,21 @@ keys_sort(struct kvt_engram_plan *plan, uint32_t count, uint32_t row_count)
     unsigned bits = (row_bits + passes - 1) / passes;
     uint32_t mask = (1u << bits) - 1;
     uint64_t *source = plan->keys[0], *target = plan->keys[1];
+    uint32_t *restrict places = plan->places;
 
     if (count <= SHORT_COUNT) {
         keys_insert(source, count);
         return source;
     }
-    for (unsigned pass = 0; pass < passes; pass++)
-        memset(places[pass], 0, sizeof(places[pass][0]) << bits);
+    memset(places, 0, passes * sizeof(*places) << bits);
     for (uint32_t i = 0; i < count; i++) {
         for (unsigned pass = 0; pass < passes; pass++)
-            places[pass][source[i] >> (32 + pass * bits) & mask]++;
+            places[(pass << bits) + (source[i] >> (32 + pass * bits) & mask)]++;
     }
     for (unsigned pass = 0; pass < passes; pass++) {
         uint64_t *other = source;
 
-        keys_pass(source, target, count, 32 + pass * bits, mask, places[pass]);
+        keys_pass(source, target, count, 32 + pass * bits, mask, places + (pass << bits));
         source = target;
         target = other;
     }
@@ -458,13 +458,15 @@ kvt_engram_plan_fill(kvt_engram_plan *plan, const struct kvt_engram_sequence *se
 {
     uint64_t token_count = 0;
 
-    if (plan == NULL || (sequences == NULL && count > 0))
-        return failure_set(KVT_E_INVAL, 0, "plan or sequences is NULL");
+    if (plan == NULL)
+        return failure_set(KVT_E_INVAL, 0, "plan is NULL");
     plan->token_count = 0;
     plan->is_unique = false;
     plan->is_part = plan->shard.rank_count > 1;
     for (uint32_t i = 0; i < plan->hasher->layer_count; i++)
         plan->layers[i].row_count = plan->layers[i].slot_count = 0;
+    if (sequences == NULL && count > 0)
+        return failure_set(KVT_E_INVAL, 0, "sequences is NULL");
     if ((flags & ~(uint32_t)KVT_ENGRAM_UNIQUE) != 0)
         return failure_set(KVT_E_INVAL, 0, "flags 0x%x: only KVT_ENGRAM_UNIQUE is known", flags);
     if (plan->is_part && flags == 0)

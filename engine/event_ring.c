@@ -34,9 +34,7 @@ event_ring_open(struct kvt_store *store)
     if (ring == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for events");
     store->event_ring = ring;
-    ring->count = 1;
-    while (ring->count < store->options.event_count_max)
-        ring->count *= 2;
+    ring->count = store->options.event_count_max;
     ring->places = env_take(&store->env, ring->count * sizeof(*ring->places));
     if (ring->places == NULL)
         return failure_set(KVT_E_NOMEM, 0, "no memory for %llu events (event_count_max)",

@@ -445,9 +445,11 @@ kvt_file_load(kvt_store *store, const char *path, const struct kvt_file_load_opt
     struct load *load;
     enum kvt_status status;
 
-    if (path == NULL || options == NULL || load_out == NULL)
-        return failure_set(KVT_E_INVAL, 0, "path, options or load_out is NULL");
+    if (load_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "load_out is NULL");
     load_out->id = 0;
+    if (path == NULL || options == NULL)
+        return failure_set(KVT_E_INVAL, 0, "path or options is NULL");
     KVT_TRY(store_enter(store));
     KVT_TRY(options_check(store, options));
     load = env_take(&store->env, sizeof(*load));

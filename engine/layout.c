@@ -26,6 +26,7 @@ struct layout_place {
 
 struct layout_table {
     pthread_mutex_t mutex; /* Registering and unregistering. */
+    uint32_t next;         /* Where a free place is sought first: an id comes back late. */
     struct layout_place places[PLACE_COUNT];
 };
 
@@ -430,13 +431,15 @@ static bool
 table_add(struct layout_table *table, struct layout *layout, kvt_layout *layout_out)
 {
     for (uint32_t i = 0; i < PLACE_COUNT; i++) {
-        struct layout_place *place = &table->places[i];
+        uint32_t index = (table->next + i) % PLACE_COUNT;
+        struct layout_place *place = &table->places[index];
 
         if (place->layout != NULL)
             continue;
+        table->next = index + 1;
         layout->place = place;
         place->layout = layout;
-        layout_out->id = use_word_open(&place->use) << INDEX_BITS | (i + 1);
+        layout_out->id = use_word_open(&place->use) << INDEX_BITS | (index + 1);
         return true;
     }
     return false;
@@ -450,9 +453,11 @@ kvt_layout_register(
     struct layout *layout;
     bool is_added;
 
-    if (options == NULL || layout_out == NULL)
-        return failure_set(KVT_E_INVAL, 0, "options or layout_out is NULL");
+    if (layout_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "layout_out is NULL");
     layout_out->id = 0;
+    if (options == NULL)
+        return failure_set(KVT_E_INVAL, 0, "options is NULL");
     KVT_TRY(store_enter(store));
     if (options->struct_size != sizeof(*options))
         return failure_set(KVT_E_INVAL, 0, "struct_size %u: struct kvt_layout_options has %zu",

@@ -429,8 +429,10 @@ kvt_lease_release_after(kvt_store *store, kvt_lease id, uint32_t device_number, 
 
     KVT_TRY(store_enter(store));
     lease = lease_current(store, id);
-    if (lease == NULL)
+    if (lease == NULL) {
+        COUNT(store, lease_stale_count, id.id != 0);
         return KVT_E_INVAL;
+    }
     if (!device_is_open(store, device_number))
         return failure_set(
             KVT_E_INVAL, 0, "device %u is not one of the store's (device_mask)", device_number);

@@ -137,9 +137,11 @@ kvt_namespace_open(kvt_store *store, const char *name, const void *description,
     enum kvt_status status;
     size_t length;
 
-    if (namespace_out == NULL || name == NULL)
-        return failure_set(KVT_E_INVAL, 0, "name or namespace_out is NULL");
+    if (namespace_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "namespace_out is NULL");
     namespace_out->id = 0;
+    if (name == NULL)
+        return failure_set(KVT_E_INVAL, 0, "name is NULL");
     KVT_TRY(store_enter(store));
     length = strnlen(name, NAME_BYTES_MAX + 1);
     if (length == 0 || length > NAME_BYTES_MAX)

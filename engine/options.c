@@ -7,6 +7,7 @@
 #define MIB (UINT64_C(1) << 20)
 #define GIB (UINT64_C(1) << 30)
 #define MAP_BYTES_MAX (UINT64_C(1) << 44)
+#define LARGE_PAGE_BYTES (2 * MIB) /* What the capacities of HOST and HBM are rounded up to. */
 
 enum {
     OPTIONS_SIZE_V1 = sizeof(struct kvt_options), /* The first published size; never changes. */
@@ -66,6 +67,13 @@ power_below(uint64_t value)
     while (power <= value / 2)
         power *= 2;
     return power;
+}
+
+/* The smallest power of two that is not below `value` (1..2^31). */
+static uint32_t
+power_above(uint32_t value)
+{
+    return (uint32_t)power_below(2 * (uint64_t)value - 1);
 }
 
 /* Without an NVMe tier nothing lies in segments, but the largest block is measured by them: they
@@ -176,6 +184,19 @@ map_bytes_default(const struct kvt_options *options)
     return capacity < MAP_BYTES_MAX ? capacity : MAP_BYTES_MAX;
 }
 
+/* HOST, and HBM of each device, take whole large pages, cut into superblocks that hold a block. */
+static enum kvt_status
+memory_check(const char *name, uint64_t capacity, uint64_t block_bytes)
+{
+    uint64_t least = slab_bytes_min((size_t)block_bytes);
+
+    if (round_up(capacity, LARGE_PAGE_BYTES) >= least)
+        return KVT_OK;
+    return failure_set(KVT_E_INVAL, 0,
+        "%s %llu does not hold one block of block_bytes_max %llu, which takes %llu", name,
+        (unsigned long long)capacity, (unsigned long long)block_bytes, (unsigned long long)least);
+}
+
 static enum kvt_status
 devices_resolve(struct kvt_options *options)
 {
@@ -192,14 +213,10 @@ devices_resolve(struct kvt_options *options)
     }
     if (options->device_mask == 0)
         options->device_mask = 1;
-    if (options->hbm_capacity_bytes < options->block_bytes_max ||
-        options->hbm_capacity_bytes > UINT64_C(1) << 41)
-        return failure_set(KVT_E_INVAL, 0,
-            "hbm_capacity_bytes %llu does not hold one block of block_bytes_max %llu, or is above "
-            "2^41",
-            (unsigned long long)options->hbm_capacity_bytes,
-            (unsigned long long)options->block_bytes_max);
-    return KVT_OK;
+    KVT_TRY(bound64("hbm_capacity_bytes", &options->hbm_capacity_bytes, PAGE_BYTES, PAGE_BYTES,
+        UINT64_C(1) << 41));
+    return memory_check(
+        "hbm_capacity_bytes", options->hbm_capacity_bytes, options->block_bytes_max);
 }
 
 /* What is pinned on NVMe must leave reclaiming something to gain. */
@@ -223,13 +240,10 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     if (file == NULL && options->root_count > 0 && options->roots == NULL)
         return failure_set(KVT_E_INVAL, 0, "roots is NULL with root_count %u", options->root_count);
     KVT_TRY(geometry_resolve(options));
-    KVT_TRY(bound64(
-        "host_capacity_bytes", &options->host_capacity_bytes, GIB, 2 * MIB, UINT64_C(1) << 46));
-    if (options->host_capacity_bytes < options->block_bytes_max)
-        return failure_set(KVT_E_INVAL, 0,
-            "host_capacity_bytes %llu does not hold one block of block_bytes_max %llu",
-            (unsigned long long)options->host_capacity_bytes,
-            (unsigned long long)options->block_bytes_max);
+    KVT_TRY(bound64("host_capacity_bytes", &options->host_capacity_bytes, GIB, LARGE_PAGE_BYTES,
+        SLAB_BYTES_END - LARGE_PAGE_BYTES));
+    KVT_TRY(memory_check(
+        "host_capacity_bytes", options->host_capacity_bytes, options->block_bytes_max));
     KVT_TRY(bound64("index_map_bytes", &options->index_map_bytes, map_bytes_default(options), MIB,
         MAP_BYTES_MAX));
     KVT_TRY(bound64(
@@ -252,8 +266,10 @@ options_resolve(struct kvt_options *options, const struct store_file *file)
     KVT_TRY(devices_resolve(options));
     KVT_TRY(bound64("pin_bytes_max", &options->pin_bytes_max, pin_bytes_default(options),
         PAGE_BYTES, options->host_capacity_bytes));
-    if (options->event_count_max != 0)
+    if (options->event_count_max != 0) {
         KVT_TRY(bound32("event_count_max", &options->event_count_max, 64, 64, 1u << 20));
+        options->event_count_max = power_above(options->event_count_max);
+    }
     if (options->reserved0 != 0)
         return failure_set(KVT_E_INVAL, 0, "reserved0 %u is not zero", options->reserved0);
     KVT_TRY(bound64("engram_capacity_bytes", &options->engram_capacity_bytes, KVT_CAPACITY_NONE, 1,

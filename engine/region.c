@@ -28,6 +28,7 @@ struct region {
 
 struct region_table {
     pthread_mutex_t mutex; /* Registering and unregistering. */
+    uint32_t next;         /* Where a free place is sought first: an id comes back late. */
     struct region regions[KVT_REGIONS_MAX - 1];
 };
 
@@ -169,26 +170,39 @@ options_check(struct kvt_store *store, const struct kvt_region_options *options)
     return KVT_OK;
 }
 
+/* A free place of a table that is locked, behind the one given last; NULL: there is none. */
+static struct region *
+place_find(struct region_table *table, uint32_t *index_out)
+{
+    for (uint32_t i = 0; i < REGION_COUNT; i++) {
+        uint32_t index = (table->next + i) % REGION_COUNT;
+
+        if (use_word_is_open(&table->regions[index].use))
+            continue;
+        *index_out = index;
+        return &table->regions[index];
+    }
+    return NULL;
+}
+
 enum kvt_status
 kvt_region_register(
     kvt_store *store, const struct kvt_region_options *options, kvt_region *region_out)
 {
-    struct region *region = NULL;
+    struct region *region;
     uint32_t index;
     enum kvt_status status;
 
-    if (options == NULL || region_out == NULL)
-        return failure_set(KVT_E_INVAL, 0, "options or region_out is NULL");
+    if (region_out == NULL)
+        return failure_set(KVT_E_INVAL, 0, "region_out is NULL");
     region_out->id = 0;
+    if (options == NULL)
+        return failure_set(KVT_E_INVAL, 0, "options is NULL");
     KVT_TRY(store_enter(store));
     KVT_TRY(options_check(store, options));
     pthread_mutex_lock(&store->regions->mutex);
-    for (index = 0; index < REGION_COUNT; index++) {
-        region = &store->regions->regions[index];
-        if (!use_word_is_open(&region->use))
-            break;
-    }
-    if (index == REGION_COUNT) {
+    region = place_find(store->regions, &index);
+    if (region == NULL) {
         pthread_mutex_unlock(&store->regions->mutex);
         return failure_set(KVT_E_NOSPC, 0, "%d regions are registered", REGION_COUNT);
     }
@@ -197,8 +211,10 @@ kvt_region_register(
     region->is_device = options->tier == KVT_TIER_HBM;
     region->device = options->device;
     status = region->is_device ? memory_register(store, region) : host_register(store, region);
-    if (status == KVT_OK)
+    if (status == KVT_OK) {
+        store->regions->next = index + 1;
         region_out->id = use_word_open(&region->use) << INDEX_BITS | (index + 1);
+    }
     pthread_mutex_unlock(&store->regions->mutex);
     return status;
 }

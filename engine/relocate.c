@@ -159,7 +159,7 @@ has_wrong_copy(struct kvt_store *store, const struct move *move)
 }
 
 static void
-move_end(struct kvt_store *store, const struct move *move)
+move_forget(struct kvt_store *store, const struct move *move)
 {
     bool is_wrong = has_wrong_copy(store, move);
 
@@ -174,7 +174,7 @@ group_end(struct kvt_store *store, enum kvt_status status)
     struct relocate *relocate = store->relocate;
 
     for (uint32_t i = 0; i < relocate->count; i++)
-        move_end(store, &relocate->moves[i]);
+        move_forget(store, &relocate->moves[i]);
     relocate->count = 0;
     turns_end(&store->work, relocate->turn);
     store->room_changed = true; /* Who waits for that is looked at, also if it was kills alone. */

@@ -390,6 +390,7 @@ enum kvt_status
 store_open_in(const struct store_world *world, const char *path, const struct kvt_options *options,
     kvt_store **store_out)
 {
+    const struct failure before = *failure_last();
     struct kvt_store *store = NULL;
     struct proof_handler handler;
     uint64_t begin_ns;
@@ -398,6 +399,8 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
     if (store_out == NULL)
         return failure_set(KVT_E_INVAL, 0, "store_out is NULL");
     *store_out = NULL;
+    if (world->env == NULL)
+        return failure_set(KVT_E_INVAL, 0, "env is NULL");
     if (path == NULL || path[0] == '\0')
         return failure_set(KVT_E_INVAL, 0, "path is NULL or empty");
     begin_ns = env_now(world->env);
@@ -419,6 +422,8 @@ store_open_in(const struct store_world *world, const char *path, const struct kv
     histogram_add(&store->latencies.open_ns, env_now(world->env) - begin_ns);
     log_line(&store->logger, LOG_INFO, "store", "event=open path=%s blocks=%llu io=%s", path,
         (unsigned long long)residency_count(store->map), store->env.io->name);
+    /* What it looked for in vain, as the files that a new store has not yet, is no failure. */
+    failure_copy(&before);
     *store_out = store;
     return KVT_OK;
 }
@@ -435,8 +440,6 @@ kvt_open_env(const char *path, const struct kvt_options *options, const struct k
 {
     const struct store_world world = {.env = env, .index_ops = &index_lmdb_ops};
 
-    if (env == NULL)
-        return failure_set(KVT_E_INVAL, 0, "env is NULL");
     return store_open_in(&world, path, options, store_out);
 }
 

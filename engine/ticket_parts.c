@@ -105,6 +105,19 @@ part_find(const struct kvt_ticket *ticket, uint32_t number)
                : NULL;
 }
 
+/* The first that a block got, with a sentence when it is an error. */
+static enum kvt_status
+part_answer(const struct ticket_part *part)
+{
+    enum kvt_status status =
+        (enum kvt_status)atomic_load_explicit(&part->status, memory_order_relaxed);
+
+    if (status >= KVT_OK)
+        return status;
+    return failure_set(status, 0, "a block of the ticket got %s: kvt_ticket_results() says which",
+        kvt_status_name(status));
+}
+
 enum kvt_status
 kvt_ticket_part_wait(kvt_ticket *ticket, uint32_t number, uint64_t timeout_ns)
 {
@@ -119,7 +132,7 @@ kvt_ticket_part_wait(kvt_ticket *ticket, uint32_t number, uint64_t timeout_ns)
         return failure_set(
             KVT_E_INVAL, 0, "part %u: the ticket does not bring it by itself", number);
     KVT_TRY(ticket_await(ticket, &part->is_there, 1, timeout_ns));
-    return (enum kvt_status)atomic_load_explicit(&part->status, memory_order_relaxed);
+    return part_answer(part);
 }
 
 /* Whether nothing of these parts is still to be queued. */
@@ -175,5 +188,5 @@ kvt_ticket_stream_wait(kvt_ticket *ticket, uint32_t number, uint32_t device, voi
     if (ticket->mark_device == (int)device)
         KVT_TRY(
             device_answer(ticket->store, device, device_mover_wait(mover, &part->mark, stream)));
-    return (enum kvt_status)atomic_load_explicit(&part->status, memory_order_relaxed);
+    return part_answer(part);
 }

@@ -73,6 +73,9 @@ is_power_of_two(size_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
+_Static_assert(SLAB_BYTES_END == (uint64_t)SUPERBLOCK_COUNT_MAX * SUPERBLOCK_BYTES_MAX,
+    "the first size with too many superblocks");
+
 static size_t
 superblock_choose(size_t size, size_t slot_bytes_max)
 {
@@ -82,6 +85,12 @@ superblock_choose(size_t size, size_t slot_bytes_max)
            (chosen < slot_bytes_max || chosen < size / SUPERBLOCK_SHARE))
         chosen *= 2;
     return chosen;
+}
+
+uint64_t
+slab_bytes_min(size_t slot_bytes_max)
+{
+    return superblock_choose(0, slot_bytes_max);
 }
 
 static enum kvt_status

@@ -42,7 +42,12 @@ struct slot {
  * from the size (1/64 of it, a power of two in 64 KiB..64 MiB, at least `slot_bytes_max`);
  * otherwise a power of two in 4 KiB..64 MiB that is at least `slot_bytes_max`. slot_bytes_max: 1
  * B..64 MiB. KVT_E_INVAL: a bound, or not even one superblock fits. KVT_E_NOMEM.
+ *
+ * slab_bytes_min - the smallest arena in which chosen superblocks hold such a slot. All are smaller
+ * than SLAB_BYTES_END.
  */
+#define SLAB_BYTES_END (UINT64_C(1) << 44)
+uint64_t slab_bytes_min(size_t slot_bytes_max);
 enum kvt_status slab_open(const struct kvt_env *env, void *arena, size_t size,
     size_t superblock_bytes, size_t slot_bytes_max, struct slab **slab_out);
 void slab_close(struct slab *slab);

@@ -23,7 +23,8 @@
  *   Fork       A store belongs to the process that opened it. In a forked child every call with its
  *              handles returns KVT_E_STATE and kvt_close() only forgets them.
  *   State      After a broken invariant every call is KVT_E_POISONED, but those without status,
- *              kvt_health(), kvt_queue_destroy(), and kvt_close(), which ends all use of memory.
+ *              kvt_health(), kvt_queue_destroy(), kvt_engram_close(), those of an import, and
+ *              kvt_close(), which ends all use of memory.
  */
 #ifndef KVTIER_H
 #define KVTIER_H
@@ -99,7 +100,8 @@ enum kvt_io_engine {
     KVT_IO_THREADS = 2,
 };
 
-/* Which block leaves a full tier in memory first: always after those that build on it. */
+/* Which block leaves a full tier in memory first: after those that build on it, but that HOST gives
+ * up a block before those in HBM when it has nothing else. */
 enum kvt_policy {
     KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_GHI in this version. */
     KVT_POLICY_LRU = 1,     /* The least recently used. */
@@ -129,8 +131,9 @@ struct kvt_options {
     uint32_t struct_size; /* sizeof(struct kvt_options) in the caller's build. */
     uint32_t flags;       /* enum kvt_open_flags */
 
-    uint64_t host_capacity_bytes; /* HOST tier: 2 MiB, or block_bytes_max, to 64 TiB. Default 1 GiB.
-                                   * Taken once, at open. It stages reads and writes: never NONE. */
+    uint64_t host_capacity_bytes; /* HOST tier, in whole 2 MiB: from the power of two that holds
+                                   * block_bytes_max on, below 16 TiB. Default 1 GiB. Taken once,
+                                   * at open. It stages reads and writes: never NONE. */
     uint64_t nvme_capacity_bytes; /* NVME tier, all roots together: 8..2^24 segments a root.
                                    * Default: as it is; 8 GiB for a new one. More makes the store
                                    * larger for good, if the disk has room; less is refused.
@@ -167,8 +170,8 @@ struct kvt_options {
     uint32_t log_level; /* enum kvt_log_level; lines above it are not made. Default: errors only. */
     uint32_t policy;    /* enum kvt_policy */
 
-    /* HBM tier of each device: block_bytes_max..2 TiB, taken once, at open. Default and
-     * KVT_CAPACITY_NONE: no HBM tier. */
+    /* HBM tier of each device, in whole 2 MiB: from the power of two that holds block_bytes_max to
+     * 2 TiB, taken once, at open. Default and KVT_CAPACITY_NONE: no HBM tier. */
     uint64_t hbm_capacity_bytes;
     uint32_t device_kind; /* enum kvt_device_kind; read back: which it is. */
     uint32_t device_mask; /* Bit i: device i (0..7) is used. Default: device 0, and none when
@@ -289,16 +292,12 @@ struct kvt_error {
     const char *text; /* One sentence; "" when nothing went wrong yet. */
 };
 
-/*
- * kvt_last_error - the calling thread's last failure. Never fails.
- * Threads: any. Ownership: borrows `error_out`. Blocks: never.
- */
+/* kvt_last_error - the calling thread's last failure. Never fails.
+ * Threads: any. Ownership: borrows `error_out`. Blocks: never. */
 KVT_API void kvt_last_error(struct kvt_error *error_out);
 
-/*
- * kvt_version - "0.1.0". Static.
- * Threads: any. Ownership: nothing changes hands. Blocks: never.
- */
+/* kvt_version - "0.1.0". Static.
+ * Threads: any. Ownership: nothing changes hands. Blocks: never. */
 KVT_API const char *kvt_version(void);
 
 /* --- 4. Namespaces ---------------------------------------------------------------------------- */
@@ -544,7 +543,8 @@ struct kvt_put {
  *
  * KVT_E_INVAL     a bound; the sentence names the block and the field. Nothing was submitted.
  * KVT_E_BUSY      request_count_max tickets are out.
- * KVT_E_UNSUPPORTED  RELAXED, SYNC, HBM: no such tier; to HBM from memory of another device.
+ * KVT_E_UNSUPPORTED  RELAXED, SYNC, HBM: no such tier; to HBM from memory of another device; runs
+ *                    of its own in memory of several devices, or of a device and the host.
  * KVT_E_NOMEM, KVT_E_STATE, KVT_E_READONLY (RELAXED and SYNC on a store that takes no commits).
  *
  * Threads: any. Ownership: borrows `puts` and keys; keeps the sources until stage 1; gives
@@ -587,11 +587,12 @@ struct kvt_get {
  *
  * A destination whose result is KVT_OK holds the block's bytes, verified. With any other result it
  * counts as not written: a miss leaves it untouched, except that a TRANSIENT read straight into it
- * that turned out damaged has scribbled there; so may a read of encoded parts. Bytes behind the
- * block's length up to a multiple of 4096 may be overwritten by a TRANSIENT read when the capacity
- * covers them. Blocks damaged, unreadable, or put anew many times meanwhile are counted misses.
+ * that turned out damaged, or failed, has scribbled there; so may a read of encoded parts. Bytes
+ * behind the block's length up to a multiple of 4096 may be overwritten by a TRANSIENT read that
+ * the capacity has room for. Blocks damaged, unreadable, or put anew many times are misses.
  *
- * KVT_E_INVAL (also: destinations overlap), KVT_E_BUSY, KVT_E_NOMEM, KVT_E_STATE: kvt_put_submit().
+ * KVT_E_INVAL (also: destinations overlap), KVT_E_UNSUPPORTED (runs of its own), KVT_E_BUSY,
+ * KVT_E_NOMEM, KVT_E_STATE: kvt_put_submit().
  * Threads: any. Ownership: borrows `gets` and keys; keeps the destinations until stage 1; gives
  * *ticket_out. Blocks: never. Completion: as kvt_put_submit(), stage 1 only.
  */

@@ -120,13 +120,13 @@ KVT_CHECKED enum kvt_status kvt_dump(const char *path, enum kvt_dump_kind kind, 
  * codecs, versions of the libraries; of the folder `path` (may be NULL) its free space, and, when
  * it has a store, how direct transfers are done there.
  *
- * KVT_E_INVAL: a NULL, or `size` is too small (4096 is enough).
+ * KVT_E_INVAL: a NULL, or `size` is too small (4096 is enough): `target` then has what fits.
  * Threads: any. Ownership: borrows. Blocks: briefly; half a second for each GPU.
  */
 KVT_CHECKED enum kvt_status kvt_machine_json(const char *path, char *target, size_t size);
 
-/* kvt_caps_json - facts of the machine as the store found them, as one JSON object.
- * Threads: any. Ownership: borrows `target`. Blocks: never. */
+/* kvt_caps_json - facts of the machine as the store found them, as one JSON object. KVT_E_INVAL as
+ * kvt_machine_json(). Threads: any. Ownership: borrows `target`. Blocks: never. */
 KVT_CHECKED enum kvt_status kvt_caps_json(kvt_store *store, char *target, size_t size);
 
 /* What the caller said of a block when it was put (struct kvt_put). */

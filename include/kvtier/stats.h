@@ -26,21 +26,21 @@
     X(put_count, "blocks that a put made visible")                                             \
     X(put_bytes, "payload bytes of these")                                                     \
     X(put_exists_count, "blocks put that were there already, or in flight")                    \
-    X(put_refused_count, "blocks put that found no room")                                      \
+    X(put_refused_count, "blocks put that found no room or memory, or whose device is lost")   \
     X(durable_count, "blocks whose commit succeeded")                                          \
     X(durable_bytes, "payload bytes of these")                                                 \
     X(delete_count, "blocks deleted by the caller")                                            \
-    X(host_evict_count, "copies dropped from pinned memory that NVMe holds")                   \
-    X(host_demote_count, "blocks written to NVMe because pinned memory was full")              \
+    X(host_evict_count, "copies dropped from pinned memory that NVMe or HBM holds, too")       \
+    X(host_demote_count, "blocks queued for NVMe because pinned memory was full")              \
     X(host_drop_count, "blocks dropped from pinned memory that no other tier held")            \
     X(nvme_evict_count, "blocks that left NVMe when their segment was reclaimed")              \
     X(nvme_relocate_count, "blocks rewritten when their segment was reclaimed")                \
     X(nvme_relocate_bytes, "bytes of these")                                                   \
     X(segment_recycle_count, "segments reclaimed")                                             \
-    X(batch_count, "write batches made durable")                                               \
-    X(batch_failed_count, "write batches lost to a failed write or sync")                      \
-    X(commit_count, "commits of the index")                                                    \
-    X(commit_failed_count, "commits of the index that failed")                                 \
+    X(batch_count, "write batches made durable, but for those of relocations")                 \
+    X(batch_failed_count, "write batches lost to a failed write or sync, relocations' too")    \
+    X(commit_count, "commits of the index, failed ones too, but for those of relocations")     \
+    X(commit_failed_count, "commits of the index that failed, relocations' too")               \
     X(corrupt_count, "reads whose checksum, key or generation differed: answered as misses")   \
     X(read_failed_count, "reads that the device failed: answered as misses")                   \
     X(recover_block_count, "blocks found when the store was opened")                           \
@@ -71,7 +71,7 @@
     X(hbm_raise_bytes, "payload bytes of these")                                               \
     X(hbm_drop_count, "blocks dropped from HBM that no other tier held, or lost with it")      \
     X(gpu_lost_count, "devices lost")                                                          \
-    X(prefetch_count, "blocks that a prefetch brought up")                                     \
+    X(prefetch_count, "blocks that a prefetch brought to its tier, also down from HBM")        \
     X(hbm_capacity_bytes_now, "size of the HBM tier, all devices together")                    \
     X(hbm_used_bytes_now, "slots taken in it")                                                 \
     X(slot_stranded_count, "slots not used again because a lost device may still write there") \
@@ -104,8 +104,8 @@
     X(miss_damaged_count, "of blocks that were damaged, or that the device could not read")    \
     X(miss_deleted_count, "of blocks deleted, cleared, or put anew while they moved")          \
     X(miss_lost_count, "of blocks lost with a close, with a device, or by a put that failed")  \
-    X(prefetch_skip_count, "blocks that a lookup did not have brought up: tickets, memory")    \
-    X(get_peer_count, "blocks read from HBM by another device than the one that has them")     \
+    X(prefetch_skip_count, "hits of lookups whose prefetch found no ticket, or no memory")     \
+    X(get_peer_count, "reads from HBM begun by another device than the block's")               \
     X(engram_cache_device_row_count, "as engram_cache_row_count, of caches on devices")        \
     X(engram_cache_device_hit_count, "of these found")                                         \
     X(engram_cache_device_sample_count, "as engram_cache_sample_count, of these caches")       \
@@ -122,7 +122,7 @@
     X(get_nvme_ns, "a block from NVMe, submit to answer")          \
     X(put_visible_ns, "a put, submit to visible")                  \
     X(put_durable_ns, "a put, submit to durable")                  \
-    X(commit_ns, "one commit of the index")                        \
+    X(commit_ns, "one commit, as commit_count has them")           \
     X(open_ns, "opening the store, recovery included")             \
     X(get_hbm_ns, "a block from HBM, submit to answer")            \
     X(encode_ns, "encoding one block on a worker")                 \

@@ -179,7 +179,9 @@ open_refuses_missing_arguments_and_a_store_in_use(void **state)
     kvt_store *store = NULL;
 
     refused(kvt_open(NULL, &options, &store), KVT_E_INVAL, "path");
+    store = fixture->store;
     refused(kvt_open_env("/dev/shm/nothing", &options, NULL, &store), KVT_E_INVAL, "env");
+    assert_null(store);
     refused(kvt_open("", &options, &store), KVT_E_INVAL, "path");
     refused(kvt_open("/no-such-directory/store", NULL, &store), KVT_E_INVAL, "missing");
     refused(kvt_open(fixture->path, &options, NULL), KVT_E_INVAL, "store_out");
@@ -577,7 +579,9 @@ namespaces_refuse_bad_names(void **state)
 
     memset(text, 'n', sizeof(text) - 1);
     refused(kvt_namespace_open(NULL, "a", "", 0, &ns), KVT_E_INVAL, "store");
+    ns.id = 7;
     refused(kvt_namespace_open(store, NULL, "", 0, &ns), KVT_E_INVAL, "name");
+    assert_int_equal(ns.id, 0);
     refused(kvt_namespace_open(store, "", "", 0, &ns), KVT_E_INVAL, "name");
     refused(kvt_namespace_open(store, text + 5000 - 257, "", 0, &ns), KVT_E_INVAL, "name");
     refused(kvt_namespace_open(store, "a", text, 4097, &ns), KVT_E_INVAL, "description");

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_creation_host.c - an open that was to make a store on this machine's file system, and could
- * not, leaves nothing that the next one must agree with. (test_creation.c: wherever it fails.)
+ * not, leaves nothing that the next one must agree with. (test_creation.c: wherever it fails.) And
+ * what the sentences of its failures are of.
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -138,12 +146,90 @@ a_store_that_lost_all_but_its_index_is_not_made_anew(void **state)
     kit_dir_remove(dir);
 }
 
+/* Of what a new store has not yet. */
+static void
+an_open_that_is_well_leaves_no_failure(void **state)
+{
+    struct kvt_options options = kit_options();
+    char dir[KIT_PATH_BYTES], path[KIT_PATH_BYTES + 16];
+    struct kvt_error error;
+    kvt_store *store = NULL;
+
+    (void)state;
+    kit_dir_make(dir);
+    (void)snprintf(path, sizeof(path), "%s/store", dir);
+    failure_clear();
+    assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
+    kvt_last_error(&error);
+    assert_int_equal(error.status, KVT_OK);
+    assert_string_equal(error.text, "");
+    refused(kvt_flush(NULL), KVT_E_INVAL, "store is NULL");
+    assert_int_equal(kvt_close(store), KVT_OK);
+    assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
+    kvt_last_error(&error);
+    assert_string_equal(error.text, "store is NULL"); /* Still the last failure. */
+    assert_int_equal(kvt_close(store), KVT_OK);
+    kit_dir_remove(dir);
+}
+
+/* In a child: a filter stays for the life of a process. 2: this system has none. */
+static int
+sync_parent_of_a_bad_disk(const struct kvt_env *env, struct fs_dir *dir)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {.len = 4, .filter = filter};
+
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        return 2;
+    if (env->fs->dir_sync_parent(dir) != KVT_E_IO ||
+        strstr(failure_last()->text, "the parent of /") == NULL)
+        return 1;
+    return env->fs->dir_sync(dir) == KVT_E_IO &&
+                   strstr(failure_last()->text, "Cannot sync /") != NULL
+               ? 0
+               : 1;
+}
+
+static void
+a_folder_is_not_blamed_for_its_parent(void **state)
+{
+    char path[KIT_PATH_BYTES];
+    struct kvt_env env;
+    struct fs_dir *dir;
+    int result;
+    pid_t child;
+
+    (void)state;
+    env_host(&env);
+    kit_dir_make(path);
+    assert_int_equal(env.fs->dir_open(env.fs_context, path, 0, &dir), KVT_OK);
+    child = fork();
+    if (child == 0)
+        _exit(sync_parent_of_a_bad_disk(&env, dir));
+    assert_int_equal(waitpid(child, &result, 0), child);
+    env.fs->dir_close(dir);
+    kit_dir_remove(path);
+    if (WIFEXITED(result) && WEXITSTATUS(result) == 2) {
+        print_message("[  SKIPPED ] this system has no seccomp filters\n");
+        skip();
+    }
+    assert_int_equal(result, 0);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_open_that_asked_for_too_much_can_be_made_again_with_less),
         cmocka_unit_test(a_store_that_lost_all_but_its_index_is_not_made_anew),
+        cmocka_unit_test(an_open_that_is_well_leaves_no_failure),
+        cmocka_unit_test(a_folder_is_not_blamed_for_its_parent),
     };
 
     stop_on_proof();

@@ -371,7 +371,9 @@ what_makes_no_sense_is_refused(void **state)
 #undef RESERVE
     refused(kvt_reserve(NULL, ns, &put, &address, &reservation), KVT_E_INVAL, "store");
     refused(kvt_reserve(store, ns, NULL, &address, &reservation), KVT_E_INVAL, "put");
+    reservation = (kvt_reservation *)(uintptr_t)1;
     refused(kvt_reserve(store, ns, &put, NULL, &reservation), KVT_E_INVAL, "address_out");
+    assert_null(reservation);
     refused(kvt_reserve(store, (kvt_namespace){99}, &put, &address, &reservation), KVT_E_INVAL,
         "namespace");
     assert_int_equal(kvt_reserve(store, ns, &put, &address, &reservation), KVT_OK);
@@ -381,7 +383,9 @@ what_makes_no_sense_is_refused(void **state)
         kvt_commit(reservation, (enum kvt_durability)7, NULL, &ticket), KVT_E_INVAL, "durability");
     refused(kvt_commit(reservation, KVT_SYNC, NULL, &ticket), KVT_E_UNSUPPORTED, "NVME");
     refused(kvt_commit(reservation, KVT_MEMORY, NULL, NULL), KVT_E_INVAL, "ticket_out");
+    ticket = (kvt_ticket *)(uintptr_t)1;
     refused(kvt_commit(NULL, KVT_MEMORY, NULL, &ticket), KVT_E_INVAL, "reservation");
+    assert_null(ticket);
     assert_int_equal(commit(reservation, KVT_MEMORY), KVT_OK);
     assert_int_equal(version_of(1), 1);
 }
@@ -462,6 +466,9 @@ a_map_that_cannot_be_says_why(void **state)
     refused(kvt_map(store, ns, NULL, 0, &other, &address, &length), KVT_E_INVAL, "keys");
     refused(kvt_map(store, ns, &name.key, 0, NULL, &address, &length), KVT_E_INVAL, "lease_out");
     refused(kvt_map(NULL, ns, &name.key, 0, &other, &address, &length), KVT_E_INVAL, "store");
+    other.id = 7;
+    refused(kvt_map(store, ns, &name.key, 0, &other, NULL, &length), KVT_E_INVAL, "address_out");
+    assert_int_equal(other.id, 0);
     kvt_lease_release(store, lease);
 }
 

@@ -571,7 +571,9 @@ a_plan_is_refused_what_it_cannot_hold(void **state)
     assert_int_equal(kvt_engram_plan_fill(fixture.plan, &sequence, 1, 0), KVT_E_INVAL);
     sequence.tokens = NULL;
     assert_int_equal(kvt_engram_plan_fill(fixture.plan, &sequence, 1, 0), KVT_E_INVAL);
+    assert_int_equal(kvt_engram_plan_fill(fixture.plan, two, 1, 0), KVT_OK);
     assert_int_equal(kvt_engram_plan_fill(fixture.plan, NULL, 1, 0), KVT_E_INVAL);
+    assert_int_equal(rows_of(&fixture, 1).slot_count, 0);
     assert_int_equal(kvt_engram_plan_fill(NULL, two, 1, 0), KVT_E_INVAL);
     assert_int_equal(kvt_engram_plan_fill(fixture.plan, NULL, 0, KVT_ENGRAM_UNIQUE), KVT_OK);
     assert_int_equal(rows_of(&fixture, 0).row_count, 0);

@@ -103,7 +103,9 @@ wrong_loads_are_refused(void **state)
          options.region.id = 77);
 #undef LOAD
     options = right;
+    load.id = 7;
     refused(kvt_file_load(load_sim.store, NULL, &options, &load), KVT_E_INVAL, "NULL");
+    assert_int_equal(load.id, 0);
     refused(kvt_file_load(load_sim.store, "/weights", NULL, &load), KVT_E_INVAL, "NULL");
     refused(kvt_file_load(load_sim.store, "/weights", &options, NULL), KVT_E_INVAL, "NULL");
 }

@@ -2,7 +2,7 @@
 /*
  * test_full_arrays.c - an open and a rebuild of as much as their arrays have room for at first:
  * what lies behind the last child, or the last batch, is not looked at (the address sanitizer sees
- * it).
+ * it). And the most that an array may have.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,12 +86,39 @@ as_many_batches_as_an_array_has_at_first_are_found(void **state)
     all_are_found(ARRAY_CAPACITY_FIRST, KVT_OPEN_REBUILD);
 }
 
+static void *
+refuse(void *context, size_t size)
+{
+    *(size_t *)context = size;
+    return NULL;
+}
+
+static void
+an_array_grows_to_as_much_as_is_said(void **state)
+{
+    static const struct memory_ops none = {.take = refuse};
+    size_t asked = 0;
+    const struct kvt_env env = {.memory = &none, .memory_context = &asked};
+    uint32_t capacity = UINT32_C(1) << 30;
+    void *volatile array = &asked; /* It is not looked at. */
+
+    (void)state;
+    assert_null(array_grow(&env, array, &capacity, sizeof(uint64_t)));
+    assert_int_equal(asked, UINT64_C(1) << 34);
+    assert_int_equal(capacity, UINT32_C(1) << 30);
+    capacity = UINT32_C(1) << 31;
+    asked = 0;
+    assert_null(array_grow(&env, array, &capacity, sizeof(uint64_t)));
+    assert_int_equal(asked, 0);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_children_as_an_array_has_at_first_are_linked),
         cmocka_unit_test(as_many_batches_as_an_array_has_at_first_are_found),
+        cmocka_unit_test(an_array_grows_to_as_much_as_is_said),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -590,6 +590,10 @@ an_event_or_a_stream_that_is_none_costs_its_call_alone(void **state)
     /* The lease is out as before, and the device is whole. */
     kvt_lease_release(hbm.store, lease);
     assert_int_equal(hbm_stats().lease_stale_count, 0);
+    refused(kvt_lease_release_after(hbm.store, lease, 0, &submit), KVT_E_INVAL, "stale");
+    assert_int_equal(hbm_stats().lease_stale_count, 1);
+    refused(kvt_lease_release_after(hbm.store, (kvt_lease){0}, 0, &submit), KVT_E_INVAL, "none");
+    assert_int_equal(hbm_stats().lease_stale_count, 1);
     assert_int_equal(kvt_health(hbm.store, &health), KVT_OK);
     assert_int_equal(health & KVT_HEALTH_GPU_LOST, 0);
     assert_int_equal(hbm_tiers_of(0), KVT_TIER_HBM);

@@ -303,6 +303,54 @@ so_many_layouts_and_no_more(void **state)
         assert_int_equal(kvt_layout_unregister(store, layouts[i]), KVT_OK);
 }
 
+/* An id comes back when all places have had all generations: one in use is passed over. */
+static void
+a_place_is_given_again_when_all_others_were(void **state)
+{
+    const struct kvt_run run = run_at(pinned, host_region);
+    const struct kvt_layout_options options = options_of(&run, 1);
+    kvt_layout used, first, next;
+
+    (void)state;
+    assert_int_equal(kvt_layout_register(store, &options, &used), KVT_OK);
+    assert_int_equal(kvt_layout_register(store, &options, &first), KVT_OK);
+    assert_int_equal(kvt_layout_unregister(store, first), KVT_OK);
+    for (uint32_t i = 1; i < COUNT_MAX - 1; i++) {
+        assert_int_equal(kvt_layout_register(store, &options, &next), KVT_OK);
+        assert_int_not_equal(next.id % KVT_LAYOUTS_MAX, first.id % KVT_LAYOUTS_MAX);
+        assert_int_equal(kvt_layout_unregister(store, next), KVT_OK);
+    }
+    assert_int_equal(kvt_layout_register(store, &options, &next), KVT_OK);
+    assert_int_equal(next.id % KVT_LAYOUTS_MAX, first.id % KVT_LAYOUTS_MAX);
+    assert_int_not_equal(next.id, first.id);
+    assert_int_equal(kvt_layout_unregister(store, next), KVT_OK);
+    assert_int_equal(kvt_layout_unregister(store, used), KVT_OK);
+    first.id = 7;
+    refused(kvt_layout_register(store, NULL, &first), KVT_E_INVAL, "options");
+    assert_int_equal(first.id, 0);
+}
+
+/* Likewise of regions; two others are in use. */
+static void
+a_place_of_a_region_is_given_again_when_all_others_were(void **state)
+{
+    kvt_region first = device_regions[0];
+    kvt_region *next = &device_regions[0];
+
+    (void)state;
+    for (uint32_t i = 0; i < KVT_REGIONS_MAX - 1 - 2; i++) {
+        assert_int_equal(kvt_region_unregister(store, *next), KVT_OK);
+        if (i > 0)
+            assert_int_not_equal(next->id % KVT_REGIONS_MAX, first.id % KVT_REGIONS_MAX);
+        *next = region_register(device_memory[0], KVT_TIER_HBM, 0);
+    }
+    assert_int_equal(next->id % KVT_REGIONS_MAX, first.id % KVT_REGIONS_MAX);
+    assert_int_not_equal(next->id, first.id);
+    first.id = 7;
+    refused(kvt_region_register(store, NULL, &first), KVT_E_INVAL, "options");
+    assert_int_equal(first.id, 0);
+}
+
 /* --- Holding ---------------------------------------------------------------------------------- */
 
 static void
@@ -536,6 +584,8 @@ static void
 puts_and_gets_that_break_a_rule_are_refused_by_name(void **state)
 {
     struct kvt_run run = run_at(plain + 100, (kvt_region){0});
+    const struct kvt_run two[2] = {
+        run_at(device_memory[0], device_regions[0]), run_at(device_memory[1], device_regions[1])};
     const struct kvt_layout_options options = options_of(&run, 1);
     kvt_layout layout;
 
@@ -564,6 +614,8 @@ puts_and_gets_that_break_a_rule_are_refused_by_name(void **state)
     refused(GET(.layout = layout, .reserved1 = 8), KVT_E_INVAL, "block 1: reserved1");
     refused(GET(.layout = layout, .part_first = 1), KVT_E_INVAL, "part_first");
     refused(GET(.runs = &run), KVT_E_INVAL, "run_count");
+    refused(GET(.runs = two, .run_count = 2), KVT_E_UNSUPPORTED, "block 1: runs[1].region");
+    refused(PUT(.runs = two, .run_count = 2), KVT_E_UNSUPPORTED, "block 1: runs[1].region");
     run.piece_stride = 1;
     refused(GET(.runs = &run, .run_count = 1), KVT_E_INVAL, "block 1: runs[0].piece_stride");
     refused(PUT(.runs = &run, .run_count = 1), KVT_E_INVAL, "block 1: runs[0].piece_stride");
@@ -626,6 +678,8 @@ main(void)
         TEST(all_slots_lie_in_their_region),
         TEST(runs_lie_in_memory_of_one_kind),
         TEST(so_many_layouts_and_no_more),
+        TEST(a_place_is_given_again_when_all_others_were),
+        TEST(a_place_of_a_region_is_given_again_when_all_others_were),
         TEST(a_layout_holds_its_regions),
         TEST(a_layout_is_kept_until_stage_1),
         TEST(what_was_cancelled_has_written_nothing_and_holds_nothing),

@@ -183,6 +183,17 @@ a_read_that_took_an_hour_is_forgotten(void **state)
     sim_store_close(&sim);
 }
 
+/* One long read of few bytes: what it tells of many is more than 64 bits of nanoseconds. */
+static void
+a_time_beyond_all_numbers_is_told_as_a_long_one(void **state)
+{
+    const struct load_meter meter = {.bytes = 8, .busy_ns = UINT64_C(7) * 1000 * 1000 * 1000};
+
+    (void)state;
+    assert_int_equal(load_meter_ns(&meter, UINT64_C(64) << 30), UINT64_C(1000000000000000000));
+    assert_int_equal(load_meter_ns(&meter, 16), 2 * meter.busy_ns);
+}
+
 #define HBM(test) cmocka_unit_test_setup_teardown(test, hbm_setup, hbm_teardown)
 
 int
@@ -195,6 +206,7 @@ main(void)
         HBM(a_move_down_tells_nothing),
         HBM(a_part_on_nvme_tells_the_rate_of_its_pages),
         cmocka_unit_test(a_read_that_took_an_hour_is_forgotten),
+        cmocka_unit_test(a_time_beyond_all_numbers_is_told_as_a_long_one),
     };
 
     stop_on_proof();

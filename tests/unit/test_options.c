@@ -185,7 +185,8 @@ struct bound {
     }
 
 static const struct bound bounds[] = {
-    BOUND(host_capacity_bytes, 32 * MIB, UINT64_C(1) << 46), /* One block of the default's. */
+    /* One block of the default's. */
+    BOUND(host_capacity_bytes, 30 * MIB + 1, SLAB_BYTES_END - 2 * MIB),
     BOUND(nvme_capacity_bytes, 8 * MIB, (UINT64_C(1) << 52) + 256 * MIB - 1), /* 2^24 segments. */
     BOUND(segment_bytes, MIB, GIB),
     BOUND(block_bytes_max, 4 * KIB, KVT_BLOCK_BYTES_MAX),
@@ -231,6 +232,46 @@ every_bound_is_held_and_named(void **state)
         }
         assert_int_equal(resolve_with(bound, bound->max + 1), KVT_E_INVAL);
         assert_non_null(strstr(failure_last()->text, bound->name));
+    }
+}
+
+/* Whole superblocks of 8 MiB hold blocks of 5. */
+static void
+memory_holds_a_block_where_the_slab_takes_it(void **state)
+{
+    const struct kvt_options fits = {.struct_size = sizeof(fits),
+        .nvme_capacity_bytes = GIB,
+        .block_bytes_max = 5 * MIB,
+        .host_capacity_bytes = 7 * MIB,
+        .hbm_capacity_bytes = 7 * MIB};
+    struct kvt_options options = resolved(fits);
+
+    (void)state;
+    options = fits;
+    options.host_capacity_bytes = 6 * MIB;
+    assert_int_equal(options_resolve(&options, NULL), KVT_E_INVAL);
+    assert_non_null(strstr(failure_last()->text, "host_capacity_bytes 6291456"));
+    options = fits;
+    options.hbm_capacity_bytes = 6 * MIB;
+    assert_int_equal(options_resolve(&options, NULL), KVT_E_INVAL);
+    assert_non_null(strstr(failure_last()->text, "hbm_capacity_bytes 6291456"));
+    options.hbm_capacity_bytes = (UINT64_C(1) << 41) + 1;
+    assert_int_equal(options_resolve(&options, NULL), KVT_E_INVAL);
+    assert_non_null(strstr(failure_last()->text, "hbm_capacity_bytes"));
+}
+
+static void
+the_ring_of_events_is_told_as_it_is(void **state)
+{
+    static const uint32_t counts[][2] = {{0, 0}, {64, 64}, {65, 128}, {100, 128}, {128, 128},
+        {(1 << 19) + 1, 1 << 20}, {1 << 20, 1 << 20}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+        struct kvt_options options = resolved(
+            (struct kvt_options){.struct_size = sizeof(options), .event_count_max = counts[i][0]});
+
+        assert_int_equal(options.event_count_max, counts[i][1]);
     }
 }
 
@@ -300,6 +341,8 @@ main(void)
         cmocka_unit_test(store_without_nvme_needs_no_segments),
         cmocka_unit_test(store_without_nvme_takes_blocks_by_its_host),
         cmocka_unit_test(every_bound_is_held_and_named),
+        cmocka_unit_test(memory_holds_a_block_where_the_slab_takes_it),
+        cmocka_unit_test(the_ring_of_events_is_told_as_it_is),
         cmocka_unit_test(roots_that_are_counted_must_be_there),
         cmocka_unit_test(store_that_is_there_wins_over_silence),
         cmocka_unit_test(store_that_is_there_refuses_contradiction),

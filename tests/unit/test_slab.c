@@ -391,6 +391,28 @@ the_superblock_is_chosen_from_the_size(void **state)
     fixture_close(&fixture);
 }
 
+/* So options can tell before anything is made. */
+static void
+the_smallest_arena_is_told_before(void **state)
+{
+    static const size_t slots[] = {1, 64 * KIB, 64 * KIB + 1, 5 * MIB, 8 * MIB, 64 * MIB};
+    struct fixture fixture;
+    struct slab *slab;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(slots) / sizeof(slots[0]); i++) {
+        size_t least = (size_t)slab_bytes_min(slots[i]);
+
+        fixture_open(&fixture, least, 0, slots[i]);
+        assert_int_equal(
+            slab_open(&fixture.env, fixture.arena, least - PAGE_BYTES, 0, slots[i], &slab),
+            KVT_E_INVAL);
+        assert_int_equal(slab_open(&fixture.env, fixture.arena, SLAB_BYTES_END, 0, slots[i], &slab),
+            KVT_E_INVAL);
+        fixture_close(&fixture);
+    }
+}
+
 int
 main(void)
 {
@@ -402,6 +424,7 @@ main(void)
         cmocka_unit_test(no_slot_crosses_a_superblock),
         cmocka_unit_test(the_poorest_superblock_of_another_class_is_named),
         cmocka_unit_test(a_slot_that_was_put_is_stale_for_ever),
+        cmocka_unit_test(the_smallest_arena_is_told_before),
         cmocka_unit_test(a_slot_that_was_never_taken_is_refused),
         cmocka_unit_test(impossible_sizes_are_refused),
         cmocka_unit_test(the_superblock_is_chosen_from_the_size),

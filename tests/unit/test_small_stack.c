@@ -186,9 +186,20 @@ table_use(void)
     static struct engram_rig rig;
     static uint8_t rows[8 * RIG_ROW_BYTES_MAX];
     static struct kvt_engram_findings findings;
+    static uint32_t tokens[COUNT];
+    const struct kvt_engram_sequence sequence = {.tokens = tokens, .token_count = COUNT};
+    kvt_engram_hasher *hasher = NULL;
+    kvt_engram_plan *plan = NULL;
     kvt_engram *table = NULL;
 
     engram_rig_init(&rig, "table", 264, 100);
+    for (uint32_t i = 0; i < COUNT; i++)
+        tokens[i] = i % rig.profile.class_count;
+    NOTE(kvt_engram_hasher_open(&rig.profile, NULL, 0, &hasher));
+    NOTE(kvt_engram_plan_create(hasher, COUNT, &plan));
+    NOTE(kvt_engram_plan_fill(plan, &sequence, 1, KVT_ENGRAM_UNIQUE));
+    kvt_engram_plan_destroy(plan);
+    kvt_engram_hasher_close(hasher);
     NOTE(kvt_engram_import(it.store, &rig.source));
     NOTE(kvt_engram_list(it.store, table_visit, NULL));
     NOTE(kvt_engram_open(it.store, "table", &table));
