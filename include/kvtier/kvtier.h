@@ -100,8 +100,7 @@ enum kvt_io_engine {
     KVT_IO_THREADS = 2,
 };
 
-/* Which block leaves a full tier in memory first: after those that build on it, but that HOST gives
- * up a block before those in HBM when it has nothing else. */
+/* Which block leaves a full tier in memory first: after its children, unless HOST has no other. */
 enum kvt_policy {
     KVT_POLICY_DEFAULT = 0, /* The library's choice: KVT_POLICY_GHI in this version. */
     KVT_POLICY_LRU = 1,     /* The least recently used. */
