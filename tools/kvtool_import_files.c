@@ -10,7 +10,6 @@
 
 #include "complain.h"
 #include "kvtool_block.h"
-#include "kvtool_key_list.h"
 #include "kvtool_parts.h"
 
 /* --- What the archive has --------------------------------------------------------------------- */
@@ -203,25 +202,6 @@ archive_file_is_in_place(const struct archive_file *file, kvt_store *store, kvt_
     return file_is_in_place(store, ns, &key, file->id.file);
 }
 
-static enum kvt_status
-parts_delete(const struct archive_file *file, kvt_store *store, kvt_namespace ns)
-{
-    struct key_list keys = {0};
-    enum kvt_status status = KVT_OK;
-
-    for (uint64_t i = 0; status == KVT_OK && i < file->manifest.part_count; i++) {
-        char text[PART_KEY_BYTES + 1];
-        const struct kvt_key key = part_key(&file->manifest, i, file->block.component, text);
-
-        if (!key_list_add(&keys, ns, &key))
-            status = KVT_E_NOMEM;
-    }
-    if (status == KVT_OK)
-        status = key_list_delete(&keys, store);
-    key_list_free(&keys);
-    return status;
-}
-
 enum kvt_status
 archive_file_undo(const struct archive_file *file, kvt_store *store, kvt_namespace ns)
 {
@@ -234,5 +214,5 @@ archive_file_undo(const struct archive_file *file, kvt_store *store, kvt_namespa
     /* The manifest first: whatever ends this, no file lacks parts. */
     if (file->is_put)
         status = blocks_delete(store, ns, &key, 1);
-    return status < 0 ? status : parts_delete(file, store, ns);
+    return status < 0 ? status : parts_delete(store, ns, key.component, &file->manifest);
 }

@@ -220,16 +220,13 @@ class Imports(Programs):
             self.assertIsNotNone(self.get("u1", 'a/"f"'))
 
     def test_an_import_that_fails_keeps_a_file_that_could_not_be_read(self):
-        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
         content = os.urandom(3 * BLOCK)
         self.put("u2", 'a/"f"', content)
         self.run_program("kvtool", "export", "u2", "u2.kva")
         failed = 0
         for number in range(1, 9):
-            done = subprocess.run([program, "import", "u2", "u2.kva"], cwd=self.scratch,
-                                  capture_output=True, timeout=120,
-                                  env=dict(os.environ, KVT_UNREAD_KEY="f",
-                                           KVT_FAIL_CALL=f"kvt_put_submit:{number}"))
+            done = self.attempt_failing("kvt_put_submit", number, "import", "u2", "u2.kva",
+                                        unread="f")
             failed += done.returncode
             self.assertEqual(self.get("u2", 'a/"f"'), content)
         self.assertIn(failed, range(2, 8))
