@@ -83,7 +83,6 @@ struct import {
     kvt_namespace *spaces;     /* In the archive's order. */
     struct key_list made;      /* By this import, but of no file: deleted if the rest fails. */
     struct key_list was_there; /* Kept or replaced, and of no file. */
-    struct key_list swept;     /* What parts older files of these have left goes. */
     uint64_t existed_count;
     uint64_t left_out_count;
     uint64_t left_out_file_count;
@@ -263,7 +262,7 @@ put_finish(struct import *import, struct lane *lane)
 }
 
 /* A block whose key is there gives way when it is to be replaced, and when it is a file that is not
- * whole; the parts that a file leaves are swept in the end. */
+ * whole. */
 static enum kvt_status
 flags_over(struct import *import, kvt_namespace ns, struct kvt_put *put)
 {
@@ -275,7 +274,7 @@ flags_over(struct import *import, kvt_namespace ns, struct kvt_put *put)
     if (status != KVT_MISS)
         return status;
     put->flags = KVT_PUT_REPLACE;
-    return key_list_add(&import->swept, ns, &put->key) ? KVT_OK : KVT_E_NOMEM;
+    return KVT_OK;
 }
 
 /* A block that is no file's. */
@@ -406,10 +405,12 @@ manifests_put(struct import *import, enum file_fate fate)
     return true;
 }
 
-/* What older files, and killed imports, have left under the keys of the archive. */
+/* What older files, and killed puts and imports, have left under the keys of the archive. */
 static void
-leftovers_sweep(struct import *import)
+leftovers_sweep(const struct import *import)
 {
+    struct key_list of_files = {0};
+    const struct key_list *const lists[] = {&import->made, &import->was_there, &of_files};
     bool is_listed = true;
 
     for (size_t i = 0; is_listed && i < import->files.count; i++) {
@@ -417,12 +418,12 @@ leftovers_sweep(struct import *import)
         const struct kvt_key key = archive_file_key(file);
 
         if (file->fate != FATE_LEFT_OUT)
-            is_listed = key_list_add(&import->swept, file_space(import, file), &key);
+            is_listed = key_list_add(&of_files, file_space(import, file), &key);
     }
-    if (!is_listed ||
-        (import->swept.count > 0 && parts_sweep_all(import->store, &import->swept) < 0))
+    if (!is_listed || parts_sweep_all(import->store, lists, sizeof(lists) / sizeof(lists[0])) < 0)
         complain(
             "parts that nobody needs could not be deleted: the next put, rm or import does it");
+    key_list_free(&of_files);
 }
 
 /* Deletes what was put. */
@@ -652,7 +653,6 @@ kvtool_import(int argc, char **argv)
     archive_files_free(&import.files);
     key_list_free(&import.made);
     key_list_free(&import.was_there);
-    key_list_free(&import.swept);
     if (import.descriptor >= 0)
         close(import.descriptor);
     return exit_code;

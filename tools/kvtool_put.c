@@ -186,8 +186,7 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
                                      : plain_put(store, &wish, source, arguments->operands[1]);
     if (outcome.status == KVT_EXISTS)
         outcome.there = old;
-    if (outcome.status == KVT_OK && (outcome.is_file || old.file != 0) &&
-        parts_sweep(store, wish.ns, &wish.key, outcome.there.file) < 0)
+    if (outcome.status == KVT_OK && parts_sweep(store, wish.ns, &wish.key, outcome.there.file) < 0)
         complain("parts that nobody needs could not be deleted: the next put or rm does it");
     return outcome;
 }

@@ -270,6 +270,16 @@ class Files(Programs):
         self.run_program("kvtool", "rm", "f7", 'a/"new"', expect=1)
         self.assertEqual(self.keys("f7", "--parts"), {"a/00"})
         self.assertEqual(self.json_of("kvtool", "check", "f7")["finding_count"], 0)
+        # Also when that is a plain block, which the key has not, or has. Four parts are there.
+        with open(self.path("large"), "wb") as file:
+            file.write(bytes(4 << 20))
+        for more in ((), ("--replace",)):
+            killed = self.attempt_failing("kvt_put_submit", 5, "put", "--replace", "f7", 'a/"new"',
+                                          "large", kill=True)
+            self.assertEqual(killed.returncode, -signal.SIGKILL)
+            self.assertGreater(len(self.keys("f7", "--parts")), len(self.keys("f7")))
+            self.put("f7", 'a/"new"', b"small", *more)
+            self.assertEqual(self.keys("f7", "--parts"), {"a/00", 'a/"new"'})
 
 
 class Outputs(Programs):

@@ -189,6 +189,20 @@ class Imports(Programs):
         self.run_program("kvtool", "import", "--replace", "i6", "i6.kva")
         self.assertEqual((len(self.parts("i6")), self.get("i6", FILES[0])), (2, b"small"))
 
+    def test_a_block_leaves_none_of_the_parts_of_a_put_that_was_killed(self):
+        self.put("i9.new", FILES[0], b"small")
+        self.run_program("kvtool", "export", "i9.new", "i9.kva")
+        self.put("i9", "a/00", b"x")
+        with open(self.path("large"), "wb") as file:
+            file.write(bytes(3 * BLOCK))
+        for facts in ((1, 0), (0, 1)):  # The key has nothing; it has that block.
+            self.attempt_failing("kvt_put_submit", 4, "put", "--replace", "i9", FILES[0], "large",
+                                 kill=True)
+            self.assertGreater(len(self.parts("i9")), 0)
+            done = self.json_of("kvtool", "import", "i9", "i9.kva")
+            self.assertEqual((done["stored"], done["existed"]), facts)
+            self.assertEqual(self.keys("i9"), {"a/00", FILES[0]})
+
     def test_a_file_of_which_the_archive_lacks_parts_is_left_out(self):
         archive = self.unpack("part-gone")
         done = self.run_program("kvtool", "import", "--create", "--nvme", "16M", "i7", archive,
@@ -218,6 +232,7 @@ class Imports(Programs):
             self.assertEqual((facts.get("existed", 0), facts.get("outcome", "stored")),
                              (0, "stored"))
             self.assertIsNotNone(self.get("u1", 'a/"f"'))
+        self.assertEqual(self.keys("u1"), {'a/"f"'})
 
     def test_an_import_that_fails_keeps_a_file_that_could_not_be_read(self):
         content = os.urandom(3 * BLOCK)
