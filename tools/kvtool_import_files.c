@@ -14,8 +14,7 @@
 
 /* --- What the archive has --------------------------------------------------------------------- */
 
-/* Room for one more item; NULL, with a sentence: there is none. */
-static void *
+void *
 room_make(void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
     size_t larger = *capacity == 0 ? 64 : *capacity * 2;
@@ -24,7 +23,7 @@ room_make(void *items, size_t count, size_t *capacity, size_t item_bytes)
         return items;
     items = realloc(items, larger * item_bytes);
     if (items == NULL)
-        complain("there is no memory for the files of an archive");
+        complain("there is no memory to note what is in an archive");
     else
         *capacity = larger;
     return items;

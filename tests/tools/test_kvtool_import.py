@@ -246,6 +246,45 @@ class Imports(Programs):
             self.assertEqual(self.get("u2", 'a/"f"'), content)
         self.assertIn(failed, range(2, 8))
 
+    def import_of_changed(self, call, first, second, *words):
+        """An import of the archive `first`, which is `second` from the first such call on."""
+        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
+        shutil.copy(self.path(first), self.path("changed.kva"))
+        with subprocess.Popen([program, "import", *words, "changed.kva"], cwd=self.scratch,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              env=dict(os.environ, KVT_STOP_CALL=f"{call}:1")) as importer:
+            self.assertTrue(os.WIFSTOPPED(os.waitpid(importer.pid, os.WUNTRACED)[1]))
+            shutil.copy(self.path(second), self.path("changed.kva"))
+            importer.send_signal(signal.SIGCONT)
+            _, error = importer.communicate(timeout=60)
+        self.assertEqual(importer.returncode, 1, error)
+        self.assertRegex(error, rb"\A[^\n]+: changed.kva has changed while it was read\n\Z")
+
+    def test_an_archive_that_changes_between_its_two_readings_leaves_nothing(self):
+        for name, spaces in (("c1", "ab"), ("c2", "ba")):
+            for space in spaces:
+                self.put(name, f"{space}/01", space.encode())
+            self.put(name, 'a/"f"', os.urandom(2 * BLOCK))
+            self.run_program("kvtool", "export", name, name + ".kva")
+        self.put("c3", "a/01", b"old")
+        self.put("c3", "b/02", b"old")
+        # When its file is looked for, the archive has been read once.
+        self.import_of_changed("kvt_get_submit", "c1.kva", "c2.kva", "--replace", "c3")
+        self.assertEqual(self.keys("c3"), {"a/01", "b/02"})
+        self.assertEqual(self.get("c3", "a/01"), b"old")
+
+    def test_an_archive_that_changes_in_its_second_reading_leaves_nothing(self):
+        self.put("c4", "a/01", b"one")
+        self.run_program("kvtool", "export", "c4", "one.kva")
+        for name in ("two", "other"):
+            self.put("c4", "a/02", name.encode(), "--replace")
+            self.run_program("kvtool", "export", "c4", name + ".kva")
+        self.put("c5", "b/00", b"x")
+        # When its first block is looked for, that was read again.
+        for first, second in (("two", "other"), ("two", "one"), ("one", "two")):
+            self.import_of_changed("kvt_lookup", first + ".kva", second + ".kva", "c5")
+            self.assertEqual(self.keys("c5"), {"b/00"})
+
     def test_an_import_mends_a_file_of_which_a_part_is_damaged(self):
         content = b"\x5a" * BLOCK + b"\xa5" * BLOCK
         self.put("i8.old", FILES[0], b"small")
