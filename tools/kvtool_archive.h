@@ -86,6 +86,7 @@ struct archive_reader {
     XXH3_state_t *digest;
     struct archive_sums sums;
     enum archive_kind kind; /* Of the item read last. */
+    uint64_t check;         /* Its frame's, which is over all of it. */
     struct archive_namespace space;
     struct archive_block block;
     uint8_t *payload;

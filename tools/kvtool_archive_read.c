@@ -199,6 +199,7 @@ archive_next(struct archive_reader *reader)
     if (reader->is_bad || !frame_read(reader, bytes, head, &frame))
         return false;
     reader->kind = (enum archive_kind)frame.kind;
+    reader->check = load_u64(bytes + FRAME_AT_CHECK);
     reader->payload_length = frame.body_bytes;
     if (!payload_resize(reader, frame.body_bytes) ||
         !bytes_read(reader, reader->payload, frame.body_bytes))

@@ -3,12 +3,13 @@
  * kvtool_import.c - `kvtool import`: the blocks of an archive into a store, all or none.
  *
  * The archive is read twice: whole, before the first block becomes visible, and again to put its
- * blocks. What becomes of each file is settled before the second reading; manifests are put when
- * all other blocks are durable and there, those that take another's place last: whenever this ends,
- * a key has its old file or the new one. Blocks that were put before something went wrong, or
- * before Ctrl-C, are deleted again. What the last blocks have pushed out of the store is known when
- * that is closed: then each key of the archive is looked up. A new file that has lost a part by
- * then is lost, and so is the old one: the room for both is what the store did not have.
+ * blocks; an item that is not the one that was verified ends it. What becomes of each file is
+ * settled before the second reading; manifests are put when all other blocks are durable and there,
+ * those that take another's place last: whenever this ends, a key has its old file or the new one.
+ * Blocks that were put before something went wrong, or before Ctrl-C, are deleted again. What the
+ * last blocks have pushed out of the store is known when that is closed: then each key of the
+ * archive is looked up. A new file that has lost a part by then is lost, and so is the old one: the
+ * room for both is what the store did not have.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -78,12 +79,13 @@ struct import {
     struct archive_sums sums;               /* Of the whole archive. */
     struct archive_namespace *descriptions; /* Its namespaces. */
     size_t description_count, description_capacity;
+    uint64_t *checks; /* Of its items, in their order. */
+    size_t check_count, check_capacity;
     struct archive_files files;
     kvt_store *store;
     kvt_namespace *spaces;     /* In the archive's order. */
     struct key_list made;      /* By this import, but of no file: deleted if the rest fails. */
     struct key_list was_there; /* Kept or replaced, and of no file. */
-    struct key_list swept;     /* What parts older files of these have left goes. */
     uint64_t existed_count;
     uint64_t left_out_count;
     uint64_t left_out_file_count;
@@ -106,25 +108,26 @@ archive_rewind(const struct import *import, struct archive_reader *reader)
 static bool
 space_note(struct import *import, const struct archive_namespace *space)
 {
-    if (import->description_count == import->description_capacity) {
-        size_t capacity = import->description_capacity == 0 ? 4 : import->description_capacity * 2;
-        struct archive_namespace *items =
-            realloc(import->descriptions, capacity * sizeof(*import->descriptions));
+    struct archive_namespace *items = room_make(import->descriptions, import->description_count,
+        &import->description_capacity, sizeof(*items));
 
-        if (items == NULL) {
-            complain("there is no memory for the namespaces");
-            return false;
-        }
-        import->descriptions = items;
-        import->description_capacity = capacity;
-    }
-    import->descriptions[import->description_count++] = *space;
+    if (items == NULL)
+        return false;
+    import->descriptions = items;
+    items[import->description_count++] = *space;
     return true;
 }
 
 static bool
 item_note(struct import *import, const struct archive_reader *reader)
 {
+    uint64_t *checks =
+        room_make(import->checks, import->check_count, &import->check_capacity, sizeof(*checks));
+
+    if (checks == NULL)
+        return false;
+    import->checks = checks;
+    checks[import->check_count++] = reader->check;
     return reader->kind == ARCHIVE_NAMESPACE ? space_note(import, &reader->space)
                                              : archive_files_note(&import->files, &reader->block,
                                                    reader->payload, reader->payload_length);
@@ -263,7 +266,7 @@ put_finish(struct import *import, struct lane *lane)
 }
 
 /* A block whose key is there gives way when it is to be replaced, and when it is a file that is not
- * whole; the parts that a file leaves are swept in the end. */
+ * whole. */
 static enum kvt_status
 flags_over(struct import *import, kvt_namespace ns, struct kvt_put *put)
 {
@@ -275,7 +278,7 @@ flags_over(struct import *import, kvt_namespace ns, struct kvt_put *put)
     if (status != KVT_MISS)
         return status;
     put->flags = KVT_PUT_REPLACE;
-    return key_list_add(&import->swept, ns, &put->key) ? KVT_OK : KVT_E_NOMEM;
+    return KVT_OK;
 }
 
 /* A block that is no file's. */
@@ -337,15 +340,24 @@ block_begin(struct import *import, const struct archive_reader *reader, struct l
     return false;
 }
 
-/* What the second reading brings fits what the first one has found. */
 static bool
-item_fits(const struct import *import, const struct archive_reader *reader)
+change_complain(const struct import *import)
 {
-    if (reader->sums.namespace_count <= import->description_count &&
-        reader->payload_length <= import->lanes.block_bytes)
-        return true;
     complain("%s has changed while it was read", import->name);
     return false;
+}
+
+/* The second reading has brought what the first one had there. Equal checksums are no proof of
+ * lengths: what would not fit is refused whatever its checksum. */
+static bool
+item_is_verified(const struct import *import, const struct archive_reader *reader)
+{
+    uint64_t number = reader->sums.namespace_count + reader->sums.block_count - 1;
+
+    return (number < import->check_count && reader->check == import->checks[number] &&
+               reader->sums.namespace_count <= import->description_count &&
+               reader->payload_length <= import->lanes.block_bytes) ||
+           change_complain(import);
 }
 
 static bool
@@ -358,7 +370,7 @@ blocks_put(struct import *import)
     while (is_fine && archive_next(&reader)) {
         struct lane *lane = lanes_at(&import->lanes, reader.sums.block_count);
 
-        is_fine = item_fits(import, &reader);
+        is_fine = item_is_verified(import, &reader);
         if (is_fine && reader.kind == ARCHIVE_BLOCK)
             is_fine = put_finish(import, lane) && block_begin(import, &reader, lane);
         progress_at(&import->progress, reader.sums.payload_bytes);
@@ -367,6 +379,8 @@ blocks_put(struct import *import)
         is_fine = put_finish(import, &import->lanes.lanes[i]) && is_fine;
     progress_end(&import->progress);
     is_fine = is_fine && !reader.is_bad;
+    if (is_fine && reader.sums.archive_bytes != import->sums.archive_bytes)
+        is_fine = change_complain(import);
     archive_close(&reader);
     return is_fine;
 }
@@ -406,10 +420,12 @@ manifests_put(struct import *import, enum file_fate fate)
     return true;
 }
 
-/* What older files, and killed imports, have left under the keys of the archive. */
+/* What older files, and killed puts and imports, have left under the keys of the archive. */
 static void
-leftovers_sweep(struct import *import)
+leftovers_sweep(const struct import *import)
 {
+    struct key_list of_files = {0};
+    const struct key_list *const lists[] = {&import->made, &import->was_there, &of_files};
     bool is_listed = true;
 
     for (size_t i = 0; is_listed && i < import->files.count; i++) {
@@ -417,12 +433,12 @@ leftovers_sweep(struct import *import)
         const struct kvt_key key = archive_file_key(file);
 
         if (file->fate != FATE_LEFT_OUT)
-            is_listed = key_list_add(&import->swept, file_space(import, file), &key);
+            is_listed = key_list_add(&of_files, file_space(import, file), &key);
     }
-    if (!is_listed ||
-        (import->swept.count > 0 && parts_sweep_all(import->store, &import->swept) < 0))
+    if (!is_listed || parts_sweep_all(import->store, lists, sizeof(lists) / sizeof(lists[0])) < 0)
         complain(
             "parts that nobody needs could not be deleted: the next put, rm or import does it");
+    key_list_free(&of_files);
 }
 
 /* Deletes what was put. */
@@ -648,11 +664,11 @@ kvtool_import(int argc, char **argv)
         exit_code = left_out_complain(&import) ? EXIT_FINE : EXIT_PROBLEM;
     }
     free(import.descriptions);
+    free(import.checks);
     free(import.spaces);
     archive_files_free(&import.files);
     key_list_free(&import.made);
     key_list_free(&import.was_there);
-    key_list_free(&import.swept);
     if (import.descriptor >= 0)
         close(import.descriptor);
     return exit_code;

@@ -10,13 +10,11 @@
 
 #include "complain.h"
 #include "kvtool_block.h"
-#include "kvtool_key_list.h"
 #include "kvtool_parts.h"
 
 /* --- What the archive has --------------------------------------------------------------------- */
 
-/* Room for one more item; NULL, with a sentence: there is none. */
-static void *
+void *
 room_make(void *items, size_t count, size_t *capacity, size_t item_bytes)
 {
     size_t larger = *capacity == 0 ? 64 : *capacity * 2;
@@ -25,7 +23,7 @@ room_make(void *items, size_t count, size_t *capacity, size_t item_bytes)
         return items;
     items = realloc(items, larger * item_bytes);
     if (items == NULL)
-        complain("there is no memory for the files of an archive");
+        complain("there is no memory to note what is in an archive");
     else
         *capacity = larger;
     return items;
@@ -203,25 +201,6 @@ archive_file_is_in_place(const struct archive_file *file, kvt_store *store, kvt_
     return file_is_in_place(store, ns, &key, file->id.file);
 }
 
-static enum kvt_status
-parts_delete(const struct archive_file *file, kvt_store *store, kvt_namespace ns)
-{
-    struct key_list keys = {0};
-    enum kvt_status status = KVT_OK;
-
-    for (uint64_t i = 0; status == KVT_OK && i < file->manifest.part_count; i++) {
-        char text[PART_KEY_BYTES + 1];
-        const struct kvt_key key = part_key(&file->manifest, i, file->block.component, text);
-
-        if (!key_list_add(&keys, ns, &key))
-            status = KVT_E_NOMEM;
-    }
-    if (status == KVT_OK)
-        status = key_list_delete(&keys, store);
-    key_list_free(&keys);
-    return status;
-}
-
 enum kvt_status
 archive_file_undo(const struct archive_file *file, kvt_store *store, kvt_namespace ns)
 {
@@ -234,5 +213,5 @@ archive_file_undo(const struct archive_file *file, kvt_store *store, kvt_namespa
     /* The manifest first: whatever ends this, no file lacks parts. */
     if (file->is_put)
         status = blocks_delete(store, ns, &key, 1);
-    return status < 0 ? status : parts_delete(file, store, ns);
+    return status < 0 ? status : parts_delete(store, ns, key.component, &file->manifest);
 }

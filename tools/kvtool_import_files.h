@@ -40,6 +40,10 @@ struct archive_files {
     size_t part_count, part_capacity;
 };
 
+/* room_make - `items`, moved where there was no room for one more. NULL, with a sentence: there is
+ * no memory, and they are as they were. */
+void *room_make(void *items, size_t count, size_t *capacity, size_t item_bytes);
+
 /* archive_files_note - a block of the archive, a file's or not. False, with a sentence: no memory.
  * archive_files_complete: that was the last one. */
 bool archive_files_note(struct archive_files *files, const struct archive_block *block,

@@ -17,9 +17,12 @@
 
 #include "complain.h"
 #include "interrupt.h"
-#include "kvtool_sweep.h"
 #include "progress.h"
 #include "quantity.h"
+
+enum {
+    KEYS_AT_ONCE = 256
+};
 
 /* --- The source ------------------------------------------------------------------------------- */
 
@@ -124,7 +127,9 @@ part_put(struct upload *upload, bool *is_fine_out)
         *is_fine_out = false;
         return false;
     }
-    put.key = part_key(manifest, manifest->part_count, upload->component, text);
+    /* It counts before it is put: one whose put fails may be there. */
+    put.key = part_key(manifest, manifest->part_count++, upload->component, text);
+    manifest->length += put.length;
     XXH3_128bits_update(upload->digest, lane->bytes, put.length);
     status = lane_put(&upload->lanes, lane, upload->ns, &put);
     if (status != KVT_OK) {
@@ -132,8 +137,6 @@ part_put(struct upload *upload, bool *is_fine_out)
         *is_fine_out = false;
         return false;
     }
-    manifest->part_count++;
-    manifest->length += put.length;
     progress_at(&upload->progress, manifest->length);
     return put.length == manifest->part_bytes;
 }
@@ -189,22 +192,21 @@ manifest_put(struct upload *upload, const struct file_put *wish)
     return false;
 }
 
-/* The old file's parts go, or those of this one. Both stay when the key has this one, or may, and
- * it may not be durable. */
+/* Deletes its own parts: others of the key may be those of a file that only could not be read. Its
+ * own stay, too, when the key has this file, or may, and it may not be durable. */
 static void
-upload_sweep(const struct upload *upload, const struct file_put *wish, bool is_fine)
+upload_undo(const struct upload *upload)
 {
-    uint64_t keep = is_fine ? upload->manifest.file : wish->old.file;
-
     if (upload->is_in_place)
         complain("the file may be there, and its parts stay: the next put or rm deletes what "
                  "nobody needs");
-    else if (parts_sweep(upload->store, wish->ns, &wish->key, keep) < 0)
+    else if (parts_delete(upload->store, upload->ns, upload->component, &upload->manifest) < 0)
         complain("parts that nobody needs could not be deleted: the next put or rm does it");
 }
 
 bool
-parts_put(kvt_store *store, const struct file_put *put, struct source *source, uint64_t *length_out)
+parts_put(
+    kvt_store *store, const struct file_put *put, struct source *source, struct looked *stored_out)
 {
     struct upload upload = {
         .store = store,
@@ -232,10 +234,11 @@ parts_put(kvt_store *store, const struct file_put *put, struct source *source, u
     if (lanes_open(&upload.lanes, store, put->part_bytes)) {
         is_fine = upload_run(&upload) && manifest_put(&upload, put);
         lanes_close(&upload.lanes);
-        upload_sweep(&upload, put, is_fine);
+        if (!is_fine)
+            upload_undo(&upload);
     }
     XXH3_freeState(upload.digest);
-    *length_out = upload.manifest.length;
+    *stored_out = (struct looked){.file = upload.manifest.file, .length = upload.manifest.length};
     return is_fine;
 }
 
@@ -333,6 +336,26 @@ parts_are_there(
     return KVT_OK;
 }
 
+enum kvt_status
+parts_delete(
+    kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest)
+{
+    char texts[KEYS_AT_ONCE][PART_KEY_BYTES + 1];
+    struct kvt_key keys[KEYS_AT_ONCE];
+
+    for (uint64_t i = 0; i < manifest->part_count;) {
+        uint32_t count = 0;
+        enum kvt_status status;
+
+        for (; count < KEYS_AT_ONCE && i < manifest->part_count; count++, i++)
+            keys[count] = part_key(manifest, i, component, texts[count]);
+        status = blocks_delete(store, ns, keys, count);
+        if (status < 0)
+            return status;
+    }
+    return KVT_OK;
+}
+
 /* For a file that is only to be verified. */
 static bool
 bytes_pass(void *context, const void *bytes, uint64_t size)
@@ -375,5 +398,8 @@ file_is_in_place(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, 
     struct looked there;
     enum kvt_status status = file_look(store, ns, key, false, &there);
 
+    /* A block that is there and cannot be read may be it. */
+    if (status == KVT_MISS && there.length == 0)
+        return true;
     return (status != KVT_OK && status != KVT_MISS) || there.file == file;
 }

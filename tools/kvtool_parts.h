@@ -39,14 +39,14 @@ struct file_put {
     uint64_t part_bytes; /* At most, in a part. */
     uint64_t room_bytes; /* A larger file is refused. */
     uint32_t flags;      /* enum kvt_put_flags */
-    struct looked old;   /* What the key has now: the parts of a file stay when this put fails. */
 };
 
-/* parts_put - all of `source` as parts, then the manifest. False, with a sentence, and nothing was
- * changed: a part was refused, there is no room, Ctrl-C. When the manifest alone has failed, and
- * may be there, all parts stay, and a second sentence says so. */
+/* parts_put - all of `source` as parts, then the manifest. The parts of other files of the key
+ * stay. False, with a sentence, and nothing was changed: a part was refused, there is no room,
+ * Ctrl-C. When the manifest alone has failed, and may be there, all parts stay, and a second
+ * sentence says so. */
 bool parts_put(
-    kvt_store *store, const struct file_put *put, struct source *source, uint64_t *length_out);
+    kvt_store *store, const struct file_put *put, struct source *source, struct looked *stored_out);
 
 /* parts_get - the file in order, verified, to `sink` until it returns false. KVT_MISS: a part is
  * missing or damaged, or the digest differs. */
@@ -56,6 +56,10 @@ enum kvt_status parts_get(kvt_store *store, kvt_namespace ns, uint16_t component
 
 /* parts_are_there - as blocks_are_there(), of all parts; nothing is read. */
 enum kvt_status parts_are_there(
+    kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest);
+
+/* parts_delete - of that file; KVT_OK also when some were not there. */
+enum kvt_status parts_delete(
     kvt_store *store, kvt_namespace ns, uint16_t component, const struct manifest *manifest);
 
 /* file_look - what `key` has now. KVT_MISS: a file of which parts are gone, or, when `is_read`,

@@ -115,15 +115,12 @@ plain_put(kvt_store *store, const struct file_put *wish, const struct source *so
 
     if (status != KVT_OK && status != KVT_EXISTS)
         complain_status(status, "cannot keep the block %s", spelling);
-    else if (status == KVT_OK && wish->old.file != 0 &&
-             parts_sweep(store, wish->ns, &wish->key, 0) < 0)
-        complain("parts of the old file could not be deleted: the next put or rm does it");
     return status;
 }
 
 static enum kvt_status
 file_put_run(
-    kvt_store *store, const struct file_put *wish, struct source *source, uint64_t *length_out)
+    kvt_store *store, const struct file_put *wish, struct source *source, struct looked *stored_out)
 {
     if ((wish->flags & KVT_PUT_REPLACE) == 0) {
         uint8_t tiers = 0;
@@ -131,16 +128,16 @@ file_put_run(
         if (kvt_lookup(store, wish->ns, &wish->key, 1, &tiers, NULL, NULL) == KVT_OK && tiers != 0)
             return KVT_EXISTS;
     }
-    return parts_put(store, wish, source, length_out) ? KVT_OK : KVT_CANCELLED;
+    return parts_put(store, wish, source, stored_out) ? KVT_OK : KVT_CANCELLED;
 }
 
 /* What the key has now gives way to what is put: when it is to be replaced, and when it is a file
  * that is not whole, which nobody can read. False, with a sentence: that could not be found out. */
 static bool
-old_content_look(kvt_store *store, struct file_put *wish)
+old_content_look(kvt_store *store, struct file_put *wish, struct looked *old_out)
 {
     bool is_replaced = (wish->flags & KVT_PUT_REPLACE) != 0;
-    enum kvt_status status = file_look(store, wish->ns, &wish->key, !is_replaced, &wish->old);
+    enum kvt_status status = file_look(store, wish->ns, &wish->key, !is_replaced, old_out);
 
     if (status == KVT_MISS)
         wish->flags |= KVT_PUT_REPLACE;
@@ -154,7 +151,7 @@ old_content_look(kvt_store *store, struct file_put *wish)
 /* What was put. */
 struct outcome {
     enum kvt_status status; /* KVT_OK, KVT_EXISTS, or a failure that has its sentence. */
-    uint64_t length;        /* Of what the key has now. */
+    struct looked there;    /* What the key has now. */
     bool is_file;
 };
 
@@ -164,8 +161,8 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
 {
     struct kvt_options made = KVT_OPTIONS_INIT;
     struct file_put wish = {.key = key->key};
-    struct outcome outcome = {
-        .status = kvt_options_get(store, &made), .length = source->head_length};
+    struct looked old;
+    struct outcome outcome = {.status = kvt_options_get(store, &made)};
 
     if (outcome.status == KVT_OK)
         outcome.status = namespace_take(
@@ -178,16 +175,19 @@ put_into(kvt_store *store, const struct arguments *arguments, const struct spell
     wish.part_bytes = made.block_bytes_max < PART_BYTES_MAX ? made.block_bytes_max : PART_BYTES_MAX;
     if (arguments->values[OPTION_REPLACE] != NULL)
         wish.flags = KVT_PUT_REPLACE;
-    if (!old_content_look(store, &wish)) {
+    if (!old_content_look(store, &wish, &old)) {
         outcome.status = KVT_CANCELLED;
         return outcome;
     }
-    outcome.is_file = outcome.length == 0 || outcome.length > made.block_bytes_max ||
-                      manifest_is_like(source->head, outcome.length);
-    outcome.status = outcome.is_file ? file_put_run(store, &wish, source, &outcome.length)
+    outcome.is_file = source->head_length == 0 || source->head_length > made.block_bytes_max ||
+                      manifest_is_like(source->head, source->head_length);
+    outcome.there = (struct looked){.length = source->head_length};
+    outcome.status = outcome.is_file ? file_put_run(store, &wish, source, &outcome.there)
                                      : plain_put(store, &wish, source, arguments->operands[1]);
     if (outcome.status == KVT_EXISTS)
-        outcome.length = wish.old.length;
+        outcome.there = old;
+    if (outcome.status == KVT_OK && parts_sweep(store, wish.ns, &wish.key, outcome.there.file) < 0)
+        complain("parts that nobody needs could not be deleted: the next put or rm does it");
     return outcome;
 }
 
@@ -250,7 +250,7 @@ put_content(const struct arguments *arguments, const struct spelled_key *key, ui
     if (outcome.is_file && outcome.status == KVT_OK &&
         !file_has_stayed(path, key, arguments->operands[1]))
         return EXIT_PROBLEM;
-    outcome_print(arguments, outcome.length, outcome.status == KVT_EXISTS);
+    outcome_print(arguments, outcome.there.length, outcome.status == KVT_EXISTS);
     return EXIT_FINE;
 }
 

@@ -102,22 +102,31 @@ parts_sweep(kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint6
     return sweep_run(&sweep);
 }
 
-enum kvt_status
-parts_sweep_all(kvt_store *store, const struct key_list *keys)
+static struct swept
+swept_make(const struct listed_key *item)
 {
-    struct sweep sweep = {.store = store, .count = keys->count};
+    const struct kvt_key key = listed_key_get(item);
+
+    return (struct swept){
+        .id = {.key_hash = key_hash(&key), .space = item->ns.id, .component = item->component},
+        .item = item};
+}
+
+enum kvt_status
+parts_sweep_all(kvt_store *store, const struct key_list *const *lists, size_t list_count)
+{
+    struct sweep sweep = {.store = store};
+    size_t count = 0;
     enum kvt_status status;
 
-    sweep.keys = calloc(keys->count + 1, sizeof(*sweep.keys));
+    for (size_t i = 0; i < list_count; i++)
+        count += lists[i]->count;
+    sweep.keys = calloc(count + 1, sizeof(*sweep.keys));
     if (sweep.keys == NULL)
         return KVT_E_NOMEM;
-    for (size_t i = 0; i < keys->count; i++) {
-        const struct listed_key *item = &keys->items[i];
-        const struct kvt_key key = listed_key_get(item);
-
-        sweep.keys[i] = (struct swept){
-            .id = {.key_hash = key_hash(&key), .space = item->ns.id, .component = item->component},
-            .item = item};
+    for (size_t i = 0; i < list_count; i++) {
+        for (size_t j = 0; j < lists[i]->count; j++)
+            sweep.keys[sweep.count++] = swept_make(&lists[i]->items[j]);
     }
     status = sweep_run(&sweep);
     free(sweep.keys);

@@ -12,8 +12,9 @@
 enum kvt_status parts_sweep(
     kvt_store *store, kvt_namespace ns, const struct kvt_key *key, uint64_t keep);
 
-/* parts_sweep_all - the same for each key of a list, in one walk: what it keeps is the file that
- * the key has now. */
-enum kvt_status parts_sweep_all(kvt_store *store, const struct key_list *keys);
+/* parts_sweep_all - the same for each key of these lists, in one walk: what it keeps is the file
+ * that the key has now. */
+enum kvt_status parts_sweep_all(
+    kvt_store *store, const struct key_list *const *lists, size_t list_count);
 
 #endif /* KVTOOL_SWEEP_H */

@@ -2,10 +2,11 @@
 /*
  * failing_calls.c - for a kvtool of its own, which is compiled to call these functions instead of
  * the library's: KVT_FAIL_CALL=kvt_lookup:5 has the fifth call of that one fail with KVT_E_NOMEM,
- * KVT_KILL_CALL=kvt_lookup:5 ends the process there. KVT_LATE_CALL=kvt_put_submit:5 has the fifth
- * put say KVT_E_IO when it is there, as when its commit has failed. KVT_UNREAD_KEY=name: gets of
- * that key miss, and it stays, as a block whose page the disk cannot read. KVT_UNREAD_SEGMENTS=2:
- * the statistics say that a rebuild could not read all headers of so many.
+ * KVT_KILL_CALL=kvt_lookup:5 ends the process there, KVT_STOP_CALL=kvt_lookup:5 stops it until it
+ * is sent SIGCONT. KVT_LATE_CALL=kvt_put_submit:5 has the fifth put say KVT_E_IO when it is there,
+ * as when its commit has failed. KVT_UNREAD_KEY=name: gets of that key miss, and it stays, as a
+ * block whose page the disk cannot read. KVT_UNREAD_SEGMENTS=2: the statistics say that a rebuild
+ * could not read all headers of so many.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -49,6 +50,8 @@ call_fails(const char *function, uint64_t *call_count)
     ++*call_count;
     if (call_is_meant("KVT_KILL_CALL", function, *call_count))
         raise(SIGKILL);
+    if (call_is_meant("KVT_STOP_CALL", function, *call_count))
+        raise(SIGSTOP);
     return call_is_meant("KVT_FAIL_CALL", function, *call_count);
 }
 

@@ -66,12 +66,14 @@ class Programs(unittest.TestCase):
         return subprocess.run([f"build/bin/{words[0]}", *[str(word) for word in words[1:]]],
                               cwd=self.scratch, capture_output=True, timeout=120)
 
-    def attempt_failing(self, call, number, *words, kill=False, late=False):
+    def attempt_failing(self, call, number, *words, kill=False, late=False, unread=None):
         """Runs kvtool, of which that call of the library fails, or ends it; `late`: though it does
-        its work."""
+        its work. Gets of the key `unread` miss."""
         program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
         kind = "KVT_KILL_CALL" if kill else "KVT_LATE_CALL" if late else "KVT_FAIL_CALL"
         wish = {kind: f"{call}:{number}"}
+        if unread is not None:
+            wish["KVT_UNREAD_KEY"] = unread
         return subprocess.run([program, *words], cwd=self.scratch, capture_output=True, timeout=120,
                               env=dict(os.environ, **wish))
 

@@ -4,6 +4,7 @@
 
 Usage: test_kvtool_files.py SOURCE-FOLDER BIN-FOLDER
 """
+import itertools
 import json
 import os
 import pty
@@ -158,11 +159,12 @@ class Files(Programs):
         with open(self.path("new"), "wb") as file:
             file.write(new)
         replaced = 0
-        for number in range(1, 5):  # Three parts and the manifest.
+        # Three parts and the manifest; also when the disk cannot read what the key has.
+        for number, unread in itertools.product(range(1, 5), (None, "f")):
             self.put("f15", "a/00", b"x")
             self.put("f15", 'a/"f"', old)
             done = self.attempt_failing("kvt_put_submit", number, "put", "--replace", "f15",
-                                        'a/"f"', "new", late=True)
+                                        'a/"f"', "new", late=True, unread=unread)
             self.assertEqual(done.returncode, 1, done.stderr)
             found = self.get("f15", 'a/"f"')
             self.assertTrue(found in (old, new), number)
@@ -170,7 +172,23 @@ class Files(Programs):
             self.run_program("kvtool", "rm", "f15", 'a/"f"')
             self.assertEqual(self.keys("f15", "--parts"), {"a/00"})
             shutil.rmtree(self.path("f15"))
-        self.assertEqual(replaced, 1)
+        self.assertEqual(replaced, 2)
+
+    def test_a_put_that_fails_changes_nothing_of_a_file_that_could_not_be_read(self):
+        old = os.urandom(3 * BLOCK)
+        with open(self.path("new"), "wb") as file:
+            file.write(os.urandom(2 * BLOCK))
+        self.put("f16", "a/00", b"x")
+        self.put("f16", 'a/"f"', old)
+        before = self.keys("f16", "--parts")
+        # Of its two parts, and of the look whether both are there.
+        for call, number, late in (("kvt_put_submit", 1, False), ("kvt_put_submit", 2, False),
+                                   ("kvt_put_submit", 2, True), ("kvt_lookup", 3, False)):
+            done = self.attempt_failing(call, number, "put", "f16", 'a/"f"', "new", late=late,
+                                        unread="f")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(self.keys("f16", "--parts"), before)
+            self.assertTrue(self.get("f16", 'a/"f"') == old)
 
     def test_a_store_that_is_there_keeps_its_capacity(self):
         self.put("f11", "a/00", b"x", nvme="64M")
@@ -252,6 +270,16 @@ class Files(Programs):
         self.run_program("kvtool", "rm", "f7", 'a/"new"', expect=1)
         self.assertEqual(self.keys("f7", "--parts"), {"a/00"})
         self.assertEqual(self.json_of("kvtool", "check", "f7")["finding_count"], 0)
+        # Also when that is a plain block, which the key has not, or has. Four parts are there.
+        with open(self.path("large"), "wb") as file:
+            file.write(bytes(4 << 20))
+        for more in ((), ("--replace",)):
+            killed = self.attempt_failing("kvt_put_submit", 5, "put", "--replace", "f7", 'a/"new"',
+                                          "large", kill=True)
+            self.assertEqual(killed.returncode, -signal.SIGKILL)
+            self.assertGreater(len(self.keys("f7", "--parts")), len(self.keys("f7")))
+            self.put("f7", 'a/"new"', b"small", *more)
+            self.assertEqual(self.keys("f7", "--parts"), {"a/00", 'a/"new"'})
 
 
 class Outputs(Programs):

@@ -189,6 +189,20 @@ class Imports(Programs):
         self.run_program("kvtool", "import", "--replace", "i6", "i6.kva")
         self.assertEqual((len(self.parts("i6")), self.get("i6", FILES[0])), (2, b"small"))
 
+    def test_a_block_leaves_none_of_the_parts_of_a_put_that_was_killed(self):
+        self.put("i9.new", FILES[0], b"small")
+        self.run_program("kvtool", "export", "i9.new", "i9.kva")
+        self.put("i9", "a/00", b"x")
+        with open(self.path("large"), "wb") as file:
+            file.write(bytes(3 * BLOCK))
+        for facts in ((1, 0), (0, 1)):  # The key has nothing; it has that block.
+            self.attempt_failing("kvt_put_submit", 4, "put", "--replace", "i9", FILES[0], "large",
+                                 kill=True)
+            self.assertGreater(len(self.parts("i9")), 0)
+            done = self.json_of("kvtool", "import", "i9", "i9.kva")
+            self.assertEqual((done["stored"], done["existed"]), facts)
+            self.assertEqual(self.keys("i9"), {"a/00", FILES[0]})
+
     def test_a_file_of_which_the_archive_lacks_parts_is_left_out(self):
         archive = self.unpack("part-gone")
         done = self.run_program("kvtool", "import", "--create", "--nvme", "16M", "i7", archive,
@@ -218,21 +232,58 @@ class Imports(Programs):
             self.assertEqual((facts.get("existed", 0), facts.get("outcome", "stored")),
                              (0, "stored"))
             self.assertIsNotNone(self.get("u1", 'a/"f"'))
+        self.assertEqual(self.keys("u1"), {'a/"f"'})
 
     def test_an_import_that_fails_keeps_a_file_that_could_not_be_read(self):
-        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
         content = os.urandom(3 * BLOCK)
         self.put("u2", 'a/"f"', content)
         self.run_program("kvtool", "export", "u2", "u2.kva")
         failed = 0
         for number in range(1, 9):
-            done = subprocess.run([program, "import", "u2", "u2.kva"], cwd=self.scratch,
-                                  capture_output=True, timeout=120,
-                                  env=dict(os.environ, KVT_UNREAD_KEY="f",
-                                           KVT_FAIL_CALL=f"kvt_put_submit:{number}"))
+            done = self.attempt_failing("kvt_put_submit", number, "import", "u2", "u2.kva",
+                                        unread="f")
             failed += done.returncode
             self.assertEqual(self.get("u2", 'a/"f"'), content)
         self.assertIn(failed, range(2, 8))
+
+    def import_of_changed(self, call, first, second, *words):
+        """An import of the archive `first`, which is `second` from the first such call on."""
+        program = os.path.join(os.path.dirname(self.programs), "tests", "kvtool_failing")
+        shutil.copy(self.path(first), self.path("changed.kva"))
+        with subprocess.Popen([program, "import", *words, "changed.kva"], cwd=self.scratch,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              env=dict(os.environ, KVT_STOP_CALL=f"{call}:1")) as importer:
+            self.assertTrue(os.WIFSTOPPED(os.waitpid(importer.pid, os.WUNTRACED)[1]))
+            shutil.copy(self.path(second), self.path("changed.kva"))
+            importer.send_signal(signal.SIGCONT)
+            _, error = importer.communicate(timeout=60)
+        self.assertEqual(importer.returncode, 1, error)
+        self.assertRegex(error, rb"\A[^\n]+: changed.kva has changed while it was read\n\Z")
+
+    def test_an_archive_that_changes_between_its_two_readings_leaves_nothing(self):
+        for name, spaces in (("c1", "ab"), ("c2", "ba")):
+            for space in spaces:
+                self.put(name, f"{space}/01", space.encode())
+            self.put(name, 'a/"f"', os.urandom(2 * BLOCK))
+            self.run_program("kvtool", "export", name, name + ".kva")
+        self.put("c3", "a/01", b"old")
+        self.put("c3", "b/02", b"old")
+        # When its file is looked for, the archive has been read once.
+        self.import_of_changed("kvt_get_submit", "c1.kva", "c2.kva", "--replace", "c3")
+        self.assertEqual(self.keys("c3"), {"a/01", "b/02"})
+        self.assertEqual(self.get("c3", "a/01"), b"old")
+
+    def test_an_archive_that_changes_in_its_second_reading_leaves_nothing(self):
+        self.put("c4", "a/01", b"one")
+        self.run_program("kvtool", "export", "c4", "one.kva")
+        for name in ("two", "other"):
+            self.put("c4", "a/02", name.encode(), "--replace")
+            self.run_program("kvtool", "export", "c4", name + ".kva")
+        self.put("c5", "b/00", b"x")
+        # When its first block is looked for, that was read again.
+        for first, second in (("two", "other"), ("two", "one"), ("one", "two")):
+            self.import_of_changed("kvt_lookup", first + ".kva", second + ".kva", "c5")
+            self.assertEqual(self.keys("c5"), {"b/00"})
 
     def test_an_import_mends_a_file_of_which_a_part_is_damaged(self):
         content = b"\x5a" * BLOCK + b"\xa5" * BLOCK
