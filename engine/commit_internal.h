@@ -67,8 +67,8 @@ struct commit {
     struct flight *oldest, *newest;             /* QUEUED and WRITING, in order. */
     uint32_t queued_count;
     uint64_t queued_bytes;
-    uint64_t due_ns; /* The earliest of what waits. */
-    uint64_t order;  /* Of the kill that came last. */
+    uint64_t due_ns;          /* The earliest of what waits. */
+    uint64_t order;           /* Of the kill that came last. */
     uint64_t batch_bytes_max; /* Payload that fits into any free segment with its header. */
     struct kill_queue kills;  /* Waiting, in order. */
     uint64_t told_due_ns;     /* When told ones are tried again, if nothing comes. */
