@@ -134,7 +134,7 @@ struct fs_file {
 
 enum fs_open_flags {
     FS_READ_ONLY = 1,
-    FS_CREATE = 2,    /* Create when missing, mode 0600; by root: the folder's owner's. */
+    FS_CREATE = 2,    /* Create when missing, mode 0600. */
     FS_EXCLUSIVE = 4, /* With FS_CREATE: KVT_EXISTS when it is there. */
     FS_DIRECT = 8,    /* Bypass the page cache where the file system can; see fs_file_direct(). */
     FS_FOLLOW = 16,   /* With FS_READ_ONLY: a file that is not ours, perhaps by a link. */

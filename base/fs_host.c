@@ -3,8 +3,8 @@
  * fs_host.c - files and directories of Linux.
  *
  * Everything below a store's directory is reached by one name from an open directory, so that
- * nobody who renames a parent or plants a link leads us elsewhere. What is created is for its owner
- * alone (0600, 0700), whatever the umask says.
+ * nobody who renames a parent or plants a link leads us elsewhere. What is created belongs to the
+ * user alone (0600, 0700), whatever the umask says.
  *
  * Not here  the owner's lock and fork (lock_host.c), maps (map_host.c).
  * Threads   any; one file or directory by several threads at once is fine except for close.
@@ -84,21 +84,6 @@ open_beneath(int directory, const char *name, int flags, mode_t mode)
         } while (descriptor < 0 && errno == EINTR);
     }
     return streams_pass(descriptor);
-}
-
-/*
- * Root may open the store of somebody else, who is to open it again: what is made in a folder gets
- * the folder's owner. Where that cannot be (root of a container, a file system without owners) it
- * stays root's, and that is no failure: a chown lets the owner in again, and what was opened works.
- */
-static void
-owner_adopt(int directory, int descriptor)
-{
-    struct stat facts;
-
-    if (geteuid() != 0 || fstat(directory, &facts) != 0 ||
-        fchown(descriptor, facts.st_uid, facts.st_gid) != 0)
-        return;
 }
 
 static enum kvt_status
@@ -253,8 +238,6 @@ host_dir_open_at(struct fs_dir *parent, const char *name, unsigned flags, struct
         else if (is_new && fchmod(dir->descriptor, MODE_DIR) != 0)
             status = failure_errno(errno, "Cannot set the mode of", dir->path);
     }
-    if (is_new && status == KVT_OK)
-        owner_adopt(parent->descriptor, dir->descriptor);
     if (status != KVT_OK) {
         host_dir_close(dir);
         return status;
@@ -429,7 +412,6 @@ open_or_create(const struct fs_dir *dir, const char *name, unsigned flags, bool 
             /* Exclusive, to know whether the file is ours to set the mode of. */
             descriptor = open_beneath(dir->descriptor, name, access | O_CREAT | O_EXCL, MODE_FILE);
             if (descriptor >= 0) {
-                owner_adopt(dir->descriptor, descriptor);
                 *is_new_out = true;
                 return descriptor;
             }

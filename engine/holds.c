@@ -170,17 +170,11 @@ hold_put(struct kvt_hold *hold)
 static enum kvt_status
 block_status(const struct kvt_ticket *ticket, uint32_t i, enum kvt_status left)
 {
-    enum kvt_status status = KVT_OK;
-
     for (uint32_t at = i; at < ticket->count; at += ticket->block_count) {
-        const struct op *op = &ticket->ops[at];
-
-        if (!op->is_reached[0])
+        if (!ticket->ops[at].is_reached[0])
             return left;
-        if (status == KVT_OK)
-            status = op->status[0];
     }
-    return status;
+    return ticket_block_op(ticket, KVT_STAGE_DONE, i)->status[0];
 }
 
 /* Any thread, of a ticket that nobody changes meanwhile. NULL: nothing is known of its gets. */

@@ -565,13 +565,16 @@ put_room_beside(
     struct kvt_store *store, struct op *op, uint32_t number, struct put_slots *slots_out)
 {
     bool is_kept = number != ENTRY_NONE && (entry_tiers(store, number) & TIER_NVME) == 0;
+    uint64_t vain_until_ns = store->kept_hand.vain_until_ns;
     enum kvt_status status;
 
     if (is_kept)
         residency_pin(store->map, number);
     status = put_room(store, op, slots_out);
-    if (is_kept)
+    if (is_kept) {
         lease_unpin(store, number);
+        store->kept_hand.vain_until_ns = vain_until_ns; /* Others may have its room. */
+    }
     return status;
 }
 

@@ -448,22 +448,29 @@ kvt_ticket_wait(kvt_ticket *ticket, uint32_t stage, uint64_t timeout_ns)
     return ticket_await(ticket, &ticket->stage, stage, timeout_ns);
 }
 
-/* Of block `i`: the first part with an error speaks for all; where there is none, the first that
- * has another status than KVT_OK. */
-static void
-result_get(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i, struct kvt_result *result)
+const struct op *
+ticket_block_op(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i)
 {
     const struct op *op = &ticket->ops[i];
-    uint64_t length = 0;
 
     for (uint32_t at = i; at < ticket->count; at += ticket->block_count) {
         const struct op *part = &ticket->ops[at];
         enum kvt_status status = op->status[stage - 1];
 
-        length += part->length;
         if (status == KVT_OK || (status > 0 && part->status[stage - 1] < 0))
             op = part;
     }
+    return op;
+}
+
+static void
+result_get(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i, struct kvt_result *result)
+{
+    const struct op *op = ticket_block_op(ticket, stage, i);
+    uint64_t length = 0;
+
+    for (uint32_t at = i; at < ticket->count; at += ticket->block_count)
+        length += ticket->ops[at].length;
     result->status = op->status[stage - 1];
     result->tier = op->tier;
     if (op->status[stage - 1] == KVT_OK)

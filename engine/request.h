@@ -215,6 +215,11 @@ void ticket_drop(struct kvt_ticket *ticket);
 void ticket_disown(struct kvt_ticket *ticket);
 void ticket_send(struct kvt_ticket *ticket);
 
+/* ticket_block_op - the operation that speaks for block `i`, which may have one for each of its
+ * parts, all of which have reached the stage: the first with an error; where there is none, the
+ * first that has another status than KVT_OK. */
+const struct op *ticket_block_op(const struct kvt_ticket *ticket, uint32_t stage, uint32_t i);
+
 /* ticket_status - of a stage that was reached, what a completion tells: the first of its results
  * that is an error, KVT_OK (any). */
 enum kvt_status ticket_status(const struct kvt_ticket *ticket, uint32_t stage);

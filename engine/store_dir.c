@@ -358,7 +358,8 @@ store_epoch_pass(struct kvt_store *store, uint64_t number)
         last, found);
     if (store->is_read_only)
         return KVT_OK;
-    file->open_epoch = found + 1;
+    /* A life that committed nothing has left its number in no index. */
+    file->open_epoch = found + 2;
     KVT_TRY(store_file_write(&store->env, store->dir, file));
     store_numbers_begin(store);
     return KVT_OK;

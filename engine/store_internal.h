@@ -374,7 +374,7 @@ bool entry_drop(
 /* entry_doomed_step - some more of those that wait for their last pin, once one of these has gone:
  * in rounds over all of them, each as work that is in flight. */
 bool entry_doomed_step(struct kvt_store *store);
-/* entry_is_held - it is pinned, and not only by its flight, which has one pin of its own. */
+/* entry_is_held - it is pinned by more than its flight, for which one pin is taken. */
 bool entry_is_held(const struct kvt_store *store, uint32_t number);
 void entry_unpin(struct kvt_store *store, uint32_t number);
 /* entry_extent - where the entry's copy on NVMe is, or was. */

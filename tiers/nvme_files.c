@@ -439,27 +439,64 @@ others_refuse(const struct file_plan *plan)
         plan->env->fs->dir_path(plan->dir));
 }
 
+/* Whether the temporary name is this file's. */
+static bool
+is_named_new(const struct file_plan *plan, const struct fs_file *file)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *named = NULL;
+    bool is_named = fs->open(plan->dir, FILE_NAME_NEW, FS_READ_ONLY, &named) == KVT_OK &&
+                    fs->is_same(named, file);
+
+    fs->close(named);
+    return is_named;
+}
+
+/* Who makes a file has it locked until it has its last name: what is not locked was left by a
+ * crash. One that this user may not open, or that is no file, goes if the folder lets it. */
+static enum kvt_status
+leftover_remove(const struct file_plan *plan)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *file = NULL;
+    enum kvt_status status = file_open_alone(plan, FILE_NAME_NEW, 0, &file);
+
+    if (status == KVT_E_PERMISSION || status == KVT_E_INVAL)
+        return fs->unlink(plan->dir, FILE_NAME_NEW);
+    KVT_TRY(status);
+    status = is_named_new(plan, file) ? fs->unlink(plan->dir, FILE_NAME_NEW) : others_refuse(plan);
+    fs->close(file);
+    return status;
+}
+
 /*
- * The file under its temporary name. Who makes one has it locked until it has its last name: what
- * is not locked was left by a crash. Otherwise of two at once the first could rename what the
- * second had just begun, and lose its space when the second finds none.
+ * A new file under the temporary name, locked, so that nobody else takes it for a leftover: of two
+ * at once the first would rename what the second has just begun. It is never one that was there,
+ * which may be anybody's.
  */
 static enum kvt_status
 file_begin(const struct file_plan *plan, struct fs_file **file_out)
 {
     const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *named = NULL;
-    enum kvt_status status;
+    const unsigned flags = FS_CREATE | FS_EXCLUSIVE;
+    struct fs_file *made = NULL;
+    enum kvt_status status = fs->open(plan->dir, FILE_NAME_NEW, flags, &made);
 
-    KVT_TRY(file_open_alone(plan, FILE_NAME_NEW, FS_CREATE, file_out));
-    status = fs->open(plan->dir, FILE_NAME_NEW, FS_READ_ONLY, &named);
-    /* Its maker has renamed it, or removed it, before this open had the lock. */
-    if (status == KVT_MISS || (status == KVT_OK && !fs->is_same(named, *file_out)))
-        status = others_refuse(plan);
-    fs->close(named);
-    if (status != KVT_OK)
+    if (status == KVT_EXISTS) {
+        status = leftover_remove(plan);
+        if (status == KVT_OK || status == KVT_MISS)
+            status = fs->open(plan->dir, FILE_NAME_NEW, flags, &made);
+    }
+    if (status == KVT_EXISTS)
+        return others_refuse(plan);
+    KVT_TRY(status);
+    status = file_open_alone(plan, FILE_NAME_NEW, 0, file_out);
+    if (status == KVT_OK && (!fs->is_same(made, *file_out) || !is_named_new(plan, made))) {
         fs->close(*file_out);
-    return status;
+        status = KVT_MISS;
+    }
+    fs->close(made);
+    return status == KVT_MISS ? others_refuse(plan) : status;
 }
 
 static enum kvt_status
@@ -470,9 +507,7 @@ file_create(const struct file_plan *plan)
     enum kvt_status status;
 
     KVT_TRY(file_begin(plan, &file));
-    status = fs->truncate(file, 0);
-    if (status == KVT_OK)
-        status = space_allocate(plan, file, 0);
+    status = space_allocate(plan, file, 0);
     /* Also where the folder was found: who made it may have been killed before its name was sure.
      * Where there is a data.00 it is, so that no other open has to see to it. */
     if (status == KVT_OK)

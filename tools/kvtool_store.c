@@ -4,6 +4,8 @@
  */
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "complain.h"
 #include "kvtier/kvtier_unstable.h"
@@ -63,6 +65,18 @@ warning_print(void *context, int level, const char *module, const char *line)
     complain("%s: %s", module, line);
 }
 
+/* The index that root rebuilds cannot be read by whose store it is. */
+static void
+owner_warn(const char *path)
+{
+    struct stat facts;
+
+    if (geteuid() == 0 && stat(path, &facts) == 0 && facts.st_uid != 0)
+        complain("%s is of user %u, who cannot open it any more when files of it belong to root: "
+                 "run this as that user, or give all of it back with chown -R",
+            path, facts.st_uid);
+}
+
 kvt_store *
 store_open_to_write(
     const char *path, const struct kvt_options *options, const struct kvt_options *options_new)
@@ -71,6 +85,7 @@ store_open_to_write(
     kvt_store *store = NULL;
     enum kvt_status status = KVT_OK;
 
+    owner_warn(path);
     existing.flags |= KVT_OPEN_EXISTING;
     existing.log = warning_print;
     existing.log_level = KVT_LOG_WARN;

@@ -131,8 +131,8 @@ struct kvt_options {
     uint32_t flags;       /* enum kvt_open_flags */
 
     uint64_t host_capacity_bytes; /* HOST tier, in whole 2 MiB: from the power of two that holds
-                                   * block_bytes_max on, below 16 TiB. Default 1 GiB. Taken once,
-                                   * at open. It stages reads and writes: never NONE. */
+                                   * block_bytes_max to 2 MiB below 16 TiB. Default 1 GiB. Taken
+                                   * once, at open. It stages reads and writes: never NONE. */
     uint64_t nvme_capacity_bytes; /* NVME tier, all roots together: 8..2^24 segments a root.
                                    * Default: as it is; 8 GiB for a new one. More makes the store
                                    * larger for good, if the disk has room; less is refused.
@@ -144,9 +144,9 @@ struct kvt_options {
     uint64_t index_map_bytes;     /* Of a new LMDB file: 1 MiB..16 TiB. Default: by capacity. */
     uint64_t entry_count_max;     /* Blocks in the map: 1..2^31. Default 2^27 (memory is taken as
                                    * needed). In a full one a block leaves all tiers for another,
-                                   * or for what replaces one that a lease or a get holds. More
-                                   * blocks that an open finds stay until others come. Of keys of
-                                   * 1..16 bytes, 17..32, 33..48, 49..64: 2^30 each. */
+                                   * or for what replaces one that is leased. More blocks that
+                                   * an open finds stay until others come. Of keys of 1..16 bytes,
+                                   * 17..32, 33..48, 49..64: 2^30 each. */
 
     const char *const *roots; /* New stores only: directories, one per device, for the data files,
                                * without any yet, from `/`: ..399 bytes. Default: `path`/data. */

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import unittest
 
 import programs
 from programs import Programs
@@ -107,6 +108,14 @@ class Damage(Programs):
         self.assertIn(b"event=index_damaged", done.stderr)
         done = self.run_program("kvtool", "put", "d", "a/02", input=b"x")
         self.assertEqual(done.stderr, b"")
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can give a store away")
+    def test_root_is_told_whose_store_it_writes_to(self):
+        self.copy()
+        os.chown(self.path("d"), 65534, 65534)
+        done = self.run_program("kvtool", "put", "d", "a/01", input=b"x")
+        self.assertIn(b"is of user 65534", done.stderr)
+        self.assertEqual(self.run_program("kvtool", "get", "d", "a/01").stderr, b"")
 
     def test_what_a_rebuild_gave_up_is_a_finding(self):
         self.copy()

@@ -5,6 +5,7 @@
  * what the sentences of its failures are of.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <setjmp.h>
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -222,6 +224,37 @@ a_folder_is_not_blamed_for_its_parent(void **state)
     assert_int_equal(result, 0);
 }
 
+/* --- What others leave ------------------------------------------------------------------------ */
+
+/* A file that was there under the temporary name may be anybody's, and open to anybody. */
+static void
+a_data_file_is_none_that_was_there(void **state)
+{
+    const struct kvt_options options = kit_options();
+    char dir[KIT_PATH_BYTES], text[KIT_PATH_BYTES + 64];
+    struct stat planted, made;
+    kvt_store *store;
+    int descriptor;
+
+    (void)state;
+    kit_dir_make(dir);
+    (void)snprintf(text, sizeof(text), "%s/data", dir);
+    assert_int_equal(mkdir(text, 0755), 0);
+    (void)snprintf(text, sizeof(text), "%s/data/data.00.new", dir);
+    descriptor = open(text, O_CREAT | O_RDWR, 0600);
+    assert_true(descriptor >= 0);
+    assert_int_equal(fchmod(descriptor, 0666), 0);
+    assert_int_equal(fstat(descriptor, &planted), 0);
+    assert_int_equal(kvt_open(dir, &options, &store), KVT_OK);
+    (void)snprintf(text, sizeof(text), "%s/data/data.00", dir);
+    assert_int_equal(stat(text, &made), 0);
+    assert_true(made.st_ino != planted.st_ino);
+    assert_int_equal(made.st_mode & 0777, 0600);
+    close(descriptor);
+    kit_works(store);
+    kit_dir_remove(dir);
+}
+
 int
 main(void)
 {
@@ -230,6 +263,7 @@ main(void)
         cmocka_unit_test(a_store_that_lost_all_but_its_index_is_not_made_anew),
         cmocka_unit_test(an_open_that_is_well_leaves_no_failure),
         cmocka_unit_test(a_folder_is_not_blamed_for_its_parent),
+        cmocka_unit_test(a_data_file_is_none_that_was_there),
     };
 
     stop_on_proof();

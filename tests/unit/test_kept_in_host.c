@@ -242,6 +242,35 @@ the_least_important_goes_first(void **state)
     store_end();
 }
 
+/* It was refused because its own block did not count as room: for others it does. */
+static void
+a_refused_replace_takes_no_room_from_others(void **state)
+{
+    static kvt_lease leases[IN_HOST];
+    struct payload_key name;
+    uint32_t count = 0;
+
+    (void)state;
+    store_begin(KVT_CAPACITY_NONE, KVT_POLICY_LRU);
+    assert_int_equal(link_put(0, 0, KVT_TIER_HOST, KVT_MEMORY), KVT_OK);
+    assert_int_equal(link_put(0, 1, KVT_TIER_HBM, KVT_MEMORY), KVT_OK);
+    while (slab_used(store->slab) + BYTES <= slab_capacity(store->slab)) {
+        uint32_t hit_count;
+
+        assert_int_equal(link_put(count + 1, 0, KVT_TIER_HOST, KVT_MEMORY), KVT_OK);
+        payload_key_make(&name, (count + 1) * CHAIN);
+        assert_int_equal(
+            kvt_lookup(store, ns, &name.key, 1, NULL, &hit_count, &leases[count]), KVT_OK);
+        assert_int_equal(hit_count, 1);
+        count++;
+    }
+    assert_int_equal(kit_put(store, ns, 0, 2, BYTES, KVT_MEMORY), KVT_E_NOSPC);
+    assert_int_equal(link_put(count + 1, 0, KVT_TIER_HOST, KVT_MEMORY), KVT_OK);
+    for (uint32_t i = 0; i < count; i++)
+        kvt_lease_release(store, leases[i]);
+    store_end();
+}
+
 int
 main(void)
 {
@@ -251,6 +280,7 @@ main(void)
         cmocka_unit_test(without_nvme_blocks_are_dropped),
         cmocka_unit_test(what_can_go_makes_no_room),
         cmocka_unit_test(the_least_important_goes_first),
+        cmocka_unit_test(a_refused_replace_takes_no_room_from_others),
     };
 
     stop_on_proof();

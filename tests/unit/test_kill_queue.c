@@ -289,7 +289,7 @@ one_kill_of_a_key_stands_in_a_bucket(void **state)
 static void
 a_queue_that_cannot_grow_stays(void **state)
 {
-    const struct kill_queue full = {.capacity = UINT32_MAX / 4 + 1};
+    const struct kill_queue full = {.capacity = UINT32_MAX / 2 + 1};
     struct kill_queue queue = full;
     struct kvt_env env;
 

@@ -14,6 +14,7 @@
 
 #include "kvtier/kvtier_unstable.h"
 #include "stop_on_proof.h"
+#include "store_internal.h"
 #include "store_kit.h"
 
 enum {
@@ -33,6 +34,7 @@ static const char *const copies[COPIES] = {"STORE.a", "STORE.b"};
 static char path[KIT_PATH_BYTES];
 static kvt_store *store;
 static kvt_namespace ns;
+static uint32_t epoch_last;
 
 static void
 life_begin(uint32_t flags)
@@ -43,6 +45,8 @@ life_begin(uint32_t flags)
     options.nvme_high_percent = 50; /* Segments are reclaimed. */
     assert_int_equal(kvt_open(path, &options, &store), KVT_OK);
     assert_int_equal(kvt_namespace_open(store, "a", "d", 1, &ns), KVT_OK);
+    assert_true(store->file.open_epoch > epoch_last);
+    epoch_last = store->file.open_epoch;
 }
 
 static void
@@ -109,6 +113,7 @@ lives_before(bool last_is_orderly, uint64_t fill_count)
     };
 
     kit_dir_make(path);
+    epoch_last = 0;
     life_begin(0);
     life_end(true);
     store_keep(&kept);
@@ -119,6 +124,8 @@ lives_before(bool last_is_orderly, uint64_t fill_count)
         assert_int_equal(kit_put(store, ns, DELETED, i, 1000, KVT_SYNC), KVT_OK);
         life_end(i < COUNT || last_is_orderly);
     }
+    life_begin(0); /* One that commits nothing. */
+    life_end(false);
     store_put_back(&kept);
 }
 
