@@ -439,21 +439,23 @@ others_refuse(const struct file_plan *plan)
         plan->env->fs->dir_path(plan->dir));
 }
 
-/* Whether the temporary name is this file's. */
-static bool
-is_named_new(const struct file_plan *plan, const struct fs_file *file)
+/* KVT_MISS: the temporary name is not, or no longer, this file's. */
+static enum kvt_status
+name_check(const struct file_plan *plan, const struct fs_file *file)
 {
     const struct fs_ops *fs = plan->env->fs;
     struct fs_file *named = NULL;
-    bool is_named = fs->open(plan->dir, FILE_NAME_NEW, FS_READ_ONLY, &named) == KVT_OK &&
-                    fs->is_same(named, file);
+    enum kvt_status status = fs->open(plan->dir, FILE_NAME_NEW, FS_READ_ONLY, &named);
 
+    if (status == KVT_OK && !fs->is_same(named, file))
+        status = KVT_MISS;
     fs->close(named);
-    return is_named;
+    return status;
 }
 
 /* Who makes a file has it locked until it has its last name: what is not locked was left by a
- * crash. One that this user may not open, or that is no file, goes if the folder lets it. */
+ * crash. One that this user may not open, or that is no file, goes if the folder lets it. KVT_MISS:
+ * it is there no longer, or another is. */
 static enum kvt_status
 leftover_remove(const struct file_plan *plan)
 {
@@ -464,16 +466,28 @@ leftover_remove(const struct file_plan *plan)
     if (status == KVT_E_PERMISSION || status == KVT_E_INVAL)
         return fs->unlink(plan->dir, FILE_NAME_NEW);
     KVT_TRY(status);
-    status = is_named_new(plan, file) ? fs->unlink(plan->dir, FILE_NAME_NEW) : others_refuse(plan);
+    status = name_check(plan, file);
+    if (status == KVT_OK)
+        status = fs->unlink(plan->dir, FILE_NAME_NEW);
     fs->close(file);
     return status;
 }
 
-/*
- * A new file under the temporary name, locked, so that nobody else takes it for a leftover: of two
- * at once the first would rename what the second has just begun. It is never one that was there,
- * which may be anybody's.
- */
+/* The file under the temporary name, locked, so that nobody else takes it for a leftover: of two
+ * at once the first would rename what the second has just begun. KVT_MISS: another is there. */
+static enum kvt_status
+made_lock(const struct file_plan *plan, const struct fs_file *made, struct fs_file **file_out)
+{
+    enum kvt_status status = file_open_alone(plan, FILE_NAME_NEW, 0, file_out);
+
+    KVT_TRY(status);
+    status = plan->env->fs->is_same(made, *file_out) ? name_check(plan, made) : KVT_MISS;
+    if (status != KVT_OK)
+        plan->env->fs->close(*file_out);
+    return status;
+}
+
+/* It is never a file that was there, which may be anybody's. */
 static enum kvt_status
 file_begin(const struct file_plan *plan, struct fs_file **file_out)
 {
@@ -484,19 +498,13 @@ file_begin(const struct file_plan *plan, struct fs_file **file_out)
 
     if (status == KVT_EXISTS) {
         status = leftover_remove(plan);
-        if (status == KVT_OK || status == KVT_MISS)
+        if (status == KVT_OK)
             status = fs->open(plan->dir, FILE_NAME_NEW, flags, &made);
     }
-    if (status == KVT_EXISTS)
-        return others_refuse(plan);
-    KVT_TRY(status);
-    status = file_open_alone(plan, FILE_NAME_NEW, 0, file_out);
-    if (status == KVT_OK && (!fs->is_same(made, *file_out) || !is_named_new(plan, made))) {
-        fs->close(*file_out);
-        status = KVT_MISS;
-    }
+    if (status == KVT_OK)
+        status = made_lock(plan, made, file_out);
     fs->close(made);
-    return status == KVT_MISS ? others_refuse(plan) : status;
+    return status == KVT_MISS || status == KVT_EXISTS ? others_refuse(plan) : status;
 }
 
 static enum kvt_status
