@@ -485,6 +485,41 @@ a_data_file_that_has_been_made_meanwhile_is_not_emptied(void **state)
     }
 }
 
+/* With and without a file that a crash left. */
+static void
+an_error_of_the_disk_is_not_told_as_another_store(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t failed_count = 0;
+        enum kvt_status status;
+
+        do {
+            const struct sim_rule fails = {
+                .ops = SIM_OPEN, .effect = SIM_EIO, .file = "data.00.new", .nth = failed_count + 1};
+            struct fs_dir *dir;
+
+            sim_begin(1);
+            assert_int_equal(
+                sim.fs.dir_open(sim.env.fs_context, roots[0], FS_CREATE, &dir), KVT_OK);
+            if (i == 1)
+                new_file_leave(dir);
+            sim.fs.dir_close(dir);
+            sim_rule_add(sim.world, &fails);
+            status = sim_open();
+            sim_rules_clear(sim.world);
+            if (status != KVT_OK) {
+                assert_int_equal(status, KVT_E_IO);
+                failed_count++;
+                assert_int_equal(sim_open(), KVT_OK);
+            }
+            kit_works(sim.store);
+            sim_end();
+        } while (status != KVT_OK);
+        assert_int_equal(failed_count, i == 0 ? 6 : 9); /* Three opens of each, and three. */
+    }
+}
+
 /* One that was there is as it was, though this open was allowed to make one. */
 static void
 a_store_that_was_there_is_never_taken_back(void **state)
@@ -543,6 +578,7 @@ main(void)
         cmocka_unit_test(a_data_file_that_is_made_at_the_same_time_is_not_replaced),
         cmocka_unit_test(a_data_file_that_is_being_made_is_not_taken),
         cmocka_unit_test(a_data_file_that_has_been_made_meanwhile_is_not_emptied),
+        cmocka_unit_test(an_error_of_the_disk_is_not_told_as_another_store),
         cmocka_unit_test(a_store_that_was_there_is_never_taken_back),
         cmocka_unit_test(a_creation_that_was_poisoned_stays_as_it_is),
     };
