@@ -260,7 +260,7 @@ store_was_made(struct kvt_store *store, bool *was_made_out)
     return KVT_OK;
 }
 
-/* Records and batches of a life never have the numbers of an earlier one. */
+/* The numbers of a life are above all that were committed before it. */
 static void
 store_numbers_begin(struct kvt_store *store)
 {

@@ -454,7 +454,7 @@ name_check(const struct file_plan *plan, const struct fs_file *file)
 }
 
 /* Who makes a file has it locked until it has its last name: what is not locked was left by a
- * crash. One that this user may not open, or that is no file, goes if the folder lets it. KVT_MISS:
+ * crash. One that this user may not open, a link and a pipe go if the folder lets them. KVT_MISS:
  * it is there no longer, or another is. */
 static enum kvt_status
 leftover_remove(const struct file_plan *plan)

@@ -273,7 +273,7 @@ life(struct lives *lives, uint32_t operation_count)
     if (ending == END_CRASH)
         sim_crash_after(lives->host.world, 1 + rng_below(&lives->rng, 800));
     is_open = life_open(lives);
-    if (ending == END_ABORT && is_open)
+    if (ending == END_ABORT && lives->work->store != NULL)
         workload_memory_close(lives->work);
     for (uint32_t i = 0; i < count && is_open && !sim_crashed(lives->host.world); i++) {
         bool is_busy = ending == END_RECLAIM && !reclaim_is_idle(lives->work->store);
