@@ -472,6 +472,12 @@ file_set_flags(struct fs_host_file *file, unsigned flags)
 }
 
 static enum kvt_status
+kind_refuse(const struct fs_host_file *file)
+{
+    return failure_set(KVT_E_INVAL, 0, "%s is not a regular file.", file->path);
+}
+
+static enum kvt_status
 file_finish(struct fs_host_file *file, unsigned flags, bool is_new)
 {
     struct stat facts;
@@ -479,7 +485,7 @@ file_finish(struct fs_host_file *file, unsigned flags, bool is_new)
     if (fstat(file->file.descriptor, &facts) != 0)
         return failure_errno(errno, "Cannot examine", file->path);
     if (!S_ISREG(facts.st_mode))
-        return failure_set(KVT_E_INVAL, 0, "%s is not a regular file.", file->path);
+        return kind_refuse(file);
     if (is_new && fchmod(file->file.descriptor, MODE_FILE) != 0)
         return failure_errno(errno, "Cannot set the mode of", file->path);
     return file_set_flags(file, flags);
@@ -506,7 +512,9 @@ host_open(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file *
     file->fork_count = lock_fork_count();
     descriptor = open_or_create(dir, name, flags, &is_new);
     file->file.descriptor = descriptor < 0 ? -1 : descriptor;
-    if (descriptor < 0)
+    if (descriptor == -ENXIO) /* A socket, or a node whose device is not there. */
+        status = kind_refuse(file);
+    else if (descriptor < 0)
         status = failure_errno(-descriptor, "Cannot open", file->path);
     else
         status = file_finish(file, flags, is_new);

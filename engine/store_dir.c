@@ -349,6 +349,9 @@ store_epoch_pass(struct kvt_store *store, uint64_t number)
     struct store_file *file = &store->file;
     uint32_t found = (uint32_t)(number >> EPOCH_SHIFT);
     uint32_t last = store->is_read_only ? file->open_epoch : file->open_epoch - 1;
+    enum {
+        EMPTY_LIVES_MAX = 1000 /* In a row: of a host that restarts all the time. */
+    };
 
     if (found <= last)
         return KVT_OK;
@@ -358,8 +361,8 @@ store_epoch_pass(struct kvt_store *store, uint64_t number)
         last, found);
     if (store->is_read_only)
         return KVT_OK;
-    /* A life that committed nothing has left its number in no index. */
-    file->open_epoch = found + 2;
+    /* Lives that committed nothing have left their numbers in no index. */
+    file->open_epoch = found + 1 + EMPTY_LIVES_MAX;
     KVT_TRY(store_file_write(&store->env, store->dir, file));
     store_numbers_begin(store);
     return KVT_OK;

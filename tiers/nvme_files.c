@@ -454,8 +454,8 @@ name_check(const struct file_plan *plan, const struct fs_file *file)
 }
 
 /* Who makes a file has it locked until it has its last name: what is not locked was left by a
- * crash. One that this user may not open, a link and a pipe go if the folder lets them. KVT_MISS:
- * it is there no longer, or another is. */
+ * crash. One that this user may not open, and what is no file, go if the folder lets them.
+ * KVT_MISS: it is there no longer, or another is. */
 static enum kvt_status
 leftover_remove(const struct file_plan *plan)
 {
@@ -473,49 +473,62 @@ leftover_remove(const struct file_plan *plan)
     return status;
 }
 
+/* After a failure, which stays the last: the temporary name goes, if it is this file's. */
+static void
+name_give_back(const struct file_plan *plan, const struct fs_file *made)
+{
+    struct failure first = *failure_last();
+
+    if (name_check(plan, made) == KVT_OK)
+        (void)plan->env->fs->unlink(plan->dir, FILE_NAME_NEW);
+    failure_copy(&first);
+}
+
 /* The file under the temporary name, locked, so that nobody else takes it for a leftover: of two
  * at once the first would rename what the second has just begun. KVT_MISS: another is there. */
 static enum kvt_status
-made_lock(const struct file_plan *plan, const struct fs_file *made, struct fs_file **file_out)
+made_lock(const struct file_plan *plan, const struct fs_file *made, struct fs_file **locked_out)
 {
-    enum kvt_status status = file_open_alone(plan, FILE_NAME_NEW, 0, file_out);
+    enum kvt_status status = file_open_alone(plan, FILE_NAME_NEW, 0, locked_out);
 
     KVT_TRY(status);
-    status = plan->env->fs->is_same(made, *file_out) ? name_check(plan, made) : KVT_MISS;
+    status = plan->env->fs->is_same(made, *locked_out) ? name_check(plan, made) : KVT_MISS;
     if (status != KVT_OK)
-        plan->env->fs->close(*file_out);
+        plan->env->fs->close(*locked_out);
     return status;
 }
 
-/* It is never a file that was there, which may be anybody's. */
+/* It is never a file that was there, which may be anybody's. *made_out: to be closed, also after a
+ * failure, and to tell it by. */
 static enum kvt_status
-file_begin(const struct file_plan *plan, struct fs_file **file_out)
+file_begin(const struct file_plan *plan, struct fs_file **made_out, struct fs_file **locked_out)
 {
     const struct fs_ops *fs = plan->env->fs;
     const unsigned flags = FS_CREATE | FS_EXCLUSIVE;
-    struct fs_file *made = NULL;
-    enum kvt_status status = fs->open(plan->dir, FILE_NAME_NEW, flags, &made);
+    enum kvt_status status = fs->open(plan->dir, FILE_NAME_NEW, flags, made_out);
 
     if (status == KVT_EXISTS) {
         status = leftover_remove(plan);
         if (status == KVT_OK)
-            status = fs->open(plan->dir, FILE_NAME_NEW, flags, &made);
+            status = fs->open(plan->dir, FILE_NAME_NEW, flags, made_out);
     }
-    if (status == KVT_OK)
-        status = made_lock(plan, made, file_out);
-    fs->close(made);
+    if (status == KVT_OK) {
+        status = made_lock(plan, *made_out, locked_out);
+        if (status != KVT_OK && status != KVT_E_LOCKED) /* Then it is being removed. */
+            name_give_back(plan, *made_out);
+    }
     return status == KVT_MISS || status == KVT_EXISTS ? others_refuse(plan) : status;
 }
 
 static enum kvt_status
-file_create(const struct file_plan *plan)
+file_create(const struct file_plan *plan, struct fs_file **made_out)
 {
     const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *file = NULL;
+    struct fs_file *locked = NULL;
     enum kvt_status status;
 
-    KVT_TRY(file_begin(plan, &file));
-    status = space_allocate(plan, file, 0);
+    KVT_TRY(file_begin(plan, made_out, &locked));
+    status = space_allocate(plan, locked, 0);
     /* Also where the folder was found: who made it may have been killed before its name was sure.
      * Where there is a data.00 it is, so that no other open has to see to it. */
     if (status == KVT_OK)
@@ -525,16 +538,32 @@ file_create(const struct file_plan *plan)
     /* KVT_MISS: where there are no locks another one has taken it for what a crash left. */
     if (status == KVT_EXISTS || status == KVT_MISS)
         status = others_refuse(plan);
-    if (status != KVT_OK) {
-        struct failure first = *failure_last();
-
-        (void)fs->unlink(plan->dir, FILE_NAME_NEW);
-        failure_copy(&first);
-    }
-    fs->close(file);
+    if (status != KVT_OK)
+        name_give_back(plan, *made_out);
+    fs->close(locked);
     if (status == KVT_OK && plan->is_made != NULL)
         *plan->is_made = true;
     return status == KVT_OK ? fs->dir_sync(plan->dir) : status;
+}
+
+/* Open what has just been made. Another user, who may not open and so not lock it, can have taken
+ * it for a crash's, and so can anybody where there are no locks: then data.00 is another file, or
+ * none, and not to be taken back. */
+static enum kvt_status
+made_open(const struct file_plan *plan, const struct fs_file *made, struct fs_file **file_out)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *file = NULL;
+    enum kvt_status status = file_open(plan, &file);
+
+    if (status == KVT_MISS || (status == KVT_OK && !fs->is_same(made, file))) {
+        fs->close(file);
+        if (plan->is_made != NULL)
+            *plan->is_made = false;
+        return others_refuse(plan);
+    }
+    *file_out = file;
+    return status;
 }
 
 /* --- All of it -------------------------------------------------------------------------------- */
@@ -581,14 +610,18 @@ nvme_file_find(struct nvme_tier *nvme, uint32_t number)
 static enum kvt_status
 file_make(const struct file_plan *plan, bool was_made, struct fs_file **file_out)
 {
+    struct fs_file *made = NULL;
     enum kvt_status status = file_open(plan, file_out);
 
     if (status != KVT_MISS)
         return status;
     if (was_made)
         plan_warn(plan, "made_anew", 0);
-    KVT_TRY(file_create(plan));
-    return file_open(plan, file_out);
+    status = file_create(plan, &made);
+    if (status == KVT_OK)
+        status = made_open(plan, made, file_out);
+    plan->env->fs->close(made);
+    return status;
 }
 
 enum kvt_status

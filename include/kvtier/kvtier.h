@@ -206,7 +206,7 @@ struct kvt_options {
  *
  * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
  * KVT_E_INVAL        an argument or option breaks its bound, `path` has other things in it and no
- *                    store, its parent is missing, or a root has blocks of another store or root.
+ *                    store, its parent is missing, or a root is another store's or another root's.
  * KVT_E_LOCKED       another process, or another handle of this one, has the store open; or writes
  *                    of an owner that was killed were still on their way after half a minute.
  * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
@@ -215,8 +215,8 @@ struct kvt_options {
  * KVT_E_NOSPC        the disk has no room for the capacity that was asked for, or for the index.
  * KVT_E_UNSUPPORTED  the io engine that was asked for is denied here; there is no such device;
  *                    `path` is on a network file system; unknown options.
- * KVT_E_GPU          a device failed while it was opened.
- * KVT_E_NOMEM, KVT_E_IO, KVT_E_META, KVT_E_PERMISSION, KVT_E_READONLY  see kvt_last_error().
+ * KVT_E_GPU, KVT_E_NOMEM, KVT_E_BUSY, KVT_E_IO, KVT_E_META, KVT_E_PERMISSION, KVT_E_READONLY
+ *                    see kvt_last_error().
  *
  * Threads: any. Ownership: borrows `path` and `options`; gives *store_out, see kvt_close().
  * Blocks: yes, for recovery, in proportion to the number of blocks.

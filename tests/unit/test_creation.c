@@ -338,16 +338,27 @@ a_data_file_that_somebody_else_made_stays(void **state)
     sim_end();
 }
 
-/* Another store makes its data file there while this one's has its space already. */
+static void
+file_leave(struct fs_dir *dir, const char *name)
+{
+    struct fs_file *file = NULL;
+
+    assert_int_equal(sim.fs.open(dir, name, FS_CREATE | FS_EXCLUSIVE, &file), KVT_OK);
+    assert_int_equal(sim.fs.truncate(file, 5), KVT_OK);
+    sim.fs.close(file);
+}
+
+/* Another store makes its data file there while this one's has its space already. A third has taken
+ * that for a crash's, and begun. */
 static enum kvt_status
 sync_parent_and_make(struct fs_dir *dir)
 {
-    struct fs_file *file;
-
     if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0) {
-        assert_int_equal(sim.fs.open(dir, "data.00", FS_CREATE | FS_EXCLUSIVE, &file), KVT_OK);
-        assert_int_equal(sim.fs.write_at(file, "other", 5, 0), KVT_OK);
-        sim.fs.close(file);
+        file_leave(dir, "data.00");
+        if (sim.has_third) {
+            assert_int_equal(sim.fs.unlink(dir, "data.00.new"), KVT_OK);
+            file_leave(dir, "data.00.new");
+        }
     }
     return sim_env(sim.world)->fs->dir_sync_parent(dir);
 }
@@ -361,14 +372,66 @@ sync_parent_and_remove(struct fs_dir *dir)
     return sim_env(sim.world)->fs->dir_sync_parent(dir);
 }
 
+/* And has its own there when this one's gets its last name. */
+static enum kvt_status
+sync_parent_and_replace(struct fs_dir *dir)
+{
+    enum kvt_status status = sync_parent_and_remove(dir);
+
+    if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0)
+        file_leave(dir, "data.00.new");
+    return status;
+}
+
+/* Somebody removes what has just got its last name. */
+static enum kvt_status
+sync_and_remove(struct fs_dir *dir)
+{
+    struct fs_file *file = NULL;
+
+    if (strcmp(sim.fs.dir_path(dir), roots[1]) == 0 &&
+        sim.fs.open(dir, "data.00", FS_READ_ONLY, &file) == KVT_OK) {
+        sim.fs.close(file);
+        assert_int_equal(sim.fs.unlink(dir, "data.00"), KVT_OK);
+    }
+    return sim_env(sim.world)->fs->dir_sync(dir);
+}
+
 static void
 a_data_file_that_is_removed_while_it_is_made_is_refused(void **state)
 {
     (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        sim_begin(1);
+        if (i == 0)
+            sim.fs.dir_sync_parent = sync_parent_and_remove;
+        else
+            sim.fs.dir_sync = sync_and_remove;
+        refused(
+            sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+        sim.fs = *sim_env(sim.world)->fs;
+        nothing_was_made();
+        sim_end();
+    }
+}
+
+/* The host forks whenever a file has been opened to be locked. */
+static enum kvt_status
+lock_of_a_forked(struct fs_file *file, uint64_t timeout_ns)
+{
+    (void)file;
+    (void)timeout_ns;
+    return failure_set(KVT_E_BUSY, 0, "the process forked");
+}
+
+static void
+a_creation_whose_process_forks_all_the_time_says_so(void **state)
+{
+    (void)state;
     sim_begin(1);
-    sim.fs.dir_sync_parent = sync_parent_and_remove;
-    refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
-    sim.fs.dir_sync_parent = sim_env(sim.world)->fs->dir_sync_parent;
+    sim.fs.lock = lock_of_a_forked;
+    refused(sim_open(), KVT_E_BUSY, "the process forked");
+    sim.fs.lock = sim_env(sim.world)->fs->lock;
     nothing_was_made();
     sim_end();
 }
@@ -393,13 +456,64 @@ static void
 a_data_file_that_is_made_at_the_same_time_is_not_replaced(void **state)
 {
     (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        sim_begin(1);
+        sim.has_third = i == 1;
+        sim.fs.dir_sync_parent = sync_parent_and_make;
+        refused(
+            sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
+        second_is_of_five_bytes();
+        assert_int_equal(sim_file_exists(sim.world, "second/data.00.new"), sim.has_third);
+        assert_false(sim_file_exists(sim.world, "first/data.00"));
+        assert_false(sim_file_exists(sim.world, "store/STORE.a"));
+        sim_end();
+    }
+}
+
+/* It could not open this one's, which another user made, and so did not see that it is locked. */
+static void
+a_data_file_that_is_another_when_it_has_its_name_is_not_taken(void **state)
+{
+    (void)state;
     sim_begin(1);
-    sim.fs.dir_sync_parent = sync_parent_and_make;
+    sim.fs.dir_sync_parent = sync_parent_and_replace;
     refused(sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
     second_is_of_five_bytes();
-    assert_false(sim_file_exists(sim.world, "second/data.00.new"));
     assert_false(sim_file_exists(sim.world, "first/data.00"));
     assert_false(sim_file_exists(sim.world, "store/STORE.a"));
+    sim_end();
+}
+
+/* It holds the file for half a minute, to remove it. */
+static enum kvt_status
+lock_of_another(struct fs_file *file, uint64_t timeout_ns)
+{
+    struct fs_dir *dir = NULL;
+    struct fs_file *named = NULL;
+    enum kvt_status status = sim_env(sim.world)->fs->lock(file, timeout_ns);
+
+    assert_int_equal(sim.fs.dir_open(sim.env.fs_context, roots[1], 0, &dir), KVT_OK);
+    if (sim.fs.open(dir, "data.00.new", 0, &named) == KVT_OK && sim.fs.is_same(named, file))
+        status = failure_set(KVT_E_LOCKED, 0, "another has it");
+    sim.fs.close(named);
+    sim.fs.dir_close(dir);
+    return status;
+}
+
+static void
+a_data_file_that_another_has_locked_is_left_to_it(void **state)
+{
+    struct fs_dir *dir;
+
+    (void)state;
+    sim_begin(1);
+    assert_int_equal(sim.fs.dir_open(sim.env.fs_context, roots[1], FS_CREATE, &dir), KVT_OK);
+    sim.fs.dir_close(dir);
+    sim.fs.lock = lock_of_another;
+    refused(sim_open(), KVT_E_LOCKED, "/second/data.00 is locked");
+    sim.fs.lock = sim_env(sim.world)->fs->lock;
+    assert_true(sim_file_exists(sim.world, "second/data.00.new"));
+    nothing_was_made();
     sim_end();
 }
 
@@ -435,15 +549,6 @@ a_data_file_that_is_being_made_is_not_taken(void **state)
     works_still_and_ends();
 }
 
-static void
-new_file_leave(struct fs_dir *dir)
-{
-    struct fs_file *file = NULL;
-
-    assert_int_equal(sim.fs.open(dir, "data.00.new", FS_CREATE, &file), KVT_OK);
-    sim.fs.close(file);
-}
-
 /* The other one has made its data file when this one, which has opened it, gets its lock. */
 static enum kvt_status
 lock_when_it_is_made(struct fs_file *file, uint64_t timeout_ns)
@@ -456,7 +561,7 @@ lock_when_it_is_made(struct fs_file *file, uint64_t timeout_ns)
         assert_int_equal(sim.fs.truncate(file, 5), KVT_OK);
         assert_int_equal(sim.fs.rename_new(dir, "data.00.new", "data.00"), KVT_OK);
         if (sim.has_third)
-            new_file_leave(dir);
+            file_leave(dir, "data.00.new");
     }
     sim.fs.close(named);
     sim.fs.dir_close(dir);
@@ -475,7 +580,7 @@ a_data_file_that_has_been_made_meanwhile_is_not_emptied(void **state)
         sim.fs.lock = lock_when_it_is_made;
         assert_int_equal(sim.fs.dir_open(sim.env.fs_context, roots[1], FS_CREATE, &dir), KVT_OK);
         if ((i & 2) != 0)
-            new_file_leave(dir); /* The other has begun first. */
+            file_leave(dir, "data.00.new"); /* The other has begun first. */
         sim.fs.dir_close(dir);
         refused(
             sim_open(), KVT_E_INVAL, "/second/data.00 is made by another store at the same time");
@@ -503,7 +608,7 @@ an_error_of_the_disk_is_not_told_as_another_store(void **state)
             assert_int_equal(
                 sim.fs.dir_open(sim.env.fs_context, roots[0], FS_CREATE, &dir), KVT_OK);
             if (i == 1)
-                new_file_leave(dir);
+                file_leave(dir, "data.00.new");
             sim.fs.dir_close(dir);
             sim_rule_add(sim.world, &fails);
             status = sim_open();
@@ -511,6 +616,10 @@ an_error_of_the_disk_is_not_told_as_another_store(void **state)
             if (status != KVT_OK) {
                 assert_int_equal(status, KVT_E_IO);
                 failed_count++;
+                if (i == 0) {
+                    assert_false(sim_file_exists(sim.world, "first/data.00.new"));
+                    assert_false(sim_file_exists(sim.world, "second/data.00.new"));
+                }
                 assert_int_equal(sim_open(), KVT_OK);
             }
             kit_works(sim.store);
@@ -574,8 +683,11 @@ main(void)
         cmocka_unit_test(a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open),
         cmocka_unit_test(a_store_in_folders_that_a_killed_process_made_survives_a_power_cut),
         cmocka_unit_test(a_data_file_that_somebody_else_made_stays),
+        cmocka_unit_test(a_creation_whose_process_forks_all_the_time_says_so),
         cmocka_unit_test(a_data_file_that_is_removed_while_it_is_made_is_refused),
         cmocka_unit_test(a_data_file_that_is_made_at_the_same_time_is_not_replaced),
+        cmocka_unit_test(a_data_file_that_is_another_when_it_has_its_name_is_not_taken),
+        cmocka_unit_test(a_data_file_that_another_has_locked_is_left_to_it),
         cmocka_unit_test(a_data_file_that_is_being_made_is_not_taken),
         cmocka_unit_test(a_data_file_that_has_been_made_meanwhile_is_not_emptied),
         cmocka_unit_test(an_error_of_the_disk_is_not_told_as_another_store),

@@ -255,6 +255,33 @@ a_data_file_is_none_that_was_there(void **state)
     kit_dir_remove(dir);
 }
 
+/* What is no file goes as what a crash left does. */
+static void
+a_data_file_is_made_in_the_place_of_what_is_none(void **state)
+{
+    static const mode_t kinds[] = {S_IFSOCK, S_IFIFO, S_IFLNK};
+    const struct kvt_options options = kit_options();
+    char dir[KIT_PATH_BYTES], path[KIT_PATH_BYTES + 64];
+    kvt_store *store;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        kit_dir_make(dir);
+        (void)snprintf(path, sizeof(path), "%s/data", dir);
+        assert_int_equal(mkdir(path, 0755), 0);
+        (void)snprintf(path, sizeof(path), "%s/data/data.00.new", dir);
+        if (kinds[i] == S_IFLNK)
+            assert_int_equal(symlink("elsewhere", path), 0);
+        else
+            assert_int_equal(mknod(path, kinds[i] | 0600, 0), 0);
+        assert_int_equal(kvt_open(dir, &options, &store), KVT_OK);
+        assert_false(is_there(dir, "data/data.00.new"));
+        assert_false(is_there(dir, "data/elsewhere"));
+        kit_works(store);
+        kit_dir_remove(dir);
+    }
+}
+
 int
 main(void)
 {
@@ -264,6 +291,7 @@ main(void)
         cmocka_unit_test(an_open_that_is_well_leaves_no_failure),
         cmocka_unit_test(a_folder_is_not_blamed_for_its_parent),
         cmocka_unit_test(a_data_file_is_none_that_was_there),
+        cmocka_unit_test(a_data_file_is_made_in_the_place_of_what_is_none),
     };
 
     stop_on_proof();

@@ -290,6 +290,9 @@ what_is_no_regular_file_is_refused_without_waiting(void **state)
     struct world *world = *state;
     struct fs_file *file;
 
+    assert_int_equal(mknod(path_in(world, "socket"), S_IFSOCK | 0600, 0), 0);
+    assert_int_equal(world->fs->open(world->dir, "socket", FS_CREATE, &file), KVT_E_INVAL);
+    assert_sentence_names("socket is not a regular file");
     assert_int_equal(mkfifo(path_in(world, "pipe"), 0600), 0);
     assert_int_equal(mkdir(path_in(world, "below"), 0700), 0);
     assert_int_equal(world->fs->open(world->dir, "pipe", FS_READ_ONLY, &file), KVT_E_INVAL);
