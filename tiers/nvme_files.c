@@ -355,57 +355,96 @@ file_lock(const struct file_plan *plan, struct fs_file *file, uint64_t timeout_n
         plan->env->fs->dir_path(plan->dir));
 }
 
-/* Open the file, data.00 or what is to be it, once nobody else has it. */
+/* KVT_MISS: the name is not, or no longer, this file's, which is a file and can be opened. */
+static enum kvt_status
+name_check(const struct file_plan *plan, const char *name, const struct fs_file *file)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *named = NULL;
+    enum kvt_status status = fs->open(plan->dir, name, FS_READ_ONLY, &named);
+
+    if (status == KVT_E_PERMISSION || status == KVT_E_INVAL ||
+        (status == KVT_OK && !fs->is_same(named, file)))
+        status = KVT_MISS;
+    fs->close(named);
+    return status;
+}
+
+/* Open the file, data.00 or what is to be it, once nobody else has it. KVT_MISS: nor is it there
+ * then: who had it has removed it, or given it its last name. */
 static enum kvt_status
 file_open_alone(
     const struct file_plan *plan, const char *name, unsigned flags, struct fs_file **file_out)
 {
     const struct kvt_env *env = plan->env;
     uint64_t until_ns = env_until(env, PATIENCE_NS);
+    struct fs_file *file = NULL;
     enum kvt_status status;
     uint64_t now_ns;
 
     if (plan->options->read_only)
         flags |= FS_READ_ONLY;
     do {
-        KVT_TRY(env->fs->open(plan->dir, name, flags, file_out));
+        env->fs->close(file);
+        KVT_TRY(env->fs->open(plan->dir, name, flags, &file));
         now_ns = env_now(env);
-        status = file_lock(plan, *file_out, until_ns > now_ns ? until_ns - now_ns : 0);
-        if (status != KVT_OK)
-            env->fs->close(*file_out);
+        status = file_lock(plan, file, until_ns > now_ns ? until_ns - now_ns : 0);
         /* KVT_E_BUSY: the process forked between the two. */
     } while (status == KVT_E_BUSY && now_ns < until_ns);
-    return status;
-}
-
-/* Open data.00 for transfers: direct where that works. */
-static enum kvt_status
-file_open(const struct file_plan *plan, struct fs_file **file_out)
-{
-    const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *file = NULL;
-    enum kvt_status status;
-
-    KVT_TRY(file_open_alone(plan, FILE_NAME, FS_DIRECT, &file));
-    if (fs->is_direct(file) && fs->align(file) > PAGE_BYTES) {
-        status = failure_set(KVT_E_UNSUPPORTED, 0,
-            "%s: the file system wants transfers aligned to %u bytes, kvtier aligns to %d",
-            fs->dir_path(plan->dir), fs->align(file), PAGE_BYTES);
-        fs->close(file);
-        return status;
-    }
-    status = file_probe(plan, file);
-    if (status == KVT_E_INVAL && fs->is_direct(file)) {
-        fs->close(file);
-        KVT_TRY(file_open_alone(plan, FILE_NAME, 0, &file));
-        status = file_probe(plan, file);
-    }
+    if (status == KVT_OK)
+        status = name_check(plan, name, file);
     if (status != KVT_OK) {
-        fs->close(file);
+        env->fs->close(file);
         return status;
     }
     *file_out = file;
     return KVT_OK;
+}
+
+/* Make *file fit for transfers: direct where that works, else it is opened anew. After a failure it
+ * is NULL. */
+static enum kvt_status
+file_fit(const struct file_plan *plan, const char *name, struct fs_file **file)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    enum kvt_status status;
+
+    if (fs->is_direct(*file) && fs->align(*file) > PAGE_BYTES)
+        status = failure_set(KVT_E_UNSUPPORTED, 0,
+            "%s: the file system wants transfers aligned to %u bytes, kvtier aligns to %d",
+            fs->dir_path(plan->dir), fs->align(*file), PAGE_BYTES);
+    else
+        status = file_probe(plan, *file);
+    if (status == KVT_E_INVAL && fs->is_direct(*file)) {
+        fs->close(*file);
+        *file = NULL;
+        KVT_TRY(file_open_alone(plan, name, 0, file));
+        status = file_probe(plan, *file);
+    }
+    if (status != KVT_OK) {
+        fs->close(*file);
+        *file = NULL;
+    }
+    return status;
+}
+
+/* Open data.00 for transfers. */
+static enum kvt_status
+file_open(const struct file_plan *plan, struct fs_file **file_out)
+{
+    KVT_TRY(file_open_alone(plan, FILE_NAME, FS_DIRECT, file_out));
+    return file_fit(plan, FILE_NAME, file_out);
+}
+
+/* It was not there when this open looked first. */
+static enum kvt_status
+file_refuse(const struct file_plan *plan, struct fs_file **file)
+{
+    plan->env->fs->close(*file);
+    *file = NULL;
+    return failure_set(KVT_E_INVAL, 0,
+        "%s/" FILE_NAME " is made by another store at the same time: a root is one store's",
+        plan->env->fs->dir_path(plan->dir));
 }
 
 /* Grow a file that is shorter than wanted. *size_out: what can be used. */
@@ -431,31 +470,9 @@ file_grow(const struct file_plan *plan, struct fs_file *file, uint64_t *size_out
 
 /* --- Making it -------------------------------------------------------------------------------- */
 
-static enum kvt_status
-others_refuse(const struct file_plan *plan)
-{
-    return failure_set(KVT_E_INVAL, 0,
-        "%s/" FILE_NAME " is made by another store at the same time: a root is one store's",
-        plan->env->fs->dir_path(plan->dir));
-}
-
-/* KVT_MISS: the temporary name is not, or no longer, this file's. */
-static enum kvt_status
-name_check(const struct file_plan *plan, const struct fs_file *file)
-{
-    const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *named = NULL;
-    enum kvt_status status = fs->open(plan->dir, FILE_NAME_NEW, FS_READ_ONLY, &named);
-
-    if (status == KVT_OK && !fs->is_same(named, file))
-        status = KVT_MISS;
-    fs->close(named);
-    return status;
-}
-
-/* Who makes a file has it locked until it has its last name: what is not locked was left by a
- * crash. One that this user may not open, and what is no file, go if the folder lets them.
- * KVT_MISS: it is there no longer, or another is. */
+/* Who makes a file has it locked from its begin on: what is not locked was left by a crash. One
+ * that this user may not open, and what is no file, go if the folder lets them. KVT_MISS: it is
+ * there no longer, or another is. */
 static enum kvt_status
 leftover_remove(const struct file_plan *plan)
 {
@@ -463,106 +480,96 @@ leftover_remove(const struct file_plan *plan)
     struct fs_file *file = NULL;
     enum kvt_status status = file_open_alone(plan, FILE_NAME_NEW, 0, &file);
 
-    if (status == KVT_E_PERMISSION || status == KVT_E_INVAL)
-        return fs->unlink(plan->dir, FILE_NAME_NEW);
-    KVT_TRY(status);
-    status = name_check(plan, file);
-    if (status == KVT_OK)
+    if (status == KVT_OK || status == KVT_E_PERMISSION || status == KVT_E_INVAL)
         status = fs->unlink(plan->dir, FILE_NAME_NEW);
     fs->close(file);
     return status;
 }
 
-/* After a failure, which stays the last: the temporary name goes, if it is this file's. */
-static void
-name_give_back(const struct file_plan *plan, const struct fs_file *made)
-{
-    struct failure first = *failure_last();
-
-    if (name_check(plan, made) == KVT_OK)
-        (void)plan->env->fs->unlink(plan->dir, FILE_NAME_NEW);
-    failure_copy(&first);
-}
-
-/* The file under the temporary name, locked, so that nobody else takes it for a leftover: of two
- * at once the first would rename what the second has just begun. KVT_MISS: another is there. */
+/* It is never a file that was there, which may be anybody's. */
 static enum kvt_status
-made_lock(const struct file_plan *plan, const struct fs_file *made, struct fs_file **locked_out)
-{
-    enum kvt_status status = file_open_alone(plan, FILE_NAME_NEW, 0, locked_out);
-
-    KVT_TRY(status);
-    status = plan->env->fs->is_same(made, *locked_out) ? name_check(plan, made) : KVT_MISS;
-    if (status != KVT_OK)
-        plan->env->fs->close(*locked_out);
-    return status;
-}
-
-/* It is never a file that was there, which may be anybody's. *made_out: to be closed, also after a
- * failure, and to tell it by. */
-static enum kvt_status
-file_begin(const struct file_plan *plan, struct fs_file **made_out, struct fs_file **locked_out)
+file_begin(const struct file_plan *plan, struct fs_file **made_out)
 {
     const struct fs_ops *fs = plan->env->fs;
     const unsigned flags = FS_CREATE | FS_EXCLUSIVE;
     enum kvt_status status = fs->open(plan->dir, FILE_NAME_NEW, flags, made_out);
 
-    if (status == KVT_EXISTS) {
-        status = leftover_remove(plan);
-        if (status == KVT_OK)
-            status = fs->open(plan->dir, FILE_NAME_NEW, flags, made_out);
-    }
-    if (status == KVT_OK) {
-        status = made_lock(plan, *made_out, locked_out);
-        if (status != KVT_OK && status != KVT_E_LOCKED) /* Then it is being removed. */
-            name_give_back(plan, *made_out);
-    }
-    return status == KVT_MISS || status == KVT_EXISTS ? others_refuse(plan) : status;
+    if (status != KVT_EXISTS)
+        return status;
+    KVT_TRY(leftover_remove(plan));
+    return fs->open(plan->dir, FILE_NAME_NEW, flags, made_out);
 }
 
+/* It is locked, so that nobody else takes it for a leftover: of two at once the first would rename
+ * what the second has just begun. And it stays so: between two locks another store could take it.
+ * KVT_MISS: the name is another file's. */
 static enum kvt_status
-file_create(const struct file_plan *plan, struct fs_file **made_out)
+file_fill(const struct file_plan *plan, const struct fs_file *made, struct fs_file **file_out)
 {
     const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *locked = NULL;
+
+    KVT_TRY(file_open_alone(plan, FILE_NAME_NEW, FS_DIRECT, file_out));
+    if (!fs->is_same(made, *file_out))
+        return KVT_MISS;
+    KVT_TRY(space_allocate(plan, *file_out, 0));
+    KVT_TRY(file_fit(plan, FILE_NAME_NEW, file_out));
+    return fs->is_same(made, *file_out) ? KVT_OK : KVT_MISS;
+}
+
+/* KVT_EXISTS: another has the last name. KVT_MISS: another has got it now, or the file is gone:
+ * where there are no locks, or another user may not open the file, it was taken for a crash's. */
+static enum kvt_status
+file_rename(const struct file_plan *plan, const struct fs_file *file)
+{
+    const struct fs_ops *fs = plan->env->fs;
     enum kvt_status status;
 
-    KVT_TRY(file_begin(plan, made_out, &locked));
-    status = space_allocate(plan, locked, 0);
     /* Also where the folder was found: who made it may have been killed before its name was sure.
      * Where there is a data.00 it is, so that no other open has to see to it. */
-    if (status == KVT_OK)
-        status = fs->dir_sync_parent(plan->dir);
-    if (status == KVT_OK)
-        status = fs->rename_new(plan->dir, FILE_NAME_NEW, FILE_NAME);
-    /* KVT_MISS: where there are no locks another one has taken it for what a crash left. */
-    if (status == KVT_EXISTS || status == KVT_MISS)
-        status = others_refuse(plan);
-    if (status != KVT_OK)
-        name_give_back(plan, *made_out);
-    fs->close(locked);
-    if (status == KVT_OK && plan->is_made != NULL)
-        *plan->is_made = true;
+    KVT_TRY(fs->dir_sync_parent(plan->dir));
+    KVT_TRY(fs->rename_new(plan->dir, FILE_NAME_NEW, FILE_NAME));
+    status = name_check(plan, FILE_NAME, file);
+    if (plan->is_made != NULL)
+        *plan->is_made = status != KVT_MISS;
     return status == KVT_OK ? fs->dir_sync(plan->dir) : status;
 }
 
-/* Open what has just been made. Another user, who may not open and so not lock it, can have taken
- * it for a crash's, and so can anybody where there are no locks: then data.00 is another file, or
- * none, and not to be taken back. */
+/* After a failure, which stays the last: the temporary name goes, unless it is another file's. */
+static void
+file_give_up(const struct file_plan *plan, const struct fs_file *made)
+{
+    struct failure first = *failure_last();
+
+    if (name_check(plan, FILE_NAME_NEW, made) != KVT_MISS)
+        (void)plan->env->fs->unlink(plan->dir, FILE_NAME_NEW);
+    failure_copy(&first);
+}
+
 static enum kvt_status
-made_open(const struct file_plan *plan, const struct fs_file *made, struct fs_file **file_out)
+file_create(const struct file_plan *plan, struct fs_file **file_out)
 {
     const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *file = NULL;
-    enum kvt_status status = file_open(plan, &file);
+    struct fs_file *made = NULL;
+    enum kvt_status status;
 
-    if (status == KVT_MISS || (status == KVT_OK && !fs->is_same(made, file))) {
-        fs->close(file);
-        if (plan->is_made != NULL)
-            *plan->is_made = false;
-        return others_refuse(plan);
+    if (plan->is_made != NULL)
+        *plan->is_made = false;
+    status = file_begin(plan, &made);
+    if (status == KVT_OK) {
+        status = file_fill(plan, made, file_out);
+        if (status == KVT_OK)
+            status = file_rename(plan, *file_out);
+        /* What another has locked is being removed. */
+        if (status != KVT_OK && status != KVT_E_LOCKED)
+            file_give_up(plan, made);
     }
-    *file_out = file;
+    fs->close(made);
+    if (status == KVT_OK)
+        return KVT_OK;
+    if (status == KVT_MISS || status == KVT_EXISTS)
+        return file_refuse(plan, file_out);
+    fs->close(*file_out);
+    *file_out = NULL;
     return status;
 }
 
@@ -603,6 +610,8 @@ nvme_file_find(struct nvme_tier *nvme, uint32_t number)
     if (status == KVT_MISS)
         return may_be_missing(&nvme->options, number) ? KVT_OK : missing_refuse(&plan);
     KVT_TRY(status);
+    if (nvme->options.is_absent[number])
+        return file_refuse(&plan, &root->file);
     return file_claim(&plan, number, root->file);
 }
 
@@ -610,17 +619,17 @@ nvme_file_find(struct nvme_tier *nvme, uint32_t number)
 static enum kvt_status
 file_make(const struct file_plan *plan, bool was_made, struct fs_file **file_out)
 {
-    struct fs_file *made = NULL;
-    enum kvt_status status = file_open(plan, file_out);
+    struct fs_file *file = NULL;
+    enum kvt_status status = file_open(plan, &file);
 
-    if (status != KVT_MISS)
-        return status;
-    if (was_made)
-        plan_warn(plan, "made_anew", 0);
-    status = file_create(plan, &made);
-    if (status == KVT_OK)
-        status = made_open(plan, made, file_out);
-    plan->env->fs->close(made);
+    if (status == KVT_OK && !file_is_of_another_root(plan, file))
+        return file_refuse(plan, &file);
+    if (status == KVT_MISS) {
+        if (was_made)
+            plan_warn(plan, "made_anew", 0);
+        status = file_create(plan, &file);
+    }
+    *file_out = file;
     return status;
 }
 

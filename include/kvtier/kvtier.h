@@ -207,8 +207,8 @@ struct kvt_options {
  * KVT_MISS           KVT_OPEN_EXISTING and there is no store at `path`.
  * KVT_E_INVAL        an argument or option breaks its bound, `path` has other things in it and no
  *                    store, its parent is missing, or a root is another store's or another root's.
- * KVT_E_LOCKED       another process, or another handle of this one, has the store open; or writes
- *                    of an owner that was killed were still on their way after half a minute.
+ * KVT_E_LOCKED       another process, or another handle of this one, has the store open; or a root
+ *                    was in use half a minute: by another store, or by writes of a killed owner.
  * KVT_E_FORMAT       a version or feature that this build does not read (or not write).
  * KVT_E_CORRUPT      both copies of STORE, or of NAMES, are damaged; KVT_OPEN_READ_ONLY, and the
  *                    index would have to be rebuilt.
