@@ -198,7 +198,7 @@ store_free(struct kvt_store *store)
     namespaces_close(store);
     hidden_copies_close(store);
     env_put(&env, store->doomed, store->doomed_capacity * sizeof(*store->doomed));
-    store_dir_unmake(store); /* No file of it is open here, and LOCK's lock is held. */
+    store_dir_unmake(store); /* LOCK and the data files that it made are still locked. */
     store_dirs_close(store);
     if (store->fork_page != NULL)
         env_unmap(&env, store->fork_page, PAGE_BYTES);
@@ -304,7 +304,8 @@ nvme_prepare(struct kvt_store *store, const struct recover_facts *facts)
         .may_lack = store->world.may_lack_data,
         .logger = &store->logger,
         .loop_task = &store->loop_task,
-        .is_made = store->root_is_made,
+        .is_new = store->is_being_made,
+        .made = store->made_files,
     };
     enum kvt_status status;
 
@@ -321,11 +322,9 @@ nvme_prepare(struct kvt_store *store, const struct recover_facts *facts)
         options.root_bytes[i] =
             store_file_grown(&store->file, store->options.nvme_capacity_bytes, i);
     }
-    do {
-        for (uint32_t i = 0; i < options.root_count; i++)
-            options.is_absent[i] = store->is_being_made && !store->root_is_made[i];
+    do
         status = nvme_open(&store->env, &options, &store->nvme);
-    } while (status != KVT_OK && io_engine_fall_back(store, status));
+    while (status != KVT_OK && io_engine_fall_back(store, status));
     KVT_TRY(status);
     store->segments = nvme_segments(store->nvme);
     return store_capacity_note(store);

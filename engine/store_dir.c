@@ -208,26 +208,11 @@ pair_remove(struct kvt_store *store, const char *one, const char *other)
     return store->env.fs->dir_sync(store->dir);
 }
 
-/* Another open, which has waited for its lock, may have it by now: then it is that one's. */
-static enum kvt_status
-data_remove(struct kvt_store *store, struct fs_dir *dir)
-{
-    const struct fs_ops *fs = store->env.fs;
-    struct fs_file *file = NULL;
-    enum kvt_status status = fs->open(dir, "data.00", 0, &file);
-
-    if (status == KVT_OK && fs->dir_has_locks(dir))
-        status = fs->lock(file, 0);
-    if (status != KVT_E_LOCKED)
-        status = file_remove(store, dir, "data.00");
-    fs->close(file);
-    return status == KVT_E_LOCKED ? KVT_OK : status;
-}
-
 /*
  * The index first: STORE with an index, and without a data file, is a store whose disk is away;
  * without an index it is one whose creation was cut short, which the next open completes. NAMES
- * last: whoever finds STORE finds NAMES.
+ * last: whoever finds STORE finds NAMES. The data files are still locked: who waits for them finds
+ * that they are gone.
  */
 static enum kvt_status
 files_remove(struct kvt_store *store)
@@ -237,9 +222,9 @@ files_remove(struct kvt_store *store)
     if (store->meta_dir != NULL)
         KVT_TRY(world->index_ops->remove(world->index_context, &store->env, store->meta_dir));
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++) {
-        if (!store->root_is_made[i])
+        if (store->made_files[i] == NULL)
             continue;
-        KVT_TRY(data_remove(store, store->root_dirs[i]));
+        KVT_TRY(file_remove(store, store->root_dirs[i], "data.00"));
         KVT_TRY(store->env.fs->dir_sync(store->root_dirs[i]));
     }
     KVT_TRY(pair_remove(store, "STORE.a", "STORE.b"));
@@ -404,8 +389,10 @@ store_dirs_close(struct kvt_store *store)
 {
     const struct fs_ops *fs = store->env.fs;
 
-    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++)
+    for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++) {
+        fs->close(store->made_files[i]);
         fs->dir_close(store->root_dirs[i]);
+    }
     fs->dir_close(store->meta_dir);
     fs->close(store->lock);
     fs->dir_close(store->dir);

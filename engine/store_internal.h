@@ -216,14 +216,14 @@ struct kvt_store {
     _Atomic uint32_t *fork_page;
     struct fs_dir *dir, *meta_dir;
     struct fs_dir *root_dirs[STORE_ROOTS_MAX];
+    struct fs_file *made_files[STORE_ROOTS_MAX]; /* Data files that this open made, locked. */
     struct fs_file *lock;
     struct store_file file;
     uint64_t fingerprint_seed;
     uint8_t life[16]; /* By chance, anew at each open: what an earlier one gave away is stale. */
     bool is_read_only;
-    bool is_threads;                    /* The io engine is the thread pool. */
-    bool is_being_made;                 /* By this open, which has not succeeded yet. */
-    bool root_is_made[STORE_ROOTS_MAX]; /* This open made its data file. */
+    bool is_threads;    /* The io engine is the thread pool. */
+    bool is_being_made; /* By this open, which has not succeeded yet. */
     bool seeks_strays;  /* The loop does nothing else before strays_remove() has looked. */
     bool is_unfinished; /* The index: see index_finish(). The committer's while it runs. */
 

@@ -31,8 +31,8 @@ struct file_plan {
     const struct nvme_root *roots; /* All; `file` of those that are open. */
     struct fs_dir *dir;
     uint64_t segment_bytes;
-    uint64_t wanted_bytes; /* Whole segments. */
-    bool *is_made;         /* NULL: nobody wants to know. */
+    uint64_t wanted_bytes;     /* Whole segments. */
+    struct fs_file **made_out; /* NULL: nobody wants it. */
 };
 
 static void
@@ -436,15 +436,37 @@ file_open(const struct file_plan *plan, struct fs_file **file_out)
     return file_fit(plan, FILE_NAME, file_out);
 }
 
-/* It was not there when this open looked first. */
-static enum kvt_status
-file_refuse(const struct file_plan *plan, struct fs_file **file)
+/* What is given to the caller of nvme_open() is not closed here. */
+static void
+file_let_go(const struct file_plan *plan, struct fs_file *file)
 {
-    plan->env->fs->close(*file);
-    *file = NULL;
+    if (plan->made_out == NULL || file != *plan->made_out)
+        plan->env->fs->close(file);
+}
+
+static enum kvt_status
+others_refuse(const struct file_plan *plan)
+{
     return failure_set(KVT_E_INVAL, 0,
         "%s/" FILE_NAME " is made by another store at the same time: a root is one store's",
         plan->env->fs->dir_path(plan->dir));
+}
+
+/* Where there was none a moment ago one that is there is another store's; or another root's, which
+ * root_is_another() will say. Without a lock, for which others would wait. */
+static enum kvt_status
+file_look(const struct file_plan *plan, struct fs_file **file_out)
+{
+    const struct fs_ops *fs = plan->env->fs;
+    struct fs_file *file = NULL;
+
+    KVT_TRY(fs->open(plan->dir, FILE_NAME, FS_READ_ONLY, &file));
+    if (!file_is_of_another_root(plan, file)) {
+        fs->close(file);
+        return others_refuse(plan);
+    }
+    *file_out = file;
+    return KVT_OK;
 }
 
 /* Grow a file that is shorter than wanted. *size_out: what can be used. */
@@ -501,7 +523,8 @@ file_begin(const struct file_plan *plan, struct fs_file **made_out)
 }
 
 /* It is locked, so that nobody else takes it for a leftover: of two at once the first would rename
- * what the second has just begun. And it stays so: between two locks another store could take it.
+ * what the second has just begun. And it stays so from its last name on: between two locks another
+ * store could take it.
  * KVT_MISS: the name is another file's. */
 static enum kvt_status
 file_fill(const struct file_plan *plan, const struct fs_file *made, struct fs_file **file_out)
@@ -519,7 +542,7 @@ file_fill(const struct file_plan *plan, const struct fs_file *made, struct fs_fi
 /* KVT_EXISTS: another has the last name. KVT_MISS: another has got it now, or the file is gone:
  * where there are no locks, or another user may not open the file, it was taken for a crash's. */
 static enum kvt_status
-file_rename(const struct file_plan *plan, const struct fs_file *file)
+file_rename(const struct file_plan *plan, struct fs_file *file)
 {
     const struct fs_ops *fs = plan->env->fs;
     enum kvt_status status;
@@ -529,8 +552,8 @@ file_rename(const struct file_plan *plan, const struct fs_file *file)
     KVT_TRY(fs->dir_sync_parent(plan->dir));
     KVT_TRY(fs->rename_new(plan->dir, FILE_NAME_NEW, FILE_NAME));
     status = name_check(plan, FILE_NAME, file);
-    if (plan->is_made != NULL)
-        *plan->is_made = status != KVT_MISS;
+    if (status != KVT_MISS && plan->made_out != NULL)
+        *plan->made_out = file;
     return status == KVT_OK ? fs->dir_sync(plan->dir) : status;
 }
 
@@ -548,29 +571,23 @@ file_give_up(const struct file_plan *plan, const struct fs_file *made)
 static enum kvt_status
 file_create(const struct file_plan *plan, struct fs_file **file_out)
 {
-    const struct fs_ops *fs = plan->env->fs;
-    struct fs_file *made = NULL;
-    enum kvt_status status;
+    struct fs_file *made = NULL, *file = NULL;
+    enum kvt_status status = file_begin(plan, &made);
 
-    if (plan->is_made != NULL)
-        *plan->is_made = false;
-    status = file_begin(plan, &made);
     if (status == KVT_OK) {
-        status = file_fill(plan, made, file_out);
+        status = file_fill(plan, made, &file);
         if (status == KVT_OK)
-            status = file_rename(plan, *file_out);
+            status = file_rename(plan, file);
         /* What another has locked is being removed. */
         if (status != KVT_OK && status != KVT_E_LOCKED)
             file_give_up(plan, made);
     }
-    fs->close(made);
+    plan->env->fs->close(made);
     if (status == KVT_OK)
-        return KVT_OK;
-    if (status == KVT_MISS || status == KVT_EXISTS)
-        return file_refuse(plan, file_out);
-    fs->close(*file_out);
-    *file_out = NULL;
-    return status;
+        *file_out = file;
+    else
+        file_let_go(plan, file);
+    return status == KVT_MISS || status == KVT_EXISTS ? others_refuse(plan) : status;
 }
 
 /* --- All of it -------------------------------------------------------------------------------- */
@@ -586,7 +603,7 @@ plan_make(const struct nvme_tier *nvme, uint32_t number, struct file_plan *plan)
     plan->options = options;
     plan->roots = nvme->roots;
     plan->dir = options->roots[number];
-    plan->is_made = options->is_made == NULL ? NULL : &options->is_made[number];
+    plan->made_out = options->made == NULL ? NULL : &options->made[number];
     plan->segment_bytes = (uint64_t)options->segment_pages * PAGE_BYTES;
     count = options->root_bytes[number] / plan->segment_bytes;
     if (count == 0 || count > 1u << 24)
@@ -601,18 +618,24 @@ plan_make(const struct nvme_tier *nvme, uint32_t number, struct file_plan *plan)
 enum kvt_status
 nvme_file_find(struct nvme_tier *nvme, uint32_t number)
 {
+    const struct nvme_options *options = &nvme->options;
     struct nvme_root *root = &nvme->roots[number];
+    struct fs_file *file = NULL;
     struct file_plan plan;
     enum kvt_status status;
 
     KVT_TRY(plan_make(nvme, number, &plan));
-    status = file_open(&plan, &root->file);
+    if (options->made != NULL && options->made[number] != NULL) {
+        root->file = options->made[number]; /* By a try with another io engine. */
+        return KVT_OK;
+    }
+    status = options->is_new ? file_look(&plan, &file) : file_open(&plan, &file);
     if (status == KVT_MISS)
-        return may_be_missing(&nvme->options, number) ? KVT_OK : missing_refuse(&plan);
-    KVT_TRY(status);
-    if (nvme->options.is_absent[number])
-        return file_refuse(&plan, &root->file);
-    return file_claim(&plan, number, root->file);
+        return may_be_missing(options, number) ? KVT_OK : missing_refuse(&plan);
+    root->file = file;
+    if (status != KVT_OK || options->is_new)
+        return status;
+    return file_claim(&plan, number, file);
 }
 
 /* Another root may have the same folder, and have made the file by now. */
@@ -620,10 +643,8 @@ static enum kvt_status
 file_make(const struct file_plan *plan, bool was_made, struct fs_file **file_out)
 {
     struct fs_file *file = NULL;
-    enum kvt_status status = file_open(plan, &file);
+    enum kvt_status status = file_look(plan, &file);
 
-    if (status == KVT_OK && !file_is_of_another_root(plan, file))
-        return file_refuse(plan, &file);
     if (status == KVT_MISS) {
         if (was_made)
             plan_warn(plan, "made_anew", 0);
@@ -654,4 +675,15 @@ nvme_file_ready(struct nvme_tier *nvme, uint32_t number)
     root->align_bytes = fs->align(root->file);
     root->segment_count = (uint32_t)(size / plan.segment_bytes);
     return KVT_OK;
+}
+
+void
+nvme_file_close(struct nvme_tier *nvme, uint32_t number)
+{
+    const struct nvme_options *options = &nvme->options;
+    struct nvme_root *root = &nvme->roots[number];
+
+    if (options->made == NULL || root->file != options->made[number])
+        nvme->env->fs->close(root->file);
+    root->file = NULL;
 }

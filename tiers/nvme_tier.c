@@ -170,7 +170,7 @@ nvme_close(struct tier *tier)
     KVT_ASSERT(nvme->put_first == NULL);
     for (uint32_t i = 0; i < nvme->root_count; i++) {
         lane_close(nvme->roots[i].lane);
-        nvme->env->fs->close(nvme->roots[i].file);
+        nvme_file_close(nvme, i);
     }
     nvme_reads_deinit(nvme);
     nvme_puts_deinit(nvme);

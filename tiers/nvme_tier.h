@@ -58,10 +58,13 @@ struct nvme_options {
     bool may_remake;       /* A data file that was made, and is missing, is made anew. */
     bool may_lack;         /* read_only: the root of one has no segments then. */
     struct logger *logger; /* NULL: silent. */
-    struct task *const *loop_task;  /* Woken when nvme_step() has work. NULL: nobody. */
-    bool was_made[NVME_ROOTS_MAX];  /* The data file of the root has been there. */
-    bool is_absent[NVME_ROOTS_MAX]; /* It was not there a moment ago: one that is, is another's. */
-    bool *is_made; /* NULL, or for each root: set when its data file is made by this open. */
+    struct task *const *loop_task; /* Woken when nvme_step() has work. NULL: nobody. */
+    bool was_made[NVME_ROOTS_MAX]; /* The data file of the root has been there. */
+    bool is_new; /* None was there a moment ago: one that is, is another store's. */
+    /* NULL, or for each root: the data file that was made, locked. It is the caller's, to be closed
+     * behind the tier, so that nobody else has it before it can be taken back; another nvme_open()
+     * takes it as it is. */
+    struct fs_file **made;
 };
 
 struct nvme_tier;
@@ -76,8 +79,9 @@ struct batch_header;
  * or may be missing. File systems without fallocate get a sparse file. KVT_E_NOSPC names root, size
  * wanted and size there.
  * KVT_E_INVAL: an option, a capacity below one segment, or a file has blocks of another store, or
- * of another root, and none of its own root in the segments that were looked at; or it came
- * while it was being made, or is_absent.
+ * of another root, and none of its own root in the segments that were looked at; or it came while
+ * it was to be made. KVT_E_LOCKED: it is in use, or was made by another store, for half a minute.
+ * KVT_E_BUSY: the process forked whenever it was opened.
  * KVT_E_UNSUPPORTED: the file system wants transfers aligned to more than a page, or the io engine
  * is denied. KVT_E_IO: a call of the file system failed, or such a file is missing; a file of which
  * a page cannot be read is opened, with a warning, when another can.
