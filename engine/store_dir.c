@@ -208,6 +208,20 @@ pair_remove(struct kvt_store *store, const char *one, const char *other)
     return store->env.fs->dir_sync(store->dir);
 }
 
+/* Where a rename replaces what has the name, another store's file can have it by now. */
+static enum kvt_status
+data_remove(struct kvt_store *store, uint32_t root)
+{
+    const struct fs_ops *fs = store->env.fs;
+    struct fs_file *named = NULL;
+    bool is_others;
+
+    is_others = fs->open(store->root_dirs[root], "data.00", FS_READ_ONLY, &named) == KVT_OK &&
+                !fs->is_same(named, store->made_files[root]);
+    fs->close(named);
+    return is_others ? KVT_OK : file_remove(store, store->root_dirs[root], "data.00");
+}
+
 /*
  * The index first: STORE with an index, and without a data file, is a store whose disk is away;
  * without an index it is one whose creation was cut short, which the next open completes. NAMES
@@ -224,7 +238,7 @@ files_remove(struct kvt_store *store)
     for (uint32_t i = 0; i < STORE_ROOTS_MAX; i++) {
         if (store->made_files[i] == NULL)
             continue;
-        KVT_TRY(file_remove(store, store->root_dirs[i], "data.00"));
+        KVT_TRY(data_remove(store, i));
         KVT_TRY(store->env.fs->dir_sync(store->root_dirs[i]));
     }
     KVT_TRY(pair_remove(store, "STORE.a", "STORE.b"));

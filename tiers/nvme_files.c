@@ -524,8 +524,7 @@ file_begin(const struct file_plan *plan, struct fs_file **made_out)
 
 /* It is locked, so that nobody else takes it for a leftover: of two at once the first would rename
  * what the second has just begun. And it stays so from its last name on: between two locks another
- * store could take it.
- * KVT_MISS: the name is another file's. */
+ * store could take it. KVT_MISS: the name is another file's. */
 static enum kvt_status
 file_fill(const struct file_plan *plan, const struct fs_file *made, struct fs_file **file_out)
 {
@@ -627,7 +626,8 @@ nvme_file_find(struct nvme_tier *nvme, uint32_t number)
     KVT_TRY(plan_make(nvme, number, &plan));
     if (options->made != NULL && options->made[number] != NULL) {
         root->file = options->made[number]; /* By a try with another io engine. */
-        return KVT_OK;
+        status = name_check(&plan, FILE_NAME, root->file);
+        return status == KVT_MISS ? others_refuse(&plan) : status;
     }
     status = options->is_new ? file_look(&plan, &file) : file_open(&plan, &file);
     if (status == KVT_MISS)

@@ -126,8 +126,8 @@ struct nvme_tier {
 /*
  * nvme_file_find - fills `file` of a root whose data file is there, and the root's; nothing is
  * changed yet. nvme_file_ready - makes one that is not there, and grows it: when all were found.
- * Fills segment_count, align_bytes and is_direct, too. nvme_file_close - one that this open made
- * stays open: it is its caller's.
+ * Fills segment_count, align_bytes and is_direct, too. nvme_file_close - but not the caller's, in
+ * `options.made`.
  */
 enum kvt_status nvme_file_find(struct nvme_tier *nvme, uint32_t number);
 enum kvt_status nvme_file_ready(struct nvme_tier *nvme, uint32_t number);

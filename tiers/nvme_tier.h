@@ -61,9 +61,9 @@ struct nvme_options {
     struct task *const *loop_task; /* Woken when nvme_step() has work. NULL: nobody. */
     bool was_made[NVME_ROOTS_MAX]; /* The data file of the root has been there. */
     bool is_new; /* None was there a moment ago: one that is, is another store's. */
-    /* NULL, or for each root: the data file that was made, locked. It is the caller's, to be closed
-     * behind the tier, so that nobody else has it before it can be taken back; another nvme_open()
-     * takes it as it is. */
+    /* NULL, or for each root: NULL, then the data file that was made, locked where there are locks.
+     * It is the caller's, also after a failure, to be closed behind the tier, so that nobody else
+     * has it before it can be taken back; another nvme_open() takes it as it is. */
     struct fs_file **made;
 };
 
@@ -80,7 +80,7 @@ struct batch_header;
  * wanted and size there.
  * KVT_E_INVAL: an option, a capacity below one segment, or a file has blocks of another store, or
  * of another root, and none of its own root in the segments that were looked at; or it came while
- * it was to be made. KVT_E_LOCKED: it is in use, or was made by another store, for half a minute.
+ * it was to be made. KVT_E_LOCKED: it was in use, or what is to be it, for half a minute.
  * KVT_E_BUSY: the process forked whenever it was opened.
  * KVT_E_UNSUPPORTED: the file system wants transfers aligned to more than a page, or the io engine
  * is denied. KVT_E_IO: a call of the file system failed, or such a file is missing; a file of which

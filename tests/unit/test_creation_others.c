@@ -18,7 +18,8 @@
 #include "store_kit.h"
 
 static struct creation_rig sim;
-static bool has_third; /* One more begins to make a data file. */
+static bool has_third;      /* One more begins to make a data file. */
+static uint32_t call_count; /* Until it happens. */
 
 static void
 file_leave(struct fs_dir *dir, const char *name)
@@ -260,15 +261,13 @@ a_data_file_that_is_another_when_it_has_its_name_is_not_taken(void **state)
 
 /* Another has begun its file when this one, which has made its own, opens that to lock it; or opens
  * it anew, as direct reads of it do not work. */
-static uint32_t open_count;
-
 static enum kvt_status
 open_and_replace(struct fs_dir *dir, const char *name, unsigned flags, struct fs_file **file_out)
 {
     const struct fs_ops *fs = sim_env(sim.world)->fs;
 
     if (strcmp(fs->dir_path(dir), creation_roots[1]) == 0 && strcmp(name, "data.00.new") == 0 &&
-        (flags & (FS_EXCLUSIVE | FS_READ_ONLY)) == 0 && --open_count == 0) {
+        (flags & (FS_EXCLUSIVE | FS_READ_ONLY)) == 0 && --call_count == 0) {
         assert_int_equal(fs->unlink(dir, name), KVT_OK);
         file_leave(dir, name);
     }
@@ -289,13 +288,13 @@ a_data_file_that_another_has_begun_is_left_to_it(void **state)
     (void)state;
     for (uint32_t i = 0; i < 2; i++) {
         creation_begin(&sim, 1);
-        open_count = i + 1;
+        call_count = i + 1;
         sim.fs.open = open_and_replace;
         if (i == 1)
             sim.fs.read_at = read_not_direct;
         refused(creation_open(&sim), KVT_E_INVAL,
             "/second/data.00 is made by another store at the same time");
-        assert_int_equal(open_count, 0);
+        assert_int_equal(call_count, 0);
         sim.fs = *sim_env(sim.world)->fs;
         second_is_of_five_bytes("data.00.new");
         assert_false(sim_file_exists(sim.world, "second/data.00"));
@@ -354,6 +353,38 @@ a_data_file_that_is_taken_back_is_nobody_elses(void **state)
     sim_rules_clear(sim.world);
     sim.fs = *sim_env(sim.world)->fs;
     creation_left_nothing(&sim);
+    creation_end(&sim);
+}
+
+/* When all data files are made: where a rename replaces, another's can come to their names. */
+static enum kvt_status
+dir_sync_and_replace(struct fs_dir *dir)
+{
+    const struct fs_ops *fs = sim_env(sim.world)->fs;
+
+    if (strcmp(fs->dir_path(dir), creation_roots[1]) == 0 && call_count > 0 && --call_count == 0) {
+        assert_int_equal(fs->unlink(dir, "data.00"), KVT_OK);
+        file_leave(dir, "data.00");
+    }
+    return fs->dir_sync(dir);
+}
+
+static void
+a_data_file_that_was_replaced_is_not_taken_back(void **state)
+{
+    static const struct sim_rule fails = {.ops = SIM_COMMIT, .effect = SIM_EIO, .nth = 2};
+
+    (void)state;
+    creation_begin(&sim, 1);
+    call_count = 2; /* Behind the rename, and when all names are made sure. */
+    sim.fs.dir_sync = dir_sync_and_replace;
+    sim_rule_add(sim.world, &fails);
+    assert_int_equal(creation_open(&sim), KVT_E_META);
+    sim_rules_clear(sim.world);
+    assert_int_equal(call_count, 0);
+    second_is_of_five_bytes("data.00");
+    assert_false(sim_file_exists(sim.world, "first/data.00"));
+    assert_false(sim_file_exists(sim.world, "store/STORE.a"));
     creation_end(&sim);
 }
 
@@ -506,6 +537,7 @@ main(void)
         cmocka_unit_test(a_data_file_that_another_has_begun_is_left_to_it),
         cmocka_unit_test(a_data_file_that_another_has_locked_is_left_to_it),
         cmocka_unit_test(a_data_file_that_is_taken_back_is_nobody_elses),
+        cmocka_unit_test(a_data_file_that_was_replaced_is_not_taken_back),
         cmocka_unit_test(a_data_file_that_is_gone_when_its_lock_is_had_is_missing),
         cmocka_unit_test(a_data_file_that_is_being_made_is_not_taken),
         cmocka_unit_test(a_data_file_that_has_been_made_meanwhile_is_not_emptied),
