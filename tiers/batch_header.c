@@ -154,6 +154,17 @@ batch_header_encode(const struct batch_header *header, const struct tier_block *
     memcpy(target + AT_MAC, mac, sizeof(mac));
 }
 
+void
+batch_header_copy(
+    const struct batch_header *header, const uint8_t secret[HASH_SECRET_BYTES], uint8_t *page_out)
+{
+    struct batch_header copy = *header;
+
+    KVT_ASSERT(header->is_recycle && header->kill_count == 0 && header->header_pages == 1);
+    copy.extent.page = 1;
+    batch_header_encode(&copy, NULL, NULL, secret, page_out);
+}
+
 /* --- Decoding --------------------------------------------------------------------------------- */
 
 static enum kvt_status
@@ -166,7 +177,8 @@ fixed_check(const struct batch_header *header, uint16_t flags)
     if (header->block_count > BATCH_BLOCKS_MAX || header->kill_count > BATCH_KILLS_MAX)
         return failure_set(KVT_E_CORRUPT, 0, "batch header: %u blocks and %u kills",
             header->block_count, header->kill_count);
-    if (header->is_recycle && (header->block_count != 0 || header->extent.page != 0))
+    if (header->is_recycle && (header->block_count != 0 || header->extent.page > 1 ||
+                                  (header->extent.page == 1 && header->kill_count != 0)))
         return failure_set(KVT_E_CORRUPT, 0, "batch header: a recycle header with blocks or page");
     if (header->header_pages > BATCH_HEADER_PAGES_MAX ||
         header->header_pages < pages_least(header->block_count, header->kill_count))

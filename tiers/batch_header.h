@@ -26,7 +26,9 @@ struct batch_header {
     uint32_t block_count;  /* batch_header_decode(): of those that this version knows. */
     uint32_t later_count;  /* Blocks whose records are whole, and of a later version. */
     uint32_t kill_count;
-    bool is_recycle; /* Voids every older generation of its segment (FORMAT.md section 4). */
+    /* Voids every older generation of its segment (FORMAT.md section 4). At page 0; or, a copy
+     * without kills, at page 1. */
+    bool is_recycle;
 };
 
 /* batch_header_pages - pages that a header with these counts needs (worst-case records). */
@@ -38,6 +40,11 @@ uint32_t batch_header_pages(uint32_t block_count, uint32_t kill_count);
  */
 void batch_header_encode(const struct batch_header *header, const struct tier_block *blocks,
     const struct tier_kill *kills, const uint8_t secret[HASH_SECRET_BYTES], uint8_t *target);
+
+/* batch_header_copy - the page behind a recycle header of one page without kills: its copy, so that
+ * damage of one page brings nothing back that the two void. */
+void batch_header_copy(
+    const struct batch_header *header, const uint8_t secret[HASH_SECRET_BYTES], uint8_t *page_out);
 
 /*
  * batch_header_peek - read the fixed part of the first page, without proof: enough to know how

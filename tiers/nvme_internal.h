@@ -58,6 +58,7 @@ struct nvme_put {
     bool is_recycle;
     uint64_t sync_number; /* The sync of the root that covers it, since WRITTEN; 0: none yet. */
     uint32_t header_pages;
+    uint32_t copy_pages;                           /* Of a recycle header, behind it. */
     uint8_t *header;                               /* BATCH_HEADER_PAGES_MAX pages, aligned. */
     uint8_t *header_memory;                        /* What `header` was cut from. */
     struct iovec pieces[1 + 2 * BATCH_BLOCKS_MAX]; /* Header, payloads and tails. */

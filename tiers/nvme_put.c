@@ -289,7 +289,7 @@ put_push(struct nvme_tier *nvme, struct nvme_put *put, struct extent place, uint
     uint32_t page = place.page + put->header_pages;
 
     nvme_op_init(nvme, &put->op, NVME_OP_WRITE, root);
-    piece_add(put, put->header, (size_t)put->header_pages * PAGE_BYTES);
+    piece_add(put, put->header, (size_t)(put->header_pages + put->copy_pages) * PAGE_BYTES);
     for (uint32_t i = 0; i < batch->block_count; i++) {
         struct tier_block *block = &batch->blocks[i];
         uint32_t pages = pages_of(block->record.stored_length);
@@ -303,6 +303,8 @@ put_push(struct nvme_tier *nvme, struct nvme_put *put, struct extent place, uint
     KVT_ASSERT(page == place.page + total_pages);
     memcpy(header.store_uuid, nvme->options.store_uuid, sizeof(header.store_uuid));
     batch_header_encode(&header, batch->blocks, batch->kills, nvme->options.secret, put->header);
+    if (put->copy_pages > 0)
+        batch_header_copy(&header, nvme->options.secret, put->header + PAGE_BYTES);
     put->op.transfer.offset = nvme_offset(nvme, place.segment, place.page);
     put->op.transfer.pieces = put->pieces;
 
@@ -326,6 +328,7 @@ put_init(struct nvme_put *put, struct tier_batch *batch, struct segment *segment
     put->is_recycle = false;
     put->sync_number = 0;
     put->header_pages = batch_header_pages(batch->block_count, batch->kill_count);
+    put->copy_pages = 0;
 }
 
 static void
@@ -416,6 +419,7 @@ nvme_recycle(struct nvme_tier *nvme, struct segment *segment, struct tier_batch 
     KVT_TRY(put_take(nvme, &put));
     put_init(put, batch, segment);
     put->is_recycle = true;
+    put->copy_pages = batch->kill_count == 0 ? 1 : 0;
     put_push(nvme, put, place, put->header_pages);
     return KVT_OK;
 }
@@ -601,7 +605,7 @@ put_answer(struct nvme_tier *nvme, struct nvme_put *put)
         KVT_ASSERT(segment->writer_count > 0);
         segment->writer_count--;
     } else if (put->status == KVT_OK) {
-        segment->fill_page = put->header_pages;
+        segment->fill_page = put->header_pages + put->copy_pages;
     }
     put_return(nvme, put);
     tier_answer(nvme->env, batch);

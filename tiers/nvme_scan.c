@@ -285,14 +285,16 @@ found_compare(const void *a, const void *b)
 static void
 headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *visitor)
 {
+    uint64_t told = UINT64_MAX;
+
     if (scan->found_count > 1)
         qsort(scan->found, scan->found_count, sizeof(*scan->found), found_compare);
     for (uint32_t i = 0; i < scan->found_count; i++) {
         const struct found *found = &scan->found[i];
         struct batch_header header;
 
-        if (found->generation != generation)
-            continue;
+        if (found->generation != generation || found->sequence == told)
+            continue; /* The copy of a recycle header is told where that is not. */
         /* Read again, so proven again: a device may answer differently now, and what was a header
          * is there, but is not read. */
         if (header_get(scan, found->page, WINDOW_PAGES_CHAIN, &header) != KVT_OK ||
@@ -300,6 +302,7 @@ headers_visit(struct scan *scan, uint32_t generation, nvme_scan_fn visit, void *
             unreadable_note(scan, found->page, 1);
             continue;
         }
+        told = found->sequence;
         if (!visit(visitor, &header, scan->memory->records, scan->memory->kills))
             return;
     }
@@ -392,8 +395,9 @@ nvme_segment_void(
         return failure_set(KVT_E_NOMEM, 0, "nvme tier: no memory for a header");
     memcpy(header.store_uuid, nvme->options.store_uuid, sizeof(header.store_uuid));
     batch_header_encode(&header, NULL, NULL, nvme->options.secret, memory->window);
+    batch_header_copy(&header, nvme->options.secret, memory->window + PAGE_BYTES);
     status = nvme->env->fs->write_at(
-        root->file, memory->window, PAGE_BYTES, nvme_offset(nvme, segment->number, 0));
+        root->file, memory->window, (size_t)2 * PAGE_BYTES, nvme_offset(nvme, segment->number, 0));
     memory_put(nvme, memory);
     return status;
 }

@@ -509,7 +509,7 @@ random_bytes_never_hurt(void **state)
 /* --- Recycle headers -------------------------------------------------------------------------- */
 
 static void
-a_recycle_header_has_no_blocks_and_stands_at_page_0(void **state)
+a_recycle_header_has_no_blocks_and_stands_in_front(void **state)
 {
     struct batch_header header = header_make(30, 0, 3);
     struct batch_header read;
@@ -523,9 +523,16 @@ a_recycle_header_has_no_blocks_and_stands_at_page_0(void **state)
     assert_true(read.is_recycle);
     assert_int_equal(read.kill_count, 3);
 
-    header.extent.page = 7;
+    header.extent.page = 1;
     batch_header_encode(&header, NULL, kills, secret, bytes);
-    assert_int_equal(decode(), KVT_E_CORRUPT);
+    assert_int_equal(decode_at(SEGMENT, 1, &read), KVT_E_CORRUPT);
+    header.kill_count = 0;
+    batch_header_encode(&header, NULL, kills, secret, bytes);
+    assert_int_equal(decode_at(SEGMENT, 1, &read), KVT_OK); /* A copy. */
+    assert_true(read.is_recycle);
+    header.extent.page = 2;
+    batch_header_encode(&header, NULL, kills, secret, bytes);
+    assert_int_equal(decode_at(SEGMENT, 2, &read), KVT_E_CORRUPT);
     header = header_make(31, 1, 0);
     header.is_recycle = true;
     batch_header_encode(&header, blocks, kills, secret, bytes);
@@ -550,7 +557,7 @@ main(void)
         cmocka_unit_test(a_record_of_a_later_version_lies_in_its_run),
         cmocka_unit_test(a_record_of_a_later_version_is_proved),
         cmocka_unit_test(random_bytes_never_hurt),
-        cmocka_unit_test(a_recycle_header_has_no_blocks_and_stands_at_page_0),
+        cmocka_unit_test(a_recycle_header_has_no_blocks_and_stands_in_front),
     };
 
     stop_on_proof();

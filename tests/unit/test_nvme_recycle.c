@@ -52,7 +52,7 @@ a_segment_with_transfers_in_flight_is_not_recycled(void **state)
     assert_int_equal(recycle.batch.status, KVT_OK);
     segment_free(table, segment);
     assert_int_equal(segment->generation, 2);
-    assert_int_equal(segment->fill_page, 1);
+    assert_int_equal(segment->fill_page, 2);
     nvme_kit_close();
 }
 
