@@ -101,9 +101,10 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
 
 /*
  * Whether nothing counts in a segment, and nothing is in doubt: of the highest generation it has
- * its recycle header, which has no kills, and no other header. One is written when the kills of the
- * segment are durable elsewhere and its records are gone from the index, or to one that is FREE: so
- * nothing that is older counts any more, whatever becomes of the segment. What a crash has torn so
+ * its recycle header, which has no kills, or two, when a cut fell between them, and no other. One
+ * is written when the kills of the segment are durable elsewhere and its records are gone from the
+ * index, or to one that is FREE: so nothing that is older counts any more, whatever becomes of the
+ * segment. What a crash has torn so
  * that no header is left to be found is no batch, and strays_recycle() voids it before anything is
  * written there. What looks like a header and is none, or cannot be read (damaged_pages), may be
  * one another day: then it is as if there were blocks.
@@ -112,8 +113,11 @@ static bool
 segment_is_free(
     const struct rebuild *rebuild, uint32_t first_batch, const struct nvme_scan_result *result)
 {
-    return rebuild->batch_count == first_batch + 1 && rebuild->batches[first_batch].is_bare &&
-           result->damaged_pages == 0;
+    for (uint32_t i = first_batch; i < rebuild->batch_count; i++) {
+        if (!rebuild->batches[i].is_bare)
+            return false;
+    }
+    return rebuild->batch_count > first_batch && result->damaged_pages == 0;
 }
 
 enum kvt_status

@@ -50,7 +50,7 @@ segment_pass_over(struct kvt_store *store, struct segment *segment, bool was_sea
     uint64_t number = commit_batch_number(store);
 
     segment->generation++;
-    /* Page 0 is that header's. */
+    /* Pages 0 and 1 are that header's. */
     if (segment->fill_page == 0)
         segment->fill_page = SEGMENT_HEAD_PAGES_MAX;
     if (*void_status == KVT_OK)
@@ -164,7 +164,7 @@ strays_hide(struct search *search, const struct segment *segment, uint32_t gener
     if (segment->state == SEGMENT_RECYCLING && generation < UINT32_MAX - 1) {
         KVT_TRY(
             nvme_segment_void(nvme, segment, generation + 1, commit_batch_number(search->store)));
-        search->end_page = 1;
+        search->end_page = 2; /* The header and its copy. */
         return KVT_OK;
     }
     for (uint32_t i = 0; i < search->stray_count; i++)
@@ -253,7 +253,8 @@ segment_continue(struct search *search, struct segment *segment)
         return;
     if (active != NULL)
         segment_seal(table, active);
-    segment_resume(table, segment, search->end_page);
+    /* Page 1 may be the copy of the recycle header. */
+    segment_resume(table, segment, search->end_page > 1 ? search->end_page : 2);
 }
 
 /* This life began with a rebuild that could not read all. */

@@ -489,7 +489,7 @@ nvme_put_written(struct nvme_tier *nvme, struct nvme_put *put)
         return;
     }
     root->write_failure_count = 0;
-    /* A recycle header overwrites what is there: that takes no space. */
+    /* A recycle header overwrites what is there: that takes no space (but in a sparse file). */
     if (!put->is_recycle)
         root->lack_count = 0;
     if (put->doom != KVT_OK) {

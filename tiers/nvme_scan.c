@@ -372,7 +372,8 @@ nvme_header_erase(struct nvme_tier *nvme, const struct extent *header)
 
 /* The header without kills of an earlier fill, if one stands there, is zeros behind its first
  * sector, as this one is: a cut leaves one of the two, and what that one hides stays hidden. Of a
- * batch that stands there, in a segment that is RECYCLING, it may leave nothing: it is dead. */
+ * batch that stands there, in a segment that is RECYCLING, or on page 1, it may leave nothing: it
+ * is dead, or was never committed. */
 enum kvt_status
 nvme_segment_void(
     struct nvme_tier *nvme, const struct segment *segment, uint32_t generation, uint64_t sequence)
@@ -407,7 +408,7 @@ nvme_pages_erase(struct nvme_tier *nvme, const struct segment *segment, uint32_t
 {
     KVT_ASSERT(segment->state == SEGMENT_RECYCLING);
     KVT_ASSERT(segment->reader_count == 0 && segment->writer_count == 0);
-    return end <= 1 ? KVT_OK : pages_erase(nvme, segment->number, 1, end - 1);
+    return end <= 2 ? KVT_OK : pages_erase(nvme, segment->number, 2, end - 2);
 }
 
 enum kvt_status
@@ -439,18 +440,25 @@ generation_expected(struct scan *scan)
     return FOLLOW_NONE;
 }
 
-/* A rebuild finds an old chain from page 0 on: a newer fill begins at SEGMENT_HEAD_PAGES_MAX, where
- * the runs of that chain may hide it; also from what has its generation from a rebuild that could
- * not read that page. */
 static bool
-has_newer_fill(struct scan *scan, uint32_t follow)
+is_newer_at(struct scan *scan, uint32_t page, uint32_t follow)
 {
     struct batch_header header;
 
+    return header_get(scan, page, WINDOW_PAGES_CHAIN, &header) == KVT_OK &&
+           header.extent.generation > follow;
+}
+
+/* A rebuild finds an old chain from page 0 on: a newer fill begins at SEGMENT_HEAD_PAGES_MAX, and
+ * the copy of a newer recycle header, whose own page a cut has kept, stands at page 1, where the
+ * runs of that chain may hide them; also from what has its generation from a rebuild that could not
+ * read that page. */
+static bool
+has_newer_fill(struct scan *scan, uint32_t follow)
+{
     return segment_at(scan->nvme->table, scan->segment)->state != SEGMENT_ACTIVE &&
            search_end(scan, follow) == scan->pages && scan->pages > SEGMENT_HEAD_PAGES_MAX &&
-           header_get(scan, SEGMENT_HEAD_PAGES_MAX, WINDOW_PAGES_CHAIN, &header) == KVT_OK &&
-           header.extent.generation > follow;
+           (is_newer_at(scan, 1, follow) || is_newer_at(scan, SEGMENT_HEAD_PAGES_MAX, follow));
 }
 
 enum kvt_status

@@ -130,9 +130,9 @@ enum kvt_status nvme_put_reserved(
 
 /*
  * nvme_recycle - write a header of segment_generation_next() with the batch's kills and no blocks
- * at page 0 of a RECYCLING segment and sync it; when it is answered KVT_OK the caller calls
- * segment_free() and the fill mark stands behind that header. Until then nothing else is written
- * there.
+ * at page 0 of a RECYCLING segment, one without kills with its copy at page 1, and sync it; when it
+ * is answered KVT_OK the caller calls segment_free() and the fill mark stands behind these. Until
+ * then nothing else is written there.
  *
  * KVT_OK: as the vtable's put. KVT_E_BUSY: reads of the segment are in flight, try again when they
  * have ended. KVT_E_STATE: it is not RECYCLING, or its last generation is reached (it stays as it
@@ -169,17 +169,18 @@ enum kvt_status nvme_header_erase(struct nvme_tier *nvme, const struct extent *h
 
 /*
  * nvme_segment_void - whatever stands in a segment that is FREE, or RECYCLING, is of an earlier
- * fill than that generation, once it is synced: a recycle header of it at page 0, synchronously
- * (recovery only). KVT_E_READONLY, KVT_E_NOMEM, KVT_E_NOSPC (a sparse file), KVT_E_IO.
+ * fill than that generation, once it is synced: a recycle header of it at page 0, and its copy,
+ * synchronously (recovery only). KVT_E_READONLY, KVT_E_NOMEM, KVT_E_NOSPC (a sparse file),
+ * KVT_E_IO.
  */
 enum kvt_status nvme_segment_void(
     struct nvme_tier *nvme, const struct segment *segment, uint32_t generation, uint64_t sequence);
 
 /*
  * nvme_pages_erase - zeros over the pages before `end` of a RECYCLING segment without transfers,
- * but for its recycle header at page 0, synchronously; the next one makes them durable. A disk has
- * another sector for a bad one then. KVT_E_INVAL: no such pages; KVT_E_READONLY, KVT_E_NOMEM,
- * KVT_E_IO.
+ * but for its recycle header and the copy of that, synchronously; the next one makes them durable.
+ * A disk has another sector for a bad one then. KVT_E_INVAL: no such pages; KVT_E_READONLY,
+ * KVT_E_NOMEM, KVT_E_IO.
  */
 enum kvt_status nvme_pages_erase(
     struct nvme_tier *nvme, const struct segment *segment, uint32_t end);

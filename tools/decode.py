@@ -324,8 +324,9 @@ def fixed_decode(data):
     need(header["generation"] > 0, "its generation is 0")
     need(header["block_count"] <= BLOCKS_MAX and header["kill_count"] <= KILLS_MAX,
          "its counts are impossible")
-    need(not header["is_recycle"] or (header["block_count"] == 0 and header["page"] == 0),
-         "a recycle header has blocks or stands elsewhere than at page 0")
+    front = 1 if header["kill_count"] == 0 else 0  # Page 1 has a copy of one without kills.
+    need(not header["is_recycle"] or (header["block_count"] == 0 and header["page"] <= front),
+         "a recycle header has blocks or stands elsewhere than in front")
     return header
 
 
@@ -356,9 +357,16 @@ def segment_decode(data, number, store, secret, tally):
         except Invalid:
             tally["headers_refused"] += 1
     highest = max((header["generation"] for header in found), default=0)
+    shown = []
     for header in found:
         header["counts"] = header["generation"] == highest
-    return found
+        before = shown[-1] if shown else header
+        if header["page"] == 1 and header["is_recycle"] and before["page"] == 0 and \
+                (before["generation"], before["sequence"]) == \
+                (header["generation"], header["sequence"]):
+            continue  # The copy of a recycle header that is whole.
+        shown.append(header)
+    return shown
 
 
 # --- Files ---------------------------------------------------------------------------------------

@@ -212,7 +212,7 @@ batch_put(struct maker *maker, uint32_t block_count, uint32_t kill_count)
 }
 
 static void
-segment_turn(struct maker *maker, uint32_t number)
+segment_turn(struct maker *maker, uint32_t number, uint32_t kill_count)
 {
     static struct tier_kill kills[3];
     struct segment_table *table = nvme_segments(maker->nvme);
@@ -222,7 +222,7 @@ segment_turn(struct maker *maker, uint32_t number)
     if (segment->state == SEGMENT_ACTIVE)
         segment_seal(table, segment);
     segment_recycle_begin(table, segment);
-    batch_init(maker, &batch, kills, 3);
+    batch_init(maker, &batch, kills, kill_count);
     must(nvme_recycle(maker->nvme, segment, &batch));
     batch_wait(maker, &batch);
     segment_free(table, segment);
@@ -429,7 +429,7 @@ int
 main(int argc, char **argv)
 {
     static struct maker maker;
-    uint32_t turned;
+    struct rng before;
 
     if (argc != 2)
         return 2;
@@ -437,8 +437,10 @@ main(int argc, char **argv)
     maker_open(&maker, argv[1]);
     files_make(&maker);
     tier_open(&maker);
-    turned = batch_put(&maker, 3, 0);
-    segment_turn(&maker, turned);
+    segment_turn(&maker, batch_put(&maker, 3, 0), 3);
+    before = maker.rng;
+    segment_turn(&maker, batch_put(&maker, 1, 0), 0); /* Its header has a copy. */
+    maker.rng = before;                               /* So the blocks below are of all kinds. */
     for (uint32_t i = 0; i < 14; i++)
         (void)batch_put(&maker, 1 + rng_below(&maker.rng, BLOCKS_MAX), i % 3);
     (void)batch_put(&maker, 0, 2);

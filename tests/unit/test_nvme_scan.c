@@ -372,6 +372,29 @@ one_of_two_recycle_headers_is_enough(void **state)
     rig_deinit(&rig);
 }
 
+/* A cut has kept the old batch at page 0, whose run covers the copy of the recycle header. */
+static void
+an_older_run_does_not_hide_the_copy_of_a_recycle_header(void **state)
+{
+    static struct found found;
+    uint8_t old_header[PAGE_BYTES];
+    struct segment *segment;
+
+    (void)state;
+    fixture_open(1);
+    put_one(3, &segment);
+    pages_read(0, 0, 1, old_header);
+    turn(segment, 0);
+    pages_write(0, 0, 1, old_header);
+    rig_close(&rig);
+    assert_int_equal(rig_open(&rig), KVT_OK);
+    scan(&found, 0);
+    assert_int_equal(found.generation, 2);
+    assert_int_equal(found.count, 1);
+    assert_true(found.headers[0].is_recycle);
+    rig_deinit(&rig);
+}
+
 /*
  * The header of an older generation stands in the gap that a lost header left, and its run covers
  * newer batches: following it would lose them.
@@ -643,6 +666,7 @@ main(void)
         cmocka_unit_test(a_recycle_header_voids_what_stands_behind_it),
         cmocka_unit_test(only_the_highest_generation_counts),
         cmocka_unit_test(one_of_two_recycle_headers_is_enough),
+        cmocka_unit_test(an_older_run_does_not_hide_the_copy_of_a_recycle_header),
         cmocka_unit_test(an_older_run_does_not_hide_newer_batches),
         cmocka_unit_test(an_old_chain_at_the_front_does_not_hide_newer_batches),
         cmocka_unit_test(an_old_chain_does_not_hide_a_newer_fill),

@@ -18,7 +18,7 @@ enum {
     BLOCK_BYTES = 64 << 10,
     OLD_COUNT = 32, /* 2 MiB of a HOST of 4 MiB. */
     NEW_COUNT = 40, /* With the old ones more than fits: some old ones go, but not all. */
-    READ_COUNT = 2, /* Of blocks on NVMe: no more than is written again; as many are not read. */
+    READ_COUNT = 1, /* Of blocks on NVMe: no more than is written again; as many are not read. */
 };
 
 static char path[KIT_PATH_BYTES];
