@@ -208,6 +208,20 @@ kit_file_write(const char *path, const void *source, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
+void
+kit_byte_damage(const char *path, long offset)
+{
+    FILE *file = fopen(path, "r+b");
+    int byte;
+
+    assert_non_null(file);
+    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+    byte = fgetc(file);
+    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
+    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
+    assert_int_equal(fclose(file), 0);
+}
+
 uint32_t
 kit_entry(const kvt_store *store, kvt_namespace ns, uint64_t key)
 {

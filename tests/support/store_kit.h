@@ -39,9 +39,10 @@ enum kvt_status kit_delete(kvt_store *store, kvt_namespace ns, uint64_t key);
 struct kvt_result kit_result(kvt_ticket *ticket, uint32_t stage);
 
 /* kit_file_read - how many bytes the file has, up to `size`; 0: there is none. kit_file_write - the
- * file has these bytes and no others. */
+ * file has these bytes and no others. kit_byte_damage - one bit of that byte is another. */
 size_t kit_file_read(const char *path, void *target, size_t size);
 void kit_file_write(const char *path, const void *source, size_t size);
+void kit_byte_damage(const char *path, long offset);
 
 struct kvt_stats kit_stats(kvt_store *store);
 

@@ -79,19 +79,10 @@ free_segments(void)
 static void
 page_damage(uint32_t segment, uint32_t page)
 {
-    const long offset = ((long)segment * SEGMENT_PAGES + page) * PAGE_BYTES + 200;
     char name[KIT_PATH_BYTES + 16];
-    FILE *file;
-    int byte;
 
     (void)snprintf(name, sizeof(name), "%s/data/data.00", path);
-    file = fopen(name, "r+b");
-    assert_non_null(file);
-    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
-    byte = fgetc(file);
-    assert_int_equal(fseek(file, offset, SEEK_SET), 0);
-    assert_int_equal(fputc(byte ^ 1, file), byte ^ 1);
-    assert_int_equal(fclose(file), 0);
+    kit_byte_damage(name, ((long)segment * SEGMENT_PAGES + page) * PAGE_BYTES + 200);
 }
 
 /* In one of them alone: with the header of another the kills would be found that it hides. Returns
