@@ -7,7 +7,7 @@
  *           there first. What has arrived goes to the device's mover from the stage; the stage is
  *           free again when the mover has seen the copy's event reached. So the disk reads the next
  *           parts while the device copies, and the order of copies is the order of arrivals.
- * Threads   the actor, but where noted; all of it under the set's lock.
+ * Threads   the actor, but where noted; all of it under the set's lock, but for what is logged.
  */
 #include <errno.h>
 
@@ -137,13 +137,20 @@ part_end(struct load_reader *reader, struct load_part *part, enum kvt_status sta
     return chunk_settle(load, chunk) || load->in_flight == 0;
 }
 
-/* A file system may promise direct access and refuse it: then by way of the page cache. */
+/* A file system may promise direct access and refuse it. */
+static bool
+part_is_refused(const struct load_part *part)
+{
+    return part->transfer.error == EINVAL && part->transfer.file == part->load->direct;
+}
+
+/* Then by way of the page cache. */
 static bool
 part_read_plain(struct load_reader *reader, struct load_part *part)
 {
     struct load *load = part->load;
 
-    if (part->transfer.error != EINVAL || part->transfer.file != load->direct)
+    if (!part_is_refused(part))
         return false;
     load->is_direct_refused = true;
     part->transfer.file = load->plain;
@@ -162,12 +169,8 @@ part_arrived(struct load_reader *reader, struct load_part *part)
     if (chunk->status == KVT_OK && part_read_plain(reader, part))
         return false;
     chunk->read_end_ns = part->transfer.done_ns;
-    if (part->transfer.status != KVT_OK) {
-        log_line(&reader->store->logger, LOG_ERROR, "load",
-            "event=chunk_unreadable offset=%llu errno=%d",
-            (unsigned long long)part->transfer.offset, part->transfer.error);
+    if (part->transfer.status != KVT_OK)
         return part_end(reader, part, part->transfer.status);
-    }
     if (chunk->status != KVT_OK) /* Another part of it failed. */
         return part_end(reader, part, chunk->status);
     if (chunk->copy_begin_ns == 0)
@@ -187,8 +190,7 @@ static bool
 part_copied(struct load_reader *reader, struct load_part *part)
 {
     part->chunk->copy_end_ns = env_now(&reader->env);
-    return part_end(
-        reader, part, device_answer(reader->store, part->load->device, part->move.status));
+    return part_end(reader, part, part->move.status);
 }
 
 /* The next part of the chunk into the stage. */
@@ -270,25 +272,55 @@ parts_ask(struct load_reader *reader)
     return count > 0;
 }
 
+/* What lanes and movers have answered. */
+struct answers {
+    struct inbox_node *copied, *read;
+};
+
+/*
+ * The answers, and what the operator is to know of them. Without the set's lock: the host's log may
+ * wait for a thread that is in a call of the store.
+ */
+static struct answers
+answers_take(struct load_reader *reader)
+{
+    const struct answers answers = {inbox_take(&reader->copied), inbox_take(&reader->read)};
+
+    for (const struct inbox_node *node = answers.copied; node != NULL; node = node->next) {
+        const struct device_move *move = CONTAINER_OF(node, struct device_move, node);
+        const struct load_part *part = CONTAINER_OF(move, struct load_part, move);
+
+        (void)device_answer(reader->store, part->load->device, move->status);
+    }
+    for (const struct inbox_node *node = answers.read; node != NULL; node = node->next) {
+        const struct transfer *transfer = CONTAINER_OF(node, struct transfer, node);
+
+        if (transfer->status == KVT_OK ||
+            part_is_refused(CONTAINER_OF(transfer, struct load_part, transfer)))
+            continue;
+        log_line(&reader->store->logger, LOG_ERROR, "load",
+            "event=chunk_unreadable offset=%llu errno=%d", (unsigned long long)transfer->offset,
+            transfer->error);
+    }
+    return answers;
+}
+
 /* True: who waits should look. */
 static bool
-answers_take(struct load_reader *reader, bool *is_busy_out)
+answers_settle(struct load_reader *reader, struct answers answers)
 {
-    struct inbox_node *copied = inbox_take(&reader->copied);
-    struct inbox_node *read = inbox_take(&reader->read);
     bool is_news = false;
 
-    *is_busy_out = copied != NULL || read != NULL;
-    while (copied != NULL) {
-        struct device_move *move = CONTAINER_OF(copied, struct device_move, node);
+    while (answers.copied != NULL) {
+        struct device_move *move = CONTAINER_OF(answers.copied, struct device_move, node);
 
-        copied = copied->next;
+        answers.copied = answers.copied->next;
         is_news = part_copied(reader, CONTAINER_OF(move, struct load_part, move)) || is_news;
     }
-    while (read != NULL) {
-        struct transfer *transfer = CONTAINER_OF(read, struct transfer, node);
+    while (answers.read != NULL) {
+        struct transfer *transfer = CONTAINER_OF(answers.read, struct transfer, node);
 
-        read = read->next;
+        answers.read = answers.read->next;
         is_news =
             part_arrived(reader, CONTAINER_OF(transfer, struct load_part, transfer)) || is_news;
     }
@@ -314,12 +346,15 @@ reader_step(void *context, uint64_t now_ns, uint64_t *next_ns_out)
 {
     struct load_reader *reader = context;
     bool is_stopping, is_busy, is_news;
+    struct answers answers;
 
     (void)now_ns;
     *next_ns_out = UINT64_MAX;
     is_stopping = atomic_load_explicit(&reader->is_stopping, memory_order_acquire) != 0;
+    answers = answers_take(reader);
+    is_busy = answers.copied != NULL || answers.read != NULL;
     pthread_mutex_lock(&reader->set->lock);
-    is_news = answers_take(reader, &is_busy);
+    is_news = answers_settle(reader, answers);
     if (is_stopping)
         reader_stop_step(reader);
     is_busy = parts_ask(reader) || is_busy;

@@ -123,6 +123,8 @@ store_threads_stop(struct kvt_store *store)
     victim_scan_stop(store);
     if (store->nvme != NULL)
         nvme_as_tier(store->nvme)->ops->close(nvme_as_tier(store->nvme));
+    /* Behind those that give workers something to do, ahead of what they read and write by. */
+    crew_close(store->crew);
     layouts_close(store);
     regions_close(store);
     holds_stop(store);
@@ -131,7 +133,6 @@ store_threads_stop(struct kvt_store *store)
     holds_close(store);
     loads_close(store);
     engrams_free(store);
-    crew_close(store->crew);
     if (store->loop_task != NULL)
         store->env.sched->stop(store->env.sched_context, store->loop_task);
     store->loop_task = NULL;

@@ -242,6 +242,35 @@ a_stream_waits_for_a_chunk_that_is_on_its_way(void **state)
 
 /* --- 3. Chunks that do not come --------------------------------------------------------------- */
 
+static struct {
+    uint32_t count;
+    uint32_t locked_count; /* Told while calls that "never block" would have had to wait. */
+} lines;
+
+static void
+line_take(void *context, int level, const char *module, const char *line)
+{
+    pthread_mutex_t *lock = &load_sim.store->loads->lock;
+
+    (void)context;
+    (void)level;
+    (void)module;
+    (void)line;
+    lines.count++;
+    if (pthread_mutex_trylock(lock) == 0)
+        pthread_mutex_unlock(lock);
+    else
+        lines.locked_count++;
+}
+
+static void
+lines_watch(void)
+{
+    lines.count = lines.locked_count = 0;
+    load_sim.store->logger.callback = line_take;
+    load_sim.store->logger.level_max = LOG_ERROR;
+}
+
 static void
 unreadable_chunks_fail_alone(void **state)
 {
@@ -249,6 +278,7 @@ unreadable_chunks_fail_alone(void **state)
     uint32_t sum = 0;
 
     (void)state;
+    lines_watch();
     for (uint64_t nth = 1; nth < 12; nth++) {
         uint32_t failed = 0;
         kvt_load load;
@@ -272,6 +302,8 @@ unreadable_chunks_fail_alone(void **state)
     }
     assert_in_range(sum, 3, 22);
     assert_int_equal(counted("lost"), sum);
+    assert_in_range(lines.count, sum, UINT32_MAX);
+    assert_int_equal(lines.locked_count, 0);
 }
 
 static void
@@ -365,6 +397,7 @@ a_lost_device_costs_its_chunks(void **state)
 
     (void)state;
     options.capacity = CHUNK;
+    lines_watch();
     load = load_rig_begin(&options);
     assert_int_equal(load_rig_await(load, 0), KVT_OK);
     load_sim.device.fail_call = atomic_load(&load_sim.device.call_count) + 1;
@@ -377,6 +410,8 @@ a_lost_device_costs_its_chunks(void **state)
     options.capacity = 0;
     refused(kvt_file_load(load_sim.store, "/weights", &options, &other), KVT_E_GPU, "lost");
     load_rig_end(load);
+    assert_int_equal(lines.count, 1);
+    assert_int_equal(lines.locked_count, 0);
     options.device = 1;
     load = load_rig_begin(&options);
     assert_int_equal(load_rig_await(load, KVT_LOAD_ALL), KVT_OK);

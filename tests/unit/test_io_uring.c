@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_io_uring.c - the io_uring engine where the system denies it something: the ring itself,
- * locked memory, or threads. Each such case runs in a child that takes the right away from itself.
+ * test_io_uring.c - the io_uring engine where the system denies it something: the ring itself, to
+ * enter it later, locked memory, or threads. Each such case runs in a child that takes the right
+ * away from itself.
  * And what a child has of its parent's ring.
  */
 #include <dirent.h>
@@ -46,11 +47,11 @@ in_child(int (*check)(int argument), int argument)
 }
 
 static bool
-uring_deny(int error)
+call_deny(unsigned number, int error)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
@@ -67,7 +68,7 @@ denied(int error)
     struct io_queue *queue;
 
     env_host(&env);
-    if (!uring_deny(error))
+    if (!call_deny(SYS_io_uring_setup, error))
         return 1;
     if (io_uring_probe() != KVT_E_UNSUPPORTED || failure_last()->foreign_code != error)
         return 2;
@@ -268,11 +269,130 @@ what_the_kernel_has_no_thread_for_is_done_all_the_same(void **state)
     (void)fclose(file);
 }
 
+/* --- A filter that comes after the ring ------------------------------------------------------- */
+
+enum {
+    BLOCK_BYTES = 4096,
+    WAIT_NS = 5000000,
+};
+
+/* 0: what the kernel had not taken is done, and a wait waits. */
+static int
+refused_before(int descriptor)
+{
+    static char bytes[2][BLOCK_BYTES];
+    struct fs_file file = {.descriptor = descriptor};
+    struct iovec pieces[2] = {{bytes[0], BLOCK_BYTES}, {bytes[1], BLOCK_BYTES}};
+    const struct io_op write = {1, IO_WRITE, &file, 0, &pieces[0], 1};
+    const struct io_op read = {2, IO_READ, &file, 0, &pieces[1], 1};
+    struct io_op past = {3, IO_READ, &file, BLOCK_BYTES, &pieces[1], 1};
+    const struct io_op *two[2] = {&read, &past};
+    struct io_done done[2] = {{0}, {0}};
+    struct io_queue *queue = NULL;
+    struct kvt_env env;
+    uint64_t begin_ns;
+
+    env_host(&env);
+    memset(bytes[0], 0x5a, BLOCK_BYTES);
+    if (io_uring_ops.open(&env, 2, &queue) != KVT_OK || queue_do(queue, &write) != BLOCK_BYTES)
+        return 1;
+    if (io_uring_ops.submit(queue, two, 2) != 2 || !call_deny(SYS_io_uring_enter, EPERM))
+        return 2;
+    if (io_uring_ops.reap(queue, done, 1) != 1 || io_uring_ops.reap(queue, done + 1, 2) != 1)
+        return 3;
+    if (done[0].id + done[1].id != 5 || done[0].result + done[1].result != BLOCK_BYTES ||
+        memcmp(bytes[0], bytes[1], BLOCK_BYTES) != 0)
+        return 4;
+    begin_ns = env_now(&env);
+    io_uring_ops.wait(queue, begin_ns, begin_ns + WAIT_NS);
+    if (env_now(&env) - begin_ns < WAIT_NS)
+        return 5;
+    /* No more than it has places for, and each of them again. */
+    memset(bytes[1], 0, BLOCK_BYTES);
+    if (io_uring_ops.submit(queue, two, 2) != 2 || io_uring_ops.submit(queue, two, 1) != 0)
+        return 6;
+    io_uring_ops.wait(queue, 0, UINT64_MAX);
+    if (io_uring_ops.reap(queue, done, 2) != 2 || io_uring_ops.reap(queue, done, 2) != 0)
+        return 7;
+    past.offset = 0;
+    if (queue_do(queue, &past) != BLOCK_BYTES || memcmp(bytes[0], bytes[1], BLOCK_BYTES) != 0)
+        return 8;
+    io_uring_ops.close(queue);
+    return 0;
+}
+
+#ifdef NDEBUG
+static void
+proof_count(void *count, const char *expression, const char *file, int line)
+{
+    (void)expression;
+    (void)file;
+    (void)line;
+    ++*(int *)count;
+}
+#endif
+
+/* 0: of what the kernel had taken nobody knows the end. A false proof says so. */
+static int
+refused_in_flight(int descriptor)
+{
+#ifdef NDEBUG
+    char byte;
+    int ends[2], proof_count_seen = 0;
+    struct fs_file file = {.descriptor = descriptor}, empty;
+    struct iovec piece = {&byte, 1};
+    const struct io_op read = {1, IO_READ, &empty, 0, &piece, 1};
+    const struct io_op sync = {2, IO_SYNC, &file, 0, NULL, 0};
+    const struct io_op *op = &read;
+    struct io_done done[2] = {{0}, {0}};
+    struct io_queue *queue = NULL;
+    struct kvt_env env;
+
+    env_host(&env);
+    if (pipe(ends) != 0 || io_uring_ops.open(&env, 8, &queue) != KVT_OK)
+        return 1;
+    empty.descriptor = ends[0];
+    if (io_uring_ops.submit(queue, &op, 1) != 1 || io_uring_ops.reap(queue, done, 2) != 0)
+        return 2;
+    (void)proof_handler_set((struct proof_handler){proof_count, &proof_count_seen});
+    op = &sync;
+    if (io_uring_ops.submit(queue, &op, 1) != 1 || !call_deny(SYS_io_uring_enter, ENOSYS))
+        return 3;
+    if (io_uring_ops.reap(queue, done, 2) != 2 || proof_count_seen != 1)
+        return 4;
+    if (done[0].id + done[1].id != 3 || done[0].result + done[1].result != -EIO)
+        return 5;
+    if (queue_do(queue, &sync) != 0 || proof_count_seen != 1)
+        return 6;
+    io_uring_ops.close(queue);
+#else
+    (void)descriptor; /* A proof ends the process here. */
+#endif
+    return 0;
+}
+
+static void
+a_kernel_that_is_not_entered_any_more_is_done_without(void **state)
+{
+    FILE *file = tmpfile();
+
+    (void)state;
+    if (io_uring_probe() != KVT_OK) {
+        printf("SKIPPED: %s\n", failure_last()->text);
+        skip();
+    }
+    assert_non_null(file);
+    in_child(refused_before, fileno(file));
+    in_child(refused_in_flight, fileno(file));
+    (void)fclose(file);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(denied_ring_is_reported_as_unsupported),
+        cmocka_unit_test(a_kernel_that_is_not_entered_any_more_is_done_without),
         cmocka_unit_test(arena_that_may_not_be_locked_is_used_unregistered),
         cmocka_unit_test(what_the_kernel_has_no_thread_for_is_done_all_the_same),
         cmocka_unit_test(forked_child_has_nothing_of_a_ring),

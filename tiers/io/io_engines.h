@@ -10,7 +10,7 @@
  *               SINGLE_ISSUER means that the ring must be made or enabled by the thread that
  *               submits: it is made disabled at open, and enabled on the first submit, reap or
  *               wait. What the kernel cancels, for want of a thread of its own, is called at the
- *               reap.
+ *               reap; so is everything from there on where it refuses to be entered any more.
  *   io_threads  a pool of threads (8 by default) that call preadv, pwritev and fdatasync: for
  *               containers that forbid io_uring, and for tests that watch system calls.
  *

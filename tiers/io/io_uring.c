@@ -17,6 +17,11 @@
  *       and the eventfd's read, so completions cannot overflow.
  *   (2) From enabling to close one read of the eventfd is pending (user data 0), or lies in the
  *       completion ring.
+ *   (3) User data n + 1 is flight n, which is one of in_flight_count from submit to reap.
+ *
+ * A kernel that refuses to be entered for good (a seccomp filter that came after the ring) breaks
+ * the queue: what it has not taken is called by the thread that reaps, one after the other. What it
+ * has taken cannot be told to have ended: that answers -EIO, and a proof fails if there is any.
  *
  * The waker word, so that a wake is never lost and rarely costs a system call:
  *
@@ -33,6 +38,7 @@
  */
 #include <errno.h>
 #include <liburing.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -49,6 +55,7 @@ enum {
     CHUNK_COUNT_MAX = 4096,
     RANGE_COUNT_MAX = 4,
     DEPTH_MAX = 4096,
+    BROKEN_WAIT_MS = 10,
 };
 
 enum waker {
@@ -65,6 +72,13 @@ struct fixed_range {
     uint32_t chunk_count;
 };
 
+/* A place for one operation in flight. */
+struct flight {
+    const struct io_op *op;   /* NULL: free. */
+    struct flight *next_free; /* The next free one, when it is. */
+    bool is_taken;            /* The kernel had it when the queue broke. */
+};
+
 struct io_queue {
     const struct kvt_env *env;
     struct io_uring ring;
@@ -73,6 +87,8 @@ struct io_queue {
     uint32_t in_flight_count;
     bool is_disabled; /* Made with R_DISABLED and not used yet. */
     bool is_started;  /* queue_start() has run. */
+    bool is_broken;   /* The kernel is not entered any more. */
+    bool is_gone;     /* ... and its completion ring is not looked at. */
     int event_fd;
     uint64_t event_value; /* The target of the pending read. */
     _Atomic int waker;    /* enum waker; (W1) exchanged acq_rel on both sides. */
@@ -80,7 +96,28 @@ struct io_queue {
     uint32_t range_count;
     uint32_t chunk_count;
     bool is_registered[CHUNK_COUNT_MAX];
+    struct flight *first_free;
+    struct flight flights[]; /* `depth` of them. */
 };
+
+/* --- Flights ---------------------------------------------------------------------------------- */
+
+static struct flight *
+flight_take(struct io_queue *queue, const struct io_op *op)
+{
+    struct flight *flight = queue->first_free;
+
+    queue->first_free = flight->next_free;
+    *flight = (struct flight){.op = op};
+    return flight;
+}
+
+static void
+flight_put(struct io_queue *queue, struct flight *flight)
+{
+    *flight = (struct flight){.next_free = queue->first_free};
+    queue->first_free = flight;
+}
 
 /* --- Making a ring ---------------------------------------------------------------------------- */
 
@@ -168,6 +205,12 @@ queue_ring_end(struct io_queue *queue)
     fork_release();
 }
 
+static size_t
+queue_bytes(uint32_t depth)
+{
+    return sizeof(struct io_queue) + depth * sizeof(struct flight);
+}
+
 static enum kvt_status
 queue_open(void *context, uint32_t depth, struct io_queue **queue_out)
 {
@@ -181,12 +224,14 @@ queue_open(void *context, uint32_t depth, struct io_queue **queue_out)
     if (depth == 0 || depth > DEPTH_MAX)
         return failure_set(
             KVT_E_INVAL, 0, "io_uring: a depth of %u is not in 1..%d.", (unsigned)depth, DEPTH_MAX);
-    queue = env_take(env, sizeof(*queue));
+    queue = env_take(env, queue_bytes(depth));
     if (queue == NULL)
-        return failure_set(
-            KVT_E_NOMEM, ENOMEM, "io_uring: no memory for a queue of %zu bytes.", sizeof(*queue));
+        return failure_set(KVT_E_NOMEM, ENOMEM, "io_uring: no memory for a queue of %zu bytes.",
+            queue_bytes(depth));
     queue->env = env;
     queue->depth = depth;
+    for (uint32_t i = depth; i-- > 0;)
+        flight_put(queue, &queue->flights[i]);
     atomic_init(&queue->waker, WAKER_IDLE);
     queue->event_fd = streams_pass(eventfd(0, EFD_CLOEXEC));
     if (queue->event_fd < 0) {
@@ -200,7 +245,7 @@ queue_open(void *context, uint32_t depth, struct io_queue **queue_out)
 close_event:
     close(queue->event_fd);
 put_queue:
-    env_put(env, queue, sizeof(*queue));
+    env_put(env, queue, queue_bytes(depth));
     return status;
 }
 
@@ -214,7 +259,7 @@ queue_close(struct io_queue *queue)
      * event_value cannot be written after it was put back. */
     queue_ring_end(queue);
     close(queue->event_fd);
-    env_put(queue->env, queue, sizeof(*queue));
+    env_put(queue->env, queue, queue_bytes(queue->depth));
 }
 
 /* --- Fixed buffers ---------------------------------------------------------------------------- */
@@ -310,7 +355,25 @@ waker_arm(struct io_queue *queue)
     if (entry == NULL)
         return;
     io_uring_prep_read(entry, queue->event_fd, &queue->event_value, sizeof(queue->event_value), 0);
-    io_uring_sqe_set_data(entry, NULL);
+    io_uring_sqe_set_data64(entry, 0);
+}
+
+/* What the kernel has not taken lies between its head of the submission ring and our tail. */
+static void
+queue_break(struct io_queue *queue)
+{
+    const struct io_uring_sq *entries = &queue->ring.sq;
+    unsigned first = IO_URING_READ_ONCE(*entries->khead);
+
+    queue->is_broken = true;
+    for (uint32_t i = 0; i < queue->depth; i++)
+        queue->flights[i].is_taken = queue->flights[i].op != NULL;
+    for (unsigned i = first; i != entries->sqe_tail; i++) {
+        uint64_t number = entries->sqes[i & *entries->kring_mask].user_data;
+
+        if (number != 0)
+            queue->flights[number - 1].is_taken = false;
+    }
 }
 
 static void
@@ -319,19 +382,18 @@ queue_start(struct io_queue *queue)
     if (queue->is_started)
         return;
     queue->is_started = true;
-    if (queue->is_disabled) {
-        /* liburing 2.3 declares io_uring_enable_rings() but its shared library lacks it. */
-        int result =
-            io_uring_register((unsigned)queue->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS, NULL, 0);
-
-        KVT_ASSERT(result == 0);
+    /* liburing 2.3 declares io_uring_enable_rings() but its shared library lacks it. */
+    if (queue->is_disabled && io_uring_register((unsigned)queue->ring.ring_fd,
+                                  IORING_REGISTER_ENABLE_RINGS, NULL, 0) != 0) {
+        queue_break(queue);
+        return;
     }
     queue_register(queue);
     waker_arm(queue);
 }
 
 static void
-entry_fill(const struct io_queue *queue, struct io_uring_sqe *entry, const struct io_op *op)
+entry_fill(struct io_queue *queue, struct io_uring_sqe *entry, const struct io_op *op)
 {
     int descriptor = op->file->descriptor;
     int chunk = op->piece_count == 1 ? fixed_find(queue, op->pieces) : -1;
@@ -356,8 +418,7 @@ entry_fill(const struct io_queue *queue, struct io_uring_sqe *entry, const struc
         io_uring_prep_fsync(entry, descriptor, IORING_FSYNC_DATASYNC);
         break;
     }
-    /* The operation is ours until it was reaped, so its address names it. */
-    io_uring_sqe_set_data(entry, (void *)(uintptr_t)op);
+    io_uring_sqe_set_data64(entry, (uint64_t)(flight_take(queue, op) - queue->flights) + 1);
 }
 
 static size_t
@@ -367,31 +428,37 @@ queue_submit(struct io_queue *queue, const struct io_op *const *ops, size_t coun
 
     queue_start(queue);
     for (taken = 0; taken < count && queue->in_flight_count < queue->depth; taken++) {
-        struct io_uring_sqe *entry = queue_entry(queue);
+        struct io_uring_sqe *entry = queue->is_broken ? NULL : queue_entry(queue);
 
-        if (entry == NULL)
+        if (queue->is_broken)
+            (void)flight_take(queue, ops[taken]);
+        else if (entry == NULL)
             break;
-        entry_fill(queue, entry, ops[taken]);
+        else
+            entry_fill(queue, entry, ops[taken]);
         queue->in_flight_count++;
     }
     return taken;
 }
 
-/*
- * Hand filled entries to the kernel and let it run deferred completions; never blocks. A failure
- * that passes (EINTR, EAGAIN, EBUSY) leaves the entries for the next call.
- */
+/* What the kernel says to being entered: a failure that passes leaves the entries for the next
+ * call; a time limit of a wait is none. */
+static void
+enter_result(struct io_queue *queue, int result)
+{
+    if (result < 0 && result != -EINTR && result != -EAGAIN && result != -EBUSY && result != -ETIME)
+        queue_break(queue);
+}
+
+/* Hand filled entries to the kernel and let it run deferred completions; never blocks. */
 static void
 queue_flush(struct io_queue *queue)
 {
     bool has_entries = io_uring_sq_ready(&queue->ring) != 0;
     unsigned flags = IO_URING_READ_ONCE(*queue->ring.sq.kflags);
-    int result;
 
-    if (!has_entries && (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) == 0)
-        return;
-    result = io_uring_submit_and_get_events(&queue->ring);
-    KVT_ASSERT(result >= 0 || result == -EINTR || result == -EAGAIN || result == -EBUSY);
+    if (has_entries || (flags & (IORING_SQ_TASKRUN | IORING_SQ_CQ_OVERFLOW)) != 0)
+        enter_result(queue, io_uring_submit_and_get_events(&queue->ring));
 }
 
 /*
@@ -404,32 +471,85 @@ operation_result(const struct io_op *op, int result)
     return result == -ECANCELED ? io_call(op) : result;
 }
 
+/* What the kernel has completed. */
 static size_t
-queue_reap(struct io_queue *queue, struct io_done *done, size_t count_max)
+completions_take(struct io_queue *queue, struct io_done *done, size_t count_max)
 {
     struct io_uring_cqe *entry;
     size_t count = 0;
     bool is_waker_spent = false;
 
-    queue_start(queue);
-    queue_flush(queue);
-    while (count < count_max && io_uring_peek_cqe(&queue->ring, &entry) == 0) {
-        const struct io_op *op = io_uring_cqe_get_data(entry);
+    /* A broken queue's ring is looked at as far as it is filled: more would enter the kernel. */
+    while (count < count_max && (!queue->is_broken || io_uring_cq_ready(&queue->ring) > 0) &&
+           io_uring_peek_cqe(&queue->ring, &entry) == 0) {
+        uint64_t number = io_uring_cqe_get_data64(entry);
 
-        if (op == NULL) {
+        if (number == 0) {
             is_waker_spent = true;
         } else {
-            done[count].id = op->id;
-            done[count].result = operation_result(op, entry->res);
+            struct flight *flight = &queue->flights[number - 1];
+
+            done[count].id = flight->op->id;
+            done[count].result = operation_result(flight->op, entry->res);
             count++;
+            flight_put(queue, flight);
         }
         io_uring_cqe_seen(&queue->ring, entry);
     }
-    KVT_ASSERT(count <= queue->in_flight_count);
-    queue->in_flight_count -= (uint32_t)count;
-    if (is_waker_spent)
+    if (is_waker_spent && !queue->is_broken)
         waker_arm(queue);
     return count;
+}
+
+/* The rest of a broken queue. What of it comes from the kernel after this is of no flight. */
+static size_t
+flights_call(struct io_queue *queue, struct io_done *done, size_t count_max)
+{
+    size_t count = 0;
+
+    queue->is_gone = true;
+    for (uint32_t i = 0; i < queue->depth && count < count_max; i++) {
+        struct flight *flight = &queue->flights[i];
+
+        if (flight->op == NULL)
+            continue;
+        KVT_ASSERT(!flight->is_taken);
+        done[count].id = flight->op->id;
+        done[count].result = flight->is_taken ? -EIO : io_call(flight->op);
+        count++;
+        flight_put(queue, flight);
+    }
+    return count;
+}
+
+static size_t
+queue_reap(struct io_queue *queue, struct io_done *done, size_t count_max)
+{
+    size_t count = 0;
+
+    queue_start(queue);
+    if (!queue->is_broken)
+        queue_flush(queue);
+    if (!queue->is_gone)
+        count = completions_take(queue, done, count_max);
+    if (queue->is_broken && count < count_max)
+        count += flights_call(queue, done + count, count_max - count);
+    KVT_ASSERT(count <= queue->in_flight_count);
+    queue->in_flight_count -= (uint32_t)count;
+    return count;
+}
+
+/* No longer than some milliseconds: the read that the kernel has may take what the waker writes. */
+static void
+broken_wait(const struct io_queue *queue, uint64_t left_ns)
+{
+    const uint64_t longest_ns = BROKEN_WAIT_MS * UINT64_C(1000000);
+    uint64_t limit_ns = left_ns < longest_ns ? left_ns : longest_ns;
+    struct pollfd event = {queue->event_fd, POLLIN, 0};
+    eventfd_t value;
+
+    if (queue->in_flight_count == 0 && poll(&event, 1, (int)((limit_ns + 999999) / 1000000)) == 1)
+        (void)eventfd_read(queue->event_fd, &value);
 }
 
 static void
@@ -440,16 +560,16 @@ queue_wait(struct io_queue *queue, uint64_t now_ns, uint64_t until_ns)
         (int64_t)(left_ns / 1000000000u), (long long)(left_ns % 1000000000u)};
     struct io_uring_cqe *entry;
     int idle = WAKER_IDLE;
-    int result;
 
     queue_start(queue);
     /* (W1) acquire: what the waker wrote before is visible to the step that follows. */
     if (atomic_compare_exchange_strong_explicit(
             &queue->waker, &idle, WAKER_SLEEPING, memory_order_acq_rel, memory_order_acquire)) {
-        result = io_uring_submit_and_wait_timeout(
-            &queue->ring, &entry, 1, until_ns == UINT64_MAX ? NULL : &limit, NULL);
-        KVT_ASSERT(result >= 0 || result == -ETIME || result == -EINTR || result == -EAGAIN ||
-                   result == -EBUSY);
+        if (queue->is_broken)
+            broken_wait(queue, left_ns);
+        else
+            enter_result(queue, io_uring_submit_and_wait_timeout(&queue->ring, &entry, 1,
+                                    until_ns == UINT64_MAX ? NULL : &limit, NULL));
     }
     (void)atomic_exchange_explicit(&queue->waker, WAKER_IDLE, memory_order_acq_rel);
 }
