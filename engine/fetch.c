@@ -41,7 +41,6 @@ enum {
     TAILS_KEEP_MAX = 64,       /* Free ones of a page. */
     SENT_BYTES_MAX = 64 << 20, /* Of blocks on their way to devices through stages. */
     BULK_BYTES_MAX = 16 << 20, /* Of those that bulk prefetches read: what a lane has in flight. */
-    WINDOW_SHARE = 4,          /* Neither is more than that share of HOST. */
 };
 
 /* --- Life ------------------------------------------------------------------------------------- */
@@ -527,14 +526,30 @@ host_take(struct kvt_store *store, const struct fetch *fetch, uint64_t size, boo
         slot_out);
 }
 
+/*
+ * Room for so many bytes until the fetch ends. Where a slot of that size would need a superblock
+ * that serves others, which costs most of what is in HOST, one of the block's own size is taken:
+ * whoever leaves for that is of this size, mostly, and one is enough.
+ */
+static enum kvt_status
+passing_take(struct kvt_store *store, struct fetch *fetch, uint64_t bytes, bool is_in_line,
+    struct slot *slot_out)
+{
+    uint64_t size = round_up(bytes, PAGE_BYTES);
+    uint64_t whole = round_up(fetch->shape.length, PAGE_BYTES);
+
+    if (size > whole || !slab_has_room(store->slab, size))
+        size = whole;
+    return host_take(store, fetch, size, is_in_line, slot_out);
+}
+
 /* Room for stored bytes: as many pages as the parts can take, and what is read in vain. */
 static enum kvt_status
 stage_take(struct kvt_store *store, struct fetch *fetch, bool is_in_line)
 {
-    uint64_t most = pages_of(fetch->shape.length);
     uint64_t pages = pages_of(fetch->range.length) + 1u + GAP_PAGES;
-    enum kvt_status status = host_take(
-        store, fetch, (pages < most ? pages : most) * PAGE_BYTES, is_in_line, &fetch->stage);
+    enum kvt_status status =
+        passing_take(store, fetch, pages * PAGE_BYTES, is_in_line, &fetch->stage);
 
     fetch->has_stage = status == KVT_OK;
     if (fetch->has_stage)
@@ -588,8 +603,7 @@ decoded_take(struct kvt_store *store, struct fetch *fetch)
     fetch->decoded_memory = fetch->op->destination;
     if ((fetch->op->layout == NULL && !fetch->is_sent) || !image_is_encoded(&fetch->shape))
         return KVT_OK;
-    status =
-        host_take(store, fetch, round_up(fetch->range.length, PAGE_BYTES), true, &fetch->decoded);
+    status = passing_take(store, fetch, fetch->range.length, true, &fetch->decoded);
     fetch->has_decoded = status == KVT_OK;
     if (fetch->has_decoded)
         fetch->decoded_memory = slab_address(store->slab, fetch->decoded);
@@ -674,20 +688,11 @@ get_bring(struct kvt_store *store, struct op *op, uint32_t number)
     fetch_read(store, fetch);
 }
 
-/* Their sum is at most half of HOST. */
-static uint64_t
-window_max(const struct kvt_store *store, uint64_t bytes)
-{
-    uint64_t share = slab_capacity(store->slab) / WINDOW_SHARE;
-
-    return share < bytes ? share : bytes;
-}
-
 void
 fetches_open(struct kvt_store *store)
 {
-    store->sends.bytes_max = window_max(store, SENT_BYTES_MAX);
-    store->bulks.bytes_max = window_max(store, BULK_BYTES_MAX);
+    window_init(store, &store->sends, SENT_BYTES_MAX);
+    window_init(store, &store->bulks, BULK_BYTES_MAX);
     pool_init(&store->fetch_pool, &store->env, sizeof(struct fetch), WORK_KEEP_MAX);
     pool_init(&store->tail_pool, &store->env, 2 * PAGE_BYTES, TAILS_KEEP_MAX);
 }

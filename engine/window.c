@@ -6,6 +6,18 @@
 
 #include "store_internal.h"
 
+enum {
+    HOST_SHARE = 4,
+};
+
+void
+window_init(const struct kvt_store *store, struct window *window, uint64_t bytes_max)
+{
+    uint64_t share = slab_capacity(store->slab) / HOST_SHARE;
+
+    window->bytes_max = share < bytes_max ? share : bytes_max;
+}
+
 bool
 window_waits(struct window *window, struct op *op)
 {

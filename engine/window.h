@@ -20,6 +20,9 @@ struct window {
     bool is_restarting; /* Some of them are being begun again. */
 };
 
+/* window_init - for `bytes_max`, but no more than a quarter of HOST: of two, half of it. */
+void window_init(const struct kvt_store *store, struct window *window, uint64_t bytes_max);
+
 /* window_waits - true: the operation is in the list. */
 bool window_waits(struct window *window, struct op *op);
 
