@@ -15,7 +15,8 @@ enum {
 
 static const uint64_t hidden_again_ns = UINT64_C(1000) * 1000 * 1000;
 
-/* A bad copy in HBM that the entry has no more, and those who had pinned it may be reading. */
+/* A bad copy in HBM, or one that was moved within HOST: the entry has it no more, and those who had
+ * pinned it may be reading. */
 struct hidden_copy {
     struct hidden_copy *next;
     uint32_t number;
@@ -26,7 +27,7 @@ struct hidden_copy {
 static struct slot
 host_slot(const struct kvt_store *store, const struct entry *entry)
 {
-    return slab_slot(store->slab, entry->host_slot);
+    return slab_slot(store->slab, atomic_load_explicit(&entry->host_slot, memory_order_relaxed));
 }
 
 static struct slot
@@ -39,7 +40,10 @@ hbm_slot(const struct kvt_store *store, const struct entry *entry)
 void *
 entry_host_address(const struct kvt_store *store, const struct entry *entry)
 {
-    return slab_address(store->slab, (struct slot){.number = entry->host_slot});
+    /* (R3) */
+    uint32_t number = atomic_load_explicit(&entry->host_slot, memory_order_acquire);
+
+    return slab_address(store->slab, (struct slot){.number = number});
 }
 
 void *
@@ -80,12 +84,16 @@ tier_of_place(enum policy_place place)
 
 /* Note in the entry where the copy is. */
 static void
-slot_note(struct entry *entry, enum policy_place place, struct slot slot)
+slot_note(struct kvt_store *store, uint32_t number, enum policy_place place, struct slot slot)
 {
-    if (place == POLICY_HOST)
-        entry->host_slot = slot.number;
-    else
+    struct entry *entry = residency_at(store->map, number);
+
+    if (place != POLICY_HOST) {
         entry->hbm_slot = (uint32_t)(place - POLICY_HBM) << HBM_DEVICE_SHIFT | slot.number;
+        return;
+    }
+    slab_own(store->slab, slot, number);
+    atomic_store_explicit(&entry->host_slot, slot.number, memory_order_release); /* (R3) */
 }
 
 uint64_t
@@ -118,7 +126,7 @@ void
 entry_copy_add(struct kvt_store *store, uint32_t number, enum policy_place place, struct slot slot,
     enum kvt_event_reason reason)
 {
-    slot_note(residency_at(store->map, number), place, slot);
+    slot_note(store, number, place, slot);
     residency_tier_set(store->map, number, tier_of_place(place));
     copy_note(store, place, number, reason);
 }
@@ -127,12 +135,10 @@ void
 entry_publish(struct kvt_store *store, uint32_t number, const struct slot *hbm,
     const struct slot *host, uint32_t device)
 {
-    struct entry *entry = residency_at(store->map, number);
-
     if (hbm != NULL)
-        slot_note(entry, place_of_device(device), *hbm);
+        slot_note(store, number, place_of_device(device), *hbm);
     if (host != NULL)
-        slot_note(entry, POLICY_HOST, *host);
+        slot_note(store, number, POLICY_HOST, *host);
     residency_publish(
         store->map, number, (hbm != NULL ? TIER_HBM : 0u) | (host != NULL ? TIER_HOST : 0u));
     if (hbm != NULL)
@@ -205,6 +211,16 @@ entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reaso
     return true;
 }
 
+static void
+hidden_add(struct kvt_store *store, struct hidden_copy *hidden, uint32_t number,
+    enum policy_place place, struct slot slot)
+{
+    *hidden = (struct hidden_copy){
+        .next = store->hidden.first, .number = number, .place = place, .slot = slot};
+    store->hidden.first = hidden;
+    store->hidden.is_due = true;
+}
+
 bool
 entry_hbm_hide(struct kvt_store *store, uint32_t number)
 {
@@ -213,15 +229,49 @@ entry_hbm_hide(struct kvt_store *store, uint32_t number)
 
     if (hidden == NULL)
         return false;
-    *hidden = (struct hidden_copy){.next = store->hidden.first,
-        .number = number,
-        .place = place_of_device(entry_device(entry)),
-        .slot = hbm_slot(store, entry)};
-    store->hidden.first = hidden;
-    store->hidden.is_due = true;
+    hidden_add(store, hidden, number, place_of_device(entry_device(entry)), hbm_slot(store, entry));
     entries_at(store->entries, number)->is_hiding = true;
     residency_tier_hide(store->map, number, TIER_HBM);
     copy_remove(store, hidden->place, number, KVT_REASON_CORRUPT);
+    return true;
+}
+
+/* --- Moving within HOST ----------------------------------------------------------------------- */
+
+bool
+entry_host_is_movable(const struct kvt_store *store, uint32_t number, struct slot slot)
+{
+    const struct entry *entry = residency_at(store->map, number);
+    uint64_t word = atomic_load_explicit(&entry->word, memory_order_relaxed);
+
+    return word_state(word) == ENTRY_RESIDENT && (word_tiers(word) & TIER_HOST) != 0 &&
+           host_slot(store, entry).number == slot.number && word_pins(word) == 0;
+}
+
+bool
+entry_host_move(struct kvt_store *store, uint32_t number)
+{
+    struct entry *entry = residency_at(store->map, number);
+    struct hidden_copy *hidden = env_take(&store->env, sizeof(*hidden));
+    struct slot from = host_slot(store, entry);
+    struct slot to;
+
+    KVT_ASSERT(entries_at(store->entries, number)->flight == NULL); /* They have pins. */
+    if (hidden == NULL || !slab_take_beside(store->slab, from, &to)) {
+        env_put(&store->env, hidden, sizeof(*hidden));
+        return false;
+    }
+    /* Nobody writes to a copy. Zeros follow up to the page. */
+    memcpy(slab_address(store->slab, to), slab_address(store->slab, from),
+        round_up(entry->length, PAGE_BYTES));
+    slot_note(store, number, POLICY_HOST, to);
+    /* (R3) A lookup may have pinned it meanwhile, and read from where it was. */
+    if (!residency_settle(store->map, number)) {
+        hidden_add(store, hidden, number, POLICY_HOST, from);
+        return true;
+    }
+    env_put(&store->env, hidden, sizeof(*hidden));
+    room_put(store, POLICY_HOST, from);
     return true;
 }
 
@@ -276,7 +326,8 @@ hidden_copies_step(struct kvt_store *store)
             copies->next = &hidden->next;
         } else {
             *copies->next = hidden->next;
-            entries_at(store->entries, hidden->number)->is_hiding = false;
+            if (hidden->place != POLICY_HOST)
+                entries_at(store->entries, hidden->number)->is_hiding = false;
             room_put(store, hidden->place, hidden->slot);
             env_put(&store->env, hidden, sizeof(*hidden));
         }

@@ -238,7 +238,9 @@ entry_free(struct kvt_store *store, uint32_t number)
 {
     struct entry *entry = residency_at(store->map, number);
     unsigned tiers = word_tiers(atomic_load_explicit(&entry->word, memory_order_relaxed));
-    const struct entry was = {.host_slot = entry->host_slot, .hbm_slot = entry->hbm_slot};
+    const struct entry was = {
+        .host_slot = atomic_load_explicit(&entry->host_slot, memory_order_relaxed),
+        .hbm_slot = entry->hbm_slot};
 
     if (!residency_release(store->map, number))
         return false;

@@ -15,6 +15,7 @@
  *
  * Threads   the loop.
  */
+#include "compact.h"
 #include "store_internal.h"
 
 enum {
@@ -255,31 +256,57 @@ walk_first(struct kvt_store *store, enum policy_place place)
     return victim_next(store, place, ENTRY_NONE);
 }
 
+/* Slots have come free somewhere: what is free of another size in HOST may be brought together.
+ * ENDED: there is no room yet. */
+static enum search
+slot_win(struct kvt_store *store, const struct room_want *want, enum compaction *compaction,
+    struct slot *slot_out)
+{
+    struct slab *slab = place_slab(store, want->place);
+
+    if (want->place == POLICY_HOST && *compaction != COMPACT_STUCK &&
+        !slab_has_room(slab, want->size))
+        *compaction = host_compact(store, want->size);
+    if (*compaction == COMPACT_GOES_ON)
+        return SEARCH_GOES_ON;
+    return slab_take(slab, want->size, slot_out) == KVT_OK ? SEARCH_FOUND : SEARCH_ENDED;
+}
+
 /* Evict in the policy's order until the slot can be taken. */
 static enum search
 room_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
 {
-    struct slab *slab = place_slab(store, want->place);
     struct room_hand *hand = &store->room_hands[want->place];
-    uint32_t victim = walk_first(store, want->place);
-    uint32_t first = hand->entry;
-    uint32_t last = first;
+    enum compaction compaction = COMPACT_NONE;
+    enum search won = slot_win(store, want, &compaction, slot_out);
+    uint32_t victim, first, last;
     uint64_t demoting_bytes = want->is_within ? hand->begun_bytes : hand->leaving_bytes;
     bool has_begun = false;
     bool goes_on;
 
     if (want->place == POLICY_HOST)
-        hand->is_cut = false;
+        hand->is_cut = won == SEARCH_GOES_ON;
     else
         host_unasked(store, want->place);
+    if (won != SEARCH_ENDED)
+        return won;
+    victim = walk_first(store, want->place);
+    last = first = hand->entry;
     for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
         enum victim_action action = victim_evict(store, want, victim);
 
         hand->has_found |= action != VICTIM_UNTOUCHED;
         has_begun |= action != VICTIM_UNTOUCHED;
-        if (action == VICTIM_RELEASED && slab_take(slab, want->size, slot_out) == KVT_OK)
-            return SEARCH_FOUND;
+        if (action == VICTIM_RELEASED) {
+            won = slot_win(store, want, &compaction, slot_out);
+            if (won == SEARCH_FOUND)
+                return SEARCH_FOUND;
+            if (won == SEARCH_GOES_ON) {
+                last = first;
+                break;
+            }
+        }
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
         if (want->is_within)

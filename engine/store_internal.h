@@ -281,6 +281,7 @@ struct kvt_store {
     struct op_list room_waiters[POLICY_NVME]; /* Operations that wait for a slot there. */
     struct room_hand room_hands[POLICY_NVME]; /* room.c */
     struct kept_hand kept_hand;
+    uint32_t compact_next;       /* Superblock of HOST that compact.c looks at first. */
     uint32_t map_given_count;    /* Entries that were given room in a full map. */
     struct vain_askers map_vain; /* For whom nothing could leave it. */
     struct flush_list flush_list;
@@ -447,6 +448,11 @@ uint64_t sequence_next(struct kvt_store *store);
 bool entry_host_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);
 /* entry_host_condemn - the same of a bad one: a kvt_pin() keeps the block, and not that copy. */
 bool entry_host_condemn(struct kvt_store *store, uint32_t number);
+/* entry_host_is_movable - its HOST copy lies in that slot, and nobody has it pinned: nor is it in
+ * flight. entry_host_move - it lies in another superblock of the same class from here on; false:
+ * none has room, or no memory. */
+bool entry_host_is_movable(const struct kvt_store *store, uint32_t number, struct slot slot);
+bool entry_host_move(struct kvt_store *store, uint32_t number);
 /* entry_hbm_release - give up the HBM copy of a block that another tier holds too; false when
  * pinned. */
 bool entry_hbm_release(struct kvt_store *store, uint32_t number, enum kvt_event_reason reason);

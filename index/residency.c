@@ -339,6 +339,16 @@ residency_tier_hide(struct residency *map, uint32_t number, unsigned tier)
     (void)word;
 }
 
+bool
+residency_settle(struct residency *map, uint32_t number)
+{
+    /* (R3): a write that changes nothing, as a load would not stand in the order of the pins. */
+    uint64_t word =
+        atomic_fetch_add_explicit(&residency_at(map, number)->word, 0, memory_order_acq_rel);
+
+    return word_pins(word) == 0;
+}
+
 /* Change the state, keep the rest; with `is_unpinned` only at zero pins. */
 static bool
 word_doom(struct entry *entry, bool is_unpinned)

@@ -33,6 +33,9 @@
  *        tier bit sees the field behind it.
  *   (R2) unpin releases; the writer's successful compare-and-swap from zero pins, and its load that
  *        finds zero, acquires: the slot's last readers are done before it is reused.
+ *   (R3) The writer may write host_slot anew (release), for the same bytes elsewhere, before a
+ *        residency_settle(), which releases, too. Who pins the entry behind that finds the new
+ *        place; who had it pinned may find either, and loads it acquiring.
  *   (R4) The unpin that was the last of a DOOMED entry releases `released`; the writer's take
  *        acquires: residency_release() then sees no pin of that entry. Both exchange: a take that
  *        finds the note of one sees what went before those that this one stands in place of.
@@ -75,9 +78,10 @@ struct entry {
                               * summed up yet (never with TIER_NVME). */
     uint64_t sequence;       /* Of the durable record; 0 before one was written. */
     uint32_t stored_length;  /* In the extent; without one: length. */
-    uint32_t host_slot;      /* Slot number, valid with TIER_HOST: the entry owns the slot. */
-    uint32_t hbm_slot;       /* The same, with TIER_HBM: {device 3, slot number 29}. */
-    uint32_t segment;        /* Extent, valid with TIER_NVME. */
+    _Atomic uint32_t
+        host_slot;     /* Slot number, valid with TIER_HOST: the entry owns the slot. (R3) */
+    uint32_t hbm_slot; /* The same, with TIER_HBM: {device 3, slot number 29}. */
+    uint32_t segment;  /* Extent, valid with TIER_NVME. */
     uint32_t extent_generation;
     uint32_t page : ENTRY_PAGE_BITS;
     uint32_t parts_less : 6;  /* Equal parts of the block, less one: entry_parts(). */
@@ -158,6 +162,10 @@ bool residency_tier_clear(struct residency *map, uint32_t number, unsigned tier)
  * entry at zero pins once (acquire; R2).
  */
 void residency_tier_hide(struct residency *map, uint32_t number, unsigned tier);
+
+/* residency_settle - what the writer wrote of an entry counts for all who pin it from here on (R3).
+ * True: nobody has it pinned, and who had is done with what it was before (R2). */
+bool residency_settle(struct residency *map, uint32_t number);
 
 /* residency_doom - RESIDENT (or FILLING) -> DOOMED, out of the table at once. */
 void residency_doom(struct residency *map, uint32_t number);

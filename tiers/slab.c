@@ -47,6 +47,7 @@ struct size_class {
     uint32_t slot_pages; /* 0: not made yet. */
     uint32_t superblock_count;
     uint32_t partial; /* First superblock with room. */
+    uint64_t free_count;
 };
 
 struct slab {
@@ -63,6 +64,7 @@ struct slab {
     struct superblock *superblocks;
     uint64_t *bitmaps;     /* word_count for each superblock; a set bit is a taken slot. */
     uint32_t *generations; /* superblock_pages for each superblock. */
+    uint32_t *owners;      /* Likewise; the owner + 1, 0: nobody. */
 };
 
 /* --- Opening and closing ---------------------------------------------------------------------- */
@@ -129,8 +131,9 @@ bitmaps_size(const struct slab *slab)
     return (size_t)slab->superblock_count * slab->word_count * sizeof(uint64_t);
 }
 
+/* Of what is kept for each slot. */
 static size_t
-generations_size(const struct slab *slab)
+slots_size(const struct slab *slab)
 {
     return (size_t)slab->superblock_count * slab->superblock_pages * sizeof(uint32_t);
 }
@@ -178,9 +181,11 @@ slab_open(const struct kvt_env *env, void *arena, size_t size, size_t superblock
 
     slab->superblocks = env_take(env, superblocks_size(slab));
     slab->bitmaps = env_take(env, bitmaps_size(slab));
-    slab->generations = env_take(env, generations_size(slab));
-    if (slab->superblocks == NULL || slab->bitmaps == NULL || slab->generations == NULL) {
-        size_t wanted = superblocks_size(slab) + bitmaps_size(slab) + generations_size(slab);
+    slab->generations = env_take(env, slots_size(slab));
+    slab->owners = env_take(env, slots_size(slab));
+    if (slab->superblocks == NULL || slab->bitmaps == NULL || slab->generations == NULL ||
+        slab->owners == NULL) {
+        size_t wanted = superblocks_size(slab) + bitmaps_size(slab) + 2 * slots_size(slab);
 
         slab_close(slab);
         return failure_set(KVT_E_NOMEM, 0, "slab: no memory for tables of %zu bytes", wanted);
@@ -195,7 +200,8 @@ slab_close(struct slab *slab)
 {
     if (slab == NULL)
         return;
-    env_put(slab->env, slab->generations, generations_size(slab));
+    env_put(slab->env, slab->owners, slots_size(slab));
+    env_put(slab->env, slab->generations, slots_size(slab));
     env_put(slab->env, slab->bitmaps, bitmaps_size(slab));
     env_put(slab->env, slab->superblocks, superblocks_size(slab));
     env_put(slab->env, slab, sizeof(*slab));
@@ -305,6 +311,7 @@ class_serve(struct slab *slab, uint32_t class_index)
     superblock->slot_count = slab->superblock_pages / class->slot_pages;
     superblock->word_hint = 0;
     class->superblock_count++;
+    class->free_count += superblock->slot_count;
     slab->busy_count++;
     list_add(slab, &class->partial, number);
     return true;
@@ -318,6 +325,7 @@ class_release(struct slab *slab, uint32_t number)
 
     list_remove(slab, &class->partial, number);
     class->superblock_count--;
+    class->free_count -= superblock->slot_count;
     slab->busy_count--;
     superblock->class_index = CLASS_NONE;
     superblock->slot_pages = 0;
@@ -333,13 +341,19 @@ bitmap_of(const struct slab *slab, uint32_t number)
     return slab->bitmaps + (size_t)number * slab->word_count;
 }
 
-static uint32_t *
-generation_of(const struct slab *slab, struct slot slot)
+/* Where its place is among all slots. */
+static size_t
+place_of(const struct slab *slab, struct slot slot)
 {
     size_t number = slot.number >> SLOT_BITS;
 
-    return &slab->generations[number * slab->superblock_pages +
-                              (slot.number & ((1u << SLOT_BITS) - 1))];
+    return number * slab->superblock_pages + (slot.number & ((1u << SLOT_BITS) - 1));
+}
+
+static uint32_t *
+generation_of(const struct slab *slab, struct slot slot)
+{
+    return &slab->generations[place_of(slab, slot)];
 }
 
 /* The lowest free slot of a superblock that has one. */
@@ -360,12 +374,28 @@ bitmap_take(struct slab *slab, uint32_t number)
     return word * WORD_BITS + bit;
 }
 
+/* Of a superblock that has one. */
+static struct slot
+slot_take(struct slab *slab, uint32_t number)
+{
+    struct superblock *superblock = &slab->superblocks[number];
+    struct size_class *class = &slab->classes[superblock->class_index];
+    struct slot slot = {.number = number << SLOT_BITS | bitmap_take(slab, number)};
+
+    slot.generation = *generation_of(slab, slot);
+    superblock->taken_count++;
+    class->free_count--;
+    slab->used_pages += superblock->slot_pages;
+    if (superblock->taken_count == superblock->slot_count)
+        list_remove(slab, &class->partial, number);
+    KVT_ASSERT(slot.generation != 0);
+    return slot;
+}
+
 enum kvt_status
 slab_take(struct slab *slab, size_t size, struct slot *slot_out)
 {
     uint32_t class_index;
-    uint32_t number;
-    struct superblock *superblock;
 
     if (size == 0 || size > (size_t)slab->slot_pages_max * PAGE_BYTES)
         return failure_set(KVT_E_INVAL, 0, "slab: a slot of %zu bytes, allowed are 1..%zu", size,
@@ -373,16 +403,7 @@ slab_take(struct slab *slab, size_t size, struct slot *slot_out)
     class_index = class_obtain(slab, pages_of(size));
     if (slab->classes[class_index].partial == NOWHERE && !class_serve(slab, class_index))
         return failure_set(KVT_E_NOSPC, 0, "slab: no free slot of %zu bytes", size);
-
-    number = slab->classes[class_index].partial;
-    superblock = &slab->superblocks[number];
-    slot_out->number = number << SLOT_BITS | bitmap_take(slab, number);
-    slot_out->generation = *generation_of(slab, *slot_out);
-    superblock->taken_count++;
-    slab->used_pages += superblock->slot_pages;
-    if (superblock->taken_count == superblock->slot_count)
-        list_remove(slab, &slab->classes[class_index].partial, number);
-    KVT_ASSERT(slot_out->generation != 0);
+    *slot_out = slot_take(slab, slab->classes[class_index].partial);
     return KVT_OK;
 }
 
@@ -415,6 +436,8 @@ slab_put(struct slab *slab, struct slot slot)
     if (superblock->taken_count == superblock->slot_count)
         list_add(slab, &slab->classes[superblock->class_index].partial, number);
     superblock->taken_count--;
+    slab->classes[superblock->class_index].free_count++;
+    slab->owners[place_of(slab, slot)] = 0;
     if (superblock->taken_count == 0)
         class_release(slab, number);
     return true;
@@ -472,34 +495,82 @@ slab_base(const struct slab *slab)
     return slab->arena;
 }
 
-/* --- Looking at it ---------------------------------------------------------------------------- */
+/* --- Emptying superblocks --------------------------------------------------------------------- */
 
-uint32_t
-slab_superblock_of(const struct slab *slab, struct slot slot)
+void
+slab_own(struct slab *slab, struct slot slot, uint32_t owner)
 {
-    (void)slab;
-    return slot.number >> SLOT_BITS;
+    KVT_ASSERT(slab_is_current(slab, slot));
+    slab->owners[place_of(slab, slot)] = owner + 1;
+}
+
+/* Whether what is in a superblock of it has room in its others. */
+static bool
+class_is_loose(const struct slab *slab, const struct size_class *class)
+{
+    return class->superblock_count > 0 &&
+           class->free_count >= slab->superblock_pages / class->slot_pages;
 }
 
 uint32_t
-slab_poorest(const struct slab *slab, size_t size)
+slab_emptiable(const struct slab *slab, size_t size, uint32_t first)
 {
-    uint32_t class_index = class_find(slab, pages_of(size));
-    uint32_t poorest = UINT32_MAX;
-    uint64_t poorest_pages = UINT64_MAX;
+    uint32_t own = class_find(slab, pages_of(size));
+    bool is_loose[SLAB_CLASS_MAX];
+    bool has_loose = false;
 
-    for (uint32_t i = 0; i < slab->superblock_count; i++) {
-        const struct superblock *superblock = &slab->superblocks[i];
-        uint64_t taken_pages = (uint64_t)superblock->taken_count * superblock->slot_pages;
-
-        if (superblock->class_index == CLASS_NONE || superblock->class_index == class_index)
-            continue;
-        if (taken_pages < poorest_pages) {
-            poorest = i;
-            poorest_pages = taken_pages;
-        }
+    for (uint32_t i = 0; i < SLAB_CLASS_MAX; i++) {
+        is_loose[i] = i != own && class_is_loose(slab, &slab->classes[i]);
+        has_loose |= is_loose[i];
     }
-    return poorest;
+    for (uint32_t i = 0; has_loose && i < slab->superblock_count; i++) {
+        uint32_t number = (uint32_t)(((uint64_t)first + i) % slab->superblock_count);
+        uint32_t class_index = slab->superblocks[number].class_index;
+
+        if (class_index != CLASS_NONE && is_loose[class_index])
+            return number;
+    }
+    return UINT32_MAX;
+}
+
+bool
+slab_taken_next(const struct slab *slab, uint32_t superblock, uint32_t *cursor,
+    struct slot *slot_out, uint32_t *owner_out)
+{
+    const uint64_t *words = bitmap_of(slab, superblock);
+
+    for (; *cursor < slab->superblocks[superblock].slot_count; ++*cursor) {
+        if ((words[*cursor / WORD_BITS] >> *cursor % WORD_BITS & 1) == 0)
+            continue;
+        *slot_out = slab_slot(slab, superblock << SLOT_BITS | *cursor);
+        *owner_out = slab->owners[place_of(slab, *slot_out)] - 1;
+        ++*cursor;
+        return true;
+    }
+    return false;
+}
+
+bool
+slab_take_beside(struct slab *slab, struct slot slot, struct slot *slot_out)
+{
+    uint32_t number = slot.number >> SLOT_BITS;
+    uint32_t other = slab->classes[slab->superblocks[number].class_index].partial;
+
+    KVT_ASSERT(slab_is_current(slab, slot));
+    if (other == number)
+        other = slab->superblocks[number].next;
+    if (other == NOWHERE)
+        return false;
+    *slot_out = slot_take(slab, other);
+    return true;
+}
+
+/* --- Looking at it ---------------------------------------------------------------------------- */
+
+uint64_t
+slab_superblock_bytes(const struct slab *slab)
+{
+    return (uint64_t)slab->superblock_pages * PAGE_BYTES;
 }
 
 uint64_t
@@ -549,16 +620,22 @@ slab_check(const struct slab *slab)
     uint64_t used_pages = 0;
     uint32_t busy_count = 0;
     uint32_t class_count = 0;
+    uint64_t free_counts[SLAB_CLASS_MAX] = {0};
 
     for (uint32_t i = 0; i < slab->superblock_count; i++) {
         const struct superblock *superblock = &slab->superblocks[i];
 
         superblock_check(slab, i);
         used_pages += (uint64_t)superblock->taken_count * superblock->slot_pages;
-        busy_count += superblock->class_index != CLASS_NONE;
+        if (superblock->class_index == CLASS_NONE)
+            continue;
+        busy_count++;
+        free_counts[superblock->class_index] += superblock->slot_count - superblock->taken_count;
     }
-    for (uint32_t i = 0; i < SLAB_CLASS_MAX; i++)
+    for (uint32_t i = 0; i < SLAB_CLASS_MAX; i++) {
         class_count += slab->classes[i].superblock_count;
+        KVT_ASSERT(free_counts[i] == slab->classes[i].free_count);
+    }
     KVT_ASSERT(used_pages == slab->used_pages);
     KVT_ASSERT(busy_count == slab->busy_count);
     KVT_ASSERT(class_count == slab->busy_count);

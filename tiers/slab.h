@@ -18,7 +18,8 @@
  *
  * Invariants (slab_check)
  *   (1) a superblock is free, or has one class and a bitmap of its taken slots;
- *   (2) used_bytes is the sum of taken slots' sizes; (3) a slot's generation rises when it is put.
+ *   (2) used_bytes is the sum of taken slots' sizes; (3) a slot's generation rises when it is put;
+ *   (4) a class's free slots are those of its superblocks that are not taken.
  */
 #ifndef KVT_TIERS_SLAB_H
 #define KVT_TIERS_SLAB_H
@@ -74,15 +75,26 @@ size_t slab_slot_bytes(const struct slab *slab, struct slot slot);
 
 void *slab_base(const struct slab *slab); /* Where its memory begins. */
 
-/*
- * slab_superblock_of, slab_poorest - to let memory change class: the superblock (number) in use
- * with the fewest taken bytes (the first of several) whose class is not that of `size`;
- * UINT32_MAX when there is none.
- * The engine evicts what is in it, so that it becomes free.
- */
-uint32_t slab_superblock_of(const struct slab *slab, struct slot slot);
-uint32_t slab_poorest(const struct slab *slab, size_t size);
+/* slab_own - whose a taken slot is: a number of the caller's, until the slot is put. */
+void slab_own(struct slab *slab, struct slot slot, uint32_t owner);
 
+/*
+ * To let memory change class: a superblock is emptied by moving what is in it to free slots of its
+ * class in others.
+ *
+ * slab_emptiable - the first superblock (number) from `first` on, and round, whose class is not
+ * that of `size` and has as many free slots as a superblock has slots; UINT32_MAX: none.
+ * slab_taken_next - the first taken slot of a superblock from index *cursor on, which goes behind
+ * it, and its owner (UINT32_MAX: nobody's); false: none.
+ * slab_take_beside - a free slot of the same class in another superblock than that taken one's;
+ * false: there is none.
+ */
+uint32_t slab_emptiable(const struct slab *slab, size_t size, uint32_t first);
+bool slab_taken_next(const struct slab *slab, uint32_t superblock, uint32_t *cursor,
+    struct slot *slot_out, uint32_t *owner_out);
+bool slab_take_beside(struct slab *slab, struct slot slot, struct slot *slot_out);
+
+uint64_t slab_superblock_bytes(const struct slab *slab);
 uint64_t slab_capacity(const struct slab *slab);  /* All whole superblocks. */
 uint64_t slab_used(const struct slab *slab);      /* Sum of taken slots. */
 uint64_t slab_committed(const struct slab *slab); /* Sum of superblocks in use. */

@@ -346,6 +346,25 @@ nvme_judge(struct kvt_store *store, const struct disk_audit *disk, struct store_
 
 /* --- HOST and HBM ----------------------------------------------------------------------------- */
 
+/* What is moved within HOST is asked of its owner. */
+static void
+owners_judge(struct kvt_store *store, struct store_audit *audit)
+{
+    uint64_t superblock_count = slab_capacity(store->slab) / slab_superblock_bytes(store->slab);
+    struct slot slot;
+    uint32_t owner;
+
+    for (uint32_t i = 0; i < superblock_count; i++) {
+        for (uint32_t cursor = 0; slab_taken_next(store->slab, i, &cursor, &slot, &owner);) {
+            if (owner == UINT32_MAX || !is_resident(store, owner) ||
+                entry_host_address(store, residency_at(store->map, owner)) !=
+                    slab_address(store->slab, slot))
+                audit_fail(audit, "slot %u of HOST is entry %u's, which is elsewhere, or nobody's",
+                    slot.number, owner);
+        }
+    }
+}
+
 static void
 place_judge(struct kvt_store *store, enum policy_place place, struct store_audit *audit)
 {
@@ -362,6 +381,8 @@ place_judge(struct kvt_store *store, enum policy_place place, struct store_audit
     if (slab_used(slab) != bytes)
         audit_fail(audit, "in place %d slots of %llu bytes are taken, and copies have %llu",
             (int)place, (unsigned long long)slab_used(slab), (unsigned long long)bytes);
+    else if (place == POLICY_HOST)
+        owners_judge(store, audit);
 }
 
 static void

@@ -56,6 +56,15 @@ take(struct fixture *fixture, size_t size)
     return slot;
 }
 
+/* Of the fixtures below, which have superblocks of 256 KiB. */
+static uint32_t
+superblock_of(const struct fixture *fixture, struct slot slot)
+{
+    const uint8_t *address = slab_address(fixture->slab, slot);
+
+    return (uint32_t)((size_t)(address - fixture->arena) / (256 * KIB));
+}
+
 /* --- Against a model -------------------------------------------------------------------------- */
 
 enum {
@@ -258,34 +267,80 @@ no_slot_crosses_a_superblock(void **state)
             break;
         offset = (size_t)((uint8_t *)slab_address(fixture.slab, slot) - fixture.arena);
         assert_int_equal(offset / (256 * KIB), (offset + 20 * KIB - 1) / (256 * KIB));
-        assert_int_equal(slab_superblock_of(fixture.slab, slot), offset / (256 * KIB));
     }
     /* 12 slots of 20 KiB in each of 32 superblocks. */
     assert_int_equal(slab_used(fixture.slab), 32 * 12 * 20 * KIB);
     fixture_close(&fixture);
 }
 
+/* --- Emptying superblocks --------------------------------------------------------------------- */
+
 static void
-the_poorest_superblock_of_another_class_is_named(void **state)
+a_class_with_a_superblocks_worth_of_free_slots_can_empty_one(void **state)
 {
+    struct slot slots[16];
     struct fixture fixture;
-    struct slot slot;
-    struct slot poor;
+
+    (void)state;
+    fixture_open(&fixture, 8 * 256 * KIB, 256 * KIB, 256 * KIB);
+    assert_int_equal(slab_emptiable(fixture.slab, 4 * KIB, 0), UINT32_MAX);
+    for (uint32_t i = 0; i < 16; i++)
+        slots[i] = take(&fixture, 64 * KIB);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(slab_emptiable(fixture.slab, 4 * KIB, 0), UINT32_MAX);
+        assert_true(slab_put(fixture.slab, slots[4 * i]));
+    }
+    assert_int_equal(slab_emptiable(fixture.slab, 4 * KIB, 0), 0);
+    assert_int_equal(slab_emptiable(fixture.slab, 4 * KIB, 2), 2);
+    assert_int_equal(slab_emptiable(fixture.slab, 4 * KIB, 4), 0);
+    assert_int_equal(slab_emptiable(fixture.slab, 4 * KIB, 9), 1); /* Of eight it is the second. */
+    assert_int_equal(slab_emptiable(fixture.slab, 64 * KIB, 0), UINT32_MAX);
+    /* Of one superblock nothing can go to another. */
+    for (uint32_t i = 4; i < 16; i++) {
+        if (i % 4 != 0)
+            assert_true(slab_put(fixture.slab, slots[i]));
+    }
+    assert_int_equal(slab_emptiable(fixture.slab, 4 * KIB, 0), UINT32_MAX);
+    fixture_close(&fixture);
+}
+
+static void
+a_superblock_is_emptied_slot_by_slot(void **state)
+{
+    struct slot slots[16], slot, beside;
+    uint32_t cursor = 0, count = 0, owner;
+    struct fixture fixture;
 
     (void)state;
     fixture_open(&fixture, 4 * 256 * KIB, 256 * KIB, 256 * KIB);
-    assert_int_equal(slab_poorest(fixture.slab, 8 * KIB), UINT32_MAX);
-    for (uint32_t i = 0; i < 3; i++)
-        take(&fixture, 16 * KIB);
-    poor = take(&fixture, 32 * KIB);
+    for (uint32_t i = 0; i < 16; i++) {
+        slots[i] = take(&fixture, 64 * KIB);
+        if (i != 7)
+            slab_own(fixture.slab, slots[i], 100 + i);
+    }
+    assert_false(slab_take_beside(fixture.slab, slots[5], &beside));
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(slab_put(fixture.slab, slots[4 * i]));
+    while (slab_taken_next(fixture.slab, 1, &cursor, &slot, &owner)) {
+        uint32_t i = 5 + count++;
+
+        assert_memory_equal(&slot, &slots[i], sizeof(slot));
+        assert_int_equal(owner, i == 7 ? UINT32_MAX : 100 + i);
+        assert_true(slab_take_beside(fixture.slab, slot, &beside));
+        assert_int_not_equal(superblock_of(&fixture, beside), 1);
+        assert_int_equal(slab_slot_bytes(fixture.slab, beside), 64 * KIB);
+        slab_own(fixture.slab, beside, owner);
+        assert_true(slab_put(fixture.slab, slot));
+        slab_check(fixture.slab);
+    }
+    assert_int_equal(count, 3);
     slot = take(&fixture, 4 * KIB);
-    assert_int_equal(slab_poorest(fixture.slab, 4 * KIB), slab_superblock_of(fixture.slab, poor));
-    assert_int_equal(slab_poorest(fixture.slab, 64 * KIB), slab_superblock_of(fixture.slab, slot));
-    /* Of the two that have 32 KiB the first. */
-    for (uint32_t i = 0; i < 7; i++)
-        slot = take(&fixture, 4 * KIB);
-    assert_true(slab_superblock_of(fixture.slab, poor) < slab_superblock_of(fixture.slab, slot));
-    assert_int_equal(slab_poorest(fixture.slab, 64 * KIB), slab_superblock_of(fixture.slab, poor));
+    assert_int_equal(superblock_of(&fixture, slot), 1);
+    cursor = 0;
+    /* Nobody owns what was taken anew. */
+    assert_true(slab_taken_next(fixture.slab, 1, &cursor, &slot, &owner));
+    assert_int_equal(owner, UINT32_MAX);
+    assert_false(slab_taken_next(fixture.slab, 1, &cursor, &slot, &owner));
     fixture_close(&fixture);
 }
 
@@ -333,7 +388,7 @@ a_slot_that_was_never_taken_is_refused(void **state)
     /* The first of the superblock behind the last: the address sanitizer would see it looked up. */
     other = take(&fixture, 4 * KIB);
     stride = (other.number - slot.number) /
-             (slab_superblock_of(fixture.slab, other) - slab_superblock_of(fixture.slab, slot));
+             (superblock_of(&fixture, other) - superblock_of(&fixture, slot));
     assert_false(slab_is_current(
         fixture.slab, (struct slot){.number = 2 * MIB / (256 * KIB) * stride, .generation = 1}));
     assert_true(slab_put(fixture.slab, other));
@@ -422,7 +477,8 @@ main(void)
         cmocka_unit_test(a_size_beyond_the_last_class_takes_the_smallest_that_holds_it),
         cmocka_unit_test(a_superblock_changes_class_only_when_it_is_empty),
         cmocka_unit_test(no_slot_crosses_a_superblock),
-        cmocka_unit_test(the_poorest_superblock_of_another_class_is_named),
+        cmocka_unit_test(a_class_with_a_superblocks_worth_of_free_slots_can_empty_one),
+        cmocka_unit_test(a_superblock_is_emptied_slot_by_slot),
         cmocka_unit_test(a_slot_that_was_put_is_stale_for_ever),
         cmocka_unit_test(the_smallest_arena_is_told_before),
         cmocka_unit_test(a_slot_that_was_never_taken_is_refused),
