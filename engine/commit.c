@@ -293,8 +293,12 @@ batch_return(struct kvt_store *store, struct batch *batch)
 void
 commit_batch_end(struct kvt_store *store, struct batch *batch)
 {
+    const struct segment *segment = segment_at(store->segments, batch->tier_batch.header.segment);
+
     batch->count = batch->kill_count = 0;
     batch->state = BATCH_IDLE;
+    if (segment != NULL && segment->state == SEGMENT_SEALED)
+        segment_changed(store->segments); /* commit_uses() */
     store->room_changed = true;
     commit_unstall(store);
 }

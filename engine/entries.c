@@ -8,11 +8,16 @@
 
 enum {
     CHUNK_COUNT_MAX = 1 << 16,
-    LOOK_USES = 7 << 20, /* Uses of numbers that a round of looks takes. */
+    LOOK_GENERATIONS = 1 << 22, /* Of a number, behind which a round of looks is due. */
+    LOOK_USES = 5 << 20,        /* Uses of numbers that a round takes. */
 };
 
-/* A link is looked at in this round or in the next one. */
-_Static_assert(2 * (LOOK_USES + 1) < 1 << 24, "before a generation comes round");
+/*
+ * A link to a generation of a number was made while the number had that one. So it was there when
+ * the number next had a generation that makes a round due, and is looked at in the round that
+ * begins then, or behind the one that is under way. Uses of the number until that has ended:
+ */
+_Static_assert(LOOK_GENERATIONS + 2 * LOOK_USES < 1 << 24, "before a generation comes round");
 
 enum kvt_status
 entries_open(const struct kvt_env *env, struct residency *map, struct entries **entries_out)
@@ -53,18 +58,26 @@ entries_map(const struct entries *entries)
     return entries->map;
 }
 
-/* One link after the other is looked at, as many as keep a round in its time: with a million
- * entries one in seven uses. */
+/* The number is used. In a round one link after the other is looked at, as many as keep it in its
+ * time: with a million entries one in five uses. A number that was used seldom begins none, so that
+ * an open, or a store that uses all of them in turn, looks at nothing. */
 static void
-links_look(struct entries *entries)
+links_look(struct entries *entries, uint32_t number)
 {
+    uint64_t word =
+        atomic_load_explicit(&residency_at(entries->map, number)->word, memory_order_relaxed);
+
+    if (word_generation(word) % LOOK_GENERATIONS == LOOK_GENERATIONS - 1)
+        entries->is_look_due = true;
     if (entries->look_next == entries->look_end) {
+        if (!entries->is_look_due)
+            return;
+        entries->is_look_due = false;
         entries->look_next = 0;
         entries->look_end = entries->used_count;
     }
     entries->look_credit += entries->look_end;
-    for (; entries->look_credit >= LOOK_USES && entries->look_next < entries->look_end;
-         entries->look_credit -= LOOK_USES)
+    for (; entries->look_credit >= LOOK_USES; entries->look_credit -= LOOK_USES)
         (void)entries_parent(entries, entries->look_next++);
 }
 
@@ -88,7 +101,7 @@ entries_reserve(struct entries *entries, uint32_t number)
     *state = (struct entry_state){.parent = ENTRY_NONE};
     if (entries->used_count <= number)
         entries->used_count = number + 1;
-    links_look(entries);
+    links_look(entries, number);
     return KVT_OK;
 }
 

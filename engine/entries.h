@@ -95,8 +95,9 @@ struct entries {
     struct entry_state **chunks; /* Pointers, taken as they are touched. */
     uint32_t used_count;         /* One more than the highest number that was reserved. */
     uint32_t look_next;          /* Whose link is looked at next, ... */
-    uint32_t look_end;           /* ... in this round of all below that one. */
+    uint32_t look_end;           /* ... in this round of all below that one; the same: none is. */
     uint64_t look_credit;        /* For LOOK_USES the next one. */
+    bool is_look_due;            /* Another round is to begin. */
     uint32_t climb_count;        /* Steps up in this turn, for links. */
 };
 

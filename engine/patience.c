@@ -16,11 +16,11 @@ static const uint64_t nvme_again_ns = UINT64_C(1000) * 1000 * 1000;
 
 /* Turns go on as far as they can, but no farther than somebody waits for. */
 static bool
-turns_reach(struct turns *turns, uint32_t until)
+turns_reach(struct turns *turns, uint64_t until)
 {
-    while ((int32_t)(until - turns->now) > 0 && turns->counts[(turns->now + 1) & 1] == 0)
+    while (turns->now < until && turns->counts[(turns->now + 1) & 1] == 0)
         turns->now++;
-    return (int32_t)(until - turns->now) <= 0;
+    return turns->now >= until;
 }
 
 /* How often somebody was given room in the place. Of NVMe: or a segment became free. */
@@ -55,11 +55,11 @@ round_begin(const struct kvt_store *store, struct rounds *rounds)
 }
 
 static bool
-rounds_reach(struct kvt_store *store, uint32_t place, uint32_t until)
+rounds_reach(struct kvt_store *store, uint32_t place, uint64_t until)
 {
     struct rounds *rounds = rounds_of(store, place);
 
-    while ((int32_t)(until - rounds->now) > 0) {
+    while (rounds->now < until) {
         bool is_work_over = turns_reach(&store->work, rounds->work_until);
 
         if (!turns_reach(&store->flights, rounds->flights_until) || !is_work_over)
@@ -75,7 +75,7 @@ patience_begin(struct kvt_store *store, struct patience *patience)
 {
     struct rounds *rounds = rounds_of(store, patience->place);
 
-    if ((int32_t)(rounds->wanted - rounds->now) <= 0)
+    if (rounds->wanted <= rounds->now)
         round_begin(store, rounds);
     patience->is_begun = true;
     patience->given_count = given_count(store, patience->place);
@@ -94,7 +94,7 @@ others_were_faster(const struct kvt_store *store, const struct patience *patienc
            patience->given_count != given_count(store, patience->place);
 }
 
-uint32_t
+uint64_t
 search_begin(struct kvt_store *store, uint32_t place)
 {
     return rounds_of(store, place)->now;
@@ -117,7 +117,7 @@ patience_is_last(struct kvt_store *store, const struct patience *patience, uint3
 }
 
 bool
-patience_ends(struct kvt_store *store, struct patience *patience, uint32_t place, uint32_t begin)
+patience_ends(struct kvt_store *store, struct patience *patience, uint32_t place, uint64_t begin)
 {
     if (patience == NULL)
         return false;
@@ -133,7 +133,7 @@ patience_ends(struct kvt_store *store, struct patience *patience, uint32_t place
         patience_begin(store, patience);
         return false;
     }
-    if ((int32_t)(patience->until - begin) <= 0)
+    if (patience->until <= begin)
         return true;
     /* It passed over some before all had ended that had to. */
     store->room_changed = true;

@@ -37,7 +37,7 @@ enum {
 };
 
 struct turns {
-    uint32_t now;
+    uint64_t now;
     uint32_t counts[2]; /* Of the present turn, and of those before: by a turn's lowest bit. */
 };
 
@@ -64,13 +64,13 @@ turns_are_idle(const struct turns *turns)
 
 /* The rounds of all who wait for the same things. They go on as far as somebody waits for. */
 struct rounds {
-    uint32_t now, wanted;
-    uint32_t work_until, flights_until; /* The present one is over when both turns have come. */
+    uint64_t now, wanted;
+    uint64_t work_until, flights_until; /* The present one is over when both turns have come. */
 };
 
 /* Of one who waits; all zero: it does not yet. */
 struct patience {
-    uint32_t until;       /* That round. */
+    uint64_t until;       /* That round. */
     uint32_t given_count; /* What was given in the place before. */
     uint8_t place;        /* enum policy_place, PATIENCE_MAP */
     bool is_begun;
@@ -78,7 +78,7 @@ struct patience {
 };
 
 /* search_begin - the round in which one is begun now. */
-uint32_t search_begin(struct kvt_store *store, uint32_t place);
+uint64_t search_begin(struct kvt_store *store, uint32_t place);
 
 /* patience_join - who comes to wait behind `ahead`, for the same place: from now on, unless it does
  * already, or `ahead` does not yet. */
@@ -91,7 +91,7 @@ bool patience_is_last(struct kvt_store *store, const struct patience *patience, 
 /* patience_ends - a search that was begun in that round has found nothing. True: it was the last
  * one, there is no room. False: wait (NULL: as long as anything is in flight). */
 bool patience_ends(
-    struct kvt_store *store, struct patience *patience, uint32_t place, uint32_t begin);
+    struct kvt_store *store, struct patience *patience, uint32_t place, uint64_t begin);
 
 /* Who waits for room on NVMe: the queue of what shall be durable. A search there reads the headers
  * of all segments; so it is not begun again before the rounds are over, but each second: what was
@@ -99,7 +99,7 @@ bool patience_ends(
 struct nvme_wait {
     struct patience patience;
     struct rounds rounds;
-    uint32_t begin; /* Of the search that was begun again last. */
+    uint64_t begin; /* Of the search that was begun again last. */
     bool is_waiting;
     bool is_lacking; /* A batch found no room, and none has had any since. */
     bool is_whole;   /* is_lacking: what is passed over is so for what was found since then. */

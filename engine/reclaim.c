@@ -624,16 +624,6 @@ reclaim_admitted(struct kvt_store *store, uint64_t bytes)
 
 /* --- The loop's calls ------------------------------------------------------------------------- */
 
-static bool
-is_any_root_short(const struct kvt_store *store)
-{
-    for (uint32_t root = 0; root < store->file.root_count; root++) {
-        if (victim_root_is_short(store, root))
-            return true;
-    }
-    return false;
-}
-
 bool
 reclaim_want(struct kvt_store *store)
 {
@@ -664,10 +654,7 @@ begin_step(struct kvt_store *store)
         store->reclaim->has_lacked = false;
         victim_spare_none(store);
     }
-    if ((is_any_root_short(store) || (is_idle && victim_unfinished(store) != NULL)) &&
-        victim_scan_start(store, true))
-        return true;
-    return is_idle && reclaim_start(store);
+    return victim_scan_ahead(store, is_idle) || (is_idle && reclaim_start(store));
 }
 
 bool

@@ -123,7 +123,7 @@ struct loop_call {
 struct map_hand {
     uint32_t next;       /* Number of the entry that it looks at next. */
     uint32_t vain_count; /* Looks since it last found one that left. */
-    uint32_t begin;      /* search_begin() */
+    uint64_t begin;      /* search_begin() */
 };
 
 struct namespace_state {
@@ -168,7 +168,7 @@ struct room_hand {
     /* The last search is to go on; of HBM: that in HOST, for the last block that found no way
      * down. */
     bool is_cut;
-    uint32_t begin;         /* search_begin() */
+    uint64_t begin;         /* search_begin() */
     uint32_t given_count;   /* Slots that were given out, and not taken back at once. */
     uint64_t looked_ns;     /* When the last search that it goes on from ended. */
     uint64_t leaving_bytes; /* Of HBM: on their way down to HOST. */

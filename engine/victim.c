@@ -143,7 +143,7 @@ victim_choose(struct kvt_store *store, bool is_for_shortage)
     return victim;
 }
 
-/* Asked in every step of the loop: the walk is for those that have something to find. */
+/* The walk is for those that have something to find. */
 static bool
 is_any_recycling(const struct kvt_store *store)
 {
@@ -193,6 +193,7 @@ victim_spare_none(struct kvt_store *store)
 
     while ((segment = segment_next(store->segments, &cursor)) != NULL)
         segment->is_passed_over = false;
+    segment_changed(store->segments);
 }
 
 bool
@@ -207,6 +208,7 @@ victim_spare_unreadable(struct kvt_store *store)
             continue;
         segment->is_passed_over = false;
         is_found = true;
+        segment_changed(store->segments);
     }
     return is_found;
 }

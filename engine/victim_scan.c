@@ -14,6 +14,8 @@ enum {
     READER_COUNT = 2,
 };
 
+static const uint64_t ahead_again_ns = UINT64_C(1000) * 1000 * 1000;
+
 enum scan_state {
     SCAN_IDLE,
     SCAN_READING,
@@ -39,6 +41,8 @@ struct victim_scan {
 struct victim_scans {
     struct crew *crew; /* NULL: nothing is ever reclaimed. */
     uint64_t order;
+    uint64_t vain_change_count; /* victim_scan_ahead() was in vain at that count of changes: ... */
+    uint64_t again_ns;          /* ... until then, unless it rises. */
     struct victim_scan scans[SCAN_COUNT];
 };
 
@@ -205,6 +209,46 @@ victim_scan_start(struct kvt_store *store, bool is_for_shortage)
     return true;
 }
 
+static bool
+is_any_root_short(const struct kvt_store *store)
+{
+    for (uint32_t root = 0; root < store->file.root_count; root++) {
+        if (victim_root_is_short(store, root))
+            return true;
+    }
+    return false;
+}
+
+/*
+ * It is asked in each step of the loop, and walks over all segments. A walk that was in vain would
+ * be so again until one of these comes, each of which the segments' count of changes tells:
+ *   - A segment becomes SEALED or RECYCLING, or FREE ones become fewer: its state changes.
+ *   - It is not passed over any more: victim_spare_none(), victim_spare_unreadable(), or it becomes
+ *     RECYCLING.
+ *   - It is not claimed any more; a scan is IDLE again, its root may be short, and a reclaim has
+ *     ended: victim_scan_end().
+ *   - It is SEALED, and the last batch in it ends: commit_batch_end(). That of a relocation ends
+ *     before its reclaim does.
+ * Not told is that most of what SEALED segments hold is dead, where those of a root that is not
+ * short come into question: that is looked for once in a second. Nobody waits for it. Who finds no
+ * room asks reclaim_want(), which searches each time.
+ */
+bool
+victim_scan_ahead(struct kvt_store *store, bool is_idle)
+{
+    struct victim_scans *scans = store->victim_scans;
+    uint64_t change_count = segment_change_count(store->segments);
+
+    if (scans->vain_change_count == change_count && store->now_ns < scans->again_ns)
+        return false;
+    if ((is_any_root_short(store) || (is_idle && victim_unfinished(store) != NULL)) &&
+        victim_scan_start(store, true))
+        return true;
+    scans->vain_change_count = change_count;
+    scans->again_ns = store->now_ns + ahead_again_ns;
+    return false;
+}
+
 uint32_t
 victim_scan_count(const struct kvt_store *store, uint32_t root)
 {
@@ -246,6 +290,7 @@ victim_scan_end(struct victim_scan *scan)
     KVT_ASSERT(scan->state == SCAN_TAKEN);
     scan->victim->is_claimed = false;
     scan->state = SCAN_IDLE;
+    segment_changed(scan->store->segments);
 }
 
 struct segment *

@@ -46,6 +46,10 @@ void victim_scan_close(struct kvt_store *store);
  * none, or all scans are in use. */
 bool victim_scan_start(struct kvt_store *store, bool is_for_shortage);
 
+/* victim_scan_ahead - the same while a root is short, or a segment is RECYCLING and nothing else is
+ * being reclaimed (`is_idle`). Costs nothing when it was in vain, and nothing has changed. */
+bool victim_scan_ahead(struct kvt_store *store, bool is_idle);
+
 /* victim_scan_count - claimed segments of that root: what they gain is still to come. */
 uint32_t victim_scan_count(const struct kvt_store *store, uint32_t root);
 bool victim_scan_is_ready(const struct kvt_store *store);

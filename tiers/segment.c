@@ -34,6 +34,7 @@ struct segment_table {
     uint32_t pages;
     uint64_t total;            /* Segments of all roots. */
     uint64_t turn;             /* Segments that were freed. */
+    uint64_t change_count;     /* segment_change_count() */
     struct root_table roots[]; /* root_count */
 };
 
@@ -160,6 +161,18 @@ segment_count_in(const struct segment_table *table, uint32_t root, enum segment_
     return table->roots[root].state_counts[state];
 }
 
+uint64_t
+segment_change_count(const struct segment_table *table)
+{
+    return table->change_count;
+}
+
+void
+segment_changed(struct segment_table *table)
+{
+    table->change_count++;
+}
+
 /* --- Moves ------------------------------------------------------------------------------------ */
 
 static void
@@ -171,6 +184,7 @@ state_set(struct segment_table *table, struct segment *segment, enum segment_sta
     root->state_counts[segment->state]--;
     root->state_counts[state]++;
     segment->state = state;
+    segment_changed(table);
 }
 
 /* Whether facts from the index can be true: it may be damaged, so nothing in it is a proof. */

@@ -131,6 +131,11 @@ void segment_recycle_begin(struct segment_table *table, struct segment *segment)
 uint32_t segment_generation_next(const struct segment *segment); /* That it has then. */
 void segment_free(struct segment_table *table, struct segment *segment);
 
+/* segment_change_count - rises whenever the state of a segment changes, and with segment_changed():
+ * something else has that a walk over all of them looks for. */
+uint64_t segment_change_count(const struct segment_table *table);
+void segment_changed(struct segment_table *table);
+
 /* segment_total - segments of a root, in whatever state. */
 uint64_t segment_total(const struct segment_table *table, uint32_t root);
 

@@ -21,6 +21,8 @@ enum {
     STEPS = 20000,
     GENERATIONS = 1 << 24, /* So many uses of a number have different ones. */
     OTHERS = 300,
+    MANY = 20000,
+    TURNS = 1000,
 };
 
 static int
@@ -166,14 +168,22 @@ links_of_a_turn_climb_no_more_than_a_long_chain(void **state)
     expect_parent(rig, one[0], chain[LINK_CLIMB_MAX - 1]);
 }
 
-/* The number of a block that has left the map is used until its generation comes again, and then
- * by another block. */
+/* The number of a block that has left the map is used so often, each time under the generation
+ * behind the one before. */
+static void
+uses_pass(struct policy_rig *rig, uint32_t number, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(entries_reserve(rig->entries, number), KVT_OK);
+        (void)atomic_fetch_add(&residency_at(rig->map, number)->word, UINT64_C(1) << 40);
+    }
+}
+
+/* ... until its generation comes again, and then by another block. */
 static void
 generations_pass(struct policy_rig *rig, uint32_t number)
 {
-    for (uint32_t i = 1; i < GENERATIONS; i++)
-        assert_int_equal(entries_reserve(rig->entries, number), KVT_OK);
-    (void)atomic_fetch_sub(&residency_at(rig->map, number)->word, UINT64_C(1) << 40);
+    uses_pass(rig, number, GENERATIONS - 1);
     assert_int_equal(policy_rig_copy(rig, ENTRY_NONE), number);
 }
 
@@ -202,6 +212,30 @@ a_block_with_the_generation_of_one_that_left_is_no_parent(void **state)
     policy_rig_drop(rig, last);
 }
 
+/* Not as an open uses them, each once, nor as a store that is full does, all in turn. The link of
+ * the first would be looked at first. */
+static void
+numbers_that_are_used_seldom_cost_no_looks(void **state)
+{
+    static uint32_t numbers[MANY];
+    struct policy_rig *rig = *state;
+    uint32_t first = policy_rig_copy(rig, ENTRY_NONE);
+    uint32_t parent = policy_rig_copy(rig, ENTRY_NONE);
+
+    for (uint32_t i = 0; i < MANY; i++)
+        numbers[i] = policy_rig_copy(rig, ENTRY_NONE);
+    for (uint32_t i = 0; i < MANY; i++)
+        policy_rig_drop(rig, numbers[i]);
+    entries_link(rig->entries, first, parent);
+    policy_rig_drop(rig, parent);
+    for (uint32_t turn = 0; turn < TURNS; turn++) {
+        for (uint32_t i = 0; i < MANY; i++)
+            uses_pass(rig, numbers[i], 1);
+    }
+    assert_int_equal(entries_at(rig->entries, first)->parent, parent);
+    expect_parent(rig, first, ENTRY_NONE);
+}
+
 /* The number of an entry may be in the map although there was no memory for its state. */
 static void
 an_entry_without_a_state_is_not_kept(void **state)
@@ -223,6 +257,7 @@ main(void)
         TEST(random_links_agree_with_a_naive_forest),
         TEST(links_of_a_turn_climb_no_more_than_a_long_chain),
         TEST(a_block_with_the_generation_of_one_that_left_is_no_parent),
+        TEST(numbers_that_are_used_seldom_cost_no_looks),
         TEST(an_entry_without_a_state_is_not_kept),
     };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_patience.c - whoever waits for room waits for three steps that follow one another, and not
- * for what others begin all the time; however many wait, and whenever they came.
+ * for what others begin all the time; however many wait, whenever they came, and however long ago
+ * the last one did.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,7 +33,7 @@ setup(void **state)
     store = calloc(1, sizeof(*store));
     assert_non_null(store);
     tick_count = 0;
-    /* Turns and rounds are numbers that begin again at 0. */
+    /* Turns and rounds are counted beyond 32 bits. */
     store->work.now = UINT32_MAX - 6;
     store->flights.now = UINT32_MAX - 3;
     store->rounds.now = store->rounds.wanted = UINT32_MAX - 1;
@@ -64,13 +65,19 @@ tick(void)
 
 /* A search that finds nothing. */
 static bool
+is_told_in(uint32_t place, struct patience *patience)
+{
+    uint64_t begin;
+
+    (void)patience_is_last(store, patience, place);
+    begin = search_begin(store, place);
+    return patience_ends(store, patience, place, begin);
+}
+
+static bool
 is_told(struct patience *patience)
 {
-    uint32_t begin;
-
-    (void)patience_is_last(store, patience, POLICY_HOST);
-    begin = search_begin(store, POLICY_HOST);
-    return patience_ends(store, patience, POLICY_HOST, begin);
+    return is_told_in(POLICY_HOST, patience);
 }
 
 /* Three steps that follow one another, while others come and go. Nobody is told before they are
@@ -175,6 +182,28 @@ whoever_has_not_asked_for_long_is_told_at_once(void **state)
     assert_int_equal(asked_count, 0);
 }
 
+/* The last one found its room: the round of NVMe stands still while the turns of others pass. */
+static void
+who_waits_for_nvme_is_told_however_long_ago_the_last_one_waited(void **state)
+{
+    static const uint64_t passed[] = {
+        0, UINT64_C(1) << 31, UINT64_C(3) << 30, UINT64_C(1) << 32, UINT64_C(3) << 32};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(passed) / sizeof(*passed); i++) {
+        struct patience found = {0}, waiting = {0};
+        uint32_t ticks = 0;
+
+        assert_false(is_told_in(POLICY_NVME, &found));
+        store->work.now += passed[i];
+        for (; !is_told_in(POLICY_NVME, &waiting); ticks++) {
+            assert_in_range(ticks, 0, ENOUGH);
+            tick();
+        }
+        assert_in_range(ticks, STEPS, ENOUGH);
+    }
+}
+
 int
 main(void)
 {
@@ -185,6 +214,7 @@ main(void)
         TEST(who_waits_behind_another_is_told_with_it),
         TEST(who_is_behind_waits_for_three_steps),
         TEST(whoever_has_not_asked_for_long_is_told_at_once),
+        TEST(who_waits_for_nvme_is_told_however_long_ago_the_last_one_waited),
     };
 
     stop_on_proof();

@@ -24,6 +24,7 @@ segments_pass_over(struct full_store *full, const struct segment *victim)
 
     while ((segment = segment_next(full->store->segments, &cursor)) != NULL)
         segment->is_passed_over = segment != victim;
+    segment_changed(full->store->segments);
 }
 
 /* Put until that segment, and no other, has been reclaimed. */
