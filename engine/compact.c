@@ -7,8 +7,8 @@
 #include "store_internal.h"
 
 enum {
-    SUPERBLOCKS_AT_ONCE = 8, /* Looked at for one whose copies can all be moved. */
-    MOVE_BYTES = 8 << 20,    /* In one step of the loop: a millisecond or two. */
+    SUPERBLOCKS_AT_ONCE = 64, /* Looked at for one whose copies can all be moved. */
+    MOVE_BYTES = 8 << 20,     /* In one step of the loop: a millisecond or two. */
 };
 
 static bool

@@ -264,11 +264,12 @@ slot_win(struct kvt_store *store, const struct room_want *want, enum compaction 
 {
     struct slab *slab = place_slab(store, want->place);
 
-    if (want->place == POLICY_HOST && *compaction != COMPACT_STUCK &&
-        !slab_has_room(slab, want->size))
-        *compaction = host_compact(store, want->size);
-    if (*compaction == COMPACT_GOES_ON)
-        return SEARCH_GOES_ON;
+    if (!slab_has_room(slab, want->size)) {
+        if (want->place == POLICY_HOST && *compaction != COMPACT_STUCK)
+            *compaction = host_compact(store, want->size);
+        if (*compaction != COMPACT_FREED)
+            return *compaction == COMPACT_GOES_ON ? SEARCH_GOES_ON : SEARCH_ENDED;
+    }
     return slab_take(slab, want->size, slot_out) == KVT_OK ? SEARCH_FOUND : SEARCH_ENDED;
 }
 
