@@ -17,10 +17,9 @@
 struct kvt_store;
 
 enum compaction {
-    COMPACT_NONE,    /* No other size has so many free slots. */
-    COMPACT_STUCK,   /* Somebody is at what would have to be moved. */
-    COMPACT_GOES_ON, /* More is to be moved than in one step. */
-    COMPACT_FREED,   /* A slot of that size can be taken. */
+    COMPACT_NONE,  /* No other size has so many free slots. */
+    COMPACT_STUCK, /* Somebody is at what would have to be moved. */
+    COMPACT_FREED, /* A slot of that size can be taken. */
 };
 
 /* host_compact - for a slot of `size` bytes, for which HOST has no room. */

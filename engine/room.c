@@ -256,9 +256,8 @@ walk_first(struct kvt_store *store, enum policy_place place)
     return victim_next(store, place, ENTRY_NONE);
 }
 
-/* Slots have come free somewhere: what is free of another size in HOST may be brought together.
- * ENDED: there is no room yet. */
-static enum search
+/* Slots have come free somewhere: what is free of another size in HOST may be brought together. */
+static bool
 slot_win(struct kvt_store *store, const struct room_want *want, enum compaction *compaction,
     struct slot *slot_out)
 {
@@ -268,9 +267,9 @@ slot_win(struct kvt_store *store, const struct room_want *want, enum compaction 
         if (want->place == POLICY_HOST && *compaction != COMPACT_STUCK)
             *compaction = host_compact(store, want->size);
         if (*compaction != COMPACT_FREED)
-            return *compaction == COMPACT_GOES_ON ? SEARCH_GOES_ON : SEARCH_ENDED;
+            return false;
     }
-    return slab_take(slab, want->size, slot_out) == KVT_OK ? SEARCH_FOUND : SEARCH_ENDED;
+    return slab_take(slab, want->size, slot_out) == KVT_OK;
 }
 
 /* Evict in the policy's order until the slot can be taken. */
@@ -279,35 +278,27 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
 {
     struct room_hand *hand = &store->room_hands[want->place];
     enum compaction compaction = COMPACT_NONE;
-    enum search won = slot_win(store, want, &compaction, slot_out);
-    uint32_t victim, first, last;
+    uint32_t victim = walk_first(store, want->place);
+    uint32_t first = hand->entry;
+    uint32_t last = first;
     uint64_t demoting_bytes = want->is_within ? hand->begun_bytes : hand->leaving_bytes;
     bool has_begun = false;
     bool goes_on;
 
     if (want->place == POLICY_HOST)
-        hand->is_cut = won == SEARCH_GOES_ON;
+        hand->is_cut = false;
     else
         host_unasked(store, want->place);
-    if (won != SEARCH_ENDED)
-        return won;
-    victim = walk_first(store, want->place);
-    last = first = hand->entry;
+    if (slot_win(store, want, &compaction, slot_out))
+        return SEARCH_FOUND;
     for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
         enum victim_action action = victim_evict(store, want, victim);
 
         hand->has_found |= action != VICTIM_UNTOUCHED;
         has_begun |= action != VICTIM_UNTOUCHED;
-        if (action == VICTIM_RELEASED) {
-            won = slot_win(store, want, &compaction, slot_out);
-            if (won == SEARCH_FOUND)
-                return SEARCH_FOUND;
-            if (won == SEARCH_GOES_ON) {
-                last = first;
-                break;
-            }
-        }
+        if (action == VICTIM_RELEASED && slot_win(store, want, &compaction, slot_out))
+            return SEARCH_FOUND;
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
         if (want->is_within)
