@@ -104,10 +104,9 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
  * its recycle header, which has no kills, or two, when a cut fell between them, and no other. One
  * is written when the kills of the segment are durable elsewhere and its records are gone from the
  * index, or to one that is FREE: so nothing that is older counts any more, whatever becomes of the
- * segment. What a crash has torn so
- * that no header is left to be found is no batch, and strays_recycle() voids it before anything is
- * written there. What looks like a header and is none, or cannot be read (damaged_pages), may be
- * one another day: then it is as if there were blocks.
+ * segment. What a crash has torn so that no header is left to be found is no batch, and
+ * strays_recycle() voids it before anything is written there. What looks like a header and is none,
+ * or cannot be read (damaged_pages), may be one another day: then it is as if there were blocks.
  */
 static bool
 segment_is_free(

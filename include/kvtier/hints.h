@@ -61,12 +61,12 @@ KVT_CHECKED enum kvt_status kvt_pin(kvt_store *store, kvt_namespace ns, const st
  * kvt_namespace_share_set - `bytes` of `tier` (one of enum kvt_tiers; HBM: all devices together)
  * are the namespace's own, while the store is open: as long as its copies there take no more, none
  * of them goes for what another namespace writes. 0: none (the default). Above its share, and
- * without one, a namespace competes for the rest. It is no limit: what is free can be used. HBM and
- * HOST are cut into pieces of at most 64 MiB, each for blocks of one size (in whole pages) at a
- * time: what a share keeps may lie in many of them, the rest of which is of no use for blocks of
- * other sizes; and each search for room there passes over what shares and pins keep: beside 1,000
- * such blocks that are old, puts of 4 KiB that evict are 30 to 80 times slower with KVT_POLICY_LRU
- * and KVT_POLICY_S3FIFO, 3 times with KVT_POLICY_GHI.
+ * without one, a namespace competes for the rest. It is no limit: what is free can be used. HBM is
+ * cut into pieces of at most 64 MiB, each for blocks of one size (in whole pages) at a time: what a
+ * share keeps there may lie in many of them, the rest of which is of no use for blocks of other
+ * sizes (in HOST it is moved together). Each search for room in HBM or HOST passes over what shares
+ * and pins keep: beside 1,000 such blocks that are old, puts of 4 KiB that evict are 30 to 80 times
+ * slower with KVT_POLICY_LRU and KVT_POLICY_S3FIFO, 3 times with KVT_POLICY_GHI.
  *
  * KVT_E_INVAL: no such namespace or tier. KVT_E_UNSUPPORTED: the store does not have that tier.
  * KVT_E_NOSPC: all shares together would be more than can be promised: 90 % of HBM or HOST; of NVMe
