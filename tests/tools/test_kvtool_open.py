@@ -161,6 +161,21 @@ class OpenStores(Programs):
             self.assertTrue(shown.endswith(b"\033[?25h\033[?1049l"), shown[-40:])
             self.assertEqual(os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, ending)
 
+    def await_lookups(self, owner, directory):
+        """Until the owner, of those that the store had, shows that it has measured something. By a
+        command that does not open the store, which the owner may be about to do."""
+        end = time.monotonic() + 60
+        while True:
+            done = subprocess.run(["build/bin/kvtool", "top", directory, "--count", "1", "--json"],
+                                  cwd=self.scratch, capture_output=True, timeout=60, check=False)
+            shown = json.loads(done.stdout) if done.returncode == 0 and done.stdout else {}
+            if (shown.get("pid") == owner.process.pid and
+                    shown["counters"]["lookup_count"] > 0):
+                return
+            self.assertIsNone(owner.process.poll(), "the owner has ended")
+            self.assertLess(time.monotonic(), end, "the owner shows no lookups")
+            time.sleep(0.02)
+
     def test_top_takes_no_difference_between_two_owners(self):
         owners = [Owner(self, "s6")]
         pictures = []
@@ -172,6 +187,7 @@ class OpenStores(Programs):
             os.kill(pid, signal.SIGSTOP)
             owners[0].kill()
             owners.append(Owner(self, "s6"))
+            self.await_lookups(owners[1], "s6")
             os.kill(pid, signal.SIGCONT)
             shown = b""
             while b"q quits" not in (picture := shown.partition(whose(owners[1]))[2]):
