@@ -7,33 +7,16 @@
  */
 #include <errno.h>
 #include <grp.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int
-uring_deny(unsigned error)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
-
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-        return -1;
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
+#include "call_refuse.h"
 
 static int
 limit_set(int which, rlim_t value)
@@ -62,7 +45,7 @@ word_obey(const char *word)
         return -2;
     number = strtoul(value + 1, NULL, strncmp(word, "umask=", 6) == 0 ? 8 : 10);
     if (strncmp(word, "uring=", 6) == 0)
-        return uring_deny((unsigned)number);
+        return call_refuse(SYS_io_uring_setup, (unsigned)number) ? 0 : -1;
     if (strncmp(word, "memlock=", 8) == 0)
         return limit_set(RLIMIT_MEMLOCK, number);
     if (strncmp(word, "nofile=", 7) == 0)

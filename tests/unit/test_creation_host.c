@@ -6,15 +6,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -22,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "call_refuse.h"
 #include "kvtier/kvtier_unstable.h"
 #include "stop_on_proof.h"
 #include "store_internal.h"
@@ -178,16 +176,7 @@ an_open_that_is_well_leaves_no_failure(void **state)
 static int
 sync_parent_of_a_bad_disk(const struct kvt_env *env, struct fs_dir *dir)
 {
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = 4, .filter = filter};
-
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    if (!call_refuse(SYS_fsync, EIO))
         return 2;
     if (env->fs->dir_sync_parent(dir) != KVT_E_IO ||
         strstr(failure_last()->text, "the parent of /") == NULL)

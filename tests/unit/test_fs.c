@@ -14,12 +14,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/filter.h>
 #include <linux/magic.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -27,6 +24,7 @@
 #include <unistd.h>
 
 #include "bytes.h"
+#include "call_refuse.h"
 #include "env_host_internal.h"
 #include "failure.h"
 #include "scratch_dir.h"
@@ -217,22 +215,6 @@ links_are_not_followed(void **state)
     world->fs->close(file_open(world, "file", 0));
 }
 
-/* From here on the calling process is refused openat2() with `error`, as in some containers. */
-static bool
-openat2_forbid(unsigned error)
-{
-    struct sock_filter filter[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat2, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {.len = 4, .filter = filter};
-
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 /* Run in a child: a filter stays for the life of a process. 0: all held; 1: not; 2: no filters. */
 static int
 without_openat2(const struct world *world, unsigned error)
@@ -241,7 +223,7 @@ without_openat2(const struct world *world, unsigned error)
     struct fs_file *file;
     struct fs_dir *below;
 
-    if (!openat2_forbid(error))
+    if (!call_refuse(SYS_openat2, error))
         return 2;
     for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
         if (world->fs->open(world->dir, links[i], 0, &file) != KVT_E_INVAL ||

@@ -7,15 +7,12 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "call_refuse.h"
 #include "failure.h"
 #include "io_engines.h"
 
@@ -46,21 +44,6 @@ in_child(int (*check)(int argument), int argument)
     assert_int_equal(WEXITSTATUS(state), 0);
 }
 
-static bool
-call_deny(unsigned number, int error)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
-
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 static int
 denied(int error)
 {
@@ -68,7 +51,7 @@ denied(int error)
     struct io_queue *queue;
 
     env_host(&env);
-    if (!call_deny(SYS_io_uring_setup, error))
+    if (!call_refuse(SYS_io_uring_setup, (unsigned)error))
         return 1;
     if (io_uring_probe() != KVT_E_UNSUPPORTED || failure_last()->foreign_code != error)
         return 2;
@@ -254,19 +237,27 @@ without_threads(int descriptor)
     return 0;
 }
 
+/* With a file; where there are rings. */
 static void
-what_the_kernel_has_no_thread_for_is_done_all_the_same(void **state)
+in_child_with_file(int (*check)(int descriptor))
 {
-    FILE *file = tmpfile();
+    FILE *file;
 
-    (void)state;
     if (io_uring_probe() != KVT_OK) {
         printf("SKIPPED: %s\n", failure_last()->text);
         skip();
     }
+    file = tmpfile();
     assert_non_null(file);
-    in_child(without_threads, fileno(file));
+    in_child(check, fileno(file));
     (void)fclose(file);
+}
+
+static void
+what_the_kernel_has_no_thread_for_is_done_all_the_same(void **state)
+{
+    (void)state;
+    in_child_with_file(without_threads);
 }
 
 /* --- A filter that comes after the ring ------------------------------------------------------- */
@@ -296,7 +287,7 @@ refused_before(int descriptor)
     memset(bytes[0], 0x5a, BLOCK_BYTES);
     if (io_uring_ops.open(&env, 2, &queue) != KVT_OK || queue_do(queue, &write) != BLOCK_BYTES)
         return 1;
-    if (io_uring_ops.submit(queue, two, 2) != 2 || !call_deny(SYS_io_uring_enter, EPERM))
+    if (io_uring_ops.submit(queue, two, 2) != 2 || !call_refuse(SYS_io_uring_enter, EPERM))
         return 2;
     if (io_uring_ops.reap(queue, done, 1) != 1 || io_uring_ops.reap(queue, done + 1, 2) != 1)
         return 3;
@@ -356,7 +347,7 @@ refused_in_flight(int descriptor)
         return 2;
     (void)proof_handler_set((struct proof_handler){proof_count, &proof_count_seen});
     op = &sync;
-    if (io_uring_ops.submit(queue, &op, 1) != 1 || !call_deny(SYS_io_uring_enter, ENOSYS))
+    if (io_uring_ops.submit(queue, &op, 1) != 1 || !call_refuse(SYS_io_uring_enter, ENOSYS))
         return 3;
     if (io_uring_ops.reap(queue, done, 2) != 2 || proof_count_seen != 1)
         return 4;
@@ -374,17 +365,9 @@ refused_in_flight(int descriptor)
 static void
 a_kernel_that_is_not_entered_any_more_is_done_without(void **state)
 {
-    FILE *file = tmpfile();
-
     (void)state;
-    if (io_uring_probe() != KVT_OK) {
-        printf("SKIPPED: %s\n", failure_last()->text);
-        skip();
-    }
-    assert_non_null(file);
-    in_child(refused_before, fileno(file));
-    in_child(refused_in_flight, fileno(file));
-    (void)fclose(file);
+    in_child_with_file(refused_before);
+    in_child_with_file(refused_in_flight);
 }
 
 int

@@ -5,20 +5,18 @@
  * child, which the filter ends with.
  */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "call_refuse.h"
 #include "io_engines.h"
 #include "store_kit.h"
 
@@ -27,23 +25,8 @@ enum {
     LIMIT_S = 120,
 };
 
-static bool
-enter_deny(int error)
-{
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_enter, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof(code) / sizeof(code[0]), code};
-
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
-}
-
 static int
-live(const char *path, int error)
+live(const char *path, unsigned error)
 {
     struct kvt_options options = kit_options();
     uint64_t version = 0;
@@ -54,7 +37,8 @@ live(const char *path, int error)
     if (kvt_open(path, &options, &store) != KVT_OK ||
         kvt_namespace_open(store, "refused", "", 0, &ns) != KVT_OK)
         return 1;
-    if (kit_put(store, ns, 0, 1, KIT_BLOCK_BYTES_MAX, KVT_SYNC) != KVT_OK || !enter_deny(error))
+    if (kit_put(store, ns, 0, 1, KIT_BLOCK_BYTES_MAX, KVT_SYNC) != KVT_OK ||
+        !call_refuse(SYS_io_uring_enter, error))
         return 2;
     for (uint64_t i = 1; i < BLOCKS; i++) {
         if (kit_put(store, ns, i, 1, KIT_BLOCK_BYTES_MAX, KVT_SYNC) != KVT_OK)
@@ -70,7 +54,7 @@ live(const char *path, int error)
 }
 
 static void
-run(int error)
+run(unsigned error)
 {
     struct kvt_options options = kit_options();
     char path[KIT_PATH_BYTES];

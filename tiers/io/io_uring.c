@@ -15,8 +15,8 @@
  * Invariants
  *   (1) in_flight_count never exceeds depth, and the completion ring has room for four times that
  *       and the eventfd's read, so completions cannot overflow.
- *   (2) From enabling to close one read of the eventfd is pending (user data 0), or lies in the
- *       completion ring.
+ *   (2) From enabling to close, or until the queue breaks, one read of the eventfd is pending (user
+ *       data 0), or lies in the completion ring.
  *   (3) User data n + 1 is flight n, which is one of in_flight_count from submit to reap.
  *
  * A kernel that refuses to be entered for good (a seccomp filter that came after the ring) breaks
