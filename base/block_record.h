@@ -21,6 +21,22 @@ struct extent {
     uint32_t page;
 };
 
+static inline bool
+extent_equal(const struct extent *left, const struct extent *right)
+{
+    return left->segment == right->segment && left->generation == right->generation &&
+           left->page == right->page;
+}
+
+/* extent_compare - below 0, 0 or above: by place, whatever the generations. */
+static inline int
+extent_compare(const struct extent *left, const struct extent *right)
+{
+    if (left->segment != right->segment)
+        return left->segment < right->segment ? -1 : 1;
+    return (left->page > right->page) - (left->page < right->page);
+}
+
 static inline uint32_t
 segment_root(uint32_t segment)
 {

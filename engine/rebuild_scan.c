@@ -16,11 +16,26 @@ enum kvt_status
 rebuild_no_memory(const struct rebuild *rebuild)
 {
     return failure_set(
-        KVT_E_NOMEM, 0, "no memory to rebuild from %u blocks", rebuild->record_count);
+        KVT_E_NOMEM, 0, "no memory to rebuild from %zu records and kills", rebuild->trace_count);
 }
 
 static enum kvt_status
-record_add(struct rebuild *rebuild, const struct block_record *record)
+trace_add(struct rebuild *rebuild, const struct trace *trace)
+{
+    if (rebuild->trace_count == rebuild->trace_capacity) {
+        struct trace *grown = array_grow_wide(
+            &rebuild->store->env, rebuild->traces, &rebuild->trace_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return rebuild_no_memory(rebuild);
+        rebuild->traces = grown;
+    }
+    rebuild->traces[rebuild->trace_count++] = *trace;
+    return KVT_OK;
+}
+
+static enum kvt_status
+record_add(struct rebuild *rebuild, struct found_batch *batch, const struct block_record *record)
 {
     struct kvt_store *store = rebuild->store;
     struct namespace_state *space = namespace_at(store, record->key.namespace_id);
@@ -30,38 +45,29 @@ record_add(struct rebuild *rebuild, const struct block_record *record)
     if (space == NULL || record->length > store->file.block_bytes_max ||
         atomic_load_explicit(&space->epoch, memory_order_relaxed) != record->namespace_epoch)
         return KVT_OK;
-    if (rebuild->record_count == rebuild->record_capacity) {
-        struct found_record *grown =
-            array_grow(&store->env, rebuild->records, &rebuild->record_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return rebuild_no_memory(rebuild);
-        rebuild->records = grown;
-    }
-    rebuild->records[rebuild->record_count++] = (struct found_record){.record = *record};
-    return KVT_OK;
+    batch->record_count++;
+    return trace_add(rebuild,
+        &(struct trace){.fingerprint = key_fingerprint(store->fingerprint_seed, &record->key),
+            .sequence = record->sequence,
+            .extent = record->extent,
+            .mark = TRACE_RECORD});
 }
 
 static enum kvt_status
-kill_add(struct rebuild *rebuild, const struct tier_kill *kill)
+kill_add(struct rebuild *rebuild, struct found_batch *batch, const struct tier_kill *kill)
 {
-    if (rebuild->kill_count == rebuild->kill_capacity) {
-        struct tier_kill *grown = array_grow(
-            &rebuild->store->env, rebuild->kills, &rebuild->kill_capacity, sizeof(*grown));
-
-        if (grown == NULL)
-            return rebuild_no_memory(rebuild);
-        rebuild->kills = grown;
-    }
-    rebuild->kills[rebuild->kill_count++] = *kill;
-    return KVT_OK;
+    batch->kill_count++;
+    return trace_add(rebuild, &(struct trace){.fingerprint = kill->fingerprint,
+                                  .sequence = kill->sequence,
+                                  .extent = kill->extent,
+                                  .mark = TRACE_KILL});
 }
 
 static enum kvt_status
 batch_add(struct rebuild *rebuild, const struct found_batch *batch)
 {
     if (rebuild->batch_count == rebuild->batch_capacity) {
-        struct found_batch *grown = array_grow(
+        struct found_batch *grown = array_grow_wide(
             &rebuild->store->env, rebuild->batches, &rebuild->batch_capacity, sizeof(*grown));
 
         if (grown == NULL)
@@ -78,23 +84,56 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
 {
     struct rebuild *rebuild = visitor;
     struct found_batch batch = {.number = header->sequence,
+        .first_trace = rebuild->trace_count,
         .header = header->extent,
+        .total_pages = header->total_pages,
         .later_count = header->later_count,
-        .is_bare = header->is_recycle && header->kill_count == 0,
-        .first_record = rebuild->record_count,
-        .first_kill = rebuild->kill_count};
+        .is_bare = header->is_recycle && header->kill_count == 0};
     enum kvt_status status = KVT_OK;
 
     for (uint32_t i = 0; i < header->block_count && status == KVT_OK; i++)
-        status = record_add(rebuild, &records[i]);
+        status = record_add(rebuild, &batch, &records[i]);
     for (uint32_t i = 0; i < header->kill_count && status == KVT_OK; i++)
-        status = kill_add(rebuild, &kills[i]);
-    batch.record_count = rebuild->record_count - batch.first_record;
-    batch.kill_count = rebuild->kill_count - batch.first_kill;
+        status = kill_add(rebuild, &batch, &kills[i]);
     if (status == KVT_OK)
         status = batch_add(rebuild, &batch);
     rebuild->status = status;
     return status == KVT_OK;
+}
+
+/* Go on without a header, or not: told, and counted, once for each segment. */
+static enum kvt_status
+header_pass_over(struct rebuild *rebuild, uint32_t segment, uint32_t page)
+{
+    for (uint32_t i = 0; i < rebuild->passed_count; i++) {
+        if (rebuild->passed_segments[i] == segment)
+            return KVT_OK;
+    }
+    KVT_TRY(recover_pass_over(rebuild->store, segment, page));
+    if (rebuild->passed_count == rebuild->passed_capacity) {
+        uint32_t *grown = array_grow(&rebuild->store->env, rebuild->passed_segments,
+            &rebuild->passed_capacity, sizeof(*grown));
+
+        if (grown == NULL)
+            return rebuild_no_memory(rebuild);
+        rebuild->passed_segments = grown;
+    }
+    rebuild->passed_segments[rebuild->passed_count++] = segment;
+    return KVT_OK;
+}
+
+enum kvt_status
+rebuild_batch_read(
+    struct rebuild *rebuild, const struct found_batch *batch, nvme_scan_fn visit, void *visitor)
+{
+    enum kvt_status status = KVT_E_IO;
+
+    for (uint32_t i = 0; i < REBUILD_READS_MAX && status == KVT_E_IO; i++)
+        status =
+            nvme_scan_again(rebuild->store->nvme, &batch->header, batch->number, visit, visitor);
+    if (status == KVT_E_IO)
+        return header_pass_over(rebuild, batch->header.segment, batch->header.page);
+    return status;
 }
 
 /* --- All segments ----------------------------------------------------------------------------- */
@@ -110,9 +149,9 @@ batch_visit(void *visitor, const struct batch_header *header, const struct block
  */
 static bool
 segment_is_free(
-    const struct rebuild *rebuild, uint32_t first_batch, const struct nvme_scan_result *result)
+    const struct rebuild *rebuild, size_t first_batch, const struct nvme_scan_result *result)
 {
-    for (uint32_t i = first_batch; i < rebuild->batch_count; i++) {
+    for (size_t i = first_batch; i < rebuild->batch_count; i++) {
         if (!rebuild->batches[i].is_bare)
             return false;
     }
@@ -128,14 +167,14 @@ rebuild_scan(struct rebuild *rebuild)
 
     while (store->nvme != NULL && (segment = segment_next(store->segments, &cursor)) != NULL) {
         struct nvme_scan_result result;
-        uint32_t first_batch = rebuild->batch_count;
+        size_t first_batch = rebuild->batch_count;
 
         KVT_TRY(nvme_scan(store->nvme, segment->number, batch_visit, rebuild, &result));
         KVT_TRY(rebuild->status);
         if (result.generation > rebuild->generation_max)
             rebuild->generation_max = result.generation;
         if (result.unreadable_end > 0)
-            KVT_TRY(recover_pass_over(store, segment->number, result.unreadable_end - 1));
+            KVT_TRY(header_pass_over(rebuild, segment->number, result.unreadable_end - 1));
         if ((result.generation == 0 && result.unreadable_end == 0) ||
             segment_is_free(rebuild, first_batch, &result))
             continue;

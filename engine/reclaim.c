@@ -223,8 +223,8 @@ reclaim_settle(struct kvt_store *store, struct op *op)
 
 /*
  * Whether the copy that it names is the block's, still, or will be until what replaces it is
- * durable. So it is where a rebuild has found torn what was in the kill's batch (rebuild.c). In
- * another batch it would count.
+ * durable. So it is where a rebuild has found torn what was in the kill's batch
+ * (rebuild_choose.c). In another batch it would count.
  */
 static bool
 kill_is_vain(struct kvt_store *store, const struct tier_kill *kill)

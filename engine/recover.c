@@ -376,7 +376,7 @@ recover_pass_over(struct kvt_store *store, uint32_t segment, uint32_t page)
     COUNT(store, recover_unread_count, 1);
     log_line(&store->logger, LOG_WARN, "rebuild",
         "event=header_unreadable segment=%u page=%u text=\"blocks and kills that headers there "
-        "have are not found\"",
+        "have are not found, or not proved\"",
         segment, page);
     return KVT_OK;
 }

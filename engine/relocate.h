@@ -23,11 +23,12 @@
  *   PUTTING     A batch: the blocks under new sequence numbers, and kills of their old copies: a
  *               rebuild must not take one of these for the newest when the new copy has been
  *               deleted and its segment recycled, but the victim has not. With the batch, so that
- *               no crash comes between; when a payload is torn its old copy stays (rebuild.c). A
- *               put that replaces one of the blocks, and a delete, wait until it is known where
- *               that stands: a kill of the new copy reaches the old one as well, and that has to
- *               stay until what replaces it is durable; and a delete's kill must name the copy that
- *               outlives the other, also of a block that was found damaged meanwhile.
+ *               no crash comes between; when a payload is torn its old copy stays
+ *               (rebuild_choose.c). A put that replaces one of the blocks, and a delete, wait until
+ *               it is known where that stands: a kill of the new copy reaches the old one as well,
+ *               and that has to stay until what replaces it is durable; and a delete's kill must
+ *               name the copy that outlives the other, also of a block that was found damaged
+ *               meanwhile.
  *   COMMITTING  A block that is still where it was read from has moved, in the map at once. One
  *               that was cleared or found damaged meanwhile has not: its new copy counts all the
  *               same, until a kill of its own is durable. The kill of the old copy goes when the

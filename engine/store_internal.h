@@ -645,7 +645,7 @@ struct namespace_state *namespace_at(struct kvt_store *store, uint32_t id); /* N
 /* reservations_close - direct.c: those that are out are void (kvt_abort()); the loop has ended. */
 void reservations_close(struct kvt_store *store);
 
-/* --- 10. recover.c, rebuild.c (before the loop) ----------------------------------------------- */
+/* --- 10. recover.c, rebuild*.c (before the loop) ---------------------------------------------- */
 
 /* recover_meta_open - the index's folder; KVT_E_CORRUPT: it is missing, and may not be made. */
 enum kvt_status recover_meta_open(struct kvt_store *store);

@@ -461,6 +461,13 @@ has_newer_fill(struct scan *scan, uint32_t follow)
            (is_newer_at(scan, 1, follow) || is_newer_at(scan, SEGMENT_HEAD_PAGES_MAX, follow));
 }
 
+static enum kvt_status
+memory_lack(const struct scan *scan)
+{
+    return failure_set(
+        KVT_E_NOMEM, 0, "nvme tier: the kernel has no memory to read segment 0x%x", scan->segment);
+}
+
 enum kvt_status
 nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *visitor,
     struct nvme_scan_result *result_out)
@@ -483,8 +490,31 @@ nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit, void *vi
         .damaged_pages = scan.damaged_pages,
     };
     if (scan.lacks_memory)
-        status = failure_set(
-            KVT_E_NOMEM, 0, "nvme tier: the kernel has no memory to read segment 0x%x", segment);
+        status = memory_lack(&scan);
+deinit:
+    scan_deinit(&scan);
+    return status;
+}
+
+enum kvt_status
+nvme_scan_again(struct nvme_tier *nvme, const struct extent *header, uint64_t sequence,
+    nvme_scan_fn visit, void *visitor)
+{
+    struct batch_header found;
+    struct scan scan;
+    enum kvt_status status;
+
+    KVT_TRY_GOTO(scan_init(&scan, nvme, header->segment), deinit);
+    status = header_get(&scan, header->page, WINDOW_PAGES_CHAIN, &found);
+    if (scan.lacks_memory)
+        status = memory_lack(&scan);
+    else if (status != KVT_OK || found.sequence != sequence ||
+             found.extent.generation != header->generation)
+        status = failure_set(KVT_E_IO, 0,
+            "nvme tier: the header at page %u of segment 0x%x cannot be read again", header->page,
+            header->segment);
+    else
+        visit(visitor, &found, scan.memory->records, scan.memory->kills);
 deinit:
     scan_deinit(&scan);
     return status;

@@ -158,6 +158,11 @@ typedef bool (*nvme_scan_fn)(void *visitor, const struct batch_header *header,
 enum kvt_status nvme_scan(struct nvme_tier *nvme, uint32_t segment, nvme_scan_fn visit,
     void *visitor, struct nvme_scan_result *result_out);
 
+/* nvme_scan_again - one batch of which nvme_scan() told, by its header's place and its sequence.
+ * KVT_E_IO: its header cannot be read now; KVT_E_NOMEM and KVT_E_INVAL as nvme_scan(). */
+enum kvt_status nvme_scan_again(struct nvme_tier *nvme, const struct extent *header,
+    uint64_t sequence, nvme_scan_fn visit, void *visitor);
+
 /* nvme_peek - the bytes of an extent, synchronously (recovery only). `memory` is aligned to a page
  * and holds whole pages. KVT_E_INVAL: no such extent; KVT_E_IO. */
 enum kvt_status nvme_peek(

@@ -30,7 +30,8 @@ ENGINE = "test_store_life test_recover test_full_arrays test_reclaim test_reloca
          "test_rewritten test_statuses test_bad_store test_shares test_pins test_delete " \
          "test_capacity test_full_map test_open_refused test_inspection " \
          "test_failed_batches test_strays test_strays_free test_rebuilt_owing " \
-         "test_evicted test_rebuilt test_later_version test_sequences test_epochs test_doomed " \
+         "test_evicted test_rebuilt test_rebuilt_dead test_later_version test_sequences " \
+         "test_epochs test_doomed " \
          "test_read_only test_kill_queue test_kills_kept test_vain_kills test_poisoned " \
          "test_poisoned_reads test_demotions test_flush test_put_anew test_replace_short " \
          "test_roots test_index_pages test_relocate_healed test_relocate_wrong " \
@@ -56,8 +57,8 @@ FAMILIES = {
                  "test_nvme_files conform_tier sim_nvme " + ENGINE),
     "commit": ("engine/commit.c engine/commit_batch.c engine/commit_group.c "
                "engine/commit_kills.c engine/committer.c", ENGINE),
-    "recovery": ("engine/recover.c engine/rebuild.c engine/rebuild_scan.c engine/strays.c "
-                 "engine/recover_table.c",
+    "recovery": ("engine/recover.c engine/rebuild.c engine/rebuild_scan.c "
+                 "engine/rebuild_choose.c engine/strays.c engine/recover_table.c",
                  "test_recover_table " + ENGINE),
     "reuse": ("engine/reclaim.c engine/relocate.c engine/victim.c engine/victim_scan.c "
               "engine/block_facts.c", "test_victim " + ENGINE),

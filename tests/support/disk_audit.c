@@ -268,12 +268,6 @@ headers_read(struct audit *audit)
 /* --- Copies ----------------------------------------------------------------------------------- */
 
 static bool
-extent_equal(const struct extent *a, const struct extent *b)
-{
-    return a->segment == b->segment && a->generation == b->generation && a->page == b->page;
-}
-
-static bool
 batch_equal(const struct audit_batch *a, const struct audit_batch *b)
 {
     return extent_equal(&a->header, &b->header) && a->number == b->number;

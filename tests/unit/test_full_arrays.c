@@ -112,12 +112,36 @@ an_array_grows_to_as_much_as_is_said(void **state)
     assert_int_equal(asked, 0);
 }
 
+static void
+a_wide_array_grows_to_as_much_as_is_said(void **state)
+{
+    static const struct memory_ops none = {.take = refuse};
+    size_t asked = 0;
+    const struct kvt_env env = {.memory = &none, .memory_context = &asked};
+    static volatile const size_t most = SIZE_MAX / 2 / sizeof(uint64_t) + 1; /* Not known here. */
+    size_t capacity = UINT32_C(1) << 31;
+    void *volatile array = &asked; /* It is not looked at. */
+
+    (void)state;
+    assert_null(array_grow_wide(&env, array, &capacity, sizeof(uint64_t)));
+    assert_int_equal(asked, UINT64_C(1) << 35);
+    assert_int_equal(capacity, UINT32_C(1) << 31);
+    capacity = most / 2;
+    assert_null(array_grow_wide(&env, array, &capacity, sizeof(uint64_t)));
+    assert_int_equal(asked, UINT64_C(1) << 63);
+    asked = 0;
+    capacity = most;
+    assert_null(array_grow_wide(&env, array, &capacity, sizeof(uint64_t)));
+    assert_int_equal(asked, 0);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_many_children_as_an_array_has_at_first_are_linked),
         cmocka_unit_test(as_many_batches_as_an_array_has_at_first_are_found),
+        cmocka_unit_test(a_wide_array_grows_to_as_much_as_is_said),
         cmocka_unit_test(an_array_grows_to_as_much_as_is_said),
     };
 

@@ -194,6 +194,23 @@ every_batch_of_a_whole_chain_is_found_in_order(void **state)
 }
 
 static void
+a_batch_that_was_found_is_read_again_and_no_other(void **state)
+{
+    static struct found again;
+    struct extent place = {.generation = 1};
+
+    (void)state;
+    fixture_open(1);
+    place.page = put_one(3, NULL);
+    assert_int_equal(nvme_scan_again(rig.nvme, &place, 1, visit, &again), KVT_OK);
+    assert_int_equal(again.first_sequence[0], UINT64_C(1) << 16);
+    assert_int_equal(nvme_scan_again(rig.nvme, &place, 2, visit, &again), KVT_E_IO);
+    place.generation++;
+    assert_int_equal(nvme_scan_again(rig.nvme, &place, 1, visit, &again), KVT_E_IO);
+    rig_deinit(&rig);
+}
+
+static void
 a_broken_chain_loses_only_what_is_broken(void **state)
 {
     static struct found found;
@@ -659,6 +676,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_untouched_segment_has_nothing),
         cmocka_unit_test(every_batch_of_a_whole_chain_is_found_in_order),
+        cmocka_unit_test(a_batch_that_was_found_is_read_again_and_no_other),
         cmocka_unit_test(a_broken_chain_loses_only_what_is_broken),
         cmocka_unit_test(a_header_in_a_payload_is_not_believed),
         cmocka_unit_test(a_header_copied_to_another_place_is_not_believed),
