@@ -30,11 +30,12 @@ superblock_is_movable(const struct kvt_store *store, uint32_t superblock, uint32
 /*
  * All of it at once, up to 64 MiB: 10 ms or some more, for as many bytes of blocks that come. In
  * pieces, others would take the free slots that it goes to, and those that it leaves. What there is
- * no memory for stays.
+ * no memory for stays, and so does the slot that somebody has pinned since, until he is done.
  */
 static void
 superblock_move(struct kvt_store *store, uint32_t superblock)
 {
+    const struct hidden_copy *first = store->hidden.first;
     uint32_t cursor = 0;
     uint32_t owner;
     struct slot slot;
@@ -42,6 +43,7 @@ superblock_move(struct kvt_store *store, uint32_t superblock)
     while (slab_taken_next(store->slab, superblock, &cursor, &slot, &owner) &&
            entry_host_move(store, owner))
         ;
+    hidden_newest_free(store, first);
 }
 
 enum compaction

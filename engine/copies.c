@@ -294,6 +294,33 @@ hidden_is_pinned(const struct kvt_store *store, const struct hidden_copy *hidden
     return word_pins(atomic_load_explicit(&entry->word, memory_order_acquire)) != 0;
 }
 
+/* The one that *link leads to: its slot can be used again. */
+static void
+hidden_free(struct kvt_store *store, struct hidden_copy **link)
+{
+    struct hidden_copy *hidden = *link;
+
+    *link = hidden->next;
+    if (hidden->place != POLICY_HOST)
+        entries_at(store->entries, hidden->number)->is_hiding = false;
+    room_put(store, hidden->place, hidden->slot);
+    env_put(&store->env, hidden, sizeof(*hidden));
+}
+
+/* No round has come to them. */
+void
+hidden_newest_free(struct kvt_store *store, const struct hidden_copy *first)
+{
+    struct hidden_copy **link = &store->hidden.first;
+
+    while (*link != first) {
+        if (hidden_is_pinned(store, *link))
+            link = &(*link)->next;
+        else
+            hidden_free(store, link);
+    }
+}
+
 /* A round begins when pins may have gone, and after some time: those of lookups go in silence. */
 static void
 hidden_round_next(struct kvt_store *store)
@@ -325,11 +352,7 @@ hidden_copies_step(struct kvt_store *store)
         } else if (hidden_is_pinned(store, hidden)) {
             copies->next = &hidden->next;
         } else {
-            *copies->next = hidden->next;
-            if (hidden->place != POLICY_HOST)
-                entries_at(store->entries, hidden->number)->is_hiding = false;
-            room_put(store, hidden->place, hidden->slot);
-            env_put(&store->env, hidden, sizeof(*hidden));
+            hidden_free(store, copies->next);
         }
     }
     return was_busy;

@@ -37,7 +37,6 @@
 #include "store_internal.h"
 
 enum {
-    GAP_PAGES = 8,             /* As much is read in vain rather than by one more read. */
     TAILS_KEEP_MAX = 64,       /* Free ones of a page. */
     SENT_BYTES_MAX = 64 << 20, /* Of blocks on their way to devices through stages. */
     BULK_BYTES_MAX = 16 << 20, /* Of those that bulk prefetches read: what a lane has in flight. */
@@ -68,10 +67,7 @@ fetch_free(struct kvt_store *store, struct fetch *fetch)
 static void
 fetch_destroy(struct kvt_store *store, struct fetch *fetch)
 {
-    if (fetch->has_stage)
-        copy_slot_put(store, POLICY_HOST, fetch->stage, &fetch->device_job.move);
-    if (fetch->has_decoded)
-        copy_slot_put(store, POLICY_HOST, fetch->decoded, &fetch->device_job.move);
+    fetch_slots_put(store, fetch);
     entry_unpin(store, fetch->entry);
     fetch_free(store, fetch);
 }
@@ -81,8 +77,7 @@ fetch_destroy(struct kvt_store *store, struct fetch *fetch)
 static void
 fetch_abandon(struct kvt_store *store, struct fetch *fetch)
 {
-    if (fetch->has_stage)
-        room_untake(store, POLICY_HOST, fetch->stage);
+    fetch_slots_untake(store, fetch);
     lease_unpin(store, fetch->entry);
     fetch_free(store, fetch);
 }
@@ -513,101 +508,16 @@ direct_take(struct kvt_store *store, struct fetch *fetch)
     return failure_set(KVT_E_NOMEM, 0, "no memory for the last page of a block");
 }
 
-static enum kvt_status
-host_take(struct kvt_store *store, const struct fetch *fetch, uint64_t size, bool is_in_line,
-    struct slot *slot_out)
-{
-    return room_take(store,
-        &(struct room_want){.place = POLICY_HOST,
-            .namespace_id = fetch->op->key.namespace_id,
-            .size = size,
-            .patience = &fetch->op->patience,
-            .is_in_line = is_in_line},
-        slot_out);
-}
-
-/*
- * Room for so many bytes until the fetch ends. Where a slot of that size would need a superblock
- * that serves others, which costs most of what is in HOST, one of the block's own size is taken:
- * whoever leaves for that is of this size, mostly, and one is enough.
- */
-static enum kvt_status
-passing_take(struct kvt_store *store, struct fetch *fetch, uint64_t bytes, bool is_in_line,
-    struct slot *slot_out)
-{
-    uint64_t size = round_up(bytes, PAGE_BYTES);
-    uint64_t whole = round_up(fetch->shape.length, PAGE_BYTES);
-
-    if (size > whole || !slab_has_room(store->slab, size))
-        size = whole;
-    return host_take(store, fetch, size, is_in_line, slot_out);
-}
-
-/* Room for stored bytes: as many pages as the parts can take, and what is read in vain. */
-static enum kvt_status
-stage_take(struct kvt_store *store, struct fetch *fetch, bool is_in_line)
-{
-    uint64_t pages = pages_of(fetch->range.length) + 1u + GAP_PAGES;
-    enum kvt_status status =
-        passing_take(store, fetch, pages * PAGE_BYTES, is_in_line, &fetch->stage);
-
-    fetch->has_stage = status == KVT_OK;
-    if (fetch->has_stage)
-        fetch->memory = slab_address(store->slab, fetch->stage);
-    return status;
-}
-
 /* Wrong bytes in memory that the caller can write prove nothing, and a quarantine is for ever: they
  * are read into memory of ours. False: there is no room for them now, and the block stays. */
 static bool
 fetch_again(struct kvt_store *store, struct fetch *fetch)
 {
     fetch->is_direct = false;
-    if (stage_take(store, fetch, false) != KVT_OK)
+    if (fetch_stage_take(store, fetch, false) != KVT_OK)
         return false;
     pages_read(store, fetch, 0, (uint32_t)fetch->range.length);
     return true;
-}
-
-/* Room for a HOST copy, and a flight that says so. */
-static enum kvt_status
-copy_take(struct kvt_store *store, struct fetch *fetch)
-{
-    enum kvt_status status = entry_prepare(store, fetch->entry);
-
-    if (status != KVT_OK)
-        return status;
-    status = host_take(store, fetch, round_up(fetch->shape.length, PAGE_BYTES), true, &fetch->copy);
-    if (status == KVT_OK) {
-        fetch->flight = flight_create(store, fetch->entry, FLIGHT_READING);
-        if (fetch->flight != NULL) {
-            fetch->has_copy = true;
-            fetch->copy_memory = slab_address(store->slab, fetch->copy);
-            if (!fetch->has_stage)
-                fetch->memory = fetch->copy_memory;
-            return KVT_OK;
-        }
-        room_put(store, POLICY_HOST, fetch->copy);
-        status = KVT_E_NOMEM;
-    }
-    entry_unprepare(store, fetch->entry);
-    return status;
-}
-
-/* Room to decode to, when no copy in HOST is wanted: the destination, or what is spread from. */
-static enum kvt_status
-decoded_take(struct kvt_store *store, struct fetch *fetch)
-{
-    enum kvt_status status;
-
-    fetch->decoded_memory = fetch->op->destination;
-    if ((fetch->op->layout == NULL && !fetch->is_sent) || !image_is_encoded(&fetch->shape))
-        return KVT_OK;
-    status = passing_take(store, fetch, fetch->range.length, true, &fetch->decoded);
-    fetch->has_decoded = status == KVT_OK;
-    if (fetch->has_decoded)
-        fetch->decoded_memory = slab_address(store->slab, fetch->decoded);
-    return status;
 }
 
 static enum kvt_status
@@ -621,14 +531,14 @@ fetch_room(struct kvt_store *store, struct fetch *fetch)
     if (!is_bring && fetch_is_direct(fetch))
         return direct_take(store, fetch);
     if (is_encoded || !fetch->range.is_whole || fetch->is_sent)
-        KVT_TRY(stage_take(store, fetch, true));
+        KVT_TRY(fetch_stage_take(store, fetch, true));
     if (!is_bring &&
         (!fetch->range.is_whole || fetch->is_sent || (is_encoded && fetch->is_transient)))
-        return decoded_take(store, fetch);
-    status = copy_take(store, fetch);
+        return fetch_decoded_take(store, fetch);
+    status = fetch_copy_take(store, fetch);
     /* It can be decoded without: then no copy stays. */
     if (status == KVT_E_NOSPC && is_encoded && !is_bring)
-        return decoded_take(store, fetch);
+        return fetch_decoded_take(store, fetch);
     return status;
 }
 

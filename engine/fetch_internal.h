@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fetch_internal.h - what fetch.c (the read) and fetch_verify.c (its bytes) share.
+ * fetch_internal.h - what fetch.c (the read), fetch_slots.c (where it reads to) and fetch_verify.c
+ * (its bytes) share.
  */
 #ifndef KVT_ENGINE_FETCH_INTERNAL_H
 #define KVT_ENGINE_FETCH_INTERNAL_H
@@ -8,6 +9,10 @@
 #include "get.h"
 #include "image.h"
 #include "store_internal.h"
+
+enum {
+    GAP_PAGES = 8, /* As much is read in vain rather than by one more read. */
+};
 
 /* The work of one read. Holds one pin of the entry. */
 struct fetch {
@@ -50,5 +55,17 @@ struct fetch {
 /* fetch_run - prove, decode and hand over the bytes that were read: is_right, is_failed and found
  * say what came of it (a worker). */
 void fetch_run(struct crew_job *crew_job);
+
+/*
+ * Slots of HOST, as room_take() gives them. fetch_stage_take - for stored bytes that are no copy.
+ * fetch_copy_take - for a copy, with a flight that says so. fetch_decoded_take - for decoded bytes
+ * when there will be no copy, or the destination. fetch_slots_put - at the end of a read: those
+ * that are no copies. fetch_slots_untake - the same of one that was not begun.
+ */
+enum kvt_status fetch_stage_take(struct kvt_store *store, struct fetch *fetch, bool is_in_line);
+enum kvt_status fetch_copy_take(struct kvt_store *store, struct fetch *fetch);
+enum kvt_status fetch_decoded_take(struct kvt_store *store, struct fetch *fetch);
+void fetch_slots_put(struct kvt_store *store, struct fetch *fetch);
+void fetch_slots_untake(struct kvt_store *store, struct fetch *fetch);
 
 #endif /* KVT_ENGINE_FETCH_INTERNAL_H */

@@ -24,6 +24,7 @@ enum {
     LOWER_BYTES = 32 << 20,       /* From HBM: under way at a time ... */
     LOWER_SHARE = 256,            /* ... but no more than this part of the tier ... */
     LOWER_BLOCKS = 4,             /* ... nor fewer than so many blocks. */
+    COMPACT_TRIES = 4,            /* That are in vain, in one search. */
     KEPT_LOOKS_AT_ONCE = 1 << 14, /* At entries, for what HBM keeps in HOST. */
     KEPT_CANDIDATES = 8,          /* Of these the least important goes. */
     LINE_LOOKS = 1024,            /* At those who wait: for one of another namespace. */
@@ -256,17 +257,21 @@ walk_first(struct kvt_store *store, enum policy_place place)
     return victim_next(store, place, ENTRY_NONE);
 }
 
-/* Slots have come free somewhere: what is free of another size in HOST may be brought together. */
+/* Slots have come free somewhere: what is free of another size in HOST may be brought together.
+ * Lookups can be in the way: it is tried again with what comes free next, if not for ever. */
 static bool
-slot_win(struct kvt_store *store, const struct room_want *want, enum compaction *compaction,
+slot_win(struct kvt_store *store, const struct room_want *want, uint32_t *stuck_count,
     struct slot *slot_out)
 {
     struct slab *slab = place_slab(store, want->place);
 
     if (!slab_has_room(slab, want->size)) {
-        if (want->place == POLICY_HOST && *compaction != COMPACT_STUCK)
-            *compaction = host_compact(store, want->size);
-        if (*compaction != COMPACT_FREED)
+        enum compaction compaction = COMPACT_NONE;
+
+        if (want->place == POLICY_HOST && *stuck_count < COMPACT_TRIES)
+            compaction = host_compact(store, want->size);
+        *stuck_count += compaction == COMPACT_STUCK;
+        if (compaction != COMPACT_FREED)
             return false;
     }
     return slab_take(slab, want->size, slot_out) == KVT_OK;
@@ -277,7 +282,7 @@ static enum search
 room_evict(struct kvt_store *store, const struct room_want *want, struct slot *slot_out)
 {
     struct room_hand *hand = &store->room_hands[want->place];
-    enum compaction compaction = COMPACT_NONE;
+    uint32_t stuck_count = 0;
     uint32_t victim = walk_first(store, want->place);
     uint32_t first = hand->entry;
     uint32_t last = first;
@@ -289,7 +294,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
         hand->is_cut = false;
     else
         host_unasked(store, want->place);
-    if (slot_win(store, want, &compaction, slot_out))
+    if (slot_win(store, want, &stuck_count, slot_out))
         return SEARCH_FOUND;
     for (uint32_t i = 0; i < VICTIMS_AT_ONCE && victim != ENTRY_NONE; i++) {
         uint32_t length = residency_at(store->map, victim)->length;
@@ -297,7 +302,7 @@ room_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
 
         hand->has_found |= action != VICTIM_UNTOUCHED;
         has_begun |= action != VICTIM_UNTOUCHED;
-        if (action == VICTIM_RELEASED && slot_win(store, want, &compaction, slot_out))
+        if (action == VICTIM_RELEASED && slot_win(store, want, &stuck_count, slot_out))
             return SEARCH_FOUND;
         if (action == VICTIM_DEMOTING)
             demoting_bytes += length;
@@ -364,6 +369,7 @@ kept_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
 {
     struct kept_hand *hand = &store->kept_hand;
     uint32_t look_count = 0;
+    uint32_t stuck_count = 0;
     uint32_t demoting = ENTRY_NONE; /* The first one. */
     uint64_t demoting_bytes = 0;
     bool has_released = false;
@@ -388,7 +394,7 @@ kept_evict(struct kvt_store *store, const struct room_want *want, struct slot *s
             continue;
         }
         has_released = true; /* And its parent may have become a victim. */
-        if (slab_take(store->slab, want->size, slot_out) == KVT_OK)
+        if (slot_win(store, want, &stuck_count, slot_out))
             return SEARCH_FOUND;
     }
     if (demoting != ENTRY_NONE)

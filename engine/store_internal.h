@@ -465,6 +465,8 @@ bool entry_is_hiding(const struct kvt_store *store, uint32_t number);
 bool hidden_copies_step(struct kvt_store *store);
 /* hidden_copies_next_ns - when it is to be called, whatever happens. */
 uint64_t hidden_copies_next_ns(const struct kvt_store *store);
+/* hidden_newest_free - of those hidden since `first` was the first: whose pins have gone. */
+void hidden_newest_free(struct kvt_store *store, const struct hidden_copy *first);
 void hidden_copies_close(struct kvt_store *store);
 /* entry_prepare - the policy can take one more copy of the block: each ends with one
  * entry_copy_add() or entry_publish() of that copy, or with entry_unprepare(). KVT_E_NOMEM. */

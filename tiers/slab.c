@@ -437,7 +437,8 @@ slab_put(struct slab *slab, struct slot slot)
         list_add(slab, &slab->classes[superblock->class_index].partial, number);
     superblock->taken_count--;
     slab->classes[superblock->class_index].free_count++;
-    slab->owners[place_of(slab, slot)] = 0;
+    if (slab->owners[place_of(slab, slot)] != 0) /* Nobody owns slots of HBM: no memory for them. */
+        slab->owners[place_of(slab, slot)] = 0;
     if (superblock->taken_count == 0)
         class_release(slab, number);
     return true;

@@ -365,9 +365,9 @@ enum kvt_tiers {
  *
  * tiers_out[i] (may be NULL) gets the tiers that hold a copy, 0 for a miss. *leading_out (may be
  * NULL) gets the number of hits before the first miss. With `lease_out` every block that was found
- * is pinned by one lease: no copy of them is moved, reused or evicted until kvt_lease_release();
- * when nothing was found the lease is {0}. Such a lookup is what the policy counts as a request (of
- * many in a row not each). Memory only; blocks whose put is not yet visible are misses.
+ * is pinned by one lease ({0}: none was): no copy goes or is reused until kvt_lease_release(), and
+ * one in HOST has at most two addresses, both good. Such a lookup is what the policy counts as a
+ * request (of many in a row not each). Memory only; blocks whose put is not visible are misses.
  *
  * KVT_E_INVAL: a NULL, a key's bound, no such namespace, count not in 1..KVT_BATCH_MAX.
  * KVT_E_NOSPC: lease_count_max. KVT_E_NOMEM: a lease of more than 64 keys.

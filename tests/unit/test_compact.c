@@ -197,6 +197,86 @@ what_somebody_has_is_not_moved(void **state)
     sim_store_close(&sim);
 }
 
+/* --- A lookup that crosses a move ------------------------------------------------------------- */
+
+/* The store's memory, with somebody who pins the first block that is moved in that moment, when the
+ * loop has found that nobody has, and is done with the next one, or not before he is asked to. */
+static struct {
+    struct kvt_env host;
+    struct memory_ops ops;
+    size_t last_bytes;
+    size_t move_bytes; /* What is taken for each block that is moved. */
+    uint32_t move_count;
+    uint32_t number; /* Of the entry. */
+    bool is_brief;
+} crossing;
+
+static void *
+crossing_take(void *context, size_t size)
+{
+    uint32_t cursor = 0;
+    struct slot slot;
+
+    (void)context;
+    crossing.last_bytes = size;
+    if (size == crossing.move_bytes && ++crossing.move_count == 1) {
+        assert_true(slab_taken_next(
+            store->slab, store->compact_next - 1, &cursor, &slot, &crossing.number));
+        residency_pin(store->map, crossing.number);
+    } else if (size == crossing.move_bytes && crossing.move_count == 2 && crossing.is_brief) {
+        (void)residency_unpin(store->map, crossing.number);
+    }
+    return env_take(&crossing.host, size);
+}
+
+/* How many small blocks left for the first large one that others had to be moved for: HOST keeps so
+ * much free that a superblock can be emptied. */
+static uint32_t
+crossed_put(bool is_brief)
+{
+    uint32_t before = 0;
+    uint32_t after;
+
+    begin(KVT_POLICY_LRU, KVT_CAPACITY_NONE);
+    assert_int_equal(kit_delete(store, ns, SMALL_COUNT - 2), KVT_OK);
+    memset(&crossing, 0, sizeof(crossing));
+    crossing.host = store->env;
+    crossing.ops = *store->env.memory;
+    crossing.ops.take = crossing_take;
+    crossing.is_brief = is_brief;
+    store->env.memory = &crossing.ops;
+    assert_true(entry_host_move(store, kit_entry(store, ns, SMALL_COUNT - 1)));
+    crossing.move_bytes = crossing.last_bytes;
+    for (uint64_t i = 0; i < LARGE_COUNT && crossing.move_count == 0; i++) {
+        before = small_count();
+        assert_int_equal(kit_put(store, ns, LARGE_FIRST + i, 1, LARGE_BYTES, KVT_MEMORY), KVT_OK);
+    }
+    assert_in_range(crossing.move_count, 2, 200);
+    store->env.memory = crossing.host.memory;
+    after = small_count();
+    if (!is_brief)
+        entry_unpin(store, crossing.number);
+    sim_store_pass(&sim, UINT64_C(3) * 1000 * 1000 * 1000);
+    assert_int_equal(hidden_copies_next_ns(store), UINT64_MAX);
+    kit_audit(store);
+    sim_store_close(&sim);
+    return before - after;
+}
+
+static void
+a_lookup_that_crosses_a_move_costs_no_more(void **state)
+{
+    (void)state;
+    assert_int_equal(crossed_put(true), 0);
+}
+
+static void
+one_that_stays_costs_a_block_more(void **state)
+{
+    (void)state;
+    assert_in_range(crossed_put(false), 1, 2);
+}
+
 int
 main(void)
 {
@@ -205,6 +285,8 @@ main(void)
         cmocka_unit_test(so_it_does_with_a_tier_below),
         cmocka_unit_test(who_has_a_copy_pinned_that_is_moved_keeps_what_it_reads),
         cmocka_unit_test(what_somebody_has_is_not_moved),
+        cmocka_unit_test(a_lookup_that_crosses_a_move_costs_no_more),
+        cmocka_unit_test(one_that_stays_costs_a_block_more),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

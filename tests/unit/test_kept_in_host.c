@@ -271,10 +271,29 @@ a_refused_replace_takes_no_room_from_others(void **state)
     store_end();
 }
 
+/* Of blocks that only others in HBM keep as many go as a superblock has, and what is left of it is
+ * moved. */
+static void
+another_size_costs_a_superblock_of_kept_blocks(void **state)
+{
+    uint64_t used;
+
+    (void)state;
+    store_begin(64 << 20, KVT_POLICY_LRU);
+    chains_put(CHAINS, KVT_RELAXED);
+    assert_int_equal(kvt_flush(store), KVT_OK);
+    host_is_full();
+    used = slab_used(store->slab);
+    assert_int_equal(kit_put(store, ns, OTHERS * CHAIN, 1, 2 * BYTES, KVT_MEMORY), KVT_OK);
+    assert_in_range(used - slab_used(store->slab), 0, 2 * slab_superblock_bytes(store->slab));
+    store_end();
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(another_size_costs_a_superblock_of_kept_blocks),
         cmocka_unit_test(copies_of_what_is_on_nvme_go),
         cmocka_unit_test(what_is_in_host_alone_is_written),
         cmocka_unit_test(without_nvme_blocks_are_dropped),

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_part_stages.c - reads of single parts from NVMe in a HOST that is full of blocks of one
- * size: what is read to, for as long as that takes, costs a block or two of them.
+ * size: what is read to, for as long as that takes, costs a block or two of them; and many at once
+ * no more than the superblocks that it needs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,17 +15,19 @@
 #include "payload.h"
 #include "rng.h"
 #include "sim_store.h"
+#include "store_internal.h"
 #include "store_kit.h"
 
 enum {
     PARTS = 12,
     PART_BYTES = 8 << 10,
-    BLOCK_BYTES = PARTS * PART_BYTES, /* Five of them fill a superblock, almost. */
+    STAGE_BYTES = PART_BYTES + (9 << 12), /* What a part is read to (fetch_slots.c). */
+    BLOCK_BYTES = PARTS * PART_BYTES,     /* Five of them fill a superblock, almost. */
     HOST_BYTES = 32 << 20,
     BLOCKS = 600,      /* About twice as many as HOST has. */
     LAST_AT_ONCE = 40, /* More than what is kept free for puts. */
     TOUCHES = 4000,
-    READS = 20,
+    READS = 40,
 };
 
 static struct sim_store sim;
@@ -65,33 +68,47 @@ host_fill(void)
     put(BLOCKS - LAST_AT_ONCE, LAST_AT_ONCE);
 }
 
-static bool
-part_read(uint32_t number)
+/* Of so many blocks that NVMe alone has, at once: those behind number *next, which goes behind
+ * them. */
+static void
+parts_read(uint32_t *next, uint32_t count)
 {
-    static uint8_t part[PART_BYTES];
-    struct kvt_get get = {.key = names[number].key,
-        .destination = part,
-        .capacity = sizeof(part),
-        .part_first = 3,
-        .part_count = 1};
-    struct kvt_result result;
+    static uint8_t parts[READS][PART_BYTES];
+    struct kvt_get gets[READS];
+    struct kvt_result results[READS];
     kvt_ticket *ticket;
 
-    assert_int_equal(kvt_get_submit(sim.store, ns, &get, 1, NULL, &ticket), KVT_OK);
-    result = kit_result(ticket, KVT_STAGE_DONE);
-    assert_int_equal(result.status, KVT_OK);
-    assert_memory_equal(part, bytes + 3 * PART_BYTES, PART_BYTES);
-    return result.tier == KVT_TIER_NVME;
+    for (uint32_t i = 0; i < count; ++*next) {
+        uint32_t entry = kit_entry(sim.store, ns, *next);
+
+        assert_true(*next < BLOCKS);
+        if (entry == ENTRY_NONE || entry_tiers(sim.store, entry) != TIER_NVME)
+            continue;
+        gets[i] = (struct kvt_get){.key = names[*next].key,
+            .destination = parts[i],
+            .capacity = PART_BYTES,
+            .part_first = 3,
+            .part_count = 1};
+        i++;
+    }
+    assert_int_equal(kvt_get_submit(sim.store, ns, gets, count, NULL, &ticket), KVT_OK);
+    assert_int_equal(kvt_ticket_wait(ticket, KVT_STAGE_DONE, KVT_FOREVER), KVT_OK);
+    assert_int_equal(kvt_ticket_results(ticket, KVT_STAGE_DONE, results, count), KVT_OK);
+    kvt_ticket_free(ticket);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_int_equal(results[i].status, KVT_OK);
+        assert_int_equal(results[i].tier, KVT_TIER_NVME);
+        assert_memory_equal(parts[i], bytes + 3 * PART_BYTES, PART_BYTES);
+    }
 }
 
-static void
-a_part_that_is_read_costs_no_superblock(void **state)
+/* A store whose HOST is full; what it has there: bytes. */
+static uint64_t
+full_begin(void)
 {
     struct kvt_options options = kit_options();
-    uint32_t read_count = 0;
     uint64_t full_bytes;
 
-    (void)state;
     options.host_capacity_bytes = HOST_BYTES;
     options.nvme_capacity_bytes = 96 << 20;
     options.segment_bytes = 4 << 20;
@@ -104,11 +121,37 @@ a_part_that_is_read_costs_no_superblock(void **state)
     host_fill();
     full_bytes = kit_stats(sim.store).host_used_bytes_now;
     assert_in_range(full_bytes, HOST_BYTES / 100 * 80, HOST_BYTES);
-    for (uint32_t i = 0; i < BLOCKS && read_count < READS; i++)
-        read_count += part_read(i);
-    assert_int_equal(read_count, READS);
+    return full_bytes;
+}
+
+static void
+a_part_that_is_read_costs_no_superblock(void **state)
+{
+    uint64_t full_bytes = full_begin();
+    uint32_t next = 0;
+
+    (void)state;
+    for (uint32_t i = 0; i < READS; i++)
+        parts_read(&next, 1);
     assert_in_range(
         kit_stats(sim.store).host_used_bytes_now, full_bytes - 2 * BLOCK_BYTES, HOST_BYTES);
+    sim_store_close(&sim);
+}
+
+static void
+many_parts_at_once_cost_what_they_are_read_to(void **state)
+{
+    uint64_t full_bytes = full_begin();
+    uint64_t superblock_bytes = slab_superblock_bytes(sim.store->slab);
+    uint32_t next = 0;
+
+    (void)state;
+    assert_true(READS * BLOCK_BYTES > 7 * superblock_bytes);
+    assert_true(READS * STAGE_BYTES < 4 * superblock_bytes);
+    for (uint32_t i = 0; i < 3; i++)
+        parts_read(&next, READS);
+    assert_in_range(
+        kit_stats(sim.store).host_used_bytes_now, full_bytes - 4 * superblock_bytes, HOST_BYTES);
     sim_store_close(&sim);
 }
 
@@ -117,6 +160,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_part_that_is_read_costs_no_superblock),
+        cmocka_unit_test(many_parts_at_once_cost_what_they_are_read_to),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
