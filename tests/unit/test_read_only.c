@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "commit_internal.h"
 #include "sim_store.h"
 #include "stop_on_proof.h"
 #include "store_kit.h"
@@ -77,6 +78,7 @@ a_block_that_is_replaced_is_there_again_for_the_next(void **state)
     assert_int_equal(kit_put(sim.store, ns, 0, 2, BLOCK_BYTES, KVT_MEMORY), KVT_OK);
     assert_int_equal(kit_get(sim.store, ns, 0, &version), KVT_OK);
     assert_int_equal(version, 2);
+    assert_int_equal(sim.store->commit->order, 0);
 }
 
 static void
@@ -91,6 +93,7 @@ a_block_that_leaves_a_full_map_is_there_again_for_the_next(void **state)
     for (uint32_t i = 0; i < COUNT; i++)
         there_count += kit_get(sim.store, ns, i, &version) == KVT_OK;
     assert_in_range(there_count, 0, COUNT - 1);
+    assert_int_equal(sim.store->commit->order, 0); /* No kill was queued that nobody can write. */
 }
 
 /* As every store has it that learns, and others that name no creation that was cut short. */

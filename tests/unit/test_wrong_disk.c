@@ -146,7 +146,7 @@ a_root_with_the_disk_of_another_store_is_refused(void **state)
 
 /* Bits of a header at that place of the data file change. */
 static void
-header_damage(const struct shelf *shelf, off_t at, const off_t fields[], size_t count)
+header_damage(const struct shelf *shelf, off_t at, const off_t fields[], size_t count, uint8_t mask)
 {
     char path[PATH_BYTES];
     int fd;
@@ -158,7 +158,7 @@ header_damage(const struct shelf *shelf, off_t at, const off_t fields[], size_t 
         uint8_t byte;
 
         assert_int_equal(pread(fd, &byte, 1, at + fields[i]), 1);
-        byte ^= 1;
+        byte ^= mask;
         assert_int_equal(pwrite(fd, &byte, 1, at + fields[i]), 1);
     }
     assert_int_equal(close(fd), 0);
@@ -187,7 +187,7 @@ a_damaged_header_is_not_of_another_store(void **state)
         assert_int_equal(shelf_open(&shelf, "a", "disk_a", 0), KVT_OK);
         shelf_put(&shelf, 0, cases[i].blocks);
         assert_int_equal(kvt_close(shelf.store), KVT_OK);
-        header_damage(&shelf, 0, cases[i].fields, cases[i].count);
+        header_damage(&shelf, 0, cases[i].fields, cases[i].count, 1);
         for (size_t k = 0; k < 2; k++) {
             assert_int_equal(shelf_open(&shelf, "a", "disk_a", all_flags[k]), KVT_OK);
             shelf_expect(&shelf, 0, cases[i].blocks);
@@ -200,7 +200,8 @@ a_damaged_header_is_not_of_another_store(void **state)
 static void
 a_disk_is_known_without_the_index(void **state)
 {
-    static const off_t uuid_and_mac[] = {AT_UUID, AT_MAC};
+    /* As far from the store's uuid as another's. */
+    static const off_t uuid_and_mac[] = {AT_UUID, AT_UUID + 4, AT_UUID + 9, AT_MAC};
     struct shelf shelf;
     char path[PATH_BYTES];
     uint64_t version = 0;
@@ -212,7 +213,7 @@ a_disk_is_known_without_the_index(void **state)
     assert_int_equal(kvt_close(shelf.store), KVT_OK);
     path_of(&shelf, "a/meta/data.mdb", path);
     assert_int_equal(unlink(path), 0);
-    header_damage(&shelf, 0, uuid_and_mac, 2);
+    header_damage(&shelf, 0, uuid_and_mac, 4, 0xFF);
     assert_int_equal(shelf_open(&shelf, "a", "disk_a", 0), KVT_OK);
     assert_int_equal(kit_get(shelf.store, shelf.ns, COUNT - 1, &version), KVT_OK);
     assert_int_equal(kvt_close(shelf.store), KVT_OK);
