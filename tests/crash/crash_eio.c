@@ -316,5 +316,6 @@ main(int count, char **values)
     int code = crash_plan_begin(&plan, count, values, &failing.workload);
 
     failing.rng.state = plan.seed;
+    failing.seed = plan.seed;
     return code != 0 ? code : run(plan.folder, plan.count);
 }

@@ -155,7 +155,8 @@ run_all(const char *folder, uint64_t cycles, uint64_t seed)
     for (uint32_t i = 0; i < 4; i++) {
         cutting = (struct cutting){
             .workload = {.name = "shutdown", .nvme_bytes = NVME_BYTES, .io_engine = engines[i % 2]},
-            .rng = {seed * 4 + i}};
+            .rng = {seed * 4 + i},
+            .seed = seed};
         oracle_init(&cutting.oracle);
         if (!run_cycles(&cutting, folder, types[i / 2], cycles))
             return false;

@@ -24,7 +24,8 @@ HEADER = ["time_utc", "suite", "commit", "seeds", "states", "failures"]
 
 LIBRARY = ["base", "index", "tiers", "engine", "include"]
 WORLD = LIBRARY + ["tests/support"]
-JUDGED = LIBRARY + ["tests/support/disk_audit.c", "tests/support/store_audit.c"]
+JUDGED = LIBRARY + ["tests/support/disk_audit.*", "tests/support/store_audit.*",
+                    "tests/support/payload.h"]
 CRASH = JUDGED + ["tests/crash"]
 # Of each fuzz target: what its program is made of besides FUZZED_BY_ALL (--fit proves it).
 FUZZED_BY_ALL = ["base", "include", "tests/fuzz", "engine/live_page.*", "index/segment_facts.*",
