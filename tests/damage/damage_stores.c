@@ -23,10 +23,11 @@
 enum {
     SEEDS = 2520,
     /* Prime, so that all structures have their turn: */
-    CHECK_EVERY = 101, /* one in so many stores is examined before it is opened, */
-    REOPEN_EVERY = 7,  /* and one in so many opened once more. */
+    CHECK_EVERY = 11, /* one in so many stores is examined before it is opened, */
+    REOPEN_EVERY = 7, /* and one in so many opened once more. */
     NEW_KEY = 900,
     FAILURE_BYTES = 600,
+    KINDS_BYTES = 64,
 };
 
 struct rig {
@@ -37,6 +38,8 @@ struct rig {
     struct kvt_result results[DAMAGE_ALL_KEYS];
     uint64_t keys[DAMAGE_ALL_KEYS];
     uint64_t versions[DAMAGE_ALL_KEYS]; /* That were found; 0: a miss. */
+    bool is_examined;        /* kvt_check() has named what keeps it from an open, at least. */
+    char kinds[KINDS_BYTES]; /* What it named. */
     char failure[FAILURE_BYTES];
     bool may_evict; /* What was put since the last full reading has pushed out something. */
     uint32_t target_counts[TARGET_COUNT];
@@ -193,6 +196,25 @@ has_evicted(kvt_store *store)
     return stats.nvme_evict_count > 0;
 }
 
+static void
+must_name(const char *kind)
+{
+    if (strstr(rig.kinds, kind) == NULL)
+        fails("kvt_check() names no %s, only: %s", kind, rig.kinds);
+}
+
+/* An index that an open did not believe is one that kvt_check() has named. */
+static void
+rebuild_judge(const struct damage *damage, kvt_store *store)
+{
+    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+
+    if (kvt_stats_get(store, &stats) != KVT_OK)
+        fails("there are no statistics");
+    else if (rig.is_examined && stats.recover_rebuilt_count > 0 && !damage->data_gone)
+        must_name("index");
+}
+
 /* What was found before is found again, unless the new block has made room for itself. */
 static void
 reopen_judge(const struct damage *damage, const struct damage_fixture *fixture)
@@ -248,6 +270,7 @@ open_judge(const struct damage *damage, const struct damage_fixture *fixture, ui
         refusal_judge(damage, status);
         return;
     }
+    rebuild_judge(damage, store);
     keys_judge(store, damage, fixture);
     work_judge(store, 1);
     rig.may_evict = has_evicted(store);
@@ -264,20 +287,13 @@ open_judge(const struct damage *damage, const struct damage_fixture *fixture, ui
 static void
 found_note(void *context, const struct kvt_finding *finding)
 {
-    char *kinds = context;
-    size_t used = strlen(kinds);
+    size_t used = strlen(rig.kinds);
 
-    if (strstr(kinds, finding->kind) == NULL)
-        (void)snprintf(kinds + used, 64 - used, "%s ", finding->kind);
+    (void)context;
+    if (strstr(rig.kinds, finding->kind) == NULL)
+        (void)snprintf(rig.kinds + used, sizeof(rig.kinds) - used, "%s ", finding->kind);
     if (strlen(finding->text) < 20)
         fails("kvt_check() found %s, without a sentence", finding->kind);
-}
-
-static void
-must_name(const char *kinds, const char *kind)
-{
-    if (strstr(kinds, kind) == NULL)
-        fails("kvt_check() names no %s, only: %s", kind, kinds);
 }
 
 /* A page of a live block is damaged where its checksum counts. */
@@ -299,29 +315,29 @@ static void
 check_judge(const struct damage *damage, const struct damage_fixture *fixture)
 {
     struct kvt_check_report report = {0};
-    char kinds[64] = "";
-    const struct kvt_examiner examiner = {.found = found_note, .context = kinds};
+    const struct kvt_examiner examiner = {.found = found_note};
     enum kvt_status status = kvt_check(rig.path, &examiner, &report);
 
     rig.examined_count++;
     if (status != KVT_OK && status != KVT_E_CORRUPT && !damage_may_refuse(damage))
         fails("kvt_check() gave %s", kvt_status_name(status));
-    if (status != KVT_OK && status != KVT_E_INVAL && kinds[0] == '\0')
+    if (status != KVT_OK && status != KVT_E_INVAL && rig.kinds[0] == '\0')
         fails("kvt_check() gave %s and found nothing", kvt_status_name(status));
+    rig.is_examined = status == KVT_OK || status == KVT_E_CORRUPT;
     if (status != KVT_OK)
         return;
     if (damage->store_hurt[0] || damage->store_hurt[1])
-        must_name(kinds, "store");
+        must_name("store");
     if (damage->names_hurt[0] || damage->names_hurt[1])
-        must_name(kinds, "names");
+        must_name("names");
     /* In a worn store most headers are of fills that have passed. */
     if (damage->header_hurt && !damage->header_gone && !damage->index_hurt &&
         fixture->kind != FIXTURE_WORN)
-        must_name(kinds, "header");
+        must_name("header");
     if (damage->data_short)
-        must_name(kinds, "file");
+        must_name("file");
     if (payload_is_hurt(damage, fixture) && !damage->index_hurt && !damage->data_short)
-        must_name(kinds, "payload");
+        must_name("payload");
 }
 
 /* --- One store -------------------------------------------------------------------------------- */
@@ -348,7 +364,8 @@ store_run(const struct seeds *seeds, uint64_t seed)
     for (uint32_t i = 0; i < TARGET_COUNT; i++)
         rig.target_counts[i] += damage.targets >> i & 1;
     rig.failure[0] = '\0';
-    rig.may_evict = false;
+    rig.may_evict = rig.is_examined = false;
+    rig.kinds[0] = '\0';
     if (seed % CHECK_EVERY == 0)
         check_judge(&damage, fixture);
     if (rig.failure[0] == '\0')
@@ -391,6 +408,7 @@ whole_stores_give_everything(void **state)
         const struct damage none = {0};
 
         rig.failure[0] = '\0';
+        rig.is_examined = false;
         fixture_write(&rig.fixtures[i], rig.path);
         open_judge(&none, &rig.fixtures[i], 0);
         if (rig.failure[0] != '\0')
