@@ -238,7 +238,6 @@ state_judge(struct recording *recording, uint64_t number, struct rng *rng)
     struct verify_request request = {.workload = &recording->workload,
         .oracle = &recording->oracle,
         .dir = point,
-        .evicted_count = recording->oracle.evicted_count,
         .seed = rng_next(rng)};
     bool is_right;
 

@@ -83,6 +83,8 @@ drive(const struct workload *workload, const struct arguments *arguments)
     run.workload = workload;
     run.dir = arguments->dir;
     run.rng.state = arguments->seed;
+    /* Lengths follow from versions: each seed has blocks of its own lengths. */
+    run.version = (arguments->seed & UINT32_MAX) << 20;
     snprintf(line, sizeof(line), "root %" PRIu64 " %s", (uint64_t)facts.st_ino, run.dir);
     run.mark(line);
     make_dirs(workload, run.dir);

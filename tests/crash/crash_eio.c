@@ -57,7 +57,8 @@ struct failing {
     uint32_t health;     /* Of the last such answer. */
     char text[192];      /* Its sentence. */
     uint64_t counts[FAULTS];
-    uint64_t heard[FAULTS]; /* Cycles in which the writers noticed. */
+    uint64_t met[FAULTS];   /* Cycles in which something of the disk's failed, ... */
+    uint64_t heard[FAULTS]; /* ... and the writers noticed, ... */
     uint64_t told[FAULTS];  /* ... and kvt_health() said so, of a fault that lasts. */
     struct oracle oracle;
 };
@@ -151,6 +152,7 @@ fail(struct failing *failing, enum fault fault)
         .has_relaxed = true,
         .may_lose = true,
         .stamp_fd = -1};
+    uint64_t failed_before = atomic_load(&failing->disk.board->failed_count);
     bool is_right = true;
     int pipe;
 
@@ -175,6 +177,7 @@ fail(struct failing *failing, enum fault fault)
     failing->heard[fault] += failing->fail_count > 0;
     mend(failing);
     crash_mount_down(&failing->mount);
+    failing->met[fault] += atomic_load(&failing->disk.board->failed_count) != failed_before;
     if (!crash_mount_up(&failing->mount))
         run_fail("ext4 does not mount after a fault: %s", strerror(errno));
     return is_right;
@@ -197,21 +200,24 @@ run_cycles(struct failing *failing, const char *folder, uint64_t cycles)
             printf("in cycle %" PRIu64 ", %s\n", cycle, fault_names[fault]);
             return false;
         }
-        request.evicted_count = failing->oracle.evicted_count;
         if (!crash_verify(&request, problem, sizeof(problem))) {
             printf("WRONG in cycle %" PRIu64 ", %s: %s\n", cycle, fault_names[fault], problem);
             crash_mount_keep(&failing->mount, folder);
             return false;
         }
-        failing->oracle.evicted_count = request.evicted_count;
     }
-    for (uint32_t i = 0; i < FAULTS; i++)
-        printf("%s: noticed in %" PRIu64 " of %" PRIu64 " cycles, by the health in %" PRIu64 "\n",
-            fault_names[i], failing->heard[i], failing->counts[i], failing->told[i]);
-    printf("%" PRIu64 " cycles judged, %" PRIu64 " acknowledgements, %" PRIu64
+    uint64_t met = 0;
+    for (uint32_t i = 0; i < FAULTS; i++) {
+        printf("%s: met in %" PRIu64 " of %" PRIu64 " cycles, noticed in %" PRIu64
+               ", by the health in %" PRIu64 "\n",
+            fault_names[i], failing->met[i], failing->counts[i], failing->heard[i],
+            failing->told[i]);
+        met += failing->met[i];
+    }
+    printf("%" PRIu64 " faults met and judged, %" PRIu64 " acknowledgements, %" PRIu64
            " calls failed, %" PRIu64 " blocks evicted\n",
-        cycles, failing->oracle.acknowledged_count, atomic_load(&failing->disk.board->failed_count),
-        failing->oracle.evicted_count);
+        met, failing->oracle.acknowledged_count, atomic_load(&failing->disk.board->failed_count),
+        failing->oracle.left_count);
     return cycles < CYCLES_DEFAULT ||
            (failing->told[FAULT_WRITES] > 0 && failing->told[FAULT_FLUSHES] > 0);
 }

@@ -51,6 +51,29 @@ outcome_confirm(struct oracle *oracle, uint64_t key, uint64_t version)
     return true;
 }
 
+bool
+oracle_left(struct oracle *oracle, uint64_t key, bool is_early)
+{
+    struct oracle_key *entry = &oracle->keys[key];
+
+    if (key >= ORACLE_KEYS)
+        return false;
+    oracle->left_count++;
+    if (!is_early)
+        return entry->outcomes[entry->outcome_count - 1].version == 0 ||
+               outcome_add(oracle, key, 0);
+    /* Older than the put that goes on: its acknowledgement ends that, too. */
+    if (entry->outcomes[0].version == 0)
+        return true;
+    if (entry->outcome_count == ORACLE_OUTCOMES_MAX)
+        return false;
+    memmove(
+        &entry->outcomes[1], entry->outcomes, entry->outcome_count * sizeof(entry->outcomes[0]));
+    entry->outcomes[0].version = 0;
+    entry->outcome_count++;
+    return true;
+}
+
 static bool
 namespace_mark(struct oracle *oracle, uint64_t number, bool is_confirmed)
 {
@@ -88,7 +111,9 @@ oracle_mark(struct oracle *oracle, const char *line, size_t length)
         return outcome_confirm(oracle, a, 0);
     if (strcmp(verb, "clear") == 0 || strcmp(verb, "clear_ok") == 0)
         return namespace_mark(oracle, a, verb[5] != 0);
-    if (strcmp(verb, "count") == 0 || strcmp(verb, "evicted") == 0)
+    if (strcmp(verb, "left") == 0 || strcmp(verb, "early") == 0)
+        return oracle_left(oracle, a, verb[0] == 'e');
+    if (strcmp(verb, "look") == 0 || strcmp(verb, "looked") == 0)
         return true; /* crash_states.c reads them. */
     if (strcmp(verb, "open") != 0)
         return false;

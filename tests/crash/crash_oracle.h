@@ -10,8 +10,9 @@
  *   del KEY              del_ok KEY
  *   clear NAMESPACE      clear_ok NAMESPACE     all keys of the namespace
  *   open                 the store was opened: from now on every open must succeed
- *   count                the store is about to be asked ...
- *   evicted N            ... and says that so many blocks left NVME for want of room so far
+ *   left KEY             its block left NVMe for want of room: it may be missing
+ *   early KEY            so may the one that a put replaces, without that, until that is durable
+ *   look, looked         around those that were found at one time (crash_departures.h)
  */
 #ifndef KVT_TESTS_CRASH_ORACLE_H
 #define KVT_TESTS_CRASH_ORACLE_H
@@ -43,9 +44,7 @@ struct oracle {
     uint64_t order;
     uint64_t acknowledged_count; /* Rises with everything that makes the oracle stricter. */
     bool is_open;
-    uint64_t
-        evicted_count; /* Blocks that left for want of room, in all lives that writers told of. */
-    uint64_t evicted_before; /* In those before the present one. */
+    uint64_t left_count; /* Marks that a key left, or left early. */
     struct oracle_key keys[ORACLE_KEYS];
 };
 
@@ -53,6 +52,9 @@ void oracle_init(struct oracle *oracle);
 
 /* oracle_mark - take in one line. False when it is none of the above. */
 bool oracle_mark(struct oracle *oracle, const char *line, size_t length);
+
+/* oracle_left - its block left NVMe for want of room; `is_early`: the one that is replaced. */
+bool oracle_left(struct oracle *oracle, uint64_t key, bool is_early);
 
 /* oracle_allows - whether a lookup of `key` may give this version (0: a miss). */
 bool oracle_allows(const struct oracle *oracle, uint32_t key, uint64_t version);

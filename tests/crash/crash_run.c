@@ -55,6 +55,7 @@ run_options(const struct workload *workload, const char *dir, struct run_paths *
     }
     options.index_map_bytes = workload->map_bytes != 0 ? workload->map_bytes : 1 << 20;
     options.entry_count_max = 1 << 16;
+    options.event_count_max = DEPARTURES_EVENTS;
     options.io_engine = workload->io_engine != 0 ? workload->io_engine : KVT_IO_THREADS;
     if (workload->io_engine == RUN_IO_AUTO)
         options.io_engine = KVT_IO_AUTO;
@@ -82,17 +83,24 @@ run_open_namespaces(kvt_store *store, kvt_namespace namespaces_out[])
 }
 
 static void
-mark_evictions(struct run *run)
+mark_left(void *context, uint32_t key, bool is_early)
+{
+    mark(context, is_early ? "early" : "left", key, 0);
+}
+
+static void
+mark_departures(struct run *run)
 {
     struct kvt_stats stats = {.struct_size = sizeof(stats)};
 
-    mark(run, "count", 0, 0);
+    mark(run, "look", 0, 0);
     if (kvt_stats_get(run->store, &stats) != KVT_OK)
         run_fail("kvt_stats_get");
     if (stats.corrupt_count != 0 || stats.read_failed_count != 0)
         run_fail("the store met %" PRIu64 " damaged and %" PRIu64 " unreadable blocks",
             stats.corrupt_count, stats.read_failed_count);
-    mark(run, "evicted", stats.nvme_evict_count, 0);
+    departures_read(&run->departures, run->store, run->namespaces, mark_left, run);
+    mark(run, "looked", 0, 0);
 }
 
 uint8_t *
@@ -129,6 +137,7 @@ run_open(struct run *run, uint32_t flags)
     if (status != KVT_OK)
         run_fail("kvt_open gave %s", kvt_status_name(status));
     mark(run, "open", 0, 0);
+    memset(&run->departures, 0, sizeof(run->departures));
     status = run_open_namespaces(run->store, run->namespaces);
     if (status != KVT_OK)
         run_fail("kvt_namespace_open gave %s", kvt_status_name(status));
@@ -151,7 +160,7 @@ run_close(struct run *run)
 void
 run_abort(struct run *run)
 {
-    mark_evictions(run);
+    mark_departures(run);
     device_give(run);
     kvt_abort(run->store);
     run->store = NULL;
@@ -184,8 +193,7 @@ confirm_put(struct run *run, struct run_pending *pending)
             continue;
         if (result == KVT_OK)
             mark(run, "put_ok", pending->key[i], pending->version[i]);
-        else if (result != KVT_EXISTS && result != KVT_MISS &&
-                 !(result == KVT_E_NOSPC && run->workload->is_crowded))
+        else if (result != KVT_EXISTS && result != KVT_MISS)
             run_fail("a put of key %u gave %s", pending->key[i], kvt_status_name(result));
     }
     kvt_ticket_free(pending->ticket);
@@ -266,7 +274,7 @@ put(struct run *run, uint32_t first, uint32_t count, enum kvt_durability durabil
         run->relaxed[run->relaxed_count++] = pending;
     else
         run_fail("too many relaxed puts");
-    mark_evictions(run);
+    mark_departures(run);
 }
 
 void
@@ -282,6 +290,13 @@ run_replace(struct run *run, uint32_t first, uint32_t count, enum kvt_durability
 }
 
 void
+run_claim(struct run *run, uint32_t key)
+{
+    mark(run, "put", key, ++run->version);
+    mark(run, "put_ok", key, run->version);
+}
+
+void
 run_flush(struct run *run)
 {
     enum kvt_status status = kvt_flush(run->store);
@@ -291,7 +306,7 @@ run_flush(struct run *run)
     for (uint32_t i = 0; i < run->relaxed_count; i++)
         confirm_put(run, &run->relaxed[i]);
     run->relaxed_count = 0;
-    mark_evictions(run);
+    mark_departures(run);
 }
 
 static kvt_ticket *
@@ -331,7 +346,7 @@ confirm_delete(struct run *run, kvt_ticket *ticket, uint32_t first, uint32_t cou
             run_fail("a delete of key %u gave %s", first + i, kvt_status_name(results[i].status));
     }
     kvt_ticket_free(ticket);
-    mark_evictions(run);
+    mark_departures(run);
 }
 
 void
@@ -353,7 +368,7 @@ run_overlap(struct run *run, uint32_t first, uint32_t count)
     confirm_delete(run, ticket, first, count);
     confirm_put(run, &two);
     confirm_put(run, &three);
-    mark_evictions(run);
+    mark_departures(run);
 }
 
 void
@@ -364,7 +379,7 @@ run_clear(struct run *run, uint32_t number)
     if (status != KVT_OK)
         run_fail("kvt_namespace_clear gave %s", kvt_status_name(status));
     mark(run, "clear_ok", number, 0);
-    mark_evictions(run);
+    mark_departures(run);
 }
 
 static void
@@ -395,7 +410,7 @@ move_blocks(struct run *run, uint32_t first, uint32_t count, uint32_t tier, bool
             run_fail("a move of key %u gave %s", first + i, kvt_status_name(results[i].status));
     }
     kvt_ticket_free(ticket);
-    mark_evictions(run);
+    mark_departures(run);
 }
 
 void

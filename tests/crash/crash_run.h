@@ -9,6 +9,7 @@
 #ifndef KVT_TESTS_CRASH_RUN_H
 #define KVT_TESTS_CRASH_RUN_H
 
+#include "crash_departures.h"
 #include "crash_log.h"
 #include "crash_oracle.h"
 #include "kvtier/kvtier.h"
@@ -39,7 +40,6 @@ struct workload {
     uint32_t root_count; /* 0: the store's own directory. */
     uint32_t io_engine;  /* enum kvt_io_engine; 0: the threads, whose calls the shim can see;
                           * RUN_IO_AUTO. */
-    bool is_crowded;     /* The tier may be too full for a put. */
 };
 
 struct run_pending {
@@ -60,6 +60,7 @@ struct run {
     struct rng rng;
     struct run_pending relaxed[RUN_TICKETS_MAX]; /* RELAXED puts that nobody waited for. */
     uint32_t relaxed_count;
+    struct departures departures;
     uint8_t *device_pool; /* With an HBM tier: RUN_DEVICE_BLOCKS sources. */
     kvt_region region;
 };
@@ -93,6 +94,9 @@ void run_delete(struct run *run, uint32_t first, uint32_t count);
 void run_overlap(struct run *run, uint32_t first, uint32_t count);
 void run_clear(struct run *run, uint32_t number);
 void run_flush(struct run *run);
+
+/* run_claim - mark a block as put and acknowledged that nobody has put: the judge must miss it. */
+void run_claim(struct run *run, uint32_t key);
 
 /* run_demote, run_prefetch - down to `tier`, up to it: what is there. */
 void run_demote(struct run *run, uint32_t first, uint32_t count, uint32_t tier);

@@ -124,11 +124,9 @@ run_cycles(struct cutting *cutting, const char *folder, const char *type, uint64
         struct verify_request request = {.workload = &cutting->workload,
             .oracle = &cutting->oracle,
             .dir = cutting->mount.point,
-            .evicted_count = cutting->oracle.evicted_count,
             .lives_on = true,
             .seed = rng_next(&cutting->rng)};
         is_right = crash_verify(&request, problem, sizeof(problem));
-        cutting->oracle.evicted_count = request.evicted_count;
         if (!is_right) {
             printf("WRONG in cycle %" PRIu64 ": %s\n", cycle, problem);
             crash_mount_keep(&cutting->mount, folder);
@@ -137,10 +135,11 @@ run_cycles(struct cutting *cutting, const char *folder, const char *type, uint64
     crash_mount_down(&cutting->mount);
     crash_mount_detach(&cutting->mount);
     printf("%s, %s: %" PRIu64 " cuts, %" PRIu64 " with the store open; %" PRIu64
-           " acknowledgements, %" PRIu64 " MiB; %" PRIu64 " failures after the cut\n",
+           " acknowledgements, %" PRIu64 " MiB; %" PRIu64 " failures after the cut, %" PRIu64
+           " blocks evicted\n",
         type, cutting->workload.io_engine == KVT_IO_THREADS ? "threads" : "io_uring", cycle,
         cutting->open_count, cutting->oracle.acknowledged_count, cutting->put_bytes >> 20,
-        cutting->fail_count);
+        cutting->fail_count, cutting->oracle.left_count);
     return is_right;
 }
 

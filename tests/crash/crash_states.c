@@ -41,7 +41,6 @@ struct record {
     struct crash_record head;
     const char *path;
     const uint8_t *data;
-    uint64_t evicted_count; /* Blocks that may have left for want of room by then. */
 };
 
 struct set {
@@ -144,18 +143,6 @@ is_mark(const struct record *record, const char *verb)
            memcmp(record->data, verb, length) == 0;
 }
 
-/* The number at `at` of a mark; the log has no zero behind it. */
-static uint64_t
-mark_number(const struct record *record, size_t at)
-{
-    uint64_t number = 0;
-
-    for (; at < record->head.data_length && record->data[at] >= '0' && record->data[at] <= '9';
-         at++)
-        number = number * 10 + (uint64_t)(record->data[at] - '0');
-    return number;
-}
-
 /* The path needs a zero behind it, which the log does not have. */
 static char *
 copy_path(const uint8_t *source, size_t length)
@@ -166,32 +153,6 @@ copy_path(const uint8_t *source, size_t length)
         run_fail("no memory");
     memcpy(copy, source, length);
     return copy;
-}
-
-/* A block that the next count shows as evicted may be gone already: of what was logged before the
- * store was asked, that is. A store counts from zero when it is opened; what is behind the last
- * count has none of its own. */
-static void
-evictions_spread(struct walk *walk)
-{
-    uint64_t before = 0, count = 0;
-    size_t first = 0, asked = 0;
-
-    for (size_t i = 0; i < walk->record_count; i++) {
-        if (is_mark(&walk->records[i], "open")) {
-            before += count;
-            count = 0;
-        }
-        if (is_mark(&walk->records[i], "count"))
-            asked = i;
-        if (!is_mark(&walk->records[i], "evicted "))
-            continue;
-        count = mark_number(&walk->records[i], strlen("evicted "));
-        for (; first <= asked; first++)
-            walk->records[first].evicted_count = before + count;
-    }
-    for (; first < walk->record_count; first++)
-        walk->records[first].evicted_count = before + count;
 }
 
 static bool
@@ -220,7 +181,6 @@ log_parse(struct walk *walk)
             walk->root_inode = strtoull((const char *)record.data + 5, NULL, 10);
         walk->records[walk->record_count++] = record;
     }
-    evictions_spread(walk);
     return at == walk->log_size && walk->root_inode != 0;
 }
 
@@ -298,9 +258,44 @@ take_index_away(const struct walk *walk, unsigned how)
     }
 }
 
+/* The number at `at` of a mark; the log has no zero behind it. */
+static uint64_t
+mark_number(const struct record *record, size_t at)
+{
+    uint64_t number = 0;
+
+    for (; at < record->head.data_length && record->data[at] >= '0' && record->data[at] <= '9';
+         at++)
+        number = number * 10 + (uint64_t)(record->data[at] - '0');
+    return number;
+}
+
+/* A block of which the next look shows that it left may be gone already: of what was logged before
+ * that look began. What is behind the last look has none of its own. */
+static void
+left_ahead(const struct walk *walk, size_t record, bool left_out[ORACLE_KEYS])
+{
+    bool is_looking = false;
+
+    memset(left_out, 0, ORACLE_KEYS * sizeof(left_out[0]));
+    for (size_t i = record; i < walk->record_count; i++) {
+        const struct record *each = &walk->records[i];
+        const char *verb = is_mark(each, "left ")    ? "left "
+                           : is_mark(each, "early ") ? "early "
+                                                     : NULL;
+
+        if (verb != NULL)
+            left_out[mark_number(each, strlen(verb)) % ORACLE_KEYS] = true;
+        if (is_looking && is_mark(each, "looked "))
+            return;
+        is_looking = is_looking || is_mark(each, "look ");
+    }
+}
+
 static void
 judge(struct walk *walk, const struct state *state)
 {
+    static bool left[ORACLE_KEYS];
     const struct states_request *request = walk->request;
     struct states_progress *progress = request->progress;
     char problem[STATE_PROBLEM_BYTES - STATE_NAME_BYTES - 8] = "";
@@ -319,8 +314,9 @@ judge(struct walk *walk, const struct state *state)
             .oracle = walk->oracle,
             .dir = request->dir,
             .is_rebuild = state->rebuild != 0,
-            .evicted_count = walk->records[state->record].evicted_count,
+            .left = left,
             .seed = state->seed >> 8};
+        left_ahead(walk, state->record, left);
         is_right = crash_verify(&verify, problem, sizeof(problem));
         progress->audited_count += verify.was_audited;
     }

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "crash_departures.h"
 #include "store_audit.h"
 
 enum {
@@ -24,20 +25,14 @@ struct warning {
     char text[256];
 };
 
-/* What became of a key before the second opening. */
-enum deleted {
-    DELETED_NOT,
-    DELETED,
-    DELETED_PERHAPS, /* The tier was too full for it. */
-};
-
 struct verify {
     struct verify_request *request;
     kvt_store *store;
     kvt_namespace namespaces[ORACLE_NAMESPACES];
     struct warning warning;
-    uint64_t missing_count; /* Blocks that only an eviction explains, since the store was opened. */
-    uint8_t deleted[ORACLE_KEYS]; /* enum deleted */
+    struct departures departures; /* Of this opening. */
+    bool has_left[ORACLE_KEYS];   /* For want of room: it may be missing. */
+    bool is_deleted[ORACLE_KEYS]; /* Before the second opening. */
     char *problem;
     size_t problem_size;
 };
@@ -148,16 +143,23 @@ verify_capacity(const struct verify *verify)
     return (longest + 4095) / 4096 * 4096 + 4096;
 }
 
-/* Blocks that leave for want of room are counted: in the recorded life, by the openings of this
- * judgement before the present one, and by the present one. */
-static bool
-miss_is_explained(struct verify *verify)
+static void
+note_left(void *context, uint32_t key, bool is_early)
 {
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    struct verify *verify = context;
 
-    verify->missing_count++;
-    return kvt_stats_get(verify->store, &stats) == KVT_OK &&
-           verify->missing_count <= verify->request->evicted_count + stats.nvme_evict_count;
+    verify->has_left[key] = true;
+    if (verify->request->lives_on && !oracle_left(verify->request->oracle, key, is_early))
+        run_fail("key %u left too often", key);
+}
+
+/* It left for want of room: in the recorded life, in the openings of this judgement before the
+ * present one, or in that. */
+static bool
+miss_is_explained(struct verify *verify, uint32_t number)
+{
+    departures_read(&verify->departures, verify->store, verify->namespaces, note_left, verify);
+    return verify->has_left[number];
 }
 
 /* What the open found, beside a key that is wrong. */
@@ -170,9 +172,9 @@ store_describe(const struct verify *verify, char *text, size_t size)
         return "no statistics";
     snprintf(text, size,
         "rebuilt %" PRIu64 ", records refused %" PRIu64 ", damaged %" PRIu64 ", unreadable %" PRIu64
-        ", evicted since %" PRIu64 ", before %" PRIu64,
+        ", evicted since %" PRIu64,
         stats.recover_rebuilt_count, stats.recover_dropped_count, stats.corrupt_count,
-        stats.read_failed_count, stats.nvme_evict_count, verify->request->evicted_count);
+        stats.read_failed_count, stats.nvme_evict_count);
     return text;
 }
 
@@ -197,13 +199,13 @@ verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *r
                 return problem(verify, "a miss of key %u wrote to the destination", number);
         }
     }
-    if (version == 0 && verify->deleted[number] != DELETED_NOT)
+    if (version == 0 && verify->is_deleted[number])
         return true;
-    if (verify->deleted[number] == DELETED)
+    if (verify->is_deleted[number])
         return problem(verify, "key %u came back after its delete", number);
     if (oracle_allows(oracle, number, version))
         return true;
-    if (version == 0 && miss_is_explained(verify))
+    if (version == 0 && miss_is_explained(verify, number))
         return true;
     oracle_describe(oracle, number, allowed, sizeof(allowed));
     return problem(verify, "key %u has version %" PRIu64 ", allowed: %s; %s", number, version,
@@ -312,8 +314,6 @@ verify_use(struct verify *verify)
     kvt_ticket_free(ticket);
     if (status != KVT_OK)
         return refused(verify, "a put", status);
-    if (result.status == KVT_E_NOSPC && verify->request->workload->is_crowded)
-        return true;
     if (result.status != KVT_OK)
         return problem(verify, "a new block gave %s", kvt_status_name(result.status));
     struct kvt_get get = {.key = key.key, .destination = bytes, .capacity = sizeof(bytes)};
@@ -355,11 +355,10 @@ delete_group(struct verify *verify, const uint32_t *numbers, uint32_t count)
     if (status != KVT_OK)
         return refused(verify, "a delete", status);
     for (uint32_t i = 0; i < count; i++) {
-        bool is_refused = results[i].status == KVT_E_NOSPC && verify->request->workload->is_crowded;
-        if (results[i].status != KVT_OK && results[i].status != KVT_MISS && !is_refused)
+        if (results[i].status != KVT_OK && results[i].status != KVT_MISS)
             return problem(verify, "a delete of key %u gave %s", numbers[i],
                 kvt_status_name(results[i].status));
-        verify->deleted[numbers[i]] = is_refused ? DELETED_PERHAPS : DELETED;
+        verify->is_deleted[numbers[i]] = true;
     }
     return true;
 }
@@ -371,25 +370,14 @@ verify_delete(struct verify *verify)
     return each_group(verify, 2, (uint32_t)(verify->request->seed / 8 % 2), delete_group);
 }
 
-/* The new block may have been one too many for the tier. */
-static bool
-evicted_add(struct verify *verify)
-{
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
-
-    if (kvt_stats_get(verify->store, &stats) != KVT_OK)
-        return problem(verify, "no statistics");
-    verify->request->evicted_count += stats.nvme_evict_count;
-    return true;
-}
-
 /* A second opening, after an orderly end or another sudden one, finds the same. */
 static bool
 verify_again(struct verify *verify, bool is_orderly)
 {
-    if ((!verify->request->lives_on && !verify_delete(verify)) || !evicted_add(verify))
+    if (!verify->request->lives_on && !verify_delete(verify))
         return false;
-    verify->missing_count = 0;
+    departures_read(&verify->departures, verify->store, verify->namespaces, note_left, verify);
+    memset(&verify->departures, 0, sizeof(verify->departures));
     if (is_orderly) {
         enum kvt_status status = kvt_close(verify->store);
         if (status != KVT_OK)
@@ -412,6 +400,8 @@ crash_verify(struct verify_request *request, char *problem_out, size_t problem_s
     struct verify verify = {
         .request = request, .problem = problem_out, .problem_size = problem_size};
 
+    if (request->left != NULL)
+        memcpy(verify.has_left, request->left, sizeof(verify.has_left));
     pthread_mutex_init(&verify.warning.lock, NULL);
     problem_out[0] = 0;
     bool is_right = open_store(&verify) && verify_accounts(&verify) && verify_keys(&verify) &&
@@ -420,7 +410,9 @@ crash_verify(struct verify_request *request, char *problem_out, size_t problem_s
         is_right = verify_again(&verify, request->seed % 8 == 0);
     if (verify.store == NULL)
         return is_right;
-    is_right = is_right && evicted_add(&verify);
+    /* The new block may have been one too many for the tier. */
+    if (is_right)
+        departures_read(&verify.departures, verify.store, verify.namespaces, note_left, &verify);
     if (is_right && request->seed % 5 != 0) {
         enum kvt_status status = kvt_close(verify.store);
         if (status != KVT_OK)

@@ -11,14 +11,14 @@
 
 struct verify_request {
     const struct workload *workload;
-    const struct oracle *oracle;
-    const char *dir; /* The recorded directory, as the crash left it. */
-    bool is_rebuild; /* The index was taken away. */
-    /* Left the tier for want of room: as many may be missing, any of them. The judgement adds its
-     * own. */
-    uint64_t evicted_count;
-    bool lives_on;    /* The store is used after the judgement: nothing is deleted. */
-    uint64_t seed;    /* Chooses what is tried besides. */
+    struct oracle *oracle;
+    const char *dir;  /* The recorded directory, as the crash left it. */
+    bool is_rebuild;  /* The index was taken away. */
+    const bool *left; /* ORACLE_KEYS: what may have left NVMe for want of room besides what the
+                       * oracle was told of; NULL: nothing. */
+    bool lives_on; /* The store is used after the judgement: nothing is deleted, and the oracle is
+                       * told what left in its course. */
+    uint64_t seed; /* Chooses what is tried besides. */
     bool was_audited; /* Set: store_audit() has judged it. */
 };
 

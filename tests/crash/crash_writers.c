@@ -34,16 +34,25 @@ struct pending {
     uint64_t versions[BATCH_MAX];
 };
 
+/* What left NVMe, which any writer tells before it tells anything else. */
+struct watch {
+    pthread_mutex_t lock;
+    int pipe;
+    const kvt_namespace *namespaces;
+    const _Atomic uint64_t *stamp; /* NULL: none. */
+    uint64_t stamp_before;         /* When it was looked last. */
+    struct departures departures;
+};
+
 struct writer {
     const struct writers_plan *plan;
     kvt_store *store;
     kvt_namespace ns;
-    int pipe;
     uint32_t number;
     struct rng rng;
     uint64_t version;
     uint32_t failure_count;
-    const _Atomic uint64_t *stamp; /* NULL: none. */
+    struct watch *watch;
     struct pending relaxed[RELAXED_MAX];
     uint32_t relaxed_count;
     uint8_t *device_pool; /* NULL: no HBM tier. */
@@ -67,17 +76,44 @@ writers_open(const struct workload *workload, const char *dir, kvt_namespace *na
 }
 
 static void
+note_write(int pipe, const struct writers_note *note)
+{
+    if (write(pipe, note, sizeof(*note)) != sizeof(*note))
+        _exit(0); /* The parent is gone. */
+}
+
+/* The log's position: all that is before it has been logged. */
+static uint64_t
+stamp_now(const struct watch *watch)
+{
+    return watch->stamp == NULL ? 0 : atomic_load_explicit(watch->stamp, memory_order_seq_cst);
+}
+
+static void
+tell_left(void *context, uint32_t key, bool is_early)
+{
+    const struct watch *watch = context;
+    struct writers_note note = {
+        .verb = is_early ? WRITERS_EARLY : WRITERS_LEFT, .key = key, .stamp = watch->stamp_before};
+
+    note_write(watch->pipe, &note);
+}
+
+static void
 tell_note(const struct writer *writer, struct writers_note *note)
 {
-    struct kvt_stats stats = {.struct_size = sizeof(stats)};
+    struct watch *watch = writer->watch;
 
-    if (writer->store != NULL && kvt_stats_get(writer->store, &stats) == KVT_OK)
-        note->evicted_count = stats.nvme_evict_count;
+    if (writer->store != NULL) {
+        (void)pthread_mutex_lock(&watch->lock);
+        uint64_t now = stamp_now(watch);
+        departures_read(&watch->departures, writer->store, watch->namespaces, tell_left, watch);
+        watch->stamp_before = now;
+        (void)pthread_mutex_unlock(&watch->lock);
+    }
     /* What is told now was true when all of this had been logged. */
-    if (writer->stamp != NULL)
-        note->stamp = atomic_load_explicit(writer->stamp, memory_order_seq_cst);
-    if (write(writer->pipe, note, sizeof(*note)) != sizeof(*note))
-        _exit(0); /* The parent is gone. */
+    note->stamp = stamp_now(watch);
+    note_write(watch->pipe, note);
 }
 
 static void
@@ -276,13 +312,17 @@ static void
 write_until_killed(const struct writers_plan *plan, int pipe)
 {
     static struct writer writers[WRITERS];
-    struct writer opener = {.plan = plan, .pipe = pipe};
+    static struct watch watch = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct writer opener = {.plan = plan, .watch = &watch};
     kvt_namespace namespaces[ORACLE_NAMESPACES];
     pthread_t threads[WRITERS];
 
+    watch.pipe = pipe;
+    watch.namespaces = namespaces;
+
     if (plan->stamp_fd >= 0) {
-        opener.stamp = mmap(NULL, 4096, PROT_READ, MAP_SHARED, plan->stamp_fd, 0);
-        if (opener.stamp == MAP_FAILED)
+        watch.stamp = mmap(NULL, 4096, PROT_READ, MAP_SHARED, plan->stamp_fd, 0);
+        if (watch.stamp == MAP_FAILED)
             run_fail("no map of the stamp");
     }
     opener.store = writers_open(plan->workload, plan->dir, namespaces);
@@ -417,13 +457,9 @@ writers_listen(int pipe, uint64_t until_ms, writers_hear hear, void *context)
 void
 writers_mark(struct oracle *oracle, const struct writers_note *note)
 {
-    static const char *const verbs[] = {"put", "put_ok", "del", "del_ok"};
+    static const char *const verbs[] = {"put", "put_ok", "del", "del_ok", "left", "early"};
     char line[96];
 
-    if (note->verb == WRITERS_OPENED)
-        oracle->evicted_before = oracle->evicted_count;
-    if (oracle->evicted_before + note->evicted_count > oracle->evicted_count)
-        oracle->evicted_count = oracle->evicted_before + note->evicted_count;
     if (note->verb >= sizeof(verbs) / sizeof(verbs[0]))
         return;
     snprintf(line, sizeof(line), "%s %u %" PRIu64, verbs[note->verb], note->key, note->version);

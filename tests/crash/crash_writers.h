@@ -29,6 +29,8 @@ enum writers_verb {
     WRITERS_PUT_OK,
     WRITERS_DELETE,
     WRITERS_DELETE_OK,
+    WRITERS_LEFT,   /* Its block left NVMe for want of room, ... */
+    WRITERS_EARLY,  /* ... or the one that is being replaced did. */
     WRITERS_OPENED, /* The store is open. */
     WRITERS_FAILED, /* A call or a block was answered with an error. */
 };
@@ -37,8 +39,7 @@ struct writers_note {
     uint32_t verb; /* enum writers_verb */
     uint32_t key;
     uint64_t version;
-    uint64_t stamp;         /* What *plan.stamp_fd's first word said then. */
-    uint64_t evicted_count; /* Blocks that left NVMe for want of room in this life, so far. */
+    uint64_t stamp; /* What *plan.stamp_fd's first word said then; when a block left: before. */
     /* WRITERS_FAILED: */
     int32_t status;
     uint32_t health;
@@ -76,7 +77,7 @@ void writers_main(char **values, struct workload *workload) __attribute__((noret
 typedef bool (*writers_hear)(void *context, const struct writers_note *note);
 uint64_t writers_listen(int pipe, uint64_t until_ms, writers_hear hear, void *context);
 
-/* writers_mark - tell an oracle, also how many blocks were evicted in the lives it was told of. */
+/* writers_mark - tell an oracle. */
 void writers_mark(struct oracle *oracle, const struct writers_note *note);
 
 /* writers_kill - SIGKILL; the process must have died of it and of nothing else. */

@@ -90,7 +90,7 @@ SLICES = {
     "kill": (kill, 200, None, 1),
     "shutdown": (shutdown, 4, r"(\d+) cuts judged", 1),
     "blocklog": (blocklog, 1, r"(\d+) states judged", 1),
-    "eio": (eio, 1, r"(\d+) cycles judged", 1),
+    "eio": (eio, 1, r"(\d+) faults met and judged", 1),
     "fault": (fault, 1, r"(\d+) lives with a fault", 1),
     "damage": (damage, 1200, r"(\d+) damaged stores", 1),
     "sim": (sim, 300, r"(\d+) operations in", 2000),

@@ -57,6 +57,7 @@ workload_heal(struct workload *work, bool has_lost_root)
         return;
     if (!work->keeps)
         model_doubt_volatile(&work->model);
+    fate_heal(work);
     work->is_faulty = work->keeps = false;
     workload_verify(work);
     work->is_faulty = !is_whole;

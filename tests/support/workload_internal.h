@@ -172,6 +172,7 @@ void fate_delete(
     struct workload *work, const struct flight *flight, uint32_t i, enum kvt_status status);
 void fate_clear(struct workload *work, struct model_name name);
 void fate_open(struct workload *work);
+void fate_heal(struct workload *work);
 
 /* --- workload_refused.c ----------------------------------------------------------------------- */
 

@@ -88,6 +88,18 @@ fate_open(struct workload *work)
     }
 }
 
+/* Trouble is over; what has become of a block in its course is said for as long as it is known. */
+void
+fate_heal(struct workload *work)
+{
+    for (uint32_t space = 0; space < MODEL_SPACES; space++) {
+        for (uint32_t key = 0; key < MODEL_KEYS_MAX; key++) {
+            if ((work->fates[space][key] & WAS_THERE) != 0)
+                work->fates[space][key] |= FATES_TROUBLE;
+        }
+    }
+}
+
 /* --- 2. What is said -------------------------------------------------------------------------- */
 
 static bool

@@ -236,26 +236,36 @@ a_victim_of_many_kills_waits_for_more_room(void **state)
     full_end(full);
 }
 
-/* A block of each segment is kept: none can be emptied without room. */
-static void
+/* Where the block's copy on NVMe lies; FULL_SEGMENTS: there is none. */
+static uint32_t
+segment_of(const struct full_store *full, uint64_t key)
+{
+    uint32_t number = full_entry(full, key);
+
+    if (number == ENTRY_NONE || (entry_tiers(full->store, number) & TIER_NVME) == 0)
+        return FULL_SEGMENTS;
+    return residency_at(full->store->map, number)->segment;
+}
+
+/* A block of each segment is kept: none can be emptied without room. Returns how many that are. */
+static uint32_t
 each_pin(struct full_store *full)
 {
-    bool is_pinned[FULL_SEGMENTS] = {false};
+    bool is_pinned[FULL_SEGMENTS + 1] = {[FULL_SEGMENTS] = true};
+    uint32_t count = 0;
 
-    for (uint64_t key = FULL_COLD; key < full->next_cold; key++) {
-        uint32_t number = full_entry(full, key);
+    for (uint64_t key = 0; key < full->next_cold; key = key + 1 == FULL_HOT ? FULL_COLD : key + 1) {
+        uint32_t segment = segment_of(full, key);
         struct payload_key name;
-        uint32_t segment;
 
-        if (number == ENTRY_NONE || (entry_tiers(full->store, number) & TIER_NVME) == 0)
-            continue;
-        segment = residency_at(full->store->map, number)->segment;
         if (is_pinned[segment])
             continue;
         payload_key_make(&name, key);
         assert_int_equal(kvt_pin(full->store, full->ns, &name.key, 1, KVT_FOREVER), KVT_OK);
         is_pinned[segment] = true;
+        count++;
     }
+    return count;
 }
 
 /* The last FREE segment is for one of them, when none can go without. */
@@ -266,7 +276,7 @@ what_is_pinned_in_each_segment_keeps_no_root_from_reclaiming(void **state)
 
     (void)state;
     (void)reserve_lose(full, 1, block_move);
-    each_pin(full);
+    assert_int_equal(each_pin(full), FULL_SEGMENTS - 1);
     puts_go_on(full);
     full_end(full);
 }
@@ -288,7 +298,7 @@ kills_that_were_written_are_noted(void **state)
     ticket = full_put_submit(full, full->next_cold++, 1, KVT_SYNC);
     for (uint32_t n = 0; n < STEPS_MAX && relocate_is_idle(full->store); n++)
         sim_run_steps(full->world, 1);
-    each_pin(full);
+    (void)each_pin(full);
     for (uint32_t n = 0; n < STEPS_MAX && noted_count == 0; n++) {
         sim_run_steps(full->world, 1);
         for (cursor = 0; (segment = segment_next(full->store->segments, &cursor)) != NULL;)
