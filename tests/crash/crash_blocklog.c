@@ -294,6 +294,8 @@ judge_all(struct recording *recording, uint64_t count)
             cut = recording->passed;
         advance(recording, cut);
         oracle_advance(recording, cut);
+        if (recording->oracle.left_count > 0)
+            run_fail("a block left NVMe, which is never full");
         open_records += cut - recording->passed;
         fates[fate]++;
         state_build(recording, cut, fate, rng);

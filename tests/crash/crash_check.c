@@ -76,15 +76,17 @@ drive(const struct workload *workload, const struct arguments *arguments)
     struct stat facts;
     char line[600];
     void *found = dlsym(RTLD_DEFAULT, "crash_mark");
+    void *full = dlsym(RTLD_DEFAULT, "crash_full");
 
-    if (found == NULL || stat(arguments->dir, &facts) != 0)
+    if (found == NULL || full == NULL || stat(arguments->dir, &facts) != 0)
         run_fail("the shim is not loaded, or %s is not there", arguments->dir);
     memcpy(&run.mark, &found, sizeof(found));
+    memcpy(&run.full, &full, sizeof(full));
     run.workload = workload;
     run.dir = arguments->dir;
     run.rng.state = arguments->seed;
     /* Lengths follow from versions: each seed has blocks of its own lengths. */
-    run.version = (arguments->seed & UINT32_MAX) << 20;
+    run.version = (arguments->seed & ((UINT64_C(1) << 40) - 1)) << 20;
     snprintf(line, sizeof(line), "root %" PRIu64 " %s", (uint64_t)facts.st_ino, run.dir);
     run.mark(line);
     make_dirs(workload, run.dir);
@@ -221,6 +223,17 @@ judge_all(const struct states_request *request)
     return is_right;
 }
 
+/* Every state that was judged wrong was so for the reason that the workload is there for. */
+static bool
+has_failed_as_expected(const struct workload *workload, const struct states_progress *progress)
+{
+    for (uint32_t i = 0; i < progress->problem_count; i++) {
+        if (strstr(progress->problems[i], workload->expects) == NULL)
+            return false;
+    }
+    return progress->problem_count > 0;
+}
+
 static int
 check(const struct workload *workload, const struct arguments *arguments)
 {
@@ -258,7 +271,9 @@ check(const struct workload *workload, const struct arguments *arguments)
     if (!is_right && !arguments->is_failure_expected && arguments->log == NULL)
         keep_log(workload, log, progress);
     remove_all(base);
-    return is_right != arguments->is_failure_expected ? 0 : 1;
+    if (arguments->is_failure_expected)
+        is_right = !is_right && has_failed_as_expected(workload, progress);
+    return is_right ? 0 : 1;
 }
 
 static bool
@@ -310,7 +325,7 @@ main(int count, char **values)
     }
     const struct workload *workload =
         parse(&arguments, count, values) ? workload_find(arguments.workload) : NULL;
-    if (workload == NULL) {
+    if (workload == NULL || (arguments.is_failure_expected && workload->expects == NULL)) {
         fprintf(stderr, "usage: crash_check --workload NAME [--states N] [--seed N]\n"
                         "       [--log FILE --only STATE] [--expect-failure] | --list\n");
         return 2;

@@ -215,7 +215,7 @@ run_cycles(struct failing *failing, const char *folder, uint64_t cycles)
         met += failing->met[i];
     }
     printf("%" PRIu64 " faults met and judged, %" PRIu64 " acknowledgements, %" PRIu64
-           " calls failed, %" PRIu64 " blocks evicted\n",
+           " calls failed, %" PRIu64 " departures\n",
         met, failing->oracle.acknowledged_count, atomic_load(&failing->disk.board->failed_count),
         failing->oracle.left_count);
     return cycles < CYCLES_DEFAULT ||
@@ -278,7 +278,10 @@ run_reads(struct failing *failing)
 }
 
 static struct failing failing = {
-    .workload = {.name = "eio", .io_engine = RUN_IO_AUTO, .host_bytes = 8 << 20}};
+    .workload = {.name = "eio",
+        .io_engine = RUN_IO_AUTO,
+        .host_bytes = 8 << 20,
+        .may_leave = true}}; /* Writes that fail close their segments. */
 
 /* Everything between the making of the folder and its end. Returns the exit code. */
 static int

@@ -30,7 +30,7 @@ enum {
 static struct workload kill_workload = {
     .name = "kill",
     .nvme_bytes = UINT64_C(64) << 20,
-    .host_bytes = UINT64_C(8) << 20,
+    .host_bytes = UINT64_C(8) << 20, /* Both are never full. */
 };
 
 /* Opens the store and forks a child, which tells its number and then only sleeps. The child tells:
@@ -100,6 +100,10 @@ kill_round(const char *dir, struct oracle *oracle, struct rng *rng, uint64_t fir
     }
     oracle->is_open = oracle->is_open || count > 0;
     bool is_right = crash_verify(&request, problem, sizeof(problem));
+    if (is_right && oracle->left_count > 0) {
+        snprintf(problem, sizeof(problem), "a block left NVMe, which is never full");
+        is_right = false;
+    }
     if (!is_right)
         printf("WRONG (engine %u, HBM %" PRIu64 "): %s\n", kill_workload.io_engine,
             kill_workload.hbm_bytes, problem);
@@ -157,8 +161,7 @@ run_rounds(void)
         /* No version is used twice. */
         is_right = kill_round(dir, &oracle, &rng, seed + round * STARTS_MAX);
     }
-    printf("%" PRIu64 " rounds, %" PRIu64 " acknowledgements, %" PRIu64 " blocks evicted\n", round,
-        oracle.acknowledged_count, oracle.left_count);
+    printf("%" PRIu64 " rounds, %" PRIu64 " acknowledgements\n", round, oracle.acknowledged_count);
     is_right =
         is_right && oracle.acknowledged_count > rounds && survivor_does_not_hold_the_lock(dir);
     if (!is_right) {

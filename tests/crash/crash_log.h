@@ -45,4 +45,8 @@ struct crash_record {
 /* crash_mark - the shim's function that puts a line into the log. */
 typedef void (*crash_mark_fn)(const char *line);
 
+/* crash_full - the shim's function by which the disk is full: of the calls below the directory that
+ * may take room each `nth` fails with ENOSPC, from the `nth` on; 0: there is room again. */
+typedef void (*crash_full_fn)(uint32_t nth);
+
 #endif /* KVT_TESTS_CRASH_LOG_H */

@@ -24,7 +24,7 @@ outcome_add(struct oracle *oracle, uint64_t key, uint64_t version)
     struct oracle_key *entry = &oracle->keys[key];
     if (entry->outcome_count == ORACLE_OUTCOMES_MAX)
         return false; /* A workload without acknowledgements proves nothing. */
-    entry->outcomes[entry->outcome_count++] = (struct oracle_outcome){version, oracle->order};
+    entry->outcomes[entry->outcome_count++] = (struct oracle_outcome){.version = version};
     entry->is_used = entry->is_used || version != 0;
     if (version > entry->version_last)
         entry->version_last = version;
@@ -39,7 +39,8 @@ outcome_confirm(struct oracle *oracle, uint64_t key, uint64_t version)
         return false;
     struct oracle_key *entry = &oracle->keys[key];
     uint32_t at = entry->outcome_count;
-    while (at > 0 && entry->outcomes[at - 1].version != version)
+    while (
+        at > 0 && (entry->outcomes[at - 1].version != version || entry->outcomes[at - 1].is_left))
         at--;
     /* Late news of a version that a later request, acknowledged before, has replaced. */
     if (at == 0)
@@ -51,27 +52,61 @@ outcome_confirm(struct oracle *oracle, uint64_t key, uint64_t version)
     return true;
 }
 
-bool
-oracle_left(struct oracle *oracle, uint64_t key, bool is_early)
+static bool
+oracle_left(struct oracle *oracle, uint64_t key)
 {
     struct oracle_key *entry = &oracle->keys[key];
 
-    if (key >= ORACLE_KEYS)
+    if (entry->outcomes[entry->outcome_count - 1].version == 0)
+        return true;
+    if (!outcome_add(oracle, key, 0))
         return false;
-    oracle->left_count++;
-    if (!is_early)
-        return entry->outcomes[entry->outcome_count - 1].version == 0 ||
-               outcome_add(oracle, key, 0);
-    /* Older than the put that goes on: its acknowledgement ends that, too. */
+    entry->outcomes[entry->outcome_count - 1].is_left = true;
+    return true;
+}
+
+/* It is older than the put that goes on: whose acknowledgement ends that, too. */
+static bool
+oracle_left_early(struct oracle_key *entry)
+{
     if (entry->outcomes[0].version == 0)
         return true;
     if (entry->outcome_count == ORACLE_OUTCOMES_MAX)
         return false;
     memmove(
         &entry->outcomes[1], entry->outcomes, entry->outcome_count * sizeof(entry->outcomes[0]));
-    entry->outcomes[0].version = 0;
+    entry->outcomes[0] = (struct oracle_outcome){.is_left = true};
     entry->outcome_count++;
     return true;
+}
+
+/* It is durable: only a request makes it missing. */
+static void
+oracle_back(struct oracle_key *entry)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < entry->outcome_count; i++) {
+        if (!entry->outcomes[i].is_left)
+            entry->outcomes[count++] = entry->outcomes[i];
+    }
+    entry->outcome_count = count;
+}
+
+const char *const departure_marks[] = {"left", "early", "back"};
+
+bool
+oracle_depart(struct oracle *oracle, uint64_t key, enum departure what)
+{
+    if (key >= ORACLE_KEYS)
+        return false;
+    if (what == DEPARTURE_BACK) {
+        oracle_back(&oracle->keys[key]);
+        return true;
+    }
+    oracle->left_count++;
+    return what == DEPARTURE_LEFT ? oracle_left(oracle, key)
+                                  : oracle_left_early(&oracle->keys[key]);
 }
 
 static bool
@@ -100,7 +135,6 @@ oracle_mark(struct oracle *oracle, const char *line, size_t length)
     text[length] = 0;
     if (sscanf(text, "%31s %" SCNu64 " %" SCNu64, verb, &a, &b) < 1)
         return false;
-    oracle->order++;
     if (strcmp(verb, "put") == 0)
         return b != 0 && outcome_add(oracle, a, b);
     if (strcmp(verb, "put_ok") == 0)
@@ -111,8 +145,10 @@ oracle_mark(struct oracle *oracle, const char *line, size_t length)
         return outcome_confirm(oracle, a, 0);
     if (strcmp(verb, "clear") == 0 || strcmp(verb, "clear_ok") == 0)
         return namespace_mark(oracle, a, verb[5] != 0);
-    if (strcmp(verb, "left") == 0 || strcmp(verb, "early") == 0)
-        return oracle_left(oracle, a, verb[0] == 'e');
+    for (int i = DEPARTURE_LEFT; i <= DEPARTURE_BACK; i++) {
+        if (strcmp(verb, departure_marks[i]) == 0)
+            return oracle_depart(oracle, a, (enum departure)i);
+    }
     if (strcmp(verb, "look") == 0 || strcmp(verb, "looked") == 0)
         return true; /* crash_states.c reads them. */
     if (strcmp(verb, "open") != 0)

@@ -10,7 +10,8 @@
  *   del KEY              del_ok KEY
  *   clear NAMESPACE      clear_ok NAMESPACE     all keys of the namespace
  *   open                 the store was opened: from now on every open must succeed
- *   left KEY             its block left NVMe for want of room: it may be missing
+ *   left KEY             its block left NVMe for want of room: it may be missing, ...
+ *   back KEY             ... and is durable there again
  *   early KEY            so may the one that a put replaces, without that, until that is durable
  *   look, looked         around those that were found at one time (crash_departures.h)
  */
@@ -28,9 +29,18 @@ enum {
     ORACLE_OUTCOMES_MAX = 64,
 };
 
+/* What is told of a key besides requests (crash_departures.h); the marks of it. */
+enum departure {
+    DEPARTURE_LEFT,
+    DEPARTURE_EARLY,
+    DEPARTURE_BACK,
+};
+
+extern const char *const departure_marks[];
+
 struct oracle_outcome {
     uint64_t version; /* 0: absent */
-    uint64_t order;   /* Of the request. */
+    bool is_left;     /* By no request, but for want of room. */
 };
 
 struct oracle_key {
@@ -41,10 +51,9 @@ struct oracle_key {
 };
 
 struct oracle {
-    uint64_t order;
     uint64_t acknowledged_count; /* Rises with everything that makes the oracle stricter. */
     bool is_open;
-    uint64_t left_count; /* Marks that a key left, or left early. */
+    uint64_t left_count; /* Times that a key left, or may have left early. */
     struct oracle_key keys[ORACLE_KEYS];
 };
 
@@ -53,8 +62,8 @@ void oracle_init(struct oracle *oracle);
 /* oracle_mark - take in one line. False when it is none of the above. */
 bool oracle_mark(struct oracle *oracle, const char *line, size_t length);
 
-/* oracle_left - its block left NVMe for want of room; `is_early`: the one that is replaced. */
-bool oracle_left(struct oracle *oracle, uint64_t key, bool is_early);
+/* oracle_depart - take in a departure. False: there is no such key, or no room for it. */
+bool oracle_depart(struct oracle *oracle, uint64_t key, enum departure what);
 
 /* oracle_allows - whether a lookup of `key` may give this version (0: a miss). */
 bool oracle_allows(const struct oracle *oracle, uint32_t key, uint64_t version);

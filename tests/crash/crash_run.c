@@ -83,9 +83,13 @@ run_open_namespaces(kvt_store *store, kvt_namespace namespaces_out[])
 }
 
 static void
-mark_left(void *context, uint32_t key, bool is_early)
+mark_departure(void *context, uint32_t key, enum departure what)
 {
-    mark(context, is_early ? "early" : "left", key, 0);
+    struct run *run = context;
+
+    if (!run->workload->may_leave)
+        run_fail("key %u: %s, of a tier that is never full", key, departure_marks[what]);
+    mark(run, departure_marks[what], key, 0);
 }
 
 static void
@@ -99,7 +103,8 @@ mark_departures(struct run *run)
     if (stats.corrupt_count != 0 || stats.read_failed_count != 0)
         run_fail("the store met %" PRIu64 " damaged and %" PRIu64 " unreadable blocks",
             stats.corrupt_count, stats.read_failed_count);
-    departures_read(&run->departures, run->store, run->namespaces, mark_left, run);
+    if (!departures_read(&run->departures, run->store, run->namespaces, mark_departure, run))
+        run_fail("events were lost");
     mark(run, "looked", 0, 0);
 }
 
@@ -137,6 +142,7 @@ run_open(struct run *run, uint32_t flags)
     if (status != KVT_OK)
         run_fail("kvt_open gave %s", kvt_status_name(status));
     mark(run, "open", 0, 0);
+    run->may_fail = false;
     memset(&run->departures, 0, sizeof(run->departures));
     status = run_open_namespaces(run->store, run->namespaces);
     if (status != KVT_OK)
@@ -150,6 +156,8 @@ void
 run_close(struct run *run)
 {
     run_flush(run);
+    departures_settle(run->store);
+    mark_departures(run);
     device_give(run);
     enum kvt_status status = kvt_close(run->store);
     if (status != KVT_OK)
@@ -173,12 +181,23 @@ namespace_of(const struct run *run, uint32_t key)
     return run->namespaces[key / ORACLE_NAMESPACE_KEYS];
 }
 
+/* A full disk may refuse whatever needs it, and a store whose index it has refused takes nothing
+ * more in that life. */
+static bool
+is_tolerated(const struct run *run, enum kvt_status status)
+{
+    return run->may_fail && (status == KVT_E_NOSPC || status == KVT_E_META || status == KVT_E_IO ||
+                                status == KVT_E_READONLY);
+}
+
 /* Which of the puts are acknowledged. */
 static void
 confirm_put(struct run *run, struct run_pending *pending)
 {
     struct kvt_result results[RUN_BATCH_MAX], visible[RUN_BATCH_MAX];
 
+    if (pending->ticket == NULL)
+        return;
     enum kvt_status status = kvt_ticket_wait(pending->ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(pending->ticket, KVT_STAGE_DURABLE, results, pending->count);
@@ -186,6 +205,7 @@ confirm_put(struct run *run, struct run_pending *pending)
         status = kvt_ticket_results(pending->ticket, KVT_STAGE_DONE, visible, pending->count);
     if (status != KVT_OK)
         run_fail("a put's stage 2 gave %s", kvt_status_name(status));
+    mark_departures(run); /* Of what was there before. */
     for (uint32_t i = 0; i < pending->count; i++) {
         enum kvt_status result = results[i].status;
         /* A put that met a block shares that block's outcome: the version is not its own. */
@@ -193,7 +213,7 @@ confirm_put(struct run *run, struct run_pending *pending)
             continue;
         if (result == KVT_OK)
             mark(run, "put_ok", pending->key[i], pending->version[i]);
-        else if (result != KVT_EXISTS && result != KVT_MISS)
+        else if (result != KVT_EXISTS && result != KVT_MISS && !is_tolerated(run, result))
             run_fail("a put of key %u gave %s", pending->key[i], kvt_status_name(result));
     }
     kvt_ticket_free(pending->ticket);
@@ -246,9 +266,9 @@ put_begin(
         puts[i].flags = flags;
         payload_fill(source[i], puts[i].length, first + i, run->version);
         put_from_device(run, i, &puts[i]);
-        /* A block that is only in memory takes the place of one that a crash would have left:
-         * the kill of that one may be durable, and nothing promises that the new one is. */
-        if ((flags & KVT_PUT_REPLACE) != 0 && durability == KVT_MEMORY)
+        /* A block that is only in memory, or fails, takes the place of one that a crash would have
+         * left: the kill of that one may be durable, and nothing promises that the new one is. */
+        if ((flags & KVT_PUT_REPLACE) != 0 && (durability == KVT_MEMORY || run->may_fail))
             mark(run, "del", first + i, 0);
         mark(run, "put", first + i, run->version);
     }
@@ -256,7 +276,9 @@ put_begin(
         run->store, namespace_of(run, first), puts, count, durability, &submit, &pending.ticket);
     if (status == KVT_OK)
         status = kvt_ticket_wait(pending.ticket, KVT_STAGE_DONE, KVT_FOREVER);
-    if (status != KVT_OK)
+    else
+        pending.count = 0;
+    if (status != KVT_OK && !is_tolerated(run, status))
         run_fail("a put gave %s", kvt_status_name(status));
     return pending;
 }
@@ -290,6 +312,20 @@ run_replace(struct run *run, uint32_t first, uint32_t count, enum kvt_durability
 }
 
 void
+run_disk_full(struct run *run, uint32_t nth)
+{
+    run->may_fail = true;
+    run->full(nth);
+}
+
+void
+run_disk_room(struct run *run)
+{
+    run->full(0);
+    run_flush(run);
+}
+
+void
 run_claim(struct run *run, uint32_t key)
 {
     mark(run, "put", key, ++run->version);
@@ -301,7 +337,7 @@ run_flush(struct run *run)
 {
     enum kvt_status status = kvt_flush(run->store);
 
-    if (status != KVT_OK)
+    if (status != KVT_OK && !is_tolerated(run, status))
         run_fail("kvt_flush gave %s", kvt_status_name(status));
     for (uint32_t i = 0; i < run->relaxed_count; i++)
         confirm_put(run, &run->relaxed[i]);
@@ -324,7 +360,7 @@ delete_begin(struct run *run, uint32_t first, uint32_t count)
     }
     enum kvt_status status =
         kvt_delete_submit(run->store, namespace_of(run, first), list, count, &submit, &ticket);
-    if (status != KVT_OK)
+    if (status != KVT_OK && !is_tolerated(run, status))
         run_fail("a delete gave %s", kvt_status_name(status));
     return ticket;
 }
@@ -334,6 +370,8 @@ confirm_delete(struct run *run, kvt_ticket *ticket, uint32_t first, uint32_t cou
 {
     struct kvt_result results[RUN_BATCH_MAX];
 
+    if (ticket == NULL)
+        return;
     enum kvt_status status = kvt_ticket_wait(ticket, KVT_STAGE_DURABLE, KVT_FOREVER);
     if (status == KVT_OK)
         status = kvt_ticket_results(ticket, KVT_STAGE_DURABLE, results, count);
@@ -342,7 +380,7 @@ confirm_delete(struct run *run, kvt_ticket *ticket, uint32_t first, uint32_t cou
     for (uint32_t i = 0; i < count; i++) {
         if (results[i].status == KVT_OK || results[i].status == KVT_MISS)
             mark(run, "del_ok", first + i, 0);
-        else
+        else if (!is_tolerated(run, results[i].status))
             run_fail("a delete of key %u gave %s", first + i, kvt_status_name(results[i].status));
     }
     kvt_ticket_free(ticket);
@@ -376,9 +414,10 @@ run_clear(struct run *run, uint32_t number)
 {
     mark(run, "clear", number, 0);
     enum kvt_status status = kvt_namespace_clear(run->store, run->namespaces[number]);
-    if (status != KVT_OK)
+    if (status != KVT_OK && !is_tolerated(run, status))
         run_fail("kvt_namespace_clear gave %s", kvt_status_name(status));
-    mark(run, "clear_ok", number, 0);
+    if (status == KVT_OK)
+        mark(run, "clear_ok", number, 0);
     mark_departures(run);
 }
 

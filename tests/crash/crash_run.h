@@ -40,6 +40,8 @@ struct workload {
     uint32_t root_count; /* 0: the store's own directory. */
     uint32_t io_engine;  /* enum kvt_io_engine; 0: the threads, whose calls the shim can see;
                           * RUN_IO_AUTO. */
+    bool may_leave;      /* It is more than the tier holds: blocks leave NVMe for room. */
+    const char *expects; /* With --expect-failure: in what is said of each wrong state. */
 };
 
 struct run_pending {
@@ -53,6 +55,8 @@ struct run {
     const struct workload *workload;
     const char *dir; /* The recorded directory: the store is dir/store, the roots dir/root0 ... */
     crash_mark_fn mark;
+    crash_full_fn full;
+    bool may_fail; /* The disk is full, or was in this life: calls may be refused. */
     kvt_store *store;
     kvt_namespace namespaces[ORACLE_NAMESPACES];
     uint64_t version; /* The last one given out. */
@@ -94,6 +98,11 @@ void run_delete(struct run *run, uint32_t first, uint32_t count);
 void run_overlap(struct run *run, uint32_t first, uint32_t count);
 void run_clear(struct run *run, uint32_t number);
 void run_flush(struct run *run);
+
+/* run_disk_full - the disk is full until run_disk_room() (crash_log.h). From then on until the next
+ * run_open() whatever is asked for may fail. */
+void run_disk_full(struct run *run, uint32_t nth);
+void run_disk_room(struct run *run);
 
 /* run_claim - mark a block as put and acknowledged that nobody has put: the judge must miss it. */
 void run_claim(struct run *run, uint32_t key);

@@ -10,6 +10,7 @@
  */
 #include <assert.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/openat2.h>
@@ -34,6 +35,8 @@ static int shim_log = -1;
 static char shim_dir[PATH_MAX];
 static size_t shim_dir_length;
 static _Atomic uint64_t shim_sync_count;
+static _Atomic uint32_t shim_full;        /* Each so many-th call finds no room; 0: none does. */
+static _Atomic uint64_t shim_asked_count; /* Calls for room since then. */
 
 /* The next definition of a function: the C library's. dlsym() gives an object pointer, which ISO C
  * does not convert. */
@@ -212,12 +215,37 @@ crash_mark(const char *line)
     pthread_mutex_unlock(&shim_lock);
 }
 
+SHIM_API void crash_full(uint32_t nth);
+
+void
+crash_full(uint32_t nth)
+{
+    atomic_store(&shim_asked_count, 0);
+    atomic_store(&shim_full, nth);
+}
+
+/* A call that may take room asks. True: errno says that there is none. */
+static bool
+has_no_room(int fd)
+{
+    char buffer[PATH_MAX];
+    uint32_t nth = atomic_load(&shim_full);
+
+    if (nth == 0 || path_of(fd, buffer) == NULL ||
+        (atomic_fetch_add(&shim_asked_count, 1) + 1) % nth != 0)
+        return false;
+    errno = ENOSPC;
+    return true;
+}
+
 /* --- Writes ----------------------------------------------------------------------------------- */
 
 SHIM_API ssize_t
 pwrite(int fd, const void *source, size_t size, off_t offset)
 {
     struct iovec data = {(void *)(uintptr_t)source, size};
+    if (has_no_room(fd))
+        return -1;
     ssize_t result =
         NEXT(ssize_t(*)(int, const void *, size_t, off_t), "pwrite")(fd, source, size, offset);
 
@@ -231,6 +259,8 @@ SHIM_API ssize_t pwrite64(int fd, const void *source, size_t size, off_t offset)
 SHIM_API ssize_t
 pwritev(int fd, const struct iovec *data, int count, off_t offset)
 {
+    if (has_no_room(fd))
+        return -1;
     ssize_t result =
         NEXT(ssize_t(*)(int, const struct iovec *, int, off_t), "pwritev")(fd, data, count, offset);
 
@@ -244,6 +274,8 @@ SHIM_API ssize_t pwritev64(int fd, const struct iovec *data, int count, off_t of
 SHIM_API ssize_t
 pwritev2(int fd, const struct iovec *data, int count, off_t offset, int flags)
 {
+    if (has_no_room(fd))
+        return -1;
     ssize_t result = NEXT(ssize_t(*)(int, const struct iovec *, int, off_t, int), "pwritev2")(
         fd, data, count, offset, flags);
 
@@ -259,6 +291,8 @@ write(int fd, const void *source, size_t size)
 {
     struct iovec data = {(void *)(uintptr_t)source, size};
     off_t offset = lseek(fd, 0, SEEK_CUR);
+    if (has_no_room(fd))
+        return -1;
     ssize_t result = NEXT(ssize_t(*)(int, const void *, size_t), "write")(fd, source, size);
 
     if (offset >= 0)
@@ -270,6 +304,8 @@ SHIM_API ssize_t
 writev(int fd, const struct iovec *data, int count)
 {
     off_t offset = lseek(fd, 0, SEEK_CUR);
+    if (has_no_room(fd))
+        return -1;
     ssize_t result = NEXT(ssize_t(*)(int, const struct iovec *, int), "writev")(fd, data, count);
 
     if (offset >= 0)
@@ -293,6 +329,8 @@ emit_size(int fd, enum crash_kind kind, off_t offset, off_t length)
 SHIM_API int
 ftruncate(int fd, off_t length)
 {
+    if (has_no_room(fd))
+        return -1;
     int result = NEXT(int (*)(int, off_t), "ftruncate")(fd, length);
 
     if (result == 0)
@@ -305,6 +343,8 @@ SHIM_API int ftruncate64(int fd, off_t length) __attribute__((alias("ftruncate")
 SHIM_API int
 fallocate(int fd, int mode, off_t offset, off_t length)
 {
+    if (has_no_room(fd))
+        return -1;
     int result = NEXT(int (*)(int, int, off_t, off_t), "fallocate")(fd, mode, offset, length);
 
     /* Modes that punch or collapse have no place in the model: a store has no use for them. */
@@ -321,6 +361,8 @@ SHIM_API int fallocate64(int fd, int mode, off_t offset, off_t length)
 SHIM_API int
 posix_fallocate(int fd, off_t offset, off_t length)
 {
+    if (has_no_room(fd))
+        return ENOSPC;
     int result = NEXT(int (*)(int, off_t, off_t), "posix_fallocate")(fd, offset, length);
 
     if (result == 0)

@@ -144,13 +144,26 @@ verify_capacity(const struct verify *verify)
 }
 
 static void
-note_left(void *context, uint32_t key, bool is_early)
+note_departure(void *context, uint32_t key, enum departure what)
 {
     struct verify *verify = context;
 
-    verify->has_left[key] = true;
-    if (verify->request->lives_on && !oracle_left(verify->request->oracle, key, is_early))
+    verify->has_left[key] = verify->has_left[key] || what != DEPARTURE_BACK;
+    if (!verify->request->workload->may_leave)
+        (void)problem(
+            verify, "key %u: %s, of a tier that is never full", key, departure_marks[what]);
+    if (verify->request->lives_on && !oracle_depart(verify->request->oracle, key, what))
         run_fail("key %u left too often", key);
+}
+
+/* What has left in this opening. */
+static bool
+verify_departures(struct verify *verify)
+{
+    if (!departures_read(
+            &verify->departures, verify->store, verify->namespaces, note_departure, verify))
+        return problem(verify, "events were lost");
+    return verify->problem[0] == 0;
 }
 
 /* It left for want of room: in the recorded life, in the openings of this judgement before the
@@ -158,8 +171,7 @@ note_left(void *context, uint32_t key, bool is_early)
 static bool
 miss_is_explained(struct verify *verify, uint32_t number)
 {
-    departures_read(&verify->departures, verify->store, verify->namespaces, note_left, verify);
-    return verify->has_left[number];
+    return verify_departures(verify) && verify->has_left[number];
 }
 
 /* What the open found, beside a key that is wrong. */
@@ -207,6 +219,8 @@ verify_answer(struct verify *verify, uint32_t number, const struct kvt_result *r
         return true;
     if (version == 0 && miss_is_explained(verify, number))
         return true;
+    if (verify->problem[0] != 0)
+        return false;
     oracle_describe(oracle, number, allowed, sizeof(allowed));
     return problem(verify, "key %u has version %" PRIu64 ", allowed: %s; %s", number, version,
         allowed, store_describe(verify, facts, sizeof(facts)));
@@ -376,7 +390,9 @@ verify_again(struct verify *verify, bool is_orderly)
 {
     if (!verify->request->lives_on && !verify_delete(verify))
         return false;
-    departures_read(&verify->departures, verify->store, verify->namespaces, note_left, verify);
+    departures_settle(verify->store);
+    if (!verify_departures(verify))
+        return false;
     memset(&verify->departures, 0, sizeof(verify->departures));
     if (is_orderly) {
         enum kvt_status status = kvt_close(verify->store);
@@ -411,8 +427,9 @@ crash_verify(struct verify_request *request, char *problem_out, size_t problem_s
     if (verify.store == NULL)
         return is_right;
     /* The new block may have been one too many for the tier. */
-    if (is_right)
-        departures_read(&verify.departures, verify.store, verify.namespaces, note_left, &verify);
+    if (request->lives_on)
+        departures_settle(verify.store);
+    is_right = is_right && verify_departures(&verify);
     if (is_right && request->seed % 5 != 0) {
         enum kvt_status status = kvt_close(verify.store);
         if (status != KVT_OK)

@@ -90,30 +90,38 @@ stamp_now(const struct watch *watch)
 }
 
 static void
-tell_left(void *context, uint32_t key, bool is_early)
+tell_departure(void *context, uint32_t key, enum departure what)
 {
     const struct watch *watch = context;
     struct writers_note note = {
-        .verb = is_early ? WRITERS_EARLY : WRITERS_LEFT, .key = key, .stamp = watch->stamp_before};
+        .verb = WRITERS_LEFT + (uint32_t)what, .key = key, .stamp = watch->stamp_before};
 
     note_write(watch->pipe, &note);
+}
+
+/* Tell what has left since it was looked last. */
+static void
+tell_departures(const struct writer *writer)
+{
+    struct watch *watch = writer->watch;
+
+    (void)pthread_mutex_lock(&watch->lock);
+    uint64_t now = stamp_now(watch);
+    if (!departures_read(
+            &watch->departures, writer->store, watch->namespaces, tell_departure, watch))
+        run_fail("events were lost");
+    watch->stamp_before = now;
+    (void)pthread_mutex_unlock(&watch->lock);
 }
 
 static void
 tell_note(const struct writer *writer, struct writers_note *note)
 {
-    struct watch *watch = writer->watch;
-
-    if (writer->store != NULL) {
-        (void)pthread_mutex_lock(&watch->lock);
-        uint64_t now = stamp_now(watch);
-        departures_read(&watch->departures, writer->store, watch->namespaces, tell_left, watch);
-        watch->stamp_before = now;
-        (void)pthread_mutex_unlock(&watch->lock);
-    }
+    if (writer->store != NULL)
+        tell_departures(writer);
     /* What is told now was true when all of this had been logged. */
-    note->stamp = stamp_now(watch);
-    note_write(watch->pipe, note);
+    note->stamp = stamp_now(writer->watch);
+    note_write(writer->watch->pipe, note);
 }
 
 static void
@@ -124,13 +132,17 @@ tell(const struct writer *writer, enum writers_verb verb, uint32_t key, uint64_t
     tell_note(writer, &note);
 }
 
-static void wait_for_the_end(void) __attribute__((noreturn));
+static void wait_for_the_end(const struct writer *writer) __attribute__((noreturn));
 
+/* The store goes on: what it lets go of is told. */
 static void
-wait_for_the_end(void)
+wait_for_the_end(const struct writer *writer)
 {
-    for (;;)
-        pause();
+    for (;;) {
+        if (writer->store != NULL)
+            tell_departures(writer);
+        writers_sleep_us(1000);
+    }
 }
 
 /* A failure that the plan allows is told; any other ends the program. */
@@ -157,7 +169,7 @@ stop_after_failures(struct writer *writer, bool is_failed)
 {
     writer->failure_count += is_failed;
     if (writer->failure_count == WRITERS_FAILURES)
-        wait_for_the_end();
+        wait_for_the_end(writer);
 }
 
 /* Wait for stage 2 and tell which blocks are acknowledged. */
@@ -330,7 +342,7 @@ write_until_killed(const struct writers_plan *plan, int pipe)
         struct kvt_error error;
         kvt_last_error(&error);
         failed(&opener, "opening", 0, error.status);
-        wait_for_the_end();
+        wait_for_the_end(&opener);
     }
     tell(&opener, WRITERS_OPENED, 0, 0);
     for (uint32_t i = 0; i < WRITERS; i++) {
@@ -346,9 +358,12 @@ write_until_killed(const struct writers_plan *plan, int pipe)
     }
     for (uint32_t i = 0; i < WRITERS && plan->action_count != 0; i++)
         (void)pthread_join(threads[i], NULL);
-    if (plan->action_count != 0)
+    if (plan->action_count != 0) {
+        tell_departures(&opener);
         close(pipe); /* All is done. */
-    wait_for_the_end();
+        opener.store = NULL;
+    }
+    wait_for_the_end(&opener);
 }
 
 /* --- Its arguments ---------------------------------------------------------------------------- */
@@ -457,9 +472,12 @@ writers_listen(int pipe, uint64_t until_ms, writers_hear hear, void *context)
 void
 writers_mark(struct oracle *oracle, const struct writers_note *note)
 {
-    static const char *const verbs[] = {"put", "put_ok", "del", "del_ok", "left", "early"};
+    static const char *const verbs[] = {"put", "put_ok", "del", "del_ok"};
     char line[96];
 
+    if (note->verb >= WRITERS_LEFT && note->verb <= WRITERS_BACK &&
+        !oracle_depart(oracle, note->key, (enum departure)(note->verb - WRITERS_LEFT)))
+        run_fail("key %u left too often", note->key);
     if (note->verb >= sizeof(verbs) / sizeof(verbs[0]))
         return;
     snprintf(line, sizeof(line), "%s %u %" PRIu64, verbs[note->verb], note->key, note->version);

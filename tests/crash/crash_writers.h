@@ -29,8 +29,9 @@ enum writers_verb {
     WRITERS_PUT_OK,
     WRITERS_DELETE,
     WRITERS_DELETE_OK,
-    WRITERS_LEFT,   /* Its block left NVMe for want of room, ... */
-    WRITERS_EARLY,  /* ... or the one that is being replaced did. */
+    WRITERS_LEFT, /* And what follows: WRITERS_LEFT + enum departure. */
+    WRITERS_EARLY,
+    WRITERS_BACK,
     WRITERS_OPENED, /* The store is open. */
     WRITERS_FAILED, /* A call or a block was answered with an error. */
 };

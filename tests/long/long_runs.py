@@ -28,7 +28,7 @@ TESTS = os.path.join(ROOT, "build", "tests")
 LOGS = os.path.join(ROOT, "build", "test-logs")
 WORKLOADS = ("create put_sync put_relaxed replace delete overlap evict hbm recycle relocate "
              "small_tier reopen recover rebuild_delete rebuild_replace rebuild_clear clear "
-             "map_growth two_roots mixed").split()
+             "map_growth two_roots mixed disk_full").split()
 MODELS = ["model_store", "model_tiers"]  # Those of whole stores, that take seeds.
 FUZZ_SECONDS = 30
 SLICE_SECONDS_MAX = 3600  # Whatever takes longer hangs: most slices take minutes.

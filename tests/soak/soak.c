@@ -350,6 +350,7 @@ close_and_check(struct soak *soak)
     soak->log.wrong_count = atomic_load(&soak->board->wrong_count);
     soak->log.lost_count = atomic_load(&soak->board->lost_count);
     soak->log.kept_count = atomic_load(&soak->board->kept_count);
+    soak->log.gone_count = atomic_load(&soak->board->gone_count);
     soak->log.failed_count = atomic_load(&soak->board->failed_count);
 }
 

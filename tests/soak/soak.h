@@ -55,6 +55,7 @@ struct soak_board {
     _Atomic uint64_t get_bytes, put_bytes;
     _Atomic uint64_t moved_bytes; /* Rewritten by the store, to reclaim segments. */
     _Atomic uint64_t hit_count, miss_count, put_count;
+    _Atomic uint64_t gone_count;   /* Blocks that were not there when their put was acknowledged. */
     _Atomic uint64_t wrong_count;  /* Bytes that are not the block's, or of an older version. */
     _Atomic uint64_t lost_count;   /* Recent acknowledged blocks that a kill has taken, */
     _Atomic uint64_t kept_count;   /* and that are there. */

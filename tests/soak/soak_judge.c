@@ -15,6 +15,8 @@ enum {
 };
 
 #define STALL_MAX_S 1.0
+#define HITS_MIN 0.5           /* Of reads of blocks that were there when they were read last. */
+#define GONE_MAX 0.01          /* Of puts: evicted before their acknowledgement was heard. */
 #define SHARE_MIN 0.90         /* Of the first minutes' share ... */
 #define SHARE_MINUTES_MIN 0.95 /* ... in 57 of 60 minutes. */
 #define BUSY_MIN 0.80          /* Of what the disk gives: the median. */
@@ -114,7 +116,7 @@ judge_facts(const struct soak_log *log, struct verdict *verdict)
 {
     struct range descriptors = {0}, locked = {0}, pinned = {0};
     uint32_t health = 0;
-    uint64_t hits = 0, puts = 0;
+    uint64_t hits = 0, misses = 0, puts = 0;
 
     for (uint32_t i = 0; i < log->count; i++) {
         const struct soak_minute *minute = &log->minutes[i];
@@ -123,10 +125,13 @@ judge_facts(const struct soak_log *log, struct verdict *verdict)
         range_add(&pinned, minute->pin_bytes, i == 0);
         health |= minute->health;
         hits += minute->hits;
+        misses += minute->misses;
         puts += minute->puts;
     }
-    bar(verdict, log->count > 0 && hits > 0 && puts > 0,
-        "%" PRIu64 " reads verified, %" PRIu64 " puts durable", hits, puts);
+    bar(verdict, hits > 0 && (double)hits >= HITS_MIN * (double)(hits + misses),
+        "%" PRIu64 " reads verified, %" PRIu64 " misses", hits, misses);
+    bar(verdict, puts > 0 && (double)log->gone_count <= GONE_MAX * (double)puts,
+        "%" PRIu64 " puts durable, %" PRIu64 " gone at once", puts, log->gone_count);
     bar(verdict, log->wrong_count == 0, "%" PRIu64 " wrong", log->wrong_count);
     bar(verdict, log->lost_count == 0 && (log->kept_count > 0 || log->kill_count == 0),
         "%" PRIu64 " lost, %" PRIu64 " kept in %u kills", log->lost_count, log->kept_count,

@@ -39,7 +39,7 @@ struct soak_log {
     struct soak_minute minutes[SOAK_MINUTES_MAX];
     /* Of the whole run. */
     uint32_t kill_count;
-    uint64_t wrong_count, lost_count, kept_count, failed_count;
+    uint64_t wrong_count, lost_count, kept_count, gone_count, failed_count;
     uint64_t finding_count; /* Of kvt_check(), at the end. */
     uint64_t block_count;   /* That it found. */
     bool is_checked;

@@ -289,8 +289,10 @@ recent_note(struct owner *owner, const struct flight *flight)
             board, &board->failed_count, "a lookup of key %llu", (unsigned long long)flight->key);
         return;
     }
-    if (lease.id == 0)
-        return; /* Evicted already. */
+    if (lease.id == 0) {
+        atomic_fetch_add(&board->gone_count, 1); /* Evicted already. */
+        return;
+    }
     uint64_t slot = atomic_fetch_add(&board->recent_count, 1) % SOAK_RECENT;
     struct soak_recent *recent = &board->recent[slot];
     atomic_store(&recent->version, 0); /* A kill in the middle leaves one that does not count. */
