@@ -227,6 +227,43 @@ a_store_in_folders_that_a_killed_process_made_survives_a_power_cut(void **state)
     creation_in_folders_that_are_not_sure(1, 0);
 }
 
+/* A process was killed at the n-th sync of a folder, and what it made is there: for the open that
+ * finds it no name is to be made. False: a creation has fewer syncs. */
+static bool
+creation_behind_a_cut_short_one(uint32_t n)
+{
+    const struct sim_rule rules[] = {
+        {.ops = SIM_DIR_SYNC, .effect = SIM_EIO, .nth = n, .sticky = true},
+        {.ops = SIM_UNLINK, .effect = SIM_EIO, .nth = 1, .sticky = true},
+    };
+    bool was_cut_short;
+
+    creation_begin(&sim, n);
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++)
+        sim_rule_add(sim.world, &rules[i]);
+    was_cut_short = creation_open(&sim) != KVT_OK;
+    if (!was_cut_short)
+        kvt_abort(sim.store);
+    sim_rules_clear(sim.world);
+    sim_vanish(sim.world);
+    assert_int_equal(creation_open(&sim), KVT_OK);
+    kit_works(sim.store);
+    sim_power_cut(sim.world, SIM_CUT_NOTHING_KEPT);
+    creation_works_still(&sim);
+    return was_cut_short;
+}
+
+static void
+a_store_with_names_that_a_killed_process_made_survives_a_power_cut(void **state)
+{
+    uint32_t n = 1;
+
+    (void)state;
+    while (creation_behind_a_cut_short_one(n))
+        n++;
+    assert_true(n > 8);
+}
+
 /* One that was there is as it was, though this open was allowed to make one. */
 static void
 a_store_that_was_there_is_never_taken_back(void **state)
@@ -280,6 +317,7 @@ main(void)
         cmocka_unit_test(a_power_cut_while_a_creation_is_taken_back_leaves_a_store_or_none),
         cmocka_unit_test(a_creation_that_cannot_be_taken_back_is_completed_by_the_next_open),
         cmocka_unit_test(a_store_in_folders_that_a_killed_process_made_survives_a_power_cut),
+        cmocka_unit_test(a_store_with_names_that_a_killed_process_made_survives_a_power_cut),
         cmocka_unit_test(a_store_that_was_there_is_never_taken_back),
         cmocka_unit_test(a_creation_that_was_poisoned_stays_as_it_is),
     };

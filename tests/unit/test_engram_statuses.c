@@ -551,38 +551,48 @@ a_head_that_can_never_be_read_can_be_dropped(void **state)
     sim_store_close(&fixture.sim);
 }
 
-/* A crash tears one head, and the other cannot be read this time: its pages stay. */
-static void
-a_good_head_that_cannot_be_read_is_no_damage(void **state)
+/* A crash tears one head, and the n-th read, which may be of the other one, fails: the pages that
+ * this one names stay. Returns what the import is told. */
+static enum kvt_status
+import_behind_a_torn_head(uint64_t nth)
 {
+    const struct sim_rule rule = {
+        .ops = SIM_READ, .effect = SIM_EIO, .file = "t.engram.new", .nth = nth};
     struct fixture fixture;
     uint64_t before = 0, after = 0;
-    uint32_t failed_count = 0;
+    enum kvt_status status;
 
-    (void)state;
     failing_begin(&fixture);
     assert_int_not_equal(engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0), KVT_OK);
     assert_true(sim_file_corrupt(fixture.sim.world, "store/engram/t.engram.new", 300, 1));
     assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &before), KVT_OK);
     assert_true(before > 0);
-    for (uint64_t nth = 1; nth <= 4; nth++) {
-        const struct sim_rule rule = {
-            .ops = SIM_READ, .effect = SIM_EIO, .file = "t.engram.new", .nth = nth};
-        enum kvt_status status;
+    sim_rule_add(fixture.sim.world, &rule);
+    status = engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0);
+    sim_rules_clear(fixture.sim.world);
+    if (status != KVT_E_IO)
+        assert_int_equal(fixture.rig.first_asked, before);
+    assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &after), KVT_OK);
+    assert_int_equal(after, before);
+    sim_store_close(&fixture.sim);
+    return status;
+}
 
-        sim_rule_add(fixture.sim.world, &rule);
-        status = engram_rig_import(&fixture.rig, fixture.sim.store, "t", 0);
-        if (status != KVT_E_IO) {
+/* An import that goes on writes the torn one anew: each read has a torn one of its own. */
+static void
+a_good_head_that_cannot_be_read_is_no_damage(void **state)
+{
+    uint32_t failed_count = 0;
+
+    (void)state;
+    for (uint64_t nth = 1; nth <= 4; nth++) {
+        enum kvt_status status = import_behind_a_torn_head(nth);
+
+        if (status != KVT_E_IO)
             assert_int_equal(status, KVT_E_BUSY);
-            assert_int_equal(fixture.rig.first_asked, before);
-        }
         failed_count += status == KVT_E_IO;
-        sim_rules_clear(fixture.sim.world);
-        assert_int_equal(kvt_engram_list(fixture.sim.store, done_visit, &after), KVT_OK);
-        assert_int_equal(after, before);
     }
     assert_in_range(failed_count, 1, 3);
-    sim_store_close(&fixture.sim);
 }
 
 /* All is written and named by a head: the next import has only to read it. */

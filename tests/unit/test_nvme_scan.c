@@ -28,7 +28,7 @@ enum {
 static struct tier_rig rig;
 
 /* What a scan handed to its visitor. */
-struct found {
+static struct found {
     struct batch_header headers[FOUND_MAX];
     uint64_t first_sequence[FOUND_MAX]; /* Of the batch's first record; 0 without records. */
     uint32_t count;
@@ -36,36 +36,36 @@ struct found {
     uint32_t generation;
     uint64_t damaged_pages;
     uint32_t unreadable_end;
-};
+} found;
 
 static bool
 visit(void *visitor, const struct batch_header *header, const struct block_record *records,
     const struct tier_kill *kills)
 {
-    struct found *found = visitor;
+    struct found *into = visitor;
 
     (void)kills;
-    assert_true(found->count < FOUND_MAX);
-    found->headers[found->count] = *header;
-    found->first_sequence[found->count] = header->block_count == 0 ? 0 : records[0].sequence;
-    found->count++;
-    return found->count != found->limit;
+    assert_true(into->count < FOUND_MAX);
+    into->headers[into->count] = *header;
+    into->first_sequence[into->count] = header->block_count == 0 ? 0 : records[0].sequence;
+    into->count++;
+    return into->count != into->limit;
 }
 
 static void
-scan(struct found *found, uint32_t segment)
+scan(struct found *into, uint32_t segment)
 {
     struct nvme_scan_result result;
-    uint32_t limit = found->limit;
+    uint32_t limit = into->limit;
 
-    memset(found, 0, sizeof(*found));
-    found->limit = limit;
-    assert_int_equal(nvme_scan(rig.nvme, segment, visit, found, &result), KVT_OK);
-    found->generation = result.generation;
-    found->damaged_pages = result.damaged_pages;
-    found->unreadable_end = result.unreadable_end;
-    for (uint32_t i = 1; i < found->count; i++)
-        assert_true(found->headers[i - 1].sequence < found->headers[i].sequence);
+    memset(into, 0, sizeof(*into));
+    into->limit = limit;
+    assert_int_equal(nvme_scan(rig.nvme, segment, visit, into, &result), KVT_OK);
+    into->generation = result.generation;
+    into->damaged_pages = result.damaged_pages;
+    into->unreadable_end = result.unreadable_end;
+    for (uint32_t i = 1; i < into->count; i++)
+        assert_true(into->headers[i - 1].sequence < into->headers[i].sequence);
 }
 
 static void
@@ -152,7 +152,6 @@ turn(struct segment *segment, uint32_t kill_count)
 static void
 an_untouched_segment_has_nothing(void **state)
 {
-    static struct found found;
     struct nvme_scan_result result;
 
     (void)state;
@@ -168,7 +167,6 @@ an_untouched_segment_has_nothing(void **state)
 static void
 every_batch_of_a_whole_chain_is_found_in_order(void **state)
 {
-    static struct found found;
     uint32_t count = 0;
     uint32_t pages = 0;
 
@@ -190,6 +188,7 @@ every_batch_of_a_whole_chain_is_found_in_order(void **state)
     found.limit = 3;
     scan(&found, 0);
     assert_int_equal(found.count, 3);
+    found.limit = 0;
     rig_deinit(&rig);
 }
 
@@ -213,7 +212,6 @@ a_batch_that_was_found_is_read_again_and_no_other(void **state)
 static void
 a_broken_chain_loses_only_what_is_broken(void **state)
 {
-    static struct found found;
     uint32_t headers[20];
 
     (void)state;
@@ -239,7 +237,6 @@ static void
 a_header_in_a_payload_is_not_believed(void **state)
 {
     static struct rig_batch batch;
-    static struct found found;
     uint8_t header[PAGE_BYTES];
     uint32_t page;
 
@@ -271,7 +268,6 @@ a_header_in_a_payload_is_not_believed(void **state)
 static void
 a_header_copied_to_another_place_is_not_believed(void **state)
 {
-    static struct found found;
     uint8_t header[PAGE_BYTES];
 
     (void)state;
@@ -293,7 +289,6 @@ static void
 the_beginning_of_a_header_in_the_last_page_is_not_believed(void **state)
 {
     static struct rig_batch batch;
-    static struct found found;
     uint8_t bytes[PAGE_BYTES];
     struct batch_header header;
 
@@ -319,7 +314,6 @@ the_beginning_of_a_header_in_the_last_page_is_not_believed(void **state)
 static void
 a_recycle_header_voids_what_stands_behind_it(void **state)
 {
-    static struct found found;
     struct segment *segment;
 
     (void)state;
@@ -338,7 +332,6 @@ a_recycle_header_voids_what_stands_behind_it(void **state)
 static void
 only_the_highest_generation_counts(void **state)
 {
-    static struct found found;
     struct segment *segment;
 
     (void)state;
@@ -365,7 +358,6 @@ only_the_highest_generation_counts(void **state)
 static void
 one_of_two_recycle_headers_is_enough(void **state)
 {
-    static struct found found;
     uint8_t pages[2 * PAGE_BYTES];
     struct segment *segment;
 
@@ -393,7 +385,6 @@ one_of_two_recycle_headers_is_enough(void **state)
 static void
 an_older_run_does_not_hide_the_copy_of_a_recycle_header(void **state)
 {
-    static struct found found;
     uint8_t old_header[PAGE_BYTES];
     struct segment *segment;
 
@@ -419,7 +410,6 @@ an_older_run_does_not_hide_the_copy_of_a_recycle_header(void **state)
 static void
 an_older_run_does_not_hide_newer_batches(void **state)
 {
-    static struct found found;
     uint8_t old_header[PAGE_BYTES];
     struct segment *segment;
 
@@ -450,6 +440,15 @@ an_older_run_does_not_hide_newer_batches(void **state)
     rig_deinit(&rig);
 }
 
+static bool
+visit_and_spoil(void *visitor, const struct batch_header *header,
+    const struct block_record *records, const struct tier_kill *kills)
+{
+    if (found.count == 0)
+        page_spoil(10);
+    return visit(visitor, header, records, kills);
+}
+
 /*
  * A rebuild, which knows nothing of the segment: the write of the recycle header was lost, so that
  * the chain at page 0 is the old one, and a newer batch stands beside its way.
@@ -457,7 +456,7 @@ an_older_run_does_not_hide_newer_batches(void **state)
 static void
 an_old_chain_at_the_front_does_not_hide_newer_batches(void **state)
 {
-    static struct found found;
+    struct nvme_scan_result result;
     uint8_t old_header[PAGE_BYTES];
     struct segment *segment;
 
@@ -479,6 +478,11 @@ an_old_chain_at_the_front_does_not_hide_newer_batches(void **state)
     assert_int_equal(found.count, 3); /* Each once. */
     assert_int_equal(found.headers[0].extent.page, 2);
     assert_int_equal(found.headers[2].extent.page, 10);
+    /* And once when it is damaged before it is told, as page 1 was from the first. */
+    found.count = 0;
+    assert_int_equal(nvme_scan(rig.nvme, 0, visit_and_spoil, &found, &result), KVT_OK);
+    assert_int_equal(found.count, 2);
+    assert_int_equal(result.damaged_pages, 2);
     rig_deinit(&rig);
 }
 
@@ -487,7 +491,6 @@ an_old_chain_at_the_front_does_not_hide_newer_batches(void **state)
 static void
 an_old_chain_does_not_hide_a_newer_fill(void **state)
 {
-    static struct found found;
     struct segment facts = {.generation = 2, .state = SEGMENT_FREE};
 
     (void)state;
@@ -511,7 +514,6 @@ an_old_chain_does_not_hide_a_newer_fill(void **state)
 static void
 many_generations_in_one_segment_end_the_search_all_the_same(void **state)
 {
-    static struct found found;
     struct segment *segment;
 
     (void)state;
@@ -542,7 +544,6 @@ many_generations_in_one_segment_end_the_search_all_the_same(void **state)
 static void
 random_bytes_and_magics_never_hurt(void **state)
 {
-    static struct found found;
     static uint8_t bytes[PAGES * PAGE_BYTES];
     static uint8_t whole[PAGES * PAGE_BYTES];
     struct rng rng = {.state = 17};
@@ -579,8 +580,6 @@ random_bytes_and_magics_never_hurt(void **state)
 static void
 a_file_cut_short_loses_only_its_end(void **state)
 {
-    static struct found found;
-
     (void)state;
     fixture_open(1);
     for (uint32_t i = 0; i < 10; i++)
@@ -625,8 +624,6 @@ fixture_failing_open(void)
 static void
 an_unreadable_page_loses_only_its_batch(void **state)
 {
-    static struct found found;
-
     (void)state;
     fixture_failing_open();
     bad_page = 20;
@@ -646,8 +643,6 @@ an_unreadable_page_loses_only_its_batch(void **state)
 static void
 what_cannot_be_read_is_hardly_asked_for_twice(void **state)
 {
-    static struct found found;
-
     (void)state;
     fixture_failing_open();
     bad_page = 0;
