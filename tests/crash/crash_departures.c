@@ -100,10 +100,10 @@ event_take(struct departures *departures, const struct kvt_event *event, uint32_
         departures->reclaimed_count++;
     if (key == NO_KEY)
         return;
-    if (!is_stored)
-        removed_take(departures, event, key, tell, context);
-    else if (event->tier == KVT_TIER_NVME)
+    if (is_stored)
         stored_take(departures, key, tell, context);
+    else
+        removed_take(departures, event, key, tell, context);
 }
 
 static int64_t
@@ -126,9 +126,11 @@ events_take(struct departures *departures, kvt_store *store, const kvt_namespace
 
     while ((status = kvt_events_read(store, &departures->cursor, events, EVENTS_AT_ONCE, &count)) ==
            KVT_OK) {
-        for (uint32_t i = 0; i < count; i++)
-            event_take(departures, &events[i], event_key(departures, store, namespaces, &events[i]),
-                tell, context);
+        for (uint32_t i = 0; i < count; i++) {
+            if (events[i].kind == KVT_EVENT_REMOVED || events[i].tier == KVT_TIER_NVME)
+                event_take(departures, &events[i],
+                    event_key(departures, store, namespaces, &events[i]), tell, context);
+        }
     }
     return status == KVT_MISS;
 }
@@ -157,11 +159,15 @@ departures_read(struct departures *departures, kvt_store *store,
     return true;
 }
 
-void
+bool
 departures_settle(kvt_store *store)
 {
     struct store_audit audit = {0};
 
-    for (int i = 0; i < SETTLE_TRIES && !store_audit(store, &audit); i++)
+    for (int i = 0; i < SETTLE_TRIES; i++) {
+        if (store_audit(store, &audit))
+            return true;
         usleep(1000);
+    }
+    return false;
 }

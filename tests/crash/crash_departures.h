@@ -37,7 +37,7 @@ bool departures_read(struct departures *departures, kvt_store *store,
     const kvt_namespace namespaces[ORACLE_NAMESPACES], departures_tell tell, void *context);
 
 /* departures_settle - wait until nothing is under way that could make a block leave: from then on
- * none does until something is asked for. Not on a store that takes no commits. */
-void departures_settle(kvt_store *store);
+ * none does until something is asked for. False: it does not come to rest. */
+bool departures_settle(kvt_store *store);
 
 #endif /* KVT_TESTS_CRASH_DEPARTURES_H */

@@ -130,7 +130,7 @@ lmdb_verify(const char *path, const struct oracle *oracle, char *problem, size_t
     if (code == 0)
         code = mdb_txn_begin(env, NULL, MDB_RDONLY, &txn);
     if (code != 0) {
-        snprintf(problem, problem_size, "the open failed: %s", mdb_strerror(code));
+        snprintf(problem, problem_size, "LMDB: the open failed: %s", mdb_strerror(code));
         mdb_env_close(env);
         return false;
     }
@@ -138,7 +138,7 @@ lmdb_verify(const char *path, const struct oracle *oracle, char *problem, size_t
     for (uint32_t i = 0; i < KEYS && code == 0 && is_right; i++) {
         is_right = verify_key(txn, dbi, i, oracle);
         if (!is_right)
-            snprintf(problem, problem_size, "key %u has a value it must not have", i);
+            snprintf(problem, problem_size, "LMDB: key %u has a value it must not have", i);
     }
     mdb_txn_abort(txn);
     mdb_env_close(env);

@@ -45,8 +45,9 @@ struct crash_record {
 /* crash_mark - the shim's function that puts a line into the log. */
 typedef void (*crash_mark_fn)(const char *line);
 
-/* crash_full - the shim's function by which the disk is full: of the calls below the directory that
- * may take room each `nth` fails with ENOSPC, from the `nth` on; 0: there is room again. */
-typedef void (*crash_full_fn)(uint32_t nth);
+/* crash_full - the shim's function by which the disk is full: of the calls that may take room for a
+ * file whose path has `part` in it ("": any; NULL: there is room) `skip` pass, and the next `count`
+ * fail with ENOSPC. Returns how many have failed since the last time. */
+typedef uint64_t (*crash_full_fn)(const char *part, uint64_t skip, uint64_t count);
 
 #endif /* KVT_TESTS_CRASH_LOG_H */

@@ -65,24 +65,25 @@ oracle_left(struct oracle *oracle, uint64_t key)
     return true;
 }
 
-/* It is older than the put that goes on: whose acknowledgement ends that, too. */
+/* Just older than the put that goes on: whose acknowledgement ends that, too. */
 static bool
 oracle_left_early(struct oracle_key *entry)
 {
-    if (entry->outcomes[0].version == 0)
+    struct oracle_outcome *last = &entry->outcomes[entry->outcome_count - 1];
+
+    if (last->version == 0 || (entry->outcome_count > 1 && last[-1].is_left))
         return true;
     if (entry->outcome_count == ORACLE_OUTCOMES_MAX)
         return false;
-    memmove(
-        &entry->outcomes[1], entry->outcomes, entry->outcome_count * sizeof(entry->outcomes[0]));
-    entry->outcomes[0] = (struct oracle_outcome){.is_left = true};
+    last[1] = last[0];
+    last[0] = (struct oracle_outcome){.is_left = true};
     entry->outcome_count++;
     return true;
 }
 
 /* It is durable: only a request makes it missing. */
 static void
-oracle_back(struct oracle_key *entry)
+oracle_back(struct oracle *oracle, struct oracle_key *entry)
 {
     uint32_t count = 0;
 
@@ -90,7 +91,17 @@ oracle_back(struct oracle_key *entry)
         if (!entry->outcomes[i].is_left)
             entry->outcomes[count++] = entry->outcomes[i];
     }
+    oracle->acknowledged_count += count != entry->outcome_count;
     entry->outcome_count = count;
+}
+
+void
+oracle_found(struct oracle *oracle, uint32_t key, uint64_t version)
+{
+    struct oracle_key *entry = &oracle->keys[key];
+
+    entry->outcomes[0] = (struct oracle_outcome){.version = version};
+    entry->outcome_count = 1;
 }
 
 const char *const departure_marks[] = {"left", "early", "back"};
@@ -101,7 +112,7 @@ oracle_depart(struct oracle *oracle, uint64_t key, enum departure what)
     if (key >= ORACLE_KEYS)
         return false;
     if (what == DEPARTURE_BACK) {
-        oracle_back(&oracle->keys[key]);
+        oracle_back(oracle, &oracle->keys[key]);
         return true;
     }
     oracle->left_count++;

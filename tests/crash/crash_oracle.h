@@ -65,6 +65,9 @@ bool oracle_mark(struct oracle *oracle, const char *line, size_t length);
 /* oracle_depart - take in a departure. False: there is no such key, or no room for it. */
 bool oracle_depart(struct oracle *oracle, uint64_t key, enum departure what);
 
+/* oracle_found - after a crash the key had this version (0: it was missing), and keeps it. */
+void oracle_found(struct oracle *oracle, uint32_t key, uint64_t version);
+
 /* oracle_allows - whether a lookup of `key` may give this version (0: a miss). */
 bool oracle_allows(const struct oracle *oracle, uint32_t key, uint64_t version);
 

@@ -11,6 +11,10 @@
 
 #include "kvtier/kvtier_unstable.h"
 
+enum {
+    ROOM_TRIES = 30, /* Each adds two outcomes: ORACLE_OUTCOMES_MAX. */
+};
+
 void
 run_fail(const char *format, ...)
 {
@@ -156,7 +160,8 @@ void
 run_close(struct run *run)
 {
     run_flush(run);
-    departures_settle(run->store);
+    if (!departures_settle(run->store))
+        run_fail("the store does not come to rest");
     mark_departures(run);
     device_give(run);
     enum kvt_status status = kvt_close(run->store);
@@ -169,6 +174,8 @@ void
 run_abort(struct run *run)
 {
     mark_departures(run);
+    if (run->workload->may_leave)
+        run_fail("what leaves before an abort is told by nobody");
     device_give(run);
     kvt_abort(run->store);
     run->store = NULL;
@@ -211,9 +218,10 @@ confirm_put(struct run *run, struct run_pending *pending)
         /* A put that met a block shares that block's outcome: the version is not its own. */
         if (result == KVT_OK && visible[i].status == KVT_EXISTS)
             continue;
-        if (result == KVT_OK)
+        if (result == KVT_OK) {
+            run->acknowledged = pending->version[i];
             mark(run, "put_ok", pending->key[i], pending->version[i]);
-        else if (result != KVT_EXISTS && result != KVT_MISS && !is_tolerated(run, result))
+        } else if (result != KVT_EXISTS && result != KVT_MISS && !is_tolerated(run, result))
             run_fail("a put of key %u gave %s", pending->key[i], kvt_status_name(result));
     }
     kvt_ticket_free(pending->ticket);
@@ -312,17 +320,29 @@ run_replace(struct run *run, uint32_t first, uint32_t count, enum kvt_durability
 }
 
 void
-run_disk_full(struct run *run, uint32_t nth)
+run_disk_full(struct run *run, const char *part, uint64_t skip, uint64_t count)
 {
     run->may_fail = true;
-    run->full(nth);
+    run->index_may_fail = strcmp(part, RUN_DATA_FILES) != 0;
+    (void)run->full(part, skip, count);
 }
 
 void
-run_disk_room(struct run *run)
+run_disk_room(struct run *run, uint32_t key)
 {
-    run->full(0);
+    uint64_t version = run->version;
+
+    if (run->full(NULL, 0, 0) == 0)
+        run_fail("the disk was never full");
     run_flush(run);
+    for (int i = 0; i < ROOM_TRIES && !run->index_may_fail; i++) {
+        run_replace(run, key, 1, KVT_SYNC);
+        if (run->acknowledged > version)
+            return;
+        usleep(300000); /* A store leaves a disk without room alone for seconds. */
+    }
+    if (!run->index_may_fail)
+        run_fail("a disk that has room again takes nothing");
 }
 
 void

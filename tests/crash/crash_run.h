@@ -15,6 +15,8 @@
 #include "kvtier/kvtier.h"
 #include "payload.h"
 
+#define RUN_DATA_FILES "data.0" /* In their paths; the index is meta/data.mdb. */
+
 enum {
     RUN_TICKETS_MAX = 256,
     RUN_BATCH_MAX = 128,
@@ -37,11 +39,12 @@ struct workload {
     uint64_t map_bytes;  /* Of the index; 0: 1 MiB. */
     uint32_t block_low;  /* Lengths of blocks; 0: 4 KiB .. 24 KiB. */
     uint32_t block_high;
-    uint32_t root_count; /* 0: the store's own directory. */
-    uint32_t io_engine;  /* enum kvt_io_engine; 0: the threads, whose calls the shim can see;
+    uint32_t root_count;      /* 0: the store's own directory. */
+    uint32_t io_engine;       /* enum kvt_io_engine; 0: the threads, whose calls the shim can see;
                           * RUN_IO_AUTO. */
-    bool may_leave;      /* It is more than the tier holds: blocks leave NVMe for room. */
-    const char *expects; /* With --expect-failure: in what is said of each wrong state. */
+    bool may_leave;           /* It is more than the tier holds: blocks leave NVMe for room. */
+    const char *rebuilds_for; /* NULL, or in the warning of an open that may rebuild the index. */
+    const char *expects;      /* With --expect-failure: in what is said of each wrong state. */
 };
 
 struct run_pending {
@@ -56,11 +59,13 @@ struct run {
     const char *dir; /* The recorded directory: the store is dir/store, the roots dir/root0 ... */
     crash_mark_fn mark;
     crash_full_fn full;
-    bool may_fail; /* The disk is full, or was in this life: calls may be refused. */
+    bool may_fail;       /* The disk is full, or was in this life: calls may be refused. */
+    bool index_may_fail; /* ... also those of the index, which is the end of it in this life. */
     kvt_store *store;
     kvt_namespace namespaces[ORACLE_NAMESPACES];
-    uint64_t version; /* The last one given out. */
-    bool is_chained;  /* Each block that is put has the key below its own as its parent. */
+    uint64_t version;      /* The last one given out. */
+    uint64_t acknowledged; /* The last one that was. */
+    bool is_chained;       /* Each block that is put has the key below its own as its parent. */
     struct rng rng;
     struct run_pending relaxed[RUN_TICKETS_MAX]; /* RELAXED puts that nobody waited for. */
     uint32_t relaxed_count;
@@ -99,10 +104,11 @@ void run_overlap(struct run *run, uint32_t first, uint32_t count);
 void run_clear(struct run *run, uint32_t number);
 void run_flush(struct run *run);
 
-/* run_disk_full - the disk is full until run_disk_room() (crash_log.h). From then on until the next
- * run_open() whatever is asked for may fail. */
-void run_disk_full(struct run *run, uint32_t nth);
-void run_disk_room(struct run *run);
+/* run_disk_full - the disk is full (crash_log.h). Until the next run_open() whatever is asked for
+ * may fail. run_disk_room - there is room again, and something must have been refused. Where that
+ * was no file of the index, a put of `key` succeeds by and by. */
+void run_disk_full(struct run *run, const char *part, uint64_t skip, uint64_t count);
+void run_disk_room(struct run *run, uint32_t key);
 
 /* run_claim - mark a block as put and acknowledged that nobody has put: the judge must miss it. */
 void run_claim(struct run *run, uint32_t key);

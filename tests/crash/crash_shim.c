@@ -35,8 +35,10 @@ static int shim_log = -1;
 static char shim_dir[PATH_MAX];
 static size_t shim_dir_length;
 static _Atomic uint64_t shim_sync_count;
-static _Atomic uint32_t shim_full;        /* Each so many-th call finds no room; 0: none does. */
-static _Atomic uint64_t shim_asked_count; /* Calls for room since then. */
+static const char *_Atomic shim_full_part; /* NULL: there is room. */
+static _Atomic uint64_t shim_asked_count;  /* Calls for room since it is full. */
+static _Atomic uint64_t shim_full_skip, shim_full_count;
+static _Atomic uint64_t shim_refused_count;
 
 /* The next definition of a function: the C library's. dlsym() gives an object pointer, which ISO C
  * does not convert. */
@@ -75,7 +77,7 @@ static const char *
 path_within(const char *path)
 {
     if (shim_log < 0 || strncmp(path, shim_dir, shim_dir_length) != 0 ||
-        strcmp(path + shim_dir_length, "/live") == 0)
+        strcmp(path + shim_dir_length, "/store/live") == 0)
         return NULL;
     if (path[shim_dir_length] == 0)
         return path + shim_dir_length;
@@ -215,27 +217,50 @@ crash_mark(const char *line)
     pthread_mutex_unlock(&shim_lock);
 }
 
-SHIM_API void crash_full(uint32_t nth);
+SHIM_API uint64_t crash_full(const char *part, uint64_t skip, uint64_t count);
 
-void
-crash_full(uint32_t nth)
+uint64_t
+crash_full(const char *part, uint64_t skip, uint64_t count)
 {
+    atomic_store(&shim_full_part, NULL);
     atomic_store(&shim_asked_count, 0);
-    atomic_store(&shim_full, nth);
+    atomic_store(&shim_full_skip, skip);
+    atomic_store(&shim_full_count, count);
+    atomic_store(&shim_full_part, part);
+    return atomic_exchange(&shim_refused_count, 0);
 }
 
-/* A call that may take room asks. True: errno says that there is none. */
+/* A call that may take room of the disk for that path asks. True: errno says that there is none. */
+static bool
+path_has_no_room(const char *path)
+{
+    const char *part = atomic_load(&shim_full_part);
+
+    if (part == NULL || path == NULL || strstr(path, part) == NULL)
+        return false;
+    uint64_t number = atomic_fetch_add(&shim_asked_count, 1);
+    uint64_t skip = atomic_load(&shim_full_skip);
+    if (number < skip || number - skip >= atomic_load(&shim_full_count))
+        return false;
+    atomic_fetch_add(&shim_refused_count, 1);
+    errno = ENOSPC;
+    return true;
+}
+
 static bool
 has_no_room(int fd)
 {
     char buffer[PATH_MAX];
-    uint32_t nth = atomic_load(&shim_full);
 
-    if (nth == 0 || path_of(fd, buffer) == NULL ||
-        (atomic_fetch_add(&shim_asked_count, 1) + 1) % nth != 0)
-        return false;
-    errno = ENOSPC;
-    return true;
+    return atomic_load(&shim_full_part) != NULL && path_has_no_room(path_of(fd, buffer));
+}
+
+static bool
+has_no_room_to_grow(int fd, off_t length)
+{
+    struct stat facts;
+
+    return fstat(fd, &facts) == 0 && length > facts.st_size && has_no_room(fd);
 }
 
 /* --- Writes ----------------------------------------------------------------------------------- */
@@ -329,7 +354,7 @@ emit_size(int fd, enum crash_kind kind, off_t offset, off_t length)
 SHIM_API int
 ftruncate(int fd, off_t length)
 {
-    if (has_no_room(fd))
+    if (has_no_room_to_grow(fd, length))
         return -1;
     int result = NEXT(int (*)(int, off_t), "ftruncate")(fd, length);
 
@@ -404,7 +429,17 @@ fdatasync(int fd)
 
 /* --- Names ------------------------------------------------------------------------------------ */
 
-/* What an open did to the tree: `was_there` was observed before the call. */
+/* An open makes a file: `was_there` was observed before the call. */
+static bool
+makes_without_room(int dir, const char *path, int flags, bool was_there)
+{
+    char buffer[PATH_MAX];
+
+    return !was_there && (flags & O_CREAT) != 0 && atomic_load(&shim_full_part) != NULL &&
+           path_has_no_room(path_at(dir, path, buffer));
+}
+
+/* What an open did to the tree. */
 static void
 emit_open(int fd, int flags, bool was_there)
 {
@@ -429,6 +464,8 @@ openat(int dir, const char *path, int flags, ...)
     va_end(rest);
 
     bool was_there = fstatat(dir, path, &facts, 0) == 0;
+    if (makes_without_room(dir, path, flags, was_there))
+        return -1;
     int fd = NEXT(int (*)(int, const char *, int, ...), "openat")(dir, path, flags, mode);
     if (fd >= 0)
         emit_open(fd, flags, was_there);
@@ -539,6 +576,8 @@ syscall(long number, ...)
     const struct open_how *how = (const struct open_how *)(uintptr_t)a[2];
     struct stat facts;
     bool was_there = fstatat((int)a[0], (const char *)(uintptr_t)a[1], &facts, 0) == 0;
+    if (makes_without_room((int)a[0], (const char *)(uintptr_t)a[1], (int)how->flags, was_there))
+        return -1;
     long fd = next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
     if (fd >= 0)
         emit_open((int)fd, (int)how->flags, was_there);

@@ -57,6 +57,10 @@ hear(void *context, const struct writers_note *note)
         cutting->open_count++;
         cutting->oracle.is_open = true;
     }
+    if (note->verb >= WRITERS_LEFT && note->verb <= WRITERS_BACK &&
+        (cutting->cut_ns == 0 || note->time_ns < cutting->cut_ns))
+        run_fail("key %u: %s, of a tier that is never full", note->key,
+            departure_marks[note->verb - WRITERS_LEFT]);
     if (note->verb == WRITERS_FAILED) {
         cutting->fail_count++;
         if (cutting->cut_ns == 0 || note->time_ns < cutting->cut_ns)

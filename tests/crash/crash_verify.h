@@ -17,7 +17,7 @@ struct verify_request {
     const bool *left; /* ORACLE_KEYS: what may have left NVMe for want of room besides what the
                        * oracle was told of; NULL: nothing. */
     bool lives_on; /* The store is used after the judgement: nothing is deleted, and the oracle is
-                       * told what left in its course. */
+                       * told what was found. */
     uint64_t seed; /* Chooses what is tried besides. */
     bool was_audited; /* Set: store_audit() has judged it. */
 };

@@ -93,8 +93,11 @@ static void
 tell_departure(void *context, uint32_t key, enum departure what)
 {
     const struct watch *watch = context;
-    struct writers_note note = {
-        .verb = WRITERS_LEFT + (uint32_t)what, .key = key, .stamp = watch->stamp_before};
+    bool is_back = what == DEPARTURE_BACK;
+    struct writers_note note = {.verb = WRITERS_LEFT + (uint32_t)what,
+        .key = key,
+        .stamp = is_back ? stamp_now(watch) : watch->stamp_before,
+        .time_ns = writers_now_ns()};
 
     note_write(watch->pipe, &note);
 }

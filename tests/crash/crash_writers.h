@@ -40,11 +40,11 @@ struct writers_note {
     uint32_t verb; /* enum writers_verb */
     uint32_t key;
     uint64_t version;
-    uint64_t stamp; /* What *plan.stamp_fd's first word said then; when a block left: before. */
+    uint64_t stamp;   /* What *plan.stamp_fd's first word said then; when a block left: before. */
+    uint64_t time_ns; /* WRITERS_FAILED, and what a block did. */
     /* WRITERS_FAILED: */
     int32_t status;
     uint32_t health;
-    uint64_t time_ns;
     char text[192];
 };
 

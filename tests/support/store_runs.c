@@ -20,12 +20,67 @@
 #include "workload.h"
 
 enum {
-    REOPEN_EVERY = 120, /* Operations, on average. */
-    LOOK_EVERY = 4,     /* Times that it was closed. */
-    LONG_LIFE = 1000,
+    REOPEN_EVERY = 120,      /* Operations, on average. */
+    LOOK_EVERY = 4,          /* Times that it was closed. */
+    MANY_OPERATIONS = 10000, /* Of several runs: by then chance has had its turn. */
     ABORT_STEPS = 20,
     EVICT_LENGTH = 4, /* Runs that evict are longer: first NVMe has to be full. */
 };
+
+/* What happens by chance, and is wanted once in many operations: how often it has. */
+#define CHANCES(X)                                                                                 \
+    X(cancel_count, is_simulated, "requests that were cancelled") /* Else they may be too fast. */ \
+    X(shadow_count, is_simulated, "scans that were compared with events")                          \
+    X(watch_count, is_simulated && work->has_shares && work->evicts, "shares that were watched")   \
+    X(spread_count[SPREAD_PLAIN], true, "reads into spread memory")                                \
+    X(spread_count[SPREAD_PINNED], has_devices, "reads into spread memory that is pinned")         \
+    X(spread_count[SPREAD_DEVICE], has_devices, "reads into spread memory of a device")            \
+    X(told_count, true, "completions of a queue")                                                  \
+    X(freed_count[0], true, "tickets freed before their stage 1")                                  \
+    X(late_count, has_devices, "requests behind work of a stream")                                 \
+    X(chain_count, true, "requests of one name in flight together")                                \
+    X(asked_count[ASKED_REFUSED], true, "calls that break a rule")                                 \
+    X(asked_count[ASKED_WHY], true, "answers of kvt_why()")                                        \
+    X(asked_count[ASKED_SCRUB], true, "blocks of a closed store that were read as by a tool")      \
+    X(asked_count[ASKED_LIST], work->host.path != NULL, "blocks of a closed store that it lists")  \
+    X(pin_count, true, "pins")                                                                     \
+    X(direct_count, true, "blocks that were written where they lie")                               \
+    X(phase_count, true, "phases")
+
+#define CHANCE_NAME(member, is_wanted, name) name,
+#define CHANCE_ADD(member, is_wanted, name)          \
+    chances->operations[i] += is_wanted ? count : 0; \
+    chances->seen[i++] += work->member;
+
+static const char *const chance_names[] = {CHANCES(CHANCE_NAME)};
+
+enum {
+    CHANCE_COUNT = sizeof(chance_names) / sizeof(chance_names[0]),
+};
+
+struct chances {
+    uint64_t operations[CHANCE_COUNT]; /* Of runs in which it is wanted. */
+    uint64_t seen[CHANCE_COUNT];
+};
+
+static void
+chances_add(struct chances *chances, const struct workload *work, bool has_devices, uint32_t count)
+{
+    bool is_simulated = work->host.crashed != NULL;
+    uint32_t i = 0;
+
+    CHANCES(CHANCE_ADD)
+}
+
+static void
+chances_judge(const struct chances *chances, const struct shape *shape)
+{
+    for (uint32_t i = 0; i < CHANCE_COUNT; i++) {
+        if (chances->operations[i] >= MANY_OPERATIONS && chances->seen[i] == 0)
+            fail_msg("%s: no %s in %llu operations", shape->name, chance_names[i],
+                (unsigned long long)chances->operations[i]);
+    }
+}
 
 /* What a store that is always short of room must have done, over its lives. */
 struct pressure {
@@ -91,7 +146,8 @@ abort_and_reopen(struct workload *work)
 }
 
 static void
-run(struct workload *work, const struct shape *shape, uint32_t operation_count)
+run(struct workload *work, const struct shape *shape, uint32_t operation_count,
+    struct chances *chances)
 {
     struct pressure pressure = {0};
     bool has_devices = work->device_percent > 0; /* Until the abort. */
@@ -116,35 +172,7 @@ run(struct workload *work, const struct shape *shape, uint32_t operation_count)
     if (work->hit_count == 0 && operation_count >= 100)
         model_fail(&work->model, "not one read was a hit");
     pressure_judge(work, shape, &pressure, operation_count);
-    /* In a long life chance has had its turn. On a machine all may be over before a cancel. */
-    if (operation_count < LONG_LIFE)
-        return;
-    if (work->cancel_count == 0 && work->host.crashed != NULL)
-        model_fail(&work->model, "nothing was cancelled in time");
-    if (work->shadow_count == 0 && work->host.crashed != NULL)
-        model_fail(&work->model, "events and scans were never compared");
-    if (work->watch_count == 0 && work->has_shares && work->evicts && work->host.crashed != NULL)
-        model_fail(&work->model, "no namespace with a share was watched");
-    if (work->spread_count[SPREAD_PLAIN] == 0 ||
-        (has_devices &&
-            (work->spread_count[SPREAD_PINNED] == 0 || work->spread_count[SPREAD_DEVICE] == 0)))
-        model_fail(&work->model, "nothing was read to memory of some kind that is spread");
-    if (work->told_count == 0)
-        model_fail(&work->model, "nothing was told to a queue");
-    if (work->freed_count[0] == 0)
-        model_fail(&work->model, "no ticket was freed before its stage 1");
-    if (has_devices && work->late_count == 0)
-        model_fail(&work->model, "no request waited for work of a stream");
-    if (work->chain_count == 0)
-        model_fail(&work->model, "no requests of one name were in flight together");
-    if (work->asked_count[ASKED_REFUSED] == 0 || work->asked_count[ASKED_WHY] == 0)
-        model_fail(&work->model, "nothing was refused, or nobody asked why a block is there");
-    if (work->asked_count[ASKED_SCRUB] == 0)
-        model_fail(&work->model, "no block of a store that was closed was read as a tool reads it");
-    if (work->asked_count[ASKED_LIST] == 0 && work->host.path != NULL)
-        model_fail(&work->model, "no block of a store that was closed was listed");
-    if (work->pin_count == 0 || work->direct_count == 0 || work->phase_count == 0)
-        model_fail(&work->model, "nothing was pinned, written where it lies, or made to wait");
+    chances_add(chances, work, has_devices, operation_count);
 }
 
 static struct kvt_options
@@ -172,8 +200,8 @@ work_init(struct workload *work, const struct workload_host *reach, const struct
 }
 
 static bool
-run_simulated(
-    uint64_t seed, uint32_t operation_count, const struct shape *shape, char *failure, size_t size)
+run_simulated(uint64_t seed, uint32_t operation_count, const struct shape *shape,
+    struct chances *chances, char *failure)
 {
     struct sim_options world = {
         .seed = seed,
@@ -194,12 +222,12 @@ run_simulated(
     sim_host_init(&host, &world, &options);
     reach = sim_host_of(&host);
     work_init(work, &reach, shape, seed);
-    run(work, shape, operation_count);
+    run(work, shape, operation_count, chances);
     if (work->model.failure[0] == '\0' && sim_leaks(host.world, leaks, sizeof(leaks)) != 0)
         model_fail(&work->model, "left behind after close: %s", leaks);
     if (work->model.failure[0] == '\0' && sim_stuck(host.world))
         model_fail(&work->model, "a caller waited while nothing could happen");
-    snprintf(failure, size, "%s", work->model.failure);
+    snprintf(failure, MODEL_FAILURE_BYTES, "%s", work->model.failure);
     sim_host_deinit(&host);
     workload_abandon(work);
     free(work);
@@ -208,7 +236,7 @@ run_simulated(
 
 static bool
 run_real(uint64_t seed, uint32_t operation_count, const struct shape *shape,
-    enum kvt_io_engine engine, char *failure)
+    enum kvt_io_engine engine, struct chances *chances, char *failure)
 {
     struct workload *work = calloc(1, sizeof(*work));
     struct kvt_options options = options_of(shape, seed);
@@ -220,7 +248,7 @@ run_real(uint64_t seed, uint32_t operation_count, const struct shape *shape,
     assert_true(real_host_init(&host, &options));
     reach = real_host_of(&host);
     work_init(work, &reach, shape, seed);
-    run(work, shape, operation_count);
+    run(work, shape, operation_count, chances);
     snprintf(failure, MODEL_FAILURE_BYTES, "%s", work->model.failure);
     kvt_abort(work->store); /* NULL unless the run failed. */
     workload_abandon(work);
@@ -238,25 +266,31 @@ operations_of(const struct seeds *seeds, const struct shape *shape)
 void
 simulated_runs(const struct seeds *seeds, const struct shape *shape, uint64_t count)
 {
+    struct chances chances = {0};
+
     for (uint64_t seed = seeds->first; seed < seeds->first + count; seed++) {
         char failure[MODEL_FAILURE_BYTES];
 
-        if (!run_simulated(seed, operations_of(seeds, shape), shape, failure, sizeof(failure))) {
+        if (!run_simulated(seed, operations_of(seeds, shape), shape, &chances, failure)) {
             seeds_report(seeds, shape->name, seed, failure);
             fail();
         }
     }
+    chances_judge(&chances, shape);
 }
 
 void
 real_runs(const struct seeds *seeds, enum kvt_io_engine engine, const struct shape *shape)
 {
+    struct chances chances = {0};
+
     for (uint64_t seed = seeds->first; seed < seeds->first + (seeds->count + 19) / 20; seed++) {
         char failure[MODEL_FAILURE_BYTES];
 
-        if (!run_real(seed, operations_of(seeds, shape), shape, engine, failure)) {
+        if (!run_real(seed, operations_of(seeds, shape), shape, engine, &chances, failure)) {
             seeds_report(seeds, shape->name, seed, failure);
             fail();
         }
     }
+    chances_judge(&chances, shape);
 }
