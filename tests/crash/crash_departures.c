@@ -153,8 +153,12 @@ departures_read(struct departures *departures, kvt_store *store,
         return true;
     departures->early_count = early;
     for (uint32_t key = 0; key < ORACLE_KEYS; key++) {
-        if (departures->waited[key])
-            tell(context, key, DEPARTURE_EARLY);
+        if (!departures->waited[key])
+            continue;
+        tell(context, key, DEPARTURE_EARLY);
+        departures->has_left[key] = true;
+        if (!departures->waits[key])
+            stored_take(departures, key, tell, context);
     }
     return true;
 }
