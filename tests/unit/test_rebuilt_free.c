@@ -61,17 +61,27 @@ all_is_put_and_deleted(void)
     }
 }
 
+static bool
+free_segments_run(struct kvt_store *of, void *context)
+{
+    uint32_t *found = context;
+    const struct segment *segment;
+    uint32_t cursor = 0;
+
+    while ((segment = segment_next(of->segments, &cursor)) != NULL) {
+        if (segment->state == SEGMENT_FREE && segment->generation > 1)
+            *found |= 1u << segment_index(segment->number);
+    }
+    return true;
+}
+
 /* Which segments are FREE, and were filled before: bit i is segment i. */
 static uint32_t
 free_segments(void)
 {
-    const struct segment *segment;
-    uint32_t cursor = 0, found = 0;
+    uint32_t found = 0;
 
-    while ((segment = segment_next(store->segments, &cursor)) != NULL) {
-        if (segment->state == SEGMENT_FREE && segment->generation > 1)
-            found |= 1u << segment_index(segment->number);
-    }
+    loop_call(store, free_segments_run, &found);
     assert_in_range(__builtin_popcount(found), 2, SEGMENT_COUNT);
     return found;
 }
